@@ -18,13 +18,12 @@ from dataclasses import dataclass
 from itertools import combinations, cycle, islice
 from typing import Any
 
-from veilcast.brokers.content import Assembly, Strategy, prepare
-from veilcast.brokers.sharing.gathering import Gathering
-from veilcast.brokers.sharing.paper import Origin, Parcel, Trails, resplit, split_key
-from veilcast.brokers.sharing.receiving import Receiving
-from veilcast.brokers.sharing.redistribution import Collecting, deal_key, hand_on, take_first
-from veilcast.brokers.sharing.scheme import Place, Roster, Scheme, majority
-from veilcast.crypto import shares
+from veilcast.brokers.content.coding import ContentAssembly, Strategy, encode_content
+from veilcast.brokers.keys.paper_split import KeyAttempt, KeyGatherer, SplitShare, TrailVerifier, split_again, split_key
+from veilcast.brokers.keys.redistribution import KeyCollector, accept_publisher_share, deal_key, redistribute_share
+from veilcast.brokers.keys.scheme import ReplicaId, ReplicaKeys, Scheme, majority
+from veilcast.brokers.keys.share_reception import ShareReception
+from veilcast.crypto import shamir
 from veilcast.crypto.group import Scalar
 from veilcast.crypto.secret import Secret
 from veilcast.crypto.sign import SigningKey
@@ -73,18 +72,18 @@ def figure_8() -> list[dict[str, float]]:
         row: dict[str, float] = {"n": n, "k": k}
         for bits in (128, 256):
             key = Secret(os.urandom(bits // 8))
-            dealt = shares.split(key, k, n, os.urandom)
+            dealt = shamir.split(key, k, n, os.urandom)
             held = cycle(list(islice(combinations(dealt, k), 64)))
-            check(all(shares.reconstruct(next(held), k) == key for _ in range(64)))
-            row[f"split_{bits}"] = timed(lambda key=key, k=k, n=n: shares.split(key, k, n, os.urandom)) * 1e6  # type: ignore[misc]
-            row[f"reconstruct_{bits}"] = timed(lambda held=held, k=k: shares.reconstruct(next(held), k)) * 1e6  # type: ignore[misc]
+            check(all(shamir.reconstruct(next(held), k) == key for _ in range(64)))
+            row[f"split_{bits}"] = timed(lambda key=key, k=k, n=n: shamir.split(key, k, n, os.urandom)) * 1e6  # type: ignore[misc]
+            row[f"reconstruct_{bits}"] = timed(lambda held=held, k=k: shamir.reconstruct(next(held), k)) * 1e6  # type: ignore[misc]
         rows.append(row)
     return rows
 
 
 # --- ways -------------------------------------------------------------------------------------------------------------
 
-ORIGIN = Origin(bytes(16))
+ORIGIN = KeyAttempt(bytes(16))
 PUBLISHER = SigningKey.generate(os.urandom)
 
 
@@ -98,19 +97,21 @@ class Nodes:
     def __post_init__(self) -> None:
         self.schemes = [Scheme(os.urandom(16), 0, self.r) for _ in range(self.hops)]
         self.keys = {
-            Place(scheme, at): SigningKey.generate(os.urandom) for scheme in self.schemes for at in range(1, self.r + 1)
+            ReplicaId(scheme, at): SigningKey.generate(os.urandom)
+            for scheme in self.schemes
+            for at in range(1, self.r + 1)
         }
-        self.roster = Roster(nodes=self.hops)
+        self.roster = ReplicaKeys(nodes=self.hops)
         for scheme in self.schemes:
-            self.roster.put(scheme, [self.keys[Place(scheme, at)].public for at in range(1, self.r + 1)])
+            self.roster.add(scheme, [self.keys[ReplicaId(scheme, at)].public for at in range(1, self.r + 1)])
 
-    def places(self, hop: int) -> list[Place]:
-        return [Place(self.schemes[hop], at) for at in range(1, self.r + 1)]
+    def places(self, hop: int) -> list[ReplicaId]:
+        return [ReplicaId(self.schemes[hop], at) for at in range(1, self.r + 1)]
 
-    def receivings(self, hop: int) -> list[Receiving]:
+    def receivings(self, hop: int) -> list[ShareReception]:
         """Of one hop from the one before."""
         return [
-            Receiving(ORIGIN, self.schemes[hop - 1], place, PUBLISHER.public, self.roster, self.keys[place])
+            ShareReception(ORIGIN, self.schemes[hop - 1], place, PUBLISHER.public, self.roster, self.keys[place])
             for place in self.places(hop)
         ]
 
@@ -118,15 +119,15 @@ class Nodes:
 def by_paper(nodes: Nodes) -> tuple[int, int]:
     """Messages and bytes; every broker checks what it gets."""
     key = Secret(os.urandom(32))
-    checks = {place: Trails(PUBLISHER.public, nodes.roster) for place in nodes.keys}
-    parcels: list[Parcel] = split_key(key, ORIGIN, nodes.schemes[0], PUBLISHER, os.urandom)
+    checks = {place: TrailVerifier(PUBLISHER.public, nodes.roster) for place in nodes.keys}
+    parcels: list[SplitShare] = split_key(key, ORIGIN, nodes.schemes[0], PUBLISHER, os.urandom)
     messages, size = len(parcels), total(parcels)
     for scheme in nodes.schemes[1:]:
         for parcel in parcels:
             checks[parcel.holder].check(parcel)
-        parcels = [piece for p in parcels for piece in resplit(p, scheme, nodes.keys[p.holder], os.urandom)]
+        parcels = [piece for p in parcels for piece in split_again(p, scheme, nodes.keys[p.holder], os.urandom)]
         messages, size = messages + len(parcels), size + total(parcels)
-    gathering = Gathering(ORIGIN, Trails(PUBLISHER.public, nodes.roster))
+    gathering = KeyGatherer(ORIGIN, TrailVerifier(PUBLISHER.public, nodes.roster))
     for parcel in parcels:
         checks[parcel.holder].check(parcel)
         gathering.add(parcel, parcel.holder)
@@ -134,7 +135,7 @@ def by_paper(nodes: Nodes) -> tuple[int, int]:
     return messages + len(parcels), size + total(parcels)
 
 
-def total(parcels: Sequence[Parcel]) -> int:
+def total(parcels: Sequence[SplitShare]) -> int:
     return sum(len(parcel.encode()) for parcel in parcels)
 
 
@@ -142,26 +143,28 @@ def by_redistribution(nodes: Nodes) -> tuple[int, int]:
     secret = Scalar.draw(os.urandom)
     parts = deal_key(secret, ORIGIN, nodes.schemes[0], PUBLISHER, os.urandom)
     share_size = len(parts[0].share.encode())
-    messages, size = len(parts), len(parts) * (len(parts[0].root.points) + 120 + share_size)
-    holdings = [take_first(p, place, PUBLISHER.public) for p, place in zip(parts, nodes.places(0), strict=True)]
+    messages, size = len(parts), len(parts) * (len(parts[0].publisher_header.points) + 120 + share_size)
+    holdings = [
+        accept_publisher_share(p, place, PUBLISHER.public) for p, place in zip(parts, nodes.places(0), strict=True)
+    ]
     for hop in range(1, nodes.hops):
         receivings = nodes.receivings(hop)
         for holding in holdings:
-            dealt = hand_on(holding, nodes.schemes[hop], nodes.keys[holding.place], os.urandom)
-            for receiving, portion in zip(receivings, dealt.portions, strict=True):
-                receiving.take(portion)
+            dealt = redistribute_share(holding, nodes.schemes[hop], nodes.keys[holding.place], os.urandom)
+            for receiving, portion in zip(receivings, dealt.shares, strict=True):
+                receiving.accept_share(portion)
                 messages, size = messages + 1, size + len(portion.encode())
-        words = [receiving.attend() for receiving in receivings]
+        words = [receiving.announce() for receiving in receivings]
         for at, receiving in enumerate(receivings):
             for author, word in enumerate(words):
                 if author != at:
-                    receiving.hear(word, 1)
-                    messages, size = messages + 1, size + len(word.word) + len(word.signature) + 4
+                    receiving.accept_statement(word, 1)
+                    messages, size = messages + 1, size + len(word.payload) + len(word.signature) + 4
             check(receiving.relay() == [])
         holdings = [receiving.combine() for receiving in receivings]
-    collecting = Collecting(ORIGIN, PUBLISHER.public)
+    collecting = KeyCollector(ORIGIN, PUBLISHER.public)
     for holding in holdings:
-        delivery = holding.delivery()
+        delivery = holding.make_delivery()
         collecting.add(delivery, holding.place)
         messages, size = messages + 1, size + 2 * len(delivery.points) + 120 + share_size
     check(collecting.secret == secret)
@@ -191,22 +194,24 @@ def redistribution_hop(r: int) -> dict[str, float]:
 
     for _ in range(TURNS):
         parts = deal_key(Scalar.draw(os.urandom), ORIGIN, nodes.schemes[0], PUBLISHER, os.urandom)
-        holdings = [take_first(p, place, PUBLISHER.public) for p, place in zip(parts, nodes.places(0), strict=True)]
+        holdings = [
+            accept_publisher_share(p, place, PUBLISHER.public) for p, place in zip(parts, nodes.places(0), strict=True)
+        ]
         start = time.process_time()
-        handed = [hand_on(h, nodes.schemes[1], nodes.keys[h.place], os.urandom) for h in holdings]
+        handed = [redistribute_share(h, nodes.schemes[1], nodes.keys[h.place], os.urandom) for h in holdings]
         note("hand on", start, 1 / r)
         receivings = nodes.receivings(1)
         start = time.process_time()
         for each in handed:
-            for receiving, portion in zip(receivings, each.portions, strict=True):
-                receiving.take(portion)
+            for receiving, portion in zip(receivings, each.shares, strict=True):
+                receiving.accept_share(portion)
         note("check portions", start, 1 / r)
         start = time.process_time()
-        words = [receiving.attend() for receiving in receivings]
+        words = [receiving.announce() for receiving in receivings]
         for at, receiving in enumerate(receivings):
             for author, word in enumerate(words):
                 if author != at:
-                    receiving.hear(word, 1)
+                    receiving.accept_statement(word, 1)
         note("agree", start, 1 / r)
         start = time.process_time()
         for receiving in receivings:
@@ -222,16 +227,16 @@ def redistribution_hop(r: int) -> dict[str, float]:
 def content(r: int) -> dict[str, float]:
     """Rates to make blocks with their digests and manifest, and to put content together when all that can is lost."""
     scheme, data = Scheme(bytes(16), 0, r), os.urandom(1_000_000)
-    manifest, blocks = prepare(bytes(16), data, Strategy.CODED, scheme, PUBLISHER)
+    manifest, blocks = encode_content(bytes(16), data, Strategy.CODED, scheme, PUBLISHER)
 
     def put_together() -> bytes:
-        assembly = Assembly(manifest, PUBLISHER.public)
+        assembly = ContentAssembly(manifest, PUBLISHER.public)
         for block in blocks[r - manifest.needed :]:
-            assembly.add(block, Place(scheme, block.index))
+            assembly.add(block, ReplicaId(scheme, block.index))
         return assembly.content()
 
     check(put_together() == data)
-    made = timed(lambda: prepare(bytes(16), data, Strategy.CODED, scheme, PUBLISHER))
+    made = timed(lambda: encode_content(bytes(16), data, Strategy.CODED, scheme, PUBLISHER))
     return {"made": 1 / made, "put together": 1 / timed(put_together)}
 
 

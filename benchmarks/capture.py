@@ -29,11 +29,11 @@ from typing import Any
 import pyarrow as pa
 
 from veilcast.lab import capture, tables
-from veilcast.lab.capture import spans
-from veilcast.observe import Cell
+from veilcast.lab.capture import file_spans
+from veilcast.observe import CellRow
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
-from support.capture_writing import START_US, Sent, framed, ip, pcap
+from support.capture_files import START_US, SentPacket, frame_packet, ip, pcap
 
 
 def main() -> None:
@@ -57,16 +57,18 @@ def main() -> None:
 def measure(packets: int) -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as directory:
         one, first, second = (Path(directory) / name for name in ("tile", "first", "second"))
-        tile = pcap([(sent.t_us, framed(ip(sent), 1)) for sent in traffic()], snap=KEPT)
+        tile = pcap([(sent.t_us, frame_packet(ip(sent), 1)) for sent in traffic()], snap=KEPT)
         one.write_bytes(tile)
         write(first, tile, packets)
         # Compiled before it is measured; and checked: both make the same rows.
         table = read(one)
-        assert table.equals(tables.from_rows(Cell, plainly(one)))
+        assert table.equals(tables.from_rows(CellRow, plainly(one)))
         rows = {
-            "cut into spans": timed(lambda: sum(span.packets for span in spans.cut(first, 0, spans.STEP)[0])),
+            "cut into spans": timed(
+                lambda: sum(span.packets for span in file_spans.cut_spans(first, 0, file_spans.STEP)[0])
+            ),
             "read": timed(lambda: len(read(first))),
-            "plain Python": timed(lambda: len(tables.from_rows(Cell, islice(plainly(first), PLAIN)))),
+            "plain Python": timed(lambda: len(tables.from_rows(CellRow, islice(plainly(first), PLAIN)))),
         }
         assert rows["read"]["packets"] == packets
         write(first, tile, packets // 10)
@@ -93,7 +95,7 @@ def read(*paths: Path) -> pa.Table:
     return capture.read(paths, run="r", epoch_us=EPOCH_US)[0]
 
 
-def plainly(path: Path) -> Iterator[Cell]:
+def plainly(path: Path) -> Iterator[CellRow]:
     """The same, one packet at a time, of a capture of which it is known that it is whole and has nothing else."""
     with path.open("rb") as file:
         file.read(24)
@@ -110,16 +112,16 @@ def plainly(path: Path) -> Iterator[Cell]:
             ports = struct.unpack_from("!HHH", packet, at)
             t_us = seconds * 1_000_000 + fraction
             ends = f"{source}:{ports[0]}", f"{destination}:{ports[1]}"
-            yield Cell("r", t_us // EPOCH_US, t_us, *ends, ports[2] - 8)
+            yield CellRow("r", t_us // EPOCH_US, t_us, *ends, ports[2] - 8)
 
 
-def traffic() -> Iterator[Sent]:
+def traffic() -> Iterator[SentPacket]:
     rng = random.Random(1)
     four = [f"10.0.{number // 100}.{number % 100}:{4000 + number % 7}" for number in range(200)]
     six = [f"[2001:db8::{number:x}]:4000" for number in range(1, 201)]
     for number in range(TILE):
         src, dst = rng.sample(four if number % 2 else six, 2)
-        yield Sent(START_US + 10 * number, src, dst, rng.randbytes(64) + bytes(1136))
+        yield SentPacket(START_US + 10 * number, src, dst, rng.randbytes(64) + bytes(1136))
 
 
 def write(path: Path, tile: bytes, packets: int) -> None:

@@ -1,6 +1,6 @@
 """What do cells cost beside the bare cipher, and letters and handshakes beside what they cannot do without?
 
-A cell is sealed and opened by a `Session`: header, mask, cipher, replay window. Its floor is the same cipher
+A cell is sealed and opened by a `LinkSession`: header, mask, cipher, replay window. Its floor is the same cipher
 (AES-256-GCM) over a body of the same size, sealed and opened with nothing around it, in the same run. A letter that was
 made up is what a flood of strangers costs us, and a header what it costs to look whether a datagram from nowhere is of
 a peer that moved; the floor of both is the cipher that refuses a forged body. That of handshakes is their X25519 work,
@@ -26,10 +26,10 @@ from veilcast.authority.epoch import HOUR_US
 from veilcast.authority.keyring import Keyring
 from veilcast.crypto.noise import IK, XX
 from veilcast.errors import ForgedError
-from veilcast.link.envelope import Envelopes
-from veilcast.link.handshake import Contact, Initiation, Response
-from veilcast.link.party import Party
-from veilcast.link.session import Session
+from veilcast.link.envelope import PacketSealer
+from veilcast.link.handshake import HandshakeResult, InitiatorHandshake, ResponderHandshake
+from veilcast.link.identity import LinkIdentity
+from veilcast.link.session import LinkSession
 from veilcast.wire.geometry import CELL, CELL_BODY
 
 
@@ -38,7 +38,7 @@ def main() -> None:
     parser.add_argument("--json", action="store_true", help="print one JSON object instead of the table")
     as_json = parser.parse_args().json
 
-    parties = [Party(keyring, os.urandom) for keyring in keyrings()]
+    parties = [LinkIdentity(keyring, os.urandom) for keyring in keyrings()]
     ours, theirs = contacts(*parties, known=False)
     results = {
         "cell, sealed and opened": compare(cells(ours.session, theirs.session), bare(), count=20),
@@ -57,7 +57,7 @@ def main() -> None:
         print(f"{name:28}{ours_us:>10.2f}{floor_us:>10.2f}{result['ours']:>12,.0f}{result['ratio']:>8.2f}")
 
 
-def cells(ours: Session, theirs: Session) -> Callable[[], None]:
+def cells(ours: LinkSession, theirs: LinkSession) -> Callable[[], None]:
     body = os.urandom(CELL_BODY)
 
     def work() -> None:
@@ -78,7 +78,7 @@ def bare() -> Callable[[], None]:
     return work
 
 
-def forged_cell(session: Session) -> Callable[[], None]:
+def forged_cell(session: LinkSession) -> Callable[[], None]:
     datagram = os.urandom(CELL)
 
     def work() -> None:
@@ -89,8 +89,8 @@ def forged_cell(session: Session) -> Callable[[], None]:
     return work
 
 
-def forged_letter(party: Party) -> Callable[[], None]:
-    envelopes, datagram = Envelopes(party.envelope, os.urandom), os.urandom(CELL)
+def forged_letter(party: LinkIdentity) -> Callable[[], None]:
+    envelopes, datagram = PacketSealer(party.envelope, os.urandom), os.urandom(CELL)
 
     def work() -> None:
         with contextlib.suppress(ForgedError):
@@ -111,7 +111,7 @@ def bare_refusal() -> Callable[[], None]:
     return work
 
 
-def header(session: Session) -> Callable[[], None]:
+def header(session: LinkSession) -> Callable[[], None]:
     datagram = os.urandom(CELL)
 
     def work() -> None:
@@ -120,12 +120,12 @@ def header(session: Session) -> Callable[[], None]:
     return work
 
 
-def contacts(ours: Party, theirs: Party, *, known: bool) -> tuple[Contact, Contact]:
-    initiation = Initiation(ours, NOW, remote=theirs.static.public if known else None)
-    response = Response(theirs, initiation.first, NOW, known=known)
+def contacts(ours: LinkIdentity, theirs: LinkIdentity, *, known: bool) -> tuple[HandshakeResult, HandshakeResult]:
+    initiation = InitiatorHandshake(ours, NOW, remote=theirs.static.public if known else None)
+    response = ResponderHandshake(theirs, initiation.first_message, NOW, known=known)
     contact = initiation.read(response.answer, NOW)
-    other = response.contact or response.read(contact.last, NOW)
-    assert (contact.remote, other.remote) == (theirs.static.public, ours.static.public)
+    other = response.result or response.read(contact.last_message, NOW)
+    assert (contact.remote_static, other.remote_static) == (theirs.static.public, ours.static.public)
     return contact, other
 
 

@@ -19,10 +19,10 @@ from typing import Final
 
 from veilcast.crypto.secret import Secret
 from veilcast.machine import Address
+from veilcast.mesh.config import FirstRelayConfig
 from veilcast.mesh.first_relay import FirstRelay
-from veilcast.mesh.habits import Habits
-from veilcast.mesh.membership import Membership
-from veilcast.mesh.relay_rules import RelayRules
+from veilcast.mesh.neighbour_table import NeighbourTable
+from veilcast.mesh.sticky_choices import StickyChoices
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -51,9 +51,9 @@ def run(
     """The first epoch in which the first relay is an insider, all in which it is another than before, and all in which
     it is away."""
     rng, street = Random(f"{rule} {seed}"), _Street(Random(f"members {seed}"), insiders, stay)
-    members = Membership((), period_us=1, silent_periods=1 << 40, now=0)
-    habits = Habits(Secret(rng.randbytes(32)))
-    relay = FirstRelay(RelayRules(), habits, members, lambda _: None, epoch_beats=1)
+    members = NeighbourTable((), period_us=1, silent_periods=1 << 40, now=0)
+    habits = StickyChoices(Secret(rng.randbytes(32)))
+    relay = FirstRelay(FirstRelayConfig(), habits, members, lambda _: None, epoch_beats=1)
     for _ in range(degree):
         street.link(members, 0)
     changes: list[int] = []
@@ -65,8 +65,8 @@ def run(
         relay.beat(now + 1, upheaval=False)
         key = relay.key
         if rule == "ranked":
-            key = habits.first_relay(members.identity(name) for name in members.known)
-        name = None if key is None else members.holder(key)
+            key = habits.choose_first_relay(members.identity(name) for name in members.neighbours)
+        name = None if key is None else members.find_by_identity(key)
         if key != before:
             changes.append(epoch)
             before = key
@@ -87,23 +87,23 @@ class _Street:
         self.is_hostile: dict[Address, bool] = {}
         self._number = 0
 
-    def link(self, members: Membership, now: int) -> None:
+    def link(self, members: NeighbourTable, now: int) -> None:
         name = Address(f"m{len(self.is_hostile)}")
         self.is_hostile[name] = self._rng.random() < self._insiders
         members.add(name, now, name.encode())
 
-    def end(self, members: Membership, name: Address, now: int) -> None:
+    def end(self, members: NeighbourTable, name: Address, now: int) -> None:
         members.remove(name)
         self.link(members, now)
 
-    def turn(self, members: Membership, epoch: int, now: int) -> None:
-        for name in members.known:
+    def turn(self, members: NeighbourTable, epoch: int, now: int) -> None:
+        for name in members.neighbours:
             if self.is_hostile[name]:
                 members.hear(name, epoch, now)
             elif self._rng.random() * self._stay < 1:
                 self.end(members, name, now)
             elif self._rng.random() < AWAY:
-                members.lose(name)
+                members.mark_lost(name)
             else:
                 members.hear(name, epoch, now)
 

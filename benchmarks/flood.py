@@ -21,21 +21,18 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
-from veilcast.lab.live.tally import quantile
-from veilcast.lab.live.town import Town, TownMesh
-from veilcast.lab.live.wire import Wire
+from veilcast.lab.runs.mesh.loopback_network import LoopbackNetwork, LoopbackPopulation, WireRecorder, sample_quantile
+from veilcast.link.admission import AdmissionLimits, LinkAdmission
 from veilcast.link.config import LinkConfig
-from veilcast.link.door import Door
-from veilcast.link.doorkeeper import Doorkeeper
-from veilcast.link.party import Party
+from veilcast.link.identity import LinkIdentity
 from veilcast.machine import Machine
-from veilcast.mesh.config import Config
+from veilcast.mesh.config import MeshConfig
 from veilcast.sim.engine import START_US
-from veilcast.sim.mesh import own_keyring
+from veilcast.sim.mesh.population import make_own_keyring
 from veilcast.wire.geometry import CELL
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
-from support.memory import resident_kib
+from support.process_memory import resident_kib
 
 
 def main() -> None:
@@ -64,9 +61,11 @@ def measure(rounds: int, rate: int) -> dict[str, Any]:
     ours, theirs = multiprocessing.Pipe()
     enemy = multiprocessing.Process(target=flood, args=(theirs, letter()), daemon=True)
     enemy.start()
-    wires: list[Wire] = []
-    town: Town
-    town = Town(seed=SEED, began_ns=began_ns, here=[VICTIM], around=lambda machine, _: tapped(machine, wires, town))
+    wires: list[WireRecorder] = []
+    town: LoopbackNetwork
+    town = LoopbackNetwork(
+        seed=SEED, began_ns=began_ns, here=[VICTIM], around=lambda machine, _: tapped(machine, wires, town)
+    )
     town.settle(POPULATION, duration_us)
     seen: dict[str, list[dict[str, Any]]] = {QUIET: [], f"{rate:,} datagrams": []}
 
@@ -89,8 +88,8 @@ def measure(rounds: int, rate: int) -> dict[str, Any]:
     return {"rows": {name: summed(several) for name, several in seen.items()}, "load": os.getloadavg()[0]}
 
 
-async def one_round(town: Town, wire: Wire) -> dict[str, Any]:
-    driver = town.houses[VICTIM].driver
+async def one_round(town: LoopbackNetwork, wire: WireRecorder) -> dict[str, Any]:
+    driver = town.hosts[VICTIM].driver
     assert driver is not None
     begun, spent, received, memory = town.now, time.process_time(), driver.counts.received, resident_kib()
     await asyncio.sleep(ROUND_US / 1e6)
@@ -110,21 +109,23 @@ def summed(rounds: list[dict[str, Any]]) -> dict[str, float]:
     return {
         "received": sum(one["received"] for one in rounds) / len(rounds),
         "on_time": sum(each < PERIOD_US / 4 for each in late) / len(late),
-        "p50_ms": quantile(late, 0.5) / 1000,
-        "p99_ms": quantile(late, 0.99) / 1000,
+        "p50_ms": sample_quantile(late, 0.5) / 1000,
+        "p99_ms": sample_quantile(late, 0.99) / 1000,
         "memory_kib": max(one["memory_kib"] for one in rounds),
         "cpu": sum(one["cpu"] for one in rounds) / len(rounds),
     }
 
 
-def tapped(machine: Machine, wires: list[Wire], town: Town) -> Machine:
-    wires.append(Wire(machine, lambda: town.now))
+def tapped(machine: Machine, wires: list[WireRecorder], town: LoopbackNetwork) -> Machine:
+    wires.append(WireRecorder(machine, lambda: town.now))
     return wires[-1]
 
 
 def others(began_ns: int, duration_us: int) -> None:
     """Another process: the neighbours."""
-    town = Town(seed=SEED, began_ns=began_ns, here=[each for each in POPULATION.addresses() if each != VICTIM])
+    town = LoopbackNetwork(
+        seed=SEED, began_ns=began_ns, here=[each for each in POPULATION.addresses() if each != VICTIM]
+    )
     town.settle(POPULATION, duration_us)
     asyncio.run(town.run(duration_us))
 
@@ -153,17 +154,17 @@ def flood(orders: Connection, recorded: bytes) -> None:
 
 def letter() -> bytes:
     """A letter to the victim that a member wrote, and a stranger recorded."""
-    party = Party(own_keyring("forwarder", "absent"), os.urandom)
-    return Door(party, Doorkeeper(os.urandom)).knock(VICTIM, START_US)
+    party = LinkIdentity(make_own_keyring("forwarder", "absent"), os.urandom)
+    return LinkAdmission(party, AdmissionLimits(os.urandom)).initiate(VICTIM, START_US)
 
 
 SEED = 1
-POPULATION = TownMesh(
+POPULATION = LoopbackPopulation(
     nodes=9,
     neighbours=8,
     rewire=0.0,
     notes=0,
-    mesh=Config("paper"),
+    mesh=MeshConfig("paper"),
     link=LinkConfig("cells", 16),
     checks=("once",),
     port=4078,

@@ -20,10 +20,10 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from veilcast.foil.generator import foiled
-from veilcast.foil.noise import Noise
-from veilcast.lab.attack.foil_attackers import ATTACKERS
-from veilcast.lab.attack.foil_model import Law, Model
+from veilcast.foil.generators.base import foil_series
+from veilcast.foil.generators.noise import NoiseFakes
+from veilcast.lab.attack.stream.attackers import STREAM_ATTACKERS
+from veilcast.lab.attack.stream.model import MoveLaw, StreamModel
 
 Numbers = npt.NDArray[np.float64]
 
@@ -43,7 +43,7 @@ def main() -> None:
     as_json: bool = parser.parse_args().json
     rng = np.random.default_rng(1)
     values = 500 + np.cumsum(rng.standard_normal((1, STEPS)), axis=1)
-    candidates, _ = foiled(Noise(K, NOISE), values, rng)
+    candidates, _ = foil_series(NoiseFakes(K, NOISE), values, rng)
     results = [measured(name, plain, how, candidates) for name, plain, how in peers()]
     if as_json:
         print(json.dumps({"steps": STEPS, "k": K, "attackers": [asdict(each) for each in results]}))
@@ -65,7 +65,7 @@ def peers() -> list[tuple[str, str, Callable[[Numbers], Numbers]]]:
 
 
 def measured(name: str, plain: str, how: Callable[[Numbers], Numbers], candidates: Numbers) -> Result:
-    attacker = ATTACKERS[name]
+    attacker = STREAM_ATTACKERS[name]
     ours, theirs = attacker.score(candidates, MODEL)[0], how(candidates[0])
     assert np.allclose(ours, theirs, atol=1e-9), name
     mine = min(timed(lambda: attacker.score(candidates, MODEL)) for _ in range(TURNS))
@@ -164,7 +164,7 @@ K: Final = 10
 STEPS: Final = 500
 TURNS: Final = 15
 NOISE: Final = 10.0
-MODEL: Final = Model(truth=Law(1.0), noise=NOISE)
+MODEL: Final = StreamModel(truth=MoveLaw(1.0), noise=NOISE)
 
 if __name__ == "__main__":
     main()

@@ -25,17 +25,14 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from veilcast.foil.bucketing import Bucketing
-from veilcast.foil.chance import SecretChance
-from veilcast.foil.entropy import Levelling
-from veilcast.foil.generator import Generator, foiled
-from veilcast.foil.moran import Moran
-from veilcast.foil.moves import Blocks, Gaussian, StudentT
-from veilcast.foil.noise import Noise
-from veilcast.foil.pmf import Pmf
-from veilcast.foil.signflip import SignFlip
-from veilcast.foil.trajectory import Trajectories
-from veilcast.foil.window import Window
+from veilcast.foil.generators.base import Generator, foil_series
+from veilcast.foil.generators.categories import BucketFakes, EntropyFakes, Pmf
+from veilcast.foil.generators.moran import MoranTrajectories
+from veilcast.foil.generators.movers import BlockMoves, GaussianMoves, SignFlipMoves, StudentMoves
+from veilcast.foil.generators.noise import NoiseFakes
+from veilcast.foil.generators.trajectory import Trajectories
+from veilcast.foil.generators.window import WindowFakes
+from veilcast.foil.random_source import SecretRandom
 
 Series = Sequence[float]
 Loop = Callable[[Series, random.Random], tuple[list[list[float]], list[int]]]
@@ -72,34 +69,38 @@ def main() -> None:
 
 def contenders() -> list[tuple[str, Generator[Any, Any], Loop]]:
     return [
-        ("noise", Noise(K, 1.0), noise_loop),
-        ("window", Window(K, 1.0), window_loop),
-        ("entropy", Levelling(K, PMF), entropy_loop),
-        ("buckets, cache of one", Bucketing(K, PMF), buckets_loop),
-        ("trajectories, Gaussian", Trajectories(K, Gaussian(0, 1)), gaussian_loop),
-        ("trajectories, Student", Trajectories(K, StudentT(0, 1, FREEDOM)), student_loop),
-        ("trajectories, blocks", Trajectories(K, Blocks(HISTORY, BLOCK)), blocks_loop),
-        ("sign-flip", Trajectories(K, SignFlip()), signflip_loop),
-        ("Moran, Gaussian", Moran(Trajectories(K, Gaussian(0, 1)), RATE), moran_loop),
+        ("noise", NoiseFakes(K, 1.0), noise_loop),
+        ("window", WindowFakes(K, 1.0), window_loop),
+        ("entropy", EntropyFakes(K, PMF), entropy_loop),
+        ("buckets, cache of one", BucketFakes(K, PMF), buckets_loop),
+        ("trajectories, Gaussian", Trajectories(K, GaussianMoves(0, 1)), gaussian_loop),
+        ("trajectories, Student", Trajectories(K, StudentMoves(0, 1, FREEDOM)), student_loop),
+        ("trajectories, blocks", Trajectories(K, BlockMoves(HISTORY, BLOCK)), blocks_loop),
+        ("sign-flip", Trajectories(K, SignFlipMoves()), signflip_loop),
+        ("Moran, Gaussian", MoranTrajectories(Trajectories(K, GaussianMoves(0, 1)), RATE), moran_loop),
     ]
 
 
 def measured(name: str, generator: Generator[Any, Any], loop: Loop, streams: int) -> Result:
     codes = name.startswith(("entropy", "buckets"))
     rng = np.random.default_rng(1)
-    values = PMF.at(rng.random((streams, STEPS))) if codes else np.cumsum(rng.standard_normal((streams, STEPS)), axis=1)
+    values = (
+        PMF.codes_at(rng.random((streams, STEPS)))
+        if codes
+        else np.cumsum(rng.standard_normal((streams, STEPS)), axis=1)
+    )
     some = values[: max(1, streams // 25)].tolist()
     plain = random.Random(1)
     seconds = loop_seconds = live = math.inf
     for _ in range(TURNS):
         begun = time.process_time()
-        candidates, position = foiled(generator, values, rng)
+        candidates, position = foil_series(generator, values, rng)
         seconds = min(seconds, time.process_time() - begun)
         begun = time.process_time()
         sets = [loop(series, plain) for series in some]
         loop_seconds = min(loop_seconds, time.process_time() - begun)
         begun = time.process_time()
-        foiled(generator, values[:1], SecretChance(os.urandom))
+        foil_series(generator, values[:1], SecretRandom(os.urandom))
         live = min(live, time.process_time() - begun)
     check(values, candidates, position, some, sets)
     rate, loop_rate = candidates.size / seconds, len(some) * STEPS * (K + 1) / loop_seconds
@@ -242,7 +243,7 @@ PMF: Final = Pmf(1 / np.arange(20.0, 84.0))
 PROBABILITIES: Final = PMF.p.tolist()
 CUMULATED: Final = PMF.upto.tolist()
 CODES: Final = [float(code) for code in range(len(PMF))]
-LEVELLED: Final = list(accumulate(Levelling(K, PMF).fakes.p.tolist()))
+LEVELLED: Final = list(accumulate(EntropyFakes(K, PMF).fakes.p.tolist()))
 
 HISTORY: Final = np.random.default_rng(0).standard_normal(2000)
 MOVES: Final[list[float]] = HISTORY.tolist()

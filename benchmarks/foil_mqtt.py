@@ -31,10 +31,10 @@ from brokers.mqtt import MqttMember, drive
 from veilcast.authority import issuer
 from veilcast.authority.epoch import epoch_of
 from veilcast.authority.keyring import Keyring
-from veilcast.authority.record import TopicRecord
-from veilcast.cli.mosquitto import Mosquitto
+from veilcast.authority.topic_record import TopicRecord
+from veilcast.cli.local.mosquitto import Mosquitto
 from veilcast.errors import LocalError
-from veilcast.foil.config import Attribute, FoilConfig
+from veilcast.foil.config import AttributeConfig, FoilConfig
 from veilcast.foil.member import FoilMember
 from veilcast.machine import Address, Delivered, Event, Publication, Record, Settled, Waiting
 from veilcast.topics import All, Conjunction, Label, Range, Reals, Schema
@@ -185,7 +185,7 @@ def _member(contestant: Contestant, address: Address, place: int) -> Any:
         window=256,
         records_max=1024,
         keep_us=1_000_000,
-        attributes={"price": Attribute(deviation=1.0)},
+        attributes={"price": AttributeConfig(deviation=1.0)},
     )
     return FoilMember(config, KEYRINGS[place], address, random.SystemRandom(), os.urandom, time.time_ns() // 1000)
 

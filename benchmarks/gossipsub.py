@@ -36,15 +36,15 @@ import veilcast.link.machine
 from veilcast.authority.epoch import HOUR_US
 from veilcast.link.config import LinkConfig
 from veilcast.machine import Address, Delivered, Event, Publication, Record
-from veilcast.mesh.config import Config, Hardening
-from veilcast.net.clock import Clock
+from veilcast.mesh.config import HardeningConfig, MeshConfig
+from veilcast.net.clock import SystemClock
 from veilcast.net.udp import UdpDriver
-from veilcast.sim.adversaries import innermost
 from veilcast.sim.engine import START_US
 from veilcast.sim.host import Birth
-from veilcast.sim.mesh import prefix_of
-from veilcast.sim.mesh_keys import keyring_of, records
-from veilcast.sim.mesh_owners import Owner
+from veilcast.sim.keyrings import make_keyring, make_topic_records
+from veilcast.sim.mesh.owners import MeshNodeOwner
+from veilcast.sim.mesh.population import address_prefix
+from veilcast.sim.wrappers import unwrap
 from veilcast.topics import Label
 
 Sleep: TypeAlias = Callable[[float], Awaitable[None]]
@@ -187,12 +187,12 @@ async def warmed(this: Round, publish: Publish, sleep: Sleep) -> None:
 
 
 @asynccontextmanager
-async def our_nodes(mesh: Config, link: LinkConfig, readers: int, heard: Heard) -> AsyncIterator[Publish]:
+async def our_nodes(mesh: MeshConfig, link: LinkConfig, readers: int, heard: Heard) -> AsyncIterator[Publish]:
     """The publisher in the middle of its readers; in the hardened profile all are neighbours, for that is its shape."""
     publisher, *others = addresses = [Address(f"127.8.{number + 1}.1:4085") for number in range(readers + 1)]
     veilcast.link.machine.PROMPT_ALLOWANCE = (1, QUEUE)  # type: ignore[misc]
-    clock = Clock(lambda: START_US * 1000)
-    topics = records((TOPIC,), 0.0, mesh.profile)
+    clock = SystemClock(lambda: START_US * 1000)
+    topics = make_topic_records((TOPIC,), 0.0, mesh.profile)
     machines: dict[Address, Any] = {}
     drivers: dict[Address, UdpDriver] = {}
 
@@ -201,19 +201,21 @@ async def our_nodes(mesh: Config, link: LinkConfig, readers: int, heard: Heard) 
         if isinstance(event, Record):
             machine.stored(event.record, now)
         elif isinstance(event, Delivered):
-            innermost(machine).acknowledge(event.note.id, now)
+            unwrap(machine).acknowledge(event.note.id, now)
             heard(addresses.index(address), event.note.publication.body)
 
     for number, address in enumerate(addresses):
         role = "publisher" if address == publisher else "subscriber"
-        keyring = keyring_of(topics, HOUR_US, ((TOPIC, role),), number)
+        keyring = make_keyring(topics, HOUR_US, ((TOPIC, role),), number)
         near = addresses if mesh.profile == "hardened" else others if address == publisher else [publisher]
-        owner = Owner(mesh, keyring, {TOPIC: role}, [each for each in near if each != address], prefix_of, link=link)
+        owner = MeshNodeOwner(
+            mesh, keyring, {TOPIC: role}, [each for each in near if each != address], address_prefix, link=link
+        )
         machines[address] = owner.start(Birth(address, 0, clock.now(), {}, SEED))
         drivers[address] = UdpDriver(machines[address], [address], partial(act_on, address), clock)
 
     async def publish(body: bytes) -> None:
-        innermost(machines[publisher]).publish(Publication((Label(TOPIC).pair,), body), clock.now())
+        unwrap(machines[publisher]).publish(Publication((Label(TOPIC).pair,), body), clock.now())
         drivers[publisher].touch()
 
     try:
@@ -294,13 +296,13 @@ ROUND_S, PATIENCE_S, REST_S, SETTLE_S = 1.5, 0.15, 1.0, 120.0
 SLOW_PACE, SLOW_COUNT, SLOW_PATIENCE_S = 0.5, 10, 20.0
 """Where cells have a pace of their own."""
 QUEUE = 1 << 16
-PAPER = Config(neighbours_max=16)
-HARDENED = Config(
+PAPER = MeshConfig(neighbours_max=16)
+HARDENED = MeshConfig(
     "hardened",
     heartbeat_us=500_000,
     silent_periods=20,
     neighbours_max=16,
-    hardening=Hardening(window_periods=16, lead_periods=48, bit_periods=2, uptime_periods=16),
+    hardening=HardeningConfig(window_periods=16, lead_periods=48, bit_periods=2, uptime_periods=16),
 )
 
 if __name__ == "__main__":

@@ -15,7 +15,7 @@ from collections.abc import Callable
 
 import rbcl
 
-from veilcast.crypto import lottery
+from veilcast.crypto import vrf
 from veilcast.crypto.group import Ciphertext, Point, Scalar, decrypt, encrypt, rerandomise, transform
 
 Job = Callable[[], object]
@@ -79,13 +79,13 @@ def relay() -> dict[str, Job]:
 
 def lots() -> dict[str, Job]:
     key = Scalar.draw(os.urandom)
-    public, subject, said = lottery.public_of(key), bytes(16), bytes(200)
-    lot, proof = lottery.draw(key, subject), lottery.prove(key, subject, said, os.urandom)
-    lottery.check(public, subject, lot, said, proof)
+    public, subject, said = vrf.public_of(key), bytes(16), bytes(200)
+    lot, proof = vrf.draw_lot(key, subject), vrf.prove_lot(key, subject, said, os.urandom)
+    vrf.check_lot(public, subject, lot, said, proof)
     return {
-        "draw a lot": lambda: lottery.draw(key, subject),
-        "prove a lot": lambda: lottery.prove(key, subject, said, os.urandom),
-        "check a lot": lambda: lottery.check(public, subject, lot, said, proof),
+        "draw a lot": lambda: vrf.draw_lot(key, subject),
+        "prove a lot": lambda: vrf.prove_lot(key, subject, said, os.urandom),
+        "check a lot": lambda: vrf.check_lot(public, subject, lot, said, proof),
     }
 
 

@@ -15,10 +15,10 @@ from pathlib import Path
 from statistics import mean
 from typing import Any
 
-from veilcast.authority.privacy import SHARES
+from veilcast.authority.topic_record import COVER_SHARES
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
-from support.hardened_costs import Cost, costs
+from support.hardened_costs import NoteCost, measure_costs
 
 
 def main() -> None:
@@ -39,7 +39,8 @@ def main() -> None:
 
 def beside(offline: float, insiders: float, seeds: range) -> dict[str, Any]:
     baseline, hardened = (
-        averages(costs(profile, 8, SHARES["high"], offline, insiders, seeds)) for profile in ("paper", "hardened")
+        averages(measure_costs(profile, 8, COVER_SHARES["high"], offline, insiders, seeds))
+        for profile in ("paper", "hardened")
     )
     ratio = hardened["messages"] / baseline["messages"]
     later = hardened["hops"] - baseline["hops"]
@@ -54,13 +55,13 @@ def beside(offline: float, insiders: float, seeds: range) -> dict[str, Any]:
     }
 
 
-def averages(found: list[Cost]) -> dict[str, float]:
-    return {name: round(mean(getattr(cost, name) for cost in found), 3) for name in Cost._fields}
+def averages(found: list[NoteCost]) -> dict[str, float]:
+    return {name: round(mean(getattr(cost, name) for cost in found), 3) for name in NoteCost._fields}
 
 
 def show(results: dict[str, dict[str, Any]]) -> None:
     for situation, result in results.items():
-        print(f"{situation:<44}" + "".join(f"{name:>11}" for name in Cost._fields))
+        print(f"{situation:<44}" + "".join(f"{name:>11}" for name in NoteCost._fields))
         for profile in ("baseline", "hardened"):
             print(f"  {profile:<42}" + "".join(f"{value:>11}" for value in result[profile].values()))
         for target, (value, holds) in result["targets"].items():

@@ -2,7 +2,8 @@
 
 24 nodes in the hardened profile on real sockets, each with sixteen neighbours. Eight of those around one reader are
 members that send the worst they may, at 16 cells a second where the others have 4; they are
-`tests/support/enemies.py` and have a process of their own. Then the same with all honest. Counted are the notes that
+`tests/support/hostile_neighbour.py` and have a process of their own. Then the same with all honest. Counted are the
+notes that
 readers get, and what the process of the honest holds in memory at the end beyond what it held when the meshes stood.
 """
 
@@ -18,16 +19,15 @@ import time
 from pathlib import Path
 from typing import Any, cast
 
-from veilcast.lab.live.tally import Tally, quantile
-from veilcast.lab.live.town import Town, TownMesh
+from veilcast.lab.runs.mesh.loopback_network import DeliveryStats, LoopbackNetwork, LoopbackPopulation, sample_quantile
 from veilcast.link.config import LinkConfig
 from veilcast.machine import Address, Machine
-from veilcast.mesh.config import Config, Hardening
-from veilcast.sim.adversaries import innermost
+from veilcast.mesh.config import HardeningConfig, MeshConfig
+from veilcast.sim.wrappers import unwrap
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
-from support.enemies import cast_enemies, corrupt
-from support.memory import resident_kib
+from support.hostile_neighbour import choose_hostile, make_hostile
+from support.process_memory import resident_kib
 
 
 def main() -> None:
@@ -48,12 +48,12 @@ def main() -> None:
 
 async def one_town(hostile: bool) -> dict[str, Any]:
     began_ns = time.monotonic_ns()
-    victim, enemies = cast_enemies(POPULATION, SEED, ENEMIES)
+    victim, enemies = choose_hostile(POPULATION, SEED, ENEMIES)
     child = multiprocessing.Process(target=others, args=(began_ns, enemies, victim if hostile else None), daemon=True)
     child.start()
-    tally = Tally(POPULATION, SEED)
+    tally = DeliveryStats(POPULATION, SEED)
     here = [address for address in POPULATION.addresses() if address not in enemies]
-    town = Town(seed=SEED, began_ns=began_ns, here=here, on_event=tally.take)
+    town = LoopbackNetwork(seed=SEED, began_ns=began_ns, here=here, on_event=tally.record_event)
     town.settle(POPULATION, DURATION_US)
     formed: list[tuple[float, float]] = []
     last: list[int] = []
@@ -62,7 +62,7 @@ async def one_town(hostile: bool) -> dict[str, Any]:
         await asyncio.sleep((POPULATION.first_us + POPULATION.every_us * 20) / 1e6)
         formed.append((resident_kib(), time.process_time()))
         await asyncio.sleep((DURATION_US - POPULATION.first_us) / 1e6 - 10)
-        last.append(sum(innermost(town.machine(victim)).refused.values()))
+        last.append(sum(unwrap(town.machine(victim)).refused.values()))
 
     await asyncio.gather(town.run(DURATION_US), look())
     child.join()
@@ -72,8 +72,8 @@ async def one_town(hostile: bool) -> dict[str, Any]:
     return {
         "pairs": tally.pairs,
         "delivered": tally.delivered,
-        "p50_s": quantile(tally.late_us, 0.5) / 1e6,
-        "p99_s": quantile(tally.late_us, 0.99) / 1e6,
+        "p50_s": sample_quantile(tally.late_us, 0.5) / 1e6,
+        "p99_s": sample_quantile(tally.late_us, 0.99) / 1e6,
         "memory_kib": resident_kib() - memory,
         "cpu": (time.process_time() - spent) / (DURATION_US - POPULATION.first_us) * 1e6,
         "refused": last[0],
@@ -85,16 +85,16 @@ def others(began_ns: int, enemies: list[Address], victim: Address | None) -> Non
     """The other process: the enemies."""
 
     def around(machine: Machine, address: Address) -> Machine:
-        return machine if victim is None else cast(Machine, corrupt(machine, victim, enemies.index(address)))
+        return machine if victim is None else cast(Machine, make_hostile(machine, victim, enemies.index(address)))
 
-    town = Town(seed=SEED, began_ns=began_ns, here=enemies, around=around)
+    town = LoopbackNetwork(seed=SEED, began_ns=began_ns, here=enemies, around=around)
     town.settle(POPULATION, DURATION_US)
     asyncio.run(town.run(DURATION_US))
 
 
 SEED = 1
 ENEMIES = 8
-POPULATION = TownMesh(
+POPULATION = LoopbackPopulation(
     nodes=24,
     neighbours=16,
     rewire=0.0,
@@ -102,11 +102,11 @@ POPULATION = TownMesh(
     notes=170,
     first_us=50_000_000,
     every_us=250_000,
-    mesh=Config(
+    mesh=MeshConfig(
         "hardened",
         heartbeat_us=500_000,
         silent_periods=20,
-        hardening=Hardening(window_periods=16, lead_periods=48, bit_periods=2, uptime_periods=16),
+        hardening=HardeningConfig(window_periods=16, lead_periods=48, bit_periods=2, uptime_periods=16),
     ),
     link=LinkConfig("cells", 4),
     checks=("once", "order", "intact", "readers"),

@@ -17,16 +17,15 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from veilcast.lab.live.town import Town, TownMesh
+from veilcast.lab.runs.mesh.loopback_network import LoopbackNetwork, LoopbackPopulation
 from veilcast.link.config import LinkConfig
-from veilcast.mesh.config import Config, Hardening
+from veilcast.mesh.config import HardeningConfig, MeshConfig
 from veilcast.sim.engine import START_US
-from veilcast.sim.links import Links
-from veilcast.sim.scenario import Config as ScenarioConfig
-from veilcast.sim.scenario import Scenario, build
+from veilcast.sim.links import LinkDelays
+from veilcast.sim.scenario import Scenario, ScenarioConfig, build_world
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
-from support.hops import Journeys, Trip
+from support.hop_counts import HopCounts, Trip
 
 
 def main() -> None:
@@ -58,9 +57,9 @@ def summed(trips: list[Trip]) -> dict[str, Any]:
 
 
 def simulated() -> list[Trip]:
-    journeys = Journeys(START_US + POPULATION.first_us, POPULATION.every_us)
-    scenario = Scenario("latency", ScenarioConfig("latency", DURATION_US, POPULATION, Links((1_000,))))
-    world = build(scenario, SEED, on_event=journeys.take)
+    journeys = HopCounts(START_US + POPULATION.first_us, POPULATION.every_us)
+    scenario = Scenario("latency", ScenarioConfig("latency", DURATION_US, POPULATION, LinkDelays((1_000,))))
+    world = build_world(scenario, SEED, on_event=journeys.take)
     for address in POPULATION.addresses():
         journeys.follow(world.machine(address), address)
     world.run(DURATION_US)
@@ -68,8 +67,8 @@ def simulated() -> list[Trip]:
 
 
 async def on_sockets() -> list[Trip]:
-    journeys = Journeys(START_US + POPULATION.first_us, POPULATION.every_us)
-    town = Town(seed=SEED, around=journeys.follow, on_event=journeys.take)
+    journeys = HopCounts(START_US + POPULATION.first_us, POPULATION.every_us)
+    town = LoopbackNetwork(seed=SEED, around=journeys.follow, on_event=journeys.take)
     town.settle(POPULATION, DURATION_US)
     await town.run(DURATION_US)
     return journeys.trips
@@ -77,17 +76,17 @@ async def on_sockets() -> list[Trip]:
 
 SEED = 1
 PERIOD_US = 250_000
-POPULATION = TownMesh(
+POPULATION = LoopbackPopulation(
     nodes=40,
     subscribers=0.3,
     notes=12,
     first_us=35_000_000,
     every_us=3_000_000,
-    mesh=Config(
+    mesh=MeshConfig(
         "hardened",
         heartbeat_us=500_000,
         silent_periods=20,
-        hardening=Hardening(window_periods=16, lead_periods=48, bit_periods=2, uptime_periods=16),
+        hardening=HardeningConfig(window_periods=16, lead_periods=48, bit_periods=2, uptime_periods=16),
     ),
     link=LinkConfig("cells", 4),
     checks=("once",),

@@ -20,13 +20,12 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from veilcast.lab.live.tally import Tally, quantile
-from veilcast.lab.live.town import Town, TownMesh
+from veilcast.lab.runs.mesh.loopback_network import DeliveryStats, LoopbackNetwork, LoopbackPopulation, sample_quantile
 from veilcast.link.config import LinkConfig
-from veilcast.mesh.config import Config, Hardening
+from veilcast.mesh.config import HardeningConfig, MeshConfig
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
-from support.relay import Relay, home
+from support.lossy_network import LossyNetwork, home_address
 
 
 def main() -> None:
@@ -37,13 +36,13 @@ def main() -> None:
     parser.add_argument("--nodes", type=int, default=50)
     parser.add_argument("--json", action="store_true", help="print one JSON object instead of a table")
     options = parser.parse_args()
-    population = TownMesh(
+    population = LoopbackPopulation(
         nodes=options.nodes,
         subscribers=0.4,
         notes=options.notes,
         first_us=FIRST_US,
         every_us=EVERY_US,
-        mesh=Config(options.profile, heartbeat_us=500_000, silent_periods=20, hardening=HARDENING),
+        mesh=MeshConfig(options.profile, heartbeat_us=500_000, silent_periods=20, hardening=HARDENING),
         link=LinkConfig("cells", 16),
         checks=("once", "order", "intact", "readers"),
         port=4079,
@@ -60,14 +59,14 @@ def main() -> None:
     print(f"  {'load of this machine':<34}{found['load']:>10.1f}")
 
 
-async def measure(population: TownMesh, loss: float) -> dict[str, Any]:
+async def measure(population: LoopbackPopulation, loss: float) -> dict[str, Any]:
     ours, theirs = multiprocessing.Pipe()
     child = multiprocessing.Process(target=between, args=(population, loss, theirs), daemon=True)
     child.start()
     theirs.close()
     ours.recv()
-    tally = Tally(population, SEED)
-    town = Town(seed=SEED, home=home, on_event=tally.take)
+    tally = DeliveryStats(population, SEED)
+    town = LoopbackNetwork(seed=SEED, home=home_address, on_event=tally.record_event)
     duration_us = population.first_us + population.notes * population.every_us + AFTER_US
     town.settle(population, duration_us)
     begun = time.process_time()
@@ -84,8 +83,8 @@ async def measure(population: TownMesh, loss: float) -> dict[str, Any]:
         "share": tally.delivered / tally.pairs,
         "repeated": tally.repeated,
         "missing": tally.missing()[:20],
-        "p50_s": quantile(tally.late_us, 0.5) / 1e6,
-        "p99_s": quantile(tally.late_us, 0.99) / 1e6,
+        "p50_s": sample_quantile(tally.late_us, 0.5) / 1e6,
+        "p99_s": sample_quantile(tally.late_us, 0.99) / 1e6,
         "datagrams": taken,
         "lost": lost / max(taken, 1),
         "cores": spent / duration_us * 1e6,
@@ -93,11 +92,11 @@ async def measure(population: TownMesh, loss: float) -> dict[str, Any]:
     }
 
 
-def between(population: TownMesh, loss: float, orders: Connection) -> None:
+def between(population: LoopbackPopulation, loss: float, orders: Connection) -> None:
     """The other process: the relay, until told to end."""
 
     async def run() -> None:
-        relay, over = Relay(population.addresses(), loss, Random(SEED)), asyncio.Event()
+        relay, over = LossyNetwork(population.addresses(), loss, Random(SEED)), asyncio.Event()
         relay.open()
         asyncio.get_running_loop().add_reader(orders.fileno(), over.set)
         orders.send("ready")
@@ -112,7 +111,7 @@ SEED = 1
 FIRST_US = 45_000_000
 EVERY_US = 170_000
 AFTER_US = 30_000_000
-HARDENING = Hardening(window_periods=16, lead_periods=48, bit_periods=2, uptime_periods=32)
+HARDENING = HardeningConfig(window_periods=16, lead_periods=48, bit_periods=2, uptime_periods=32)
 
 if __name__ == "__main__":
     main()

@@ -20,15 +20,19 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
-from veilcast.lab.live.tally import Tally, quantile
-from veilcast.lab.live.town import Town, TownMesh
-from veilcast.lab.live.wire import Wire
+from veilcast.lab.runs.mesh.loopback_network import (
+    DeliveryStats,
+    LoopbackNetwork,
+    LoopbackPopulation,
+    WireRecorder,
+    sample_quantile,
+)
 from veilcast.link.config import LinkConfig
 from veilcast.machine import Machine
-from veilcast.mesh.config import Config, Hardening
+from veilcast.mesh.config import HardeningConfig, MeshConfig
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
-from support.memory import resident_kib
+from support.process_memory import resident_kib
 
 
 def main() -> None:
@@ -52,7 +56,7 @@ def main() -> None:
 def measure(seconds_us: int) -> dict[str, Any]:
     began_ns = time.monotonic_ns()
     notes = max(0, seconds_us // EVERY_US - AFTER)
-    population = TownMesh(
+    population = LoopbackPopulation(
         nodes=64,
         neighbours=8,
         rewire=0.2,
@@ -60,7 +64,7 @@ def measure(seconds_us: int) -> dict[str, Any]:
         notes=notes,
         first_us=FIRST_US,
         every_us=EVERY_US,
-        mesh=Config("hardened", hardening=HARDENING, heartbeat_us=500_000, silent_periods=20),
+        mesh=MeshConfig("hardened", hardening=HARDENING, heartbeat_us=500_000, silent_periods=20),
         link=LinkConfig("cells", 4),
         checks=("once", "order", "readers"),
         port=4080,
@@ -94,23 +98,23 @@ def measure(seconds_us: int) -> dict[str, Any]:
 
 
 def lateness(late: list[int]) -> dict[str, float]:
-    shares = {f"p{share}_ms": quantile(late, share / 100) / 1000 for share in (50, 95, 99)}
+    shares = {f"p{share}_ms": sample_quantile(late, share / 100) / 1000 for share in (50, 95, 99)}
     return {**shares, "on_time": sum(each < PERIOD_US / 4 for each in late) / len(late)}
 
 
-def half(population: TownMesh, part: int, began_ns: int, duration_us: int, answer: Connection) -> None:
+def half(population: LoopbackPopulation, part: int, began_ns: int, duration_us: int, answer: Connection) -> None:
     """A process: every other node."""
     before = resident_kib()
-    wires: list[Wire] = []
-    tally = Tally(population, SEED)
-    town: Town
+    wires: list[WireRecorder] = []
+    tally = DeliveryStats(population, SEED)
+    town: LoopbackNetwork
 
     def around(machine: Machine, _: object) -> Machine:
-        wires.append(Wire(machine, lambda: town.now))
+        wires.append(WireRecorder(machine, lambda: town.now))
         return wires[-1]
 
     here = population.addresses()[part::2]
-    town = Town(seed=SEED, began_ns=began_ns, here=here, around=around, on_event=tally.take)
+    town = LoopbackNetwork(seed=SEED, began_ns=began_ns, here=here, around=around, on_event=tally.record_event)
     town.settle(population, duration_us)
     begun: list[float] = []
 
@@ -159,7 +163,7 @@ AFTER = 8
 """Seconds at the end without a new note, for the last to arrive."""
 PERIOD_US = 250_000
 BEAT_S = 1 / (32 * 8 * 4)
-HARDENING = Hardening(window_periods=16, lead_periods=48, bit_periods=2, uptime_periods=16)
+HARDENING = HardeningConfig(window_periods=16, lead_periods=48, bit_periods=2, uptime_periods=16)
 
 if __name__ == "__main__":
     main()

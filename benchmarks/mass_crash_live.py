@@ -26,9 +26,9 @@ from typing import Any
 import veilcast
 from veilcast.authority.epoch import HOUR_US
 from veilcast.cli.context import Context
-from veilcast.cli.crew import Crew, living
-from veilcast.cli.localnet import Net, Plan, lay_out, node_file
-from veilcast.cli.muster import until_linked
+from veilcast.cli.local.network import LocalNetwork, NetworkPlan, lay_out, node_file
+from veilcast.cli.local.status import wait_until_linked
+from veilcast.cli.local.workers import WorkerGroup, living_workers
 from veilcast.net.client import Client, Subscription
 
 CLAIM, WORKERS, READERS = 10, 5, 0.3
@@ -43,7 +43,7 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--json", action="store_true", help="print one JSON object instead of a table")
     options = parser.parse_args()
-    plan = Plan(options.nodes, subscribers=round(READERS * options.nodes), rate=4, epoch_us=HOUR_US)
+    plan = NetworkPlan(options.nodes, subscribers=round(READERS * options.nodes), rate=4, epoch_us=HOUR_US)
     with tempfile.TemporaryDirectory() as place:
         result = asyncio.run(crash(Path(place), plan, random.Random(options.seed)))
     if options.json:
@@ -54,11 +54,11 @@ def main() -> None:
     print(f"claim: {CLAIM}; load of this machine {result['load']:.1f}")
 
 
-async def crash(directory: Path, plan: Plan, rng: random.Random) -> dict[str, Any]:
+async def crash(directory: Path, plan: NetworkPlan, rng: random.Random) -> dict[str, Any]:
     net = lay_out(directory, plan, Context(), rng)
-    crew = Crew(directory, WORKERS, lifeline=True)
+    crew = WorkerGroup(directory, WORKERS, lifeline=True)
     try:
-        await until_linked(
+        await wait_until_linked(
             directory, net, crew, LINK_S, lambda linked: tell(f"{linked} of {plan.nodes} nodes have neighbours")
         )
         return await watch(directory, net)
@@ -66,8 +66,8 @@ async def crash(directory: Path, plan: Plan, rng: random.Random) -> dict[str, An
         crew.end()
 
 
-async def watch(directory: Path, net: Net) -> dict[str, Any]:
-    readers, (publisher,) = net.having("subscriber"), net.having("publisher")
+async def watch(directory: Path, net: LocalNetwork) -> dict[str, Any]:
+    readers, (publisher,) = net.nodes_with_role("subscriber"), net.nodes_with_role("publisher")
     heard: dict[int, float] = {}
     """When a reader first got something that was published after `since`."""
     since, every_s = 0.0, SLOWLY_S
@@ -99,7 +99,7 @@ async def watch(directory: Path, net: Net) -> dict[str, Any]:
             survivors = [number for number in readers if number % WORKERS == publisher % WORKERS]
             heard.clear()
             since = time.monotonic()
-            for path, pid in living(directory).items():
+            for path, pid in living_workers(directory).items():
                 if path.stem != f"worker-{publisher % WORKERS}":
                     os.kill(pid, signal.SIGKILL)
             await all_hear(heard, survivors, AFTER_S)

@@ -19,12 +19,12 @@ from typing import Any
 
 from veilcast.authority.keyring import Keyring
 from veilcast.machine import Address
-from veilcast.mesh.config import Config
+from veilcast.mesh.config import MeshConfig
 from veilcast.mesh.node import MeshNode
-from veilcast.sim.chance import generator
-from veilcast.sim.graphs import connected, watts_strogatz
+from veilcast.sim.graphs import is_connected, watts_strogatz
 from veilcast.sim.host import Birth
-from veilcast.sim.mesh import TOPIC, MeshPopulation, keyrings, token_of_topic
+from veilcast.sim.mesh.population import TOPIC, MeshPopulation, role_keyrings, topic_token
+from veilcast.sim.rng import derive_rng
 from veilcast.sim.world import World
 
 
@@ -52,10 +52,10 @@ def show(results: dict[str, Any]) -> None:
 
 def frames() -> int:
     """Heartbeats, and a note every second, on a mesh that has formed."""
-    mesh = Config(neighbours_max=20, address_bytes_max=8)
+    mesh = MeshConfig(neighbours_max=20, address_bytes_max=8)
     people = MeshPopulation(500, 4, 0.2, 0.1, notes=10, mesh=mesh, checks=("everyone",))
     world = World(seed=1)
-    people.settle(world, 0)
+    people.populate(world, 0)
     world.run(20_000_000)
     before = world.counts.delivered
     spent = seconds(world, 11_000_000)
@@ -71,7 +71,7 @@ def flood(n: int) -> dict[str, float]:
     world.call(names[0], lambda machine, now: machine.advertise(TOPIC, now))
     cost = seconds(world, FLOOD_US) - idle
     nodes = [world.machine(name) for name in names]
-    assert all(len(node.overlay.reachable(token_of_topic())) == 1 for node in nodes)
+    assert all(len(node.overlay.reachable(topic_token())) == 1 for node in nodes)
     told = sum(node.sent["Advert"] for node in nodes)
     world.run(2_000_000)
     assert told == sum(node.sent["Advert"] for node in nodes), "there is something left to tell"
@@ -84,14 +84,14 @@ def flood(n: int) -> dict[str, float]:
 
 def settle(world: World, names: Sequence[Address]) -> None:
     """A small world in which the first could publish, and nobody does or reads."""
-    graph = watts_strogatz(len(names), 4, 0.2, generator(world.seed, "graph"))
-    assert connected(len(names), graph)
+    graph = watts_strogatz(len(names), 4, 0.2, derive_rng(world.seed, "graph"))
+    assert is_connected(len(names), graph)
     known: list[list[Address]] = [[] for _ in names]
     for u, v in graph:
         known[u].append(names[v])
         known[v].append(names[u])
     for number, name in enumerate(names):
-        world.add(name, Owner(keyrings()["forwarder" if number else "publisher"], known[number]).start)
+        world.add(name, Owner(role_keyrings()["forwarder" if number else "publisher"], known[number]).start)
     for u, v in graph:
         world.connect(names[u], names[v])
 
@@ -111,7 +111,7 @@ def seconds(world: World, duration_us: int) -> float:
     return time.process_time() - start
 
 
-CONFIG = Config(neighbours_max=20, address_bytes_max=8, d_max=32)
+CONFIG = MeshConfig(neighbours_max=20, address_bytes_max=8, d_max=32)
 IDLE_US, FLOOD_US = 5_000_000, 20_000_000
 
 if __name__ == "__main__":

@@ -22,12 +22,12 @@ from multiprocessing.synchronize import Event
 from pathlib import Path
 from typing import Any
 
-from veilcast.net.streams import StreamDriver
-from veilcast.net.tls import Identity, client_context
+from veilcast.net.streams import TlsStreamDriver
+from veilcast.net.tls import StreamIdentity, client_context
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
-from support.crowd import Crowd
-from support.puppet import Puppet
+from support.scripted_machine import ScriptedMachine
+from support.tls_parties import TlsParties
 
 
 def main() -> None:
@@ -51,9 +51,9 @@ def main() -> None:
 
 
 async def measure(rate: int, options: argparse.Namespace) -> dict[str, Any]:
-    crowd = Crowd()
+    crowd = TlsParties()
     member = crowd.member("newcomer")
-    host = StreamDriver(Puppet(), listen=["127.0.0.1:0"], identity=crowd.proxy(), act_on=lambda _: None)
+    host = TlsStreamDriver(ScriptedMachine(), listen=["127.0.0.1:0"], identity=crowd.proxy(), act_on=lambda _: None)
     host.open()
     try:
         port = int(host.addresses[0].rpartition(":")[2])
@@ -76,7 +76,7 @@ async def measure(rate: int, options: argparse.Namespace) -> dict[str, Any]:
     return {"rate": rate, "opened": opened, "cpu": busy, "through": through}
 
 
-async def comes(port: int, identity: Identity, delay_s: float, options: argparse.Namespace) -> bool:
+async def comes(port: int, identity: StreamIdentity, delay_s: float, options: argparse.Namespace) -> bool:
     """Whether a newcomer is welcomed: the host answers its last message with a record."""
     try:
         async with asyncio.timeout(TIMEOUT_S):
@@ -85,7 +85,7 @@ async def comes(port: int, identity: Identity, delay_s: float, options: argparse
         return False
 
 
-async def _comes(port: int, identity: Identity, delay_s: float, options: argparse.Namespace) -> bool:
+async def _comes(port: int, identity: StreamIdentity, delay_s: float, options: argparse.Namespace) -> bool:
     source = "127.0.0.1" if options.same_host else "127.0.7.7"
     reader, writer = await asyncio.open_connection("127.0.0.1", port, local_addr=(source, 0))
     try:

@@ -21,7 +21,7 @@ from time import perf_counter
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM, ChaCha20Poly1305
 
-from veilcast.crypto.noise import IK, IK_PSK2, XX, Handshake, Keypair, Protocol, Receiver, Role, Sender
+from veilcast.crypto.noise import IK, IK_PSK2, XX, Handshake, HandshakeRole, Keypair, NoiseProtocol, Receiver, Sender
 from veilcast.crypto.secret import Secret
 
 
@@ -34,7 +34,7 @@ def main() -> None:
     for protocol in (XX, IK, IK_PSK2):
         results[f"handshake {protocol.name}"] = compare(partial(handshake, protocol), agreements(protocol), count=50)
     for name, cipher in (("ChaChaPoly", ChaCha20Poly1305), ("AESGCM", AESGCM)):
-        initiator, responder = handshake(Protocol(f"Noise_XX_25519_{name}_BLAKE2s"))
+        initiator, responder = handshake(NoiseProtocol(f"Noise_XX_25519_{name}_BLAKE2s"))
         results[f"seal + open {SIZE} B, {name}"] = compare(
             messages(initiator.split()[0], responder.split()[1]), bare(cipher(os.urandom(32))), count=1_000
         )
@@ -64,12 +64,14 @@ def rate(work: Callable[[], object], count: int) -> float:
     return count / (perf_counter() - start)
 
 
-def handshake(protocol: Protocol) -> tuple[Handshake, Handshake]:
+def handshake(protocol: NoiseProtocol) -> tuple[Handshake, Handshake]:
     pattern = protocol.pattern
     psk = PSK if pattern.psk else None
     known = BOB.public if pattern.responder_known else None
-    initiator = Handshake(protocol, Role.INITIATOR, static=ALICE, entropy=os.urandom, remote_static=known, psk=psk)
-    responder = Handshake(protocol, Role.RESPONDER, static=BOB, entropy=os.urandom, psk=psk)
+    initiator = Handshake(
+        protocol, HandshakeRole.INITIATOR, static=ALICE, entropy=os.urandom, remote_static=known, psk=psk
+    )
+    responder = Handshake(protocol, HandshakeRole.RESPONDER, static=BOB, entropy=os.urandom, psk=psk)
     writer, reader = initiator, responder
     for _ in pattern.messages:
         reader.read(writer.write())
@@ -78,14 +80,14 @@ def handshake(protocol: Protocol) -> tuple[Handshake, Handshake]:
     return initiator, responder
 
 
-def agreements(protocol: Protocol) -> Callable[[], None]:
+def agreements(protocol: NoiseProtocol) -> Callable[[], None]:
     tokens = [token for message in protocol.pattern.messages for token in message.tokens]
     exchanges = 2 * sum(token in ("ee", "es", "se", "ss") for token in tokens)
     assert exchanges == {"XX": 6, "IK": 8, "IKpsk2": 8}[protocol.name.split("_")[1]]
     peer = X25519PrivateKey.generate().public_key()
 
     def work() -> None:
-        for _ in Role:
+        for _ in HandshakeRole:
             private = X25519PrivateKey.generate()
         for _ in range(exchanges):
             private.exchange(peer)

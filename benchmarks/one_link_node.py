@@ -19,17 +19,17 @@ from typing import Any
 
 from veilcast.authority.epoch import epoch_of
 from veilcast.link.config import LinkConfig
-from veilcast.link.handshake import Initiation, Response
+from veilcast.link.handshake import InitiatorHandshake, ResponderHandshake
+from veilcast.link.identity import LinkIdentity
 from veilcast.link.machine import LinkMachine
-from veilcast.link.party import Party
 from veilcast.machine import Address, Delivered, Event, Frame, Machine, Publication
-from veilcast.mesh.config import Config
+from veilcast.mesh.config import MeshConfig
 from veilcast.mesh.node import MeshNode
 from veilcast.sim.engine import START_US
 from veilcast.sim.host import Birth
-from veilcast.sim.links import Links
-from veilcast.sim.mesh import TOPIC, own_keyring, prefix_of
-from veilcast.sim.mesh_owners import Linked
+from veilcast.sim.links import LinkDelays
+from veilcast.sim.mesh.owners import LinkedNode
+from veilcast.sim.mesh.population import TOPIC, address_prefix, make_own_keyring
 from veilcast.sim.world import World
 from veilcast.topics import Label
 from veilcast.wire.geometry import CELL_BODY
@@ -64,10 +64,12 @@ def main() -> None:
 
 def bare(count: int = 20_000) -> dict[str, float]:
     """Open and seal, as quickly as sessions can."""
-    parties = [Party(own_keyring("forwarder", name), random.Random(name).randbytes) for name in ("me", "you")]
-    ours = Initiation(parties[0], START_US, remote=parties[1].static.public)
-    theirs = Response(parties[1], ours.first, START_US, known=True)
-    mine, contact = ours.read(theirs.answer, START_US).session, theirs.contact
+    parties = [
+        LinkIdentity(make_own_keyring("forwarder", name), random.Random(name).randbytes) for name in ("me", "you")
+    ]
+    ours = InitiatorHandshake(parties[0], START_US, remote=parties[1].static.public)
+    theirs = ResponderHandshake(parties[1], ours.first_message, START_US, known=True)
+    mine, contact = ours.read(theirs.answer, START_US).session, theirs.result
     assert contact is not None
     body, now = bytes(CELL_BODY), START_US
     cells = [contact.session.seal(body, now) for _ in range(count)]
@@ -158,18 +160,18 @@ def make(kind: str, birth: Birth) -> LinkMachine:
     middle = birth.address == "me"
     around = [Address(f"p{place}") for place in range(PEERS)] if middle else [Address("me")]
     role = "forwarder" if middle else "publisher" if birth.address == "p0" else "subscriber"
-    keyring = own_keyring(role, birth.address)
+    keyring = make_own_keyring(role, birth.address)
     inner: Quiet | MeshNode
     if kind == "padding":
         inner = Quiet(around, birth.now)
     else:
-        mesh = Config(neighbours_max=20, address_bytes_max=32)
-        inner = MeshNode(mesh, keyring, birth.rng, birth.entropy, around, birth.now, birth.address, prefix_of)
+        mesh = MeshConfig(neighbours_max=20, address_bytes_max=32)
+        inner = MeshNode(mesh, keyring, birth.rng, birth.entropy, around, birth.now, birth.address, address_prefix)
         if role == "publisher":
             inner.advertise(TOPIC, birth.now)
         elif role == "subscriber":
             inner.subscribe(Label(TOPIC), birth.now)
-    return Linked(inner, LinkConfig(rate=RATE), keyring, birth.rng, birth.entropy)
+    return LinkedNode(inner, LinkConfig(rate=RATE), keyring, birth.rng, birth.entropy)
 
 
 def recorded(kind: str) -> tuple[list[tuple[int, str, tuple[Any, ...]]], list[Frame], int]:
@@ -183,7 +185,7 @@ def recorded(kind: str) -> tuple[list[tuple[int, str, tuple[Any, ...]]], list[Fr
             read[address, event.note.publication.body] = now
             world.call(address, lambda machine, now: machine.inner.acknowledge(event.note.id, now))
 
-    world = World(seed=1, links=Links(latency_us=(5_000,)), on_event=seen)
+    world = World(seed=1, links=LinkDelays(latency_us=(5_000,)), on_event=seen)
     world.add(Address("me"), lambda birth: Ear(make(kind, birth), calls, said))
     for place in range(PEERS):
         world.add(Address(f"p{place}"), partial(make, kind))

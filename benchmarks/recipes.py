@@ -16,15 +16,15 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCMSIV, AESSIV
 from nacl.signing import SigningKey as NaclKey
 
 from veilcast.authority import issuer
-from veilcast.crypto import chain
-from veilcast.crypto.certificate import Chain, Kind, certify
-from veilcast.crypto.passphrase import Cost, lock, unlock
+from veilcast.crypto import hash_chain
+from veilcast.crypto.certificate import CertificateChain, CertificateKind, certify
+from veilcast.crypto.passphrase import PassphraseCost, lock_bytes, unlock_bytes
 from veilcast.crypto.seal import seal, unseal
 from veilcast.crypto.secret import Secret
 from veilcast.crypto.sign import SigningKey, verify
-from veilcast.crypto.token import epoch_token, paper_token
+from veilcast.crypto.topic_token import epoch_token, paper_token
 from veilcast.wire import decode, encode
-from veilcast.wire.messages import Advert, Notify
+from veilcast.wire.mesh import Advert, Notify
 
 
 def measure(call: Callable[[], object], *, seconds: float = 0.15, turns: int = 5) -> float:
@@ -54,16 +54,16 @@ def rows() -> list[tuple[str, float, str, float | None]]:
     ours, nacl, theirs = SigningKey.generate(os.urandom), NaclKey.generate(), Ed25519PrivateKey.generate()
     signature, nacl_signed, their_signature = ours.sign(text, purpose=b"p"), nacl.sign(text), theirs.sign(text)
     verify(ours.public, text, signature, purpose=b"p")
-    first = chain.start(os.urandom)
-    far = chain.advance(first, 16)
-    anchor = chain.anchor(first, 16, bytes(32), 1 << 60, ours)
-    assert anchor.hops(first) == 0
-    certificate = certify(ours, Kind.PUBLISHER, ours.public, bytes(32), 1, 1)
-    advert = Advert(bytes(32), first, anchor, Chain(certificate), signature)
+    first = hash_chain.start_chain(os.urandom)
+    far = hash_chain.advance_chain(first, 16)
+    anchor = hash_chain.sign_anchor(first, 16, bytes(32), 1 << 60, ours)
+    assert anchor.hops_from_origin(first) == 0
+    certificate = certify(ours, CertificateKind.PUBLISHER, ours.public, bytes(32), 1, 1)
+    advert = Advert(bytes(32), first, anchor, CertificateChain(certificate), signature)
     notify = Notify(bytes(32), sealed, signature)
     frames = encode(advert), encode(notify)
     assert decode(frames[0]) == advert
-    locked = lock(text, key, purpose=b"p", cost=Cost(), entropy=os.urandom)
+    locked = lock_bytes(text, key, purpose=b"p", cost=PassphraseCost(), entropy=os.urandom)
     state = issuer.declare_label(issuer.create(3_600_000_000, os.urandom), "t", "hardened", os.urandom)
 
     def grant() -> None:
@@ -96,16 +96,26 @@ def rows() -> list[tuple[str, float, str, float | None]]:
             measure(lambda: aes_siv.encrypt(bytes(16), [b"token"])),
         ),
         ("epoch token", measure(lambda: epoch_token(key, "news/eu", 7)), "", None),
-        ("chain: advance", measure(lambda: chain.advance(first)), "", None),
-        ("chain: same_chain, 16 apart", measure(lambda: chain.same_chain(first, far, 16)), "", None),
-        ("chain: hops to the anchor, 16", measure(lambda: anchor.hops(first)), "", None),
+        ("chain: advance", measure(lambda: hash_chain.advance_chain(first)), "", None),
+        ("chain: same_chain, 16 apart", measure(lambda: hash_chain.hops_between(first, far, 16)), "", None),
+        ("chain: hops to the anchor, 16", measure(lambda: anchor.hops_from_origin(first)), "", None),
         ("chain: verify the anchor", measure(lambda: anchor.verify(ours.public, bytes(32), 0)), "", None),
-        ("certificate: make", measure(lambda: certify(ours, Kind.MEMBER, ours.public, bytes(32), 1, 1)), "", None),
-        ("certificate: verify", measure(lambda: certificate.verify(ours.public, Kind.PUBLISHER, 1)), "", None),
+        (
+            "certificate: make",
+            measure(lambda: certify(ours, CertificateKind.MEMBER, ours.public, bytes(32), 1, 1)),
+            "",
+            None,
+        ),
+        (
+            "certificate: verify",
+            measure(lambda: certificate.verify(ours.public, CertificateKind.PUBLISHER, 1)),
+            "",
+            None,
+        ),
         ("wire: encode an advert", measure(lambda: encode(advert)), "", None),
         ("wire: decode an advert", measure(lambda: decode(frames[0])), "", None),
         ("wire: decode a 1200 B notify", measure(lambda: decode(frames[1])), "", None),
-        ("passphrase: unlock", measure(lambda: unlock(locked, key, purpose=b"p"), turns=3), "", None),
+        ("passphrase: unlock", measure(lambda: unlock_bytes(locked, key, purpose=b"p"), turns=3), "", None),
         ("authority: publisher grant, 720 epochs", measure(grant, turns=3), "", None),
     ]
 

@@ -24,11 +24,10 @@ from typing import TypeVar
 
 import rbcl
 
-from veilcast.crypto.bulk import Multiply, one_by_one
-from veilcast.crypto.group import Ciphertext, Point, Scalar
-from veilcast.node.workers import Workers
-from veilcast.relay import subjects
-from veilcast.relay.joining import ServerKeys, answer, begin, check, finish
+from veilcast.crypto.group import Ciphertext, Multiply, Point, Scalar, multiply_each
+from veilcast.node.multiply_pool import MultiplyPool
+from veilcast.relay import subject_tags
+from veilcast.relay.enrolment import ServerKeys, answer_enrolment, begin_enrolment, check_transformation, combine_shares
 
 T = TypeVar("T")
 
@@ -41,9 +40,9 @@ def main() -> None:
     cores = os.cpu_count() or 1
     entropy = random.Random(1).randbytes
     keys, mask = ServerKeys.draw(entropy), Scalar.draw(entropy)
-    with Workers(cores) as threads, closing(Processes(cores)) as processes:
+    with MultiplyPool(cores) as threads, closing(Processes(cores)) as processes:
         by: dict[str, Multiply] = {
-            "one by one": one_by_one,
+            "one by one": multiply_each,
             f"{cores} threads": threads,
             f"{cores} processes": processes.multiply,
         }
@@ -66,13 +65,13 @@ def main() -> None:
 def joining(keys: ServerKeys, count: int) -> dict[str, float]:
     entropy = random.Random(2).randbytes
     public = keys.public()
-    begun, client = timed(lambda: [begin(public, entropy) for _ in range(count)])
-    answers, server = timed(lambda: [answer(keys, each.sealed) for each in begun])
+    begun, client = timed(lambda: [begin_enrolment(public, entropy) for _ in range(count)])
+    answers, server = timed(lambda: [answer_enrolment(keys, each.sealed) for each in begun])
 
     def at_proxy() -> list[Scalar]:
-        moves = [finish(each.ratio, answered) for each, answered in zip(begun, answers, strict=True)]
+        moves = [combine_shares(each.ratio, answered) for each, answered in zip(begun, answers, strict=True)]
         for each, move in zip(begun, moves, strict=True):
-            check(move, each.claim, public)
+            check_transformation(move, each.claim, public)
         return moves
 
     moves, proxy = timed(at_proxy)
@@ -84,10 +83,12 @@ def subscribing(keys: ServerKeys, mask: Scalar, count: int, by: dict[str, Multip
     key = Scalar.draw(random.Random(3).randbytes)
     elements = [number.to_bytes(8, "big") for number in range(count)]
     subject, move, bond = keys.public().subject, keys.k_r / key, Scalar.draw(os.urandom)
-    unveil = subjects.unveil(keys, bond)
+    unveil = subject_tags.unveiling_key(keys, bond)
 
     def upload(multiply: Multiply) -> list[Ciphertext]:
-        return subjects.veil_many(subjects.hidden_many(elements, key, multiply), subject, bond, os.urandom, multiply)
+        return subject_tags.veil_many(
+            subject_tags.blind_many(elements, key, multiply), subject, bond, os.urandom, multiply
+        )
 
     rates: dict[str, dict[str, float]] = {step: {} for step in ("client: upload", "proxy: move", "server: tag")}
     first: list[bytes] = []
@@ -95,9 +96,9 @@ def subscribing(keys: ServerKeys, mask: Scalar, count: int, by: dict[str, Multip
         multiply([(subject, mask)] * 64)  # whoever does it is awake now
         uploaded, seconds = timed(partial(upload, multiply))
         rates["client: upload"][name] = count / seconds
-        moved, seconds = timed(partial(subjects.move_many, uploaded, move, mask, multiply))
+        moved, seconds = timed(partial(subject_tags.move_many, uploaded, move, mask, multiply))
         rates["proxy: move"][name] = count / seconds
-        tags, seconds = timed(partial(subjects.tag_many, moved, unveil, multiply))
+        tags, seconds = timed(partial(subject_tags.tag_many, moved, unveil, multiply))
         rates["server: tag"][name] = count / seconds
         first = first or tags
         assert tags == first

@@ -28,7 +28,7 @@ from bloom import SCHEMA, random_ranges
 from veilcast.crypto.derive import digest
 from veilcast.machine import Publication
 from veilcast.topics import BloomIndex, Cover, Geometry, Label, Range, covers, queries
-from veilcast.topics.tags import TAG, TagIndex
+from veilcast.topics.tag_index import TAG, TagIndex
 
 Numbers = npt.NDArray[np.int64]
 

@@ -3,7 +3,7 @@
 A key of 32 bytes, a (6, 10) scheme. The peers take one key at a time; a batch is compared with their rate
 for one. All are timed in turns, so that a slow moment of the machine hits all alike, and the best turn
 counts. Every result is compared with the key it came from. Each reconstruction is by another k of the n holders, in
-turn over all 210 choices. The verifiable shares of `dealing` stand below for orientation: no peer has them.
+turn over all 210 choices. The verifiable shares of `verifiable_sharing` stand below for orientation: no peer has them.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from Crypto.Protocol.SecretSharing import Shamir
 from shamir_mnemonic import shamir as mnemonic
 from sslib import shamir as sslib
 
-from veilcast.crypto import dealing, shares
+from veilcast.crypto import shamir, verifiable_sharing
 from veilcast.crypto.group import Scalar
 from veilcast.crypto.secret import Secret
 
@@ -111,38 +111,38 @@ def check(right: bool) -> None:
 
 def veilcast_alone(key: bytes) -> Contender:
     secret = Secret(key)
-    dealt = shares.split(secret, K, N, os.urandom)
-    check(all(shares.reconstruct(chosen, K) == secret for chosen in combinations(dealt, K)))
+    dealt = shamir.split(secret, K, N, os.urandom)
+    check(all(shamir.reconstruct(chosen, K) == secret for chosen in combinations(dealt, K)))
     held = choices(dealt)
     return Contender(
         "veilcast alone",
-        lambda: shares.split(secret, K, N, os.urandom),
-        lambda: shares.reconstruct(next(held), K),
+        lambda: shamir.split(secret, K, N, os.urandom),
+        lambda: shamir.reconstruct(next(held), K),
     )
 
 
 def veilcast_batch() -> Contender:
     keys = np.frombuffer(os.urandom(BATCH * KEY_SIZE), dtype=np.uint8).reshape(BATCH, KEY_SIZE)
-    dealt = shares.split_many(keys, K, N, os.urandom)
+    dealt = shamir.split_many(keys, K, N, os.urandom)
     last, indices = dealt[-K:], range(N - K + 1, N + 1)
-    check(np.array_equal(shares.reconstruct_many(indices, last), keys))
+    check(np.array_equal(shamir.reconstruct_many(indices, last), keys))
     return Contender(
         f"veilcast batch of {BATCH:,}",
-        lambda: shares.split_many(keys, K, N, os.urandom),
-        lambda: shares.reconstruct_many(indices, last),
+        lambda: shamir.split_many(keys, K, N, os.urandom),
+        lambda: shamir.reconstruct_many(indices, last),
         BATCH,
     )
 
 
 def veilcast_dealing() -> Contender:
     secret = Scalar.draw(os.urandom)
-    dealt = dealing.deal(secret, K, N, os.urandom)
-    check(dealing.reconstruct(dealt.shares[-K:], dealt.commitments) == secret)
+    dealt = verifiable_sharing.deal_secret(secret, K, N, os.urandom)
+    check(verifiable_sharing.reconstruct(dealt.shares[-K:], dealt.commitments) == secret)
     held = choices(dealt.shares)
     return Contender(
         "veilcast verifiable (dealing)",
-        lambda: dealing.deal(secret, K, N, os.urandom),
-        lambda: dealing.reconstruct(next(held), dealt.commitments),
+        lambda: verifiable_sharing.deal_secret(secret, K, N, os.urandom),
+        lambda: verifiable_sharing.reconstruct(next(held), dealt.commitments),
     )
 
 

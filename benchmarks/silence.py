@@ -1,9 +1,12 @@
 """Can an observer of every wire tell when something happens?
 
-24 nodes on real sockets, in phases of a second each (`veilcast.lab.live.phases`): idle, publishing, the edge of an
+24 nodes on real sockets, in phases of a second each (`veilcast.lab.runs.mesh.traffic_day`): idle, publishing, the edge
+of an
 epoch with all joins to the meshes of the next, changes of keys. A gradient-boosted classifier sees the gaps between
-datagrams and their sizes, for each node and quarter of a second (`veilcast.lab.attack.pulse`), and is to tell busy
-phases from idle ones; how it is judged is in `veilcast.lab.measure.telltale`. As a control the same in the papers'
+datagrams and their sizes, for each node and quarter of a second (`veilcast.lab.attack.observer.cadence`), and is to
+tell busy
+phases from idle ones; how it is judged is in `veilcast.lab.measure.permutation_test`. As a control the same in the
+papers'
 profile, where publishing shows. A town has 32 phases and takes a minute. The experiment `mesh-silence` asks the same of
 many towns with the lab's own classifier, and who is who besides.
 """
@@ -21,11 +24,10 @@ from numpy.typing import NDArray
 from sklearn.ensemble import HistGradientBoostingClassifier
 from threadpoolctl import threadpool_limits
 
-from veilcast.lab.live.day import Day, day
-from veilcast.lab.live.phases import SECOND_US
-from veilcast.lab.measure.telltale import Samples, judge
-from veilcast.lab.sweep.live_runs import KINDS, PHASES, chosen, population, samples_of
-from veilcast.lab.sweep.params import Params
+from veilcast.lab.experiment.params import Params
+from veilcast.lab.measure.permutation_test import PhaseSamples, judge_classifier
+from veilcast.lab.runs.mesh.traffic_day import SECOND_US, TrafficDay, run_day
+from veilcast.lab.runs.mesh.wires_live import PHASE_COUNT, PHASE_KINDS, make_population, sample_bursts, select_phases
 
 
 def main() -> None:
@@ -53,19 +55,19 @@ def main() -> None:
 
 def watch(params: Params, rounds: int) -> dict[str, Any]:
     """Several towns, one after the other, each with roles, slots and an order of phases of its own."""
-    people = population(params)
-    days = [day(people, seed, PHASES) for seed in range(1, rounds + 1)]
-    seen = [samples_of(each, number * PHASES) for number, each in enumerate(days)]
+    people = make_population(params)
+    days = [run_day(people, seed, PHASE_COUNT) for seed in range(1, rounds + 1)]
+    seen = [sample_bursts(each, number * PHASE_COUNT) for number, each in enumerate(days)]
     columns = zip(*(samples for samples, _ in seen), strict=True)
-    samples, kinds = Samples(*map(np.concatenate, columns)), np.concatenate([kind for _, kind in seen])
+    samples, kinds = PhaseSamples(*map(np.concatenate, columns)), np.concatenate([kind for _, kind in seen])
     told = {}
-    for kind in (*KINDS, "anything"):
-        verdict = judge(chosen(samples, kinds, kind), rounds, fit=boosted)
-        told[kind] = {**verdict._asdict(), "silent": verdict.silent}
+    for kind in (*PHASE_KINDS, "anything"):
+        verdict = judge_classifier(select_phases(samples, kinds, kind), rounds, fit=boosted)
+        told[kind] = {**verdict._asdict(), "silent": verdict.is_silent}
     return {
         "datagrams": sum(len(each.size) for each in days),
         "sizes": sorted({int(size) for each in days for size in np.unique(each.size)}),
-        "phases": rounds * PHASES,
+        "phases": rounds * PHASE_COUNT,
         "samples": len(samples.labels),
         "delivered": sum(each.delivered for each in days) / rounds,
         "on_time": sum(map(on_time, days)) / rounds,
@@ -80,7 +82,7 @@ def boosted(features: NDArray[np.float64], happened: NDArray[np.bool_]) -> Calla
     return lambda rows: model.predict_proba(rows)[:, 1]
 
 
-def on_time(seen: Day) -> float:
+def on_time(seen: TrafficDay) -> float:
     """The share of gaps within a hundredth of the period."""
     order = np.lexsort((seen.t_us, seen.dst, seen.src))
     same = (np.diff(seen.src[order]) == 0) & (np.diff(seen.dst[order]) == 0)

@@ -31,11 +31,11 @@ from typing import Any, Protocol
 import simpy
 
 from veilcast.machine import Address
-from veilcast.observe import Row
-from veilcast.sim.flood import ID_SIZE, Flood
+from veilcast.observe import ObservationRow
+from veilcast.sim.flood import ID_SIZE, FloodNode
 from veilcast.sim.graphs import watts_strogatz
-from veilcast.sim.links import Links
-from veilcast.sim.recording import Recorder
+from veilcast.sim.links import LinkDelays
+from veilcast.sim.recorder import RowSink
 from veilcast.sim.world import World
 
 Edges = list[tuple[int, int]]
@@ -136,13 +136,13 @@ def show(results: dict[str, Any]) -> None:
 class Veilcast:
     """The world, with flood machines."""
 
-    def __init__(self, n: int, edges: Edges, jitter_us: int = 0, recorder: Recorder | None = None) -> None:
+    def __init__(self, n: int, edges: Edges, jitter_us: int = 0, recorder: RowSink | None = None) -> None:
         jitter = (0, jitter_us) if jitter_us else (0,)
-        self._world = World(seed=1, links=Links(latency_us=(10_000, 100_000), jitter_us=jitter), recorder=recorder)
+        self._world = World(seed=1, links=LinkDelays(latency_us=(10_000, 100_000), jitter_us=jitter), recorder=recorder)
         self._addresses = [Address(f"n{i}") for i in range(n)]
         self._flooded = 0
         for address in self._addresses:
-            self._world.add(address, lambda birth: Flood())
+            self._world.add(address, lambda birth: FloodNode())
         for number, (u, v) in enumerate(edges):
             self._world.connect(self._addresses[u], self._addresses[v])
             if number % 1_000 == 0:
@@ -157,7 +157,7 @@ class Veilcast:
         for number in range(floods):
             self._world.after(number * SECOND, self._publish)
         self._world.run((floods + 10) * SECOND)
-        assert self._world.notes == len(self._addresses) * self._flooded
+        assert self._world.deliveries == len(self._addresses) * self._flooded
 
     def _publish(self) -> None:
         message = self._flooded.to_bytes(ID_SIZE, "big")
@@ -169,7 +169,7 @@ class Veilcast:
 class Nowhere:
     """A recorder that keeps nothing: the rows are made, and that is all."""
 
-    def append(self, row: Row) -> None:
+    def append(self, row: ObservationRow) -> None:
         pass
 
 

@@ -33,16 +33,16 @@ import one_link_node
 from veilcast.authority.epoch import HOUR_US
 from veilcast.link.config import LinkConfig
 from veilcast.machine import Address, Delivered, Event, Frame, Publication, Record
-from veilcast.mesh.config import Config
-from veilcast.net.address import parse
-from veilcast.net.clock import Clock
+from veilcast.mesh.config import MeshConfig
+from veilcast.net.address import parse_address
+from veilcast.net.clock import SystemClock
 from veilcast.net.udp import UdpDriver
-from veilcast.sim.adversaries import innermost
 from veilcast.sim.engine import START_US
 from veilcast.sim.host import Birth
-from veilcast.sim.mesh import prefix_of
-from veilcast.sim.mesh_keys import keyring_of, records
-from veilcast.sim.mesh_owners import Owner
+from veilcast.sim.keyrings import make_keyring, make_topic_records
+from veilcast.sim.mesh.owners import MeshNodeOwner
+from veilcast.sim.mesh.population import address_prefix
+from veilcast.sim.wrappers import unwrap
 from veilcast.topics import Label
 from veilcast.wire.geometry import CELL
 
@@ -69,7 +69,7 @@ def main() -> None:
     print(f"load of this machine {found['load']:.1f}")
 
 
-class RoundClock(Clock):
+class RoundClock(SystemClock):
     """Goes on with what arrives: a period for every round of datagrams."""
 
     __slots__ = ("received",)
@@ -141,13 +141,13 @@ def around(orders: Connection) -> None:
     All cells of a round leave at once: if each left when it was made, chance would say how often the node is woken. It
     looks for answers now and then: if it waited for them, the node would pay for waking it with each.
     """
-    target, now = parse(NODE)[1], START_US
+    target, now = parse_address(NODE)[1], START_US
     topics: list[str | None] = [*TOPICS, *[None] * (NEIGHBOURS - len(TOPICS))]
     machines = machines_around()
     sockets = [socket.socket(socket.AF_INET, socket.SOCK_DGRAM) for _ in PEERS]
     for bound, peer in zip(sockets, PEERS, strict=True):
         bound.setblocking(False)
-        bound.bind(parse(peer)[1])
+        bound.bind(parse_address(peer)[1])
     while (order := orders.recv()) is not None:
         rounds, notes = order
         for _ in range(rounds):
@@ -155,7 +155,7 @@ def around(orders: Connection) -> None:
             cells: list[tuple[socket.socket, bytes]] = []
             for topic, bound, machine in zip(topics, sockets, machines, strict=True):
                 for _ in range(notes if topic else 0):
-                    innermost(machine).publish(Publication((Label(topic or "").pair,), b"x" * 100), now)
+                    unwrap(machine).publish(Publication((Label(topic or "").pair,), b"x" * 100), now)
                 cells += [(bound, frame.data) for frame in step(machine, now)]
             for bound, cell in cells:
                 bound.sendto(cell, target)
@@ -194,8 +194,8 @@ def step(machine: Any, now: int) -> list[Frame]:
 
 
 def machine_of(address: Address, roles: dict[str, str], neighbours: list[Address], number: int) -> Any:
-    keyring = keyring_of(records(TOPICS, 0.0, "paper"), HOUR_US, tuple(roles.items()), number)
-    owner = Owner(MESH, keyring, roles, neighbours, prefix_of, link=LinkConfig("cells", RATE))
+    keyring = make_keyring(make_topic_records(TOPICS, 0.0, "paper"), HOUR_US, tuple(roles.items()), number)
+    owner = MeshNodeOwner(MESH, keyring, roles, neighbours, address_prefix, link=LinkConfig("cells", RATE))
     machine: Any = owner.start(Birth(address, 0, START_US, {}, SEED))
     machine._sway = None  # Cells leave on their slots, so that each round has one for every neighbour.
     return machine
@@ -281,7 +281,7 @@ NODE = Address("127.9.0.1:4083")
 PEERS = [Address(f"127.9.{number + 1}.1:4083") for number in range(NEIGHBOURS)]
 TOPICS = tuple(f"topic {number}" for number in range(16))
 """The first neighbours publish, each on its own."""
-MESH = Config(neighbours_max=NEIGHBOURS, silent_periods=60)
+MESH = MeshConfig(neighbours_max=NEIGHBOURS, silent_periods=60)
 """Patient, for heartbeats wait behind notes that fill all cells."""
 WARM_UP = 20 * RATE
 ROUNDS = 300

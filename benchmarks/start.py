@@ -35,11 +35,11 @@ from typing import Any, Final, Literal, NamedTuple, get_args
 
 from veilcast import connect_sync
 from veilcast.authority.keyring import Keyring
-from veilcast.authority.vault import read_secret, write_secret
-from veilcast.cli import localnet, mosquitto
+from veilcast.authority.secret_file import read_secret, write_secret
 from veilcast.cli.context import Context
 from veilcast.cli.files import passphrase_file
-from veilcast.crypto.passphrase import Cost
+from veilcast.cli.local import mosquitto, network
+from veilcast.crypto.passphrase import PassphraseCost
 from veilcast.crypto.secret import Secret
 
 Mode = Literal["mesh", "relay", "tree", "foil", "brokers"]
@@ -98,9 +98,9 @@ def clients(home: Path, parts: contextlib.ExitStack, rounds: int) -> Iterator[Co
     options = ["--mode", "relay", "--publishers", "1", "--subscribers", "1", "--epoch", "3600", "--dir", str(directory)]
     call("net", "up", "4", *options)
     parts.callback(call, "net", "down", "--dir", str(directory))
-    net = localnet.read_net(directory)
-    (publisher,), (reader,) = (net.having(role) for role in ("publisher", "subscriber"))
-    config, reading = (str(localnet.node_file(directory, node)) for node in (publisher, reader))
+    net = network.read_network(directory)
+    (publisher,), (reader,) = (net.nodes_with_role(role) for role in ("publisher", "subscriber"))
+    config, reading = (str(network.node_file(directory, node)) for node in (publisher, reader))
     with connect_sync(reading) as member:
         member.subscribe(net.topic, keep=True).ready()
     for number in range(1 + rounds):  # A notification for each round of `sub`.
@@ -120,12 +120,12 @@ def nodes(home: Path) -> Iterator[Contestant]:
         if mode == "foil" and not has_mosquitto():
             continue
         directory = home / mode
-        plan = localnet.Plan(nodes=3, mode=mode, subscribers=1, tor=mode != "tree")
-        localnet.lay_out(directory, plan, Context(), SystemRandom())
-        file = localnet.node_file(directory, 0)
-        keyring = file.parent / localnet.KEYRING
+        plan = network.NetworkPlan(nodes=3, mode=mode, subscribers=1, tor=mode != "tree")
+        network.lay_out(directory, plan, Context(), SystemRandom())
+        file = network.node_file(directory, 0)
+        keyring = file.parent / network.KEYRING
         secret = Secret(passphrase_file(keyring).read_bytes().strip())
-        write_secret(keyring, read_secret(keyring, Keyring, secret), secret, cost=Cost(), entropy=os.urandom)
+        write_secret(keyring, read_secret(keyring, Keyring, secret), secret, cost=PassphraseCost(), entropy=os.urandom)
         line = veilcast("node", "run", "-c", str(file))
         yield Contestant(f"node run, {mode}", lambda line=line: until_it_says(line), wall_max_s=1)  # type: ignore[misc]
 
@@ -200,7 +200,7 @@ def call(*arguments: str) -> str:
 
 def has_mosquitto() -> bool:
     try:
-        return bool(mosquitto.program())
+        return bool(mosquitto.find_mosquitto())
     except Exception:
         return False
 

@@ -28,13 +28,13 @@ from typing import NamedTuple, cast
 from veilcast.authority import issuer
 from veilcast.authority.epoch import HOUR_US, epoch_of
 from veilcast.authority.issuer import Authority
-from veilcast.authority.standing import Standing
-from veilcast.authority.tls import TlsParty
+from veilcast.authority.role import TlsRole
+from veilcast.authority.tls_identity import TlsIdentity
 from veilcast.machine import Address, Event, Frame
-from veilcast.net.clock import Clock
-from veilcast.net.records import PREFIX, WELCOME, framed
-from veilcast.net.streams import StreamDriver
-from veilcast.net.tls import Identity, client_context, server_context
+from veilcast.net.clock import SystemClock
+from veilcast.net.records import PREFIX, WELCOME, encode_record
+from veilcast.net.streams import TlsStreamDriver
+from veilcast.net.tls import StreamIdentity, client_context, server_context
 
 
 class Load(NamedTuple):
@@ -73,22 +73,22 @@ class EchoProtocol(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
-        self._transport.write(framed(WELCOME))
+        self._transport.write(encode_record(WELCOME))
 
     def data_received(self, data: bytes) -> None:
         self._transport.write(data)
 
 
 @asynccontextmanager
-async def by_driver(host: Identity) -> AsyncIterator[int]:
-    driver = StreamDriver(Echo(), listen=["127.0.0.1:0"], identity=host, act_on=lambda _: None)
+async def by_driver(host: StreamIdentity) -> AsyncIterator[int]:
+    driver = TlsStreamDriver(Echo(), listen=["127.0.0.1:0"], identity=host, act_on=lambda _: None)
     driver.open()
     yield int(driver.addresses[0].split(":")[1])
     driver.close()
 
 
 @asynccontextmanager
-async def by_protocol(host: Identity) -> AsyncIterator[int]:
+async def by_protocol(host: StreamIdentity) -> AsyncIterator[int]:
     loop = asyncio.get_running_loop()
     server = await loop.create_server(EchoProtocol, "127.0.0.1", 0, ssl=server_context(host))
     yield server.sockets[0].getsockname()[1]
@@ -96,13 +96,13 @@ async def by_protocol(host: Identity) -> AsyncIterator[int]:
 
 
 @asynccontextmanager
-async def by_streams(host: Identity) -> AsyncIterator[int]:
+async def by_streams(host: StreamIdentity) -> AsyncIterator[int]:
     async def served(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        writer.write(framed(WELCOME))
+        writer.write(encode_record(WELCOME))
         try:
             while True:
                 (length,) = struct.unpack(">I", await reader.readexactly(PREFIX))
-                writer.write(framed(await reader.readexactly(length)))
+                writer.write(encode_record(await reader.readexactly(length)))
                 await writer.drain()
         except (asyncio.IncompleteReadError, asyncio.CancelledError):
             writer.close()
@@ -112,7 +112,7 @@ async def by_streams(host: Identity) -> AsyncIterator[int]:
     server.close()
 
 
-def member(orders: Connection, identity: Identity) -> None:
+def member(orders: Connection, identity: StreamIdentity) -> None:
     """The other process. For each port and load it is told, it calls, sends, and checks what comes back."""
     context = client_context(identity)
     while order := orders.recv():
@@ -122,7 +122,7 @@ def member(orders: Connection, identity: Identity) -> None:
                 _call(context, port).close()
             orders.send(None)
             continue
-        line, record = _call(context, port), framed(os.urandom(load.size))
+        line, record = _call(context, port), encode_record(os.urandom(load.size))
         orders.send("ready")
         orders.recv()
         burst, answer = record * load.window, bytearray(len(record) * load.window)
@@ -137,7 +137,7 @@ def member(orders: Connection, identity: Identity) -> None:
         line.close()
 
 
-def measure(contestant: Contestant, host: Identity, orders: Connection, load: Load) -> float:
+def measure(contestant: Contestant, host: StreamIdentity, orders: Connection, load: Load) -> float:
     """Processor seconds a record."""
 
     async def run() -> float:
@@ -154,7 +154,7 @@ def measure(contestant: Contestant, host: Identity, orders: Connection, load: Lo
     return asyncio.run(run())
 
 
-def measure_visits(contestant: Contestant, host: Identity, orders: Connection) -> float:
+def measure_visits(contestant: Contestant, host: StreamIdentity, orders: Connection) -> float:
     """Processor seconds a member who comes, is judged, let in, and leaves."""
 
     async def run() -> float:
@@ -179,11 +179,11 @@ async def _heard(orders: Connection) -> None:
 def _call(context: ssl.SSLContext, port: int) -> ssl.SSLSocket:
     line = context.wrap_socket(socket.create_connection(("127.0.0.1", port)))
     line.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    check(line.recv(PREFIX) == framed(WELCOME))
+    check(line.recv(PREFIX) == encode_record(WELCOME))
     return line
 
 
-def identities() -> tuple[Identity, Identity]:
+def identities() -> tuple[StreamIdentity, StreamIdentity]:
     """A proxy's and a member's."""
     authority = issuer.create(HOUR_US, os.urandom)
     authority, host = _identity(authority, "proxy")
@@ -191,16 +191,16 @@ def identities() -> tuple[Identity, Identity]:
     return host, guest
 
 
-def _identity(authority: Authority, standing: Standing) -> tuple[Authority, Identity]:
-    epoch = epoch_of(Clock().now(), HOUR_US)
+def _identity(authority: Authority, standing: TlsRole) -> tuple[Authority, StreamIdentity]:
+    epoch = epoch_of(SystemClock().now(), HOUR_US)
     authority, keyring = issuer.grant_ready(authority, standing, [], epoch, 24, os.urandom, standing)
-    party = TlsParty(keyring)
-    return authority, Identity(
+    party = TlsIdentity(keyring)
+    return authority, StreamIdentity(
         chain=party.chain,
         key=party.key.reveal(),
         anchor=party.anchor,
-        callers=party.judge("member"),
-        hosts=party.judge("proxy"),
+        callers=party.make_judge("member"),
+        hosts=party.make_judge("proxy"),
     )
 
 
@@ -235,7 +235,7 @@ def check(right: bool) -> None:
         raise SystemExit("a result is wrong")
 
 
-Contestant = Callable[[Identity], AbstractAsyncContextManager[int]]
+Contestant = Callable[[StreamIdentity], AbstractAsyncContextManager[int]]
 BARE = "asyncio's TLS, bytes echoed"
 CONTESTANTS: dict[str, Contestant] = {
     BARE: by_protocol,

@@ -25,7 +25,7 @@ from time import process_time
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 from veilcast.link.chunks import write_chunk
-from veilcast.link.outbound import WINDOW
+from veilcast.link.lanes import WINDOW
 from veilcast.link.transfer import TIMEOUT_CELLS, Transfer
 from veilcast.wire.geometry import ACKNOWLEDGEMENTS, CELL, CHUNK_HEAD, CHUNK_MAX, LANES, MESSAGE_MAX
 

@@ -20,14 +20,14 @@ from typing import Final
 
 import msgspec
 
-from veilcast.sim.tree_load import Load, measure
-from veilcast.tree.config import Routing
+from veilcast.sim.tree.load import TreeLoad, measure_load
+from veilcast.tree.config import PaperRouting
 
 
 @dataclass(frozen=True)
 class Row:
     subscribers: int
-    routing: Routing
+    routing: PaperRouting
     publications: int
 
 
@@ -44,7 +44,9 @@ def main() -> None:
         print(f"{'s * r':>7} {'busiest':>8} server")
     loads = []
     for row in ROWS:
-        load = measure(arguments.nodes, row.subscribers, row.routing, row.publications, arguments.seed, arguments.most)
+        load = measure_load(
+            arguments.nodes, row.subscribers, row.routing, row.publications, arguments.seed, arguments.most
+        )
         loads.append(checked(load))
         if not arguments.json:
             print(line(load), flush=True)
@@ -52,13 +54,13 @@ def main() -> None:
         print(json.dumps({"depth": DEPTH, "loads": [msgspec.to_builtins(load) for load in loads]}))
 
 
-def checked(load: Load) -> Load:
+def checked(load: TreeLoad) -> TreeLoad:
     if not load.cut and load.delivered != load.publications * load.subscribers:
         raise SystemExit(f"of {load.publications * load.subscribers} deliveries there were {load.delivered}")
     return load
 
 
-def line(load: Load) -> str:
+def line(load: TreeLoad) -> str:
     each = load.copies / load.publications
     copies = f"> {load.copies:,}" if load.cut else f"{each:,.1f}"
     served = load.subscribers * load.publications

@@ -26,11 +26,11 @@ from nacl.public import PrivateKey, PublicKey, SealedBox
 
 from veilcast.crypto.noise import Keypair
 from veilcast.crypto.secret import Secret
-from veilcast.tree import shape
-from veilcast.tree.bundles import Instruction, NodeId, Recipient, open_layer, wrap_group
+from veilcast.tree import tree_shape
+from veilcast.tree.instruction_bundles import Instruction, NodeId, Recipient, open_layer, wrap_group
+from veilcast.tree.layout import HardenedLayout
 from veilcast.tree.permutation import Permutation
-from veilcast.tree.plan import Hung
-from veilcast.wire.geometry import INSTALL
+from veilcast.wire.geometry import INSTALL_BLOCK
 from veilcast.wire.padding import pad, unpad
 
 T = TypeVar("T")
@@ -84,14 +84,14 @@ def measured(n: int) -> tuple[Contender, Contender, Contender]:
     return layers, boxes, places
 
 
-def prepared(everyone: Sequence[Recipient]) -> tuple[Hung, Bundles]:
+def prepared(everyone: Sequence[Recipient]) -> tuple[HardenedLayout, Bundles]:
     nodes = [each.node for each in everyone]
-    plan = Hung(Secret(os.urandom(32)), nodes, home=nodes[0], guards=nodes[1:4], r=3)
+    plan = HardenedLayout(Secret(os.urandom(32)), nodes, home=nodes[0], guards=nodes[1:4], r=3)
     told = [plan.instruction(number) for number in range(len(nodes))]
     bundles = []
     for group in plan.groups(GROUP):
         sealed = wrap_group([everyone[number] for number in group], [told[number] for number in group], FAN, os.urandom)
-        bundles.append((nodes[group[0]], pad(sealed, INSTALL)))
+        bundles.append((nodes[group[0]], pad(sealed, INSTALL_BLOCK)))
     return plan, bundles
 
 
@@ -100,17 +100,17 @@ def naive(everyone: Sequence[Recipient]) -> list[bytes]:
     order = list(range(len(everyone)))
     random.SystemRandom().shuffle(order)
     place_of = {number: place for place, number in enumerate(order)}
-    b = shape.branching(len(everyone), 3)
+    b = tree_shape.branching_factor(len(everyone), 3)
     boxes = []
     for number, each in enumerate(everyone):
         place = place_of[number]
-        parent = everyone[order[shape.parent(place, b)]].node if place else each.node
+        parent = everyone[order[tree_shape.parent_place(place, b)]].node if place else each.node
         names = os.urandom(16) + parent + os.urandom(16)
         boxes.append(bytes(SealedBox(PublicKey(each.box)).encrypt(names)))
     return boxes
 
 
-def check_bundles(plan: Hung, bundles: Bundles, readers: dict[NodeId, Keypair]) -> None:
+def check_bundles(plan: HardenedLayout, bundles: Bundles, readers: dict[NodeId, Keypair]) -> None:
     """Everyone is told once, and by what all are told, all ways lead home."""
     found: dict[bytes, Instruction] = {}
     waiting = [(node, unpad(block)) for node, block in bundles]
@@ -120,7 +120,7 @@ def check_bundles(plan: Hung, bundles: Bundles, readers: dict[NodeId, Keypair]) 
         found[layer.instruction.entry] = layer.instruction
         waiting += layer.children
     assert len(found) == len(plan.nodes) == len(readers)
-    first = found[plan.entry(plan.number(0))]
+    first = found[plan.entry(plan.node_at(0))]
     assert first.parent == plan.guards[-1]
     for entry in found:
         steps = 0

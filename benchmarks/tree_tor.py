@@ -25,9 +25,9 @@ from statistics import median
 from typing import Any, NamedTuple
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
-from support.tree_house import House, tors_of
-from veilcast.cli.localnet import Plan
-from veilcast.net import testnet
+from support.live_tree import LiveTree, start_tors
+from veilcast.cli.local.network import NetworkPlan
+from veilcast.net import tor_testnet
 from veilcast.net.tor import Tor
 
 
@@ -63,10 +63,10 @@ def main() -> None:
 
 def measure(directory: Path, arguments: argparse.Namespace, network: Path | None = None) -> Figures:
     directory.mkdir(mode=0o700)
-    plan = Plan(nodes=arguments.nodes, mode="tree", subscribers=arguments.readers, tor=network is not None)
+    plan = NetworkPlan(nodes=arguments.nodes, mode="tree", subscribers=arguments.readers, tor=network is not None)
 
     async def run(tors: Sequence[Tor]) -> Figures:
-        house = House(directory, plan, tors)
+        house = LiveTree(directory, plan, tors)
         try:
             async with asyncio.timeout(WITHIN_S):
                 return await lived(house, arguments.notes)
@@ -75,17 +75,17 @@ def measure(directory: Path, arguments: argparse.Namespace, network: Path | None
 
     if network is None:
         return asyncio.run(run([]))
-    with tors_of(plan, directory / "tors", network) as tors:
+    with start_tors(plan, directory / "tors", network) as tors:
         return asyncio.run(run(tors))
 
 
-async def lived(house: House, notes: int) -> Figures:
+async def lived(house: LiveTree, notes: int) -> Figures:
     await house.start(*house.names())
     await until_listed(house)
     begun, used = time.perf_counter(), time.process_time()
-    stood = await asyncio.gather(*(timed(house.subscribe(reader)) for reader in house.readers))
+    stood = await asyncio.gather(*(timed(house.subscribe(reader)) for reader in house.subscribers))
     took = time.perf_counter() - begun
-    arrived: dict[str, dict[str, float]] = {reader: {} for reader in house.readers}
+    arrived: dict[str, dict[str, float]] = {reader: {} for reader in house.subscribers}
     following = [asyncio.create_task(follow(house, reader, notes, into)) for reader, into in arrived.items()]
     sent: dict[str, float] = {}
     async with house.client(house.publisher) as me:
@@ -105,7 +105,7 @@ async def timed(work: Any) -> float:
     return time.perf_counter() - begun
 
 
-async def follow(house: House, reader: str, notes: int, into: dict[str, float]) -> None:
+async def follow(house: LiveTree, reader: str, notes: int, into: dict[str, float]) -> None:
     async with house.client(reader) as me:
         async for note in me.subscribe(house.net.topic, keep=True):
             body = note.publication.body.decode()
@@ -115,7 +115,7 @@ async def follow(house: House, reader: str, notes: int, into: dict[str, float]) 
                 return
 
 
-async def until_listed(house: House) -> None:
+async def until_listed(house: LiveTree) -> None:
     """Until every member knows of all others."""
     for name in house.names()[1:]:
         async with house.client(name) as me:
@@ -125,11 +125,11 @@ async def until_listed(house: House) -> None:
 
 @contextmanager
 def private_tor(base: Path) -> Iterator[Path]:
-    testnet.up(base / "testnet")
+    tor_testnet.start_network(base / "testnet")
     try:
-        yield testnet.network_file(base / "testnet")
+        yield tor_testnet.network_file(base / "testnet")
     finally:
-        testnet.down(base / "testnet")
+        tor_testnet.stop_network(base / "testnet")
 
 
 def show(found: dict[str, Figures]) -> None:

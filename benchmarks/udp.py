@@ -21,7 +21,7 @@ from multiprocessing.connection import Connection
 from typing import cast
 
 from veilcast.machine import Address, Event, Frame
-from veilcast.net.clock import Clock
+from veilcast.net.clock import SystemClock
 from veilcast.net.udp import UdpDriver
 
 
@@ -183,7 +183,7 @@ def under_flood(rate: int) -> dict[str, float]:
     child.start()
 
     async def run() -> dict[str, float]:
-        clock = Clock()
+        clock = SystemClock()
         machine = Metronome(clock.now() + 100_000)
         driver = UdpDriver(machine, ["127.0.0.1:0"], lambda _: None, clock)
         driver.open()

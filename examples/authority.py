@@ -7,7 +7,7 @@ import os
 
 from veilcast import ForgedError
 from veilcast.authority import bulletin, issuer
-from veilcast.authority.topickeys import Role
+from veilcast.authority.topic_keys import TopicRole
 from veilcast.crypto.seal import seal, unseal
 
 EPOCH, DAY = 500_000, 24
@@ -15,21 +15,23 @@ EPOCH, DAY = 500_000, 24
 authority = issuer.create(epoch_us=3_600_000_000, entropy=os.urandom)
 authority = issuer.declare_label(authority, "news/eu", "hardened", os.urandom)
 rings = {}
-roles: dict[str, Role] = {"paula": "publisher", "sam": "subscriber", "mallory": "subscriber"}
+roles: dict[str, TopicRole] = {"paula": "publisher", "sam": "subscriber", "mallory": "subscriber"}
 for name, role in roles.items():
     authority, rings[name] = issuer.grant_ready(authority, name, [("news/eu", role)], EPOCH, DAY, os.urandom)
 
-paula, sam = (rings[name].at(EPOCH).topic("news/eu") for name in ("paula", "sam"))
+paula, sam = (rings[name].keys_at(EPOCH).topic("news/eu") for name in ("paula", "sam"))
 sealed = seal(paula.content, b"hello", context=paula.token, entropy=os.urandom)
 print("sam reads:", unseal(sam.content, sealed, context=sam.token).decode())
 
 authority = issuer.revoke(authority, "mallory", None, EPOCH, os.urandom)
 notice = authority.bulletin
 assert notice is not None
-paula, sam = (bulletin.apply(rings[name], notice, EPOCH).at(EPOCH + 1).topic("news/eu") for name in ("paula", "sam"))
+paula, sam = (
+    bulletin.apply_bulletin(rings[name], notice, EPOCH).keys_at(EPOCH + 1).topic("news/eu") for name in ("paula", "sam")
+)
 sealed = seal(paula.content, b"without mallory", context=paula.token, entropy=os.urandom)
 print("sam reads:", unseal(sam.content, sealed, context=sam.token).decode())
 try:
-    unseal(rings["mallory"].at(EPOCH + 1).topic("news/eu").content, sealed, context=sam.token)
+    unseal(rings["mallory"].keys_at(EPOCH + 1).topic("news/eu").content, sealed, context=sam.token)
 except ForgedError as error:
     print("mallory:", error)

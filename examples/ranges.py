@@ -10,9 +10,9 @@ from veilcast import All, Label, Publication, Range
 from veilcast.authority import issuer
 from veilcast.authority.epoch import HOUR_US, epoch_of
 from veilcast.authority.keyring import Keyring
-from veilcast.authority.record import TopicRecord
+from veilcast.authority.topic_record import TopicRecord
 from veilcast.machine import Address, Delivered, Event
-from veilcast.mesh.config import Config
+from veilcast.mesh.config import MeshConfig
 from veilcast.mesh.node import MeshNode
 from veilcast.sim.checkers import Checker
 from veilcast.sim.engine import START_US
@@ -37,7 +37,7 @@ class Printer(Checker):
 
 
 def start(keyring: Keyring, neighbours: list[Address], birth: Birth) -> MeshNode:
-    node = MeshNode(Config(), keyring, birth.rng, birth.entropy, neighbours, birth.now)
+    node = MeshNode(MeshConfig(), keyring, birth.rng, birth.entropy, neighbours, birth.now)
     if keyring is publisher:
         node.advertise("weather", birth.now)
     elif keyring is reader:
@@ -60,6 +60,6 @@ for temp in (-12.5, 1.5, 30.0):
     world.run(1_000_000)
 
 # 1.5 degrees lie in the cell from -2.5 to 10 that frost touches: they reach the reader's node, which drops them.
-keys = reader.at(epoch).topic("weather")
+keys = reader.keys_at(epoch).topic("weather")
 print(f"frost touches {len(keys.for_interests([FROST]))} of {len(keys.for_all())} cells")
 print(f"of 3 notes, {world.machine(f).load.others.notes} went by the node between")

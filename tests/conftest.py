@@ -22,12 +22,12 @@ from veilcast.machine import Entropy
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from veilcast.lab.sweep.experiment import Experiment
+    from veilcast.lab.experiment.definition import Experiment
 
-from support import inherited, schedule, tiers
+from support import claim_lists, inherited_signals, schedule
 
 # Before anything is started: workers of pytest-xdist import this file too.
-inherited.restore_signals()
+inherited_signals.restore_signals()
 
 settings.register_profile("veilcast", derandomize=True, deadline=None, print_blob=True)
 settings.load_profile("veilcast")
@@ -63,12 +63,12 @@ def tor_network(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """The file of a private Tor network that is up, for `[tor] network` and `tor.started`. Others use it too."""
     from support import private_tor
 
-    if reason := private_tor.missing():
+    if reason := private_tor.reason_to_skip():
         pytest.skip(reason)
     base, alone = tmp_path_factory.getbasetemp(), "PYTEST_XDIST_WORKER" not in os.environ
-    yield private_tor.network(base if alone else base.parent)
+    yield private_tor.shared_network(base if alone else base.parent)
     if alone:
-        private_tor.end(base)
+        private_tor.end_network(base)
 
 
 @pytest.fixture(scope="module")
@@ -81,17 +81,17 @@ def spark() -> Iterator[SparkSession]:
 
 @pytest.fixture
 def small_buckets(monkeypatch: pytest.MonkeyPatch) -> None:
-    from veilcast.lab.sweep import plan
+    from veilcast.lab.experiment import plan
 
-    monkeypatch.setattr(plan, "BUCKET", 2)
+    monkeypatch.setattr(plan, "BUCKET_SEEDS", 2)
 
 
 @pytest.fixture(scope="session")
 def two_cells() -> Experiment:
     """Two cells, a figure and a published number."""
-    from veilcast.lab.sweep import experiment
+    from veilcast.lab.experiment import definition
 
-    return experiment.parse(
+    return definition.parse_experiment(
         b"""
 title = "Two"
 claim = "more is more"
@@ -127,14 +127,14 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
         # All workers are done, and none of them could know that.
         from support import private_tor
 
-        private_tor.end(session.config._tmp_path_factory.getbasetemp())  # type: ignore[attr-defined]
+        private_tor.end_network(session.config._tmp_path_factory.getbasetemp())  # type: ignore[attr-defined]
 
 
 @pytest.hookimpl(trylast=True)
 def pytest_runtest_teardown(item: pytest.Item) -> None:
     """A test that leaves a signal ignored fails itself, and not the next test whose child ignores Ctrl-C."""
-    left = inherited.ignored_signals()
-    inherited.restore_signals()
+    left = inherited_signals.ignored_signals()
+    inherited_signals.restore_signals()
     assert not left, f"{item.nodeid} leaves {', '.join(left)} ignored or blocked"
 
 
@@ -174,7 +174,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    config.stash[tiers.COLLECTED] = list(items)
+    config.stash[claim_lists.COLLECTED] = list(items)
     heavy = config.getoption("--heavy")
     skips = {
         "all_only": (heavy or config.getoption("--all"), pytest.mark.skip(reason="runs under ./run test --all")),

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from veilcast.authority.content import Content, read_content
-from veilcast.authority.letters import read_record
+from veilcast.core.outbox import decode_record
+from veilcast.core.publication import NumberedPublication, decode_publication
 from veilcast.decoding import (
     DEPTH_MAX,
     JsonDecoder,
@@ -22,13 +22,13 @@ from veilcast.decoding import (
     read_toml,
 )
 from veilcast.errors import ConfigError, ForgedError, LocalError, MalformedError, TamperedError
-from veilcast.foil.states import unpack
+from veilcast.foil.foiler import unpack_states
 from veilcast.machine import Publication
-from veilcast.net import protocol
+from veilcast.net import control_protocol
 
 NESTS = [1_000, 1_500, 5_000, 32_000]
 HEAD = b"\x93\xc4\x08streamno\x01"
-"""A `Content` up to its publication."""
+"""A `NumberedPublication` up to its publication."""
 
 
 def poison(levels: int) -> bytes:
@@ -39,9 +39,9 @@ def poison(levels: int) -> bytes:
 @pytest.mark.parametrize("levels", NESTS)
 def test_a_deep_nest_in_a_publication_is_malformed(levels: int) -> None:
     with pytest.raises(MalformedError):
-        read_content(poison(levels))
+        decode_publication(poison(levels))
     with pytest.raises(TamperedError):
-        read_record(b"\x91\x92\xa5topic" + poison(levels))
+        decode_record(b"\x91\x92\xa5topic" + poison(levels))
 
 
 @pytest.mark.parametrize("levels", NESTS)
@@ -52,27 +52,27 @@ def test_a_deep_nest_on_the_control_socket_is_malformed(levels: int) -> None:
         b"\x92\x01\x82\xa4type\xa7Publish\xabpublication\x81\xa1z" + nest,
     ):
         with pytest.raises(MalformedError):
-            protocol._REQUESTS.decode(body)
+            control_protocol._REQUESTS.decode(body)
         with pytest.raises(MalformedError):
-            protocol._ANSWERS.decode(body)
+            control_protocol._ANSWERS.decode(body)
 
 
 @pytest.mark.parametrize("levels", NESTS)
 def test_a_deep_nest_in_the_state_of_a_generator_is_damage(levels: int) -> None:
     with pytest.raises(TamperedError):
-        unpack(b"\x91" * levels + b"\x90")
+        unpack_states(b"\x91" * levels + b"\x90")
 
 
 def test_a_publication_with_an_unknown_key_is_malformed() -> None:
     with pytest.raises(MalformedError):
-        read_content(HEAD + b"\x83\xa5pairs\x90\xa4body\xc4\x00\xa1z\x01")
+        decode_publication(HEAD + b"\x83\xa5pairs\x90\xa4body\xc4\x00\xa1z\x01")
 
 
 def test_publications_stored_so_far_are_still_read() -> None:
     """The bytes that were written before unknown keys were refused."""
     stored = HEAD + b"\x82\xa5pairs\x91\x92\xa4temp\x15\xa4body\xc4\x01x"
-    assert read_content(stored) == Content(b"streamno", 1, Publication((("temp", 21),), b"x"))
-    assert read_content(HEAD + b"\x81\xa5pairs\x90").publication == Publication(())
+    assert decode_publication(stored) == NumberedPublication(b"streamno", 1, Publication((("temp", 21),), b"x"))
+    assert decode_publication(HEAD + b"\x81\xa5pairs\x90").publication == Publication(())
 
 
 class Tolerant(msgspec.Struct):

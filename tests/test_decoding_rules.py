@@ -14,7 +14,7 @@ import pytest
 from msgspec import inspect
 
 from veilcast import decoding
-from veilcast.authority import plain
+from veilcast.authority import struct_codec
 from veilcast.decoding import DEPTH_MAX, JsonDecoder, MsgpackDecoder, is_closed
 from veilcast.errors import TamperedError
 
@@ -175,11 +175,11 @@ def test_the_rule_finds_a_planted_struct_that_takes_unknown_fields() -> None:
 
 
 def test_kinds_of_authority_files_are_among_those_that_are_looked_at() -> None:
-    from veilcast.authority import bulletin, issuer, keyring, record, request
+    from veilcast.authority import bulletin, issuer, keyring, request, topic_record
 
     kinds = {"Authority": issuer, "Keyring": keyring, "Asking": request, "Request": request, "Reply": request}
-    kinds |= {"Bulletin": bulletin, "TopicRecord": record}
-    assert kinds.keys() == plain.MAGIC_OF.keys()
+    kinds |= {"Bulletin": bulletin, "TopicRecord": topic_record}
+    assert kinds.keys() == struct_codec.MAGIC_OF.keys()
     for name, module in kinds.items():
         assert tolerant(getattr(module, name)) == set()
 

@@ -14,12 +14,12 @@ def fail(error: Exception) -> int:
 
 def test_a_fault_is_refused_like_what_a_stranger_sent_and_errors_of_ours_pass() -> None:
     faults = Faults()
-    with pytest.raises(FaultError) as caught, faults.treat():
+    with pytest.raises(FaultError) as caught, faults.refuse_exceptions():
         fail(RecursionError())
     assert isinstance(caught.value, RemoteError)
     assert faults.count == 1
     for error in (ForgedError("x"), LocalError("x")):
-        with pytest.raises(type(error)), faults.treat():
+        with pytest.raises(type(error)), faults.refuse_exceptions():
             fail(error)
     assert faults.count == 1
 
@@ -28,18 +28,18 @@ def test_faults_are_counted_and_told() -> None:
     faults, told = Faults(), list[Exception]()
     faults.on_fault = told.append
     faults.contain(fail, ValueError())
-    assert faults.ask(fail, KeyError()) is None
-    assert faults.ask(int, "7") == 7
+    assert faults.call_or_none(fail, KeyError()) is None
+    assert faults.call_or_none(int, "7") == 7
     assert faults.count == len(told) == 2
 
 
 def test_strict_faults_leave() -> None:
     faults = Faults()
     faults.strict = True
-    for call in (faults.contain, faults.ask):
+    for call in (faults.contain, faults.call_or_none):
         with pytest.raises(ZeroDivisionError):
             call(fail, ZeroDivisionError())
-    with pytest.raises(ZeroDivisionError), faults.treat():
+    with pytest.raises(ZeroDivisionError), faults.refuse_exceptions():
         fail(ZeroDivisionError())
     assert faults.count == 0
 

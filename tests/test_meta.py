@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from support.banned import violations
-from support.patience import HANG_S
+from support.protocol_rules import violations
 from support.time_rules import EXCEPTIONS, time_violations
+from support.waits import HANG_S
 
 ROOT = Path(__file__).parents[1]
 SOURCE = ROOT / "src" / "veilcast"
@@ -24,7 +24,7 @@ FREE_ROOMS = ("cli", "net", "node", "lab")
 PROTOCOL = [path for path in MODULES if path.relative_to(SOURCE).parts[0] not in FREE_ROOMS]
 
 WITH_FILES = {
-    "authority/vault.py": "locked files",
+    "authority/secret_file.py": "locked files",
     "crypto/_primitives.py": "removes what a library leaves behind",
     "observe.py": "the observation tables",
     "sim/scenario.py": "scenarios, packaged or given",

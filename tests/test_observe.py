@@ -8,9 +8,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from veilcast.errors import StorageError, TamperedError
-from veilcast.observe import TABLE_OF, TABLES, Cell, Insider, Row, Server, TableWriter, Topology, Truth, read_table
+from veilcast.observe import (
+    TABLE_OF,
+    TABLES,
+    CellRow,
+    InsiderRow,
+    ObservationRow,
+    ServerRow,
+    TableWriter,
+    TopologyRow,
+    TruthRow,
+    read_table,
+)
 
-CELL = Cell("r", 1, 2, "a", "b", 1200)
+CELL = CellRow("r", 1, 2, "a", "b", 1200)
 
 
 def test_every_table_has_the_columns_the_lab_expects() -> None:
@@ -30,14 +41,14 @@ def test_every_table_has_the_columns_the_lab_expects() -> None:
     "row",
     [
         CELL,
-        Topology("r", 0, "a", "b"),
-        Truth("r", "t", "a", "subscriber", 0, 9),
-        Insider("r", 0, 1, "a", "b", "Advert", b"\0\xff", b"t", b"c", ""),
-        Server("r", 0, 1, "proxy", "p", b"\x80", 7),
+        TopologyRow("r", 0, "a", "b"),
+        TruthRow("r", "t", "a", "subscriber", 0, 9),
+        InsiderRow("r", 0, 1, "a", "b", "Advert", b"\0\xff", b"t", b"c", ""),
+        ServerRow("r", 0, 1, "proxy", "p", b"\x80", 7),
     ],
     ids=lambda row: type(row).__name__,
 )
-def test_rows_come_back_equal(row: Row, tmp_path: Path) -> None:
+def test_rows_come_back_equal(row: ObservationRow, tmp_path: Path) -> None:
     with TableWriter(tmp_path) as tables:
         tables.extend([row, row])
     assert list(read_table(tmp_path, type(row))) == [row, row]
@@ -45,18 +56,18 @@ def test_rows_come_back_equal(row: Row, tmp_path: Path) -> None:
 
 @given(text=st.text(max_size=20), number=st.integers(-(2**63), 2**63 - 1))
 def test_any_text_and_any_64_bit_number_survive(text: str, number: int) -> None:
-    row = Cell(text, number, number, text, text, number)
+    row = CellRow(text, number, number, text, text, number)
     with tempfile.TemporaryDirectory() as directory:
         with TableWriter(Path(directory)) as tables:
             tables.append(row)
-        assert list(read_table(Path(directory), Cell)) == [row]
+        assert list(read_table(Path(directory), CellRow)) == [row]
 
 
 def test_a_second_writer_adds_to_the_first(tmp_path: Path) -> None:
     for _ in range(2):
         with TableWriter(tmp_path) as tables:
             tables.append(CELL)
-    assert len(list(read_table(tmp_path, Cell))) == 2
+    assert len(list(read_table(tmp_path, CellRow))) == 2
 
 
 @pytest.mark.parametrize(
@@ -71,7 +82,7 @@ def test_a_second_writer_adds_to_the_first(tmp_path: Path) -> None:
 def test_a_damaged_line_is_named(line: str, reason: str, tmp_path: Path) -> None:
     (tmp_path / "cells.jsonl").write_text('["r",1,2,"a","b",1200]\n' + line + "\n")
     with pytest.raises(TamperedError, match=f"cells.jsonl:2.*{reason}"):
-        list(read_table(tmp_path, Cell))
+        list(read_table(tmp_path, CellRow))
 
 
 def test_a_place_that_cannot_be_written_is_told_in_one_line(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from typing import assert_type
 import pytest
 
 import veilcast
-from support.patience import HANG_S
+from support.waits import HANG_S
 from veilcast import lazy, topics
 
 ROOT = Path(__file__).parents[1]

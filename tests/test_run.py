@@ -13,7 +13,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from support.patience import HANG_S
+from support.waits import HANG_S
 
 ROOT = Path(__file__).parents[1]
 BASE_PYTHON = Path(sys.base_prefix) / "bin" / "python3"

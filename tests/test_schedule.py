@@ -7,12 +7,12 @@ from support.schedule import place_of, scope_of
 
 def test_files_that_need_spark_share_one_worker() -> None:
     assert scope_of("tests/lab/spark/test_sessions.py::test_a") == "spark"
-    assert scope_of("tests/lab/attack/test_inside.py::test_b") == "spark"
+    assert scope_of("tests/lab/attack/test_insider_job.py::test_b") == "spark"
 
 
 def test_a_file_that_shares_a_fixture_is_one_workers() -> None:
     assert scope_of("tests/live/test_locked_disk.py::test_a[x]") == "tests/live/test_locked_disk.py"
-    assert scope_of("tests/lab/kernels/test_graph.py::test_a") == "tests/lab/kernels/test_graph.py"
+    assert scope_of("tests/lab/models/test_graph.py::test_a") == "tests/lab/models/test_graph.py"
 
 
 def test_every_other_test_stands_alone() -> None:
@@ -22,7 +22,7 @@ def test_every_other_test_stands_alone() -> None:
 def test_spark_comes_first_then_files_then_single_tests_in_an_order_that_never_changes() -> None:
     names = [
         "tests/net/test_metrics.py::test_a",
-        "tests/lab/kernels/test_graph.py::test_a",
+        "tests/lab/models/test_graph.py::test_a",
         "tests/net/test_metrics.py::b",
     ]
     spark = "tests/lab/spark/test_sessions.py::test_a"

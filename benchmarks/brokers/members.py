@@ -16,7 +16,7 @@ from multiprocessing.connection import Connection
 from typing import Any, NamedTuple, Protocol, TypeAlias
 
 from veilcast.machine import Delivered, Event, Machine, Member, Publication, Record, Settled, Waiting
-from veilcast.net.turns import Turns
+from veilcast.net.driver import MachineDriver
 from veilcast.topics import TOPIC, Label
 
 
@@ -28,7 +28,7 @@ class Joined(NamedTuple):
     """A member, and what drives it for an owner who acts on its events."""
 
     member: Stored
-    drive: Callable[[Machine, Callable[[Event], object]], Turns]
+    drive: Callable[[Machine, Callable[[Event], object]], MachineDriver]
 
 
 Join: TypeAlias = Callable[[int], Joined]

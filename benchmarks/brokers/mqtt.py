@@ -24,10 +24,10 @@ from veilcast.machine import (
     Settled,
     Waiting,
 )
-from veilcast.net.mqtt import Broker, MqttDriver
+from veilcast.net.mqtt import MqttDriver, MqttSetup
 from veilcast.topics import TOPIC, Conjunction, Equal
 from veilcast.wire import mqtt
-from veilcast.wire.mqtt import Packet, Puback, Publish, Suback, Subscribe, Version
+from veilcast.wire.mqtt import Packet, PubackPacket, PublishPacket, SubackPacket, SubscribePacket, Version
 
 
 class MqttMember:
@@ -49,7 +49,7 @@ class MqttMember:
 
     def stored(self, record: int, now: int) -> None:
         publication = self._unwritten.pop(record)
-        self._post(Publish(str(publication.pairs[0][1]), publication.body, record))
+        self._post(PublishPacket(str(publication.pairs[0][1]), publication.body, record))
 
     def withdraw(self, record: int, now: int) -> None:
         raise NotImplementedError
@@ -57,28 +57,28 @@ class MqttMember:
     def subscribe(self, interest: Interest, now: int) -> int:
         number, topic = self._next(), topic_of(interest)
         self._numbers[topic] = number
-        self._post(Subscribe(number, (topic,)))
+        self._post(SubscribePacket(number, (topic,)))
         return number
 
     def unsubscribe(self, number: int, now: int) -> None:
         raise NotImplementedError
 
     def acknowledge(self, note: bytes, now: int) -> None:
-        self._post(Puback(int.from_bytes(note, "big")))
+        self._post(PubackPacket(int.from_bytes(note, "big")))
 
     def receive(self, data: bytes, source: Address, now: int) -> None:
         match mqtt.decode(data, VERSION):
-            case Publish(topic, payload, number):
+            case PublishPacket(topic, payload, number):
                 note = Note(number.to_bytes(2, "big"), Publication(((TOPIC, topic),), payload))
                 self._events.append(Delivered(self._numbers[topic], note))
-            case Puback(number):
+            case PubackPacket(number):
                 self._events.append(Settled(number))
-            case Suback(number):
+            case SubackPacket(number):
                 self._events.append(Waiting(number, now))
 
     def peer_up(self, peer: Address, now: int) -> None:
         self._is_up = True
-        self._frames.appendleft(self._frame(mqtt.Connect(self._name, VERSION, clean=True)))
+        self._frames.appendleft(self._frame(mqtt.ConnectPacket(self._name, VERSION, clean=True)))
 
     def handle_timer(self, now: int) -> None:
         pass
@@ -105,7 +105,7 @@ class MqttMember:
 
 def drive(machine: Machine, act_on: Callable[[Event], object]) -> MqttDriver:
     """In the clear, at a broker of this machine."""
-    return MqttDriver(machine, broker=Broker(PACKETS), act_on=act_on)
+    return MqttDriver(machine, broker=MqttSetup(PACKETS), act_on=act_on)
 
 
 def topic_of(interest: Interest) -> str:

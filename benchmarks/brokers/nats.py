@@ -33,9 +33,9 @@ from veilcast.machine import (
     Settled,
     Waiting,
 )
-from veilcast.net.framing import Framing
-from veilcast.net.mqtt import Broker as Way
 from veilcast.net.mqtt import MqttDriver
+from veilcast.net.mqtt import MqttSetup as Way
+from veilcast.net.stream_setup import FrameFormat
 from veilcast.topics import TOPIC
 
 
@@ -165,5 +165,5 @@ def _subject(label: str) -> str:
     return label.replace("/", ".")
 
 
-_LINES = Framing(_Cutter, lambda frame: b"", welcome=False)
+_LINES = FrameFormat(_Cutter, lambda frame: b"", has_welcome=False)
 _SERVER = shutil.which("nats-server") or shutil.which("nats-server", path="/usr/sbin")

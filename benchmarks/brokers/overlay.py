@@ -23,28 +23,27 @@ from veilcast.authority import issuer
 from veilcast.authority.epoch import HOUR_US, epoch_of
 from veilcast.authority.issuer import Authority
 from veilcast.authority.keyring import Keyring
-from veilcast.authority.record import Profile
-from veilcast.authority.revoked import Revoked
-from veilcast.authority.topickeys import Role
-from veilcast.authority.vault import read_private, read_secret
-from veilcast.brokers.client import Client
-from veilcast.brokers.config import ClientConfig
-from veilcast.brokers.content import Strategy
+from veilcast.authority.revocation import RevokedKeys
+from veilcast.authority.secret_file import read_private_file, read_secret
+from veilcast.authority.topic_keys import TopicRole
+from veilcast.authority.topic_record import Profile
+from veilcast.brokers.client import BrokerClient
+from veilcast.brokers.config import BrokerClientConfig
+from veilcast.brokers.content.coding import Strategy
 from veilcast.brokers.overlay import SignedOverlay
-from veilcast.cli import localbrokers
 from veilcast.cli.context import Context
-from veilcast.cli.files import state_file
-from veilcast.cli.localbrokers import NodePlan, OverlayPlan
-from veilcast.cli.localnet import Plan, lay_out
-from veilcast.cli.plaintoml import spell
-from veilcast.cli.ways import identity_of, limits_of
-from veilcast.crypto.passphrase import Cost
+from veilcast.cli.files import format_toml, state_file
+from veilcast.cli.local import brokers
+from veilcast.cli.local.brokers import OverlayPlan, VirtualNodePlan
+from veilcast.cli.local.network import NetworkPlan, lay_out
+from veilcast.cli.transports import limits_for, make_tls_identity
+from veilcast.crypto.passphrase import PassphraseCost
 from veilcast.crypto.secret import Secret
 from veilcast.errors import UnreachableError
 from veilcast.machine import Address
-from veilcast.net.clock import Clock
-from veilcast.net.inquiries import inquire
-from veilcast.net.streams import StreamDriver
+from veilcast.net.clock import SystemClock
+from veilcast.net.host_queries import ask_host
+from veilcast.net.streams import TlsStreamDriver
 from veilcast.node.broker_files import load_broker, read_signed
 
 
@@ -63,13 +62,13 @@ def overlay(directory: Path, kind: Kind, stage: Stage) -> Iterator[Broker]:
     names = [f"n{number}" for number in range(kind.nodes)]
     lies = () if kind.byzantine is None else (kind.byzantine,)
     plan = OverlayPlan(
-        tuple(NodePlan(name, kind.replicas, lies) for name in names),
+        tuple(VirtualNodePlan(name, kind.replicas, lies) for name in names),
         tuple(pairwise(names)),
         (names[0],),
     )
     net = lay_out(
         directory,
-        Plan(
+        NetworkPlan(
             nodes=1,
             mode="brokers",
             profile=kind.profile,
@@ -79,14 +78,14 @@ def overlay(directory: Path, kind: Kind, stage: Stage) -> Iterator[Broker]:
             overlay=plan,
             roles=("publisher",),
         ),
-        Context(cost=Cost(1, 1)),
+        Context(cost=PassphraseCost(1, 1)),
         Random(os.urandom(8)),
     )
     for host in plan.hosts:
-        with localbrokers.broker_file(directory, host).open("a") as file:
-            file.write(spell({"brokers": {"strategy": kind.strategy, **_OPEN_HANDED}}))
+        with brokers.broker_file(directory, host).open("a") as file:
+            file.write(format_toml({"brokers": {"strategy": kind.strategy, **_OPEN_HANDED}}))
     keyrings = _keyrings(directory, kind.profile, stage)
-    config = load_broker(localbrokers.broker_file(directory, plan.hosts[0]))
+    config = load_broker(brokers.broker_file(directory, plan.hosts[0]))
     signed = read_signed(Path(config.overlay), config.operator_key)
     with ExitStack() as parts:
         pids = {
@@ -101,16 +100,18 @@ def _join(
     keyrings: list[Keyring], kind: Kind, signed: SignedOverlay, operator: bytes, ends: tuple[str, str], number: int
 ) -> Joined:
     keyring = keyrings[number]
-    config = ClientConfig(
+    config = BrokerClientConfig(
         kind.profile, strategy=kind.strategy, records_max=_WINDOW, unread_max=1 << 16, contents_max=_WINDOW
     )
     edge = ends[0 if number == 0 else 1]
-    client = Client(config, keyring, signed, operator, edge, Address(""), Random(number), os.urandom, Clock().now())
-    identity = identity_of(keyring, Revoked(keyring.root, 1), "member", "broker")
+    client = BrokerClient(
+        config, keyring, signed, operator, edge, Address(""), Random(number), os.urandom, SystemClock().now()
+    )
+    identity = make_tls_identity(keyring, RevokedKeys(keyring.root, 1), "member", "broker")
     return Joined(
         client,
-        lambda machine, act_on: StreamDriver(
-            machine, listen=[], identity=identity, act_on=act_on, limits=limits_of("member")
+        lambda machine, act_on: TlsStreamDriver(
+            machine, listen=[], identity=identity, act_on=act_on, limits=limits_for("member")
         ),
     )
 
@@ -118,12 +119,12 @@ def _join(
 def _keyrings(directory: Path, profile: Profile, stage: Stage) -> list[Keyring]:
     """Of the publisher and the readers, by the authority that was laid out."""
     home = directory / "authority"
-    authority = read_secret(state_file(home), Authority, Secret(read_private(home / "passphrase")))
-    epoch, members = epoch_of(Clock().now(), _EPOCH_US), list[Keyring]()
+    authority = read_secret(state_file(home), Authority, Secret(read_private_file(home / "passphrase")))
+    epoch, members = epoch_of(SystemClock().now(), _EPOCH_US), list[Keyring]()
     for label in stage.labels:
         authority = issuer.declare_label(authority, label, profile, os.urandom)
     for number in range(1 + stage.readers):
-        role: Role = "subscriber" if number else "publisher"
+        role: TopicRole = "subscriber" if number else "publisher"
         wanted = [(label, role) for label in stage.labels]
         authority, keyring = issuer.grant_ready(authority, f"m{number}", wanted, epoch, 2, os.urandom, "member")
         members.append(keyring)
@@ -137,7 +138,7 @@ def _running(directory: Path, worker: int, hosts: tuple[str, ...]) -> Iterator[i
     with subprocess.Popen(command) as process:
         try:
             for host in hosts:
-                _wait_for(process, localbrokers.broker_socket(directory, host))
+                _wait_for(process, brokers.broker_socket(directory, host))
             yield process.pid
         finally:
             process.terminate()
@@ -147,7 +148,7 @@ def _running(directory: Path, worker: int, hosts: tuple[str, ...]) -> Iterator[i
 def _wait_for(process: subprocess.Popen[bytes], path: Path) -> None:
     for _ in range(2_000):
         try:
-            inquire(path, {"ask": "facts"})
+            ask_host(path, {"ask": "facts"})
         except UnreachableError:
             if process.poll() is not None:
                 raise SystemExit("the brokers do not start") from None

@@ -24,29 +24,28 @@ from brokers.members import Joined
 from veilcast.authority import issuer
 from veilcast.authority.epoch import HOUR_US, epoch_of
 from veilcast.authority.keyring import Keyring
-from veilcast.authority.record import Profile
-from veilcast.authority.revoked import Revoked
-from veilcast.authority.standing import Standing as Post
-from veilcast.authority.topickeys import Role
-from veilcast.authority.vault import write_secret, write_whole
+from veilcast.authority.revocation import RevokedKeys
+from veilcast.authority.role import TlsRole as Post
+from veilcast.authority.secret_file import replace_file, write_secret
+from veilcast.authority.topic_keys import TopicRole
+from veilcast.authority.topic_record import Profile
 from veilcast.cli.context import Context
-from veilcast.cli.files import make_directory, passphrase_file
-from veilcast.cli.localrelay import HOSTS, write_hosts
-from veilcast.cli.plaintoml import spell
-from veilcast.cli.ways import identity_of, limits_of
+from veilcast.cli.files import format_toml, make_directory, passphrase_file
+from veilcast.cli.local.relay import HOSTS, write_hosts
+from veilcast.cli.transports import limits_for, make_tls_identity
 from veilcast.crypto.group import Scalar
-from veilcast.crypto.passphrase import Cost
+from veilcast.crypto.passphrase import PassphraseCost
 from veilcast.crypto.secret import Secret
 from veilcast.machine import Address
-from veilcast.net.clock import Clock
-from veilcast.net.streams import StreamDriver
-from veilcast.node.ledger import Keep, Ledger
-from veilcast.node.relay_keys import read_public
-from veilcast.relay.client import Client
-from veilcast.relay.config import ClientConfig
-from veilcast.relay.joining import ServerPublic
-from veilcast.relay.roster import Alias, Enrolled
-from veilcast.relay.server import Standing
+from veilcast.net.clock import SystemClock
+from veilcast.net.streams import TlsStreamDriver
+from veilcast.node.record_store import KeepRecord, RecordStore
+from veilcast.node.relay_keys import decode_server_line
+from veilcast.relay.client import RelayClient
+from veilcast.relay.config import RelayClientConfig
+from veilcast.relay.enrolment import ServerPublic
+from veilcast.relay.roster import EnrolledClient, LeasePseudonym
+from veilcast.relay.server import LeaseRecord
 from veilcast.wire.geometry import LEASE_NAME
 
 
@@ -63,8 +62,8 @@ def relay(directory: Path, kind: Kind, stage: Stage) -> Iterator[Broker]:
     keyrings, hosts = _keyrings(profile, tuple(stage.labels), stage.readers)
     for name, keyring in hosts.items():
         make_directory(directory / name)
-        write_secret(directory / name / _KEYRING, keyring, _SECRET, cost=Cost(1, 1), entropy=os.urandom)
-        write_whole(passphrase_file(directory / name / _KEYRING), _SECRET.reveal())
+        write_secret(directory / name / _KEYRING, keyring, _SECRET, cost=PassphraseCost(1, 1), entropy=os.urandom)
+        replace_file(passphrase_file(directory / name / _KEYRING), _SECRET.reveal())
     common = {
         "profile": profile,
         "keyring": _KEYRING,
@@ -72,9 +71,9 @@ def relay(directory: Path, kind: Kind, stage: Stage) -> Iterator[Broker]:
         "log": {"level": "warning"},
     }
     server, proxy = (f"127.0.0.1:{port}" for port in free_ports(2))
-    public = read_public("server_key", write_hosts(directory, (server, proxy), common, Context()))
+    public = decode_server_line("server_key", write_hosts(directory, (server, proxy), common, Context()))
     with (directory / "proxy" / "proxy.toml").open("a") as file:
-        file.write(spell({"relay": {**_OPEN_HANDED, "batch_us": kind.batch_us}}))
+        file.write(format_toml({"relay": {**_OPEN_HANDED, "batch_us": kind.batch_us}}))
     _left_by_others(directory, hosts, profile, stage.others)
     with _running(directory, "server") as first, _running(directory, "proxy") as second:
         join = partial(_join, keyrings, profile, public, Address(proxy))
@@ -83,7 +82,7 @@ def relay(directory: Path, kind: Kind, stage: Stage) -> Iterator[Broker]:
 
 def _join(keyrings: list[Keyring], profile: Profile, public: ServerPublic, proxy: Address, number: int) -> Joined:
     keyring = keyrings[number]
-    config = ClientConfig(
+    config = RelayClientConfig(
         profile,
         ahead_epochs=0,
         spread_us=0,
@@ -92,12 +91,12 @@ def _join(keyrings: list[Keyring], profile: Profile, public: ServerPublic, proxy
         unread_max=1 << 16,
         subscriptions_max=1 << 16,
     )
-    client = Client(config, keyring, public, [proxy], Random(number), os.urandom, Clock().now())
-    identity = identity_of(keyring, Revoked(keyring.root, 1), "member")
+    client = RelayClient(config, keyring, public, [proxy], Random(number), os.urandom, SystemClock().now())
+    identity = make_tls_identity(keyring, RevokedKeys(keyring.root, 1), "member")
     return Joined(
         client,
-        lambda machine, act_on: StreamDriver(
-            machine, listen=[], identity=identity, act_on=act_on, limits=limits_of("member")
+        lambda machine, act_on: TlsStreamDriver(
+            machine, listen=[], identity=identity, act_on=act_on, limits=limits_for("member")
         ),
     )
 
@@ -106,13 +105,13 @@ def _join(keyrings: list[Keyring], profile: Profile, public: ServerPublic, proxy
 def _keyrings(profile: Profile, labels: tuple[str, ...], readers: int) -> tuple[list[Keyring], dict[Post, Keyring]]:
     """Of the publisher and the readers, and of the hosts."""
     authority = issuer.create(_EPOCH_US, os.urandom)
-    epoch = epoch_of(Clock().now(), _EPOCH_US)
+    epoch = epoch_of(SystemClock().now(), _EPOCH_US)
     for label in labels:
         authority = issuer.declare_label(authority, label, profile, os.urandom)
     members: list[Keyring] = []
     hosts: dict[Post, Keyring] = {}
     for number in range(1 + readers):
-        role: Role = "subscriber" if number else "publisher"
+        role: TopicRole = "subscriber" if number else "publisher"
         wanted = [(label, role) for label in labels]
         authority, keyring = issuer.grant_ready(authority, f"{number}", wanted, epoch, 2, os.urandom, "member")
         members.append(keyring)
@@ -123,7 +122,7 @@ def _keyrings(profile: Profile, labels: tuple[str, ...], readers: int) -> tuple[
 
 def _left_by_others(directory: Path, hosts: dict[Post, Keyring], profile: Profile, others: int) -> None:
     """One lease each, of a hundred members in `hardened`; in `paper`, where a member has one filter, of as many."""
-    rng, until_us = Random(1), Clock().now() + 24 * HOUR_US
+    rng, until_us = Random(1), SystemClock().now() + 24 * HOUR_US
     leases: list[bytes] = []
     aliases: list[bytes] = []
     hardened = profile == "hardened"
@@ -131,14 +130,14 @@ def _left_by_others(directory: Path, hosts: dict[Post, Keyring], profile: Profil
         pseudonym, client = rng.randbytes(LEASE_NAME), f"member:{number % _OTHERS if hardened else number}"
         if not hardened or number < _OTHERS:
             key = Scalar.draw(rng.randbytes).reveal()
-            aliases.append(_ENCODER.encode(Enrolled(client, key, b"" if hardened else pseudonym)))
+            aliases.append(_ENCODER.encode(EnrolledClient(client, key, b"" if hardened else pseudonym)))
         if hardened:
-            aliases.append(_ENCODER.encode(Alias(client, rng.randbytes(LEASE_NAME), pseudonym, until_us)))
+            aliases.append(_ENCODER.encode(LeasePseudonym(client, rng.randbytes(LEASE_NAME), pseudonym, until_us)))
         part, key = (b"", rng.randbytes(32)) if hardened else (rng.randbytes(16), b"")
-        leases.append(_ENCODER.encode(Standing(pseudonym, part, "proxy:", until_us, ((rng.randbytes(16),),), key)))
+        leases.append(_ENCODER.encode(LeaseRecord(pseudonym, part, "proxy:", until_us, ((rng.randbytes(16),),), key)))
     for name, records in zip(HOSTS, (leases, aliases), strict=True):
-        with Ledger(directory / name / "state", hosts[name].membership.link, os.urandom) as ledger:
-            ledger.write([Keep(1 + place, data) for place, data in enumerate(records)])
+        with RecordStore(directory / name / "state", hosts[name].membership.link, os.urandom) as ledger:
+            ledger.write([KeepRecord(1 + place, data) for place, data in enumerate(records)])
 
 
 @contextmanager

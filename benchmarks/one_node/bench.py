@@ -11,22 +11,22 @@ from random import Random
 from typing import Any, NamedTuple, TypeAlias
 from unittest.mock import patch
 
-from veilcast.authority import content
-from veilcast.authority.content import Content
 from veilcast.authority.epoch import HOUR_US, epoch_of
 from veilcast.authority.keyring import Keyring, check_publisher_chain
-from veilcast.crypto import certificate, lottery
+from veilcast.core import publication
+from veilcast.core.publication import NumberedPublication
+from veilcast.crypto import certificate, vrf
 from veilcast.crypto.secret import Secret
 from veilcast.machine import Address, Delivered, Frame, Publication
-from veilcast.mesh import adverts, credentials, roots
-from veilcast.mesh.config import Config
+from veilcast.mesh import advertisements, credentials, roots
+from veilcast.mesh.config import MeshConfig
 from veilcast.mesh.heartbeat import read_heartbeat
 from veilcast.mesh.node import MeshNode
 from veilcast.sim.engine import START_US
-from veilcast.sim.mesh import TOPIC, prefix_of
+from veilcast.sim.mesh.population import TOPIC, address_prefix
 from veilcast.topics import Label
 from veilcast.wire import decode, encode, pad
-from veilcast.wire.messages import Heartbeat, Message, Notify, Stem, Taken
+from veilcast.wire.mesh import Heartbeat, Message, Notify, Stem, StemReceipt
 
 Item: TypeAlias = tuple[str, tuple[Message, ...]]
 """From whom, and what: in one heartbeat, or in a frame of its own."""
@@ -36,18 +36,18 @@ class Bench:
     """A node whose neighbours beat as it does, and a clock that moves with its beats."""
 
     def __init__(
-        self, config: Config, keyring: Keyring, neighbours: str = "parent child x y", name: str = "me"
+        self, config: MeshConfig, keyring: Keyring, neighbours: str = "parent child x y", name: str = "me"
     ) -> None:
         rng, self.now, self.config = Random(1), START_US, config
         self.around = [Address(other) for other in neighbours.split()] if config.membership == "fixed" else []
         contacts = [Address(other) for other in neighbours.split()]
-        self.node = MeshNode(config, keyring, rng, rng.randbytes, contacts, self.now, Address(name), prefix_of)
+        self.node = MeshNode(config, keyring, rng, rng.randbytes, contacts, self.now, Address(name), address_prefix)
         self._numbers: Counter[str] = Counter()
         self.said: list[Frame] = []
         self.read = 0
 
     def frame(self, source: str, *messages: Message) -> bytes:
-        if messages and isinstance(messages[0], Notify | Stem | Taken):
+        if messages and isinstance(messages[0], Notify | Stem | StemReceipt):
             return encode(messages[0])
         self._numbers[source] += 1
         beat = Heartbeat(self._numbers[source], tuple(map(encode, messages)))
@@ -132,7 +132,7 @@ def one_round(work: Work) -> float:
 
 
 def forget() -> None:
-    for memory in (adverts._check, roots._check_candidacy, check_publisher_chain):
+    for memory in (advertisements._check, roots._check_candidacy, check_publisher_chain):
         memory.cache_clear()
 
 
@@ -156,16 +156,16 @@ def same(source: str, *messages: Message, times: int = 1_000) -> Callable[[Bench
     return items
 
 
-def note_content(number: int) -> Content:
-    return Content(b"stream 1", number, Publication((Label(TOPIC).pair,), b"x" * 100))
+def note_content(number: int) -> NumberedPublication:
+    return NumberedPublication(b"stream 1", number, Publication((Label(TOPIC).pair,), b"x" * 100))
 
 
 EPOCH = epoch_of(START_US, HOUR_US)
 _CRYPTO: tuple[tuple[Any, str], ...] = (
-    (adverts, "verify"),
+    (advertisements, "verify"),
     (certificate, "verify"),
-    (content, "verify"),
-    (content, "unseal"),
+    (publication, "verify"),
+    (publication, "unseal"),
     (credentials, "agree"),
-    (lottery, "check"),
+    (vrf, "check"),
 )

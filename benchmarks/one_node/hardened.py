@@ -8,29 +8,29 @@ from random import Random
 import msgspec
 
 from one_node.bench import EPOCH, Bench, Item, Work, note_content, same
-from veilcast.authority.content import make_certified_notify
 from veilcast.authority.epoch import HOUR_US, epoch_of
 from veilcast.authority.keyring import Keyring
-from veilcast.crypto import chain
+from veilcast.core.publication import make_certified_notify
+from veilcast.crypto import hash_chain
 from veilcast.machine import Address
-from veilcast.mesh.adverts import make_call, retold
-from veilcast.mesh.config import HARDENED, Certified, Config, Hardening, Rate
-from veilcast.mesh.credentials import COOKIE_PERIODS, Credentials, Meeting
+from veilcast.mesh.advertisements import make_call, replace_chain_value
+from veilcast.mesh.config import ALL_DEFENCES, CertifiedConfig, HardeningConfig, MeshConfig, MessageRate
+from veilcast.mesh.credentials import COOKIE_PERIODS, Credentials, ProofContext
 from veilcast.mesh.roots import make_root_advert
-from veilcast.mesh.stem import cargo_name
+from veilcast.mesh.stem import cargo_id
 from veilcast.sim.engine import START_US
-from veilcast.sim.mesh import TOPIC, own_keyring
-from veilcast.sim.mesh_keys import hardened_keyring
+from veilcast.sim.keyrings import make_hardened_keyring
+from veilcast.sim.mesh.population import TOPIC, make_own_keyring
 from veilcast.topics import Label
 from veilcast.wire import encode
-from veilcast.wire.messages import Admit, Advert, Answer, Knock, Message, Notify, Show, Stem, Subscribe, Taken
+from veilcast.wire.mesh import Admit, Advert, Answer, Knock, Message, Notify, Show, Stem, StemReceipt, Subscribe
 
 # --- certified membership
 
 
 def stranger(name: str, bench: Bench) -> Credentials:
     return Credentials(
-        own_keyring("forwarder", "stranger"),
+        make_own_keyring("forwarder", "stranger"),
         Address(name),
         Random(3).randbytes,
         COOKIE_PERIODS * bench.config.heartbeat_us,
@@ -38,7 +38,7 @@ def stranger(name: str, bench: Bench) -> Credentials:
 
 
 def house(contacts: str = "") -> Bench:
-    return Bench(CERTIFIED, own_keyring("forwarder", "host"), contacts)
+    return Bench(CERTIFIED, make_own_keyring("forwarder", "host"), contacts)
 
 
 def knocks(bench: Bench) -> Iterator[Item]:
@@ -54,7 +54,7 @@ def shows(bench: Bench) -> Iterator[Item]:
         (answer,) = bench.told(name)
         assert isinstance(answer, Answer)
         own, epoch = stranger(name, bench), epoch_of(bench.now, HOUR_US)
-        meeting = Meeting(Address(name), Address("me"), nonce, answer.cookie, epoch)
+        meeting = ProofContext(Address(name), Address("me"), nonce, answer.cookie, epoch)
         proof = own.prove(answer.certificate, meeting, bench.now).knocker.reveal()
         yield name, (Show(nonce, answer.cookie, epoch, own.certificate(bench.now), proof, False),)
 
@@ -81,7 +81,7 @@ def meetings(timed: type[Message]) -> Callable[[Bench], Iterator[Item]]:
                 bench.say()
             (show,) = bench.told(name)
             assert isinstance(show, Show)
-            meeting = Meeting(Address("me"), Address(name), show.nonce, cookie, show.epoch)
+            meeting = ProofContext(Address("me"), Address(name), show.nonce, cookie, show.epoch)
             proof = own.prove(show.certificate, meeting, bench.now).answerer.reveal()
             admit = Admit(show.nonce, proof, False, (f"c{number + 1}",))
             if timed is Admit:
@@ -117,7 +117,7 @@ def calls(bench: Bench) -> Iterator[Item]:
 
 
 def root_advert(number: int) -> Advert:
-    keys, expires_us = _hardened("forwarder", 2).at(EPOCH), START_US + 2 * HOUR_US + number
+    keys, expires_us = _hardened("forwarder", 2).keys_at(EPOCH), START_US + 2 * HOUR_US + number
     return make_root_advert(CALL, keys, HARD.d_max, expires_us, Random(number).randbytes)
 
 
@@ -127,7 +127,7 @@ def fresh_roots(bench: Bench) -> Iterator[Item]:
 
 
 def notes() -> Iterator[Notify]:
-    keys, entropy = _hardened("publisher", 1).at(EPOCH).topic(TOPIC), Random(2).randbytes
+    keys, entropy = _hardened("publisher", 1).keys_at(EPOCH).topic(TOPIC), Random(2).randbytes
     for number in range(1, 401):
         yield make_certified_notify(keys, note_content(number), entropy)
 
@@ -145,31 +145,31 @@ def stems(bench: Bench) -> Iterator[Item]:
 def acknowledgements(bench: Bench) -> Iterator[Item]:
     for cargo in map(encode, notes()):
         bench.hear("x", Stem(True, cargo))
-        yield "parent", (Taken(cargo_name(cargo), bytes(64)),)
+        yield "parent", (StemReceipt(cargo_id(cargo), bytes(64)),)
 
 
 def _hardened(role: str, number: int) -> Keyring:
-    return hardened_keyring(TOPIC, 0.78, HOUR_US, role, number)
+    return make_hardened_keyring(TOPIC, 0.78, HOUR_US, role, number)
 
 
-_MANY = Rate(1_000_000, 1_000_000)
-CERTIFIED = Config(
+_MANY = MessageRate(1_000_000, 1_000_000)
+CERTIFIED = MeshConfig(
     neighbours_max=20,
     address_bytes_max=8,
     membership="certified",
-    certified=Certified(knock_periods=1, knock_burst=1_000_000, probe_periods=1_000_000),
+    certified=CertifiedConfig(knock_periods=1, knock_burst=1_000_000, probe_periods=1_000_000),
 )
-HARD = Config(
+HARD = MeshConfig(
     profile="hardened",
     neighbours_max=20,
     address_bytes_max=8,
-    hardening=Hardening(window_periods=1, lead_periods=2),
-    defences=msgspec.structs.replace(HARDENED, adverts=_MANY, subscriptions=_MANY, notes=_MANY, stems=_MANY),
+    hardening=HardeningConfig(window_periods=1, lead_periods=2),
+    defences=msgspec.structs.replace(ALL_DEFENCES, adverts=_MANY, subscriptions=_MANY, notes=_MANY, stems=_MANY),
 )
 """As the profile has it, but that one neighbour may send as much as it likes."""
-CALL = make_call(_hardened("publisher", 1).at(EPOCH).topic(TOPIC))
+CALL = make_call(_hardened("publisher", 1).keys_at(EPOCH).topic(TOPIC))
 ROOT_ADVERT = root_advert(0)
-FURTHER = retold(ROOT_ADVERT, chain.advance(ROOT_ADVERT.value, 3))
+FURTHER = replace_chain_value(ROOT_ADVERT, hash_chain.advance_chain(ROOT_ADVERT.value, 3))
 
 WORKS = (
     Work("Knock", house, knocks),

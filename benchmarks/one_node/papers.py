@@ -9,14 +9,14 @@ from random import Random
 import msgspec
 
 from one_node.bench import EPOCH, Bench, Item, Work, note_content, same
-from veilcast.authority.content import make_notify
-from veilcast.crypto import chain
+from veilcast.core.publication import make_notify
+from veilcast.crypto import hash_chain
 from veilcast.machine import Address
-from veilcast.mesh.adverts import make_advert, retold
-from veilcast.mesh.config import Config, Cover, ShellGame
-from veilcast.sim.mesh import TOPIC, keyrings
+from veilcast.mesh.advertisements import make_advert, replace_chain_value
+from veilcast.mesh.config import CoverConfig, MeshConfig, ShellGameConfig
+from veilcast.sim.mesh.population import TOPIC, role_keyrings
 from veilcast.topics import Label
-from veilcast.wire.messages import (
+from veilcast.wire.mesh import (
     Advert,
     Decline,
     ForwardJoin,
@@ -39,9 +39,9 @@ from veilcast.wire.messages import (
 )
 
 
-def reader(config: Config | None = None) -> Bench:
+def reader(config: MeshConfig | None = None) -> Bench:
     """A subscriber in the middle of a mesh, with its parent, a branch and two others around it."""
-    bench = Bench(config or PAPER, keyrings()["subscriber"])
+    bench = Bench(config or PAPER, role_keyrings()["subscriber"])
     bench.node.subscribe(Label(TOPIC), bench.now)
     for _ in range(2):
         bench.hear_all()
@@ -54,7 +54,7 @@ def reader(config: Config | None = None) -> Bench:
 
 def player() -> Bench:
     """The same, where its ways have come to rest and it may be asked to change places."""
-    bench = reader(msgspec.structs.replace(PAPER, shellgame=ShellGame("child", "exponential", wait_us=10**12)))
+    bench = reader(msgspec.structs.replace(PAPER, shellgame=ShellGameConfig("child", "exponential", wait_us=10**12)))
     for _ in range(10):
         bench.hear_all()
         bench.hear("child", Subscribe(TOKEN))
@@ -63,7 +63,7 @@ def player() -> Bench:
 
 
 def fresh_advert(seed: int) -> Advert:
-    return make_advert(keyrings()["publisher"].at(EPOCH).topic(TOPIC), Random(seed).randbytes)
+    return make_advert(role_keyrings()["publisher"].keys_at(EPOCH).topic(TOPIC), Random(seed).randbytes)
 
 
 def fresh_chains(bench: Bench) -> Iterator[Item]:
@@ -77,7 +77,7 @@ def fresh_chains(bench: Bench) -> Iterator[Item]:
 
 
 def notes() -> Iterator[Notify]:
-    keys, entropy = keyrings()["publisher"].at(EPOCH).topic(TOPIC), Random(2).randbytes
+    keys, entropy = role_keyrings()["publisher"].keys_at(EPOCH).topic(TOPIC), Random(2).randbytes
     for number in range(1, 401):
         yield make_notify(keys, note_content(number), entropy)
 
@@ -119,7 +119,7 @@ def votes(bench: Bench) -> Iterator[Item]:
     games = bench.node.overlay.policy.swaps  # type: ignore[attr-defined]
     for _ in range(300):
         assert games.start(TOKEN, Address("child"), bench.now)
-        game = games.locks()[0].name
+        game = games.active_games()[0].name
         yield "parent", (SwapVote(game, True),)
         yield "child", (SwapAnswer(game, False, ()),)
 
@@ -129,7 +129,7 @@ def votes(bench: Bench) -> Iterator[Item]:
 
 def gossip() -> Bench:
     """A node that keeps four, who keep it."""
-    bench = Bench(SCAMP, keyrings()["forwarder"], "")
+    bench = Bench(SCAMP, role_keyrings()["forwarder"], "")
     bench.around = [Address(name) for name in "abcd"]
     for name in bench.around:
         bench.hear(name, ForwardJoin(name, 3_600_000, 0), Keep(3_600_000))
@@ -142,11 +142,11 @@ def joins(bench: Bench) -> Iterator[Item]:
         yield "a", (Join(f"n{number}", 60_000, True, 32),)
 
 
-PAPER = Config(neighbours_max=20, address_bytes_max=8, cover=Cover("one", mu=0.0))
-SCAMP = Config(neighbours_max=20, address_bytes_max=8, membership="scamp")
+PAPER = MeshConfig(neighbours_max=20, address_bytes_max=8, cover=CoverConfig("one", mu=0.0))
+SCAMP = MeshConfig(neighbours_max=20, address_bytes_max=8, membership="scamp")
 ADVERT = fresh_advert(0)
 TOKEN = ADVERT.token
-FURTHER = retold(ADVERT, chain.advance(ADVERT.value, 3))
+FURTHER = replace_chain_value(ADVERT, hash_chain.advance_chain(ADVERT.value, 3))
 
 WORKS = (
     Work("Heartbeat, idle", reader, same("x", times=4_000)),

@@ -29,8 +29,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from veilcast.machine import Delay, Note, Publication
     from veilcast.net.agent import Peer, Status, Waiting
-    from veilcast.net.blocking import BlockingClient, BlockingSubscription, connect_sync
     from veilcast.net.client import Client, Connection, Subscription, connect
+    from veilcast.net.sync_client import BlockingClient, BlockingSubscription, connect_sync
     from veilcast.topics.interests import All, Box, Equal, Label, Range
 else:
     __getattr__, __dir__ = lazy_names(
@@ -38,7 +38,7 @@ else:
         {
             "veilcast.machine": ("Delay", "Note", "Publication"),
             "veilcast.net.agent": ("Peer", "Status", "Waiting"),
-            "veilcast.net.blocking": ("BlockingClient", "BlockingSubscription", "connect_sync"),
+            "veilcast.net.sync_client": ("BlockingClient", "BlockingSubscription", "connect_sync"),
             "veilcast.net.client": ("Client", "Connection", "Subscription", "connect"),
             "veilcast.topics.interests": ("All", "Box", "Equal", "Label", "Range"),
         },

@@ -5,7 +5,8 @@ sends that message again for ever.
 Assumption: the code that raised has left its tables in a state that the machine can go on with.
 Reason: there are two layers.
 
-1. Inside a machine, `Faults.treat` stands around the code that opens and matches what a stranger wrote. An exception
+1. Inside a machine, `Faults.refuse_exceptions` stands around the code that opens and matches what a stranger wrote. An
+exception
    there becomes a `FaultError`, which is a `RemoteError`: the machine refuses the message as it refuses any other bad
    one, and settles or acknowledges it alike. So its sender sees an ordinary refusal. `receive` catches what is left.
 2. A driver catches what leaves any method of a machine, counts it, and goes on with the next message. For faults of a
@@ -38,7 +39,7 @@ class Faults:
         self.strict = False
         self.on_fault: Callable[[Exception], object] | None = None
 
-    def caught(self, error: Exception) -> None:
+    def count_exception(self, error: Exception) -> None:
         """Count an exception that should not have been raised. Raises it again if faults are strict."""
         if self.strict:
             raise error
@@ -47,14 +48,14 @@ class Faults:
             self.on_fault(error)
 
     @contextmanager
-    def treat(self) -> Iterator[None]:
+    def refuse_exceptions(self) -> Iterator[None]:
         """Raise `FaultError` for whatever is no error of ours; errors of ours pass."""
         try:
             yield
         except VeilcastError:
             raise
         except Exception as error:
-            self.caught(error)
+            self.count_exception(error)
             raise FaultError("a fault of our own") from error
 
     def contain(self, call: Callable[..., object], *given: Any) -> None:
@@ -62,14 +63,14 @@ class Faults:
         try:
             call(*given)
         except Exception as error:
-            self.caught(error)
+            self.count_exception(error)
 
-    def ask(self, call: Callable[..., T], *given: Any) -> T | None:
+    def call_or_none(self, call: Callable[..., T], *given: Any) -> T | None:
         """What a call returns, or None if it raises."""
         try:
             return call(*given)
         except Exception as error:
-            self.caught(error)
+            self.count_exception(error)
             return None
 
 

@@ -4,8 +4,10 @@ These rows are the only thing the lab ever sees of a network. They are plain on 
 a packet capture fill the same columns, and `lab/tables.py` derives its Spark schemas from the fields below. Times are
 integer microseconds (`_us`), stamped with the injected `now`, never with a clock of our own.
 
-Who sees what: `Cell` a global observer; `Insider` a coalition of members; `Server` a relay's server or proxy, or a tree
-node; `Topology` and `Presence` anyone who maps the overlay. `Truth` holds the labels; `lab/measure` alone reads it.
+Who sees what: `CellRow` a global observer; `InsiderRow` a coalition of members; `ServerRow` a relay's server or proxy,
+or a tree
+node; `TopologyRow` and `PresenceRow` anyone who maps the overlay. `TruthRow` holds the labels; `lab/measure` alone
+reads it.
 """
 
 from __future__ import annotations
@@ -22,13 +24,13 @@ from veilcast.decoding import JsonDecoder
 from veilcast.errors import StorageError, TamperedError
 
 
-class Row(msgspec.Struct, frozen=True, gc=False):
+class ObservationRow(msgspec.Struct, frozen=True, gc=False):
     """The base of every row; `run` says which run it was seen in."""
 
     run: str
 
 
-class Cell(Row, frozen=True, gc=False):
+class CellRow(ObservationRow, frozen=True, gc=False):
     """One frame on one wire: what an observer of every link sees."""
 
     epoch: int
@@ -38,7 +40,7 @@ class Cell(Row, frozen=True, gc=False):
     size: int
 
 
-class Topology(Row, frozen=True, gc=False):
+class TopologyRow(ObservationRow, frozen=True, gc=False):
     """One undirected link of the overlay in one epoch, u < v."""
 
     epoch: int
@@ -46,14 +48,14 @@ class Topology(Row, frozen=True, gc=False):
     v: str
 
 
-class Presence(Row, frozen=True, gc=False):
+class PresenceRow(ObservationRow, frozen=True, gc=False):
     """This node was reachable in this epoch."""
 
     epoch: int
     node: str
 
 
-class Insider(Row, frozen=True, gc=False):
+class InsiderRow(ObservationRow, frozen=True, gc=False):
     """One message as a hostile member saw it come in or go out."""
 
     epoch: int
@@ -67,7 +69,7 @@ class Insider(Row, frozen=True, gc=False):
     about: str
 
 
-class Server(Row, frozen=True, gc=False):
+class ServerRow(ObservationRow, frozen=True, gc=False):
     """One request as a relay's server or proxy, or a tree node, saw it."""
 
     epoch: int
@@ -78,7 +80,7 @@ class Server(Row, frozen=True, gc=False):
     size: int
 
 
-class Truth(Row, frozen=True, gc=False):
+class TruthRow(ObservationRow, frozen=True, gc=False):
     """Who really was what, and when: the labels an attack is measured against."""
 
     topic: str
@@ -100,7 +102,7 @@ class TableWriter:
         except OSError as error:
             raise StorageError(f"cannot make {directory}: {error.strerror}") from error
 
-    def append(self, row: Row) -> None:
+    def append(self, row: ObservationRow) -> None:
         name = TABLE_OF[type(row)]
         try:
             file = self._files.get(name)
@@ -110,7 +112,7 @@ class TableWriter:
         except OSError as error:
             raise StorageError(f"cannot write {self._directory / name}.jsonl: {error.strerror}") from error
 
-    def extend(self, rows: Iterable[Row]) -> None:
+    def extend(self, rows: Iterable[ObservationRow]) -> None:
         for row in rows:
             self.append(row)
 
@@ -128,7 +130,7 @@ class TableWriter:
         self.close()
 
 
-AnyRow = TypeVar("AnyRow", bound=Row)
+AnyRow = TypeVar("AnyRow", bound=ObservationRow)
 
 
 def read_table(directory: Path, row_type: type[AnyRow]) -> Iterator[AnyRow]:
@@ -141,17 +143,17 @@ def read_table(directory: Path, row_type: type[AnyRow]) -> Iterator[AnyRow]:
 
 
 @cache
-def _decoder(row_type: type[Row]) -> JsonDecoder[tuple[Any, ...]]:
+def _decoder(row_type: type[ObservationRow]) -> JsonDecoder[tuple[Any, ...]]:
     kinds = tuple(field.type for field in msgspec.structs.fields(row_type))
     return JsonDecoder(tuple.__class_getitem__(kinds), TamperedError, f"is not a row of {TABLE_OF[row_type]}")
 
 
-TABLES: Final[dict[str, type[Row]]] = {
-    "cells": Cell,
-    "topology": Topology,
-    "presence": Presence,
-    "insiders": Insider,
-    "server": Server,
-    "truth": Truth,
+TABLES: Final[dict[str, type[ObservationRow]]] = {
+    "cells": CellRow,
+    "topology": TopologyRow,
+    "presence": PresenceRow,
+    "insiders": InsiderRow,
+    "server": ServerRow,
+    "truth": TruthRow,
 }
-TABLE_OF: Final[dict[type[Row], str]] = {row: name for name, row in TABLES.items()}
+TABLE_OF: Final[dict[type[ObservationRow], str]] = {row: name for name, row in TABLES.items()}

@@ -11,13 +11,13 @@ import random
 import msgspec
 import pytest
 
-from support.people import HOUR_US, NOW, OTHER, TOPIC, bulletin_of, make_people
+from support.authority_members import HOUR_US, NOW, OTHER, TOPIC, bulletin_of, make_authority_members
 from veilcast.authority import issuer
-from veilcast.authority.bulletin import ENTRY, TAG, Bulletin, BulletinWriter, Void
+from veilcast.authority.bulletin import ENTRY, TAG, Bulletin, BulletinWriter, VoidKey
 from veilcast.authority.issuer import Authority
 from veilcast.authority.keyring import Keyring
-from veilcast.authority.plain import to_bytes
-from veilcast.authority.topickeys import Role
+from veilcast.authority.struct_codec import encode_struct
+from veilcast.authority.topic_keys import TopicRole
 from veilcast.crypto.certificate import Certificate
 from veilcast.crypto.derive import fingerprint
 from veilcast.crypto.sign import SigningKey
@@ -40,7 +40,7 @@ class Network:
             self.join(name, [(TOPIC, "subscriber")])
         self.join("forwarder", [])
 
-    def join(self, name: str, wanted: list[tuple[str, Role]]) -> None:
+    def join(self, name: str, wanted: list[tuple[str, TopicRole]]) -> None:
         self.state, ring = issuer.grant_ready(self.state, name, wanted, NOW, EPOCHS, self.entropy)
         self.rings[name] = ring
 
@@ -49,7 +49,7 @@ class Network:
 
     def publisher_keys(self, name: str) -> dict[int, bytes]:
         """The fingerprints of the keys that a member publishes with, by epoch, as carriers see them."""
-        held = {epoch: self.rings[name].at(epoch).topics.get(TOPIC) for epoch in range(NOW, NOW + EPOCHS)}
+        held = {epoch: self.rings[name].keys_at(epoch).topics.get(TOPIC) for epoch in range(NOW, NOW + EPOCHS)}
         chains = {epoch: keys.certificate for epoch, keys in held.items() if keys is not None}
         return {epoch: fingerprint(chain.leaf.subject) for epoch, chain in chains.items() if chain is not None}
 
@@ -84,7 +84,7 @@ def test_the_adversary_of_this_file_finds_keys_that_a_bulletin_names_together() 
     keys = network.publisher_keys("publisher 0")
     names = [network.link("publisher 0"), *keys.values()]
     planted = BulletinWriter(1, MIDDLE, network.entropy).sign(
-        network.state.key, [Void(name, NOW + EPOCHS) for name in names], None
+        network.state.key, [VoidKey(name, NOW + EPOCHS) for name in names], None
     )
     assert joined(network, [planted]) == {("publisher 0", key) for key in keys.values()}
 
@@ -109,7 +109,7 @@ def shape(notice: Bulletin) -> tuple[int, ...]:
     tags = [notice.entries[start : start + TAG] for start in range(0, len(notice.entries), ENTRY)]
     assert tags == sorted(tags)
     lasting = [void.last for void in notice.void]
-    return (notice.effective, len(notice.void), len(tags), len(to_bytes(notice)), *lasting)
+    return (notice.effective, len(notice.void), len(tags), len(encode_struct(notice)), *lasting)
 
 
 def test_the_number_of_entries_without_padding_does_not_depend_on_the_role_that_is_revoked(
@@ -161,7 +161,9 @@ def count_entries(patch: pytest.MonkeyPatch, written: list[int]) -> None:
     """Append the number of entries of each bulletin before it is filled up to a power of two."""
     sign = BulletinWriter.sign
 
-    def counting(writer: BulletinWriter, key: SigningKey, void: list[Void], delegation: Certificate | None) -> Bulletin:
+    def counting(
+        writer: BulletinWriter, key: SigningKey, void: list[VoidKey], delegation: Certificate | None
+    ) -> Bulletin:
         written.append(len(writer._entries))
         return sign(writer, key, void, delegation)
 
@@ -193,7 +195,7 @@ def test_with_new_keys_for_every_topic_no_member_learns_which_topic_the_revoked_
 
 
 def test_the_number_of_entries_is_a_power_of_two_and_decoys_look_like_entries() -> None:
-    people = make_people()
+    people = make_authority_members()
     notice = bulletin_of(issuer.rotate(people.authority, OTHER, NOW, people.entropy))
     assert len(notice.entries) // ENTRY == 1
     notice = bulletin_of(issuer.rotate(people.authority, TOPIC, NOW, people.entropy))

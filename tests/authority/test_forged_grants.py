@@ -13,64 +13,70 @@ from itertools import product
 import msgspec
 import pytest
 
-from support.people import EPOCHS, NOW, OTHER, TOPIC, People, make_people
+from support.authority_members import EPOCHS, NOW, OTHER, TOPIC, AuthorityMembers, make_authority_members
 from veilcast.authority import issuer
-from veilcast.authority.content import (
-    Content,
+from veilcast.authority.keyring import TopicKeys
+from veilcast.authority.role import derive_broker_key, derive_tls_key
+from veilcast.authority.topic_record import Profile
+from veilcast.core.publication import (
+    NumberedPublication,
     check_certified_notify,
     check_notify,
     make_certified_notify,
     make_notify,
     open_notify,
 )
-from veilcast.authority.keyring import TopicKeys
-from veilcast.authority.record import Profile
-from veilcast.authority.standing import broker_key, tls_key
-from veilcast.crypto.certificate import Certificate, Chain, Kind, certify
+from veilcast.crypto.certificate import Certificate, CertificateChain, CertificateKind, certify
 from veilcast.crypto.sign import SigningKey
 from veilcast.errors import ForgedError, RemoteError
 from veilcast.machine import Publication
-from veilcast.relay import bodies
+from veilcast.relay import body_encryption
 
 PROFILES: tuple[Profile, ...] = ("hardened", "paper")
-CONTENT = Content(b"streamed", 1, Publication((("topic", TOPIC),), b"forged"))
+CONTENT = NumberedPublication(b"streamed", 1, Publication((("topic", TOPIC),), b"forged"))
 
 
 class Coalition:
     """What bob and dora hold together, and the certificates that they have seen travel."""
 
     def __init__(self, profile: Profile) -> None:
-        people = make_people(profile)
+        people = make_authority_members(profile)
         entropy = people.entropy
         _, self.dora = issuer.grant_ready(people.authority, "dora", [(OTHER, "publisher")], NOW, EPOCHS, entropy)
         _, child = issuer.delegate(people.authority, "chess", NOW, EPOCHS, entropy)
         assert child.delegation is not None
         self.people, self.bob, self.delegation = people, people.bob, child.delegation
-        self.root, self.token = people.bob.root, people.bob.at(NOW).topic(TOPIC).token
-        theirs = self.dora.at(NOW).topic(OTHER)
+        self.root, self.token = people.bob.root, people.bob.keys_at(NOW).topic(TOPIC).token
+        theirs = self.dora.keys_at(NOW).topic(OTHER)
         assert theirs.signing is not None
         self.signers = [
             theirs.signing,
             child.key,
-            *(derive(ring.membership.link) for ring in (self.bob, self.dora) for derive in (tls_key, broker_key)),
+            *(
+                derive(ring.membership.link)
+                for ring in (self.bob, self.dora)
+                for derive in (derive_tls_key, derive_broker_key)
+            ),
             SigningKey.generate(random.Random(1).randbytes),
         ]
         self.seen: list[Certificate] = [
             certificate_of(theirs),
-            certificate_of(people.alice.at(NOW).topic(TOPIC)),
-            certificate_of(people.alice.at(NOW + 1).topic(TOPIC)),
+            certificate_of(people.alice.keys_at(NOW).topic(TOPIC)),
+            certificate_of(people.alice.keys_at(NOW + 1).topic(TOPIC)),
             self.bob.membership.certificate.leaf,
             self.dora.membership.certificate.leaf,
             self.delegation,
         ]
 
-    def chains(self, kind: Kind, scope: bytes, subject: bytes) -> list[Chain]:
+    def chains(self, kind: CertificateKind, scope: bytes, subject: bytes) -> list[CertificateChain]:
         """Every certificate for `subject` that a key of theirs signs, behind every issuer that they can show."""
         return [
-            Chain(certify(signer, kind, subject, scope, NOW, NOW + EPOCHS - 1, lineage, cover), delegation)
+            CertificateChain(certify(signer, kind, subject, scope, NOW, NOW + EPOCHS - 1, lineage, cover), delegation)
             for signer in self.signers
             for delegation in (None, *self.seen)
-            for lineage, cover in (((b"l" * 16, 100), (bytes(16), 0)) if kind is Kind.PUBLISHER else ((bytes(16), 0),))
+            for lineage, cover in (
+                ((b"l" * 16, 100), (bytes(16), 0)) if kind is CertificateKind.PUBLISHER else ((bytes(16), 0),)
+            )
         ]
 
 
@@ -81,15 +87,15 @@ def certificate_of(keys: TopicKeys) -> Certificate:
 
 def forgeries(coalition: Coalition) -> list[TopicKeys]:
     """Publisher's keys for the topic: shown certificates with their own keys, and certificates of their making."""
-    reader = coalition.bob.at(NOW).topic(TOPIC)
+    reader = coalition.bob.keys_at(NOW).topic(TOPIC)
     borrowed = [
-        (signer, Chain(leaf, delegation))
+        (signer, CertificateChain(leaf, delegation))
         for signer, leaf, delegation in product(coalition.signers, coalition.seen, (None, coalition.delegation))
     ]
     made = [
         (signer, chain)
         for signer in coalition.signers
-        for chain in coalition.chains(Kind.PUBLISHER, coalition.token, signer.public)
+        for chain in coalition.chains(CertificateKind.PUBLISHER, coalition.token, signer.public)
     ]
     return [
         msgspec.structs.replace(reader, role="publisher", signing=signer, certificate=chain)
@@ -97,17 +103,17 @@ def forgeries(coalition: Coalition) -> list[TopicKeys]:
     ]
 
 
-def publish_by_mesh_or_tree(keys: TopicKeys, people: People) -> None:
+def publish_by_mesh_or_tree(keys: TopicKeys, people: AuthorityMembers) -> None:
     """A forwarder and a reader check a publication that shows its certificate."""
-    notify, reader = make_certified_notify(keys, CONTENT, people.entropy), people.carol.at(NOW).topic(TOPIC)
+    notify, reader = make_certified_notify(keys, CONTENT, people.entropy), people.carol.keys_at(NOW).topic(TOPIC)
     chain = check_certified_notify(notify, people.carol.root, NOW, NOW + 1)
     reader.check_publisher(chain, people.carol.root, NOW)
     open_notify(reader, notify)
 
 
-def publish_after_an_advertisement(keys: TopicKeys, people: People) -> None:
+def publish_after_an_advertisement(keys: TopicKeys, people: AuthorityMembers) -> None:
     """An advertisement shows the certificate first, as in the paper's mesh."""
-    reader, chain = people.carol.at(NOW).topic(TOPIC), keys.certificate
+    reader, chain = people.carol.keys_at(NOW).topic(TOPIC), keys.certificate
     assert chain is not None
     reader.check_publisher(chain, people.carol.root, NOW)
     notify = make_notify(keys, CONTENT, people.entropy)
@@ -115,9 +121,9 @@ def publish_after_an_advertisement(keys: TopicKeys, people: People) -> None:
     open_notify(reader, notify)
 
 
-def publish_by_relay(keys: TopicKeys, people: People) -> None:
-    reader = people.carol.at(NOW).topic(TOPIC)
-    bodies.open_note(reader, bodies.seal_note(keys, CONTENT, people.entropy), people.carol.root, NOW)
+def publish_by_relay(keys: TopicKeys, people: AuthorityMembers) -> None:
+    reader = people.carol.keys_at(NOW).topic(TOPIC)
+    body_encryption.open_note(reader, body_encryption.seal_note(keys, CONTENT, people.entropy), people.carol.root, NOW)
 
 
 @pytest.mark.parametrize(
@@ -130,10 +136,10 @@ def publish_by_relay(keys: TopicKeys, people: People) -> None:
     ],
 )
 def test_members_without_the_grant_cannot_publish_with_all_keys_and_certificates_that_they_pool(
-    profile: Profile, publish: Callable[[TopicKeys, People], None]
+    profile: Profile, publish: Callable[[TopicKeys, AuthorityMembers], None]
 ) -> None:
     coalition = Coalition(profile)
-    publish(coalition.people.alice.at(NOW).topic(TOPIC), coalition.people)
+    publish(coalition.people.alice.keys_at(NOW).topic(TOPIC), coalition.people)
     attempts = forgeries(coalition)
     assert len(attempts) > 500
     for forged in attempts:
@@ -141,15 +147,15 @@ def test_members_without_the_grant_cannot_publish_with_all_keys_and_certificates
             publish(forged, coalition.people)
 
 
-@pytest.mark.parametrize("kind", Kind)
-def test_no_certificate_of_a_member_or_a_publisher_serves_as_an_issuer(kind: Kind) -> None:
+@pytest.mark.parametrize("kind", CertificateKind)
+def test_no_certificate_of_a_member_or_a_publisher_serves_as_an_issuer(kind: CertificateKind) -> None:
     """A delegate of another group certifies members by its right; nobody below the root makes delegates."""
     coalition = Coalition("hardened")
     subject = SigningKey.generate(random.Random(2).randbytes).public
-    scope = coalition.token if kind is Kind.PUBLISHER else bytes(32)
+    scope = coalition.token if kind is CertificateKind.PUBLISHER else bytes(32)
     for chain in coalition.chains(kind, scope, subject):
         rightful = chain.delegation == coalition.delegation and signed_by(chain.leaf, coalition.delegation.subject)
-        if rightful and kind is not Kind.DELEGATE:
+        if rightful and kind is not CertificateKind.DELEGATE:
             chain.verify(coalition.root, kind, NOW)
             continue
         with pytest.raises(RemoteError):
@@ -169,12 +175,12 @@ def test_no_keys_of_other_topics_and_epochs_open_a_publication(profile: Profile)
     """Dora has no grant for the topic; bob's grant, in hardened, has one key for each epoch."""
     coalition = Coalition(profile)
     people = coalition.people
-    notify = make_certified_notify(people.alice.at(NOW).topic(TOPIC), CONTENT, people.entropy)
-    assert open_notify(people.bob.at(NOW).topic(TOPIC), notify) == CONTENT
-    others = [coalition.bob.at(NOW + later).topic(OTHER) for later in range(EPOCHS)]
-    others += [coalition.dora.at(NOW + later).topic(OTHER) for later in range(EPOCHS)]
+    notify = make_certified_notify(people.alice.keys_at(NOW).topic(TOPIC), CONTENT, people.entropy)
+    assert open_notify(people.bob.keys_at(NOW).topic(TOPIC), notify) == CONTENT
+    others = [coalition.bob.keys_at(NOW + later).topic(OTHER) for later in range(EPOCHS)]
+    others += [coalition.dora.keys_at(NOW + later).topic(OTHER) for later in range(EPOCHS)]
     if profile == "hardened":
-        others += [coalition.bob.at(NOW + later).topic(TOPIC) for later in range(1, EPOCHS)]
+        others += [coalition.bob.keys_at(NOW + later).topic(TOPIC) for later in range(1, EPOCHS)]
     for keys in others:
         for token in (keys.token, notify.token):
             with pytest.raises(ForgedError):

@@ -5,18 +5,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from support.people import EPOCHS, HOUR_US, NOW, bulletin_of, make_people
+from support.authority_members import EPOCHS, HOUR_US, NOW, bulletin_of, make_authority_members
 from veilcast.authority import issuer
 from veilcast.authority.keyring import Keyring
-from veilcast.authority.revoked import Revoked
-from veilcast.authority.standing import Standing
-from veilcast.authority.statement import Reader, Signed, state
+from veilcast.authority.revocation import RevokedKeys
+from veilcast.authority.role import TlsRole
+from veilcast.authority.statement import StatementReader, StatementSignature, sign_statement
 from veilcast.crypto.derive import fingerprint
 from veilcast.crypto.x509 import FOREVER_S, Leaf, certify_leaf
 from veilcast.errors import AuthorityError, ForgedError, RemoteError, StaleError
 from veilcast.wire.geometry import CERTIFICATE_MAX
 
-PEOPLE = make_people()
+PEOPLE = make_authority_members()
 ENTROPY = PEOPLE.entropy
 PURPOSE = b"test/statement"
 AT = NOW * HOUR_US
@@ -26,7 +26,7 @@ STATE, DIRECTORY = issuer.grant_ready(STATE, "dick", [], NOW, EPOCHS, ENTROPY, "
 STATE, BROKER = issuer.grant_ready(STATE, "bruno", [], NOW, EPOCHS, ENTROPY, "broker")
 _, THEIRS = issuer.grant_ready(SUB, "ella", [], NOW, EPOCHS, ENTROPY, "member")
 BODY = b"I am here"
-WORD = state(MEMBER, BODY, purpose=PURPOSE)
+WORD = sign_statement(MEMBER, BODY, purpose=PURPOSE)
 
 
 def name_of(keyring: Keyring) -> bytes:
@@ -36,27 +36,27 @@ def name_of(keyring: Keyring) -> bytes:
 @pytest.mark.parametrize(
     ("keyring", "standing"), [(MEMBER, "member"), (DIRECTORY, "directory"), (THEIRS, "member")], ids=str
 )
-def test_a_statement_says_who_made_it(keyring: Keyring, standing: Standing) -> None:
-    said = state(keyring, b"hello", purpose=PURPOSE)
-    assert Reader(MEMBER).author(b"hello", said, standing, AT, purpose=PURPOSE).name == name_of(keyring)
+def test_a_statement_says_who_made_it(keyring: Keyring, standing: TlsRole) -> None:
+    said = sign_statement(keyring, b"hello", purpose=PURPOSE)
+    assert StatementReader(MEMBER).verify_author(b"hello", said, standing, AT, purpose=PURPOSE).name == name_of(keyring)
 
 
 def test_a_statement_counts_only_in_its_role_its_time_and_for_its_purpose() -> None:
-    reader = Reader(DIRECTORY)
-    others: tuple[Standing, ...] = ("directory", "server", "proxy")
+    reader = StatementReader(DIRECTORY)
+    others: tuple[TlsRole, ...] = ("directory", "server", "proxy")
     for standing in others:
         with pytest.raises(ForgedError, match="another role"):
-            reader.author(BODY, WORD, standing, AT, purpose=PURPOSE)
+            reader.verify_author(BODY, WORD, standing, AT, purpose=PURPOSE)
     with pytest.raises(StaleError):
-        reader.author(BODY, WORD, "member", AT + EPOCHS * HOUR_US, purpose=PURPOSE)
+        reader.verify_author(BODY, WORD, "member", AT + EPOCHS * HOUR_US, purpose=PURPOSE)
     with pytest.raises(ForgedError):
-        reader.author(BODY, WORD, "member", AT, purpose=b"another")
+        reader.verify_author(BODY, WORD, "member", AT, purpose=b"another")
 
 
 def test_a_broker_whose_certificate_has_every_use_still_signs_no_list() -> None:
-    said = state(BROKER, BODY, purpose=PURPOSE)
+    said = sign_statement(BROKER, BODY, purpose=PURPOSE)
     with pytest.raises(ForgedError, match="another role"):
-        Reader(MEMBER).author(BODY, said, "directory", AT, purpose=PURPOSE)
+        StatementReader(MEMBER).verify_author(BODY, said, "directory", AT, purpose=PURPOSE)
 
 
 @given(st.sampled_from(["body", "certificate", "signature"]), st.integers(0, 10_000), st.integers(1, 255))
@@ -65,31 +65,37 @@ def test_not_a_bit_of_a_statement_can_be_changed(what: str, place: int, flip: in
     changed = bytearray(parts[what])
     changed[place % len(changed)] ^= flip
     parts[what] = bytes(changed)
-    said = Signed((parts["certificate"],), parts["signature"])
+    said = StatementSignature((parts["certificate"],), parts["signature"])
     with pytest.raises(RemoteError):
-        Reader(DIRECTORY).author(parts["body"], said, "member", AT, purpose=PURPOSE)
+        StatementReader(DIRECTORY).verify_author(parts["body"], said, "member", AT, purpose=PURPOSE)
 
 
 def test_who_is_revoked_says_nothing_any_more() -> None:
     ended = issuer.revoke(STATE, "dora", None, NOW, ENTROPY)
-    revoked = Revoked(DIRECTORY.root, 10)
+    revoked = RevokedKeys(DIRECTORY.root, 10)
     revoked.add(bulletin_of(ended), NOW)
-    reader = Reader(DIRECTORY, revoked)
-    reader.author(BODY, WORD, "member", AT, purpose=PURPOSE)
+    reader = StatementReader(DIRECTORY, revoked)
+    reader.verify_author(BODY, WORD, "member", AT, purpose=PURPOSE)
     with pytest.raises(ForgedError, match="revoked"):
-        reader.author(BODY, WORD, "member", AT + HOUR_US, purpose=PURPOSE)
+        reader.verify_author(BODY, WORD, "member", AT + HOUR_US, purpose=PURPOSE)
 
 
 def test_what_a_sub_authority_certified_ends_with_it() -> None:
     void = msgspec.structs.replace(DIRECTORY, void={SUB.key.public: NOW})
     with pytest.raises(ForgedError, match="sub-authority"):
-        Reader(void).author(BODY, state(THEIRS, BODY, purpose=PURPOSE), "member", AT, purpose=PURPOSE)
+        StatementReader(void).verify_author(
+            BODY, sign_statement(THEIRS, BODY, purpose=PURPOSE), "member", AT, purpose=PURPOSE
+        )
 
 
 def test_another_authoritys_members_say_nothing_here() -> None:
-    _, stranger = issuer.grant_ready(make_people(seed=8).authority, "eve", [], NOW, EPOCHS, ENTROPY, "member")
+    _, stranger = issuer.grant_ready(
+        make_authority_members(seed=8).authority, "eve", [], NOW, EPOCHS, ENTROPY, "member"
+    )
     with pytest.raises(ForgedError):
-        Reader(DIRECTORY).author(BODY, state(stranger, BODY, purpose=PURPOSE), "member", AT, purpose=PURPOSE)
+        StatementReader(DIRECTORY).verify_author(
+            BODY, sign_statement(stranger, BODY, purpose=PURPOSE), "member", AT, purpose=PURPOSE
+        )
 
 
 def test_certificates_fit_the_message_that_carries_them() -> None:
@@ -99,6 +105,6 @@ def test_certificates_fit_the_message_that_carries_them() -> None:
 
 
 def test_a_keyring_without_a_certificate_for_it_can_neither_state_nor_read() -> None:
-    for act in (lambda: state(PEOPLE.alice, b"x", purpose=PURPOSE), lambda: Reader(PEOPLE.alice)):
+    for act in (lambda: sign_statement(PEOPLE.alice, b"x", purpose=PURPOSE), lambda: StatementReader(PEOPLE.alice)):
         with pytest.raises(AuthorityError):
             act()

@@ -7,19 +7,28 @@ from typing import Any
 import msgspec
 import pytest
 
-from support.lone_edge import EPOCH_US, OTHER, QUICK, SECOND, TOPIC, OneNode
-from veilcast.authority.record import Profile
+from support.edge_node_stub import EPOCH_US, OTHER, QUICK, SECOND, TOPIC, EdgeNodeStub
+from veilcast.authority.topic_record import Profile
 from veilcast.errors import LocalError
 from veilcast.machine import Address, Overdue, Publication
 from veilcast.topics import All, Equal, Label, Range
-from veilcast.wire.brokers import Carry, Claim, ClaimKind, Done, FirstShare, Missing, WantKey, Withdraw
+from veilcast.wire.brokers import (
+    Claim,
+    ClaimKind,
+    ConfirmContent,
+    FirstShare,
+    ForwardContent,
+    RequestBlocks,
+    WantKey,
+    WithdrawClaim,
+)
 
 both = pytest.mark.parametrize("profile", ["hardened", "paper"])
 
 
-def two(profile: Profile = "hardened", **changes: Any) -> OneNode:
+def two(profile: Profile = "hardened", **changes: Any) -> EdgeNodeStub:
     """A publisher p and a reader s, whose subscription stands."""
-    world = OneNode(profile, msgspec.structs.replace(QUICK, **changes))
+    world = EdgeNodeStub(profile, msgspec.structs.replace(QUICK, **changes))
     world.client("p")
     world.client("s", "subscriber")
     world.subscribe("s")
@@ -85,7 +94,7 @@ def test_two_labels_are_two_letters_and_both_reach_their_readers(profile: Profil
 
 @both
 def test_one_replica_of_three_that_is_away_stops_nothing(profile: Profile) -> None:
-    world = OneNode(profile)
+    world = EdgeNodeStub(profile)
     world.replicas["r2"].away = True
     world.client("p")
     world.client("s", "subscriber")
@@ -99,7 +108,7 @@ def test_one_replica_of_three_that_is_away_stops_nothing(profile: Profile) -> No
 
 
 def test_without_a_majority_nothing_stands_and_what_is_published_is_overdue_until_there_is_one() -> None:
-    world = OneNode()
+    world = EdgeNodeStub()
     for name in ("r1", "r2"):
         world.replicas[name].away = True
     world.client("p")
@@ -143,7 +152,7 @@ def test_claims_are_the_same_in_every_life_and_what_was_given_up_gets_another(pr
     world.act("s", lambda client: client.unsubscribe(1, world.now))
     world.run(1)
     assert not replica.wants
-    assert len(replica.of(Withdraw)) == 1
+    assert len(replica.received(WithdrawClaim)) == 1
     world.start("s")
     world.subscribe("s")
     world.run(1)
@@ -157,7 +166,7 @@ def test_claims_are_the_same_in_every_life_and_what_was_given_up_gets_another(pr
 def test_what_was_on_its_way_when_its_publisher_died_arrives_in_its_next_life(profile: Profile) -> None:
     world = two(profile)
     for replica in world.replicas.values():
-        replica.rewrite = lambda message, to: [] if isinstance(message, Carry) else [message]
+        replica.rewrite = lambda message, to: [] if isinstance(message, ForwardContent) else [message]
     world.publish("p", b"hello")
     world.run(1)
     assert not world.heard
@@ -193,7 +202,7 @@ def test_epochs_turn_under_a_subscription_and_claims_of_the_next_are_there_befor
         world.publish("p", b"%d" % number)
     world.run(5)
     assert world.heard_by("s") == [b"%d" % number for number in range(12)]
-    claims = replica.of(Claim, "s")
+    claims = replica.received(Claim, "s")
     assert len({claim.epoch for claim in claims}) == len(claims) >= 4
     assert not world.posts["s"].machine.refused
     assert world.posts["s"].machine.sizes()["claims"] <= 3
@@ -206,7 +215,7 @@ def test_leases_of_paper_are_renewed_when_half_of_them_is_over() -> None:
         world.publish("p", b"%d" % number)
     world.run(5)
     assert world.heard_by("s") == [b"%d" % number for number in range(8)]
-    assert len(world.replicas["r1"].of(Claim, "s")) >= 6
+    assert len(world.replicas["r1"].received(Claim, "s")) >= 6
 
 
 @both
@@ -220,8 +229,8 @@ def test_a_reader_that_comes_in_the_middle_of_a_bulk_asks_for_the_key_and_gets_i
     world.publish("p", b"after")
     world.run(5)
     assert world.heard_by("late") == [b"after"]
-    assert world.replicas["r1"].of(WantKey, "late")
-    assert len(world.replicas["r1"].of(FirstShare)) == 2
+    assert world.replicas["r1"].received(WantKey, "late")
+    assert len(world.replicas["r1"].received(FirstShare)) == 2
     assert world.heard_by("s") == [b"before", b"after"]
 
 
@@ -232,7 +241,7 @@ def test_a_key_serves_for_a_bulk_and_then_there_is_another(profile: Profile) -> 
         world.publish("p", b"%d" % number)
         world.run(0.5)
     assert len(world.heard) == 7
-    assert len(world.replicas["r1"].of(FirstShare)) == 3
+    assert len(world.replicas["r1"].received(FirstShare)) == 3
     assert world.posts["p"].machine.sizes()["sealing"] == 1
     assert world.posts["s"].machine.sizes()["keys"] == 3
 
@@ -240,10 +249,10 @@ def test_a_key_serves_for_a_bulk_and_then_there_is_another(profile: Profile) -> 
 def test_what_is_not_through_is_sent_again_sealed_anew_in_the_end_and_delivered_once() -> None:
     world = two()
     for replica in world.replicas.values():
-        replica.rewrite = lambda message, to: [] if isinstance(message, Done) else [message]
+        replica.rewrite = lambda message, to: [] if isinstance(message, ConfirmContent) else [message]
     world.publish("p", b"hello")
     world.run(2.5 * EPOCH_US / SECOND)
-    carried = world.replicas["r1"].of(Carry, "p")
+    carried = world.replicas["r1"].received(ForwardContent, "p")
     assert len({carry.attempt for carry in carried}) >= 3
     assert len({carry.routing.content for carry in carried}) >= 2
     for replica in world.replicas.values():
@@ -291,13 +300,13 @@ def test_nobody_is_asked_to_carry_what_could_never_be_sent(profile: Profile) -> 
 def test_a_publication_that_is_withdrawn_is_tried_no_more() -> None:
     world = two()
     for replica in world.replicas.values():
-        replica.rewrite = lambda message, to: [] if isinstance(message, Carry) else [message]
+        replica.rewrite = lambda message, to: [] if isinstance(message, ForwardContent) else [message]
     record = world.publish("p", b"hello")
     world.run(1)
     world.act("p", lambda client: client.withdraw(record, world.now))
-    count = len(world.replicas["r1"].of(Carry))
+    count = len(world.replicas["r1"].received(ForwardContent))
     world.run(30)
-    assert len(world.replicas["r1"].of(Carry)) == count
+    assert len(world.replicas["r1"].received(ForwardContent)) == count
     assert not world.posts["p"].disk
     assert world.posts["p"].machine.sizes()["pending"] == 0
 
@@ -306,22 +315,22 @@ def test_a_replica_that_lacks_a_block_is_sent_it_once_in_an_attempt() -> None:
     world = two()
     replica = world.replicas["r3"]
     for name in world.replicas:
-        world.replicas[name].rewrite = lambda message, to: [] if isinstance(message, Done) else [message]
+        world.replicas[name].rewrite = lambda message, to: [] if isinstance(message, ConfirmContent) else [message]
     world.publish("p", b"hello")
     world.run(0.5)
-    assert [carry.block is None for carry in replica.of(Carry)] == [True, False]
-    content = replica.of(Carry)[0].routing.content
-    replica.lie("p", Missing(content, (1,)))
-    replica.lie("p", Missing(content, (9,)))
-    replica.lie("p", Missing(bytes(16), (1,)))
+    assert [carry.block is None for carry in replica.received(ForwardContent)] == [True, False]
+    content = replica.received(ForwardContent)[0].routing.content
+    replica.send_raw("p", RequestBlocks(content, (1,)))
+    replica.send_raw("p", RequestBlocks(content, (9,)))
+    replica.send_raw("p", RequestBlocks(bytes(16), (1,)))
     world.run(0.1)
-    assert len(replica.of(Carry)) == 2
+    assert len(replica.received(ForwardContent)) == 2
     assert world.posts["p"].machine.refused == {"ExcessError": 1, "StaleError": 2}
 
 
 def test_advertisements_show_publishers_and_subscriptions_do_not_show_readers() -> None:
     world = two()
-    claims = world.replicas["r1"].of(Claim)
+    claims = world.replicas["r1"].received(Claim)
     assert {(claim.kind, claim.chain is None) for claim in claims} == {
         (ClaimKind.ADVERTISEMENT, False),
         (ClaimKind.SUBSCRIPTION, True),

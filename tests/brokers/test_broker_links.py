@@ -9,44 +9,45 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from support import broker_grants
-from support.broker_grants import EPOCH, EPOCH_US, OPERATOR, OTHER, START, TOPIC, keys_of
-from support.strategies import messages, with_garbage
-from veilcast.authority.record import Profile
-from veilcast.brokers import claims, content
+from support import broker_keyrings
+from support.broker_keyrings import EPOCH, EPOCH_US, OPERATOR, OTHER, START, TOPIC, keys_of
+from support.message_strategies import messages, with_garbage
+from veilcast.authority.topic_record import Profile
 from veilcast.brokers.broker import Broker
 from veilcast.brokers.config import BrokerConfig
-from veilcast.brokers.content import Strategy, prepare
-from veilcast.brokers.language import language_of, topic_tag
+from veilcast.brokers.content import coding
+from veilcast.brokers.content.coding import Strategy, encode_content
+from veilcast.brokers.keys.scheme import Scheme
 from veilcast.brokers.overlay import node_id
-from veilcast.brokers.queues import Queues
-from veilcast.brokers.sharing.scheme import Scheme
+from veilcast.brokers.queues import PeerQueues
+from veilcast.brokers.routing import claims
+from veilcast.brokers.routing.claim_semantics import predicate_codec, topic_tag
 from veilcast.crypto.secret import Secret
 from veilcast.crypto.sign import SigningKey
 from veilcast.errors import ConfigError
 from veilcast.machine import Address, Connect, Disconnect, Event, Listen, Publication
-from veilcast.sim.chance import SeededEntropy, derive
+from veilcast.sim.rng import SeededEntropy, derive_bytes
 from veilcast.topics import TOPIC as TOPIC_LABEL
 from veilcast.topics import Label
 from veilcast.wire import encode
 from veilcast.wire.brokers import (
-    Bring,
-    Carry,
+    AgreementWord,
+    BringClaim,
     Claim,
-    Copied,
+    ConfirmContent,
     CopyRouting,
-    Disputed,
-    Done,
+    DisputeDealing,
     FirstShare,
-    Item,
+    ForwardContent,
     NextShare,
     Routing,
-    Spoken,
-    Taken,
+    RoutingCopied,
+    SessionItem,
+    ShareReceived,
 )
-from veilcast.wire.brokers import Flood as WhichFlood
+from veilcast.wire.brokers import FloodKind as WhichFlood
 from veilcast.wire.geometry import ITEM_MAX
-from veilcast.wire.messages import Message
+from veilcast.wire.mesh import Message
 
 
 class Bench:
@@ -56,18 +57,18 @@ class Bench:
         self.config = BrokerConfig(profile=profile, **settings)  # type: ignore[arg-type]
         self.broker = Broker(
             self.config,
-            broker_grants.signed(),
+            broker_keyrings.signed(),
             OPERATOR.public,
             Address("B2.1"),
-            broker_grants.signing("B2", 1),
-            broker_grants.root(profile),
+            broker_keyrings.signing("B2", 1),
+            broker_keyrings.root(profile),
             EPOCH_US,
             Random(1),
-            SeededEntropy(derive(1, "bench")),
+            SeededEntropy(derive_bytes(1, "bench")),
             START,
         )
         self.now = START
-        self.ends: dict[Address, Queues] = {}
+        self.ends: dict[Address, PeerQueues] = {}
         self.got: dict[Address, list[Message]] = {}
         self.events: list[Event] = []
 
@@ -75,7 +76,7 @@ class Bench:
         for name in names:
             peer = Address(name)
             if peer not in self.ends:
-                self.ends[peer] = Queues(256, 4096, 1 << 24, SeededEntropy(derive(2, name)))
+                self.ends[peer] = PeerQueues(256, 4096, 1 << 24, SeededEntropy(derive_bytes(2, name)))
             self.got.setdefault(peer, [])
             self.broker.peer_up(peer, self.now)
             self.ends[peer].peer_up(Address("B2.1"))
@@ -112,23 +113,23 @@ class Bench:
         others = [f"B{node}.{index}" for node in (1, 2, 3) for index in (1, 2, 3) if (node, index) != (2, 1)]
         self.up(*others)
         for name in others:
-            self.say(name, Copied(1))
+            self.say(name, RoutingCopied(1))
         assert self.broker.complete
 
 
 def holder(number: int) -> SigningKey:
-    return SigningKey(Secret(derive(number, "holder")))
+    return SigningKey(Secret(derive_bytes(number, "holder")))
 
 
 def subscription(number: int, profile: Profile = "hardened", edge: str = "B2") -> Claim:
     keys = keys_of(1, profile, "subscriber")
-    until = claims.last_us(EPOCH, EPOCH_US) - 1 if profile == "hardened" else START + 100_000_000
-    words = language_of(profile).subscription(keys, Label(TOPIC))
-    return claims.subscribe(keys, node_id(edge), EPOCH, until, words, holder(number).public)
+    until = claims.latest_expiry_us(EPOCH, EPOCH_US) - 1 if profile == "hardened" else START + 100_000_000
+    words = predicate_codec(profile).encode_subscription(keys, Label(TOPIC))
+    return claims.make_subscription(keys, node_id(edge), EPOCH, until, words, holder(number).public)
 
 
-def brought(number: int, index: int = 1) -> Bring:
-    return claims.bring(subscription(number), holder(number), broker_grants.signing("B2", index).public)
+def brought(number: int, index: int = 1) -> BringClaim:
+    return claims.make_bring(subscription(number), holder(number), broker_keyrings.signing("B2", index).public)
 
 
 def test_a_broker_listens_calls_half_of_its_peers_and_asks_all_for_their_claims() -> None:
@@ -137,7 +138,7 @@ def test_a_broker_listens_calls_half_of_its_peers_and_asks_all_for_their_claims(
     assert Listen("broker") in bench.events
     called = {event.peer for event in bench.events if isinstance(event, Connect)}
     mine = bench.broker.key
-    overlay = broker_grants.overlay()
+    overlay = broker_keyrings.overlay()
     assert called == {replica.address for node in overlay.nodes for replica in node.replicas if mine < replica.key}
     bench.up("B1.1", "B2.2")
     for name in ("B1.1", "B2.2"):
@@ -148,7 +149,7 @@ def test_a_key_that_is_no_replicas_makes_no_broker() -> None:
     with pytest.raises(ConfigError):
         Broker(
             BrokerConfig(),
-            broker_grants.signed(),
+            broker_keyrings.signed(),
             OPERATOR.public,
             Address("x"),
             SigningKey(Secret(bytes(32))),
@@ -171,9 +172,9 @@ def test_a_claim_is_its_clients_alone_who_hears_it_elsewhere_cannot_bring_it() -
     bench.say("friend", brought(1))
     assert bench.broker.sizes()["waiting"] == 1
     assert bench.broker.refused["ForgedError"] >= 1
-    bench.say("friend", claims.withdraw(subscription(1).id, holder(1)))
+    bench.say("friend", claims.make_withdraw(subscription(1).id, holder(1)))
     assert bench.broker.sizes()["waiting"] == 1, "not even with the holder's word, on another link"
-    bench.say("reader", claims.withdraw(subscription(1).id, holder(1)))
+    bench.say("reader", claims.make_withdraw(subscription(1).id, holder(1)))
     assert bench.broker.sizes()["waiting"] == 0
 
 
@@ -185,12 +186,12 @@ BLOB, NAME = b"x", bytes(16)
     [
         subscription(1),
         NextShare(NAME, BLOB),
-        Spoken(NAME, 0, NAME, WhichFlood.ATTENDANCE, BLOB),
-        Disputed(NAME, 0, bytes(32), (1,)),
-        Taken(NAME, 0),
+        AgreementWord(NAME, 0, NAME, WhichFlood.ATTENDANCE, BLOB),
+        DisputeDealing(NAME, 0, bytes(32), (1,)),
+        ShareReceived(NAME, 0),
         CopyRouting(1),
-        Copied(1),
-        Item(1, encode(Taken(NAME, 0))),
+        RoutingCopied(1),
+        SessionItem(1, encode(ShareReceived(NAME, 0))),
     ],
     ids=lambda message: type(message).__name__,
 )
@@ -228,7 +229,7 @@ def test_a_client_that_floods_is_cut_off_and_one_that_means_well_loses_nothing()
     bench = Bench(messages_burst=16, messages_every_us=1_000_000)
     bench.complete()
     bench.up("client")
-    bench.say("client", *[Done(number.to_bytes(16, "big"), 0) for number in range(40)], brought(1))
+    bench.say("client", *[ConfirmContent(number.to_bytes(16, "big"), 0) for number in range(40)], brought(1))
     assert Disconnect(Address("client")) in bench.events
     assert bench.broker.refused["ExcessError"] >= 1
     assert bench.broker.sizes()["waiting"] == 0
@@ -277,23 +278,27 @@ def test_a_publisher_whose_words_are_none_or_of_something_else_breaks_no_broker(
     bench = Bench(profile)
     bench.complete()
     bench.up("publisher")
-    keys, language = keys_of(1, profile), language_of(profile)
+    keys, language = keys_of(1, profile), predicate_codec(profile)
     assert keys.signing is not None
-    until = claims.last_us(EPOCH, EPOCH_US) - 1 if profile == "hardened" else START + 100_000_000
-    here = broker_grants.signing("B2", 1).public
+    until = claims.latest_expiry_us(EPOCH, EPOCH_US) - 1 if profile == "hardened" else START + 100_000_000
+    here = broker_keyrings.signing("B2", 1).public
     adverts = [
-        claims.advertise(keys, node_id("B2"), EPOCH, until, language.advertisement(keys), holder(number).public)
+        claims.make_advertisement(
+            keys, node_id("B2"), EPOCH, until, language.encode_advertisement(keys), holder(number).public
+        )
         for number in (1, 2)
     ]
-    bench.say("publisher", *[claims.bring(advert, holder(at), here) for at, advert in enumerate(adverts, 1)])
-    other = language.says(keys_of(1, profile, topic=OTHER), Publication(((TOPIC_LABEL, OTHER),)))
+    bench.say("publisher", *[claims.make_bring(advert, holder(at), here) for at, advert in enumerate(adverts, 1)])
+    other = language.encode_publication(keys_of(1, profile, topic=OTHER), Publication(((TOPIC_LABEL, OTHER),)))
     for number, says in enumerate((b"\xc1", other)):
         routing = Routing(adverts[0].id, says, bytes(16), number, bytes(8))
-        manifest, (block,) = prepare(routing.content, b"x", Strategy.COPIES, Scheme(node_id("B2"), 0, 3), keys.signing)
-        bench.say("publisher", Carry(routing, manifest.encode(), block.data, 1, 0))
+        manifest, (block,) = encode_content(
+            routing.content, b"x", Strategy.COPIES, Scheme(node_id("B2"), 0, 3), keys.signing
+        )
+        bench.say("publisher", ForwardContent(routing, manifest.encode(), block.data, 1, 0))
     assert bench.broker.refused.total() == 2
     assert bench.broker.sizes()["contents"] == bench.broker.sizes()["content bytes"] == 0
-    bench.say("publisher", claims.withdraw(adverts[1].id, holder(2)))
+    bench.say("publisher", claims.make_withdraw(adverts[1].id, holder(2)))
     assert bench.broker.sizes()["claims"] == 1
 
 
@@ -302,30 +307,30 @@ def test_content_that_just_fits_into_a_message_breaks_no_broker_when_its_attempt
     bench = Bench()
     bench.complete()
     bench.up("publisher", "reader")
-    keys, here = keys_of(1, "hardened"), broker_grants.signing("B2", 1).public
+    keys, here = keys_of(1, "hardened"), broker_keyrings.signing("B2", 1).public
     assert keys.signing is not None
-    words = language_of("hardened").advertisement(keys)
-    advert = claims.advertise(keys, node_id("B2"), EPOCH, subscription(1).until_us, words, holder(9).public)
-    bench.say("publisher", claims.bring(advert, holder(9), here))
+    words = predicate_codec("hardened").encode_advertisement(keys)
+    advert = claims.make_advertisement(keys, node_id("B2"), EPOCH, subscription(1).until_us, words, holder(9).public)
+    bench.say("publisher", claims.make_bring(advert, holder(9), here))
     bench.say("reader", brought(1))
     assert bench.broker.sizes()["claims"] == 2
     tags = tuple(number.to_bytes(16, "big") for number in range(176))
     says, last = msgspec.msgpack.encode((topic_tag(keys.token), (tags,))), (1 << 32) - 1
     routing = Routing(advert.id, says, bytes(16), last, bytes(8))
 
-    def carry(size: int, attempt: int = 0) -> Carry:
-        digests = (content._digest(content.Block(routing.content, 1, bytes(size))), *[bytes(32)] * 254)
-        manifest = content.Manifest(routing.content, size, 1, digests, bytes(64))
+    def carry(size: int, attempt: int = 0) -> ForwardContent:
+        digests = (coding._digest(coding.ContentBlock(routing.content, 1, bytes(size))), *[bytes(32)] * 254)
+        manifest = coding.ContentManifest(routing.content, size, 1, digests, bytes(64))
         assert keys.signing is not None
-        signature = keys.signing.sign(content._signed(manifest), purpose=content._PURPOSE)
+        signature = keys.signing.sign(coding._signed(manifest), purpose=coding._PURPOSE)
         signed = msgspec.structs.replace(manifest, signature=signature).encode()
-        return Carry(routing, signed, None if attempt else bytes(size), 0 if attempt else 1, attempt)
+        return ForwardContent(routing, signed, None if attempt else bytes(size), 0 if attempt else 1, attempt)
 
     size = 30_000 + ITEM_MAX - len(encode(carry(30_000)))
     assert len(encode(carry(size))) == ITEM_MAX
     bench.say("publisher", carry(size), carry(size, 255), carry(size, 7))
     assert bench.broker.refused.total() == 2
-    assert not any(isinstance(message, Carry) and message.block for message in bench.got[Address("reader")])
+    assert not any(isinstance(message, ForwardContent) and message.block for message in bench.got[Address("reader")])
 
 
 def test_hostile_bytes_change_nothing_but_a_count() -> None:

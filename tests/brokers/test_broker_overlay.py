@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from support.broker_grants import TOPIC
-from support.overlay_town import Town
-from veilcast.authority.record import Profile
+from support.broker_keyrings import TOPIC
+from support.broker_network import BrokerNetwork
+from veilcast.authority.topic_record import Profile
 from veilcast.machine import Publication
 from veilcast.topics import All, Label, Range
 
@@ -19,7 +19,7 @@ def publication(body: bytes, level: int = 1) -> Publication:
 
 @pytest.mark.parametrize("profile", PROFILES)
 def test_a_publication_is_carried_over_three_nodes_and_settled(profile: Profile) -> None:
-    town = Town(profile)
+    town = BrokerNetwork(profile)
     publisher, reader = town.client("P", "B1", 0, "publisher"), town.client("R", "B3", 1)
     town.run(1)
     assert all(broker.complete for broker in town.brokers())

@@ -7,35 +7,34 @@ from __future__ import annotations
 
 import pytest
 
-from support.broker_grants import OPERATOR, TOPIC, keys_of
-from support.overlay_town import Town
-from veilcast.brokers.config import ClientConfig
-from veilcast.brokers.sharing import counts
-from veilcast.brokers.sharing.gathering import Gathering
-from veilcast.brokers.sharing.paper import Origin, Parcel, Trails
-from veilcast.brokers.sharing.scheme import majority
+from support.broker_keyrings import OPERATOR, TOPIC, keys_of
+from support.broker_network import BrokerNetwork
+from veilcast.brokers.config import BrokerClientConfig
+from veilcast.brokers.keys import share_counts
+from veilcast.brokers.keys.paper_split import KeyAttempt, KeyGatherer, SplitShare, TrailVerifier
+from veilcast.brokers.keys.scheme import majority
 from veilcast.machine import Address, Frame, Publication
 from veilcast.topics import Label
 from veilcast.wire import decode
-from veilcast.wire.brokers import Item, LastShare
+from veilcast.wire.brokers import LastShare, SessionItem
 
 CHAINS = {2: (("B1", "B2"),), 3: (("B1", "B2"), ("B2", "B3")), 4: (("B1", "B2"), ("B2", "B3"), ("B3", "B4"))}
 
 
-def brought(hops: int, liars: int = 0, seed: int = 1) -> tuple[Town, list[Parcel]]:
+def brought(hops: int, liars: int = 0, seed: int = 1) -> tuple[BrokerNetwork, list[SplitShare]]:
     """The parcels of one key that reach a reader, and the overlay that brought them."""
-    town = Town("paper", CHAINS[hops], seed=seed, client=ClientConfig(refresh_messages=1))
+    town = BrokerNetwork("paper", CHAINS[hops], seed=seed, client=BrokerClientConfig(refresh_messages=1))
     publisher, reader = town.client("P", "B1", 0, "publisher"), town.client("R", f"B{hops}", 1)
     town.run(1)
     reader.subscribe(Label(TOPIC), town.now)
     town.touch("R")
     town.run(4)
-    parcels: list[Parcel] = []
+    parcels: list[SplitShare] = []
 
     def look(frame: Frame, source: Address) -> Frame:
         message = decode(frame.data)
-        if isinstance(message, Item) and isinstance(share := decode(message.cargo), LastShare):
-            parcels.append(Parcel.decode(share.share))
+        if isinstance(message, SessionItem) and isinstance(share := decode(message.cargo), LastShare):
+            parcels.append(SplitShare.decode(share.share))
         return frame
 
     for address in town.places:
@@ -57,29 +56,36 @@ def test_so_many_shares_reach_a_reader(hops: int, liars: int) -> None:
     _, parcels = brought(hops, liars)
     sizes, lying = [3] * hops, [liars] * hops
     assert len({parcel.path for parcel in parcels}) == len(parcels)
-    assert len(parcels) == counts.shares_for_certain(sizes, lying)
-    assert len(parcels) <= counts.shares_received(sizes)
-    assert len(parcels) >= counts.shares_needed(sizes)
+    assert len(parcels) == share_counts.shares_for_certain(sizes, lying)
+    assert len(parcels) <= share_counts.shares_received(sizes)
+    assert len(parcels) >= share_counts.shares_needed(sizes)
     if not liars:
         assert len(parcels) == 3**hops
 
 
 def test_the_printed_minimum_is_below_what_a_reader_needs_where_it_counts_what_liars_touched() -> None:
-    assert counts.shares_for_certain_as_printed([3], [1]) == 1 < majority(3) == counts.shares_for_certain([3], [1])
+    assert (
+        share_counts.shares_for_certain_as_printed([3], [1])
+        == 1
+        < majority(3)
+        == share_counts.shares_for_certain([3], [1])
+    )
 
 
 def test_two_overlays_are_two_disjoint_paths() -> None:
     """Their brokers have nothing in common but the reader, who gets p times as many; either alone is enough."""
     (one, first), (other, second) = brought(2), brought(3, liars=1, seed=2)
-    assert len(first) + len(second) == counts.shares_received([3, 3]) + counts.shares_for_certain([3] * 3, [1] * 3)
+    assert len(first) + len(second) == share_counts.shares_received([3, 3]) + share_counts.shares_for_certain(
+        [3] * 3, [1] * 3
+    )
     publisher = keys_of(0, "paper").certificate
     assert publisher is not None
     for town, parcels in ((one, first), (other, second)):
-        roster = town.broker("B1.2")._deployment.roster
-        origin = Origin(parcels[0].origin.key)
-        gathering = Gathering(origin, Trails(publisher.leaf.subject, roster))
+        roster = town.broker("B1.2")._deployment.replica_keys
+        origin = KeyAttempt(parcels[0].key_attempt.key)
+        gathering = KeyGatherer(origin, TrailVerifier(publisher.leaf.subject, roster))
         for parcel in parcels:
             gathering.add(parcel, parcel.holder)
         assert gathering.key is not None
-        assert not gathering.liars
+        assert not gathering.faulty
     assert one.overlay.verify(OPERATOR.public) != other.overlay.verify(OPERATOR.public)

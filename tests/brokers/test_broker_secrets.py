@@ -9,13 +9,13 @@ from typing import Any
 import msgspec
 import pytest
 
-from support.broker_grants import EPOCH, TOPIC, keys_of
-from support.overlay_town import Town
+from support.broker_keyrings import EPOCH, TOPIC, keys_of
+from support.broker_network import BrokerNetwork
 from veilcast.authority.keyring import TopicKeys
-from veilcast.authority.record import Profile
-from veilcast.authority.subjects import subject_key
+from veilcast.authority.topic_record import Profile
 from veilcast.brokers.broker import Broker
-from veilcast.brokers.claims import reader_key
+from veilcast.brokers.routing.claims import subscriber_key
+from veilcast.core.match_elements import derive_element_key
 from veilcast.crypto.secret import Secret
 from veilcast.crypto.sign import SigningKey
 from veilcast.machine import Publication
@@ -66,14 +66,14 @@ def planted(keys: TopicKeys) -> dict[str, bytes]:
         "the price": struct.pack(">d", PRICE),
         "the body": BODY,
         "the content key": keys.content.reveal(),
-        "the key of tags": subject_key(keys, b"p4").reveal(),
-        "the readers' key": reader_key(keys).seed.reveal(),
+        "the key of tags": derive_element_key(keys, b"p4").reveal(),
+        "the readers' key": subscriber_key(keys).seed.reveal(),
     }
 
 
-def busy(profile: Profile) -> tuple[Town, TopicKeys]:
+def busy(profile: Profile) -> tuple[BrokerNetwork, TopicKeys]:
     """An overlay in the middle of everything: claims stand, something has been read, and something is on its way."""
-    town = Town(profile)
+    town = BrokerNetwork(profile)
     publisher, reader = town.client("P", "B1", 0, "publisher"), town.client("R", "B3", 1)
     town.run(1)
     reader.subscribe(All(Label(TOPIC), Equal("kind", KIND), Range("price", PRICE, 900)), town.now)
@@ -87,7 +87,7 @@ def busy(profile: Profile) -> tuple[Town, TopicKeys]:
     return town, keys_of(0, profile, epoch=EPOCH)
 
 
-def found(town: Town, what: bytes) -> set[str]:
+def found(town: BrokerNetwork, what: bytes) -> set[str]:
     places = {"the wire"} if what in town.written else set()
     for broker in town.brokers():
         assert isinstance(broker, Broker)

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from veilcast.brokers.sharing.bulk import Bulk, Opening, Refresh
+from veilcast.brokers.keys.bulk import BulkOpener, BulkSealer, RefreshPolicy
 from veilcast.crypto.seal import seal, unseal
 from veilcast.crypto.secret import Secret
 from veilcast.errors import ConfigError, ExcessError, ForgedError, LocalError, StaleError
@@ -16,24 +16,24 @@ from veilcast.errors import ConfigError, ExcessError, ForgedError, LocalError, S
 TOPIC = Secret(b"t" * 32)
 
 
-def bulk(messages: int = 1, size: int | None = None, seed: int = 1) -> Bulk:
-    return Bulk(Refresh(messages, size), bytes(32), random.Random(seed).randbytes)
+def bulk(messages: int = 1, size: int | None = None, seed: int = 1) -> BulkSealer:
+    return BulkSealer(RefreshPolicy(messages, size), bytes(32), random.Random(seed).randbytes)
 
 
 def test_a_key_serves_so_many_messages() -> None:
-    fresh = [bulk_of.next(10, None).shared is not None for bulk_of in [bulk(3)] for _ in range(7)]
+    fresh = [bulk_of.next_key(10, None).shared is not None for bulk_of in [bulk(3)] for _ in range(7)]
     assert fresh == [True, False, False, True, False, False, True]
 
 
 def test_a_key_serves_so_many_bytes() -> None:
     one = bulk(1000, 100)
-    fresh = [one.next(size, None).shared is not None for size in (60, 40, 1, 100, 1, 500, 1)]
+    fresh = [one.next_key(size, None).shared is not None for size in (60, 40, 1, 100, 1, 500, 1)]
     assert fresh == [True, False, True, True, True, True, True]
 
 
 def test_by_default_every_message_has_its_own() -> None:
     one = bulk()
-    assert len({one.next(1, None).key_id for _ in range(5)}) == 5
+    assert len({one.next_key(1, None).key_id for _ in range(5)}) == 5
 
 
 @given(st.integers(1, 6), st.integers(0, 2**32), st.booleans())
@@ -44,9 +44,9 @@ def test_a_subscriber_opens_a_bulk_in_any_order(messages: int, seed: int, harden
     sealed = []
     shared = {}
     for at in range(12):
-        sealing = one.next(1, topic)
+        sealing = one.next_key(1, topic)
         if sealing.shared is not None:
-            shared[sealing.key_id] = Opening(sealing.key_id, sealing.shared)
+            shared[sealing.key_id] = BulkOpener(sealing.key_id, sealing.shared)
         text = str(at).encode()
         sealed.append(
             (sealing.key_id, sealing.number, text, seal(sealing.key, text, context=b"", entropy=rng.randbytes))
@@ -54,15 +54,15 @@ def test_a_subscriber_opens_a_bulk_in_any_order(messages: int, seed: int, harden
     rng.shuffle(sealed)
     for key_id, number, text, body in sealed:
         assert unseal(shared[key_id].key(number, topic), body, context=b"") == text
-        shared[key_id].done(number)
+        shared[key_id].forget(number)
     assert all(len(opening) == 0 for opening in shared.values())
 
 
 def test_shares_alone_open_nothing_in_hardened() -> None:
-    sealing = bulk().next(4, TOPIC)
+    sealing = bulk().next_key(4, TOPIC)
     assert sealing.shared is not None
     body = seal(sealing.key, b"text", context=b"", entropy=random.Random(1).randbytes)
-    opening = Opening(sealing.key_id, sealing.shared)
+    opening = BulkOpener(sealing.key_id, sealing.shared)
     for wrong in (None, Secret(b"another epoch's key".ljust(32))):
         with pytest.raises(ForgedError):
             unseal(opening.key(0, wrong), body, context=b"")
@@ -70,26 +70,26 @@ def test_shares_alone_open_nothing_in_hardened() -> None:
 
 
 def test_the_topic_key_alone_opens_nothing_either() -> None:
-    first, second = (bulk(seed=seed).next(4, TOPIC) for seed in (1, 2))
+    first, second = (bulk(seed=seed).next_key(4, TOPIC) for seed in (1, 2))
     assert second.shared is not None
-    assert Opening(first.key_id, second.shared).key(0, TOPIC) != first.key
+    assert BulkOpener(first.key_id, second.shared).key(0, TOPIC) != first.key
 
 
 def test_what_was_opened_is_forgotten() -> None:
-    opening = Opening(b"k" * 16, Secret(b"s" * 32))
+    opening = BulkOpener(b"k" * 16, Secret(b"s" * 32))
     opening.key(0, None)
-    opening.done(0)
+    opening.forget(0)
     with pytest.raises(StaleError):
         opening.key(0, None)
 
 
 def test_a_publication_that_does_not_open_takes_nothing_away() -> None:
-    opening = Opening(b"k" * 16, Secret(b"s" * 32))
+    opening = BulkOpener(b"k" * 16, Secret(b"s" * 32))
     assert opening.key(3, None) == opening.key(3, None)
 
 
 def test_what_is_skipped_is_bounded() -> None:
-    opening = Opening(b"k" * 16, Secret(b"s" * 32), skipped=4)
+    opening = BulkOpener(b"k" * 16, Secret(b"s" * 32), skipped=4)
     with pytest.raises(ExcessError):
         opening.key(5, None)
     opening.key(4, None)
@@ -100,10 +100,10 @@ def test_what_is_skipped_is_bounded() -> None:
     with pytest.raises(StaleError):
         opening.key(-1, None)
     with pytest.raises(LocalError):
-        Opening(b"k" * 16, Secret(b"s" * 32), skipped=-1)
+        BulkOpener(b"k" * 16, Secret(b"s" * 32), skipped=-1)
 
 
 @pytest.mark.parametrize(("messages", "size"), [(0, None), (1, 0), (1 << 40, None)])
 def test_a_refresh_that_makes_no_sense_is_refused(messages: int, size: int | None) -> None:
     with pytest.raises(ConfigError):
-        Refresh(messages, size)
+        RefreshPolicy(messages, size)

@@ -7,13 +7,13 @@ import itertools
 import msgspec
 import pytest
 
-from support import broker_grants
-from support.broker_grants import TOPIC, keys_of
-from support.router_nodes import PROFILES, Nodes, advertisement, publication, routing, subscription
-from veilcast.authority.record import Profile
+from support import broker_keyrings
+from support.broker_keyrings import TOPIC, keys_of
+from support.router_network import PROFILES, RouterNetwork, advertisement, publication, routing, subscription
+from veilcast.authority.topic_record import Profile
 from veilcast.brokers.config import BrokerConfig
 from veilcast.brokers.overlay import node_hop, node_id
-from veilcast.brokers.votes import WIDE_MAX
+from veilcast.brokers.routing.votes import CANDIDATES_MAX
 from veilcast.machine import Address
 from veilcast.topics import All, Equal, Label, Range
 
@@ -21,7 +21,7 @@ SPOILT = bytes(64)
 
 
 def key(node: str, index: int) -> bytes:
-    return broker_grants.signing(node, index).public
+    return broker_keyrings.signing(node, index).public
 
 
 @pytest.mark.parametrize("profile", PROFILES)
@@ -30,7 +30,7 @@ def key(node: str, index: int) -> bytes:
 def test_wide_claims_that_single_replicas_have_silence_nobody(
     profile: Profile, silent: tuple[tuple[str, int], ...], first: bool
 ) -> None:
-    nodes = Nodes(profile, lying=silent)
+    nodes = RouterNetwork(profile, lying=silent)
     author, evil, good = keys_of(0, profile), keys_of(1, profile, "subscriber"), keys_of(2, profile, "subscriber")
     offered = advertisement(author, "B1", 1)
     wanted = subscription(good, "B3", 2, All(Label(TOPIC), Range("level", 0, 3)))
@@ -54,15 +54,15 @@ def test_wide_claims_that_single_replicas_have_silence_nobody(
 
 @pytest.mark.parametrize("profile", PROFILES)
 def test_who_says_what_covers_a_claim_is_no_voice_for_one_that_nobody_else_says(profile: Profile) -> None:
-    nodes, reader = Nodes(profile), keys_of(1, profile, "subscriber")
+    nodes, reader = RouterNetwork(profile), keys_of(1, profile, "subscriber")
     router = nodes.routers["B2", 1]
     wide, narrow = subscription(reader, "B3", 1), subscription(reader, "B3", 2, All(Label(TOPIC), Range("level", 0, 3)))
     for claim in (wide, narrow):
         router.claim_of_node(claim, node_id("B3"), key("B3", 1), nodes.now)
-    assert not router.has(wide.id)
-    assert not router.has(narrow.id)
+    assert not router.has_seen(wide.id)
+    assert not router.has_seen(narrow.id)
     router.claim_of_node(wide, node_id("B3"), key("B3", 2), nodes.now)
-    assert router.has(wide.id)
+    assert router.has_seen(wide.id)
 
 
 @pytest.mark.parametrize("profile", PROFILES)
@@ -70,7 +70,7 @@ def test_who_says_what_covers_a_claim_is_no_voice_for_one_that_nobody_else_says(
 def test_a_spoilt_proof_that_comes_before_the_advertisement_keeps_nobody_out(
     profile: Profile, order: tuple[int, ...]
 ) -> None:
-    nodes, author, reader = Nodes(profile), keys_of(1, profile), keys_of(2, profile, "subscriber")
+    nodes, author, reader = RouterNetwork(profile), keys_of(1, profile), keys_of(2, profile, "subscriber")
     offered, wanted = advertisement(author, "B1", 1), subscription(reader, "B3", 2)
     router = nodes.routers["B2", 1]
     for index in order:
@@ -82,7 +82,7 @@ def test_a_spoilt_proof_that_comes_before_the_advertisement_keeps_nobody_out(
 
 
 def test_a_replica_that_comes_takes_in_all_readers_before_it_knows_their_publisher() -> None:
-    nodes = Nodes("hardened", config=BrokerConfig(waiting_max=8, client_claims=8))
+    nodes = RouterNetwork("hardened", config=BrokerConfig(waiting_max=8, client_claims=8))
     author, reader = keys_of(1, "hardened"), keys_of(2, "hardened", "subscriber")
     router = nodes.routers["B1", 1]
     wanted = [subscription(reader, "B3", 10 + n, All(Label(TOPIC), Equal("kind", f"k{n}"))) for n in range(20)]
@@ -94,17 +94,17 @@ def test_a_replica_that_comes_takes_in_all_readers_before_it_knows_their_publish
         router.claim_of_client(stray, Address(f"S{n}"), nodes.now)
     assert router.sizes()["waiting"] == len(wanted) + 8
     router.claim_of_client(advertisement(author, "B1", 1), Address("P"), nodes.now)
-    assert all(router.has(claim.id) for claim in wanted)
+    assert all(router.has_seen(claim.id) for claim in wanted)
     assert router.sizes()["waiting"] == 0
 
 
 def test_what_one_replica_makes_up_is_compared_with_so_much_of_others_and_no_more(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    nodes, reader = Nodes("hardened"), keys_of(2, "hardened", "subscriber")
+    nodes, reader = RouterNetwork("hardened"), keys_of(2, "hardened", "subscriber")
     router = nodes.routers["B2", 1]
     made_up = subscription(reader, "B3", 10)
-    for n in range(WIDE_MAX + 88):
+    for n in range(CANDIDATES_MAX + 88):
         told = msgspec.structs.replace(made_up, holder=n.to_bytes(32))
         router.claim_of_node(told, node_id("B3"), key("B3", 1), nodes.now)
     compared = 0
@@ -118,17 +118,17 @@ def test_what_one_replica_makes_up_is_compared_with_so_much_of_others_and_no_mor
     monkeypatch.setattr(router._votes, "_covers", counted)
     honest = subscription(reader, "B3", 9, All(Label(TOPIC), Range("level", 0, 3)))
     router.claim_of_node(honest, node_id("B3"), key("B3", 2), nodes.now)
-    assert 0 < compared <= 2 * WIDE_MAX
+    assert 0 < compared <= 2 * CANDIDATES_MAX
 
 
 @pytest.mark.parametrize("profile", PROFILES)
 def test_what_covers_a_claim_is_one_voice_more_for_it_however_many_have_said_the_claim(profile: Profile) -> None:
-    nodes, reader = Nodes(profile, replicas=5), keys_of(1, profile, "subscriber")
+    nodes, reader = RouterNetwork(profile, replicas=5), keys_of(1, profile, "subscriber")
     router = nodes.routers["B2", 1]
     wide, narrow = subscription(reader, "B3", 1), subscription(reader, "B3", 2, All(Label(TOPIC), Range("level", 0, 3)))
     for index in (1, 2):
         router.claim_of_node(narrow, node_id("B3"), key("B3", index), nodes.now)
-    assert not router.has(narrow.id)
+    assert not router.has_seen(narrow.id)
     router.claim_of_node(wide, node_id("B3"), key("B3", 3), nodes.now)
-    assert router.has(narrow.id)
-    assert not router.has(wide.id)
+    assert router.has_seen(narrow.id)
+    assert not router.has_seen(wide.id)

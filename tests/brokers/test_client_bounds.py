@@ -7,29 +7,30 @@ from typing import Any
 import msgspec
 import pytest
 
-from support.lone_edge import EPOCH_US, QUICK, SECOND, TOPIC, OneNode, keyring
-from veilcast.authority.content import Content
+from support.edge_node_stub import EPOCH_US, QUICK, SECOND, TOPIC, EdgeNodeStub, keyring
 from veilcast.authority.epoch import epoch_of
-from veilcast.authority.letters import Letter
-from veilcast.authority.record import Profile
-from veilcast.brokers import claims, publishing
-from veilcast.brokers.language import language_of
+from veilcast.authority.topic_record import Profile
+from veilcast.brokers.content import publisher
+from veilcast.brokers.content.sealed_publication import encode_publication, open_publication, seal_publication
 from veilcast.brokers.overlay import node_id
-from veilcast.brokers.sealed import open_letter, seal_letter, spell_letter
-from veilcast.brokers.spans import Spans
+from veilcast.brokers.routing import claims
+from veilcast.brokers.routing.claim_semantics import predicate_codec
+from veilcast.brokers.routing.renewal import ValidityPeriods
+from veilcast.core.outbox import PendingPublication
+from veilcast.core.publication import NumberedPublication
 from veilcast.crypto.secret import Secret
 from veilcast.crypto.sign import SigningKey
 from veilcast.errors import ForgedError, LocalError
 from veilcast.machine import Publication
-from veilcast.sim.chance import SeededEntropy
+from veilcast.sim.rng import SeededEntropy
 from veilcast.topics import All, Label, Range
-from veilcast.wire.brokers import Carry, Claim, Done
+from veilcast.wire.brokers import Claim, ConfirmContent, ForwardContent
 
 ENTROPY = SeededEntropy(b"bounds")
 
 
-def two(profile: Profile = "hardened", **changes: Any) -> OneNode:
-    world = OneNode(profile, msgspec.structs.replace(QUICK, **changes))
+def two(profile: Profile = "hardened", **changes: Any) -> EdgeNodeStub:
+    world = EdgeNodeStub(profile, msgspec.structs.replace(QUICK, **changes))
     world.client("p")
     world.client("s", "subscriber")
     world.subscribe("s")
@@ -37,20 +38,20 @@ def two(profile: Profile = "hardened", **changes: Any) -> OneNode:
     return world
 
 
-def more_adverts(world: OneNode, count: int) -> list[Claim]:
+def more_adverts(world: EdgeNodeStub, count: int) -> list[Claim]:
     """By a publisher that advertises one topic over and over."""
     epoch = epoch_of(world.now, EPOCH_US)
-    keys = keyring(0, world.profile).at(epoch).topic(TOPIC)
-    words, until_us = language_of(world.profile).advertisement(keys), (epoch + 2) * EPOCH_US
+    keys = keyring(0, world.profile).keys_at(epoch).topic(TOPIC)
+    words, until_us = predicate_codec(world.profile).encode_advertisement(keys), (epoch + 2) * EPOCH_US
     holders = [SigningKey.generate(ENTROPY).public for _ in range(count)]
-    return [claims.advertise(keys, node_id("edge"), epoch, until_us, words, holder) for holder in holders]
+    return [claims.make_advertisement(keys, node_id("edge"), epoch, until_us, words, holder) for holder in holders]
 
 
 @pytest.mark.parametrize(("profile", "most"), [("hardened", 4), ("paper", 7)])
 def test_advertisements_are_bounded_and_in_hardened_those_of_each_publisher(profile: Profile, most: int) -> None:
     world = two(profile, advertised_max=7)
     for claim in more_adverts(world, 20):
-        world.replicas["r1"].lie("s", claim)
+        world.replicas["r1"].send_raw("s", claim)
     world.run(1)
     reader = world.posts["s"].machine
     assert reader.sizes()["advertised"] == most
@@ -74,7 +75,7 @@ def test_what_is_done_is_remembered_up_to_a_bound() -> None:
 def test_publications_and_subscriptions_have_a_bound_and_their_owner_is_told() -> None:
     world = two(records_max=2, subscriptions_max=2)
     for replica in world.replicas.values():
-        replica.rewrite = lambda message, to: [] if isinstance(message, Done) else [message]
+        replica.rewrite = lambda message, to: [] if isinstance(message, ConfirmContent) else [message]
     for _ in range(2):
         world.publish("p", b"x")
     with pytest.raises(LocalError, match="wait already"):
@@ -87,12 +88,12 @@ def test_publications_and_subscriptions_have_a_bound_and_their_owner_is_told() -
 def test_a_letter_that_is_sealed_over_and_over_is_one_note_and_takes_no_more_room(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(publishing, "ATTEMPTS_MAX", 0)
+    monkeypatch.setattr(publisher, "ATTEMPTS_MAX", 0)
     world = two(unread_max=2, again_us=SECOND // 4, want_us=SECOND // 10)
     world.prompt = False
     world.publish("p", b"hello")
     world.run(40)
-    assert len({carry.routing.content for carry in world.replicas["r1"].of(Carry)}) > 8
+    assert len({carry.routing.content for carry in world.replicas["r1"].received(ForwardContent)}) > 8
     reader = world.posts["s"].machine
     assert reader.sizes()["opened"] == 4
     assert reader.sizes()["inbox"] == 1
@@ -136,31 +137,35 @@ def test_own_notes_of_an_earlier_life_are_read_in_the_next() -> None:
 
 @pytest.mark.parametrize(("profile", "length"), [("hardened", 60), ("paper", 10)])
 def test_spans_follow_one_another_and_claims_outlast_them_by_one(profile: Profile, length: int) -> None:
-    spans = Spans(profile, 60, 20)
+    spans = ValidityPeriods(profile, 60, 20)
     for now in range(0, 300, 7):
         span = spans.at(now)
         after = spans.after(span)
-        assert span.from_us <= now < span.turn_us == after.from_us
-        assert (span.turn_us - span.from_us, span.until_us) == (length, after.turn_us)
-        assert span.epoch == (span.turn_us - 1) // 60
-        assert after == spans.at(span.turn_us)
+        assert span.from_us <= now < span.end_us == after.from_us
+        assert (span.end_us - span.from_us, span.expiry_us) == (length, after.end_us)
+        assert span.epoch == (span.end_us - 1) // 60
+        assert after == spans.at(span.end_us)
 
 
 @pytest.mark.parametrize("padded", [True, False])
 def test_a_sealed_letter_opens_with_its_key_and_for_its_routing_alone(padded: bool) -> None:
-    letter = Letter(TOPIC, Content(bytes(8), 1, Publication((Label(TOPIC).pair,), b"hello")))
+    letter = PendingPublication(TOPIC, NumberedPublication(bytes(8), 1, Publication((Label(TOPIC).pair,), b"hello")))
     key, content = Secret(ENTROPY(32)), ENTROPY(16)
-    spelled = spell_letter(letter, padded=padded)
-    sealed = seal_letter(key, spelled, content, ENTROPY)
-    assert open_letter(key, sealed, content, TOPIC, padded=padded) == letter
+    spelled = encode_publication(letter, padded=padded)
+    sealed = seal_publication(key, spelled, content, ENTROPY)
+    assert open_publication(key, sealed, content, TOPIC, padded=padded) == letter
     for other, routed in ((Secret(ENTROPY(32)), content), (key, ENTROPY(16))):
         with pytest.raises(ForgedError):
-            open_letter(other, sealed, routed, TOPIC, padded=padded)
+            open_publication(other, sealed, routed, TOPIC, padded=padded)
 
 
 def test_padded_letters_have_few_sizes() -> None:
     sizes = {
-        len(spell_letter(Letter(TOPIC, Content(bytes(8), 1, Publication((), bytes(body)))), padded=True))
+        len(
+            encode_publication(
+                PendingPublication(TOPIC, NumberedPublication(bytes(8), 1, Publication((), bytes(body)))), padded=True
+            )
+        )
         for body in range(0, 32_000, 500)
     }
     assert sizes == {1024, 4096, 16 * 1024, 36 * 1024}

@@ -9,27 +9,27 @@ from types import SimpleNamespace
 import msgspec
 import pytest
 
-from support.broker_grants import TOPIC
-from support.lies import call, curious, without
-from support.overlay_town import Town
-from support.overlays import CLIENT, PUBLISHER, U, World, scheme
-from veilcast.brokers.config import ClientConfig
-from veilcast.brokers.content import ATTEMPTS_MAX, Manifest, Strategy, prepare
-from veilcast.brokers.routes import Outgoing, Peer
-from veilcast.brokers.sharing.scheme import Place
-from veilcast.brokers.standing import Reason
+from support.broker_keyrings import TOPIC
+from support.broker_network import BrokerNetwork
+from support.byzantine_scripts import change_roll, follow_protocol, without
+from support.key_transfer_chain import CLIENT, PUBLISHER, TransferChain, U, scheme
+from veilcast.brokers.config import BrokerClientConfig
+from veilcast.brokers.content.coding import ATTEMPTS_MAX, ContentManifest, Strategy, encode_content
+from veilcast.brokers.evidence import FaultReason
+from veilcast.brokers.keys.scheme import ReplicaId
+from veilcast.brokers.routing.view import Outgoing, Peer
 from veilcast.errors import MalformedError
 from veilcast.machine import Address, Publication, Settled
 from veilcast.topics import All, Label, Range
-from veilcast.wire.brokers import Carry, Flood, Missing, NextShare, Spoken, Taken
-from veilcast.wire.messages import Message
+from veilcast.wire.brokers import AgreementWord, FloodKind, ForwardContent, NextShare, RequestBlocks, ShareReceived
+from veilcast.wire.mesh import Message
 
 
 class Village:
     """A publisher at one end of a chain of three nodes, and a reader at the other."""
 
-    def __init__(self, client: ClientConfig | None = None) -> None:
-        self.town = Town("hardened", client=client)
+    def __init__(self, client: BrokerClientConfig | None = None) -> None:
+        self.town = BrokerNetwork("hardened", client=client)
         self.publisher, self.reader = self.town.client("P", "B1", 0, "publisher"), self.town.client("R", "B3", 1)
         self.settled = 0
         self._act, self.town._act = self.town._act, self._watch  # type: ignore[method-assign]
@@ -48,14 +48,14 @@ class Village:
     def heard(self) -> list[bytes]:
         return [body for _, _, body in self.town.heard]
 
-    def overhear(self, broker: str) -> dict[bytes, Carry]:
+    def overhear(self, broker: str) -> dict[bytes, ForwardContent]:
         """What content comes to this one, from now on."""
-        seen: dict[bytes, Carry] = {}
+        seen: dict[bytes, ForwardContent] = {}
         carrying = self.town.broker(broker)._carrying
         hear = carrying.receive
 
         def told(message: Message, source: Peer, now: int) -> None:
-            if isinstance(message, Carry):
+            if isinstance(message, ForwardContent):
                 seen[message.routing.content] = message
             hear(message, source, now)
 
@@ -67,7 +67,7 @@ class Village:
         self._act(event, address, place)  # type: ignore[arg-type]
 
 
-def bare(carry: Carry, **changes: object) -> Carry:
+def bare(carry: ForwardContent, **changes: object) -> ForwardContent:
     """Its manifest alone."""
     return msgspec.structs.replace(carry, block=None, index=0, **changes)
 
@@ -79,19 +79,19 @@ def other_bytes(manifest: bytes) -> bytes:
 
 
 def test_a_manifest_has_one_spelling() -> None:
-    manifest, _ = prepare(bytes(16), b"news", Strategy.COPIES, scheme(1), PUBLISHER)
-    assert Manifest.decode(manifest.encode()) == manifest
+    manifest, _ = encode_content(bytes(16), b"news", Strategy.COPIES, scheme(1), PUBLISHER)
+    assert ContentManifest.decode(manifest.encode()) == manifest
     with pytest.raises(MalformedError, match="in other bytes"):
-        Manifest.decode(other_bytes(manifest.encode()))
+        ContentManifest.decode(other_bytes(manifest.encode()))
 
 
 def test_a_liar_that_brings_a_manifest_first_and_in_other_bytes_keeps_nobody_from_reading() -> None:
     village = Village()
     village.subscribe()
     seen, liar = village.overhear("B1.1"), village.town.broker("B3.1")
-    say = liar._links.say
-    liar._links.say = lambda peer, message: (  # type: ignore[method-assign]
-        None if isinstance(message, Carry) and peer == "R" else say(peer, message)
+    say = liar._links.send
+    liar._links.send = lambda peer, message: (  # type: ignore[method-assign]
+        None if isinstance(message, ForwardContent) and peer == "R" else say(peer, message)
     )
     village.publish(b"news")
     while not seen:
@@ -109,18 +109,18 @@ def test_a_liar_that_says_the_last_attempt_first_makes_no_honest_one_old() -> No
     village.publish(b"first")
     village.town.run(3)
     liar = village.town.broker("B2.1")
-    say = liar._links.say_to
+    say = liar._links.send_to_replica
 
     def lie(key: bytes, message: Message) -> None:
-        if isinstance(message, Carry):
+        if isinstance(message, ForwardContent):
             message = msgspec.structs.replace(message, attempt=ATTEMPTS_MAX)
         say(key, message)
 
-    liar._links.say_to = lie  # type: ignore[method-assign]
+    liar._links.send_to_replica = lie  # type: ignore[method-assign]
     village.town.kill("R")
     village.publish(b"while the reader is away")
     village.town.run(5)
-    village.town.revive("R")
+    village.town.restart("R")
     village.subscribe()
     village.town.run(60)
     assert village.heard() == [b"first", b"while the reader is away"]
@@ -128,22 +128,22 @@ def test_a_liar_that_says_the_last_attempt_first_makes_no_honest_one_old() -> No
 
 
 def test_attempts_that_one_replica_makes_up_have_nobody_send_anything() -> None:
-    world = World(4, 3, {(1, 1): curious})
-    for reader in world.readers.values():
+    world = TransferChain(4, 3, {(1, 1): follow_protocol})
+    for reader in world.subscribers.values():
         reader.receive = lambda message, source, now: []  # type: ignore[method-assign]
     content = world.publish(b"x" * 20_000)
     world.run(30 * U)
     herald, before = world.held[content][0], world.messages["Carry"]
     for attempt in range(1, 256):
         lie = msgspec.structs.replace(herald, attempt=attempt)
-        world.send(Place(scheme(1), 1), Outgoing(Place(scheme(2), 2), lie))
+        world.send(ReplicaId(scheme(1), 1), Outgoing(ReplicaId(scheme(2), 2), lie))
     world.run(60 * U)
     assert world.messages["Carry"] == before + 255
-    assert world.replicas[Place(scheme(2), 2)].refused["an attempt that nobody makes"] == 255 - ATTEMPTS_MAX
+    assert world.replicas[ReplicaId(scheme(2), 2)].refused["an attempt that nobody makes"] == 255 - ATTEMPTS_MAX
 
 
 def test_manifests_of_what_a_reader_does_not_want_fill_only_who_brings_them() -> None:
-    village = Village(ClientConfig(contents_max=16))
+    village = Village(BrokerClientConfig(contents_max=16))
     village.subscribe(low=8)
     seen = village.overhear("B1.1")
     for number in range(16):
@@ -154,7 +154,7 @@ def test_manifests_of_what_a_reader_does_not_want_fill_only_who_brings_them() ->
     village.publish(b"wanted")
     for _ in range(20):
         for carry in old:
-            liar._links.say(Address("R"), bare(carry))
+            liar._links.send(Address("R"), bare(carry))
         village.town.touch("B3.1")
         village.town.run(0.2)
     assert village.heard() == [b"wanted"]
@@ -163,7 +163,7 @@ def test_manifests_of_what_a_reader_does_not_want_fill_only_who_brings_them() ->
 
 def test_publications_of_before_a_reader_came_fill_only_who_repeats_them() -> None:
     """A liar has them whole, with their blocks, and nobody has their keys any more: they wait as what is new does."""
-    village = Village(ClientConfig(contents_max=16, refresh_messages=1))
+    village = Village(BrokerClientConfig(contents_max=16, refresh_messages=1))
     other = village.town.client("S", "B3", 2)
     village.town.run(1)
     other.subscribe(Label(TOPIC), village.town.now)
@@ -180,7 +180,7 @@ def test_publications_of_before_a_reader_came_fill_only_who_repeats_them() -> No
     village.town.heard.clear()
     for number in range(4):
         for carry in old:
-            liar._links.say(Address("R"), carry)
+            liar._links.send(Address("R"), carry)
         village.town.touch("B3.1")
         village.town.run(0.3)
         village.publish(b"new %d" % number)
@@ -196,7 +196,7 @@ def test_a_text_that_is_given_up_when_its_blocks_are_due_breaks_nothing() -> Non
     seen = village.overhear("B1.1")
     village.publish(b"not wanted", level=1)
     village.town.run(2)
-    village.town.broker("B3.1")._links.say(Address("R"), bare(next(iter(seen.values()))))
+    village.town.broker("B3.1")._links.send(Address("R"), bare(next(iter(seen.values()))))
     village.town.touch("B3.1")
     village.town.run(130)
     assert village.reader.sizes()["contents"] == 0
@@ -207,7 +207,7 @@ def test_a_text_that_is_given_up_when_its_blocks_are_due_breaks_nothing() -> Non
 
 def test_a_reader_that_asks_is_not_given_up_while_liars_cost_a_key_its_attempts() -> None:
     """A liar at each node deals nothing, and of what the next one lacks everybody doubts: it acknowledged nothing."""
-    village = Village(ClientConfig(missing_us=700_000))
+    village = Village(BrokerClientConfig(missing_us=700_000))
     village.subscribe()
     for node, before in (("B1", None), ("B2", "B1"), ("B3", "B2")):
         mislead(village.town, node, before)
@@ -220,30 +220,30 @@ def test_a_reader_that_asks_is_not_given_up_while_liars_cost_a_key_its_attempts(
     assert village.settled == 1
 
 
-def mislead(town: Town, node: str, before: str | None) -> None:
+def mislead(town: BrokerNetwork, node: str, before: str | None) -> None:
     liar = town.broker(f"{node}.1")
-    say, place = liar._links.say_to, liar._deployment.places(liar.key)[0]
+    say, place = liar._links.send_to_replica, liar._deployment.ids_of(liar.key)[0]
     attempts: list[tuple[bytes, int]] = []
 
     mouth = SimpleNamespace(place=place, world=liar._deployment, signing=liar.signing)
 
     def lie(key: bytes, message: Message) -> None:
-        if isinstance(message, NextShare | Taken):
+        if isinstance(message, NextShare | ShareReceived):
             return
-        if isinstance(message, Spoken) and message.flood is Flood.ATTENDANCE:
+        if isinstance(message, AgreementWord) and message.flood is FloodKind.ATTENDANCE:
             name = (message.key, message.attempt)
             if name not in attempts:
                 attempts.append(name)
             holder = 2 if attempts.index(name) < 2 else 3
-            script = call(lambda roll, to: roll._replace(table=without(roll.table, holder)))
+            script = change_roll(lambda roll, to: roll._replace(table=without(roll.table, holder)))
             ((_, said),) = script(mouth, Outgoing(place, message), town.now)  # type: ignore[arg-type]
             message = said.message
         say(key, message)
 
-    liar._links.say_to = lie  # type: ignore[method-assign]
+    liar._links.send_to_replica = lie  # type: ignore[method-assign]
     for index in (2, 3) if before else ():
         links = town.broker(f"{before}.{index}")._links
-        links.unheard = partial(unheard_by, liar.key, links.unheard)  # type: ignore[method-assign]
+        links.is_unacknowledged = partial(unheard_by, liar.key, links.is_unacknowledged)  # type: ignore[method-assign]
 
 
 def unheard_by(liar: bytes, known: Callable[[bytes, Message], bool], key: bytes, message: Message) -> bool:
@@ -252,44 +252,44 @@ def unheard_by(liar: bytes, known: Callable[[bytes, Message], bool], key: bytes,
 
 
 def test_one_who_was_killed_is_told_that_others_are_done_though_nobody_else_tries_again() -> None:
-    world = World(2)
+    world = TransferChain(2)
     content = world.publish(b"news")
     world.run(60 * U)
-    assert world.finished(content)
+    assert world.is_confirmed(content)
     world.kill(1, 2)
-    revived = world.replicas[Place(scheme(1), 2)]
-    revived.passing.welcome()
+    revived = world.replicas[ReplicaId(scheme(1), 2)]
+    revived.key_forwarder.end_quiet_period()
     herald, blocks = world.held[content]
     again = msgspec.structs.replace(herald, attempt=1, block=blocks[0].data, index=1)
-    world.send(CLIENT, Outgoing(Place(scheme(1), 2), again))
+    world.send(CLIENT, Outgoing(ReplicaId(scheme(1), 2), again))
     world.run(60 * U)
-    assert revived.carrying.sizes()["contents"] == 0
-    assert revived.carrying.sizes()["contents done"] == 1
+    assert revived.content_forwarder.sizes()["contents"] == 0
+    assert revived.content_forwarder.sizes()["contents done"] == 1
 
 
 class Asked:
     """Two nodes to which no block comes, and a reader that asks a replica of the second for the first one."""
 
     def __init__(self) -> None:
-        self.world, self.carries = World(2, strategy=Strategy.CODED), dict[int, Carry]()
-        self.world.slow = self._keep
+        self.world, self.carries = TransferChain(2, strategy=Strategy.CODED), dict[int, ForwardContent]()
+        self.world.extra_delay = self._keep
         self.content = self.world.publish(b"x" * 20_000)
         self.world.run(3 * U)
-        self.replica = self.world.replicas[Place(scheme(2), 1)]
+        self.replica = self.world.replicas[ReplicaId(scheme(2), 1)]
 
-    def ask(self, tries: int) -> list[Place]:
+    def ask(self, tries: int) -> list[ReplicaId]:
         """Who is asked, one time after another."""
-        self.replica.receive(Missing(self.content, (1,)), Address("reader 2"), self.world.now)
-        asked: list[Place] = []
+        self.replica.receive(RequestBlocks(self.content, (1,)), Address("reader 2"), self.world.now)
+        asked: list[ReplicaId] = []
         for _ in range(tries):
-            sent = [out for _, out in self.replica.sent(self.world.now) if isinstance(out.message, Missing)]
-            asked += [out.to for out in sent if isinstance(out.to, Place)]
+            sent = [out for _, out in self.replica.sent(self.world.now) if isinstance(out.message, RequestBlocks)]
+            asked += [out.to for out in sent if isinstance(out.to, ReplicaId)]
             self.world.now += 4 * U
             self.replica.handle(self.world.now)
         return asked
 
     def _keep(self, source: object, to: object, message: object) -> int:
-        if isinstance(message, Carry) and message.block:
+        if isinstance(message, ForwardContent) and message.block:
             self.carries[message.index] = message
             return 10**15
         return 0
@@ -299,7 +299,7 @@ def test_a_block_that_its_publisher_keeps_back_makes_nobody_late_however_often_i
     scene = Asked()
     for _ in range(4):
         assert len(scene.ask(7)) > 3
-    assert not scene.replica.suspicions.marks()
+    assert not scene.replica.evidence.counts()
 
 
 def test_who_was_asked_for_a_block_is_late_once_when_another_of_its_node_brings_it() -> None:
@@ -309,24 +309,24 @@ def test_who_was_asked_for_a_block_is_late_once_when_another_of_its_node_brings_
     for index in (1, 2):
         for _ in range(3):
             scene.replica.receive(scene.carries[index], bearer, scene.world.now)
-    assert scene.replica.suspicions.marks() == {place: {Reason.LATE: 1} for place in {*places} - {bearer}}
+    assert scene.replica.evidence.counts() == {place: {FaultReason.LATE: 1} for place in {*places} - {bearer}}
     assert len({*places}) == 3
 
 
 def test_who_still_has_its_time_is_not_late() -> None:
     scene = Asked()
-    scene.replica.receive(Missing(scene.content, (1,)), Address("reader 2"), scene.world.now)
-    (first,) = [out.to for _, out in scene.replica.sent(scene.world.now) if isinstance(out.message, Missing)]
-    bearer = next(place for index in (1, 2, 3) if (place := Place(scheme(1), index)) != first)
+    scene.replica.receive(RequestBlocks(scene.content, (1,)), Address("reader 2"), scene.world.now)
+    (first,) = [out.to for _, out in scene.replica.sent(scene.world.now) if isinstance(out.message, RequestBlocks)]
+    bearer = next(place for index in (1, 2, 3) if (place := ReplicaId(scheme(1), index)) != first)
     scene.replica.receive(scene.carries[1], bearer, scene.world.now)
-    assert not scene.replica.suspicions.marks()
+    assert not scene.replica.evidence.counts()
 
 
 def test_one_content_makes_a_replica_late_once_whatever_blocks_it_lacked() -> None:
     scene = Asked()
     for index in (1, 2):
-        scene.replica.receive(Missing(scene.content, (index,)), Address("reader 2"), scene.world.now)
+        scene.replica.receive(RequestBlocks(scene.content, (index,)), Address("reader 2"), scene.world.now)
     scene.ask(7)
     for index in (1, 2):
-        scene.replica.receive(scene.carries[index], Place(scheme(1), 3), scene.world.now)
-    assert scene.replica.suspicions.marks() == {Place(scheme(1), index): {Reason.LATE: 1} for index in (1, 2)}
+        scene.replica.receive(scene.carries[index], ReplicaId(scheme(1), 3), scene.world.now)
+    assert scene.replica.evidence.counts() == {ReplicaId(scheme(1), index): {FaultReason.LATE: 1} for index in (1, 2)}

@@ -8,9 +8,9 @@ from random import Random
 import msgspec
 import pytest
 
-from support.three_nodes import BROKER, CLIENT, EPOCH_US, NODES, OTHER, TOPIC, ThreeNodes, names_of
-from veilcast.authority.record import Profile
-from veilcast.brokers.content import Strategy
+from support.simulated_overlay import BROKER, CLIENT, EPOCH_US, NODES, OTHER, TOPIC, SimulatedOverlay, names_of
+from veilcast.authority.topic_record import Profile
+from veilcast.brokers.content.coding import Strategy
 from veilcast.machine import Address, Publication
 from veilcast.topics import All, Box, Conjunction, Equal, Label, Range
 
@@ -19,16 +19,16 @@ both = pytest.mark.parametrize("profile", ["hardened", "paper"])
 
 @both
 def test_a_publication_crosses_three_nodes_and_is_settled(profile: Profile) -> None:
-    net = ThreeNodes(profile, clients={"p": "a", "s": "c", "t": "b", "u": "a"})
+    net = SimulatedOverlay(profile, clients={"p": "a", "s": "c", "t": "b", "u": "a"})
     for name in ("s", "t", "u"):
         net.subscribe(name, Label(TOPIC))
     net.stand()
     for number in range(3):
         net.publish("p", b"%d" % number)
-    net.until(lambda: len(net.heard) >= 9 and not net.pending("p"), 10)
+    net.run_until(lambda: len(net.delivered) >= 9 and not net.pending("p"), 10)
     net.run(10)
     for name in ("s", "t", "u"):
-        assert sorted(net.heard_by(name)) == [b"0", b"1", b"2"]
+        assert sorted(net.delivered_to(name)) == [b"0", b"1", b"2"]
         assert not net.machine(name).suspects()
     for name in (name for node in NODES for name in names_of(node)):
         assert not net.machine(name).suspects()
@@ -41,7 +41,7 @@ def test_every_reader_gets_just_what_its_interests_match_by_the_plain_definition
     """Completeness and no excess: labels, ranges, boxes and equalities, several at each reader, on two topics."""
     rng = Random(seed)
     readers = ("s", "t", "u", "p")
-    net = ThreeNodes(profile, clients={"p": "a", "q": "b", "s": "c", "t": "b", "u": "a"}, seed=seed)
+    net = SimulatedOverlay(profile, clients={"p": "a", "q": "b", "s": "c", "t": "b", "u": "a"}, seed=seed)
     for name in readers:
         for _ in range(3):
             net.subscribe(name, interest(rng))
@@ -54,11 +54,11 @@ def test_every_reader_gets_just_what_its_interests_match_by_the_plain_definition
         said[body] = Publication((*(Label(topic).pair for topic in topics), *pairs), body)
         net.publish(rng.choice("pq"), body, *pairs, topics=topics)
         net.run(0.1)
-    net.until(lambda: not net.pending("p") and not net.pending("q"), 30)
+    net.run_until(lambda: not net.pending("p") and not net.pending("q"), 30)
     net.run(2)
     for name in readers:
         for number, wanted in enumerate(net.wants[name], 1):
-            got = sorted(body for reader, which, body in net.heard if (reader, which) == (name, number))
+            got = sorted(body for reader, which, body in net.delivered if (reader, which) == (name, number))
             # Of a publication with two labels, each topic's readers get the letter of their own.
             assert got == sorted(body for body, publication in said.items() if wanted.matches(publication))
 
@@ -88,20 +88,20 @@ def interest(rng: Random) -> Conjunction:
 
 
 def test_epochs_turn_and_nothing_is_lost() -> None:
-    net = ThreeNodes(clients={"p": "a", "s": "c"})
+    net = SimulatedOverlay(clients={"p": "a", "s": "c"})
     net.subscribe("s", All(Label(TOPIC), Range("level", 0, 7)))
     net.stand()
     for number in range(10):
         net.publish("p", b"%d" % number, ("level", number % 8))
         net.run(EPOCH_US / 1_000_000 / 3.3)
     net.run(5)
-    assert net.heard_by("s") == [b"%d" % number for number in range(10)]
+    assert net.delivered_to("s") == [b"%d" % number for number in range(10)]
     assert not net.pending("p")
 
 
 @both
 def test_a_broker_of_each_node_is_killed_and_comes_back_and_nothing_is_lost(profile: Profile) -> None:
-    net = ThreeNodes(profile, clients={"p": "a", "s": "c"})
+    net = SimulatedOverlay(profile, clients={"p": "a", "s": "c"})
     net.subscribe("s", Label(TOPIC))
     net.stand()
     count = 0
@@ -112,14 +112,14 @@ def test_a_broker_of_each_node_is_killed_and_comes_back_and_nothing_is_lost(prof
                 net.publish("p", b"%d" % count)
                 count += 1
                 net.run(3)
-    net.until(lambda: not net.pending("p"), 60)
-    assert sorted(net.heard_by("s"), key=int) == [b"%d" % number for number in range(count)]
+    net.run_until(lambda: not net.pending("p"), 60)
+    assert sorted(net.delivered_to("s"), key=int) == [b"%d" % number for number in range(count)]
 
 
 @both
 def test_a_broker_that_is_back_before_its_readers_are_does_not_say_that_nobody_wants_anything(profile: Profile) -> None:
     """And so, when its sibling is killed right then, the two do not end a publication that a reader lacks."""
-    net = ThreeNodes(profile, clients={"q": "b", "t": "b"}, seed=2)
+    net = SimulatedOverlay(profile, clients={"q": "b", "t": "b"}, seed=2)
     net.subscribe("t", Label(TOPIC))
     net.stand()
     net.world.crash(Address("b3"))
@@ -131,13 +131,13 @@ def test_a_broker_that_is_back_before_its_readers_are_does_not_say_that_nobody_w
     net.publish("q", b"hello")
     net.run(1)
     net.world.restart(Address("b2"))
-    net.until(lambda: not net.pending("q"), 60)
-    assert net.heard_by("t") == [b"hello"]
+    net.run_until(lambda: not net.pending("q"), 60)
+    assert net.delivered_to("t") == [b"hello"]
 
 
 @both
 def test_a_reader_that_was_killed_gets_what_was_published_meanwhile(profile: Profile) -> None:
-    net = ThreeNodes(profile, clients={"p": "a", "s": "c", "t": "b"})
+    net = SimulatedOverlay(profile, clients={"p": "a", "s": "c", "t": "b"})
     for name in ("s", "t"):
         net.subscribe(name, Label(TOPIC))
     net.stand()
@@ -146,17 +146,17 @@ def test_a_reader_that_was_killed_gets_what_was_published_meanwhile(profile: Pro
     net.world.crash(Address("s"))
     net.publish("p", b"meanwhile")
     net.run(5)
-    assert net.heard_by("t") == [b"before", b"meanwhile"]
+    assert net.delivered_to("t") == [b"before", b"meanwhile"]
     assert net.pending("p") == 1
     net.world.restart(Address("s"))
-    net.until(lambda: not net.pending("p"), 60)
-    assert net.heard_by("s") == [b"before", b"meanwhile"]
-    assert net.heard_by("t") == [b"before", b"meanwhile"]
+    net.run_until(lambda: not net.pending("p"), 60)
+    assert net.delivered_to("s") == [b"before", b"meanwhile"]
+    assert net.delivered_to("t") == [b"before", b"meanwhile"]
 
 
 @both
 def test_who_ends_a_subscription_is_waited_for_no_more(profile: Profile) -> None:
-    net = ThreeNodes(profile, clients={"p": "a", "s": "c"})
+    net = SimulatedOverlay(profile, clients={"p": "a", "s": "c"})
     number = net.subscribe("s", Label(TOPIC))
     net.stand()
     net.publish("p", b"one")
@@ -164,20 +164,20 @@ def test_who_ends_a_subscription_is_waited_for_no_more(profile: Profile) -> None
     net.do("s", lambda client, now: client.unsubscribe(number, now))
     net.run(3)
     net.publish("p", b"two")
-    net.until(lambda: not net.pending("p"), 10)
-    assert net.heard_by("s") == [b"one"]
+    net.run_until(lambda: not net.pending("p"), 10)
+    assert net.delivered_to("s") == [b"one"]
     net.wants["s"].clear()
     net.subscribe("s", Label(TOPIC))
     net.run(3)
     net.publish("p", b"three")
-    net.until(lambda: not net.pending("p"), 10)
-    assert net.heard_by("s") == [b"one", b"three"]
+    net.run_until(lambda: not net.pending("p"), 10)
+    assert net.delivered_to("s") == [b"one", b"three"]
 
 
 @both
 @pytest.mark.parametrize("strategy", ["one", "coded"])
 def test_other_strategies_bring_the_same(profile: Profile, strategy: str) -> None:
-    net = ThreeNodes(
+    net = SimulatedOverlay(
         profile,
         clients={"p": "a", "s": "c", "t": "b"},
         client=msgspec.structs.replace(CLIENT, strategy=Strategy(strategy)),
@@ -188,6 +188,6 @@ def test_other_strategies_bring_the_same(profile: Profile, strategy: str) -> Non
     net.stand()
     for number in range(5):
         net.publish("p", b"%d" % number * 500)
-    net.until(lambda: not net.pending("p"), 30)
+    net.run_until(lambda: not net.pending("p"), 30)
     for name in ("s", "t"):
-        assert sorted(net.heard_by(name)) == [b"%d" % number * 500 for number in range(5)]
+        assert sorted(net.delivered_to(name)) == [b"%d" % number * 500 for number in range(5)]

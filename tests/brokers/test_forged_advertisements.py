@@ -7,12 +7,12 @@ from random import Random
 import msgspec
 import pytest
 
-from support.broker_grants import EPOCH, OTHER, TOPIC, keyring, keys_of
-from support.router_nodes import Nodes, advertisement
+from support.broker_keyrings import EPOCH, OTHER, TOPIC, keyring, keys_of
+from support.router_network import RouterNetwork, advertisement
 from veilcast.authority.keyring import TopicKeys
-from veilcast.authority.standing import broker_key, tls_key
-from veilcast.brokers.language import language_of
-from veilcast.crypto.certificate import Chain, Kind, certify
+from veilcast.authority.role import derive_broker_key, derive_tls_key
+from veilcast.brokers.routing.claim_semantics import predicate_codec
+from veilcast.crypto.certificate import CertificateChain, CertificateKind, certify
 from veilcast.crypto.sign import SigningKey
 from veilcast.errors import ForgedError, RemoteError
 
@@ -28,23 +28,37 @@ def forgeries() -> list[TopicKeys]:
     assert other.signing is not None
     assert other.certificate is not None
     assert honest.certificate is not None
-    signers = [tls_key(member.link), broker_key(member.link), other.signing, SigningKey.generate(Random(1).randbytes)]
+    signers = [
+        derive_tls_key(member.link),
+        derive_broker_key(member.link),
+        other.signing,
+        SigningKey.generate(Random(1).randbytes),
+    ]
     issuers = [None, member.certificate.leaf, other.certificate.leaf, honest.certificate.leaf]
     made = []
     for signer in signers:
-        shown = [Chain(leaf, behind) for leaf in issuers if leaf is not None for behind in issuers]
+        shown = [CertificateChain(leaf, behind) for leaf in issuers if leaf is not None for behind in issuers]
         leaves = [
-            certify(key, Kind.PUBLISHER, signer.public, reader.token, EPOCH, EPOCH, honest.certificate.leaf.lineage, 0)
+            certify(
+                key,
+                CertificateKind.PUBLISHER,
+                signer.public,
+                reader.token,
+                EPOCH,
+                EPOCH,
+                honest.certificate.leaf.lineage,
+                0,
+            )
             for key in signers
         ]
-        shown += [Chain(leaf, behind) for leaf in leaves for behind in issuers]
+        shown += [CertificateChain(leaf, behind) for leaf in leaves for behind in issuers]
         made += [msgspec.structs.replace(reader, signing=signer, certificate=chain) for chain in shown]
     return made
 
 
 def test_no_member_without_the_grant_advertises_with_certificates_of_others_or_of_its_own_making() -> None:
-    nodes = Nodes("hardened")
-    words = language_of("hardened").advertisement(keys_of(0, "hardened"))
+    nodes = RouterNetwork("hardened")
+    words = predicate_codec("hardened").encode_advertisement(keys_of(0, "hardened"))
     attempts = forgeries()
     assert len(attempts) > 100
     for number, keys in enumerate(attempts):
@@ -57,7 +71,7 @@ def test_no_member_without_the_grant_advertises_with_certificates_of_others_or_o
 
 def test_a_claim_of_anothers_certificate_needs_the_key_that_it_names() -> None:
     """The honest publisher's own advertisement, which everybody sees, with another edge or another end."""
-    nodes, honest = Nodes("hardened"), keys_of(0, "hardened")
+    nodes, honest = RouterNetwork("hardened"), keys_of(0, "hardened")
     seen = advertisement(honest, "B1", 1)
     for changed in (
         msgspec.structs.replace(seen, edge=advertisement(honest, "B2", 2).edge),

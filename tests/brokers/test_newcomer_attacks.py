@@ -6,22 +6,22 @@ from types import SimpleNamespace
 
 import pytest
 
-from support.broker_grants import OPERATOR, TOPIC
-from support.overlay_town import Town, changed
-from veilcast.authority.record import Profile
-from veilcast.brokers.broker import Broker, Ways
-from veilcast.brokers.config import ClientConfig
+from support.broker_keyrings import OPERATOR, TOPIC
+from support.broker_network import BrokerNetwork, with_replicas
+from veilcast.authority.topic_record import Profile
+from veilcast.brokers.broker import Broker, BrokerRoutingView
+from veilcast.brokers.config import BrokerClientConfig
+from veilcast.brokers.keys.scheme import ReplicaId, ReplicaKeys, Scheme
 from veilcast.brokers.overlay import node_id
-from veilcast.brokers.sharing.scheme import Place, Roster, Scheme
 from veilcast.machine import Address, Publication
 from veilcast.topics import Label
-from veilcast.wire.brokers import Copied, CopyRouting
+from veilcast.wire.brokers import CopyRouting, RoutingCopied
 
-FRESH = ClientConfig(refresh_messages=1)
+FRESH = BrokerClientConfig(refresh_messages=1)
 """Every publication has a key of its own, which must find its reader."""
 
 
-def publish(town: Town, count: int) -> None:
+def publish(town: BrokerNetwork, count: int) -> None:
     """One a second."""
     machine = town.places[Address("P")].machine
     for number in range(count):
@@ -32,11 +32,11 @@ def publish(town: Town, count: int) -> None:
 
 def nothing_wanted(liar: Broker) -> None:
     """It says so to everybody."""
-    liar._router.readers = lambda advertisement: []  # type: ignore[method-assign]
+    liar._router.subscriber_hops = lambda advertisement: []  # type: ignore[method-assign]
     liar._router.route = lambda routing: []  # type: ignore[method-assign]
 
 
-def subscribed(town: Town) -> None:
+def subscribed(town: BrokerNetwork) -> None:
     town.client("P", "B1", 0, "publisher")
     reader = town.client("R", "B3", 1)
     town.run(1)
@@ -48,14 +48,14 @@ def subscribed(town: Town) -> None:
 @pytest.mark.parametrize("profile", ["hardened", "paper"])
 def test_a_replica_that_comes_waits_for_clients_that_a_single_sibling_knows(profile: Profile) -> None:
     """Of the two siblings one lies, says that nobody wants anything, and knows no clients."""
-    town = Town(profile, client=FRESH)
+    town = BrokerNetwork(profile, client=FRESH)
     subscribed(town)
     liar = town.broker("B3.1")
     nothing_wanted(liar)
     liar._tell_all = lambda key, node: None  # type: ignore[method-assign]
     until = town.now + 12_000_000
     town.wires[Address("R")] = lambda frame, source: None if frame.destination == "B3.4" and town.now < until else frame
-    town.order(changed(town.overlay.verify(OPERATOR.public), "B3", [1, 2, 4]), "B2.3", ["B3.4"])
+    town.redeploy(with_replicas(town.overlay.verify(OPERATOR.public), "B3", [1, 2, 4]), "B2.3", ["B3.4"])
     publish(town, 14)
     town.run(40)
     assert sorted(int(body) for *_, body in town.heard) == list(range(14))
@@ -63,7 +63,7 @@ def test_a_replica_that_comes_waits_for_clients_that_a_single_sibling_knows(prof
 
 def test_a_replica_that_comes_waits_for_the_voice_that_a_claim_lacks() -> None:
     """An honest replica of the next node calls late; of the two that have answered one lies, and told nothing."""
-    town = Town("hardened", client=FRESH)
+    town = BrokerNetwork("hardened", client=FRESH)
     subscribed(town)
     nothing_wanted(town.broker("B2.1"))
     town.broker("B3.1")._tell_all = lambda key, node: None  # type: ignore[method-assign]
@@ -71,25 +71,25 @@ def test_a_replica_that_comes_waits_for_the_voice_that_a_claim_lacks() -> None:
     town.wires[Address("B3.2")] = lambda frame, source: (
         None if frame.destination == "B2.4" and town.now < until else frame
     )
-    town.order(changed(town.overlay.verify(OPERATOR.public), "B2", [1, 2, 4]), "B2.3", ["B2.4"])
+    town.redeploy(with_replicas(town.overlay.verify(OPERATOR.public), "B2", [1, 2, 4]), "B2.3", ["B2.4"])
     publish(town, 14)
     town.run(40)
     assert sorted(int(body) for *_, body in town.heard) == list(range(14))
 
 
 def test_who_was_of_a_scheme_that_is_over_has_heard_nothing_and_nothing_breaks() -> None:
-    gone = SimpleNamespace(roster=Roster(nodes=4))
-    ways = Ways(gone, SimpleNamespace(), SimpleNamespace(), b"me")  # type: ignore[arg-type]
-    assert ways.unheard(Place(Scheme(bytes(16), 1, 3), 1), Copied(1))
+    gone = SimpleNamespace(roster=ReplicaKeys(nodes=4))
+    ways = BrokerRoutingView(gone, SimpleNamespace(), SimpleNamespace(), b"me")  # type: ignore[arg-type]
+    assert ways.is_unacknowledged(ReplicaId(Scheme(bytes(16), 1, 3), 1), RoutingCopied(1))
 
 
 def test_who_asks_again_before_it_has_heard_the_answer_is_told_once() -> None:
-    town = Town("hardened")
+    town = BrokerNetwork("hardened")
     subscribed(town)
     town.wires[Address("B2.1")] = lambda frame, source: None if frame.destination == "B3.1" else frame
     asked, answering = town.broker("B2.1"), town.broker("B3.1")
     town.run(0.1)
     for _ in range(5):
         asked._hear(CopyRouting(1), answering.key, town.now)
-    assert answering.key in asked._links.behind()
-    assert asked.sizes()["queued each"] <= len(asked._router.sent(node_id("B3"))) + 1
+    assert answering.key in asked._links.lagging_replicas()
+    assert asked.sizes()["queued each"] <= len(asked._router.claims_for(node_id("B3"))) + 1

@@ -8,16 +8,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from veilcast.brokers.predicates import (
+from veilcast.brokers.routing.predicates import (
     conforms,
-    constraint,
     covers,
     covers_advertisement,
-    interest,
-    meet,
+    intersects,
+    is_within,
+    make_constraint,
+    make_interest,
     overlaps,
-    parse,
-    within,
+    parse_predicates,
 )
 from veilcast.errors import LocalError
 from veilcast.machine import Publication, Value
@@ -62,8 +62,8 @@ def values(c: Constraint) -> set[Value]:
 @some
 def test_within_and_meet_are_those_of_sets(one: Constraint, other: Constraint) -> None:
     same = one.attribute == other.attribute
-    assert within(one, other) == (same and values(one) <= values(other))
-    assert meet(one, other) == (same and bool(values(one) & values(other)))
+    assert is_within(one, other) == (same and values(one) <= values(other))
+    assert intersects(one, other) == (same and bool(values(one) & values(other)))
 
 
 def small_publications() -> list[Publication]:
@@ -146,7 +146,7 @@ def test_a_covering_advertisement_draws_all_subscriptions_of_the_other(
 
 
 def test_a_publication_with_more_than_was_advertised_does_not_conform() -> None:
-    a = interest([("class", "=", "bar"), ("price", ">", 0)])
+    a = make_interest([("class", "=", "bar"), ("price", ">", 0)])
     assert conforms(Publication((("class", "bar"), ("price", 5))), a)
     assert not conforms(Publication((("class", "bar"),)), a)
     assert not conforms(Publication((("class", "bar"), ("price", 5), ("volume", 1))), a)
@@ -161,22 +161,22 @@ def test_a_publication_with_more_than_was_advertised_does_not_conform() -> None:
     [("=", [5], [4.9, 5.1]), (">", [5.1], [5]), (">=", [5], [4.9]), ("<", [4.9], [5]), ("<=", [5], [5.1])],
 )
 def test_operators_mean_what_they_say(operator: str, inside: list[float], outside: list[float]) -> None:
-    made = constraint("price", operator, 5)
+    made = make_constraint("price", operator, 5)
     assert all(made.admits(value) for value in inside)
     assert not any(made.admits(value) for value in outside)
     assert not made.admits("5")
 
 
 def test_the_form_of_the_paper_is_read() -> None:
-    assert parse("[class,=,bar],[price,>,50]").constraints == (
+    assert parse_predicates("[class,=,bar],[price,>,50]").constraints == (
         Equal("class", "bar"),
         Range("price", 50, None, low_open=True),
     )
-    assert parse(" [ price , <= , 2.5 ] , [zip,=,'123']").constraints == (
+    assert parse_predicates(" [ price , <= , 2.5 ] , [zip,=,'123']").constraints == (
         Range("price", None, 2.5),
         Equal("zip", "123"),
     )
-    assert parse('[title,=,"a, b"]').constraints == (Equal("title", "a, b"),)
+    assert parse_predicates('[title,=,"a, b"]').constraints == (Equal("title", "a, b"),)
 
 
 @pytest.mark.parametrize(
@@ -185,4 +185,4 @@ def test_the_form_of_the_paper_is_read() -> None:
 )
 def test_what_is_no_predicate_is_refused(text: str) -> None:
     with pytest.raises(LocalError):
-        parse(text)
+        parse_predicates(text)

@@ -7,19 +7,19 @@ import random
 import pytest
 
 from veilcast.brokers import queues as module
-from veilcast.brokers.queues import Queues
+from veilcast.brokers.queues import PeerQueues
 from veilcast.errors import ExcessError, MalformedError, StaleError
 from veilcast.machine import Address
 from veilcast.wire import encode
-from veilcast.wire.brokers import CopyRouting, Done, Heard, Hello, Item
-from veilcast.wire.messages import Message
+from veilcast.wire.brokers import ConfirmContent, CopyRouting, Hello, ItemAck, SessionItem
+from veilcast.wire.mesh import Message
 
 A, B = Address("a"), Address("b")
 
 
-def content(number: int) -> Done:
+def content(number: int) -> ConfirmContent:
     """Of the sort that may be dropped."""
-    return Done(number.to_bytes(16, "big"), 0)
+    return ConfirmContent(number.to_bytes(16, "big"), 0)
 
 
 def claim(number: int) -> CopyRouting:
@@ -38,8 +38,8 @@ class Pair:
         self.flying: dict[Address, list[bytes]] = {A: [], B: []}
         self.now = 0
 
-    def end(self) -> Queues:
-        return Queues(self.window, self.queue_max, 1 << 20, self.rng.randbytes)
+    def end(self) -> PeerQueues:
+        return PeerQueues(self.window, self.queue_max, 1 << 20, self.rng.randbytes)
 
     def connect(self) -> None:
         self.flying = {A: [], B: []}
@@ -104,20 +104,20 @@ def test_who_starts_anew_is_known_for_it_and_gets_what_it_lacks() -> None:
     for number in range(20):
         pair.ends[A].put(B, claim(number))
     pair.settle()
-    assert list(pair.ends[A].anew) == [B]
-    assert list(pair.ends[B].anew) == [A]
-    pair.ends[A].anew.clear()
+    assert list(pair.ends[A].restarted) == [B]
+    assert list(pair.ends[B].restarted) == [A]
+    pair.ends[A].restarted.clear()
     pair.cut()
     pair.ends[A].put(B, claim(100))
     pair.connect()
     pair.settle()
-    assert not pair.ends[A].anew, "a stream is not a life"
+    assert not pair.ends[A].restarted, "a stream is not a life"
     pair.cut()
     pair.ends[A].put(B, claim(101))
     pair.ends[B], pair.got[B] = pair.end(), []
     pair.connect()
     pair.settle()
-    assert list(pair.ends[A].anew) == [B]
+    assert list(pair.ends[A].restarted) == [B]
     assert pair.got[B] == [claim(101)]
     pair.ends[B].put(A, claim(7))
     pair.settle()
@@ -134,7 +134,7 @@ def test_content_is_dropped_oldest_first_and_counted_and_claims_are_not() -> Non
         pair.ends[A].put(B, content(number))
     pair.ends[A].put(B, claim(1))
     assert pair.ends[A].dropped == 15
-    assert len(pair.ends[A]) == sum(pair.ends[A].lengths()) == 12
+    assert len(pair.ends[A]) == sum(pair.ends[A].queue_lengths()) == 12
     pair.connect()
     pair.settle()
     assert pair.got[B] == [claim(0), *(content(number) for number in range(15, 25)), claim(1)]
@@ -142,7 +142,7 @@ def test_content_is_dropped_oldest_first_and_counted_and_claims_are_not() -> Non
 
 def test_bytes_are_bounded_too() -> None:
     rng = random.Random(1)
-    end = Queues(8, 1000, 300, rng.randbytes)
+    end = PeerQueues(8, 1000, 300, rng.randbytes)
     end.peer_up(B)
     for number in range(100):
         end.put(B, content(number))
@@ -153,7 +153,7 @@ def test_bytes_are_bounded_too() -> None:
 
 def test_many_peers_that_take_nothing_fill_no_more_together_and_who_has_little_loses_nothing() -> None:
     one = len(encode(content(1)))
-    queues = Queues(8, 1000, 100 * one, random.Random(1).randbytes)
+    queues = PeerQueues(8, 1000, 100 * one, random.Random(1).randbytes)
     deaf = [Address(f"deaf {number}") for number in range(50)]
     for peer in (A, *deaf):
         queues.expect(peer)
@@ -162,9 +162,11 @@ def test_many_peers_that_take_nothing_fill_no_more_together_and_who_has_little_l
     for number in range(200):
         for peer in deaf:
             queues.put(peer, content(number))
-        assert len(queues) <= 2 * module._TOGETHER * 100
-    assert queues.behind(A) == 3
-    assert max(map(queues.behind, deaf)) - min(map(queues.behind, deaf)) <= 1, "none of them has another's part"
+        assert len(queues) <= 2 * module._TOTAL_FACTOR * 100
+    assert queues.unacknowledged_count(A) == 3
+    assert max(map(queues.unacknowledged_count, deaf)) - min(map(queues.unacknowledged_count, deaf)) <= 1, (
+        "none of them has another's part"
+    )
     assert queues.dropped == 50 * 200 + 3 - len(queues)
 
 
@@ -172,14 +174,14 @@ def test_a_peer_that_is_gone_too_long_is_told_everything_anew() -> None:
     pair = Pair(queue_max=10)
     pair.connect()
     pair.settle()
-    pair.ends[A].anew.clear()
+    pair.ends[A].restarted.clear()
     pair.cut()
     for number in range(40):
         pair.ends[A].put(B, claim(number))
     assert len(pair.ends[A]) == 0, "no room for all, so there is no use in some"
     pair.connect()
     pair.settle()
-    assert list(pair.ends[A].anew) == [B]
+    assert list(pair.ends[A].restarted) == [B]
     assert pair.got[B] == []
     pair.ends[A].put(B, claim(1))
     pair.settle()
@@ -188,40 +190,40 @@ def test_a_peer_that_is_gone_too_long_is_told_everything_anew() -> None:
 
 def test_a_peer_that_is_up_and_never_acknowledges_is_cut_off() -> None:
     rng = random.Random(1)
-    end = Queues(2, 5, 1 << 20, rng.randbytes)
+    end = PeerQueues(2, 5, 1 << 20, rng.randbytes)
     end.peer_up(B)
     end.receive(encode(Hello(bytes(16), None, 0)), B, 0)
     for number in range(8):
         end.put(B, claim(number))
-    assert list(end.cut) == [B]
-    assert not end.up(B)
+    assert list(end.stalled) == [B]
+    assert not end.is_greeted(B)
 
 
 def test_who_is_expected_can_be_told_all_claims_there_are_at_once() -> None:
-    end = Queues(2, 5, 1 << 20, random.Random(1).randbytes, claims_max=40)
+    end = PeerQueues(2, 5, 1 << 20, random.Random(1).randbytes, claims_max=40)
     end.expect(B)
     end.peer_up(B)
     end.receive(encode(Hello(bytes(16), None, 0)), B, 0)
     for number in range(42):
         end.put(B, claim(number))
-    assert (end.dropped, list(end.cut), end.behind(B)) == (0, [], 42)
+    assert (end.dropped, list(end.stalled), end.unacknowledged_count(B)) == (0, [], 42)
     end.put(B, claim(42))
-    assert list(end.cut) == [B]
+    assert list(end.stalled) == [B]
 
 
 def test_what_makes_no_sense_is_refused() -> None:
     rng = random.Random(1)
-    end = Queues(4, 10, 1 << 20, rng.randbytes)
+    end = PeerQueues(4, 10, 1 << 20, rng.randbytes)
     with pytest.raises(StaleError):
         end.receive(encode(Hello(bytes(16), None, 0)), B, 0)
     end.peer_up(B)
     with pytest.raises(MalformedError, match="before a greeting"):
-        end.receive(encode(Item(1, encode(claim(1)))), B, 0)
+        end.receive(encode(SessionItem(1, encode(claim(1)))), B, 0)
     end.receive(encode(Hello(bytes(16), None, 0)), B, 0)
     with pytest.raises(MalformedError, match="out of its order"):
-        end.receive(encode(Item(2, encode(claim(1)))), B, 0)
+        end.receive(encode(SessionItem(2, encode(claim(1)))), B, 0)
     with pytest.raises(MalformedError, match="never sent"):
-        end.receive(encode(Heard(1)), B, 0)
+        end.receive(encode(ItemAck(1)), B, 0)
     with pytest.raises(MalformedError, match="session"):
         end.receive(encode(claim(1)), B, 0)
     for _ in range(module.HELLOS_MAX - 1):
@@ -251,7 +253,7 @@ def test_what_is_for_one_who_is_forgotten_goes_nowhere() -> None:
     pair.ends[A].put(B, claim(1))
     assert len(pair.ends[A]) == 0
     assert B not in pair.ends[A]
-    assert pair.ends[A].behind(B) == 0
+    assert pair.ends[A].unacknowledged_count(B) == 0
 
 
 def test_who_is_told_twice_of_one_stream_goes_on_with_it() -> None:
@@ -272,9 +274,9 @@ def test_it_is_known_which_messages_are_not_acknowledged_yet() -> None:
     pair.settle()
     pair.cut()
     pair.ends[A].put(B, claim(1))
-    assert pair.ends[A].unheard(B, claim(1))
-    assert not pair.ends[A].unheard(B, claim(2))
-    assert not pair.ends[B].unheard(A, claim(1))
+    assert pair.ends[A].is_unacknowledged(B, claim(1))
+    assert not pair.ends[A].is_unacknowledged(B, claim(2))
+    assert not pair.ends[B].is_unacknowledged(A, claim(1))
     pair.connect()
     pair.settle()
-    assert not pair.ends[A].unheard(B, claim(1))
+    assert not pair.ends[A].is_unacknowledged(B, claim(1))

@@ -8,25 +8,25 @@ from itertools import product
 import msgspec
 import pytest
 
-from support.broker_grants import OPERATOR, TOPIC, signing
-from support.overlay_town import Town, changed
-from veilcast.authority.record import Profile
-from veilcast.brokers.config import BrokerConfig, ClientConfig
+from support.broker_keyrings import OPERATOR, TOPIC, signing
+from support.broker_network import BrokerNetwork, with_replicas
+from veilcast.authority.topic_record import Profile
+from veilcast.brokers.config import BrokerClientConfig, BrokerConfig
+from veilcast.brokers.evidence import FaultReason
+from veilcast.brokers.keys.scheme import ReplicaId
 from veilcast.brokers.overlay import sign_overlay
-from veilcast.brokers.sharing.scheme import Place
-from veilcast.brokers.standing import Reason
 from veilcast.errors import StaleError
 from veilcast.machine import Address, Publication
 from veilcast.topics import Label
-from veilcast.wire.brokers import Order, Stands
+from veilcast.wire.brokers import OverlayOrder, VersionAdopted
 
 BROKER = BrokerConfig(prepare_us=4_000_000, settle_us=1_000_000, linger_us=8_000_000, copy_us=300_000, bound_us=100_000)
-CLIENT = ClientConfig(prepare_us=3_000_000, linger_us=8_000_000)
+CLIENT = BrokerClientConfig(prepare_us=3_000_000, linger_us=8_000_000)
 
 
 def redeploy(profile: Profile, node: str, liar: str, count: int) -> None:
     """Grow the node by two when some are published, and take two away when more are; `liar` says nothing at all."""
-    town = Town(profile, broker=BROKER, client=CLIENT)
+    town = BrokerNetwork(profile, broker=BROKER, client=CLIENT)
     publisher, reader = town.client("P", "B1", 0, "publisher"), town.client("R", "B3", 1)
     town.run(1)
     reader.subscribe(Label(TOPIC), town.now)
@@ -35,16 +35,16 @@ def redeploy(profile: Profile, node: str, liar: str, count: int) -> None:
     if liar:
         town.wires[Address(f"{node}.{liar}")] = lambda frame, source: None
     base = town.overlay.verify(OPERATOR.public)
-    grown = changed(base, node, [1, 2, 3, 4, 5])
+    grown = with_replicas(base, node, [1, 2, 3, 4, 5])
     bodies = [b"%d" % number for number in range(count)]
     for number, body in enumerate(bodies):
         publisher.publish(Publication((("topic", TOPIC),), body), town.now)
         town.touch("P")
         town.run(20 / count)
         if number == count // 6:
-            town.order(grown, "B2.3", [f"{node}.4", f"{node}.5"])
+            town.redeploy(grown, "B2.3", [f"{node}.4", f"{node}.5"])
         if number == count // 2:
-            town.order(changed(grown, node, [1, 3, 5]), "B1.3")
+            town.redeploy(with_replicas(grown, node, [1, 3, 5]), "B1.3")
     town.run(60)
     assert Counter(body for _, _, body in town.heard) == Counter(bodies), "each once"
     assert publisher.sizes()["pending"] == 0, "and settled"
@@ -66,13 +66,13 @@ def test_nothing_is_lost_or_twice_while_a_node_grows_and_shrinks(profile: Profil
 @pytest.mark.parametrize("profile", ["hardened", "paper"])
 def test_who_leaves_has_gone_long_before_the_last_moment(profile: Profile) -> None:
     """What is on its way under the new scheme is not told to it any more, and it does not wait for that."""
-    town = Town(profile, replicas=5)
+    town = BrokerNetwork(profile, replicas=5)
     publisher, reader = town.client("P", "B1", 0, "publisher"), town.client("R", "B3", 1)
     town.run(1)
     reader.subscribe(Label(TOPIC), town.now)
     town.touch("R")
     town.run(3)
-    town.order(changed(town.overlay.verify(OPERATOR.public), "B2", [1, 2, 3]), "B3.2")
+    town.redeploy(with_replicas(town.overlay.verify(OPERATOR.public), "B2", [1, 2, 3]), "B3.2")
     for number in range(20):
         publisher.publish(Publication((("topic", TOPIC),), b"%d" % number), town.now)
         town.touch("P")
@@ -84,23 +84,28 @@ def test_who_leaves_has_gone_long_before_the_last_moment(profile: Profile) -> No
 
 def test_a_replica_that_would_shut_others_out_is_heard_by_nobody() -> None:
     """It says what only the operator may say, old orders again, and that it and all the others have left."""
-    town = Town("hardened", broker=BROKER, client=CLIENT)
+    town = BrokerNetwork("hardened", broker=BROKER, client=CLIENT)
     town.run(1)
     old, base = town.overlay, town.overlay.verify(OPERATOR.public)
-    town.order(changed(base, "B2", [1, 2, 3, 4, 5]), "B1.1", ["B2.4", "B2.5"])
+    town.redeploy(with_replicas(base, "B2", [1, 2, 3, 4, 5]), "B1.1", ["B2.4", "B2.5"])
     town.run(10)
     now = town.overlay.verify(OPERATOR.public)
     evil = town.broker("B2.1")
-    alone = sign_overlay(changed(now, "B2", [1, 6, 7]), evil.signing)
-    before = {broker.address: set(broker._deployment.linked()) for broker in town.brokers()}
-    for message in (Order(alone.encode()), Order(old.encode()), Stands(now.version + 7, True), Stands(0, False)):
-        for key in evil._deployment.linked():
-            evil._links.say_to(key, message)
+    alone = sign_overlay(with_replicas(now, "B2", [1, 6, 7]), evil.signing)
+    before = {broker.address: set(broker._deployment.linked_replicas()) for broker in town.brokers()}
+    for message in (
+        OverlayOrder(alone.encode()),
+        OverlayOrder(old.encode()),
+        VersionAdopted(now.version + 7, True),
+        VersionAdopted(0, False),
+    ):
+        for key in evil._deployment.linked_replicas():
+            evil._links.send_to_replica(key, message)
         town.touch("B2.1")
         town.run(5)
     for broker in town.brokers():
         assert broker.signed == town.overlay
-        assert set(broker._deployment.linked()) == before[broker.address]
+        assert set(broker._deployment.linked_replicas()) == before[broker.address]
         assert broker.complete
         if broker is not evil:
             assert broker.refused["ForgedError"] == broker.refused["StaleError"] == 1
@@ -116,10 +121,12 @@ def test_nor_are_two_hundred_wherever_that_is_and_whoever_lies(profile: Profile,
 
 def test_an_order_for_another_overlay_of_the_operator_moves_nobody() -> None:
     """It has the same nodes and links, and newer schemes: an older life of this one, perhaps."""
-    town = Town("hardened", broker=BROKER, client=CLIENT)
+    town = BrokerNetwork("hardened", broker=BROKER, client=CLIENT)
     here = town.overlay.verify(OPERATOR.public)
-    replaced = changed(here, "B2", [4, 5, 6])
-    other = Order(sign_overlay(msgspec.structs.replace(replaced, version=9, origin=b"o" * 16), OPERATOR).encode())
+    replaced = with_replicas(here, "B2", [4, 5, 6])
+    other = OverlayOrder(
+        sign_overlay(msgspec.structs.replace(replaced, version=9, origin=b"o" * 16), OPERATOR).encode()
+    )
     with pytest.raises(StaleError):
         town.broker("B2.1").order(other.order, town.now)
     town.run(20)
@@ -128,13 +135,13 @@ def test_an_order_for_another_overlay_of_the_operator_moves_nobody() -> None:
 
 
 def test_nobody_leaves_for_replicas_that_never_come() -> None:
-    town = Town("hardened", broker=BROKER, client=CLIENT)
+    town = BrokerNetwork("hardened", broker=BROKER, client=CLIENT)
     publisher, reader = town.client("P", "B1", 0, "publisher"), town.client("R", "B3", 1)
     town.run(1)
     reader.subscribe(Label(TOPIC), town.now)
     town.touch("R")
     town.run(3)
-    town.order(changed(town.overlay.verify(OPERATOR.public), "B2", [1, 4, 5]), "B1.1", [])
+    town.redeploy(with_replicas(town.overlay.verify(OPERATOR.public), "B2", [1, 4, 5]), "B1.1", [])
     town.run(60)
     assert not any(broker.left for broker in town.brokers())
     publisher.publish(Publication((("topic", TOPIC),), b"x"), town.now)
@@ -144,13 +151,13 @@ def test_nobody_leaves_for_replicas_that_never_come() -> None:
 
 
 def test_an_order_on_its_node_clears_no_proven_liar() -> None:
-    town = Town("hardened", broker=BROKER, client=CLIENT)
+    town = BrokerNetwork("hardened", broker=BROKER, client=CLIENT)
     town.run(1)
     overlay, neighbour = town.overlay.verify(OPERATOR.public), town.broker("B1.1")
-    liar = overlay.node("B2").place(signing("B2", 1).public)
+    liar = overlay.node("B2").replica_id(signing("B2", 1).public)
     assert liar is not None
-    neighbour._suspicions.accuse(liar, Reason.TWO_DEALINGS)
-    newer = changed(overlay, "B2", [2, 3, 1])
+    neighbour._suspicions.record(liar, FaultReason.TWO_DEALINGS)
+    newer = with_replicas(overlay, "B2", [2, 3, 1])
     neighbour.order(sign_overlay(newer, OPERATOR).encode(), town.now)
     town.run(5)
-    assert neighbour.suspects() == [Place(newer.node("B2").scheme, 3)]
+    assert neighbour.suspects() == [ReplicaId(newer.node("B2").scheme, 3)]

@@ -13,41 +13,43 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from veilcast.brokers.sharing import attendance, counts
-from veilcast.brokers.sharing.attendance import (
-    Dealt,
+from veilcast.brokers.keys import agreement, share_counts
+from veilcast.brokers.keys.agreement import (
+    PAYLOAD_MAX,
+    AttendanceRoll,
+    DealingRef,
     Dispute,
-    Roll,
-    contributors,
-    decode,
-    disputes,
-    encode,
-    standing,
-    usable,
+    EndorsedStatement,
+    SignedBroadcast,
+    choose_contributors,
+    decode_roll,
+    encode_roll,
+    find_disputes,
+    majority_dealings,
+    usable_dealings,
 )
-from veilcast.brokers.sharing.flooding import WORD_MAX, Flood, Vouched
-from veilcast.brokers.sharing.paper import Origin
-from veilcast.brokers.sharing.receiving import Receiving
-from veilcast.brokers.sharing.redistribution import (
-    Collecting,
-    Delivery,
-    Handed,
-    Holding,
-    Portion,
+from veilcast.brokers.keys.paper_split import KeyAttempt
+from veilcast.brokers.keys.redistribution import (
+    DealtShare,
+    DeliveredShare,
+    HeldShare,
+    IssuedDealing,
+    KeyCollector,
+    accept_publisher_share,
     deal_key,
-    hand_on,
-    take_first,
+    redistribute_share,
 )
-from veilcast.brokers.sharing.scheme import Place, Roster, Scheme, tolerated
-from veilcast.crypto import dealing
-from veilcast.crypto.dealing import Commitments, Share
+from veilcast.brokers.keys.scheme import ReplicaId, ReplicaKeys, Scheme, max_faulty
+from veilcast.brokers.keys.share_reception import ShareReception
+from veilcast.crypto import verifiable_sharing
 from veilcast.crypto.group import Scalar
 from veilcast.crypto.secret import Secret
 from veilcast.crypto.sign import SigningKey
+from veilcast.crypto.verifiable_sharing import Commitments, VerifiableShare
 from veilcast.errors import ForgedError, LocalError, MalformedError, RemoteError, StaleError
 
 SECRET = Scalar.of(0xC0FFEE)
-ORIGIN = Origin(b"k" * 16)
+ORIGIN = KeyAttempt(b"k" * 16)
 PUBLISHER = SigningKey(Secret(b"p" * 32))
 
 
@@ -55,32 +57,32 @@ def scheme(hop: int, size: int) -> Scheme:
     return Scheme(bytes((hop,)) * 16, 0, size)
 
 
-def place(hop: int, size: int, index: int) -> Place:
-    return Place(scheme(hop, size), index)
+def place(hop: int, size: int, index: int) -> ReplicaId:
+    return ReplicaId(scheme(hop, size), index)
 
 
 @cache
-def signing(at: Place) -> SigningKey:
+def signing(at: ReplicaId) -> SigningKey:
     return SigningKey(Secret(at.scheme.node + bytes((at.index, at.scheme.size)) * 8))
 
 
-def roster(*sizes: int) -> Roster:
-    made = Roster(nodes=len(sizes))
+def roster(*sizes: int) -> ReplicaKeys:
+    made = ReplicaKeys(nodes=len(sizes))
     for hop, size in enumerate(sizes, 1):
-        made.put(scheme(hop, size), [signing(place(hop, size, at)).public for at in range(1, size + 1)])
+        made.add(scheme(hop, size), [signing(place(hop, size, at)).public for at in range(1, size + 1)])
     return made
 
 
 @cache
-def first_holdings(size: int) -> list[Holding]:
+def first_holdings(size: int) -> list[HeldShare]:
     parts = deal_key(SECRET, ORIGIN, scheme(1, size), PUBLISHER, random.Random(1).randbytes)
-    return [take_first(part, place(1, size, at), PUBLISHER.public) for at, part in enumerate(parts, 1)]
+    return [accept_publisher_share(part, place(1, size, at), PUBLISHER.public) for at, part in enumerate(parts, 1)]
 
 
 @cache
-def handed(size: int, to: int, holder: int, which: int = 0) -> Handed:
+def handed(size: int, to: int, holder: int, which: int = 0) -> IssuedDealing:
     entropy = random.Random(f"{size} {to} {holder} {which}").randbytes
-    return hand_on(first_holdings(size)[holder - 1], scheme(2, to), signing(place(1, size, holder)), entropy)
+    return redistribute_share(first_holdings(size)[holder - 1], scheme(2, to), signing(place(1, size, holder)), entropy)
 
 
 @dataclass
@@ -102,7 +104,7 @@ class Hop:
     def __post_init__(self) -> None:
         self.roster = roster(self.old, self.new)
         self.honest = {
-            at: Receiving(
+            at: ShareReception(
                 ORIGIN,
                 scheme(1, self.old),
                 place(2, self.new, at),
@@ -114,20 +116,20 @@ class Hop:
             if at not in self.replicas
         }
 
-    def run(self) -> dict[int, Holding]:
+    def run(self) -> dict[int, HeldShare]:
         for holder in range(1, self.old + 1):
             for at, which in enumerate(self.holders.get(holder, [0] * self.new), 1):
                 self.sent += which is not None
                 if which is not None and at in self.honest:
-                    self.honest[at].take(handed(self.old, self.new, holder, which).portion(at))
+                    self.honest[at].accept_share(handed(self.old, self.new, holder, which).share_for(at))
         for at, receiving in self.honest.items():
-            self.tell(at, [receiving.attend()], 1)
+            self.tell(at, [receiving.announce()], 1)
         for liar, told in self.replicas.items():
             for at, word in told.items():
                 if word is not None:
-                    self.honest[at].hear(self.lie(liar, word), 1)
+                    self.honest[at].accept_statement(self.lie(liar, word), 1)
         self.certify(1)
-        for round_number in range(2, tolerated(self.new) + 3):
+        for round_number in range(2, max_faulty(self.new) + 3):
             passed = {at: receiving.relay() for at, receiving in self.honest.items()}
             for at, said in passed.items():
                 self.tell(at, said, round_number)
@@ -138,7 +140,7 @@ class Hop:
 
     def certify(self, round_number: int) -> None:
         """Who is done shows it to who is not."""
-        if not all(receiving.quick for receiving in self.honest.values()):
+        if not all(receiving.is_unanimous for receiving in self.honest.values()):
             for at, receiving in list(self.honest.items()):
                 self.tell(at, receiving.certificate(), round_number)
 
@@ -151,41 +153,43 @@ class Hop:
                 continue
             for which in (0, 1):
                 shown = handed(self.old, self.new, dispute.holder, which)
-                if shown.header.name == dispute.name:
+                if shown.holder_header.name == dispute.name:
                     for receiving in self.honest.values():
                         self.sent += 1
-                        receiving.take(shown.portion(dispute.replica))
+                        receiving.accept_share(shown.share_for(dispute.replica))
         for at, receiving in self.honest.items():
             if receiving.disputes():
-                self.tell(at, [receiving.settle()], 1, settling=True)
-        for round_number in range(2, tolerated(self.new) + 2):
-            passed = {at: receiving.relay_settling() for at, receiving in self.honest.items()}
+                self.tell(at, [receiving.announce_settlement()], 1, settling=True)
+        for round_number in range(2, max_faulty(self.new) + 2):
+            passed = {at: receiving.relay_settlements() for at, receiving in self.honest.items()}
             for at, said in passed.items():
                 self.tell(at, said, round_number, settling=True)
 
-    def tell(self, author: int, said: Sequence[Vouched], round_number: int, *, settling: bool = False) -> None:
+    def tell(
+        self, author: int, said: Sequence[EndorsedStatement], round_number: int, *, settling: bool = False
+    ) -> None:
         if said:
             self.sent += self.new - 1
         for at, receiving in self.honest.items():
             for vouched in said if at != author else ():
-                (receiving.hear_settling if settling else receiving.hear)(vouched, round_number)
+                (receiving.accept_settlement if settling else receiving.accept_statement)(vouched, round_number)
 
-    def lie(self, liar: int, has: frozenset[int], vouchers: Sequence[int] = ()) -> Vouched:
+    def lie(self, liar: int, has: frozenset[int], vouchers: Sequence[int] = ()) -> EndorsedStatement:
         table = {
-            holder: Dealt(header.name, header.old_name)
+            holder: DealingRef(header.name, header.old_sharing)
             for holder in sorted(has)
-            for header in [handed(self.old, self.new, holder).header]
+            for header in [handed(self.old, self.new, holder).holder_header]
         }
         context = next(iter(self.honest.values()))._attending.context
-        said = self.flood(context, liar).say(encode(Roll(table)))
+        said = self.flood(context, liar).announce(encode_roll(AttendanceRoll(table)))
         for voucher in vouchers:
             other = self.flood(context, voucher)
-            other.hear(said, 1)
+            other.accept(said, 1)
             (said,) = other.relay()
         return said
 
-    def flood(self, context: bytes, at: int) -> Flood:
-        return Flood(context, place(2, self.new, at), self.roster, signing(place(2, self.new, at)))
+    def flood(self, context: bytes, at: int) -> SignedBroadcast:
+        return SignedBroadcast(context, place(2, self.new, at), self.roster, signing(place(2, self.new, at)))
 
     def late(self, round_number: int) -> None:
         """Lying replicas vouch for one another's words, and let one honest replica have them in a later round."""
@@ -195,20 +199,20 @@ class Hop:
             others = [other for other in self.replicas if other != liar]
             has = frozenset(self.rng.sample(range(1, self.old + 1), self.rng.randint(0, self.old)))
             target = self.rng.choice(list(self.honest))
-            self.honest[target].hear(self.lie(liar, has, others), round_number)
+            self.honest[target].accept_statement(self.lie(liar, has, others), round_number)
 
 
 def check(hop: Hop) -> None:
     """Theorem 2 for redistribution: one choice, one sharing, the old secret; nobody honest is named."""
     holdings = hop.run()
-    assert len({receiving.choose() for receiving in hop.honest.values()}) == 1
+    assert len({receiving.choose_holders() for receiving in hop.honest.values()}) == 1
     assert len({holding.commitments.encode() for holding in holdings.values()}) == 1
     held = list(holdings.values())[: held_needed(hop.new)]
-    assert dealing.reconstruct([holding.share for holding in held], held[0].commitments) == SECRET
+    assert verifiable_sharing.reconstruct([holding.share for holding in held], held[0].commitments) == SECRET
     ends = hop.old + hop.new
-    assert hop.sent <= counts.messages_redistributed_at_worst([hop.old, hop.new]) - ends
+    assert hop.sent <= share_counts.messages_redistributed_at_worst([hop.old, hop.new]) - ends
     for receiving in hop.honest.values():
-        for liar in receiving.liars:
+        for liar in receiving.proven_faulty:
             lying = hop.holders if liar.scheme == scheme(1, hop.old) else hop.replicas
             assert liar.index in lying
 
@@ -227,28 +231,30 @@ def test_a_hop_without_liars_takes_one_round_of_agreement(old: int, new: int) ->
     assert hop.sent == old * new + new * (new - 1) <= old * new + new * new
 
 
-def over(sizes: Sequence[int]) -> tuple[list[Holding], int]:
+def over(sizes: Sequence[int]) -> tuple[list[HeldShare], int]:
     """A key over several hops, and the messages it took up to the last of them."""
     known, entropy = roster(*sizes), random.Random(5).randbytes
     parts = deal_key(SECRET, ORIGIN, scheme(1, sizes[0]), PUBLISHER, entropy)
-    holdings = [take_first(part, place(1, sizes[0], at), PUBLISHER.public) for at, part in enumerate(parts, 1)]
+    holdings = [
+        accept_publisher_share(part, place(1, sizes[0], at), PUBLISHER.public) for at, part in enumerate(parts, 1)
+    ]
     sent = len(parts)
     for hop, size in enumerate(sizes[1:], 2):
         to, by = scheme(hop, size), holdings[0].place.scheme
-        dealt = [hand_on(holding, to, signing(holding.place), entropy) for holding in holdings]
+        dealt = [redistribute_share(holding, to, signing(holding.place), entropy) for holding in holdings]
         receivings = [
-            Receiving(ORIGIN, by, Place(to, at), PUBLISHER.public, known, signing(Place(to, at)))
+            ShareReception(ORIGIN, by, ReplicaId(to, at), PUBLISHER.public, known, signing(ReplicaId(to, at)))
             for at in range(1, size + 1)
         ]
         for each in dealt:
-            for receiving, portion in zip(receivings, each.portions, strict=True):
-                receiving.take(Portion.decode(portion.encode().reveal()))
+            for receiving, portion in zip(receivings, each.shares, strict=True):
+                receiving.accept_share(DealtShare.decode(portion.encode().reveal()))
                 sent += 1
-        words = [receiving.attend() for receiving in receivings]
+        words = [receiving.announce() for receiving in receivings]
         for at, receiving in enumerate(receivings):
             for author, word in enumerate(words):
                 if author != at:
-                    receiving.hear(word, 1)
+                    receiving.accept_statement(word, 1)
                     sent += 1
             assert receiving.relay() == []
         for holding, each in zip(holdings, dealt, strict=True):
@@ -260,32 +266,32 @@ def over(sizes: Sequence[int]) -> tuple[list[Holding], int]:
 
 def test_ten_hops_of_three_take_168_messages_at_most() -> None:
     holdings, sent = over([3] * 10)
-    collecting = Collecting(ORIGIN, PUBLISHER.public)
+    collecting = KeyCollector(ORIGIN, PUBLISHER.public)
     for holding in holdings:
-        collecting.add(holding.delivery(), holding.place)
+        collecting.add(holding.make_delivery(), holding.place)
         sent += 1
     assert collecting.secret == SECRET
-    assert collecting.liars == []
-    assert sent == 3 + (9 + 6) * 9 + 3 <= counts.messages_redistributed([3] * 10) == 168
+    assert collecting.faulty == []
+    assert sent == 3 + (9 + 6) * 9 + 3 <= share_counts.messages_redistributed([3] * 10) == 168
 
 
 def test_what_was_handed_on_is_erased() -> None:
     entropy = random.Random(3).randbytes
-    holding = Holding(*(getattr(first_holdings(3)[0], name) for name in ("root", "place", "commitments", "share")))
-    dealt = hand_on(holding, scheme(2, 3), signing(holding.place), entropy)
+    holding = HeldShare(*(getattr(first_holdings(3)[0], name) for name in ("root", "place", "commitments", "share")))
+    dealt = redistribute_share(holding, scheme(2, 3), signing(holding.place), entropy)
     holding.erase()
     dealt.erase()
     with pytest.raises(LocalError, match="erased"):
-        holding.delivery()
+        holding.make_delivery()
     with pytest.raises(LocalError, match="erased"):
-        hand_on(holding, scheme(2, 3), signing(holding.place), entropy)
+        redistribute_share(holding, scheme(2, 3), signing(holding.place), entropy)
     with pytest.raises(LocalError, match="erased"):
-        dealt.portion(1)
+        dealt.share_for(1)
 
 
 def test_each_branch_is_dealt_afresh() -> None:
     one, other = handed(3, 3, 1, 0), handed(3, 3, 1, 1)
-    assert all(a.share != b.share for a, b in zip(one.portions, other.portions, strict=True))
+    assert all(a.share != b.share for a, b in zip(one.shares, other.shares, strict=True))
 
 
 # --- with liars -------------------------------------------------------------------------------------------------------
@@ -313,9 +319,9 @@ def test_all_lies_on_both_sides_of_a_hop_are_borne() -> None:
 def random_hop(rng: random.Random, old: int, new: int) -> Hop:
     holders: dict[int, Sequence[int | None]] = {
         liar: [rng.choice((0, 0, 1, None)) for _ in range(new)]
-        for liar in rng.sample(range(1, old + 1), tolerated(old))
+        for liar in rng.sample(range(1, old + 1), max_faulty(old))
     }
-    liars = rng.sample(range(1, new + 1), tolerated(new))
+    liars = rng.sample(range(1, new + 1), max_faulty(new))
     honest = [at for at in range(1, new + 1) if at not in liars]
     replicas = {
         liar: {
@@ -345,9 +351,9 @@ def test_a_denier_who_told_somebody_else_the_truth_changes_nothing() -> None:
     everything, less = frozenset({1, 2, 3}), frozenset({2, 3})
     hop = Hop(3, 3, {1: (0, 0, 0)}, False, {1: {2: less, 3: everything}})
     check(hop)
-    assert hop.honest[2].quick
-    assert hop.honest[3].choose() == (1, 2)
-    assert [liar.index for liar in hop.honest[2].liars] == [1]
+    assert hop.honest[2].is_unanimous
+    assert hop.honest[3].choose_holders() == (1, 2)
+    assert [liar.index for liar in hop.honest[2].proven_faulty] == [1]
 
 
 def test_without_being_shown_those_two_would_part() -> None:
@@ -356,60 +362,63 @@ def test_without_being_shown_those_two_would_part() -> None:
     hop = Hop(3, 3, {1: (0, 0, 0)}, False, {1: {2: less, 3: everything}})
     hop.certify = lambda round_number: None  # type: ignore[method-assign]
     hop.run()
-    assert hop.honest[2].choose() != hop.honest[3].choose()
+    assert hop.honest[2].choose_holders() != hop.honest[3].choose_holders()
 
 
 def test_a_holder_with_two_faces_is_named_by_who_sees_both() -> None:
     receiving = Hop(3, 3).honest[1]
-    receiving.take(handed(3, 3, 2, 0).portion(1))
-    receiving.take(handed(3, 3, 2, 1).portion(1))
-    assert receiving.liars == [place(1, 3, 2)]
-    assert decode(receiving.attend().word) == Roll({})
+    receiving.accept_share(handed(3, 3, 2, 0).share_for(1))
+    receiving.accept_share(handed(3, 3, 2, 1).share_for(1))
+    assert receiving.proven_faulty == [place(1, 3, 2)]
+    assert decode_roll(receiving.announce().payload) == AttendanceRoll({})
 
 
 @pytest.mark.parametrize("wrong", ["share", "holder", "receiver", "old", "signature", "root"])
 def test_a_portion_that_does_not_hold_is_not_taken(wrong: str) -> None:
-    portion = handed(3, 3, 1).portion(1)
+    portion = handed(3, 3, 1).share_for(1)
     replace = msgspec.structs.replace
     match wrong:
         case "share":
-            spoilt = Share(1, portion.share.value + Scalar.of(1), portion.share.blinding)
+            spoilt = VerifiableShare(1, portion.share.value + Scalar.of(1), portion.share.blinding)
             bad = replace(portion, share=spoilt)
         case "holder":
-            bad = replace(portion, header=replace(portion.header, holder=2))
+            bad = replace(portion, holder_header=replace(portion.holder_header, holder=2))
         case "receiver":
-            bad = handed(3, 3, 1).portion(2)
+            bad = handed(3, 3, 1).share_for(2)
         case "old":
-            bad = replace(portion, header=replace(portion.header, old=handed(3, 3, 2).header.new))
+            bad = replace(
+                portion,
+                holder_header=replace(portion.holder_header, old_points=handed(3, 3, 2).holder_header.new_points),
+            )
         case "signature":
-            bad = replace(portion, header=replace(portion.header, signature=bytes(64)))
+            bad = replace(portion, holder_header=replace(portion.holder_header, signature=bytes(64)))
         case _:
-            bad = replace(portion, root=replace(portion.root, signature=bytes(64)))
+            bad = replace(portion, publisher_header=replace(portion.publisher_header, signature=bytes(64)))
     receiving = Hop(3, 3).honest[1]
     with pytest.raises(RemoteError):
-        receiving.take(bad)
-    receiving.take(portion)
+        receiving.accept_share(bad)
+    receiving.accept_share(portion)
 
 
 def test_a_holder_who_deals_another_secret_is_refused() -> None:
     """It has the publisher's word, its place and its key, and nothing else."""
     mine = first_holdings(3)[0]
-    other = Holding(mine.root, mine.place, mine.commitments, Share(1, Scalar.of(5), Scalar.of(6)))
-    dealt = hand_on(other, scheme(2, 3), signing(mine.place), random.Random(2).randbytes)
+    other = HeldShare(mine.root, mine.place, mine.commitments, VerifiableShare(1, Scalar.of(5), Scalar.of(6)))
+    dealt = redistribute_share(other, scheme(2, 3), signing(mine.place), random.Random(2).randbytes)
     with pytest.raises(ForgedError):
-        Hop(3, 3).honest[1].take(dealt.portion(1))
+        Hop(3, 3).honest[1].accept_share(dealt.share_for(1))
 
 
 def test_nothing_is_chosen_before_we_attend() -> None:
     with pytest.raises(LocalError):
-        Hop(3, 3).honest[1].choose()
+        Hop(3, 3).honest[1].choose_holders()
 
 
 @given(st.binary(max_size=300))
 @settings(max_examples=15)
 def test_noise_is_no_portion(data: bytes) -> None:
     with pytest.raises(MalformedError):
-        Portion.decode(data)
+        DealtShare.decode(data)
 
 
 # --- the subscriber ---------------------------------------------------------------------------------------------------
@@ -417,58 +426,58 @@ def test_noise_is_no_portion(data: bytes) -> None:
 
 def test_a_subscriber_names_bad_shares_and_other_sharings() -> None:
     holdings = first_holdings(5)
-    collecting = Collecting(ORIGIN, PUBLISHER.public)
-    bad = msgspec.structs.replace(holdings[0].delivery(), share=Share(1, Scalar.of(1), Scalar.of(2)))
+    collecting = KeyCollector(ORIGIN, PUBLISHER.public)
+    bad = msgspec.structs.replace(holdings[0].make_delivery(), share=VerifiableShare(1, Scalar.of(1), Scalar.of(2)))
     with pytest.raises(ForgedError):
         collecting.add(bad, holdings[0].place)
     collecting.add(forged(holdings[1]), holdings[1].place)
     for holding in holdings[2:]:
-        collecting.add(holding.delivery(), holding.place)
+        collecting.add(holding.make_delivery(), holding.place)
     assert collecting.secret == SECRET
-    assert collecting.liars == [holdings[0].place, holdings[1].place]
+    assert collecting.faulty == [holdings[0].place, holdings[1].place]
 
 
 def test_a_replica_brings_one_share_and_what_is_stale_is_nobodys_lie() -> None:
     holdings = first_holdings(5)
-    collecting = Collecting(ORIGIN, PUBLISHER.public)
+    collecting = KeyCollector(ORIGIN, PUBLISHER.public)
     for _ in range(2):
-        collecting.add(holdings[0].delivery(), holdings[0].place)
+        collecting.add(holdings[0].make_delivery(), holdings[0].place)
     collecting.add(forged(holdings[1]), holdings[1].place)
     with pytest.raises(StaleError, match="second"):
-        collecting.add(holdings[1].delivery(), holdings[1].place)
+        collecting.add(holdings[1].make_delivery(), holdings[1].place)
     assert len(collecting._brought) == 2
-    assert collecting.liars == []
+    assert collecting.faulty == []
     with pytest.raises(StaleError):
-        Collecting(Origin(ORIGIN.key, 1), PUBLISHER.public).add(holdings[0].delivery(), holdings[0].place)
+        KeyCollector(KeyAttempt(ORIGIN.key, 1), PUBLISHER.public).add(holdings[0].make_delivery(), holdings[0].place)
 
 
-def forged(holding: Holding) -> Delivery:
+def forged(holding: HeldShare) -> DeliveredShare:
     """Commitments made up to fit the publisher's, and a share that opens them: only the majority shows they are not."""
     commitments = holding.commitments
     value, blinding = Scalar.of(77), Scalar.of(78)
-    opened = dealing._commit(value, blinding)
+    opened = verifiable_sharing._commit(value, blinding)
     index = Scalar.of(holding.place.index)
     third = commitments.points[2]
     second = (opened - commitments.points[0] - third * (index * index)) / index
     made = Commitments((commitments.points[0], second, third))
-    return Delivery(holding.root, made.encode(), Share(holding.place.index, value, blinding))
+    return DeliveredShare(holding.root, made.encode(), VerifiableShare(holding.place.index, value, blinding))
 
 
 def test_disjoint_paths_are_dealt_apart_and_any_of_them_will_do() -> None:
     """Two dealings of one secret have different commitments to it; shares of both do not add up, those of one do."""
     by_other = deal_key(SECRET, ORIGIN, scheme(2, 3), PUBLISHER, random.Random(8).randbytes)
-    others = [take_first(part, place(2, 3, at), PUBLISHER.public) for at, part in enumerate(by_other, 1)]
-    collecting = Collecting(ORIGIN, PUBLISHER.public)
+    others = [accept_publisher_share(part, place(2, 3, at), PUBLISHER.public) for at, part in enumerate(by_other, 1)]
+    collecting = KeyCollector(ORIGIN, PUBLISHER.public)
     for holding in [first_holdings(3)[0], others[0]]:
-        assert collecting.add(holding.delivery(), holding.place) is None
-    assert collecting.add(others[2].delivery(), others[2].place) == SECRET
-    assert collecting.liars == []
+        assert collecting.add(holding.make_delivery(), holding.place) is None
+    assert collecting.add(others[2].make_delivery(), others[2].place) == SECRET
+    assert collecting.faulty == []
 
 
 def test_a_minority_of_the_last_node_gives_nothing() -> None:
-    collecting = Collecting(ORIGIN, PUBLISHER.public)
+    collecting = KeyCollector(ORIGIN, PUBLISHER.public)
     for holding in first_holdings(5)[:2]:
-        assert collecting.add(holding.delivery(), holding.place) is None
+        assert collecting.add(holding.make_delivery(), holding.place) is None
 
 
 # --- the rules of attendance ------------------------------------------------------------------------------------------
@@ -476,69 +485,71 @@ def test_a_minority_of_the_last_node_gives_nothing() -> None:
 A, B, OLD, ODD = b"a" * 32, b"b" * 32, b"o" * 32, b"x" * 32
 
 
-def chosen(rolls: dict[int, Roll], settled: Sequence[Dispute] = ()) -> tuple[int, ...] | None:
-    return contributors(usable(rolls, 3, settled), 3)
+def chosen(rolls: dict[int, AttendanceRoll], settled: Sequence[Dispute] = ()) -> tuple[int, ...] | None:
+    return choose_contributors(usable_dealings(rolls, 3, settled), 3)
 
 
 def test_the_first_majority_of_standing_dealings_is_chosen() -> None:
-    roll = Roll({1: Dealt(A, OLD), 2: Dealt(A, OLD), 3: Dealt(A, OLD)})
+    roll = AttendanceRoll({1: DealingRef(A, OLD), 2: DealingRef(A, OLD), 3: DealingRef(A, OLD)})
     assert chosen(dict.fromkeys((1, 2, 3), roll)) == (1, 2)
     assert chosen({1: roll, 2: roll}) == (1, 2)
     assert chosen({1: roll}) is None
 
 
 def test_holders_of_another_mind_about_their_sharing_are_left_out() -> None:
-    roll = Roll({1: Dealt(A, ODD), 2: Dealt(A, OLD), 3: Dealt(A, OLD)})
+    roll = AttendanceRoll({1: DealingRef(A, ODD), 2: DealingRef(A, OLD), 3: DealingRef(A, OLD)})
     assert chosen(dict.fromkeys((1, 2, 3), roll)) == (2, 3)
 
 
 def test_a_dispute_puts_a_dealing_out_unless_it_is_settled() -> None:
-    full = Roll({1: Dealt(A, OLD), 2: Dealt(A, OLD), 3: Dealt(A, OLD)})
-    rolls = {1: full, 2: full, 3: Roll({2: Dealt(A, OLD), 3: Dealt(A, OLD), 1: Dealt(B, OLD)})}
-    assert disputes(rolls, 3) == [Dispute(1, A, 3)]
+    full = AttendanceRoll({1: DealingRef(A, OLD), 2: DealingRef(A, OLD), 3: DealingRef(A, OLD)})
+    rolls = {1: full, 2: full, 3: AttendanceRoll({2: DealingRef(A, OLD), 3: DealingRef(A, OLD), 1: DealingRef(B, OLD)})}
+    assert find_disputes(rolls, 3) == [Dispute(1, A, 3)]
     assert chosen(rolls) == (2, 3)
     assert chosen(rolls, [Dispute(1, A, 3)]) == (1, 2)
-    assert standing(rolls, 3)[1] == Dealt(A, OLD)
+    assert majority_dealings(rolls, 3)[1] == DealingRef(A, OLD)
 
 
 def test_whom_one_does_without_is_in_dispute_like_others_if_that_is_not_agreed() -> None:
-    full = Roll({1: Dealt(A, OLD), 2: Dealt(A, OLD), 3: Dealt(A, OLD)})
-    less = Roll({2: Dealt(A, OLD), 3: Dealt(A, OLD)}, absent=(1,), aside=(1,))
-    assert disputes({1: full, 2: full, 3: less}, 3) == [Dispute(1, A, 3)]
+    full = AttendanceRoll({1: DealingRef(A, OLD), 2: DealingRef(A, OLD), 3: DealingRef(A, OLD)})
+    less = AttendanceRoll({2: DealingRef(A, OLD), 3: DealingRef(A, OLD)}, skipped_replicas=(1,), skipped_holders=(1,))
+    assert find_disputes({1: full, 2: full, 3: less}, 3) == [Dispute(1, A, 3)]
 
 
-def three_with_all() -> dict[int, Receiving]:
+def three_with_all() -> dict[int, ShareReception]:
     three = Hop(3, 3).honest
     for at, receiving in three.items():
         for holder in (1, 2, 3):
-            receiving.take(handed(3, 3, holder).portion(at))
+            receiving.accept_share(handed(3, 3, holder).share_for(at))
     return three
 
 
 def test_who_are_not_absent_by_a_brief_word_agree_on_it_and_who_is_goes_with_them() -> None:
     three = three_with_all()
-    said = [three[at].waive((3,), (1,)) for at in (1, 2)] + [three[3].attend()]
+    said = [three[at].announce_brief((3,), (1,)) for at in (1, 2)] + [three[3].announce()]
     for at, receiving in three.items():
         for word in said:
             if word.author != at:
-                receiving.hear(word, 1)
-    assert [receiving.quick for receiving in three.values()] == [True] * 3
-    assert [receiving.choose() for receiving in three.values()] == [(2, 3)] * 3
-    assert [receiving.overlooked for receiving in three.values()] == [False, False, True]
-    assert [receiving.waived() for receiving in three.values()] == [({3}, {1})] * 3
-    assert not any(receiving.liars for receiving in three.values())
+                receiving.accept_statement(word, 1)
+    assert [receiving.is_unanimous for receiving in three.values()] == [True] * 3
+    assert [receiving.choose_holders() for receiving in three.values()] == [(2, 3)] * 3
+    assert [receiving.is_skipped for receiving in three.values()] == [False, False, True]
+    assert [receiving.skipped() for receiving in three.values()] == [({3}, {1})] * 3
+    assert not any(receiving.proven_faulty for receiving in three.values())
 
 
 def test_if_all_say_the_same_and_name_a_brief_word_it_may_still_be_agreed() -> None:
     """The planted bug: who went on at once would part from who hears the last brief word later."""
     three = three_with_all()
-    briefs = [receiving.waive((), (1,)) for receiving in three.values()]
-    words = [receiving.attend() for receiving in three.values()]
+    briefs = [receiving.announce_brief((), (1,)) for receiving in three.values()]
+    words = [receiving.announce() for receiving in three.values()]
     for word in (*words[1:], briefs[1]):
-        three[1].hear(word, 1)
-    assert (three[1].quick, three[1].choose()) == (False, (1, 2)), "what it would be at the end of all rounds"
-    three[1].hear(briefs[2], 1)
-    assert (three[1].quick, three[1].choose()) == (True, (2, 3))
+        three[1].accept_statement(word, 1)
+    assert (three[1].is_unanimous, three[1].choose_holders()) == (False, (1, 2)), (
+        "what it would be at the end of all rounds"
+    )
+    three[1].accept_statement(briefs[2], 1)
+    assert (three[1].is_unanimous, three[1].choose_holders()) == (True, (2, 3))
 
 
 INDICES = st.integers(1, 255)
@@ -554,13 +565,13 @@ INDICES = st.integers(1, 255)
 def test_a_roll_survives_the_wire(
     rows: dict[int, tuple[bytes, bytes]], absent: set[int], aside: set[int], brief: bool
 ) -> None:
-    table = {holder: Dealt(*row) for holder, row in rows.items() if holder not in aside}
-    roll = Roll(table, tuple(sorted(absent)), tuple(sorted(aside)), brief)
-    assert decode(encode(roll)) == roll
-    assert len(encode(roll)) <= attendance.size_max(max([*table, *aside], default=0), max(absent, default=0))
+    table = {holder: DealingRef(*row) for holder, row in rows.items() if holder not in aside}
+    roll = AttendanceRoll(table, tuple(sorted(absent)), tuple(sorted(aside)), brief)
+    assert decode_roll(encode_roll(roll)) == roll
+    assert len(encode_roll(roll)) <= agreement.roll_size_max(max([*table, *aside], default=0), max(absent, default=0))
 
 
-ONE = Roll({1: Dealt(A, OLD)})
+ONE = AttendanceRoll({1: DealingRef(A, OLD)})
 
 
 @pytest.mark.parametrize(
@@ -568,76 +579,79 @@ ONE = Roll({1: Dealt(A, OLD)})
     [
         b"",
         b"\xc0",
-        encode(ONE) + b"\0",
-        encode(ONE).replace(b"\x01", b"\x00"),
-        encode(ONE._replace(aside=(1,), brief=True)),
-        encode(ONE._replace(absent=(2, 2))),
-        encode(ONE._replace(aside=(2, 2))),
+        encode_roll(ONE) + b"\0",
+        encode_roll(ONE).replace(b"\x01", b"\x00"),
+        encode_roll(ONE._replace(skipped_holders=(1,), is_brief=True)),
+        encode_roll(ONE._replace(skipped_replicas=(2, 2))),
+        encode_roll(ONE._replace(skipped_holders=(2, 2))),
         msgspec.msgpack.encode(([], [3, 2], [], False)),
     ],
 )
 def test_a_word_that_is_no_roll_counts_as_none(word: bytes) -> None:
     with pytest.raises(MalformedError):
-        decode(word)
-    assert attendance.rolls_of({1: word}) == {}
+        decode_roll(word)
+    assert agreement.decode_rolls({1: word}) == {}
 
 
 # --- flooding ---------------------------------------------------------------------------------------------------------
 
 
-def floods(size: int) -> dict[int, Flood]:
+def floods(size: int) -> dict[int, SignedBroadcast]:
     known = roster(3, size)
-    return {at: Flood(b"context", place(2, size, at), known, signing(place(2, size, at))) for at in range(1, size + 1)}
+    return {
+        at: SignedBroadcast(b"context", place(2, size, at), known, signing(place(2, size, at)))
+        for at in range(1, size + 1)
+    }
 
 
 def test_a_word_that_comes_late_needs_more_vouchers() -> None:
     three = floods(3)
-    said = three[1].say(b"word")
-    three[2].hear(said, 2)
-    assert three[2].words() == {}
-    three[3].hear(said, 1)
+    said = three[1].announce(b"word")
+    three[2].accept(said, 2)
+    assert three[2].sole_payloads() == {}
+    three[3].accept(said, 1)
     (vouched,) = three[3].relay()
-    three[2].hear(vouched, 2)
-    assert three[2].words() == {1: b"word"}
-    three[2].hear(floods(3)[3].say(b"too late"), 3)
-    assert three[2].words() == {1: b"word"}
+    three[2].accept(vouched, 2)
+    assert three[2].sole_payloads() == {1: b"word"}
+    three[2].accept(floods(3)[3].announce(b"too late"), 3)
+    assert three[2].sole_payloads() == {1: b"word"}
 
 
 def test_who_says_two_things_has_said_nothing_and_no_third_is_kept() -> None:
     three = floods(3)
     for word in (b"one", b"two", b"three"):
-        three[2].hear(floods(3)[1].say(word), 1)
-    assert three[2].words() == {}
-    assert three[2].two_faced() == [1]
-    assert len(three[2].heard(1)) == 2
+        three[2].accept(floods(3)[1].announce(word), 1)
+    assert three[2].sole_payloads() == {}
+    assert three[2].equivocators() == [1]
+    assert len(three[2].statements_of(1)) == 2
 
 
 def test_a_third_word_is_kept_if_it_is_all_that_another_says() -> None:
     """Whom liars told two things is still shown what all others agree on; and that is all that it keeps."""
     three = floods(3)
-    said = {word: floods(3)[1].say(word) for word in (b"one", b"two", b"three", b"four")}
+    said = {word: floods(3)[1].announce(word) for word in (b"one", b"two", b"three", b"four")}
     for word in (b"one", b"two"):
-        three[2].hear(said[word], 1)
-    three[2].hear(floods(3)[3].say(b"three"), 1)
+        three[2].accept(said[word], 1)
+    three[2].accept(floods(3)[3].announce(b"three"), 1)
     for word in (b"three", b"four"):
-        three[2].hear(said[word], 1)
-    assert [vouched.author for vouched in three[2].saying(b"three")] == [1, 3]
-    assert three[2].saying(b"four") == []
+        three[2].accept(said[word], 1)
+    assert [vouched.author for vouched in three[2].statements_with(b"three")] == [1, 3]
+    assert three[2].statements_with(b"four") == []
 
 
 def test_nobody_can_speak_or_vouch_for_another() -> None:
     three = floods(3)
-    said = floods(3)[1].say(b"word")
+    said = floods(3)[1].announce(b"word")
     for bad in (
         msgspec.structs.replace(said, author=3),
-        msgspec.structs.replace(said, word=b"other"),
-        msgspec.structs.replace(said, vouchers=((3, said.signature),)),
-        Flood(b"elsewhere", place(2, 3, 1), roster(3, 3), signing(place(2, 3, 1))).say(b"word"),
+        msgspec.structs.replace(said, payload=b"other"),
+        msgspec.structs.replace(said, endorsements=((3, said.signature),)),
+        SignedBroadcast(b"elsewhere", place(2, 3, 1), roster(3, 3), signing(place(2, 3, 1))).announce(b"word"),
         msgspec.structs.replace(said, author=9),
     ):
         with pytest.raises(ForgedError):
-            three[2].hear(bad, 1)
+            three[2].accept(bad, 1)
     with pytest.raises(MalformedError):
-        msgspec.structs.replace(said, vouchers=((1, said.signature),))
+        msgspec.structs.replace(said, endorsements=((1, said.signature),))
     with pytest.raises(MalformedError):
-        msgspec.structs.replace(said, word=bytes(WORD_MAX + 1))
+        msgspec.structs.replace(said, payload=bytes(PAYLOAD_MAX + 1))

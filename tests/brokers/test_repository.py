@@ -10,36 +10,45 @@ from random import Random
 import msgspec
 import pytest
 
-from support import broker_grants
-from support.broker_grants import EPOCH, EPOCH_US, OPERATOR, START, TOPIC, keys_of, root, signing
-from support.overlay_town import Town
-from veilcast.authority.record import Profile
-from veilcast.brokers.claims import advertise, bring, subscribe
-from veilcast.brokers.config import BrokerConfig, ClientConfig
-from veilcast.brokers.overlay import NodeEntry, Overlay, Replica, node_id, roster_of, sign_overlay
-from veilcast.brokers.repository import Repository
-from veilcast.brokers.sharing.gathering import Gathering
-from veilcast.brokers.sharing.paper import Origin, Parcel, Trails
-from veilcast.brokers.sharing.redistribution import Collecting, Delivery
-from veilcast.brokers.sharing.scheme import Place
-from veilcast.brokers.shelf import Shelf, pull, pushes
+from support import broker_keyrings
+from support.broker_keyrings import EPOCH, EPOCH_US, OPERATOR, START, TOPIC, keys_of, root, signing
+from support.broker_network import BrokerNetwork
+from veilcast.authority.topic_record import Profile
+from veilcast.brokers.config import BrokerClientConfig, BrokerConfig
+from veilcast.brokers.keys.paper_split import KeyAttempt, KeyGatherer, SplitShare, TrailVerifier
+from veilcast.brokers.keys.redistribution import DeliveredShare, KeyCollector
+from veilcast.brokers.keys.scheme import ReplicaId
+from veilcast.brokers.operations.repository import Repository
+from veilcast.brokers.operations.share_store import ShareStore, make_pull, make_pushes
+from veilcast.brokers.overlay import BrokerOverlay, NodeEntry, Replica, node_id, overlay_replica_keys, sign_overlay
+from veilcast.brokers.routing.claims import make_advertisement, make_bring, make_subscription
 from veilcast.crypto.group import Scalar
 from veilcast.crypto.secret import Secret
 from veilcast.crypto.sign import SigningKey
 from veilcast.errors import ConfigError, ExcessError, ForgedError, MalformedError, StaleError
 from veilcast.machine import Address, Frame, Publication
-from veilcast.sim.chance import SeededEntropy, derive
+from veilcast.sim.rng import SeededEntropy, derive_bytes
 from veilcast.topics import Label
 from veilcast.wire import decode
-from veilcast.wire.brokers import Bring, Carry, Claim, FirstShare, Item, LastShare, NextShare, Pull, Push
+from veilcast.wire.brokers import (
+    BringClaim,
+    Claim,
+    FirstShare,
+    ForwardContent,
+    LastShare,
+    NextShare,
+    PullShare,
+    PushShare,
+    SessionItem,
+)
 
 both = pytest.mark.parametrize("profile", ["hardened", "paper"])
-ENTROPY = SeededEntropy(derive(7, "repository"))
+ENTROPY = SeededEntropy(derive_bytes(7, "repository"))
 HOLDER = SigningKey(Secret(b"h" * 32))
 P, R = Address("publisher"), Address("reader")
 
 
-def with_repository(overlay: Overlay, size: int = 3, version: int = 0, first: int = 1) -> Overlay:
+def with_repository(overlay: BrokerOverlay, size: int = 3, version: int = 0, first: int = 1) -> BrokerOverlay:
     replicas = tuple(
         Replica(signing("repository", index).public, f"shelf.{index}", f"shelf.{index}")
         for index in range(first, first + size)
@@ -47,7 +56,7 @@ def with_repository(overlay: Overlay, size: int = 3, version: int = 0, first: in
     return msgspec.structs.replace(overlay, repository=NodeEntry("repository", version, replicas))
 
 
-OVERLAY = with_repository(broker_grants.overlay())
+OVERLAY = with_repository(broker_keyrings.overlay())
 NODE = OVERLAY.repository
 assert NODE is not None
 SCHEME = NODE.scheme
@@ -59,54 +68,56 @@ class Shelves:
     def __init__(self, profile: Profile, **changes: int) -> None:
         self.profile: Profile = profile
         self.config = msgspec.structs.replace(BrokerConfig(profile=profile), **changes)
-        self.roster = roster_of([OVERLAY])
+        self.roster = overlay_replica_keys([OVERLAY])
         self.keys = [signing("repository", index).public for index in (1, 2, 3)]
-        self.shelves = [Shelf(self.config, key, root(profile), EPOCH_US, self.roster) for key in self.keys]
+        self.shelves = [ShareStore(self.config, key, root(profile), EPOCH_US, self.roster) for key in self.keys]
         self.topic = keys_of(0, profile)
         self.claim = self.advertisement()
         for index, shelf in enumerate(self.shelves):
-            shelf.bring(self.brought(index), P, START)
+            shelf.add_advertisement(self.brought(index), P, START)
 
     def advertisement(self, holder: SigningKey = HOLDER) -> Claim:
         keys = keys_of(0, self.profile)
-        return advertise(keys, node_id("B1"), EPOCH, START + 300_000_000, b"interest", holder.public)
+        return make_advertisement(keys, node_id("B1"), EPOCH, START + 300_000_000, b"interest", holder.public)
 
-    def brought(self, index: int) -> Bring:
-        return bring(self.claim, HOLDER, self.keys[index])
+    def brought(self, index: int) -> BringClaim:
+        return make_bring(self.claim, HOLDER, self.keys[index])
 
-    def dealt(self, key: bytes = b"k" * 16, attempt: int = 0, secret: Scalar | None = None) -> list[Push]:
+    def dealt(self, key: bytes = b"k" * 16, attempt: int = 0, secret: Scalar | None = None) -> list[PushShare]:
         shared = secret or Scalar.draw(ENTROPY)
         assert self.topic.signing is not None
         name = (self.claim.id, key)
-        return pushes(name, shared, attempt, SCHEME, self.topic.signing, ENTROPY, hardened=self.profile == "hardened")
+        return make_pushes(
+            name, shared, attempt, SCHEME, self.topic.signing, ENTROPY, hardened=self.profile == "hardened"
+        )
 
-    def push(self, dealt: Sequence[Push]) -> None:
+    def push(self, dealt: Sequence[PushShare]) -> None:
         for index, (shelf, push) in enumerate(zip(self.shelves, dealt, strict=True), 1):
-            shelf.push(push, Place(SCHEME, index))
+            shelf.store_share(push, ReplicaId(SCHEME, index))
 
-    def pulled(self, index: int, key: bytes = b"k" * 16) -> list[Push]:
+    def pulled(self, index: int, key: bytes = b"k" * 16) -> list[PushShare]:
         shelf = self.shelves[index]
-        shelf.pull(self.asked(index, key), R)
+        shelf.answer_pull(self.asked(index, key), R)
         answers, shelf.outbox = shelf.outbox, []
         assert all(to == R for to, _ in answers)
         return [push for _, push in answers]
 
-    def asked(self, index: int, key: bytes = b"k" * 16) -> Pull:
-        return pull((self.claim.id, key), keys_of(1, self.profile, "subscriber"), self.keys[index])
+    def asked(self, index: int, key: bytes = b"k" * 16) -> PullShare:
+        return make_pull((self.claim.id, key), keys_of(1, self.profile, "subscriber"), self.keys[index])
 
-    def opened(self, brought: dict[int, Push], attempt: int = 0) -> Secret | None:
+    def opened(self, brought: dict[int, PushShare], attempt: int = 0) -> Secret | None:
         """What a reader makes of these."""
         assert self.topic.certificate is not None
         publisher = self.topic.certificate.leaf.subject
-        origin = Origin(b"k" * 16, attempt)
+        origin = KeyAttempt(b"k" * 16, attempt)
         if self.profile == "hardened":
-            collecting = Collecting(origin, publisher)
+            collecting = KeyCollector(origin, publisher)
             for index, push in brought.items():
-                collecting.add(Delivery.decode(push.share), Place(SCHEME, index))
+                collecting.add(DeliveredShare.decode(push.share), ReplicaId(SCHEME, index))
             return collecting.secret
-        gathering = Gathering(origin, Trails(publisher, self.roster))
+        gathering = KeyGatherer(origin, TrailVerifier(publisher, self.roster))
         for index, push in brought.items():
-            gathering.add(Parcel.decode(push.share), Place(SCHEME, index))
+            gathering.add(SplitShare.decode(push.share), ReplicaId(SCHEME, index))
         return gathering.key
 
 
@@ -127,9 +138,9 @@ def test_a_majority_of_shares_opens_the_key_and_no_minority_does(profile: Profil
 def test_who_was_not_granted_the_topic_gets_nothing(profile: Profile) -> None:
     shelves = Shelves(profile)
     shelves.push(shelves.dealt())
-    stranger = keys_of(2, profile, "subscriber", broker_grants.OTHER)
+    stranger = keys_of(2, profile, "subscriber", broker_keyrings.OTHER)
     with pytest.raises(ForgedError):
-        shelves.shelves[0].pull(pull((shelves.claim.id, b"k" * 16), stranger, shelves.keys[0]), R)
+        shelves.shelves[0].answer_pull(make_pull((shelves.claim.id, b"k" * 16), stranger, shelves.keys[0]), R)
     assert not shelves.shelves[0].outbox
 
 
@@ -138,9 +149,9 @@ def test_a_replica_cannot_ask_the_others_in_a_readers_name(profile: Profile) -> 
     shelves = Shelves(profile)
     shelves.push(shelves.dealt())
     with pytest.raises(ForgedError):
-        shelves.shelves[1].pull(shelves.asked(0), Address("a replica that lies"))
+        shelves.shelves[1].answer_pull(shelves.asked(0), Address("a replica that lies"))
     with pytest.raises(ForgedError):
-        shelves.shelves[0].pull(msgspec.structs.replace(shelves.asked(0), key=b"j" * 16), R)
+        shelves.shelves[0].answer_pull(msgspec.structs.replace(shelves.asked(0), key=b"j" * 16), R)
 
 
 @both
@@ -151,7 +162,7 @@ def test_nobody_but_the_publisher_puts_anything_on_a_shelf(profile: Profile) -> 
     assert other is not None
     name = (shelves.claim.id, b"k" * 16)
     hardened = profile == "hardened"
-    forged = pushes(name, Scalar.draw(ENTROPY), 0, SCHEME, other, ENTROPY, hardened=hardened)
+    forged = make_pushes(name, Scalar.draw(ENTROPY), 0, SCHEME, other, ENTROPY, hardened=hardened)
     shelf = shelves.shelves[0]
     wrong = [
         (forged[0], ForgedError if hardened else None),
@@ -163,26 +174,26 @@ def test_nobody_but_the_publisher_puts_anything_on_a_shelf(profile: Profile) -> 
     for push, error in wrong:
         if error is not None:
             with pytest.raises(error):
-                shelf.push(push, Place(SCHEME, 1))
+                shelf.store_share(push, ReplicaId(SCHEME, 1))
     assert len(shelf) == 0
 
 
 @both
 def test_an_advertisement_must_hold_and_be_brought_by_its_own_client(profile: Profile) -> None:
     shelves = Shelves(profile)
-    shelf = Shelf(shelves.config, shelves.keys[0], root(profile), EPOCH_US, shelves.roster)
+    shelf = ShareStore(shelves.config, shelves.keys[0], root(profile), EPOCH_US, shelves.roster)
     with pytest.raises(ForgedError):
-        shelf.bring(shelves.brought(1), P, START)
+        shelf.add_advertisement(shelves.brought(1), P, START)
     with pytest.raises(StaleError):
-        shelf.bring(shelves.brought(0), P, START + 400_000_000)
+        shelf.add_advertisement(shelves.brought(0), P, START + 400_000_000)
     with pytest.raises(ForgedError):
-        Shelf(shelves.config, shelves.keys[0], b"\x01" * 32, EPOCH_US, shelves.roster).bring(
+        ShareStore(shelves.config, shelves.keys[0], b"\x01" * 32, EPOCH_US, shelves.roster).add_advertisement(
             shelves.brought(0), P, START
         )
     reader = keys_of(1, profile, "subscriber")
-    claim = subscribe(reader, node_id("B1"), EPOCH, START + 1_000_000, b"interest", HOLDER.public)
+    claim = make_subscription(reader, node_id("B1"), EPOCH, START + 1_000_000, b"interest", HOLDER.public)
     with pytest.raises(MalformedError):
-        shelf.bring(bring(claim, HOLDER, shelves.keys[0]), P, START)
+        shelf.add_advertisement(make_bring(claim, HOLDER, shelves.keys[0]), P, START)
     assert shelf.sizes() == {"claims": 0, "keys": 0, "waiting": 0}
 
 
@@ -193,7 +204,7 @@ def test_a_later_attempt_takes_the_place_of_the_last_and_no_earlier_one_does(pro
     shelves.push(late)
     for push in (early[0], late[0]):
         with pytest.raises(StaleError):
-            shelves.shelves[0].push(push, Place(SCHEME, 1))
+            shelves.shelves[0].store_share(push, ReplicaId(SCHEME, 1))
     assert shelves.pulled(0) == [late[0]]
 
 
@@ -209,7 +220,7 @@ def test_who_asks_early_is_answered_when_the_share_comes(profile: Profile) -> No
     assert shelf.sizes()["waiting"] == 0
     shelf.outbox.clear()
     shelves.pulled(0, b"j" * 16)
-    shelf.lost(R)
+    shelf.on_client_lost(R)
     assert shelf.sizes()["waiting"] == 0
 
 
@@ -229,7 +240,7 @@ def test_there_is_room_for_so_much_and_who_has_most_gives_way() -> None:
     shelf = shelves.shelves[0]
     dealt = {number: shelves.dealt(bytes([number]) * 16)[0] for number in range(6)}
     for push in dealt.values():
-        shelf.push(push, Place(SCHEME, 1))
+        shelf.store_share(push, ReplicaId(SCHEME, 1))
     assert len(shelf) == 4
     assert shelves.pulled(0, bytes([5]) * 16) == [dealt[5]]
     for key in (b"a", b"b"):
@@ -238,23 +249,23 @@ def test_there_is_room_for_so_much_and_who_has_most_gives_way() -> None:
         shelves.pulled(0, b"c" * 16)
     holders = [SigningKey(Secret(bytes([number]) * 32)) for number in range(6)]
     for number, holder in enumerate(holders):
-        brought = bring(shelves.advertisement(holder), holder, shelves.keys[0])
+        brought = make_bring(shelves.advertisement(holder), holder, shelves.keys[0])
         with nullcontext() if number < 3 else pytest.raises(ExcessError):
-            shelf.bring(brought, Address(f"client {number}"), START)
+            shelf.add_advertisement(brought, Address(f"client {number}"), START)
     assert shelf.sizes()["claims"] == 4
 
 
 # --- in an overlay
 
-CLIENT = ClientConfig(delivery="repository", refresh_messages=4)
+CLIENT = BrokerClientConfig(delivery="repository", refresh_messages=4)
 
 
-class TownWithRepository(Town):
+class TownWithRepository(BrokerNetwork):
     def __init__(self, profile: Profile, size: int = 3) -> None:
         super().__init__(profile, client=CLIENT)
         self.overlay = sign_overlay(with_repository(self.overlay.verify(OPERATOR.public), size), OPERATOR)
         for address in self.places:
-            self.revive(address)
+            self.restart(address)
         for index in range(1, size + 1):
             self._add(f"shelf.{index}", lambda index=index: self._shelf(index))  # type: ignore[misc]
 
@@ -269,7 +280,7 @@ class TownWithRepository(Town):
             root(self.profile),
             EPOCH_US,
             Random(index),
-            SeededEntropy(derive(index, "shelf")),
+            SeededEntropy(derive_bytes(index, "shelf")),
             self.now,
         )
 
@@ -295,7 +306,7 @@ def test_publications_are_read_with_keys_that_no_broker_sees(profile: Profile) -
 
     def look(frame: Frame, source: Address) -> Frame:
         message = decode(frame.data)
-        if isinstance(message, Item):
+        if isinstance(message, SessionItem):
             seen.add(type(decode(message.cargo)))
         return frame
 
@@ -308,8 +319,8 @@ def test_publications_are_read_with_keys_that_no_broker_sees(profile: Profile) -
     town.run(5)
     assert sorted(body for _, _, body in town.heard) == bodies
     assert town.places[Address("P")].machine.sizes()["pending"] == 0
-    assert Carry in seen
-    assert not seen & {FirstShare, NextShare, LastShare, Push, Pull}
+    assert ForwardContent in seen
+    assert not seen & {FirstShare, NextShare, LastShare, PushShare, PullShare}
     for index in (1, 2, 3):
         shelf = town.places[Address(f"shelf.{index}")].machine
         assert shelf.sizes()["keys"] == 3, "ten publications, four a key"
@@ -322,7 +333,7 @@ def test_one_replica_that_lies_stops_nothing_and_is_named(profile: Profile, lie:
     town = TownWithRepository(profile)
     wrong = town.places[Address("shelf.2")].machine
 
-    def spoil(push: Push) -> Push:
+    def spoil(push: PushShare) -> PushShare:
         return msgspec.structs.replace(push, share=push.share[:-1] + bytes([push.share[-1] ^ 1]))
 
     if lie == "silent":
@@ -336,7 +347,7 @@ def test_one_replica_that_lies_stops_nothing_and_is_named(profile: Profile, lie:
     town.run(10)
     assert sorted(body for _, _, body in town.heard) == bodies
     named = town.places[Address("R")].machine.suspects()
-    assert named == ([Place(SCHEME, 2)] if lie == "spoilt" else [])
+    assert named == ([ReplicaId(SCHEME, 2)] if lie == "spoilt" else [])
 
 
 def test_one_that_is_killed_comes_back_empty_and_a_replaced_one_is_not_asked() -> None:
@@ -345,7 +356,7 @@ def test_one_that_is_killed_comes_back_empty_and_a_replaced_one_is_not_asked() -
     town.publish([b"one"])
     town.kill("shelf.1")
     town.publish([b"two", b"three", b"four", b"five"])
-    town.revive("shelf.1")
+    town.restart("shelf.1")
     town.run(20)
     town.publish([b"six", b"seven"])
     newer = with_repository(town.overlay.verify(OPERATOR.public), 3, 1, first=2)
@@ -363,13 +374,13 @@ def test_one_that_is_killed_comes_back_empty_and_a_replaced_one_is_not_asked() -
 
 
 def test_an_overlay_without_one_cannot_serve_and_an_even_one_is_refused() -> None:
-    town = Town("hardened", client=CLIENT)
+    town = BrokerNetwork("hardened", client=CLIENT)
     with pytest.raises(ConfigError, match="has none"):
         town.client("P", "B1", 0, "publisher")
     with pytest.raises(ConfigError, match="the repository has 4 replicas"):
-        with_repository(broker_grants.overlay(), 4).check("hardened")
-    one = with_repository(broker_grants.overlay())
+        with_repository(broker_keyrings.overlay(), 4).check("hardened")
+    one = with_repository(broker_keyrings.overlay())
     with pytest.raises(MalformedError, match="whether there is one"):
-        one.check_successor(broker_grants.overlay(version=2))
+        one.check_successor(broker_keyrings.overlay(version=2))
     with pytest.raises(ConfigError, match="no replica with this key"):
         TownWithRepository("hardened")._shelf(9)

@@ -8,12 +8,12 @@ from random import Random
 import msgspec
 import pytest
 
-from support import broker_grants
-from support.broker_grants import EPOCH, EPOCH_US, OTHER, START, TOPIC, keys_of
-from support.router_nodes import (
+from support import broker_keyrings
+from support.broker_keyrings import EPOCH, EPOCH_US, OTHER, START, TOPIC, keys_of
+from support.router_network import (
     PROFILES,
     UNTIL,
-    Nodes,
+    RouterNetwork,
     advertisement,
     holder,
     publication,
@@ -21,13 +21,13 @@ from support.router_nodes import (
     subscription,
     until_of,
 )
-from veilcast.authority.record import Profile
-from veilcast.brokers import claims
-from veilcast.brokers import routing as routing_module
+from veilcast.authority.topic_record import Profile
 from veilcast.brokers.config import BrokerConfig
-from veilcast.brokers.language import Clear, language_of
 from veilcast.brokers.overlay import node_hop, node_id
-from veilcast.brokers.predicates import parse
+from veilcast.brokers.routing import claims
+from veilcast.brokers.routing import router as routing_module
+from veilcast.brokers.routing.claim_semantics import PlainInterest, predicate_codec
+from veilcast.brokers.routing.predicates import parse_predicates
 from veilcast.errors import ExcessError, ForgedError, RemoteError, StaleError
 from veilcast.machine import Address
 from veilcast.topics import All, Conjunction, Equal, Label, Range
@@ -38,18 +38,18 @@ from veilcast.wire.brokers import Claim, Routing
 
 def test_fig_1_with_claims_of_real_members_over_three_replicas_a_node() -> None:
     """P1 advertises at B1, S1 subscribes at B3 for prices above 50, and publications find the way; B2 sees nothing."""
-    nodes = Nodes("paper", (("B1", "B2"), ("B1", "B3")))
+    nodes = RouterNetwork("paper", (("B1", "B2"), ("B1", "B3")))
     keys, reader = keys_of(0, "paper"), keys_of(1, "paper", "subscriber")
-    words = parse(f"[topic,=,{TOPIC}],[class,=,bar],[price,>,0]").constraints
-    m1 = advertisement(keys, "B1", 1, words=msgspec.msgpack.encode(Clear(words)))
+    words = parse_predicates(f"[topic,=,{TOPIC}],[class,=,bar],[price,>,0]").constraints
+    m1 = advertisement(keys, "B1", 1, words=msgspec.msgpack.encode(PlainInterest(words)))
     nodes.client("B1", "P1", m1)
     nodes.settle()
-    hops = {name: {router.source(m1.id) for router in nodes.at(name)} for name in ("B1", "B2", "B3")}
+    hops = {name: {router.source_of(m1.id) for router in nodes.at(name)} for name in ("B1", "B2", "B3")}
     assert hops == {"B1": {"P1"}, "B2": {node_hop(node_id("B1"))}, "B3": {node_hop(node_id("B1"))}}
-    m2 = subscription(reader, "B3", 2, parse("[class,=,bar],[price,>,50]"))
+    m2 = subscription(reader, "B3", 2, parse_predicates("[class,=,bar],[price,>,50]"))
     nodes.client("B3", "S1", m2)
     nodes.settle()
-    readers = {name: {tuple(router.readers(m1.id)) for router in nodes.at(name)} for name in ("B1", "B2", "B3")}
+    readers = {name: {tuple(router.subscriber_hops(m1.id)) for router in nodes.at(name)} for name in ("B1", "B2", "B3")}
     assert readers == {"B1": {(node_hop(node_id("B3")),)}, "B2": {()}, "B3": {("S1",)}}
 
     def says(*pairs: tuple[str, str | int]) -> Routing:
@@ -66,7 +66,7 @@ def test_fig_1_with_claims_of_real_members_over_three_replicas_a_node() -> None:
 @pytest.mark.parametrize("seed", range(4))
 def test_publications_reach_just_those_who_want_them_whoever_claims_first(profile: Profile, seed: int) -> None:
     links = (("B1", "B2"), ("B2", "B3"), ("B2", "B4"), ("B4", "B5"))
-    nodes = Nodes(profile, links, seed=seed)
+    nodes = RouterNetwork(profile, links, seed=seed)
     keys, reader = keys_of(0, profile), keys_of(1, profile, "subscriber")
     wants: dict[str, tuple[str, Conjunction]] = {
         "all": ("B3", Label(TOPIC)),
@@ -98,23 +98,23 @@ def test_publications_reach_just_those_who_want_them_whoever_claims_first(profil
 
 @pytest.mark.parametrize("profile", PROFILES)
 def test_a_minority_of_a_neighbour_can_neither_plant_a_claim_nor_withdraw_one(profile: Profile) -> None:
-    nodes = Nodes(profile, lying=[("B2", 3)])
+    nodes = RouterNetwork(profile, lying=[("B2", 3)])
     keys, reader = keys_of(0, profile), keys_of(1, profile, "subscriber")
     ad, kept = advertisement(keys, "B1", 1), subscription(reader, "B3", 2)
     nodes.client("B1", "P1", ad)
     nodes.client("B3", "S1", kept)
     nodes.settle()
     planted = subscription(reader, "B3", 3, All(Label(TOPIC), Range("level", 0, 3)))
-    nodes.plant(("B2", 3), "B1", planted)
-    nodes.plant(("B2", 3), "B1", claims.withdraw(kept.id, holder(2)))
+    nodes.inject(("B2", 3), "B1", planted)
+    nodes.inject(("B2", 3), "B1", claims.make_withdraw(kept.id, holder(2)))
     nodes.settle()
-    nodes.later(10 * broker_grants.SECOND)
+    nodes.later(10 * broker_keyrings.SECOND)
     for router in nodes.at("B1"):
-        assert not router.has(planted.id)
-        assert router.readers(ad.id) == [node_hop(node_id("B2"))], "and it stands as it did"
-    nodes.plant(("B2", 1), "B1", planted)
+        assert not router.has_seen(planted.id)
+        assert router.subscriber_hops(ad.id) == [node_hop(node_id("B2"))], "and it stands as it did"
+    nodes.inject(("B2", 1), "B1", planted)
     nodes.settle()
-    assert all(router.has(planted.id) for router in nodes.at("B1")), "one of two is honest"
+    assert all(router.has_seen(planted.id) for router in nodes.at("B1")), "one of two is honest"
 
 
 @pytest.mark.parametrize("profile", PROFILES)
@@ -122,7 +122,7 @@ def test_a_minority_of_a_neighbour_can_neither_plant_a_claim_nor_withdraw_one(pr
 def test_a_liar_that_tells_what_others_tell_without_its_proof_ends_nothing(profile: Profile, at: int) -> None:
     """A proof is no part of a claim's id: the liar's voice counted, its claim was taken, and those of others were not
     looked at any more."""
-    nodes = Nodes(profile)
+    nodes = RouterNetwork(profile)
     publisher, reader = keys_of(1, profile), keys_of(2, profile, "subscriber")
     offered, wanted = advertisement(publisher, "B1", 1), subscription(reader, "B3", 2)
     router = nodes.routers["B2", 1]
@@ -130,11 +130,11 @@ def test_a_liar_that_tells_what_others_tell_without_its_proof_ends_nothing(profi
         for index in range(3):
             told = msgspec.structs.replace(claim, proof=bytes(64)) if index == at else claim
             try:
-                key = broker_grants.signing(node, index + 1).public
+                key = broker_keyrings.signing(node, index + 1).public
                 router.claim_of_node(told, node_id(node), key, nodes.now)
             except ForgedError:
                 assert index == at
-        assert claim in router.sent(node_id("B1" if node == "B3" else "B3")), "as its client made it"
+        assert claim in router.claims_for(node_id("B1" if node == "B3" else "B3")), "as its client made it"
     says = routing(offered, publisher, publication(("level", 3)))
     assert router.route(says) == [node_hop(node_id("B3"))]
     assert router.sizes()["waiting"] == router.sizes()["votes"] == 0
@@ -142,7 +142,7 @@ def test_a_liar_that_tells_what_others_tell_without_its_proof_ends_nothing(profi
 
 @pytest.mark.parametrize("profile", PROFILES)
 def test_a_claim_comes_from_the_side_of_its_edge_or_from_none(profile: Profile) -> None:
-    nodes = Nodes(profile)
+    nodes = RouterNetwork(profile)
     ad = advertisement(keys_of(0, profile), "B1", 1)
     router, entry = nodes.routers["B2", 1], nodes.overlay.node("B3")
     with pytest.raises(ForgedError, match="wrong side"):
@@ -154,57 +154,57 @@ def test_a_claim_comes_from_the_side_of_its_edge_or_from_none(profile: Profile) 
 @pytest.mark.parametrize("profile", PROFILES)
 def test_an_unauthorised_subscription_is_never_routed_and_never_shown_anything(profile: Profile) -> None:
     """Theorem 3: neither one of another topic's reader, nor one that is signed with a key of its own."""
-    nodes = Nodes(profile)
+    nodes = RouterNetwork(profile)
     keys, stranger = keys_of(0, profile), keys_of(2, profile, "subscriber", OTHER)
     genuine = keys_of(1, profile, "subscriber")
     ad = advertisement(keys, "B1", 1)
     nodes.client("B1", "P1", ad)
-    words = language_of(profile).subscription(genuine, Label(TOPIC))
-    forged = claims.subscribe(stranger, node_id("B3"), EPOCH, until_of(keys), words, holder(5).public)
+    words = predicate_codec(profile).encode_subscription(genuine, Label(TOPIC))
+    forged = claims.make_subscription(stranger, node_id("B3"), EPOCH, until_of(keys), words, holder(5).public)
     nodes.client("B3", "X", forged)
     changed = msgspec.structs.replace(subscription(genuine, "B2", 6), edge=node_id("B3"))
     nodes.client("B3", "X", changed)
     nodes.settle()
     assert ("B3", Address("X")) not in nodes.shown
     for router in nodes.routers.values():
-        assert all(hop != "X" for hop in router.readers(ad.id))
+        assert all(hop != "X" for hop in router.subscriber_hops(ad.id))
     assert nodes.reached(ad, "B1", routing(ad, keys, publication(("level", 1)))) == set()
     assert [router.sizes()["waiting"] for router in nodes.at("B3")] == [2, 2, 2], "it waits, for whatever may come"
 
 
 def test_in_paper_an_advertisement_under_anothers_name_lets_nobody_in() -> None:
     """Words in the clear bind no certificate; but a reader counts only where its own proof was shown."""
-    nodes = Nodes("paper")
+    nodes = RouterNetwork("paper")
     keys, liar = keys_of(0, "paper"), keys_of(3, "paper", "publisher", OTHER)
     ad = advertisement(keys, "B1", 1)
-    false = advertisement(liar, "B2", 2, words=language_of("paper").advertisement(keys))
+    false = advertisement(liar, "B2", 2, words=predicate_codec("paper").encode_advertisement(keys))
     nodes.client("B1", "P1", ad)
     nodes.client("B2", "L", false)
-    accomplice = claims.subscribe(
+    accomplice = claims.make_subscription(
         liar,
         node_id("B3"),
         EPOCH,
         until_of(keys),
-        language_of("paper").subscription(keys, Label(TOPIC)),
+        predicate_codec("paper").encode_subscription(keys, Label(TOPIC)),
         holder(3).public,
     )
     nodes.client("B3", "X", accomplice)
     nodes.settle()
     assert nodes.reached(ad, "B1", routing(ad, keys, publication(("level", 1)))) == set()
-    assert all(Address("X") not in router.readers(ad.id) for router in nodes.at("B3"))
+    assert all(Address("X") not in router.subscriber_hops(ad.id) for router in nodes.at("B3"))
 
 
 def test_in_hardened_an_advertisement_is_of_the_topic_that_its_certificate_is_for() -> None:
-    nodes = Nodes("hardened")
+    nodes = RouterNetwork("hardened")
     keys, liar = keys_of(0, "hardened"), keys_of(3, "hardened", "publisher", OTHER)
-    false = advertisement(liar, "B2", 2, words=language_of("hardened").advertisement(keys))
+    false = advertisement(liar, "B2", 2, words=predicate_codec("hardened").encode_advertisement(keys))
     with pytest.raises(ForgedError, match="another topic"):
         nodes.client("B2", "L", false)
 
 
 @pytest.mark.parametrize("profile", PROFILES)
 def test_claims_out_of_their_time_or_with_a_changed_body_are_refused(profile: Profile) -> None:
-    nodes = Nodes(profile)
+    nodes = RouterNetwork(profile)
     keys = keys_of(0, profile)
     late = advertisement(keys, "B1", 1, until=START + 3 * EPOCH_US)
     with pytest.raises(StaleError):
@@ -225,35 +225,35 @@ def test_claims_out_of_their_time_or_with_a_changed_body_are_refused(profile: Pr
 def test_what_is_withdrawn_ends_everywhere_and_a_liar_with_a_late_replica_cannot_bring_it_back(
     profile: Profile,
 ) -> None:
-    nodes = Nodes(profile, lying=[("B2", 3)])
+    nodes = RouterNetwork(profile, lying=[("B2", 3)])
     keys, reader = keys_of(0, profile), keys_of(1, profile, "subscriber")
     ad, sub = advertisement(keys, "B1", 1), subscription(reader, "B3", 2)
     nodes.client("B1", "P1", ad)
     nodes.client("B3", "S1", sub)
     nodes.settle()
     with pytest.raises(ForgedError):
-        nodes.client("B3", "X", claims.withdraw(sub.id, holder(2)))
+        nodes.client("B3", "X", claims.make_withdraw(sub.id, holder(2)))
     with pytest.raises(ForgedError):
-        nodes.client("B3", "S1", claims.withdraw(sub.id, holder(3)))
-    nodes.client("B3", "S1", claims.withdraw(sub.id, holder(2)))
+        nodes.client("B3", "S1", claims.make_withdraw(sub.id, holder(3)))
+    nodes.client("B3", "S1", claims.make_withdraw(sub.id, holder(2)))
     nodes.settle()
-    nodes.later(broker_grants.SECOND)
-    nodes.later(broker_grants.SECOND)
+    nodes.later(broker_keyrings.SECOND)
+    nodes.later(broker_keyrings.SECOND)
     assert nodes.reached(ad, "B1", routing(ad, keys, publication(("level", 1)))) == set()
-    nodes.plant(("B2", 3), "B1", sub)
-    nodes.plant(("B2", 1), "B1", sub)
+    nodes.inject(("B2", 3), "B1", sub)
+    nodes.inject(("B2", 1), "B1", sub)
     nodes.settle()
     assert nodes.reached(ad, "B1", routing(ad, keys, publication(("level", 1)))) == set()
 
 
 @pytest.mark.parametrize("profile", PROFILES)
 def test_claims_end_by_themselves_and_leave_nothing(profile: Profile) -> None:
-    nodes = Nodes(profile)
+    nodes = RouterNetwork(profile)
     keys, reader = keys_of(0, profile), keys_of(1, profile, "subscriber")
     nodes.client("B1", "P1", advertisement(keys, "B1", 1))
     nodes.client("B3", "S1", subscription(reader, "B3", 2))
     nodes.client("B3", "S1", subscription(keys_of(1, profile, "subscriber", OTHER), "B3", 3))
-    nodes.plant(("B2", 1), "B1", subscription(reader, "B2", 4))
+    nodes.inject(("B2", 1), "B1", subscription(reader, "B2", 4))
     nodes.settle()
     nodes.later(3 * EPOCH_US)
     for router in nodes.routers.values():
@@ -265,7 +265,7 @@ def test_claims_end_by_themselves_and_leave_nothing(profile: Profile) -> None:
 
 
 def test_of_two_readers_with_one_wish_one_is_told_and_the_other_takes_over() -> None:
-    nodes = Nodes("hardened", seed=7)
+    nodes = RouterNetwork("hardened", seed=7)
     keys, reader = keys_of(0, "hardened"), keys_of(1, "hardened", "subscriber")
     ad = advertisement(keys, "B1", 1)
     wish = All(Label(TOPIC), Range("level", 3, 9))
@@ -274,25 +274,25 @@ def test_of_two_readers_with_one_wish_one_is_told_and_the_other_takes_over() -> 
     nodes.client("B3", "S1", one)
     nodes.client("B3", "S2", other)
     nodes.settle()
-    upstream = [[claim.id for claim in router.sent(node_id("B2"))] for router in nodes.at("B3")]
+    upstream = [[claim.id for claim in router.claims_for(node_id("B2"))] for router in nodes.at("B3")]
     assert upstream == [[max(one.id, other.id)]] * 3, "all replicas tell the same one, whichever came first"
     told, numbers = (one, 2) if one.id > other.id else (other, 3)
-    nodes.client("B3", "S1" if told is one else "S2", claims.withdraw(told.id, holder(numbers)))
+    nodes.client("B3", "S1" if told is one else "S2", claims.make_withdraw(told.id, holder(numbers)))
     nodes.settle()
     said = routing(ad, keys, publication(("level", 5)))
     assert nodes.reached(ad, "B1", said) == {"S2" if told is one else "S1"}
-    nodes.later(broker_grants.SECOND)
+    nodes.later(broker_keyrings.SECOND)
     assert nodes.reached(ad, "B1", said) == {"S2" if told is one else "S1"}, "at no time less is known than is wanted"
 
 
 def test_noise_that_waits_is_tried_once_for_each_reader_key_and_never_again(monkeypatch: pytest.MonkeyPatch) -> None:
     """Many who hold no grant, and many publishers: what each of them costs is not multiplied by the others."""
-    nodes = Nodes("hardened", replicas=1)
+    nodes = RouterNetwork("hardened", replicas=1)
     router = nodes.routers["B2", 1]
     stranger, keys = keys_of(2, "hardened", "subscriber", OTHER), keys_of(0, "hardened")
-    words = language_of("hardened").subscription(keys, Label(TOPIC))
+    words = predicate_codec("hardened").encode_subscription(keys, Label(TOPIC))
     for number in range(20):
-        noise = claims.subscribe(stranger, node_id("B2"), EPOCH, UNTIL, words, holder(number).public)
+        noise = claims.make_subscription(stranger, node_id("B2"), EPOCH, UNTIL, words, holder(number).public)
         router.claim_of_client(noise, Address(f"C{number}"), START)
     tried: list[Claim] = []
 
@@ -307,7 +307,7 @@ def test_noise_that_waits_is_tried_once_for_each_reader_key_and_never_again(monk
 
 
 def test_a_publisher_cannot_have_every_subscription_tried_with_keys_that_it_made_up() -> None:
-    nodes = Nodes("hardened", replicas=1)
+    nodes = RouterNetwork("hardened", replicas=1)
     router = nodes.routers["B2", 1]
     liar, keys = keys_of(1, "hardened"), keys_of(0, "hardened")
     assert liar.signing is not None
@@ -325,19 +325,19 @@ def test_a_publisher_cannot_have_every_subscription_tried_with_keys_that_it_made
 
 
 def test_a_claim_that_ends_earlier_covers_none_that_ends_later() -> None:
-    nodes = Nodes("paper")
+    nodes = RouterNetwork("paper")
     keys, reader = keys_of(0, "paper"), keys_of(1, "paper", "subscriber")
     ad = advertisement(keys, "B1", 1)
-    wide = subscription(reader, "B3", 2, until=START + 100 * broker_grants.SECOND)
+    wide = subscription(reader, "B3", 2, until=START + 100 * broker_keyrings.SECOND)
     narrow = subscription(reader, "B3", 3, All(Label(TOPIC), Range("level", 3, 9)))
     nodes.client("B1", "P1", ad)
     nodes.client("B3", "S1", wide)
     nodes.client("B3", "S2", narrow)
     nodes.settle()
     for router in nodes.at("B1"):
-        assert router.has(narrow.id)
+        assert router.has_seen(narrow.id)
     for router in nodes.routers.values():
-        router.handle(START + 100 * broker_grants.SECOND)
+        router.handle(START + 100 * broker_keyrings.SECOND)
     said = routing(ad, keys, publication(("level", 5)))
     assert nodes.reached(ad, "B1", said) == {"S2"}, "without a word between brokers"
 
@@ -347,7 +347,7 @@ def test_a_claim_that_ends_earlier_covers_none_that_ends_later() -> None:
 
 def test_a_client_has_so_many_claims_and_a_replica_so_many_words_that_nobody_else_says() -> None:
     config = BrokerConfig(client_claims=4, claims_each=8, claims_max=16, votes_max=3, waiting_max=6)
-    nodes = Nodes("hardened", config=config)
+    nodes = RouterNetwork("hardened", config=config)
     reader = keys_of(1, "hardened", "subscriber")
     router, entry = nodes.routers["B2", 1], nodes.overlay.node("B3")
     for number in range(4):
@@ -368,7 +368,7 @@ def test_a_client_has_so_many_claims_and_a_replica_so_many_words_that_nobody_els
 
 def test_tables_are_full_for_one_node_before_they_are_for_all() -> None:
     config = BrokerConfig(client_claims=2, claims_each=4, claims_max=5)
-    nodes = Nodes("hardened", config=config)
+    nodes = RouterNetwork("hardened", config=config)
     keys = keys_of(0, "hardened")
     router, entry = nodes.routers["B2", 1], nodes.overlay.node("B3")
     for number in range(5):

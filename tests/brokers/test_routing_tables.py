@@ -11,10 +11,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from veilcast.brokers import tables as tables_module
-from veilcast.brokers.language import Predicates
-from veilcast.brokers.predicates import conforms, covers, overlaps, parse
-from veilcast.brokers.tables import ID_MAX, Entry, Step, Tables
+from veilcast.brokers.routing import tables as tables_module
+from veilcast.brokers.routing.claim_semantics import PlainPredicates
+from veilcast.brokers.routing.predicates import conforms, covers, overlaps, parse_predicates
+from veilcast.brokers.routing.tables import ID_MAX, RoutingTables, RoutingUpdate, TableEntry
 from veilcast.errors import ExcessError, ForgedError, LocalError
 from veilcast.machine import Address, Publication
 from veilcast.topics import Conjunction, Label
@@ -32,10 +32,10 @@ class Overlay:
         for one, other in links:
             ends.setdefault(one, []).append(hop(other))
             ends.setdefault(other, []).append(hop(one))
-        self.brokers = {name: Tables(neighbours, Predicates()) for name, neighbours in ends.items()}
+        self.brokers = {name: RoutingTables(neighbours, PlainPredicates()) for name, neighbours in ends.items()}
         self.sent = 0
 
-    def do(self, broker: str, steps: list[Step[Conjunction]]) -> None:
+    def do(self, broker: str, steps: list[RoutingUpdate[Conjunction]]) -> None:
         queue = deque((broker, step) for step in steps)
         while queue:
             at, (to, kind, id_, interest) = queue.popleft()
@@ -61,8 +61,8 @@ class Overlay:
         return sorted(reached)
 
 
-M1 = parse("[class,=,bar],[price,>,0]")
-M2 = parse("[class,=,bar],[price,>,50]")
+M1 = parse_predicates("[class,=,bar],[price,>,0]")
+M2 = parse_predicates("[class,=,bar],[price,>,50]")
 M3 = Publication((("class", "bar"), ("price", 60)))
 
 
@@ -70,15 +70,15 @@ def test_fig_1_a_subscription_goes_back_along_the_advertisement_and_publications
     overlay = Overlay([("B1", "B2"), ("B1", "B3")])
     overlay.do("B1", overlay.brokers["B1"].advertise(b"M1", M1, hop("P1")))
     assert {name: broker.srt for name, broker in overlay.brokers.items()} == {
-        "B1": {b"M1": Entry(M1, hop("P1"))},
-        "B2": {b"M1": Entry(M1, hop("B1"))},
-        "B3": {b"M1": Entry(M1, hop("B1"))},
+        "B1": {b"M1": TableEntry(M1, hop("P1"))},
+        "B2": {b"M1": TableEntry(M1, hop("B1"))},
+        "B3": {b"M1": TableEntry(M1, hop("B1"))},
     }
     overlay.do("B3", overlay.brokers["B3"].subscribe(b"M2", M2, hop("S1")))
     assert {name: broker.prt for name, broker in overlay.brokers.items()} == {
-        "B1": {b"M2": Entry(M2, hop("B3"))},
+        "B1": {b"M2": TableEntry(M2, hop("B3"))},
         "B2": {},
-        "B3": {b"M2": Entry(M2, hop("S1"))},
+        "B3": {b"M2": TableEntry(M2, hop("S1"))},
     }
     assert overlay.brokers["B1"].route(M3, hop("P1")) == ["B3"]
     assert overlay.publish("B1", "P1", M3) == ["S1"]
@@ -93,23 +93,23 @@ def test_a_subscription_before_the_advertisement_finds_it_too() -> None:
 
 
 def test_what_is_covered_is_not_sent_and_comes_back_before_its_cover_goes() -> None:
-    broker = Tables([hop("up"), hop("down")], Predicates())
+    broker = RoutingTables([hop("up"), hop("down")], PlainPredicates())
     broker.advertise(b"a", M1, hop("up"))
-    wide, narrow = parse("[price,>,10]"), parse("[price,>,50]")
-    assert broker.subscribe(b"wide", wide, hop("c1")) == [Step(hop("up"), "subscribe", b"wide", wide)]
+    wide, narrow = parse_predicates("[price,>,10]"), parse_predicates("[price,>,50]")
+    assert broker.subscribe(b"wide", wide, hop("c1")) == [RoutingUpdate(hop("up"), "subscribe", b"wide", wide)]
     assert broker.subscribe(b"narrow", narrow, hop("c2")) == []
     assert broker.unsubscribe(b"wide", hop("c1")) == [
-        Step(hop("up"), "subscribe", b"narrow", narrow),
-        Step(hop("up"), "unsubscribe", b"wide", wide),
+        RoutingUpdate(hop("up"), "subscribe", b"narrow", narrow),
+        RoutingUpdate(hop("up"), "unsubscribe", b"wide", wide),
     ]
     assert broker.subscribe(b"wide", wide, hop("c1")) == [
-        Step(hop("up"), "subscribe", b"wide", wide),
-        Step(hop("up"), "unsubscribe", b"narrow", narrow),
+        RoutingUpdate(hop("up"), "subscribe", b"wide", wide),
+        RoutingUpdate(hop("up"), "unsubscribe", b"narrow", narrow),
     ]
 
 
 def test_equal_subscriptions_are_sent_once() -> None:
-    broker = Tables([hop("up")], Predicates())
+    broker = RoutingTables([hop("up")], PlainPredicates())
     broker.advertise(b"a", M1, hop("up"))
     assert len(broker.subscribe(b"one", M2, hop("c1"))) == 1
     assert broker.subscribe(b"two", M2, hop("c2")) == []
@@ -118,14 +118,14 @@ def test_equal_subscriptions_are_sent_once() -> None:
 
 
 def test_only_what_was_advertised_here_is_routed() -> None:
-    broker = Tables([hop("up")], Predicates())
+    broker = RoutingTables([hop("up")], PlainPredicates())
     broker.advertise(b"a", M1, hop("up"))
     with pytest.raises(ForgedError):
         broker.route(M3, hop("elsewhere"))
 
 
 def test_nobody_ends_what_is_anothers_or_takes_its_id() -> None:
-    broker = Tables([hop("up")], Predicates())
+    broker = RoutingTables([hop("up")], PlainPredicates())
     broker.subscribe(b"s", M2, hop("c1"))
     with pytest.raises(ForgedError):
         broker.unsubscribe(b"s", hop("c2"))
@@ -137,7 +137,7 @@ def test_nobody_ends_what_is_anothers_or_takes_its_id() -> None:
 
 
 def test_tables_are_bounded_by_hop_and_in_all() -> None:
-    broker = Tables([hop("up")], Predicates(), most=3, most_of_one=2)
+    broker = RoutingTables([hop("up")], PlainPredicates(), most=3, most_of_one=2)
     broker.subscribe(b"1", M2, hop("c1"))
     broker.subscribe(b"2", M2, hop("c1"))
     with pytest.raises(ExcessError):
@@ -145,17 +145,17 @@ def test_tables_are_bounded_by_hop_and_in_all() -> None:
     broker.subscribe(b"3", M2, hop("c2"))
     with pytest.raises(ExcessError):
         broker.subscribe(b"4", M2, hop("c2"))
-    broker.drop(hop("c1"))
+    broker.drop_hop(hop("c1"))
     broker.subscribe(b"4", M2, hop("c2"))
     assert set(broker.prt) == {b"3", b"4"}
     with pytest.raises(LocalError):
-        Tables([], Predicates(), most=1, most_of_one=2)
+        RoutingTables([], PlainPredicates(), most=1, most_of_one=2)
 
 
 # --- random overlays against the definition ---------------------------------------------------------------------------
 
 INTERESTS = [
-    parse(text)
+    parse_predicates(text)
     for text in (
         "[a,=,x]", "[a,=,y]", "[p,>,0]", "[p,>,1]", "[p,>,2]", "[p,<,2]", "[p,>=,1],[p,<=,2]", "[a,=,x],[p,>,1]",
         "[a,=,x],[p,>,0]", "[a,=,y],[p,<,2]",
@@ -239,7 +239,7 @@ def test_when_all_are_gone_nothing_is_left(seed: int) -> None:
     for _ in range(20):
         life.step()
     for id_, (broker, _) in [*life.wanted.items(), *life.advertised.items()]:
-        life.overlay.do(broker, life.overlay.brokers[broker].drop(hop(id_)))
+        life.overlay.do(broker, life.overlay.brokers[broker].drop_hop(hop(id_)))
     for tables in life.overlay.brokers.values():
         assert tables.srt == tables.prt == {}
         assert not any(f._of or f._subjects for f in [*tables._asked.values(), *tables._told.values()])
@@ -254,15 +254,15 @@ def test_covering_sends_less() -> None:
             overlay.do("B5", overlay.brokers["B5"].subscribe(b"%d" % at, interest, hop(at)))
         return overlay.sent
 
-    nested = [parse(f"[price,>,{low}]") for low in range(10)]
+    nested = [parse_predicates(f"[price,>,{low}]") for low in range(10)]
     assert sent(nested) == 5
-    assert sent([parse(f"[price,=,{value}]") for value in range(1, 11)]) == 50
+    assert sent([parse_predicates(f"[price,=,{value}]") for value in range(1, 11)]) == 50
 
 
 @pytest.mark.parametrize("bug", ["covers_all", "withdraw_first"])
 def test_the_check_catches_a_planted_bug(bug: str, monkeypatch: pytest.MonkeyPatch) -> None:
     if bug == "covers_all":
-        monkeypatch.setattr(Predicates, "covers", lambda self, s, t: True)
+        monkeypatch.setattr(PlainPredicates, "covers", lambda self, s, t: True)
     else:
         monkeypatch.setattr(tables_module._Frontier, "remove", forgetful(tables_module._Frontier.remove))
     with pytest.raises(AssertionError):

@@ -4,22 +4,22 @@ from __future__ import annotations
 
 import pytest
 
-from support.three_nodes import EPOCH_US, NODES, TOPIC, ThreeNodes, names_of
-from veilcast.authority.record import Profile
-from veilcast.brokers.queues import STALL_US, Queues
+from support.simulated_overlay import EPOCH_US, NODES, TOPIC, SimulatedOverlay, names_of
+from veilcast.authority.topic_record import Profile
+from veilcast.brokers.queues import STALL_US, PeerQueues
 from veilcast.errors import MalformedError
 from veilcast.machine import Address
-from veilcast.sim.chance import SeededEntropy
+from veilcast.sim.rng import SeededEntropy
 from veilcast.topics import Label
-from veilcast.wire.brokers import Done
+from veilcast.wire.brokers import ConfirmContent
 
 A, B = Address("a"), Address("b")
 HOUR = 3_600_000_000
 
 
-def pair() -> tuple[Queues, Queues]:
+def pair() -> tuple[PeerQueues, PeerQueues]:
     """Two ends that have greeted one another, at an hour."""
-    ends = Queues(8, 50, 1 << 20, SeededEntropy(b"a")), Queues(8, 50, 1 << 20, SeededEntropy(b"b"))
+    ends = PeerQueues(8, 50, 1 << 20, SeededEntropy(b"a")), PeerQueues(8, 50, 1 << 20, SeededEntropy(b"b"))
     ends[0].peer_up(B)
     ends[1].peer_up(A)
     for _ in range(4):
@@ -32,8 +32,8 @@ def pair() -> tuple[Queues, Queues]:
     return ends
 
 
-def said(number: int) -> Done:
-    return Done(number.to_bytes(16, "big"), 0)
+def said(number: int) -> ConfirmContent:
+    return ConfirmContent(number.to_bytes(16, "big"), 0)
 
 
 def test_a_gap_is_noticed_by_the_next_item_and_the_stream_is_left() -> None:
@@ -45,7 +45,7 @@ def test_a_gap_is_noticed_by_the_next_item_and_the_stream_is_left() -> None:
     for _ in range(3):
         with pytest.raises(MalformedError):
             other.receive(frame.data, A, HOUR)
-    assert list(other.cut) == [A]
+    assert list(other.stalled) == [A]
 
 
 def test_who_does_not_hear_the_last_item_is_left_after_a_while_and_not_before() -> None:
@@ -54,10 +54,10 @@ def test_who_does_not_hear_the_last_item_is_left_after_a_while_and_not_before() 
     one.put(B, said(1))
     one.frames(later, 100)
     one.handle(later + STALL_US - 1)
-    assert not one.cut
+    assert not one.stalled
     assert one.next_us() == later + STALL_US
     one.handle(later + STALL_US)
-    assert list(one.cut) == [B]
+    assert list(one.stalled) == [B]
 
 
 def test_who_hears_something_in_time_is_not_left_however_much_is_said() -> None:
@@ -71,18 +71,18 @@ def test_who_hears_something_in_time_is_not_left_however_much_is_said() -> None:
         other.handle(now + STALL_US // 8)
         for frame in other.frames(now + STALL_US // 8, 100):
             one.receive(frame.data, B, now + STALL_US // 8)
-    assert not one.cut
-    assert not other.cut
+    assert not one.stalled
+    assert not other.stalled
 
 
 def test_who_never_greets_is_left_and_a_quiet_one_is_not() -> None:
     one, _ = pair()
     assert one.next_us() is None
-    stranger = Queues(8, 50, 1 << 20, SeededEntropy(b"c"))
+    stranger = PeerQueues(8, 50, 1 << 20, SeededEntropy(b"c"))
     stranger.peer_up(B)
     stranger.frames(HOUR, 100)
     stranger.handle(HOUR + STALL_US)
-    assert list(stranger.cut) == [B]
+    assert list(stranger.stalled) == [B]
 
 
 @pytest.mark.parametrize("seconds", [5, 100])
@@ -90,7 +90,7 @@ def test_who_never_greets_is_left_and_a_quiet_one_is_not() -> None:
 def test_nothing_is_lost_when_a_node_is_cut_off_silently_also_over_the_turn_of_epochs(
     profile: Profile, seconds: int
 ) -> None:
-    net = ThreeNodes(profile, clients={"p": "a", "s": "c", "t": "a"})
+    net = SimulatedOverlay(profile, clients={"p": "a", "s": "c", "t": "a"})
     for name in ("s", "t"):
         net.subscribe(name, Label(TOPIC))
     net.stand()
@@ -106,9 +106,9 @@ def test_nothing_is_lost_when_a_node_is_cut_off_silently_also_over_the_turn_of_e
         if change == net.world.block:
             net.publish("p", b"meanwhile")
             net.run(seconds)
-    net.until(lambda: not net.pending("p"), 120)
+    net.run_until(lambda: not net.pending("p"), 120)
     net.run(EPOCH_US / 1_000_000)
     net.publish("p", b"after")
-    net.until(lambda: not net.pending("p"), 30)
+    net.run_until(lambda: not net.pending("p"), 30)
     for name in ("s", "t"):
-        assert net.heard_by(name) == [b"before", b"meanwhile", b"after"]
+        assert net.delivered_to(name) == [b"before", b"meanwhile", b"after"]

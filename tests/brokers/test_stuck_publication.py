@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from support.three_nodes import TOPIC, ThreeNodes, names_of
+from support.simulated_overlay import TOPIC, SimulatedOverlay, names_of
 from veilcast.machine import Address
 from veilcast.node.broker_member import hindrances
 from veilcast.topics import Label
 
 
 def test_a_node_beyond_the_edge_that_lacks_its_majority_is_told_until_it_has_one() -> None:
-    net = ThreeNodes("hardened", clients={"p": "a", "s": "c"})
+    net = SimulatedOverlay("hardened", clients={"p": "a", "s": "c"})
     net.subscribe("s", Label(TOPIC))
     net.stand()
     victims = names_of("b")[:2]
@@ -26,14 +26,14 @@ def test_a_node_beyond_the_edge_that_lacks_its_majority_is_told_until_it_has_one
     assert publisher.delay(net.world.now).until_us is None
     for name in victims:
         net.world.restart(Address(name))
-    net.until(lambda: not net.pending("p"), 120)
-    assert net.heard_by("s") == [b"stuck"]
+    net.run_until(lambda: not net.pending("p"), 120)
+    assert net.delivered_to("s") == [b"stuck"]
     assert hindrances(publisher, net.world.now) == []
     assert publisher.delay(net.world.now) is None
 
 
 def test_an_edge_node_that_lacks_its_majority_is_the_cause_that_is_told() -> None:
-    net = ThreeNodes("hardened", clients={"p": "a", "s": "c"})
+    net = SimulatedOverlay("hardened", clients={"p": "a", "s": "c"})
     net.stand()
     for name in names_of("a")[:2]:
         net.world.crash(Address(name))

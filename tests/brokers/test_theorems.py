@@ -17,12 +17,11 @@ from typing import TypeAlias
 import numpy as np
 import pytest
 
-from support.algebra import INVERSE, TIMES, Rows, known
-from veilcast.brokers.sharing import literal
-from veilcast.brokers.sharing.gathering import Gathering
-from veilcast.brokers.sharing.paper import Origin, Parcel, Trails, resplit, split_key
-from veilcast.brokers.sharing.scheme import Roster, Scheme, majority
-from veilcast.crypto import shares
+from support.share_algebra import INVERSE, TIMES, Rows, is_determined
+from veilcast.brokers.keys import paper_variants
+from veilcast.brokers.keys.paper_split import KeyAttempt, KeyGatherer, SplitShare, TrailVerifier, split_again, split_key
+from veilcast.brokers.keys.scheme import ReplicaKeys, Scheme, majority
+from veilcast.crypto import shamir
 from veilcast.crypto.secret import Secret
 from veilcast.crypto.sign import SigningKey
 
@@ -56,7 +55,7 @@ def span(forms: Sequence[bytes]) -> Rows:
 
 
 def knows(forms: Sequence[bytes]) -> bool:
-    return known(span(forms), TARGET)
+    return is_determined(span(forms), TARGET)
 
 
 def minorities(sizes: Sequence[int]) -> Iterator[Liars]:
@@ -78,7 +77,7 @@ def signing(hop: int, index: int) -> SigningKey:
 
 
 PUBLISHER = signing(200, 200)
-ORIGIN = Origin(bytes(16))
+ORIGIN = KeyAttempt(bytes(16))
 
 
 def scheme(hop: int, size: int) -> Scheme:
@@ -91,33 +90,33 @@ class Way:
     def __init__(self, sizes: Sequence[int]) -> None:
         self.sizes = sizes
         self.seen: list[Seen] = []
-        roster = Roster(nodes=len(sizes))
+        roster = ReplicaKeys(nodes=len(sizes))
         entropy = unknowns()
-        self.parcels: list[Parcel] = []
+        self.parcels: list[SplitShare] = []
         for hop, size in enumerate(sizes, 1):
             to = scheme(hop, size)
-            roster.put(to, [signing(hop, index).public for index in range(1, size + 1)])
+            roster.add(to, [signing(hop, index).public for index in range(1, size + 1)])
             if hop == 1:
                 self.parcels = split_key(KEY, ORIGIN, to, PUBLISHER, entropy)
             else:
                 self.parcels = [
                     piece
                     for parcel in self.parcels
-                    for piece in resplit(parcel, to, signing(hop - 1, parcel.index), entropy)
+                    for piece in split_again(parcel, to, signing(hop - 1, parcel.index), entropy)
                 ]
             self.seen += [(frozenset(enumerate(parcel.path, 1)), parcel.data.reveal()) for parcel in self.parcels]
-        self.trails = Trails(PUBLISHER.public, roster)
+        self.trails = TrailVerifier(PUBLISHER.public, roster)
 
     def view(self, liars: Liars) -> list[bytes]:
         """What was in the hands of a liar, at its last broker or at the one that split it."""
         return [form for way, form in self.seen if any(each in liars for each in way if each[0] >= len(way) - 1)]
 
-    def arrives(self, liars: Liars) -> list[Parcel]:
+    def arrives(self, liars: Liars) -> list[SplitShare]:
         """What comes to the subscriber if liars drop all they can."""
         return [parcel for parcel in self.parcels if not liars & frozenset(enumerate(parcel.path, 1))]
 
-    def gathered(self, liars: Liars) -> Gathering:
-        gathering = Gathering(ORIGIN, self.trails)
+    def gathered(self, liars: Liars) -> KeyGatherer:
+        gathering = KeyGatherer(ORIGIN, self.trails)
         for parcel in self.arrives(liars):
             gathering.add(parcel, parcel.holder)
         return gathering
@@ -136,7 +135,7 @@ def test_the_search_covers_785_sets() -> None:
 
 
 def test_the_algebra_finds_what_reconstruction_finds() -> None:
-    pieces = [piece.data.reveal() for piece in shares.split(KEY, 3, 5, unknowns())]
+    pieces = [piece.data.reveal() for piece in shamir.split(KEY, 3, 5, unknowns())]
     for count in range(1, 6):
         for chosen in combinations(pieces, count):
             assert knows(chosen) == (count >= 3)
@@ -168,7 +167,7 @@ def test_theorem_2_the_others_deliver_it(sizes: tuple[int, ...]) -> None:
     for liars in minorities(sizes):
         gathering = way(sizes).gathered(liars)
         assert gathering.key == KEY
-        assert gathering.liars == {}, "who only drops is not proven to lie"
+        assert gathering.faulty == {}, "who only drops is not proven to lie"
         assert len(gathering) == prod(size - sum(at == hop for at, _ in liars) for hop, size in enumerate(sizes, 1))
 
 
@@ -178,7 +177,7 @@ def test_theorem_3_an_unauthorised_subscriber_of_any_minority_reads_nothing(size
     for liars in minorities(sizes):
         handed = way(sizes).view(liars)
         assert not handed or not knows(handed)
-        stolen = Gathering(ORIGIN, way(sizes).trails)
+        stolen = KeyGatherer(ORIGIN, way(sizes).trails)
         for parcel in way(sizes).parcels:
             if (len(sizes), parcel.index) in liars:
                 stolen.add(parcel, parcel.holder)
@@ -196,10 +195,10 @@ def test_theorem_1_holds_for_the_largest_minorities_of_three_nodes_of_five() -> 
 def test_fig_2_one_replica_more_than_droppers_delivers_content() -> None:
     """Against brokers that only drop, f + 1 copies are enough; that is no help for keys, which each copy would show."""
     for f in range(1, 5):
-        copies = shares.split(KEY, 1, f + 1, unknowns())
+        copies = shamir.split(KEY, 1, f + 1, unknowns())
         for droppers in combinations(range(f + 1), f):
             left = [copy for at, copy in enumerate(copies) if at not in droppers]
-            assert shares.reconstruct(left, 1) == KEY
+            assert shamir.reconstruct(left, 1) == KEY
         assert knows([copies[0].data.reveal()])
 
 
@@ -207,17 +206,17 @@ def test_fig_2_one_replica_more_than_droppers_delivers_content() -> None:
 
 
 def test_fig_3_algorithm_1_gives_a_single_receiver_enough() -> None:
-    split = shares.split(KEY, 2, 3, unknowns())
-    received = literal.threshold_propagation([[share] for share in split], 3, 2)
+    split = shamir.split(KEY, 2, 3, unknowns())
+    received = paper_variants.threshold_propagation([[share] for share in split], 3, 2)
     assert all(knows([share.data.reveal() for share in receiver]) for receiver in received)
 
 
 @pytest.mark.parametrize(("size", "liars"), [(3, [(1, 3), (2, 2)]), (5, [(1, 3), (2, 1), (2, 2)])])
 def test_fig_3_shares_passed_on_whole_meet(size: int, liars: list[Broker]) -> None:
     """B3 of V1 with B2 of V2, and as in 3 B among five: two shares of three, three of five."""
-    split = shares.split(KEY, majority(size), size, unknowns())
+    split = shamir.split(KEY, majority(size), size, unknowns())
     hops = [[[share] for share in split]]
-    hops.append(literal.one_each(hops[0]))
+    hops.append(paper_variants.pass_on_one_each(hops[0]))
     pooled = [share.data.reveal() for hop, index in liars for share in hops[hop - 1][index - 1]]
     assert knows(pooled)
     broken = [
@@ -232,15 +231,15 @@ def test_fig_4a_network_coding_falls_to_one_broker_at_each_hop() -> None:
     """All of c1, c2 and c3 come together at B1 of V3; and any one of the three keeps the key from everybody."""
     parts = np.eye(3, 16, dtype=np.uint8)
     key = Secret(parts.tobytes())
-    blocks = literal.coded_blocks(key, 3)
+    blocks = paper_variants.encode_blocks(key, 3)
     v1 = [[block] for block in blocks]
-    v2 = literal.one_each(v1)
-    v3 = literal.one_each(v2)
+    v2 = paper_variants.pass_on_one_each(v1)
+    v3 = paper_variants.pass_on_one_each(v2)
     b3_of_v1, b2_of_v2, b1_of_v3 = v1[2], v2[1], v3[0]
-    assert literal.decoded_blocks([*b1_of_v3, *b2_of_v2, *b3_of_v1]) == key
+    assert paper_variants.decode_blocks([*b1_of_v3, *b2_of_v2, *b3_of_v1]) == key
     for some in combinations(blocks, 2):
         forms = np.frombuffer(b"".join(block.data.reveal() for block in some), dtype=np.uint8).reshape(2, 16)
-        assert not all(known(forms, part) for part in parts)
+        assert not all(is_determined(forms, part) for part in parts)
 
 
 @pytest.mark.parametrize(
@@ -251,11 +250,11 @@ def test_algorithm_2_as_printed_breaks(sizes: tuple[int, int], silenced: int, re
     for liars in minorities(sizes):
         byzantine = sum(hop == 1 for hop, _ in liars)
         entropy = unknowns()
-        first = shares.split(KEY, majority(sizes[0]), sizes[0], entropy)
+        first = shamir.split(KEY, majority(sizes[0]), sizes[0], entropy)
         pieces = {
             (at, piece.index): piece.data.reveal()
             for at in range(1, sizes[0] + 1)
-            for piece in literal.split_as_printed(first[at - 1].data, sizes[0], byzantine, entropy)
+            for piece in paper_variants.split_as_printed(first[at - 1].data, sizes[0], byzantine, entropy)
             if piece.index <= sizes[1]
         }
         held = [share.data.reveal() for share in first if (1, share.index) in liars]
@@ -270,7 +269,7 @@ def test_algorithm_2_as_printed_breaks(sizes: tuple[int, int], silenced: int, re
 def two_branches(split: Callable[[Secret, Callable[[int], bytes]], list[list[bytes]]]) -> list[Liars]:
     """V1 of three hands on to two nodes of three, here called hops 2 and 3: which minorities read the key."""
     entropy = unknowns()
-    first = shares.split(KEY, 2, 3, entropy)
+    first = shamir.split(KEY, 2, 3, entropy)
     pieces = {share.index: split(share.data, entropy) for share in first}
     broken = []
     for liars in minorities((3, 3, 3)):
@@ -292,14 +291,16 @@ BRANCHES = [scheme(2, 3), scheme(3, 3)]
 
 def test_a_polynomial_used_again_on_another_branch_breaks() -> None:
     def split(share: Secret, entropy: Callable[[int], bytes]) -> list[list[bytes]]:
-        return [[p.data.reveal() for p in pieces] for pieces in literal.reused(share, BRANCHES, entropy)]
+        return [
+            [p.data.reveal() for p in pieces] for pieces in paper_variants.reuse_one_split(share, BRANCHES, entropy)
+        ]
 
     assert frozenset({(2, 1), (3, 2)}) in two_branches(split)
 
 
 def test_a_polynomial_of_its_own_for_each_branch_does_not() -> None:
     def split(share: Secret, entropy: Callable[[int], bytes]) -> list[list[bytes]]:
-        held = Parcel(split_key(KEY, ORIGIN, scheme(1, 3), PUBLISHER, unknowns())[0].trail, 1, share)
-        return [[p.data.reveal() for p in resplit(held, branch, signing(1, 1), entropy)] for branch in BRANCHES]
+        held = SplitShare(split_key(KEY, ORIGIN, scheme(1, 3), PUBLISHER, unknowns())[0].trail, 1, share)
+        return [[p.data.reveal() for p in split_again(held, branch, signing(1, 1), entropy)] for branch in BRANCHES]
 
     assert two_branches(split) == []

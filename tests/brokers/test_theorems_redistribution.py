@@ -14,16 +14,22 @@ from typing import Self
 
 import pytest
 
-from support.algebra import known_modulo
-from veilcast.brokers.sharing.paper import Origin
-from veilcast.brokers.sharing.receiving import Receiving
-from veilcast.brokers.sharing.redistribution import Collecting, Holding, deal_key, hand_on, take_first
-from veilcast.brokers.sharing.scheme import Place, Roster, Scheme, majority, tolerated
-from veilcast.crypto import dealing
-from veilcast.crypto.dealing import Share
+from support.share_algebra import is_determined_modulo
+from veilcast.brokers.keys.paper_split import KeyAttempt
+from veilcast.brokers.keys.redistribution import (
+    HeldShare,
+    KeyCollector,
+    accept_publisher_share,
+    deal_key,
+    redistribute_share,
+)
+from veilcast.brokers.keys.scheme import ReplicaId, ReplicaKeys, Scheme, majority, max_faulty
+from veilcast.brokers.keys.share_reception import ShareReception
+from veilcast.crypto import verifiable_sharing
 from veilcast.crypto.group import ORDER, Point, Scalar
 from veilcast.crypto.secret import Secret
 from veilcast.crypto.sign import SigningKey
+from veilcast.crypto.verifiable_sharing import VerifiableShare
 from veilcast.machine import Entropy
 
 Form = dict[int, int]
@@ -81,41 +87,46 @@ class Trace:
         self.blinded: list[tuple[frozenset[Broker], Form]] = []
         self.commitments: dict[bytes, tuple[Form, Form]] = {}
         entropy = random.Random(4).randbytes
-        roster = Roster(nodes=len(sizes))
+        roster = ReplicaKeys(nodes=len(sizes))
         schemes = [Scheme(bytes((hop,)) * 16, 0, size) for hop, size in enumerate(sizes, 1)]
         for scheme in schemes:
-            roster.put(scheme, [signing(Place(scheme, at)).public for at in range(1, scheme.size + 1)])
+            roster.add(scheme, [signing(ReplicaId(scheme, at)).public for at in range(1, scheme.size + 1)])
         secret = Traced.draw(entropy)
         assert list(secret.form) == [SECRET]
         self.secret = Scalar(secret.reveal())
         parts = deal_key(secret, ORIGIN, schemes[0], PUBLISHER, entropy)
         for part in parts:
             self.note({(1, part.share.index)}, part.share)
-        holdings = [take_first(part, Place(schemes[0], at), PUBLISHER.public) for at, part in enumerate(parts, 1)]
+        holdings = [
+            accept_publisher_share(part, ReplicaId(schemes[0], at), PUBLISHER.public)
+            for at, part in enumerate(parts, 1)
+        ]
         for hop, (to, contributors) in enumerate(zip(schemes[1:], chosen, strict=True), 2):
             receivings = [
-                Receiving(ORIGIN, schemes[hop - 2], Place(to, at), PUBLISHER.public, roster, signing(Place(to, at)))
+                ShareReception(
+                    ORIGIN, schemes[hop - 2], ReplicaId(to, at), PUBLISHER.public, roster, signing(ReplicaId(to, at))
+                )
                 for at in range(1, to.size + 1)
             ]
             for holding in holdings:
-                dealt = hand_on(holding, to, signing(holding.place), entropy)
-                for receiving, portion in zip(receivings, dealt.portions, strict=True):
+                dealt = redistribute_share(holding, to, signing(holding.place), entropy)
+                for receiving, portion in zip(receivings, dealt.shares, strict=True):
                     # All portions are seen by whoever gets them; only some count.
                     self.note({(hop - 1, holding.place.index), (hop, portion.share.index)}, portion.share)
                     if holding.place.index in contributors:
-                        receiving.take(portion)
-            words = [receiving.attend() for receiving in receivings]
+                        receiving.accept_share(portion)
+            words = [receiving.announce() for receiving in receivings]
             for at, receiving in enumerate(receivings):
                 for author, word in enumerate(words):
                     if author != at:
-                        receiving.hear(word, 1)
-                assert receiving.choose() == tuple(contributors)
+                        receiving.accept_statement(word, 1)
+                assert receiving.choose_holders() == tuple(contributors)
             holdings = [receiving.combine() for receiving in receivings]
             for holding in holdings:
                 self.note({(hop, holding.place.index)}, holding.share)
         self.last = holdings
 
-    def note(self, who: set[Broker], share: Share) -> None:
+    def note(self, who: set[Broker], share: VerifiableShare) -> None:
         assert isinstance(share.value, Traced)
         assert isinstance(share.blinding, Traced)
         self.seen.append((frozenset(who), share.value.form))
@@ -138,16 +149,16 @@ class Trace:
 def knows(forms: Sequence[Form]) -> bool:
     unknowns = sorted({SECRET, *(unknown for form in forms for unknown in form)})
     rows = [[form.get(unknown, 0) for unknown in unknowns] for form in forms]
-    return known_modulo(rows, [int(unknown == SECRET) for unknown in unknowns], ORDER)
+    return is_determined_modulo(rows, [int(unknown == SECRET) for unknown in unknowns], ORDER)
 
 
-def signing(place: Place) -> SigningKey:
+def signing(place: ReplicaId) -> SigningKey:
     return SigningKey(Secret(place.scheme.node + bytes((place.index, place.scheme.size)) * 8))
 
 
 def largest_minorities(sizes: Sequence[int]) -> Iterator[frozenset[Broker]]:
     hops = [
-        [[(hop, at) for at in chosen] for chosen in combinations(range(1, size + 1), tolerated(size))]
+        [[(hop, at) for at in chosen] for chosen in combinations(range(1, size + 1), max_faulty(size))]
         for hop, size in enumerate(sizes, 1)
     ]
     for each in product(*hops):
@@ -161,10 +172,10 @@ def choices(sizes: Sequence[int]) -> Iterator[tuple[tuple[int, ...], ...]]:
 
 @pytest.fixture(autouse=True)
 def traced(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(dealing, "Scalar", Traced)
+    monkeypatch.setattr(verifiable_sharing, "Scalar", Traced)
 
 
-ORIGIN = Origin(bytes(16))
+ORIGIN = KeyAttempt(bytes(16))
 PUBLISHER = SigningKey(Secret(b"p" * 32))
 SECRET = 1
 """The first that is drawn."""
@@ -185,10 +196,10 @@ def search(sizes: Sequence[int]) -> int:
     return cases
 
 
-def delivered(trace: Trace, holdings: Sequence[Holding]) -> None:
-    collecting = Collecting(ORIGIN, PUBLISHER.public)
+def delivered(trace: Trace, holdings: Sequence[HeldShare]) -> None:
+    collecting = KeyCollector(ORIGIN, PUBLISHER.public)
     for holding in holdings:
-        collecting.add(holding.delivery(), holding.place)
+        collecting.add(holding.make_delivery(), holding.place)
     assert collecting.secret == trace.secret
 
 
@@ -217,7 +228,7 @@ def test_one_broker_more_and_the_search_finds_the_secret() -> None:
 def test_blindings_and_commitments_add_nothing_even_for_who_computes_logarithms(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    commit, forms = dealing._commit, {}
+    commit, forms = verifiable_sharing._commit, {}
 
     def recorded(value: Scalar, blinding: Scalar) -> Point:
         point = commit(value, blinding)
@@ -226,7 +237,7 @@ def test_blindings_and_commitments_add_nothing_even_for_who_computes_logarithms(
         forms[point.encode()] = (value.form, blinding.form)
         return point
 
-    monkeypatch.setattr(dealing, "_commit", recorded)
+    monkeypatch.setattr(verifiable_sharing, "_commit", recorded)
     for sizes, step in (((3, 3), 1), ((3, 3, 3), 4)):
         for chosen in list(choices(sizes))[::step]:
             forms.clear()

@@ -11,12 +11,20 @@ from random import Random
 
 import pytest
 
-from support.capture_writing import Pcapng, Sent, framed, ip, pcap, put
-from support.patience import HANG_S
-from support.recorded import PUBLISHER, loud, members, other_network, poking, silent, written
-from support.wires import NODES, heartbeats, in_time, record
+from support.capture_files import Pcapng, SentPacket, frame_packet, ip, pcap, write_file
+from support.recorded_network import (
+    PUBLISHER,
+    make_probes,
+    members,
+    other_network,
+    write_cells,
+    write_loud_network,
+    write_silent_network,
+)
+from support.ring_traffic import NODES, heartbeats, record_ring, sort_by_time
+from support.waits import HANG_S
 from veilcast.cli.main import main
-from veilcast.observe import Cell
+from veilcast.observe import CellRow
 
 
 def run(capsys: pytest.CaptureFixture[str], *words: object) -> tuple[int, str, str]:
@@ -25,36 +33,44 @@ def run(capsys: pytest.CaptureFixture[str], *words: object) -> tuple[int, str, s
     return code, said.out, said.err
 
 
-def packets(cells: list[Cell], ahead_us: int = 0) -> list[tuple[int, bytes]]:
+def packets(cells: list[CellRow], ahead_us: int = 0) -> list[tuple[int, bytes]]:
     sent = [
-        Sent(1_700_000_000_000_000 + each.t_us, each.src, each.dst, each.t_us.to_bytes(4, "big") + bytes(each.size - 4))
+        SentPacket(
+            1_700_000_000_000_000 + each.t_us, each.src, each.dst, each.t_us.to_bytes(4, "big") + bytes(each.size - 4)
+        )
         for each in cells
     ]
-    return [(each.t_us + ahead_us, framed(ip(each), 1)) for each in sent]
+    return [(each.t_us + ahead_us, frame_packet(ip(each), 1)) for each in sent]
 
 
 def captured(seconds: int = 4, ahead_us: int = 0, link: int = 1) -> bytes:
     """What a program that records packets makes of a network's wires."""
-    return pcap(packets(record(1, seconds)[0], ahead_us), link)
+    return pcap(packets(record_ring(1, seconds)[0], ahead_us), link)
 
 
-def recorded_as(form: str, place: Path, cells: list[Cell]) -> list[Path]:
+def recorded_as(form: str, place: Path, cells: list[CellRow]) -> list[Path]:
     """The same cells as a capture, or as the taps of all nodes of the network."""
     if form == "pcap":
-        return [put(place, pcap(packets(cells)))]
+        return [write_file(place, pcap(packets(cells)))]
     if form == "pcapng":
         file = Pcapng().interface(1)
         for t_us, data in packets(cells):
             file.enhanced(0, t_us, data)
-        return [put(place, file.bytes, "a.pcapng")]
-    own = {node: in_time([each for each in cells if node in (each.src, each.dst)]) for node in NODES}
-    return [written(place / node.replace(":", "-"), several) for node, several in own.items()]
+        return [write_file(place, file.bytes, "a.pcapng")]
+    own = {node: sort_by_time([each for each in cells if node in (each.src, each.dst)]) for node in NODES}
+    return [write_cells(place / node.replace(":", "-"), several) for node, several in own.items()]
 
 
 def test_a_network_whose_notes_stand_out_fails_the_checks(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     checks = ("--fail-if", "auc>0.6", "--fail-if", "set<2", "--fail-if", "publications>99")
     code, out, _ = run(
-        capsys, loud(tmp_path / "net"), "--members", members(tmp_path / "m.json"), *checks, "--out", tmp_path / "out"
+        capsys,
+        write_loud_network(tmp_path / "net"),
+        "--members",
+        members(tmp_path / "m.json"),
+        *checks,
+        "--out",
+        tmp_path / "out",
     )
     assert code == 13
     assert [line for line in out.splitlines() if line.startswith("failed")] == ["failed: auc>0.6", "failed: set<2"]
@@ -69,11 +85,11 @@ def test_a_network_whose_notes_stand_out_fails_the_checks(capsys: pytest.Capture
 def test_a_broken_network_fails_though_strangers_are_in_its_capture(
     form: str, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
-    known, own = members(tmp_path / "m.json"), record(1, 8)[0]
-    foreign = [*other_network(Random(1), 8), *poking(Random(2), 8, NODES, cells=3)]
+    known, own = members(tmp_path / "m.json"), record_ring(1, 8)[0]
+    foreign = [*other_network(Random(1), 8), *make_probes(Random(2), 8, NODES, cells=3)]
     checks = ("--members", known, "--fail-if", "auc>0.6", "--fail-if", "set<2", "--json")
     found = []
-    for name, cells in (("alone", own), ("mixed", in_time([*own, *foreign]))):
+    for name, cells in (("alone", own), ("mixed", sort_by_time([*own, *foreign]))):
         (tmp_path / name).mkdir()
         code, out, _ = run(capsys, *recorded_as(form, tmp_path / name, cells), *checks, "--out", tmp_path / name)
         told = json.loads(out)
@@ -89,8 +105,8 @@ def test_a_broken_network_fails_though_strangers_are_in_its_capture(
 def test_a_check_with_a_linked_stranger_is_refused_or_made_of_the_members_alone(
     capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
-    cells = [*heartbeats(Random(2), 8, 1200), *poking(Random(2), 8, NODES[:1], cells=1)]
-    known, net = members(tmp_path / "m.json"), written(tmp_path / "net", in_time(cells))
+    cells = [*heartbeats(Random(2), 8, 1200), *make_probes(Random(2), 8, NODES[:1], cells=1)]
+    known, net = members(tmp_path / "m.json"), write_cells(tmp_path / "net", sort_by_time(cells))
     code, out, err = run(capsys, net, "--members", known, "--fail-if", "auc>0.6")
     assert (code, out, err.count("\n")) == (3, "", 1)
     assert re.search(r"the checks cannot be made: 1 node \(10\.9\.0\.\d:4000\) is not listed .*--only-members", err)
@@ -107,8 +123,8 @@ def test_a_check_with_a_linked_stranger_is_refused_or_made_of_the_members_alone(
 def test_without_members_each_network_has_its_own_lines_and_its_own_page(
     capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
-    cells = in_time([*record(1, 8)[0], *other_network(Random(1), 8, note=1200)])
-    code, out, _ = run(capsys, written(tmp_path / "net", cells), "--out", tmp_path, "--fail-if", "publications>0")
+    cells = sort_by_time([*record_ring(1, 8)[0], *other_network(Random(1), 8, note=1200)])
+    code, out, _ = run(capsys, write_cells(tmp_path / "net", cells), "--out", tmp_path, "--fail-if", "publications>0")
     assert code == 13
     assert [line for line in out.splitlines() if line.startswith(("network", "the page", "failed"))] == [
         "network 1 of 2, with 127.1.0.1:4000:",
@@ -122,7 +138,7 @@ def test_without_members_each_network_has_its_own_lines_and_its_own_page(
 def test_many_files_and_their_clocks_are_told_in_a_line_each(
     capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
-    taps = recorded_as("taps", tmp_path, record(1, 8)[0])
+    taps = recorded_as("taps", tmp_path, record_ring(1, 8)[0])
     code, out, _ = run(capsys, *taps)
     assert code == 0
     before = out[: out.index("12 nodes")].splitlines()
@@ -139,14 +155,16 @@ def test_many_files_and_their_clocks_are_told_in_a_line_each(
 
 def test_a_silent_network_passes_them(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     checks = ("--fail-if", "auc>0.6", "--fail-if", "set<12", "--fail-if", "named>0", "--json")
-    code, out, _ = run(capsys, silent(tmp_path / "net"), "--members", members(tmp_path / "m.json"), *checks)
+    code, out, _ = run(
+        capsys, write_silent_network(tmp_path / "net"), "--members", members(tmp_path / "m.json"), *checks
+    )
     assert code == 0
     assert json.loads(out)["crossed"] == []
     assert json.loads(out)["found"]["set"] == 12
 
 
 def test_without_members_it_says_that_these_are_scores_only(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    code, out, _ = run(capsys, loud(tmp_path / "net"), "--out", tmp_path)
+    code, out, _ = run(capsys, write_loud_network(tmp_path / "net"), "--out", tmp_path)
     assert code == 0
     assert "scores only" in out
     assert "scores only" in (tmp_path / "audit.html").read_text()
@@ -160,7 +178,7 @@ def test_a_check_that_cannot_be_made_is_no_pass(capsys: pytest.CaptureFixture[st
     known.write_text(
         "node,role\n" + "".join(f"{node},{'publisher' if node == PUBLISHER else 'reader'}\n" for node in NODES)
     )
-    code, _, err = run(capsys, loud(tmp_path / "net", 8), "--members", known, "--fail-if", "auc>0.6")
+    code, _, err = run(capsys, write_loud_network(tmp_path / "net", 8), "--members", known, "--fail-if", "auc>0.6")
     assert (code, err.count("\n")) == (3, 1)
     assert "members who read" in err
 
@@ -176,7 +194,7 @@ def test_a_place_for_the_page_is_refused_before_anything_is_read(
 def test_a_capture_that_ends_early_is_read_as_far_as_it_goes(
     capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
-    code, out, _ = run(capsys, put(tmp_path, captured()[:-700]))
+    code, out, _ = run(capsys, write_file(tmp_path, captured()[:-700]))
     assert code == 0
     assert re.search(r"a\.pcap \(pcap\): [\d,]+ cells of", out)
     assert re.search(r"ends within|cut|truncated", out)
@@ -194,27 +212,30 @@ def test_a_capture_that_ends_early_is_read_as_far_as_it_goes(
 def test_what_is_no_capture_of_a_network_is_told_in_a_line(
     data: bytes, said: str, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
-    code, _, err = run(capsys, put(tmp_path, data))
+    code, _, err = run(capsys, write_file(tmp_path, data))
     assert code in (3, 4, 7)
     assert err.count("\n") == 1
     assert said in err
 
 
 def test_traffic_that_is_not_ours_is_said_to_be_none(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    sent = [(number, framed(ip(Sent(number, "10.0.0.1:53", "10.0.0.2:9", bytes(64))), 1)) for number in range(20)]
-    code, out, _ = run(capsys, put(tmp_path, pcap(sent)))
+    sent = [
+        (number, frame_packet(ip(SentPacket(number, "10.0.0.1:53", "10.0.0.2:9", bytes(64))), 1))
+        for number in range(20)
+    ]
+    code, out, _ = run(capsys, write_file(tmp_path, pcap(sent)))
     assert code == 0
     assert "this is no traffic of ours" in out
     assert "publishers: no attacker says who they are" in out
 
 
 def test_clocks_that_disagree_are_set_and_it_is_said(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    first, second = put(tmp_path, captured()), put(tmp_path, captured(ahead_us=7_000_000), "b.pcap")
+    first, second = write_file(tmp_path, captured()), write_file(tmp_path, captured(ahead_us=7_000_000), "b.pcap")
     code, out, _ = run(capsys, first, second, "--json")
     assert code == 0
     told = json.loads(out)
     assert [clock["ahead_us"] for clock in told["reading"]["clocks"]] == [7_000_000]
-    assert told["wire"]["cells"] == len(record(1, 4)[0])
+    assert told["wire"]["cells"] == len(record_ring(1, 4)[0])
     assert told["wire"]["nodes"] == len(NODES)
 
 

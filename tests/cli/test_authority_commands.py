@@ -9,15 +9,15 @@ from typing import Any
 
 import pytest
 
-from support.patience import HANG_S
+from support.waits import HANG_S
 from veilcast.authority.keyring import Keyring
-from veilcast.authority.plain import to_bytes
-from veilcast.authority.request import ask
-from veilcast.authority.tls import TlsParty
-from veilcast.authority.vault import read_secret
+from veilcast.authority.request import make_request
+from veilcast.authority.secret_file import read_secret
+from veilcast.authority.struct_codec import encode_struct
+from veilcast.authority.tls_identity import TlsIdentity
 from veilcast.cli.context import Context
 from veilcast.cli.main import main
-from veilcast.crypto.passphrase import Cost
+from veilcast.crypto.passphrase import PassphraseCost
 from veilcast.crypto.secret import Secret
 
 HOUR = 3_600_000_000
@@ -33,7 +33,7 @@ class Desk:
         context = Context(
             now_us=lambda: self.epoch * HOUR,
             has_terminal=lambda: False,
-            cost=Cost(passes=1, memory_mib=1),
+            cost=PassphraseCost(passes=1, memory_mib=1),
         )
         code = main([*command.split(), "--json"], context)
         out, err = self.capsys.readouterr()
@@ -185,8 +185,12 @@ def test_bad_input_gives_one_line_its_own_code_and_changes_nothing(
         ("wide", b"x", 0o644),
         ("empty", b"\n", 0o600),
         ("junk", b"junk", 0o600),
-        ("weekly.request", to_bytes(ask("t", "subscriber", 7 * 24 * HOUR, 6, 1, os.urandom).request), 0o600),
-        ("good.request", to_bytes(ask("t", "subscriber", HOUR, 1000, 24, os.urandom).request), 0o600),
+        (
+            "weekly.request",
+            encode_struct(make_request("t", "subscriber", 7 * 24 * HOUR, 6, 1, os.urandom).request),
+            0o600,
+        ),
+        ("good.request", encode_struct(make_request("t", "subscriber", HOUR, 1000, 24, os.urandom).request), 0o600),
         ("broken.keys", keys[:-5], 0o600),
         ("broken.keys.passphrase", secret, 0o600),
         ("wide.keys", keys, 0o644),
@@ -265,7 +269,10 @@ def test_a_first_keyring_says_which_authority_it_is_bound_to(desk: Desk) -> None
     desk.good("authority grant a --member p --request p.request --out p.answer --days 1")
     warnings: list[str] = []
     context = Context(
-        now_us=lambda: 1000 * HOUR, has_terminal=lambda: False, warn=warnings.append, cost=Cost(passes=1, memory_mib=1)
+        now_us=lambda: 1000 * HOUR,
+        has_terminal=lambda: False,
+        warn=warnings.append,
+        cost=PassphraseCost(passes=1, memory_mib=1),
     )
     assert main(["authority", "accept", "p.answer", "--keyring", "p.keys"], context) == 0
     assert any(right in warning for warning in warnings)
@@ -335,13 +342,13 @@ def test_a_variable_names_the_passphrase_of_what_has_no_file_beside_it(
 
 def test_a_passphrase_typed_twice_differently_makes_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     answers = iter(["one", "two"])
-    context = Context(has_terminal=lambda: True, ask_secret=lambda _: next(answers), cost=Cost(1, 1))
+    context = Context(has_terminal=lambda: True, ask_secret=lambda _: next(answers), cost=PassphraseCost(1, 1))
     assert main(["authority", "init", str(tmp_path / "a")], context) == 6
     assert not (tmp_path / "a" / "authority.locked").exists()
 
 
 def test_a_typed_passphrase_opens_again(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    context = Context(has_terminal=lambda: True, ask_secret=lambda _: "a typed secret", cost=Cost(1, 1))
+    context = Context(has_terminal=lambda: True, ask_secret=lambda _: "a typed secret", cost=PassphraseCost(1, 1))
     assert main(["authority", "init", str(tmp_path / "a")], context) == 0
     assert main(["authority", "show", str(tmp_path / "a")], context) == 0
     assert not (tmp_path / "a" / "passphrase").exists()
@@ -375,7 +382,7 @@ _DYING = """
 import contextlib, glob, io, json, os, sys
 from veilcast.cli.context import Context
 from veilcast.cli.main import main
-from veilcast.crypto.passphrase import Cost
+from veilcast.crypto.passphrase import PassphraseCost
 from veilcast.crypto.secret import Secret
 
 def dying(call, left):
@@ -452,14 +459,14 @@ def test_hosts_of_the_relay_are_let_in_by_their_role_with_a_ready_keyring_or_an_
     for name in ("host.keys", "own.keys"):
         assert desk.good(f"authority show {name}")["standing"] == role
         secret = Secret((desk.directory / f"{name}.passphrase").read_bytes().strip())
-        assert TlsParty(read_secret(desk.directory / name, Keyring, secret)).standing == role
+        assert TlsIdentity(read_secret(desk.directory / name, Keyring, secret)).role == role
 
 
 def test_every_member_can_be_on_tls_streams_and_a_host_has_no_topics(desk: Desk) -> None:
     desk.good("authority init a")
     assert desk.good(GRANT)["standing"] == "member"
     secret = Secret((desk.directory / "alice.keys.passphrase").read_bytes().strip())
-    assert TlsParty(read_secret(desk.directory / "alice.keys", Keyring, secret)).standing == "member"
+    assert TlsIdentity(read_secret(desk.directory / "alice.keys", Keyring, secret)).role == "member"
     code, _, err = desk.run("authority grant a --topic news/eu --role proxy --member p --out p.keys")
     assert code != 0
     assert "leave --topic away" in err

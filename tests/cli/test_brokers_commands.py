@@ -13,19 +13,19 @@ import pytest
 
 from veilcast.authority import issuer
 from veilcast.authority.epoch import epoch_of
-from veilcast.authority.standing import Standing
-from veilcast.authority.vault import write_secret, write_whole
+from veilcast.authority.role import TlsRole
+from veilcast.authority.secret_file import replace_file, write_secret
 from veilcast.cli.context import Context
-from veilcast.cli.counts import counted
 from veilcast.cli.files import passphrase_file
 from veilcast.cli.main import main
-from veilcast.crypto.passphrase import Cost
+from veilcast.cli.phrases import pluralize
+from veilcast.crypto.passphrase import PassphraseCost
 from veilcast.crypto.secret import Secret
 from veilcast.node.broker_files import read_signed
-from veilcast.node.broker_keys import read_broker, read_operator
-from veilcast.node.config import parse
+from veilcast.node.broker_keys import decode_broker_line, decode_operator_line
+from veilcast.node.config import parse_config
 
-CHEAP = Cost(1, 1)
+CHEAP = PassphraseCost(1, 1)
 SECRET = Secret(b"correct horse")
 CONTEXT = Context(cost=CHEAP, has_terminal=lambda: False, warn=lambda _: None)
 HOUR_US = 3_600_000_000
@@ -36,11 +36,11 @@ class Desk:
         self.home, self._capsys = home, capsys
         self._authority = issuer.create(HOUR_US, os.urandom)
 
-    def grant(self, name: str, standing: Standing) -> None:
+    def grant(self, name: str, standing: TlsRole) -> None:
         now, path = epoch_of(CONTEXT.now_us(), HOUR_US), self.home / f"{name}.keys"
         self._authority, keyring = issuer.grant_ready(self._authority, name, [], now, 3, os.urandom, standing)
         write_secret(path, keyring, SECRET, cost=CHEAP, entropy=os.urandom)
-        write_whole(passphrase_file(path), SECRET.reveal())
+        replace_file(passphrase_file(path), SECRET.reveal())
 
     def run(self, command: str, *more: str) -> tuple[int, str, str]:
         code = main([*command.split(), *more], CONTEXT)
@@ -86,7 +86,7 @@ def desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Capture
 def test_from_the_operators_key_to_a_signed_overlay_and_the_next(desk: Desk) -> None:
     told = desk.good("brokers overlay init operator.key")
     assert (desk.home / "operator.key").stat().st_mode & 0o077 == 0
-    operator = read_operator("operator", told["operator"])
+    operator = decode_operator_line("operator", told["operator"])
     desk.described(3)
     first = desk.good("brokers overlay sign overlay.toml --key operator.key --out o.signed")
     assert (first["version"], first["nodes"][0]["scheme"], len(first["nodes"][0]["replicas"])) == (1, 1, 3)
@@ -104,7 +104,7 @@ def test_from_the_operators_key_to_a_signed_overlay_and_the_next(desk: Desk) -> 
 def test_a_brokers_line_is_that_of_its_keyring(desk: Desk) -> None:
     desk.grant("bruno", "broker")
     line = desk.good("brokers init --keyring bruno.keys")["broker"]
-    assert read_broker("broker", line).caller.startswith("broker:")
+    assert decode_broker_line("broker", line).tls_name.startswith("broker:")
     assert desk.run("brokers init --keyring bruno.keys")[1].splitlines()[1] == f'broker = "{line}"'
     desk.grant("max", "member")
     desk.bad("brokers init --keyring max.keys", 11, "the keyring is for a member, not for a broker")
@@ -207,10 +207,10 @@ def test_a_new_file_for_a_member_is_one_that_can_be_read_and_lacks_nothing(desk:
     operator = desk.good("brokers overlay init operator.key")["operator"]
     new = "node new --keyring max.keys --overlay o.signed --edge north"
     text = desk.good(f"{new} --operator {operator}")["node.toml"]
-    assert [way.edge for way in parse(text.encode(), desk.home / "node.toml").settings.ways] == ["north"]
+    assert [way.edge for way in parse_config(text.encode(), desk.home / "node.toml").settings.ways] == ["north"]
     other = f"--overlay p.signed --operator {operator} --edge west"
     text = desk.good(f"{new} --operator {operator} {other}")["node.toml"]
-    ways = parse(text.encode(), desk.home / "node.toml").settings.ways
+    ways = parse_config(text.encode(), desk.home / "node.toml").settings.ways
     assert [(Path(way.overlay).name, way.edge) for way in ways] == [("o.signed", "north"), ("p.signed", "west")]
     printed = desk.good(f"{new} --operator", f'operator = "{operator}"')["node.toml"]
     assert printed == desk.good(f"{new} --operator {operator}")["node.toml"]
@@ -332,7 +332,7 @@ def test_a_plan_says_that_there_is_nothing_to_do_only_if_there_is_nothing(planne
 
 
 def test_one_is_not_said_as_many_are(desk: Desk) -> None:
-    assert [counted(number, "process") for number in (0, 1, 2)] == ["0 processes", "1 process", "2 processes"]
+    assert [pluralize(number, "process") for number in (0, 1, 2)] == ["0 processes", "1 process", "2 processes"]
     operator = desk.good("brokers overlay init operator.key")["operator"]
     desk.described(3)
     desk.good("brokers overlay sign overlay.toml --key operator.key --out o.signed")

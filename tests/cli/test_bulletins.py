@@ -9,8 +9,8 @@ import pytest
 
 from veilcast.authority import issuer
 from veilcast.authority.issuer import Authority
-from veilcast.authority.plain import to_bytes
-from veilcast.cli.bulletins import Bulletins
+from veilcast.authority.struct_codec import encode_struct
+from veilcast.cli.bulletin_directory import BulletinDirectory
 from veilcast.cli.files import publish_bulletin
 from veilcast.errors import ConfigError, ForgedError
 
@@ -21,7 +21,7 @@ NOW = 10 * HOUR_US
 def revocation(authority: Authority) -> bytes:
     authority = issuer.revoke(authority, "mallory", None, 9, os.urandom)
     assert authority.bulletin is not None
-    return to_bytes(authority.bulletin)
+    return encode_struct(authority.bulletin)
 
 
 def test_a_bulletin_that_comes_later_counts_and_one_that_does_not_hold_is_left_aside(
@@ -30,7 +30,7 @@ def test_a_bulletin_that_comes_later_counts_and_one_that_does_not_hold_is_left_a
     authority = issuer.create(HOUR_US, os.urandom)
     authority, alice = issuer.grant_ready(authority, "alice", [], 10, 3, os.urandom)
     authority, mallory = issuer.grant_ready(authority, "mallory", [], 10, 3, os.urandom)
-    void = Bulletins(tmp_path / "bulletins", alice, NOW)
+    void = BulletinDirectory(tmp_path / "bulletins", alice, NOW)
     void.check(mallory.membership.certificate, 10)
     (tmp_path / "bulletins").mkdir()
     (tmp_path / "bulletins" / "000001.bulletin").write_bytes(b"no bulletin")
@@ -45,7 +45,7 @@ def test_a_bulletin_that_comes_later_counts_and_one_that_does_not_hold_is_left_a
         void.check(mallory.membership.certificate, 10)
     void.check(alice.membership.certificate, 10)
     with pytest.raises(ConfigError, match=r"000001\.bulletin is not of this keyring's authority"):
-        Bulletins(tmp_path / "bulletins", alice, NOW)
+        BulletinDirectory(tmp_path / "bulletins", alice, NOW)
 
 
 def test_a_bulletin_of_a_sub_authority_whose_time_is_over_keeps_no_node_from_starting(tmp_path: Path) -> None:
@@ -54,8 +54,8 @@ def test_a_bulletin_of_a_sub_authority_whose_time_is_over_keeps_no_node_from_sta
     root, alice = issuer.grant_ready(root, "alice", [], 10, 9, os.urandom)
     sub, _ = issuer.grant_ready(sub, "mallory", [], 9, 2, os.urandom)
     (tmp_path / "000001.bulletin").write_bytes(revocation(sub))
-    assert len(Bulletins(tmp_path, alice, NOW)) == 1
-    assert len(Bulletins(tmp_path, alice, NOW + HOUR_US)) == 0
+    assert len(BulletinDirectory(tmp_path, alice, NOW)) == 1
+    assert len(BulletinDirectory(tmp_path, alice, NOW + HOUR_US)) == 0
 
 
 def test_a_bulletin_that_takes_the_place_of_one_of_the_same_size_is_read(tmp_path: Path) -> None:
@@ -67,8 +67,8 @@ def test_a_bulletin_that_takes_the_place_of_one_of_the_same_size_is_read(tmp_pat
     first = issuer.revoke(authority, "bob", None, 9, os.urandom).bulletin
     assert first is not None
     path, second = tmp_path / "newest.bulletin", revocation(authority)
-    path.write_bytes(to_bytes(first))
-    void = Bulletins(tmp_path, alice, NOW)
+    path.write_bytes(encode_struct(first))
+    void = BulletinDirectory(tmp_path, alice, NOW)
     void.check(mallory.membership.certificate, 10)
     assert len(second) == path.stat().st_size
     (tmp_path / "copy").write_bytes(second)
@@ -91,4 +91,4 @@ def test_the_bulletins_of_a_sub_authority_do_not_take_the_place_of_the_roots(tmp
     for path in written:
         (tmp_path / "node" / path.name).write_bytes(path.read_bytes())
     with pytest.raises(ForgedError, match="revoked"):
-        Bulletins(tmp_path / "node", alice, NOW).check(mallory.membership.certificate, 10)
+        BulletinDirectory(tmp_path / "node", alice, NOW).check(mallory.membership.certificate, 10)

@@ -12,15 +12,15 @@ import pytest
 from veilcast.authority import issuer
 from veilcast.authority.epoch import epoch_of
 from veilcast.authority.keyring import Keyring
-from veilcast.authority.plain import to_bytes
-from veilcast.authority.revoked import Revoked
-from veilcast.authority.vault import write_secret
+from veilcast.authority.revocation import RevokedKeys
+from veilcast.authority.secret_file import write_secret
+from veilcast.authority.struct_codec import encode_struct
 from veilcast.cli import compose
-from veilcast.crypto.passphrase import Cost
+from veilcast.crypto.passphrase import PassphraseCost
 from veilcast.crypto.secret import Secret
 from veilcast.errors import ConfigError, ExpiredError, ForgedError
 from veilcast.link.machine import LinkMachine
-from veilcast.node.config import NodeConfig, parse
+from veilcast.node.config import NodeConfig, parse_config
 
 HOUR_US = 3_600_000_000
 SECRET = Secret(b"correct horse")
@@ -36,25 +36,25 @@ class Office:
         authority, alice = issuer.grant_ready(authority, "alice", [], self.now + first, epochs, os.urandom)
         authority, self.mallory = issuer.grant_ready(authority, "mallory", [], self.now, 3, os.urandom)
         self.authority = authority
-        write_secret(directory / "alice.keys", alice, SECRET, cost=Cost(1, 8), entropy=os.urandom)
+        write_secret(directory / "alice.keys", alice, SECRET, cost=PassphraseCost(1, 8), entropy=os.urandom)
 
     @property
     def config(self) -> NodeConfig:
-        return parse(b'keyring = "alice.keys"\nlisten = "127.0.0.1:4000"\n', self.directory / "node.toml")
+        return parse_config(b'keyring = "alice.keys"\nlisten = "127.0.0.1:4000"\n', self.directory / "node.toml")
 
     def revoke_mallory(self) -> bytes:
         # As of the epoch before, so that it is in force now.
         authority = issuer.revoke(self.authority, "mallory", None, self.now - 1, os.urandom)
         assert authority.bulletin is not None
-        return to_bytes(authority.bulletin)
+        return encode_struct(authority.bulletin)
 
 
 @pytest.fixture
-def given(monkeypatch: pytest.MonkeyPatch) -> list[Revoked]:
+def given(monkeypatch: pytest.MonkeyPatch) -> list[RevokedKeys]:
     """Whom the links were told not to let in."""
-    seen: list[Revoked] = []
+    seen: list[RevokedKeys] = []
 
-    def links(*arguments: Any, revoked: Revoked) -> LinkMachine:
+    def links(*arguments: Any, revoked: RevokedKeys) -> LinkMachine:
         seen.append(revoked)
         return LinkMachine(*arguments, revoked=revoked)
 
@@ -62,7 +62,7 @@ def given(monkeypatch: pytest.MonkeyPatch) -> list[Revoked]:
     return seen
 
 
-def test_whom_a_bulletin_shuts_out_gets_no_link(tmp_path: Path, given: list[Revoked]) -> None:
+def test_whom_a_bulletin_shuts_out_gets_no_link(tmp_path: Path, given: list[RevokedKeys]) -> None:
     office = Office(tmp_path)
     _composed(office)
     _check(given[0], office.mallory, office.now)
@@ -97,5 +97,5 @@ def _composed(office: Office) -> None:
         pass
 
 
-def _check(revoked: Revoked, keyring: Keyring, epoch: int) -> None:
+def _check(revoked: RevokedKeys, keyring: Keyring, epoch: int) -> None:
     revoked.check(keyring.membership.certificate, epoch)

@@ -8,13 +8,13 @@ from random import Random
 import pytest
 
 from veilcast.authority.epoch import HOUR_US
-from veilcast.authority.vault import read_private
-from veilcast.cli import localnet, localtree
+from veilcast.authority.secret_file import read_private_file
 from veilcast.cli.compose import compose
 from veilcast.cli.context import Context
-from veilcast.cli.localnet import Plan
-from veilcast.crypto.onion import read_host
-from veilcast.crypto.passphrase import Cost
+from veilcast.cli.local import network, tree
+from veilcast.cli.local.network import NetworkPlan
+from veilcast.crypto.onion_keys import read_host
+from veilcast.crypto.passphrase import PassphraseCost
 from veilcast.crypto.secret import Secret
 from veilcast.errors import ConfigError, StorageError
 from veilcast.net.metrics import render
@@ -32,9 +32,9 @@ class Still:
         return 0
 
 
-def lay_out(directory: Path, *, tor: bool) -> localnet.Net:
-    plan = Plan(nodes=3, mode="tree", subscribers=2, tor=tor, epoch_us=HOUR_US, life_us=HOUR_US)
-    return localnet.lay_out(directory, plan, Context(cost=Cost(1, 1)), Random(1))
+def lay_out(directory: Path, *, tor: bool) -> network.LocalNetwork:
+    plan = NetworkPlan(nodes=3, mode="tree", subscribers=2, tor=tor, epoch_us=HOUR_US, life_us=HOUR_US)
+    return network.lay_out(directory, plan, Context(cost=PassphraseCost(1, 1)), Random(1))
 
 
 @pytest.mark.parametrize("tor", [True, False])
@@ -43,7 +43,7 @@ def test_what_is_laid_out_is_what_directory_and_members_read(tor: bool, disk: Pa
     directory = load_directory(disk / "directory" / "directory.toml")
     assert directory.tor.danger_off == (not tor)
     for number in range(net.plan.nodes):
-        config = node_config.load(localnet.node_file(disk, number))
+        config = node_config.load_config(network.node_file(disk, number))
         assert isinstance(config.settings, TreeSettings)
         if tor:
             assert read_host(config.settings.directory.removesuffix(":80"))
@@ -53,30 +53,30 @@ def test_what_is_laid_out_is_what_directory_and_members_read(tor: bool, disk: Pa
             )
         else:
             assert (config.settings.directory, config.listen) == (directory.listen, net.addresses[number])
-    localnet.clear(disk, net)
+    network.remove_network(disk, net)
     assert not disk.exists()
 
 
 def test_a_directory_shows_numbers_that_are_declared_and_is_one_processs_at_a_time(disk: Path) -> None:
     lay_out(disk, tor=False)
-    with localtree.composed(disk, None) as station:
-        shown = station.hire(Still()).numbers()  # type: ignore[arg-type]
+    with tree.compose_host(disk, None) as station:
+        shown = station.make_service(Still()).numbers()  # type: ignore[arg-type]
         assert render(shown)
         assert shown["tree_listed"] == 0
-        with pytest.raises(StorageError, match="in use"), localtree.composed(disk, None):
+        with pytest.raises(StorageError, match="in use"), tree.compose_host(disk, None):
             pass
 
 
 def test_a_member_is_told_by_the_address_that_others_call(disk: Path) -> None:
     net = lay_out(disk, tor=False)
-    config = node_config.load(localnet.node_file(disk, 0))
+    config = node_config.load_config(network.node_file(disk, 0))
     assert config.passphrase_file is not None
-    with compose(config, Secret(read_private(Path(config.passphrase_file)))) as service:
+    with compose(config, Secret(read_private_file(Path(config.passphrase_file)))) as service:
         assert service.address == net.addresses[0]
 
 
 def test_what_is_of_another_mode_is_refused() -> None:
     with pytest.raises(ConfigError, match="--no-tor is of the tree"):
-        Plan(nodes=3, tor=False, publishers=1, subscribers=1)
+        NetworkPlan(nodes=3, tor=False, publishers=1, subscribers=1)
     with pytest.raises(ConfigError, match="are of the mesh, not of mode 'tree'"):
-        Plan(nodes=3, mode="tree", profile="paper", cover=True, subscribers=1)
+        NetworkPlan(nodes=3, mode="tree", profile="paper", cover=True, subscribers=1)

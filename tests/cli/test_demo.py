@@ -14,15 +14,17 @@ from xml.etree import ElementTree
 
 import pytest
 
-from support.patience import HANG_S, wait_until
+from support.waits import HANG_S, wait_until
 from veilcast.authority.epoch import HOUR_US
-from veilcast.cli import crew, demo, localnet
+from veilcast.cli import demo
 from veilcast.cli.context import Context
-from veilcast.cli.localnet import Plan, SmallWorld
+from veilcast.cli.local import network
+from veilcast.cli.local import workers as crew
+from veilcast.cli.local.network import NetworkPlan, SmallWorld
 from veilcast.lab import tables
-from veilcast.lab.attack.glance import glance
-from veilcast.lab.report.demo_page import Tried, page
-from veilcast.observe import Cell
+from veilcast.lab.attack.observer.quick_look import take_quick_look
+from veilcast.lab.report.demo_page import DemoNetwork, render_page
+from veilcast.observe import CellRow
 
 
 @pytest.fixture
@@ -49,7 +51,7 @@ def start(home: Path, *options: str, command: tuple[str, ...] = COMMAND) -> subp
 
 
 def workers_below(directory: Path) -> list[int]:
-    return [pid for home in directory.glob("veilcast-demo-*/*") for pid in crew.living(home).values()]
+    return [pid for home in directory.glob("veilcast-demo-*/*") for pid in crew.living_workers(home).values()]
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
@@ -97,10 +99,12 @@ def test_the_demo_delivers_and_shows_what_the_observer_learns(home: Path) -> Non
 
 
 def test_the_page_needs_nothing_from_elsewhere_and_its_pictures_are_whole(tmp_path: Path) -> None:
-    plan = Plan(nodes=8, profile="paper", subscribers=2, topology=SmallWorld(4, 0.2), epoch_us=HOUR_US, life_us=HOUR_US)
-    net = localnet.lay_out(tmp_path / "n", plan, Context(), Random(1))
+    plan = NetworkPlan(
+        nodes=8, profile="paper", subscribers=2, topology=SmallWorld(4, 0.2), epoch_us=HOUR_US, life_us=HOUR_US
+    )
+    net = network.lay_out(tmp_path / "n", plan, Context(), Random(1))
     u, v = (net.addresses[number] for number in net.links[0])
-    cells = [Cell("r", 0, 1000 * moment, u, v, 444 if moment % 7 else 80) for moment in range(100)]
+    cells = [CellRow("r", 0, 1000 * moment, u, v, 444 if moment % 7 else 80) for moment in range(100)]
     row = {
         "profile": "paper <&>",
         "delivered": 1,
@@ -112,8 +116,8 @@ def test_the_page_needs_nothing_from_elsewhere_and_its_pictures_are_whole(tmp_pa
         "readers_named": 1,
         "readers_named_rightly": 0,
     }
-    seen = glance(tables.from_rows(Cell, cells), plan.heartbeat_us, [])
-    text = page([Tried(row, net.addresses, net.roles, net.links, seen)])
+    seen = take_quick_look(tables.from_rows(CellRow, cells), plan.heartbeat_us, [])
+    text = render_page([DemoNetwork(row, net.addresses, net.roles, net.links, seen)])
     pictures = re.findall(r"<svg[^>]*role=.*?</svg>", text, re.DOTALL)
     assert len(pictures) == 2
     for picture in pictures:

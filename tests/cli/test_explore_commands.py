@@ -6,8 +6,8 @@ import pytest
 
 from veilcast.cli.exits import FAILED_CHECK
 from veilcast.cli.main import main
-from veilcast.mesh.diagram import swap_diagram
 from veilcast.mesh.swap import Swaps
+from veilcast.mesh.swap_diagram import render_swap_diagram
 
 
 def test_a_search_prints_its_states_its_depth_and_whether_these_are_all(capsys: pytest.CaptureFixture[str]) -> None:
@@ -60,4 +60,4 @@ def test_a_wrong_number_is_told_in_one_line(capsys: pytest.CaptureFixture[str], 
 
 def test_the_page_of_states_is_printed_as_it_is_kept(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["sim", "diagram"]) == 0
-    assert capsys.readouterr().out == swap_diagram()
+    assert capsys.readouterr().out == render_swap_diagram()

@@ -9,12 +9,12 @@ from random import Random
 import pytest
 
 from veilcast.cli.context import Context
-from veilcast.cli.foil import _event, lingering
-from veilcast.cli.localnet import Plan, lay_out, node_file
+from veilcast.cli.foil import _event, with_linger
+from veilcast.cli.local.network import NetworkPlan, lay_out, node_file
 from veilcast.cli.main import main
 from veilcast.errors import ConfigError
 from veilcast.machine import Publication
-from veilcast.node.config import load, parse
+from veilcast.node.config import load_config, parse_config
 from veilcast.topics import Label
 
 
@@ -85,7 +85,7 @@ def test_a_series_that_cannot_be_shown_is_told_in_one_line(
 
 def test_a_new_file_for_foiling_is_one_that_can_be_read(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
     code, out, _ = run(capsys, "node", "new", "--keyring", "k", "--broker", "mqtt://127.0.0.1:1883")
-    assert (code, parse(out.encode(), home / "node.toml").settings.broker) == (0, "127.0.0.1:1883")
+    assert (code, parse_config(out.encode(), home / "node.toml").settings.broker) == (0, "127.0.0.1:1883")
     code, _, err = run(capsys, "node", "new", "--keyring", "k", "--broker", "mqtt://192.0.2.1:1883")
     assert (code, "only on this machine" in err) == (3, True)
     code, _, err = run(capsys, "node", "new", "--keyring", "k", "--broker", "x", "--listen", "127.0.0.1:1")
@@ -127,8 +127,8 @@ def test_a_series_is_shown_as_finely_as_its_topic_is(home: Path, capsys: pytest.
 def publisher(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The file of a publisher whose broker is not there."""
     directory = tmp_path_factory.mktemp("foil") / "n"
-    net = lay_out(directory, Plan(nodes=3, mode="foil", subscribers=2), Context(), Random(1))
-    return node_file(directory, net.having("publisher")[0])
+    net = lay_out(directory, NetworkPlan(nodes=3, mode="foil", subscribers=2), Context(), Random(1))
+    return node_file(directory, net.nodes_with_role("publisher")[0])
 
 
 @pytest.mark.parametrize(
@@ -161,5 +161,5 @@ def test_one_event_with_a_misspelt_attribute_or_none_is_refused(
 
 
 def test_a_publisher_that_stays_for_late_readers_repeats_for_as_long_as_it_stays(publisher: Path) -> None:
-    assert lingering(load(publisher), 0) == load(publisher)
-    assert lingering(load(publisher), 600).settings.member.late_us == 600_000_000
+    assert with_linger(load_config(publisher), 0) == load_config(publisher)
+    assert with_linger(load_config(publisher), 600).settings.member.late_us == 600_000_000

@@ -9,25 +9,25 @@ from unittest.mock import Mock
 
 import pytest
 
-from support.people import EPOCHS, HOUR_US, NOW, TOPIC, make_people
-from veilcast.authority.content import Content, make_notify, open_notify
+from support.authority_members import EPOCHS, HOUR_US, NOW, TOPIC, make_authority_members
 from veilcast.authority.keyring import Keyring
-from veilcast.authority.plain import to_bytes
-from veilcast.authority.vault import alone, open_secret, read_secret, write_secret
+from veilcast.authority.secret_file import lock_directory, open_secret, read_secret, write_secret
+from veilcast.authority.struct_codec import encode_struct
 from veilcast.cli import key_erasure
-from veilcast.cli.key_erasure import PAST_US, KeyErasure, first_kept
-from veilcast.crypto.passphrase import Cost, lock
+from veilcast.cli.key_erasure import PAST_US, KeyErasure, first_kept_epoch
+from veilcast.core.publication import NumberedPublication, make_notify, open_notify
+from veilcast.crypto.passphrase import PassphraseCost, lock_bytes
 from veilcast.crypto.secret import Secret
 from veilcast.errors import ForgedError, StorageError
 from veilcast.machine import Publication
-from veilcast.net.clock import Clock
+from veilcast.net.clock import SystemClock
 
-PASSPHRASE, CHEAP = Secret(b"known to the thief"), Cost(1, 1)
+PASSPHRASE, CHEAP = Secret(b"known to the thief"), PassphraseCost(1, 1)
 LATE_US = (NOW + 12) * HOUR_US + PAST_US
 """A time at which the first eleven epochs of the grants have been over for long enough."""
 
 
-class Standing(Clock):
+class Standing(SystemClock):
     def __init__(self, now: int) -> None:
         self._now = now
 
@@ -48,25 +48,27 @@ def stored(tmp_path: Path, keyring: Keyring) -> Path:
 @pytest.mark.parametrize("name", ["bob", "alice"])
 def test_a_thief_of_keyring_and_passphrase_opens_nothing_of_epochs_that_are_erased(name: str, tmp_path: Path) -> None:
     """The thief tries every secret of the keyring, in every epoch's place, on notifications of every epoch."""
-    people = make_people()
+    people = make_authority_members()
     keyring: Keyring = getattr(people, name)
-    content = Content(b"s" * 8, 1, Publication((("topic", TOPIC),), b"recorded"))
+    content = NumberedPublication(b"s" * 8, 1, Publication((("topic", TOPIC),), b"recorded"))
     epochs = range(NOW, NOW + EPOCHS)
-    recorded = {epoch: make_notify(people.alice.at(epoch).topic(TOPIC), content, people.entropy) for epoch in epochs}
-    past = [keyring.at(epoch).topic(TOPIC).content.reveal() for epoch in epochs]
+    recorded = {
+        epoch: make_notify(people.alice.keys_at(epoch).topic(TOPIC), content, people.entropy) for epoch in epochs
+    }
+    past = [keyring.keys_at(epoch).topic(TOPIC).content.reveal() for epoch in epochs]
     path = stored(tmp_path, keyring)
     former = os.open(path, os.O_RDONLY)
     eraser, held = erasure(path)
     eraser.erase_file(eraser.erase_memory())
     assert not any(os.pread(former, 1 << 20, 0)), "the old file's bytes are overwritten"
     os.close(former)
-    first = first_kept(LATE_US, HOUR_US)
+    first = first_kept_epoch(LATE_US, HOUR_US)
     assert first == NOW + 11
     for stolen in (read_secret(path, Keyring, PASSPHRASE), held):
-        plain = to_bytes(stolen)
+        plain = encode_struct(stolen)
         assert not [key for epoch, key in zip(epochs, past, strict=True) if epoch < first and key in plain]
         opened = set()
-        keys = [stolen.at(epoch).topic(TOPIC) for epoch in epochs if TOPIC in stolen.at(epoch).topics]
+        keys = [stolen.keys_at(epoch).topic(TOPIC) for epoch in epochs if TOPIC in stolen.keys_at(epoch).topics]
         for epoch, notify in recorded.items():
             for each in keys:
                 try:
@@ -78,14 +80,14 @@ def test_a_thief_of_keyring_and_passphrase_opens_nothing_of_epochs_that_are_eras
 
 
 def test_the_checker_above_finds_keys_that_were_not_erased(tmp_path: Path) -> None:
-    people = make_people()
+    people = make_authority_members()
     path = stored(tmp_path, people.bob)
-    plain = to_bytes(read_secret(path, Keyring, PASSPHRASE))
+    plain = encode_struct(read_secret(path, Keyring, PASSPHRASE))
     assert all(key.reveal() in plain for grant in people.bob.grants for key in grant.keys)
 
 
 def test_what_is_not_long_over_stays_and_so_do_dates_and_paper_topics(tmp_path: Path) -> None:
-    people = make_people()
+    people = make_authority_members()
     lasts = [grant.last(record) for grant, record in people.bob.records()]
     assert not people.bob.erase_past(NOW)
     assert people.bob.erase_past(NOW + 5)
@@ -93,12 +95,12 @@ def test_what_is_not_long_over_stays_and_so_do_dates_and_paper_topics(tmp_path: 
     assert people.bob.erase_past(NOW + 9999)
     assert [grant.last(record) for grant, record in people.bob.records()] == lasts
     assert all(not grant.keys for grant in people.bob.grants)
-    paper = make_people("paper")
+    paper = make_authority_members("paper")
     assert not paper.bob.erase_past(NOW + 5)
 
 
 def test_a_keyring_that_another_command_has_written_is_left_as_it_is(tmp_path: Path) -> None:
-    people = make_people()
+    people = make_authority_members()
     path = stored(tmp_path, people.bob)
     eraser, _ = erasure(path)
     stored(tmp_path, people.carol)
@@ -109,7 +111,7 @@ def test_a_keyring_that_another_command_has_written_is_left_as_it_is(tmp_path: P
 def test_a_full_disk_or_a_command_at_work_leaves_the_old_file_and_is_tried_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    path = stored(tmp_path, make_people().bob)
+    path = stored(tmp_path, make_authority_members().bob)
     before = path.read_bytes()
     eraser, _ = erasure(path)
     first = eraser.erase_memory()
@@ -120,7 +122,7 @@ def test_a_full_disk_or_a_command_at_work_leaves_the_old_file_and_is_tried_again
 
         full.setattr(os, "write", no_room)
         eraser.erase_file(first)
-    with alone(path.parent):
+    with lock_directory(path.parent):
         eraser.erase_file(first)
     assert path.read_bytes() == before
     assert [path] == list(tmp_path.iterdir())
@@ -130,7 +132,7 @@ def test_a_full_disk_or_a_command_at_work_leaves_the_old_file_and_is_tried_again
 
 
 def test_a_copy_under_another_name_is_not_overwritten(tmp_path: Path) -> None:
-    path = stored(tmp_path, make_people().bob)
+    path = stored(tmp_path, make_authority_members().bob)
     os.link(path, tmp_path / "copy")
     eraser, _ = erasure(path)
     eraser.erase_file(eraser.erase_memory())
@@ -139,7 +141,7 @@ def test_a_copy_under_another_name_is_not_overwritten(tmp_path: Path) -> None:
 
 def test_what_a_killed_command_left_beside_the_keyring_is_erased_with_it(tmp_path: Path) -> None:
     """The thief opens every file of the directory; a command was killed between writing a new file and renaming it."""
-    people = make_people()
+    people = make_authority_members()
     path = stored(tmp_path, people.bob)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Path, "unlink", lambda *_, **__: None)
@@ -161,7 +163,7 @@ def test_what_a_killed_command_left_beside_the_keyring_is_erased_with_it(tmp_pat
 
 
 def test_a_running_node_erases_without_being_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    path = stored(tmp_path, make_people().bob)
+    path = stored(tmp_path, make_authority_members().bob)
     eraser, held = erasure(path)
     monkeypatch.setattr(key_erasure, "LOOK_S", 0.0)
 
@@ -172,11 +174,11 @@ def test_a_running_node_erases_without_being_asked(tmp_path: Path, monkeypatch: 
         task.cancel()
 
     asyncio.run(watch())
-    assert held.grants[0].first == first_kept(LATE_US, HOUR_US)
+    assert held.grants[0].first == first_kept_epoch(LATE_US, HOUR_US)
 
 
 def test_the_size_of_a_keyring_does_not_tell_what_was_granted(tmp_path: Path) -> None:
-    people = make_people()
+    people = make_authority_members()
     sizes = {stored(tmp_path, keyring).stat().st_size for keyring in (people.alice, people.bob, people.carol)}
     people.bob.erase_past(NOW + 9999)
     sizes.add(stored(tmp_path, people.bob).stat().st_size)
@@ -184,10 +186,10 @@ def test_the_size_of_a_keyring_does_not_tell_what_was_granted(tmp_path: Path) ->
 
 
 def test_a_keyring_of_the_former_format_opens_and_is_padded_when_it_is_written(tmp_path: Path) -> None:
-    people, path = make_people(), tmp_path / "keys"
-    new = lock(to_bytes(people.bob), PASSPHRASE, purpose=b"veilcast/keyring", cost=CHEAP, entropy=os.urandom)
+    people, path = make_authority_members(), tmp_path / "keys"
+    new = lock_bytes(encode_struct(people.bob), PASSPHRASE, purpose=b"veilcast/keyring", cost=CHEAP, entropy=os.urandom)
     assert new[4] == 2
-    old = _version_1(to_bytes(people.bob))
+    old = _version_1(encode_struct(people.bob))
     path.write_bytes(old)
     path.chmod(0o600)
     assert read_secret(path, Keyring, PASSPHRASE) == people.bob

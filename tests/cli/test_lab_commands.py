@@ -16,13 +16,14 @@ from typing import Any
 import msgspec
 import pytest
 
-from support.patience import HANG_S
+from support.waits import HANG_S
 from veilcast.cli import exits
 from veilcast.cli.main import main
 from veilcast.lab import tables
-from veilcast.lab.sweep import experiment, sweep
-from veilcast.lab.sweep.manifest import Manifest, Means, describe
-from veilcast.lab.tables import Verdict
+from veilcast.lab.experiment import definition as experiment
+from veilcast.lab.experiment import sweep
+from veilcast.lab.experiment.manifest import Environment, SweepManifest, describe_sweep
+from veilcast.lab.tables import VerdictRow
 
 
 def failed(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str]:
@@ -36,7 +37,7 @@ def failed(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, st
 def test_every_experiment_is_listed_with_its_claim_its_size_and_its_time(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["lab", "list", "--json"]) == 0
     rows = json.loads(capsys.readouterr().out)["experiments"]
-    assert [row["name"] for row in rows] == list(experiment.names())
+    assert [row["name"] for row in rows] == list(experiment.packaged_names())
     assert all(row["claim"] and row["runs"] == row["cells"] * row["seeds"] > 0 < row["minutes"] for row in rows)
     assert all(row["title"] and row["engines"] for row in rows)
     assert "mesh-deezer" in {row["name"] for row in rows if row["data"]}
@@ -50,11 +51,11 @@ def test_the_list_fits_a_terminal(
     monkeypatch.setenv("COLUMNS", columns)
     assert main(["lab", "list"]) == 0
     lines = capsys.readouterr().out.splitlines()
-    assert set(experiment.names()) <= {line.split(" ")[0] for line in lines}
+    assert set(experiment.packaged_names()) <= {line.split(" ")[0] for line in lines}
     assert main(["lab", "list", "mesh-*"]) == 0
     told = capsys.readouterr().out
     assert max(map(len, [*lines, *told.splitlines()])) < int(columns)
-    claim = experiment.load("mesh-publishers")[1].claim
+    claim = experiment.load_experiment("mesh-publishers")[1].claim
     assert claim in " ".join(told.split())
 
 
@@ -153,8 +154,8 @@ def test_a_place_that_results_cannot_go_to_is_told_before_spark_starts(
     monkeypatch.setattr("veilcast.lab.spark.session", start)
     (tmp_path / "file").write_text("")
     assert failed(capsys, "run", "mesh-fig12", "--out", str(tmp_path / "file"))[0] == 4
-    definition = experiment.load("mesh-fig12")[1]
-    before = describe("mesh-fig12", definition, engine="machines", quick=False, folder=None, command="")
+    definition = experiment.load_experiment("mesh-fig12")[1]
+    before = describe_sweep("mesh-fig12", definition, engine="machines", quick=False, folder=None, command="")
     (tmp_path / "out" / "manifests").mkdir(parents=True)
     (tmp_path / "out" / "manifests" / "mesh-fig12.json").write_bytes(msgspec.json.encode(before))
     code, error = failed(capsys, "run", "mesh-fig12", "--out", str(tmp_path / "out"))
@@ -176,22 +177,22 @@ def test_without_the_extra_the_lab_says_what_to_install() -> None:
         assert "pip install 'veilcast[lab]'" in child.stderr
 
 
-def verdict(**given: Any) -> Verdict:
-    row = Verdict("two", "it", "f", "c", None, "settles", 587, 587, 600, 560, 640, 80, 13, "fits", "fits", "")
+def verdict(**given: Any) -> VerdictRow:
+    row = VerdictRow("two", "it", "f", "c", None, "settles", 587, 587, 600, 560, 640, 80, 13, "fits", "fits", "")
     return msgspec.structs.replace(row, **given)
 
 
 @pytest.fixture
 def judged(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
     """Lets a sweep end with a verdict, without Spark and without a run."""
-    means = Means("local[2]", 2, {})
-    manifest = Manifest("two", {}, "kernel", False, None, {}, "aaaa", "", False, means, "", seeds=30)
+    means = Environment("local[2]", 2, {})
+    manifest = SweepManifest("two", {}, "kernel", False, None, {}, "aaaa", "", False, means, "", seeds=30)
 
-    def plant(row: Verdict, *scores: tables.Score) -> None:
-        found = tables.from_rows(tables.Score, scores)
-        result = sweep.Result(manifest, 0, found, tables.from_rows(Verdict, [row]))
-        monkeypatch.setattr(sweep, "run", lambda *_, **__: result)
-        monkeypatch.setattr(sweep, "check", lambda *_, **__: None)
+    def plant(row: VerdictRow, *scores: tables.ScoreRow) -> None:
+        found = tables.from_rows(tables.ScoreRow, scores)
+        result = sweep.SweepResult(manifest, 0, found, tables.from_rows(VerdictRow, [row]))
+        monkeypatch.setattr(sweep, "run_sweep", lambda *_, **__: result)
+        monkeypatch.setattr(sweep, "check_sweep", lambda *_, **__: None)
         monkeypatch.setattr("veilcast.lab.spark.session", lambda _: contextlib.nullcontext())
         monkeypatch.setattr("veilcast.lab.spark.Progress", lambda *_, **__: contextlib.nullcontext(Silent()))
 
@@ -206,7 +207,7 @@ class Silent:
             say(line)
 
 
-def test_json_has_no_infinity(judged: Callable[[Verdict], None], capsys: pytest.CaptureFixture[str]) -> None:
+def test_json_has_no_infinity(judged: Callable[[VerdictRow], None], capsys: pytest.CaptureFixture[str]) -> None:
     judged(verdict(reproduced=math.inf, high=math.inf, difference=math.inf, verdict="not reproduced"))
     assert main(["lab", "run", "mesh-fig14", "--json"]) == 0
 
@@ -218,7 +219,7 @@ def test_json_has_no_infinity(judged: Callable[[Verdict], None], capsys: pytest.
 
 
 def test_what_a_number_is_held_against_is_said_where_that_is_not_what_was_published(
-    judged: Callable[[Verdict], None], capsys: pytest.CaptureFixture[str]
+    judged: Callable[[VerdictRow], None], capsys: pytest.CaptureFixture[str]
 ) -> None:
     judged(verdict(published=0.927, target=0.937, reproduced=0.937, low=0.936, high=0.938))
     assert main(["lab", "run", "mesh-fig08"]) == 0
@@ -231,9 +232,9 @@ def test_what_a_number_is_held_against_is_said_where_that_is_not_what_was_publis
 def test_the_ends_of_each_curve_are_printed_and_curves_without_points_are_told(
     judged: Callable[..., None], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    cells = list(experiment.load("mesh-fig12")[1].cells())
+    cells = list(experiment.load_experiment("mesh-fig12")[1].make_cells())
     scores = [
-        tables.Score("mesh-fig12", cell.name, cell.series, "", "overlay", 0, 10 + number, 0, 0, 0, 4)
+        tables.ScoreRow("mesh-fig12", cell.name, cell.series, "", "overlay", 0, 10 + number, 0, 0, 0, 4)
         for number, cell in enumerate(cells)
     ]
     judged(verdict(), *scores)
@@ -250,8 +251,8 @@ def test_the_ends_of_each_curve_are_printed_and_curves_without_points_are_told(
 WAITS_IN_THE_SECOND_PORTION = """
 import os, signal, sys
 from veilcast.cli.main import main
-from veilcast.lab.sweep import engines, plan
-from veilcast.lab.sweep.params import Measure
+from veilcast.lab.runs import table; from veilcast.lab.experiment import plan
+from veilcast.lab.experiment.params import Measure
 
 plan.BUCKET = 2
 wait, *outs = sys.argv[1:]

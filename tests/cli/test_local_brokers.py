@@ -12,29 +12,33 @@ from typing import Any
 import msgspec
 import pytest
 
-from veilcast.authority.vault import alone, write_whole
-from veilcast.brokers.overlay import NodeEntry, Overlay, Replica
-from veilcast.brokers.planning import findings
-from veilcast.brokers.repository import Repository
-from veilcast.cli import localbrokers, localnet
-from veilcast.cli.brokers_facts import facts_lines
-from veilcast.cli.brokers_silent import silence_lines, silences
+from veilcast.authority.secret_file import lock_directory, replace_file
+from veilcast.brokers.operations.redeployment_plan import evaluate_reports
+from veilcast.brokers.operations.repository import Repository
+from veilcast.brokers.overlay import BrokerOverlay, NodeEntry, Replica
+from veilcast.cli.broker_facts import facts_lines
+from veilcast.cli.brokers_plan import find_silent, silent_lines
 from veilcast.cli.context import Context
-from veilcast.cli.localbrokers import NodePlan, OverlayPlan
-from veilcast.cli.localnet import Plan
-from veilcast.cli.localoperator import LocalOperator
+from veilcast.cli.local import brokers as localbrokers
+from veilcast.cli.local import network
+from veilcast.cli.local.brokers import OverlayPlan, VirtualNodePlan
+from veilcast.cli.local.network import NetworkPlan
+from veilcast.cli.local.overlay_operator import LocalOperator
 from veilcast.cli.main import main
-from veilcast.crypto.passphrase import Cost
+from veilcast.crypto.passphrase import PassphraseCost
 from veilcast.errors import ConfigError
 from veilcast.node import config as node_config
 from veilcast.node.broker_files import load_broker, read_signed
 from veilcast.node.broker_member import BrokersSettings, read_overlays
 
-CONTEXT = Context(cost=Cost(1, 1))
+CONTEXT = Context(cost=PassphraseCost(1, 1))
 OVERLAY = OverlayPlan(
-    (NodePlan("a", 3, ("drop",)), NodePlan("b", 5, ("mute", "replay"))), (("a", "b"),), ("a", "b", "b"), spare=2
+    (VirtualNodePlan("a", 3, ("drop",)), VirtualNodePlan("b", 5, ("mute", "replay"))),
+    (("a", "b"),),
+    ("a", "b", "b"),
+    spare=2,
 )
-PLAN = Plan(
+PLAN = NetworkPlan(
     nodes=3,
     mode="brokers",
     publishers=1,
@@ -46,8 +50,8 @@ PLAN = Plan(
 
 def test_all_files_fit_together_and_go_together(tmp_path: Path) -> None:
     home = tmp_path / "net"
-    net = localnet.lay_out(home, PLAN, CONTEXT, Random(os.urandom(8)))
-    assert localnet.read_net(home) == net
+    net = network.lay_out(home, PLAN, CONTEXT, Random(os.urandom(8)))
+    assert network.read_network(home) == net
     listening = dict(zip(PLAN.hosts, net.hosts, strict=True))
     brokers = {host: load_broker(localbrokers.broker_file(home, host)) for host in PLAN.hosts}
     operator = brokers["a-1"].operator_key
@@ -59,11 +63,11 @@ def test_all_files_fit_together_and_go_together(tmp_path: Path) -> None:
         if name != localbrokers.SPARE:
             assert overlay.node(name).replicas[int(index) - 1].address.endswith(f"@{config.listen}")
     for member, edge in enumerate(OVERLAY.edges):
-        settings = node_config.load(localnet.node_file(home, member)).settings
+        settings = node_config.load_config(network.node_file(home, member)).settings
         assert isinstance(settings, BrokersSettings)
         assert [way.edge for way in settings.ways] == [edge]
         read_overlays(settings)
-    localnet.clear(home, net)
+    network.remove_network(home, net)
     assert not home.exists()
 
 
@@ -71,15 +75,15 @@ def test_a_plan_to_be_carried_out_is_made_while_nobody_else_changes_the_overlay(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     home = tmp_path / "net"
-    localnet.lay_out(home, PLAN, CONTEXT, Random(os.urandom(8)))
+    network.lay_out(home, PLAN, CONTEXT, Random(os.urandom(8)))
     asked: list[Path] = []
 
     def told_by(directory: Path) -> dict[str, Any]:
         asked.append(directory)
         return {}
 
-    monkeypatch.setattr("veilcast.cli.brokers_plan.told_by", told_by)
-    with alone(home):
+    monkeypatch.setattr("veilcast.cli.brokers_plan.ask_brokers", told_by)
+    with lock_directory(home):
         assert main(["brokers", "plan", "--dir", str(home), "--apply"], CONTEXT) == 4
         assert f"{home} is in use by another command" in capsys.readouterr().err
         assert not asked
@@ -92,11 +96,11 @@ class Told:
 
     def __init__(self, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         self.home, self.facts = home, dict.fromkeys(PLAN.hosts)
-        localnet.lay_out(home, PLAN, CONTEXT, Random(os.urandom(8)))
+        network.lay_out(home, PLAN, CONTEXT, Random(os.urandom(8)))
         for module in ("brokers_plan", "localoperator"):
             monkeypatch.setattr(f"veilcast.cli.{module}.told_by", lambda _: dict(self.facts))
-        monkeypatch.setattr("veilcast.cli.crew.add", lambda *_: None)
-        monkeypatch.setattr(LocalOperator, "hand_out", lambda _: None)
+        monkeypatch.setattr("veilcast.cli.local.workers.add_worker", lambda *_: None)
+        monkeypatch.setattr(LocalOperator, "hand_out_overlay", lambda _: None)
         monkeypatch.setattr("veilcast.cli.brokers_plan._STEP_S", 0.0)
         monkeypatch.setattr("veilcast.cli.brokers_plan._LOOK_S", 0.0)
 
@@ -141,11 +145,11 @@ def test_a_plan_says_who_is_silent_and_which_node_has_no_majority(
 def test_a_repository_without_a_majority_is_named_as_it_is() -> None:
     replicas = [Replica(bytes([number]) * 32, f"at {number}", f"broker:{number}") for number in range(6)]
     shelf = NodeEntry("repository", 1, tuple(replicas[3:]))
-    overlay = Overlay(1, (NodeEntry("a", 1, tuple(replicas[:3])),), (), shelf)
-    found = silences(overlay, {replica.key for replica in replicas[:4]})
-    assert silence_lines(found)[0] == "  silent: 2 of 3 replicas of the repository"
-    assert "no majority of the repository answers" in silence_lines(found)[1]
-    assert silences(overlay, {replica.key for replica in replicas}) == []
+    overlay = BrokerOverlay(1, (NodeEntry("a", 1, tuple(replicas[:3])),), (), shelf)
+    found = find_silent(overlay, {replica.key for replica in replicas[:4]})
+    assert silent_lines(found)[0] == "  silent: 2 of 3 replicas of the repository"
+    assert "no majority of the repository answers" in silent_lines(found)[1]
+    assert find_silent(overlay, {replica.key for replica in replicas}) == []
 
 
 def test_nothing_is_signed_that_too_few_could_carry_out(told: Told, capsys: pytest.CaptureFixture[str]) -> None:
@@ -160,7 +164,7 @@ def test_nothing_is_signed_that_too_few_could_carry_out(told: Told, capsys: pyte
 def test_a_step_that_brokers_do_not_take_ends_in_time_and_the_next_call_carries_it_out(
     told: Told, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    running = [host for host in PLAN.hosts if host not in PLAN.spares]
+    running = [host for host in PLAN.hosts if host not in PLAN.spare_hosts]
     told.up(1, *running)
     assert told.plan("--apply") == 15
     waits, end = capsys.readouterr().err.splitlines()
@@ -169,59 +173,59 @@ def test_a_step_that_brokers_do_not_take_ends_in_time_and_the_next_call_carries_
     assert "it is signed, and --apply carries it out first" in end
     assert told.version() == 2
     told.up(2, *running)
-    told.up(2, *PLAN.spares)
+    told.up(2, *PLAN.spare_hosts)
     assert told.plan() == 0
     assert "  version 2 has been carried out: all who answer go by it" in capsys.readouterr().out.splitlines()
 
 
 def test_who_was_proven_to_lie_when_a_plan_was_carried_out_is_never_spare_and_never_cleared(told: Told) -> None:
-    running = [host for host in PLAN.hosts if host not in PLAN.spares]
+    running = [host for host in PLAN.hosts if host not in PLAN.spare_hosts]
     told.up(1, *running)
     for host in ("b-1", "b-2", "b-3"):
         told.facts[host]["marks"] = [{"node": "a", "index": 1, "scheme": 1, "count": 1, "proof": True}]  # type: ignore[index]
     assert told.plan("--apply") == 15
     assert told.version() == 2
-    here = LocalOperator(told.home, localnet.read_net(told.home))
+    here = LocalOperator(told.home, network.read_network(told.home))
     (liar,) = here.liars()
     assert {here.host(replica) for replica in here.spares(here.overlay())} == {"spare-2"}
-    assert findings(here.overlay(), [], here.liars()).liars == ()
+    assert evaluate_reports(here.overlay(), [], here.liars()).faulty == ()
     signed = localbrokers.operator_directory(told.home) / localbrokers.SIGNED
     signed.write_bytes((told.home / "b-1" / localbrokers.SIGNED).read_bytes())
-    assert findings(here.overlay(), [], here.liars()).liars == (liar,), "it stands there again"
+    assert evaluate_reports(here.overlay(), [], here.liars()).faulty == (liar,), "it stands there again"
 
 
 def test_a_repository_is_laid_out_beside_the_nodes_and_members_use_it(tmp_path: Path) -> None:
     home = tmp_path / "net"
     plan = msgspec.structs.replace(PLAN, overlay=msgspec.structs.replace(OVERLAY, repository=3))
-    net = localnet.lay_out(home, plan, CONTEXT, Random(os.urandom(8)))
+    net = network.lay_out(home, plan, CONTEXT, Random(os.urandom(8)))
     listening = dict(zip(plan.hosts, net.hosts, strict=True))
     config = load_broker(localbrokers.broker_file(home, "repository-2"))
     overlay = read_signed(Path(config.overlay), config.operator_key).verify(config.operator_key)
     assert overlay.repository is not None
     assert len(overlay.repository.replicas) == 3
     assert overlay.repository.replicas[1].address.endswith(f"@{listening['repository-2']}")
-    settings = node_config.load(localnet.node_file(home, 0)).settings
+    settings = node_config.load_config(network.node_file(home, 0)).settings
     assert isinstance(settings, BrokersSettings)
     assert settings.client.delivery == "repository"
-    with localbrokers.composed(home, plan.brokers, "repository-2") as station:
+    with localbrokers.compose_host(home, plan.brokers, "repository-2") as station:
         assert isinstance(station.machine, Repository)
     with pytest.raises(ConfigError, match="the repository has 2 of at least 3 replicas"):
         msgspec.structs.replace(OVERLAY, repository=2).check("hardened", 3)
     with pytest.raises(ConfigError, match="belong to none"):
-        NodePlan("repository")
+        VirtualNodePlan("repository")
 
 
 def test_liars_are_the_last_replicas_of_a_node_and_spare_ones_are_honest() -> None:
-    assert {host: kind for host in OVERLAY.hosts if (kind := OVERLAY.astray(host)) is not None} == {
+    assert {host: kind for host in OVERLAY.hosts if (kind := OVERLAY.byzantine_kind(host)) is not None} == {
         "a-3": "drop",
         "b-4": "mute",
         "b-5": "replay",
     }
-    assert (OVERLAY.spares, PLAN.spares) == (("spare-1", "spare-2"), ("spare-1", "spare-2"))
+    assert (OVERLAY.spare_hosts, PLAN.spare_hosts) == (("spare-1", "spare-2"), ("spare-1", "spare-2"))
 
 
 def test_without_a_description_three_nodes_stand_in_a_line_and_members_are_spread_over_them() -> None:
-    plan = Plan(nodes=4, mode="brokers", subscribers=2)
+    plan = NetworkPlan(nodes=4, mode="brokers", subscribers=2)
     assert (len(plan.hosts), [plan.brokers.edge(member) for member in range(4)]) == (
         9,
         ["north", "centre", "south", "north"],
@@ -231,20 +235,20 @@ def test_without_a_description_three_nodes_stand_in_a_line_and_members_are_sprea
 @pytest.mark.parametrize(
     ("overlay", "reason"),
     [
-        (OverlayPlan((NodePlan("a", 2),)), "'a' has 2 of at least 3 replicas"),
-        (OverlayPlan((NodePlan("a"), NodePlan("b"))), "a gap in the overlay"),
-        (OverlayPlan((NodePlan("a"),), edges=("a",)), "every member has one edge node"),
-        (OverlayPlan((NodePlan("a"), NodePlan("a"))), "two virtual nodes have one name"),
+        (OverlayPlan((VirtualNodePlan("a", 2),)), "'a' has 2 of at least 3 replicas"),
+        (OverlayPlan((VirtualNodePlan("a"), VirtualNodePlan("b"))), "a gap in the overlay"),
+        (OverlayPlan((VirtualNodePlan("a"),), edges=("a",)), "every member has one edge node"),
+        (OverlayPlan((VirtualNodePlan("a"), VirtualNodePlan("a"))), "two virtual nodes have one name"),
     ],
 )
 def test_an_overlay_that_could_not_be_is_refused(overlay: OverlayPlan, reason: str) -> None:
     with pytest.raises(ConfigError, match=reason):
-        Plan(nodes=3, mode="brokers", subscribers=2, overlay=overlay)
+        NetworkPlan(nodes=3, mode="brokers", subscribers=2, overlay=overlay)
 
 
 def test_an_overlay_is_of_brokers_alone() -> None:
     with pytest.raises(ConfigError, match="an overlay is of the mode 'brokers'"):
-        Plan(nodes=3, mode="relay", subscribers=2, overlay=OVERLAY)
+        NetworkPlan(nodes=3, mode="relay", subscribers=2, overlay=OVERLAY)
 
 
 def test_a_broker_that_was_detached_is_shown_as_such_and_not_at_a_place() -> None:
@@ -272,9 +276,9 @@ def test_a_layout_that_is_interrupted_leaves_nothing(
     def write(path: Path, data: bytes, *, mode: int = 0o600) -> None:
         if not next(left, False):
             raise KeyboardInterrupt
-        write_whole(path, data, mode=mode)
+        replace_file(path, data, mode=mode)
 
-    monkeypatch.setattr("veilcast.cli.localnet.write_whole", write)
+    monkeypatch.setattr("veilcast.cli.local.network.replace_file", write)
     with pytest.raises(KeyboardInterrupt):
-        localnet.lay_out(tmp_path / "net", PLAN, CONTEXT, Random(7))
+        network.lay_out(tmp_path / "net", PLAN, CONTEXT, Random(7))
     assert not (tmp_path / "net").exists()

@@ -11,15 +11,15 @@ from typing import get_args
 
 import pytest
 
-from support.patience import HANG_S
+from support.waits import HANG_S
 from veilcast.authority.epoch import BATCH_DAYS
-from veilcast.authority.privacy import SHARES
+from veilcast.authority.topic_record import COVER_SHARES
 from veilcast.cli import commands, soak
 from veilcast.cli.grammar import authority, local, modes
 from veilcast.cli.grammar.options import Later
 from veilcast.cli.main import main
-from veilcast.foil.config import Kind
-from veilcast.sim.explore import TREE
+from veilcast.foil.config import GeneratorName
+from veilcast.sim.swap_model.search import TREE
 
 SIGNALLED = """
 import os, runpy, signal, sys
@@ -82,8 +82,8 @@ def test_every_command_names_a_function_that_exists_and_takes_json() -> None:
 
 def test_choices_that_the_grammar_repeats_are_those_of_the_rooms() -> None:
     assert authority.BATCH_DAYS == BATCH_DAYS
-    assert tuple(SHARES) == authority.PRIVACY
-    assert sorted(kind for kind in get_args(Kind) if kind) == list(modes.GENERATORS)
+    assert tuple(COVER_SHARES) == authority.PRIVACY
+    assert sorted(kind for kind in get_args(GeneratorName) if kind) == list(modes.GENERATORS)
     assert tuple(soak.SOAKS) == local.SOAKS
     assert tuple(TREE) == local.LIARS
 

@@ -22,16 +22,26 @@ from typing import Literal, NamedTuple
 
 import pytest
 
-from support.desk import Desk, served
-from support.patience import HANG_S
-from veilcast.cli import commands, localnet, mosquitto
+from support.memory_node import MemoryNode, serve_control
+from support.waits import HANG_S
+from veilcast.cli import commands
 from veilcast.cli.context import Context
+from veilcast.cli.local import mosquitto, network
 from veilcast.machine import Publication
 from veilcast.topics import Conjunction
 
-LOCAL_NETWORKS = "veilcast.cli.localnet"
+LOCAL_NETWORKS = "veilcast.cli.local.network"
 MODES: tuple[Literal["mesh", "relay", "tree", "foil", "brokers"], ...] = ("mesh", "relay", "tree", "foil", "brokers")
-WATCHED = ("asyncio", "email", "inspect", "multiprocessing", "sqlite3", "ssl", "veilcast.cli.astray", LOCAL_NETWORKS)
+WATCHED = (
+    "asyncio",
+    "email",
+    "inspect",
+    "multiprocessing",
+    "sqlite3",
+    "ssl",
+    "veilcast.cli.local.byzantine_brokers",
+    LOCAL_NETWORKS,
+)
 """Parts of the standard library that take long to load; Byzantine brokers, and networks on one machine."""
 
 
@@ -137,13 +147,13 @@ def helps() -> Iterator[str]:
 def lay_out_networks(home: Path) -> None:
     """The files of a network of each mode; nothing of it runs."""
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(mosquitto, "program", lambda: "mosquitto")  # The files name it nowhere.
+        patched.setattr(mosquitto, "find_mosquitto", lambda: "mosquitto")  # The files name it nowhere.
         for number, mode in enumerate(MODES):
-            plan = localnet.Plan(nodes=3, mode=mode, subscribers=1, tor=mode != "tree")
-            localnet.lay_out(home / mode, plan, Context(), Random(number))
+            plan = network.NetworkPlan(nodes=3, mode=mode, subscribers=1, tor=mode != "tree")
+            network.lay_out(home / mode, plan, Context(), Random(number))
 
 
-class Giving(Desk):
+class Giving(MemoryNode):
     """Has a note for every subscription at once."""
 
     async def subscribe(self, interest: Conjunction, *, keep: bool) -> int:
@@ -158,7 +168,7 @@ def running_node(home: Path) -> Iterator[None]:
     up, ended = threading.Event(), asyncio.Event()
 
     async def serve() -> None:
-        async with served(home, Giving()):
+        async with serve_control(home, Giving()):
             up.set()
             await ended.wait()
 
@@ -193,7 +203,7 @@ def run(line):
         context = Context(say=end)
     if line[:1] in (["authority"], ["brokers"]) and "--help" not in line:
         from veilcast.cli.context import Context
-        from veilcast.crypto.passphrase import Cost
+        from veilcast.crypto.passphrase import PassphraseCost
         context = Context(cost=Cost(1, 1))
     try:
         return main(line, context)

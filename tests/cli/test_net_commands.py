@@ -16,22 +16,22 @@ from typing import Any
 
 import pytest
 
-from support.patience import HANG_S, wait_until
+from support.waits import HANG_S, wait_until
 from veilcast.authority.epoch import HOUR_US
-from veilcast.authority.vault import alone, is_held
-from veilcast.cli import crew, localnet
+from veilcast.authority.secret_file import is_directory_locked, lock_directory
 from veilcast.cli.commands import parse
 from veilcast.cli.context import Context
-from veilcast.cli.localnet import Net, Plan, SmallWorld
+from veilcast.cli.local import network as localnet
+from veilcast.cli.local import workers as crew
+from veilcast.cli.local.network import LocalNetwork, NetworkPlan, SmallWorld, role_file
 from veilcast.cli.main import main
-from veilcast.cli.net import _greeting, plan_of, topology_of
-from veilcast.cli.role_links import role_file
+from veilcast.cli.net import _greeting, make_plan, parse_topology
 from veilcast.errors import ConfigError, StorageError, TamperedError
 from veilcast.link.machine import BODY
 from veilcast.node import config as node_config
-from veilcast.observe import Cell, read_table
+from veilcast.observe import CellRow, read_table
 
-SMALL = Plan(nodes=6, profile="paper", topology=SmallWorld(2, 0.0), epoch_us=HOUR_US, life_us=HOUR_US)
+SMALL = NetworkPlan(nodes=6, profile="paper", topology=SmallWorld(2, 0.0), epoch_us=HOUR_US, life_us=HOUR_US)
 
 
 def run(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, Any]:
@@ -44,7 +44,7 @@ def network(capsys: pytest.CaptureFixture[str], directory: Path, *options: str) 
     try:
         yield run(capsys, "net", "up", "4", "--dir", str(directory), *options)[1]
     finally:
-        crew.end_all(directory, 1.0)
+        crew.end_workers(directory, 1.0)
 
 
 def lives(pid: int) -> bool:
@@ -79,7 +79,7 @@ def test_a_network_goes_up_delivers_and_leaves_nothing_when_it_goes_down(
         code, ended = run(capsys, "net", "down", *where)
         assert (code, ended) == (0, {"ended": crew.WORKERS, "killed": 0, "kept": True})
         assert not any(lives(pid) for pid in up["pids"])
-    rows = list(read_table(localnet.tap_directory(directory, 0), Cell))
+    rows = list(read_table(localnet.tap_directory(directory, 0), CellRow))
     own = found["nodes"][0]["address"]
     assert {row.src == own for row in rows} == {True, False}
     assert all(own in (row.src, row.dst) for row in rows)
@@ -101,7 +101,7 @@ def test_a_worker_that_somebody_looks_at_while_it_signs_on_signs_on_all_the_same
 
     monkeypatch.setattr(crew, "_LOOK_S", 0.0)
     monkeypatch.setattr(fcntl, "flock", looked_at)
-    os.close(crew.sign_on(tmp_path, 1))
+    os.close(crew.register_worker(tmp_path, 1))
 
 
 def test_a_network_without_taps_takes_its_files_with_it_and_no_others(
@@ -139,14 +139,14 @@ def test_every_node_has_a_name_by_its_role_that_is_the_same_in_every_network(tmp
         directory = tmp_path / str(seed)
         net = localnet.lay_out(directory, SMALL, Context(), Random(seed))
         for role in ("publisher", "subscriber"):
-            first = net.having(role)[0]
+            first = net.nodes_with_role(role)[0]
             assert role_file(directory, role).resolve() == localnet.node_file(directory, first).resolve()
-            linked = node_config.load(role_file(directory, role))
+            linked = node_config.load_config(role_file(directory, role))
             assert Path(linked.keyring).samefile(localnet.node_directory(directory, first) / localnet.KEYRING)
         names = {path.name for path in role_file(directory, "publisher").parents[1].iterdir()}
         assert names == {"publisher", "subscriber", *(f"subscriber-{number}" for number in range(2, 6))}
         assert len(list(directory.glob("*/node.toml"))) == SMALL.nodes, "which a glob finds once"
-        localnet.clear(directory, net)
+        localnet.remove_network(directory, net)
         assert not directory.exists()
 
 
@@ -157,11 +157,11 @@ def test_a_network_with_a_part_that_runs_by_hand_keeps_its_files(
     """What runs there does not answer at a control socket; a node that does is stopped."""
     monkeypatch.setattr("veilcast.cli.net._DOWN_S", 0.0)
     directory = tmp_path / "n"
-    plan = Plan(nodes=3, mode="relay", subscribers=1, epoch_us=HOUR_US, life_us=HOUR_US)
+    plan = NetworkPlan(nodes=3, mode="relay", subscribers=1, epoch_us=HOUR_US, life_us=HOUR_US)
     localnet.lay_out(directory, plan, Context(), Random(1))
     state = directory / place / "state"
     state.mkdir()
-    with alone(state):
+    with lock_directory(state):
         assert main(["net", "down", "--dir", str(directory)]) == 4
         assert f"{state.parent}: started by hand, and still running; stop it" in capsys.readouterr().err
         assert (state.parent / localnet.KEYRING).exists()
@@ -177,7 +177,7 @@ def test_only_the_workers_that_have_died_are_started_again(
     localnet.lay_out(tmp_path, SMALL, Context(), Random(1))
     started: list[list[int]] = []
 
-    class Crew(crew.Crew):
+    class Crew(crew.WorkerGroup):
         def __init__(self, directory: Path, workers: int, *, lifeline: bool, numbers: list[int]) -> None:
             started.append(numbers)
             super().__init__(directory, workers, lifeline=lifeline, numbers=[])
@@ -185,15 +185,15 @@ def test_only_the_workers_that_have_died_are_started_again(
     async def linked(*_: Any) -> None:
         return None
 
-    monkeypatch.setattr(crew, "Crew", Crew)
+    monkeypatch.setattr(crew, "WorkerGroup", Crew)
     monkeypatch.setattr("veilcast.cli.net._begin", linked)
-    held = crew.sign_on(tmp_path, 1)
+    held = crew.register_worker(tmp_path, 1)
     try:
         # The nodes of the worker that lives, 02, 04 and 06, do not answer: a client has stopped them.
         told = {"started": 1, "nodes": ["01", "03", "05"], "stopped": ["02", "04", "06"]}
         assert run(capsys, "net", "start", "--dir", str(tmp_path)) == (0, told)
         assert started == [[0]]
-        other = crew.sign_on(tmp_path, 0)
+        other = crew.register_worker(tmp_path, 0)
         assert run(capsys, "net", "start", "--dir", str(tmp_path))[1]["started"] == 0
         os.close(other)
     finally:
@@ -212,7 +212,7 @@ def test_a_network_whose_worker_was_killed_goes_on_and_a_node_started_by_hand_en
     with network(capsys, directory, "--profile", "paper", "--topology", "ws:2:0", "--subscribers", "1") as up:
         publisher = Path(up["publisher"])
         dead = int(publisher.resolve().parent.name) - 1
-        worker = crew.living(directory)[directory / f"worker-{dead % crew.WORKERS}.pid"]
+        worker = crew.living_workers(directory)[directory / f"worker-{dead % crew.WORKERS}.pid"]
         os.kill(worker, signal.SIGKILL)
         os.waitpid(worker, 0)
         assert run(capsys, "net", "status", *where)[1]["up"] < 4
@@ -222,7 +222,7 @@ def test_a_network_whose_worker_was_killed_goes_on_and_a_node_started_by_hand_en
         assert main(["pub", localnet.TOPIC, "-m", "hello", "-c", str(publisher)]) == 0
         assert main(["node", "stop", "-c", str(publisher)]) == 0
         capsys.readouterr()
-        while is_held(publisher.parent / "state"):
+        while is_directory_locked(publisher.parent / "state"):
             run(capsys, "net", "status", *where)
         command = [sys.executable, "-m", "veilcast.cli.main", "node", "run", "-c", str(publisher)]
         with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as by_hand:
@@ -238,9 +238,9 @@ def test_ctrl_c_while_a_network_goes_up_leaves_nothing(tmp_path: Path) -> None:
     directory = tmp_path / "n"
     command = [sys.executable, "-m", "veilcast.cli.main", "net", "up", "4", "--dir", str(directory)]
     child = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    wait_until(lambda: child.poll() is not None or crew.living(directory))
+    wait_until(lambda: child.poll() is not None or crew.living_workers(directory))
     assert child.poll() is None
-    pids = list(crew.living(directory).values())
+    pids = list(crew.living_workers(directory).values())
     child.send_signal(signal.SIGINT)
     _, err = child.communicate(timeout=HANG_S)
     assert (child.returncode, err) == (130, "veilcast: interrupted\n")
@@ -253,27 +253,27 @@ def test_only_a_process_that_holds_its_pid_file_is_ever_ended(tmp_path: Path) ->
     bystander = subprocess.Popen(["sleep", "infinity"])
     try:
         (tmp_path / "worker-0.pid").write_text(str(bystander.pid))
-        assert crew.living(tmp_path) == {}
-        assert crew.end_all(tmp_path, 1.0) == 0
+        assert crew.living_workers(tmp_path) == {}
+        assert crew.end_workers(tmp_path, 1.0) == 0
         assert bystander.poll() is None
         assert not list(tmp_path.iterdir())
     finally:
         bystander.kill()
         bystander.wait()
-    held = crew.sign_on(tmp_path, 0)
-    assert list(crew.living(tmp_path).values()) == [os.getpid()]
+    held = crew.register_worker(tmp_path, 0)
+    assert list(crew.living_workers(tmp_path).values()) == [os.getpid()]
     with pytest.raises(StorageError, match="runs already"):
-        crew.sign_on(tmp_path, 0)
+        crew.register_worker(tmp_path, 0)
     os.close(held)
-    assert crew.living(tmp_path) == {}
+    assert crew.living_workers(tmp_path) == {}
 
 
 @pytest.mark.parametrize(
     "plan",
     [
         SMALL,
-        Plan(nodes=5, subscribers=1, epoch_us=HOUR_US, life_us=HOUR_US),
-        Plan(
+        NetworkPlan(nodes=5, subscribers=1, epoch_us=HOUR_US, life_us=HOUR_US),
+        NetworkPlan(
             nodes=8,
             profile="paper",
             cover=True,
@@ -282,24 +282,24 @@ def test_only_a_process_that_holds_its_pid_file_is_ever_ended(tmp_path: Path) ->
             epoch_us=HOUR_US,
             life_us=HOUR_US,
         ),
-        Plan(nodes=6, epoch_us=18_000_000, topology=SmallWorld(4, 0.2), life_us=600_000_000),
+        NetworkPlan(nodes=6, epoch_us=18_000_000, topology=SmallWorld(4, 0.2), life_us=600_000_000),
     ],
 )
-def test_what_is_laid_out_is_what_nodes_read(plan: Plan, tmp_path: Path) -> None:
+def test_what_is_laid_out_is_what_nodes_read(plan: NetworkPlan, tmp_path: Path) -> None:
     net = localnet.lay_out(tmp_path, plan, Context(), Random(3))
-    assert localnet.read_net(tmp_path) == net
-    configs = [node_config.load(localnet.node_file(tmp_path, number)) for number in range(plan.nodes)]
+    assert localnet.read_network(tmp_path) == net
+    configs = [node_config.load_config(localnet.node_file(tmp_path, number)) for number in range(plan.nodes)]
     assert [config.listen for config in configs] == list(net.addresses)
     assert len({address.split(".")[1] for address in net.addresses}) == plan.nodes
     if plan.topology is not None:
         known = {config.listen: set(config.peers) for config in configs}
         assert all(own in known[peer] for own, peers in known.items() for peer in peers)
         assert sum(map(len, known.values())) == 2 * len(net.links) == plan.nodes * plan.topology.neighbours
-    assert len(net.having("publisher")) == plan.publishers
-    assert len(net.having("subscriber")) == plan.subscribers
+    assert len(net.nodes_with_role("publisher")) == plan.publishers
+    assert len(net.nodes_with_role("subscriber")) == plan.subscribers
     if plan.profile == "paper":
         assert {-(-config.settings.heartbeat_bytes // BODY) for config in configs} == {2}
-    localnet.clear(tmp_path, net)
+    localnet.remove_network(tmp_path, net)
     assert not tmp_path.exists()
 
 
@@ -311,7 +311,7 @@ def test_two_networks_do_not_share_an_address(tmp_path: Path) -> None:
 def test_a_file_that_is_no_network_is_told(tmp_path: Path) -> None:
     localnet.net_file(tmp_path).write_text("{}")
     with pytest.raises(TamperedError):
-        localnet.read_net(tmp_path)
+        localnet.read_network(tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -331,7 +331,7 @@ def test_a_file_that_is_no_network_is_told(tmp_path: Path) -> None:
 )
 def test_a_plan_that_cannot_be_is_refused(options: dict[str, Any], problem: str) -> None:
     with pytest.raises(ConfigError, match=problem):
-        Plan(**options)
+        NetworkPlan(**options)
 
 
 @pytest.mark.parametrize(
@@ -339,11 +339,13 @@ def test_a_plan_that_cannot_be_is_refused(options: dict[str, Any], problem: str)
     [("3", 2), ("4", 3), ("9", 3), ("4 --publishers 3", 1), ("3 --publishers 3", 0), ("9 --subscribers 5", 5)],
 )
 def test_the_smallest_network_needs_no_options(options: str, subscribers: int) -> None:
-    assert plan_of(parse(["net", "up", *options.split()])).subscribers == subscribers
+    assert make_plan(parse(["net", "up", *options.split()])).subscribers == subscribers
 
 
 def test_the_user_who_starts_a_mesh_is_told_when_to_publish(tmp_path: Path) -> None:
-    last = [_greeting(tmp_path, Net(plan, "news/eu", (), (), ()))[-1] for plan in (SMALL, Plan(nodes=6))]
+    last = [
+        _greeting(tmp_path, LocalNetwork(plan, "news/eu", (), (), ()))[-1] for plan in (SMALL, NetworkPlan(nodes=6))
+    ]
     assert last[0].startswith("publish after some seconds")
     assert last[1].startswith("a first note takes a while")
 
@@ -351,12 +353,12 @@ def test_the_user_who_starts_a_mesh_is_told_when_to_publish(tmp_path: Path) -> N
 def test_more_roles_than_nodes_are_refused() -> None:
     for options in ("3 --subscribers 3", "3 --publishers 4"):
         with pytest.raises(ConfigError, match="do not fit into 3 nodes"):
-            plan_of(parse(["net", "up", *options.split()]))
+            make_plan(parse(["net", "up", *options.split()]))
 
 
 def test_topologies_are_read_and_nothing_else_is() -> None:
-    assert topology_of("certified") is None
-    assert topology_of("ws:4:0.2") == SmallWorld(4, 0.2)
+    assert parse_topology("certified") is None
+    assert parse_topology("ws:4:0.2") == SmallWorld(4, 0.2)
     for text in ("ws", "ws:4", "ws:4:x", "ws:-4:0", "ring"):
         with pytest.raises(ConfigError):
-            topology_of(text)
+            parse_topology(text)

@@ -10,9 +10,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from veilcast.cli.brokers_facts import majority_lines
-from veilcast.cli.hosts import Host, hosts_of
-from veilcast.cli.localnet import Net, Plan, net_file
+from veilcast.cli.broker_facts import majority_lines
+from veilcast.cli.local.network import LocalNetwork, NetworkPlan, net_file
+from veilcast.cli.local.status import LocalHost, ask_hosts
 from veilcast.cli.main import main
 from veilcast.net.agent import Status
 
@@ -39,9 +39,9 @@ def status_of(mode: str, neighbours: int, *hindrances: str) -> Status:
     )
 
 
-def written(directory: Path, plan: Plan, hosts: tuple[str, ...]) -> Path:
+def written(directory: Path, plan: NetworkPlan, hosts: tuple[str, ...]) -> Path:
     roles: Any = ("publisher", "subscriber", "forwarder")
-    net = Net(plan, "news/eu", ("",) * 3, roles, (), hosts)
+    net = LocalNetwork(plan, "news/eu", ("",) * 3, roles, (), hosts)
     net_file(directory).write_bytes(msgspec.json.encode(net))
     return directory
 
@@ -59,10 +59,10 @@ def closed() -> str:
 
 
 def answering(monkeypatch: pytest.MonkeyPatch, *statuses: Status | None) -> None:
-    async def found(directory: Path, net: Net) -> list[Status | None]:
+    async def found(directory: Path, net: LocalNetwork) -> list[Status | None]:
         return list(statuses)
 
-    monkeypatch.setattr("veilcast.cli.net.statuses", found)
+    monkeypatch.setattr("veilcast.cli.net.ask_statuses", found)
 
 
 def test_a_relay_shows_its_server_and_proxy_and_what_hinders_members(
@@ -72,7 +72,7 @@ def test_a_relay_shows_its_server_and_proxy_and_what_hinders_members(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    directory = written(tmp_path, Plan(3, mode="relay", subscribers=1), (closed, listening))
+    directory = written(tmp_path, NetworkPlan(3, mode="relay", subscribers=1), (closed, listening))
     answering(monkeypatch, status_of("relay", 1, HINDERED), status_of("relay", 0), None)
     assert main(["net", "status", "--dir", str(directory)]) == 0
     assert capsys.readouterr().out.splitlines() == [
@@ -96,7 +96,7 @@ def test_a_relay_shows_its_server_and_proxy_and_what_hinders_members(
 def test_members_of_each_mode_are_linked_with_what_it_has(
     mode: Any, neighbours: str, tmp_path: Path, closed: str, monkeypatch: pytest.MonkeyPatch, capsys: Any
 ) -> None:
-    plan = Plan(3, mode=mode, subscribers=1, tor=mode != "tree")
+    plan = NetworkPlan(3, mode=mode, subscribers=1, tor=mode != "tree")
     hosts = {"mesh": 0, "brokers": len(plan.hosts)}.get(mode, 1)
     written(tmp_path, plan, (closed,) * hosts)
     answering(monkeypatch, status_of(mode, 1), None, None)
@@ -107,12 +107,12 @@ def test_members_of_each_mode_are_linked_with_what_it_has(
 
 
 def test_a_tree_with_tor_shows_its_directory_and_its_tors(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    found = [Host("testnet", "", "tor", False, "6 of 7 processes up")]
-    monkeypatch.setattr("veilcast.cli.hosts._tor", lambda directory: found[0])
-    net = Net(Plan(3, mode="tree", subscribers=1), "news/eu", ("",) * 3, (), (), ("",))
+    found = [LocalHost("testnet", "", "tor", False, "6 of 7 processes up")]
+    monkeypatch.setattr("veilcast.cli.local.status._tor", lambda directory: found[0])
+    net = LocalNetwork(NetworkPlan(3, mode="tree", subscribers=1), "news/eu", ("",) * 3, (), (), ("",))
 
-    told = asyncio.run(hosts_of(tmp_path, net))
-    assert told == [Host("directory", "", "directory", False), found[0]]
+    told = asyncio.run(ask_hosts(tmp_path, net))
+    assert told == [LocalHost("directory", "", "directory", False), found[0]]
 
 
 def facts(node: str | None) -> dict[str, Any]:

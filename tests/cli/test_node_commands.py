@@ -16,20 +16,20 @@ from typing import IO, Any
 
 import pytest
 
-from support.patience import HANG_S, wait_until
-from veilcast.authority.vault import alone
+from support.waits import HANG_S, wait_until
+from veilcast.authority.secret_file import lock_directory
 from veilcast.cli import passphrase
 from veilcast.cli.context import Context
-from veilcast.cli.delays import spell_duration
 from veilcast.cli.main import main
-from veilcast.cli.status import warning_of
-from veilcast.cli.sub import as_json, as_line, interest_of
+from veilcast.cli.phrases import format_duration
+from veilcast.cli.status import anonymity_warning
+from veilcast.cli.sub import as_json, as_line, parse_interest
 from veilcast.errors import ConfigError, PassphraseError
 from veilcast.machine import Note, Publication
 from veilcast.net.agent import Status
-from veilcast.node.config import parse
-from veilcast.node.relay_keys import spell_public
-from veilcast.relay.joining import ServerKeys
+from veilcast.node.config import parse_config
+from veilcast.node.relay_keys import encode_server_line
+from veilcast.relay.enrolment import ServerKeys
 from veilcast.topics import All, Label, Range
 
 TESTS = str(Path(__file__).parents[1])
@@ -37,11 +37,11 @@ NODE = """
 import contextlib, sys
 sys.path.insert(0, sys.argv[1])
 from pathlib import Path
-from support.desk import Desk
+from support.memory_node import MemoryNode
 from veilcast.cli import main, node
-from veilcast.net.service import Service
-from veilcast.net.udp import over_udp
-from veilcast.sim.flood import Flood
+from veilcast.net.service import NodeSetup
+from veilcast.net.udp import udp_driver
+from veilcast.sim.flood import FloodNode
 
 @contextlib.contextmanager
 def compose(config, passphrase, around, anonymous):
@@ -238,7 +238,7 @@ def test_why_a_publication_waits_is_told_to_who_publishes_or_asks(
 
 @pytest.mark.parametrize(("us", "told"), [(0, "1 s"), (94_600_000, "95 s"), (181_000_000, "3 min")])
 def test_a_duration_is_spelled_no_more_exactly_than_an_estimate_is(us: int, told: str) -> None:
-    assert spell_duration(us) == told
+    assert format_duration(us) == told
 
 
 @pytest.mark.parametrize(
@@ -283,7 +283,7 @@ def test_nobody_types_a_passphrase_for_a_node_that_runs_already(home: Home) -> N
     def asked(prompt: str) -> str:
         raise AssertionError(prompt)
 
-    with alone(home.directory):
+    with lock_directory(home.directory):
         code = main(["node", "run"], Context(has_terminal=lambda: True, ask_secret=asked))
     told = "veilcast: . is in use by another node; stop that one first, or name another directory\n"
     assert (code, home.capsys.readouterr().err) == (4, told)
@@ -304,9 +304,9 @@ def test_a_descriptor_without_a_passphrase_is_refused(content: bytes) -> None:
     os.write(write, content)
     os.close(write)
     with pytest.raises(PassphraseError, match="holds no passphrase"):
-        passphrase.from_descriptor(read)
+        passphrase.read_descriptor(read)
     with pytest.raises(PassphraseError, match="cannot read"):
-        passphrase.from_descriptor(read)
+        passphrase.read_descriptor(read)
 
 
 @pytest.mark.parametrize(
@@ -354,15 +354,15 @@ def test_a_new_file_is_one_that_a_node_can_run_with(
     places = ["--listen", "192.0.2.1:4000", "--peer", "192.0.2.2:1", *named]
     assert main(["node", "new", "--keyring", keyring, *places]) == 0
     out, err = capsys.readouterr()
-    config = parse(out.encode(), tmp_path / "node.toml")
-    assert (config.keyring, config.told) == (str(tmp_path / keyring), address or "192.0.2.1:4000")
+    config = parse_config(out.encode(), tmp_path / "node.toml")
+    assert (config.keyring, config.public_address) == (str(tmp_path / keyring), address or "192.0.2.1:4000")
     assert (config.contacts, config.rate, err) == (("192.0.2.2:1",), 4, "")
 
 
 def test_a_new_file_for_a_relay_is_one_that_a_node_can_run_with(capsys: pytest.CaptureFixture[str]) -> None:
-    line = spell_public(ServerKeys.draw(Random(1).randbytes).public())
+    line = encode_server_line(ServerKeys.draw(Random(1).randbytes).public())
     assert main(["node", "new", "--keyring", "k", "--proxy", "192.0.2.1:4100", "--server-key", line]) == 0
-    config = parse(capsys.readouterr().out.encode(), Path("node.toml"))
+    config = parse_config(capsys.readouterr().out.encode(), Path("node.toml"))
     assert (config.mode, config.settings.proxies) == ("relay", ("192.0.2.1:4100",))
 
 
@@ -394,17 +394,17 @@ def test_a_membership_that_is_over_is_the_first_thing_to_be_warned_of() -> None:
         uptime_s=0.0,
         member_until_us=7,
     )
-    assert warning_of(status, 6) is None
-    assert "the membership is over" in str(warning_of(status, 7))
+    assert anonymity_warning(status, 6) is None
+    assert "the membership is over" in str(anonymity_warning(status, 7))
 
 
 def test_interests_are_what_the_options_say() -> None:
-    assert interest_of("news", []) == Label("news")
-    assert interest_of(None, [["temp", "20..25"]]) == Range("temp", 20, 25)
-    assert interest_of("news", [["temp", "-1.5.."]]) == All(Label("news"), Range("temp", -1.5, None))
-    assert interest_of(None, [["temp", "..1e3"]]) == Range("temp", None, 1000.0)
+    assert parse_interest("news", []) == Label("news")
+    assert parse_interest(None, [["temp", "20..25"]]) == Range("temp", 20, 25)
+    assert parse_interest("news", [["temp", "-1.5.."]]) == All(Label("news"), Range("temp", -1.5, None))
+    assert parse_interest(None, [["temp", "..1e3"]]) == Range("temp", None, 1000.0)
     with pytest.raises(ConfigError):
-        interest_of(None, [])
+        parse_interest(None, [])
 
 
 def test_nothing_in_a_note_can_steer_a_terminal_or_break_a_line() -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from support.patience import HANG_S
+from support.waits import HANG_S
 
 PROGRAM = """
 import ctypes, resource, sys

@@ -10,26 +10,26 @@ import pytest
 
 from veilcast.authority import issuer
 from veilcast.authority.epoch import epoch_of
-from veilcast.authority.standing import Standing
-from veilcast.authority.vault import write_secret, write_whole
+from veilcast.authority.role import TlsRole
+from veilcast.authority.secret_file import replace_file, write_secret
 from veilcast.cli.context import Context
 from veilcast.cli.files import passphrase_file
 from veilcast.cli.main import main
-from veilcast.crypto.passphrase import Cost
+from veilcast.crypto.passphrase import PassphraseCost
 from veilcast.crypto.secret import Secret
-from veilcast.node.relay_keys import read_mask, read_public, read_server_keys, spell_public
+from veilcast.node.relay_keys import decode_server_line, encode_server_line, read_mask, read_server_keys
 
-CHEAP = Cost(1, 1)
+CHEAP = PassphraseCost(1, 1)
 SECRET = Secret(b"correct horse")
 CONTEXT = Context(cost=CHEAP, has_terminal=lambda: False)
 HOUR_US = 3_600_000_000
 
 
-def grant(path: Path, standing: Standing) -> None:
+def grant(path: Path, standing: TlsRole) -> None:
     now = epoch_of(CONTEXT.now_us(), HOUR_US)
     _, keyring = issuer.grant_ready(issuer.create(HOUR_US, os.urandom), "x", [], now, 3, os.urandom, standing)
     write_secret(path, keyring, SECRET, cost=CHEAP, entropy=os.urandom)
-    write_whole(passphrase_file(path), SECRET.reveal())
+    replace_file(passphrase_file(path), SECRET.reveal())
 
 
 def run(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:
@@ -50,13 +50,13 @@ def test_a_servers_keys_are_made_once_and_its_line_is_told(home: Path, capsys: p
     code, out, _ = run(capsys, "relay", "server", "init", "secret", "--keyring", "server.keys", "--json")
     told = json.loads(out)
     public = read_server_keys(home / "secret", SECRET).public()
-    assert (code, read_public("server_key", told["server_key"])) == (0, public)
+    assert (code, decode_server_line("server_key", told["server_key"])) == (0, public)
     assert (home / "secret").stat().st_mode & 0o077 == 0
     code, _, err = run(capsys, "relay", "server", "init", "secret", "--keyring", "server.keys")
     assert code == 4
     assert "secret is there already" in err
     code, out, _ = run(capsys, "relay", "server", "init", "other", "--keyring", "server.keys")
-    line = spell_public(read_server_keys(home / "other", SECRET).public())
+    line = encode_server_line(read_server_keys(home / "other", SECRET).public())
     assert out.splitlines()[1] == f'server_key = "{line}"'
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from veilcast.cli.exits import FAILED_CHECK
 from veilcast.cli.main import main
-from veilcast.observe import Cell, read_table
+from veilcast.observe import CellRow, read_table
 
 
 def run(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, dict[str, Any]]:
@@ -28,7 +28,7 @@ def test_a_run_is_decided_by_its_seed(capsys: pytest.CaptureFixture[str]) -> Non
 def test_the_tables_hold_what_was_sent(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     code, data = run(capsys, "sim", "run", "flood", "--out", str(tmp_path / "t"))
     assert code == 0
-    assert len(list(read_table(tmp_path / "t", Cell))) == data["runs"][0]["sent"]
+    assert len(list(read_table(tmp_path / "t", CellRow))) == data["runs"][0]["sent"]
     assert main(["sim", "run", "flood", "--out", str(tmp_path / "t")]) == 4
 
 

@@ -9,15 +9,15 @@ import pytest
 
 from veilcast.cli.exits import FAILED_CHECK, INTERRUPTED
 from veilcast.cli.main import main
-from veilcast.sim import soak
-from veilcast.sim.engine import Counts
-from veilcast.sim.scenario import Outcome
+from veilcast.sim.engine import FrameCounts
+from veilcast.sim.mesh import soak
+from veilcast.sim.scenario import ScenarioOutcome
 
 
-def fake(seed: int) -> Outcome:
+def fake(seed: int) -> ScenarioOutcome:
     """A run that fails in every seed from 3 on."""
     broken = (f"Everyone: n3 never\nreplay: veilcast sim soak --seeds 1 --seed {seed}",) if seed >= 3 else ()
-    return Outcome("soak SG", seed, "", Counts(0, 0, 0, 0, 0), 7, 1, {}, broken)
+    return ScenarioOutcome("soak SG", seed, "", FrameCounts(0, 0, 0, 0, 0), 7, 1, {}, broken)
 
 
 def test_the_first_failure_ends_it_and_is_told_with_the_command_that_replays_it(
@@ -25,11 +25,11 @@ def test_the_first_failure_ends_it_and_is_told_with_the_command_that_replays_it(
 ) -> None:
     ran = []
 
-    def run(seed: int) -> Outcome:
+    def run(seed: int) -> ScenarioOutcome:
         ran.append(seed)
         return fake(seed)
 
-    monkeypatch.setattr(soak, "run", run)
+    monkeypatch.setattr(soak, "run_seed", run)
     assert main(["sim", "soak", "--seeds", "9", "--jobs", "1"]) == FAILED_CHECK
     out = capsys.readouterr().out.splitlines()
     assert out[0] == "3 of 9 seeds passed: soak SG 3; 21 notes delivered"
@@ -39,7 +39,7 @@ def test_the_first_failure_ends_it_and_is_told_with_the_command_that_replays_it(
 
 
 def test_a_failure_in_json(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(soak, "run", fake)
+    monkeypatch.setattr(soak, "run_seed", fake)
     assert main(["sim", "soak", "--seed", "5", "--seeds", "2", "--jobs", "1", "--json"]) == FAILED_CHECK
     told = json.loads(capsys.readouterr().out)
     assert told["passed"] == 0
@@ -58,15 +58,15 @@ def test_processes_change_nothing(capsys: pytest.CaptureFixture[str]) -> None:
 def test_an_interrupt_ends_it_with_one_line(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def interrupted(seed: int) -> Outcome:
+    def interrupted(seed: int) -> ScenarioOutcome:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(soak, "run", interrupted)
+    monkeypatch.setattr(soak, "run_seed", interrupted)
     assert main(["sim", "soak", "--jobs", "1"]) == INTERRUPTED
     assert capsys.readouterr().err == "veilcast: interrupted\n"
 
 
 def test_a_machine_with_very_many_cores_needs_no_option(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(soak, "run", fake)
+    monkeypatch.setattr(soak, "run_seed", fake)
     monkeypatch.setattr("os.cpu_count", lambda: 1024)
     assert main(["sim", "soak", "--seeds", "1"]) == 0

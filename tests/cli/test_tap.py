@@ -5,49 +5,49 @@ from pathlib import Path
 
 import pytest
 
-from veilcast.cli.tap import Tap, tapped
+from veilcast.cli.tap import WireTap, open_tap
 from veilcast.errors import StorageError
 from veilcast.machine import Address
-from veilcast.observe import Cell, read_table
-from veilcast.sim.flood import ID_SIZE, Flood
+from veilcast.observe import CellRow, read_table
+from veilcast.sim.flood import ID_SIZE, FloodNode
 
 ME, PEER, OTHER = Address("127.1.0.1:4000"), Address("127.2.0.1:4000"), Address("127.3.0.1:4000")
 NOTE = bytes(ID_SIZE) + b"text"
 
 
-def flood() -> Flood:
-    machine = Flood()
+def flood() -> FloodNode:
+    machine = FloodNode()
     for peer in (PEER, OTHER):
         machine.peer_up(peer, 0)
     return machine
 
 
-class Rows(list[Cell]):
+class Rows(list[CellRow]):
     """A table in memory; `fails` is a disk that does."""
 
     fails = False
 
-    def append(self, row: Cell) -> None:
+    def append(self, row: CellRow) -> None:
         if self.fails:
             raise StorageError("no space left")
         super().append(row)
 
 
-def drive(tap: Tap) -> list[tuple[str, int]]:
+def drive(tap: WireTap) -> list[tuple[str, int]]:
     tap.receive(NOTE, PEER, 25)
     frames = tap.frames_to_send(31, 100)
     return [(frame.destination, len(frame.data)) for frame in frames]
 
 
 def test_a_tap_writes_what_comes_and_what_goes_in_the_columns_of_the_lab(tmp_path: Path) -> None:
-    with tapped(tmp_path / "t", "r") as around:
+    with open_tap(tmp_path / "t", "r") as around:
         tap = around(flood(), ME, 10)
-        assert isinstance(tap, Tap)
+        assert isinstance(tap, WireTap)
         sent = drive(tap)
     assert sent
-    rows = list(read_table(tmp_path / "t", Cell))
-    assert rows[0] == Cell("r", 2, 25, PEER, ME, len(NOTE))
-    assert rows[1:] == [Cell("r", 3, 31, ME, peer, size) for peer, size in sent]
+    rows = list(read_table(tmp_path / "t", CellRow))
+    assert rows[0] == CellRow("r", 2, 25, PEER, ME, len(NOTE))
+    assert rows[1:] == [CellRow("r", 3, 31, ME, peer, size) for peer, size in sent]
     assert (tmp_path / "t").stat().st_mode & 0o077 == 0
 
 
@@ -55,16 +55,16 @@ def test_nobody_else_can_read_what_a_tap_writes_where_others_may_look(tmp_path: 
     tmp_path.chmod(0o755)
     table = tmp_path / "cells.jsonl"
     table.touch(0o644)
-    with tapped(tmp_path, "r") as around:
+    with open_tap(tmp_path, "r") as around:
         around(flood(), ME, 10).receive(NOTE, PEER, 25)
-    assert len(list(read_table(tmp_path, Cell))) == 1
+    assert len(list(read_table(tmp_path, CellRow))) == 1
     assert table.stat().st_mode & 0o077 == 0
 
 
 def test_a_tapped_machine_does_what_it_does_without_one() -> None:
     rng = random.Random(1)
     bare = flood()
-    tapped_one = Tap(flood(), Rows(), ME, run="r", epoch_us=10)
+    tapped_one = WireTap(flood(), Rows(), ME, run="r", epoch_us=10)
     for now in range(50):
         data = rng.randbytes(ID_SIZE) + b"x" if rng.random() < 0.8 else b"bad"
         results = []
@@ -77,12 +77,12 @@ def test_a_tapped_machine_does_what_it_does_without_one() -> None:
 
 def test_a_full_tap_and_a_failing_disk_end_the_record_and_not_the_node() -> None:
     full = Rows()
-    tap = Tap(flood(), full, ME, run="r", epoch_us=10, rows_max=1)
-    assert drive(tap) == drive(Tap(flood(), Rows(), ME, run="r", epoch_us=10))
+    tap = WireTap(flood(), full, ME, run="r", epoch_us=10, rows_max=1)
+    assert drive(tap) == drive(WireTap(flood(), Rows(), ME, run="r", epoch_us=10))
     assert len(full) == 1
     broken = Rows()
     broken.fails = True
-    tap = Tap(flood(), broken, ME, run="r", epoch_us=10)
+    tap = WireTap(flood(), broken, ME, run="r", epoch_us=10)
     assert drive(tap)
     broken.fails = False
     tap.receive(NOTE, PEER, 40)
@@ -113,7 +113,7 @@ def test_only_what_the_driver_takes_is_written(limit: int) -> None:
     rows = Rows()
     machine = flood()
     machine.publish(bytes(ID_SIZE), b"text")
-    tap = Tap(machine, rows, ME, run="r", epoch_us=10)
+    tap = WireTap(machine, rows, ME, run="r", epoch_us=10)
     assert len(tap.frames_to_send(5, limit)) == len(rows) == min(limit, 2)
 
 
@@ -132,7 +132,7 @@ class Noticing:
 
 def test_the_machine_inside_hears_of_peers_and_one_that_has_none_is_told_nothing() -> None:
     inner = Noticing()
-    for tap in (Tap(machine, Rows(), ME, run="r", epoch_us=10) for machine in (inner, flood())):  # type: ignore[arg-type]
+    for tap in (WireTap(machine, Rows(), ME, run="r", epoch_us=10) for machine in (inner, flood())):  # type: ignore[arg-type]
         tap.peer_up(PEER, 1)
         tap.peer_lost(PEER, 2)
     assert inner.heard == [("up", PEER, 1), ("lost", PEER, 2)]

@@ -12,8 +12,8 @@ import pytest
 
 from veilcast.cli.main import main
 from veilcast.errors import LocalError
-from veilcast.net import testnet
-from veilcast.net.torprocess import TorProcess, find
+from veilcast.net import tor_testnet
+from veilcast.net.tor_process import TorProcess, find_program
 
 OFFLINE = ("DisableNetwork 1", f"__OwningControllerProcess {os.getpid()}")
 
@@ -28,7 +28,7 @@ def run(capsys: pytest.CaptureFixture[str], verb: str, *arguments: object) -> tu
 def parts(tmp_path: Path) -> Iterator[list[TorProcess]]:
     """Two that run and are in no network, where a network would have them."""
     try:
-        find()
+        find_program()
     except LocalError as error:
         pytest.skip(str(error))
     made = [TorProcess(tmp_path / "net" / name) for name in ("a1", "r1")]
@@ -45,9 +45,9 @@ def test_up_tells_what_the_files_of_nodes_need(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked: list[tuple[Path, int]] = []
-    monkeypatch.setattr(testnet, "up", lambda home, *, relays, told: asked.append((home, relays)))
-    monkeypatch.setattr("veilcast.cli.testnet.find", lambda: "tor")
-    monkeypatch.setattr(testnet, "parts", lambda home: [testnet.Part("a1", 17, 8)])
+    monkeypatch.setattr(tor_testnet, "start_network", lambda home, *, relays, told: asked.append((home, relays)))
+    monkeypatch.setattr("veilcast.cli.testnet.find_program", lambda: "tor")
+    monkeypatch.setattr(tor_testnet, "list_processes", lambda home: [tor_testnet.TestnetProcess("a1", 17, 8)])
     home = tmp_path / "net"
     code, out, _ = run(capsys, "up", "--dir", home, "--relays", 5, "--json")
     assert (code, json.loads(out)) == (0, {"dir": str(home), "network": str(home / "network.json"), "pids": [17]})
@@ -101,4 +101,4 @@ def test_a_real_network_knows_all_of_its_own(tor_network: Path, capsys: pytest.C
     consensus = (tor_network.parent / "a1" / "data" / "cached-consensus").read_text()
     weights = re.findall(r"^r r\d .*?^w Bandwidth=(\d+)", consensus, re.MULTILINE | re.DOTALL)
     assert len(weights) >= 6
-    assert set(weights) == {str(testnet.BANDWIDTH)}, "some relay of the network is chosen more often than others"
+    assert set(weights) == {str(tor_testnet.BANDWIDTH)}, "some relay of the network is chosen more often than others"

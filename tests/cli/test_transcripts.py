@@ -19,7 +19,7 @@ import pytest
 
 from veilcast.cli.context import Context
 from veilcast.cli.main import main
-from veilcast.crypto.passphrase import Cost
+from veilcast.crypto.passphrase import PassphraseCost
 
 DOCUMENT = (Path(__file__).parents[2] / "docs" / "operating.md").read_text()
 FENCE = re.compile(r"^```\n(.*?)^```", re.MULTILINE | re.DOTALL)
@@ -67,7 +67,7 @@ class Terminal:
             ask_secret=typed,
             warn=lambda line: seen.write(f"veilcast: {line}\n"),
             say=lambda line: seen.write(f"{line}\n"),
-            cost=Cost(passes=1, memory_mib=1),
+            cost=PassphraseCost(passes=1, memory_mib=1),
         )
         with contextlib.redirect_stdout(seen), contextlib.redirect_stderr(seen):
             code = main(shlex.split(command)[1:], context)

@@ -12,27 +12,27 @@ import pytest
 from veilcast.authority import issuer
 from veilcast.authority.epoch import epoch_of
 from veilcast.authority.keyring import Keyring
-from veilcast.authority.standing import Standing, onion_key
-from veilcast.authority.vault import read_secret, write_secret, write_whole
+from veilcast.authority.role import TlsRole, derive_onion_key
+from veilcast.authority.secret_file import read_secret, replace_file, write_secret
 from veilcast.cli.context import Context
 from veilcast.cli.files import passphrase_file
 from veilcast.cli.main import main
-from veilcast.crypto.passphrase import Cost
+from veilcast.crypto.passphrase import PassphraseCost
 from veilcast.crypto.secret import Secret
-from veilcast.net import torprocess
-from veilcast.node.config import parse
+from veilcast.net import tor_process
+from veilcast.node.config import parse_config
 
-CHEAP = Cost(1, 1)
+CHEAP = PassphraseCost(1, 1)
 SECRET = Secret(b"correct horse")
 CONTEXT = Context(cost=CHEAP, has_terminal=lambda: False)
 HOUR_US = 3_600_000_000
 
 
-def grant(path: Path, standing: Standing) -> None:
+def grant(path: Path, standing: TlsRole) -> None:
     now = epoch_of(CONTEXT.now_us(), HOUR_US)
     _, keyring = issuer.grant_ready(issuer.create(HOUR_US, os.urandom), "x", [], now, 3, os.urandom, standing)
     write_secret(path, keyring, SECRET, cost=CHEAP, entropy=os.urandom)
-    write_whole(passphrase_file(path), SECRET.reveal())
+    replace_file(passphrase_file(path), SECRET.reveal())
 
 
 def run(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:
@@ -56,11 +56,11 @@ def test_a_directorys_line_is_its_keyrings_and_fits_a_nodes_file(
     code, out, _ = run(capsys, "tree", "directory", "init", "--keyring", "directory.keys", "--json")
     address = json.loads(out)["directory"]
     keyring = read_secret(home / "directory.keys", Keyring, SECRET)
-    assert (code, address) == (0, f"{onion_key(keyring.membership.link).host}:80")
+    assert (code, address) == (0, f"{derive_onion_key(keyring.membership.link).host}:80")
     _, out, _ = run(capsys, "tree", "directory", "init", "--keyring", "directory.keys")
     assert out.splitlines() == ["tell everybody:", f'directory = "{address}"']
     code, out, _ = run(capsys, "node", "new", "--keyring", "member.keys", "--directory", address)
-    assert (code, parse(out.encode(), home / "node.toml").settings.directory) == (0, address)
+    assert (code, parse_config(out.encode(), home / "node.toml").settings.directory) == (0, address)
 
 
 def test_a_node_is_of_one_mode(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -87,7 +87,7 @@ def test_what_a_directory_cannot_run_with_is_told_before_tor_is_started(
     def never(program: str = "tor") -> str:
         raise AssertionError(program)
 
-    monkeypatch.setattr(torprocess, "find", never)
+    monkeypatch.setattr(tor_process, "find_program", never)
     file = home / "directory.toml"
     command = ("tree", "directory", "run")
     code, err = refused(capsys, *command)
@@ -111,7 +111,7 @@ def test_a_node_tells_what_it_lacks(
     home: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     keyring = read_secret(home / "directory.keys", Keyring, SECRET)
-    way = f'mode = "tree"\n[tree]\ndirectory = "{onion_key(keyring.membership.link).host}:80"\n'
+    way = f'mode = "tree"\n[tree]\ndirectory = "{derive_onion_key(keyring.membership.link).host}:80"\n'
     (home / "node.toml").write_text('keyring = "directory.keys"\n' + way)
     code, err = refused(capsys, "node", "run")
     assert (code, "the keyring is for a directory, not for a member" in err) == (11, True)

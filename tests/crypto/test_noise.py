@@ -21,10 +21,10 @@ from veilcast.crypto.noise import (
     XX,
     XX_PSK3,
     Handshake,
+    HandshakeRole,
     Keypair,
-    Protocol,
+    NoiseProtocol,
     Receiver,
-    Role,
     Sender,
 )
 from veilcast.crypto.noise_patterns import CIPHERS, HASHES, PATTERNS
@@ -44,20 +44,20 @@ def entropy(seed: int) -> Entropy:
 ALICE, BOB, EVE = (Keypair.draw(entropy(seed)) for seed in (1, 2, 3))
 
 
-def pair(protocol: Protocol, seed: int = 0, **of_responder: Any) -> tuple[Handshake, Handshake]:
+def pair(protocol: NoiseProtocol, seed: int = 0, **of_responder: Any) -> tuple[Handshake, Handshake]:
     """Alice and Bob before their handshake; `of_responder` changes what Bob believes."""
     both: dict[str, Any] = {"psk": PSK if protocol.pattern.psk else None, "prologue": b"test"}
     known = BOB.public if protocol.pattern.responder_known else None
     initiator = Handshake(
         protocol,
-        Role.INITIATOR,
+        HandshakeRole.INITIATOR,
         static=ALICE,
         remote_static=known,
         entropy=entropy(seed + 10),
         **both,
     )
     mine = {"static": BOB, "entropy": entropy(seed + 20), **both, **of_responder}
-    return initiator, Handshake(protocol, Role.RESPONDER, **mine)
+    return initiator, Handshake(protocol, HandshakeRole.RESPONDER, **mine)
 
 
 def run(
@@ -74,7 +74,7 @@ def run(
     return written
 
 
-def channel(protocol: Protocol = XX) -> tuple[Sender, Receiver]:
+def channel(protocol: NoiseProtocol = XX) -> tuple[Sender, Receiver]:
     initiator, responder = pair(protocol)
     run(initiator, responder)
     return initiator.split()[0], responder.split()[1]
@@ -93,19 +93,21 @@ def channel(protocol: Protocol = XX) -> tuple[Sender, Receiver]:
 def test_both_sides_read_what_the_other_wrote(
     name: str, seed: int, payloads: list[bytes], prologue: bytes, notes: list[tuple[bool, bytes, bytes]]
 ) -> None:
-    protocol = Protocol(name)
+    protocol = NoiseProtocol(name)
     known = BOB.public if protocol.pattern.responder_known else None
     psk = PSK if protocol.pattern.psk else None
     initiator = Handshake(
         protocol,
-        Role.INITIATOR,
+        HandshakeRole.INITIATOR,
         static=ALICE,
         entropy=entropy(seed),
         remote_static=known,
         psk=psk,
         prologue=prologue,
     )
-    responder = Handshake(protocol, Role.RESPONDER, static=BOB, entropy=entropy(seed + 1), psk=psk, prologue=prologue)
+    responder = Handshake(
+        protocol, HandshakeRole.RESPONDER, static=BOB, entropy=entropy(seed + 1), psk=psk, prologue=prologue
+    )
     sides = [initiator, responder]
     for number, message in enumerate(protocol.pattern.messages):
         written = sides[number % 2].write(payloads[number], to_anyone=True)
@@ -170,7 +172,7 @@ def swapping(target: int, forgery: bytes) -> Callable[[int, bytes], bytes]:
     return lambda number, message: forgery if number == target else message
 
 
-def survivors(protocol: Protocol) -> int:
+def survivors(protocol: NoiseProtocol) -> int:
     """How many tampered handshakes run through to the end; anything but a RemoteError flies."""
     count = 0
     for number, message in enumerate(run(*pair(protocol))):
@@ -180,12 +182,12 @@ def survivors(protocol: Protocol) -> int:
                 run(initiator, responder, swapping(number, forgery))
                 count += 1
             except RemoteError:
-                assert not (initiator.finished and responder.finished)
+                assert not (initiator.is_finished and responder.is_finished)
     return count
 
 
 @pytest.mark.parametrize("protocol", OURS, ids=lambda p: p.name)
-def test_no_tampered_handshake_ends_well(protocol: Protocol) -> None:
+def test_no_tampered_handshake_ends_well(protocol: NoiseProtocol) -> None:
     assert survivors(protocol) == 0
 
 
@@ -201,7 +203,7 @@ def test_the_tampering_test_notices_a_cipher_that_does_not_authenticate(
 
 
 @pytest.mark.parametrize("protocol", OURS, ids=lambda p: p.name)
-def test_a_handshake_that_was_sent_garbage_stays_dead(protocol: Protocol) -> None:
+def test_a_handshake_that_was_sent_garbage_stays_dead(protocol: NoiseProtocol) -> None:
     initiator, responder = pair(protocol)
     genuine = initiator.write()
     with pytest.raises(MalformedError):
@@ -211,31 +213,31 @@ def test_a_handshake_that_was_sent_garbage_stays_dead(protocol: Protocol) -> Non
             call()
     with pytest.raises(LocalError):
         _ = responder.remote_static
-    assert not responder.finished
+    assert not responder.is_finished
     assert "failed" in repr(responder)
 
 
 @pytest.mark.parametrize("protocol", OURS, ids=lambda p: p.name)
-def test_another_prologue_is_refused(protocol: Protocol) -> None:
+def test_another_prologue_is_refused(protocol: NoiseProtocol) -> None:
     with pytest.raises(ForgedError):
         run(*pair(protocol, prologue=b"other"))
 
 
 @pytest.mark.parametrize("protocol", [XX_PSK3, IK_PSK2], ids=lambda p: p.name)
-def test_another_pre_shared_key_is_refused(protocol: Protocol) -> None:
+def test_another_pre_shared_key_is_refused(protocol: NoiseProtocol) -> None:
     with pytest.raises(ForgedError):
         run(*pair(protocol, psk=Secret(b"q" * 32)))
 
 
 @pytest.mark.parametrize("protocol", [IK, IK_PSK2], ids=lambda p: p.name)
-def test_a_responder_without_the_expected_static_key_learns_nothing(protocol: Protocol) -> None:
+def test_a_responder_without_the_expected_static_key_learns_nothing(protocol: NoiseProtocol) -> None:
     initiator, impostor = pair(protocol, static=EVE)
     with pytest.raises(ForgedError):
         impostor.read(initiator.write(b"for Bob"))
 
 
 def test_the_other_protocol_is_refused() -> None:
-    initiator, _ = pair(Protocol("Noise_XX_25519_AESGCM_BLAKE2s"))
+    initiator, _ = pair(NoiseProtocol("Noise_XX_25519_AESGCM_BLAKE2s"))
     _, responder = pair(XX)
     with pytest.raises(ForgedError):
         run(initiator, responder)
@@ -269,7 +271,7 @@ def test_a_key_of_small_order_is_refused_when_it_is_read(point: bytes) -> None:
     with pytest.raises(MalformedError):
         responder.read(point)
     with pytest.raises(LocalError):
-        Handshake(IK, Role.INITIATOR, static=ALICE, entropy=entropy(0), remote_static=point)
+        Handshake(IK, HandshakeRole.INITIATOR, static=ALICE, entropy=entropy(0), remote_static=point)
 
 
 def test_a_static_key_of_small_order_is_refused_when_it_is_read() -> None:
@@ -281,7 +283,7 @@ def test_a_static_key_of_small_order_is_refused_when_it_is_read() -> None:
 
 
 @given(protocol=st.sampled_from(OURS), step=st.integers(0, 2), data=st.binary(max_size=300))
-def test_random_bytes_raise_only_remote_errors(protocol: Protocol, step: int, data: bytes) -> None:
+def test_random_bytes_raise_only_remote_errors(protocol: NoiseProtocol, step: int, data: bytes) -> None:
     initiator, responder = pair(protocol)
     messages = run(*pair(protocol))
     step = min(step, len(messages) - 1)
@@ -344,7 +346,7 @@ def test_the_sessions_are_handed_over_once() -> None:
 
 
 @pytest.mark.parametrize("protocol", [XX, XX_PSK3], ids=lambda p: p.name)
-def test_a_payload_goes_to_an_unproven_peer_only_on_demand(protocol: Protocol) -> None:
+def test_a_payload_goes_to_an_unproven_peer_only_on_demand(protocol: NoiseProtocol) -> None:
     """In XXpsk3 too, whose first message is encrypted, but under a key that anyone can compute."""
     initiator, responder = pair(protocol)
     with pytest.raises(LocalError, match="unproven"):
@@ -358,21 +360,21 @@ def test_a_payload_goes_to_an_unproven_peer_only_on_demand(protocol: Protocol) -
 
 def test_message_two_of_xx_is_read_by_any_stranger_who_began_the_handshake() -> None:
     """Why it needs the demand: Eve has no key that Bob knows, and reads what he answers."""
-    eve = Handshake(XX, Role.INITIATOR, static=EVE, entropy=entropy(9), prologue=b"test")
+    eve = Handshake(XX, HandshakeRole.INITIATOR, static=EVE, entropy=entropy(9), prologue=b"test")
     _, responder = pair(XX)
     responder.read(eve.write())
     assert eve.read(responder.write(b"to anyone", to_anyone=True)) == b"to anyone"
 
 
 @pytest.mark.parametrize("protocol", [IK, IK_PSK2], ids=lambda p: p.name)
-def test_every_payload_of_ik_is_for_the_peer_alone(protocol: Protocol) -> None:
+def test_every_payload_of_ik_is_for_the_peer_alone(protocol: NoiseProtocol) -> None:
     initiator, responder = pair(protocol)
     assert responder.read(initiator.write(b"hidden")) == b"hidden"
     assert initiator.read(responder.write(b"hidden too")) == b"hidden too"
 
 
 @pytest.mark.parametrize("protocol", OURS, ids=lambda p: p.name)
-def test_keys_are_given_exactly_where_the_pattern_takes_them(protocol: Protocol) -> None:
+def test_keys_are_given_exactly_where_the_pattern_takes_them(protocol: NoiseProtocol) -> None:
     right: dict[str, Any] = {
         "remote_static": BOB.public if protocol.pattern.responder_known else None,
         "psk": PSK if protocol.pattern.psk else None,
@@ -381,15 +383,15 @@ def test_keys_are_given_exactly_where_the_pattern_takes_them(protocol: Protocol)
         "remote_static": [b"short", None if protocol.pattern.responder_known else BOB.public],
         "psk": [Secret(b"short"), None if protocol.pattern.psk else PSK],
     }
-    Handshake(protocol, Role.INITIATOR, static=ALICE, entropy=entropy(0), **right)
+    Handshake(protocol, HandshakeRole.INITIATOR, static=ALICE, entropy=entropy(0), **right)
     for name, values in wrong.items():
         for value in values:
             with pytest.raises(LocalError):
-                Handshake(protocol, Role.INITIATOR, static=ALICE, entropy=entropy(0), **{**right, name: value})
+                Handshake(protocol, HandshakeRole.INITIATOR, static=ALICE, entropy=entropy(0), **{**right, name: value})
     with pytest.raises(LocalError):
         Handshake(
             protocol,
-            Role.RESPONDER,
+            HandshakeRole.RESPONDER,
             static=BOB,
             entropy=entropy(0),
             psk=right["psk"],
@@ -413,7 +415,7 @@ def test_keys_are_given_exactly_where_the_pattern_takes_them(protocol: Protocol)
 )
 def test_a_protocol_that_we_do_not_speak_is_refused(name: str) -> None:
     with pytest.raises(LocalError):
-        Protocol(name)
+        NoiseProtocol(name)
 
 
 def test_a_key_of_the_wrong_size_is_refused() -> None:
@@ -424,7 +426,7 @@ def test_a_key_of_the_wrong_size_is_refused() -> None:
 
 
 @pytest.mark.parametrize("protocol", OURS, ids=lambda p: p.name)
-def test_the_largest_message_passes_and_one_byte_more_does_not(protocol: Protocol) -> None:
+def test_the_largest_message_passes_and_one_byte_more_does_not(protocol: NoiseProtocol) -> None:
     initiator, responder = pair(protocol)
     room = MAX_MESSAGE - protocol.pattern.messages[0].overhead
     with pytest.raises(LocalError):
@@ -487,7 +489,7 @@ def test_in_order_means_neither_replays_nor_gaps() -> None:
 
 @given(order=st.permutations(range(6)))
 def test_numbered_messages_open_in_any_order(order: list[int]) -> None:
-    sender, receiver = channel(Protocol("Noise_IK_25519_AESGCM_SHA256"))
+    sender, receiver = channel(NoiseProtocol("Noise_IK_25519_AESGCM_SHA256"))
     messages = []
     for number in range(6):
         assert sender.next_nonce == number
@@ -509,7 +511,7 @@ def test_one_direction_does_not_open_the_other() -> None:
 
 @pytest.mark.parametrize("cipher", CIPHERS)
 def test_the_last_nonce_is_never_used_for_a_message(cipher: str) -> None:
-    sender, receiver = channel(Protocol(f"Noise_XX_25519_{cipher}_BLAKE2s"))
+    sender, receiver = channel(NoiseProtocol(f"Noise_XX_25519_{cipher}_BLAKE2s"))
     sender._nonce = receiver._nonce = 2**64 - 2
     assert receiver.decrypt(sender.encrypt(b"last")) == b"last"
     for _ in range(2):
@@ -536,7 +538,7 @@ def test_a_message_has_at_most_65535_bytes() -> None:
 @pytest.mark.parametrize("cipher", CIPHERS)
 def test_rekey_follows_the_definition(cipher: str) -> None:
     """No set of vectors found has a rekey, so this spells out the definition over the plain cipher."""
-    sender, receiver = channel(Protocol(f"Noise_IK_25519_{cipher}_SHA512"))
+    sender, receiver = channel(NoiseProtocol(f"Noise_IK_25519_{cipher}_SHA512"))
     makers: dict[str, Callable[[bytes], primitives.Aead]]
     makers = {"AESGCM": primitives.aes_gcm, "ChaChaPoly": primitives.chacha20_poly1305}
     make = makers[cipher]

@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from veilcast.crypto.noise import IK, IK_PSK2, XX, XX_PSK3, Handshake, Keypair, Protocol, Role
+from veilcast.crypto.noise import IK, IK_PSK2, XX, XX_PSK3, Handshake, HandshakeRole, Keypair, NoiseProtocol
 from veilcast.crypto.secret import Secret
 from veilcast.errors import LocalError, RemoteError
 
@@ -14,14 +14,14 @@ PROTOCOLS = pytest.mark.parametrize("protocol", [XX, XX_PSK3, IK, IK_PSK2], ids=
 ALICE, BOB = (Keypair.draw(random.Random(seed).randbytes) for seed in (1, 2))
 
 
-def after(protocol: Protocol, messages: int) -> tuple[Handshake, Handshake]:
+def after(protocol: NoiseProtocol, messages: int) -> tuple[Handshake, Handshake]:
     """The initiator and the responder after so many messages."""
     pattern, draw = protocol.pattern, random.Random(3).randbytes
     known = BOB.public if pattern.responder_known else None
     psk = Secret(b"p" * 32) if pattern.psk else None
     sides = (
-        Handshake(protocol, Role.INITIATOR, static=ALICE, entropy=draw, remote_static=known, psk=psk),
-        Handshake(protocol, Role.RESPONDER, static=BOB, entropy=draw, psk=psk),
+        Handshake(protocol, HandshakeRole.INITIATOR, static=ALICE, entropy=draw, remote_static=known, psk=psk),
+        Handshake(protocol, HandshakeRole.RESPONDER, static=BOB, entropy=draw, psk=psk),
     )
     for number in range(messages):
         sides[1 - number % 2].read(sides[number % 2].write())
@@ -34,7 +34,7 @@ def secrets_of(side: Handshake) -> list[str]:
 
 
 @PROTOCOLS
-def test_a_finished_handshake_keeps_no_secrets(protocol: Protocol) -> None:
+def test_a_finished_handshake_keeps_no_secrets(protocol: NoiseProtocol) -> None:
     last = len(protocol.pattern.messages)
     for side, before in zip(after(protocol, last), after(protocol, last - 1), strict=True):
         assert {"keys", "chain", "cipher", *(["psk"] if protocol.pattern.psk else [])} <= {*secrets_of(before)}
@@ -46,7 +46,7 @@ def test_a_finished_handshake_keeps_no_secrets(protocol: Protocol) -> None:
 
 
 @PROTOCOLS
-def test_both_sides_export_one_secret_once_and_another_in_every_handshake(protocol: Protocol) -> None:
+def test_both_sides_export_one_secret_once_and_another_in_every_handshake(protocol: NoiseProtocol) -> None:
     last = len(protocol.pattern.messages)
     (ours, theirs), unfinished = after(protocol, last), after(protocol, last - 1)
     exported = ours.export()
@@ -59,7 +59,7 @@ def test_both_sides_export_one_secret_once_and_another_in_every_handshake(protoc
 
 
 @PROTOCOLS
-def test_a_failed_handshake_keeps_no_secrets(protocol: Protocol) -> None:
+def test_a_failed_handshake_keeps_no_secrets(protocol: NoiseProtocol) -> None:
     for number in range(len(protocol.pattern.messages)):
         for keep in (slice(0, -1), slice(32, None)):
             sides = after(protocol, number)
@@ -71,7 +71,7 @@ def test_a_failed_handshake_keeps_no_secrets(protocol: Protocol) -> None:
 
 
 def test_a_handshake_whose_entropy_fails_keeps_no_secrets() -> None:
-    initiator = Handshake(XX, Role.INITIATOR, static=ALICE, entropy=lambda size: bytes(size - 1))
+    initiator = Handshake(XX, HandshakeRole.INITIATOR, static=ALICE, entropy=lambda size: bytes(size - 1))
     with pytest.raises(LocalError):
         initiator.write()
     assert "failed" in repr(initiator)

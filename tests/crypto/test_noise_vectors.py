@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from veilcast.crypto.noise import Handshake, Keypair, Protocol, Role
+from veilcast.crypto.noise import Handshake, HandshakeRole, Keypair, NoiseProtocol
 from veilcast.crypto.noise_patterns import CIPHERS, HASHES, PATTERNS
 from veilcast.crypto.secret import Secret
 from veilcast.machine import Entropy
@@ -34,7 +34,7 @@ def once(hex_key: str) -> Entropy:
 def vector_pair(
     name: str, static: tuple[str, str], ephemeral: tuple[str, str], psk: str | None, prologue: str
 ) -> tuple[Handshake, Handshake]:
-    protocol = Protocol(name)
+    protocol = NoiseProtocol(name)
     statics = [Keypair(Secret(bytes.fromhex(key))) for key in static]
     initiator, responder = (
         Handshake(
@@ -46,7 +46,7 @@ def vector_pair(
             psk=None if psk is None else Secret(bytes.fromhex(psk)),
             prologue=bytes.fromhex(prologue),
         )
-        for side, role in enumerate(Role)
+        for side, role in enumerate(HandshakeRole)
     )
     return initiator, responder
 
@@ -75,8 +75,8 @@ def test_every_byte_of_the_flynn_vectors_is_reproduced_and_read(vector: dict[str
         writer, reader = sides[number % 2], sides[1 - number % 2]
         assert writer.write(payload, to_anyone=True) == expected
         assert reader.read(expected) == payload
-    assert initiator.finished
-    assert responder.finished
+    assert initiator.is_finished
+    assert responder.is_finished
     assert initiator.handshake_hash == responder.handshake_hash
     assert initiator.remote_static == Keypair(Secret(bytes.fromhex(vector["resp_static"]))).public
     assert responder.remote_static == Keypair(Secret(bytes.fromhex(vector["init_static"]))).public

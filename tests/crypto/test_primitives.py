@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from support.patience import HANG_S
+from support.waits import HANG_S
 
 USE_THE_GROUP = "from veilcast.crypto.group import Scalar; Scalar.of(2).public() * Scalar.of(3)"
 
-MODULES = ["veilcast", "veilcast.crypto.group", "veilcast.crypto.dealing", "veilcast.cli.commands"]
+MODULES = ["veilcast", "veilcast.crypto.group", "veilcast.crypto.verifiable_sharing", "veilcast.cli.commands"]
 
 
 def python(code: str, temporary: Path) -> subprocess.CompletedProcess[str]:

@@ -11,10 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from veilcast.errors import ConfigError, LocalError
-from veilcast.foil.bucketing import CACHE_MAX, Bucketing, Buckets
-from veilcast.foil.coded import Coded, counted
-from veilcast.foil.generator import foiled
-from veilcast.foil.pmf import Pmf
+from veilcast.foil.generators.base import foil_series
+from veilcast.foil.generators.categories import CACHE_MAX, BucketFakes, Buckets, CodedNumbers, Pmf, count_values
 
 ZIPF = Pmf(1 / np.arange(1, 7))
 MILD = Pmf([0.28, 0.24, 0.16, 0.14, 0.1, 0.08])
@@ -40,7 +38,7 @@ def law(pmf: Pmf, k: int, buckets: Buckets) -> Law:
     if buckets == "systematic":
         edges = sorted({0.0, 1.0, *(float(edge * n % 1) for edge in pmf.upto)})
         for low, high in pairwise(edges):
-            vector = tuple(int(code) for code in pmf.at((np.arange(n) + (low + high) / 2) / n))
+            vector = tuple(int(code) for code in pmf.codes_at((np.arange(n) + (low + high) / 2) / n))
             for bucket in range(n):
                 found[vector][bucket] = found[vector].get(bucket, 0.0) + (high - low) / n
         return found
@@ -74,7 +72,7 @@ def right(found: Law, *, without_duplicates: bool = False) -> float:
 def test_vectors_are_drawn_as_enumeration_says(buckets: Buckets, k: int) -> None:
     rng = np.random.default_rng(1)
     events = 200_000
-    vectors, bucket = Bucketing(k, ZIPF, buckets).drawn(ZIPF.at(rng.random((events,))), rng)
+    vectors, bucket = BucketFakes(k, ZIPF, buckets).draw(ZIPF.codes_at(rng.random((events,))), rng)
     keys = (vectors @ 6 ** np.arange(k + 1)) * (k + 1) + bucket
     seen = np.bincount(keys, minlength=6 ** (k + 1) * (k + 1)) / events
     expected = np.zeros_like(seen)
@@ -127,7 +125,7 @@ def test_systematic_sets_never_hold_a_value_twice_where_none_is_longer_than_a_bu
 ) -> None:
     pmf = Pmf(weights)
     rng = np.random.default_rng(seed)
-    vectors, _ = Bucketing(k, pmf).drawn(pmf.at(rng.random((300,))), rng)
+    vectors, _ = BucketFakes(k, pmf).draw(pmf.codes_at(rng.random((300,))), rng)
     if pmf.p.max() < 1 / (k + 1):
         assert all(len({*vector}) == k + 1 for vector in vectors.tolist())
 
@@ -135,15 +133,15 @@ def test_systematic_sets_never_hold_a_value_twice_where_none_is_longer_than_a_bu
 # --- the queue --------------------------------------------------------------------------------------------------------
 
 
-def run(generator: Bucketing, *values: int) -> list[tuple[list[int], int]]:
+def run(generator: BucketFakes, *values: int) -> list[tuple[list[int], int]]:
     rng = np.random.default_rng(len(values))
-    candidates, position = foiled(generator, np.array([values]), rng)
+    candidates, position = foil_series(generator, np.array([values]), rng)
     return [(vector, int(at)) for vector, at in zip(candidates[0].tolist(), position[0], strict=True)]
 
 
 def test_a_queue_of_one_repeats_the_vector_as_long_as_the_value_stays() -> None:
     wide = Pmf(np.ones(1000))
-    first, second, third, other, again = run(Bucketing(4, wide), 7, 7, 7, 500, 7)
+    first, second, third, other, again = run(BucketFakes(4, wide), 7, 7, 7, 500, 7)
     assert first == second == third
     assert other[0] != first[0]
     assert again[0] != first[0], "after another value the vector is forgotten"
@@ -151,12 +149,12 @@ def test_a_queue_of_one_repeats_the_vector_as_long_as_the_value_stays() -> None:
 
 def test_a_queue_forgets_the_oldest_first_and_is_bounded() -> None:
     wide = Pmf(np.ones(1000))
-    long = run(Bucketing(4, wide, cache=3), 1, 2, 3, 1, 4, 1, 2)
+    long = run(BucketFakes(4, wide, cache=3), 1, 2, 3, 1, 4, 1, 2)
     assert long[0] == long[3], "three are kept"
     assert long[5][0] != long[0][0], "found again, a vector grows no younger: the fourth puts it out"
-    state = Bucketing(4, wide, cache=3).begin(2, np.random.default_rng(1))
+    state = BucketFakes(4, wide, cache=3).begin(2, np.random.default_rng(1))
     for value in range(50):
-        state, _, _ = Bucketing(4, wide, cache=3).next(state, np.array([value, 7]), np.random.default_rng(value))
+        state, _, _ = BucketFakes(4, wide, cache=3).next(state, np.array([value, 7]), np.random.default_rng(value))
     assert state.vectors.shape == (2, 3, 5)
     assert state.pushed.tolist() == [50, 1]
     assert state.authentic.shape == (2, 3)
@@ -165,19 +163,19 @@ def test_a_queue_forgets_the_oldest_first_and_is_bounded() -> None:
 def test_a_vector_is_found_by_its_authentic_value_or_by_any() -> None:
     wide = Pmf(np.ones(1000))
     rng = np.random.default_rng(5)
-    generator = Bucketing(4, wide, cache=10)
+    generator = BucketFakes(4, wide, cache=10)
     state, candidates, position = generator.next(generator.begin(1, rng), np.array([7]), rng)
     slot = (int(position[0]) + 1) % 5
     fake = candidates[:, slot]
     _, by_authentic, _ = generator.next(state, fake, rng)
     assert not np.array_equal(by_authentic, candidates)
-    _, by_any, at = Bucketing(4, wide, cache=10, match="any").next(state, fake, rng)
+    _, by_any, at = BucketFakes(4, wide, cache=10, match="any").next(state, fake, rng)
     assert np.array_equal(by_any, candidates)
     assert at[0] == slot
 
 
 def test_without_a_queue_nothing_is_repeated() -> None:
-    first, second = run(Bucketing(4, Pmf(np.ones(1000)), cache=0), 7, 7)
+    first, second = run(BucketFakes(4, Pmf(np.ones(1000)), cache=0), 7, 7)
     assert first[0] != second[0]
 
 
@@ -185,8 +183,8 @@ def test_two_vectors_that_share_a_value_tell_that_it_was_not_true_twice() -> Non
     """What is left of a queue of one: of the other three values each is the first truth with 4/15, not 1/4."""
     rng = np.random.default_rng(6)
     flat = Pmf(np.ones(12))
-    values = flat.at(rng.random((60_000, 2)))
-    candidates, position = foiled(Bucketing(3, flat, "fractional"), values, rng)
+    values = flat.codes_at(rng.random((60_000, 2)))
+    candidates, position = foil_series(BucketFakes(3, flat, "fractional"), values, rng)
     shared = (candidates[:, 0, :, None] == candidates[:, 1, None, :]).any(axis=2)
     new = (shared.sum(axis=1) == 1) & (values[:, 0] != values[:, 1])
     true = shared[np.arange(len(values)), position[:, 0]][new]
@@ -197,35 +195,35 @@ def test_two_vectors_that_share_a_value_tell_that_it_was_not_true_twice() -> Non
 
 
 def test_numbers_are_foiled_by_the_table_that_was_counted() -> None:
-    table, pmf = counted(np.array([1.5, 1.5, 2.5, 4.0, 4.0, 4.0, 9.0]))
+    table, pmf = count_values(np.array([1.5, 1.5, 2.5, 4.0, 4.0, 4.0, 9.0]))
     assert table.tolist() == [1.5, 2.5, 4.0, 9.0]
     assert pmf.p == pytest.approx([2 / 7, 1 / 7, 3 / 7, 1 / 7])
     rng = np.random.default_rng(1)
-    candidates, position = foiled(Coded(table, Bucketing(1, pmf)), np.array([[4.0], [9.0]]), rng)
+    candidates, position = foil_series(CodedNumbers(table, BucketFakes(1, pmf)), np.array([[4.0], [9.0]]), rng)
     assert np.isin(candidates, table).all()
     assert candidates[np.arange(2), 0, position[:, 0]].tolist() == [4.0, 9.0]
 
 
 def test_what_cannot_be_bucketed_is_refused() -> None:
     rng = np.random.default_rng(1)
-    table, pmf = counted(np.array([1.5, 2.5]))
-    coded = Coded(table, Bucketing(1, pmf))
+    table, pmf = count_values(np.array([1.5, 2.5]))
+    coded = CodedNumbers(table, BucketFakes(1, pmf))
     for value in (2.0, 0.0, 3.0, np.nan):
         with pytest.raises(LocalError):
             coded.next(coded.begin(1, rng), np.array([value]), rng)
     for history in ([1.0, 1.0], [1.0, np.nan]):
         with pytest.raises(LocalError):
-            counted(np.array(history))
+            count_values(np.array(history))
     with pytest.raises(ConfigError):
-        Coded(np.array([2.0, 1.0]), Bucketing(1, pmf))
-    rare = Bucketing(1, Pmf([0.5, 0.5, 0.0]))
+        CodedNumbers(np.array([2.0, 1.0]), BucketFakes(1, pmf))
+    rare = BucketFakes(1, Pmf([0.5, 0.5, 0.0]))
     for codes in (np.array([2]), np.array([3]), np.array([0.5])):
         with pytest.raises(LocalError):
             rare.next(rare.begin(1, rng), codes, rng)
     for cache in (-1, CACHE_MAX + 1):
         with pytest.raises(ConfigError):
-            Bucketing(1, pmf, cache=cache)
+            BucketFakes(1, pmf, cache=cache)
     with pytest.raises(ConfigError):
-        Bucketing(1, pmf, "soft")  # type: ignore[arg-type]
+        BucketFakes(1, pmf, "soft")  # type: ignore[arg-type]
     with pytest.raises(ConfigError):
-        Bucketing(1, pmf, match="some")  # type: ignore[arg-type]
+        BucketFakes(1, pmf, match="some")  # type: ignore[arg-type]

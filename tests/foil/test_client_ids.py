@@ -37,7 +37,7 @@ def names(seed: int, profile: str) -> list[str]:
                 member.peer_up(event.peer, now)
         for frame in member.frames_to_send(now, 100):
             packet = mqtt.decode(frame.data, Version.MQTT_5)
-            if isinstance(packet, mqtt.Connect):
+            if isinstance(packet, mqtt.ConnectPacket):
                 found[packet.client] = None
         now = max(now + 1, member.next_timer() or now + HOUR_US)
         member.handle_timer(now)

@@ -5,44 +5,44 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from support.parley import CONFIG, EPOCH_US, TOPIC, Parley, bodies, keyring, price
+from support.foil_network import CONFIG, EPOCH_US, TOPIC, FoilNetwork, bodies_of, foil_keyring, price_publication
 from veilcast.crypto.derive import fingerprint
 from veilcast.errors import ExcessError, LocalError, RemoteError
 from veilcast.foil.config import FoilConfig
-from veilcast.foil.positions import CHAIN
+from veilcast.foil.positions import CHAIN_EVENTS
 from veilcast.topics import All, Label, Range
 from veilcast.wire import mqtt
-from veilcast.wire.mqtt import Publish, Version
+from veilcast.wire.mqtt import PublishPacket, Version
 
 PAPER = msgspec.structs.replace(CONFIG, profile="paper", k_p=1)
 
 
-def room_of(config: FoilConfig = PAPER) -> Parley:
-    room = Parley(config)
+def room_of(config: FoilConfig = PAPER) -> FoilNetwork:
+    room = FoilNetwork(config)
     room.add("alice", "publisher")
     room.add("bob", "subscriber").subscribe(All(Label(TOPIC), Range("price", 100, 200)), room.now)
     room.run(1)
     return room
 
 
-def publish(room: Parley, count: int, value: float = 150) -> None:
+def publish(room: FoilNetwork, count: int, value: float = 150) -> None:
     for number in range(count):
-        room.places["alice"].member.publish(price(value, body=b"%d" % number), room.now)
+        room.places["alice"].member.publish(price_publication(value, body=b"%d" % number), room.now)
         room.run(0.05)
 
 
-def sent(room: Parley, name: str, kind: str) -> list[Publish]:
+def sent(room: FoilNetwork, name: str, kind: str) -> list[PublishPacket]:
     return [
         packet
         for who, _, packet in room.sent
-        if who == name and isinstance(packet, Publish) and packet.topic.split("/")[1] == kind
+        if who == name and isinstance(packet, PublishPacket) and packet.topic.split("/")[1] == kind
     ]
 
 
 def test_a_chain_is_asked_about_once_and_the_next_one_again() -> None:
     room = room_of()
-    publish(room, CHAIN)
-    assert len(room.places["bob"].notes) == CHAIN
+    publish(room, CHAIN_EVENTS)
+    assert len(room.places["bob"].notes) == CHAIN_EVENTS
     assert len(sent(room, "bob", "ask")) == 1
     assert len(sent(room, "alice", "tell")) == 1
     publish(room, 2)
@@ -58,19 +58,19 @@ def test_nobody_asks_about_what_only_decoys_brought_so_the_broker_knows_what_was
     assert len(sent(room, "bob", "ask")) == 1
     hardened = room_of(CONFIG)
     publish(hardened, 5)
-    assert bodies(hardened.places["bob"].notes) == [b"0", b"1", b"2", b"3", b"4"]
+    assert bodies_of(hardened.places["bob"].notes) == [b"0", b"1", b"2", b"3", b"4"]
     assert {packet.topic.split("/")[1] for who in ("alice", "bob") for packet in sent(hardened, who, "ask")} == set()
 
 
 def test_a_publisher_tells_only_whom_it_likes() -> None:
-    allowed = fingerprint(keyring("subscriber", 3, "paper").membership.certificate.leaf.subject).hex()
+    allowed = fingerprint(foil_keyring("subscriber", 3, "paper").membership.certificate.leaf.subject).hex()
     room = room_of(msgspec.structs.replace(PAPER, allow=(allowed,)))
     room.add("carol", "subscriber").subscribe(Label(TOPIC), room.now)
     room.run(1)
     publish(room, 3)
     room.run(5)
     assert room.places["bob"].notes == []
-    assert bodies(room.places["carol"].notes) == [b"0", b"1", b"2"]
+    assert bodies_of(room.places["carol"].notes) == [b"0", b"1", b"2"]
     telling = room.places["alice"].member._telling
     assert telling is not None
     assert telling.denied > 0
@@ -108,14 +108,14 @@ def test_false_answers_and_questions_are_refused_and_change_nothing() -> None:
     for member, packet in ((bob, tell), (alice, ask)):
         peer = next(iter(member._spans)).session.peer
         for payload in (b"", bytes(100), packet.payload[:-1] + b"x"):
-            member.receive(mqtt.encode(Publish(packet.topic, payload, 9), Version.MQTT_5), peer, room.now)
+            member.receive(mqtt.encode(PublishPacket(packet.topic, payload, 9), Version.MQTT_5), peer, room.now)
     # An old answer that comes again is to no question.
     peer = next(iter(bob._spans)).session.peer
-    bob.receive(mqtt.encode(Publish(tell.topic, tell.payload, 9), Version.MQTT_5), peer, room.now)
+    bob.receive(mqtt.encode(PublishPacket(tell.topic, tell.payload, 9), Version.MQTT_5), peer, room.now)
     assert bob.refused.total() == 4
     assert alice.refused.total() == 3
     publish(room, 2)
-    assert bodies(room.places["bob"].notes) == [b"0", b"1", b"0", b"1"]
+    assert bodies_of(room.places["bob"].notes) == [b"0", b"1", b"0", b"1"]
 
 
 def test_questions_have_one_size_and_name_nobody() -> None:
@@ -123,7 +123,7 @@ def test_questions_have_one_size_and_name_nobody() -> None:
     publish(room, 2)
     [ask] = sent(room, "bob", "ask")
     assert len(ask.payload) == 1024 + 29
-    certificate = keyring("subscriber", 2, "paper").membership.certificate
+    certificate = foil_keyring("subscriber", 2, "paper").membership.certificate
     assert certificate.leaf.subject not in ask.payload
 
 
@@ -135,13 +135,13 @@ def test_a_stranger_that_sends_another_body_under_the_same_head_keeps_nobody_fro
     bob = room.places["bob"].member
     peer = next(iter(bob._spans)).session.peer
     for _, _, packet in list(room.sent):
-        if isinstance(packet, Publish) and "/on/" in packet.topic:
+        if isinstance(packet, PublishPacket) and "/on/" in packet.topic:
             spoilt = packet.payload[:-1] + bytes([packet.payload[-1] ^ 1])
-            bob.receive(mqtt.encode(Publish(packet.topic, spoilt, 9), Version.MQTT_5), peer, room.now)
+            bob.receive(mqtt.encode(PublishPacket(packet.topic, spoilt, 9), Version.MQTT_5), peer, room.now)
     room.run(0.1)
     room.withheld.clear()
     room.run(5)
-    assert bodies(room.places["bob"].notes) == [b"0"]
+    assert bodies_of(room.places["bob"].notes) == [b"0"]
 
 
 def test_whose_membership_has_ended_since_the_publisher_began_is_not_told() -> None:
@@ -152,17 +152,17 @@ def test_whose_membership_has_ended_since_the_publisher_began_is_not_told() -> N
     span, telling = next(iter(alice._spans)), alice._telling
     assert telling is not None
     [stream] = alice._streams
-    leaf = keyring("subscriber", 2, "paper").membership.certificate.leaf
-    telling.hear(span, TOPIC, stream, ask.payload, leaf.last * EPOCH_US)
+    leaf = foil_keyring("subscriber", 2, "paper").membership.certificate.leaf
+    telling.answer(span, TOPIC, stream, ask.payload, leaf.last * EPOCH_US)
     with pytest.raises(RemoteError):
-        telling.hear(span, TOPIC, stream, ask.payload, (leaf.last + 2) * EPOCH_US)
+        telling.answer(span, TOPIC, stream, ask.payload, (leaf.last + 2) * EPOCH_US)
 
 
 def test_a_member_whose_own_membership_has_ended_neither_publishes_nor_reads_nor_tells() -> None:
     room = room_of()
     publish(room, 1)
-    old = [packet for who, _, packet in room.sent if who == "alice" and isinstance(packet, Publish)]
-    room.now = (keyring("subscriber", 2, "paper").membership.certificate.leaf.last + 2) * EPOCH_US
+    old = [packet for who, _, packet in room.sent if who == "alice" and isinstance(packet, PublishPacket)]
+    room.now = (foil_keyring("subscriber", 2, "paper").membership.certificate.leaf.last + 2) * EPOCH_US
     room.run(1)
     with pytest.raises(LocalError):
         publish(room, 1)
@@ -172,10 +172,10 @@ def test_a_member_whose_own_membership_has_ended_neither_publishes_nor_reads_nor
     for member, packets in ((alice, [ask]), (bob, old)):
         for packet in packets:
             peer = next(iter(member._spans)).session.peer
-            member.receive(mqtt.encode(Publish(packet.topic, packet.payload, 9), Version.MQTT_5), peer, room.now)
+            member.receive(mqtt.encode(PublishPacket(packet.topic, packet.payload, 9), Version.MQTT_5), peer, room.now)
     room.run(5)
     assert len(sent(room, "alice", "tell")) == before
-    assert bodies(room.places["bob"].notes) == [b"0"]
+    assert bodies_of(room.places["bob"].notes) == [b"0"]
     room.kill_broker()
     room.start_broker()
     room.run(60)
@@ -189,23 +189,23 @@ def test_a_stranger_that_makes_up_streams_keeps_nobody_from_asking_about_a_true_
     peer = next(iter(bob._spans)).session.peer
     room.withheld.append("alice")
     publish(room, 1)
-    candidates = [packet for _, _, packet in room.sent if isinstance(packet, Publish) and "/on/" in packet.topic]
+    candidates = [packet for _, _, packet in room.sent if isinstance(packet, PublishPacket) and "/on/" in packet.topic]
     for number in range(200):
         forged = number.to_bytes(16, "big") + candidates[0].payload[16:]
-        bob.receive(mqtt.encode(Publish(candidates[0].topic, forged, 9), Version.MQTT_5), peer, room.now)
+        bob.receive(mqtt.encode(PublishPacket(candidates[0].topic, forged, 9), Version.MQTT_5), peer, room.now)
     room.run(0.1)
     assert bob.sizes()["held"] <= 20
     assert bob.sizes()["chains"] <= 10, "what nobody ever answered for has half of the room"
     room.withheld.clear()
     publish(room, 1)
     room.run(60)
-    assert b"0" in bodies(room.places["bob"].notes)
+    assert b"0" in bodies_of(room.places["bob"].notes)
     for number in range(200, 400):
         forged = number.to_bytes(16, "big") + candidates[0].payload[16:]
-        bob.receive(mqtt.encode(Publish(candidates[0].topic, forged, 9), Version.MQTT_5), peer, room.now)
-    publish(room, 2 * CHAIN)
+        bob.receive(mqtt.encode(PublishPacket(candidates[0].topic, forged, 9), Version.MQTT_5), peer, room.now)
+    publish(room, 2 * CHAIN_EVENTS)
     room.run(60)
-    assert len(room.places["bob"].notes) > 2 * CHAIN, "nor from what follows"
+    assert len(room.places["bob"].notes) > 2 * CHAIN_EVENTS, "nor from what follows"
 
 
 def test_one_asker_has_a_share_of_the_answers_and_leaves_the_rest_to_others() -> None:
@@ -218,6 +218,6 @@ def test_one_asker_has_a_share_of_the_answers_and_leaves_the_rest_to_others() ->
     [stream] = alice._streams
     room.broker = None
     for _ in range(2):
-        telling.hear(span, TOPIC, stream, ask.payload, room.now)
+        telling.answer(span, TOPIC, stream, ask.payload, room.now)
     with pytest.raises(ExcessError):
-        telling.hear(span, TOPIC, stream, ask.payload, room.now)
+        telling.answer(span, TOPIC, stream, ask.payload, room.now)

@@ -10,20 +10,21 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from veilcast.crypto.secret import Secret
-from veilcast.foil.config import Attribute, FoilConfig
-from veilcast.foil.decoys import decoys_of
-from veilcast.foil.naming import Area
-from veilcast.foil.roundness import DecimalGrid
+from veilcast.foil.config import AttributeConfig, FoilConfig
+from veilcast.foil.decoys import DecimalGrid, make_decoys
+from veilcast.foil.topic_names import InterestArea
 from veilcast.topics import Integers, Reals, Schema, Strings
-from veilcast.topics.dyadic import cover
+from veilcast.topics.dyadic import cover_range
 
 KEY = Secret(bytes(range(32)))
 LINE = Schema((Integers("x", 0, 999, 10),))
 TOP = 999
 
 
-def drawn(area: Area, k_s: int = 5, schema: Schema = LINE, key: Secret = KEY, **told: Attribute) -> list[Area]:
-    return decoys_of(area, "t", schema, FoilConfig(k_s=k_s, attributes=told), key)
+def drawn(
+    area: InterestArea, k_s: int = 5, schema: Schema = LINE, key: Secret = KEY, **told: AttributeConfig
+) -> list[InterestArea]:
+    return make_decoys(area, "t", schema, FoilConfig(k_s=k_s, attributes=told), key)
 
 
 def ranges(first: int, last: int, k_s: int = 5, key: Secret = KEY) -> list[tuple[int, int]]:
@@ -31,7 +32,7 @@ def ranges(first: int, last: int, k_s: int = 5, key: Secret = KEY) -> list[tuple
     return ranges_of(drawn(((first, last),), k_s, key=key))
 
 
-def ranges_of(areas: list[Area]) -> list[tuple[int, int]]:
+def ranges_of(areas: list[InterestArea]) -> list[tuple[int, int]]:
     sides = [area[0] for area in areas]
     assert all(isinstance(side, tuple) for side in sides)
     return [side for side in sides if isinstance(side, tuple)]
@@ -64,7 +65,7 @@ def test_a_broker_that_bets_on_the_fewest_filters_is_right_no_more_often_than_by
         for start in range(step, 900 - width, step):
             true = (start, start + width - 1)
             sides = [true, *ranges(*true, k_s=3)]
-            counts = [len(cover(low, high, 10)) for low, high in sides]
+            counts = [len(cover_range(low, high, 10)) for low, high in sides]
             fewest = [place for place, count in enumerate(counts) if count == min(counts)]
             wins += (0 in fewest) / len(fewest)
             total += 1
@@ -78,7 +79,7 @@ def test_a_broker_that_bets_on_the_finest_filter_is_right_no_more_often_than_by_
         for true in edges:
             for number in range(4):
                 sides = [true, *ranges(*true, k_s=3, key=Secret(number.to_bytes(32, "big")))]
-                levels = [max(level for level, _ in cover(low, high, 10)) for low, high in sides]
+                levels = [max(level for level, _ in cover_range(low, high, 10)) for low, high in sides]
                 finest = [place for place, level in enumerate(levels) if level == max(levels)]
                 wins += (0 in finest) / len(finest)
                 total += 1
@@ -151,14 +152,14 @@ def test_the_same_interest_has_the_same_decoys_and_another_has_others() -> None:
 
 def test_what_is_not_asked_for_stays_unasked_and_words_become_other_words() -> None:
     schema = Schema((Strings("kind"), Integers("x", 0, 1023, 10)))
-    words = Attribute(values=("a", "b", "c", "d"))
+    words = AttributeConfig(values=("a", "b", "c", "d"))
     found = drawn(("a", None), k_s=3, schema=schema, kind=words)
     assert {area[0] for area in found} == {"b", "c", "d"}
     assert {area[1] for area in found} == {None}
     unknown = drawn(("a", None), k_s=3, schema=schema)
     assert len({area[0] for area in unknown}) == 3
     paper = FoilConfig(k_s=3, profile="paper")
-    assert decoys_of(("a", None), "t", schema, paper, KEY) == [], "in plain text a word that was made up shows"
+    assert make_decoys(("a", None), "t", schema, paper, KEY) == [], "in plain text a word that was made up shows"
 
 
 def test_where_there_are_no_others_of_a_shape_there_are_fewer() -> None:

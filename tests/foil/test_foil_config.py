@@ -8,8 +8,8 @@ import msgspec
 import pytest
 
 from veilcast.errors import ConfigError
-from veilcast.foil.config import HISTORY_MAX, STEPS_MAX, VALUES_MAX, WINDOW_MAX, Attribute, FoilConfig
-from veilcast.foil.generator import FAKES_MAX
+from veilcast.foil.config import HISTORY_MAX, STEPS_MAX, VALUES_MAX, WINDOW_MAX, AttributeConfig, FoilConfig
+from veilcast.foil.generators.base import FAKES_MAX
 
 
 def test_the_defaults_stand_and_no_fakes_at_all_can_be_asked_for() -> None:
@@ -60,7 +60,7 @@ def test_a_wrong_number_is_refused_by_its_name(wrong: dict[str, Any]) -> None:
 )
 def test_what_is_said_of_an_attribute_is_checked(wrong: dict[str, Any]) -> None:
     with pytest.raises(ConfigError, match=r"foil\.attributes"):
-        Attribute(**wrong)
+        AttributeConfig(**wrong)
 
 
 def test_a_table_of_a_file_becomes_a_configuration() -> None:

@@ -11,13 +11,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from support.zoo import ZOO, Case, K, unevenness
+from support.foil_generators import GENERATOR_CASES, GeneratorCase, K, unevenness
 from veilcast.errors import LocalError
-from veilcast.foil.chance import SecretChance
-from veilcast.foil.generator import FAKES_MAX, check_fakes, filled, foiled, placed
-from veilcast.foil.noise import Noise
+from veilcast.foil.generators.base import FAKES_MAX, check_fakes, fill_gaps, foil_series, place_truth
+from veilcast.foil.generators.noise import NoiseFakes
+from veilcast.foil.random_source import SecretRandom
 
-every_case = pytest.mark.parametrize("case", ZOO.values(), ids=ZOO.keys())
+every_case = pytest.mark.parametrize("case", GENERATOR_CASES.values(), ids=GENERATOR_CASES.keys())
 
 
 def taken(candidates: npt.NDArray[Any], position: npt.NDArray[np.int64]) -> npt.NDArray[Any]:
@@ -26,26 +26,26 @@ def taken(candidates: npt.NDArray[Any], position: npt.NDArray[np.int64]) -> npt.
 
 
 @every_case
-def test_the_truth_is_among_the_candidates_where_it_is_said_to_be(case: Case) -> None:
+def test_the_truth_is_among_the_candidates_where_it_is_said_to_be(case: GeneratorCase) -> None:
     rng = np.random.default_rng(2)
     values = case.values(50, 20, rng)
-    candidates, position = foiled(case.generator, values, rng)
+    candidates, position = foil_series(case.generator, values, rng)
     assert candidates.shape == (50, 20, K + 1, *values.shape[2:])
     assert candidates.dtype == values.dtype
     assert np.array_equal(taken(candidates, position), values)
 
 
 @every_case
-def test_every_slot_has_the_truth_equally_often(case: Case) -> None:
+def test_every_slot_has_the_truth_equally_often(case: GeneratorCase) -> None:
     """Streams do not know of one another, so positions at any one step are independent draws."""
     rng = np.random.default_rng(3)
-    _, position = foiled(case.generator, case.values(4000, 5, rng), rng)
+    _, position = foil_series(case.generator, case.values(4000, 5, rng), rng)
     for step in range(5):
         assert unevenness(position[:, step], K + 1) < 4.5
 
 
 @every_case
-def test_a_state_is_a_value_and_next_leaves_it_as_it_was(case: Case) -> None:
+def test_a_state_is_a_value_and_next_leaves_it_as_it_was(case: GeneratorCase) -> None:
     rng = np.random.default_rng(4)
     values = case.values(10, 4, rng)
     state = case.generator.begin(10, rng)
@@ -58,43 +58,43 @@ def test_a_state_is_a_value_and_next_leaves_it_as_it_was(case: Case) -> None:
 
 
 @every_case
-def test_whole_series_are_steps_one_after_the_other(case: Case) -> None:
+def test_whole_series_are_steps_one_after_the_other(case: GeneratorCase) -> None:
     values = case.values(7, 6, np.random.default_rng(6))
     rng = np.random.default_rng(7)
     state, steps = case.generator.begin(7, rng), []
     for step in range(6):
         state, candidates, _ = case.generator.next(state, values[:, step], rng)
         steps.append(candidates)
-    whole, _ = foiled(case.generator, values, np.random.default_rng(7))
+    whole, _ = foil_series(case.generator, values, np.random.default_rng(7))
     assert np.array_equal(whole, np.stack(steps, axis=1))
 
 
 @every_case
-def test_one_live_stream_with_secret_chance_is_foiled_too(case: Case) -> None:
+def test_one_live_stream_with_secret_chance_is_foiled_too(case: GeneratorCase) -> None:
     values = case.values(1, 10, np.random.default_rng(8))
-    candidates, position = foiled(case.generator, values, SecretChance(random.Random(8).randbytes))
+    candidates, position = foil_series(case.generator, values, SecretRandom(random.Random(8).randbytes))
     assert np.array_equal(taken(candidates, position), values)
     if not case.codes:
         assert (candidates[0, -1] != candidates[0, -1, position[0, -1]]).any(), "some fake differs from the truth"
 
 
 @every_case
-def test_a_series_that_never_changes_is_foiled(case: Case) -> None:
+def test_a_series_that_never_changes_is_foiled(case: GeneratorCase) -> None:
     rng = np.random.default_rng(9)
     values = np.repeat(case.values(5, 1, rng), 12, axis=1)
-    candidates, position = foiled(case.generator, values, rng)
+    candidates, position = foil_series(case.generator, values, rng)
     assert np.array_equal(taken(candidates, position), values)
 
 
 @every_case
-def test_values_of_another_number_of_streams_are_refused(case: Case) -> None:
+def test_values_of_another_number_of_streams_are_refused(case: GeneratorCase) -> None:
     rng = np.random.default_rng(10)
     with pytest.raises(LocalError):
         case.generator.next(case.generator.begin(3, rng), case.values(4, 1, rng)[:, 0], rng)
 
 
 @every_case
-def test_what_is_no_number_or_outside_the_domain_is_refused(case: Case) -> None:
+def test_what_is_no_number_or_outside_the_domain_is_refused(case: GeneratorCase) -> None:
     rng = np.random.default_rng(11)
     values = case.values(4, 1, rng)[:, 0]
     for wrong in (6, -1) if case.codes else (np.nan, np.inf):
@@ -110,7 +110,7 @@ def test_placing_keeps_all_candidates_and_puts_the_truth_where_the_key_says(stre
     rng = np.random.default_rng(seed)
     candidates = rng.standard_normal((streams, k + 1))
     position, places = rng.integers(0, k + 1, (2, streams))
-    order = placed(candidates, position, places, rng)
+    order = place_truth(candidates, position, places, rng)
     rows = np.arange(streams)
     assert np.array_equal(order[rows, places], candidates[rows, position])
     assert np.array_equal(np.sort(order), np.sort(candidates))
@@ -121,7 +121,7 @@ def test_fakes_are_in_a_fresh_order_each_time_so_that_none_can_be_followed() -> 
     rng = np.random.default_rng(12)
     candidates = np.tile(np.arange(4), (6000, 1))
     zero = np.zeros(6000, dtype=np.int64)
-    first, second = (placed(candidates, zero, zero, rng) for _ in range(2))
+    first, second = (place_truth(candidates, zero, zero, rng) for _ in range(2))
     pairs = (np.argmax(first == 1, axis=1) - 1) * 3 + np.argmax(second == 1, axis=1) - 1
     assert unevenness(pairs, 9) < 4.5
 
@@ -129,25 +129,28 @@ def test_fakes_are_in_a_fresh_order_each_time_so_that_none_can_be_followed() -> 
 def test_events_of_several_attributes_are_placed_whole() -> None:
     rng = np.random.default_rng(13)
     candidates = np.stack([np.tile(np.arange(4), (20, 1))] * 2, axis=2)
-    order = placed(candidates, np.zeros(20, dtype=np.int64), rng.integers(0, 4, 20), rng)
+    order = place_truth(candidates, np.zeros(20, dtype=np.int64), rng.integers(0, 4, 20), rng)
     assert np.array_equal(order[:, :, 0], order[:, :, 1])
 
 
 def test_a_place_that_is_none_is_refused() -> None:
     for places in (np.array([0, 4]), np.array([-1, 0]), np.array([0])):
         with pytest.raises(LocalError):
-            placed(np.zeros((2, 4)), np.zeros(2, dtype=np.int64), places, np.random.default_rng(1))
+            place_truth(np.zeros((2, 4)), np.zeros(2, dtype=np.int64), places, np.random.default_rng(1))
 
 
 def test_a_gap_repeats_what_was_last_true() -> None:
     gap = np.nan
-    assert filled(np.array([[1, gap, gap, 2, gap], [3, 4, 5, gap, 6]])).tolist() == [[1, 1, 1, 2, 2], [3, 4, 5, 5, 6]]
+    assert fill_gaps(np.array([[1, gap, gap, 2, gap], [3, 4, 5, gap, 6]])).tolist() == [
+        [1, 1, 1, 2, 2],
+        [3, 4, 5, 5, 6],
+    ]
     with pytest.raises(LocalError):
-        filled(np.array([[1, 2], [gap, 2]]))
+        fill_gaps(np.array([[1, 2], [gap, 2]]))
 
 
 def test_the_number_of_fakes_is_bounded() -> None:
     check_fakes(FAKES_MAX)
     for k in (0, FAKES_MAX + 1):
         with pytest.raises(LocalError):
-            Noise(k, 1)
+            NoiseFakes(k, 1)

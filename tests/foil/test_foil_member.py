@@ -8,34 +8,45 @@ from itertools import permutations
 import msgspec
 import pytest
 
-from support.parley import BROKER, CONFIG, EPOCH_US, SCHEMA, SECOND, TOPIC, Parley, bodies, keyring, price
-from veilcast.authority.record import Profile, TopicRecord
+from support.foil_network import (
+    BROKER,
+    CONFIG,
+    EPOCH_US,
+    SCHEMA,
+    SECOND,
+    TOPIC,
+    FoilNetwork,
+    bodies_of,
+    foil_keyring,
+    price_publication,
+)
+from veilcast.authority.topic_record import Profile, TopicRecord
 from veilcast.errors import ConfigError, LocalError
-from veilcast.foil.config import Attribute, FoilConfig
+from veilcast.foil.config import AttributeConfig, FoilConfig
 from veilcast.foil.member import FoilMember
-from veilcast.foil.publishing import Publishing, _Stream
+from veilcast.foil.publisher import FoilPublisher, _Stream
 from veilcast.machine import Connect, Overdue, Publication, Settled, Waiting
 from veilcast.sim.engine import START_US
-from veilcast.sim.mesh_keys import keyring_of
-from veilcast.sim.mqtt import BrokerConfig
+from veilcast.sim.foil.mqtt_broker import MqttBrokerConfig
+from veilcast.sim.keyrings import make_keyring
 from veilcast.topics import All, Equal, Label, Range
 
 PAPER = msgspec.structs.replace(CONFIG, profile="paper")
 RANGE = All(Label(TOPIC), Range("price", 100, 200))
 
 
-def parley(config: FoilConfig = CONFIG, broker: BrokerConfig | None = None) -> Parley:
-    room = Parley(config, broker)
+def parley(config: FoilConfig = CONFIG, broker: MqttBrokerConfig | None = None) -> FoilNetwork:
+    room = FoilNetwork(config, broker)
     room.add("alice", "publisher")
     room.add("bob", "subscriber").subscribe(RANGE, room.now)
     room.run(1)
     return room
 
 
-def publish(room: Parley, *values: float) -> list[int]:
+def publish(room: FoilNetwork, *values: float) -> list[int]:
     records = []
     for value in values:
-        records.append(room.places["alice"].member.publish(price(value, body=b"%g" % value), room.now))
+        records.append(room.places["alice"].member.publish(price_publication(value, body=b"%g" % value), room.now))
         room.run(0.1)
     return records
 
@@ -45,17 +56,20 @@ def test_what_matches_is_delivered_once_and_nothing_else_is(config: FoilConfig) 
     room = parley(config)
     publish(room, 99, 100, 150.5, 200, 201, 150.5)
     room.run(5)
-    assert bodies(room.places["bob"].notes) == [b"100", b"150.5", b"200", b"150.5"]
+    assert bodies_of(room.places["bob"].notes) == [b"100", b"150.5", b"200", b"150.5"]
 
 
 def test_what_is_said_of_an_attribute_that_no_topic_has_is_a_mistake_with_a_name() -> None:
     for attributes, told in (
-        ({"prise": Attribute()}, "foil.attributes.prise: no topic .* declared: kind, price"),
-        ({"price": Attribute(generator="moran")}, "foil.attributes.price: .* needs public_after"),
-        ({"price": Attribute(master="kind", line=(1.0, 0.0))}, "foil.attributes.price: .* a number follows a number"),
+        ({"prise": AttributeConfig()}, "foil.attributes.prise: no topic .* declared: kind, price"),
+        ({"price": AttributeConfig(generator="moran")}, "foil.attributes.price: .* needs public_after"),
+        (
+            {"price": AttributeConfig(master="kind", line=(1.0, 0.0))},
+            "foil.attributes.price: .* a number follows a number",
+        ),
     ):
         with pytest.raises(ConfigError, match=told):
-            Parley(FoilConfig(attributes=attributes)).add("alice", "publisher")
+            FoilNetwork(FoilConfig(attributes=attributes)).add("alice", "publisher")
 
 
 def test_the_owner_is_told_when_a_subscription_stands_and_when_a_publication_is_through() -> None:
@@ -75,9 +89,9 @@ def test_equalities_and_boxes_are_read_too() -> None:
     room.run(1)
     alice = room.places["alice"].member
     for value, kind in [(20, "bid"), (20, "ask"), (60, "bid")]:
-        alice.publish(price(value, kind, kind.encode() + b"%d" % value), room.now)
+        alice.publish(price_publication(value, kind, kind.encode() + b"%d" % value), room.now)
     room.run(1)
-    assert bodies(room.places["bob"].notes) == [b"bid20"]
+    assert bodies_of(room.places["bob"].notes) == [b"bid20"]
 
 
 @pytest.mark.parametrize("order", list(permutations(["alice", "bob", "carol"])))
@@ -96,7 +110,7 @@ def test_a_publisher_who_does_not_say_that_it_is_there_or_does_not_listen_leaves
     bug: str, order: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The control: whichever of both comes last is what brings it about."""
-    monkeypatch.setattr(Publishing, bug, lambda self, *arguments: None)
+    monkeypatch.setattr(FoilPublisher, bug, lambda self, *arguments: None)
     assert lacking_after_a_death(order, paper=False) == ["bob", "carol"]
 
 
@@ -117,7 +131,7 @@ def lacking_after_a_death(order: tuple[str, ...], paper: bool) -> list[str]:
         room.run(3)
     room.run(10)
     assert all(len(room.places[name].notes) <= 1 for name in ("bob", "carol"))
-    return [name for name in ("bob", "carol") if bodies(room.places[name].notes) != [b"110"]]
+    return [name for name in ("bob", "carol") if bodies_of(room.places[name].notes) != [b"110"]]
 
 
 def test_what_was_published_while_there_was_no_broker_arrives_when_there_is_one() -> None:
@@ -128,7 +142,7 @@ def test_what_was_published_while_there_was_no_broker_arrives_when_there_is_one(
     assert room.places["bob"].notes == []
     room.start_broker()
     room.run(60)
-    assert bodies(room.places["bob"].notes) == [b"110", b"120"]
+    assert bodies_of(room.places["bob"].notes) == [b"110", b"120"]
 
 
 @pytest.mark.parametrize("forgets", [False, True])
@@ -136,15 +150,15 @@ def test_a_publisher_that_starts_anew_brings_through_what_it_had_promised(
     forgets: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if forgets:
-        monkeypatch.setattr(Publishing, "resume", lambda self, now: None)
-        monkeypatch.setattr(Publishing, "again", lambda self, *arguments: None)
+        monkeypatch.setattr(FoilPublisher, "resume", lambda self, now: None)
+        monkeypatch.setattr(FoilPublisher, "handle_repeat_request", lambda self, *arguments: None)
     room = parley()
     room.kill_broker()
     publish(room, 110)
     room.restart("alice")
     room.start_broker()
     room.run(60)
-    assert bodies(room.places["bob"].notes) == ([] if forgets else [b"110"])
+    assert bodies_of(room.places["bob"].notes) == ([] if forgets else [b"110"])
 
 
 def test_what_reached_the_broker_long_after_it_was_published_is_repeated_to_who_was_away_by_then() -> None:
@@ -160,7 +174,7 @@ def test_what_reached_the_broker_long_after_it_was_published_is_repeated_to_who_
     room.start_broker()
     room.away.clear()
     room.run(30)
-    assert bodies(room.places["bob"].notes) == [b"110"]
+    assert bodies_of(room.places["bob"].notes) == [b"110"]
 
 
 def test_a_reader_that_starts_anew_gets_what_it_missed_and_its_owner_knows_it_by_its_id() -> None:
@@ -172,7 +186,7 @@ def test_a_reader_that_starts_anew_gets_what_it_missed_and_its_owner_knows_it_by
     room.restart("bob").subscribe(RANGE, room.now)
     room.run(60)
     notes = room.places["bob"].notes
-    assert sorted(set(bodies(notes))) == [b"110", b"120"]
+    assert sorted(set(bodies_of(notes))) == [b"110", b"120"]
     assert len({note.id for note in notes}) == 2
 
 
@@ -186,10 +200,10 @@ def test_a_publisher_that_takes_the_place_of_anothers_next_event_keeps_nobody_fr
     [span] = mallory._spans
     taken = next(iter(alice._publishing._streams.values()))
     mallory._publishing._streams[span.number, TOPIC] = _Stream(taken.name, taken.next)
-    mallory.publish(price(150, body=b"mallory's"), room.now)
+    mallory.publish(price_publication(150, body=b"mallory's"), room.now)
     room.run(1)
     publish(room, 120)
-    assert bodies(room.places["bob"].notes) == [b"110", b"mallory's", b"120"]
+    assert bodies_of(room.places["bob"].notes) == [b"110", b"mallory's", b"120"]
 
 
 def test_epochs_pass_and_nothing_is_lost_at_their_edges() -> None:
@@ -200,7 +214,7 @@ def test_epochs_pass_and_nothing_is_lost_at_their_edges() -> None:
         publish(room, 100 + step)
         published.append(b"%d" % (100 + step))
         room.run(0.9)
-    assert bodies(room.places["bob"].notes) == published
+    assert bodies_of(room.places["bob"].notes) == published
 
 
 @pytest.mark.parametrize("profile", ["hardened", "paper"])
@@ -216,7 +230,7 @@ def test_a_new_reader_gets_what_was_published_shortly_before_also_if_an_epoch_ha
     room.run(4.9 + late_s)
     room.add("carol", "subscriber").subscribe(RANGE, room.now)
     room.run(10)
-    assert bodies(room.places["carol"].notes) == [b"120"]
+    assert bodies_of(room.places["carol"].notes) == [b"120"]
 
 
 @pytest.mark.parametrize("config", [CONFIG, PAPER])
@@ -232,7 +246,7 @@ def test_a_new_reader_gets_what_was_published_shortly_before_however_quick_its_s
         room.run(1)
     carol.subscribe(RANGE, room.now)
     room.run(10)
-    assert bodies(room.places["carol"].notes) == [b"110"]
+    assert bodies_of(room.places["carol"].notes) == [b"110"]
     assert not carol._reading._fresh
 
 
@@ -247,11 +261,11 @@ def test_a_new_reader_gets_what_a_publisher_that_lingers_has_published_long_befo
     room.run((EPOCH_US - room.now % EPOCH_US) / SECOND + 31)
     publish(room, 110)
     room.run(late_s)
-    assert bodies(room.places["bob"].notes) == [b"110"]
+    assert bodies_of(room.places["bob"].notes) == [b"110"]
     room.add("carol", "subscriber").subscribe(RANGE, room.now)
     room.run(20)
-    assert bodies(room.places["carol"].notes) == [b"110"]
-    assert bodies(room.places["bob"].notes) == [b"110"], "which is delivered to nobody twice"
+    assert bodies_of(room.places["carol"].notes) == [b"110"]
+    assert bodies_of(room.places["bob"].notes) == [b"110"], "which is delivered to nobody twice"
 
 
 @pytest.mark.parametrize(("late_us", "late_s"), [(0, 31), (60 * SECOND, 91)])
@@ -261,7 +275,7 @@ def test_a_new_reader_gets_nothing_that_was_published_before_its_time(late_us: i
     room.run(late_s)
     room.add("carol", "subscriber").subscribe(RANGE, room.now)
     room.run(20)
-    assert bodies(room.places["carol"].notes) == []
+    assert bodies_of(room.places["carol"].notes) == []
 
 
 def test_a_wish_that_is_given_up_before_it_stands_is_waited_for_no_longer() -> None:
@@ -281,7 +295,7 @@ def test_a_new_reader_has_no_session_for_an_epoch_of_which_nothing_would_be_repe
 
 
 def test_what_could_not_be_sent_for_longer_than_a_session_lasts_goes_by_the_next_with_the_same_candidates() -> None:
-    room = Parley(msgspec.structs.replace(CONFIG, keep_us=60 * SECOND, connect_us=60 * SECOND))
+    room = FoilNetwork(msgspec.structs.replace(CONFIG, keep_us=60 * SECOND, connect_us=60 * SECOND))
     room.add("alice", "publisher")
     room.add("bob", "subscriber").subscribe(RANGE, room.now)
     room.run(1)
@@ -293,7 +307,7 @@ def test_what_could_not_be_sent_for_longer_than_a_session_lasts_goes_by_the_next
     room.start_broker()
     room.run(1000)
     after = [place for items in room.places["alice"].member._keeping._items.values() for place in items[0].places]
-    assert b"110" in bodies(room.places["bob"].notes)
+    assert b"110" in bodies_of(room.places["bob"].notes)
     assert sorted(map(str, after)) == sorted(map(str, before[-len(after) :]))
 
 
@@ -316,7 +330,7 @@ def test_unsubscribing_ends_deliveries_and_leaves_no_filter_but_those_of_others(
 
 
 def test_a_full_inbox_gets_the_rest_when_its_owner_has_taken_some() -> None:
-    room = Parley(msgspec.structs.replace(CONFIG, unread_max=4))
+    room = FoilNetwork(msgspec.structs.replace(CONFIG, unread_max=4))
     room.add("alice", "publisher")
     bob = room.add("bob", "subscriber")
     bob.subscribe(RANGE, room.now)
@@ -330,7 +344,7 @@ def test_a_full_inbox_gets_the_rest_when_its_owner_has_taken_some() -> None:
     room.run(20)
     for _ in range(3):
         room.run(20)
-    assert sorted(set(bodies(room.places["bob"].notes))) == [b"%d" % value for value in range(100, 110)]
+    assert sorted(set(bodies_of(room.places["bob"].notes))) == [b"%d" % value for value in range(100, 110)]
 
 
 def test_what_is_overdue_is_reported_and_what_is_withdrawn_does_not_leave() -> None:
@@ -346,25 +360,25 @@ def test_what_is_overdue_is_reported_and_what_is_withdrawn_does_not_leave() -> N
     assert alice.sizes()["pending"] == 1
     room.start_broker()
     room.run(60)
-    assert bodies(room.places["bob"].notes) == [b"120"]
+    assert bodies_of(room.places["bob"].notes) == [b"120"]
     room.restart("alice")
     room.restart("bob").subscribe(RANGE, room.now)
     room.run(60)
-    assert set(bodies(room.places["bob"].notes)) == {b"120"}, "nor is it repeated"
+    assert set(bodies_of(room.places["bob"].notes)) == {b"120"}, "nor is it repeated"
 
 
 @pytest.mark.parametrize(
     "publication",
     [
-        price(-1),
-        price(1025),
-        price(float("nan")),
-        price(float("inf")),
-        price(100, "gift"),
+        price_publication(-1),
+        price_publication(1025),
+        price_publication(float("nan")),
+        price_publication(float("inf")),
+        price_publication(100, "gift"),
         Publication((Label(TOPIC).pair, ("price", 1.0), ("price", 2.0))),
         Publication((Label("another").pair,)),
         Publication((("price", 1.0),)),
-        price(100, body=bytes(40_000)),
+        price_publication(100, body=bytes(40_000)),
     ],
 )
 def test_what_cannot_be_published_is_refused_and_moves_nothing(publication: Publication) -> None:
@@ -379,7 +393,7 @@ def test_what_cannot_be_published_is_refused_and_moves_nothing(publication: Publ
 
 
 def test_publications_wait_up_to_a_bound() -> None:
-    room = Parley(msgspec.structs.replace(CONFIG, records_max=3))
+    room = FoilNetwork(msgspec.structs.replace(CONFIG, records_max=3))
     room.add("alice", "publisher")
     room.kill_broker()
     publish(room, 1, 2, 3)
@@ -388,7 +402,7 @@ def test_publications_wait_up_to_a_bound() -> None:
 
 
 def test_kept_events_have_a_bound_and_a_time() -> None:
-    room = Parley(msgspec.structs.replace(CONFIG, kept_max=5, keep_us=600 * SECOND))
+    room = FoilNetwork(msgspec.structs.replace(CONFIG, kept_max=5, keep_us=600 * SECOND))
     alice = room.add("alice", "publisher")
     room.run(1)
     publish(room, *range(20))
@@ -400,17 +414,17 @@ def test_kept_events_have_a_bound_and_a_time() -> None:
 
 
 def test_filters_have_a_bound() -> None:
-    room = Parley(msgspec.structs.replace(CONFIG, filters_max=10))
+    room = FoilNetwork(msgspec.structs.replace(CONFIG, filters_max=10))
     bob = room.add("bob", "subscriber")
     with pytest.raises(LocalError, match="filters"):
         bob.subscribe(All(Label(TOPIC), Range("price", 1, 1022)), room.now)
     bob.subscribe(Label(TOPIC), room.now)
 
 
-@pytest.mark.parametrize("attributes", [{}, {"price": Attribute(generator="window", deviation=5.0)}])
-def test_a_publisher_who_forgot_nothing_goes_on_with_its_fakes(attributes: dict[str, Attribute]) -> None:
+@pytest.mark.parametrize("attributes", [{}, {"price": AttributeConfig(generator="window", deviation=5.0)}])
+def test_a_publisher_who_forgot_nothing_goes_on_with_its_fakes(attributes: dict[str, AttributeConfig]) -> None:
     """A public restart would show the truth at every start: all candidates alike."""
-    room = Parley(FoilConfig(k_p=3, attributes=attributes))
+    room = FoilNetwork(FoilConfig(k_p=3, attributes=attributes))
     room.add("alice", "publisher")
     room.run(1)
     publish(room, *(500 + 13 * step for step in range(20)))
@@ -425,7 +439,7 @@ def test_a_publisher_who_forgot_nothing_goes_on_with_its_fakes(attributes: dict[
 def test_a_broker_that_comes_back_after_a_membership_has_ended_brings_nobody_down() -> None:
     """What is kept may still be asked for then, and a session of the last epoch stands for a while."""
     room = parley()
-    leaf = keyring("publisher", 1).membership.certificate.leaf
+    leaf = foil_keyring("publisher", 1).membership.certificate.leaf
     room.now = (leaf.last + 1) * EPOCH_US - 10 * SECOND
     room.run(20)
     assert [span.epoch for span in room.places["alice"].member._spans] == [leaf.last]
@@ -436,14 +450,14 @@ def test_a_broker_that_comes_back_after_a_membership_has_ended_brings_nobody_dow
 
 
 def test_what_finds_the_inbox_full_when_its_session_has_just_ended_is_let_go() -> None:
-    room = Parley(msgspec.structs.replace(CONFIG, unread_max=1))
+    room = FoilNetwork(msgspec.structs.replace(CONFIG, unread_max=1))
     room.add("alice", "publisher")
     bob = room.add("bob", "subscriber")
     bob.subscribe(RANGE, room.now)
     room.acknowledges = False
     room.run(1)
     publish(room, 110)
-    room.places["alice"].member.publish(price(120), room.now)
+    room.places["alice"].member.publish(price_publication(120), room.now)
     room.settle()
     assert bob.sizes()["arrived"]
     bob.handle_timer(bob._spans._alarms._when[False, bob._spans.number(room.now)])
@@ -453,14 +467,14 @@ def test_what_finds_the_inbox_full_when_its_session_has_just_ended_is_let_go() -
 def test_a_value_goes_out_on_one_topic_or_the_truth_is_what_two_sets_of_fakes_have_in_common() -> None:
     other = "prices/elsewhere"
     topics = tuple(TopicRecord(topic, SCHEMA, profile="hardened") for topic in (TOPIC, other))
-    keys = keyring_of(topics, EPOCH_US, ((TOPIC, "publisher"), (other, "publisher")), 1)
+    keys = make_keyring(topics, EPOCH_US, ((TOPIC, "publisher"), (other, "publisher")), 1)
     rng = random.Random(1)
     alice = FoilMember(CONFIG, keys, BROKER, rng, rng.randbytes, START_US)
     labels = (Label(TOPIC).pair, Label(other).pair)
     with pytest.raises(LocalError, match="one topic"):
         alice.publish(Publication((*labels, ("price", 100.0), ("kind", "bid"))), START_US)
     assert alice.sizes()["pending"] == 0
-    alice.publish(price(100.0), START_US)
+    alice.publish(price_publication(100.0), START_US)
 
 
 def test_a_member_that_was_stopped_for_many_epochs_begins_no_session_for_those_that_are_over() -> None:
@@ -472,5 +486,5 @@ def test_a_member_that_was_stopped_for_many_epochs_begins_no_session_for_those_t
     assert len([event for event in room.places["bob"].events if isinstance(event, Connect)]) <= calls + 2
     publish(room, 110)
     room.run(5)
-    assert bodies(room.places["bob"].notes) == [b"110"]
+    assert bodies_of(room.places["bob"].notes) == [b"110"]
     assert bob._spans.get(bob._spans.number(room.now)) is not None

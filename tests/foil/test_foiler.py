@@ -10,22 +10,21 @@ import numpy as np
 import pytest
 
 from veilcast.errors import ConfigError, LocalError, TamperedError
-from veilcast.foil.config import Attribute, FoilConfig
-from veilcast.foil.foiler import Drawn, Foiler
-from veilcast.foil.making import generator_of, kind_of
-from veilcast.foil.naming import place_of
-from veilcast.foil.states import pack, unpack
+from veilcast.foil.config import AttributeConfig, FoilConfig
+from veilcast.foil.foiler import DrawnCandidates, Foiler, pack_states, unpack_states
+from veilcast.foil.generators.factory import generator_name, make_generator
+from veilcast.foil.topic_names import locate_publication
 from veilcast.machine import Publication
 from veilcast.topics import Integers, Reals, Schema, Strings
 
 PRICE, LEVEL, KIND = Reals("price", 1, 1000, 10), Integers("level", 0, 63, 6), Strings("kind")
 SCHEMA = Schema((PRICE, LEVEL, KIND))
-WORDS = Attribute(values=("a", "b", "c", "d", "e"), weights=(5.0, 1.0, 1.0, 1.0, 1.0))
+WORDS = AttributeConfig(values=("a", "b", "c", "d", "e"), weights=(5.0, 1.0, 1.0, 1.0, 1.0))
 HISTORY = tuple(float(500 + value) for value in np.cumsum(np.random.default_rng(1).standard_normal(200)))
 
 
 def config(k_p: int = 3, **price: Any) -> FoilConfig:
-    return FoilConfig(k_p=k_p, attributes={"price": Attribute(**price), "kind": WORDS})
+    return FoilConfig(k_p=k_p, attributes={"price": AttributeConfig(**price), "kind": WORDS})
 
 
 def event(price: float, level: int = 7, kind: str = "a") -> Publication:
@@ -36,11 +35,11 @@ def foiler(told: FoilConfig, state: bytes | None = None, seed: int = 1) -> Foile
     return Foiler(told, SCHEMA, random.Random(seed).randbytes, state)
 
 
-def steps(maker: Foiler, values: list[float]) -> list[Drawn]:
+def steps(maker: Foiler, values: list[float]) -> list[DrawnCandidates]:
     drawn = []
     for value in values:
         drawn.append(maker.draw(event(value)))
-        maker.keep(drawn[-1])
+        maker.commit(drawn[-1])
     return drawn
 
 
@@ -63,7 +62,7 @@ VALUES = [500.0, 502.0, 501.0, 510.0, 510.0, 513.0, 520.0]
 def test_every_generator_puts_the_truth_first_and_fakes_within_the_domain(name: str) -> None:
     for value, drawn in zip(VALUES, steps(foiler(config(**TOLD[name])), VALUES), strict=True):
         assert len(drawn.places) == 4
-        assert drawn.places[0] == place_of(event(value), SCHEMA)
+        assert drawn.places[0] == locate_publication(event(value), SCHEMA)
         for price, level, kind in drawn.places:
             assert isinstance(price, int)
             assert isinstance(level, int)
@@ -77,18 +76,18 @@ def test_the_next_life_draws_what_this_one_would_have(name: str) -> None:
     told = config(**TOLD[name])
     maker = foiler(told)
     last = steps(maker, VALUES)[-1]
-    other = Foiler(told, SCHEMA, lambda size: bytes(size), maker.packed(last))
+    other = Foiler(told, SCHEMA, lambda size: bytes(size), maker.pack_state(last))
     maker._chance._entropy = lambda size: bytes(size)
     for value in (513.0, 502.0):
         one, two = maker.draw(event(value)), other.draw(event(value))
         assert one.places == two.places
-        maker.keep(one)
-        other.keep(two)
+        maker.commit(one)
+        other.commit(two)
 
 
 def test_under_other_settings_the_fakes_begin_anew() -> None:
     maker = foiler(config())
-    packed = maker.packed(steps(maker, VALUES)[-1])
+    packed = maker.pack_state(steps(maker, VALUES)[-1])
     anew = foiler(config(k_p=5), packed).draw(event(500.0))
     assert len(anew.places) == 6
     assert len({price for price, _, _ in anew.places}) == 1, "a public start"
@@ -97,7 +96,7 @@ def test_under_other_settings_the_fakes_begin_anew() -> None:
 @pytest.mark.parametrize("damage", [b"", b"\xff", b"\x91\xa1x"])
 def test_a_damaged_state_is_refused(damage: bytes) -> None:
     maker = foiler(config())
-    packed = maker.packed(steps(maker, VALUES)[-1])
+    packed = maker.pack_state(steps(maker, VALUES)[-1])
     with pytest.raises(TamperedError):
         foiler(config(), packed[:16] + damage)
 
@@ -105,12 +104,12 @@ def test_a_damaged_state_is_refused(damage: bytes) -> None:
 @pytest.mark.parametrize("wrong", [object(), "text", 1.5])
 def test_only_states_of_generators_are_packed(wrong: object) -> None:
     with pytest.raises(TypeError):
-        pack((wrong,))
+        pack_states((wrong,))
 
 
 def test_an_array_of_objects_does_not_come_back() -> None:
     with pytest.raises(TamperedError):
-        unpack(msgspec.msgpack.encode([{"array": "|O", "shape": [1], "bytes": bytes(8)}]))
+        unpack_states(msgspec.msgpack.encode([{"array": "|O", "shape": [1], "bytes": bytes(8)}]))
 
 
 def test_a_fake_goes_its_way_in_all_attributes_at_once() -> None:
@@ -135,8 +134,8 @@ def test_words_of_which_nothing_is_known_and_topics_without_attributes_have_fake
     assert drawn.places == (("x",),) * 3
     bare = Foiler(FoilConfig(k_p=2), Schema(), random.Random(1).randbytes)
     assert bare.draw(Publication(())).places == ((),) * 3
-    assert not bare.foiled
-    assert "kind" in foiler(config()).foiled
+    assert not bare.foiled_attributes
+    assert "kind" in foiler(config()).foiled_attributes
 
 
 @pytest.mark.parametrize(
@@ -154,21 +153,21 @@ def test_settings_that_make_no_generator_are_refused_by_the_name_of_the_attribut
     told: dict[str, Any], words: str
 ) -> None:
     with pytest.raises(ConfigError, match=rf"foil\.attributes\.price.*{words}"):
-        generator_of(PRICE, config(**told))
+        make_generator(PRICE, config(**told))
 
 
 def test_relative_steps_need_values_above_zero_and_words_need_words() -> None:
     with pytest.raises(ConfigError, match="above"):
-        generator_of(LEVEL, FoilConfig(attributes={"level": Attribute(relative=True)}))
+        make_generator(LEVEL, FoilConfig(attributes={"level": AttributeConfig(relative=True)}))
     with pytest.raises(ConfigError, match="words"):
-        generator_of(KIND, FoilConfig(attributes={"kind": Attribute(values=(1.0, 2.0))}))
+        make_generator(KIND, FoilConfig(attributes={"kind": AttributeConfig(values=(1.0, 2.0))}))
 
 
 def test_the_profiles_have_the_generators_that_they_are_known_for() -> None:
-    assert kind_of(Attribute(), FoilConfig(profile="paper")) == "noise"
-    assert kind_of(Attribute(), FoilConfig()) == "sign-flip"
-    assert kind_of(Attribute(public_after=5), FoilConfig()) == "moran"
-    assert kind_of(Attribute(generator="window"), FoilConfig(generator="noise")) == "window"
+    assert generator_name(AttributeConfig(), FoilConfig(profile="paper")) == "noise"
+    assert generator_name(AttributeConfig(), FoilConfig()) == "sign-flip"
+    assert generator_name(AttributeConfig(public_after=5), FoilConfig()) == "moran"
+    assert generator_name(AttributeConfig(generator="window"), FoilConfig(generator="noise")) == "window"
 
 
 def test_a_word_that_was_not_declared_is_refused() -> None:

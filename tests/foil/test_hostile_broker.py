@@ -10,17 +10,27 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from support.parley import BROKER, CONFIG, SECOND, TOPIC, Parley, bodies, keyring, price
+from support.foil_network import BROKER, CONFIG, SECOND, TOPIC, FoilNetwork, bodies_of, foil_keyring, price_publication
 from veilcast.foil.config import FoilConfig
-from veilcast.foil.event import SIZES
+from veilcast.foil.event import PAYLOAD_SIZES
 from veilcast.foil.member import FoilMember
 from veilcast.foil.session import Login
 from veilcast.machine import Address, Connect, Delivered, Disconnect, Record
-from veilcast.net.mqtt import BROKER as BROKER_LIMITS
+from veilcast.net.mqtt import MQTT_LIMITS as BROKER_LIMITS
 from veilcast.sim.engine import START_US
 from veilcast.topics import Label
 from veilcast.wire import mqtt
-from veilcast.wire.mqtt import Connack, Packet, Pingresp, Puback, Publish, Suback, Subscribe, Unsuback, Version
+from veilcast.wire.mqtt import (
+    ConnackPacket,
+    Packet,
+    PingrespPacket,
+    PubackPacket,
+    PublishPacket,
+    SubackPacket,
+    SubscribePacket,
+    UnsubackPacket,
+    Version,
+)
 
 SMALL = msgspec.structs.replace(
     CONFIG, window=8, requests_max=4, seeds_max=4, held_max=4, seen_max=8, unread_max=4, records_max=4, kept_max=4
@@ -32,7 +42,7 @@ class Victim:
 
     def __init__(self, config: FoilConfig = SMALL) -> None:
         rng = random.Random(5)
-        keys = keyring("publisher", 1, config.profile)
+        keys = foil_keyring("publisher", 1, config.profile)
         login = Login("customer", b"a password")
         self.now = START_US
         self.member = FoilMember(config, keys, BROKER, rng, rng.randbytes, self.now, login=login)
@@ -76,11 +86,11 @@ class Victim:
     def welcome(self) -> list[Packet]:
         """As a good broker would, up to where all is granted."""
         self.come_up()
-        told = self.says(Connack())
+        told = self.says(ConnackPacket())
         after: list[Packet] = []
         for packet in told:
-            if isinstance(packet, Subscribe):
-                after += self.says(Suback(packet.number, (1,) * len(packet.filters)))
+            if isinstance(packet, SubscribePacket):
+                after += self.says(SubackPacket(packet.number, (1,) * len(packet.filters)))
         return after
 
     def wait(self, us: int) -> list[Packet]:
@@ -118,16 +128,20 @@ topics = st.sampled_from(
 )
 packets = st.one_of(
     st.builds(
-        Connack, st.just(False), codes, receive_max=st.sampled_from([1, 65_535]), packet_max=st.sampled_from([None, 20])
+        ConnackPacket,
+        st.just(False),
+        codes,
+        receive_max=st.sampled_from([1, 65_535]),
+        packet_max=st.sampled_from([None, 20]),
     ),
-    st.builds(Publish, topics, st.binary(max_size=40), st.one_of(st.just(0), numbers)),
-    st.builds(Publish, topics, st.sampled_from([bytes(1053), bytes(1081), b"\xff" * 1081]), numbers),
-    st.builds(Puback, numbers, st.sampled_from([0, 0x80, 0x97])),
-    st.builds(Suback, numbers, st.lists(st.sampled_from([0, 1, 0x80]), min_size=1, max_size=5).map(tuple)),
-    st.builds(Unsuback, numbers, st.just((0,))),
-    st.just(Pingresp()),
-    st.builds(mqtt.Disconnect, st.sampled_from([0x80, 0x8E])),
-    st.builds(mqtt.Pingreq),
+    st.builds(PublishPacket, topics, st.binary(max_size=40), st.one_of(st.just(0), numbers)),
+    st.builds(PublishPacket, topics, st.sampled_from([bytes(1053), bytes(1081), b"\xff" * 1081]), numbers),
+    st.builds(PubackPacket, numbers, st.sampled_from([0, 0x80, 0x97])),
+    st.builds(SubackPacket, numbers, st.lists(st.sampled_from([0, 1, 0x80]), min_size=1, max_size=5).map(tuple)),
+    st.builds(UnsubackPacket, numbers, st.just((0,))),
+    st.just(PingrespPacket()),
+    st.builds(mqtt.DisconnectPacket, st.sampled_from([0x80, 0x8E])),
+    st.builds(mqtt.PingreqPacket),
 )
 acts = st.one_of(
     st.tuples(st.just("says"), packets),
@@ -153,7 +167,7 @@ def test_whatever_a_broker_says_a_member_goes_on_and_stays_within_its_bounds(act
             case "welcome":
                 victim.welcome()
             case "publish" if victim.member.sizes()["pending"] < SMALL.records_max:
-                victim.member.publish(price(how % 1000), victim.now)
+                victim.member.publish(price_publication(how % 1000), victim.now)
                 victim.look()
             case _:
                 victim.wait(how)
@@ -175,7 +189,7 @@ def test_a_broker_that_refuses_is_called_after_growing_pauses_and_its_reason_is_
     times = []
     for _ in range(8):
         victim.come_up()
-        victim.says(Connack(code=0x87))
+        victim.says(ConnackPacket(code=0x87))
         calls = len(victim.calls)
         start = victim.now
         while len(victim.calls) == calls:
@@ -189,8 +203,8 @@ def test_so_is_one_that_grants_everything_and_refuses_what_is_published() -> Non
     victim = Victim()
     times = []
     for _ in range(8):
-        [first, *_] = [packet for packet in victim.welcome() if isinstance(packet, Publish)]
-        victim.says(Puback(first.number, 0x87))
+        [first, *_] = [packet for packet in victim.welcome() if isinstance(packet, PublishPacket)]
+        victim.says(PubackPacket(first.number, 0x87))
         calls, start = len(victim.calls), victim.now
         while len(victim.calls) == calls:
             victim.wait(SECOND // 10)
@@ -201,15 +215,15 @@ def test_so_is_one_that_grants_everything_and_refuses_what_is_published() -> Non
 def test_a_broker_is_told_to_bring_nothing_that_would_end_the_stream() -> None:
     """Any customer can publish it, and the broker would bring it again on every new stream."""
     [hello] = Victim().come_up()
-    assert isinstance(hello, mqtt.Connect)
+    assert isinstance(hello, mqtt.ConnectPacket)
     assert hello.packet_max == BROKER_LIMITS.record_max
-    assert hello.packet_max > max(SIZES) + 4096
+    assert hello.packet_max > max(PAYLOAD_SIZES) + 4096
 
 
 def test_one_that_acknowledges_what_was_never_sent_is_left() -> None:
     victim = Victim()
     victim.welcome()
-    victim.says(Puback(999))
+    victim.says(PubackPacket(999))
     assert victim.member.refused["MalformedError"] == 1
     assert victim.member.refusals() == {"malformed": 1}
 
@@ -217,28 +231,28 @@ def test_one_that_acknowledges_what_was_never_sent_is_left() -> None:
 def test_a_broker_that_takes_little_at_a_time_is_given_no_more() -> None:
     victim = Victim()
     victim.come_up()
-    told = victim.says(Connack(receive_max=2))
+    told = victim.says(ConnackPacket(receive_max=2))
     sent: list[Packet] = []
     for packet in told:
-        if isinstance(packet, Subscribe):
-            sent += victim.says(Suback(packet.number, (1,) * len(packet.filters)))
-    victim.member.publish(price(5), victim.now)
+        if isinstance(packet, SubscribePacket):
+            sent += victim.says(SubackPacket(packet.number, (1,) * len(packet.filters)))
+    victim.member.publish(price_publication(5), victim.now)
     sent += victim.look()
-    assert len([packet for packet in sent if isinstance(packet, Publish)]) == 2
+    assert len([packet for packet in sent if isinstance(packet, PublishPacket)]) == 2
 
 
 def test_what_is_too_large_for_a_broker_waits_for_another_one() -> None:
     victim = Victim()
     victim.come_up()
-    told = victim.says(Connack(packet_max=200))
+    told = victim.says(ConnackPacket(packet_max=200))
     for packet in told:
-        if isinstance(packet, Subscribe):
-            victim.says(Suback(packet.number, (1,) * len(packet.filters)))
-    victim.member.publish(price(5), victim.now)
-    assert not any(isinstance(packet, Publish) for packet in victim.look())
+        if isinstance(packet, SubscribePacket):
+            victim.says(SubackPacket(packet.number, (1,) * len(packet.filters)))
+    victim.member.publish(price_publication(5), victim.now)
+    assert not any(isinstance(packet, PublishPacket) for packet in victim.look())
     assert "too large for the broker" in victim.member.refusals()
     victim.member.peer_lost(victim.peer, victim.now)
-    assert sum(isinstance(packet, Publish) for packet in victim.welcome()) > 3
+    assert sum(isinstance(packet, PublishPacket) for packet in victim.welcome()) > 3
 
 
 def test_floods_of_candidates_of_unknown_streams_are_acknowledged_and_forgotten() -> None:
@@ -248,35 +262,35 @@ def test_floods_of_candidates_of_unknown_streams_are_acknowledged_and_forgotten(
     rng = random.Random(1)
     for number in range(300):
         payload = rng.randbytes(16) + (number).to_bytes(8, "big") + b"\0\4\0\1" + rng.randbytes(1053)
-        told = victim.says(Publish(f"veilcast/on/{name}/0/0/0/0/0/0/0/0/0/0/x", payload, number % 8 + 1))
-        assert told == [Puback(number % 8 + 1)]
+        told = victim.says(PublishPacket(f"veilcast/on/{name}/0/0/0/0/0/0/0/0/0/0/x", payload, number % 8 + 1))
+        assert told == [PubackPacket(number % 8 + 1)]
         victim.check()
 
 
 def test_requests_of_strangers_and_old_ones_make_a_publisher_repeat_nothing() -> None:
-    room = Parley()
+    room = FoilNetwork()
     room.add("alice", "publisher")
     room.add("bob", "subscriber").subscribe(Label(TOPIC), room.now)
     room.run(1)
     alice = room.places["alice"].member
-    alice.publish(price(100), room.now)
+    alice.publish(price_publication(100), room.now)
     room.run(5)
-    asked = next(packet for who, _, packet in room.sent if who == "bob" and isinstance(packet, Publish))
+    asked = next(packet for who, _, packet in room.sent if who == "bob" and isinstance(packet, PublishPacket))
     assert "/again/" in asked.topic
     peer, before = next(iter(alice._spans)).session.peer, len(list(room.seen("alice")))
     for number, payload in enumerate([asked.payload, bytes(len(asked.payload)), b""] * 5, 1):
-        alice.receive(mqtt.encode(Publish(asked.topic, payload, number), Version.MQTT_5), peer, room.now)
+        alice.receive(mqtt.encode(PublishPacket(asked.topic, payload, number), Version.MQTT_5), peer, room.now)
         room.run(2)
     assert len(list(room.seen("alice"))) == before
 
 
 def test_a_request_that_is_new_is_answered_at_the_rate_that_was_set() -> None:
-    room = Parley()
+    room = FoilNetwork()
     room.add("alice", "publisher")
     for name in ("bob", "carol", "dave"):
         room.add(name, "subscriber").subscribe(Label(TOPIC), room.now)
     room.run(1)
-    room.places["alice"].member.publish(price(100), room.now)
+    room.places["alice"].member.publish(price_publication(100), room.now)
     room.run(5)
     before = len(list(room.seen("alice")))
     for name in ("bob", "carol", "dave"):
@@ -288,30 +302,30 @@ def test_a_request_that_is_new_is_answered_at_the_rate_that_was_set() -> None:
 
 def test_a_true_body_under_another_topic_slot_or_number_is_not_delivered_as_another() -> None:
     """A broker that moves things: the reader gets what was published, or nothing."""
-    room = Parley()
+    room = FoilNetwork()
     room.add("alice", "publisher")
     room.add("bob", "subscriber").subscribe(Label(TOPIC), room.now)
     room.run(1)
     room.withheld.append("bob")
-    room.places["alice"].member.publish(price(100), room.now)
+    room.places["alice"].member.publish(price_publication(100), room.now)
     room.run(1)
     bob = room.places["bob"].member
     peer = next(iter(bob._spans)).session.peer
-    sent = [packet for _, _, packet in room.sent if isinstance(packet, Publish) and "/on/" in packet.topic]
+    sent = [packet for _, _, packet in room.sent if isinstance(packet, PublishPacket) and "/on/" in packet.topic]
     for shift in range(1, 4):
         for packet in sent:
             payload = bytearray(packet.payload)
             payload[23] ^= shift  # The number of the event.
-            bob.receive(mqtt.encode(Publish(packet.topic, bytes(payload), 1), Version.MQTT_5), peer, room.now)
+            bob.receive(mqtt.encode(PublishPacket(packet.topic, bytes(payload), 1), Version.MQTT_5), peer, room.now)
             payload = bytearray(packet.payload)
             payload[27] = (payload[27] + shift) % 4  # The slot.
-            bob.receive(mqtt.encode(Publish(packet.topic, bytes(payload), 1), Version.MQTT_5), peer, room.now)
+            bob.receive(mqtt.encode(PublishPacket(packet.topic, bytes(payload), 1), Version.MQTT_5), peer, room.now)
     room.run(1)
     assert room.places["bob"].notes == []
     for packet in sent:
-        bob.receive(mqtt.encode(Publish(sent[0].topic, packet.payload, 1), Version.MQTT_5), peer, room.now)
+        bob.receive(mqtt.encode(PublishPacket(sent[0].topic, packet.payload, 1), Version.MQTT_5), peer, room.now)
     room.run(1)
-    assert bodies(room.places["bob"].notes) == [b"planted body"]
+    assert bodies_of(room.places["bob"].notes) == [b"planted body"]
 
 
 @pytest.mark.parametrize("hidden", [b"a password", b"customer"])
@@ -322,7 +336,7 @@ def test_a_login_is_said_to_the_broker_and_in_no_repr(hidden: bytes) -> None:
     assert hidden in (login.user.encode(), login.password)
     assert "password" not in repr(login)
     [hello] = victim.come_up()
-    assert isinstance(hello, mqtt.Connect)
+    assert isinstance(hello, mqtt.ConnectPacket)
     assert (hello.user, hello.password) == ("customer", b"a password")
 
 
@@ -340,7 +354,7 @@ def test_what_a_stranger_spoilt_and_a_lax_broker_brings_is_acknowledged_and_the_
     victim.welcome()
     body = len(topic).to_bytes(2, "big") + topic + b"\0\x07" + b"\0payload"
     for _ in range(3):
-        assert victim.hear(bytes((0x32, len(body))) + body) == [Puback(7)]
+        assert victim.hear(bytes((0x32, len(body))) + body) == [PubackPacket(7)]
     once = len(topic).to_bytes(2, "big") + topic + b"\0payload"
     assert victim.hear(bytes((0x30, len(once))) + once) == [], "and what asks for no answer gets none"
     assert victim.member.refused["MalformedError"] == 4
@@ -352,7 +366,7 @@ def test_a_property_that_is_not_to_be_there_is_no_reason_to_leave_either() -> No
     victim = Victim()
     victim.welcome()
     body = b"\0\x0dveilcast/on/x" + b"\0\x07" + b"\x03\x23\0\x01" + b"payload"
-    assert victim.hear(bytes((0x32, len(body))) + body) == [Puback(7)]
+    assert victim.hear(bytes((0x32, len(body))) + body) == [PubackPacket(7)]
     assert victim.member.refusals() == {"malformed publication": 1}
 
 
@@ -369,8 +383,8 @@ def test_acknowledgements_of_what_came_together_leave_together() -> None:
     victim = Victim()
     victim.welcome()
     for number in range(1, 21):
-        packet = Publish("veilcast/on/x", b"", number)
+        packet = PublishPacket("veilcast/on/x", b"", number)
         victim.member.receive(mqtt.encode(packet, victim.version), victim.peer, victim.now)
-    assert victim.look() == [Puback(number) for number in range(1, 21)], (
+    assert victim.look() == [PubackPacket(number) for number in range(1, 21)], (
         "in one turn of the driver, and so in one piece"
     )

@@ -8,14 +8,12 @@ from itertools import permutations
 import numpy as np
 import pytest
 
-from support.zoo import rank_of_truth, unevenness
+from support.foil_generators import rank_of_truth, unevenness
 from veilcast.errors import ConfigError
-from veilcast.foil.generator import foiled
-from veilcast.foil.lean import Lean
-from veilcast.foil.moran import RATE_MAX, Moran, branching, poisson, rate_for
-from veilcast.foil.moves import Gaussian
-from veilcast.foil.signflip import SignFlip
-from veilcast.foil.trajectory import Trajectories
+from veilcast.foil.generators.base import foil_series
+from veilcast.foil.generators.moran import RATE_MAX, MoranTrajectories, branching_rate, draw_branching, draw_poisson
+from veilcast.foil.generators.movers import GaussianMoves, SignFlipMoves, SignPersistence
+from veilcast.foil.generators.trajectory import Trajectories
 
 
 def posterior(n: int, weight: int) -> set[Fraction]:
@@ -44,7 +42,7 @@ def test_events_are_drawn_by_the_recipe(n: int) -> None:
     rng = np.random.default_rng(n)
     streams = 60_000
     truth = rng.integers(0, n, streams)
-    parent, victim, after = branching(truth, n, rng)
+    parent, victim, after = draw_branching(truth, n, rng)
     assert ((parent >= 0) & (parent < n) & (victim >= 0) & (victim < n)).all()
     assert (victim != parent).all()
     assert (victim != truth).all()
@@ -66,7 +64,7 @@ def fewest_branchings(n: int, *, naive: bool) -> float:
     truth = rng.integers(0, n, len(rows))
     branched = np.zeros((len(rows), n))
     for _ in range(60):
-        parent, victim, truth = branching(truth, n, rng, naive=naive)
+        parent, victim, truth = draw_branching(truth, n, rng, naive=naive)
         branched[rows, parent] += 1
         branched[rows, victim] = branched[rows, parent]
     return float(np.mean(rank_of_truth(branched, truth, rng) == 0))
@@ -87,21 +85,21 @@ def test_what_was_true_a_delay_ago_says_little_of_today(rate: float, right: floa
     streams = 6000
     truth = np.zeros(streams, dtype=np.int64)
     belief = np.tile(np.eye(n)[0], (streams, 1))
-    events = poisson(rate * delay, (streams,), rng)
+    events = draw_poisson(rate * delay, (streams,), rng)
     for event in range(events.max()):
         rows = np.flatnonzero(events > event)
-        parent, victim, truth[rows] = branching(truth[rows], n, rng)
+        parent, victim, truth[rows] = draw_branching(truth[rows], n, rng)
         belief[rows, victim] = belief[rows, parent]
         belief[rows] /= belief[rows].sum(axis=1, keepdims=True)
     assert np.mean(rank_of_truth(-belief, truth, rng) == 0) == pytest.approx(right, abs=0.03)
-    assert rate_for(4, 15) == pytest.approx(1.6)
+    assert branching_rate(4, 15) == pytest.approx(1.6)
 
 
 def test_candidates_branch_and_the_path_of_the_truth_is_whole() -> None:
     """With moves far smaller than distances, copies are seen: a slot leaps to where another is."""
     rng = np.random.default_rng(3)
     values = np.cumsum(rng.standard_normal((2000, 40)), axis=1)
-    candidates, position = foiled(Moran(Trajectories(3, Gaussian(0, 1)), rate=2.0), values, rng)
+    candidates, position = foil_series(MoranTrajectories(Trajectories(3, GaussianMoves(0, 1)), rate=2.0), values, rng)
     rows = np.arange(2000)
     assert np.array_equal(candidates[rows[:, None], np.arange(40), position], values)
     assert unevenness(position[:, -1], 4) < 4.5
@@ -112,7 +110,7 @@ def test_candidates_branch_and_the_path_of_the_truth_is_whole() -> None:
 def test_no_rank_of_the_value_tells_the_truth() -> None:
     rng = np.random.default_rng(4)
     values = np.cumsum(rng.standard_normal((6000, 30)), axis=1)
-    candidates, position = foiled(Moran(Trajectories(3, Gaussian(0, 1)), rate=2.0), values, rng)
+    candidates, position = foil_series(MoranTrajectories(Trajectories(3, GaussianMoves(0, 1)), rate=2.0), values, rng)
     centre = np.abs(candidates[:, -1] - candidates[:, -1].mean(axis=1, keepdims=True))
     assert unevenness(rank_of_truth(candidates[:, -1], position[:, -1], rng), 4) < 4.5
     assert unevenness(rank_of_truth(centre, position[:, -1], rng), 4) < 4.5
@@ -120,28 +118,28 @@ def test_no_rank_of_the_value_tells_the_truth() -> None:
 
 @pytest.mark.parametrize("rate", [0.0, 0.3, 4.0, 60.0])
 def test_counts_are_poisson(rate: float) -> None:
-    counts = poisson(rate, (40_000,), np.random.default_rng(5))
+    counts = draw_poisson(rate, (40_000,), np.random.default_rng(5))
     assert counts.mean() == pytest.approx(rate, rel=0.02)
     assert counts.var() == pytest.approx(rate, rel=0.05)
     assert np.mean(counts == 0) == pytest.approx(np.exp(-rate), abs=0.01)
 
 
 def test_rates_and_delays_that_are_none_are_refused() -> None:
-    lineages = Trajectories(3, Gaussian(0, 1))
+    lineages = Trajectories(3, GaussianMoves(0, 1))
     for rate in (-1.0, RATE_MAX + 1, float("nan")):
         with pytest.raises(ConfigError):
-            Moran(lineages, rate)
+            MoranTrajectories(lineages, rate)
     with pytest.raises(ConfigError):
-        rate_for(4, 0)
+        branching_rate(4, 0)
     with pytest.raises(ConfigError):
-        Moran(Trajectories(1, Gaussian(0, 1)), 1.0, naive=True)
+        MoranTrajectories(Trajectories(1, GaussianMoves(0, 1)), 1.0, naive=True)
 
 
 def test_a_child_turns_back_from_its_parents_last_move() -> None:
     """With signs that always turn back, no lineage goes on twice: neither what was true and is no more, nor a copy."""
     rng = np.random.default_rng(12)
     moves = np.where(np.arange(40) % 2, 1.0, -1.0) * rng.integers(1, 1000, (50, 40))
-    generator = Moran(Trajectories(3, SignFlip(lean=Lean(-30.0))), rate=1.0)
+    generator = MoranTrajectories(Trajectories(3, SignFlipMoves(persistence=SignPersistence(-30.0))), rate=1.0)
     values = (1e6 + np.cumsum(moves, axis=1)).astype(np.float64)
     state, before, _ = generator.next(generator.begin(50, rng), values[:, 0], rng)
     last = np.zeros((50, 4))

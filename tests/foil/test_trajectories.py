@@ -8,15 +8,14 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from support.zoo import rank_of_truth, unevenness
+from support.foil_generators import rank_of_truth, unevenness
 from veilcast.errors import LocalError
-from veilcast.foil.generator import Generator, foiled, swapped
-from veilcast.foil.moran import Moran
-from veilcast.foil.moves import Gaussian, Mover, StudentT
-from veilcast.foil.noise import Noise
-from veilcast.foil.signflip import SignFlip
-from veilcast.foil.span import Span
-from veilcast.foil.trajectory import Trajectories
+from veilcast.foil.generators.base import Generator, foil_series, swap_candidates
+from veilcast.foil.generators.moran import MoranTrajectories
+from veilcast.foil.generators.movers import GaussianMoves, Mover, SignFlipMoves, StudentMoves
+from veilcast.foil.generators.noise import NoiseFakes
+from veilcast.foil.generators.numeric_domain import NumericDomain
+from veilcast.foil.generators.trajectory import Trajectories
 
 STREAMS, STEPS, K = 4000, 30, 3
 Measures = dict[str, npt.NDArray[np.float64]]
@@ -29,10 +28,12 @@ def walk(rng: np.random.Generator) -> npt.NDArray[np.float64]:
 def ranks_uneven(generator: Generator[Any, np.float64], seed: int) -> dict[str, float]:
     """How unevenly the truth ranks among its fakes, by measures of the whole path."""
     rng = np.random.default_rng(seed)
-    candidates, position = foiled(generator, walk(rng), rng)
+    candidates, position = foil_series(generator, walk(rng), rng)
     # Where there are no lineages, the truth at least is granted to be followed.
     last = np.repeat(position[:, -1:], STEPS, axis=1)
-    candidates = swapped(candidates.reshape(-1, K + 1), position.ravel(), last.ravel()).reshape(candidates.shape)
+    candidates = swap_candidates(candidates.reshape(-1, K + 1), position.ravel(), last.ravel()).reshape(
+        candidates.shape
+    )
     moves = np.diff(candidates, axis=1)
     measures: Measures = {
         "end": candidates[:, -1],
@@ -44,23 +45,25 @@ def ranks_uneven(generator: Generator[Any, np.float64], seed: int) -> dict[str, 
     return {name: unevenness(rank_of_truth(each, position[:, -1], rng), K + 1) for name, each in measures.items()}
 
 
-@pytest.mark.parametrize("mover", [Gaussian(0, 1), SignFlip(), SignFlip(block=5)], ids=["law", "sign-flip", "blocks"])
+@pytest.mark.parametrize(
+    "mover", [GaussianMoves(0, 1), SignFlipMoves(), SignFlipMoves(block=5)], ids=["law", "sign-flip", "blocks"]
+)
 def test_no_measure_of_a_path_tells_the_truth_where_the_law_is_right(mover: Mover[Any]) -> None:
     assert max(ranks_uneven(Trajectories(K, mover), 1).values()) < 4.5
 
 
 def test_the_measures_find_the_truth_where_the_law_is_wrong() -> None:
-    noise = ranks_uneven(Noise(K, 1), 2)
+    noise = ranks_uneven(NoiseFakes(K, 1), 2)
     assert min(noise["restlessness"], noise["momentum"], noise["distance to all"]) > 15
-    wrong = ranks_uneven(Trajectories(K, StudentT(0, 1, 3)), 3)
+    wrong = ranks_uneven(Trajectories(K, StudentMoves(0, 1, 3)), 3)
     assert min(wrong["restlessness"], wrong["largest move"]) > 15
-    assert ranks_uneven(Trajectories(K, Gaussian(0.3, 1)), 4)["end"] > 15, "a drift that the truth has not"
+    assert ranks_uneven(Trajectories(K, GaussianMoves(0.3, 1)), 4)["end"] > 15, "a drift that the truth has not"
 
 
 def test_fakes_go_on_from_themselves_and_all_start_at_the_first_value() -> None:
     rng = np.random.default_rng(5)
     values = walk(rng)
-    candidates, position = foiled(Trajectories(K, Gaussian(0, 1e-3)), values, rng)
+    candidates, position = foil_series(Trajectories(K, GaussianMoves(0, 1e-3)), values, rng)
     assert (candidates[:, 0] == values[:, :1]).all()
     fakes = np.arange(K + 1) != position[:, -1:]
     assert np.abs(np.diff(candidates, axis=1)).max(axis=1)[fakes].max() < 0.01
@@ -70,10 +73,10 @@ def test_fakes_go_on_from_themselves_and_all_start_at_the_first_value() -> None:
 def test_sign_flip_moves_every_candidate_as_far_as_the_truth() -> None:
     rng = np.random.default_rng(6)
     values = np.round(walk(rng), 2)
-    candidates, _ = foiled(Trajectories(K, SignFlip(), Span(decimals=2)), values, rng)
+    candidates, _ = foil_series(Trajectories(K, SignFlipMoves(), NumericDomain(decimals=2)), values, rng)
     assert np.allclose(np.abs(np.diff(candidates, axis=1)), np.abs(np.diff(values, axis=1))[:, :, None])
     prices = np.exp(walk(rng) / 100)
-    candidates, _ = foiled(Trajectories(K, SignFlip(relative=True)), prices, rng)
+    candidates, _ = foil_series(Trajectories(K, SignFlipMoves(relative=True)), prices, rng)
     sizes = np.abs(np.diff(np.log(candidates), axis=1))
     assert np.allclose(sizes, np.abs(np.diff(np.log(prices), axis=1))[:, :, None])
 
@@ -81,7 +84,7 @@ def test_sign_flip_moves_every_candidate_as_far_as_the_truth() -> None:
 def test_one_sign_serves_for_a_block_of_steps() -> None:
     rng = np.random.default_rng(7)
     values = walk(rng)
-    candidates, _ = foiled(Trajectories(K, SignFlip(block=5)), values, rng)
+    candidates, _ = foil_series(Trajectories(K, SignFlipMoves(block=5)), values, rng)
     signs = np.sign(np.diff(candidates, axis=1) / np.diff(values, axis=1)[:, :, None])[:, :25]
     blocks = signs.reshape(STREAMS, 5, 5, K + 1)
     assert (blocks == blocks[:, :, :1]).all()
@@ -91,7 +94,7 @@ def test_one_sign_serves_for_a_block_of_steps() -> None:
 def test_at_first_sign_flip_has_few_different_values() -> None:
     """What its opening comment warns of: two after one step, four after two."""
     rng = np.random.default_rng(8)
-    candidates, _ = foiled(Trajectories(9, SignFlip()), np.round(walk(rng), 3), rng)
+    candidates, _ = foil_series(Trajectories(9, SignFlipMoves()), np.round(walk(rng), 3), rng)
     different = [len(np.unique(np.round(candidates[0, step], 6))) for step in (0, 1, 2, 29)]
     assert different[0] == 1
     assert different[1] <= 2
@@ -102,7 +105,7 @@ def test_at_first_sign_flip_has_few_different_values() -> None:
 def test_blocks_that_grow_end_at_one_moment_for_all_and_are_at_their_length_soon() -> None:
     rng = np.random.default_rng(12)
     values = walk(rng)
-    candidates, _ = foiled(Trajectories(K, SignFlip(block=5, growing=True)), values, rng)
+    candidates, _ = foil_series(Trajectories(K, SignFlipMoves(block=5, growing=True)), values, rng)
     signs = np.sign(np.diff(candidates, axis=1) / np.diff(values, axis=1)[:, :, None])
     turns = np.flatnonzero((np.diff(signs, axis=1) != 0).any(axis=(0, 2))) + 1
     assert turns.tolist() == [1, 3, 7, 12, 17, 22, 27], "after blocks of 1, 2, 4, and then of 5"
@@ -110,20 +113,20 @@ def test_blocks_that_grow_end_at_one_moment_for_all_and_are_at_their_length_soon
 
 def test_a_truth_that_rests_lets_all_rest() -> None:
     rng = np.random.default_rng(9)
-    candidates, _ = foiled(Trajectories(K, SignFlip()), np.full((3, 10), 7.0), rng)
+    candidates, _ = foil_series(Trajectories(K, SignFlipMoves()), np.full((3, 10), 7.0), rng)
     assert (candidates == 7).all()
 
 
 def test_relative_moves_refuse_what_is_not_above_zero() -> None:
     rng = np.random.default_rng(10)
     with pytest.raises(LocalError):
-        foiled(Trajectories(K, SignFlip(relative=True)), np.array([[1.0, -1.0]]), rng)
+        foil_series(Trajectories(K, SignFlipMoves(relative=True)), np.array([[1.0, -1.0]]), rng)
 
 
 @pytest.mark.parametrize("rate", [0.0, 3.0])
 def test_fakes_stay_in_the_declared_span_with_the_declared_digits(rate: float) -> None:
     rng = np.random.default_rng(11)
-    span = Span(490, 510, decimals=2)
-    values = span.fitted(walk(rng))
-    candidates, _ = foiled(Moran(Trajectories(K, Gaussian(0, 5), span), rate), values, rng)
-    assert np.array_equal(span.checked(candidates), candidates)
+    span = NumericDomain(490, 510, decimals=2)
+    values = span.fit(walk(rng))
+    candidates, _ = foil_series(MoranTrajectories(Trajectories(K, GaussianMoves(0, 5), span), rate), values, rng)
+    assert np.array_equal(span.check(candidates), candidates)

@@ -13,33 +13,33 @@ from collections.abc import Callable
 import msgspec
 import pytest
 
-from support.parley import CONFIG, EPOCH_US, SECOND, TOPIC, Parley, bodies, price
+from support.foil_network import CONFIG, EPOCH_US, SECOND, TOPIC, FoilNetwork, bodies_of, price_publication
+from veilcast.core.inbox import Inbox
 from veilcast.crypto.secret import Secret
-from veilcast.foil import decoys, reading, winnower
+from veilcast.foil import decoys, subscriber, winnower
 from veilcast.foil.config import FoilConfig
-from veilcast.foil.event import SIZES, Head, open_body
-from veilcast.foil.requests import SIZE
+from veilcast.foil.event import PAYLOAD_SIZES, CandidateHead, open_body
+from veilcast.foil.repeats import REQUEST_BYTES
 from veilcast.foil.winnower import Winnower
 from veilcast.machine import Address, Delivered
-from veilcast.parts.inbox import Inbox
 from veilcast.topics import All, Equal, Label, Range
 from veilcast.wire import mqtt
-from veilcast.wire.mqtt import Connect, Packet, Puback, Publish, Subscribe, Version
+from veilcast.wire.mqtt import ConnectPacket, Packet, PubackPacket, PublishPacket, SubscribePacket, Version
 
 RANGE = All(Label(TOPIC), Range("price", 100, 200))
 
 
-def room_of(config: FoilConfig = CONFIG) -> Parley:
-    room = Parley(config)
+def room_of(config: FoilConfig = CONFIG) -> FoilNetwork:
+    room = FoilNetwork(config)
     room.add("alice", "publisher")
     room.add("bob", "subscriber").subscribe(RANGE, room.now)
     room.run(1)
     return room
 
 
-def publish(room: Parley, values: list[float]) -> None:
+def publish(room: FoilNetwork, values: list[float]) -> None:
     for value in values:
-        room.places["alice"].member.publish(price(value), room.now)
+        room.places["alice"].member.publish(price_publication(value), room.now)
         room.run(0.1)
 
 
@@ -67,9 +67,9 @@ def test_nothing_is_retained_and_all_that_is_published_is_of_few_sizes() -> None
     room.kill_broker()
     room.start_broker()
     room.run(60)
-    published = [packet for _, _, packet in room.sent if isinstance(packet, Publish)]
+    published = [packet for _, _, packet in room.sent if isinstance(packet, PublishPacket)]
     assert not any(packet.retained for packet in published)
-    assert {len(packet.payload) for packet in published} == {SIZES[0], SIZE}
+    assert {len(packet.payload) for packet in published} == {PAYLOAD_SIZES[0], REQUEST_BYTES}
     assert len({len(packet.topic) for packet in published if "/on/" in packet.topic}) == 1
 
 
@@ -99,7 +99,7 @@ def test_a_reader_works_as_hard_on_a_spoilt_fake_as_on_a_spoilt_truth(monkeypatc
     bob = room.places["bob"].member
     opened: Counter[int] = Counter()
 
-    def counted(head: Head, secret: Secret, sealed: bytes) -> bytes:
+    def counted(head: CandidateHead, secret: Secret, sealed: bytes) -> bytes:
         opened[head.slot] += 1
         return open_body(head, secret, sealed)
 
@@ -111,34 +111,38 @@ def test_a_reader_works_as_hard_on_a_spoilt_fake_as_on_a_spoilt_truth(monkeypatc
     assert bob._winnower.counts["forged"] == 3
 
 
-def answers(room: Parley, packets: list[Publish]) -> list[list[Packet]]:
+def answers(room: FoilNetwork, packets: list[PublishPacket]) -> list[list[Packet]]:
     """What bob sends back on each of these, one after the other, and before anything else happens."""
     bob = room.places["bob"].member
     peer = next(iter(bob._spans)).session.peer
     told = []
     for number, packet in enumerate(packets, 1):
-        bob.receive(mqtt.encode(Publish(packet.topic, packet.payload, number), Version.MQTT_5), peer, room.now)
+        bob.receive(mqtt.encode(PublishPacket(packet.topic, packet.payload, number), Version.MQTT_5), peer, room.now)
         told.append([mqtt.decode(frame.data, Version.MQTT_5) for frame in bob.frames_to_send(room.now, 100)])
     return told
 
 
-def some_events(room: Parley) -> list[Publish]:
+def some_events(room: FoilNetwork) -> list[PublishPacket]:
     publish(room, walk(8))
-    return [packet for _, _, packet in room.sent if isinstance(packet, Publish) and "/on/" in packet.topic]
+    return [packet for _, _, packet in room.sent if isinstance(packet, PublishPacket) and "/on/" in packet.topic]
 
 
 def test_truth_fakes_doubles_and_rubbish_are_acknowledged_alike_and_at_once() -> None:
     room = room_of()
     room.withheld.append("bob")
     packets = some_events(room)
-    rubbish = [Publish(packets[0].topic, b"x"), Publish("another/topic", b""), Publish("veilcast/again/x", bytes(1053))]
+    rubbish = [
+        PublishPacket(packets[0].topic, b"x"),
+        PublishPacket("another/topic", b""),
+        PublishPacket("veilcast/again/x", bytes(1053)),
+    ]
     told = answers(room, [*packets, *packets, *rubbish])
-    assert told == [[Puback(number)] for number in range(1, len(told) + 1)]
+    assert told == [[PubackPacket(number)] for number in range(1, len(told) + 1)]
     delivered = []
     room.places["bob"].member.handle_timer(room.now + CONFIG.winnow_us)
     while (event := room.places["bob"].member.next_event()) is not None:
         delivered += [event.note] if isinstance(event, Delivered) else []
-    assert bodies(delivered) == [b"planted body"] * 8
+    assert bodies_of(delivered) == [b"planted body"] * 8
 
 
 def test_nothing_is_opened_before_all_that_came_with_it_is_acknowledged(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -166,20 +170,20 @@ def test_a_reader_that_acknowledged_when_its_owner_did_would_be_known_by_that(mo
     send = session._send
 
     def late(packet: Packet, now: int) -> None:
-        if not isinstance(packet, Puback):
+        if not isinstance(packet, PubackPacket):
             send(packet, now)
 
     monkeypatch.setattr(session, "_send", late)
-    heard = session._ears.heard
+    heard = session._ears.on_message
 
-    def hears(packet: Publish, now: int) -> None:
+    def hears(packet: PublishPacket, now: int) -> None:
         before = len(taken)
         heard(packet, now)
         bob._reading._look(now)
         if len(taken) == before:
-            send(Puback(packet.number), now)
+            send(PubackPacket(packet.number), now)
 
-    monkeypatch.setattr(session, "_ears", session._ears._replace(heard=hears))
+    monkeypatch.setattr(session, "_ears", session._ears._replace(on_message=hears))
     unanswered = [place for place, told in enumerate(answers(room, packets)) if not told]
     assert len(unanswered) == 8
 
@@ -214,11 +218,11 @@ def test_an_event_that_leaves_again_is_the_same_to_the_last_byte_also_in_another
     assert min(times.values()) > 1, "they did leave again"
 
 
-def areas(room: Parley) -> list[frozenset[tuple[str, ...]]]:
+def areas(room: FoilNetwork) -> list[frozenset[tuple[str, ...]]]:
     """Of each session, what bob asked for, without the names that change with the epoch."""
     asked: dict[Address, set[tuple[str, ...]]] = {}
     for who, peer, packet in room.sent:
-        if who == "bob" and isinstance(packet, Subscribe):
+        if who == "bob" and isinstance(packet, SubscribePacket):
             bits = (tuple(each.split("/")[3:]) for each in packet.filters if "/on/" in each)
             asked.setdefault(peer, set()).update(bits)
     return [frozenset(each) for each in asked.values()]
@@ -229,7 +233,7 @@ def redrawn(*arguments: object) -> object:
     area, topic, schema, config, _ = arguments
     key = Secret(random.Random(len(DRAWN)).randbytes(32))
     DRAWN.append(key)
-    return decoys.decoys_of(area, topic, schema, config, key)  # type: ignore[arg-type]
+    return decoys.make_decoys(area, topic, schema, config, key)  # type: ignore[arg-type]
 
 
 DRAWN: list[object] = []
@@ -242,13 +246,13 @@ def test_decoys_are_the_same_in_every_life_and_epoch_so_nothing_is_left_when_set
     # Many places are as round as this range, so sets that are drawn anew have nothing else in common.
     anywhere = All(Label(TOPIC), Range("price", 137, 211))
     config = msgspec.structs.replace(CONFIG, k_s=4, keep_us=SECOND)
-    plain = Parley(msgspec.structs.replace(config, k_s=0))
+    plain = FoilNetwork(msgspec.structs.replace(config, k_s=0))
     plain.add("bob", "subscriber").subscribe(anywhere, plain.now)
     plain.run(1)
     [true] = areas(plain)
     if mistake is not None:
-        monkeypatch.setattr(reading, "decoys_of", mistake)
-    room = Parley(config)
+        monkeypatch.setattr(subscriber, "make_decoys", mistake)
+    room = FoilNetwork(config)
     room.add("bob", "subscriber").subscribe(anywhere, room.now)
     room.run(1)
     for _ in range(3):
@@ -267,17 +271,17 @@ def test_decoys_are_the_same_in_every_life_and_epoch_so_nothing_is_left_when_set
 
 
 def test_client_ids_are_others_in_each_epoch_the_same_in_each_life_and_tell_nothing() -> None:
-    room = Parley(msgspec.structs.replace(CONFIG, keep_us=SECOND))
+    room = FoilNetwork(msgspec.structs.replace(CONFIG, keep_us=SECOND))
     room.add("bob", "subscriber").subscribe(RANGE, room.now)
     room.run(1)
     room.restart("bob").subscribe(RANGE, room.now)
     room.run(1)
-    first = [packet.client for _, _, packet in room.sent if isinstance(packet, Connect)]
+    first = [packet.client for _, _, packet in room.sent if isinstance(packet, ConnectPacket)]
     assert len(first) == 2
     assert len(set(first)) == 1
     room.now = (room.now // EPOCH_US + 2) * EPOCH_US
     room.run(1)
-    later = {packet.client for _, _, packet in room.sent if isinstance(packet, Connect)}
+    later = {packet.client for _, _, packet in room.sent if isinstance(packet, ConnectPacket)}
     assert len(later) > 1
     assert all(len(client) == 20 and int(client, 16) for client in later)
 
@@ -290,8 +294,8 @@ def test_no_session_has_the_names_of_two_epochs() -> None:
         publish(room, walk(3))
     names: dict[Address, set[str]] = {}
     for _, peer, packet in room.sent:
-        topics = packet.filters if isinstance(packet, Subscribe) else ()
-        topics = (packet.topic,) if isinstance(packet, Publish) else topics
+        topics = packet.filters if isinstance(packet, SubscribePacket) else ()
+        topics = (packet.topic,) if isinstance(packet, PublishPacket) else topics
         names.setdefault(peer, set()).update(topic.split("/")[2] for topic in topics)
     assert len(names) >= 3
     assert all(len(each) == 1 for each in names.values())
@@ -303,11 +307,11 @@ def test_filters_of_truth_and_decoys_are_in_no_fixed_order() -> None:
     config = msgspec.structs.replace(CONFIG, k_s=3)
     firsts = 0
     for seed in range(40):
-        room = Parley(config, seed=seed)
+        room = FoilNetwork(config, seed=seed)
         bob = room.add("bob", "subscriber")
         bob.subscribe(All(Label(TOPIC), Range("price", 128, 255.5)), room.now)
         room.run(1)
-        asked = next(packet for _, _, packet in room.sent if isinstance(packet, Subscribe))
+        asked = next(packet for _, _, packet in room.sent if isinstance(packet, SubscribePacket))
         firsts += asked.filters[0].endswith("/0/0/1/#")
         assert len([each for each in asked.filters if "/on/" in each]) == 4, "each of them is one filter"
     assert firsts < 20

@@ -18,12 +18,12 @@ import pyspark
 import pytest
 from pyspark.sql import SparkSession
 
-from support.patience import HANG_S
+from support.waits import HANG_S
+from veilcast.lab.experiment import sweep
+from veilcast.lab.experiment.definition import Experiment
+from veilcast.lab.experiment.params import Measure, Params
+from veilcast.lab.runs.table import RunFunction
 from veilcast.lab.spark import java, session
-from veilcast.lab.sweep import sweep
-from veilcast.lab.sweep.engines import Engine
-from veilcast.lab.sweep.experiment import Experiment
-from veilcast.lab.sweep.params import Measure, Params
 
 pytestmark = pytest.mark.all_only
 
@@ -36,7 +36,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     decoy.mkdir(parents=True)
     (decoy / "__init__.py").write_text("raise ImportError('this is what the worker had, not what it was sent')\n")
     environment = os.environ | {
-        "JAVA_HOME": str(java.find().home(base)),
+        "JAVA_HOME": str(java.find_java().home(base)),
         "SPARK_HOME": str(Path(pyspark.__file__).parent),
         "SPARK_CONF_DIR": str(base),
         "SPARK_LOCAL_IP": "127.0.0.1",
@@ -80,7 +80,7 @@ def alone(two_cells: Experiment, tmp_path_factory: pytest.TempPathFactory) -> li
     for master in ("local[1]", "local[2]"):
         out = tmp_path_factory.mktemp("alone")
         with session(master) as made:
-            sweep.run(made, "two", two_cells, out, engine="kernel", runner=engine())
+            sweep.run_sweep(made, "two", two_cells, out, engine="kernel", runner=engine())
         found.append(tables_in(out))
     return found
 
@@ -91,12 +91,12 @@ def spark(cluster: str, alone: list[dict[str, bytes]]) -> Iterator[SparkSession]
         yield made
 
 
-def engine(kill: str | None = None) -> Engine:
+def engine(kill: str | None = None) -> RunFunction:
     """The kernels. With a file to mark it by, the first run of seed 3 ends its executor: the Java machine, and all that
     it runs."""
 
     def run(params: Params, seed: int, data: Path | None) -> list[Measure]:
-        from veilcast.lab.sweep.engines import ENGINES
+        from veilcast.lab.runs.table import ENGINES
 
         if kill is not None and seed == 3 and not os.path.exists(kill):
             open(kill, "w").close()
@@ -113,7 +113,7 @@ def tables_in(out: Path) -> dict[str, bytes]:
 
 def test_what_runs_on_the_workers_is_what_was_sent_kernels_included(spark: SparkSession) -> None:
     def where(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        from veilcast.lab.kernels import graph
+        from veilcast.lab.models import graph
 
         for _ in batches:
             links = len(graph.small_world(50, 4, 0.2, 1).targets)
@@ -121,14 +121,14 @@ def test_what_runs_on_the_workers_is_what_was_sent_kernels_included(spark: Spark
 
     rows = spark.range(0, 4, 1, 4).mapInArrow(where, "file string, links bigint").toArrow().to_pylist()
     for row in rows:
-        assert re.search(r"/veilcast-[0-9a-f]+\.zip/veilcast/lab/kernels/graph\.py$", row["file"])
+        assert re.search(r"/veilcast-[0-9a-f]+\.zip/veilcast/lab/models/graph\.py$", row["file"])
     assert {row["links"] for row in rows} == {200}
 
 
 def test_any_master_gives_the_same_tables(
     spark: SparkSession, alone: list[dict[str, bytes]], two_cells: Experiment, tmp_path: Path
 ) -> None:
-    sweep.run(spark, "two", two_cells, tmp_path, engine="kernel", runner=engine())
+    sweep.run_sweep(spark, "two", two_cells, tmp_path, engine="kernel", runner=engine())
     assert len(tables_in(tmp_path)) == len(("runs", "measures", "scores", "verdicts"))
     assert alone == [tables_in(tmp_path)] * 2
 
@@ -137,6 +137,6 @@ def test_an_executor_that_is_killed_half_way_is_replaced(
     spark: SparkSession, alone: list[dict[str, bytes]], two_cells: Experiment, tmp_path: Path
 ) -> None:
     marker = tmp_path / "killed"
-    sweep.run(spark, "two", two_cells, tmp_path / "out", engine="kernel", runner=engine(str(marker)))
+    sweep.run_sweep(spark, "two", two_cells, tmp_path / "out", engine="kernel", runner=engine(str(marker)))
     assert marker.exists()
     assert tables_in(tmp_path / "out") == alone[0]

@@ -12,15 +12,15 @@ import pytest
 
 from veilcast.errors import StorageError, TamperedError
 from veilcast.lab import tables
-from veilcast.lab.tables import Measured, Verdict
+from veilcast.lab.tables import MeasureRow, VerdictRow
 
-MEASURED = [Measured("e", "mu=0.1", seed, "leaf", "accuracy_all", 0.0, seed / 7) for seed in range(50)]
-VERDICT = Verdict("e", "w", "f", "c", None, "value", 1, 2, 3, 4, 5, 6, 7, "fits", "fits", "")
+MEASURED = [MeasureRow("e", "mu=0.1", seed, "leaf", "accuracy_all", 0.0, seed / 7) for seed in range(50)]
+VERDICT = VerdictRow("e", "w", "f", "c", None, "value", 1, 2, 3, 4, 5, 6, 7, "fits", "fits", "")
 
 
 @pytest.mark.parametrize("rows", [MEASURED, [VERDICT], []])
 def test_what_is_written_is_read(rows: list[Any], tmp_path: Path) -> None:
-    kind = type(rows[0]) if rows else Measured
+    kind = type(rows[0]) if rows else MeasureRow
     table = tables.from_rows(kind, rows)
     tables.write(tables.place(tmp_path, kind, "e", 3) / "some.parquet", table)
     assert [kind(**row) for row in tables.read(tmp_path, kind, "e").to_pylist()] == rows
@@ -29,15 +29,15 @@ def test_what_is_written_is_read(rows: list[Any], tmp_path: Path) -> None:
 
 def test_files_of_several_buckets_are_one_table_and_others_tools_find_the_experiment(tmp_path: Path) -> None:
     for bucket, rows in enumerate((MEASURED[:20], MEASURED[20:])):
-        tables.write(tables.place(tmp_path, Measured, "e", bucket) / "a.parquet", tables.from_rows(Measured, rows))
-    assert tables.read(tmp_path, Measured, "e").equals(tables.from_rows(Measured, MEASURED))
+        tables.write(tables.place(tmp_path, MeasureRow, "e", bucket) / "a.parquet", tables.from_rows(MeasureRow, rows))
+    assert tables.read(tmp_path, MeasureRow, "e").equals(tables.from_rows(MeasureRow, MEASURED))
     plain = pq.read_table(tmp_path / "measures").to_pylist()
     assert {row["experiment"] for row in plain} == {"e"}
 
 
 def test_the_same_rows_are_the_same_bytes(tmp_path: Path) -> None:
     for name in ("a", "b"):
-        tables.write(tmp_path / name, tables.from_rows(Measured, MEASURED))
+        tables.write(tmp_path / name, tables.from_rows(MeasureRow, MEASURED))
     assert (tmp_path / "a").read_bytes() == (tmp_path / "b").read_bytes()
 
 
@@ -55,25 +55,25 @@ def test_the_same_rows_are_the_same_bytes(tmp_path: Path) -> None:
     ],
 )
 def test_a_file_of_another_schema_is_refused_by_its_column(change: Any, named: str, tmp_path: Path) -> None:
-    stored = tables.from_rows(Measured, MEASURED).drop_columns(["experiment"])
-    path = tables.place(tmp_path, Measured, "e") / "a.parquet"
+    stored = tables.from_rows(MeasureRow, MEASURED).drop_columns(["experiment"])
+    path = tables.place(tmp_path, MeasureRow, "e") / "a.parquet"
     path.parent.mkdir(parents=True)
     pq.write_table(change(stored), path)
     with pytest.raises(TamperedError, match=named):
-        tables.read(tmp_path, Measured, "e")
+        tables.read(tmp_path, MeasureRow, "e")
 
 
 def test_what_is_no_parquet_file_is_refused(tmp_path: Path) -> None:
-    path = tables.place(tmp_path, Measured, "e") / "a.parquet"
-    tables.write(path, tables.from_rows(Measured, MEASURED))
+    path = tables.place(tmp_path, MeasureRow, "e") / "a.parquet"
+    tables.write(path, tables.from_rows(MeasureRow, MEASURED))
     path.write_bytes(path.read_bytes()[:-100])
     with pytest.raises(TamperedError, match="no whole Parquet file"):
-        tables.read(tmp_path, Measured, "e")
+        tables.read(tmp_path, MeasureRow, "e")
 
 
 def test_a_full_disk_leaves_what_was_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    path = tables.place(tmp_path, Measured, "e") / "a.parquet"
-    before = tables.from_rows(Measured, MEASURED)
+    path = tables.place(tmp_path, MeasureRow, "e") / "a.parquet"
+    before = tables.from_rows(MeasureRow, MEASURED)
     tables.write(path, before)
 
     def full(table: pa.Table, file: Any, **_: object) -> None:
@@ -82,9 +82,9 @@ def test_a_full_disk_leaves_what_was_there(tmp_path: Path, monkeypatch: pytest.M
 
     monkeypatch.setattr(pq, "write_table", full)
     with pytest.raises(StorageError, match="No space left on device"):
-        tables.write(path, tables.from_rows(Measured, MEASURED[:3]))
+        tables.write(path, tables.from_rows(MeasureRow, MEASURED[:3]))
     assert list(path.parent.iterdir()) == [path]
-    assert tables.read(tmp_path, Measured, "e").equals(before)
+    assert tables.read(tmp_path, MeasureRow, "e").equals(before)
 
 
 def test_every_table_has_a_schema_for_arrow_and_for_spark() -> None:
@@ -92,5 +92,5 @@ def test_every_table_has_a_schema_for_arrow_and_for_spark() -> None:
         spark, arrow = tables.spark_schema(row), tables.arrow_schema(row)
         assert spark.fieldNames() == arrow.names, name
         assert [field.nullable for field in spark] == [field.nullable for field in arrow]
-    assert tables.arrow_schema(Verdict).field("x").nullable
-    assert "experiment" not in tables.arrow_schema(Measured, stored=True).names
+    assert tables.arrow_schema(VerdictRow).field("x").nullable
+    assert "experiment" not in tables.arrow_schema(MeasureRow, stored=True).names

@@ -12,9 +12,9 @@ from functools import partial
 
 import pytest
 
+from support.link_network import LinkWorld
+from support.link_pair import NOW, A, B, admission, network
 from support.link_town import remembered, town_of, works
-from support.pairs import NOW, A, B, door, network
-from support.talkers import Street
 from veilcast.crypto import _primitives as primitives
 from veilcast.errors import ExcessError
 from veilcast.link.pacing import SECOND_US
@@ -33,7 +33,7 @@ INTERFERENCE = {
 
 def wire_of(interference: list[tuple[int, Weather]], *, busy: bool) -> list[tuple[int, Address, Address, int]]:
     """All datagrams of a link in 300 seconds: when, from where, to where, how long."""
-    street = Street("a", "b", seed=4, watched=True)
+    street = LinkWorld("a", "b", seed=4, watched=True)
     for second in range(0, 300, 20):
         for name, peer in (("a", "b"), ("b", "a")):
             street.after(second * SECOND_US, partial(street.tell, name, peer, b"keeps the link wanted"))
@@ -77,8 +77,8 @@ def test_splices_of_recorded_datagrams_get_no_answer_and_no_memory() -> None:
 def test_no_curve_operation_is_spent_before_a_cookie_came_back(monkeypatch: pytest.MonkeyPatch) -> None:
     """A member floods from addresses at which it does not receive: each first letter is sealed with the network key."""
     people, operations = network(), list[str]()
-    theirs = door(people.bob, 2)
-    flood = [door(people.alice, seed).knock(B, NOW) for seed in range(100)]
+    theirs = admission(people.bob, 2)
+    flood = [admission(people.alice, seed).initiate(B, NOW) for seed in range(100)]
     for name in ("x25519", "x25519_public"):
 
         def counted(*args: bytes, of: str = name, real: object = getattr(primitives, name)) -> bytes:
@@ -94,8 +94,8 @@ def test_no_curve_operation_is_spent_before_a_cookie_came_back(monkeypatch: pyte
             theirs.receive(letter, Address(f"10.2.0.{number}:1"), NOW)
     assert operations == []
     assert len(theirs) == 0
-    ours, theirs = door(people.alice, 1), door(people.bob, 2)
-    cookie = theirs.receive(ours.knock(B, NOW), A, NOW).reply
+    ours, theirs = admission(people.alice, 1), admission(people.bob, 2)
+    cookie = theirs.receive(ours.initiate(B, NOW), A, NOW).reply
     assert cookie is not None
     hello = ours.receive(cookie, B, NOW).reply
     assert hello is not None

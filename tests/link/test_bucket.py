@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from veilcast.link.bucket import TokenBucket
+from veilcast.core.rate_limit import TokenBucket
 
 
 @given(st.integers(1, 50), st.integers(1, 20), st.lists(st.integers(0, 100), max_size=60))

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from veilcast.errors import MalformedError
 from veilcast.link.chunks import CONTROL, LONG, NUMBERS, SHORT, Chunk, distance, read_chunks, write_chunk
-from veilcast.wire.geometry import ACKNOWLEDGEMENTS, CELL, CHUNK_MAX, MESSAGE_MAX, ROOM_MIN
+from veilcast.wire.geometry import ACKNOWLEDGEMENTS, CELL, CELL_BODY_MIN, CHUNK_MAX, MESSAGE_MAX
 
 ACKS = bytes(ACKNOWLEDGEMENTS)
 
@@ -64,5 +64,5 @@ def test_distances_survive_the_wrap(number: int, away: int) -> None:
 
 
 def test_the_largest_chunk_fits_a_cell_with_its_header_and_tag() -> None:
-    assert ACKNOWLEDGEMENTS + len(write_chunk(LONG, 0, bytes(CHUNK_MAX), 1)) == ROOM_MIN
-    assert ROOM_MIN <= CELL - 8 - 16
+    assert ACKNOWLEDGEMENTS + len(write_chunk(LONG, 0, bytes(CHUNK_MAX), 1)) == CELL_BODY_MIN
+    assert CELL_BODY_MIN <= CELL - 8 - 16

@@ -8,28 +8,28 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from support.pairs import network, party
+from support.link_pair import identity, network
 from veilcast.crypto.secret import Secret
-from veilcast.crypto.veil import Veil
+from veilcast.crypto.uniform_seal import UniformSealer
 from veilcast.errors import ForgedError, LocalError, MalformedError
-from veilcast.link.envelope import NO_COOKIE, Envelopes, Kind, Letter
-from veilcast.wire.geometry import CELL, COOKIE, LETTER_HEAD, LETTER_ROOM, LINK_HEADER, THREAD
+from veilcast.link.envelope import NO_COOKIE, HandshakePacket, HandshakePacketKind, PacketSealer
+from veilcast.wire.geometry import CELL, COOKIE, HANDSHAKE_HEADER, HANDSHAKE_ID, HANDSHAKE_PAYLOAD_MAX, LINK_HEADER
 
 KEY = Secret(bytes(range(32)))
-ENVELOPES = Envelopes(KEY, random.Random(1).randbytes)
-LETTER = Letter(Kind.HELLO, b"thread 8", b"content")
+ENVELOPES = PacketSealer(KEY, random.Random(1).randbytes)
+LETTER = HandshakePacket(HandshakePacketKind.HELLO, b"thread 8", b"content")
 
 
 @given(
     st.builds(
-        Letter,
-        st.sampled_from(Kind),
-        st.binary(min_size=THREAD, max_size=THREAD),
-        st.binary(max_size=LETTER_ROOM),
+        HandshakePacket,
+        st.sampled_from(HandshakePacketKind),
+        st.binary(min_size=HANDSHAKE_ID, max_size=HANDSHAKE_ID),
+        st.binary(max_size=HANDSHAKE_PAYLOAD_MAX),
         st.binary(min_size=COOKIE, max_size=COOKIE),
     )
 )
-def test_a_letter_comes_out_as_it_went_in_and_fills_a_cell(letter: Letter) -> None:
+def test_a_letter_comes_out_as_it_went_in_and_fills_a_cell(letter: HandshakePacket) -> None:
     sealed = ENVELOPES.seal(letter)
     assert len(sealed) == CELL
     assert ENVELOPES.open(sealed) == letter
@@ -56,19 +56,22 @@ def test_an_envelope_of_another_size_is_refused() -> None:
 
 
 def test_an_envelope_of_another_network_does_not_open() -> None:
-    ours, others = (party(network(seed).alice) for seed in (1, 2))
-    assert ours.envelope == party(network(1).carol).envelope
+    ours, others = (identity(network(seed).alice) for seed in (1, 2))
+    assert ours.envelope == identity(network(1).carol).envelope
     with pytest.raises(ForgedError):
-        Envelopes(others.envelope, others.entropy).open(Envelopes(ours.envelope, ours.entropy).seal(LETTER))
+        PacketSealer(others.envelope, others.entropy).open(PacketSealer(ours.envelope, ours.entropy).seal(LETTER))
 
 
 @pytest.mark.parametrize(
     "plain",
     [
-        bytes(LETTER_HEAD + LETTER_ROOM),
-        bytes([6]) + bytes(LETTER_HEAD - 1 + LETTER_ROOM),
-        bytes([1]) + bytes(LETTER_HEAD - 3) + (LETTER_ROOM + 1).to_bytes(2, "big") + bytes(LETTER_ROOM),
-        bytes([1]) + bytes(LETTER_HEAD - 1) + bytes(LETTER_ROOM - 1) + b"x",
+        bytes(HANDSHAKE_HEADER + HANDSHAKE_PAYLOAD_MAX),
+        bytes([6]) + bytes(HANDSHAKE_HEADER - 1 + HANDSHAKE_PAYLOAD_MAX),
+        bytes([1])
+        + bytes(HANDSHAKE_HEADER - 3)
+        + (HANDSHAKE_PAYLOAD_MAX + 1).to_bytes(2, "big")
+        + bytes(HANDSHAKE_PAYLOAD_MAX),
+        bytes([1]) + bytes(HANDSHAKE_HEADER - 1) + bytes(HANDSHAKE_PAYLOAD_MAX - 1) + b"x",
     ],
     ids=["kind 0", "kind 6", "too long", "padding that is none"],
 )
@@ -85,7 +88,7 @@ def test_a_true_stamp_on_a_forged_letter_does_not_open_it() -> None:
 
 
 def test_a_made_up_datagram_is_refused_by_its_stamp_before_it_is_opened(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Veil, "open", None)
+    monkeypatch.setattr(UniformSealer, "open", None)
     with pytest.raises(ForgedError, match="of this network"):
         ENVELOPES.open(random.Random(3).randbytes(CELL))
 
@@ -93,8 +96,8 @@ def test_a_made_up_datagram_is_refused_by_its_stamp_before_it_is_opened(monkeypa
 def test_a_letter_that_does_not_fit_cannot_be_written() -> None:
     for thread, content, cookie in (
         (b"short", b"", NO_COOKIE),
-        (bytes(THREAD), bytes(LETTER_ROOM + 1), NO_COOKIE),
-        (bytes(THREAD), b"", b"short"),
+        (bytes(HANDSHAKE_ID), bytes(HANDSHAKE_PAYLOAD_MAX + 1), NO_COOKIE),
+        (bytes(HANDSHAKE_ID), b"", b"short"),
     ):
         with pytest.raises(LocalError):
-            Letter(Kind.HELLO, thread, content, cookie)
+            HandshakePacket(HandshakePacketKind.HELLO, thread, content, cookie)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from support.pairs import LATE, NOW, met, network, party
+from support.link_pair import LATE, NOW, identity, network, shake_hands
 from veilcast.errors import ExcessError, ExpiredError, MalformedError, RemoteError, StaleError
-from veilcast.link.generations import EARLIEST_US, Generations
+from veilcast.link.generations import EARLIEST_US, SessionGenerations
 from veilcast.link.session import REFUSE_US, REKEY_US
 from veilcast.wire.geometry import CELL_BODY
 
@@ -14,26 +14,26 @@ BODY = bytes(CELL_BODY)
 RENEWED = NOW + REKEY_US
 
 
-def both() -> tuple[Generations, Generations]:
+def both() -> tuple[SessionGenerations, SessionGenerations]:
     """Who began, and who answered."""
-    ours, theirs = party(network().alice, 1), party(network().bob, 2)
-    contact, other = met(ours, theirs)
-    return Generations(ours, contact), Generations(theirs, other)
+    ours, theirs = identity(network().alice, 1), identity(network().bob, 2)
+    contact, other = shake_hands(ours, theirs)
+    return SessionGenerations(ours, contact), SessionGenerations(theirs, other)
 
 
-def passes(one: Generations, other: Generations, now: int) -> bool:
+def passes(one: SessionGenerations, other: SessionGenerations, now: int) -> bool:
     return other.open(one.session.seal(BODY, now), now) == BODY
 
 
-def renewed(now: int = RENEWED) -> tuple[Generations, Generations]:
+def renewed(now: int = RENEWED) -> tuple[SessionGenerations, SessionGenerations]:
     ours, theirs = both()
     assert passes(ours, theirs, NOW)
     assert passes(theirs, ours, NOW)
     first = ours.renew(now)
     assert first is not None
-    answer = theirs.agree(first, now)
+    answer = theirs.handle_control(first, now)
     assert answer is not None
-    assert ours.agree(answer, now) is None
+    assert ours.handle_control(answer, now) is None
     return ours, theirs
 
 
@@ -60,9 +60,9 @@ def test_what_was_sealed_before_still_opens_once() -> None:
     early = ours.session.seal(BODY, NOW)
     first = ours.renew(RENEWED)
     assert first is not None
-    answer = theirs.agree(first, RENEWED)
+    answer = theirs.handle_control(first, RENEWED)
     assert answer is not None
-    ours.agree(answer, RENEWED)
+    ours.handle_control(answer, RENEWED)
     assert passes(ours, theirs, RENEWED)
     assert theirs.open(early, RENEWED) == BODY
     with pytest.raises(StaleError):
@@ -93,43 +93,43 @@ def test_nobody_asks_for_new_keys_before_their_time() -> None:
     first = ours.renew(NOW)
     assert first is not None
     with pytest.raises(ExcessError):
-        theirs.agree(first, NOW + EARLIEST_US - 1)
-    assert theirs.agree(first, NOW + EARLIEST_US) is not None
+        theirs.handle_control(first, NOW + EARLIEST_US - 1)
+    assert theirs.handle_control(first, NOW + EARLIEST_US) is not None
     with pytest.raises(ExcessError):
-        theirs.agree(first, NOW + EARLIEST_US)
+        theirs.handle_control(first, NOW + EARLIEST_US)
 
 
 def test_nonsense_about_sessions_is_refused() -> None:
     ours, theirs = both()
     for message in (b"", b"\0", b"\3abc"):
         with pytest.raises(MalformedError):
-            theirs.agree(message, RENEWED)
+            theirs.handle_control(message, RENEWED)
     with pytest.raises(StaleError):
-        theirs.agree(b"\2abc", RENEWED)
+        theirs.handle_control(b"\2abc", RENEWED)
     with pytest.raises(RemoteError):
-        theirs.agree(b"\1" + bytes(300), RENEWED)
+        theirs.handle_control(b"\1" + bytes(300), RENEWED)
     with pytest.raises(MalformedError):
-        ours.agree(b"\1" + bytes(300), RENEWED)  # It is ours to begin.
+        ours.handle_control(b"\1" + bytes(300), RENEWED)  # It is ours to begin.
 
 
 def test_an_answer_that_is_none_leaves_the_keys_as_they_were() -> None:
     ours, theirs = both()
     assert ours.renew(RENEWED) is not None
     with pytest.raises(RemoteError):
-        ours.agree(b"\2" + bytes(300), RENEWED)
+        ours.handle_control(b"\2" + bytes(300), RENEWED)
     assert ours.session.generation == 0
     assert passes(ours, theirs, RENEWED)
 
 
 def test_a_handshake_of_another_member_does_not_renew() -> None:
     ours, theirs = both()
-    carol = party(network().carol, 3)
-    contact, _ = met(carol, party(network().bob, 2))
-    stranger = Generations(carol, contact)
+    carol = identity(network().carol, 3)
+    contact, _ = shake_hands(carol, identity(network().bob, 2))
+    stranger = SessionGenerations(carol, contact)
     first = stranger.renew(RENEWED)
     assert first is not None
     with pytest.raises(RemoteError):
-        theirs.agree(first, RENEWED)
+        theirs.handle_control(first, RENEWED)
     assert passes(ours, theirs, RENEWED)
 
 
@@ -140,4 +140,4 @@ def test_who_is_no_member_any_more_does_not_renew() -> None:
     first = ours.renew(RENEWED)
     assert first is not None
     with pytest.raises((RemoteError, ExpiredError)):
-        theirs.agree(first, LATE)
+        theirs.handle_control(first, LATE)

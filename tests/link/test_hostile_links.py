@@ -7,21 +7,20 @@ from itertools import pairwise
 
 import pytest
 
+from support.link_network import MovingLinks, member_keyrings
 from support.link_town import A, B, envelopes, line_of, remembered, send_body, town_of, works
-from support.talkers import Town, rings
-from veilcast.link.alarms import Alarms
-from veilcast.link.bucket import TokenBucket
+from veilcast.core.rate_limit import TokenBucket
+from veilcast.link.admission import INBOUND_MAX, OUTBOUND_MAX, PREFIXES_MAX
 from veilcast.link.config import LinkConfig
-from veilcast.link.door import GUESTS_MAX, KNOCKS_MAX
-from veilcast.link.doorbell import PREFIXES_MAX
-from veilcast.link.envelope import Kind, Letter
-from veilcast.link.handshake import Initiation
+from veilcast.link.envelope import HandshakePacket, HandshakePacketKind
+from veilcast.link.handshake import InitiatorHandshake
 from veilcast.link.link import Link
+from veilcast.link.link_table import LinkTimers
 from veilcast.link.machine import CELL_ALLOWANCE, STATICS_MAX, UNPROVEN_US
-from veilcast.link.pacing import SECOND_US, Slots, Sway
-from veilcast.link.path_validation import Route
+from veilcast.link.pacing import SECOND_US, CellSlots, SendJitter
+from veilcast.link.path_validation import PeerPath
 from veilcast.machine import Address
-from veilcast.wire.geometry import ACKNOWLEDGEMENTS, CELL, CELL_BODY, THREAD
+from veilcast.wire.geometry import ACKNOWLEDGEMENTS, CELL, CELL_BODY, HANDSHAKE_ID
 
 
 def test_garbage_of_every_size_and_source_changes_nothing() -> None:
@@ -66,7 +65,7 @@ def test_a_cell_that_was_held_back_moves_nobody() -> None:
 
 
 def test_the_planted_roaming_without_a_look_at_the_counter_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Link, "newest", property(lambda link: object()))
+    monkeypatch.setattr(Link, "newest_received", property(lambda link: object()))
     with pytest.raises(AssertionError):
         test_a_cell_that_was_held_back_moves_nobody()
 
@@ -87,7 +86,7 @@ def test_a_peer_that_writes_anothers_address_does_not_cut_it_off() -> None:
 def test_a_peer_that_went_to_an_address_first_does_not_keep_others_from_it() -> None:
     town = town_of("a", "c")
     town.inject(Address("b"), A, line_of(town, "c", "a").generations.session.seal(bytes(CELL_BODY), town.now))
-    town.add("b", rings(3)[2])
+    town.add("b", member_keyrings(3)[2])
     town.run(0)
     town.tell("b", "a", b"hello")
     town.run(2 * SECOND_US)
@@ -128,7 +127,7 @@ def test_a_peer_that_wants_new_keys_all_the_time_is_given_up() -> None:
     town = town_of("a", "c")
     generations = line_of(town, "c", "a").generations
     party = generations._party
-    first = Initiation(party, town.now, remote=generations.remote, generation=1).first
+    first = InitiatorHandshake(party, town.now, remote=generations.remote_static, generation=1).first_message
     for _ in range(3):
         line_of(town, "c", "a").transfer.put(b"\1" + first, control=True)
     town.run(SECOND_US)
@@ -163,7 +162,7 @@ def test_one_member_at_many_addresses_has_one_link() -> None:
     town = town_of("a", "b")
     faces = [f"10.0.{place}.1:9" for place in range(12)]
     for face in faces:
-        town.add(face, rings(3)[2])
+        town.add(face, member_keyrings(3)[2])
         town.tell(face, "a", b"hello")
         town.run(300_000)
     town.run(5 * SECOND_US)
@@ -175,14 +174,14 @@ def test_one_member_that_knocks_everywhere_and_proves_nothing_takes_no_place_fro
     town = town_of("a", "b", config=LinkConfig(links_max=8))
     for place in range(40):
         face = f"10.0.{place}.1:9"
-        machine = town.add(face, rings(3)[2])
+        machine = town.add(face, member_keyrings(3)[2])
         machine._statics[A] = machine_static(town)
         town.tell(face, "a", b"hello")
-        while machine._links[A].line is None:
+        while machine._links[A].channel is None:
             town.run(20_000)
         del town.machines[face], town.where[face]  # Gone before its first cell.
         assert len(town.machines["a"]) <= 8
-    newcomer = town.add("10.1.0.1:9", rings(4)[3])
+    newcomer = town.add("10.1.0.1:9", member_keyrings(4)[3])
     town.tell("10.1.0.1:9", "a", b"hello")
     town.run(3 * SECOND_US)
     assert newcomer.peers() == [A]
@@ -191,7 +190,7 @@ def test_one_member_that_knocks_everywhere_and_proves_nothing_takes_no_place_fro
     assert len(town.machines["a"]) == 2
 
 
-def machine_static(town: Town) -> bytes:
+def machine_static(town: MovingLinks) -> bytes:
     return town.machines["a"]._party.static.public
 
 
@@ -199,12 +198,12 @@ def test_a_recorded_knock_opens_nothing() -> None:
     """Whoever has the network key can copy the first message of another into a letter of its own, cookie and all."""
     town = town_of("a", "b")
     sealed = envelopes()
-    first = Initiation(town.machines["b"]._party, town.now, remote=machine_static(town)).first
-    evil, thread = Address("10.9.9.9:9"), bytes(THREAD)
-    town.inject(evil, A, sealed.seal(Letter(Kind.RETURN, thread, first)))
+    first = InitiatorHandshake(town.machines["b"]._party, town.now, remote=machine_static(town)).first_message
+    evil, thread = Address("10.9.9.9:9"), bytes(HANDSHAKE_ID)
+    town.inject(evil, A, sealed.seal(HandshakePacket(HandshakePacketKind.RETURN, thread, first)))
     town.run(0)
     cookie = sealed.open(town.sent[-1][2].data).cookie
-    town.inject(evil, A, sealed.seal(Letter(Kind.RETURN, thread, first, cookie)))
+    town.inject(evil, A, sealed.seal(HandshakePacket(HandshakePacketKind.RETURN, thread, first, cookie)))
     town.run(SECOND_US)
     assert len(town.machines["a"]) == 2
     assert town.machines["a"].peers() == [B]
@@ -216,18 +215,20 @@ def test_a_recorded_knock_opens_nothing() -> None:
 
 @pytest.mark.parametrize("insider", [False, True])
 def test_a_flood_of_letters_fills_no_table_and_delays_no_cell(insider: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Sway, "draw", lambda self, below: 0)
+    monkeypatch.setattr(SendJitter, "draw", lambda self, below: 0)
     town, rng, sealed = town_of("a", "b"), random.Random(4), envelopes()
     sent = len(town.sent)
     for turn in range(6_000):
-        letter = Letter(rng.choice(list(Kind)), rng.randbytes(THREAD), rng.randbytes(96), rng.randbytes(16))
+        letter = HandshakePacket(
+            rng.choice(list(HandshakePacketKind)), rng.randbytes(HANDSHAKE_ID), rng.randbytes(96), rng.randbytes(16)
+        )
         data = sealed.seal(letter) if insider else rng.randbytes(CELL)
         town.inject(Address(f"10.{turn % 250}.{turn // 250}.7:9"), A, data)
         if turn % 20 == 19:
             town.run(10_000)
     machine = town.machines["a"]
     # One link, its path, its key and alarm; doorbells; handshakes. Cookies of strangers leave at 200 a second at most.
-    assert remembered(machine) <= 8 + GUESTS_MAX + KNOCKS_MAX + 2 * PREFIXES_MAX
+    assert remembered(machine) <= 8 + INBOUND_MAX + OUTBOUND_MAX + 2 * PREFIXES_MAX
     times = [at for at, source, frame in town.sent[sent:] if (source, frame.destination) == (A, B)]
     assert {later - earlier for earlier, later in pairwise(times)} == {SECOND_US // 4}
     assert works(town, "a", "b")
@@ -239,18 +240,18 @@ def test_keys_of_former_peers_are_few() -> None:
     link = machine._links[B]
     for number in range(STATICS_MAX + 10):
         link.name = Address(f"n{number}")
-        link.told = False
+        link.is_reported_up = False
         machine._come_up(link, town.now)
     assert len(machine._statics) == STATICS_MAX
 
 
 def test_alarms_that_nobody_wants_any_more_are_thrown_away() -> None:
-    alarms = Alarms()
-    link = Link(Route(A, bytes), Slots(4, phase_us=0, now=0), TokenBucket(1, 1), 0)
+    alarms = LinkTimers()
+    link = Link(PeerPath(A, bytes), CellSlots(4, phase_us=0, now=0), TokenBucket(1, 1), 0)
     for at_us in (50, 40, 60, 30, 20, 25):
         alarms.set(link, at_us)
     assert (len(alarms), alarms.next_us) == (4, 20)
-    assert alarms.due(19) == []
-    assert alarms.due(20) == [link]
-    assert alarms.due(60) == []
+    assert alarms.pop_due(19) == []
+    assert alarms.pop_due(20) == [link]
+    assert alarms.pop_due(60) == []
     assert (len(alarms), alarms.next_us) == (0, None)

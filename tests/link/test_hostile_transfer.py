@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from support.courier import ROOM
+from support.transfer_pair import ROOM
 from veilcast.errors import ExcessError, MalformedError, RemoteError
 from veilcast.link.chunks import CONTROL, LONG, SHORT, write_chunk
-from veilcast.link.outbound import WINDOW
+from veilcast.link.lanes import WINDOW
 from veilcast.link.transfer import ZEROS_MAX, Transfer
 from veilcast.wire.geometry import ACKNOWLEDGEMENTS, CHUNK_MAX, LANES, MESSAGE_MAX
 
@@ -49,7 +49,7 @@ def test_acknowledging_what_was_never_sent_is_refused_and_changes_nothing(
             side.take(acks(expected, beyond), 2)
     assert side.fill(ROOM, 3) == sent
     side.take(acks(3), 4)
-    assert side.settled
+    assert side.is_settled
 
 
 def test_acknowledgements_that_contradict_one_another_do_no_harm(side: Transfer) -> None:
@@ -61,7 +61,7 @@ def test_acknowledgements_that_contradict_one_another_do_no_harm(side: Transfer)
     side.take(acks(3), 2)
     side.take(acks(2, 0b1), 2)
     side.take(acks(4), 2)
-    assert side.settled
+    assert side.is_settled
 
 
 @pytest.mark.parametrize("ahead", [WINDOW, WINDOW + 1, 1 << 20, (1 << 31) - 1])

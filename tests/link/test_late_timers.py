@@ -7,19 +7,19 @@ from random import Random
 
 import pytest
 
-from support.talkers import Street
+from support.link_network import LinkWorld
 from veilcast.crypto.secret import Secret
 from veilcast.link import machine
 from veilcast.link.config import LinkConfig
-from veilcast.link.pacing import SECOND_US, Slots, Sway, spread_late_cells
+from veilcast.link.pacing import SECOND_US, CellSlots, SendJitter, spread_late_cells
 from veilcast.machine import Address
 
 HUB = Address("hub")
 
 
-def star(links: int, rate: int) -> Street:
+def star(links: int, rate: int) -> LinkWorld:
     """A hub with this many links, all up."""
-    street = Street(HUB, *[f"n{place}" for place in range(links)], config=LinkConfig(rate=rate), watched=True)
+    street = LinkWorld(HUB, *[f"n{place}" for place in range(links)], config=LinkConfig(rate=rate), watched=True)
     for place in range(links):
         street.tell(HUB, f"n{place}", b"hello")
     street.run(6 * SECOND_US)
@@ -27,7 +27,7 @@ def star(links: int, rate: int) -> Street:
     return street
 
 
-def stall(street: Street, stall_us: int, times: int) -> list[int]:
+def stall(street: LinkWorld, stall_us: int, times: int) -> list[int]:
     """Stop the hub now and then for so long; the times of its cells."""
     start, rng, peers = street.now - street.start, Random(stall_us), street.links(HUB).peers()
     for turn in range(times):
@@ -72,7 +72,10 @@ def test_a_planted_machine_that_sends_all_late_cells_at_once_is_caught(monkeypat
 
 
 def test_a_cell_is_deferred_once_and_its_later_slots_stay() -> None:
-    sway, grid = Sway(Secret(bytes(32))), [Slots(16, phase_us=phase, now=0) for phase in range(0, 20_000, 1_000)]
+    sway, grid = (
+        SendJitter(Secret(bytes(32))),
+        [CellSlots(16, phase_us=phase, now=0) for phase in range(0, 20_000, 1_000)],
+    )
     before = [slots.next_us for slots in grid]
     spread_late_cells(grid, sway, 320, 30_000)
     assert [slots.next_us for slots in grid][:1] == before[:1]
@@ -80,15 +83,15 @@ def test_a_cell_is_deferred_once_and_its_later_slots_stay() -> None:
     assert Counter(slots.is_deferred for slots in grid) == {True: 19, False: 1}
     spread_late_cells(grid, sway, 320, 61_400)
     for slots, first in zip(grid, before, strict=True):
-        assert slots.due(61_400)
+        assert slots.take_due_slot(61_400)
         assert (slots.next_us - first) % 62_500 == 0
         assert not slots.is_deferred
 
 
 def test_as_many_leave_at_once_as_are_due_in_one_tick() -> None:
     """128 links at 16 cells a second are due two in a millisecond: one at a time would fall behind."""
-    grid = [Slots(16, phase_us=phase, now=0) for phase in range(8)]
-    spread_late_cells(grid, Sway(Secret(bytes(32))), 128 * 16, 10_000)
+    grid = [CellSlots(16, phase_us=phase, now=0) for phase in range(8)]
+    spread_late_cells(grid, SendJitter(Secret(bytes(32))), 128 * 16, 10_000)
     assert [slots.is_deferred for slots in grid] == [False] * 3 + [True] * 5
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from support.talkers import Street, Talker
+from support.link_network import LinkWorld, RecordingMachine
 from veilcast.link.config import LinkConfig
 from veilcast.link.pacing import SECOND_US
 from veilcast.machine import Address, Frame
@@ -15,20 +15,20 @@ BOTH = pytest.mark.parametrize("config", [LinkConfig(), LinkConfig(wire="prompt"
 
 @pytest.fixture
 def _fragile(monkeypatch: pytest.MonkeyPatch) -> None:
-    receive = Talker.receive
+    receive = RecordingMachine.receive
 
-    def fails(self: Talker, data: bytes, source: Address, now: int) -> None:
+    def fails(self: RecordingMachine, data: bytes, source: Address, now: int) -> None:
         if data == b"poison":
             raise RecursionError
         receive(self, data, source, now)
 
-    monkeypatch.setattr(Talker, "receive", fails)
+    monkeypatch.setattr(RecordingMachine, "receive", fails)
 
 
 @BOTH
 @pytest.mark.usefixtures("_fragile")
 def test_what_stands_behind_a_message_that_raises_arrives(config: LinkConfig) -> None:
-    street = Street("a", "b", config=config)
+    street = LinkWorld("a", "b", config=config)
     street.links("b").faults.strict = False
     street.tell("a", "b", b"hello", b"poison", b"behind it")
     street.run(4 * SECOND_US)
@@ -43,22 +43,22 @@ def test_what_stands_behind_a_message_that_raises_arrives(config: LinkConfig) ->
 @BOTH
 @pytest.mark.usefixtures("_fragile")
 def test_a_fault_inside_a_link_ends_a_simulation(config: LinkConfig) -> None:
-    street = Street("a", "b", config=config)
+    street = LinkWorld("a", "b", config=config)
     street.tell("a", "b", b"hello", b"poison")
     with pytest.raises(SimulationError, match="RecursionError"):
         street.run(4 * SECOND_US)
 
 
 def test_cells_leave_even_if_the_machine_inside_fails_to_say_anything(monkeypatch: pytest.MonkeyPatch) -> None:
-    street = Street("a", "b", watched=True)
+    street = LinkWorld("a", "b", watched=True)
     street.tell("a", "b", b"hello")
     street.run(4 * SECOND_US)
     street.links("b").faults.strict = False
 
-    def fails(self: Talker, now: int, limit: int) -> list[Frame]:
+    def fails(self: RecordingMachine, now: int, limit: int) -> list[Frame]:
         raise ZeroDivisionError
 
-    monkeypatch.setattr(Talker, "frames_to_send", fails)
+    monkeypatch.setattr(RecordingMachine, "frames_to_send", fails)
     street.links("a").faults.strict = False
     before = len(street.wire.seen)
     street.run(10 * SECOND_US)

@@ -7,12 +7,12 @@ from itertools import pairwise
 
 import pytest
 
-from support.talkers import Street, Town, rings
+from support.link_network import LinkWorld, MovingLinks, member_keyrings
 from veilcast.errors import ConfigError
+from veilcast.link.admission import OUTBOUND_MAX
 from veilcast.link.config import LINKS_MAX, LinkConfig
-from veilcast.link.door import KNOCKS_MAX
 from veilcast.link.machine import IDLE_US, SILENT_US
-from veilcast.link.pacing import RATES, SECOND_US, Sway
+from veilcast.link.pacing import RATES, SECOND_US, SendJitter
 from veilcast.link.session import REFUSE_US, REKEY_US
 from veilcast.machine import Address
 from veilcast.sim.links import Weather
@@ -24,7 +24,7 @@ BOTH = pytest.mark.parametrize("config", [LinkConfig(), PROMPT], ids=["cells", "
 LOSSY = Weather(loss_ppm=300_000)
 
 
-def chat(street: Street, seconds: int, *, every_us: int = SECOND_US) -> tuple[list[bytes], list[bytes]]:
+def chat(street: LinkWorld, seconds: int, *, every_us: int = SECOND_US) -> tuple[list[bytes], list[bytes]]:
     """Let both say something now and then, short and long; what they said."""
     said: tuple[list[bytes], list[bytes]] = ([], [])
     for turn in range(seconds * SECOND_US // every_us):
@@ -41,7 +41,7 @@ def lanes(messages: list[bytes]) -> tuple[list[bytes], list[bytes]]:
 
 @BOTH
 def test_the_first_message_opens_a_link_and_arrives(config: LinkConfig) -> None:
-    street = Street("a", "b", config=config)
+    street = LinkWorld("a", "b", config=config)
     street.tell("a", "b", b"hello", b"there")
     street.run(4 * SECOND_US)
     assert street.heard("b") == [b"hello", b"there"]
@@ -55,7 +55,7 @@ def test_the_first_message_opens_a_link_and_arrives(config: LinkConfig) -> None:
 @BOTH
 @pytest.mark.parametrize("seed", range(8))
 def test_two_that_knock_at_once_get_one_link(config: LinkConfig, seed: int) -> None:
-    street = Street("a", "b", config=config, seed=seed, latency_us=(1_000, 200_000)[seed % 2])
+    street = LinkWorld("a", "b", config=config, seed=seed, latency_us=(1_000, 200_000)[seed % 2])
     street.tell("a", "b", b"from a")
     street.tell("b", "a", b"from b")
     street.run(5 * SECOND_US)
@@ -71,7 +71,7 @@ def test_two_that_knock_at_once_get_one_link(config: LinkConfig, seed: int) -> N
 @BOTH
 @pytest.mark.parametrize("seed", range(2))
 def test_through_losses_and_new_keys_every_message_arrives_once_and_in_order(config: LinkConfig, seed: int) -> None:
-    street = Street("a", "b", config=config, seed=seed)
+    street = LinkWorld("a", "b", config=config, seed=seed)
     street.set_weather(LOSSY)
     said_a, said_b = chat(street, 380)
     street.run(400 * SECOND_US)
@@ -85,7 +85,7 @@ def test_through_losses_and_new_keys_every_message_arrives_once_and_in_order(con
 
 def test_weather_of_every_kind_changes_nothing() -> None:
     weather = Weather(100_000, 200_000, 200_000, 2 * SECOND_US, 100_000, 150 * SECOND_US)
-    street = Street("a", "b", seed=5)
+    street = LinkWorld("a", "b", seed=5)
     street.set_weather(weather)
     said_a, said_b = chat(street, 280)
     street.run(300 * SECOND_US)
@@ -98,7 +98,7 @@ def test_the_wire_of_a_busy_link_is_that_of_a_quiet_one(rate: int) -> None:
     """Times, sizes and directions, over three generations of keys; the busy one has more to say than fits."""
     wires, kinds = [], []
     for busy in (False, True):
-        street = Street("a", "b", config=LinkConfig(rate=rate), seed=3, watched=True)
+        street = LinkWorld("a", "b", config=LinkConfig(rate=rate), seed=3, watched=True)
         chat(street, 400, every_us=50 * SECOND_US)
         if busy:
             for second in range(5, 390):
@@ -114,12 +114,12 @@ def test_the_wire_of_a_busy_link_is_that_of_a_quiet_one(rate: int) -> None:
 @pytest.fixture
 def on_the_slot(monkeypatch: pytest.MonkeyPatch) -> None:
     """Cells do not sway, so that the grid behind them shows."""
-    monkeypatch.setattr(Sway, "draw", lambda self, below: 0)
+    monkeypatch.setattr(SendJitter, "draw", lambda self, below: 0)
 
 
 @pytest.mark.usefixtures("on_the_slot")
 def test_the_wire_of_a_link_that_renews_its_keys_is_a_grid() -> None:
-    street = Street("a", "b", watched=True)
+    street = LinkWorld("a", "b", watched=True)
     chat(street, 400, every_us=30 * SECOND_US)
     street.run(400 * SECOND_US)
     for name in (A, B):
@@ -131,7 +131,7 @@ def test_the_planted_burst_is_seen_on_the_wire() -> None:
     """The comparison above is worth something: a machine that sends one cell more is caught."""
     wires = []
     for planted in (False, True):
-        street = Street("a", "b", watched=True)
+        street = LinkWorld("a", "b", watched=True)
         street.tell("a", "b", b"hello")
         street.run(5 * SECOND_US)
         if planted:
@@ -143,7 +143,7 @@ def test_the_planted_burst_is_seen_on_the_wire() -> None:
 
 @pytest.mark.usefixtures("on_the_slot")
 def test_late_timers_never_burst() -> None:
-    street = Street("a", "b", watched=True)
+    street = LinkWorld("a", "b", watched=True)
     chat(street, 60)
     street.run(20 * SECOND_US)
     street.pause(A)
@@ -162,7 +162,7 @@ def test_late_timers_never_burst() -> None:
 
 @pytest.mark.usefixtures("on_the_slot")
 def test_a_change_of_rate_waits_for_the_edge_on_old_links_and_new_ones() -> None:
-    street = Street("a", "b", "c", watched=True)
+    street = LinkWorld("a", "b", "c", watched=True)
     chat(street, 60)
     street.run(20 * SECOND_US)
     edge_us = 40 * SECOND_US
@@ -182,8 +182,8 @@ def test_a_change_of_rate_waits_for_the_edge_on_old_links_and_new_ones() -> None
 
 
 def test_a_peer_that_never_renews_is_lost_at_the_end_of_its_session(monkeypatch: pytest.MonkeyPatch) -> None:
-    street = Street("a", "b")
-    monkeypatch.setattr("veilcast.link.generations.Generations.renew", lambda self, now: None)
+    street = LinkWorld("a", "b")
+    monkeypatch.setattr("veilcast.link.generations.SessionGenerations.renew", lambda self, now: None)
     chat(street, 178, every_us=10 * SECOND_US)
     street.run(REFUSE_US - SECOND_US)
     assert street.links("a").peers() == [B]
@@ -193,12 +193,12 @@ def test_a_peer_that_never_renews_is_lost_at_the_end_of_its_session(monkeypatch:
 
 
 def test_keys_are_renewed_in_time_and_the_old_ones_forgotten() -> None:
-    street = Street("a", "b")
+    street = LinkWorld("a", "b")
     chat(street, 400, every_us=10 * SECOND_US)
     for second in range(1, 40):
         street.run(10 * SECOND_US)
         for name, peer in (("a", B), ("b", A)):
-            line = street.links(name)._links[peer].line
+            line = street.links(name)._links[peer].channel
             assert line is not None
             kept = line.generations
             assert street.now - kept.session.born_us <= REKEY_US + 10 * SECOND_US
@@ -209,7 +209,7 @@ def test_keys_are_renewed_in_time_and_the_old_ones_forgotten() -> None:
 
 @BOTH
 def test_a_peer_that_restarts_is_reached_again(config: LinkConfig) -> None:
-    street = Street("a", "b", config=config)
+    street = LinkWorld("a", "b", config=config)
     street.tell("a", "b", b"one")
     street.run(5 * SECOND_US)
     street.crash(B)
@@ -227,7 +227,7 @@ def test_a_peer_that_restarts_is_reached_again(config: LinkConfig) -> None:
 
 @BOTH
 def test_a_peer_that_restarts_and_says_nothing_is_reached_when_it_is_missed(config: LinkConfig) -> None:
-    street = Street("a", "b", config=config)
+    street = LinkWorld("a", "b", config=config)
     street.tell("a", "b", b"one")
     street.run(5 * SECOND_US)
     street.crash(B)
@@ -241,7 +241,7 @@ def test_a_peer_that_restarts_and_says_nothing_is_reached_when_it_is_missed(conf
 
 @BOTH
 def test_a_silent_peer_is_lost(config: LinkConfig) -> None:
-    street = Street("a", "b", config=config)
+    street = LinkWorld("a", "b", config=config)
     street.tell("a", "b", b"one")
     street.run(5 * SECOND_US)
     street.crash(B)
@@ -252,7 +252,7 @@ def test_a_silent_peer_is_lost(config: LinkConfig) -> None:
 
 
 def test_a_quiet_peer_is_not_lost_where_nothing_is_sent_without_need() -> None:
-    street = Street("a", "b", config=PROMPT)
+    street = LinkWorld("a", "b", config=PROMPT)
     street.tell("a", "b", b"one")
     street.run(IDLE_US - 10 * SECOND_US)
     street.tell("a", "b", b"two")
@@ -262,7 +262,7 @@ def test_a_quiet_peer_is_not_lost_where_nothing_is_sent_without_need() -> None:
 
 
 def test_who_was_never_there_is_knocked_at_until_nobody_has_anything_to_say() -> None:
-    street = Street("a", "b")
+    street = LinkWorld("a", "b")
     street.crash(B)
     street.tell("a", "b", b"one")
     street.run(IDLE_US - SECOND_US)
@@ -273,7 +273,7 @@ def test_who_was_never_there_is_knocked_at_until_nobody_has_anything_to_say() ->
 
 
 def test_what_was_said_to_a_peer_that_comes_late_arrives() -> None:
-    street = Street("a", "b")
+    street = LinkWorld("a", "b")
     street.crash(B)
     street.tell("a", "b", b"one")
     street.run(30 * SECOND_US)
@@ -284,7 +284,7 @@ def test_what_was_said_to_a_peer_that_comes_late_arrives() -> None:
 
 @BOTH
 def test_idle_links_close_and_open_again(config: LinkConfig) -> None:
-    street = Street("a", "b", config=config, watched=True)
+    street = LinkWorld("a", "b", config=config, watched=True)
     street.tell("a", "b", b"one")
     street.run(IDLE_US + 5 * SECOND_US)
     assert (len(street.links("a")), len(street.links("b"))) == (0, 0)
@@ -299,7 +299,7 @@ def test_idle_links_close_and_open_again(config: LinkConfig) -> None:
 
 @BOTH
 def test_links_end_with_the_membership_and_nothing_breaks(config: LinkConfig) -> None:
-    street = Street("a", "b", config=config, keyrings=dict(zip("ab", rings(2, epochs=1), strict=True)))
+    street = LinkWorld("a", "b", config=config, keyrings=dict(zip("ab", member_keyrings(2, epochs=1), strict=True)))
     street.tell("a", "b", b"one")
     street.run(3_550 * SECOND_US)
     chat(street, 600, every_us=10 * SECOND_US)
@@ -313,7 +313,7 @@ def test_links_end_with_the_membership_and_nothing_breaks(config: LinkConfig) ->
 
 def test_no_more_links_than_there_is_room_for() -> None:
     names = [f"n{place}" for place in range(6)]
-    street = Street(*names, config=LinkConfig(links_max=4))
+    street = LinkWorld(*names, config=LinkConfig(links_max=4))
     for name in names[1:5]:
         street.tell("n0", name, b"hello")
     street.run(5 * SECOND_US)
@@ -334,7 +334,7 @@ def test_no_more_links_than_there_is_room_for() -> None:
 
 def test_whoever_does_not_answer_makes_room_though_much_is_said_to_it() -> None:
     names = [f"n{place}" for place in range(4)]
-    street = Street(*names, config=LinkConfig(links_max=2))
+    street = LinkWorld(*names, config=LinkConfig(links_max=2))
     street.crash(Address("n1"))
     street.crash(Address("n2"))
     for _ in range(12):
@@ -347,7 +347,7 @@ def test_whoever_does_not_answer_makes_room_though_much_is_said_to_it() -> None:
 
 
 def test_there_are_never_more_links_than_can_knock() -> None:
-    assert LINKS_MAX <= KNOCKS_MAX
+    assert LINKS_MAX <= OUTBOUND_MAX
     for links_max in (0, LINKS_MAX + 1):
         with pytest.raises(ConfigError, match="links_max"):
             LinkConfig(links_max=links_max)
@@ -355,7 +355,7 @@ def test_there_are_never_more_links_than_can_knock() -> None:
 
 @BOTH
 def test_cells_follow_a_peer_that_moves(config: LinkConfig) -> None:
-    town = Town(config, "a", "b")
+    town = MovingLinks(config, "a", "b")
     town.tell("a", "b", b"one")
     town.run(5 * SECOND_US)
     town.where["a"] = Address("a2")
@@ -378,7 +378,7 @@ def test_cells_follow_a_peer_that_moves(config: LinkConfig) -> None:
 
 
 def test_status_has_numbers_and_no_names() -> None:
-    street = Street("alice", "bob")
+    street = LinkWorld("alice", "bob")
     street.tell("alice", "bob", b"one")
     street.run(5 * SECOND_US)
     street.tell("alice", "bob", *[b"x" * 30_000] * 3)

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from support.talkers import Town
+from support.link_network import MovingLinks
 from veilcast.link.chunks import (
     CHALLENGE,
     PATH_FRAMES_MAX,
@@ -21,7 +21,7 @@ from veilcast.link.chunks import (
 from veilcast.link.config import LinkConfig
 from veilcast.link.machine import SILENT_US
 from veilcast.link.pacing import RATES, SECOND_US
-from veilcast.link.path_validation import ANSWERS_MAX, GRACE_US, PROBE_AFTER_US, Route, _Check
+from veilcast.link.path_validation import ANSWERS_MAX, GRACE_US, PROBE_AFTER_US, PeerPath, _CandidateProbe
 from veilcast.link.transfer import Transfer
 from veilcast.machine import Address, Frame
 from veilcast.wire.geometry import ACKNOWLEDGEMENTS, CELL, CELL_BODY
@@ -30,15 +30,15 @@ PATH_FRAME = len(write_path_frame(CHALLENGE, bytes(8)))
 A, B, EVIL, BEHIND = Address("a"), Address("b"), Address("evil"), Address("behind")
 
 
-def linked_town(config: LinkConfig | None = None) -> Town:
-    town = Town(config, "a", "b")
+def linked_town(config: LinkConfig | None = None) -> MovingLinks:
+    town = MovingLinks(config, "a", "b")
     town.tell("a", "b", b"hello")
     town.run(5 * SECOND_US)
     assert town.heard("b") == [b"hello"]
     return town
 
 
-def keep_talking(town: Town, seconds: int) -> None:
+def keep_talking(town: MovingLinks, seconds: int) -> None:
     """Both members say something every second, as neighbours in a mesh do."""
     for _ in range(seconds):
         town.tell("a", "b", b"a %d" % town.now)
@@ -46,15 +46,15 @@ def keep_talking(town: Town, seconds: int) -> None:
         town.run(SECOND_US)
 
 
-def destinations(town: Town, source: str, since_us: int) -> list[Address]:
+def destinations(town: MovingLinks, source: str, since_us: int) -> list[Address]:
     return [frame.destination for at, by, frame in town.sent if by == source and at >= since_us]
 
 
-def lost_links(town: Town) -> list[tuple[str, Address]]:
+def lost_links(town: MovingLinks) -> list[tuple[str, Address]]:
     return [notice for name in ("a", "b") for notice in town.talker(name).notices if notice[0] == "lost"]
 
 
-def stop_one(town: Town) -> None:
+def stop_one(town: MovingLinks) -> None:
     """The adversary stops the next cell from B to A, and sends it on from its own address."""
     stopped: list[Frame] = []
 
@@ -101,10 +101,10 @@ def test_one_stopped_cell_that_is_sent_on_from_elsewhere_moves_no_link(wire: str
 
 def test_challenges_that_come_by_one_way_are_all_answered() -> None:
     """An adversary that carries both challenges from one address must not have the second hide the first."""
-    route = Route(B, random.Random(1).randbytes)
+    route = PeerPath(B, random.Random(1).randbytes)
     tokens = [b"token  1", b"token  2"]
-    route.hear(B, [(CHALLENGE, tokens[0])], follow=True, now=0)
-    route.hear(B, [(CHALLENGE, tokens[1]), (CHALLENGE, b"token  3")], follow=True, now=0)
+    route.on_cell(B, [(CHALLENGE, tokens[0])], follow=True, now=0)
+    route.on_cell(B, [(CHALLENGE, tokens[1]), (CHALLENGE, b"token  3")], follow=True, now=0)
     assert route.next_cell(0)[1] == b"".join(write_path_frame(RESPONSE, token) for token in tokens)
 
 
@@ -156,7 +156,7 @@ def test_a_relay_that_stops_the_direct_path_holds_a_link_no_longer_than_it_stops
 @pytest.mark.parametrize("rate", [4, 16])
 def test_a_member_that_forges_its_source_reflects_no_more_than_it_sends(rate: int, wire: str) -> None:
     town = linked_town(LinkConfig(wire="prompt" if wire == "prompt" else "cells", rate=rate))
-    line = town.machines["b"]._links[A].line
+    line = town.machines["b"]._links[A].channel
     assert line is not None
     victim = Address("victim")
     del town.machines["b"], town.where["b"]  # From now on the member sends only what it forges.
@@ -289,9 +289,9 @@ def test_the_wire_of_a_busy_link_that_moves_is_that_of_a_quiet_one() -> None:
 def test_an_answer_with_another_token_or_from_another_address_proves_nothing() -> None:
     route = checked_route()
     for source, token in ((EVIL, b"guessed!"), (B, token_to(EVIL, route))):
-        route.hear(source, [(RESPONSE, token)], follow=False, now=GRACE_US)
+        route.on_cell(source, [(RESPONSE, token)], follow=False, now=GRACE_US)
         assert route.next_cell(3 * GRACE_US)[0] != EVIL or route.path == B
-    route.hear(EVIL, [(RESPONSE, token_to(EVIL, route))], follow=False, now=3 * GRACE_US)
+    route.on_cell(EVIL, [(RESPONSE, token_to(EVIL, route))], follow=False, now=3 * GRACE_US)
     assert route.path == EVIL
 
 
@@ -299,20 +299,20 @@ def test_an_answer_of_the_address_in_use_counts_from_anywhere() -> None:
     route = checked_route()
     check = route._check
     assert check is not None
-    route.hear(EVIL, [(RESPONSE, check.path_token), (RESPONSE, check.token)], follow=True, now=GRACE_US)
+    route.on_cell(EVIL, [(RESPONSE, check.path_token), (RESPONSE, check.token)], follow=True, now=GRACE_US)
     assert route.addresses == (B,)
 
 
-def checked_route() -> Route:
+def checked_route() -> PeerPath:
     """A route with the candidate EVIL; both addresses have been sent their challenges."""
-    route = Route(B, random.Random(1).randbytes)
-    route.hear(EVIL, [], follow=True, now=0)
+    route = PeerPath(B, random.Random(1).randbytes)
+    route.on_cell(EVIL, [], follow=True, now=0)
     assert route.next_cell(0)[0] == B
     assert route.next_cell(PROBE_AFTER_US)[0] == EVIL
     return route
 
 
-def token_to(address: Address, route: Route) -> bytes:
+def token_to(address: Address, route: PeerPath) -> bytes:
     assert route._check is not None
     assert route._check.address == address
     return route._check.token
@@ -322,7 +322,7 @@ def token_to(address: Address, route: Route) -> bytes:
 def test_whatever_a_peer_says_about_paths_little_is_kept_and_little_goes_astray(data: st.DataObject) -> None:
     """Against every order of cells, sources, tokens and slots: cells to an address that has not answered are no more
     than came from there, and the link leaves home only for an address that has answered."""
-    route, now = Route(B, random.Random(1).randbytes), 0
+    route, now = PeerPath(B, random.Random(1).randbytes), 0
     came: Counter[Address] = Counter()
     went: Counter[Address] = Counter()
     answered = {B}
@@ -339,7 +339,7 @@ def test_whatever_a_peer_says_about_paths_little_is_kept_and_little_goes_astray(
             token = data.draw(st.sampled_from([b"guessed!", *(probe.token for probe in asked)]))
             came[source] += 1
             answered |= {probe.address for probe in asked if (source, token) == (probe.address, probe.token)}
-            route.hear(source, [(CHALLENGE, b"challeng"), (RESPONSE, token)], follow=True, now=now)
+            route.on_cell(source, [(CHALLENGE, b"challeng"), (RESPONSE, token)], follow=True, now=now)
         assert route.path in answered
         for place in {EVIL, BEHIND} - answered:
             assert went[place] <= came[place]
@@ -348,7 +348,7 @@ def test_whatever_a_peer_says_about_paths_little_is_kept_and_little_goes_astray(
 
 
 def test_a_planted_route_that_believes_every_answer_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_Check, "is_answered", property(lambda check: True, lambda check, value: None))
+    monkeypatch.setattr(_CandidateProbe, "is_answered", property(lambda check: True, lambda check, value: None))
     with pytest.raises(AssertionError):
         test_whatever_a_peer_says_about_paths_little_is_kept_and_little_goes_astray()
     with pytest.raises(AssertionError):
@@ -358,11 +358,11 @@ def test_a_planted_route_that_believes_every_answer_is_caught(monkeypatch: pytes
 def test_a_planted_route_that_moves_without_asking_the_address_in_use_is_caught(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    def believe(route: Route, token: bytes, source: Address, now: int) -> None:
+    def believe(route: PeerPath, token: bytes, source: Address, now: int) -> None:
         if route._check is not None and (token, source) == (route._check.token, route._check.address):
             route._check.is_answered = True
 
-    monkeypatch.setattr(Route, "_hear_response", believe)
+    monkeypatch.setattr(PeerPath, "_hear_response", believe)
     with pytest.raises(AssertionError):
         test_an_adversary_that_carries_all_cells_or_only_copies_them_moves_no_link(race_all, 4)
 
@@ -388,7 +388,7 @@ def test_a_path_frame_of_no_kind_or_one_too_many_is_nonsense() -> None:
     frame = write_path_frame(CHALLENGE, b"token 12")
     for planted in (4 * frame, write_path_frame(3, b"token 12")):
         town = linked_town()
-        line = town.machines["b"]._links[A].line
+        line = town.machines["b"]._links[A].channel
         assert line is not None
         body = (bytes(ACKNOWLEDGEMENTS) + planted).ljust(CELL_BODY, b"\0")
         town.inject(B, A, line.generations.session.seal(body, town.now))

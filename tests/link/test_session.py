@@ -9,19 +9,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from support.pairs import NOW, met, network, pair, party
-from veilcast.crypto.noise import Handshake, Role
+from support.link_pair import NOW, handshake_pair, identity, network, shake_hands
+from veilcast.crypto.noise import Handshake, HandshakeRole
 from veilcast.errors import ForgedError, LocalError, MalformedError, RemoteError, StaleError
 from veilcast.link.handshake import XX_LINK
-from veilcast.link.session import AHEAD, COUNTERS, GENERATIONS, REFUSE_US, REKEY_US, Session
-from veilcast.link.window import SIZE
+from veilcast.link.replay_window import WINDOW_SIZE
+from veilcast.link.session import AHEAD, COUNTERS, GENERATIONS, REFUSE_US, REKEY_US, LinkSession
 from veilcast.wire.geometry import CELL, CELL_BODY, CELL_PAYLOAD, DATAGRAM_MIN, LINK_HEADER
 
 BODY = bytes(range(256)) * 4 + bytes(CELL_BODY - 1024)
 
 
-def sessions(*, known: bool = False, uniform: bool = True) -> tuple[Session, Session]:
-    ours, theirs = pair(known=known, uniform=uniform)
+def sessions(*, known: bool = False, uniform: bool = True) -> tuple[LinkSession, LinkSession]:
+    ours, theirs = handshake_pair(known=known, uniform=uniform)
     return ours.session, theirs.session
 
 
@@ -104,7 +104,7 @@ def test_cells_may_overtake_one_another_and_each_opens_once(order: list[int]) ->
 
 def test_the_window_ends_where_it_says() -> None:
     ours, theirs = sessions()
-    cells = [ours.seal(BODY, NOW) for _ in range(SIZE + 2)]
+    cells = [ours.seal(BODY, NOW) for _ in range(WINDOW_SIZE + 2)]
     theirs.open(cells[-1], NOW)
     with pytest.raises(StaleError):
         theirs.open(cells[1], NOW)
@@ -126,8 +126,8 @@ def test_a_cell_of_ours_does_not_open_when_it_is_sent_back_to_us() -> None:
 
 def test_a_session_recognises_its_own_cells_and_nobody_elses() -> None:
     people = network()
-    alice, bob = party(people.alice, 1), party(people.bob, 2)
-    pairs = [met(alice, bob, generation=generation) for generation in (0, 0, 1, GENERATIONS - 1)]
+    alice, bob = identity(people.alice, 1), identity(people.bob, 2)
+    pairs = [shake_hands(alice, bob, generation=generation) for generation in (0, 0, 1, GENERATIONS - 1)]
     for place, (ours, _) in enumerate(pairs):
         cell = ours.session.seal(BODY, NOW)
         assert [theirs.session.recognises(cell) for _, theirs in pairs] == [place == other for other in range(4)]
@@ -164,30 +164,30 @@ def test_a_session_neither_sends_nor_receives_past_its_time() -> None:
 
 def test_a_session_is_confirmed_by_the_first_cell_that_opens() -> None:
     ours, theirs = sessions()
-    assert not theirs.confirmed
+    assert not theirs.is_confirmed
     with pytest.raises(ForgedError):
         theirs.open(bytes(CELL), NOW)
-    assert not theirs.confirmed
+    assert not theirs.is_confirmed
     theirs.open(ours.seal(BODY, NOW), NOW)
-    assert theirs.confirmed
+    assert theirs.is_confirmed
 
 
 def test_generations_come_round() -> None:
     people = network()
-    ours, _ = met(party(people.alice), party(people.bob, 1), generation=GENERATIONS - 1)
+    ours, _ = shake_hands(identity(people.alice), identity(people.bob, 1), generation=GENERATIONS - 1)
     assert ours.session.next_generation == 0
     for none in (-1, GENERATIONS):
         with pytest.raises(LocalError, match="generation"):
-            met(party(people.alice), party(people.bob, 1), generation=none)
+            shake_hands(identity(people.alice), identity(people.bob, 1), generation=none)
 
 
 def test_a_handshake_gives_one_session_and_an_unfinished_one_none() -> None:
-    alice = party(network().alice)
-    unfinished = Handshake(XX_LINK, Role.INITIATOR, static=alice.static, entropy=alice.entropy, psk=alice.psk)
+    alice = identity(network().alice)
+    unfinished = Handshake(XX_LINK, HandshakeRole.INITIATOR, static=alice.static, entropy=alice.entropy, psk=alice.psk)
     with pytest.raises(LocalError):
-        Session(unfinished, generation=0, born_us=NOW)
+        LinkSession(unfinished, generation=0, born_us=NOW)
     with pytest.raises(LocalError, match="generation"):
-        Session(unfinished, generation=GENERATIONS, born_us=NOW)
+        LinkSession(unfinished, generation=GENERATIONS, born_us=NOW)
 
 
 def test_a_session_cannot_be_doubled_and_so_uses_no_counter_twice() -> None:

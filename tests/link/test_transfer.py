@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from support.courier import AT_ONCE, LOST, PERIOD_US, ROOM, pair
+from support.transfer_pair import AT_ONCE, LOST, PERIOD_US, ROOM, transfer_pair
 from veilcast.errors import LocalError
 from veilcast.link.chunks import SHORT, read_chunks
-from veilcast.link.outbound import MESSAGE_COST, QUEUE_MAX, WINDOW
+from veilcast.link.lanes import MESSAGE_COST, QUEUE_MAX, WINDOW
 from veilcast.link.transfer import (
     ACK_DELAY_US,
     PATIENCE_MAX,
@@ -22,13 +22,13 @@ from veilcast.link.transfer import (
     ZEROS_MAX,
     Transfer,
 )
-from veilcast.wire.geometry import ACKNOWLEDGEMENTS, CHUNK_MAX, MESSAGE_MAX, ROOM_MIN
+from veilcast.wire.geometry import ACKNOWLEDGEMENTS, CELL_BODY_MIN, CHUNK_MAX, MESSAGE_MAX
 
 HEARTBEAT = b"a beat of thirty bytes, or so.".ljust(1184, b"\0")
 
 
 def test_a_message_arrives_with_the_next_body() -> None:
-    courier = pair()
+    courier = transfer_pair()
     courier.sides[0].put(HEARTBEAT)
     courier.sides[0].put(b"rekey", control=True)
     courier.period()
@@ -44,13 +44,13 @@ def test_a_quiet_link_sends_one_body_over_and_over() -> None:
 
 
 def test_a_quiet_link_notices_what_is_put_and_what_arrives() -> None:
-    courier = pair()
+    courier = transfer_pair()
     courier.period()
     for number in range(3):
         courier.sides[0].put(bytes((1, number)))
         courier.period()
     assert courier.got[1] == [(bytes((1, number)), False) for number in range(3)]
-    assert courier.sides[0].settled
+    assert courier.sides[0].is_settled
 
 
 @given(st.binary(min_size=1, max_size=40), st.integers(0, MESSAGE_MAX - 40))
@@ -70,7 +70,7 @@ def test_an_idle_heartbeat_takes_some_thirty_bytes_of_a_cell() -> None:
 @pytest.mark.parametrize("length", [1, 2, CHUNK_MAX, CHUNK_MAX + 1, SHORT_MAX, SHORT_MAX + 1, MESSAGE_MAX])
 @pytest.mark.parametrize("byte", [b"\0", b"x"])
 def test_messages_of_every_length_arrive(byte: bytes, length: int) -> None:
-    courier = pair()
+    courier = transfer_pair()
     courier.sides[0].put(byte * length)
     for _ in range(60):
         courier.period()
@@ -85,13 +85,13 @@ def test_messages_of_no_legal_length_are_our_mistake(length: int) -> None:
 
 def test_a_body_without_room_for_a_chunk_is_our_mistake() -> None:
     with pytest.raises(LocalError):
-        Transfer(timeout_us=1).fill(ROOM_MIN - 1, 1)
+        Transfer(timeout_us=1).fill(CELL_BODY_MIN - 1, 1)
     with pytest.raises(LocalError):
         Transfer(timeout_us=0)
 
 
 def test_a_long_message_holds_up_no_short_one() -> None:
-    courier = pair()
+    courier = transfer_pair()
     for _ in range(3):
         courier.sides[0].put(b"n" * MESSAGE_MAX)
     for period in range(40):
@@ -101,7 +101,7 @@ def test_a_long_message_holds_up_no_short_one() -> None:
 
 
 def test_many_short_messages_leave_half_the_room_to_a_long_one() -> None:
-    courier = pair()
+    courier = transfer_pair()
     courier.sides[0].put(b"n" * MESSAGE_MAX)
     for _ in range(2 * MESSAGE_MAX // CHUNK_MAX + 4):
         courier.sides[0].put(b"s" * CHUNK_MAX)
@@ -110,7 +110,7 @@ def test_many_short_messages_leave_half_the_room_to_a_long_one() -> None:
 
 
 def test_control_messages_go_before_all_others() -> None:
-    courier = pair()
+    courier = transfer_pair()
     for _ in range(20):
         courier.sides[0].put(b"s" * CHUNK_MAX)
     courier.period()
@@ -121,7 +121,7 @@ def test_control_messages_go_before_all_others() -> None:
 
 
 def test_with_room_to_spare_a_loss_costs_one_period() -> None:
-    courier = pair()
+    courier = transfer_pair()
     courier.sides[0].put(HEARTBEAT)
     courier.period((LOST, AT_ONCE))
     assert courier.got[1] == []
@@ -130,7 +130,7 @@ def test_with_room_to_spare_a_loss_costs_one_period() -> None:
 
 
 def test_without_room_to_spare_a_loss_is_repaired_once_something_later_arrived() -> None:
-    courier = pair()
+    courier = transfer_pair()
     for number in range(30):
         courier.sides[0].put(bytes((number + 1,)) * CHUNK_MAX)
     courier.period((LOST, AT_ONCE))
@@ -141,7 +141,7 @@ def test_without_room_to_spare_a_loss_is_repaired_once_something_later_arrived()
 
 
 def test_a_chunk_of_which_nothing_is_heard_goes_before_new_ones_when_its_time_is_up() -> None:
-    courier = pair()
+    courier = transfer_pair()
     courier.sides[0].put(b"lost")
     courier.period((LOST, LOST))
     for _ in range(TIMEOUT_CELLS - 1):
@@ -156,7 +156,7 @@ def test_a_chunk_of_which_nothing_is_heard_goes_before_new_ones_when_its_time_is
 
 
 def test_a_busy_link_with_a_long_round_trip_repeats_nothing_in_vain() -> None:
-    courier = pair()
+    courier = transfer_pair()
     for _ in range(100):
         courier.sides[0].put(b"s" * CHUNK_MAX)
         courier.period(((6,), (6,)))
@@ -178,7 +178,7 @@ def test_at_most_a_window_is_under_way_and_then_all_room_is_to_spare() -> None:
 
 
 def test_a_full_queue_drops_the_oldest_that_wait_and_counts_them() -> None:
-    courier = pair()
+    courier = transfer_pair()
     content = 1000
     fit = QUEUE_MAX // (content + MESSAGE_COST)
     messages = [number.to_bytes(4, "big") * (content // 4 - 1) + b"last" for number in range(fit + 7)]
@@ -191,7 +191,7 @@ def test_a_full_queue_drops_the_oldest_that_wait_and_counts_them() -> None:
 
 
 def test_a_message_that_has_begun_to_leave_is_never_dropped() -> None:
-    courier = pair()
+    courier = transfer_pair()
     messages = [bytes((number + 1,)) * MESSAGE_MAX for number in range(8)]
     courier.sides[0].put(messages[0])
     courier.period()
@@ -204,7 +204,7 @@ def test_a_message_that_has_begun_to_leave_is_never_dropped() -> None:
 
 
 def test_zeros_under_way_are_bounded_and_all_arrive() -> None:
-    courier = pair()
+    courier = transfer_pair()
     messages = [b"z".ljust(MESSAGE_MAX - number, b"\0") for number in range(12)]
     for message in messages:
         courier.sides[0].put(message)
@@ -218,7 +218,7 @@ def test_zeros_under_way_are_bounded_and_all_arrive() -> None:
 @pytest.mark.parametrize("loss", [0.1, 0.3, 0.5])
 def test_short_messages_pass_a_lossy_link_in_about_a_period_a_loss(loss: float) -> None:
     """With room to spare the delay is that of the cells alone: the number of tries until one arrives."""
-    courier, rng, waits = pair(), random.Random(4), []
+    courier, rng, waits = transfer_pair(), random.Random(4), []
     for number in range(400):
         message = number.to_bytes(2, "big") + b"."
         courier.sides[0].put(message)
@@ -234,13 +234,13 @@ class TestPrompt:
     def test_a_message_leaves_at_once_in_a_body_of_its_size(self) -> None:
         side = Transfer(timeout_us=PROMPT_TIMEOUT_US)
         assert side.prompt(ROOM, 5) is None
-        assert side.next_us is None
+        assert side.next_prompt_us is None
         side.put(b"x" * 100)
         body = side.prompt(ROOM, 5)
         assert body is not None
         assert len(body) == ACKNOWLEDGEMENTS + 6 + 100
         assert side.prompt(ROOM, 5) is None
-        assert side.next_us == 5 + PROMPT_TIMEOUT_US
+        assert side.next_prompt_us == 5 + PROMPT_TIMEOUT_US
 
     def test_what_was_padded_leaves_in_one_size_whatever_is_inside(self) -> None:
         sizes = []
@@ -253,21 +253,21 @@ class TestPrompt:
         assert sizes == [ACKNOWLEDGEMENTS + 6 + 1_000] * 3
 
     def test_a_long_message_leaves_in_many_bodies_at_once_and_is_acknowledged_by_one(self) -> None:
-        courier = pair(cells=False)
+        courier = transfer_pair(cells=False)
         courier.sides[0].put(b"x" * MESSAGE_MAX)
         begun_us = courier.now
         assert courier.prompt() == -(-MESSAGE_MAX // CHUNK_MAX)
         assert courier.got[1] == [(b"x" * MESSAGE_MAX, False)]
-        assert courier.sides[1].next_us == begun_us + ACK_DELAY_US
+        assert courier.sides[1].next_prompt_us == begun_us + ACK_DELAY_US
         assert courier.prompt() == 1
-        assert courier.sides[0].settled
-        assert courier.sides[0].next_us is courier.sides[1].next_us is None
+        assert courier.sides[0].is_settled
+        assert courier.sides[0].next_prompt_us is courier.sides[1].next_prompt_us is None
 
     def test_what_is_lost_is_repeated_when_its_time_is_up(self) -> None:
-        courier = pair(cells=False)
+        courier = transfer_pair(cells=False)
         courier.sides[0].put(b"lost")
         courier.prompt((LOST, AT_ONCE))
-        due = courier.sides[0].next_us
+        due = courier.sides[0].next_prompt_us
         assert due is not None
         courier.now = due - 1
         assert courier.sides[0].prompt(ROOM, courier.now) is None
@@ -283,8 +283,8 @@ class TestPrompt:
             pass
         asked = [0]
         for _ in range(6):
-            assert side.next_us is not None
-            asked.append(side.next_us)
+            assert side.next_prompt_us is not None
+            asked.append(side.next_prompt_us)
             assert side.prompt(ROOM, asked[-1] - 1) is None
             assert side.prompt(ROOM, asked[-1]) is not None
             assert side.prompt(ROOM, asked[-1]) is None

@@ -15,10 +15,10 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from support.pairs import NOW, A, B, door, network, pair
-from veilcast.crypto.veil import Mask
-from veilcast.link.door import Door
-from veilcast.link.session import Session
+from support.link_pair import NOW, A, B, admission, handshake_pair, network
+from veilcast.crypto.uniform_seal import HeaderMask
+from veilcast.link.admission import LinkAdmission
+from veilcast.link.session import LinkSession
 from veilcast.wire.geometry import CELL, CELL_BODY
 
 Wire = npt.NDArray[np.uint8]
@@ -32,7 +32,7 @@ def as_wire(datagrams: list[bytes]) -> Wire:
 @cache
 def cells() -> Wire:
     """A link that carries nothing at all."""
-    session = pair()[0].session
+    session = handshake_pair()[0].session
     return as_wire([session.seal(bytes(CELL_BODY), NOW) for _ in range(4096)])
 
 
@@ -43,12 +43,12 @@ def letters() -> Wire:
     meeting = 0
     while len(seen) < 4096:
         meeting += 1
-        seen += letters_of_one_meeting(door(people.alice, 2 * meeting), door(people.bob, 2 * meeting + 1))
+        seen += letters_of_one_meeting(admission(people.alice, 2 * meeting), admission(people.bob, 2 * meeting + 1))
     return as_wire(seen[:4096])
 
 
-def letters_of_one_meeting(ours: Door, theirs: Door) -> list[bytes]:
-    seen = [ours.knock(B, NOW)]
+def letters_of_one_meeting(ours: LinkAdmission, theirs: LinkAdmission) -> list[bytes]:
+    seen = [ours.initiate(B, NOW)]
     while True:
         receiver, source = ((theirs, A), (ours, B))[(len(seen) - 1) % 2]
         reply = receiver.receive(seen[-1], source, NOW).reply
@@ -132,14 +132,14 @@ def bytes_that_stay_for_a_while() -> Wire:
 
 
 def header_in_clear(monkeypatch: pytest.MonkeyPatch) -> Wire:
-    monkeypatch.setattr(Mask, "of", lambda self, sample: 0)
-    session: Session = pair(seed=9)[0].session
+    monkeypatch.setattr(HeaderMask, "mask_for", lambda self, sample: 0)
+    session: LinkSession = handshake_pair(seed=9)[0].session
     return as_wire([session.seal(bytes(CELL_BODY), NOW) for _ in range(4096)])
 
 
 def one_mask_for_all(monkeypatch: pytest.MonkeyPatch) -> Wire:
-    monkeypatch.setattr(Mask, "of", lambda self, sample: 0x0123456789ABCDEF)
-    session: Session = pair(seed=9)[0].session
+    monkeypatch.setattr(HeaderMask, "mask_for", lambda self, sample: 0x0123456789ABCDEF)
+    session: LinkSession = handshake_pair(seed=9)[0].session
     return as_wire([session.seal(bytes(CELL_BODY), NOW) for _ in range(4096)])
 
 

@@ -9,9 +9,10 @@ from typing import Any
 
 import pytest
 
-from support.broker_house import House, in_house, plan_of, until
-from support.patience import pause
-from veilcast.cli.brokers_facts import marked
+from support.live_brokers import LiveBrokers, make_plan, run_with_brokers
+from support.live_network import wait_for_status
+from support.waits import pause
+from veilcast.cli.broker_facts import collect_marks
 
 LIARS = {
     "drop, corrupt shares and blocks, replay": ("drop", "share", "block", "replay"),
@@ -26,50 +27,50 @@ NOTES = 20
 def test_with_a_liar_at_every_node_every_note_arrives_once(kinds: str, disk: Path) -> None:
     each: dict[str, tuple[str, ...]] = {node: (kind,) for node, kind in zip("abcd", LIARS[kinds], strict=True)}
 
-    async def test(house: House) -> None:
-        await house.start(*house.brokers, house.publisher, *house.readers)
-        for reader in house.readers:
+    async def test(house: LiveBrokers) -> None:
+        await house.start(*house.brokers, house.publisher, *house.subscribers)
+        for reader in house.subscribers:
             await house.subscribe(reader)
         bodies = [f"note {number}" for number in range(NOTES)]
         await house.publish(*bodies)
         await check(house, bodies)
 
-    in_house(disk, plan_of(each), test)
+    run_with_brokers(disk, make_plan(each), test)
 
 
-async def check(house: House, bodies: list[str]) -> None:
-    for reader in house.readers:
+async def check(house: LiveBrokers, bodies: list[str]) -> None:
+    for reader in house.subscribers:
         assert await house.read(reader, len(bodies)) == sorted(bodies)
         async with house.client(reader) as me:
             assert (await me.status()).inbox == 0
-    told = await house.told()
-    lie = {f"replica {host.rpartition('-')[2]} of {host.rpartition('-')[0]} (scheme 1)" for host in house.liars()}
-    assert set(marked(told, proof=True)) <= lie
+    told = await house.broker_facts()
+    lie = {f"replica {host.rpartition('-')[2]} of {host.rpartition('-')[0]} (scheme 1)" for host in house.byzantine()}
+    assert set(collect_marks(told, proof=True)) <= lie
 
 
 def test_a_member_is_told_when_too_few_replicas_of_its_edge_node_answer(disk: Path) -> None:
-    async def test(house: House) -> None:
-        reader = house.readers[0]
+    async def test(house: LiveBrokers) -> None:
+        reader = house.subscribers[0]
         await house.start("c-1", reader)
         async with house.client(reader) as me:
-            told = await until(me, lambda status: status.neighbours == 1)
+            told = await wait_for_status(me, lambda status: status.neighbours == 1)
             assert told.hindrances == ("1 of the 3 replicas of the edge node answer, and 2 are needed",)
             await house.start("c-3")
-            await until(me, lambda status: not status.hindrances)
+            await wait_for_status(me, lambda status: not status.hindrances)
 
-    in_house(disk, plan_of({}), test)
+    run_with_brokers(disk, make_plan({}), test)
 
 
 @pytest.mark.all_only
 def test_brokers_killed_at_any_moment_lose_nothing_that_was_promised(disk: Path) -> None:
     """One at a time, at every node: a killed broker comes back empty, and asks the others who wants what."""
 
-    async def test(house: House) -> None:
+    async def test(house: LiveBrokers) -> None:
         victims = ["a-1", "b-2", "c-3", "d-1"]
-        await house.start(*(host for host in house.brokers if host not in victims), house.publisher, *house.readers)
+        await house.start(*(host for host in house.brokers if host not in victims), house.publisher, *house.subscribers)
         for victim in victims:
             await house.spawn(victim)
-        for reader in house.readers:
+        for reader in house.subscribers:
             await house.subscribe(reader)
         bodies, enough = list[str](), asyncio.Event()
         publishing = asyncio.create_task(publish(house, bodies, enough))
@@ -78,23 +79,23 @@ def test_brokers_killed_at_any_moment_lose_nothing_that_was_promised(disk: Path)
             house.kill(victim)
             await reached(bodies, len(bodies) + 10, publishing)
             await house.spawn(victim)
-            await house.complete()
+            await house.wait_until_routed()
         enough.set()
         await publishing
         await check(house, bodies)
 
-    in_house(disk, plan_of({}), test)
+    run_with_brokers(disk, make_plan({}), test)
 
 
-async def publish(house: House, bodies: list[str], enough: asyncio.Event) -> None:
+async def publish(house: LiveBrokers, bodies: list[str], enough: asyncio.Event) -> None:
     """One after the other, no more than so many under way; returns when all are through."""
     async with house.client(house.publisher) as me:
         while not enough.is_set():
             body = f"note {len(bodies)}"
             await me.publish(house.net.topic, body)
             bodies.append(body)
-            await until(me, lambda status: status.outbox < 32)
-        await until(me, lambda status: not status.outbox)
+            await wait_for_status(me, lambda status: status.outbox < 32)
+        await wait_for_status(me, lambda status: not status.outbox)
 
 
 async def reached(bodies: list[str], goal: int, publishing: asyncio.Task[Any]) -> None:

@@ -5,22 +5,22 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from support.broker_house import House, in_house
-from veilcast.brokers.overlay import NodeEntry, Overlay, sign_overlay
-from veilcast.cli.localbrokers import NodePlan, OverlayPlan
-from veilcast.cli.localnet import NodeRole, Plan
-from veilcast.cli.localoperator import LocalOperator
+from support.live_brokers import LiveBrokers, run_with_brokers
+from veilcast.brokers.overlay import BrokerOverlay, NodeEntry, sign_overlay
+from veilcast.cli.local.brokers import OverlayPlan, VirtualNodePlan
+from veilcast.cli.local.network import NetworkPlan, NodeRole
+from veilcast.cli.local.overlay_operator import LocalOperator
 from veilcast.crypto.sign import SigningKey
 from veilcast.node.broker_files import load_broker, write_signed
-from veilcast.node.broker_keys import spell_operator
+from veilcast.node.broker_keys import encode_operator_line
 
 SPARES = ("spare-1", "spare-2", "spare-3")
 FIRST, LATER, LAST = ([f"{when} {number}" for number in range(5)] for when in ("first", "later", "last"))
 
 
 def test_members_of_two_overlays_do_with_either(disk: Path) -> None:
-    async def test(house: House) -> None:
-        reader = house.readers[0]
+    async def test(house: LiveBrokers) -> None:
+        reader = house.subscribers[0]
         found_second_overlay(house)
         await house.start(*house.brokers, *SPARES, house.publisher, reader)
         await house.subscribe(reader)
@@ -34,7 +34,7 @@ def test_members_of_two_overlays_do_with_either(disk: Path) -> None:
             told = await me.status()
         assert told.hindrances == ("on path 1 of 2, 0 of the 3 replicas of the edge node answer, and 2 are needed",)
         await house.start(*house.brokers)
-        await house.complete()
+        await house.wait_until_routed()
         for host in SPARES:
             await house.stop(host)
         await publish(house, LAST)
@@ -42,31 +42,31 @@ def test_members_of_two_overlays_do_with_either(disk: Path) -> None:
         async with house.client(reader) as me:
             assert (await me.status()).inbox == 0
 
-    overlay = OverlayPlan((NodePlan("a"),), (), ("a", "a"), spare=3)
+    overlay = OverlayPlan((VirtualNodePlan("a"),), (), ("a", "a"), spare=3)
     roles: tuple[NodeRole, ...] = ("publisher", "subscriber")
-    plan = Plan(nodes=2, mode="brokers", publishers=1, subscribers=1, overlay=overlay, roles=roles)
-    in_house(disk, plan, test)
+    plan = NetworkPlan(nodes=2, mode="brokers", publishers=1, subscribers=1, overlay=overlay, roles=roles)
+    run_with_brokers(disk, plan, test)
 
 
-async def publish(house: House, bodies: list[str]) -> None:
+async def publish(house: LiveBrokers, bodies: list[str]) -> None:
     """One path is gone, and what is not through there stays in the outbox for a while."""
     async with house.client(house.publisher) as me:
         for body in bodies:
             await me.publish(house.net.topic, body)
 
 
-def found_second_overlay(house: House) -> None:
+def found_second_overlay(house: LiveBrokers) -> None:
     """The brokers that stand nowhere become one, of another operator; and all members are in both."""
     operator = LocalOperator(house.directory, house.net)
     spares = tuple(operator.spares(operator.overlay()))
     key = SigningKey.generate(os.urandom)
-    signed = sign_overlay(Overlay(1, (NodeEntry("z", 1, spares),), ()), key)
-    line = spell_operator(key.public)
+    signed = sign_overlay(BrokerOverlay(1, (NodeEntry("z", 1, spares),), ()), key)
+    line = encode_operator_line(key.public)
     for host in SPARES:
         known = load_broker(house.file(host)).operator
         house.file(host).write_text(house.file(host).read_text().replace(known, line))
         write_signed(house.directory / host / "overlay.signed", signed)
-    for member in (house.publisher, house.readers[0]):
+    for member in (house.publisher, house.subscribers[0]):
         write_signed(house.directory / member / "second.signed", signed)
         with house.file(member).open("a") as file:
             file.write(f'[[brokers.also]]\noverlay = "second.signed"\noperator = "{line}"\nedge = "z"\n')

@@ -10,11 +10,12 @@ from random import Random
 import msgspec
 import pytest
 
-from support.broker_house import House, in_house, plan_of, until
-from support.patience import HANG_S, pause
-from veilcast.brokers.overlay import NodeEntry, Overlay, Replica
-from veilcast.brokers.planning import Step
-from veilcast.cli.localoperator import LocalOperator
+from support.live_brokers import LiveBrokers, make_plan, run_with_brokers
+from support.live_network import wait_for_status
+from support.waits import HANG_S, pause
+from veilcast.brokers.operations.redeployment_plan import RedeployStep
+from veilcast.brokers.overlay import BrokerOverlay, NodeEntry, Replica
+from veilcast.cli.local.overlay_operator import LocalOperator
 
 LIARS = (
     ("drop", "share", "block", "replay"),
@@ -27,11 +28,11 @@ VICTIMS = ("a-1", "b-1", "c-1", "d-2")
 
 @pytest.mark.all_only
 def test_replicas_come_and_go_while_notes_flow_and_none_is_lost(disk: Path) -> None:
-    async def test(house: House) -> None:
+    async def test(house: LiveBrokers) -> None:
         await begin(house, ())
         await carry(house, 120, [grow, shrink])
 
-    in_house(disk, plan_of(at_nodes(LIARS[0]), spare=2), test)
+    run_with_brokers(disk, make_plan(at_nodes(LIARS[0]), spare=2), test)
 
 
 @pytest.mark.heavy
@@ -40,11 +41,11 @@ def test_replicas_come_and_go_while_notes_flow_and_none_is_lost(disk: Path) -> N
 def test_ten_thousand_publications_past_liars_kills_and_a_redeployment_arrive_once(
     kinds: tuple[str, ...], disk: Path
 ) -> None:
-    async def test(house: House) -> None:
+    async def test(house: LiveBrokers) -> None:
         await begin(house, VICTIMS)
         rng = Random(10)
 
-        async def kill(house: House) -> None:
+        async def kill(house: LiveBrokers) -> None:
             victim = rng.choice(VICTIMS)
             house.kill(victim)
             for _ in range(rng.randrange(50, 300)):  # It is away for a while; nothing depends on how long.
@@ -53,28 +54,28 @@ def test_ten_thousand_publications_past_liars_kills_and_a_redeployment_arrive_on
 
         await carry(house, 10_000, [kill, kill, grow, kill, kill, shrink, kill, kill])
 
-    in_house(disk, plan_of(at_nodes(kinds), spare=2), test, within_s=10 * HANG_S)
+    run_with_brokers(disk, make_plan(at_nodes(kinds), spare=2), test, within_s=10 * HANG_S)
 
 
 def at_nodes(kinds: tuple[str, ...]) -> dict[str, tuple[str, ...]]:
     return {node: (kind,) for node, kind in zip("abcd", kinds, strict=True)}
 
 
-async def begin(house: House, spawned: tuple[str, ...]) -> None:
+async def begin(house: LiveBrokers, spawned: tuple[str, ...]) -> None:
     """All brokers and members, these of them in processes of their own."""
     for number in range(3):
         with house.file(f"{number + 1:02}").open("a") as file:
             file.write("refresh_messages = 128\n")
     for host in spawned:
         await house.spawn(host)
-    await house.start(*(host for host in house.brokers if host not in spawned), house.publisher, *house.readers)
-    for reader in house.readers:
+    await house.start(*(host for host in house.brokers if host not in spawned), house.publisher, *house.subscribers)
+    for reader in house.subscribers:
         await house.subscribe(reader)
 
 
-async def carry(house: House, count: int, events: list[object]) -> None:
+async def carry(house: LiveBrokers, count: int, events: list[object]) -> None:
     """So many publications, and these events spread over them; then all must have come, and once."""
-    reading = [asyncio.create_task(read(house, reader, count)) for reader in house.readers]
+    reading = [asyncio.create_task(read(house, reader, count)) for reader in house.subscribers]
     async with house.client(house.publisher) as me:
         due = {count * (at + 1) // (len(events) + 1): event for at, event in enumerate(events)}
         happening = list[asyncio.Task[None]]()
@@ -84,17 +85,17 @@ async def carry(house: House, count: int, events: list[object]) -> None:
                 happening = [asyncio.create_task(due[number](house))]  # type: ignore[operator]
             await me.publish(house.net.topic, f"note {number}")
             if number % 16 == 0:
-                await until(me, lambda status: status.outbox < 128)  # Of 256 that may be.
+                await wait_for_status(me, lambda status: status.outbox < 128)  # Of 256 that may be.
         await asyncio.gather(*happening)
-        await until(me, lambda status: not status.outbox)
+        await wait_for_status(me, lambda status: not status.outbox)
     expected = sorted(f"note {number}" for number in range(count))
-    for task, reader in zip(reading, house.readers, strict=True):
+    for task, reader in zip(reading, house.subscribers, strict=True):
         assert await task == expected
         async with house.client(reader) as me:
             assert (await me.status()).inbox == 0
 
 
-async def read(house: House, reader: str, count: int) -> list[str]:
+async def read(house: LiveBrokers, reader: str, count: int) -> list[str]:
     """As they come, each acknowledged."""
     bodies = list[str]()
     async with house.client(reader) as me:
@@ -105,7 +106,7 @@ async def read(house: House, reader: str, count: int) -> list[str]:
     return sorted(bodies)
 
 
-async def grow(house: House) -> None:
+async def grow(house: LiveBrokers) -> None:
     """Two spare brokers come to b."""
     operator = LocalOperator(house.directory, house.net)
     overlay = operator.overlay()
@@ -114,7 +115,7 @@ async def grow(house: House) -> None:
     await redeploy(house, operator, changed(overlay, node, (*node.replicas, *spares)), spares, [])
 
 
-async def shrink(house: House) -> None:
+async def shrink(house: LiveBrokers) -> None:
     """The liar of b goes, and the honest one before it."""
     operator = LocalOperator(house.directory, house.net)
     overlay = operator.overlay()
@@ -124,19 +125,19 @@ async def shrink(house: House) -> None:
     await redeploy(house, operator, changed(overlay, node, left), [], gone)
 
 
-def changed(overlay: Overlay, node: NodeEntry, replicas: tuple[Replica, ...]) -> Overlay:
+def changed(overlay: BrokerOverlay, node: NodeEntry, replicas: tuple[Replica, ...]) -> BrokerOverlay:
     entry = NodeEntry(node.name, node.version + 1, replicas)
     nodes = tuple(entry if each.name == node.name else each for each in overlay.nodes)
     return msgspec.structs.replace(overlay, version=overlay.version + 1, nodes=nodes)
 
 
 async def redeploy(
-    house: House, operator: LocalOperator, overlay: Overlay, come: list[Replica], leave: list[Replica]
+    house: LiveBrokers, operator: LocalOperator, overlay: BrokerOverlay, come: list[Replica], leave: list[Replica]
 ) -> None:
-    step = Step(overlay, "b", tuple(come), tuple(leave))
+    step = RedeployStep(overlay, "b", tuple(come), tuple(leave))
     await house.start(*operator.sign(step))
-    await asyncio.to_thread(operator.hand_out)
-    while await asyncio.to_thread(operator.standing, step) < sum(len(node.replicas) for node in overlay.nodes) - 4:
+    await asyncio.to_thread(operator.hand_out_overlay)
+    while await asyncio.to_thread(operator.count_ready, step) < sum(len(node.replicas) for node in overlay.nodes) - 4:
         await pause()
-    while await asyncio.to_thread(operator.staying, step):
+    while await asyncio.to_thread(operator.count_staying, step):
         await pause()

@@ -10,11 +10,11 @@ from unittest.mock import patch
 
 import pytest
 
-from support.patience import wait_until
-from veilcast.cli import crew, localnet
+from support.waits import wait_until
 from veilcast.cli.context import Context
+from veilcast.cli.local import network, workers
 from veilcast.cli.main import main
-from veilcast.net.blocking import connect_sync
+from veilcast.net.sync_client import connect_sync
 
 FILE = """
 links = [["north", "south"]]
@@ -51,9 +51,9 @@ def test_a_liar_is_found_and_replaced_by_commands_and_nothing_is_lost(
         return told
 
     def publish(*bodies: str) -> None:
-        with connect_sync(localnet.node_file(directory, 0)) as me:
+        with connect_sync(network.node_file(directory, 0)) as me:
             for body in bodies:
-                me.publish(localnet.TOPIC, body)
+                me.publish(network.TOPIC, body)
 
     def brokers() -> Any:
         return run("brokers", "status", "--dir", str(directory))["brokers"]
@@ -69,7 +69,7 @@ def test_a_liar_is_found_and_replaced_by_commands_and_nothing_is_lost(
         assert (plan["liars"], plan["applied"]) == (["replica 3 of north"], False)
         assert [(step["node"], len(step["come"]), len(step["leave"])) for step in plan["steps"]] == [("north", 1, 1)]
         publish("three")
-        with patch.object(crew, "add", side_effect=KeyboardInterrupt):
+        with patch.object(workers, "add_worker", side_effect=KeyboardInterrupt):
             assert main(["brokers", "plan", "--dir", str(directory), "--apply"], Context(warn=lambda _: None)) == 130
         assert run("brokers", "plan", "--dir", str(directory))["pending"] == 2, "it was signed, and nobody has it"
         assert run("brokers", "plan", "--dir", str(directory), "--apply")["applied"]
@@ -78,10 +78,10 @@ def test_a_liar_is_found_and_replaced_by_commands_and_nothing_is_lost(
         assert (told["spare-1"]["node"], told["spare-1"]["version"], told["spare-2"]) == ("north", 2, None)
         assert run("brokers", "plan", "--dir", str(directory))["steps"] == []
         publish("four")
-        with connect_sync(localnet.node_file(directory, 1)) as me:
-            notes = me.subscribe(localnet.TOPIC, keep=True)
+        with connect_sync(network.node_file(directory, 1)) as me:
+            notes = me.subscribe(network.TOPIC, keep=True)
             assert sorted(next(notes).publication.body for _ in range(4)) == [b"four", b"one", b"three", b"two"]
         assert run("net", "down", "--dir", str(directory))["killed"] == 0
         assert not directory.exists()
     finally:
-        crew.end_all(directory, 1.0)
+        workers.end_workers(directory, 1.0)

@@ -14,49 +14,61 @@ from random import Random
 
 import pytest
 
-from support.foil_house import House, in_house, is_here, until
-from support.papers_of_brokers import Issuer
-from support.patience import pause
-from veilcast.cli.localnet import Plan
-from veilcast.wire.mqtt import Connack, Disconnect, Packet, Puback, Publish, Suback, Version, encode
+from support.broker_certificates import CertificateIssuer
+from support.live_foil import LiveFoil, has_mosquitto, run_with_foil
+from support.live_network import wait_for_status
+from support.waits import pause
+from veilcast.cli.local.network import NetworkPlan
+from veilcast.wire.mqtt import (
+    ConnackPacket,
+    DisconnectPacket,
+    Packet,
+    PubackPacket,
+    PublishPacket,
+    SubackPacket,
+    Version,
+    encode,
+)
 
-PLAN = Plan(nodes=3, mode="foil", subscribers=1, epoch_us=3_600_000_000)
+PLAN = NetworkPlan(nodes=3, mode="foil", subscribers=1, epoch_us=3_600_000_000)
 FIVE = Version.MQTT_5
 CALLS = 24
 
-pytestmark = [pytest.mark.all_only, pytest.mark.skipif(not is_here(), reason="mosquitto is not installed")]
+pytestmark = [pytest.mark.all_only, pytest.mark.skipif(not has_mosquitto(), reason="mosquitto is not installed")]
 
 
 def said(*packets: Packet) -> bytes:
     return b"".join(encode(packet, FIVE) for packet in packets)
 
 
-FLOOD = said(Connack(), *(Publish("veilcast/on/" + "0" * 32, bytes(1100), number) for number in range(1, 3000)))
+FLOOD = said(
+    ConnackPacket(), *(PublishPacket("veilcast/on/" + "0" * 32, bytes(1100), number) for number in range(1, 3000))
+)
 WORST: list[Callable[[Random], bytes]] = [
     lambda rng: b"",
     lambda rng: rng.randbytes(400),
     lambda rng: b"\x30\xff\xff\xff\x7f" + bytes(1 << 16),
-    lambda rng: said(Connack(code=0x87)),
-    lambda rng: said(Connack(qos_max=0)),
-    lambda rng: said(Connack(packet_max=20)),
-    lambda rng: said(Connack(), Connack()),
-    lambda rng: said(Connack(), Puback(rng.randrange(1, 65_536))),
-    lambda rng: said(Connack(), Suback(rng.randrange(1, 4), (0x80,) * rng.randrange(1, 9))),
-    lambda rng: said(Connack(), *(Suback(number, (1,) * size) for number in (1, 2) for size in (1, 2))),
-    lambda rng: said(Connack(), Disconnect(0x8E)),
+    lambda rng: said(ConnackPacket(code=0x87)),
+    lambda rng: said(ConnackPacket(qos_max=0)),
+    lambda rng: said(ConnackPacket(packet_max=20)),
+    lambda rng: said(ConnackPacket(), ConnackPacket()),
+    lambda rng: said(ConnackPacket(), PubackPacket(rng.randrange(1, 65_536))),
+    lambda rng: said(ConnackPacket(), SubackPacket(rng.randrange(1, 4), (0x80,) * rng.randrange(1, 9))),
+    lambda rng: said(ConnackPacket(), *(SubackPacket(number, (1,) * size) for number in (1, 2) for size in (1, 2))),
+    lambda rng: said(ConnackPacket(), DisconnectPacket(0x8E)),
     lambda rng: FLOOD,
 ]
 
 
 def test_no_broker_brings_a_node_down_and_what_waits_goes_out_at_an_honest_one(disk: Path) -> None:
-    async def test(house: House) -> None:
+    async def test(house: LiveFoil) -> None:
         house.broker.end()
         with hostile(house.net.hosts[0]) as calls:
             await house.start(*house.names())
-            reader = house.readers[0]
+            reader = house.subscribers[0]
             async with house.client(reader) as me:
                 await me.subscribe(house.net.topic, keep=True).start()
-            await house.say(*(500.0 + step for step in range(10)))
+            await house.publish_prices(*(500.0 + step for step in range(10)))
             async with house.client(house.publisher) as me:
                 while len(calls) < CALLS:
                     assert (await me.status()).outbox == 10
@@ -67,34 +79,34 @@ def test_no_broker_brings_a_node_down_and_what_waits_goes_out_at_an_honest_one(d
         assert await house.read(reader, 10) == [str(500 + step) for step in range(10)]
         assert house.machines[reader].refusals()
 
-    in_house(disk, PLAN, test)
+    run_with_foil(disk, PLAN, test)
 
 
 @pytest.mark.parametrize("right", [True, False])
 def test_a_broker_in_tls_asks_for_a_login_and_who_has_none_is_told(right: bool, disk: Path) -> None:
-    certificate, key = Issuer(disk).certify("broker.example.org")
+    certificate, key = CertificateIssuer(disk).certify("broker.example.org")
     settings = f"certfile {certificate}\nkeyfile {key}\npassword_file {disk}/passwords\n"
     login = disk / "login"
     login.write_text(f"somebody\n{'open sesame' if right else 'guessed'}\n")
     login.chmod(0o600)
     make_password(disk / "passwords", "somebody", "open sesame")
 
-    async def test(house: House) -> None:
+    async def test(house: LiveFoil) -> None:
         for name in house.names():
             file = house.file(name)
             way = f'name = "broker.example.org"\nca = "{disk}/authorities.pem"\nlogin = "{login}"\n'
             file.write_text(file.read_text().replace("mqtt://", "mqtts://").replace("[foil]\n", f"[foil]\n{way}"))
         await house.start(*house.names())
         if right:
-            await house.subscribe(house.readers[0])
-            await house.say(500.0)
-            assert await house.read(house.readers[0], 1) == ["500"]
+            await house.subscribe(house.subscribers[0])
+            await house.publish_prices(500.0)
+            assert await house.read(house.subscribers[0], 1) == ["500"]
             return
         async with house.client(house.publisher) as me:
-            told = await until(me, lambda status: any("refused" in each for each in status.hindrances))
+            told = await wait_for_status(me, lambda status: any("refused" in each for each in status.hindrances))
             assert "guessed" not in str(told)
 
-    in_house(disk / "n", PLAN, test, settings=settings)
+    run_with_foil(disk / "n", PLAN, test, settings=settings)
 
 
 def make_password(path: Path, user: str, password: str) -> None:

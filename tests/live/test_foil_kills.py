@@ -12,16 +12,17 @@ from random import Random
 
 import pytest
 
-from support.foil_house import House, in_house, is_here, until
-from support.patience import pause
-from veilcast.authority.record import Profile
-from veilcast.cli.localnet import Plan
+from support.live_foil import LiveFoil, has_mosquitto, run_with_foil
+from support.live_network import wait_for_status
+from support.waits import pause
+from veilcast.authority.topic_record import Profile
+from veilcast.cli.local.network import NetworkPlan
 from veilcast.net.client import Client
 
-PLAN = Plan(nodes=3, mode="foil", subscribers=2, epoch_us=3_600_000_000)
+PLAN = NetworkPlan(nodes=3, mode="foil", subscribers=2, epoch_us=3_600_000_000)
 KILLS = 5
 
-pytestmark = [pytest.mark.all_only, pytest.mark.skipif(not is_here(), reason="mosquitto is not installed")]
+pytestmark = [pytest.mark.all_only, pytest.mark.skipif(not has_mosquitto(), reason="mosquitto is not installed")]
 
 
 @pytest.mark.parametrize("profile", ["hardened", "paper"])
@@ -30,7 +31,7 @@ def test_a_broker_killed_at_any_moment_loses_nothing_true_and_brings_nothing_twi
 ) -> None:
     rng = Random(7)
 
-    async def test(house: House) -> None:
+    async def test(house: LiveFoil) -> None:
         bodies = await begin(house)
         publishing = Publishing(house, bodies)
         for _ in range(KILLS):
@@ -42,21 +43,21 @@ def test_a_broker_killed_at_any_moment_loses_nothing_true_and_brings_nothing_twi
         await publishing.end()
         await check(house, bodies)
 
-    in_house(disk, Plan(nodes=3, mode="foil", profile=profile, subscribers=2, epoch_us=3_600_000_000), test)
+    run_with_foil(disk, NetworkPlan(nodes=3, mode="foil", profile=profile, subscribers=2, epoch_us=3_600_000_000), test)
 
 
 @pytest.mark.parametrize("keeps", [True, False])
 def test_a_reader_that_is_away_while_the_broker_forgets_everything_misses_nothing(keeps: bool, disk: Path) -> None:
     """And a publisher that keeps nothing would be noticed."""
 
-    async def test(house: House) -> None:
+    async def test(house: LiveFoil) -> None:
         bodies = await begin(house)
-        reader = house.readers[0]
+        reader = house.subscribers[0]
         await house.stop(reader)
         async with house.client(house.publisher) as me:
             for number in range(10):
                 bodies.append(await say(me, house, number))
-            await until(me, lambda status: not status.outbox)
+            await wait_for_status(me, lambda status: not status.outbox)
         house.broker.kill()
         for file in (house.directory / "broker").glob("mosquitto.db*"):
             file.unlink()
@@ -65,18 +66,18 @@ def test_a_reader_that_is_away_while_the_broker_forgets_everything_misses_nothin
         await house.subscribe(reader)
         async with house.client(house.publisher) as me:
             bodies.append(await say(me, house, 10))
-        assert await house.read(house.readers[1], 11) == sorted(bodies)
+        assert await house.read(house.subscribers[1], 11) == sorted(bodies)
         if keeps:
             assert await house.read(reader, 11) == sorted(bodies)
         else:
             assert len(await read_up_to(house, reader, bodies[10])) < 11
 
-    in_house(disk, PLAN, test, more="" if keeps else "keep_us = 0\nmargin_us = 1\n")
+    run_with_foil(disk, PLAN, test, more="" if keeps else "keep_us = 0\nmargin_us = 1\n")
 
 
 @pytest.mark.heavy
 def test_a_broker_killed_after_every_hundred_events_loses_nothing_true_and_brings_nothing_twice(disk: Path) -> None:
-    async def test(house: House) -> None:
+    async def test(house: LiveFoil) -> None:
         bodies = await begin(house)
         publishing = Publishing(house, bodies)
         for _ in range(12):
@@ -88,10 +89,10 @@ def test_a_broker_killed_after_every_hundred_events_loses_nothing_true_and_bring
         await publishing.end()
         await check(house, bodies)
 
-    in_house(disk, PLAN, test)
+    run_with_foil(disk, PLAN, test)
 
 
-async def read_up_to(house: House, reader: str, last: str) -> list[str]:
+async def read_up_to(house: LiveFoil, reader: str, last: str) -> list[str]:
     """What comes before this one, and this one. A publisher repeats what no broker has confirmed when it was killed."""
     bodies = list[str]()
     async with house.client(reader) as me:
@@ -101,9 +102,9 @@ async def read_up_to(house: House, reader: str, last: str) -> list[str]:
     return bodies
 
 
-async def begin(house: House) -> list[str]:
+async def begin(house: LiveFoil) -> list[str]:
     await house.start(*house.names())
-    for reader in house.readers:
+    for reader in house.subscribers:
         await house.subscribe(reader)
     return []
 
@@ -111,7 +112,7 @@ async def begin(house: House) -> list[str]:
 class Publishing:
     """One event after the other, as fast as they go out, until it is to end."""
 
-    def __init__(self, house: House, bodies: list[str]) -> None:
+    def __init__(self, house: LiveFoil, bodies: list[str]) -> None:
         self._house, self._bodies, self._over = house, bodies, False
         self.task = asyncio.create_task(self._run())
 
@@ -119,22 +120,22 @@ class Publishing:
         async with self._house.client(self._house.publisher) as me:
             while not self._over:
                 self._bodies.append(await say(me, self._house, len(self._bodies)))
-                await until(me, lambda status: status.outbox < 8)
-            await until(me, lambda status: not status.outbox)
+                await wait_for_status(me, lambda status: status.outbox < 8)
+            await wait_for_status(me, lambda status: not status.outbox)
 
     async def end(self) -> None:
         self._over = True
         await self.task
 
 
-async def say(me: Client, house: House, number: int) -> str:
+async def say(me: Client, house: LiveFoil, number: int) -> str:
     body = f"note {number}"
     await me.publish(house.net.topic, body, price=500.0 + number % 50)
     return body
 
 
-async def check(house: House, bodies: list[str]) -> None:
-    for reader in house.readers:
+async def check(house: LiveFoil, bodies: list[str]) -> None:
+    for reader in house.subscribers:
         assert await house.read(reader, len(bodies)) == sorted(bodies)
         async with house.client(reader) as me:
             assert (await me.status()).inbox == 0

@@ -22,20 +22,20 @@ import numpy as np
 import pytest
 
 import veilcast
-from support import broker_house, foil_house, relay_house, tree_house
-from support.house import House
-from support.patience import HANG_S, pause
+from support import live_brokers, live_foil, live_relay, live_tree
+from support.live_network import LiveNetwork
+from support.waits import HANG_S, pause
 from veilcast.authority.epoch import epoch_of
 from veilcast.authority.keyring import Keyring
-from veilcast.authority.vault import read_secret
+from veilcast.authority.secret_file import read_secret
 from veilcast.cli.compose import compose
 from veilcast.cli.files import passphrase_file
-from veilcast.cli.localnet import KEYRING, Plan
-from veilcast.crypto.agree import public_of
+from veilcast.cli.local.network import KEYRING, NetworkPlan
 from veilcast.crypto.derive import digest
+from veilcast.crypto.key_agreement import public_of
 from veilcast.crypto.secret import Secret
 from veilcast.machine import Note
-from veilcast.net.clock import Clock
+from veilcast.net.clock import SystemClock
 
 BODIES = [f"a planted body, number {number}" for number in range(6)]
 MODES = ["mesh", "relay", "tree", "foil", "brokers"]
@@ -44,7 +44,7 @@ MODES = ["mesh", "relay", "tree", "foil", "brokers"]
 class Seized(NamedTuple):
     """What the thief has: a directory for each member, at the end and when it was all running."""
 
-    house: House
+    house: LiveNetwork
     off: Path
     on: Path
     notes: list[Note]
@@ -81,7 +81,7 @@ def test_a_locked_disk_holds_nothing_that_an_informant_can_compute(mode: str, se
 @pytest.mark.parametrize("mode", MODES)
 def test_the_disks_of_two_readers_have_no_value_in_common(mode: str, seized: Callable[[str], Seized]) -> None:
     disk = seized(mode)
-    one, two = disk.house.readers
+    one, two = disk.house.subscribers
     for when in (disk.off, disk.on):
         shared = values(when / one) & values(when / two)
         assert not {value for value in shared if isinstance(value, bytes)}
@@ -124,14 +124,14 @@ def _plain(disk: Seized) -> Iterator[bytes]:
     yield disk.house.net.topic.encode()
     yield from (body.encode() for body in BODIES)
     yield from (note.id for note in disk.notes)
-    now = Clock().now()
+    now = SystemClock().now()
     for member in members(disk.house):
         keyring = _keyring(disk.house.directory / member)
         chain = keyring.membership.certificate
         yield from (chain.leaf.subject, public_of(keyring.membership.link), chain.leaf.signature, keyring.root)
         yield from keyring.membership.tls
         for epoch in range(epoch_of(now, keyring.epoch_us) - 4, epoch_of(now, keyring.epoch_us) + 2):
-            for keys in keyring.at(epoch).topics.values() if epoch >= chain.leaf.first else ():
+            for keys in keyring.keys_at(epoch).topics.values() if epoch >= chain.leaf.first else ():
                 yield from (keys.token, keys.lineage, keys.content.reveal())
                 if keys.signing is not None and keys.certificate is not None:
                     yield from (keys.signing.public, keys.certificate.leaf.signature)
@@ -196,12 +196,12 @@ def tables(directory: Path) -> Iterator[tuple[str, str, list[tuple[Any, ...]]]]:
 # --- the networks -------------------------------------------------------------------------------------------
 
 
-def members(house: House) -> list[str]:
-    return [house.publisher, *house.readers, *house.others]
+def members(house: LiveNetwork) -> list[str]:
+    return [house.publisher, *house.subscribers, *house.others]
 
 
-class _MeshHouse(House):
-    def station(self, name: str) -> Any:
+class _MeshHouse(LiveNetwork):
+    def service(self, name: str) -> Any:
         return compose(*self.member(name))
 
 
@@ -211,24 +211,28 @@ def _seize(mode: str, base: Path) -> Seized:
     async def live(house: Any) -> None:
         await _live(house, notes, base / "on")
 
-    directory, houses = base / "net", list[House]()
+    directory, houses = base / "net", list[LiveNetwork]()
 
-    async def test(house: House) -> None:
+    async def test(house: LiveNetwork) -> None:
         houses.append(house)
         await live(house)
 
     if mode == "mesh":
-        _in_mesh(directory, Plan(nodes=6, profile="paper", publishers=1, subscribers=2), test)
+        _in_mesh(directory, NetworkPlan(nodes=6, profile="paper", publishers=1, subscribers=2), test)
     elif mode == "relay":
-        relay_house.in_house(directory, Plan(nodes=4, mode="relay", publishers=1, subscribers=2), test)
+        live_relay.run_with_relay(directory, NetworkPlan(nodes=4, mode="relay", publishers=1, subscribers=2), test)
     elif mode == "tree":
-        tree_house.in_house(directory, Plan(nodes=5, mode="tree", publishers=1, subscribers=2, tor=False), test)
+        live_tree.run_with_tree(
+            directory, NetworkPlan(nodes=5, mode="tree", publishers=1, subscribers=2, tor=False), test
+        )
     elif mode == "foil":
-        if not foil_house.is_here():
+        if not live_foil.has_mosquitto():
             pytest.skip("needs mosquitto")
-        foil_house.in_house(directory, Plan(nodes=4, mode="foil", publishers=1, subscribers=2), test)
+        live_foil.run_with_foil(directory, NetworkPlan(nodes=4, mode="foil", publishers=1, subscribers=2), test)
     else:
-        broker_house.in_house(directory, Plan(nodes=4, mode="brokers", publishers=1, subscribers=2), test)
+        live_brokers.run_with_brokers(
+            directory, NetworkPlan(nodes=4, mode="brokers", publishers=1, subscribers=2), test
+        )
     _seize_files(houses[0], base / "off")
     return Seized(houses[0], base / "off", base / "on", notes)
 
@@ -236,7 +240,7 @@ def _seize(mode: str, base: Path) -> Seized:
 async def _live(house: Any, notes: list[Note], on: Path) -> None:
     await house.start(*(house.brokers if hasattr(house, "brokers") else house.net.plan.hosts), *members(house))
     if hasattr(house, "acquainted"):
-        await house.acquainted()
+        await house.wait_until_acquainted()
     topic, mesh = house.net.topic, house.net.plan.mode == "mesh"
     more = {"price": 500.0} if house.net.plan.mode == "foil" else {}
     async with AsyncExitStack() as clients:
@@ -259,7 +263,7 @@ async def _live(house: Any, notes: list[Note], on: Path) -> None:
     _seize_files(house, on)
 
 
-def _seize_files(house: House, target: Path) -> None:
+def _seize_files(house: LiveNetwork, target: Path) -> None:
     for member in members(house):
         for file in files(house.directory / member):
             place = target / file.relative_to(house.directory)
@@ -273,7 +277,7 @@ async def _until(me: Any, true: Callable[[Any], bool]) -> None:
         await pause()
 
 
-def _in_mesh(directory: Path, plan: Plan, test: Callable[[House], Awaitable[None]]) -> None:
+def _in_mesh(directory: Path, plan: NetworkPlan, test: Callable[[LiveNetwork], Awaitable[None]]) -> None:
     async def run() -> None:
         house = _MeshHouse(directory, plan)
         try:

@@ -6,28 +6,29 @@ from pathlib import Path
 
 import pytest
 
-from support.patience import pause
-from support.relay_house import House, in_house, until
+from support.live_network import wait_for_status
+from support.live_relay import LiveRelay, run_with_relay
+from support.waits import pause
 from veilcast.cli import exits
-from veilcast.cli.localnet import Plan
+from veilcast.cli.local.network import NetworkPlan
 from veilcast.errors import StorageError
 
-PLAN = Plan(nodes=3, mode="relay", publishers=1, subscribers=1)
+PLAN = NetworkPlan(nodes=3, mode="relay", publishers=1, subscribers=1)
 ROOM = 60_000
 """For a file: enough to begin with, and for a few writes."""
 
 
 @pytest.mark.all_only
 def test_a_server_whose_disk_is_full_ends_and_has_all_that_it_acknowledged(disk: Path) -> None:
-    async def test(house: House) -> None:
-        reader = house.readers[0]
+    async def test(house: LiveRelay) -> None:
+        reader = house.subscribers[0]
         await house.start("proxy", house.publisher, reader)
         await house.spawn("server", room=ROOM)
         await house.subscribe(reader)
         await house.stop(reader)
         bodies = list[str]()
         async with house.client(house.publisher) as me:
-            while (code := house.ended("server")) is None:
+            while (code := house.exit_code("server")) is None:
                 if (await me.status()).outbox < 2:
                     bodies.append(f"note {len(bodies)}")
                     await me.publish(house.net.topic, bodies[-1])
@@ -36,26 +37,26 @@ def test_a_server_whose_disk_is_full_ends_and_has_all_that_it_acknowledged(disk:
         await house.spawn("server")
         await house.start(reader)
         async with house.client(house.publisher) as me:
-            await until(me, lambda status: not status.outbox)
+            await wait_for_status(me, lambda status: not status.outbox)
         assert await house.read(reader, len(bodies)) == sorted(bodies)
 
-    in_house(disk, PLAN, test)
+    run_with_relay(disk, PLAN, test)
 
 
 @pytest.mark.all_only
 def test_a_proxy_whose_disk_is_full_ends_and_knows_whom_it_has_let_in(disk: Path) -> None:
-    async def test(house: House) -> None:
-        reader = house.readers[0]
+    async def test(house: LiveRelay) -> None:
+        reader = house.subscribers[0]
         await house.start("server", house.publisher, reader)
         await house.spawn("proxy", room=ROOM)
         await house.subscribe(reader)
         await house.publish("before")
-        code = house.ended("proxy")
+        code = house.exit_code("proxy")
         while code is None:  # Each life of the reader's enrols anew, and that is written down.
             await house.stop(reader)
             await house.start(reader)
             async with house.client(reader) as me:
-                while (code := house.ended("proxy")) is None:
+                while (code := house.exit_code("proxy")) is None:
                     if not (await me.status()).waiting:
                         break
                     await pause()
@@ -64,10 +65,10 @@ def test_a_proxy_whose_disk_is_full_ends_and_knows_whom_it_has_let_in(disk: Path
         await house.publish("after")
         assert await house.read(reader, 2) == ["after", "before"]
 
-    in_house(disk, PLAN, test)
+    run_with_relay(disk, PLAN, test)
 
 
-def assert_told(house: House, name: str, code: int | None) -> None:
+def assert_told(house: LiveRelay, name: str, code: int | None) -> None:
     said = house.errors(name).read_text().splitlines()
     assert code == exits.code_of(StorageError(""))[0]
     assert said[-1] == "veilcast: the node's state in ledger.sqlite cannot be used: disk I/O error"

@@ -9,11 +9,12 @@ from random import Random
 
 import pytest
 
-from support.patience import pause
-from support.relay_house import House, in_house, until
-from veilcast.cli.localnet import Plan
+from support.live_network import wait_for_status
+from support.live_relay import LiveRelay, run_with_relay
+from support.waits import pause
+from veilcast.cli.local.network import NetworkPlan
 
-PLAN = Plan(nodes=3, mode="relay", publishers=1, subscribers=2)
+PLAN = NetworkPlan(nodes=3, mode="relay", publishers=1, subscribers=2)
 KILLS = 8
 
 
@@ -23,10 +24,10 @@ def test_killed_at_any_moment_a_host_loses_nothing_that_it_promised(victim: str,
     other = "proxy" if victim == "server" else "server"
     rng = Random(7)
 
-    async def test(house: House) -> None:
-        await house.start(other, house.publisher, *house.readers)
+    async def test(house: LiveRelay) -> None:
+        await house.start(other, house.publisher, *house.subscribers)
         await house.spawn(victim)
-        for reader in house.readers:
+        for reader in house.subscribers:
             await house.subscribe(reader)
         bodies = list[str]()
         publishing = asyncio.create_task(publish(house, bodies))
@@ -39,21 +40,21 @@ def test_killed_at_any_moment_a_host_loses_nothing_that_it_promised(victim: str,
         publishing.cancel()
         await asyncio.wait([publishing])
         async with house.client(house.publisher) as me:
-            await until(me, lambda status: not status.outbox)
+            await wait_for_status(me, lambda status: not status.outbox)
         assert len(bodies) >= KILLS
-        for reader in house.readers:
+        for reader in house.subscribers:
             assert await house.read(reader, len(bodies)) == sorted(bodies)
             async with house.client(reader) as me:
                 assert (await me.status()).inbox == 0
 
-    in_house(disk, PLAN, test)
+    run_with_relay(disk, PLAN, test)
 
 
 @pytest.mark.all_only
 @pytest.mark.parametrize("forgetful", [False, True])
 def test_a_disk_that_forgets_would_be_noticed(forgetful: bool, disk: Path) -> None:
-    async def test(house: House) -> None:
-        reader = house.readers[0]
+    async def test(house: LiveRelay) -> None:
+        reader = house.subscribers[0]
         await house.start("proxy", house.publisher, reader)
         await house.spawn("server", forgetful=forgetful)
         await house.subscribe(reader)
@@ -67,14 +68,14 @@ def test_a_disk_that_forgets_would_be_noticed(forgetful: bool, disk: Path) -> No
         expected = ["second"] if forgetful else ["first", "second"]
         assert await house.read(reader, len(expected)) == expected
 
-    in_house(disk, PLAN, test)
+    run_with_relay(disk, PLAN, test)
 
 
-async def publish(house: House, bodies: list[str]) -> None:
+async def publish(house: LiveRelay, bodies: list[str]) -> None:
     """One after the other, as fast as the publisher's disk takes them, but no more than wait to be through."""
     async with house.client(house.publisher) as me:
         while True:
             body = f"note {len(bodies)}"
             await me.publish(house.net.topic, body)
             bodies.append(body)
-            await until(me, lambda status: status.outbox < 8)
+            await wait_for_status(me, lambda status: status.outbox < 8)

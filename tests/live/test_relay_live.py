@@ -8,37 +8,38 @@ from typing import Literal
 
 import pytest
 
-from support.relay_house import House, in_house, until
+from support.live_network import wait_for_status
+from support.live_relay import LiveRelay, run_with_relay
 from veilcast import LocalError, Range
 from veilcast.authority import issuer
 from veilcast.authority.epoch import epoch_of
 from veilcast.authority.issuer import Authority
-from veilcast.authority.plain import to_bytes
-from veilcast.authority.vault import read_private, read_secret
+from veilcast.authority.secret_file import read_private_file, read_secret
+from veilcast.authority.struct_codec import encode_struct
 from veilcast.cli.context import Context
 from veilcast.cli.files import state_file
-from veilcast.cli.localnet import Plan
+from veilcast.cli.local.network import NetworkPlan
 from veilcast.crypto.secret import Secret
 
-PLAN = Plan(nodes=3, mode="relay", publishers=1, subscribers=2)
+PLAN = NetworkPlan(nodes=3, mode="relay", publishers=1, subscribers=2)
 
 
 @pytest.mark.parametrize("profile", ["hardened", "paper"])
 def test_every_reader_gets_what_is_published_once(profile: Literal["hardened", "paper"], disk: Path) -> None:
-    async def test(house: House) -> None:
+    async def test(house: LiveRelay) -> None:
         await house.start(*house.names())
-        for reader in house.readers:
+        for reader in house.subscribers:
             await house.subscribe(reader)
         await house.publish("one", "two", "three")
-        for reader in house.readers:
+        for reader in house.subscribers:
             assert await house.read(reader, 3) == ["one", "three", "two"]
 
-    in_house(disk, Plan(nodes=3, mode="relay", profile=profile, subscribers=2), test)
+    run_with_relay(disk, NetworkPlan(nodes=3, mode="relay", profile=profile, subscribers=2), test)
 
 
 def test_who_was_away_gets_what_was_published_meanwhile_and_hosts_may_begin_anew(disk: Path) -> None:
-    async def test(house: House) -> None:
-        reader, publisher = house.readers[0], house.publisher
+    async def test(house: LiveRelay) -> None:
+        reader, publisher = house.subscribers[0], house.publisher
         await house.start("server", "proxy", publisher, reader)
         await house.subscribe(reader)
         await house.stop(reader)
@@ -50,97 +51,97 @@ def test_who_was_away_gets_what_was_published_meanwhile_and_hosts_may_begin_anew
         async with house.client(reader) as me:
             assert (await me.status()).inbox == 0
 
-    in_house(disk, PLAN, test)
+    run_with_relay(disk, PLAN, test)
 
 
 def test_a_publication_waits_on_the_disk_until_there_is_a_relay(disk: Path) -> None:
-    async def test(house: House) -> None:
-        reader = house.readers[0]
+    async def test(house: LiveRelay) -> None:
+        reader = house.subscribers[0]
         await house.start(reader, house.publisher)
         async with house.client(house.publisher) as me:
             await me.publish(house.net.topic, "early")
-            told = await until(me, lambda status: bool(status.hindrances))
+            told = await wait_for_status(me, lambda status: bool(status.hindrances))
             assert told.outbox == 1
             assert told.hindrances == (f"no way to {house.net.hosts[1]}: nobody answers there",)
         await house.start("server", "proxy")
         async with house.client(reader) as me:
             await me.subscribe(house.net.topic, keep=True).start()
         async with house.client(house.publisher) as me:
-            await until(me, lambda status: not status.outbox and not status.hindrances)
+            await wait_for_status(me, lambda status: not status.outbox and not status.hindrances)
 
-    in_house(disk, PLAN, test)
+    run_with_relay(disk, PLAN, test)
 
 
 def test_a_full_server_says_so_and_the_member_hears_it(disk: Path) -> None:
-    async def test(house: House) -> None:
+    async def test(house: LiveRelay) -> None:
         with house.file("server").open("a") as file:
             file.write("[relay]\nleases_max = 1\n")
-        reader = house.readers[0]
+        reader = house.subscribers[0]
         await house.start("server", "proxy", reader)
         async with house.client(reader) as me:
             await me.subscribe(house.net.topic).start()
-            told = await until(me, lambda status: bool(status.hindrances))
+            told = await wait_for_status(me, lambda status: bool(status.hindrances))
             assert told.hindrances[0].startswith("the relay is full; there may be room later")
 
-    in_house(disk, PLAN, test)
+    run_with_relay(disk, PLAN, test)
 
 
 def test_a_subscription_that_no_relay_could_serve_is_refused_at_once(disk: Path) -> None:
-    async def test(house: House) -> None:
-        reader = house.readers[0]
+    async def test(house: LiveRelay) -> None:
+        reader = house.subscribers[0]
         await house.start("server", "proxy", reader)
         async with house.client(reader) as me:
             with pytest.raises(LocalError, match="temp"):
                 await me.subscribe(Range("temp", 20, 25)).start()
 
-    in_house(disk, PLAN, test)
+    run_with_relay(disk, PLAN, test)
 
 
 def test_a_revoked_member_is_not_let_in_and_hears_no_more_than_that(disk: Path) -> None:
-    async def test(house: House) -> None:
-        reader = house.readers[0]
+    async def test(house: LiveRelay) -> None:
+        reader = house.subscribers[0]
         bulletins = house.directory / "proxy" / "bulletins"
         bulletins.mkdir()
-        await house.start("server", "proxy", house.readers[1])
+        await house.start("server", "proxy", house.subscribers[1])
         (bulletins / "000001.bulletin").write_bytes(revocation(house, reader))
         await house.start(reader)
         async with house.client(reader) as me:
-            told = await until(me, lambda status: bool(status.hindrances))
+            told = await wait_for_status(me, lambda status: bool(status.hindrances))
             assert told.hindrances == (f"no way to {house.net.hosts[1]}: it does not let us in",)
-        async with house.client(house.readers[1]) as me:
-            await until(me, lambda status: bool(status.neighbours))
+        async with house.client(house.subscribers[1]) as me:
+            await wait_for_status(me, lambda status: bool(status.neighbours))
 
-    in_house(disk, PLAN, test)
+    run_with_relay(disk, PLAN, test)
 
 
 def test_a_host_of_another_role_or_another_authority_is_not_trusted(disk: Path) -> None:
-    async def test(house: House) -> None:
-        confused = house.readers[0]
+    async def test(house: LiveRelay) -> None:
+        confused = house.subscribers[0]
         server, proxy = house.net.hosts
         await house.start("server", "proxy")
-        house.change(confused, proxy, server)
-        other = House(disk / "other", PLAN)
-        other.change(other.readers[0], other.net.hosts[1], proxy)
+        house.edit_file(confused, proxy, server)
+        other = LiveRelay(disk / "other", PLAN)
+        other.edit_file(other.subscribers[0], other.net.hosts[1], proxy)
         await house.start(confused)
         async with house.client(confused) as me:
-            told = await until(me, lambda status: bool(status.hindrances))
+            told = await wait_for_status(me, lambda status: bool(status.hindrances))
             assert told.hindrances == (f"no way to {server}: its certificate is for another role",)
         try:
-            await other.start(other.readers[0])
-            async with other.client(other.readers[0]) as me:
-                told = await until(me, lambda status: bool(status.hindrances))
+            await other.start(other.subscribers[0])
+            async with other.client(other.subscribers[0]) as me:
+                told = await wait_for_status(me, lambda status: bool(status.hindrances))
                 assert told.hindrances == (f"no way to {proxy}: its certificate is not of our authority",)
         finally:
             await other.end()
 
-    in_house(disk / "one", PLAN, test)
+    run_with_relay(disk / "one", PLAN, test)
 
 
-def revocation(house: House, member: str) -> bytes:
+def revocation(house: LiveRelay, member: str) -> bytes:
     """As of the epoch before, so that it is in force now."""
     home = house.directory / "authority"
-    authority = read_secret(state_file(home), Authority, Secret(read_private(home / "passphrase")))
+    authority = read_secret(state_file(home), Authority, Secret(read_private_file(home / "passphrase")))
     now = epoch_of(Context().now_us(), authority.epoch_us)
     authority = issuer.revoke(authority, member, None, now - 1, os.urandom)
     assert authority.bulletin is not None
-    return to_bytes(authority.bulletin)
+    return encode_struct(authority.bulletin)

@@ -13,15 +13,15 @@ from pathlib import Path
 
 import pytest
 
-from support.patience import HANG_S, until
-from support.puppet import Puppet
+from support.scripted_machine import ScriptedMachine
+from support.waits import HANG_S, until
 from veilcast.errors import LocalError
 from veilcast.machine import Address, Connect, Frame
-from veilcast.net import ends, testnet, tor
-from veilcast.net.onions import OnionDriver, ThroughTor, doorway
-from veilcast.net.socks import SocksWrap
+from veilcast.net import close_reasons, tor, tor_testnet
+from veilcast.net.onion import OnionDriver, TorDialer, open_doorway
+from veilcast.net.socks import SocksWrapper
+from veilcast.net.stream_setup import DialTarget
 from veilcast.net.tor import OnionService, Tor
-from veilcast.net.wrap import Dialled
 
 PURPOSES = ("directory", "hop", "publish-1", "publish-2")
 
@@ -34,16 +34,16 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def anonymity(tor_network: Path, home: Path) -> Iterator[Tor]:
-    with tor.started(home, network=tor_network) as started:
+    with tor.start_tor(home, network=tor_network) as started:
         yield started
 
 
-class Careless(ThroughTor):
+class Careless(TorDialer):
     """Gives every call the same user and password."""
 
-    def dial(self, purpose: str, place: str) -> Dialled:
+    def dial(self, purpose: str, place: str) -> DialTarget:
         host, _, port = place.partition(":")
-        return super().dial(purpose, place)._replace(wrap=SocksWrap(host, int(port), b"one", b"one"))
+        return super().dial(purpose, place)._replace(wrap=SocksWrapper(host, int(port), b"one", b"one"))
 
 
 @pytest.mark.all_only
@@ -52,7 +52,7 @@ def test_every_purpose_has_a_circuit_of_its_own_and_whoever_is_called_learns_no_
     anonymity: Tor, careless: bool
 ) -> None:
     async def test() -> None:
-        here, there, door = Puppet(), Puppet(), doorway()
+        here, there, door = ScriptedMachine(), ScriptedMachine(), open_doorway()
         service = anonymity.serve(door.getsockname())
         anonymity.await_reachable([service], HANG_S)
         reach = Careless(anonymity.reach.socks) if careless else anonymity.reach
@@ -91,21 +91,21 @@ def circuits(anonymity: Tor, service: OnionService) -> list[str]:
 @pytest.mark.all_only
 def test_a_service_with_the_same_key_has_the_same_address_in_its_next_life(anonymity: Tor, home: Path) -> None:
     running = (home / "control").read_text().strip().removeprefix("PORT=")
-    with doorway() as door, tor.attached(running) as first:
+    with open_doorway() as door, tor.attach_tor(running) as first:
         before = first.serve(door.getsockname())
         assert before.address.partition(".")[0] not in anonymity._control.value("onions/detached")
         assert "ED25519" not in repr(before)
     # It hung on that connection; otherwise there would be two of one address now, and Tor would refuse.
-    with doorway() as door, tor.attached(running) as second:
+    with open_doorway() as door, tor.attach_tor(running) as second:
         assert second.serve(door.getsockname(), key=before.key) == before
 
 
 @pytest.mark.all_only
 def test_whom_nobody_has_heard_of_cannot_be_reached(anonymity: Tor) -> None:
     async def test() -> None:
-        machine = Puppet()
+        machine = ScriptedMachine()
         caller = OnionDriver(machine, listen=[], reach=anonymity.reach, act_on=print)
-        with doorway() as door:
+        with open_doorway() as door:
             service = anonymity.serve(door.getsockname())
             anonymity._control.ask(f"DEL_ONION {service.address.partition('.')[0]}")
         try:
@@ -113,7 +113,7 @@ def test_whom_nobody_has_heard_of_cannot_be_reached(anonymity: Tor) -> None:
             machine.events.append(Connect(Address(f"hop@{service.address}")))
             caller.touch()
             await until(lambda: machine.peers)
-            assert set(caller.reasons) == {ends.UNREACHABLE}
+            assert set(caller.reasons) == {close_reasons.UNREACHABLE}
         finally:
             caller.close()
 
@@ -124,7 +124,7 @@ def test_whom_nobody_has_heard_of_cannot_be_reached(anonymity: Tor) -> None:
 def test_nothing_of_a_private_network_talks_to_the_world(anonymity: Tor, tor_network: Path) -> None:
     if not Path("/proc/net/tcp").exists():
         pytest.skip("only Linux tells us")
-    pids = [part.pid for part in testnet.parts(tor_network.parent) if part.pid is not None]
+    pids = [part.pid for part in tor_testnet.list_processes(tor_network.parent) if part.pid is not None]
     pids.append(int(anonymity._control.value("process/pid")))
     others = [other for pid in pids for other in connected_to(pid)]
     assert len(others) > len(pids)
@@ -163,7 +163,7 @@ def test_a_tor_of_our_own_ends_with_whoever_started_it_and_its_end_is_noticed(
         pid = int(child.stdout.readline())
         os.kill(pid, 0)
         control = (tmp_path / "tor" / "control").read_text().strip().removeprefix("PORT=")
-        with tor.attached(control) as second:
+        with tor.attach_tor(control) as second:
             child.send_signal(signal.SIGKILL)
             with pytest.raises(LocalError, match="has ended"):
-                asyncio.run(asyncio.wait_for(second.gone(), HANG_S))
+                asyncio.run(asyncio.wait_for(second.watch(), HANG_S))

@@ -11,22 +11,22 @@ from pathlib import Path
 
 import pytest
 
-from support.leaf_issuer import forged_descriptor
-from support.tree_house import House, in_house
+from support.forged_certificates import forge_descriptor
+from support.live_tree import LiveTree, run_with_tree
 from veilcast.authority.keyring import Keyring
-from veilcast.authority.statement import Reader
-from veilcast.authority.vault import read_secret
-from veilcast.cli.localnet import Plan
+from veilcast.authority.secret_file import read_secret
+from veilcast.authority.statement import StatementReader
+from veilcast.cli.local.network import NetworkPlan
 from veilcast.machine import Address
 from veilcast.tree.descriptor import AHEAD_US
-from veilcast.tree.listing import Gathering, Listing
-from veilcast.tree.proofs import Prover
+from veilcast.tree.listing import Listing, ListingDownload
+from veilcast.tree.membership_proof import MembershipProver
 from veilcast.wire import decode, encode
 from veilcast.wire.geometry import LISTED_MAX
-from veilcast.wire.messages import Message
-from veilcast.wire.tree import Code, Fetch, Head, Page, Refused
+from veilcast.wire.mesh import Message
+from veilcast.wire.tree import FetchListing, ListingHead, ListingPage, RefusalCode, RequestRefused
 
-PLAN = Plan(nodes=6, mode="tree", publishers=1, subscribers=2, tor=False)
+PLAN = NetworkPlan(nodes=6, mode="tree", publishers=1, subscribers=2, tor=False)
 NOTES = 8
 
 
@@ -35,7 +35,7 @@ class Adversary:
 
     def __init__(self, keyring: Keyring, directory: Address, address: Address) -> None:
         self.keyring, self.directory, self.address = keyring, directory, address
-        self.prover = Prover(keyring)
+        self.prover = MembershipProver(keyring)
 
     async def ask(self, message: Message) -> Message:
         host, _, port = self.directory.rpartition(":")
@@ -50,13 +50,13 @@ class Adversary:
         return decode(answer)
 
     async def listing(self) -> Listing:
-        head = await self.ask(self.prover.prove(Fetch(1, 0, None)))
-        assert isinstance(head, Head)
-        gathering = Gathering(head, Reader(self.keyring), None, now_us(), LISTED_MAX)
-        while (number := gathering.wants()) is not None:
-            page = await self.ask(self.prover.prove(Fetch(2, head.version, number)))
-            assert isinstance(page, Page)
-            gathering.add(page)
+        head = await self.ask(self.prover.prove(FetchListing(1, 0, None)))
+        assert isinstance(head, ListingHead)
+        gathering = ListingDownload(head, StatementReader(self.keyring), None, now_us(), LISTED_MAX)
+        while (number := gathering.missing_page()) is not None:
+            page = await self.ask(self.prover.prove(FetchListing(2, head.version, number)))
+            assert isinstance(page, ListingPage)
+            gathering.add_page(page)
         return gathering.listing()
 
     async def take_over(self) -> list[Message]:
@@ -64,12 +64,12 @@ class Adversary:
         nodes = (await self.listing()).nodes
         late = now_us() + AHEAD_US - 1_000_000
         return [
-            await self.ask(forged_descriptor(self.keyring, node.node, node.box, self.address, late)) for node in nodes
+            await self.ask(forge_descriptor(self.keyring, node.node, node.box, self.address, late)) for node in nodes
         ]
 
 
 @asynccontextmanager
-async def adversary(house: House, name: str) -> AsyncIterator[Adversary]:
+async def adversary(house: LiveTree, name: str) -> AsyncIterator[Adversary]:
     """With the keyring of this member, and a socket that takes all streams and answers nothing."""
     config, passphrase = house.member(name)
     keyring = read_secret(Path(config.keyring), Keyring, passphrase)
@@ -84,23 +84,23 @@ def now_us() -> int:
 
 @pytest.mark.all_only
 def test_a_forwarder_that_signs_certificates_itself_takes_over_no_node(disk: Path) -> None:
-    async def test(house: House) -> None:
+    async def test(house: LiveTree) -> None:
         await house.start(*house.names())
-        await house.acquainted()
+        await house.wait_until_acquainted()
         async with adversary(house, house.others[0]) as mallory:
             before = (await mallory.listing()).addresses
             answers = await mallory.take_over()
-            assert [answer == Refused(1, Code.MALFORMED) for answer in answers] == [True] * PLAN.nodes
+            assert [answer == RequestRefused(1, RefusalCode.MALFORMED) for answer in answers] == [True] * PLAN.nodes
             assert (await mallory.listing()).addresses == before
-            members = [house.publisher, *house.readers]
+            members = [house.publisher, *house.subscribers]
             await house.stop(*members)
             await house.start(*members)  # They know nobody, and fetch the listing as it is after the attack.
-            await house.acquainted()
-            for reader in house.readers:
+            await house.wait_until_acquainted()
+            for reader in house.subscribers:
                 await house.subscribe(reader)
             bodies = [f"note {number}" for number in range(NOTES)]
             await house.publish(*bodies)
-            for reader in house.readers:
+            for reader in house.subscribers:
                 assert await house.read(reader, NOTES) == bodies
 
-    in_house(disk, PLAN, test)
+    run_with_tree(disk, PLAN, test)

@@ -7,77 +7,78 @@ from typing import Literal
 
 import pytest
 
-from support.sockets import straight
-from support.tree_house import House, in_house, until
+from support.live_network import wait_for_status
+from support.live_tree import LiveTree, run_with_tree
+from support.tcp_connections import internal_connections
 from veilcast import LocalError, Range
-from veilcast.cli.localnet import Plan
+from veilcast.cli.local.network import NetworkPlan
 
-PLAN = Plan(nodes=5, mode="tree", publishers=1, subscribers=2, tor=False)
+PLAN = NetworkPlan(nodes=5, mode="tree", publishers=1, subscribers=2, tor=False)
 
 
 @pytest.mark.parametrize("profile", ["hardened", "paper"])
 def test_every_reader_gets_what_is_published_once(profile: Literal["hardened", "paper"], disk: Path) -> None:
-    async def test(house: House) -> None:
+    async def test(house: LiveTree) -> None:
         await house.start(*house.names())
-        await house.acquainted()
-        for reader in house.readers:
+        await house.wait_until_acquainted()
+        for reader in house.subscribers:
             await house.subscribe(reader)
         await house.publish("one", "two", "three")
-        for reader in house.readers:
+        for reader in house.subscribers:
             assert await house.read(reader, 3) == ["one", "three", "two"]
             async with house.client(reader) as me:
                 assert (await me.status()).inbox == 0
 
-    in_house(disk, Plan(nodes=5, mode="tree", profile=profile, subscribers=2, tor=False), test)
+    run_with_tree(disk, NetworkPlan(nodes=5, mode="tree", profile=profile, subscribers=2, tor=False), test)
 
 
 def test_a_publication_waits_on_the_disk_until_there_is_a_directory(disk: Path) -> None:
-    async def test(house: House) -> None:
-        reader, publisher = house.readers[0], house.publisher
+    async def test(house: LiveTree) -> None:
+        reader, publisher = house.subscribers[0], house.publisher
         await house.start(publisher)
         async with house.client(publisher) as me:
             await me.publish(house.net.topic, "early")
-            told = await until(me, lambda status: bool(status.hindrances))
+            told = await wait_for_status(me, lambda status: bool(status.hindrances))
             assert told.outbox == 1
             assert told.hindrances[0].startswith(f"no way to the directory at {house.net.hosts[0]}: ")
         await house.start("directory", reader, *house.others)
         async with house.client(publisher) as me:
-            await until(me, lambda status: not status.outbox and not status.hindrances)
+            await wait_for_status(me, lambda status: not status.outbox and not status.hindrances)
 
-    in_house(disk, PLAN, test)
+    run_with_tree(disk, PLAN, test)
 
 
 def test_who_starts_again_has_its_subscriptions(disk: Path) -> None:
-    async def test(house: House) -> None:
-        reader = house.readers[0]
+    async def test(house: LiveTree) -> None:
+        reader = house.subscribers[0]
         await house.start(*house.names())
         await house.subscribe(reader)
         await house.stop(reader)
         await house.start(reader)
         async with house.client(reader) as me:
-            await until(me, lambda status: status.subscriptions == 1 and not status.waiting)
+            await wait_for_status(me, lambda status: status.subscriptions == 1 and not status.waiting)
         await house.publish("again")
         assert await house.read(reader, 1) == ["again"]
 
-    in_house(disk, PLAN, test)
+    run_with_tree(disk, PLAN, test)
 
 
 def test_a_subscription_that_no_tree_could_serve_is_refused_at_once(disk: Path) -> None:
-    async def test(house: House) -> None:
-        reader = house.readers[0]
+    async def test(house: LiveTree) -> None:
+        reader = house.subscribers[0]
         await house.start("directory", reader)
         async with house.client(reader) as me:
             with pytest.raises(LocalError, match="temp"):
                 await me.subscribe(Range("temp", 20, 25)).start()
 
-    in_house(disk, PLAN, test)
+    run_with_tree(disk, PLAN, test)
 
 
 @pytest.mark.skipif(not Path("/proc/self/net/tcp").exists(), reason="connections are looked up as Linux has them")
 def test_without_tor_nodes_call_one_another_straight_and_that_is_seen(disk: Path) -> None:
-    async def test(house: House) -> None:
+    async def test(house: LiveTree) -> None:
         await house.start(*house.names())
-        await house.subscribe(house.readers[0])
-        assert straight()
+        await house.subscribe(house.subscribers[0])
+        assert internal_connections()
 
-    in_house(disk, PLAN, test)
+    run_with_tree(disk, PLAN, test)

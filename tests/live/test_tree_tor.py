@@ -19,15 +19,15 @@ from pathlib import Path
 
 import pytest
 
-from support.sockets import connections, straight
-from support.tree_house import House, in_house, tors_of
-from veilcast.cli.localnet import Plan
+from support.live_tree import LiveTree, run_with_tree, start_tors
+from support.tcp_connections import internal_connections, open_connections
+from veilcast.cli.local.network import NetworkPlan
 from veilcast.errors import LocalError
 from veilcast.net.log import LogFormatter
-from veilcast.net.torprocess import TorProcess
-from veilcast.observe import Cell, read_table
+from veilcast.net.tor_process import TorProcess
+from veilcast.observe import CellRow, read_table
 
-PLAN = Plan(nodes=8, mode="tree", publishers=1, subscribers=3, tap=True)
+PLAN = NetworkPlan(nodes=8, mode="tree", publishers=1, subscribers=3, tap=True)
 NOTES = [f"note {number}" for number in range(10)]
 RESUMED = 5
 """So many notes one after the other that reach everybody show that delivery goes on."""
@@ -41,29 +41,29 @@ def test_all_is_delivered_also_after_a_relay_and_a_node_were_killed_and_no_addre
 ) -> None:
     begun, done = time.monotonic(), list[tuple[str, int]]()
 
-    async def test(house: House) -> None:
+    async def test(house: LiveTree) -> None:
         await house.start(*house.names())
-        await house.acquainted()
+        await house.wait_until_acquainted()
         done.append(("acquainted", round(time.monotonic() - begun)))
-        await asyncio.gather(*map(house.subscribe, house.readers))
+        await asyncio.gather(*map(house.subscribe, house.subscribers))
         done.append(("subscribed", round(time.monotonic() - begun)))
         await house.publish(*NOTES)
-        for reader in house.readers:
+        for reader in house.subscribers:
             assert await house.read(reader, len(NOTES)) == NOTES
-        assert connections()
-        assert straight() == []
+        assert open_connections()
+        assert internal_connections() == []
 
         done.append(("delivered", round(time.monotonic() - begun)))
         crash_a_relay(tor_network.parent)
-        await house.cut(house.others[0])
+        await house.cancel(house.others[0])
         await resumed(house, done)
-        assert straight() == []
+        assert internal_connections() == []
         for name in house.names()[1:]:
             assert peers_in(house.tap(name)) - OURS == set(), name
 
-    with tors_of(PLAN, tmp_path, tor_network) as tors, logged() as text:
+    with start_tors(PLAN, tmp_path, tor_network) as tors, logged() as text:
         try:
-            in_house(disk, PLAN, test, tors=tors)
+            run_with_tree(disk, PLAN, test, tors=tors)
         except TimeoutError:
             pytest.fail(f"it took too long: {done}")
     assert "started" in text.getvalue()
@@ -80,15 +80,15 @@ def crash_a_relay(home: Path) -> None:
     with relay.control() as control, contextlib.suppress(LocalError):
         os.kill(int(control.value("process/pid")), signal.SIGKILL)
         while True:
-            control.look()
+            control.drop_events()
     relay.start_again()
-    relay.let_go()
+    relay.detach()
 
 
-async def resumed(house: House, done: list[tuple[str, int]]) -> None:
+async def resumed(house: LiveTree, done: list[tuple[str, int]]) -> None:
     """Publish note after note until some in a row have reached everybody."""
     begun, sent = time.monotonic(), 0
-    got: dict[str, set[str]] = {reader: set() for reader in house.readers}
+    got: dict[str, set[str]] = {reader: set() for reader in house.subscribers}
     came = asyncio.Event()
     following = [asyncio.create_task(follow(house, reader, into, came)) for reader, into in got.items()]
     try:
@@ -112,7 +112,7 @@ async def resumed(house: House, done: list[tuple[str, int]]) -> None:
         await asyncio.wait(following)
 
 
-async def follow(house: House, reader: str, into: set[str], came: asyncio.Event) -> None:
+async def follow(house: LiveTree, reader: str, into: set[str], came: asyncio.Event) -> None:
     async with house.client(reader) as me:
         subscription = me.subscribe(house.net.topic, keep=True)
         async for note in subscription:
@@ -122,7 +122,7 @@ async def follow(house: House, reader: str, into: set[str], came: asyncio.Event)
 
 def peers_in(tap: Path) -> set[str]:
     """The names of both ends of all records of a tap, without what tells one stream or onion service from another."""
-    ends = {end for cell in read_table(tap, Cell) for end in (cell.src, cell.dst)}
+    ends = {end for cell in read_table(tap, CellRow) for end in (cell.src, cell.dst)}
     return {
         re.sub(r"[a-z2-7]{56}\.onion:80$", "ONION", re.sub(r"^(in:)\d+|-[0-9a-f]+(?=@)", r"\1", end)) for end in ends
     }

@@ -7,32 +7,32 @@ from random import Random
 
 import pytest
 
-from support.street import PERIOD_US, Street
+from support.certified_network import PERIOD_US, CertifiedNetwork
 from veilcast.crypto.secret import Secret
 from veilcast.machine import Address
-from veilcast.mesh.adoption import FIRST_NEED_PERIODS, NEED_PERIODS, Adoption
-from veilcast.mesh.book import Book
+from veilcast.mesh.address_book import AddressBook
+from veilcast.mesh.certified import FIRST_NEED_PERIODS, NEED_PERIODS, PeerAdoption
+from veilcast.mesh.config import FirstRelayConfig
 from veilcast.mesh.first_relay import FirstRelay
-from veilcast.mesh.habits import Habits
-from veilcast.mesh.membership import Membership
+from veilcast.mesh.link_slots import CertifiedLink, LinkSlots
 from veilcast.mesh.neighbour_record import RelayRecord
-from veilcast.mesh.relay_rules import RelayRules
-from veilcast.mesh.slots import Link, Slots
-from veilcast.sim.mesh import prefix_of
+from veilcast.mesh.neighbour_table import NeighbourTable
+from veilcast.mesh.sticky_choices import StickyChoices
+from veilcast.sim.mesh.population import address_prefix
 
 
 class Bench:
     """A node's slots, book and adoption; `silent` names the peers that send no heartbeats."""
 
     def __init__(self, seed: int = 1) -> None:
-        self.slots = Slots(chosen_max=8, come_max=11, prefix_max=2, rng=Random(seed))
-        self.book = Book(64, 4, prefix_of, Random(seed))
-        self.adoption = Adoption(self.slots, self.book, Random(seed))
+        self.slots = LinkSlots(chosen_max=8, come_max=11, prefix_max=2, rng=Random(seed))
+        self.book = AddressBook(64, 4, address_prefix, Random(seed))
+        self.adoption = PeerAdoption(self.slots, self.book, Random(seed))
         self.silent: dict[Address, None] = {}
 
     def link(self, name: str, *, chosen: bool = False) -> Address:
         address = Address(name)
-        link = Link(prefix_of(address), name.encode(), 1 << 30, chosen)
+        link = CertifiedLink(address_prefix(address), name.encode(), 1 << 30, chosen)
         if chosen:
             self.slots.choose(address, link)
         else:
@@ -42,7 +42,7 @@ class Bench:
     def beat(self, times: int = 1, *, has_relay: bool = True) -> Address | None:
         """Heartbeats in which the node goes on trying addresses; gives the peer to adopt after the last."""
         for _ in range(times):
-            self.adoption.watch(lambda name: name not in self.silent, has_relay=has_relay)
+            self.adoption.observe(lambda name: name not in self.silent, has_relay=has_relay)
         return self.adoption.candidate(idle=False)
 
 
@@ -111,7 +111,7 @@ def test_two_addresses_of_a_prefix_are_no_likelier_than_one() -> None:
         bench = Bench(seed)
         for name in ("evil.1", "evil.2", "good.1", "late1.1", "late2.1", "late3.1"):
             bench.link(name)
-        adopted[prefix_of(bench.beat(NEED_PERIODS) or Address(""))] += 1
+        adopted[address_prefix(bench.beat(NEED_PERIODS) or Address(""))] += 1
     assert set(adopted) == {"evil", "good"}
     assert abs(adopted["evil"] - 200) < 40  # Four standard deviations.
 
@@ -125,13 +125,13 @@ def test_a_node_without_a_first_relay_waits_longer_before_it_adopts_a_peer() -> 
 @pytest.mark.parametrize("has_relay", [True, False])
 def test_a_node_whose_only_contact_is_dead_has_an_own_link_in_the_end(has_relay: bool) -> None:
     """All members that the node knows have come to it, so that it knocks at its dead contact again and again."""
-    street = Street()
+    street = CertifiedNetwork()
     node = street.add("hub", "gone")
     if has_relay:
-        members = Membership((), period_us=PERIOD_US, silent_periods=5, now=street.now)
+        members = NeighbourTable((), period_us=PERIOD_US, silent_periods=5, now=street.now)
         kept = RelayRecord(b"relay", "gone too", 0, 0)
-        habits = Habits(Secret(bytes(32)))
-        node._relay = FirstRelay(RelayRules(), habits, members, lambda _: None, epoch_beats=3600, kept=kept)
+        habits = StickyChoices(Secret(bytes(32)))
+        node._relay = FirstRelay(FirstRelayConfig(), habits, members, lambda _: None, epoch_beats=3600, kept=kept)
     for number in range(4):
         street.add(f"n{number}", "hub")
     street.beat(4 + FIRST_NEED_PERIODS)
@@ -142,5 +142,5 @@ def test_a_node_whose_only_contact_is_dead_has_an_own_link_in_the_end(has_relay:
 def test_where_no_other_member_is_left_the_peer_is_drawn_from_the_book() -> None:
     bench = bereft()
     assert bench.adoption.candidate(idle=True) is None
-    bench.book.hear(Address("came2.1"), Address("came2.1"))
+    bench.book.add_hearsay(Address("came2.1"), Address("came2.1"))
     assert bench.adoption.candidate(idle=True) == "came2.1"

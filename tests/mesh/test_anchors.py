@@ -7,42 +7,42 @@ from random import Random
 import msgspec
 import pytest
 
-from support.village import SMALL, TOKEN, Bench, Village, advert
+from support.mesh_network import SMALL_CONFIG, TOKEN, MeshNetwork, SingleNode, advert
 from veilcast.authority.epoch import HOUR_US, epoch_of
 from veilcast.authority.keyring import TopicKeys
-from veilcast.crypto import chain
-from veilcast.crypto.chain import Anchor
+from veilcast.crypto import hash_chain
+from veilcast.crypto.hash_chain import Anchor
 from veilcast.machine import Address
 from veilcast.mesh import anchors
-from veilcast.mesh.adverts import make_advert, retold
-from veilcast.mesh.anchors import AnchoredRoutes, ByPublisher, anchored
-from veilcast.mesh.config import Config, Defences
+from veilcast.mesh.advertisements import make_advert, replace_chain_value
+from veilcast.mesh.anchors import AnchoredRouteTable, PublisherAnchorRules, anchor_advert
+from veilcast.mesh.config import Defences, MeshConfig
 from veilcast.sim.engine import START_US
-from veilcast.sim.mesh import TOPIC, keyrings
-from veilcast.wire.messages import Advert, Unadvert
+from veilcast.sim.mesh.population import TOPIC, role_keyrings
+from veilcast.wire.mesh import Advert, Unadvert
 
-ON = msgspec.structs.replace(SMALL, defences=Defences(anchors=True))
+ON = msgspec.structs.replace(SMALL_CONFIG, defences=Defences(anchors=True))
 LIFE_US = ON.defences.anchor_life_us
 A, B = Address("a"), Address("b")
 
 
 def publisher() -> TopicKeys:
-    return keyrings()["publisher"].at(epoch_of(START_US, HOUR_US)).topic(TOPIC)
+    return role_keyrings()["publisher"].keys_at(epoch_of(START_US, HOUR_US)).topic(TOPIC)
 
 
 def signed(seed: int = 1, expires_us: int = START_US + LIFE_US, length: int = 16) -> Advert:
     keys = publisher()
-    return anchored(make_advert(keys, Random(seed).randbytes), keys, length, expires_us)
+    return anchor_advert(make_advert(keys, Random(seed).randbytes), keys, length, expires_us)
 
 
 def fresh_chain(captured: Advert, seed: int) -> Advert:
     """What anybody can make of an advert: the signed parts of it, and a value of one's own."""
-    return retold(captured, Random(seed).randbytes(32))
+    return replace_chain_value(captured, Random(seed).randbytes(32))
 
 
-def table(quota: int = 2, origins_max: int = 32) -> AnchoredRoutes:
-    return AnchoredRoutes(
-        Config(origins_max=origins_max, defences=Defences(anchors=True, anchor_quota=quota)), ByPublisher()
+def table(quota: int = 2, origins_max: int = 32) -> AnchoredRouteTable:
+    return AnchoredRouteTable(
+        MeshConfig(origins_max=origins_max, defences=Defences(anchors=True, anchor_quota=quota)), PublisherAnchorRules()
     )
 
 
@@ -54,7 +54,7 @@ def unbelievable() -> list[Advert]:
     anchor = right.anchor
     assert anchor is not None
     stranger = Random(9).randbytes(32)
-    end = chain.advance(stranger, 16)
+    end = hash_chain.advance_chain(stranger, 16)
     return [
         advert(),
         fresh_chain(right, 7),
@@ -63,23 +63,23 @@ def unbelievable() -> list[Advert]:
         signed(expires_us=START_US),
         signed(expires_us=START_US + 2 * LIFE_US + HOUR_US),
         signed(length=17),
-        retold(right, chain.advance(right.value, 17)),
+        replace_chain_value(right, hash_chain.advance_chain(right.value, 17)),
     ]
 
 
 @pytest.mark.parametrize("which", range(8))
 def test_a_chain_that_nobody_stands_behind_is_refused(which: int) -> None:
-    bench = Bench("forwarder", "a b", ON)
+    bench = SingleNode("forwarder", "a b", ON)
     bench.hear("a", unbelievable()[which])
-    assert bench.node.overlay.routes.size() == 0
-    assert bench.say() == {}
+    assert bench.node.overlay.routes.count_offers() == 0
+    assert bench.next_riders() == {}
     assert bench.node.refused.total() == 1
 
 
 def test_without_the_switch_a_chain_that_anybody_started_is_believed() -> None:
-    bench = Bench("forwarder", "a b")
+    bench = SingleNode("forwarder", "a b")
     bench.hear("a", fresh_chain(advert(), 7))
-    assert bench.node.overlay.routes.size() == 1
+    assert bench.node.overlay.routes.count_offers() == 1
 
 
 def test_the_planted_bug_of_an_anchor_that_nobody_checks_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -89,25 +89,25 @@ def test_the_planted_bug_of_an_anchor_that_nobody_checks_is_seen(monkeypatch: py
 
 
 def test_an_anchored_advert_is_passed_on_one_hop_further_and_withdrawn_by_its_value() -> None:
-    bench, right = Bench("forwarder", "a b", ON), signed()
+    bench, right = SingleNode("forwarder", "a b", ON), signed()
     bench.hear("a", right)
-    assert bench.say() == {"b": [retold(right, chain.advance(right.value))]}
+    assert bench.next_riders() == {"b": [replace_chain_value(right, hash_chain.advance_chain(right.value))]}
     bench.hear("a", Unadvert(TOKEN, right.value))
-    assert bench.say()["b"] == [Unadvert(TOKEN, chain.advance(right.value))]
+    assert bench.next_riders()["b"] == [Unadvert(TOKEN, hash_chain.advance_chain(right.value))]
 
 
 def test_what_lies_past_the_end_of_a_chain_is_told_to_nobody() -> None:
     right = signed()
-    bench = Bench("forwarder", "a b", ON)
-    bench.hear("a", retold(right, chain.advance(right.value, 16)))
+    bench = SingleNode("forwarder", "a b", ON)
+    bench.hear("a", replace_chain_value(right, hash_chain.advance_chain(right.value, 16)))
     assert bench.node.overlay.routes.origins(TOKEN)[0].via == A
-    assert bench.say() == {}
+    assert bench.next_riders() == {}
 
 
 def test_a_node_without_the_switch_passes_anchors_on_unread() -> None:
-    bench, right = Bench("forwarder", "a b"), signed()
+    bench, right = SingleNode("forwarder", "a b"), signed()
     bench.hear("a", right)
-    assert bench.say() == {"b": [retold(right, chain.advance(right.value))]}
+    assert bench.next_riders() == {"b": [replace_chain_value(right, hash_chain.advance_chain(right.value))]}
 
 
 # --- the table ----------------------------------------------------------------------------------------------
@@ -124,8 +124,8 @@ def test_a_value_is_placed_by_one_walk_however_many_chains_there_are(monkeypatch
         hashes += steps
         return advance(value, steps)
 
-    advance = chain.advance
-    monkeypatch.setattr(chain, "advance", counted)
+    advance = hash_chain.advance_chain
+    monkeypatch.setattr(hash_chain, "advance_chain", counted)
     for each in adverts:
         for hops in (0, 3, 16):
             found = routes.find(TOKEN, advance(each.value, hops))
@@ -137,14 +137,14 @@ def test_a_value_is_placed_by_one_walk_however_many_chains_there_are(monkeypatch
 
 def test_nearer_and_further_values_are_told_apart_as_without_anchors() -> None:
     routes, right = table(), signed()
-    origin = routes.add(retold(right, chain.advance(right.value, 5)), A)
+    origin = routes.add(replace_chain_value(right, hash_chain.advance_chain(right.value, 5)), A)
     assert origin is not None
-    nearer = routes.find(TOKEN, chain.advance(right.value, 3))
+    nearer = routes.find(TOKEN, hash_chain.advance_chain(right.value, 3))
     assert nearer == (origin, -2)
-    origin.offer(chain.advance(right.value, 3), -2, B)
-    assert (origin.via, origin.told) == (B, chain.advance(right.value, 4))
-    assert routes.find(TOKEN, chain.advance(right.value, 3)) == (origin, 0)
-    assert routes.find(TOKEN, chain.advance(right.value, 4)) == (origin, 1)
+    origin.offer(hash_chain.advance_chain(right.value, 3), -2, B)
+    assert (origin.via, origin.advertised_value) == (B, hash_chain.advance_chain(right.value, 4))
+    assert routes.find(TOKEN, hash_chain.advance_chain(right.value, 3)) == (origin, 0)
+    assert routes.find(TOKEN, hash_chain.advance_chain(right.value, 4)) == (origin, 1)
 
 
 def test_one_signer_gets_its_quota_and_the_newest_stay() -> None:
@@ -204,30 +204,30 @@ def test_origins_expire_with_their_anchors() -> None:
 # --- in a village -------------------------------------------------------------------------------------------
 
 
-def brief(life_s: int) -> Config:
-    return msgspec.structs.replace(SMALL, defences=Defences(anchors=True, anchor_life_us=life_s * 1_000_000))
+def brief(life_s: int) -> MeshConfig:
+    return msgspec.structs.replace(SMALL_CONFIG, defences=Defences(anchors=True, anchor_life_us=life_s * 1_000_000))
 
 
 def test_a_publisher_renews_its_chain_before_it_expires_and_nothing_is_lost() -> None:
-    village = Village("p-f f-g g-s f-s2", config=brief(30)).run(10)
+    village = MeshNetwork("p-f f-g g-s f-s2", config=brief(30)).run(10)
     for number in range(60):
         village.publish(b"%d" % number)
-    assert village.got("s") == village.got("s2") == [b"%d" % number for number in range(60)]
+    assert village.delivered("s") == village.delivered("s2") == [b"%d" % number for number in range(60)]
     assert village.sent("Advert") > 6 * 4
     assert all(village.node(name).refused == {} for name in village.neighbours)
 
 
 def test_what_a_publisher_that_died_had_advertised_is_forgotten_everywhere_in_time() -> None:
-    village = Village("p-f f-g g-s", config=brief(30)).run(10)
+    village = MeshNetwork("p-f f-g g-s", config=brief(30)).run(10)
     village.world.crash(Address("p"))
     village.run(60)
-    assert [village.node(name).overlay.routes.size() for name in "fgs"] == [0, 0, 0]
+    assert [village.node(name).overlay.routes.count_offers() for name in "fgs"] == [0, 0, 0]
     assert [village.node(name).overlay.branches.size() for name in "fgs"] == [0, 0, 0]
 
 
 def test_repair_starts_fresh_chains_within_the_quota() -> None:
     """A ring whose links fail one after the other: the publisher advertises again and again, and is believed."""
-    village = Village("p-a a-b b-s s-c c-d d-p", config=ON).run(10)
+    village = MeshNetwork("p-a a-b b-s s-c c-d d-p", config=ON).run(10)
     for round_ in range(12):
         broken = Address("abcd"[round_ % 4])
         village.world.crash(broken)
@@ -235,13 +235,13 @@ def test_repair_starts_fresh_chains_within_the_quota() -> None:
         village.world.restart(broken)
         village.run(12)
         village.publish(b"%d" % round_)
-    assert village.got("s") == [b"%d" % round_ for round_ in range(12)]
+    assert village.delivered("s") == [b"%d" % round_ for round_ in range(12)]
     for name in village.neighbours:
-        assert village.node(name).overlay.routes.size() <= 2 * ON.defences.anchor_quota
+        assert village.node(name).overlay.routes.count_offers() <= 2 * ON.defences.anchor_quota
 
 
 def test_two_publishers_who_share_a_key_share_the_quota_and_are_both_heard() -> None:
-    village = Village("p-f f-s f-p2 s-p2", config=ON).run(15)
+    village = MeshNetwork("p-f f-s f-p2 s-p2", config=ON).run(15)
     for name in ("p", "p2", "p", "p2"):
         village.world.crash(Address(name))
         village.run(6)
@@ -249,4 +249,4 @@ def test_two_publishers_who_share_a_key_share_the_quota_and_are_both_heard() -> 
         village.run(10)
         village.publish(b"of p " + name.encode(), by="p")
         village.publish(b"of p2 " + name.encode(), by="p2")
-    assert len(village.got("s")) == 8
+    assert len(village.delivered("s")) == 8

@@ -7,45 +7,45 @@ from random import Random
 import msgspec
 import pytest
 
-from support.street import Street
+from support.certified_network import CertifiedNetwork
 from veilcast.authority import issuer
 from veilcast.authority.epoch import BATCH_MAX, HOUR_US, epoch_of
 from veilcast.authority.keyring import Keyring
 from veilcast.errors import ConfigError, ForgedError, LocalError, StaleError
 from veilcast.machine import Address, Record
-from veilcast.mesh.certified import Certified
-from veilcast.mesh.config import Certified as Rules
-from veilcast.mesh.config import Config
-from veilcast.mesh.credentials import Meeting
+from veilcast.mesh.certified import CertifiedNeighbourhood
+from veilcast.mesh.config import CertifiedConfig as Rules
+from veilcast.mesh.config import MeshConfig
+from veilcast.mesh.credentials import ProofContext
 from veilcast.mesh.knock_limits import FAILED_MAX, ISOLATION_PERIODS, PATIENCE_PERIODS, TRIES_MAX
-from veilcast.mesh.links import OF_NEIGHBOURHOOD
+from veilcast.mesh.link_slots import CertifiedLink
+from veilcast.mesh.neighbour_links import NEIGHBOUR_RECORD
 from veilcast.mesh.node import MeshNode
-from veilcast.mesh.slots import Link
 from veilcast.sim.engine import START_US
-from veilcast.sim.mesh import keyrings, own_keyring, prefix_of
+from veilcast.sim.mesh.population import address_prefix, make_own_keyring, role_keyrings
 from veilcast.wire import encode
-from veilcast.wire.messages import Admit, Answer, Join, Knock, Replace, Show
+from veilcast.wire.mesh import Admit, Answer, Join, Knock, Replace, Show
 
 NONCE = bytes(16)
 
 
-def pair() -> Street:
+def pair() -> CertifiedNetwork:
     """Two nodes, the second of which has come by the first."""
-    street = Street()
+    street = CertifiedNetwork()
     street.add("a")
     street.add("b", "a")
     street.beat()
     return street
 
 
-def show_of(street: Street, name: str, target: str, keyring: Keyring | None = None) -> Show:
+def show_of(street: CertifiedNetwork, name: str, target: str, keyring: Keyring | None = None) -> Show:
     """A genuine third word, after the first two."""
     street.tell(name, target, Knock(NONCE))
-    answer = street.words(target, name)[-1]
+    answer = street.messages(target, name)[-1]
     assert isinstance(answer, Answer)
     credentials = street.credentials(name, keyring)
     epoch = credentials.epoch(street.now)
-    meeting = Meeting(Address(name), Address(target), NONCE, answer.cookie, epoch)
+    meeting = ProofContext(Address(name), Address(target), NONCE, answer.cookie, epoch)
     proof = credentials.prove(answer.certificate, meeting, street.now).knocker.reveal()
     return Show(NONCE, answer.cookie, epoch, credentials.certificate(street.now), proof, True)
 
@@ -57,13 +57,13 @@ def test_a_link_opens_by_four_words_on_both_sides() -> None:
     assert street.linked("b") == ["a"]
     assert street.nodes[Address("b")].slots.chosen() == ["a"]
     assert street.nodes[Address("a")].slots.chosen() == []
-    assert street.doors[Address("a")].opened == ["b"]
+    assert street.contexts[Address("a")].opened == ["b"]
     assert street.refused == []
 
 
 def test_nodes_that_knock_at_each_other_at_once_are_own_links_of_both() -> None:
     """Each has drawn the other from its contacts; that the other came, too, takes nothing from that."""
-    street = Street()
+    street = CertifiedNetwork()
     street.add("a", "b")
     street.add("b", "a")
     street.beat()
@@ -75,7 +75,7 @@ def test_nodes_that_knock_at_each_other_at_once_are_own_links_of_both() -> None:
 
 
 def test_a_peer_that_comes_while_it_is_only_probed_is_no_own_link() -> None:
-    street = Street()
+    street = CertifiedNetwork()
     node = street.add("a")
     street.add("b", "a")
     node._knock(Address("b"), street.now, stay=False)
@@ -85,12 +85,12 @@ def test_a_peer_that_comes_while_it_is_only_probed_is_no_own_link() -> None:
 
 
 def test_a_certificate_without_its_key_is_worth_nothing() -> None:
-    street = Street()
+    street = CertifiedNetwork()
     street.add("a")
     genuine = show_of(street, "b", "a")
     for wrong in (
         msgspec.structs.replace(genuine, proof=bytes(32)),
-        msgspec.structs.replace(genuine, certificate=own_keyring("forwarder", "c").membership.certificate),
+        msgspec.structs.replace(genuine, certificate=make_own_keyring("forwarder", "c").membership.certificate),
     ):
         street.tell("b", "a", wrong)
     assert street.linked("a") == []
@@ -101,7 +101,7 @@ def test_a_certificate_of_another_authority_is_none() -> None:
     entropy = Random(5).randbytes
     other, epoch = issuer.create(HOUR_US, entropy), epoch_of(START_US, HOUR_US)
     _, ring = issuer.grant_ready(other, "b", [], epoch, BATCH_MAX, entropy)
-    street = Street()
+    street = CertifiedNetwork()
     street.add("a")
     street.tell("b", "a", show_of(street, "b", "a", ring))
     assert street.linked("a") == []
@@ -111,7 +111,7 @@ def test_a_certificate_of_another_authority_is_none() -> None:
 
 
 def test_a_proof_is_for_one_address_one_meeting_and_one_side() -> None:
-    street = Street()
+    street = CertifiedNetwork()
     street.add("a")
     street.add("c")
     genuine = show_of(street, "b", "a")
@@ -119,9 +119,9 @@ def test_a_proof_is_for_one_address_one_meeting_and_one_side() -> None:
     street.tell("b", "c", genuine)
     assert street.linked("a") == street.linked("c") == []
     credentials = street.credentials("b")
-    answer = street.words("a", "b")[-1]
+    answer = street.messages("a", "b")[-1]
     assert isinstance(answer, Answer)
-    meeting = Meeting(Address("b"), Address("a"), NONCE, answer.cookie, genuine.epoch)
+    meeting = ProofContext(Address("b"), Address("a"), NONCE, answer.cookie, genuine.epoch)
     reflected = credentials.prove(answer.certificate, meeting, street.now).answerer.reveal()
     street.tell("b", "a", msgspec.structs.replace(genuine, proof=reflected))
     assert street.linked("a") == []
@@ -132,7 +132,7 @@ def test_a_proof_is_for_one_address_one_meeting_and_one_side() -> None:
 
 
 def test_a_proof_of_another_epoch_is_refused() -> None:
-    street = Street()
+    street = CertifiedNetwork()
     street.add("a")
     genuine = show_of(street, "b", "a")
     street.tell("b", "a", msgspec.structs.replace(genuine, epoch=genuine.epoch + 2))
@@ -140,7 +140,7 @@ def test_a_proof_of_another_epoch_is_refused() -> None:
 
 
 def test_before_a_cookie_comes_back_nothing_is_checked_or_remembered() -> None:
-    street = Street()
+    street = CertifiedNetwork()
     node = street.add("a")
     before = node.sizes()
     for number in range(50):
@@ -155,9 +155,9 @@ def test_before_a_cookie_comes_back_nothing_is_checked_or_remembered() -> None:
 
 
 def test_a_stolen_certificate_with_its_key_counts_as_one_member() -> None:
-    street = Street()
+    street = CertifiedNetwork()
     street.add("a")
-    stolen = own_keyring("forwarder", "victim")
+    stolen = make_own_keyring("forwarder", "victim")
     street.tell("x.1", "a", show_of(street, "x.1", "a", stolen))
     street.tell("y.1", "a", show_of(street, "y.1", "a", stolen))
     assert street.linked("a") == ["x.1"]
@@ -165,20 +165,20 @@ def test_a_stolen_certificate_with_its_key_counts_as_one_member() -> None:
     street.add("z", "a", "x.1")
     street.add("x.1", keyring=stolen)
     street.add("y.1", keyring=stolen)
-    street.nodes[Address("z")].book.prove(Address("y.1"))
+    street.nodes[Address("z")].book.mark_reached(Address("y.1"))
     street.beat(4)
     assert len([name for name in street.linked("z") if name in ("x.1", "y.1")]) == 1
 
 
 def test_our_own_certificate_in_somebody_elses_hand_is_refused() -> None:
-    street = Street()
+    street = CertifiedNetwork()
     street.add("a")
-    street.tell("x", "a", show_of(street, "x", "a", own_keyring("forwarder", "a")))
+    street.tell("x", "a", show_of(street, "x", "a", make_own_keyring("forwarder", "a")))
     assert street.linked("a") == []
 
 
 def test_nobody_is_admitted_without_having_shown_itself() -> None:
-    street = Street()
+    street = CertifiedNetwork()
     node = street.add("a", "b")
     node.beat(street.now)
     (knock,) = [word for _, _, word in street.sent]
@@ -187,7 +187,7 @@ def test_nobody_is_admitted_without_having_shown_itself() -> None:
     for word in (
         Admit(knock.nonce, bytes(32), True, ("evil",)),
         Admit(NONCE, bytes(32), True, ("evil",)),
-        Answer(NONCE, NONCE, own_keyring("forwarder", "b").membership.certificate),
+        Answer(NONCE, NONCE, make_own_keyring("forwarder", "b").membership.certificate),
         Join("b", 1, True, 1),
         Replace("evil"),
     ):
@@ -198,12 +198,12 @@ def test_nobody_is_admitted_without_having_shown_itself() -> None:
 
 
 def test_who_answers_with_a_certificate_but_no_key_gets_nothing_in() -> None:
-    street = Street()
+    street = CertifiedNetwork()
     node = street.add("a", "b")
     node.beat(street.now)
     street.mail.clear()
     (knock,) = [word for _, _, word in street.sent if isinstance(word, Knock)]
-    street.tell("b", "a", Answer(knock.nonce, NONCE, own_keyring("forwarder", "b").membership.certificate))
+    street.tell("b", "a", Answer(knock.nonce, NONCE, make_own_keyring("forwarder", "b").membership.certificate))
     street.tell("b", "a", Admit(knock.nonce, bytes(32), True, ("evil",)))
     assert "without its key" in street.refused[-1]
     assert street.linked("a") == []
@@ -211,7 +211,7 @@ def test_who_answers_with_a_certificate_but_no_key_gets_nothing_in() -> None:
 
 
 def test_a_network_grows_from_one_contact_that_has_few_slots() -> None:
-    street = Street(Rules(knock_burst=100))
+    street = CertifiedNetwork(Rules(knock_burst=100))
     street.grow(60)
     street.beat(60)
     assert street.is_connected()
@@ -221,7 +221,7 @@ def test_a_network_grows_from_one_contact_that_has_few_slots() -> None:
 
 
 def test_strangers_that_flood_never_take_the_links_that_we_choose() -> None:
-    street = Street(Rules(knock_burst=1000))
+    street = CertifiedNetwork(Rules(knock_burst=1000))
     street.grow(30)
     street.beat(10)
     node = street.nodes[Address("n5")]
@@ -235,21 +235,21 @@ def test_strangers_that_flood_never_take_the_links_that_we_choose() -> None:
 
 
 def test_a_flood_from_one_prefix_leaves_room_for_others() -> None:
-    street = Street()
+    street = CertifiedNetwork()
     street.add("a")
     for number in range(100):
         street.tell(f"s.{number}", "a", Knock(NONCE))
     answered = [to for _, to, word in street.sent if isinstance(word, Answer)]
     assert len(answered) == Rules().knock_burst
     street.tell("x", "a", Knock(NONCE))
-    assert isinstance(street.words("a", "x")[-1], Answer)
+    assert isinstance(street.messages("a", "x")[-1], Answer)
 
 
 def test_no_more_tries_at_once_than_the_bound_and_those_in_vain_end() -> None:
-    street = Street()
+    street = CertifiedNetwork()
     node = street.add("a")
     for number in range(20):
-        node.book.hear(Address(f"x{number}"), Address(f"y{number}"))
+        node.book.add_hearsay(Address(f"x{number}"), Address(f"y{number}"))
     street.beat()
     assert node.sizes()["tries"] == TRIES_MAX
     street.beat(PATIENCE_PERIODS)
@@ -258,10 +258,10 @@ def test_no_more_tries_at_once_than_the_bound_and_those_in_vain_end() -> None:
 
 
 def test_probes_keep_to_the_bound_however_often_they_are_due() -> None:
-    street = Street(Rules(probe_periods=1, book_max=128))
+    street = CertifiedNetwork(Rules(probe_periods=1, book_max=128))
     node = street.add("a")
     for number in range(60):
-        node.book.hear(Address(f"x{number}"), Address(f"y{number}"))
+        node.book.add_hearsay(Address(f"x{number}"), Address(f"y{number}"))
     tries = []
     for _ in range(2 * PATIENCE_PERIODS):
         street.beat()
@@ -278,7 +278,7 @@ def test_addresses_too_long_for_a_heartbeat_are_not_taken() -> None:
 
 
 def test_contacts_and_anchors_too_long_for_a_heartbeat_never_come_to_be_told() -> None:
-    street = Street()
+    street = CertifiedNetwork()
     with pytest.raises(LocalError, match="12 bytes"):
         street.add("a", "x" * 13)
     street.add("b", anchors=("", "y" * 200, "c"))
@@ -287,10 +287,10 @@ def test_contacts_and_anchors_too_long_for_a_heartbeat_never_come_to_be_told() -
 
 
 def test_anchors_are_the_oldest_that_we_chose_and_are_tried_first_in_the_next_life() -> None:
-    street = Street(Rules(knock_burst=100))
+    street = CertifiedNetwork(Rules(knock_burst=100))
     street.grow(20)
     street.beat(20)
-    recorded = street.doors[Address("n9")].records[-1]
+    recorded = street.contexts[Address("n9")].records[-1]
     assert recorded == street.nodes[Address("n9")].slots.chosen()[: Rules().anchors]
     street.kill("n9")
     street.sent.clear()
@@ -303,7 +303,7 @@ def test_anchors_are_the_oldest_that_we_chose_and_are_tried_first_in_the_next_li
 def test_anchors_are_not_forgotten_when_everybody_fails() -> None:
     street = pair()
     street.beat()
-    door = street.doors[Address("b")]
+    door = street.contexts[Address("b")]
     assert len(door.records) == 1
     street.kill("a")
     street.beat(3)
@@ -314,7 +314,7 @@ def test_links_end_with_their_certificates() -> None:
     state = issuer.create(HOUR_US, Random(6).randbytes)
     epoch = epoch_of(START_US, HOUR_US)
     rings = [issuer.grant_ready(state, name, [], epoch, 2, Random(name).randbytes)[1] for name in "ab"]
-    street = Street()
+    street = CertifiedNetwork()
     street.add("a", keyring=rings[0])
     node = street.add("b", "a", keyring=rings[1])
     street.beat()
@@ -331,30 +331,30 @@ def test_links_end_with_their_certificates() -> None:
 
 
 def test_who_hears_nobody_begins_anew() -> None:
-    street = Street(Rules(knock_burst=100))
+    street = CertifiedNetwork(Rules(knock_burst=100))
     street.grow(12)
     street.beat(10)
     lonely = street.nodes[Address("n7")]
     street.beat(ISOLATION_PERIODS)
-    street.doors[Address("n7")].silent_us = 1 << 40
+    street.contexts[Address("n7")].silent_us = 1 << 40
     lonely.beat(street.now)
     assert street.linked("n7") == []
     street.deliver()
     street.beat(ISOLATION_PERIODS // 2)
     assert street.linked("n7")
     street.beat(ISOLATION_PERIODS // 2)
-    assert len(street.doors[Address("n7")].closed) > len(street.linked("n7"))
+    assert len(street.contexts[Address("n7")].closed) > len(street.linked("n7"))
 
 
 def test_those_that_failed_are_bounded_and_a_probe_brings_one_back_beyond_the_quota() -> None:
-    street = Street(Rules(knock_burst=100, probe_periods=2))
+    street = CertifiedNetwork(Rules(knock_burst=100, probe_periods=2))
     street.grow(24)
     street.beat(20)
     node = street.nodes[Address("n5")]
     lost = node.slots.chosen()[0]
     street.cut[lost] = None
-    node.lost(lost, street.now)
-    street.nodes[lost].lost(Address("n5"), street.now)
+    node.on_neighbour_lost(lost, street.now)
+    street.nodes[lost].on_neighbour_lost(Address("n5"), street.now)
     street.beat(20)
     assert len(node.slots.chosen()) == Rules().outbound
     assert lost not in node.slots
@@ -363,8 +363,10 @@ def test_those_that_failed_are_bounded_and_a_probe_brings_one_back_beyond_the_qu
     assert lost in node.slots
     for number in range(2 * FAILED_MAX):
         name = Address(f"x{number}")
-        node.slots.choose(name, Link.to(name, own_keyring("forwarder", "n6").membership.certificate, chosen=True))
-        node.lost(name, street.now)
+        node.slots.choose(
+            name, CertifiedLink.to_member(name, make_own_keyring("forwarder", "n6").membership.certificate, chosen=True)
+        )
+        node.on_neighbour_lost(name, street.now)
     assert node.sizes()["failed"] == FAILED_MAX
 
 
@@ -381,7 +383,7 @@ def test_who_leaves_says_so_and_takes_no_part_any_more() -> None:
 
 
 def test_a_full_node_tells_who_must_go_and_gives_addresses_to_who_is_turned_away() -> None:
-    street = Street(Rules(knock_burst=1000), neighbours_max=14)
+    street = CertifiedNetwork(Rules(knock_burst=1000), neighbours_max=14)
     node = street.add("a")
     for number in range(6):
         street.tell(f"p{number}", "a", show_of(street, f"p{number}", "a"))
@@ -392,13 +394,15 @@ def test_a_full_node_tells_who_must_go_and_gives_addresses_to_who_is_turned_away
 
 
 def test_a_node_among_certified_members_must_know_its_name_and_sane_rules() -> None:
-    config = Config(membership="certified", neighbours_max=20, address_bytes_max=8)
+    config = MeshConfig(membership="certified", neighbours_max=20, address_bytes_max=8)
     rng = Random(1)
     with pytest.raises(LocalError):
-        MeshNode(config, keyrings()["forwarder"], rng, rng.randbytes, [], START_US)
-    records = {OF_NEIGHBOURHOOD: msgspec.msgpack.encode([Address("b")])}
-    node = MeshNode(config, keyrings()["forwarder"], rng, rng.randbytes, [], START_US, Address("a"), prefix_of, records)
-    assert isinstance(node.neighbourhood, Certified)
+        MeshNode(config, role_keyrings()["forwarder"], rng, rng.randbytes, [], START_US)
+    records = {NEIGHBOUR_RECORD: msgspec.msgpack.encode([Address("b")])}
+    node = MeshNode(
+        config, role_keyrings()["forwarder"], rng, rng.randbytes, [], START_US, Address("a"), address_prefix, records
+    )
+    assert isinstance(node.neighbourhood, CertifiedNeighbourhood)
     node.handle_timer(node.next_timer() or 0)
     assert node.next_event() is None
     assert [frame.destination for frame in node.frames_to_send(0, 9)] == ["b"]
@@ -417,25 +421,25 @@ def test_a_node_among_certified_members_must_know_its_name_and_sane_rules() -> N
         with pytest.raises(ConfigError):
             Rules(**wrong)
     with pytest.raises(ConfigError):
-        Config(membership="certified", neighbours_max=13)
+        MeshConfig(membership="certified", neighbours_max=13)
 
 
 def test_every_word_fits_the_smallest_heartbeat_that_certified_membership_allows() -> None:
-    config = Config(membership="certified", neighbours_max=14)
+    config = MeshConfig(membership="certified", neighbours_max=14)
     longest = Admit(NONCE, bytes(32), True, ("x" * 128,) * 8)
-    certificate = own_keyring("forwarder", "a").membership.certificate
+    certificate = make_own_keyring("forwarder", "a").membership.certificate
     delegated = msgspec.structs.replace(certificate, delegation=certificate.leaf)
     for word in (longest, Show(NONCE, NONCE, 1 << 31, delegated, bytes(32), True), Answer(NONCE, NONCE, delegated)):
         assert len(encode(word)) < config.heartbeat_bytes - 40
 
 
 def test_the_record_of_anchors_is_the_nodes_own() -> None:
-    assert Record(OF_NEIGHBOURHOOD, b"").record == 1
+    assert Record(NEIGHBOUR_RECORD, b"").record == 1
 
 
 def test_errors_of_credentials_are_of_strangers() -> None:
-    credentials = Street().credentials("a")
+    credentials = CertifiedNetwork().credentials("a")
     with pytest.raises(StaleError):
         credentials.check_cookie(Address("x"), NONCE, NONCE, START_US)
     with pytest.raises(ForgedError):
-        credentials.check_member(own_keyring("publisher", "a").membership.certificate, START_US)
+        credentials.check_member(make_own_keyring("publisher", "a").membership.certificate, START_US)

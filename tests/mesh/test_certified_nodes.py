@@ -4,23 +4,23 @@ from __future__ import annotations
 
 import pytest
 
-from veilcast.mesh.links import OF_NEIGHBOURHOOD
+from veilcast.mesh.neighbour_links import NEIGHBOUR_RECORD
 from veilcast.mesh.neighbour_record import read_neighbour_record
 from veilcast.sim import scenario
 
 
 @pytest.mark.parametrize("seed", range(3))
 def test_notes_reach_everyone_among_certified_members_who_crash_and_return(seed: int) -> None:
-    assert scenario.run(scenario.load("mesh-certified"), seed).violations == ()
+    assert scenario.run_scenario(scenario.load_scenario("mesh-certified"), seed).violations == ()
 
 
 def test_a_node_that_starts_again_finds_its_anchors_on_its_disk() -> None:
-    loaded = scenario.load("mesh-certified")
-    world = scenario.build(loaded, 0)
+    loaded = scenario.load_scenario("mesh-certified")
+    world = scenario.build_world(loaded, 0)
     world.run(25_000_000)
     name = loaded.config.population.addresses()[5]
     chosen = world.machine(name).neighbourhood.slots.chosen()
-    anchors = read_neighbour_record((world._hosts[name].disk or {})[OF_NEIGHBOURHOOD]).anchors
+    anchors = read_neighbour_record((world._hosts[name].disk or {})[NEIGHBOUR_RECORD]).anchors
     world.crash(name)
     world.restart(name)
     assert anchors

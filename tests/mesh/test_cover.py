@@ -4,21 +4,21 @@ from __future__ import annotations
 
 import pytest
 
-from support.village import LABEL, SMALL, TOKEN, Bench, Village, advert
+from support.mesh_network import LABEL, SMALL_CONFIG, TOKEN, MeshNetwork, SingleNode, advert
 from veilcast.machine import Address
-from veilcast.mesh.config import Config, Cover
-from veilcast.wire.messages import Decline, Invite, Message, Subscribe, Unsubscribe
+from veilcast.mesh.config import CoverConfig, MeshConfig
+from veilcast.wire.mesh import Decline, Invite, Message, Subscribe, Unsubscribe
 
 
-def covering(rule: str = "one", mu: float = 1.0, delay_us: int = 0, *, fresh: bool = False) -> Config:
+def covering(rule: str = "one", mu: float = 1.0, delay_us: int = 0, *, fresh: bool = False) -> MeshConfig:
     assert rule in ("one", "each")
-    cover = Cover("one" if rule == "one" else "each", mu, delay_us, "fresh" if fresh else "kept")
-    return Config(neighbours_max=20, address_bytes_max=8, cover=cover)
+    cover = CoverConfig("one" if rule == "one" else "each", mu, delay_us, "fresh" if fresh else "kept")
+    return MeshConfig(neighbours_max=20, address_bytes_max=8, cover=cover)
 
 
-def member(rule: str = "one", mu: float = 1.0) -> Bench:
+def member(rule: str = "one", mu: float = 1.0) -> SingleNode:
     """A subscriber below `up`, with neighbours to choose from."""
-    bench = Bench("subscriber", "up x y z", covering(rule, mu))
+    bench = SingleNode("subscriber", "up x y z", covering(rule, mu))
     bench.node.subscribe(LABEL, bench.now)
     bench.hear("up", advert())
     return bench
@@ -52,7 +52,7 @@ def test_fig_7_the_attackers_accuracy(children: dict[str, str], expected: tuple[
 
 def test_fig_7_right_comes_about_with_the_machines() -> None:
     """A line p - s - a - b: the subscriber takes a cover, and the cover another."""
-    village = Village("p-s s-a a-b", config=covering()).run(12)
+    village = MeshNetwork("p-s s-a a-b", config=covering()).run(12)
     assert (village.inward("s"), village.inward("a"), village.inward("b")) == (["p"], ["s"], ["a"])
     village.publish(b"x")
     assert village.notes == {"s": [b"x"]}
@@ -64,51 +64,51 @@ def test_fig_7_right_comes_about_with_the_machines() -> None:
 
 def test_rule_one_asks_one_after_the_other_until_one_accepts() -> None:
     bench = member()
-    (first,) = invited(bench.say())
-    assert invited(bench.say()) == []
+    (first,) = invited(bench.next_riders())
+    assert invited(bench.next_riders()) == []
     bench.hear(first, Decline(TOKEN))
-    (second,) = invited(bench.say())
+    (second,) = invited(bench.next_riders())
     bench.hear(second, Subscribe(TOKEN))
-    assert [invited(bench.say()) for _ in range(3)] == [[], [], []]
+    assert [invited(bench.next_riders()) for _ in range(3)] == [[], [], []]
     assert bench.outward() == [second]
     assert len({first, second, "up"}) == 3
 
 
 def test_rule_each_asks_all_that_the_coins_choose_at_once() -> None:
     bench = member("each")
-    assert sorted(invited(bench.say())) == ["x", "y", "z"]
-    assert invited(bench.say()) == []
+    assert sorted(invited(bench.next_riders())) == ["x", "y", "z"]
+    assert invited(bench.next_riders()) == []
 
 
 def test_without_luck_nobody_is_asked() -> None:
     for rule in ("one", "each"):
         bench = member(rule, mu=0)
-        assert [invited(bench.say()) for _ in range(5)] == [[]] * 5
+        assert [invited(bench.next_riders()) for _ in range(5)] == [[]] * 5
 
 
 def test_one_that_fails_while_asked_is_passed_over() -> None:
     bench = member()
-    (first,) = invited(bench.say())
+    (first,) = invited(bench.next_riders())
     bench.node.peer_lost(Address(first), bench.now)
-    (second,) = invited(bench.say())
+    (second,) = invited(bench.next_riders())
     assert second != first
 
 
 def test_the_delay_is_kept() -> None:
-    bench = Bench("subscriber", "up x", covering(delay_us=3 * SMALL.heartbeat_us))
+    bench = SingleNode("subscriber", "up x", covering(delay_us=3 * SMALL_CONFIG.heartbeat_us))
     bench.node.subscribe(LABEL, bench.now)
     bench.hear("up", advert())
-    assert [invited(bench.say()) for _ in range(5)] == [[], [], ["x"], [], []]
+    assert [invited(bench.next_riders()) for _ in range(5)] == [[], [], ["x"], [], []]
 
 
 # --- being asked --------------------------------------------------------------------------------------------
 
 
 def test_who_is_outside_accepts_by_a_plain_subscription_and_looks_for_a_cover_at_once() -> None:
-    bench = Bench("forwarder", "a b", covering(delay_us=10**9))
+    bench = SingleNode("forwarder", "a b", covering(delay_us=10**9))
     bench.hear("b", advert())
     bench.hear("a", Invite(TOKEN))
-    said = bench.say()
+    said = bench.next_riders()
     assert Subscribe(TOKEN) in said["a"]
     assert bench.inward() == ["a"]
     assert said["b"] == [Invite(TOKEN)]
@@ -116,7 +116,7 @@ def test_who_is_outside_accepts_by_a_plain_subscription_and_looks_for_a_cover_at
 
 @pytest.mark.parametrize("role", ["publisher", "subscriber", "forwarder", "cover"])
 def test_who_is_in_the_mesh_declines(role: str) -> None:
-    bench = Bench(role if role != "cover" else "forwarder", "a b c", covering(mu=0))
+    bench = SingleNode(role if role != "cover" else "forwarder", "a b c", covering(mu=0))
     if role == "publisher":
         bench.node.advertise("mesh", bench.now)
     else:
@@ -127,22 +127,22 @@ def test_who_is_in_the_mesh_declines(role: str) -> None:
         bench.hear("c", Subscribe(TOKEN))
     elif role == "cover":
         bench.hear("c", Invite(TOKEN))
-    bench.say()
+    bench.next_riders()
     bench.hear("a", Invite(TOKEN))
-    assert bench.say() == {"a": [Decline(TOKEN)]}
+    assert bench.next_riders() == {"a": [Decline(TOKEN)]}
 
 
 def test_a_node_without_the_policy_declines() -> None:
-    bench = Bench("forwarder", "a b")
+    bench = SingleNode("forwarder", "a b")
     bench.hear("a", Invite(TOKEN))
-    assert bench.say() == {"a": [Decline(TOKEN)]}
+    assert bench.next_riders() == {"a": [Decline(TOKEN)]}
 
 
 # --- the end of a cover -------------------------------------------------------------------------------------
 
 
 def test_a_cover_is_no_reason_to_stay_and_is_dismissed_with_all_behind_it() -> None:
-    village = Village("p-s s-a a-b", config=covering()).run(12)
+    village = MeshNetwork("p-s s-a a-b", config=covering()).run(12)
     assert village.members() == ["a", "b", "p", "s"]
     village.world.call(Address("s"), lambda node, now: node.unsubscribe(1, now))
     village.run(8)
@@ -151,26 +151,26 @@ def test_a_cover_is_no_reason_to_stay_and_is_dismissed_with_all_behind_it() -> N
 
 
 def test_a_cover_that_others_depend_on_finds_its_own_way() -> None:
-    bench = Bench("forwarder", "way inviter child", covering(mu=0))
+    bench = SingleNode("forwarder", "way inviter child", covering(mu=0))
     bench.hear("way", advert())
     bench.hear("inviter", Invite(TOKEN))
-    bench.say()
+    bench.next_riders()
     bench.hear("child", Subscribe(TOKEN))
-    said = bench.say()
+    said = bench.next_riders()
     assert said == {"way": [Subscribe(TOKEN)], "inviter": [Unsubscribe(TOKEN)]}
 
 
 def test_an_inviter_that_dismisses_a_cover_which_needs_it_is_asked_again() -> None:
-    bench = Bench("forwarder", "inviter child", covering(mu=0))
+    bench = SingleNode("forwarder", "inviter child", covering(mu=0))
     bench.hear("inviter", advert(), Invite(TOKEN))
     bench.hear("child", Subscribe(TOKEN))
-    bench.say()
+    bench.next_riders()
     bench.hear("inviter", Decline(TOKEN))
-    assert bench.say() == {"inviter": [Unsubscribe(TOKEN), Subscribe(TOKEN)]}
+    assert bench.next_riders() == {"inviter": [Unsubscribe(TOKEN), Subscribe(TOKEN)]}
 
 
 def test_a_cover_whose_inviter_fails_leaves() -> None:
-    village = Village("p-s s-a p-b b-a", config=covering(mu=1)).run(12)
+    village = MeshNetwork("p-s s-a p-b b-a", config=covering(mu=1)).run(12)
     village.world.crash(Address("s"))
     village.run(6)
     assert village.members() == ["p"]
@@ -181,7 +181,7 @@ def test_the_choice_is_made_once_and_kept() -> None:
     bench = member()
     chosen = []
     for number in range(2, 6):
-        (first,) = invited(bench.say())
+        (first,) = invited(bench.next_riders())
         chosen.append(first)
         bench.node.unsubscribe(number - 1, bench.now)
         assert bench.node.subscribe(LABEL, bench.now) == number
@@ -190,7 +190,9 @@ def test_the_choice_is_made_once_and_kept() -> None:
 
 def test_a_fresh_choice_is_made_for_every_publication_on_the_mesh_that_was_there_without_covers() -> None:
     """Whom s takes changes from note to note, with a cover's cover behind it; all others have left by then."""
-    village = Village("p-s s-a s-b s-c a-aa b-bb c-cc", config=covering(delay_us=6 * SMALL.heartbeat_us, fresh=True))
+    village = MeshNetwork(
+        "p-s s-a s-b s-c a-aa b-bb c-cc", config=covering(delay_us=6 * SMALL_CONFIG.heartbeat_us, fresh=True)
+    )
     taken = []
     for number in range(8):
         village.run(14)
@@ -203,7 +205,7 @@ def test_a_fresh_choice_is_made_for_every_publication_on_the_mesh_that_was_there
 
 
 def test_a_kept_choice_outlasts_every_publication() -> None:
-    village = Village("p-s s-a s-b s-c", config=covering()).run(12)
+    village = MeshNetwork("p-s s-a s-b s-c", config=covering()).run(12)
     before = village.outward("s")
     for number in range(4):
         village.publish(b"%d" % number, wait=8)
@@ -211,7 +213,7 @@ def test_a_kept_choice_outlasts_every_publication() -> None:
 
 
 def test_a_fresh_coin_may_fall_the_other_way() -> None:
-    village = Village("p-s s-a", config=covering(mu=0.5, fresh=True))
+    village = MeshNetwork("p-s s-a", config=covering(mu=0.5, fresh=True))
     counts = []
     for number in range(16):
         village.run(8)
@@ -221,12 +223,12 @@ def test_a_fresh_coin_may_fall_the_other_way() -> None:
 
 
 def test_a_cover_says_nothing_that_a_forwarder_does_not() -> None:
-    cover, forwarder = (Bench("forwarder", "a b c", covering()) for _ in range(2))
+    cover, forwarder = (SingleNode("forwarder", "a b c", covering()) for _ in range(2))
     for bench in (cover, forwarder):
         bench.hear("a", advert())
-        bench.say()
+        bench.next_riders()
     cover.hear("a", Invite(TOKEN))
     forwarder.hear("b", Subscribe(TOKEN))
     for bench in (cover, forwarder):
-        said = [message for messages in bench.say().values() for message in messages]
+        said = [message for messages in bench.next_riders().values() for message in messages]
         assert {type(message) for message in said} == {Subscribe, Invite}

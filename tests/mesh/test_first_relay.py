@@ -11,17 +11,16 @@ import pytest
 from veilcast.crypto.secret import Secret
 from veilcast.errors import ConfigError, TamperedError
 from veilcast.machine import Address
-from veilcast.mesh.config import Config, Hardening
-from veilcast.mesh.first_relay import STILL, STORES, WAITED, FirstRelay
-from veilcast.mesh.habits import Habits
-from veilcast.mesh.membership import Membership
+from veilcast.mesh.config import FirstRelayConfig, HardeningConfig, MeshConfig
+from veilcast.mesh.first_relay import STABLE_BEATS, STORES_PER_EPOCH, WAIT_BEATS_MAX, FirstRelay
 from veilcast.mesh.neighbour_record import NeighbourRecord, RelayRecord, read_neighbour_record
-from veilcast.mesh.relay_rules import RelayRules
-from veilcast.mesh.stem_choices import StemChoices
+from veilcast.mesh.neighbour_table import NeighbourTable
+from veilcast.mesh.stem import StemChoices
+from veilcast.mesh.sticky_choices import StickyChoices
 
 PERIOD_US = 1_000_000
 EPOCH_BEATS = 10
-RULES = RelayRules(away_epochs=3, refill_epochs=20, spares=2)
+RULES = FirstRelayConfig(away_epochs=3, refill_epochs=20, spares=2)
 PRICE = RULES.refill_epochs * EPOCH_BEATS
 AWAY = RULES.away_epochs * EPOCH_BEATS
 
@@ -29,13 +28,13 @@ AWAY = RULES.away_epochs * EPOCH_BEATS
 class Bench:
     """A node's membership and first relay; `there` names the neighbours that send heartbeats."""
 
-    def __init__(self, rules: RelayRules = RULES, kept: RelayRecord | None = None, secret: int = 1) -> None:
+    def __init__(self, rules: FirstRelayConfig = RULES, kept: RelayRecord | None = None, secret: int = 1) -> None:
         self.now = PERIOD_US
-        self.members = Membership((), period_us=PERIOD_US, silent_periods=5, now=self.now)
+        self.members = NeighbourTable((), period_us=PERIOD_US, silent_periods=5, now=self.now)
         self.kept: list[RelayRecord] = []
         self.there: dict[Address, None] = {}
         self._number = 0
-        habits = Habits(Secret(secret.to_bytes(32, "big")))
+        habits = StickyChoices(Secret(secret.to_bytes(32, "big")))
         self.relay = FirstRelay(rules, habits, self.members, self.kept.append, epoch_beats=EPOCH_BEATS, kept=kept)
 
     def link(self, name: str, key: str, *, chosen: bool = True) -> None:
@@ -135,7 +134,7 @@ def test_a_node_that_is_cut_off_does_not_count_its_own_absence() -> None:
     bench = neighbourly()
     first, there = bench.key, dict(bench.there)
     for name in there:
-        bench.members.lose(name)
+        bench.members.mark_lost(name)
     bench.there.clear()
     bench.beat(10 * AWAY)
     assert bench.key == first
@@ -222,7 +221,7 @@ def test_a_stand_in_in_use_is_kept_while_it_misses_heartbeats_and_replaced_when_
     bench.beat(3, upheaval=True)
     assert bench.relay.address() == stand_in
     assert bench.kept[-1].credit >= credit
-    bench.members.lose(stand_in)
+    bench.members.mark_lost(stand_in)
     bench.beat(upheaval=True)
     assert bench.relay.address() not in (stand_in, None)
     assert bench.kept[-1].credit < credit
@@ -259,14 +258,14 @@ def test_a_node_chooses_when_its_links_are_complete_or_nothing_changes_or_it_has
     def beats_until_settled(links: list[int], idle: bool) -> int:
         relay = Bench().relay
         for beat in range(100):
-            relay.watch(links[min(beat, len(links) - 1)], 8, idle=idle)
+            relay.observe_links(links[min(beat, len(links) - 1)], 8, idle=idle)
             if relay.is_settled:
                 return beat
         return 100
 
     assert beats_until_settled([0, 3, 5, 8], idle=False) == 3
-    assert beats_until_settled([0, 0, 3], idle=True) == 2 + STILL
-    assert beats_until_settled([3], idle=False) == WAITED - 1
+    assert beats_until_settled([0, 0, 3], idle=True) == 2 + STABLE_BEATS
+    assert beats_until_settled([3], idle=False) == WAIT_BEATS_MAX - 1
     assert beats_until_settled([0], idle=True) == 100
 
 
@@ -277,7 +276,7 @@ def test_the_record_brings_the_relay_and_its_counters_over_a_restart() -> None:
     bench.unlink(name)
     bench.beat(AWAY - 2)
     kept = bench.kept[-1]
-    assert AWAY - 2 - EPOCH_BEATS / STORES <= kept.away < AWAY
+    assert AWAY - 2 - EPOCH_BEATS / STORES_PER_EPOCH <= kept.away < AWAY
     again = Bench(kept=read_neighbour_record(NeighbourRecord(["a"], kept).encode()).relay)
     for number in range(8):
         again.link(f"other{number}", f"other {number}")
@@ -344,18 +343,18 @@ def test_the_measured_share_of_captures_is_that_of_the_formula() -> None:
 
 
 def choices(bench: Bench) -> StemChoices:
-    return StemChoices(Hardening(), Habits(Secret(bytes(32))), bench.members, bench.relay)
+    return StemChoices(HardeningConfig(), StickyChoices(Secret(bytes(32))), bench.members, bench.relay)
 
 
 def test_what_a_member_hands_on_goes_the_same_way_from_whatever_address_it_comes() -> None:
     """An insider cannot draw the next relay, or the coin, anew by coming from another address."""
     bench = neighbourly()
-    found, others = choices(bench), bench.members.known
+    found, others = choices(bench), bench.members.neighbours
     ways = []
     for number in range(50):
         bench.link(f"came{number}", "one certificate", chosen=False)
         before = Address(f"came{number}")
-        ways.append((found.next_relay(before, [*others, before]), found.continues(before)))
+        ways.append((found.next_relay(before, [*others, before]), found.continues_stem(before)))
         bench.unlink(f"came{number}")
     assert len(set(ways)) == 1
 
@@ -365,7 +364,7 @@ def test_a_peer_that_came_is_the_next_relay_only_where_no_own_link_is_there() ->
     found, own = choices(bench), bench.members.chosen()
     for number in range(50):
         bench.link(f"came{number}", f"came {number}", chosen=False)
-    came = [name for name in bench.members.known if name not in own]
+    came = [name for name in bench.members.neighbours if name not in own]
     for before in own:
         assert found.next_relay(before, [*came, *own]) in own
     assert found.next_relay(own[0], came) in came
@@ -376,5 +375,5 @@ def test_impossible_rules_are_refused() -> None:
     for name, wrong in (("away_epochs", 0), ("refill_epochs", 0), ("spares", -1)):
         with pytest.raises(ConfigError, match=rf"hardening\.relay\.{name}"):
             msgspec.structs.replace(RULES, **{name: wrong})
-    assert Config().hardening.relay.rule == "kept"
-    assert ceil(365 * 24 / RelayRules().refill_epochs) + 1 + RelayRules().spares <= 10
+    assert MeshConfig().hardening.relay.rule == "kept"
+    assert ceil(365 * 24 / FirstRelayConfig().refill_epochs) + 1 + FirstRelayConfig().spares <= 10

@@ -11,60 +11,60 @@ from random import Random
 import msgspec
 import pytest
 
-from support.village import SMALL, TOKEN, Village
+from support.mesh_network import SMALL_CONFIG, TOKEN, MeshNetwork
 from veilcast.machine import Address, Machine
-from veilcast.mesh.config import HARDENED, Config, Defences
+from veilcast.mesh.config import ALL_DEFENCES, Defences, MeshConfig
 from veilcast.mesh.node import MeshNode
 from veilcast.sim.engine import START_US
-from veilcast.sim.mesh_adversaries import ChainForger
+from veilcast.sim.mesh.adversaries import ChainForger
 
 CHAINS = 10_000
 STEADY, SUDDEN = 40, 1_000
 """Chains in each heartbeat period: the table is kept full for minutes, or all come at once."""
 
-PAPER = msgspec.structs.replace(SMALL, d_max=6)
-SAFE = msgspec.structs.replace(PAPER, defences=HARDENED)
+PAPER = msgspec.structs.replace(SMALL_CONFIG, d_max=6)
+SAFE = msgspec.structs.replace(PAPER, defences=ALL_DEFENCES)
 MAP = "p-f f-g g-s p-a a-b b-c c-s g-m"
 
 
-def with_defences(**switches: bool) -> Config:
+def with_defences(**switches: bool) -> MeshConfig:
     return msgspec.structs.replace(PAPER, defences=msgspec.structs.replace(Defences(), **switches))
 
 
-def flooded(config: Config, pace: int, periods: int) -> Village:
+def flooded(config: MeshConfig, pace: int, periods: int) -> MeshNetwork:
     """A village so many periods into the flood; what was published meanwhile has arrived."""
 
     def forger(node: MeshNode) -> Machine:
         return ChainForger(node, Random(5), count=CHAINS, each=pace, start_us=START_US + 10_000_000)
 
-    village = Village(MAP, config=config, disguises={"m": forger}).run(10)
+    village = MeshNetwork(MAP, config=config, disguises={"m": forger}).run(10)
     bodies = [b"%d" % number for number in range(periods // 5)]
     for body in bodies:
         village.publish(body, wait=5)
-    assert village.got("s") == bodies
+    assert village.delivered("s") == bodies
     village.notes.clear()
     return village
 
 
-def repairs(village: Village) -> bool:
+def repairs(village: MeshNetwork) -> bool:
     """Whether notes still get to the reader when its way fails and another has to be found."""
     village.world.crash(Address("f"))
     village.run(40)
     village.publish(b"by the long way")
-    return village.got("s") == [b"by the long way"]
+    return village.delivered("s") == [b"by the long way"]
 
 
-def hears_again(village: Village) -> bool:
+def hears_again(village: MeshNetwork) -> bool:
     """Whether notes still get to the reader when the publisher has started anew."""
     village.world.crash(Address("p"))
     village.run(10)
     village.world.restart(Address("p"))
     village.run(30)
     village.publish(b"in a new life")
-    return village.got("s") == [b"in a new life"]
+    return village.delivered("s") == [b"in a new life"]
 
 
-def origins(village: Village, name: str) -> int:
+def origins(village: MeshNetwork, name: str) -> int:
     return len(village.node(name).overlay.routes.origins(TOKEN))
 
 

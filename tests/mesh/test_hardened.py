@@ -9,39 +9,40 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from support.hamlet import (
+from support.dictionary_attack import keyless_names
+from support.hardened_mesh_network import (
     EPOCH_US,
     FIRST,
-    HARD,
+    HARDENED_CONFIG,
     PERIOD_US,
     RULES,
-    Cottage,
-    Hamlet,
+    HardenedMeshNetwork,
+    SingleHardenedNode,
     call,
-    certified,
-    of,
+    certified_notify,
+    only,
     root_advert,
     token,
     with_rules,
 )
-from support.keyless import keyless_names
-from support.strategies import messages
-from support.village import LABEL, note
+from support.mesh_network import LABEL
+from support.mesh_network import publication as note
+from support.message_strategies import messages
 from veilcast.authority import issuer
 from veilcast.authority.keyring import Keyring
-from veilcast.authority.record import TopicRecord
+from veilcast.authority.topic_record import TopicRecord
 from veilcast.errors import ConfigError, LocalError
 from veilcast.machine import Address, Delivered, Event, Publication
-from veilcast.mesh.config import Config
+from veilcast.mesh.config import MeshConfig
 from veilcast.mesh.node import MeshNode
-from veilcast.sim.chance import SeededEntropy, derive
-from veilcast.sim.engine import START_US, Call
-from veilcast.sim.links import Links
-from veilcast.sim.mesh import TOPIC, keyrings
+from veilcast.sim.engine import START_US, OwnerCall
+from veilcast.sim.links import LinkDelays
+from veilcast.sim.mesh.population import TOPIC, role_keyrings
+from veilcast.sim.rng import SeededEntropy, derive_bytes
 from veilcast.sim.world import World
 from veilcast.topics import Label, Schema
 from veilcast.wire import decode, encode, pad
-from veilcast.wire.messages import Heartbeat, Message, Notify, Stem, Subscribe, Taken
+from veilcast.wire.mesh import Heartbeat, Message, Notify, Stem, StemReceipt, Subscribe
 
 WORLD = "p-a a-b b-c c-d d-s s-e e-p a-d b-e"
 
@@ -49,11 +50,11 @@ WORLD = "p-a a-b b-c c-d d-s s-e e-p a-d b-e"
 # --- roles --------------------------------------------------------------------------------------------------
 
 
-def with_root(name: str, edges: str = WORLD) -> Hamlet:
+def with_root(name: str, edges: str = WORLD) -> HardenedMeshNetwork:
     """A hamlet in which this one, and nobody else, would be the root."""
 
-    class Chosen(Hamlet):
-        def _add(self, added: str, config: Config) -> None:
+    class Chosen(HardenedMeshNetwork):
+        def _add(self, added: str, config: MeshConfig) -> None:
             super()._add(added, with_rules(volunteer=added == name))
 
     return Chosen(edges, cover=0.5)
@@ -61,7 +62,7 @@ def with_root(name: str, edges: str = WORLD) -> Hamlet:
 
 @pytest.mark.parametrize("root", ["a", "p", "s", "d"])
 def test_three_epochs_pass_without_loss_whoever_is_root(root: str) -> None:
-    hamlet = with_root(root).until(0.7)
+    hamlet = with_root(root).run_until(0.7)
     bodies = [b"%d" % number for number in range(100)]
     for body in bodies:
         hamlet.publish(body, wait=2.5)
@@ -69,29 +70,31 @@ def test_three_epochs_pass_without_loss_whoever_is_root(root: str) -> None:
     hamlet.run(10)
     assert hamlet.world.now > START_US + 2.5 * EPOCH_US
     assert hamlet.roots() == [root]
-    assert hamlet.got("s") == bodies
+    assert hamlet.delivered("s") == bodies
     assert not any(hamlet.node(name).refused["ForgedError"] for name in hamlet.neighbours)
 
 
 def test_a_publisher_that_reads_its_own_topic_gets_what_it_says_once() -> None:
-    hamlet = Hamlet(WORLD, cover=0.5)
+    hamlet = HardenedMeshNetwork(WORLD, cover=0.5)
     hamlet.world.call(Address("p"), lambda machine, now: machine.subscribe(LABEL, now))
-    hamlet.until(0.7)
+    hamlet.run_until(0.7)
     for number in range(10):
         hamlet.publish(b"%d" % number, wait=1)
     hamlet.run(5)
-    assert hamlet.got("p") == hamlet.got("s") == [b"%d" % number for number in range(10)]
+    assert hamlet.delivered("p") == hamlet.delivered("s") == [b"%d" % number for number in range(10)]
 
 
 def test_two_publishers_of_one_topic_share_a_root_and_keep_their_orders() -> None:
-    hamlet = Hamlet("p-a a-b b-q q-c c-s s-a p2-b p2-c", cover=0.5).until(0.7)
+    hamlet = HardenedMeshNetwork("p-a a-b b-q q-c c-s s-a p2-b p2-c", cover=0.5).run_until(0.7)
     for number in range(10):
         hamlet.publish(b"p %d" % number, wait=0.5)
         hamlet.publish(b"p2 %d" % number, by="p2", wait=0.5)
     hamlet.run(5)
     assert len(hamlet.roots()) == 1
     for name in (b"p ", b"p2 "):
-        assert [body for body in hamlet.got("s") if body.startswith(name)] == [name + b"%d" % n for n in range(10)]
+        assert [body for body in hamlet.delivered("s") if body.startswith(name)] == [
+            name + b"%d" % n for n in range(10)
+        ]
 
 
 # --- topics -------------------------------------------------------------------------------------------------
@@ -99,7 +102,7 @@ def test_two_publishers_of_one_topic_share_a_root_and_keep_their_orders() -> Non
 
 @cache
 def two_topics() -> dict[str, Keyring]:
-    entropy = SeededEntropy(derive(7, "topics"))
+    entropy = SeededEntropy(derive_bytes(7, "topics"))
     state = issuer.create(EPOCH_US, entropy)
     for name in ("news", "sport"):
         state = issuer.declare(state, TopicRecord(name, Schema(), cover_share=0.5, profile="hardened"), entropy)
@@ -114,7 +117,7 @@ def two_topics() -> dict[str, Keyring]:
     return rings
 
 
-def publishing(topic: str) -> Call:
+def publishing(topic: str) -> OwnerCall:
     publication = Publication((Label(topic).pair,), topic.encode())
     return lambda machine, now: machine.publish(publication, now)
 
@@ -128,7 +131,7 @@ def test_two_topics_live_in_one_node() -> None:
             got.append((address, event.note.publication.body))
             world.call(address, lambda machine, now: machine.acknowledge(event.note.id, now))
 
-    world = World(seed=1, links=Links(latency_us=(10_000, 50_000)), on_event=delivered)
+    world = World(seed=1, links=LinkDelays(latency_us=(10_000, 50_000)), on_event=delivered)
     names = {"both": ("news", "sport"), "between": (), "other": ("sport", "news")}
     line = [Address(name) for name in names]
     for place, (name, topics) in enumerate(names.items()):
@@ -138,7 +141,7 @@ def test_two_topics_live_in_one_node() -> None:
             birth: object, name: str = name, topics: tuple[str, ...] = topics, near: list[Address] = near
         ) -> MeshNode:
             rng = Random(name)
-            node = MeshNode(HARD, two_topics()[name], rng, rng.randbytes, near, world.now)
+            node = MeshNode(HARDENED_CONFIG, two_topics()[name], rng, rng.randbytes, near, world.now)
             if topics:
                 node.advertise(topics[0], world.now)
                 node.subscribe(Label(topics[1]), world.now)
@@ -156,22 +159,22 @@ def test_two_topics_live_in_one_node() -> None:
 
 def test_a_topic_of_the_papers_is_refused_by_a_hardened_node_and_the_reverse() -> None:
     rng = Random(1)
-    node = MeshNode(HARD, two_topics()["other"], rng, rng.randbytes, [], START_US)
+    node = MeshNode(HARDENED_CONFIG, two_topics()["other"], rng, rng.randbytes, [], START_US)
     with pytest.raises(LocalError, match="'old' is a topic of the paper profile; this node is hardened"):
         node.publish(Publication((Label("old").pair,), b"x"), START_US)
     with pytest.raises(LocalError, match="'old' is a topic of the paper profile"):
         node.subscribe(Label("old"), START_US)
-    paper = MeshNode(Config(), two_topics()["other"], rng, rng.randbytes, [], START_US)
+    paper = MeshNode(MeshConfig(), two_topics()["other"], rng, rng.randbytes, [], START_US)
     with pytest.raises(LocalError, match="'news' is a topic of the hardened profile; this node is a paper's"):
         paper.subscribe(Label("news"), START_US)
-    hardened = MeshNode(HARD, keyrings()["publisher"], rng, rng.randbytes, [], START_US)
+    hardened = MeshNode(HARDENED_CONFIG, role_keyrings()["publisher"], rng, rng.randbytes, [], START_US)
     with pytest.raises(LocalError, match="paper profile"):
         hardened.advertise(TOPIC, START_US)
 
 
 def test_an_epoch_too_short_for_the_lead_is_refused() -> None:
     with pytest.raises(ConfigError, match="lead_periods"):
-        Cottage(config=with_rules(lead_periods=50))
+        SingleHardenedNode(config=with_rules(lead_periods=50))
 
 
 # --- what is on the wire ------------------------------------------------------------------------------------
@@ -179,7 +182,7 @@ def test_an_epoch_too_short_for_the_lead_is_refused() -> None:
 
 def test_no_message_names_the_topic_or_a_role() -> None:
     """Over two epochs of a publisher, a reader, covers and a root. Addresses are in no message either."""
-    hamlet = Hamlet(WORLD, cover=0.5)
+    hamlet = HardenedMeshNetwork(WORLD, cover=0.5)
     frames: list[bytes] = []
     receive = MeshNode.receive
 
@@ -189,35 +192,35 @@ def test_no_message_names_the_topic_or_a_role() -> None:
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(MeshNode, "receive", listening)
-        hamlet.until(0.7)
+        hamlet.run_until(0.7)
         for number in range(20):
             hamlet.publish(b"a secret %d" % number, wait=3)
-    assert len(hamlet.got("s")) == 20
+    assert len(hamlet.delivered("s")) == 20
     for word in (TOPIC.encode(), b"publisher", b"subscriber", b"root", b"cover", b"secret"):
         assert not any(word in data for data in frames)
     heard = b"\n".join(frames)
-    insider = keyrings()["forwarder"].membership
+    insider = role_keyrings()["forwarder"].membership
     assert not [name for name in keyless_names(TOPIC, [insider.network, insider.link]) if name in heard]
     sizes = {len(data) for data in frames if data[:1] == b"\0"}
-    assert sizes == {HARD.heartbeat_bytes}
+    assert sizes == {HARDENED_CONFIG.heartbeat_bytes}
 
 
 def test_a_reader_and_a_cover_say_the_same() -> None:
     """Byte for byte, over two epochs, with a child that asks and a note that comes."""
     said = []
     for role in ("subscriber", "forwarder"):
-        cottage = Cottage(role, cover=1)
+        cottage = SingleHardenedNode(role, cover=1)
         # One member in two roles: what differs is the grant alone.
         if role == "subscriber":
             cottage.node.subscribe(LABEL, cottage.now)
         cottage.hear("a", root_advert(cover=1))
-        told = cottage.live(RULES.window_periods + 2)
+        told = cottage.run(RULES.window_periods + 2)
         cottage.hear("b", Subscribe(token()))
-        told += cottage.live(5)
-        told += cottage.send("a", certified(b"x"))
-        cottage.until(START_US + EPOCH_US - RULES.lead_periods * PERIOD_US)
+        told += cottage.run(5)
+        told += cottage.send("a", certified_notify(b"x"))
+        cottage.run_until(START_US + EPOCH_US - RULES.lead_periods * PERIOD_US)
         cottage.hear("a", root_advert(later=1, cover=1))
-        told += cottage.until(START_US + EPOCH_US)
+        told += cottage.run_until(START_US + EPOCH_US)
         said.append(told)
     assert said[0] == said[1]
 
@@ -225,16 +228,16 @@ def test_a_reader_and_a_cover_say_the_same() -> None:
 # --- strangers and nonsense ---------------------------------------------------------------------------------
 
 
-def busy(role: str) -> Cottage:
+def busy(role: str) -> SingleHardenedNode:
     """One with every table in use."""
-    cottage = Cottage(role)
+    cottage = SingleHardenedNode(role)
     if role == "subscriber":
         cottage.node.subscribe(LABEL, cottage.now)
     if role == "publisher":
         cottage.node.publish(note(b"x"), cottage.now)
     cottage.hear("a", root_advert(), call(1))
     cottage.hear("b", Subscribe(token()))
-    cottage.live(4)
+    cottage.run(4)
     return cottage
 
 
@@ -252,8 +255,8 @@ def test_no_frame_makes_a_hardened_node_raise(role: str, frames: list[tuple[str,
         if source != "?":
             beat = cottage.beat(cottage._numbers[Address(source)] + 1, decode_or_greet(data))
             cottage._numbers[Address(source)] += 1
-            cottage.feed(source, pad(encode(beat), HARD.heartbeat_bytes))
-    cottage.live(2)
+            cottage.feed(source, pad(encode(beat), HARDENED_CONFIG.heartbeat_bytes))
+    cottage.run(2)
 
 
 def decode_or_greet(data: bytes) -> Message:
@@ -269,10 +272,10 @@ def genuine() -> list[Message]:
     return [
         *(call(later) for later in range(3)),
         *(root_advert(number, later) for number in (50, 51) for later in range(3)),
-        *(certified(b"x", later=later) for later in range(3)),
-        *(Stem(climbs, encode(certified(b"y", 2, later))) for climbs in (False, True) for later in range(3)),
+        *(certified_notify(b"x", later=later) for later in range(3)),
+        *(Stem(climbs, encode(certified_notify(b"y", 2, later))) for climbs in (False, True) for later in range(3)),
         *(Stem(climbs, encode(call(later))) for climbs in (False, True) for later in range(3)),
-        Taken(bytes(16), bytes(64)),
+        StemReceipt(bytes(16), bytes(64)),
         *(Subscribe(token(later)) for later in range(3)),
     ]
 
@@ -286,37 +289,37 @@ def test_nothing_genuine_at_a_wrong_time_makes_a_node_raise(role: str) -> None:
             source = rng.choice("abc")
             cottage.feed(source, encode(message))
             cottage.hear(source, message)
-            cottage.live(rng.choice((1, 1, 1, 40)))
+            cottage.run(rng.choice((1, 1, 1, 40)))
         assert cottage.node.sizes()["calls"] <= 3
 
 
 def test_a_neighbour_that_floods_stems_or_notes_is_cut_to_a_rate_and_others_are_not() -> None:
     """Each costs a check of a signature, and a copy for somebody else."""
-    cottage = Cottage("forwarder", "a b m")
+    cottage = SingleHardenedNode("forwarder", "a b m")
     cottage.hear("a", root_advert())
     cottage.hear("b", Subscribe(token()))
-    cottage.live(RULES.follow_periods + 2)
-    burst = HARD.defences.stems.burst
+    cottage.run(RULES.follow_periods + 2)
+    burst = HARDENED_CONFIG.defences.stems.burst
     flood = encode(Stem(True, encode(call(1))))
     for _ in range(burst + 500):
         cottage.feed("m", flood)
     assert cottage.node.refused == {"StaleError": burst - 1, "ExcessError": 500}
-    note_again = encode(certified(b"x"))
-    for _ in range(HARD.defences.notes.burst + 500):
+    note_again = encode(certified_notify(b"x"))
+    for _ in range(HARDENED_CONFIG.defences.notes.burst + 500):
         cottage.feed("m", note_again)
     assert cottage.node.refused["ExcessError"] == 1000
     assert len(cottage.frames()) <= 3
-    assert len(of(cottage.send("a", certified(b"y", 2, seed=2)), Notify)) == 1
-    assert len(of(cottage.send("b", Stem(True, encode(certified(b"z", 3, seed=3)))), Stem)) == 1
+    assert len(only(cottage.send("a", certified_notify(b"y", 2, seed=2)), Notify)) == 1
+    assert len(only(cottage.send("b", Stem(True, encode(certified_notify(b"z", 3, seed=3)))), Stem)) == 1
 
 
 def test_a_backlog_that_leaves_at_once_is_no_flood() -> None:
     """What waits in one outbox, of which all is sent when the way opens, passes every relay."""
     count = 100
-    assert HARD.defences.stems.burst >= 2 * RULES.pending_max
-    hamlet = Hamlet("p-a a-b b-s", cover=1)
+    assert HARDENED_CONFIG.defences.stems.burst >= 2 * RULES.pending_max
+    hamlet = HardenedMeshNetwork("p-a a-b b-s", cover=1)
     for number in range(count):
         hamlet.publish(b"%d" % number, wait=0)
-    hamlet.until(0.9)
-    assert len(hamlet.got("s")) == count
+    hamlet.run_until(0.9)
+    assert len(hamlet.delivered("s")) == count
     assert not any(hamlet.node(name).refused["ExcessError"] for name in hamlet.neighbours)

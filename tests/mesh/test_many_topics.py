@@ -6,54 +6,54 @@ from collections import Counter
 
 import pytest
 
-from support.village import Village
+from support.mesh_network import MeshNetwork
 from veilcast.errors import ConfigError
 from veilcast.machine import Address, Delivered, Note, Publication
-from veilcast.mesh.load import Load
+from veilcast.mesh.forwarding_load import ForwardingLoad
 from veilcast.sim import scenario
-from veilcast.sim.checkers import OnlyReaders, ViolationError
-from veilcast.sim.mesh import MeshPopulation
-from veilcast.sim.mesh_checkers import node_at
-from veilcast.sim.mesh_topics import OnTopic
+from veilcast.sim.checkers import OnlySubscribers, ViolationError
+from veilcast.sim.mesh.checkers import mesh_node_at
+from veilcast.sim.mesh.population import MeshPopulation
+from veilcast.sim.mesh.topic_roles import TopicChecker
 from veilcast.sim.world import World
 from veilcast.topics import Label
 
 
 @pytest.mark.parametrize("name", ["mesh-many", pytest.param("mesh-many-hardened", marks=pytest.mark.heavy)])
 def test_fifty_topics_share_the_nodes_and_each_note_reaches_its_readers_only(name: str) -> None:
-    loaded = scenario.load(name)
+    loaded = scenario.load_scenario(name)
     people = loaded.config.population
     assert isinstance(people, MeshPopulation)
     assert people.topics == 50
     parts = [
-        Counter(part for cast in people.casts(0).values() for who, part in cast.items() if who == address)
+        Counter(part for cast in people.draw_roles(0).values() for who, part in cast.items() if who == address)
         for address in people.addresses()
     ]
     assert all(sum(part.values()) < 50 for part in parts), "everybody carries something for others"
     assert any({"publisher", "both", "subscriber"} <= part.keys() for part in parts), "some are everything at once"
-    world = scenario.build(loaded, 0)
+    world = scenario.build_world(loaded, 0)
     world.run(loaded.config.duration_us)
     world.finish()
-    readers = sum(part in ("subscriber", "both") for cast in people.casts(0).values() for part in cast.values())
-    assert world.notes == people.notes // people.topics * readers
-    loads: list[Load] = [node_at(world, address).load for address in people.addresses()]
+    readers = sum(part in ("subscriber", "both") for cast in people.draw_roles(0).values() for part in cast.values())
+    assert world.deliveries == people.notes // people.topics * readers
+    loads: list[ForwardingLoad] = [mesh_node_at(world, address).load for address in people.addresses()]
     facts = people.facts(world)
     assert facts["Notify"] == sum(load.own.copies + load.others.copies for load in loads)
     assert facts["cover copies"] == sum(load.others.copies for load in loads) > facts["own copies"]
     assert facts["most cover"] == max(load.others.copies for load in loads)
     for address in people.addresses():
-        sizes = node_at(world, address).sizes()
+        sizes = mesh_node_at(world, address).sizes()
         epochs = 2 if people.mesh.profile == "hardened" else 1
-        links = len(node_at(world, address).overlay.present())
+        links = len(mesh_node_at(world, address).overlay.present())
         assert 50 <= sizes["routes"] <= 50 * epochs * links
         assert sizes["branches"] <= 50 * epochs * (links + 1)
         assert sizes["queued"] == 0
 
 
 def test_a_node_counts_what_it_carries_for_others_apart_from_its_own() -> None:
-    village = Village("p-f f-s s-g g-s2").run(8)
+    village = MeshNetwork("p-f f-s s-g g-s2").run(8)
     village.publish(b"x", wait=3)
-    assert village.got("s") == village.got("s2") == [b"x"]
+    assert village.delivered("s") == village.delivered("s2") == [b"x"]
     loads = {name: village.node(name).load for name in village.neighbours}
     assert {name: load.own.notes for name, load in loads.items()} == {"p": 1, "f": 0, "s": 1, "g": 0, "s2": 1}
     assert {name: load.others.notes for name, load in loads.items()} == {"p": 0, "f": 1, "s": 0, "g": 1, "s2": 0}
@@ -64,7 +64,7 @@ def test_a_node_counts_what_it_carries_for_others_apart_from_its_own() -> None:
 
 def test_the_checker_of_a_topic_catches_a_note_for_the_reader_of_another() -> None:
     world, reader = World(seed=1), Address("a")
-    checkers = [OnTopic("one", OnlyReaders([reader])), OnTopic("two", OnlyReaders([]))]
+    checkers = [TopicChecker("one", OnlySubscribers([reader])), TopicChecker("two", OnlySubscribers([]))]
 
     def deliver(topic: str) -> None:
         note = Note(bytes(16), Publication((Label(topic).pair,)))

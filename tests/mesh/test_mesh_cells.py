@@ -10,26 +10,26 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from support.hamlet import EPOCH_US, FIRST, HARD, Cottage, with_rules
-from support.village import LABEL, SMALL, Bench, Village
-from veilcast.authority.content import Content, check_certified_notify, make_certified_notify
+from support.hardened_mesh_network import EPOCH_US, FIRST, HARDENED_CONFIG, SingleHardenedNode, with_rules
+from support.mesh_network import LABEL, SMALL_CONFIG, MeshNetwork, SingleNode
 from veilcast.authority.epoch import HOUR_US
 from veilcast.authority.keyring import Keyring, TopicKeys
-from veilcast.authority.record import Profile, TopicRecord
-from veilcast.crypto.cell import CELLS_MAX, cell_token
+from veilcast.authority.topic_record import Profile, TopicRecord
+from veilcast.core.publication import NumberedPublication, check_certified_notify, make_certified_notify
+from veilcast.crypto.topic_token import CELLS_MAX, cell_token
 from veilcast.errors import AuthorityError, ForgedError, LocalError
 from veilcast.machine import Publication
 from veilcast.mesh import roots
-from veilcast.mesh.adverts import check_advert, check_call, make_advert, make_call
-from veilcast.mesh.config import Config
+from veilcast.mesh.advertisements import check_advert, check_call, make_advert, make_call
+from veilcast.mesh.config import MeshConfig
 from veilcast.mesh.roots import check_root_advert, make_root_advert
 from veilcast.sim.engine import START_US
-from veilcast.sim.mesh import TOPIC
-from veilcast.sim.mesh_keys import keyring_of
+from veilcast.sim.keyrings import make_keyring
+from veilcast.sim.mesh.population import TOPIC
 from veilcast.topics import All, Box, Conjunction, Integers, Range, Reals, Schema, cell_of, cells_of
 from veilcast.topics.domain import MAX_ROUTING
 from veilcast.wire import decode
-from veilcast.wire.messages import Call, Stem
+from veilcast.wire.mesh import Call, Stem
 
 HOUSE = Schema((Integers("floor", 0, 31, 5, routing=1), Reals("temp", -40, 60, 12, routing=2)))
 EIGHTHS = Schema((Integers("at", 0, 63, 6, routing=3),))
@@ -39,17 +39,17 @@ def ring(role: str, schema: Schema = EIGHTHS, profile: Profile = "hardened", num
     """Of one of two topics, the first of which is cut as the schema says."""
     topics = tuple(TopicRecord(name, schema, cover_share=0, profile=profile) for name in (TOPIC, "other"))
     wanted = () if role == "forwarder" else ((TOPIC, role),) if role != "stranger" else (("other", "publisher"),)
-    return keyring_of(topics, EPOCH_US if profile == "hardened" else HOUR_US, wanted, number)
+    return make_keyring(topics, EPOCH_US if profile == "hardened" else HOUR_US, wanted, number)
 
 
 def published(body: bytes, **values: float) -> Publication:
     return Publication((LABEL.pair, *values.items()), body)
 
 
-class Estate(Village):
+class Estate(MeshNetwork):
     """A village of a topic that is cut into cells. Who begins with r can read, and subscribes when it is told to."""
 
-    def __init__(self, edges: str, schema: Schema, config: Config = SMALL) -> None:
+    def __init__(self, edges: str, schema: Schema, config: MeshConfig = SMALL_CONFIG) -> None:
         self.schema, self.profile = schema, config.profile
         super().__init__(edges, config=config)
         self.run(0.5)
@@ -69,12 +69,12 @@ class Estate(Village):
 
     def keys(self, name: str) -> TopicKeys:
         keyring = self.keyring(name, "publisher" if name == "p" else "subscriber")
-        return keyring.at(self.world.now // keyring.epoch_us).topic(TOPIC)
+        return keyring.keys_at(self.world.now // keyring.epoch_us).topic(TOPIC)
 
     def carries(self, name: str) -> int:
         """In how many of the topic's meshes this node is."""
         overlay = self.node(name).overlay
-        return sum(overlay.takes_part(keys.token) for keys in self.keys("p").for_all())
+        return sum(overlay.is_in_mesh(keys.token) for keys in self.keys("p").for_all())
 
 
 FLOORS, TEMPS = st.integers(0, 31), st.floats(-40, 60)
@@ -114,7 +114,7 @@ def test_what_is_delivered_is_what_the_definition_says(
 @settings(max_examples=3)
 @given(st.lists(INTERESTS, min_size=3, max_size=3), PLACES)
 def test_so_it_is_in_the_hardened_mesh(interests: list[Conjunction], places: list[tuple[int, float]]) -> None:
-    estate = Estate("p-f f-r1 f-r2 r2-r3", HOUSE, HARD)
+    estate = Estate("p-f f-r1 f-r2 r2-r3", HOUSE, HARDENED_CONFIG)
     check_by_definition(estate, dict(zip(("r1", "r2", "r3"), interests, strict=True)), places, 70)
 
 
@@ -132,7 +132,7 @@ def check_by_definition(
     estate.send(publications)
     for name, interest in readers.items():
         wanted = [publication.body for publication in publications if interest.matches(publication)]
-        assert sorted(estate.got(name)) == sorted(wanted)
+        assert sorted(estate.delivered(name)) == sorted(wanted)
 
 
 def test_two_subscriptions_share_cells_and_what_neither_wants_any_more_is_let_go() -> None:
@@ -144,15 +144,15 @@ def test_two_subscriptions_share_cells_and_what_neither_wants_any_more_is_let_go
     estate.run(4)
     assert estate.carries("r") == estate.carries("f") == 3
     estate.send([published(b"no", at=1), published(b"yes", at=20)])
-    assert estate.got("r") == [b"yes"]
+    assert estate.delivered("r") == [b"yes"]
     estate.node("r").unsubscribe(second, estate.world.now)
     estate.run(4)
     assert estate.carries("f") == 0
 
 
-@pytest.mark.parametrize("config", [SMALL, HARD], ids=["paper", "hardened"])
-def test_a_subscription_can_be_ended_after_its_grant(config: Config) -> None:
-    bench = Bench("", "a", config, ring("subscriber", profile=config.profile))
+@pytest.mark.parametrize("config", [SMALL_CONFIG, HARDENED_CONFIG], ids=["paper", "hardened"])
+def test_a_subscription_can_be_ended_after_its_grant(config: MeshConfig) -> None:
+    bench = SingleNode("", "a", config, ring("subscriber", profile=config.profile))
     numbers = [bench.node.subscribe(All(LABEL, Range("at", low, None)), bench.now) for low in (0, 50)]
     later = bench.now + 100 * HOUR_US
     with pytest.raises(AuthorityError):
@@ -169,11 +169,11 @@ def test_notes_of_cells_that_a_reader_does_not_get_keep_none_back() -> None:
         estate.node("p").publish(published(b"%d" % number, at=63 if number % 2 else number), estate.world.now)
     estate.world.run(0)
     estate.run(1)
-    assert estate.got("r") == [b"0", b"2", b"4"], "at once, and in order"
+    assert estate.delivered("r") == [b"0", b"2", b"4"], "at once, and in order"
 
 
 def test_what_has_no_cell_is_refused_and_leaves_no_gap() -> None:
-    for config in (SMALL, HARD):
+    for config in (SMALL_CONFIG, HARDENED_CONFIG):
         estate = Estate("p-r", EIGHTHS, config)
         with pytest.raises(LocalError, match="'at'"):
             estate.node("p").publish(published(b"x"), estate.world.now)
@@ -182,7 +182,7 @@ def test_what_has_no_cell_is_refused_and_leaves_no_gap() -> None:
 
 
 def test_the_hardened_mesh_has_a_root_for_each_cell_and_delivers_by_cells() -> None:
-    estate = Estate("p-f f-r1 f-r2 p-r2", EIGHTHS, HARD)
+    estate = Estate("p-f f-r1 f-r2 p-r2", EIGHTHS, HARDENED_CONFIG)
     estate.subscribe("r1", Range("at", 10, 20))
     estate.subscribe("r2", LABEL)
     estate.run(70)
@@ -192,15 +192,15 @@ def test_the_hardened_mesh_has_a_root_for_each_cell_and_delivers_by_cells() -> N
     assert len(set(roots)) > 1, "drawn for each cell"
     publications = [published(b"%d" % at, at=at) for at in (5, 10, 15, 20, 25, 60)]
     estate.send(publications)
-    assert sorted(estate.got("r1")) == [b"10", b"15", b"20"]
-    assert len(estate.got("r2")) == 6
-    joined = [keys for keys in estate.keys("p").for_all() if estate.node("r1").overlay.reads(keys.token)]
+    assert sorted(estate.delivered("r1")) == [b"10", b"15", b"20"]
+    assert len(estate.delivered("r2")) == 6
+    joined = [keys for keys in estate.keys("p").for_all() if estate.node("r1").overlay.is_subscribed(keys.token)]
     assert len(joined) == 2
     # Over the edge, in the meshes of the next epoch.
     estate.run(EPOCH_US / 1e6 + 20 - (estate.world.now - START_US) / 1e6)
     estate.send([published(b"later", at=11), published(b"not", at=60)])
-    assert estate.got("r1")[-1] == b"later"
-    assert sorted(estate.got("r2")[-2:]) == [b"later", b"not"], "in order within each cell only"
+    assert estate.delivered("r1")[-1] == b"later"
+    assert sorted(estate.delivered("r2")[-2:]) == [b"later", b"not"], "in order within each cell only"
 
 
 # --- the attacker's side
@@ -208,11 +208,11 @@ def test_the_hardened_mesh_has_a_root_for_each_cell_and_delivers_by_cells() -> N
 
 def stranger() -> TopicKeys:
     """A publisher of another topic."""
-    return ring("stranger", number=7).at(FIRST).topic("other")
+    return ring("stranger", number=7).keys_at(FIRST).topic("other")
 
 
 def cell_keys(place: int = 0) -> TopicKeys:
-    return ring("publisher").at(FIRST).topic(TOPIC).for_all()[place]
+    return ring("publisher").keys_at(FIRST).topic(TOPIC).for_all()[place]
 
 
 def disguised(keys: TopicKeys) -> list[TopicKeys]:
@@ -223,9 +223,9 @@ def disguised(keys: TopicKeys) -> list[TopicKeys]:
 
 def test_the_publisher_of_one_topic_cannot_speak_for_a_cell_of_another() -> None:
     root, entropy = ring("forwarder").root, Random(1).randbytes
-    content = Content(b"stream 1", 1, published(b"x", at=1))
+    content = NumberedPublication(b"stream 1", 1, published(b"x", at=1))
     honest = cell_keys()
-    member = ring("forwarder", number=3).at(FIRST)
+    member = ring("forwarder", number=3).keys_at(FIRST)
     check_call(make_call(honest), root, FIRST, FIRST)
     check_advert(make_advert(honest, entropy), root, FIRST)
     check_certified_notify(make_certified_notify(honest, content, entropy), root, FIRST, FIRST)
@@ -256,7 +256,9 @@ def test_a_cell_cannot_be_passed_off_as_another_or_as_the_whole_topic() -> None:
 def test_a_lot_that_was_drawn_for_one_cell_does_not_count_for_another() -> None:
     root, entropy = ring("forwarder").root, Random(1).randbytes
     first, second = (
-        make_root_advert(make_call(cell_keys(place)), ring("forwarder", number=3).at(FIRST), 16, START_US + 1, entropy)
+        make_root_advert(
+            make_call(cell_keys(place)), ring("forwarder", number=3).keys_at(FIRST), 16, START_US + 1, entropy
+        )
         for place in (0, 1)
     )
     with pytest.raises(ForgedError):
@@ -265,15 +267,15 @@ def test_a_lot_that_was_drawn_for_one_cell_does_not_count_for_another() -> None:
 
 def test_one_certificate_opens_no_more_meshes_than_a_topic_has_cells() -> None:
     assert CELLS_MAX == 1 << MAX_ROUTING
-    cottage = Cottage(keyring=ring("forwarder"))
-    whole = ring("publisher").at(FIRST).topic(TOPIC)
-    calls = [make_call(whole.within(number.to_bytes(16, "big"))) for number in range(CELLS_MAX + 40)]
+    cottage = SingleHardenedNode(keyring=ring("forwarder"))
+    whole = ring("publisher").keys_at(FIRST).topic(TOPIC)
+    calls = [make_call(whole.for_cell(number.to_bytes(16, "big"))) for number in range(CELLS_MAX + 40)]
     for call in calls:
         cottage.hear("a", call)
         cottage.now += 40_000
     assert cottage.node.sizes()["calls"] == CELLS_MAX
-    member = ring("forwarder", number=3).at(FIRST)
-    late = make_root_advert(calls[-1], member, HARD.d_max, cottage.now + EPOCH_US, Random(1).randbytes)
+    member = ring("forwarder", number=3).keys_at(FIRST)
+    late = make_root_advert(calls[-1], member, HARDENED_CONFIG.d_max, cottage.now + EPOCH_US, Random(1).randbytes)
     before = cottage.node.refused["StaleError"]
     cottage.hear("a", late)
     assert cottage.node.refused["StaleError"] == before + 1
@@ -281,23 +283,23 @@ def test_one_certificate_opens_no_more_meshes_than_a_topic_has_cells() -> None:
 
 
 def test_forwarders_are_shown_names_of_cells_that_hang_on_the_topics_blind() -> None:
-    keys = ring("publisher").at(FIRST).topic(TOPIC)
-    other = ring("stranger").at(FIRST).topic("other")
+    keys = ring("publisher").keys_at(FIRST).topic(TOPIC)
+    other = ring("stranger").keys_at(FIRST).topic("other")
     names = [part.cell for part in keys.for_all()]
     assert len(set(names)) == 8
     assert not set(names) & {part.cell for part in other.for_all()}, "the same places under another blind"
     assert [part.token for part in keys.for_all()] == [cell_token(keys.token, name) for name in names if name]
-    later = ring("publisher").at(FIRST + 1).topic(TOPIC)
+    later = ring("publisher").keys_at(FIRST + 1).topic(TOPIC)
     assert [part.cell for part in later.for_all()] == names
     assert not {part.token for part in later.for_all()} & {part.token for part in keys.for_all()}
 
 
 def test_a_publisher_calls_for_a_root_of_every_cell() -> None:
-    cottage = Cottage(keyring=ring("publisher"))
+    cottage = SingleHardenedNode(keyring=ring("publisher"))
     cottage.node.advertise(TOPIC, cottage.now)
-    cargoes = [decode(stem.cargo) for _, _, stem in cottage.live(2) if isinstance(stem, Stem)]
+    cargoes = [decode(stem.cargo) for _, _, stem in cottage.run(2) if isinstance(stem, Stem)]
     named = [call.cell for call in cargoes if isinstance(call, Call) and call.certificate.leaf.first == FIRST]
-    assert named == [keys.cell for keys in ring("publisher").at(FIRST).topic(TOPIC).for_all()]
+    assert named == [keys.cell for keys in ring("publisher").keys_at(FIRST).topic(TOPIC).for_all()]
 
 
 @pytest.mark.parametrize("departure_epochs", [0, 4])
@@ -307,13 +309,13 @@ def test_no_topic_takes_the_whole_table_by_calls_for_epochs_to_come(
     """Two epochs are called for where there are no departures, and that is never too many."""
     monkeypatch.setattr(roots, "CELLS_MAX", 4)
     config = msgspec.structs.replace(with_rules(departure_epochs=departure_epochs), tokens_max=48)
-    cottage = Cottage(config=config, keyring=ring("forwarder"))
+    cottage = SingleHardenedNode(config=config, keyring=ring("forwarder"))
     for later in range(9):
-        whole = ring("publisher").at(FIRST + later).topic(TOPIC)
+        whole = ring("publisher").keys_at(FIRST + later).topic(TOPIC)
         for number in range(6):
-            cottage.hear("a", make_call(whole.within(number.to_bytes(16, "big"))))
+            cottage.hear("a", make_call(whole.for_cell(number.to_bytes(16, "big"))))
             cottage.now += 40_000
     assert cottage.node.sizes()["calls"] == (12 if departure_epochs else 8)
-    cottage.hear("a", make_call(ring("stranger").at(FIRST).topic("other").within(bytes(16))))
-    cottage.live(1)
+    cottage.hear("a", make_call(ring("stranger").keys_at(FIRST).topic("other").for_cell(bytes(16))))
+    cottage.run(1)
     assert cottage.node.sizes()["calls"] == (13 if departure_epochs else 9)

@@ -9,33 +9,33 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from support.strategies import messages
-from support.village import LABEL, SMALL, TOKEN, Bench, advert, note
+from support.mesh_network import LABEL, SMALL_CONFIG, TOKEN, SingleNode, advert, publication
+from support.message_strategies import messages
 from veilcast.authority import issuer
-from veilcast.authority.content import Content, make_notify
 from veilcast.authority.epoch import HOUR_US, epoch_of
-from veilcast.crypto import chain
+from veilcast.core.publication import NumberedPublication, make_notify
+from veilcast.crypto import hash_chain
 from veilcast.errors import LocalError, UnknownTopicError
 from veilcast.machine import Address, Delivered, Publication
 from veilcast.mesh import paper
-from veilcast.mesh.adverts import retold
-from veilcast.mesh.config import Config
+from veilcast.mesh.advertisements import replace_chain_value
+from veilcast.mesh.config import MeshConfig
 from veilcast.mesh.node import MeshNode
-from veilcast.mesh.routes import Origin, Routes
+from veilcast.mesh.routes import AdvertisedOrigin, RouteTable
 from veilcast.sim.engine import START_US
-from veilcast.sim.mesh import TOPIC, keyrings
+from veilcast.sim.mesh.population import TOPIC, role_keyrings
 from veilcast.topics import Label, Range
 from veilcast.wire import encode, pad
-from veilcast.wire.messages import Advert, Greet, Heartbeat, Notify, Subscribe, Unadvert, Unsubscribe
+from veilcast.wire.mesh import Advert, Greet, Heartbeat, Notify, Subscribe, Unadvert, Unsubscribe
 
 
 def genuine(body: bytes, number: int = 1, seed: int = 5) -> Notify:
-    keys = keyrings()["publisher"].at(epoch_of(START_US, HOUR_US)).topic(TOPIC)
-    return make_notify(keys, Content(b"stream 1", number, note(body)), Random(seed).randbytes)
+    keys = role_keyrings()["publisher"].keys_at(epoch_of(START_US, HOUR_US)).topic(TOPIC)
+    return make_notify(keys, NumberedPublication(b"stream 1", number, publication(body)), Random(seed).randbytes)
 
 
-def reader() -> Bench:
-    bench = Bench("subscriber", "a b c")
+def reader() -> SingleNode:
+    bench = SingleNode("subscriber", "a b c")
     bench.node.subscribe(LABEL, bench.now)
     bench.hear("a", advert())
     bench.hear("b", Subscribe(TOKEN))
@@ -43,7 +43,7 @@ def reader() -> Bench:
     return bench
 
 
-def deliveries(bench: Bench) -> list[bytes]:
+def deliveries(bench: SingleNode) -> list[bytes]:
     found = []
     for event in bench.events():
         assert isinstance(event, Delivered)
@@ -80,7 +80,7 @@ def test_a_forged_note_is_neither_passed_on_nor_remembered() -> None:
 
 
 def test_a_note_of_a_mesh_we_are_not_in_is_refused() -> None:
-    bench = Bench("forwarder", "a b")
+    bench = SingleNode("forwarder", "a b")
     bench.hear("a", advert())
     bench.tick()
     bench.feed("a", encode(genuine(b"x")))
@@ -89,7 +89,7 @@ def test_a_note_of_a_mesh_we_are_not_in_is_refused() -> None:
 
 
 def test_a_forwarder_passes_on_what_it_cannot_read() -> None:
-    bench = Bench("forwarder", "a b")
+    bench = SingleNode("forwarder", "a b")
     bench.hear("a", advert())
     bench.hear("b", Subscribe(TOKEN))
     bench.tick()
@@ -110,11 +110,11 @@ def test_a_note_comes_again_until_it_is_acknowledged() -> None:
     bench.feed("a", encode(genuine(b"x")))
     [event] = bench.events()
     assert isinstance(event, Delivered)
-    bench.now += SMALL.deliver_again_us
+    bench.now += SMALL_CONFIG.deliver_again_us
     bench.tick()
     assert bench.events() == [event]
     bench.node.acknowledge(event.note.id, bench.now)
-    bench.now += SMALL.deliver_again_us
+    bench.now += SMALL_CONFIG.deliver_again_us
     bench.tick()
     assert bench.events() == []
 
@@ -135,9 +135,9 @@ def forged_adverts() -> list[Advert]:
 
 @pytest.mark.parametrize("which", range(3))
 def test_an_advert_that_no_certified_publisher_signed_is_refused(which: int) -> None:
-    bench = Bench("forwarder", "a b")
+    bench = SingleNode("forwarder", "a b")
     bench.hear("a", forged_adverts()[which])
-    assert bench.say() == {}
+    assert bench.next_riders() == {}
     assert bench.node.overlay.routes.tokens() == []
     assert bench.node.refused == {"ForgedError": 1}
 
@@ -151,10 +151,12 @@ def test_the_planted_bug_of_an_unsigned_advert_accepted_is_seen(monkeypatch: pyt
 # --- bounds -------------------------------------------------------------------------------------------------
 
 
-TINY = Config(neighbours_max=4, address_bytes_max=8, tokens_max=2, origins_max=3, queue_max=5, seen_max=4, unread_max=3)
+TINY = MeshConfig(
+    neighbours_max=4, address_bytes_max=8, tokens_max=2, origins_max=3, queue_max=5, seen_max=4, unread_max=3
+)
 
 
-def flood(bench: Bench) -> None:
+def flood(bench: SingleNode) -> None:
     """More of everything than there is room for."""
     for seed in range(10):
         bench.hear("a", advert(seed))
@@ -164,7 +166,7 @@ def flood(bench: Bench) -> None:
 
 
 def test_every_table_is_bounded() -> None:
-    bench = Bench("subscriber", "a b c", TINY)
+    bench = SingleNode("subscriber", "a b c", TINY)
     bench.node.subscribe(LABEL, bench.now)
     flood(bench)
     sizes = bench.node.sizes()
@@ -174,12 +176,12 @@ def test_every_table_is_bounded() -> None:
 
 
 def test_the_planted_bug_of_a_table_without_bound_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
-    def boundless(self: Routes, message: Advert, via: Address | None) -> Origin:
-        origin = Origin(message, via)
+    def boundless(self: RouteTable, message: Advert, via: Address | None) -> AdvertisedOrigin:
+        origin = AdvertisedOrigin(message, via)
         self._origins.setdefault(message.token, []).append(origin)
         return origin
 
-    monkeypatch.setattr(Routes, "add", boundless)
+    monkeypatch.setattr(RouteTable, "add", boundless)
     with pytest.raises(AssertionError):
         test_every_table_is_bounded()
 
@@ -190,28 +192,28 @@ def test_the_planted_bug_of_a_table_without_bound_is_seen(monkeypatch: pytest.Mo
 @settings(max_examples=200)
 @given(st.lists(st.tuples(st.sampled_from("ab?"), st.binary(max_size=60) | messages().map(encode)), max_size=8))
 def test_no_frame_makes_a_node_raise(frames: list[tuple[str, bytes]]) -> None:
-    bench = Bench("forwarder", "a b")
+    bench = SingleNode("forwarder", "a b")
     for source, data in frames:
         bench.feed(source, data)
         bench.feed(source, b"\0" + data)
-        if len(data) < SMALL.heartbeat_bytes - 40:
-            bench.feed(source, pad(encode(Heartbeat(7, (data,))), SMALL.heartbeat_bytes))
-    bench.say()
+        if len(data) < SMALL_CONFIG.heartbeat_bytes - 40:
+            bench.feed(source, pad(encode(Heartbeat(7, (data,))), SMALL_CONFIG.heartbeat_bytes))
+    bench.next_riders()
     assert bench.node.overlay.routes.tokens() == []
     assert bench.node.overlay.branches.size() == 0
 
 
 def test_a_stranger_is_not_heard() -> None:
-    bench = Bench("forwarder", "a b")
-    bench.feed("stranger", pad(encode(Heartbeat(1, (encode(advert()),))), SMALL.heartbeat_bytes))
+    bench = SingleNode("forwarder", "a b")
+    bench.feed("stranger", pad(encode(Heartbeat(1, (encode(advert()),))), SMALL_CONFIG.heartbeat_bytes))
     assert bench.node.overlay.routes.tokens() == []
     assert bench.node.refused == {"StaleError": 1}
 
 
 def test_management_outside_a_heartbeat_and_heartbeats_of_another_size_are_refused() -> None:
-    bench = Bench("forwarder", "a b")
+    bench = SingleNode("forwarder", "a b")
     bench.feed("a", encode(advert()))
-    bench.feed("a", pad(encode(Heartbeat(1, (encode(advert()),))), SMALL.heartbeat_bytes + 1))
+    bench.feed("a", pad(encode(Heartbeat(1, (encode(advert()),))), SMALL_CONFIG.heartbeat_bytes + 1))
     bench.feed("a", b"")
     bench.hear("a", genuine(b"x"))
     assert bench.node.overlay.routes.tokens() == []
@@ -219,16 +221,16 @@ def test_management_outside_a_heartbeat_and_heartbeats_of_another_size_are_refus
 
 
 def test_a_bad_rider_spoils_only_itself() -> None:
-    bench = Bench("forwarder", "a b")
+    bench = SingleNode("forwarder", "a b")
     riders = (b"nonsense", encode(advert()))
-    bench.feed("a", pad(encode(Heartbeat(2, riders)), SMALL.heartbeat_bytes))
+    bench.feed("a", pad(encode(Heartbeat(2, riders)), SMALL_CONFIG.heartbeat_bytes))
     assert len(bench.node.overlay.routes.origins(TOKEN)) == 1
 
 
 def test_messages_about_what_was_never_there_change_nothing() -> None:
-    bench = Bench("forwarder", "a b")
+    bench = SingleNode("forwarder", "a b")
     bench.hear("a", Unadvert(TOKEN, bytes(32)), Unsubscribe(TOKEN), Subscribe(TOKEN))
-    assert bench.say() == {}
+    assert bench.next_riders() == {}
     assert bench.node.sizes()["branches"] == 0
 
 
@@ -243,11 +245,11 @@ def test_every_frame_that_is_not_a_note_has_one_size_and_none_is_sent_between_be
     for _ in range(5):
         frames = bench.tick()
         assert [frame.destination for frame in frames] == ["a", "b", "c"]
-        assert {len(frame.data) for frame in frames} == {SMALL.heartbeat_bytes}
+        assert {len(frame.data) for frame in frames} == {SMALL_CONFIG.heartbeat_bytes}
 
 
 def test_who_is_silent_gets_heartbeats_all_the_same() -> None:
-    bench = Bench("forwarder", "a b")
+    bench = SingleNode("forwarder", "a b")
     for _ in range(20):
         bench.hear("a")
         assert [frame.destination for frame in bench.tick()] == ["a", "b"]
@@ -257,7 +259,7 @@ def test_who_is_silent_gets_heartbeats_all_the_same() -> None:
 
 
 def test_the_owner_is_told_what_cannot_work() -> None:
-    bench = Bench("subscriber", "a b")
+    bench = SingleNode("subscriber", "a b")
     with pytest.raises(LocalError, match="label"):
         bench.node.subscribe(Range("temp", 1, 2), bench.now)
     with pytest.raises(UnknownTopicError):
@@ -265,13 +267,13 @@ def test_the_owner_is_told_what_cannot_work() -> None:
     with pytest.raises(LocalError, match="label"):
         bench.node.publish(Publication((("temp", 3),)), bench.now)
     with pytest.raises(LocalError, match="publisher"):
-        bench.node.publish(note(b"x"), bench.now)
+        bench.node.publish(publication(b"x"), bench.now)
     bench.node.subscribe(LABEL, bench.now)
     bench.tick()
     with pytest.raises(LocalError, match="no subscription"):
         bench.node.unsubscribe(7, bench.now)
     with pytest.raises(LocalError, match="more than"):
-        Bench("forwarder", " ".join(f"n{i}" for i in range(21)))
+        SingleNode("forwarder", " ".join(f"n{i}" for i in range(21)))
 
 
 def test_a_hardened_topic_is_refused_by_the_papers_mesh() -> None:
@@ -279,7 +281,7 @@ def test_a_hardened_topic_is_refused_by_the_papers_mesh() -> None:
     state = issuer.declare_label(issuer.create(HOUR_US, entropy), "h", "hardened", entropy)
     epoch = epoch_of(START_US, HOUR_US)
     _, ring = issuer.grant_ready(state, "x", [("h", "subscriber")], epoch, 2, entropy)
-    node = MeshNode(SMALL, ring, Random(1), entropy, [Address("a")], START_US)
+    node = MeshNode(SMALL_CONFIG, ring, Random(1), entropy, [Address("a")], START_US)
     with pytest.raises(LocalError, match="hardened"):
         node.subscribe(Label("h"), START_US)
 
@@ -294,7 +296,7 @@ def test_two_subscriptions_of_one_topic_end_one_by_one() -> None:
     bench.hear("b", Unsubscribe(TOKEN))
     bench.node.unsubscribe(second, bench.now)
     assert bench.inward() == []
-    assert bench.say() == {"a": [Unsubscribe(TOKEN)]}
+    assert bench.next_riders() == {"a": [Unsubscribe(TOKEN)]}
 
 
 # --- moving
@@ -302,14 +304,16 @@ def test_two_subscriptions_of_one_topic_end_one_by_one() -> None:
 
 def test_with_an_overlap_the_old_way_is_kept_until_the_new_one_is_laid() -> None:
     right = advert()
-    further, nearer = (retold(right, chain.advance(right.value, hops)) for hops in (3, 1))
+    further, nearer = (replace_chain_value(right, hash_chain.advance_chain(right.value, hops)) for hops in (3, 1))
     for overlap, said in ((0, {"a": [Unsubscribe(TOKEN)], "b": [Subscribe(TOKEN)]}), (4, {"b": [Subscribe(TOKEN)]})):
-        bench = Bench("subscriber", "a b c", msgspec.structs.replace(SMALL, overlap_periods=overlap))
+        bench = SingleNode("subscriber", "a b c", msgspec.structs.replace(SMALL_CONFIG, overlap_periods=overlap))
         bench.node.subscribe(LABEL, bench.now)
         bench.hear("a", further)
-        bench.say()
+        bench.next_riders()
         bench.hear("b", nearer)
-        moved = {name: [m for m in messages if not isinstance(m, Advert)] for name, messages in bench.say().items()}
+        moved = {
+            name: [m for m in messages if not isinstance(m, Advert)] for name, messages in bench.next_riders().items()
+        }
         assert {name: messages for name, messages in moved.items() if messages} == said
         for _ in range(overlap):
             for name in "abc":

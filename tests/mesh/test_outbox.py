@@ -7,45 +7,45 @@ from random import Random
 import msgspec
 import pytest
 
-from support.hamlet import (
+from support.hardened_mesh_network import (
     EPOCH_US,
     PERIOD_US,
     RULES,
-    Cottage,
-    Hamlet,
+    HardenedMeshNetwork,
+    SingleHardenedNode,
+    acknowledgement_by,
     call,
-    certified,
-    of,
+    certified_notify,
+    only,
     ring,
     root_advert,
-    taken_by,
     token,
     topic_keys,
     with_rules,
 )
-from support.village import LABEL, note
-from veilcast.authority.content import Content, open_notify
+from support.mesh_network import LABEL, publication
 from veilcast.authority.keyring import TopicKeys
-from veilcast.authority.letters import Letter
+from veilcast.core.outbox import PendingPublication
+from veilcast.core.publication import NumberedPublication, open_notify
 from veilcast.errors import ExpiredError, LocalError
 from veilcast.machine import Address, Delivered, Overdue, Publication
-from veilcast.mesh.departures import Departures
-from veilcast.mesh.habits import Habits
-from veilcast.mesh.outbox import Outbox
-from veilcast.mesh.stem import Cargo, cargo_name
+from veilcast.mesh.outbox import StemOutbox
+from veilcast.mesh.send_slots import SendSlots
+from veilcast.mesh.stem import Cargo, cargo_id
+from veilcast.mesh.sticky_choices import StickyChoices
 from veilcast.sim.engine import START_US
-from veilcast.sim.mesh import TOPIC
+from veilcast.sim.mesh.population import TOPIC
 from veilcast.wire import decode, encode
 from veilcast.wire.geometry import BODY_MAX
-from veilcast.wire.messages import Call, Message, Notify, Stem, Subscribe, Taken, Unsubscribe
+from veilcast.wire.mesh import Call, Message, Notify, Stem, StemReceipt, Subscribe, Unsubscribe
 
 
-def publisher(**changed: object) -> Cottage:
-    cottage = Cottage("publisher", config=with_rules(**changed))
+def publisher(**changed: object) -> SingleHardenedNode:
+    cottage = SingleHardenedNode("publisher", config=with_rules(**changed))
     cottage.node.advertise(TOPIC, cottage.now)
     for name in cottage.names:
         cottage.hear(name, root_advert())
-    cottage.live(2)
+    cottage.run(2)
     return cottage
 
 
@@ -61,7 +61,7 @@ def test_notes_leave_in_the_order_they_were_published() -> None:
     cottage = publisher()
     numbers = []
     for number in range(5):
-        cottage.node.publish(note(b"%d" % number), cottage.now)
+        cottage.node.publish(publication(b"%d" % number), cottage.now)
     for cargo in cargoes(cottage.sort(cottage.frames())):
         assert isinstance(cargo, Notify)
         numbers.append(open_notify(topic_keys(), cargo).number)
@@ -69,11 +69,11 @@ def test_notes_leave_in_the_order_they_were_published() -> None:
 
 
 def test_what_waits_is_bounded_and_the_owner_is_told() -> None:
-    cottage = Cottage("publisher", config=with_rules(pending_max=3))
+    cottage = SingleHardenedNode("publisher", config=with_rules(pending_max=3))
     for number in range(3):
-        cottage.node.publish(note(b"%d" % number), cottage.now)
+        cottage.node.publish(publication(b"%d" % number), cottage.now)
     with pytest.raises(LocalError, match="3 publications wait already"):
-        cottage.node.publish(note(b"x"), cottage.now)
+        cottage.node.publish(publication(b"x"), cottage.now)
     assert cottage.node.sizes()["pending"] == 3
 
 
@@ -82,7 +82,7 @@ def test_what_cannot_be_sent_is_refused_and_leaves_no_gap() -> None:
     with pytest.raises(LocalError, match="bytes"):
         cottage.node.publish(Publication((LABEL.pair,), bytes(BODY_MAX)), cottage.now)
     assert cottage.node.sizes()["pending"] == 0
-    cottage.node.publish(note(b"x"), cottage.now)
+    cottage.node.publish(publication(b"x"), cottage.now)
     [cargo] = cargoes(cottage.sort(cottage.frames()))
     assert isinstance(cargo, Notify)
     assert open_notify(topic_keys(), cargo).number == 1
@@ -90,45 +90,45 @@ def test_what_cannot_be_sent_is_refused_and_leaves_no_gap() -> None:
 
 def test_over_an_edge_a_note_is_sealed_anew_and_its_reader_gets_it_once() -> None:
     cottage = publisher()
-    cottage.node.publish(note(b"x"), cottage.now)
+    cottage.node.publish(publication(b"x"), cottage.now)
     [before] = cargoes(cottage.sort(cottage.frames()))
-    cottage.until(START_US + EPOCH_US)
+    cottage.run_until(START_US + EPOCH_US)
     for name in cottage.names:
         cottage.hear(name, root_advert(later=1))
-    after = cargoes(cottage.live(RULES.retry_periods + 2))[-1]
+    after = cargoes(cottage.run(RULES.retry_periods + 2))[-1]
     assert isinstance(before, Notify)
     assert isinstance(after, Notify)
     assert (before.token, after.token) == (token(), token(1))
-    reader = Cottage("subscriber", cover=0)
+    reader = SingleHardenedNode("subscriber", cover=0)
     reader.node.subscribe(LABEL, reader.now)
     reader.hear("a", root_advert())
-    reader.live(RULES.window_periods + 2)
+    reader.run(RULES.window_periods + 2)
     reader.send("a", before)
     [first] = reader.events()[-1:]
     assert isinstance(first, Delivered)
     assert first.note.publication.body == b"x"
     reader.node.acknowledge(first.note.id, reader.now)
-    reader.until(START_US + EPOCH_US - RULES.lead_periods * PERIOD_US)
+    reader.run_until(START_US + EPOCH_US - RULES.lead_periods * PERIOD_US)
     reader.hear("a", root_advert(later=1))
-    reader.until(START_US + EPOCH_US + PERIOD_US)
+    reader.run_until(START_US + EPOCH_US + PERIOD_US)
     reader.send("a", after)
-    assert reader.got() == []
+    assert reader.delivered() == []
     assert not reader.node.refused
 
 
 def test_the_acknowledgement_of_either_sealing_settles_it() -> None:
     for which in (0, -1):
         cottage = publisher()
-        cottage.node.publish(note(b"x"), cottage.now)
-        sent = [(name, message) for _, name, message in of(cottage.sort(cottage.frames()), Stem)]
-        cottage.until(START_US + EPOCH_US)
+        cottage.node.publish(publication(b"x"), cottage.now)
+        sent = [(name, message) for _, name, message in only(cottage.sort(cottage.frames()), Stem)]
+        cottage.run_until(START_US + EPOCH_US)
         for name in cottage.names:
             cottage.hear(name, root_advert(later=1))
-        said = of(cottage.live(RULES.retry_periods + 2), Stem)
+        said = only(cottage.run(RULES.retry_periods + 2), Stem)
         sent += [(n, m) for _, n, m in said if isinstance(m, Stem) and isinstance(decode(m.cargo), Notify)]
         target, stem = sent[which]
         assert isinstance(stem, Stem)
-        cottage.send(target, taken_by(50, cargo_name(stem.cargo)))
+        cottage.send(target, acknowledgement_by(50, cargo_id(stem.cargo)))
         assert cottage.node.sizes()["pending"] == 0
 
 
@@ -139,10 +139,10 @@ def test_a_publisher_calls_for_the_next_epoch_at_a_moment_of_its_own() -> None:
     """Somewhere between now and two leads before the edge, and not twice once it is acknowledged."""
     moments = []
     for seed in range(12):
-        cottage = Cottage("publisher", seed=seed)
+        cottage = SingleHardenedNode("publisher", seed=seed)
         cottage.node.advertise(TOPIC, cottage.now)
         cottage.hear("a", root_advert())
-        said = of(cottage.until(START_US + EPOCH_US - 2 * RULES.lead_periods * PERIOD_US + 2 * PERIOD_US), Stem)
+        said = only(cottage.run_until(START_US + EPOCH_US - 2 * RULES.lead_periods * PERIOD_US + 2 * PERIOD_US), Stem)
         calls = [
             (at, decode(m.cargo)) for at, _, m in said if isinstance(m, Stem) and isinstance(decode(m.cargo), Call)
         ]
@@ -156,20 +156,20 @@ def test_a_call_that_is_taken_is_made_again_only_if_no_mesh_forms() -> None:
     lead_us = START_US + EPOCH_US - RULES.lead_periods * PERIOD_US
     calls = 0
     while cottage.now < lead_us:
-        for _, name, message in of(cottage.live(1), Stem):
+        for _, name, message in only(cottage.run(1), Stem):
             assert isinstance(message, Stem)
             calls += 1
-            cottage.send(name, taken_by(50, cargo_name(message.cargo)))
+            cottage.send(name, acknowledgement_by(50, cargo_id(message.cargo)))
     assert calls == 1
-    assert len(of(cottage.until(START_US + EPOCH_US), Stem)) == 1
+    assert len(only(cottage.run_until(START_US + EPOCH_US), Stem)) == 1
 
 
 def test_who_is_no_publisher_can_neither_advertise_nor_publish() -> None:
-    cottage = Cottage("subscriber")
+    cottage = SingleHardenedNode("subscriber")
     with pytest.raises(LocalError, match="only a publisher"):
         cottage.node.advertise(TOPIC, cottage.now)
     with pytest.raises(LocalError, match="only a publisher"):
-        cottage.node.publish(note(b"x"), cottage.now)
+        cottage.node.publish(publication(b"x"), cottage.now)
     assert cottage.node.sizes()["pending"] == 0
 
 
@@ -179,11 +179,11 @@ def test_who_was_a_publisher_and_reads_on_calls_no_more_and_lives_on() -> None:
     [grant] = publishing.grants
     ended = msgspec.structs.replace(grant, keys=grant.keys[:1], signatures=grant.signatures[:1])
     keyring = msgspec.structs.replace(publishing, grants=(ended, *reading.grants))
-    cottage = Cottage("publisher", config=with_rules(wait_epochs=1), keyring=keyring)
-    cottage.node.publish(note(b"x"), cottage.now)
-    said = cottage.until(START_US + 2 * EPOCH_US)
+    cottage = SingleHardenedNode("publisher", config=with_rules(wait_epochs=1), keyring=keyring)
+    cottage.node.publish(publication(b"x"), cottage.now)
+    said = cottage.run_until(START_US + 2 * EPOCH_US)
     assert {cargo.token for cargo in cargoes(said, Call) if isinstance(cargo, Call)} == {token()}
-    assert cottage.events() == [Overdue(2, note(b"x"))]
+    assert cottage.events() == [Overdue(2, publication(b"x"))]
 
 
 def test_after_its_grant_has_ended_a_note_is_not_sent_as_it_was_sealed_before() -> None:
@@ -199,7 +199,7 @@ def test_after_its_grant_has_ended_a_note_is_not_sent_as_it_was_sealed_before() 
     sent: list[int] = []
     rng = Random(1)
     config = with_rules()
-    outbox = Outbox(
+    outbox = StemOutbox(
         config,
         keys_of,
         lambda token: True,
@@ -207,13 +207,13 @@ def test_after_its_grant_has_ended_a_note_is_not_sent_as_it_was_sealed_before() 
         lambda token, lineage, members, now: now,
         lambda: 0,
         launch,
-        Departures(Habits(ring("publisher").membership.link), 0, epoch_us=EPOCH_US),
+        SendSlots(StickyChoices(ring("publisher").membership.link), 0, epoch_us=EPOCH_US),
         lambda record, letter: None,
         rng,
         rng.randbytes,
         epoch_us=EPOCH_US,
     )
-    outbox.put(2, Letter(TOPIC, Content(bytes(8), 1, note(b"x"))), START_US)
+    outbox.put(2, PendingPublication(TOPIC, NumberedPublication(bytes(8), 1, publication(b"x"))), START_US)
     for now in range(START_US, START_US + 2 * EPOCH_US, PERIOD_US):
         outbox.beat(now)
     assert sent
@@ -223,13 +223,13 @@ def test_after_its_grant_has_ended_a_note_is_not_sent_as_it_was_sealed_before() 
 # --- the root's side ----------------------------------------------------------------------------------------
 
 
-def root(**changed: object) -> Cottage:
+def root(**changed: object) -> SingleHardenedNode:
     """The root of the first epoch, with a child b, and a mesh that stands."""
-    cottage = Cottage("forwarder", "a b c", with_rules(onward=0.0, **changed))
+    cottage = SingleHardenedNode("forwarder", "a b c", with_rules(onward=0.0, **changed))
     cottage.hear("a", call())
-    cottage.live(20)
+    cottage.run(20)
     cottage.hear("b", Subscribe(token()))
-    cottage.live(RULES.lead_periods)
+    cottage.run(RULES.lead_periods)
     return cottage
 
 
@@ -237,17 +237,17 @@ def test_a_root_that_holds_back_releases_in_time_and_in_order_and_acknowledges_t
     cottage = root(hold_back_epochs=0.5)
     arrived, released, acknowledged = {}, [], []
     for number in range(1, 21):
-        cargo = certified(b"%d" % number, number, seed=number)
-        arrived[cargo_name(encode(cargo))] = cottage.now
+        cargo = certified_notify(b"%d" % number, number, seed=number)
+        arrived[cargo_id(encode(cargo))] = cottage.now
         assert cottage.send("a", Stem(True, encode(cargo))) == []
-        cottage.live(0.5)
+        cottage.run(0.5)
     assert cottage.node.sizes()["held"] > 0
-    for at_us, _, message in cottage.live(0.5 * EPOCH_US / PERIOD_US + 2):
+    for at_us, _, message in cottage.run(0.5 * EPOCH_US / PERIOD_US + 2):
         if isinstance(message, Notify):
-            name = cargo_name(encode(message))
+            name = cargo_id(encode(message))
             assert at_us - arrived[name] <= 0.5 * EPOCH_US + PERIOD_US
             released.append(name)
-        elif isinstance(message, Taken):
+        elif isinstance(message, StemReceipt):
             acknowledged.append(message.name)
     assert acknowledged == released
     early = len(arrived) - len(released)
@@ -259,60 +259,60 @@ def test_what_is_held_over_an_edge_is_released_in_the_mesh_of_the_day() -> None:
     """Into the second epoch after its own: late, but all who hear it know its lineage."""
     cottage = root(hold_back_epochs=1.5)
     cottage.hear("a", call(1))
-    cottage.until(START_US + EPOCH_US - 3 * PERIOD_US)
+    cottage.run_until(START_US + EPOCH_US - 3 * PERIOD_US)
     cottage.hear("c", Subscribe(token(1)))
-    cargo = certified(b"x")
+    cargo = certified_notify(b"x")
     said = cottage.send("a", Stem(True, encode(cargo)))
     cottage.hear("a", call(2))
-    said += cottage.until(START_US + 2 * EPOCH_US - 2 * PERIOD_US)
+    said += cottage.run_until(START_US + 2 * EPOCH_US - 2 * PERIOD_US)
     cottage.hear("c", Subscribe(token(2)))
-    said += cottage.until(START_US + 3 * EPOCH_US)
-    assert [message for _, _, message in of(said, Notify)][:1] == [cargo]
+    said += cottage.run_until(START_US + 3 * EPOCH_US)
+    assert [message for _, _, message in only(said, Notify)][:1] == [cargo]
     assert cottage.node.sizes()["held"] == 0
 
 
 def test_a_note_that_came_late_and_was_held_over_the_next_edge_is_still_released() -> None:
     cottage = root(hold_back_epochs=0.5)
     cottage.hear("a", call(1))
-    cottage.until(START_US + EPOCH_US)
+    cottage.run_until(START_US + EPOCH_US)
     cottage.hear("a", call(2))
-    cottage.until(START_US + 2 * EPOCH_US - 5 * PERIOD_US)
+    cottage.run_until(START_US + 2 * EPOCH_US - 5 * PERIOD_US)
     cottage.hear("b", Subscribe(token(1)), Subscribe(token(2)))
-    late = [certified(b"%d" % number, number, seed=number) for number in range(1, 6)]
+    late = [certified_notify(b"%d" % number, number, seed=number) for number in range(1, 6)]
     said = [told for cargo in late for told in cottage.send("a", Stem(True, encode(cargo)))]
-    said += cottage.live(0.5 * EPOCH_US / PERIOD_US + 2)
-    assert len(of(said, Notify)) == len(of(said, Taken)) == 5
+    said += cottage.run(0.5 * EPOCH_US / PERIOD_US + 2)
+    assert len(only(said, Notify)) == len(only(said, StemReceipt)) == 5
 
 
 def test_who_is_no_root_any_more_lets_go_of_what_it_held_and_does_not_acknowledge_it() -> None:
     cottage = root(hold_back_epochs=0.5)
-    cottage.until(START_US + EPOCH_US - 2 * PERIOD_US)
+    cottage.run_until(START_US + EPOCH_US - 2 * PERIOD_US)
     for number in range(1, 6):
-        cottage.send("a", Stem(True, encode(certified(b"%d" % number, number, seed=number))))
+        cottage.send("a", Stem(True, encode(certified_notify(b"%d" % number, number, seed=number))))
     held = cottage.node.sizes()["held"]
     cottage.hear("b", Unsubscribe(token()))
-    said = cottage.until(START_US + 2 * EPOCH_US)
+    said = cottage.run_until(START_US + 2 * EPOCH_US)
     assert cottage.node.sizes()["held"] == 0
-    assert len(of(said, Taken)) < held
+    assert len(only(said, StemReceipt)) < held
 
 
 def test_a_mesh_that_forms_does_not_get_a_note_at_the_moment_of_another_mesh() -> None:
     cottage = root(hold_back_epochs=0.05)
     cottage.hear("a", call(1))
     edge_us = START_US + EPOCH_US
-    cottage.until(edge_us - (RULES.lead_periods - 3) * PERIOD_US)
+    cottage.run_until(edge_us - (RULES.lead_periods - 3) * PERIOD_US)
     cottage.hear("c", Subscribe(token(1)))
-    early, due = certified(b"early", later=1), certified(b"due", seed=6)
+    early, due = certified_notify(b"early", later=1), certified_notify(b"due", seed=6)
     said = cottage.send("a", Stem(True, encode(early))) + cottage.send("a", Stem(True, encode(due)))
-    said += cottage.until(edge_us - PERIOD_US)
-    assert list(dict.fromkeys(message for _, _, message in of(said, Notify))) == [due]  # In both meshes.
-    assert [message for _, _, message in of(cottage.live(4), Notify)] == [early]
+    said += cottage.run_until(edge_us - PERIOD_US)
+    assert list(dict.fromkeys(message for _, _, message in only(said, Notify))) == [due]  # In both meshes.
+    assert [message for _, _, message in only(cottage.run(4), Notify)] == [early]
 
 
 def test_what_is_held_is_bounded() -> None:
     cottage = root(hold_back_epochs=1.0, pending_max=3)
     for number in range(1, 9):
-        cottage.send("a", Stem(True, encode(certified(b"%d" % number, number, seed=number))))
+        cottage.send("a", Stem(True, encode(certified_notify(b"%d" % number, number, seed=number))))
     assert cottage.node.sizes()["held"] <= 3
 
 
@@ -322,17 +322,17 @@ WORLD = "p-a a-b b-c c-d d-s s-e e-p a-d b-e"
 
 
 def test_what_is_published_before_there_is_a_root_reaches_the_readers() -> None:
-    hamlet = Hamlet(WORLD, cover=0.5)
+    hamlet = HardenedMeshNetwork(WORLD, cover=0.5)
     bodies = [b"%d" % number for number in range(5)]
     for body in bodies:
         hamlet.publish(body, wait=1)
-    hamlet.until(0.9)
-    assert hamlet.got("s") == bodies
+    hamlet.run_until(0.9)
+    assert hamlet.delivered("s") == bodies
 
 
 @pytest.mark.parametrize("seed", range(4))
 def test_what_is_published_while_a_root_is_missing_reaches_the_readers(seed: int) -> None:
-    hamlet = Hamlet(WORLD, cover=0.5, seed=seed).until(0.35)
+    hamlet = HardenedMeshNetwork(WORLD, cover=0.5, seed=seed).run_until(0.35)
     [root] = hamlet.roots()
     if root in "ps":
         pytest.skip("the root is the publisher or the reader of this test")
@@ -341,40 +341,40 @@ def test_what_is_published_while_a_root_is_missing_reaches_the_readers(seed: int
     hamlet.run(8)
     for number in range(5):
         hamlet.publish(b"%d" % number, wait=1)
-    hamlet.until(0.95)
-    assert hamlet.got("s") == [b"before", b"0", b"1", b"2", b"3", b"4"]
+    hamlet.run_until(0.95)
+    assert hamlet.delivered("s") == [b"before", b"0", b"1", b"2", b"3", b"4"]
 
 
 def test_a_note_that_was_lost_on_its_stem_comes_before_those_after_it() -> None:
-    hamlet = Hamlet("p-a a-b b-s", cover=1).until(0.4)
+    hamlet = HardenedMeshNetwork("p-a a-b b-s", cover=1).run_until(0.4)
     hamlet.publish(b"0", wait=2)
     hamlet.world.block(Address("p"), Address("a"))
     hamlet.publish(b"1", wait=0.01)
     hamlet.world.unblock(Address("p"), Address("a"))
     hamlet.publish(b"2", wait=1)
     hamlet.run(2 * RULES.retry_periods)
-    assert hamlet.got("s") == [b"0", b"1", b"2"]
+    assert hamlet.delivered("s") == [b"0", b"1", b"2"]
 
 
 def test_a_publisher_that_was_away_over_an_edge_is_heard_when_it_is_back() -> None:
     """It was not there to call for the epoch: the mesh forms late, and what it says waits at the root for it."""
-    hamlet = Hamlet(WORLD, cover=0.5).until(0.5)
+    hamlet = HardenedMeshNetwork(WORLD, cover=0.5).run_until(0.5)
     hamlet.publish(b"1", wait=4)
     hamlet.world.crash(Address("p"))
-    hamlet.until(1.3)
+    hamlet.run_until(1.3)
     hamlet.world.restart(Address("p"))
     hamlet.run(2)
     hamlet.publish(b"2", wait=1)
-    hamlet.until(1.9)
-    assert hamlet.got("s") == [b"1", b"2"]
+    hamlet.run_until(1.9)
+    assert hamlet.delivered("s") == [b"1", b"2"]
 
 
 @pytest.mark.parametrize("seed", range(3))
 def test_every_edge_is_crossed_without_loss_and_in_order(seed: int) -> None:
-    hamlet = Hamlet(WORLD, cover=0.5, seed=seed).until(0.8)
+    hamlet = HardenedMeshNetwork(WORLD, cover=0.5, seed=seed).run_until(0.8)
     bodies = [b"%d" % number for number in range(150)]
     for body in bodies:
         hamlet.publish(body, wait=1 + Random(body).random())
     hamlet.run(20)
     assert hamlet.world.now > START_US + 2 * EPOCH_US
-    assert hamlet.got("s") == bodies
+    assert hamlet.delivered("s") == bodies

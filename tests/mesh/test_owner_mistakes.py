@@ -8,23 +8,23 @@ from collections.abc import Iterable
 
 import pytest
 
-from support.hamlet import Cottage
-from support.village import Bench, note
+from support.hardened_mesh_network import SingleHardenedNode
+from support.mesh_network import SingleNode, publication
 from veilcast.errors import LocalError, UnknownTopicError
 from veilcast.machine import Publication
-from veilcast.sim.mesh import TOPIC
+from veilcast.sim.mesh.population import TOPIC
 from veilcast.topics import Label
 
 
-@pytest.mark.parametrize("house", [Cottage, Bench])
-def test_a_subscriber_that_publishes_is_told_that_only_a_publisher_can_publish(house: type[Bench]) -> None:
+@pytest.mark.parametrize("house", [SingleHardenedNode, SingleNode])
+def test_a_subscriber_that_publishes_is_told_that_only_a_publisher_can_publish(house: type[SingleNode]) -> None:
     bench = house("subscriber", "a b c")
     with pytest.raises(LocalError, match=f"^only a publisher of '{TOPIC}' can publish on it$"):
-        bench.node.publish(note(b"x"), bench.now)
+        bench.node.publish(publication(b"x"), bench.now)
 
 
-@pytest.mark.parametrize("house", [Cottage, Bench])
-def test_a_mistyped_topic_is_answered_with_the_nearest_one_and_no_epoch_number(house: type[Bench]) -> None:
+@pytest.mark.parametrize("house", [SingleHardenedNode, SingleNode])
+def test_a_mistyped_topic_is_answered_with_the_nearest_one_and_no_epoch_number(house: type[SingleNode]) -> None:
     bench = house("publisher", "a b c")
     with pytest.raises(UnknownTopicError) as refusal:
         bench.node.publish(Publication((Label(TOPIC + "h").pair,)), bench.now)
@@ -41,7 +41,7 @@ def test_the_nearest_topic_is_looked_for_only_when_the_error_is_read(monkeypatch
         return list(names)[:n]
 
     monkeypatch.setattr(difflib, "get_close_matches", look)
-    bench = Cottage("publisher", "a b c")
+    bench = SingleHardenedNode("publisher", "a b c")
     with pytest.raises(UnknownTopicError) as refusal:
         bench.node.publish(Publication((Label("misspelt").pair,)), bench.now)
     assert looks == []
@@ -51,6 +51,6 @@ def test_the_nearest_topic_is_looked_for_only_when_the_error_is_read(monkeypatch
 
 
 def test_a_member_without_any_grant_is_told_that_it_has_none() -> None:
-    bench = Cottage("forwarder", "a b c")
+    bench = SingleHardenedNode("forwarder", "a b c")
     with pytest.raises(UnknownTopicError, match=f"no grant for '{TOPIC}' now, and none for any other topic$"):
-        bench.node.publish(note(b"x"), bench.now)
+        bench.node.publish(publication(b"x"), bench.now)

@@ -10,61 +10,71 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from support.hamlet import EPOCH_US, HARD, PERIOD_US, Cottage, Hamlet, root_advert, taken_by, topic_keys, with_rules
-from support.village import LABEL, SMALL, TOKEN, Bench, Village, note
-from veilcast.authority.content import Content, open_notify, place_id
-from veilcast.authority.letters import Letter, Records, read_record
+from support.hardened_mesh_network import (
+    EPOCH_US,
+    HARDENED_CONFIG,
+    PERIOD_US,
+    HardenedMeshNetwork,
+    SingleHardenedNode,
+    acknowledgement_by,
+    root_advert,
+    topic_keys,
+    with_rules,
+)
+from support.mesh_network import LABEL, SMALL_CONFIG, TOKEN, MeshNetwork, SingleNode, publication
+from veilcast.core.outbox import Outbox, PendingPublication, decode_record
+from veilcast.core.publication import NumberedPublication, open_notify, stream_place_id
 from veilcast.errors import LocalError, TamperedError
 from veilcast.machine import Address, Delivered, Event, Overdue, Publication, Record, Settled
-from veilcast.mesh.config import Config
-from veilcast.mesh.lingering import Lingering
-from veilcast.mesh.links import OF_NEIGHBOURHOOD
-from veilcast.mesh.stem import cargo_name
+from veilcast.mesh.config import MeshConfig
+from veilcast.mesh.neighbour_links import NEIGHBOUR_RECORD
+from veilcast.mesh.paper import RetainedPublications
+from veilcast.mesh.stem import cargo_id
 from veilcast.sim.checkers import Checker
-from veilcast.sim.mesh import TOPIC, keyrings
+from veilcast.sim.mesh.population import TOPIC, role_keyrings
 from veilcast.sim.world import World
 from veilcast.topics import Label
 from veilcast.wire import decode
-from veilcast.wire.messages import Notify, Stem, Subscribe
+from veilcast.wire.mesh import Notify, Stem, Subscribe
 
-LINGER = SMALL.linger_periods
+LINGER = SMALL_CONFIG.linger_periods
 
 
-def drained(source: Records) -> list[Event]:
+def drained(source: Outbox) -> list[Event]:
     found = []
     while (event := source.next_event()) is not None:
         found.append(event)
     return found
 
 
-def keep(records: Records, *bodies: bytes) -> list[int]:
-    return [records.keep([records.draft(TOPIC, None, note(body))]) for body in bodies]
+def keep(records: Outbox, *bodies: bytes) -> list[int]:
+    return [records.keep([records.draft(TOPIC, None, publication(body))]) for body in bodies]
 
 
 # --- the table ----------------------------------------------------------------------------------------------
 
 
 def test_numbers_go_up_from_one_in_each_stream_and_a_draft_takes_none() -> None:
-    records = Records(Random(1).randbytes, {}, 10, OF_NEIGHBOURHOOD)
+    records = Outbox(Random(1).randbytes, {}, 10, NEIGHBOUR_RECORD)
     for _ in range(3):
-        assert records.draft(TOPIC, None, note(b"x")).content.number == 1
+        assert records.draft(TOPIC, None, publication(b"x")).content.number == 1
     keep(records, b"1", b"2")
-    assert records.draft(TOPIC, None, note(b"3")).content.number == 3
-    assert records.draft(TOPIC, b"cell", note(b"1")).content.number == 1
-    assert records.draft("other", None, note(b"1")).content.number == 1
+    assert records.draft(TOPIC, None, publication(b"3")).content.number == 3
+    assert records.draft(TOPIC, b"cell", publication(b"1")).content.number == 1
+    assert records.draft("other", None, publication(b"1")).content.number == 1
 
 
 def test_a_record_leaves_once_and_only_after_it_is_stored() -> None:
-    records = Records(Random(1).randbytes, {}, 10, OF_NEIGHBOURHOOD)
+    records = Outbox(Random(1).randbytes, {}, 10, NEIGHBOUR_RECORD)
     [number] = keep(records, b"x")
-    assert [letter.content.publication for letter in records.stored(number)] == [note(b"x")]
+    assert [letter.content.publication for letter in records.stored(number)] == [publication(b"x")]
     assert records.stored(number) == ()
     assert records.stored(99) == ()
 
 
 def test_a_record_is_settled_when_all_its_letters_are() -> None:
-    records = Records(Random(1).randbytes, {}, 10, OF_NEIGHBOURHOOD)
-    letters = [records.draft(topic, None, note(b"x")) for topic in ("a", "b")]
+    records = Outbox(Random(1).randbytes, {}, 10, NEIGHBOUR_RECORD)
+    letters = [records.draft(topic, None, publication(b"x")) for topic in ("a", "b")]
     number = records.keep(letters)
     records.stored(number)
     records.settle(number, letters[0])
@@ -76,7 +86,7 @@ def test_a_record_is_settled_when_all_its_letters_are() -> None:
 
 
 def test_a_full_table_refuses_and_says_so() -> None:
-    records = Records(Random(1).randbytes, {}, 2, OF_NEIGHBOURHOOD)
+    records = Outbox(Random(1).randbytes, {}, 2, NEIGHBOUR_RECORD)
     keep(records, b"1", b"2")
     with pytest.raises(LocalError, match="2 publications wait already"):
         keep(records, b"3")
@@ -86,16 +96,16 @@ def test_a_full_table_refuses_and_says_so() -> None:
 
 def test_what_is_damaged_on_the_disk_is_noticed() -> None:
     with pytest.raises(TamperedError):
-        Records(Random(1).randbytes, {2: b"\xc1"}, 10)
+        Outbox(Random(1).randbytes, {2: b"\xc1"}, 10)
 
 
 @given(lives=st.lists(st.lists(st.sampled_from(["publish", "stored", "settle"]), max_size=12), max_size=5))
 def test_over_any_lives_no_place_is_used_twice_and_nothing_stored_is_forgotten(lives: list[list[str]]) -> None:
-    disk: dict[int, bytes] = {OF_NEIGHBOURHOOD: b"not for us"}
+    disk: dict[int, bytes] = {NEIGHBOUR_RECORD: b"not for us"}
     places: dict[tuple[bytes, int], bytes] = {}
     safe: dict[bytes, None] = {}
     for life, acts in enumerate(lives):
-        records = Records(Random(life).randbytes, disk, 1000, OF_NEIGHBOURHOOD)
+        records = Outbox(Random(life).randbytes, disk, 1000, NEIGHBOUR_RECORD)
         asked: list[Record] = []
         for step, act in enumerate(acts):
             if act == "publish":
@@ -104,7 +114,7 @@ def test_over_any_lives_no_place_is_used_twice_and_nothing_stored_is_forgotten(l
                 record = asked.pop(0)
                 disk[record.record] = record.data
                 safe |= {letter.content.publication.body: None for letter in records.stored(record.record)}
-            elif act == "settle" and (kept := list(records.kept())):
+            elif act == "settle" and (kept := list(records.unsettled())):
                 del safe[kept[0][1].content.publication.body]
                 records.settle(*kept[0])
             for event in drained(records):
@@ -112,20 +122,20 @@ def test_over_any_lives_no_place_is_used_twice_and_nothing_stored_is_forgotten(l
                     asked.append(event)
                 elif isinstance(event, Settled):
                     disk.pop(event.record)
-        letters = [letter for _, letter in records.kept()] + [*read_letters(asked)]
+        letters = [letter for _, letter in records.unsettled()] + [*read_letters(asked)]
         for content in (letter.content for letter in letters):
             body = content.publication.body
             assert places.setdefault((content.stream, content.number), body) == body
-        assert [letter.content.publication.body for _, letter in records.kept()] == list(safe)
+        assert [letter.content.publication.body for _, letter in records.unsettled()] == list(safe)
 
 
-def read_letters(asked: Sequence[Record]) -> list[Letter]:
-    return [letter for record in asked for letter in read_record(record.data)]
+def read_letters(asked: Sequence[Record]) -> list[PendingPublication]:
+    return [letter for record in asked for letter in decode_record(record.data)]
 
 
 def test_lingering_settles_what_is_out_after_its_time_and_early_only_for_want_of_room() -> None:
-    records = Records(Random(1).randbytes, {}, 2, OF_NEIGHBOURHOOD)
-    lingering = Lingering(10, records)
+    records = Outbox(Random(1).randbytes, {}, 2, NEIGHBOUR_RECORD)
+    lingering = RetainedPublications(10, records)
     first, second = keep(records, b"1", b"2")
     for number, out in ((first, False), (second, True)):
         [letter] = records.stored(number)
@@ -134,48 +144,48 @@ def test_lingering_settles_what_is_out_after_its_time_and_early_only_for_want_of
     lingering.make_room()
     assert drained(records) == [Settled(second)]
     lingering.make_room()
-    assert [stay.record for stay in lingering.due(10)] == [first]
+    assert [stay.record for stay in lingering.pop_due(10)] == [first]
     assert drained(records) == []
 
 
 # --- one node -----------------------------------------------------------------------------------------------
 
 
-def paper(records: dict[int, bytes] | None = None, seed: int = 3, config: Config = SMALL) -> Bench:
+def paper(records: dict[int, bytes] | None = None, seed: int = 3, config: MeshConfig = SMALL_CONFIG) -> SingleNode:
     """A publisher with a child in its mesh."""
-    bench = Bench("publisher", "a b", config, seed=seed, records=records)
+    bench = SingleNode("publisher", "a b", config, seed=seed, records=records)
     bench.node.advertise(TOPIC, bench.now)
     bench.tick()
     bench.hear("a", Subscribe(TOKEN))
     return bench
 
 
-def contents(bench: Bench) -> list[Content]:
-    keys = keyrings()["publisher"].at(bench.now // keyrings()["publisher"].epoch_us).topic(TOPIC)
+def contents(bench: SingleNode) -> list[NumberedPublication]:
+    keys = role_keyrings()["publisher"].keys_at(bench.now // role_keyrings()["publisher"].epoch_us).topic(TOPIC)
     notes = [decode(frame.data) for frame in bench.frames() if frame.data[:1] != b"\0"]
     return [open_notify(keys, message) for message in notes if isinstance(message, Notify)]
 
 
-def cargo_of(cottage: Cottage, periods: int) -> list[tuple[str, bytes]]:
-    said = [*cottage.sort(cottage.frames()), *cottage.live(periods)]
+def cargo_of(cottage: SingleHardenedNode, periods: int) -> list[tuple[str, bytes]]:
+    said = [*cottage.sort(cottage.frames()), *cottage.run(periods)]
     stems = [(name, message.cargo) for _, name, message in said if isinstance(message, Stem)]
     return [(name, cargo) for name, cargo in stems if isinstance(decode(cargo), Notify)]
 
 
-def hardened(records: dict[int, bytes] | None = None, seed: int = 3, **changed: object) -> Cottage:
+def hardened(records: dict[int, bytes] | None = None, seed: int = 3, **changed: object) -> SingleHardenedNode:
     """A publisher that hears of a root."""
-    cottage = Cottage("publisher", config=with_rules(**changed), seed=seed, records=records)
+    cottage = SingleHardenedNode("publisher", config=with_rules(**changed), seed=seed, records=records)
     cottage.node.advertise(TOPIC, cottage.now)
     for name in cottage.names:
         cottage.hear(name, root_advert())
-    cottage.live(2)
+    cottage.run(2)
     return cottage
 
 
 @pytest.mark.parametrize("make", [paper, hardened])
-def test_nothing_leaves_before_it_is_stored(make: Callable[[], Bench]) -> None:
+def test_nothing_leaves_before_it_is_stored(make: Callable[[], SingleNode]) -> None:
     bench = make()
-    number = bench.node.publish(note(b"x"), bench.now)
+    number = bench.node.publish(publication(b"x"), bench.now)
     assert all(frame.data[:1] == b"\0" for frame in bench.node.frames_to_send(bench.now, 1000))
     assert [event.record for event in [bench.node.next_event()] if isinstance(event, Record)] == [number]
     bench.node.stored(number, bench.now)
@@ -186,21 +196,21 @@ def test_nothing_leaves_before_it_is_stored(make: Callable[[], Bench]) -> None:
 
 
 @pytest.mark.parametrize("make", [paper, hardened])
-def test_of_two_topics_both_are_taken_or_none(make: Callable[[], Bench]) -> None:
+def test_of_two_topics_both_are_taken_or_none(make: Callable[[], SingleNode]) -> None:
     bench = make()
     both = Publication((LABEL.pair, Label("not granted").pair), b"x")
     with pytest.raises(LocalError):
         bench.node.publish(both, bench.now)
     assert bench.node.sizes()["pending"] == 0
-    bench.node.publish(note(b"y"), bench.now)
+    bench.node.publish(publication(b"y"), bench.now)
     bench.frames()
-    [letter] = read_record(bench.records[2])
+    [letter] = decode_record(bench.records[2])
     assert letter.content.number == 1
 
 
 def test_a_papers_note_is_settled_when_it_has_lingered() -> None:
     bench = paper()
-    bench.node.publish(note(b"x"), bench.now)
+    bench.node.publish(publication(b"x"), bench.now)
     assert len(contents(bench)) == 1
     for _ in range(LINGER - 1):
         bench.tick()
@@ -211,27 +221,27 @@ def test_a_papers_note_is_settled_when_it_has_lingered() -> None:
 
 
 def test_a_paper_publisher_never_waits_for_room() -> None:
-    bench = paper(config=msgspec.structs.replace(SMALL, lingering_max=3))
+    bench = paper(config=msgspec.structs.replace(SMALL_CONFIG, lingering_max=3))
     for number in range(10):
-        bench.node.publish(note(b"%d" % number), bench.now)
+        bench.node.publish(publication(b"%d" % number), bench.now)
         assert len(contents(bench)) == 1
     assert bench.node.sizes()["pending"] == len(bench.records) == 3
 
 
 def test_what_is_not_stored_yet_makes_no_room_for_more() -> None:
-    bench = paper(config=msgspec.structs.replace(SMALL, lingering_max=3))
+    bench = paper(config=msgspec.structs.replace(SMALL_CONFIG, lingering_max=3))
     for number in range(3):
-        bench.node.publish(note(b"%d" % number), bench.now)
+        bench.node.publish(publication(b"%d" % number), bench.now)
     with pytest.raises(LocalError, match="3 publications wait already"):
-        bench.node.publish(note(b"x"), bench.now)
+        bench.node.publish(publication(b"x"), bench.now)
 
 
 def test_the_next_life_of_a_papers_publisher_sends_what_was_not_settled_in_the_same_place() -> None:
     bench = paper()
-    bench.node.publish(note(b"x"), bench.now)
+    bench.node.publish(publication(b"x"), bench.now)
     [before] = contents(bench)
     again = paper(bench.records, seed=4)
-    again.node.publish(note(b"y"), again.now)
+    again.node.publish(publication(b"y"), again.now)
     [fresh] = contents(again)
     assert fresh.stream != before.stream
     after = []
@@ -248,44 +258,44 @@ def test_the_next_life_of_a_papers_publisher_sends_what_was_not_settled_in_the_s
 
 def test_the_next_life_of_a_hardened_publisher_sends_until_the_root_has_it() -> None:
     cottage = hardened()
-    cottage.node.publish(note(b"x"), cottage.now)
+    cottage.node.publish(publication(b"x"), cottage.now)
     [(_, before)] = cargo_of(cottage, 1)
     again = hardened(cottage.records, seed=4)
     name, after = cargo_of(again, 12)[0]
     sealed = [message for message in map(decode, (before, after)) if isinstance(message, Notify)]
     assert before != after
     assert len({repr(open_notify(topic_keys(), message)) for message in sealed}) == 1
-    again.send(name, taken_by(50, cargo_name(after)))
+    again.send(name, acknowledgement_by(50, cargo_id(after)))
     again.events()
     assert again.records == {}
 
 
 def test_without_a_grant_the_next_life_keeps_what_it_cannot_send_and_the_owner_is_told() -> None:
     cottage = hardened()
-    cottage.node.publish(note(b"x"), cottage.now)
+    cottage.node.publish(publication(b"x"), cottage.now)
     cottage.frames()
-    reader = Cottage("subscriber", config=with_rules(wait_epochs=1), records=cottage.records)
+    reader = SingleHardenedNode("subscriber", config=with_rules(wait_epochs=1), records=cottage.records)
     for name in reader.names:
         reader.hear(name, root_advert())
-    assert not any(isinstance(message, Stem) for _, _, message in reader.live(1.5 * EPOCH_US / PERIOD_US))
-    assert reader.events() == [Overdue(2, note(b"x"))]
+    assert not any(isinstance(message, Stem) for _, _, message in reader.run(1.5 * EPOCH_US / PERIOD_US))
+    assert reader.events() == [Overdue(2, publication(b"x"))]
     assert list(reader.records) == [2]
 
 
 def test_so_it_is_in_the_papers_mesh_until_there_is_a_grant_again() -> None:
     bench = paper()
-    bench.node.publish(note(b"x"), bench.now)
+    bench.node.publish(publication(b"x"), bench.now)
     bench.frames()
-    reader = Bench("subscriber", "a b", records=bench.records)
+    reader = SingleNode("subscriber", "a b", records=bench.records)
     for _ in range(3 * LINGER):
         assert all(frame.data[:1] == b"\0" for frame in reader.tick())
     assert list(reader.records) == [2]
 
 
 @pytest.mark.parametrize("make", [paper, hardened])
-def test_what_is_withdrawn_is_not_sent_again(make: Callable[[], Bench]) -> None:
+def test_what_is_withdrawn_is_not_sent_again(make: Callable[[], SingleNode]) -> None:
     bench = make()
-    number = bench.node.publish(note(b"x"), bench.now)
+    number = bench.node.publish(publication(b"x"), bench.now)
     bench.frames()
     bench.node.withdraw(number, bench.now)
     bench.node.withdraw(number, bench.now)
@@ -298,10 +308,15 @@ def test_what_is_withdrawn_is_not_sent_again(make: Callable[[], Bench]) -> None:
 
 
 def test_the_id_of_a_note_is_of_its_place_and_not_of_its_sealing() -> None:
-    content = Content(b"stream 1", 1, note(b"x"))
-    assert place_id(TOPIC, content) == place_id(TOPIC, Content(b"stream 1", 1, note(b"y")))
+    content = NumberedPublication(b"stream 1", 1, publication(b"x"))
+    assert stream_place_id(TOPIC, content) == stream_place_id(
+        TOPIC, NumberedPublication(b"stream 1", 1, publication(b"y"))
+    )
     places = [("b", b"stream 1", 1), (TOPIC, b"stream 2", 1), (TOPIC, b"stream 1", 2), (TOPIC, b"stream 1", 1)]
-    ids = {place_id(topic, Content(stream, number, note(b"x"))) for topic, stream, number in places}
+    ids = {
+        stream_place_id(topic, NumberedPublication(stream, number, publication(b"x")))
+        for topic, stream, number in places
+    }
     assert len(ids) == len(places)
 
 
@@ -321,39 +336,41 @@ class Ids(Checker):
 
 def test_a_paper_publisher_that_crashes_after_it_published_is_heard_in_its_next_life() -> None:
     """Its way is blocked, so nobody has the note when it crashes."""
-    village = Village("p-f f-s").run(20)
+    village = MeshNetwork("p-f f-s").run(20)
     village.world.block(Address("p"), Address("f"))
     village.publish(b"x", wait=0.1)
     village.world.crash(Address("p"))
     village.world.unblock(Address("p"), Address("f"))
     village.world.restart(Address("p"))
     village.run(2 * LINGER)
-    assert village.got("s") == [b"x"]
+    assert village.delivered("s") == [b"x"]
 
 
 def test_a_hardened_publisher_that_crashes_is_heard_over_an_edge_and_its_reader_knows_the_repeat() -> None:
     """The receipt does not come back, so the next life sends what its reader has; and the reader began anew too."""
     ids = Ids()
-    hamlet = Hamlet("p-a a-b b-c c-s s-d d-a", cover=1, config=HARD, checkers=[ids]).until(0.5)
+    hamlet = HardenedMeshNetwork("p-a a-b b-c c-s s-d d-a", cover=1, config=HARDENED_CONFIG, checkers=[ids]).run_until(
+        0.5
+    )
     hamlet.world.block(Address("a"), Address("p"))
     hamlet.publish(b"x", wait=6)
-    assert hamlet.got("s") == [b"x"]
+    assert hamlet.delivered("s") == [b"x"]
     for name in "ps":
         hamlet.world.crash(Address(name))
     hamlet.world.unblock(Address("a"), Address("p"))
     for name in "ps":
         hamlet.world.restart(Address(name))
-    hamlet.until(2.5)
+    hamlet.run_until(2.5)
     assert hamlet.node("p").sizes()["pending"] == 0
-    assert set(hamlet.got("s")) == {b"x"}
+    assert set(hamlet.delivered("s")) == {b"x"}
     assert len({note for name, note in ids.given if name == "s"}) == 1
 
 
 def test_what_was_not_stored_when_the_publisher_crashed_never_left() -> None:
-    village = Village("p-f f-s").run(20)
-    village.world.call(Address("p"), lambda machine, now: machine.publish(note(b"x"), now))
+    village = MeshNetwork("p-f f-s").run(20)
+    village.world.call(Address("p"), lambda machine, now: machine.publish(publication(b"x"), now))
     village.world.run(500)
     village.world.crash(Address("p"))
     village.world.restart(Address("p"))
     village.run(3 * LINGER)
-    assert village.got("s") == []
+    assert village.delivered("s") == []

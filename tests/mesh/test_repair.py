@@ -6,101 +6,101 @@ from collections.abc import Callable
 
 import pytest
 
-from support.village import TOKEN, Bench, Village, advert
-from veilcast.link.window import Window
+from support.mesh_network import TOKEN, MeshNetwork, SingleNode, advert
+from veilcast.link.replay_window import ReplayWindow
 from veilcast.machine import Address
-from veilcast.mesh.duplicates import Duplicates
-from veilcast.mesh.overlay import Overlay
+from veilcast.mesh.overlay import MeshOverlay
+from veilcast.mesh.replay import SeenIds
 from veilcast.sim import scenario
-from veilcast.wire.messages import Advert, Greet, Message, Subscribe, Unadvert
+from veilcast.wire.mesh import Advert, Greet, Message, Subscribe, Unadvert
 
 DIAMOND = "p-a p-b a-c b-c c-s"
 LONG_WAY = "p-a a-s p-x1 x1-x2 x2-x3 x3-x4 x4-s"
 
 
-def told(village: Village) -> Village:
+def told(village: MeshNetwork) -> MeshNetwork:
     village.publish(b"before")
-    assert village.got("s") == [b"before"]
+    assert village.delivered("s") == [b"before"]
     return village
 
 
 @pytest.mark.parametrize("edges", [DIAMOND, LONG_WAY])
 @pytest.mark.parametrize("seed", range(5))
 def test_a_forwarder_that_crashes_is_replaced_without_outside_help(edges: str, seed: int) -> None:
-    village = told(Village(edges, seed=seed).run(15))
+    village = told(MeshNetwork(edges, seed=seed).run(15))
     on_the_way = next(name for name in ("a", "b") if name in village.members())
     village.world.crash(Address(on_the_way))
     village.run(30)
     village.publish(b"after", wait=3)
-    assert village.got("s") == [b"before", b"after"]
+    assert village.delivered("s") == [b"before", b"after"]
 
 
 @pytest.mark.parametrize("seed", range(5))
 def test_a_forwarder_that_is_cut_off_silently_is_replaced_and_taken_back(seed: int) -> None:
     """No notice here: only the heartbeats stop. When they return, the short way is used again."""
-    village = told(Village(LONG_WAY, seed=seed).run(15))
+    village = told(MeshNetwork(LONG_WAY, seed=seed).run(15))
     for peer in ("p", "s"):
         for pair in ((peer, "a"), ("a", peer)):
             village.world.block(Address(pair[0]), Address(pair[1]))
     village.run(40)
     village.publish(b"cut", wait=3)
-    assert village.got("s") == [b"before", b"cut"]
+    assert village.delivered("s") == [b"before", b"cut"]
     for peer in ("p", "s"):
         for pair in ((peer, "a"), ("a", peer)):
             village.world.unblock(Address(pair[0]), Address(pair[1]))
     village.run(40)
     assert village.inward("s") == ["a"]
     village.publish(b"whole", wait=3)
-    assert village.got("s") == [b"before", b"cut", b"whole"]
+    assert village.delivered("s") == [b"before", b"cut", b"whole"]
 
 
 @pytest.mark.parametrize("who", ["p", "a", "s"])
 @pytest.mark.parametrize("down", [1, 3, 20])
 def test_who_crashes_and_starts_again_is_back_in_the_mesh(who: str, down: float) -> None:
-    village = told(Village("p-a a-s").run(12))
+    village = told(MeshNetwork("p-a a-s").run(12))
     village.world.crash(Address(who))
     village.run(down)
     village.world.restart(Address(who))
     village.run(25)
     village.publish(b"after")
-    assert village.got("s") == [b"before", b"after"]
+    assert village.delivered("s") == [b"before", b"after"]
 
 
 @pytest.mark.parametrize("who", ["p", "a", "s"])
 @pytest.mark.parametrize("stopped", [2, 20])
 def test_who_was_stopped_accuses_nobody_and_is_back_in_the_mesh(who: str, stopped: float) -> None:
-    village = told(Village("p-a a-s a-b").run(12))
+    village = told(MeshNetwork("p-a a-s a-b").run(12))
     village.world.pause(Address(who))
     village.run(stopped)
-    before = village.node(who).overlay.present()
+    before = village.node(who).overlay.present_neighbours()
     village.world.resume(Address(who))
     village.run(0)
-    assert village.node(who).overlay.present() == before
+    assert village.node(who).overlay.present_neighbours() == before
     village.run(25)
     village.publish(b"after")
-    assert village.got("s") == [b"before", b"after"]
+    assert village.delivered("s") == [b"before", b"after"]
 
 
 def test_a_greeting_asks_for_everything_and_drops_what_the_greeter_told() -> None:
-    bench = Bench("forwarder", "a b")
+    bench = SingleNode("forwarder", "a b")
     bench.hear("a", advert(1))
     bench.hear("b", advert(2))
-    bench.say()
+    bench.next_riders()
     bench.hear("a", Greet())
-    said = bench.say()
-    assert [origin.reachable for origin in bench.node.overlay.routes.origins(TOKEN)] == [False, True]
+    said = bench.next_riders()
+    assert [origin.is_reachable for origin in bench.node.overlay.routes.origins(TOKEN)] == [False, True]
     assert [type(message) for message in said["a"]] == [Unadvert, Advert]
 
 
 # --- scenarios, and the bugs they catch ---------------------------------------------------------------------
 
-MESHES = [name for name in scenario.names() if name.startswith("mesh-") and name != "mesh-sybils"]
+MESHES = [name for name in scenario.packaged_names() if name.startswith("mesh-") and name != "mesh-sybils"]
 """All but the one that takes minutes; `test_sybils` runs it at a smaller size."""
 
 
 def first_failure(name: str, seeds: range) -> str:
     for seed in seeds:
-        outcome = scenario.run(scenario.load(name), seed)
+        outcome = scenario.run_scenario(scenario.load_scenario(name), seed)
         if outcome.violations:
             return outcome.violations[0]
     return ""
@@ -125,19 +125,19 @@ def test_another_seed_of_each_heavy_scenario_passes(name: str) -> None:
 
 def never_seen(monkeypatch: pytest.MonkeyPatch) -> None:
     """Neither by those who pass notes on nor by those who read them."""
-    monkeypatch.setattr(Duplicates, "__contains__", lambda self, name: False)
-    monkeypatch.setattr(Window, "take", lambda self, number: True)
+    monkeypatch.setattr(SeenIds, "__contains__", lambda self, name: False)
+    monkeypatch.setattr(ReplayWindow, "take", lambda self, number: True)
 
 
 def branch_lost_when_moving(monkeypatch: pytest.MonkeyPatch) -> None:
     """Who moves takes leave of the old parent, and the new one is never asked."""
-    send = Overlay.send
+    send = MeshOverlay.send
 
-    def forgetful(self: Overlay, neighbour: Address, message: Message) -> None:
+    def forgetful(self: MeshOverlay, neighbour: Address, message: Message) -> None:
         if not isinstance(message, Subscribe) or len(self.branches.inward(message.token)) < 2:
             send(self, neighbour, message)
 
-    monkeypatch.setattr(Overlay, "send", forgetful)
+    monkeypatch.setattr(MeshOverlay, "send", forgetful)
 
 
 @pytest.mark.parametrize(

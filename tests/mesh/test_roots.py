@@ -7,37 +7,37 @@ from random import Random
 import msgspec
 import pytest
 
-from support.hamlet import (
+from support.hardened_mesh_network import (
     EPOCH_US,
     FIRST,
-    HARD,
+    HARDENED_CONFIG,
     PERIOD_US,
     RULES,
-    Cottage,
-    Hamlet,
+    HardenedMeshNetwork,
+    SingleHardenedNode,
     call,
-    certified,
-    lot,
+    certified_notify,
+    lot_rank,
     member,
-    of,
+    only,
     ring,
     root_advert,
     token,
     topic_keys,
     with_rules,
 )
-from support.village import LABEL
+from support.mesh_network import LABEL
 from veilcast.authority.keyring import EpochKeys, Keyring
-from veilcast.crypto import chain, lottery
+from veilcast.crypto import hash_chain, vrf
 from veilcast.errors import ExpiredError
 from veilcast.machine import Address
 from veilcast.mesh import hardened
-from veilcast.mesh.adverts import make_advert
-from veilcast.mesh.roots import leading
+from veilcast.mesh.advertisements import make_advert
+from veilcast.mesh.roots import leading_origin
 from veilcast.sim.engine import START_US
-from veilcast.sim.mesh_keys import EPOCHS
+from veilcast.sim.keyrings import KEYRING_EPOCHS
 from veilcast.wire import encode
-from veilcast.wire.messages import Advert, Call, Candidacy, Greet, Notify, Stem, Subscribe, Taken, Unadvert
+from veilcast.wire.mesh import Advert, Call, Candidacy, Greet, Notify, Stem, StemReceipt, Subscribe, Unadvert
 
 replace = msgspec.structs.replace
 ELECTION = 12 + RULES.patience_periods + 6
@@ -46,7 +46,7 @@ ELECTION = 12 + RULES.patience_periods + 6
 
 def by_lot() -> list[int]:
     """Numbers of members, the best lot first."""
-    return sorted(range(12), key=lambda number: lot(member(number)))
+    return sorted(range(12), key=lambda number: lot_rank(member(number)))
 
 
 # --- standing -----------------------------------------------------------------------------------------------
@@ -55,9 +55,9 @@ def by_lot() -> list[int]:
 def test_the_better_the_lot_the_shorter_the_wait() -> None:
     waits = []
     for number in by_lot():
-        cottage = Cottage(number=number)
+        cottage = SingleHardenedNode(number=number)
         cottage.hear("a", call())
-        said = of(cottage.live(ELECTION), Advert)
+        said = only(cottage.run(ELECTION), Advert)
         waits.append(said[0][0] - START_US)
     assert waits == sorted(waits)
     assert waits[0] < waits[-1]
@@ -66,173 +66,173 @@ def test_the_better_the_lot_the_shorter_the_wait() -> None:
 def test_who_has_just_started_waits_longer() -> None:
     waits = []
     for uptime in (1, 600):
-        cottage = Cottage(config=with_rules(uptime_periods=uptime), number=by_lot()[3])
-        cottage.live(2)
+        cottage = SingleHardenedNode(config=with_rules(uptime_periods=uptime), number=by_lot()[3])
+        cottage.run(2)
         cottage.hear("a", call())
-        waits.append(of(cottage.live(ELECTION + 6), Advert)[0][0])
+        waits.append(only(cottage.run(ELECTION + 6), Advert)[0][0])
     assert waits[0] < waits[1]
 
 
 def test_a_call_is_passed_on_to_all_others_and_once() -> None:
-    cottage = Cottage()
+    cottage = SingleHardenedNode()
     cottage.hear("a", call())
     cottage.hear("b", call())
-    said = of(cottage.live(3), Call)
+    said = only(cottage.run(3), Call)
     assert [name for _, name, _ in said] == ["b", "c"]
 
 
 def test_who_will_not_never_stands() -> None:
-    cottage = Cottage(config=with_rules(volunteer=False))
+    cottage = SingleHardenedNode(config=with_rules(volunteer=False))
     cottage.hear("a", call())
-    assert of(cottage.live(4 * ELECTION), Advert) == []
+    assert only(cottage.run(4 * ELECTION), Advert) == []
 
 
 def test_nobody_stands_where_there_is_a_root() -> None:
-    cottage = Cottage(number=by_lot()[0])
+    cottage = SingleHardenedNode(number=by_lot()[0])
     cottage.hear("a", root_advert(by_lot()[5]))
-    cottage.live(2 * ELECTION)
+    cottage.run(2 * ELECTION)
     assert not cottage.node.overlay.originates(token())
 
 
 def test_who_speaks_out_of_turn_is_displaced_by_a_better_lot_in_its_turn() -> None:
     best, worst = by_lot()[0], by_lot()[-1]
     for number, stands in ((best, True), (worst, False)):
-        cottage = Cottage(number=number)
+        cottage = SingleHardenedNode(number=number)
         cottage.hear("a", call())
         cottage.hear("b", root_advert(by_lot()[6]))
-        cottage.live(2 * ELECTION)
+        cottage.run(2 * ELECTION)
         assert cottage.node.overlay.originates(token()) == stands
 
 
 def test_who_waited_for_its_turn_stays_root_whoever_has_a_better_lot_and_was_away() -> None:
-    cottage = Cottage(config=with_rules(uptime_periods=600), number=by_lot()[0])
+    cottage = SingleHardenedNode(config=with_rules(uptime_periods=600), number=by_lot()[0])
     cottage.hear("a", call())
-    cottage.live(ELECTION - 8)
+    cottage.run(ELECTION - 8)
     cottage.hear("b", root_advert(by_lot()[-1]))
-    cottage.live(4 * ELECTION)
+    cottage.run(4 * ELECTION)
     assert not cottage.node.overlay.originates(token())
 
 
 def test_the_root_of_this_epoch_need_not_wait_for_the_next() -> None:
-    cottage = Cottage(number=by_lot()[0])
+    cottage = SingleHardenedNode(number=by_lot()[0])
     cottage.hear("a", root_advert(by_lot()[-1]))
-    cottage.until(START_US + EPOCH_US - RULES.lead_periods * PERIOD_US + PERIOD_US)
+    cottage.run_until(START_US + EPOCH_US - RULES.lead_periods * PERIOD_US + PERIOD_US)
     cottage.hear("a", call(1))
     cottage.hear("a", root_advert(by_lot()[-1], later=1))
-    cottage.live(2 * ELECTION)
+    cottage.run(2 * ELECTION)
     assert not cottage.node.overlay.originates(token(1))
 
 
 @pytest.mark.parametrize(("place", "stays"), [(1, True), (0, False)])
 def test_a_root_does_not_leave_the_next_mesh_to_a_worse_lot_that_comes_first(place: int, stays: bool) -> None:
     """The call for it came by a stem, to the root; those on the way have it too."""
-    usurper, cottage = by_lot()[2 * place], Cottage(number=by_lot()[1], config=with_rules(onward=0.0))
+    usurper, cottage = by_lot()[2 * place], SingleHardenedNode(number=by_lot()[1], config=with_rules(onward=0.0))
     cottage.hear("a", call())
-    cottage.live(ELECTION)
+    cottage.run(ELECTION)
     assert cottage.node.overlay.originates(token())
     cottage.send("a", Stem(True, encode(call(1))))
-    cottage.until(START_US + EPOCH_US - (RULES.lead_periods + 2) * PERIOD_US)
+    cottage.run_until(START_US + EPOCH_US - (RULES.lead_periods + 2) * PERIOD_US)
     cottage.hear("b", root_advert(usurper, later=1))
-    cottage.live(4)
+    cottage.run(4)
     assert cottage.node.overlay.originates(token(1)) == stays
 
 
 def test_a_candidate_steps_back_for_a_better_one_and_not_for_a_worse() -> None:
     best, middle, worst = by_lot()[0], by_lot()[6], by_lot()[-1]
-    cottage = Cottage(number=middle)
+    cottage = SingleHardenedNode(number=middle)
     cottage.hear("a", call())
-    cottage.live(ELECTION)
+    cottage.run(ELECTION)
     assert cottage.node.overlay.originates(token())
     cottage.hear("a", root_advert(worst))
-    cottage.live(3)
+    cottage.run(3)
     assert cottage.node.overlay.originates(token())
     cottage.hear("b", root_advert(best))
-    said = cottage.live(3)
+    said = cottage.run(3)
     assert not cottage.node.overlay.originates(token())
-    assert [name for _, name, _ in of(said, Unadvert)][:3] == ["a", "b", "c"]
+    assert [name for _, name, _ in only(said, Unadvert)][:3] == ["a", "b", "c"]
 
 
 def test_of_several_candidates_the_best_leads() -> None:
-    cottage = Cottage("forwarder")
+    cottage = SingleHardenedNode("forwarder")
     cottage.hear("a", root_advert(by_lot()[4]))
     cottage.hear("b", root_advert(by_lot()[1]))
     cottage.hear("c", Subscribe(token()))
-    cottage.live(RULES.follow_periods + 2)
+    cottage.run(RULES.follow_periods + 2)
     assert cottage.node.overlay.branches.inward(token()) == ["b"]
 
 
 def test_a_root_begins_the_next_mesh_a_lead_before_the_edge() -> None:
-    cottage = Cottage()
+    cottage = SingleHardenedNode()
     cottage.hear("a", call())
-    cottage.live(ELECTION)
+    cottage.run(ELECTION)
     cottage.hear("a", call(1))
     begin_us = START_US + EPOCH_US - RULES.lead_periods * PERIOD_US
-    assert [message for _, _, message in of(cottage.until(begin_us), Advert)] == []
-    said = of(cottage.live(3), Advert)
+    assert [message for _, _, message in only(cottage.run_until(begin_us), Advert)] == []
+    said = only(cottage.run(3), Advert)
     assert [message.token for _, _, message in said if isinstance(message, Advert)] == [token(1)] * 3
 
 
 def test_a_root_that_gets_the_next_call_late_begins_at_once() -> None:
-    cottage = Cottage()
+    cottage = SingleHardenedNode()
     cottage.hear("a", call())
-    cottage.live(ELECTION)
-    cottage.until(START_US + EPOCH_US + 20 * PERIOD_US)
+    cottage.run(ELECTION)
+    cottage.run_until(START_US + EPOCH_US + 20 * PERIOD_US)
     cottage.hear("a", call(1))
-    said = of(cottage.live(2), Advert)
+    said = only(cottage.run(2), Advert)
     assert len(said) == 3
 
 
 def test_a_member_whose_time_is_over_stands_for_nothing_and_lives_on() -> None:
-    cottage = Cottage(number=by_lot()[-1], config=with_rules(grace_periods=30))
-    cottage.now = START_US + EPOCHS * EPOCH_US - 5 * PERIOD_US
-    cottage.live(3)
-    cottage.hear("a", call(EPOCHS - 1))
-    assert of(cottage.until(START_US + EPOCHS * EPOCH_US + 33 * PERIOD_US), Advert) == []
+    cottage = SingleHardenedNode(number=by_lot()[-1], config=with_rules(grace_periods=30))
+    cottage.now = START_US + KEYRING_EPOCHS * EPOCH_US - 5 * PERIOD_US
+    cottage.run(3)
+    cottage.hear("a", call(KEYRING_EPOCHS - 1))
+    assert only(cottage.run_until(START_US + KEYRING_EPOCHS * EPOCH_US + 33 * PERIOD_US), Advert) == []
     assert cottage.node.sizes()["calls"] == 0
 
 
 @pytest.mark.parametrize("hold_back_epochs", [0.0, 0.1])
 def test_a_root_whose_time_is_over_acknowledges_nothing_and_lives_on(hold_back_epochs: float) -> None:
     config = with_rules(onward=0.0, grace_periods=30, hold_back_epochs=hold_back_epochs)
-    cottage, last = Cottage(number=by_lot()[0], config=config), EPOCHS - 1
-    end_us = START_US + EPOCHS * EPOCH_US
+    cottage, last = SingleHardenedNode(number=by_lot()[0], config=config), KEYRING_EPOCHS - 1
+    end_us = START_US + KEYRING_EPOCHS * EPOCH_US
     cottage.now = end_us - 80 * PERIOD_US
-    cottage.live(3)
+    cottage.run(3)
     cottage.hear("a", call(last))
-    cottage.until(end_us + PERIOD_US)
+    cottage.run_until(end_us + PERIOD_US)
     assert cottage.node.overlay.originates(token(last))
     cottage.hear("b", Subscribe(token(last)))
-    said = cottage.send("a", Stem(True, encode(certified(b"x", later=last)))) + cottage.live(20)
-    assert [name for _, name, _ in of(said, Notify)] == ["b"]
-    assert of(said, Taken) == []
+    said = cottage.send("a", Stem(True, encode(certified_notify(b"x", later=last)))) + cottage.run(20)
+    assert [name for _, name, _ in only(said, Notify)] == ["b"]
+    assert only(said, StemReceipt) == []
 
 
 def test_nobody_begins_a_mesh_for_an_epoch_that_its_membership_does_not_reach(monkeypatch: pytest.MonkeyPatch) -> None:
     """It could acknowledge nothing in it, nor start a fresh chain."""
-    this, following, without_end = call(), call(1), Keyring.at
+    this, following, without_end = call(), call(1), Keyring.keys_at
 
     def at(keyring: Keyring, epoch: int) -> EpochKeys:
         if epoch > FIRST:
             raise ExpiredError("the membership is for the first epoch only")
         return without_end(keyring, epoch)
 
-    monkeypatch.setattr(Keyring, "at", at)
-    cottage = Cottage(number=by_lot()[0])
+    monkeypatch.setattr(Keyring, "keys_at", at)
+    cottage = SingleHardenedNode(number=by_lot()[0])
     cottage.hear("a", this)
-    cottage.live(ELECTION)
+    cottage.run(ELECTION)
     assert cottage.node.overlay.originates(this.token)
     cottage.hear("a", following)
-    cottage.until(START_US + EPOCH_US - PERIOD_US)
+    cottage.run_until(START_US + EPOCH_US - PERIOD_US)
     assert not cottage.node.overlay.originates(following.token)
 
 
 def test_a_call_without_a_root_is_told_to_who_comes_later() -> None:
     """It would be known to those who were there alone, and they may not want to be the root."""
-    cottage = Cottage(config=with_rules(volunteer=False))
+    cottage = SingleHardenedNode(config=with_rules(volunteer=False))
     cottage.hear("a", call())
-    cottage.live(2)
+    cottage.run(2)
     cottage.hear("b", Greet())
-    assert [name for _, name, _ in of(cottage.live(2), Call)] == ["b"]
+    assert [name for _, name, _ in only(cottage.run(2), Call)] == ["b"]
 
 
 # --- what is believed ---------------------------------------------------------------------------------------
@@ -255,7 +255,7 @@ def liars() -> dict[str, Advert]:
         "an anchor that has expired": yesterday,
         "an anchor for longer": replace(right, anchor=replace(right.anchor, expires_us=START_US + 3 * EPOCH_US)),
         "an anchor for too long": root_advert(50, at_us=START_US + 30 * EPOCH_US),
-        "another value": replace(right, value=chain.start(lambda size: bytes(size))),
+        "another value": replace(right, value=hash_chain.start_chain(lambda size: bytes(size))),
         "another's chain": replace(right, anchor=other.anchor, value=other.value),
         "no candidacy": replace(right, root=None),
         "no anchor": replace(right, anchor=None),
@@ -268,46 +268,46 @@ def liars() -> dict[str, Advert]:
 
 @pytest.mark.parametrize("lie", liars())
 def test_a_root_that_lies_is_refused(lie: str) -> None:
-    cottage = Cottage()
+    cottage = SingleHardenedNode()
     cottage.hear("a", liars()[lie])
-    assert of(cottage.live(3), Advert) == []
+    assert only(cottage.run(3), Advert) == []
     assert cottage.node.sizes()["routes"] == 0
     assert cottage.node.sizes()["calls"] == 0
     assert sum(cottage.node.refused.values()) == 1
 
 
-def copied(advert: Advert, number: int, expires_us: int, length: int = HARD.d_max) -> Advert:
+def copied(advert: Advert, number: int, expires_us: int, length: int = HARDENED_CONFIG.d_max) -> Advert:
     """The chain of another's advert, or the first part of it, as this member would pass it off as its own."""
-    end, keys, lineage = chain.advance(advert.value, length), member(number), advert.certificate.leaf.lineage
-    statement = chain.anchored(advert.token, end, length, expires_us)
-    anchor = chain.Anchor(
-        end, length, expires_us, lottery.prove(keys.lot, lineage, statement, Random(number).randbytes)
+    end, keys, lineage = hash_chain.advance_chain(advert.value, length), member(number), advert.certificate.leaf.lineage
+    statement = hash_chain.encode_anchor(advert.token, end, length, expires_us)
+    anchor = hash_chain.Anchor(
+        end, length, expires_us, vrf.prove_lot(keys.lot, lineage, statement, Random(number).randbytes)
     )
-    return replace(advert, anchor=anchor, root=Candidacy(keys.membership, lottery.draw(keys.lot, lineage)))
+    return replace(advert, anchor=anchor, root=Candidacy(keys.membership, vrf.draw_lot(keys.lot, lineage)))
 
 
 @pytest.mark.parametrize("copy_first", [True, False])
-@pytest.mark.parametrize("length", [HARD.d_max, 3])
+@pytest.mark.parametrize("length", [HARDENED_CONFIG.d_max, 3])
 def test_a_member_that_signs_the_root_s_chain_does_not_take_its_place(copy_first: bool, length: int) -> None:
-    cottage, true = Cottage(), root_advert(by_lot()[0])
+    cottage, true = SingleHardenedNode(), root_advert(by_lot()[0])
     copy = copied(true, by_lot()[-1], START_US + 6 * PERIOD_US, length)
     for advert in (copy, true) if copy_first else (true, copy):
         cottage.hear("b" if advert is copy else "a", advert)
-    origin = leading(cottage.node.overlay.reachable(token()))
+    origin = leading_origin(cottage.node.overlay.reachable_origins(token()))
     assert origin is not None
     assert (origin.advert.root, origin.via) == (true.root, "a")
-    told = {message.root for _, _, message in of(cottage.live(2), Advert) if isinstance(message, Advert)}
+    told = {message.root for _, _, message in only(cottage.run(2), Advert) if isinstance(message, Advert)}
     assert true.root in told
-    cottage.live(10)
-    assert [origin.advert.root for origin in cottage.node.overlay.reachable(token())] == [true.root]
+    cottage.run(10)
+    assert [origin.advert.root for origin in cottage.node.overlay.reachable_origins(token())] == [true.root]
     cottage.hear("a", Unadvert(token(), true.value))
-    assert cottage.node.overlay.reachable(token()) == []
+    assert cottage.node.overlay.reachable_origins(token()) == []
 
 
 def test_nobody_takes_our_own_chain_by_a_better_lot() -> None:
-    cottage = Cottage(number=by_lot()[1])
+    cottage = SingleHardenedNode(number=by_lot()[1])
     cottage.hear("a", call())
-    [ours, *_] = [message for _, _, message in of(cottage.live(ELECTION), Advert) if isinstance(message, Advert)]
+    [ours, *_] = [message for _, _, message in only(cottage.run(ELECTION), Advert) if isinstance(message, Advert)]
     cottage.hear("b", copied(ours, by_lot()[0], START_US + EPOCH_US))
     assert cottage.node.overlay.originates(token())
     assert cottage.node.refused == {"ForgedError": 1}
@@ -321,17 +321,17 @@ def test_the_planted_bug_of_a_lot_that_nobody_checks_is_seen(monkeypatch: pytest
 
 @pytest.mark.parametrize("later", [-2, 2, 40])
 def test_a_call_of_another_time_is_refused(later: int) -> None:
-    cottage = Cottage()
+    cottage = SingleHardenedNode()
     if later < 0:
         cottage.now += -later * EPOCH_US
-        cottage.live(2)
+        cottage.run(2)
     cottage.hear("a", call(max(0, later)))
-    assert of(cottage.live(2), Call) == []
+    assert only(cottage.run(2), Call) == []
     assert cottage.node.refused["StaleError"] == 1
 
 
 def test_a_call_of_one_who_is_no_publisher_is_refused() -> None:
-    cottage = Cottage()
+    cottage = SingleHardenedNode()
     right, stranger = call(), ring("forwarder", 9).membership.certificate
     for wrong in (
         Call(right.token, right.certificate, bytes(64)),
@@ -339,30 +339,30 @@ def test_a_call_of_one_who_is_no_publisher_is_refused() -> None:
         Call(bytes(32), right.certificate, right.signature),
     ):
         cottage.hear("a", wrong)
-    assert of(cottage.live(ELECTION), Call) == []
+    assert only(cottage.run(ELECTION), Call) == []
     assert sum(cottage.node.refused.values()) == 3
     assert cottage.node.sizes()["calls"] == 0
 
 
 def test_ten_thousand_forged_adverts_for_one_call_leave_no_trace() -> None:
     """The value of a genuine advert can be anything for who does not look at its anchor; here it is looked at."""
-    cottage = Cottage("subscriber", "a b m")
+    cottage = SingleHardenedNode("subscriber", "a b m")
     cottage.node.subscribe(LABEL, cottage.now)
     right = root_advert()
     cottage.hear("a", right)
-    cottage.live(RULES.window_periods + 2)
+    cottage.run(RULES.window_periods + 2)
     sizes = cottage.node.sizes()
     for number in range(10_000):
         forged = replace(right, value=number.to_bytes(len(right.value), "big"))
         cottage.hear("m", forged)
-    said = cottage.live(3)
-    assert of(said, Advert) == []
+    said = cottage.run(3)
+    assert only(said, Advert) == []
     assert cottage.node.sizes() == sizes
     assert cottage.node.refused.total() == 10_000
     assert cottage.node.overlay.branches.inward(token()) == ["a"]
     cottage.events()
-    cottage.send("a", certified(b"x"))
-    assert cottage.got() == [b"x"]
+    cottage.send("a", certified_notify(b"x"))
+    assert cottage.delivered() == [b"x"]
 
 
 # --- whole hamlets ------------------------------------------------------------------------------------------
@@ -372,16 +372,16 @@ RING = "p-a a-b b-c c-d d-s s-e e-p a-d b-e"
 
 @pytest.mark.parametrize("seed", range(4))
 def test_there_is_one_root_and_it_keeps_over_epochs(seed: int) -> None:
-    hamlet = Hamlet(RING, seed=seed, cover=0.5).until(0.5)
+    hamlet = HardenedMeshNetwork(RING, seed=seed, cover=0.5).run_until(0.5)
     [root] = hamlet.roots()
     for later in (1.5, 2.5):
-        hamlet.until(later)
+        hamlet.run_until(later)
         assert hamlet.roots() == [root]
 
 
 @pytest.mark.parametrize("seed", range(3))
 def test_when_the_root_crashes_another_takes_over_and_delivery_resumes(seed: int) -> None:
-    hamlet = Hamlet(RING, seed=seed, cover=0.5, config=with_rules(volunteer=True)).until(0.4)
+    hamlet = HardenedMeshNetwork(RING, seed=seed, cover=0.5, config=with_rules(volunteer=True)).run_until(0.4)
     [first] = hamlet.roots()
     if first in "ps":
         pytest.skip("the root is the publisher or the reader of this test")
@@ -390,29 +390,29 @@ def test_when_the_root_crashes_another_takes_over_and_delivery_resumes(seed: int
     [second] = hamlet.roots()
     assert second != first
     hamlet.publish(b"x", wait=12)
-    assert hamlet.got("s") == [b"x"]
+    assert hamlet.delivered("s") == [b"x"]
     hamlet.world.restart(Address(first))
-    hamlet.until(1.5)
+    hamlet.run_until(1.5)
     assert len(hamlet.roots()) == 1
     hamlet.publish(b"y", wait=12)
-    assert hamlet.got("s") == [b"x", b"y"]
+    assert hamlet.delivered("s") == [b"x", b"y"]
 
 
 def test_a_root_that_dies_with_the_next_call_in_its_hands_is_called_again() -> None:
-    hamlet = Hamlet(RING, cover=0.5).until(0.55)
+    hamlet = HardenedMeshNetwork(RING, cover=0.5).run_until(0.55)
     [root] = hamlet.roots()
     assert root not in "ps"
-    hamlet.until(0.79)
+    hamlet.run_until(0.79)
     hamlet.world.crash(Address(root))
-    hamlet.until(1.4)
+    hamlet.run_until(1.4)
     assert len(hamlet.roots()) == 1
     hamlet.publish(b"x", wait=12)
-    assert hamlet.got("s") == [b"x"]
+    assert hamlet.delivered("s") == [b"x"]
 
 
 def test_two_halves_that_elected_two_roots_end_with_one() -> None:
-    hamlet = Hamlet("p-a a-b p-b b-c c-d d-s s-c", cover=1)
-    hamlet.until(0.4)
+    hamlet = HardenedMeshNetwork("p-a a-b p-b b-c c-d d-s s-c", cover=1)
+    hamlet.run_until(0.4)
     for way in (("b", "c"), ("c", "b")):
         hamlet.world.block(Address(way[0]), Address(way[1]))
     hamlet.run(ELECTION + 20)
@@ -422,11 +422,11 @@ def test_two_halves_that_elected_two_roots_end_with_one() -> None:
     hamlet.run(20)
     assert len(hamlet.roots()) == 1
     hamlet.publish(b"x", wait=12)
-    assert hamlet.got("s") == [b"x"]
-    hamlet.until(1.5)
+    assert hamlet.delivered("s") == [b"x"]
+    hamlet.run_until(1.5)
     assert len(hamlet.roots()) == 1
     hamlet.publish(b"y", wait=12)
-    assert hamlet.got("s") == [b"x", b"y"]
+    assert hamlet.delivered("s") == [b"x", b"y"]
 
 
 # --- members who stand out of turn --------------------------------------------------------------------------
@@ -435,15 +435,15 @@ def test_two_halves_that_elected_two_roots_end_with_one() -> None:
 def test_members_with_bad_lots_cannot_fill_the_table_before_the_best_has_spoken() -> None:
     """Twelve of them, with as many chains each as the quota allows, by two neighbours."""
     members = by_lot()
-    cottage = Cottage("subscriber", "a b c")
+    cottage = SingleHardenedNode("subscriber", "a b c")
     cottage.node.subscribe(LABEL, cottage.now)
     for seed in range(4):
         for number in members[1:]:
             cottage.hear("ab"[seed % 2], root_advert(number, seed=seed))
-        cottage.live(1)
+        cottage.run(1)
     bound = cottage.config.origins_max
     assert len(cottage.node.overlay.routes.origins(token())) <= bound
     cottage.hear("c", root_advert(members[0]))
-    cottage.live(RULES.window_periods + RULES.repair_periods + 2)
+    cottage.run(RULES.window_periods + RULES.repair_periods + 2)
     assert cottage.node.overlay.branches.inward(token()) == ["c"]
     assert len(cottage.node.overlay.routes.origins(token())) <= bound

@@ -5,20 +5,20 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from support.village import TOKEN, advert
-from veilcast.crypto import chain
+from support.mesh_network import TOKEN, advert
+from veilcast.crypto import hash_chain
 from veilcast.machine import Address
-from veilcast.mesh.routes import Origin, Routes
+from veilcast.mesh.routes import AdvertisedOrigin, RouteTable
 
 A, B, C = Address("a"), Address("b"), Address("c")
 FIRST = advert().value
 
 
-def heard(*offers: tuple[Address, int]) -> Origin:
+def heard(*offers: tuple[Address, int]) -> AdvertisedOrigin:
     """An origin of which each neighbour offered a value so many hops from its start, in this order."""
-    routes = Routes(d_max=16, tokens_max=1, origins_max=1)
+    routes = RouteTable(d_max=16, tokens_max=1, origins_max=1)
     for place, (name, hops) in enumerate(offers):
-        value = chain.advance(FIRST, hops)
+        value = hash_chain.advance_chain(FIRST, hops)
         if place == 0:
             routes.add(advert(), name)
             routes.origins(TOKEN)[0].value = value
@@ -39,11 +39,11 @@ def test_the_way_is_the_nearest_of_those_that_are_safe_whatever_the_order(offers
         nearest = min(nearest, hops)
         if min(standing.values(), default=99) > nearest + 1:
             standing = {}
-    assert origin.value == chain.advance(FIRST, nearest)
-    assert origin.reachable is bool(standing)
+    assert origin.value == hash_chain.advance_chain(FIRST, nearest)
+    assert origin.is_reachable is bool(standing)
     if origin.via is not None:
         assert standing[origin.via] == min(standing.values())
-        assert origin.told == chain.advance(FIRST, standing[origin.via] + 1)
+        assert origin.advertised_value == hash_chain.advance_chain(FIRST, standing[origin.via] + 1)
 
 
 def test_the_first_of_equals_is_kept() -> None:
@@ -53,25 +53,25 @@ def test_the_first_of_equals_is_kept() -> None:
 def test_a_lost_way_is_replaced_by_one_at_most_one_hop_further() -> None:
     origin = heard((A, 3), (B, 4), (C, 5))
     origin.withdraw(A)
-    assert (origin.via, origin.told) == (B, chain.advance(FIRST, 5))
+    assert (origin.via, origin.advertised_value) == (B, hash_chain.advance_chain(FIRST, 5))
     origin.withdraw(B)
-    assert (origin.via, origin.told, origin.reachable) == (None, None, False)
+    assert (origin.via, origin.advertised_value, origin.is_reachable) == (None, None, False)
 
 
 def test_one_detour_does_not_make_room_for_the_next_and_what_is_lost_stays_lost() -> None:
     """Else a loop could feed on itself: what counts is the nearest value ever seen, not the latest."""
     origin = heard((A, 3), (B, 4))
     origin.withdraw(A)
-    origin.offer(chain.advance(FIRST, 5), 2, B)
+    origin.offer(hash_chain.advance_chain(FIRST, 5), 2, B)
     assert origin.via is None
-    origin.offer(chain.advance(FIRST, 4), 1, C)
+    origin.offer(hash_chain.advance_chain(FIRST, 4), 1, C)
     assert origin.via is None
-    origin.offer(chain.advance(FIRST, 2), -1, C)
+    origin.offer(hash_chain.advance_chain(FIRST, 2), -1, C)
     assert origin.via == C
 
 
 def test_unreachable_origins_make_room_and_reachable_ones_do_not() -> None:
-    routes = Routes(d_max=4, tokens_max=1, origins_max=2)
+    routes = RouteTable(d_max=4, tokens_max=1, origins_max=2)
     one, two = routes.add(advert(1), A), routes.add(advert(2), A)
     assert one is not None
     assert two is not None
@@ -82,16 +82,16 @@ def test_unreachable_origins_make_room_and_reachable_ones_do_not() -> None:
 
 
 def test_our_own_origin_always_finds_room_and_takes_no_offers() -> None:
-    routes = Routes(d_max=4, tokens_max=1, origins_max=1)
+    routes = RouteTable(d_max=4, tokens_max=1, origins_max=1)
     routes.add(advert(1), A)
     own = routes.add(advert(2), None)
     assert own is not None
     assert routes.origins(TOKEN) == [own]
-    own.offer(chain.advance(own.value), 1, A)
-    assert (own.via, own.told, own.reachable) == (None, advert(2).value, True)
+    own.offer(hash_chain.advance_chain(own.value), 1, A)
+    assert (own.via, own.advertised_value, own.is_reachable) == (None, advert(2).value, True)
 
 
 def test_tokens_past_the_bound_are_not_taken() -> None:
-    routes = Routes(d_max=4, tokens_max=0, origins_max=1)
+    routes = RouteTable(d_max=4, tokens_max=0, origins_max=1)
     assert routes.add(advert(), A) is None
-    assert routes.size() == 0
+    assert routes.count_offers() == 0

@@ -7,24 +7,24 @@ from statistics import mean
 
 import pytest
 
-from support.colony import Colony
+from support.scamp_network import ScampNetwork
 from veilcast.errors import ConfigError, LocalError
 from veilcast.machine import Address
-from veilcast.mesh.config import Config
-from veilcast.mesh.config import Scamp as Rules
-from veilcast.mesh.scamp import FAILED_MAX, GRACE_PERIODS, Scamp
-from veilcast.wire.messages import ForwardJoin, Greet, Join, Keep, Replace
+from veilcast.mesh.config import MeshConfig
+from veilcast.mesh.config import ScampConfig as Rules
+from veilcast.mesh.scamp import FAILED_MAX, GRACE_PERIODS, ScampNeighbourhood
+from veilcast.wire.mesh import ForwardJoin, Greet, Join, Keep, Replace
 
 NODES = 200
 TOLERANCE = 0.25
 """Of the law's (c + 1) ln n, for the mean of all views over five seeds; the law itself is an approximation."""
 
 
-def law_error(copies: int, kind: type[Scamp] = Scamp) -> float:
+def law_error(copies: int, kind: type[ScampNeighbourhood] = ScampNeighbourhood) -> float:
     """How far the mean view is from the law, as a share of it."""
     views = []
     for seed in range(5):
-        colony = Colony(Rules(copies=copies), seed)
+        colony = ScampNetwork(Rules(copies=copies), seed)
         colony.grow(NODES, kind=kind)
         views.append(colony.mean_view())
     expected = (copies + 1) * log(NODES)
@@ -36,41 +36,41 @@ def test_views_have_about_c_plus_one_times_log_n_members(copies: int) -> None:
     assert abs(law_error(copies)) < TOLERANCE
 
 
-class NeverForwards(Scamp):
+class NeverForwards(ScampNeighbourhood):
     def _keep_or_pass_on(self, message: ForwardJoin, now: int) -> None:
         super()._keep_or_pass_on(ForwardJoin(message.newcomer, message.lease_ms, 0), now)
 
 
-class SwallowsCopies(Scamp):
+class SwallowsCopies(ScampNeighbourhood):
     def _keep_or_pass_on(self, message: ForwardJoin, now: int) -> None:
         if message.newcomer not in self.partial:
             super()._keep_or_pass_on(message, now)
 
 
-class DropsInsteadOfForwarding(Scamp):
+class DropsInsteadOfForwarding(ScampNeighbourhood):
     def _others(self, newcomer: Address) -> list[Address]:
         return [] if self._rng.random() < 0.5 else super()._others(newcomer)
 
 
 @pytest.mark.parametrize("planted", [SwallowsCopies, DropsInsteadOfForwarding])
-def test_the_law_catches_a_node_that_loses_copies(planted: type[Scamp]) -> None:
+def test_the_law_catches_a_node_that_loses_copies(planted: type[ScampNeighbourhood]) -> None:
     assert abs(law_error(2, planted)) > TOLERANCE
 
 
 def test_who_keeps_every_copy_at_once_makes_a_hub_of_the_contact() -> None:
     """The planted bug: copies that are kept where they first arrive never leave the contact's own neighbourhood."""
     spread = {}
-    for kind in (Scamp, NeverForwards):
-        colony = Colony(Rules(copies=0), 1)
+    for kind in (ScampNeighbourhood, NeverForwards):
+        colony = ScampNetwork(Rules(copies=0), 1)
         colony.grow(NODES, kind=kind)
         spread[kind] = max(len(node.partial) for node in colony.nodes.values())
-    assert spread[NeverForwards] > spread[Scamp]
+    assert spread[NeverForwards] > spread[ScampNeighbourhood]
 
 
 @pytest.mark.parametrize("seed", range(5))
 def test_two_who_have_only_each_other_find_the_others_by_their_contacts(seed: int) -> None:
     """Both started anew, and one let the other in: nobody failed that they could probe, and no lease is at its end."""
-    colony = Colony(Rules(), seed)
+    colony = ScampNetwork(Rules(), seed)
     colony.grow(20)
     colony.add("a", "n0")
     colony.add("b", "n0")
@@ -84,29 +84,29 @@ def test_two_who_have_only_each_other_find_the_others_by_their_contacts(seed: in
 
 @pytest.mark.parametrize("seed", range(20))
 def test_the_overlay_is_connected_and_both_ends_know_of_every_arc(seed: int) -> None:
-    colony = Colony(Rules(copies=0), seed)
+    colony = ScampNetwork(Rules(copies=0), seed)
     colony.grow(100)
     assert colony.is_connected()
     assert colony.is_consistent()
 
 
-class NoIndirection(Scamp):
+class NoIndirection(ScampNeighbourhood):
     def _walk(self, join: Join, now: int) -> None:
         self._be_contact(Address(join.newcomer), join.lease_ms, join.fresh, now)
 
 
 def test_whom_all_newcomers_ask_is_no_more_kept_than_others() -> None:
     degrees = {}
-    for kind in (Scamp, NoIndirection):
-        colony = Colony(Rules(copies=0), 5)
+    for kind in (ScampNeighbourhood, NoIndirection):
+        colony = ScampNetwork(Rules(copies=0), 5)
         colony.grow(60, kind=kind)
         degrees[kind] = len(colony.nodes[Address("n0")].inward)
-    assert degrees[Scamp] < 3 * log(60)
+    assert degrees[ScampNeighbourhood] < 3 * log(60)
     assert degrees[NoIndirection] == 59
 
 
 def test_arcs_end_with_their_lease_and_are_made_anew() -> None:
-    colony = Colony(Rules(copies=1, lease_ms=1_000_000), 3)
+    colony = ScampNetwork(Rules(copies=1, lease_ms=1_000_000), 3)
     colony.grow(40)
     dead = Address("n7")
     del colony.nodes[dead]
@@ -122,7 +122,7 @@ def test_arcs_end_with_their_lease_and_are_made_anew() -> None:
 def test_who_leaves_is_replaced_but_for_c_plus_one_times() -> None:
     for seed in range(10):
         copies = seed % 3
-        colony = Colony(Rules(copies=copies), seed)
+        colony = ScampNetwork(Rules(copies=copies), seed)
         colony.grow(60)
         leaver = colony.nodes[Address("n9")]
         kept, keeping, arcs = list(leaver.partial), list(leaver.inward), colony.arcs()
@@ -142,7 +142,7 @@ def test_who_leaves_is_replaced_but_for_c_plus_one_times() -> None:
 
 
 def test_who_has_left_takes_no_part_any_more() -> None:
-    colony = Colony(Rules(), 1)
+    colony = ScampNetwork(Rules(), 1)
     colony.grow(5)
     node = colony.nodes[Address("n1")]
     node.leave(0)
@@ -156,11 +156,11 @@ def test_who_has_left_takes_no_part_any_more() -> None:
 
 def test_who_hears_nobody_joins_again_by_an_address_it_has_seen_or_by_its_contacts() -> None:
     for passive_max in (0, 24):
-        colony = Colony(Rules(passive_max=passive_max), 2)
+        colony = ScampNetwork(Rules(passive_max=passive_max), 2)
         colony.grow(30)
         lonely = colony.nodes[Address("n12")]
         for name in lonely.neighbours():
-            colony.nodes[name].lost(Address("n12"), 0)
+            colony.nodes[name].on_neighbour_lost(Address("n12"), 0)
         colony.mail.clear()
         for node in colony.nodes.values():
             node.partial.pop(Address("n12"), None)
@@ -173,7 +173,7 @@ def test_who_hears_nobody_joins_again_by_an_address_it_has_seen_or_by_its_contac
 
 
 def test_two_networks_that_share_a_contact_become_one_when_leases_end() -> None:
-    colony = Colony(Rules(lease_ms=60_000), 4)
+    colony = ScampNetwork(Rules(lease_ms=60_000), 4)
     colony.grow(20)
     colony.grow(20, "m")
     assert not colony.is_connected()
@@ -183,7 +183,7 @@ def test_two_networks_that_share_a_contact_become_one_when_leases_end() -> None:
     assert colony.is_connected()
 
 
-def part(colony: Colony, there: list[Address]) -> None:
+def part(colony: ScampNetwork, there: list[Address]) -> None:
     """Let these and the others lose one another, as when the ways between them fail."""
     while cut := [
         (node, other)
@@ -192,13 +192,13 @@ def part(colony: Colony, there: list[Address]) -> None:
         if (name in there) != (other in there)
     ]:
         for node, other in cut:
-            node.lost(other, colony.now)
+            node.on_neighbour_lost(other, colony.now)
         colony.mail.clear()
 
 
 @pytest.mark.parametrize("seed", range(10))
 def test_parts_that_were_cut_off_meet_again_long_before_leases_end(seed: int) -> None:
-    colony = Colony(Rules(), seed)
+    colony = ScampNetwork(Rules(), seed)
     colony.grow(30)
     arcs = colony.arcs()
     part(colony, list(colony.nodes)[3 : 5 + seed])
@@ -210,7 +210,7 @@ def test_parts_that_were_cut_off_meet_again_long_before_leases_end(seed: int) ->
 
 
 def test_who_was_not_let_in_yet_goes_on_asking_whoever_came_by_it() -> None:
-    colony = Colony(Rules(), 4)
+    colony = ScampNetwork(Rules(), 4)
     colony.add("x", "n0").beat(0)
     colony.deliver()
     colony.add("y", "x").beat(0)
@@ -224,7 +224,7 @@ def test_who_was_not_let_in_yet_goes_on_asking_whoever_came_by_it() -> None:
 
 @pytest.mark.parametrize("seed", range(10))
 def test_who_was_not_let_in_yet_does_not_take_those_who_came_by_it_for_the_network(seed: int) -> None:
-    colony = Colony(Rules(), seed)
+    colony = ScampNetwork(Rules(), seed)
     colony.add("x", "n0").beat(0)
     for number in range(8):
         colony.add(f"y{number}", "x").beat(0)
@@ -236,7 +236,7 @@ def test_who_was_not_let_in_yet_does_not_take_those_who_came_by_it_for_the_netwo
 
 
 def survivors_are_connected(passive_max: int, seed: int) -> bool:
-    colony = Colony(Rules(copies=0, passive_max=passive_max, lease_ms=30_000), seed)
+    colony = ScampNetwork(Rules(copies=0, passive_max=passive_max, lease_ms=30_000), seed)
     colony.grow(100)
     colony.beat(45)
     colony.kill(colony.rng.sample(list(colony.nodes), 80))
@@ -254,7 +254,7 @@ def test_a_passive_view_saves_the_survivors_of_a_mass_crash() -> None:
 
 
 def test_a_full_node_keeps_nobody_more_and_passes_on() -> None:
-    colony = Colony(Rules(passive_max=3), 1, neighbours_max=4)
+    colony = ScampNetwork(Rules(passive_max=3), 1, neighbours_max=4)
     node = colony.add("a")
     for number in range(10):
         colony.tell(f"x{number}", "a", Keep(10_000))
@@ -270,17 +270,17 @@ def test_a_full_node_keeps_nobody_more_and_passes_on() -> None:
 
 
 def test_a_flood_of_copies_from_a_neighbour_stays_within_the_bounds() -> None:
-    colony = Colony(Rules(), 1, neighbours_max=16)
+    colony = ScampNetwork(Rules(), 1, neighbours_max=16)
     colony.grow(10)
     node = colony.nodes[Address("n5")]
     enemy = next(iter(node.neighbours()))
     links = node.neighbours()
     colony.sent.clear()
     for number in range(2_000):
-        node.received(ForwardJoin(f"fake{number}", (1 << 32) - 1, 0xFFFF), enemy, 0)
-        node.received(Join(f"fake{number}", (1 << 32) - 1, True, 0xFFFF), enemy, 0)
-        node.received(ForwardJoin("n5", 1_000, number % 3), enemy, 0)
-        node.received(Join("n5", 1_000, False, 0), enemy, 0)
+        node.on_message(ForwardJoin(f"fake{number}", (1 << 32) - 1, 0xFFFF), enemy, 0)
+        node.on_message(Join(f"fake{number}", (1 << 32) - 1, True, 0xFFFF), enemy, 0)
+        node.on_message(ForwardJoin("n5", 1_000, number % 3), enemy, 0)
+        node.on_message(Join("n5", 1_000, False, 0), enemy, 0)
     assert len(node.neighbours()) <= 16
     assert len(node.passive) <= 24
     assert set(links) <= set(node.neighbours())
@@ -293,7 +293,7 @@ def test_a_flood_of_copies_from_a_neighbour_stays_within_the_bounds() -> None:
 
 
 def test_a_stranger_speaks_for_itself_only_and_replaces_nobody() -> None:
-    colony = Colony(Rules(), 1)
+    colony = ScampNetwork(Rules(), 1)
     node = colony.add("a")
     colony.tell("x", "a", Keep(1_000))
     for message in (Join("y", 1, True, 1), ForwardJoin("y", 1, 1), Replace("y"), Greet()):
@@ -304,7 +304,7 @@ def test_a_stranger_speaks_for_itself_only_and_replaces_nobody() -> None:
 
 def test_who_leaves_can_name_neither_us_nor_whom_we_keep_and_only_once() -> None:
     for successor in ("a", "b", "c"):
-        colony = Colony(Rules(), 1)
+        colony = ScampNetwork(Rules(), 1)
         node = colony.add("a")
         node.partial |= {Address("b"): 1 << 60, Address("c"): 1 << 60}
         colony.tell("b", "a", Replace(successor))
@@ -312,10 +312,10 @@ def test_who_leaves_can_name_neither_us_nor_whom_we_keep_and_only_once() -> None
 
 
 def test_a_node_that_joins_must_know_its_name_and_sane_rules() -> None:
-    colony = Colony(Rules(), 1)
+    colony = ScampNetwork(Rules(), 1)
     door = colony.add("a")._door
     with pytest.raises(LocalError):
-        Scamp(Config(membership="scamp"), None, (), door, colony.rng, 0)
+        ScampNeighbourhood(MeshConfig(membership="scamp"), None, (), door, colony.rng, 0)
     for wrong in (
         {"copies": -1},
         {"passive_max": -1},
@@ -330,13 +330,13 @@ def test_a_node_that_joins_must_know_its_name_and_sane_rules() -> None:
 
 
 def test_those_that_failed_are_tried_again_for_the_term_of_a_lease_and_up_to_a_bound() -> None:
-    colony = Colony(Rules(probe_periods=5, lease_ms=1_000_000), 1)
+    colony = ScampNetwork(Rules(probe_periods=5, lease_ms=1_000_000), 1)
     colony.grow(20)
     colony.beat(50)
     assert not any(node.probed for node in colony.nodes.values())
     node = colony.nodes[Address("n3")]
     for number in range(2 * FAILED_MAX):
-        node.lost(Address(f"x{number}"), colony.now)
+        node.on_neighbour_lost(Address(f"x{number}"), colony.now)
     assert node.sizes()["failed"] == FAILED_MAX
     colony.beat(50)
     assert set(node.probed) <= {f"x{number}" for number in range(FAILED_MAX, 2 * FAILED_MAX)}

@@ -8,24 +8,24 @@ import pytest
 
 from veilcast.errors import LocalError
 from veilcast.machine import Address, Connect, Disconnect
-from veilcast.mesh.config import Config
+from veilcast.mesh.config import MeshConfig
 from veilcast.mesh.heartbeat import Heartbeats
 from veilcast.mesh.node import MeshNode
-from veilcast.observe import Row, Topology
+from veilcast.observe import ObservationRow, TopologyRow
 from veilcast.sim import scenario
-from veilcast.sim.checkers import Connected, ViolationError
-from veilcast.sim.links import Links
-from veilcast.sim.mesh import MeshPopulation, keyrings
+from veilcast.sim.checkers import OverlayConnected, ViolationError
+from veilcast.sim.links import LinkDelays
+from veilcast.sim.mesh.population import MeshPopulation, role_keyrings
 from veilcast.sim.world import World
 from veilcast.wire import decode, encode, pad, unpad
-from veilcast.wire.messages import Heartbeat, Join, Keep, Subscribe
+from veilcast.wire.mesh import Heartbeat, Join, Keep, Subscribe
 
-SCAMP = Config(membership="scamp", neighbours_max=8, address_bytes_max=8)
+SCAMP = MeshConfig(membership="scamp", neighbours_max=8, address_bytes_max=8)
 
 
 def make_node(name: str, contacts: list[Address], now: int = 0) -> MeshNode:
     rng = Random(name)
-    return MeshNode(SCAMP, keyrings()["forwarder"], rng, rng.randbytes, contacts, now, Address(name))
+    return MeshNode(SCAMP, role_keyrings()["forwarder"], rng, rng.randbytes, contacts, now, Address(name))
 
 
 def beat(number: int, *riders: bytes) -> bytes:
@@ -34,12 +34,12 @@ def beat(number: int, *riders: bytes) -> bytes:
 
 @pytest.mark.parametrize("seed", range(3))
 def test_a_mesh_forms_over_the_overlay_that_scamp_built(seed: int) -> None:
-    assert scenario.run(scenario.load("mesh-scamp"), seed).violations == ()
+    assert scenario.run_scenario(scenario.load_scenario("mesh-scamp"), seed).violations == ()
 
 
 @pytest.mark.parametrize("seed", range(2))
 def test_notes_reach_everyone_after_churn(seed: int) -> None:
-    assert scenario.run(scenario.load("mesh-scamp-churn"), seed).violations == ()
+    assert scenario.run_scenario(scenario.load_scenario("mesh-scamp-churn"), seed).violations == ()
 
 
 def test_the_first_word_to_a_contact_is_a_heartbeat_like_any_other() -> None:
@@ -64,9 +64,9 @@ def test_a_stranger_is_let_in_by_its_word_and_by_nothing_else() -> None:
     assert node.sizes()["neighbours"] == 0
     node.receive(beat(3, encode(Keep(60_000))), Address("x"), 0)
     assert node.sizes()["neighbours"] == 1
-    assert node.overlay.present() == []
+    assert node.overlay.present_neighbours() == []
     node.receive(beat(4), Address("x"), 1_000)
-    assert node.overlay.present() == ["x"]
+    assert node.overlay.present_neighbours() == ["x"]
 
 
 def test_what_rides_in_a_heartbeat_acts_once_however_often_it_comes() -> None:
@@ -101,13 +101,13 @@ def test_a_queue_that_was_sent_is_not_kept() -> None:
 
 def test_a_fixed_neighbourhood_takes_no_word_of_membership() -> None:
     rng = Random(1)
-    fixed = Config(neighbours_max=8, address_bytes_max=8)
-    node = MeshNode(fixed, keyrings()["forwarder"], rng, rng.randbytes, [Address("x")], 0)
+    fixed = MeshConfig(neighbours_max=8, address_bytes_max=8)
+    node = MeshNode(fixed, role_keyrings()["forwarder"], rng, rng.randbytes, [Address("x")], 0)
     node.receive(beat(1, encode(Keep(1_000))), Address("x"), 0)
     node.receive(beat(1, encode(Keep(1_000))), Address("stranger"), 0)
     assert node.refused == {"MalformedError": 1, "StaleError": 1}
     with pytest.raises(LocalError):
-        MeshNode(SCAMP, keyrings()["forwarder"], rng, rng.randbytes, [], 0)
+        MeshNode(SCAMP, role_keyrings()["forwarder"], rng, rng.randbytes, [], 0)
 
 
 def test_the_survivors_of_a_mass_crash_find_one_another_and_deliver() -> None:
@@ -117,11 +117,11 @@ def test_the_survivors_of_a_mass_crash_find_one_another_and_deliver() -> None:
         notes=5,
         first_us=130_000_000,
         subscribers=0.9,
-        mesh=Config(membership="scamp", neighbours_max=32, address_bytes_max=8),
+        mesh=MeshConfig(membership="scamp", neighbours_max=32, address_bytes_max=8),
         checks=("connected", "bounds"),
     )
-    world = World(seed=2, links=Links())
-    population.settle(world, 150_000_000)
+    world = World(seed=2, links=LinkDelays())
+    population.populate(world, 150_000_000)
     world.run(60_000_000)
     publisher, _ = population.roles(2)
     doomed = [address for address in population.addresses() if address != publisher][:32]
@@ -129,12 +129,12 @@ def test_the_survivors_of_a_mass_crash_find_one_another_and_deliver() -> None:
         world.crash(address)
     world.run(90_000_000)
     world.finish()
-    assert world.notes == 7 * 5
+    assert world.deliveries == 7 * 5
 
 
 def test_the_checker_catches_an_overlay_that_fell_apart() -> None:
     world = World(seed=1)
-    checker = Connected([Address("a"), Address("b"), Address("c")], lambda machine: machine.known)
+    checker = OverlayConnected([Address("a"), Address("b"), Address("c")], lambda machine: machine.known)
     for name, known in (("a", ["b"]), ("b", ["a"]), ("c", [])):
         node = make_node(name, [])
         node.known = known  # type: ignore[attr-defined]
@@ -147,9 +147,9 @@ def test_the_checker_catches_an_overlay_that_fell_apart() -> None:
 
 class Rows:
     def __init__(self) -> None:
-        self.rows: list[Row] = []
+        self.rows: list[ObservationRow] = []
 
-    def append(self, row: Row) -> None:
+    def append(self, row: ObservationRow) -> None:
         self.rows.append(row)
 
 
@@ -157,7 +157,7 @@ def test_the_driver_is_asked_for_a_way_when_a_link_opens_and_told_when_it_closes
     node = make_node("a", [])
     node.receive(beat(3, encode(Keep(60_000))), Address("x"), 0)
     node.peer_up(Address("x"), 0)
-    assert node.overlay.present() == []
+    assert node.overlay.present_neighbours() == []
     node.receive(beat(4, encode(Keep(60_000))), Address("x"), 0)
     assert node.next_event() == Connect(Address("x"))
     assert node.next_event() is None
@@ -167,11 +167,11 @@ def test_the_driver_is_asked_for_a_way_when_a_link_opens_and_told_when_it_closes
 
 
 def test_the_links_that_scamp_opens_stand_in_the_table_of_the_topology() -> None:
-    loaded, tables = scenario.load("mesh-scamp"), Rows()
-    world = scenario.build(loaded, 0, tables)
+    loaded, tables = scenario.load_scenario("mesh-scamp"), Rows()
+    world = scenario.build_world(loaded, 0, tables)
     world.run(loaded.config.duration_us)
-    last = max(row.epoch for row in tables.rows if isinstance(row, Topology))
-    recorded = {(row.u, row.v) for row in tables.rows if isinstance(row, Topology) and row.epoch == last}
+    last = max(row.epoch for row in tables.rows if isinstance(row, TopologyRow))
+    recorded = {(row.u, row.v) for row in tables.rows if isinstance(row, TopologyRow) and row.epoch == last}
     linked = {
         (min(u, v), max(u, v)) for u in loaded.config.population.addresses() for v in world.machine(u).overlay.present()
     }

@@ -9,20 +9,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from support.parlour import Parlour, game_of, random_tree
+from support.swap_tree import SwapTree, game_of, random_tree
 from veilcast.errors import StaleError
 from veilcast.machine import Address
 from veilcast.mesh import swap
-from veilcast.mesh.swap import State, SwapMessage, Swaps
-from veilcast.sim.chair import TOKEN
-from veilcast.wire.messages import (
-    SwapAbort,
-    SwapAnswer,
-    SwapAsk,
-    SwapCommit,
-    SwapLock,
-    SwapVote,
-)
+from veilcast.mesh.swap import SwapMessage, Swaps, SwapState
+from veilcast.sim.swap_model.node import TOKEN
+from veilcast.wire.mesh import SwapAbort, SwapAnswer, SwapAsk, SwapCommit, SwapLock, SwapVote
 
 FAMILY = {"g": "g", "p": "g", "v1": "p", "w": "v1", "v2": "v1", "c": "v2", "d": "c"}
 """v1 and v2 are to change places; p is v1's parent, w its other child, c a child of v2."""
@@ -32,21 +25,21 @@ FAMILY = {"g": "g", "p": "g", "v1": "p", "w": "v1", "v2": "v1", "c": "v2", "d": 
 def test_a_swap_costs_what_the_paper_says_and_exchanges_two_nodes_and_nothing_else(rng: Random, nodes: int) -> None:
     tree = random_tree(rng, nodes)
     child = rng.choice([name for name in tree if name != "n0"])
-    parlour = Parlour(tree)
+    parlour = SwapTree(tree)
     v1, v2 = parlour.chairs[Address(tree[child])], parlour.chairs[Address(child)]
     before = parlour.inward_edges()
-    cost = 3 * len(v1.ins) + len(v2.ins) + 3 * len(v1.outs) + len(v2.outs)
+    cost = 3 * len(v1.inward_names) + len(v2.inward_names) + 3 * len(v1.outward_names) + len(v2.outward_names)
     assert parlour.start(v1.name, child)
     parlour.play_out(rng)
     exchanged = {v1.name: v2.name, v2.name: v1.name}
     renamed = sorted((exchanged.get(Address(u), u), exchanged.get(Address(v), v)) for u, v in before)
     assert parlour.inward_edges() == parlour.outward_edges() == renamed
     assert len(parlour.sent) == cost
-    assert parlour.bound() == []
+    assert parlour.locked() == []
 
 
 def test_the_messages_of_a_swap_by_kind() -> None:
-    parlour = Parlour(FAMILY)
+    parlour = SwapTree(FAMILY)
     parlour.start("v1", "v2")
     parlour.play_out()
     kinds = Counter(type(message) for message in parlour.sent)
@@ -56,11 +49,11 @@ def test_the_messages_of_a_swap_by_kind() -> None:
 
 @given(st.randoms(use_true_random=False), st.integers(4, 12), st.integers(2, 8))
 def test_games_that_meet_end_in_a_tree_of_the_same_shape_in_any_order(rng: Random, nodes: int, games: int) -> None:
-    parlour = Parlour(random_tree(rng, nodes))
+    parlour = SwapTree(random_tree(rng, nodes))
     degrees = sorted(Counter(parent for parent, _ in parlour.inward_edges()).values())
     for _ in range(games):
-        starter = rng.choice([chair for chair in parlour.chairs.values() if chair.outs])
-        parlour.start(starter.name, rng.choice(starter.outs))
+        starter = rng.choice([chair for chair in parlour.chairs.values() if chair.outward_names])
+        parlour.start(starter.name, rng.choice(starter.outward_names))
         for _ in range(rng.randrange(6)):
             if parlour.post:
                 parlour.deliver(0)
@@ -68,15 +61,15 @@ def test_games_that_meet_end_in_a_tree_of_the_same_shape_in_any_order(rng: Rando
     parlour.check_parents()
     assert parlour.inward_edges() == parlour.outward_edges()
     assert sorted(Counter(parent for parent, _ in parlour.inward_edges()).values()) == degrees
-    assert parlour.bound() == []
+    assert parlour.locked() == []
 
 
 def test_of_two_games_that_need_the_same_node_one_is_given_up() -> None:
-    parlour = Parlour(FAMILY)
+    parlour = SwapTree(FAMILY)
     parlour.start("v1", "v2")
     parlour.start("c", "d")
     parlour.play_out()
-    played = {name: chair.swaps.played for name, chair in parlour.chairs.items() if chair.swaps.played}
+    played = {name: chair.swaps.completed for name, chair in parlour.chairs.items() if chair.swaps.completed}
     assert played in ({"v1": 1}, {"c": 1})
     parlour.check_parents()
 
@@ -85,7 +78,7 @@ def test_of_two_games_that_need_the_same_node_one_is_given_up() -> None:
 def test_whoever_crashes_at_any_moment_all_are_released_and_the_rest_hangs_together(
     rng: Random, victim: str, step: int
 ) -> None:
-    parlour = Parlour(FAMILY)
+    parlour = SwapTree(FAMILY)
     parlour.start("v1", "v2")
     while parlour.post and step:
         step -= 1
@@ -98,97 +91,108 @@ def test_whoever_crashes_at_any_moment_all_are_released_and_the_rest_hangs_toget
         else:
             parlour.deliver(0)
         parlour.check_parents()
-    parlour.let_leases_end()
-    assert parlour.bound() == []
+    parlour.expire_leases()
+    assert parlour.locked() == []
     parlour.check_parents()
 
 
 @pytest.mark.parametrize(
-    ("name", "state"), [("v1", State.ASKING), ("v1", State.DECIDED), ("v2", State.AGREED), ("p", State.HELD)]
+    ("name", "state"),
+    [("v1", SwapState.ASKING), ("v1", SwapState.DECIDED), ("v2", SwapState.AGREED), ("p", SwapState.HELD)],
 )
-def test_whoever_loses_the_partner_is_free_at_once_in_each_state(name: str, state: State) -> None:
-    parlour = Parlour(FAMILY)
+def test_whoever_loses_the_partner_is_free_at_once_in_each_state(name: str, state: SwapState) -> None:
+    parlour = SwapTree(FAMILY)
     parlour.start("v1", "v2")
-    while name not in parlour.bound() or game_of(parlour, name).state is not state:
+    while name not in parlour.locked() or game_of(parlour, name).state is not state:
         parlour.deliver(0)
-    parlour.chairs[Address(name)].swaps.lost(game_of(parlour, name).partner)
-    assert name not in parlour.bound()
+    parlour.chairs[Address(name)].swaps.on_neighbour_lost(game_of(parlour, name).partner)
+    assert name not in parlour.locked()
 
 
 def test_a_liar_that_votes_for_everything_and_vanishes_holds_nobody_longer_than_a_lease() -> None:
-    parlour = Parlour(FAMILY)
+    parlour = SwapTree(FAMILY)
     parlour.start("v1", "v2")
     parlour.post = [post for post in parlour.post if post[1] != "v2"]
     parlour.play_out()
     swaps = parlour.chairs[Address("v1")].swaps
-    swaps.received(SwapAnswer(game_of(parlour, "v1").name, True, ("ghost",)), Address("v2"), parlour.now)
+    swaps.on_message(SwapAnswer(game_of(parlour, "v1").name, True, ("ghost",)), Address("v2"), parlour.now)
     parlour.post = []  # It was told to go, and says nothing more.
-    assert sorted(parlour.bound()) == ["p", "v1", "w"]
-    parlour.let_leases_end()
-    assert parlour.bound() == []
-    assert parlour.inward_edges() == parlour.outward_edges() == Parlour(FAMILY).inward_edges()
+    assert sorted(parlour.locked()) == ["p", "v1", "w"]
+    parlour.expire_leases()
+    assert parlour.locked() == []
+    assert parlour.inward_edges() == parlour.outward_edges() == SwapTree(FAMILY).inward_edges()
 
 
 def test_a_liar_that_plays_by_the_rules_comes_to_stand_above_its_parent_and_may_then_be_silent() -> None:
     """A limitation: a swap sets whoever takes part above those who were beside and above it."""
-    parlour = Parlour(FAMILY)
+    parlour = SwapTree(FAMILY)
     parlour.start("v1", "v2")
     parlour.play_out()
     above = {child: parent for parent, child in parlour.inward_edges()}
     assert {above[name] for name in ("v1", "w")} == {"v2"}
-    assert {Parlour(FAMILY).chairs[Address(name)].ins for name in ("v1", "w")} == {("p",), ("v1",)}
+    assert {SwapTree(FAMILY).chairs[Address(name)].inward_names for name in ("v1", "w")} == {("p",), ("v1",)}
 
 
 def test_what_is_not_in_the_table_is_refused_and_changes_nothing() -> None:
-    legal = {(State.ASKING, SwapAnswer), (State.ASKING, SwapVote), (State.DECIDED, SwapCommit)}
-    legal |= {(State.AGREED, SwapCommit), (State.AGREED, SwapAbort), (State.HELD, SwapCommit), (State.HELD, SwapAbort)}
-    assert set(swap.RULES) == legal
-    for name, state in (("v1", State.ASKING), ("v1", State.DECIDED), ("v2", State.AGREED), ("w", State.HELD)):
-        parlour = Parlour(FAMILY)
+    legal = {(SwapState.ASKING, SwapAnswer), (SwapState.ASKING, SwapVote), (SwapState.DECIDED, SwapCommit)}
+    legal |= {
+        (SwapState.AGREED, SwapCommit),
+        (SwapState.AGREED, SwapAbort),
+        (SwapState.HELD, SwapCommit),
+        (SwapState.HELD, SwapAbort),
+    }
+    assert set(swap.OWN_GAME_RULES) == legal
+    for name, state in (
+        ("v1", SwapState.ASKING),
+        ("v1", SwapState.DECIDED),
+        ("v2", SwapState.AGREED),
+        ("w", SwapState.HELD),
+    ):
+        parlour = SwapTree(FAMILY)
         parlour.start("v1", "v2")
-        while name not in parlour.bound() or game_of(parlour, name).state is not state:
+        while name not in parlour.locked() or game_of(parlour, name).state is not state:
             parlour.deliver(0)
         game = game_of(parlour, name)
         for message in every_message(game.name):
             if (state, type(message)) in legal:
                 continue
             with pytest.raises(StaleError):
-                parlour.chairs[Address(name)].swaps.received(message, game.partner, parlour.now)
+                parlour.chairs[Address(name)].swaps.on_message(message, game.partner, parlour.now)
             assert game_of(parlour, name) is game
             assert game.state is state
 
 
 def test_only_those_who_take_part_are_heard() -> None:
-    parlour = Parlour(FAMILY)
+    parlour = SwapTree(FAMILY)
     parlour.start("v1", "v2")
     v1, name = parlour.chairs[Address("v1")].swaps, game_of(parlour, "v1").name
     with pytest.raises(StaleError):
-        v1.received(SwapVote(name, True), Address("d"), parlour.now)
-    v1.received(SwapVote(name, True), Address("v2"), parlour.now)  # The child owes an answer, not a vote.
-    assert "v1" not in parlour.bound()
+        v1.on_message(SwapVote(name, True), Address("d"), parlour.now)
+    v1.on_message(SwapVote(name, True), Address("v2"), parlour.now)  # The child owes an answer, not a vote.
+    assert "v1" not in parlour.locked()
 
 
 def test_nobody_can_spoil_a_game_of_others_by_using_its_name_first() -> None:
     """e, a child of c, has heard the name: c, whom the players need not ask, still believes its parent."""
-    parlour = Parlour({**FAMILY, "e": "c"})
+    parlour = SwapTree({**FAMILY, "e": "c"})
     parlour.start("v1", "v2")
     name, c = game_of(parlour, "v1").name, parlour.chairs[Address("c")]
-    c.swaps.received(SwapLock(name, TOKEN, True), Address("e"), parlour.now)
-    assert "c" in parlour.bound()
+    c.swaps.on_message(SwapLock(name, TOKEN, True), Address("e"), parlour.now)
+    assert "c" in parlour.locked()
     parlour.play_out()
-    assert c.ins == ("v1",)
-    c.swaps.received(SwapAbort(name), Address("e"), parlour.now)
-    parlour = Parlour({**FAMILY, "e": "c"})
+    assert c.inward_names == ("v1",)
+    c.swaps.on_message(SwapAbort(name), Address("e"), parlour.now)
+    parlour = SwapTree({**FAMILY, "e": "c"})
     c = parlour.chairs[Address("c")]
-    c.swaps.received(SwapLock(name, TOKEN, True), Address("e"), parlour.now)
-    c.swaps.received(SwapAbort(name), Address("e"), parlour.now)
+    c.swaps.on_message(SwapLock(name, TOKEN, True), Address("e"), parlour.now)
+    c.swaps.on_message(SwapAbort(name), Address("e"), parlour.now)
     parlour.start("v1", "v2")
     parlour.play_out()
-    assert c.ins == ("v1",)
+    assert c.inward_names == ("v1",)
 
 
 def test_a_game_is_played_once_however_often_its_messages_come() -> None:
-    parlour = Parlour(FAMILY)
+    parlour = SwapTree(FAMILY)
     parlour.start("v1", "v2")
     copies = []
     while parlour.post:
@@ -197,47 +201,47 @@ def test_a_game_is_played_once_however_often_its_messages_come() -> None:
     edges = parlour.inward_edges()
     parlour.post = copies
     parlour.play_out()
-    parlour.let_leases_end()
+    parlour.expire_leases()
     assert parlour.inward_edges() == parlour.outward_edges() == edges
 
 
 def test_a_node_with_two_parents_does_not_leave_its_place() -> None:
-    parlour = Parlour(FAMILY)
-    parlour.chairs[Address("v2")].ins += (Address("other"),)
+    parlour = SwapTree(FAMILY)
+    parlour.chairs[Address("v2")].inward_names += (Address("other"),)
     parlour.start("v1", "v2")
     parlour.play_out()
-    assert parlour.chairs[Address("v1")].swaps.played == 0
-    assert parlour.bound() == []
+    assert parlour.chairs[Address("v1")].swaps.completed == 0
+    assert parlour.locked() == []
 
 
 @pytest.mark.parametrize("names", [("n" * 17,), tuple(f"n{i}" for i in range(17)), ("twice", "twice"), ("w",)])
 def test_names_that_could_not_be_handed_on_or_are_next_to_us_already_end_the_game(names: tuple[str, ...]) -> None:
-    parlour = Parlour(FAMILY)
+    parlour = SwapTree(FAMILY)
     parlour.start("v1", "v2")
     swaps = parlour.chairs[Address("v1")].swaps
-    swaps.received(SwapAnswer(game_of(parlour, "v1").name, True, names), Address("v2"), parlour.now)
-    assert "v1" not in parlour.bound()
+    swaps.on_message(SwapAnswer(game_of(parlour, "v1").name, True, names), Address("v2"), parlour.now)
+    assert "v1" not in parlour.locked()
     c = parlour.chairs[Address("c")]
-    c.swaps.received(SwapCommit(bytes(16), TOKEN, "n" * 17), Address("v2"), parlour.now)
-    assert c.ins == ("v2",)
+    c.swaps.on_message(SwapCommit(bytes(16), TOKEN, "n" * 17), Address("v2"), parlour.now)
+    assert c.inward_names == ("v2",)
 
 
 def test_who_came_during_a_game_stays_with_whom_it_came_to() -> None:
-    parlour = Parlour(FAMILY)
+    parlour = SwapTree(FAMILY)
     parlour.start("v1", "v2")
-    parlour.chairs[Address("v1")].outs += (Address("late"),)
+    parlour.chairs[Address("v1")].outward_names += (Address("late"),)
     parlour.play_out()
-    assert parlour.chairs[Address("v1")].outs == ("late", "c")
-    assert parlour.chairs[Address("v2")].outs == ("w", "v1")
+    assert parlour.chairs[Address("v1")].outward_names == ("late", "c")
+    assert parlour.chairs[Address("v2")].outward_names == ("w", "v1")
 
 
 def test_a_forgotten_release_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Swaps, "expire", lambda self, now: None)
-    parlour = Parlour(FAMILY)
+    parlour = SwapTree(FAMILY)
     parlour.start("v1", "v2")
     parlour.deliver(0)
-    parlour.let_leases_end()
-    assert parlour.bound() != []
+    parlour.expire_leases()
+    assert parlour.locked() != []
 
 
 def every_message(name: bytes) -> list[SwapMessage]:

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from veilcast.errors import ConfigError
-from veilcast.net.address import canonical, name, parse, pinned, unusable
+from veilcast.net.address import canonical_address, format_address, listen_error, parse_address, split_pinned
 
 PORTS = st.integers(0, 0xFFFF)
 
@@ -18,15 +18,15 @@ PORTS = st.integers(0, 0xFFFF)
 @given(st.ip_addresses(v=4), PORTS)
 def test_every_address_of_four_bytes_has_one_text(host: ipaddress.IPv4Address, port: int) -> None:
     text = f"{host}:{port}"
-    assert parse(text) == (socket.AF_INET, (str(host), port))
-    assert canonical(text) == text
+    assert parse_address(text) == (socket.AF_INET, (str(host), port))
+    assert canonical_address(text) == text
 
 
 @given(st.ip_addresses(v=6), PORTS, st.integers(0, 99))
 def test_every_address_of_sixteen_bytes_has_one_text(host: ipaddress.IPv6Address, port: int, scope: int) -> None:
     address = (str(host), port, 0, scope)
-    assert parse(name(address)) == (socket.AF_INET6, address)
-    assert canonical(f"[{host.exploded}]:{port}") == f"[{host}]:{port}"
+    assert parse_address(format_address(address)) == (socket.AF_INET6, address)
+    assert canonical_address(f"[{host.exploded}]:{port}") == f"[{host}]:{port}"
 
 
 @pytest.mark.parametrize(
@@ -40,13 +40,13 @@ def test_every_address_of_sixteen_bytes_has_one_text(host: ipaddress.IPv6Address
 )
 def test_what_is_no_address_is_refused(text: str) -> None:
     with pytest.raises(ConfigError, match="no address and port"):
-        parse(text)
+        parse_address(text)
 
 
 @given(st.text(), st.ip_addresses(), PORTS)
 def test_who_must_answer_stands_before_the_last_at_sign(who: str, host: ipaddress.IPv4Address, port: int) -> None:
-    assert pinned(f"{who}@{host}:{port}") == (who, f"{host}:{port}")
-    assert pinned(f"{host}:{port}") == ("", f"{host}:{port}")
+    assert split_pinned(f"{who}@{host}:{port}") == (who, f"{host}:{port}")
+    assert split_pinned(f"{host}:{port}") == ("", f"{host}:{port}")
 
 
 @pytest.mark.parametrize(
@@ -59,5 +59,5 @@ def test_who_must_answer_stands_before_the_last_at_sign(who: str, host: ipaddres
     ],
 )
 def test_where_nobody_can_listen_is_told_with_the_key_and_the_next_step(number: int, told: str) -> None:
-    error = unusable("listen", ("127.0.0.1", 4200), OSError(number, "whatever a library says"))
+    error = listen_error("listen", ("127.0.0.1", 4200), OSError(number, "whatever a library says"))
     assert str(error).startswith(f"listen: cannot use 127.0.0.1:4200: {os.strerror(number)}{told}")

@@ -13,8 +13,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from support.desk import Desk, served
-from support.patience import HANG_S, until
+from support.memory_node import MemoryNode, serve_control
+from support.waits import HANG_S, until
 from veilcast import All, Equal, Label, Publication, Range, connect
 from veilcast.errors import (
     ConfigError,
@@ -27,19 +27,19 @@ from veilcast.errors import (
     UnreachableError,
     VeilcastError,
 )
-from veilcast.net import control, privatesocket, protocol
+from veilcast.net import control, control_protocol, private_socket
 from veilcast.net.control import ControlServer
 from veilcast.topics import Conjunction
 
-Test = Callable[[Path, Desk, ControlServer], Awaitable[None]]
+Test = Callable[[Path, MemoryNode, ControlServer], Awaitable[None]]
 
 
-def at_desk(directory: Path, test: Test, clients_max: int = 16) -> Desk:
+def at_desk(directory: Path, test: Test, clients_max: int = 16) -> MemoryNode:
     """Run a test with a desk that is served at `directory / "node.toml"`."""
 
-    async def run() -> Desk:
-        desk = Desk()
-        async with asyncio.timeout(HANG_S), served(directory, desk, clients_max) as server:
+    async def run() -> MemoryNode:
+        desk = MemoryNode()
+        async with asyncio.timeout(HANG_S), serve_control(directory, desk, clients_max) as server:
             await test(directory / "node.toml", desk, server)
         return desk
 
@@ -47,7 +47,7 @@ def at_desk(directory: Path, test: Test, clients_max: int = 16) -> Desk:
 
 
 def test_a_publication_comes_to_a_subscriber_of_the_same_node(tmp_path: Path) -> None:
-    async def test(config: Path, desk: Desk, _: ControlServer) -> None:
+    async def test(config: Path, desk: MemoryNode, _: ControlServer) -> None:
         async with connect(config) as reader, connect(config) as writer:
             notes = reader.subscribe(All(Label("weather"), Range("temp", 20, 25)))
             await notes.start()
@@ -65,9 +65,13 @@ def test_a_publication_comes_to_a_subscriber_of_the_same_node(tmp_path: Path) ->
 
 
 def test_whatever_can_be_published_can_be_handed_out(tmp_path: Path) -> None:
-    async def test(config: Path, desk: Desk, _: ControlServer) -> None:
-        frame = len(protocol.encode_request(1, protocol.Publish(Publication((("topic", "news"),), bytes(1 << 16)))))
-        largest = protocol.REQUEST_MAX - (frame - protocol.LENGTH - (1 << 16))
+    async def test(config: Path, desk: MemoryNode, _: ControlServer) -> None:
+        frame = len(
+            control_protocol.encode_request(
+                1, control_protocol.PublishRequest(Publication((("topic", "news"),), bytes(1 << 16)))
+            )
+        )
+        largest = control_protocol.REQUEST_MAX - (frame - control_protocol.LENGTH - (1 << 16))
         async with connect(config) as me:
             notes = me.subscribe("news")
             await notes.start()
@@ -80,7 +84,7 @@ def test_whatever_can_be_published_can_be_handed_out(tmp_path: Path) -> None:
 
 
 def test_a_note_that_was_not_acknowledged_comes_again_to_the_next_client(tmp_path: Path) -> None:
-    async def test(config: Path, desk: Desk, _: ControlServer) -> None:
+    async def test(config: Path, desk: MemoryNode, _: ControlServer) -> None:
         async with connect(config) as me:
             kept = me.subscribe("news", keep=True)
             await kept.start()
@@ -98,7 +102,7 @@ def test_a_note_that_was_not_acknowledged_comes_again_to_the_next_client(tmp_pat
 
 
 def test_a_client_that_is_killed_keeps_its_subscription_and_one_that_leaves_ends_it(tmp_path: Path) -> None:
-    async def test(config: Path, desk: Desk, server: ControlServer) -> None:
+    async def test(config: Path, desk: MemoryNode, server: ControlServer) -> None:
         async with connect(config) as me:
             await me.subscribe("news").start()
             me._writer.transport.abort()
@@ -114,8 +118,8 @@ def test_a_client_that_is_killed_keeps_its_subscription_and_one_that_leaves_ends
 
 def test_a_subscription_whose_client_dies_ends_after_the_grace_period(tmp_path: Path) -> None:
     async def test() -> None:
-        desk = Desk()
-        async with served(tmp_path, desk, grace_s=0) as server:
+        desk = MemoryNode()
+        async with serve_control(tmp_path, desk, grace_s=0) as server:
             async with connect(tmp_path / "node.toml") as me:
                 await me.subscribe("kept", keep=True).start()
                 await me.subscribe("news").start()
@@ -128,7 +132,7 @@ def test_a_subscription_whose_client_dies_ends_after_the_grace_period(tmp_path: 
 
 
 def test_a_client_that_was_killed_gets_what_it_missed_if_it_is_back_in_time(tmp_path: Path) -> None:
-    async def test(config: Path, desk: Desk, server: ControlServer) -> None:
+    async def test(config: Path, desk: MemoryNode, server: ControlServer) -> None:
         async with connect(config) as me, connect(config) as writer:
             notes = me.subscribe("news")
             await writer.publish("news", "one")
@@ -147,8 +151,8 @@ def test_a_client_that_was_killed_gets_what_it_missed_if_it_is_back_in_time(tmp_
 
 def test_a_killed_client_does_not_end_what_another_client_has_or_asked_to_keep(tmp_path: Path) -> None:
     async def test() -> None:
-        desk = Desk()
-        async with served(tmp_path, desk, grace_s=0) as server, connect(tmp_path / "node.toml") as other:
+        desk = MemoryNode()
+        async with serve_control(tmp_path, desk, grace_s=0) as server, connect(tmp_path / "node.toml") as other:
             await other.subscribe("shared").start()
             async with connect(tmp_path / "node.toml") as keeper:
                 await keeper.subscribe("kept", keep=True).start()
@@ -165,20 +169,20 @@ def test_a_killed_client_does_not_end_what_another_client_has_or_asked_to_keep(t
 
 def test_a_temporary_subscription_of_an_earlier_life_of_the_node_ends_after_the_grace_period(tmp_path: Path) -> None:
     async def test() -> None:
-        desk = Desk()
-        async with served(tmp_path, desk), connect(tmp_path / "node.toml") as me:
+        desk = MemoryNode()
+        async with serve_control(tmp_path, desk), connect(tmp_path / "node.toml") as me:
             await me.subscribe("news").start()
             await me.subscribe("kept", keep=True).start()
             me._writer.transport.abort()
         assert len(desk.interests) == 2
-        async with served(tmp_path, desk, grace_s=0):
+        async with serve_control(tmp_path, desk, grace_s=0):
             await until(lambda: len(desk.interests) == 1)
 
     asyncio.run(test())
 
 
 def test_a_subscription_that_two_clients_have_ends_with_the_second(tmp_path: Path) -> None:
-    async def test(config: Path, desk: Desk, _: ControlServer) -> None:
+    async def test(config: Path, desk: MemoryNode, _: ControlServer) -> None:
         async with connect(config) as one:
             await one.subscribe("news").start()
             async with connect(config) as two:
@@ -192,7 +196,7 @@ def test_a_subscription_that_two_clients_have_ends_with_the_second(tmp_path: Pat
 
 
 def test_a_subscription_that_one_client_ends_while_another_takes_it_goes_on(tmp_path: Path) -> None:
-    async def test(config: Path, desk: Desk, _: ControlServer) -> None:
+    async def test(config: Path, desk: MemoryNode, _: ControlServer) -> None:
         subscribe, waiting, go_on = desk.subscribe, asyncio.Event(), asyncio.Event()
 
         async def slowly(interest: Conjunction, *, keep: bool) -> int:
@@ -218,7 +222,7 @@ def test_a_subscription_that_one_client_ends_while_another_takes_it_goes_on(tmp_
 
 
 def test_a_client_that_closes_a_kept_subscription_can_take_it_up_again(tmp_path: Path) -> None:
-    async def test(config: Path, desk: Desk, server: ControlServer) -> None:
+    async def test(config: Path, desk: MemoryNode, server: ControlServer) -> None:
         async with connect(config) as me:
             for _ in range(2):
                 async with me.subscribe("news", keep=True) as notes:
@@ -235,14 +239,18 @@ def test_a_server_closes_while_the_end_of_a_subscription_never_reaches_the_disk(
     """As after a failed write, when nothing is written any more."""
 
     async def test() -> None:
-        desk, ending = Desk(), asyncio.Event()
+        desk, ending = MemoryNode(), asyncio.Event()
 
         async def fail(number: int) -> None:
             ending.set()
             await asyncio.Event().wait()
 
         desk.unsubscribe = fail  # type: ignore[method-assign]
-        async with asyncio.timeout(HANG_S), served(tmp_path, desk, grace_s=0), connect(tmp_path / "node.toml") as me:
+        async with (
+            asyncio.timeout(HANG_S),
+            serve_control(tmp_path, desk, grace_s=0),
+            connect(tmp_path / "node.toml") as me,
+        ):
             await me.subscribe("news").start()
             me._writer.transport.abort()
             await ending.wait()
@@ -253,7 +261,7 @@ def test_a_server_closes_while_the_end_of_a_subscription_never_reaches_the_disk(
 def test_subscriptions_that_dead_clients_left_make_room_for_a_living_one(tmp_path: Path) -> None:
     """The one whose client died first goes first; kept ones and those of living clients stay."""
 
-    async def test(config: Path, desk: Desk, server: ControlServer) -> None:
+    async def test(config: Path, desk: MemoryNode, server: ControlServer) -> None:
         desk.subscriptions_max = 4
         async with connect(config) as alive:
             await alive.subscribe("kept", keep=True).start()
@@ -275,7 +283,7 @@ def test_subscriptions_that_dead_clients_left_make_room_for_a_living_one(tmp_pat
 
 
 def test_errors_of_the_node_are_the_errors_of_the_client(tmp_path: Path) -> None:
-    async def test(config: Path, desk: Desk, _: ControlServer) -> None:
+    async def test(config: Path, desk: MemoryNode, _: ControlServer) -> None:
         async with connect(config) as me:
             with pytest.raises(UnknownTopicError, match="no topic"):
                 await me.publish("nobody/knows")
@@ -283,7 +291,7 @@ def test_errors_of_the_node_are_the_errors_of_the_client(tmp_path: Path) -> None
                 await me.publish("bug")
             assert "secret" not in str(caught.value)
             with pytest.raises(LocalError, match="too large for the control socket"):
-                await me.publish("news", bytes(protocol.REQUEST_MAX))
+                await me.publish("news", bytes(control_protocol.REQUEST_MAX))
             with pytest.raises(LocalError, match="has its body"):
                 await me.publish(Publication(()), b"twice")
             await me.publish(Label("news"), b"still there")
@@ -296,7 +304,7 @@ def test_errors_of_the_node_are_the_errors_of_the_client(tmp_path: Path) -> None
 
 
 def test_a_node_that_goes_away_is_an_error_and_nothing_hangs(tmp_path: Path) -> None:
-    async def test(config: Path, desk: Desk, server: ControlServer) -> None:
+    async def test(config: Path, desk: MemoryNode, server: ControlServer) -> None:
         async with connect(config) as me:
             notes = me.subscribe("news")
             await notes.start()
@@ -319,31 +327,31 @@ def test_a_node_that_goes_away_is_an_error_and_nothing_hangs(tmp_path: Path) -> 
 def test_a_client_that_does_not_read_costs_no_more_than_the_window(tmp_path: Path) -> None:
     """It gets `WINDOW` notes and then none, however many wait; others are served meanwhile."""
 
-    async def test(config: Path, desk: Desk, server: ControlServer) -> None:
+    async def test(config: Path, desk: MemoryNode, server: ControlServer) -> None:
         async with connect(config) as slow, connect(config) as quick:
             await slow.subscribe("news").start()
-            for _ in range(protocol.WINDOW * 3):
+            for _ in range(control_protocol.WINDOW * 3):
                 await quick.publish("news", bytes(200_000))
             (following,) = [f for client in server._clients for f in client.subscriptions.values()]
-            await until(lambda: len(following.out) == protocol.WINDOW)
+            await until(lambda: len(following.out) == control_protocol.WINDOW)
             for _ in range(5):
                 await quick.status()
-            assert len(following.out) == protocol.WINDOW
+            assert len(following.out) == control_protocol.WINDOW
 
     at_desk(tmp_path, test)
 
 
 def test_a_client_that_never_takes_a_byte_fills_one_buffer_and_holds_up_nobody(tmp_path: Path) -> None:
-    async def test(config: Path, desk: Desk, server: ControlServer) -> None:
+    async def test(config: Path, desk: MemoryNode, server: ControlServer) -> None:
         async with connect(config) as quick:
             _, deaf = await asyncio.open_unix_connection(tmp_path / "node.sock")
             deaf.transport.pause_reading()  # type: ignore[attr-defined]
-            deaf.write(protocol.encode_request(1, protocol.Subscribe(Label("news").constraints)))
+            deaf.write(control_protocol.encode_request(1, control_protocol.SubscribeRequest(Label("news").constraints)))
             await desk.until_subscribed(*Label("news").constraints)
             for _ in range(30):
                 await quick.publish("news", bytes(200_000))
             buffered = [client._writer.transport.get_write_buffer_size() for client in server._clients]
-            assert max(buffered) < 2 * protocol.REQUEST_MAX
+            assert max(buffered) < 2 * control_protocol.REQUEST_MAX
             deaf.transport.abort()
             await until(lambda: server.clients == 1)
             await quick.status()
@@ -361,11 +369,11 @@ def test_a_client_that_never_takes_a_byte_fills_one_buffer_and_holds_up_nobody(t
     ],
 )
 def test_bytes_that_are_no_message_end_that_client_only(tmp_path: Path, garbage: bytes) -> None:
-    async def test(config: Path, desk: Desk, server: ControlServer) -> None:
+    async def test(config: Path, desk: MemoryNode, server: ControlServer) -> None:
         async with connect(config) as me, connect(config) as other:
             other._writer.write(garbage)
             with pytest.raises(LocalError, match="was sent what is no message"):
-                await other._run(other._session.ask(protocol.AskStatus(), protocol.StatusIs))
+                await other._run(other._session.ask(control_protocol.StatusRequest(), control_protocol.StatusAnswer))
             assert server.malformed == 1
             assert (await me.status()).mode == "mesh"
 
@@ -376,7 +384,10 @@ def test_bytes_that_are_no_message_end_that_client_only(tmp_path: Path, garbage:
     ("request_", "named"),
     [
         (b"\x80", "missing required field"),
-        (protocol.encode_answer(7, protocol.Done())[protocol.LENGTH + 2 :], "Invalid value 'Done'"),
+        (
+            control_protocol.encode_answer(7, control_protocol.DoneAnswer())[control_protocol.LENGTH + 2 :],
+            "Invalid value 'Done'",
+        ),
         (
             msgspec.msgpack.encode({"type": "Publish", "publication": {"pairs": [], "body": {"a": 1}}}),
             "publication.body",
@@ -386,13 +397,13 @@ def test_bytes_that_are_no_message_end_that_client_only(tmp_path: Path, garbage:
 def test_a_request_that_the_node_cannot_read_is_refused_by_its_number(
     tmp_path: Path, request_: bytes, named: str
 ) -> None:
-    async def test(config: Path, desk: Desk, server: ControlServer) -> None:
+    async def test(config: Path, desk: MemoryNode, server: ControlServer) -> None:
         async with connect(config) as me:
             body = b"\x92\x07" + request_
             me._session._answers[7] = None
-            me._writer.write(len(body).to_bytes(protocol.LENGTH, "big") + body)
+            me._writer.write(len(body).to_bytes(control_protocol.LENGTH, "big") + body)
             with pytest.raises(LocalError, match=f"cannot read this request: .*{named}"):
-                await me._run(me._session._answer(7, protocol.Done))
+                await me._run(me._session._answer(7, control_protocol.DoneAnswer))
             assert server.malformed == 1
             assert (await me.status()).mode == "mesh"
 
@@ -402,7 +413,7 @@ def test_a_request_that_the_node_cannot_read_is_refused_by_its_number(
 @given(st.binary(max_size=200))
 def test_bytes_decode_to_a_request_or_are_malformed(body: bytes) -> None:
     with contextlib.suppress(MalformedError):
-        number, _ = protocol._REQUESTS.decode(body)
+        number, _ = control_protocol._REQUESTS.decode(body)
         assert isinstance(number, int)
 
 
@@ -411,14 +422,17 @@ def test_an_illegal_interest_is_no_message(attribute: str, legal: bool) -> None:
     constraint = {"type": "equal", "attribute": attribute, "text": "b"}
     body = msgspec.msgpack.encode((1, {"type": "Subscribe", "constraints": [constraint]}))
     with contextlib.nullcontext() if legal else pytest.raises(MalformedError):
-        assert protocol._REQUESTS.decode(body) == (1, protocol.Subscribe((Equal(attribute, "b"),)))
+        assert control_protocol._REQUESTS.decode(body) == (
+            1,
+            control_protocol.SubscribeRequest((Equal(attribute, "b"),)),
+        )
 
 
 def test_an_interest_in_nothing_is_refused(tmp_path: Path) -> None:
-    async def test(config: Path, desk: Desk, server: ControlServer) -> None:
+    async def test(config: Path, desk: MemoryNode, server: ControlServer) -> None:
         async with connect(config) as me:
             with pytest.raises(LocalError, match="1 to 16 constraints"):
-                await me._run(me._session.ask(protocol.Subscribe(()), protocol.Subscribed))
+                await me._run(me._session.ask(control_protocol.SubscribeRequest(()), control_protocol.SubscribedAnswer))
 
     at_desk(tmp_path, test)
 
@@ -426,7 +440,7 @@ def test_an_interest_in_nothing_is_refused(tmp_path: Path) -> None:
 def test_there_is_an_end_to_clients_and_to_their_subscriptions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(control, "SUBSCRIPTIONS_MAX", 2)
 
-    async def test(config: Path, desk: Desk, server: ControlServer) -> None:
+    async def test(config: Path, desk: MemoryNode, server: ControlServer) -> None:
         async with contextlib.AsyncExitStack() as stack:
             clients = [await stack.enter_async_context(connect(config)) for _ in range(3)]
             with pytest.raises(LocalError, match="3 clients already"):
@@ -449,7 +463,7 @@ def test_the_socket_is_for_its_owner_alone_and_goes_with_the_node(tmp_path: Path
     before = os.umask(0)
     try:
 
-        async def test(config: Path, desk: Desk, _: ControlServer) -> None:
+        async def test(config: Path, desk: MemoryNode, _: ControlServer) -> None:
             assert stat.S_IMODE((tmp_path / "node.sock").stat().st_mode) == 0o600
 
         at_desk(tmp_path, test)
@@ -463,7 +477,7 @@ def test_the_socket_of_a_dead_node_is_replaced(tmp_path: Path) -> None:
     with socket.socket(socket.AF_UNIX) as dead:
         dead.bind(str(tmp_path / "node.sock"))
 
-    async def test(config: Path, desk: Desk, _: ControlServer) -> None:
+    async def test(config: Path, desk: MemoryNode, _: ControlServer) -> None:
         async with connect(config) as me:
             await me.status()
 
@@ -471,7 +485,7 @@ def test_the_socket_of_a_dead_node_is_replaced(tmp_path: Path) -> None:
 
 
 def test_a_living_node_is_not_pushed_aside(tmp_path: Path) -> None:
-    async def test(config: Path, desk: Desk, _: ControlServer) -> None:
+    async def test(config: Path, desk: MemoryNode, _: ControlServer) -> None:
         second = ControlServer(tmp_path / "node.sock", desk, lambda: None, 1)
         with pytest.raises(LocalError, match=r"runs already, and answers at .*; stop it first"):
             await second.open()
@@ -485,7 +499,7 @@ def test_a_living_node_is_not_pushed_aside(tmp_path: Path) -> None:
 def test_a_file_that_is_no_socket_is_left_alone(tmp_path: Path) -> None:
     (tmp_path / "node.sock").write_text("precious")
     with pytest.raises(StorageError, match="no socket"):
-        privatesocket.listen_alone(tmp_path / "node.sock")
+        private_socket.open_private_listener(tmp_path / "node.sock")
     assert (tmp_path / "node.sock").read_text() == "precious"
 
 
@@ -493,17 +507,17 @@ def test_a_place_where_others_may_write_or_that_is_none_is_refused(tmp_path: Pat
     (tmp_path / "open").mkdir()
     (tmp_path / "open").chmod(0o777)
     with pytest.raises(PermissionsError, match="chmod go-w"):
-        privatesocket.listen_alone(tmp_path / "open" / "node.sock")
+        private_socket.open_private_listener(tmp_path / "open" / "node.sock")
     with pytest.raises(StorageError, match="cannot use"):
-        privatesocket.listen_alone(tmp_path / "nowhere" / "node.sock")
+        private_socket.open_private_listener(tmp_path / "nowhere" / "node.sock")
     with pytest.raises(ConfigError, match="longer than"):
-        privatesocket.listen_alone(tmp_path / ("n" * 120))
+        private_socket.open_private_listener(tmp_path / ("n" * 120))
 
 
 @pytest.mark.parametrize(
     ("first", "problem"),
     [
-        (protocol.encode_answer(0, protocol.Welcome(protocol.VERSION + 1)), "another version"),
+        (control_protocol.encode_answer(0, control_protocol.Welcome(control_protocol.VERSION + 1)), "another version"),
         (b"SSH-2.0-OpenSSH", "no node of ours"),
         (b"", "no node of ours"),
     ],

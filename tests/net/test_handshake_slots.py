@@ -20,10 +20,10 @@ from hypothesis import strategies as st
 
 from veilcast.machine import Address
 from veilcast.net.handshake_slots import HandshakeSlots
-from veilcast.net.limits import Limits
+from veilcast.net.stream_limits import StreamLimits
 
-LIMIT = Limits().handshakes
-TIMEOUT_US = int(Limits().handshake_s * 1e6)
+LIMIT = StreamLimits().handshakes
+TIMEOUT_US = int(StreamLimits().handshake_s * 1e6)
 WARM_UP_US = 1_200_000
 """Long enough for the slowest flood to take all slots."""
 NEWCOMERS = {20: Address("198.50.7.7:4000"), 200: Address("198.51.7.7:4000"), 400: Address("198.52.7.7:4000")}

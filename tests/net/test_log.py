@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from support.patience import HANG_S
+from support.waits import HANG_S
 from veilcast.errors import UnknownTopicError
 from veilcast.net import log
 from veilcast.net.log import FAULT_EVERY_S, FaultLog, LoopFaults, Plain, Style

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from support.patience import HANG_S, until
+from support.waits import HANG_S, until
 from veilcast.errors import ConfigError, LocalError, StorageError
 from veilcast.net import metrics
-from veilcast.net.address import parse
+from veilcast.net.address import parse_address
 from veilcast.net.metrics import METRICS, MetricsServer, render
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "operating.md"
@@ -31,7 +31,7 @@ def with_server(test: Callable[[MetricsServer], Awaitable[None]], listen: str = 
 
 
 async def ask(server: MetricsServer, request: bytes) -> bytes:
-    reader, writer = await asyncio.open_connection(*parse(server.address)[1][:2])
+    reader, writer = await asyncio.open_connection(*parse_address(server.address)[1][:2])
     try:
         writer.write(request)
         return await reader.read()
@@ -129,7 +129,9 @@ def test_a_request_that_does_not_come_is_not_waited_for(monkeypatch: pytest.Monk
 
 def test_there_is_an_end_to_clients() -> None:
     async def test(server: MetricsServer) -> None:
-        idle = [await asyncio.open_connection(*parse(server.address)[1][:2]) for _ in range(metrics.CLIENTS_MAX)]
+        idle = [
+            await asyncio.open_connection(*parse_address(server.address)[1][:2]) for _ in range(metrics.CLIENTS_MAX)
+        ]
         await until(lambda: len(server._answering) == metrics.CLIENTS_MAX)
         assert await ask(server, b"GET /metrics HTTP/1.1\r\n\r\n") == b""
         for _, writer in idle:

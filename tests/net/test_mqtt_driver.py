@@ -11,21 +11,21 @@ from typing import Any
 
 import pytest
 
-from support.crowd import QUICK, until
-from support.papers_of_brokers import Issuer
-from support.patience import HANG_S
-from support.puppet import Puppet
+from support.broker_certificates import CertificateIssuer
+from support.scripted_machine import ScriptedMachine
+from support.tls_parties import QUICK_LIMITS, wait_until
+from support.waits import HANG_S
 from veilcast.errors import ConfigError
 from veilcast.machine import Address, Connect, Disconnect, Frame
-from veilcast.net import ends
-from veilcast.net.framing import Framing
-from veilcast.net.limits import Limits
-from veilcast.net.mqtt import Broker, MqttDriver, trusting
-from veilcast.wire.mqtt import Publish, Reader, Version, encode
+from veilcast.net import close_reasons
+from veilcast.net.mqtt import MqttDriver, MqttSetup, make_tls_context
+from veilcast.net.stream_limits import StreamLimits
+from veilcast.net.stream_setup import FrameFormat
+from veilcast.wire.mqtt import PacketReader, PublishPacket, Version, encode
 
-PACKETS = Framing(Reader, lambda packet: b"", welcome=False)
+PACKETS = FrameFormat(PacketReader, lambda packet: b"", has_welcome=False)
 SIZES = [0, 1, 118, 119, 120, 16_000, 40_000, 3]
-SENT = [encode(Publish("a", bytes([index]) * size, 1), Version.MQTT_5) for index, size in enumerate(SIZES)]
+SENT = [encode(PublishPacket("a", bytes([index]) * size, 1), Version.MQTT_5) for index, size in enumerate(SIZES)]
 
 
 class Listener:
@@ -81,9 +81,9 @@ class Listener:
 
 @contextlib.asynccontextmanager
 async def client(
-    machine: Puppet, *peers: str, broker: Broker | None = None, limits: Limits = QUICK
+    machine: ScriptedMachine, *peers: str, broker: MqttSetup | None = None, limits: StreamLimits = QUICK_LIMITS
 ) -> AsyncIterator[MqttDriver]:
-    broker = broker or Broker(PACKETS)
+    broker = broker or MqttSetup(PACKETS)
     driver = MqttDriver(machine, broker=broker, act_on=lambda _: None, limits=limits)
     driver.open()
     try:
@@ -101,9 +101,9 @@ def run(test: Any) -> None:
 
 def test_packets_travel_as_they_are_both_ways_and_are_cut_out_again() -> None:
     async def test() -> None:
-        machine = Puppet()
+        machine = ScriptedMachine()
         async with Listener().listening() as broker, client(machine, broker.address) as driver:
-            await until(lambda: machine.peers and broker.streams)
+            await wait_until(lambda: machine.peers and broker.streams)
             assert machine.peers == [("up", broker.address)], "who calls a broker waits for no welcome"
             machine.frames = [Frame(broker.address, packet) for packet in SENT]
             driver.touch()
@@ -111,7 +111,7 @@ def test_packets_travel_as_they_are_both_ways_and_are_cut_out_again() -> None:
             stream = b"".join(reversed(SENT))
             for start in range(0, len(stream), 999):
                 await asyncio.to_thread(broker.streams[0].sendall, stream[start : start + 999])
-            await until(lambda: len(machine.got) == len(SENT))
+            await wait_until(lambda: len(machine.got) == len(SENT))
             assert machine.got == [(broker.address, packet) for packet in reversed(SENT)]
 
     run(test())
@@ -120,23 +120,23 @@ def test_packets_travel_as_they_are_both_ways_and_are_cut_out_again() -> None:
 @pytest.mark.parametrize(
     ("said", "reason"),
     [
-        (b"\x30\xff\xff\xff\x7f", ends.TOO_LONG),
-        (b"\x30\xff\xff\xff\xff", ends.GARBLED),
-        (b"\x30\x80\x00", ends.GARBLED),
-        (b"", ends.CLOSED),
+        (b"\x30\xff\xff\xff\x7f", close_reasons.TOO_LONG),
+        (b"\x30\xff\xff\xff\xff", close_reasons.GARBLED),
+        (b"\x30\x80\x00", close_reasons.GARBLED),
+        (b"", close_reasons.CLOSED),
     ],
 )
 def test_a_broker_that_speaks_no_mqtt_or_too_much_is_left_and_called_again(said: bytes, reason: str) -> None:
     async def test() -> None:
-        machine = Puppet()
+        machine = ScriptedMachine()
         async with Listener().listening() as broker, client(machine, broker.address) as driver:
             for times in range(1, 4):
-                await until(lambda times=times: len(broker.streams) == times)  # type: ignore[misc]
+                await wait_until(lambda times=times: len(broker.streams) == times)  # type: ignore[misc]
                 broker.streams[-1].sendall(said)
                 if not said:
                     broker.streams[-1].close()
-                await until(lambda times=times: driver.reasons[reason] == times)  # type: ignore[misc]
-            await until(lambda: len(machine.peers) == 7)
+                await wait_until(lambda times=times: driver.reasons[reason] == times)  # type: ignore[misc]
+            await wait_until(lambda: len(machine.peers) == 7)
             assert machine.peers == [("up", broker.address), ("lost", broker.address)] * 3 + [("up", broker.address)]
             assert machine.got == []
 
@@ -145,34 +145,34 @@ def test_a_broker_that_speaks_no_mqtt_or_too_much_is_left_and_called_again(said:
 
 def test_a_broker_that_went_away_is_called_until_it_is_back() -> None:
     async def test() -> None:
-        machine, broker = Puppet(), Listener()
+        machine, broker = ScriptedMachine(), Listener()
         async with broker.listening():
             pass
         async with client(machine, broker.address) as driver:
-            await until(lambda: driver.reasons[ends.UNREACHABLE] >= 3)
+            await wait_until(lambda: driver.reasons[close_reasons.UNREACHABLE] >= 3)
             for _ in range(2):
                 machine.peers.clear()
                 async with broker.listening():
-                    await until(lambda: broker.streams and ("up", broker.address) in machine.peers)
-                await until(lambda: machine.peers[-1] == ("lost", broker.address))
+                    await wait_until(lambda: broker.streams and ("up", broker.address) in machine.peers)
+                await wait_until(lambda: machine.peers[-1] == ("lost", broker.address))
 
     run(test())
 
 
 def test_two_sessions_have_streams_of_their_own_to_one_broker_and_end_apart() -> None:
     async def test() -> None:
-        machine, broker = Puppet(), Listener()
+        machine, broker = ScriptedMachine(), Listener()
         async with broker.listening():
             old, new = Address(f"1@{broker.address}"), Address(f"2@{broker.address}")
             async with client(machine, old, new) as driver:
-                await until(lambda: len(broker.streams) == len(machine.peers) == 2)
+                await wait_until(lambda: len(broker.streams) == len(machine.peers) == 2)
                 machine.frames = [Frame(old, SENT[1]), Frame(new, SENT[2])]
                 driver.touch()
                 heard = {await broker.hear(place, 8) for place in range(2)}
                 assert heard == {SENT[1][:8], SENT[2][:8]}
                 machine.events.append(Disconnect(old))
                 driver.touch()
-                await until(lambda: len(driver.peers()) == 1)
+                await wait_until(lambda: len(driver.peers()) == 1)
                 assert [(peer.peer, peer.up) for peer in driver.peers()] == [(new, True)]
 
     run(test())
@@ -181,35 +181,35 @@ def test_two_sessions_have_streams_of_their_own_to_one_broker_and_end_apart() ->
 @pytest.mark.parametrize("host", ["broker.example.org", "127.0.0.1"])
 def test_a_broker_with_a_certificate_for_its_name_is_talked_to_in_tls(host: str, tmp_path: Path) -> None:
     async def test() -> None:
-        machine, issuer = Puppet(), Issuer(tmp_path)
-        way = Broker(PACKETS, trusting(issuer.file), host)
+        machine, issuer = ScriptedMachine(), CertificateIssuer(tmp_path)
+        way = MqttSetup(PACKETS, make_tls_context(issuer.file), host)
         async with (
             Listener().listening(issuer.server(host)) as broker,
             client(machine, broker.address, broker=way) as driver,
         ):
-            await until(lambda: machine.peers and broker.streams)
+            await wait_until(lambda: machine.peers and broker.streams)
             machine.frames = [Frame(broker.address, packet) for packet in SENT]
             driver.touch()
             assert await broker.hear(0, sum(map(len, SENT))) == b"".join(SENT)
             await asyncio.to_thread(broker.streams[0].sendall, b"".join(SENT))
-            await until(lambda: len(machine.got) == len(SENT))
+            await wait_until(lambda: len(machine.got) == len(SENT))
 
     run(test())
 
 
-@pytest.mark.parametrize("reason", [ends.UNTRUSTED, ends.MISNAMED, ends.NOT_TLS])
+@pytest.mark.parametrize("reason", [close_reasons.UNTRUSTED, close_reasons.MISNAMED, close_reasons.NOT_TLS])
 def test_a_broker_without_the_right_certificate_is_told_nothing(reason: str, tmp_path: Path) -> None:
     async def test() -> None:
-        machine, issuer = Puppet(), Issuer(tmp_path)
-        trusted = trusting(None if reason == ends.UNTRUSTED else issuer.file)
-        way = Broker(PACKETS, trusted, "broker.example.org")
-        name = "other.example.org" if reason == ends.MISNAMED else "broker.example.org"
-        tls = None if reason == ends.NOT_TLS else issuer.server(name)
+        machine, issuer = ScriptedMachine(), CertificateIssuer(tmp_path)
+        trusted = make_tls_context(None if reason == close_reasons.UNTRUSTED else issuer.file)
+        way = MqttSetup(PACKETS, trusted, "broker.example.org")
+        name = "other.example.org" if reason == close_reasons.MISNAMED else "broker.example.org"
+        tls = None if reason == close_reasons.NOT_TLS else issuer.server(name)
         async with Listener().listening(tls) as broker, client(machine, broker.address, broker=way) as driver:
-            if reason == ends.NOT_TLS:
-                await until(lambda: broker.streams)
+            if reason == close_reasons.NOT_TLS:
+                await wait_until(lambda: broker.streams)
                 broker.streams[0].sendall(b"\x20\x03\x00\x00\x00")
-            await until(lambda: driver.reasons[reason])
+            await wait_until(lambda: driver.reasons[reason])
             assert ("up", broker.address) not in machine.peers
 
     run(test())
@@ -217,10 +217,10 @@ def test_a_broker_without_the_right_certificate_is_told_nothing(reason: str, tmp
 
 def test_in_the_clear_nobody_is_called_but_this_machine(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="TLS"):
-        Broker(PACKETS).dial(Address("192.0.2.1:1883"))
-    assert Broker(PACKETS).dial(Address("[::1]:1883")).address[:2] == ("::1", 1883)
+        MqttSetup(PACKETS).dial(Address("192.0.2.1:1883"))
+    assert MqttSetup(PACKETS).dial(Address("[::1]:1883")).address[:2] == ("::1", 1883)
     with pytest.raises(ConfigError, match="no file of certificates"):
-        trusting(tmp_path / "missing")
+        make_tls_context(tmp_path / "missing")
     (tmp_path / "empty").write_text("nothing")
     with pytest.raises(ConfigError, match="no file of certificates"):
-        trusting(tmp_path / "empty")
+        make_tls_context(tmp_path / "empty")

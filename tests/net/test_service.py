@@ -9,27 +9,27 @@ from pathlib import Path
 
 import pytest
 
-from support.desk import Desk
-from support.patience import HANG_S
+from support.memory_node import MemoryNode
+from support.waits import HANG_S
 from veilcast import LocalError, connect
-from veilcast.net.address import parse
-from veilcast.net.service import Driver, Service, serve
-from veilcast.net.udp import over_udp
-from veilcast.sim.flood import Flood
+from veilcast.net.address import parse_address
+from veilcast.net.service import Driver, NodeSetup, serve
+from veilcast.net.udp import udp_driver
+from veilcast.sim.flood import FloodNode
 
 
 def in_service(
-    directory: Path, test: Callable[[Desk, Service], Awaitable[None]], drain_s: float = HANG_S
-) -> tuple[bool, Desk]:
+    directory: Path, test: Callable[[MemoryNode, NodeSetup], Awaitable[None]], drain_s: float = HANG_S
+) -> tuple[bool, MemoryNode]:
     """Run a test beside a node in service; whether it drained, when the test had it stopped."""
 
-    async def run() -> tuple[bool, Desk]:
-        desk, ready = Desk(), asyncio.Event()
+    async def run() -> tuple[bool, MemoryNode]:
+        desk, ready = MemoryNode(), asyncio.Event()
         (directory / "node.toml").write_text('state = "."')
-        service = Service(
-            machine=Flood(),
-            hire=lambda driver: desk,
-            drive=over_udp("127.0.0.1:0"),
+        service = NodeSetup(
+            machine=FloodNode(),
+            make_service=lambda driver: desk,
+            make_driver=udp_driver("127.0.0.1:0"),
             control=directory / "control.sock",
             metrics="127.0.0.1:0",
             drain_s=drain_s,
@@ -45,7 +45,7 @@ def in_service(
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_signal_lets_the_owner_finish_while_clients_are_served(tmp_path: Path, number: signal.Signals) -> None:
-    async def test(desk: Desk, _: Service) -> None:
+    async def test(desk: MemoryNode, _: NodeSetup) -> None:
         desk.hold_finish.clear()
         async with connect(tmp_path / "node.toml") as me:
             os.kill(os.getpid(), number)
@@ -62,7 +62,7 @@ def test_a_signal_lets_the_owner_finish_while_clients_are_served(tmp_path: Path,
 
 
 def test_a_node_that_a_script_has_put_into_the_background_goes_on_at_ctrl_c(tmp_path: Path) -> None:
-    async def test(desk: Desk, _: Service) -> None:
+    async def test(desk: MemoryNode, _: NodeSetup) -> None:
         os.kill(os.getpid(), signal.SIGINT)
         async with connect(tmp_path / "node.toml") as me:
             assert not (await me.status()).draining
@@ -77,7 +77,7 @@ def test_a_node_that_a_script_has_put_into_the_background_goes_on_at_ctrl_c(tmp_
 
 
 def test_a_second_signal_does_not_wait(tmp_path: Path) -> None:
-    async def test(desk: Desk, _: Service) -> None:
+    async def test(desk: MemoryNode, _: NodeSetup) -> None:
         desk.hold_finish.clear()
         os.kill(os.getpid(), signal.SIGTERM)
         while not desk.draining:
@@ -90,7 +90,7 @@ def test_a_second_signal_does_not_wait(tmp_path: Path) -> None:
 
 
 def test_an_owner_that_does_not_finish_is_left_behind(tmp_path: Path) -> None:
-    async def test(desk: Desk, _: Service) -> None:
+    async def test(desk: MemoryNode, _: NodeSetup) -> None:
         desk.hold_finish.clear()
         async with connect(tmp_path / "node.toml") as me:
             await me.stop()
@@ -100,7 +100,7 @@ def test_an_owner_that_does_not_finish_is_left_behind(tmp_path: Path) -> None:
 
 
 def test_a_second_node_on_the_same_socket_does_not_start_and_the_first_runs_on(tmp_path: Path) -> None:
-    async def test(desk: Desk, service: Service) -> None:
+    async def test(desk: MemoryNode, service: NodeSetup) -> None:
         with pytest.raises(LocalError, match="runs already"):
             await serve(service)
         async with connect(tmp_path / "node.toml") as me:
@@ -111,24 +111,24 @@ def test_a_second_node_on_the_same_socket_does_not_start_and_the_first_runs_on(t
 
 def test_the_metrics_have_the_owners_numbers_and_those_of_the_sockets(tmp_path: Path) -> None:
     async def run() -> str:
-        desk, drivers, started = Desk(), list[Driver](), asyncio.Event()
+        desk, drivers, started = MemoryNode(), list[Driver](), asyncio.Event()
 
         def ready(driver: Driver) -> None:
             drivers.append(driver)
             started.set()
 
         port = _free_port()
-        service = Service(
-            machine=Flood(),
-            hire=lambda driver: desk,
-            drive=over_udp("127.0.0.1:0"),
+        service = NodeSetup(
+            machine=FloodNode(),
+            make_service=lambda driver: desk,
+            make_driver=udp_driver("127.0.0.1:0"),
             control=tmp_path / "control.sock",
             metrics=f"127.0.0.1:{port}",
         )
         async with asyncio.timeout(HANG_S):
             running = asyncio.ensure_future(serve(service, ready))
             await started.wait()
-            assert parse(drivers[0].addresses[0])[1][1] > 0
+            assert parse_address(drivers[0].addresses[0])[1][1] > 0
             reader, writer = await asyncio.open_connection("127.0.0.1", port)
             writer.write(b"GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n")
             text = (await reader.read()).decode()

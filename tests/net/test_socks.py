@@ -8,27 +8,27 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from veilcast.errors import ConfigError
-from veilcast.net.ends import UNASKED, UNREACHABLE
-from veilcast.net.socks import SocksWrap
-from veilcast.net.wrap import BrokenWrap
+from veilcast.net.close_reasons import UNASKED, UNREACHABLE
+from veilcast.net.socks import SocksWrapper
+from veilcast.net.stream_setup import BrokenStream
 
 HELLO, LOGGED_IN = b"\x05\x02", b"\x01\x00"
 CONNECTED = b"\x05\x00\x00\x01\x00\x00\x00\x00\x00\x00"
 
 
-def wrap() -> SocksWrap:
-    return SocksWrap("example.onion", 80, b"hop", b"secret")
+def wrap() -> SocksWrapper:
+    return SocksWrapper("example.onion", 80, b"hop", b"secret")
 
 
 def test_the_words_are_those_of_the_standard() -> None:
     made = wrap()
-    assert not made.shake(b"")
+    assert not made.handshake(b"")
     assert made.outgoing() == b"\x05\x01\x02"
-    assert not made.shake(HELLO)
+    assert not made.handshake(HELLO)
     assert made.outgoing() == b"\x01\x03hop\x06secret"
-    assert not made.shake(LOGGED_IN)
+    assert not made.handshake(LOGGED_IN)
     assert made.outgoing() == b"\x05\x01\x00\x03\x0dexample.onion\x00\x50"
-    assert made.shake(CONNECTED)
+    assert made.handshake(CONNECTED)
     assert made.outgoing() == b""
 
 
@@ -41,7 +41,7 @@ def test_however_the_answers_are_cut_what_comes_after_them_is_read(cuts: list[in
     for start, end in pairwise(edges):
         if over:
             read += b"".join(made.read(said[start:end]))
-        elif made.shake(said[start:end]):
+        elif made.handshake(said[start:end]):
             over = True
             read += b"".join(made.read(b""))
     assert over
@@ -62,15 +62,15 @@ def test_however_the_answers_are_cut_what_comes_after_them_is_read(cuts: list[in
     ],
 )
 def test_whatever_else_is_answered_ends_it_with_a_reason(answers: bytes, reason: str) -> None:
-    with pytest.raises(BrokenWrap) as broken:
-        wrap().shake(answers)
+    with pytest.raises(BrokenStream) as broken:
+        wrap().handshake(answers)
     assert broken.value.reason == reason
 
 
 @given(st.binary(max_size=40))
 def test_no_bytes_upset_it(data: bytes) -> None:
-    with suppress(BrokenWrap):
-        wrap().shake(data)
+    with suppress(BrokenStream):
+        wrap().handshake(data)
 
 
 @pytest.mark.parametrize(
@@ -79,4 +79,4 @@ def test_no_bytes_upset_it(data: bytes) -> None:
 )
 def test_what_cannot_be_asked_for_is_refused_before_anything_is_sent(host: str, port: int, user: bytes) -> None:
     with pytest.raises(ConfigError):
-        SocksWrap(host, port, user, b"y")
+        SocksWrapper(host, port, user, b"y")

@@ -5,14 +5,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from veilcast.errors import ExcessError
-from veilcast.net.records import PREFIX, Reader, framed
+from veilcast.net.records import PREFIX, RecordReader, encode_record
 
 records = st.lists(st.binary(max_size=40), max_size=20)
 
 
 @given(records, st.lists(st.integers(1, 50), min_size=1))
 def test_however_a_stream_is_cut_the_same_records_come_out(sent: list[bytes], cuts: list[int]) -> None:
-    stream, reader, got, start, turn = b"".join(map(framed, sent)), Reader(40), list[bytes](), 0, 0
+    stream, reader, got, start, turn = b"".join(map(encode_record, sent)), RecordReader(40), list[bytes](), 0, 0
     while start < len(stream):
         step = cuts[turn % len(cuts)]
         got += reader.feed(stream[start : start + step])
@@ -22,13 +22,13 @@ def test_however_a_stream_is_cut_the_same_records_come_out(sent: list[bytes], cu
 
 @given(records)
 def test_what_has_come_out_is_not_kept(sent: list[bytes]) -> None:
-    reader = Reader(40)
-    assert list(reader.feed(b"".join(map(framed, sent)) + framed(b"half")[:-1])) == sent
-    assert bytes(reader._buffer) == framed(b"half")[:-1]
+    reader = RecordReader(40)
+    assert list(reader.feed(b"".join(map(encode_record, sent)) + encode_record(b"half")[:-1])) == sent
+    assert bytes(reader._buffer) == encode_record(b"half")[:-1]
 
 
 def test_a_record_that_is_too_long_is_refused_by_its_announcement_and_those_before_it_are_not() -> None:
-    reader, got = Reader(40), list[bytes]()
+    reader, got = RecordReader(40), list[bytes]()
     with pytest.raises(ExcessError):
-        got.extend(reader.feed(framed(bytes(40)) + framed(bytes(41))[:PREFIX]))
+        got.extend(reader.feed(encode_record(bytes(40)) + encode_record(bytes(41))[:PREFIX]))
     assert got == [bytes(40)]

@@ -11,19 +11,19 @@ from typing import Any
 
 import pytest
 
-from support.crowd import QUICK, Crowd, hosting, name_of, running, until
-from support.patience import HANG_S
-from support.puppet import Puppet
+from support.scripted_machine import ScriptedMachine
+from support.tls_parties import QUICK_LIMITS, TlsParties, run_driver, run_host, tls_name_of, wait_until
+from support.waits import HANG_S
 from veilcast.errors import ConfigError, ForgedError, StorageError
 from veilcast.machine import Address, Connect, Disconnect, Event, Frame, Listen, Settled
-from veilcast.net import ends
-from veilcast.net.calls import Calls
-from veilcast.net.limits import Limits
-from veilcast.net.streams import StreamDriver
-from veilcast.net.tls import TlsWay
-from veilcast.net.wrap import Guest
+from veilcast.net import close_reasons
+from veilcast.net.outbound import OutboundStreams
+from veilcast.net.stream_limits import StreamLimits
+from veilcast.net.stream_setup import PeerIdentity
+from veilcast.net.streams import TlsStreamDriver
+from veilcast.net.tls import TlsSetup
 
-CROWD = Crowd()
+CROWD = TlsParties()
 PROXY, ALICE, BOB = CROWD.proxy(), CROWD.ring("alice"), CROWD.ring("bob")
 
 
@@ -31,7 +31,7 @@ def run(test: Any) -> None:
     asyncio.run(test)
 
 
-def call(driver: StreamDriver, machine: Puppet, host: StreamDriver) -> Address:
+def call(driver: TlsStreamDriver, machine: ScriptedMachine, host: TlsStreamDriver) -> Address:
     peer = host.addresses[0]
     machine.events.append(Connect(peer))
     driver.touch()
@@ -39,20 +39,20 @@ def call(driver: StreamDriver, machine: Puppet, host: StreamDriver) -> Address:
 
 
 def test_records_of_any_size_arrive_whole_and_in_order_both_ways() -> None:
-    sizes = [1, 2, 100, 16_383, 16_384, 16_385, QUICK.record_max, 3]
+    sizes = [1, 2, 100, 16_383, 16_384, 16_385, QUICK_LIMITS.record_max, 3]
     records = [bytes([index]) * size for index, size in enumerate(sizes)]
 
     async def test() -> None:
-        here, there = Puppet(), Puppet()
-        async with hosting(here, PROXY) as host, running(there, CROWD.identity(ALICE)) as caller:
-            peer, name = call(caller, there, host), name_of(ALICE)
-            await until(lambda: there.peers and here.peers)
+        here, there = ScriptedMachine(), ScriptedMachine()
+        async with run_host(here, PROXY) as host, run_driver(there, CROWD.identity(ALICE)) as caller:
+            peer, name = call(caller, there, host), tls_name_of(ALICE)
+            await wait_until(lambda: there.peers and here.peers)
             assert (here.peers, there.peers) == ([("up", name)], [("up", peer)])
             there.frames = [Frame(peer, record) for record in records]
             here.frames = [Frame(name, record) for record in reversed(records)]
             caller.touch()
             host.touch()
-            await until(lambda: len(here.got) == len(there.got) == len(records))
+            await wait_until(lambda: len(here.got) == len(there.got) == len(records))
             assert here.got == [(name, record) for record in records]
             assert there.got == [(peer, record) for record in reversed(records)]
             assert caller.counts.sent == host.counts.received == len(records)
@@ -63,13 +63,13 @@ def test_records_of_any_size_arrive_whole_and_in_order_both_ways() -> None:
 
 def test_many_small_records_take_many_turns_and_none_is_lost() -> None:
     async def test() -> None:
-        here, there = Puppet(), Puppet()
-        async with hosting(here, PROXY) as host, running(there, CROWD.identity(ALICE)) as caller:
+        here, there = ScriptedMachine(), ScriptedMachine()
+        async with run_host(here, PROXY) as host, run_driver(there, CROWD.identity(ALICE)) as caller:
             peer = call(caller, there, host)
-            await until(lambda: there.peers)
+            await wait_until(lambda: there.peers)
             there.frames = [Frame(peer, index.to_bytes(4, "big")) for index in range(3_000)]
             caller.touch()
-            await until(lambda: len(here.got) == 3_000)
+            await wait_until(lambda: len(here.got) == 3_000)
             assert [int.from_bytes(data, "big") for _, data in here.got] == list(range(3_000))
 
     run(test())
@@ -78,15 +78,15 @@ def test_many_small_records_take_many_turns_and_none_is_lost() -> None:
 @pytest.mark.parametrize("host_text", ["127.0.0.1:0", "[::1]:0"])
 def test_a_caller_has_the_same_name_whenever_it_comes(host_text: str) -> None:
     async def test() -> None:
-        here = Puppet()
-        async with running(here, PROXY, [host_text]) as host:
+        here = ScriptedMachine()
+        async with run_driver(here, PROXY, [host_text]) as host:
             for times in (1, 2):
-                there = Puppet()
-                async with running(there, CROWD.identity(ALICE)) as caller:
+                there = ScriptedMachine()
+                async with run_driver(there, CROWD.identity(ALICE)) as caller:
                     call(caller, there, host)
-                    await until(lambda times=times: len(here.peers) == 2 * times - 1)  # type: ignore[misc]
-                await until(lambda times=times: len(here.peers) == 2 * times)  # type: ignore[misc]
-            assert here.peers == [("up", name_of(ALICE)), ("lost", name_of(ALICE))] * 2
+                    await wait_until(lambda times=times: len(here.peers) == 2 * times - 1)  # type: ignore[misc]
+                await wait_until(lambda times=times: len(here.peers) == 2 * times)  # type: ignore[misc]
+            assert here.peers == [("up", tls_name_of(ALICE)), ("lost", tls_name_of(ALICE))] * 2
 
     run(test())
 
@@ -97,20 +97,20 @@ def test_who_is_not_there_is_called_until_it_is_and_again_when_it_was_lost() -> 
             place.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             place.bind(("127.0.0.1", 0))
             address = f"127.0.0.1:{place.getsockname()[1]}"
-        there = Puppet()
-        async with running(there, CROWD.identity(ALICE)) as caller:
+        there = ScriptedMachine()
+        async with run_driver(there, CROWD.identity(ALICE)) as caller:
             there.events.append(Connect(Address(address)))
             caller.touch()
-            await until(lambda: len(there.peers) >= 3)
+            await wait_until(lambda: len(there.peers) >= 3)
             assert set(there.peers) == {("lost", address)}
-            assert caller.reasons[ends.UNREACHABLE] >= 3
-            assert [(peer.up, peer.reason) for peer in caller.peers()] == [(False, ends.UNREACHABLE)]
+            assert caller.reasons[close_reasons.UNREACHABLE] >= 3
+            assert [(peer.up, peer.reason) for peer in caller.peers()] == [(False, close_reasons.UNREACHABLE)]
             for _ in range(2):
                 there.peers.clear()
-                async with running(Puppet(), PROXY, [address]):
-                    await until(lambda: ("up", address) in there.peers)
+                async with run_driver(ScriptedMachine(), PROXY, [address]):
+                    await wait_until(lambda: ("up", address) in there.peers)
                     assert [(peer.up, peer.reason) for peer in caller.peers()] == [(True, "")]
-                await until(lambda: there.peers[-1][0] == "lost")
+                await wait_until(lambda: there.peers[-1][0] == "lost")
 
     run(test())
 
@@ -131,9 +131,11 @@ class Dialler:
     def __init__(self, seed: int) -> None:
         self.pauses: list[float] = []
         self.now = 0
-        limits, ends_of = Limits(), ends.Ends(lambda: self.now)
+        limits, ends_of = StreamLimits(), close_reasons.CloseReasons(lambda: self.now)
         alice, rng = CROWD.identity(ALICE), random.Random(seed)
-        self.calls = Calls(TlsWay(alice), limits, rng, lambda: self.now, ends_of, lambda *_: None, lambda _: None)
+        self.calls = OutboundStreams(
+            TlsSetup(alice), limits, rng, lambda: self.now, ends_of, lambda *_: None, lambda _: None
+        )
         self.calls.open(self)  # type: ignore[arg-type]
         self.calls.want(NOWHERE)
 
@@ -149,7 +151,7 @@ class Dialler:
         """It answers, is here for so long, and is lost."""
         call = self.calls._calls[NOWHERE]
         call.alarm, call.since_us, self.now = None, self.now, self.now + for_us
-        self.calls.again(NOWHERE, ends.CLOSED)
+        self.calls.redial_later(NOWHERE, close_reasons.CLOSED)
         return self.pauses[-1]
 
 
@@ -174,19 +176,19 @@ def test_whoever_stood_for_longer_than_it_would_be_waited_for_is_called_soon() -
 
 def test_a_peer_that_is_no_longer_wanted_is_left_and_not_called_again() -> None:
     async def test() -> None:
-        here, there = Puppet(), Puppet()
-        async with hosting(here, PROXY) as host, running(there, CROWD.identity(ALICE)) as caller:
+        here, there = ScriptedMachine(), ScriptedMachine()
+        async with run_host(here, PROXY) as host, run_driver(there, CROWD.identity(ALICE)) as caller:
             peer = call(caller, there, host)
-            await until(lambda: there.peers)
+            await wait_until(lambda: there.peers)
             there.events.append(Disconnect(peer))
             caller.touch()
-            await until(lambda: here.peers == [("up", name_of(ALICE)), ("lost", name_of(ALICE))])
-            assert host.reasons == {ends.CLOSED: 1}
+            await wait_until(lambda: here.peers == [("up", tls_name_of(ALICE)), ("lost", tls_name_of(ALICE))])
+            assert host.reasons == {close_reasons.CLOSED: 1}
             assert there.peers == [("up", peer)]
             assert caller.peers() == []
             there.events += [Connect(Address("127.0.0.1:1")), Disconnect(Address("127.0.0.1:1"))]
             caller.touch()  # Left while the call is under way.
-            await until(lambda: not there.events)
+            await wait_until(lambda: not there.events)
             assert caller.peers() == []
 
     run(test())
@@ -194,13 +196,13 @@ def test_a_peer_that_is_no_longer_wanted_is_left_and_not_called_again() -> None:
 
 def test_a_host_can_send_a_caller_away() -> None:
     async def test() -> None:
-        here, there = Puppet(), Puppet()
-        async with hosting(here, PROXY) as host, running(there, CROWD.identity(ALICE)) as caller:
+        here, there = ScriptedMachine(), ScriptedMachine()
+        async with run_host(here, PROXY) as host, run_driver(there, CROWD.identity(ALICE)) as caller:
             call(caller, there, host)
-            await until(lambda: here.peers)
-            here.events.append(Disconnect(name_of(ALICE)))
+            await wait_until(lambda: here.peers)
+            here.events.append(Disconnect(tls_name_of(ALICE)))
             host.touch()
-            await until(lambda: [what for what, _ in there.peers[:2]] == ["up", "lost"])
+            await wait_until(lambda: [what for what, _ in there.peers[:2]] == ["up", "lost"])
             assert [what for what, _ in here.peers[:1]] == ["up"]
 
     run(test())
@@ -210,22 +212,22 @@ def test_a_new_stream_of_a_member_takes_the_place_of_its_old_one() -> None:
     """The old one may be dead, and only time would tell; whoever comes with the key is the member."""
 
     async def test() -> None:
-        here, first, second = Puppet(), Puppet(), Puppet()
-        slow = dataclasses.replace(QUICK, backoff_s=30.0, backoff_max_s=30.0)
+        here, first, second = ScriptedMachine(), ScriptedMachine(), ScriptedMachine()
+        slow = dataclasses.replace(QUICK_LIMITS, backoff_s=30.0, backoff_max_s=30.0)
         async with (
-            hosting(here, PROXY) as host,
-            running(first, CROWD.identity(ALICE), limits=slow) as one,
-            running(second, CROWD.identity(ALICE)) as two,
+            run_host(here, PROXY) as host,
+            run_driver(first, CROWD.identity(ALICE), limits=slow) as one,
+            run_driver(second, CROWD.identity(ALICE)) as two,
         ):
             peer = call(one, first, host)
-            await until(lambda: first.peers)
+            await wait_until(lambda: first.peers)
             call(two, second, host)
-            await until(lambda: second.peers and len(first.peers) == 2)
-            assert here.peers == [(what, name_of(ALICE)) for what in ("up", "lost", "up")]
-            assert host.reasons == {ends.REPLACED: 1}
-            here.frames = [Frame(name_of(ALICE), b"to the new one")]
+            await wait_until(lambda: second.peers and len(first.peers) == 2)
+            assert here.peers == [(what, tls_name_of(ALICE)) for what in ("up", "lost", "up")]
+            assert host.reasons == {close_reasons.REPLACED: 1}
+            here.frames = [Frame(tls_name_of(ALICE), b"to the new one")]
             host.touch()
-            await until(lambda: second.got)
+            await wait_until(lambda: second.got)
             assert second.got == [(peer, b"to the new one")]
             assert first.got == []
 
@@ -234,35 +236,35 @@ def test_a_new_stream_of_a_member_takes_the_place_of_its_old_one() -> None:
 
 def test_there_is_room_for_so_many_callers_and_no_more() -> None:
     async def test() -> None:
-        here, first, second = Puppet(), Puppet(), Puppet()
+        here, first, second = ScriptedMachine(), ScriptedMachine(), ScriptedMachine()
         async with (
-            hosting(here, PROXY, dataclasses.replace(QUICK, callers=1)) as host,
-            running(first, CROWD.identity(ALICE)) as one,
-            running(second, CROWD.identity(BOB)) as two,
+            run_host(here, PROXY, dataclasses.replace(QUICK_LIMITS, callers=1)) as host,
+            run_driver(first, CROWD.identity(ALICE)) as one,
+            run_driver(second, CROWD.identity(BOB)) as two,
         ):
             peer = call(one, first, host)
-            await until(lambda: first.peers)
+            await wait_until(lambda: first.peers)
             call(two, second, host)
-            await until(lambda: second.peers)
+            await wait_until(lambda: second.peers)
             assert second.peers[0] == ("lost", peer)
-            assert host.reasons[ends.FULL] >= 1
-            assert set(two.reasons) == {ends.REFUSED}
+            assert host.reasons[close_reasons.FULL] >= 1
+            assert set(two.reasons) == {close_reasons.REFUSED}
             one.close()
-            await until(lambda: ("up", peer) in second.peers)
+            await wait_until(lambda: ("up", peer) in second.peers)
 
     run(test())
 
 
 def test_more_peers_than_it_may_call_are_lost_at_once() -> None:
     async def test() -> None:
-        machine = Puppet()
-        async with running(
-            machine, CROWD.identity(ALICE), limits=dataclasses.replace(QUICK, calls=2, backoff_s=30.0)
+        machine = ScriptedMachine()
+        async with run_driver(
+            machine, CROWD.identity(ALICE), limits=dataclasses.replace(QUICK_LIMITS, calls=2, backoff_s=30.0)
         ) as driver:
             places = [Address(f"127.0.0.1:{port}") for port in (1, 2, 3)]
             machine.events += [Connect(place) for place in places]
             driver.touch()
-            await until(lambda: ("lost", places[2]) in machine.peers)
+            await wait_until(lambda: ("lost", places[2]) in machine.peers)
             assert [peer.peer for peer in driver.peers()] == places[:2]
 
     run(test())
@@ -270,18 +272,18 @@ def test_more_peers_than_it_may_call_are_lost_at_once() -> None:
 
 def test_frames_without_a_way_are_counted_and_nothing_else() -> None:
     async def test() -> None:
-        here, there = Puppet(), Puppet()
-        async with hosting(here, PROXY) as host, running(there, CROWD.identity(ALICE)) as caller:
+        here, there = ScriptedMachine(), ScriptedMachine()
+        async with run_host(here, PROXY) as host, run_driver(there, CROWD.identity(ALICE)) as caller:
             peer = call(caller, there, host)
-            await until(lambda: there.peers)
+            await wait_until(lambda: there.peers)
             there.frames = [
                 Frame(Address("member:unknown"), b"x"),
                 Frame(peer, b""),
-                Frame(peer, bytes(QUICK.record_max + 1)),
+                Frame(peer, bytes(QUICK_LIMITS.record_max + 1)),
                 Frame(peer, b"good"),
             ]
             caller.touch()
-            await until(lambda: here.got)
+            await wait_until(lambda: here.got)
             assert [data for _, data in here.got] == [b"good"]
             assert caller.counts.undeliverable == 3
 
@@ -290,19 +292,19 @@ def test_frames_without_a_way_are_counted_and_nothing_else() -> None:
 
 def test_a_machine_that_fails_on_a_record_keeps_its_stream_and_gets_the_next_record() -> None:
     async def test() -> None:
-        here, there = Puppet(), Puppet()
+        here, there = ScriptedMachine(), ScriptedMachine()
 
         def on_receive(data: bytes) -> None:
             if data == b"bad":
                 raise ZeroDivisionError
 
         here.on_receive = on_receive
-        async with hosting(here, PROXY) as host, running(there, CROWD.identity(ALICE)) as caller:
+        async with run_host(here, PROXY) as host, run_driver(there, CROWD.identity(ALICE)) as caller:
             peer = call(caller, there, host)
-            await until(lambda: there.peers)
+            await wait_until(lambda: there.peers)
             there.frames = [Frame(peer, b"bad"), Frame(peer, b"good")]
             caller.touch()
-            await until(lambda: here.got and here.got[-1][1] == b"good")
+            await wait_until(lambda: here.got and here.got[-1][1] == b"good")
             assert [data for _, data in here.got] == [b"bad", b"good"]
             assert [what for what, _ in there.peers] == ["up"]
             assert host.numbers()["machine_faults_total"] == host.faults.count == 1
@@ -313,19 +315,19 @@ def test_a_machine_that_fails_on_a_record_keeps_its_stream_and_gets_the_next_rec
 
 def test_draining_waits_until_all_has_gone_out() -> None:
     async def test() -> None:
-        here, there = Puppet(), Puppet()
-        patient = dataclasses.replace(QUICK, patience_s=HANG_S)
-        async with hosting(here, PROXY, patient) as host, running(there, CROWD.identity(ALICE)) as caller:
+        here, there = ScriptedMachine(), ScriptedMachine()
+        patient = dataclasses.replace(QUICK_LIMITS, patience_s=HANG_S)
+        async with run_host(here, PROXY, patient) as host, run_driver(there, CROWD.identity(ALICE)) as caller:
             call(caller, there, host)
-            await until(lambda: here.peers)
-            here.frames = [Frame(name_of(ALICE), bytes(QUICK.record_max))] * 400
+            await wait_until(lambda: here.peers)
+            here.frames = [Frame(tls_name_of(ALICE), bytes(QUICK_LIMITS.record_max))] * 400
 
             async def finish() -> None:
-                await until(lambda: len(host._backlog))
+                await wait_until(lambda: len(host._backlog))
 
             host.touch()
             assert await host.drain(finish, HANG_S)
-            await until(lambda: len(there.peers) >= 2)
+            await wait_until(lambda: len(there.peers) >= 2)
             assert len(there.got) == 400
 
     run(test())
@@ -333,27 +335,27 @@ def test_draining_waits_until_all_has_gone_out() -> None:
 
 def test_a_machine_that_writes_faster_than_its_peer_reads_waits_for_it_and_loses_nobody() -> None:
     """Far more than may gather. Without the waiting the peer would be dropped, quick as it is."""
-    limits = dataclasses.replace(QUICK, write_max=1 << 20)
+    limits = dataclasses.replace(QUICK_LIMITS, write_max=1 << 20)
     count = 64 * limits.write_max // limits.record_max
 
     async def reasons(patience_s: float) -> Any:
-        here, there, patient = Puppet(), Puppet(), dataclasses.replace(limits, patience_s=patience_s)
-        async with hosting(here, PROXY, patient) as host, running(there, CROWD.identity(ALICE)) as caller:
+        here, there, patient = ScriptedMachine(), ScriptedMachine(), dataclasses.replace(limits, patience_s=patience_s)
+        async with run_host(here, PROXY, patient) as host, run_driver(there, CROWD.identity(ALICE)) as caller:
             call(caller, there, host)
-            await until(lambda: here.peers)
-            here.frames = [Frame(name_of(ALICE), bytes(limits.record_max))] * count
+            await wait_until(lambda: here.peers)
+            here.frames = [Frame(tls_name_of(ALICE), bytes(limits.record_max))] * count
             host.touch()
-            await until(lambda: len(there.got) == count or host.reasons)
+            await wait_until(lambda: len(there.got) == count or host.reasons)
             return host.reasons
 
     assert asyncio.run(reasons(10.0)) == {}
-    assert asyncio.run(reasons(0.0)) == {ends.SLOW: 1}
+    assert asyncio.run(reasons(0.0)) == {close_reasons.SLOW: 1}
 
 
 class Fickle:
     """A guest who may stay until told otherwise."""
 
-    def __init__(self, guest: Guest) -> None:
+    def __init__(self, guest: PeerIdentity) -> None:
         self.name = guest.name
         self.welcome = True
 
@@ -376,19 +378,19 @@ def test_whoever_may_not_stay_is_dropped_at_the_next_look(side: str) -> None:
 
             return dataclasses.replace(identity, **{side: judged})
 
-        here, there = Puppet(), Puppet()
-        often = dataclasses.replace(QUICK, review_s=0.01)
+        here, there = ScriptedMachine(), ScriptedMachine()
+        often = dataclasses.replace(QUICK_LIMITS, review_s=0.01)
         alice = CROWD.identity(ALICE)
         async with (
-            hosting(here, fickle(PROXY) if side == "callers" else PROXY, often) as host,
-            running(there, fickle(alice) if side == "hosts" else alice, limits=often) as caller,
+            run_host(here, fickle(PROXY) if side == "callers" else PROXY, often) as host,
+            run_driver(there, fickle(alice) if side == "hosts" else alice, limits=often) as caller,
         ):
             call(caller, there, host)
-            await until(lambda: there.peers)
+            await wait_until(lambda: there.peers)
             guests[0].welcome = False
             judging = host if side == "callers" else caller
-            await until(lambda: judging.reasons["its time is over"])
-            await until(lambda: len(there.peers) >= 2 and len(here.peers) >= 2)
+            await wait_until(lambda: judging.reasons["its time is over"])
+            await wait_until(lambda: len(there.peers) >= 2 and len(here.peers) >= 2)
             assert here.peers[1][0] == there.peers[1][0] == "lost"
 
     run(test())
@@ -396,17 +398,17 @@ def test_whoever_may_not_stay_is_dropped_at_the_next_look(side: str) -> None:
 
 def test_whoever_is_revoked_while_it_is_here_is_dropped_at_the_next_look() -> None:
     async def test() -> None:
-        crowd = Crowd()
-        here, there = Puppet(), Puppet()
+        crowd = TlsParties()
+        here, there = ScriptedMachine(), ScriptedMachine()
         mallory = crowd.member("mallory")
         async with (
-            hosting(here, crowd.proxy(), dataclasses.replace(QUICK, review_s=0.01)) as host,
-            running(there, mallory) as caller,
+            run_host(here, crowd.proxy(), dataclasses.replace(QUICK_LIMITS, review_s=0.01)) as host,
+            run_driver(there, mallory) as caller,
         ):
             call(caller, there, host)
-            await until(lambda: here.peers)
+            await wait_until(lambda: here.peers)
             crowd.revoke("mallory")
-            await until(lambda: caller.reasons[ends.REFUSED])
+            await wait_until(lambda: caller.reasons[close_reasons.REFUSED])
             assert len(here.peers) == 2
             assert set(host.reasons) == {"the key has been revoked"}
 
@@ -415,26 +417,26 @@ def test_whoever_is_revoked_while_it_is_here_is_dropped_at_the_next_look() -> No
 
 def test_the_log_names_reasons_and_nobody(caplog: pytest.LogCaptureFixture) -> None:
     async def test() -> None:
-        machine = Puppet()
-        async with running(machine, CROWD.identity(ALICE)) as driver:
+        machine = ScriptedMachine()
+        async with run_driver(machine, CROWD.identity(ALICE)) as driver:
             machine.events.append(Connect(Address("127.0.0.1:1")))
             driver.touch()
-            await until(lambda: driver.reasons[ends.UNREACHABLE] > ends.WRITTEN + 1)
+            await wait_until(lambda: driver.reasons[close_reasons.UNREACHABLE] > close_reasons.LINES_PER_MINUTE + 1)
 
     with caplog.at_level(logging.INFO, "veilcast.streams"):
         run(test())
     lines = [record.getMessage() for record in caplog.records]
-    assert set(lines) == {f"a stream ended: {ends.UNREACHABLE}"}
-    assert len(lines) <= 2 * ends.WRITTEN  # A minute may have passed.
+    assert set(lines) == {f"a stream ended: {close_reasons.UNREACHABLE}"}
+    assert len(lines) <= 2 * close_reasons.LINES_PER_MINUTE  # A minute may have passed.
 
 
 def test_what_is_not_about_peers_is_for_the_owner() -> None:
     async def test() -> None:
-        machine, told = Puppet(), list[Event]()
-        async with running(machine, CROWD.identity(ALICE), act_on=told.append) as driver:
+        machine, told = ScriptedMachine(), list[Event]()
+        async with run_driver(machine, CROWD.identity(ALICE), act_on=told.append) as driver:
             machine.events += [Listen("member"), Settled(3)]
             driver.touch()
-            await until(lambda: told)
+            await wait_until(lambda: told)
             assert told == [Settled(3)]
 
     run(test())
@@ -442,9 +444,9 @@ def test_what_is_not_about_peers_is_for_the_owner() -> None:
 
 def test_a_port_in_use_is_told_in_one_line_and_nothing_stays_open() -> None:
     async def test() -> None:
-        async with hosting(Puppet(), PROXY) as host:
-            second = StreamDriver(
-                Puppet(), listen=["[::1]:0", host.addresses[0]], identity=PROXY, act_on=lambda _: None
+        async with run_host(ScriptedMachine(), PROXY) as host:
+            second = TlsStreamDriver(
+                ScriptedMachine(), listen=["[::1]:0", host.addresses[0]], identity=PROXY, act_on=lambda _: None
             )
             with pytest.raises(StorageError, match=r"listen: cannot use 127.*; .* stop that one first"):
                 second.open()
@@ -462,14 +464,14 @@ def test_when_the_system_has_no_sockets_left_callers_wait_and_come_in_later(monk
         return accept(bound)
 
     async def test() -> None:
-        here, there = Puppet(), Puppet()
-        async with hosting(here, PROXY) as host, running(there, CROWD.identity(ALICE)) as caller:
+        here, there = ScriptedMachine(), ScriptedMachine()
+        async with run_host(here, PROXY) as host, run_driver(there, CROWD.identity(ALICE)) as caller:
             call(caller, there, host)
-            await until(lambda: there.peers)
+            await wait_until(lambda: there.peers)
             assert there.peers == [("up", host.addresses[0])]
-            assert host.reasons == {ends.EXHAUSTED: 2}
+            assert host.reasons == {close_reasons.EXHAUSTED: 2}
 
-    monkeypatch.setattr("veilcast.net.callers.REST_S", 0.01)
+    monkeypatch.setattr("veilcast.net.inbound.REST_S", 0.01)
     monkeypatch.setattr(socket.socket, "accept", exhausted)
     run(test())
 
@@ -480,7 +482,7 @@ def test_a_host_asks_the_system_for_as_many_sockets_as_it_may_need_and_can_get()
         few = min(soft, 128)
         try:
             resource.setrlimit(resource.RLIMIT_NOFILE, (few, hard))
-            async with hosting(Puppet(), PROXY, dataclasses.replace(QUICK, callers=few, handshakes=9)):
+            async with run_host(ScriptedMachine(), PROXY, dataclasses.replace(QUICK_LIMITS, callers=few, handshakes=9)):
                 assert resource.getrlimit(resource.RLIMIT_NOFILE)[0] > few
         finally:
             resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
@@ -490,20 +492,20 @@ def test_a_host_asks_the_system_for_as_many_sockets_as_it_may_need_and_can_get()
 
 def test_limits_that_leave_no_room_for_a_record_are_refused() -> None:
     with pytest.raises(ConfigError, match="write_max"):
-        Limits(record_max=1 << 20, write_max=1 << 20)
-    limits = Limits()
-    assert limits.high_water + limits.room * limits.record_max <= limits.write_max
+        StreamLimits(record_max=1 << 20, write_max=1 << 20)
+    limits = StreamLimits()
+    assert limits.high_water + limits.frames_per_turn * limits.record_max <= limits.write_max
 
 
 def test_numbers_tell_how_many_streams_there_are() -> None:
     async def test() -> None:
-        here, there = Puppet(), Puppet()
-        async with hosting(here, PROXY) as host, running(there, CROWD.identity(ALICE)) as caller:
+        here, there = ScriptedMachine(), ScriptedMachine()
+        async with run_host(here, PROXY) as host, run_driver(there, CROWD.identity(ALICE)) as caller:
             call(caller, there, host)
-            await until(lambda: there.peers)
+            await wait_until(lambda: there.peers)
             assert host.numbers()["streams_up"] == host.numbers()["streams_accepted_total"] == 1
             caller.close()
-            await until(lambda: len(here.peers) == 2)
+            await wait_until(lambda: len(here.peers) == 2)
             assert (host.numbers()["streams_up"], host.numbers()["streams_ended_total"]) == (0, 1)
 
     run(test())

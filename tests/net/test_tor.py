@@ -8,8 +8,8 @@ from veilcast.errors import ConfigError, LocalError
 from veilcast.machine import Address
 from veilcast.net import tor
 from veilcast.net.tor import OnionService, Tor
-from veilcast.net.torcontrol import TorControl
-from veilcast.net.torprocess import TorProcess
+from veilcast.net.tor_control import TorControl
+from veilcast.net.tor_process import TorProcess
 
 NAME, KEY = "a" * 56, "ED25519-V3:" + "A" * 86 + "=="
 TARGET = ("127.0.0.1", 4000)
@@ -120,11 +120,11 @@ def test_callers_come_on_the_first_place_that_is_no_file() -> None:
 
 def test_how_far_a_tor_has_got() -> None:
     said = 'status/bootstrap-phase=NOTICE BOOTSTRAP PROGRESS=75 TAG=enough_dirinfo SUMMARY="x"'
-    assert tor.bootstrapped(Scripted({"GETINFO status": [said]})) == 75
+    assert tor.bootstrap_percent(Scripted({"GETINFO status": [said]})) == 75
 
 
 def test_a_network_that_is_no_network_is_told_before_anything_starts(tmp_path: Path) -> None:
-    with pytest.raises(LocalError), tor.started(tmp_path / "tor", network=tmp_path / "none"):
+    with pytest.raises(LocalError), tor.start_tor(tmp_path / "tor", network=tmp_path / "none"):
         pass
     assert list(tmp_path.iterdir()) == []
 

@@ -10,14 +10,14 @@ from typing import Any
 
 import pytest
 
-from support.patience import HANG_S
-from support.puppet import Puppet
+from support.scripted_machine import ScriptedMachine
+from support.waits import HANG_S
 from veilcast.errors import ConfigError, StorageError
 from veilcast.machine import Address, Connect, Delivered, Disconnect, Event, Frame, Machine
 from veilcast.net import udp
-from veilcast.net.turns import FRAMES, RETRY_US
+from veilcast.net.driver import FRAMES, RETRY_US
 from veilcast.net.udp import UdpDriver
-from veilcast.sim.flood import ID_SIZE, Flood
+from veilcast.sim.flood import ID_SIZE, FloodNode
 
 WAITING = 5 * udp.BATCH
 
@@ -42,7 +42,7 @@ def run(test: Any) -> None:
 @pytest.mark.parametrize("host", ["127.0.0.1", "[::1]"])
 def test_a_flood_reaches_every_node_once_over_real_sockets(host: str) -> None:
     async def test() -> None:
-        machines = [Flood() for _ in range(4)]
+        machines = [FloodNode() for _ in range(4)]
         got: list[list[bytes]] = [[] for _ in machines]
         everywhere = asyncio.Event()
 
@@ -74,12 +74,12 @@ def test_a_flood_reaches_every_node_once_over_real_sockets(host: str) -> None:
 
 def test_a_node_listens_on_both_families_and_answers_each_from_its_own_socket() -> None:
     async def test() -> None:
-        machine = Flood()
+        machine = FloodNode()
         async with running(machine, "127.0.0.1:0", "[::1]:0") as driver:
             four, six = driver.addresses
             assert four.startswith("127.0.0.1:")
             assert six.startswith("[::1]:")
-            ears = [Puppet(), Puppet()]
+            ears = [ScriptedMachine(), ScriptedMachine()]
             heard = asyncio.Event()
             for ear in ears:
                 ear.on_receive = lambda _: heard.set() if all(ear.calls for ear in ears) else None
@@ -95,7 +95,7 @@ def test_a_node_listens_on_both_families_and_answers_each_from_its_own_socket() 
 
 def test_a_timer_runs_at_its_time_and_not_before() -> None:
     async def test() -> None:
-        machine = Puppet()
+        machine = ScriptedMachine()
         ran = asyncio.Event()
         async with running(machine) as driver:
             due = driver.now() + 20_000
@@ -117,7 +117,7 @@ def test_a_timer_runs_at_its_time_and_not_before() -> None:
 
 def test_a_deadline_that_moves_away_and_back_wakes_the_machine_only_when_it_is_due() -> None:
     async def test() -> None:
-        machine = Puppet()
+        machine = ScriptedMachine()
         ran = asyncio.Event()
         async with running(machine) as driver:
             start = driver.now()
@@ -139,7 +139,7 @@ def test_a_deadline_that_moves_away_and_back_wakes_the_machine_only_when_it_is_d
 
 def test_a_timer_that_stays_due_does_not_take_the_whole_loop() -> None:
     async def test() -> None:
-        machine = Puppet()
+        machine = ScriptedMachine()
         machine.on_timer = lambda now: None
         enough = asyncio.Event()
         async with running(machine) as driver:
@@ -159,7 +159,7 @@ def test_one_turn_takes_no_more_than_a_batch_and_timers_run_between_batches() ->
     first batch, and with the batch planted larger it does not: so it is the batch that keeps cells on time."""
 
     async def received_before_the_timer(batch: int) -> int:
-        machine = Puppet()
+        machine = ScriptedMachine()
         done = asyncio.Event()
         machine.on_receive = lambda _: done.set() if _count(machine, "receive") == WAITING else None
         with pytest.MonkeyPatch.context() as patch:
@@ -180,7 +180,7 @@ def test_one_turn_takes_no_more_than_a_batch_and_timers_run_between_batches() ->
 
 def test_many_frames_go_out_over_several_turns() -> None:
     async def test() -> None:
-        machine, ear = Puppet(), Puppet()
+        machine, ear = ScriptedMachine(), ScriptedMachine()
         total = FRAMES * 2 + 10
         async with running(machine) as driver, running(ear) as other:
             machine.frames = [Frame(other.addresses[0], b"x")] * total
@@ -196,7 +196,7 @@ def test_many_frames_go_out_over_several_turns() -> None:
 @pytest.mark.parametrize("text", ["", "nonsense", "localhost:1", "127.0.0.1:0", "[::1]:4000", "a" * 1000])
 def test_a_destination_that_cannot_be_sent_to_is_counted_and_nothing_else(text: str) -> None:
     async def test() -> None:
-        machine, ear = Puppet(), Puppet()
+        machine, ear = ScriptedMachine(), ScriptedMachine()
         heard = asyncio.Event()
         ear.on_receive = lambda _: heard.set()
         async with running(machine) as driver, running(ear) as other:
@@ -214,7 +214,7 @@ def test_an_address_where_nobody_listens_disturbs_nothing() -> None:
         with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as gone:
             gone.bind(("127.0.0.1", 0))
             nobody = Address(f"127.0.0.1:{gone.getsockname()[1]}")
-        machine, ear = Puppet(), Puppet()
+        machine, ear = ScriptedMachine(), ScriptedMachine()
         heard = asyncio.Event()
         ear.on_receive = lambda _: heard.set()
         async with running(machine) as driver, running(ear) as other:
@@ -242,7 +242,7 @@ class Trouble:
 
 def test_icmp_errors_are_ignored_and_what_came_behind_them_is_received() -> None:
     async def test() -> None:
-        machine = Puppet()
+        machine = ScriptedMachine()
         async with running(machine) as driver:
             (real,) = driver._sockets.values()
             with _sender(driver) as send:
@@ -256,7 +256,7 @@ def test_icmp_errors_are_ignored_and_what_came_behind_them_is_received() -> None
 
 def test_a_send_that_would_block_is_dropped_and_counted() -> None:
     async def test() -> None:
-        machine = Puppet()
+        machine = ScriptedMachine()
         async with running(machine) as driver:
             (real,) = driver._sockets.values()
             peer = Address("127.0.0.1:9")
@@ -270,7 +270,7 @@ def test_a_send_that_would_block_is_dropped_and_counted() -> None:
 
 def test_strangers_cannot_make_the_address_tables_grow() -> None:
     async def test() -> None:
-        async with running(Puppet()) as driver:
+        async with running(ScriptedMachine()) as driver:
             for index in range(udp.ADDRESSES_MAX * 3):
                 driver._name((f"10.0.{index >> 8}.{index & 255}", 1))
                 driver._target(Address(f"10.0.{index >> 8}.{index & 255}:1"))
@@ -282,7 +282,7 @@ def test_strangers_cannot_make_the_address_tables_grow() -> None:
 
 def test_a_machine_that_fails_on_a_datagram_is_counted_and_gets_the_next_one() -> None:
     async def test() -> None:
-        machine = Puppet()
+        machine = ScriptedMachine()
         good = asyncio.Event()
 
         def on_receive(data: bytes) -> None:
@@ -303,7 +303,7 @@ def test_a_machine_that_fails_on_a_datagram_is_counted_and_gets_the_next_one() -
 
 def test_a_way_to_a_peer_is_there_as_soon_as_it_is_asked_for() -> None:
     async def test() -> None:
-        machine = Puppet()
+        machine = ScriptedMachine()
         told: list[Event] = []
         async with running(machine, act_on=told.append) as driver:
             machine.events = [Connect(Address("127.0.0.1:4")), Connect(Address("?")), Disconnect(Address("?"))]
@@ -316,7 +316,7 @@ def test_a_way_to_a_peer_is_there_as_soon_as_it_is_asked_for() -> None:
 
 def test_draining_lets_the_owner_finish_while_the_machine_runs_on_and_sends_its_last_word() -> None:
     async def test() -> None:
-        machine, ear = Puppet(), Puppet()
+        machine, ear = ScriptedMachine(), ScriptedMachine()
         heard, ticked = asyncio.Event(), asyncio.Event()
         ear.on_receive = lambda _: heard.set()
 
@@ -342,7 +342,7 @@ def test_draining_lets_the_owner_finish_while_the_machine_runs_on_and_sends_its_
 
 def test_an_owner_that_does_not_finish_is_not_waited_for() -> None:
     async def test() -> None:
-        async with running(Puppet()) as driver:
+        async with running(ScriptedMachine()) as driver:
 
             async def finish() -> None:
                 await asyncio.Event().wait()
@@ -356,8 +356,8 @@ def test_an_owner_that_does_not_finish_is_not_waited_for() -> None:
 
 def test_a_port_in_use_is_told_in_one_line_and_nothing_stays_open() -> None:
     async def test() -> None:
-        async with running(Puppet()) as driver:
-            second = UdpDriver(Puppet(), ["[::1]:0", driver.addresses[0]], lambda _: None)
+        async with running(ScriptedMachine()) as driver:
+            second = UdpDriver(ScriptedMachine(), ["[::1]:0", driver.addresses[0]], lambda _: None)
             with pytest.raises(StorageError, match=r"listen: cannot use 127.*; .* stop that one first"):
                 second.open()
             assert second.addresses == ()
@@ -367,10 +367,10 @@ def test_a_port_in_use_is_told_in_one_line_and_nothing_stays_open() -> None:
 
 def test_two_addresses_of_one_family_are_refused() -> None:
     with pytest.raises(ConfigError, match="listen"):
-        UdpDriver(Puppet(), ["127.0.0.1:0", "127.0.0.2:0"], lambda _: None)
+        UdpDriver(ScriptedMachine(), ["127.0.0.1:0", "127.0.0.2:0"], lambda _: None)
 
 
-def _count(machine: Puppet, kind: str) -> int:
+def _count(machine: ScriptedMachine, kind: str) -> int:
     return sum(called == kind for called, _ in machine.calls)
 
 

@@ -8,31 +8,31 @@ from random import Random
 
 import pytest
 
-from veilcast.brokers.overlay import Overlay, sign_overlay
-from veilcast.crypto.passphrase import Cost
+from veilcast.brokers.overlay import BrokerOverlay, sign_overlay
+from veilcast.crypto.passphrase import PassphraseCost
 from veilcast.crypto.secret import Secret
 from veilcast.crypto.sign import SigningKey
 from veilcast.errors import ConfigError, ForgedError, PassphraseError, StaleError, StorageError, TamperedError
 from veilcast.node.broker_files import MAGIC, load_overlay, parse_broker, read_signed, write_signed
 from veilcast.node.broker_keys import (
     BrokerPublic,
-    read_broker,
-    read_operator,
+    decode_broker_line,
+    decode_operator_line,
+    encode_broker_line,
+    encode_operator_line,
     read_operator_key,
-    spell_broker,
-    spell_operator,
     write_operator_key,
 )
 
 ENTROPY = Random(5).randbytes
 OPERATOR = SigningKey.generate(ENTROPY)
-LINE = spell_operator(OPERATOR.public)
+LINE = encode_operator_line(OPERATOR.public)
 HOME = Path("/etc/veilcast")
 BROKER = f'keyring = "k"\nlisten = "127.0.0.1:4200"\noverlay = "o"\noperator = "{LINE}"\n'
 
 
 def line(number: int) -> str:
-    return spell_broker(BrokerPublic(bytes([number]) * 32, bytes([number]) * 16))
+    return encode_broker_line(BrokerPublic(bytes([number]) * 32, bytes([number]) * 16))
 
 
 def described(sizes: dict[str, int], links: str = "[]", first: int = 1, top: str = "") -> str:
@@ -46,7 +46,7 @@ def described(sizes: dict[str, int], links: str = "[]", first: int = 1, top: str
     return text
 
 
-def load(tmp_path: Path, text: str, before: Overlay | None = None) -> Overlay:
+def load(tmp_path: Path, text: str, before: BrokerOverlay | None = None) -> BrokerOverlay:
     path = tmp_path / "overlay.toml"
     path.write_text(text)
     return load_overlay(path, before)
@@ -161,7 +161,7 @@ def test_what_was_signed_is_read_by_the_same_operators_line_alone(tmp_path: Path
 
 def test_the_operators_key_opens_with_its_passphrase_alone(tmp_path: Path) -> None:
     path, secret = tmp_path / "key", Secret(b"correct horse")
-    write_operator_key(path, OPERATOR, secret, cost=Cost(1, 1), entropy=ENTROPY)
+    write_operator_key(path, OPERATOR, secret, cost=PassphraseCost(1, 1), entropy=ENTROPY)
     assert read_operator_key(path, secret).public == OPERATOR.public
     assert path.stat().st_mode & 0o077 == 0
     with pytest.raises(PassphraseError, match="key: "):
@@ -174,15 +174,15 @@ def test_a_slip_in_a_line_is_noticed_and_no_line_is_taken_for_another(at: int) -
     slipped = good[:at] + ("A" if good[at] != "A" else "B") + good[at + 1 :]
     for text in (slipped, good[:at], LINE, ""):
         with pytest.raises(ConfigError, match="replicas: not the line"):
-            read_broker("replicas", text)
+            decode_broker_line("replicas", text)
     with pytest.raises(ConfigError, match="operator: not the line"):
-        read_operator("operator", good)
+        decode_operator_line("operator", good)
 
 
 @pytest.mark.parametrize("printed", ["{}", '"{}"', "'{}'", 'key = "{}"', "key={}", '  key = "{}"\n'])
 def test_a_line_is_taken_with_the_key_and_the_quotes_that_it_was_printed_with(printed: str) -> None:
-    assert read_operator("--operator", printed.format(LINE)) == OPERATOR.public
-    assert read_broker("replicas", printed.format(line(9))) == read_broker("replicas", line(9))
+    assert decode_operator_line("--operator", printed.format(LINE)) == OPERATOR.public
+    assert decode_broker_line("replicas", printed.format(line(9))) == decode_broker_line("replicas", line(9))
     whole = BROKER.replace(f'"{LINE}"', json.dumps(printed.format(LINE)))
     assert parse_broker(whole.encode(), HOME / "broker.toml").operator_key == OPERATOR.public
 
@@ -190,7 +190,7 @@ def test_a_line_is_taken_with_the_key_and_the_quotes_that_it_was_printed_with(pr
 @pytest.mark.parametrize("spoilt", ['key = "{}', '{}"', "\"{}'", "a key = {}", "{0} {0}", "= {}"])
 def test_what_else_stands_around_a_line_is_a_slip(spoilt: str) -> None:
     with pytest.raises(ConfigError, match="--operator: not the line"):
-        read_operator("--operator", spoilt.format(LINE))
+        decode_operator_line("--operator", spoilt.format(LINE))
 
 
 def test_a_repository_is_described_beside_the_nodes_and_follows_as_they_do(tmp_path: Path) -> None:

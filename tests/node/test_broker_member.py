@@ -7,24 +7,24 @@ from random import Random
 
 import pytest
 
-from veilcast.authority.record import Profile
-from veilcast.brokers.overlay import NodeEntry, Overlay, Replica, sign_overlay
+from veilcast.authority.topic_record import Profile
+from veilcast.brokers.overlay import BrokerOverlay, NodeEntry, Replica, sign_overlay
 from veilcast.crypto.sign import SigningKey
 from veilcast.errors import ConfigError, ForgedError
 from veilcast.node.broker_files import write_signed
-from veilcast.node.broker_keys import spell_operator
-from veilcast.node.broker_member import BrokersSettings, Way, read_overlays
-from veilcast.node.config import NodeConfig, parse
+from veilcast.node.broker_keys import encode_operator_line
+from veilcast.node.broker_member import BrokerPath, BrokersSettings, read_overlays
+from veilcast.node.config import NodeConfig, parse_config
 
 HOME = Path("/etc/veilcast")
 OPERATOR = SigningKey.generate(Random(3).randbytes)
-LINE = spell_operator(OPERATOR.public)
+LINE = encode_operator_line(OPERATOR.public)
 FILE = f'mode = "brokers"\nkeyring = "k"\n[brokers]\noverlay = "o"\noperator = "{LINE}"\nedge = "north"\n'
 ALSO = f'[[brokers.also]]\noverlay = "p"\noperator = "{LINE}"\nedge = "west"\n'
 
 
 def read(text: str, home: Path = HOME) -> NodeConfig:
-    return parse(text.encode(), home / "node.toml")
+    return parse_config(text.encode(), home / "node.toml")
 
 
 def signed(path: Path, *sizes: int, name: str = "north", profile: Profile = "hardened", first: int = 0) -> None:
@@ -37,15 +37,15 @@ def signed(path: Path, *sizes: int, name: str = "north", profile: Profile = "har
         NodeEntry(f"{name}{at or ''}", 1, tuple(replica(at, i) for i in range(size))) for at, size in enumerate(sizes)
     )
     links = tuple((nodes[0].name, node.name) for node in nodes[1:])
-    write_signed(path, sign_overlay(Overlay(1, nodes, links, profile=profile), OPERATOR))
+    write_signed(path, sign_overlay(BrokerOverlay(1, nodes, links, profile=profile), OPERATOR))
 
 
 def test_a_member_has_an_overlay_an_edge_and_no_address() -> None:
     config = read(FILE + "refresh_messages = 5\n")
     assert isinstance(config.settings, BrokersSettings)
-    assert config.settings.ways == (Way("brokers", str(HOME / "o"), OPERATOR.public, "north"),)
+    assert config.settings.ways == (BrokerPath("brokers", str(HOME / "o"), OPERATOR.public, "north"),)
     assert config.settings.client.refresh_messages == 5
-    assert (config.listen, config.told, config.contacts) == (None, "", ())
+    assert (config.listen, config.public_address, config.contacts) == (None, "", ())
 
 
 MISTAKES = {
@@ -81,7 +81,7 @@ def test_the_overlay_is_of_the_operator_and_has_the_edge_node(tmp_path: Path) ->
     elsewhere = read(FILE.replace('"north"', '"east"'), tmp_path).settings
     with pytest.raises(ConfigError, match="no virtual node is called 'east', only north, north1"):
         read_overlays(elsewhere)
-    other = spell_operator(SigningKey.generate(Random(4).randbytes).public)
+    other = encode_operator_line(SigningKey.generate(Random(4).randbytes).public)
     with pytest.raises(ForgedError, match="not signed by this operator"):
         read_overlays(read(FILE.replace(LINE, other), tmp_path).settings)
 

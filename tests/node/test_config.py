@@ -9,21 +9,26 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from veilcast.errors import ConfigError
-from veilcast.mesh.config import Config
-from veilcast.node.config import NodeConfig, load, parse
+from veilcast.mesh.config import MeshConfig
+from veilcast.node.config import NodeConfig, load_config, parse_config
 
 LEAST = 'keyring = "k"\nlisten = "127.0.0.1:4000"\n'
 PATH = Path("/etc/veilcast/node.toml")
 
 
 def read(text: str) -> NodeConfig:
-    return parse(text.encode(), PATH)
+    return parse_config(text.encode(), PATH)
 
 
 def test_the_least_file_is_a_hardened_member_of_a_mesh() -> None:
     config = read(LEAST)
-    assert (config.mode, config.profile, config.rate, config.told) == ("mesh", "hardened", 4, "127.0.0.1:4000")
-    assert isinstance(config.settings, Config)
+    assert (config.mode, config.profile, config.rate, config.public_address) == (
+        "mesh",
+        "hardened",
+        4,
+        "127.0.0.1:4000",
+    )
+    assert isinstance(config.settings, MeshConfig)
     assert (config.settings.profile, config.settings.membership) == ("hardened", "certified")
     assert config.control_path == PATH.parent / "state" / "control.sock"
 
@@ -86,7 +91,7 @@ def test_what_is_no_toml_and_what_is_not_there_is_told(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"node\.toml: not a TOML file"):
         read("keyring = ")
     with pytest.raises(ConfigError, match=r"cannot read .*; is the name right. -c FILE names another"):
-        load(tmp_path / "node.toml")
+        load_config(tmp_path / "node.toml")
 
 
 @given(text=st.text(st.characters(codec="utf-8"), max_size=60))

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import msgspec
 
-from veilcast.brokers.config import BrokerConfig, ClientConfig
+from veilcast.brokers.config import BrokerClientConfig, BrokerConfig
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "operating.md"
-SETTINGS: dict[str, type[msgspec.Struct]] = {"broker": BrokerConfig, "member": ClientConfig}
+SETTINGS: dict[str, type[msgspec.Struct]] = {"broker": BrokerConfig, "member": BrokerClientConfig}
 
 
 def test_defaults_are_documented_as_they_are() -> None:

@@ -9,13 +9,18 @@ from typing import Any
 
 import msgspec
 
-from veilcast.node.config import Limits, NodeConfig
+from veilcast.node.config import NodeConfig, NodeLimits
 from veilcast.node.modes import MODES
-from veilcast.node.tomlfile import Log, Metrics
+from veilcast.node.toml_file import LogConfig, MetricsConfig
 from veilcast.node.tor_table import TorTable
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "operating.md"
-TABLES: dict[str, type[msgspec.Struct]] = {"limits": Limits, "log": Log, "metrics": Metrics, "tor": TorTable}
+TABLES: dict[str, type[msgspec.Struct]] = {
+    "limits": NodeLimits,
+    "log": LogConfig,
+    "metrics": MetricsConfig,
+    "tor": TorTable,
+}
 
 
 def test_every_key_of_the_file_is_documented_with_its_default() -> None:

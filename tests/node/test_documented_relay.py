@@ -9,17 +9,21 @@ from typing import Any
 import msgspec
 
 from veilcast.node.relay_files import ProxyFile, ServerFile
-from veilcast.node.tomlfile import Process
-from veilcast.relay.config import ClientConfig, ProxyConfig, ServerConfig
+from veilcast.node.toml_file import ProcessConfig
+from veilcast.relay.config import RelayClientConfig, RelayProxyConfig, RelayServerConfig
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "operating.md"
-SETTINGS: dict[str, type[msgspec.Struct]] = {"server": ServerConfig, "proxy": ProxyConfig, "member": ClientConfig}
+SETTINGS: dict[str, type[msgspec.Struct]] = {
+    "server": RelayServerConfig,
+    "proxy": RelayProxyConfig,
+    "member": RelayClientConfig,
+}
 
 
 def test_every_key_of_its_own_is_documented_for_server_and_proxy() -> None:
     files, _ = tables(DOCUMENT.read_text())
     for kind, name in ((ServerFile, "server"), (ProxyFile, "proxy")):
-        own = set(kind.__struct_fields__) - set(Process.__struct_fields__) - {"settings"}
+        own = set(kind.__struct_fields__) - set(ProcessConfig.__struct_fields__) - {"settings"}
         assert {key for key, whose, _ in files if whose in (name, "both")} == own
 
 

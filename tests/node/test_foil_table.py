@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from veilcast.errors import ConfigError, PermissionsError
-from veilcast.node.config import parse
+from veilcast.node.config import parse_config
 from veilcast.node.foil_member import FoilSettings, read_login
 
 FILE = Path("/etc/veilcast/node.toml")
@@ -17,7 +17,7 @@ HERE = '[foil]\nbroker = "mqtt://127.0.0.1:1883"\n'
 
 
 def settings(text: str) -> FoilSettings:
-    found = parse((HEAD + text).encode(), FILE).settings
+    found = parse_config((HEAD + text).encode(), FILE).settings
     assert isinstance(found, FoilSettings)
     return found
 

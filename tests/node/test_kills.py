@@ -10,12 +10,19 @@ from typing import Any
 
 import pytest
 
-from support.patience import HANG_S
+from support.waits import HANG_S
 
 
 def killed_everywhere(work: Path, bug: str = "") -> dict[str, Any]:
     """In a process without threads, since it forks."""
-    program = [sys.executable, "-W", "error", str(Path(__file__).parents[1] / "support" / "doomed.py"), str(work), bug]
+    program = [
+        sys.executable,
+        "-W",
+        "error",
+        str(Path(__file__).parents[1] / "support" / "killed_node.py"),
+        str(work),
+        bug,
+    ]
     child = subprocess.run(program, capture_output=True, text=True, check=False, timeout=HANG_S)
     assert child.returncode == 0, child.stderr
     found: dict[str, Any] = json.loads(child.stdout)

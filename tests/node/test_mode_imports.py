@@ -16,9 +16,10 @@ from typing import Literal
 
 import pytest
 
-from support.patience import HANG_S
-from veilcast.cli import localnet, mosquitto
+from support.waits import HANG_S
 from veilcast.cli.context import Context
+from veilcast.cli.local import mosquitto
+from veilcast.cli.local import network as localnet
 
 MODES: tuple[Literal["mesh", "relay", "tree", "foil", "brokers"], ...] = ("mesh", "relay", "tree", "foil", "brokers")
 HOSTS = (("relay", "server"), ("relay", "proxy"), ("tree", "directory"), ("brokers", "north-1"))
@@ -29,7 +30,7 @@ ALL_DRIVERS = {"udp", "streams", "onions", "mqtt", "tor", "torcontrol", "torproc
 WITH_NUMPY = {("relay", "server"), ("tree", "01"), ("foil", "01")}
 """Tag indexes, keyed permutations and decoys are arrays; nothing else needs any."""
 WITHOUT_X509 = {"mesh", "foil"}
-NEVER = {"veilcast.sim", "veilcast.lab", "veilcast.cli.astray", "veilcast.cli.localnet"}
+NEVER = {"veilcast.sim", "veilcast.lab", "veilcast.cli.local.byzantine_brokers", "veilcast.cli.local.network"}
 HEAVY = {"rich", "scipy", "pandas", "pyspark", "numba", "http", "multiprocessing"}
 
 COMMANDS = {
@@ -46,7 +47,7 @@ def loaded(arguments):
     if not arguments:
         import veilcast.cli.worker
         return sorted(sys.modules)
-    from veilcast.cli import running
+    from veilcast.cli import service_run
     from veilcast.cli.context import Report
     from veilcast.cli.main import main
     running.run = lambda station, context, **_: Report({"modules": sorted(sys.modules)})
@@ -75,9 +76,9 @@ def networks(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     """The files of a network of each mode; nothing of it runs."""
     home = tmp_path_factory.mktemp("networks")
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(mosquitto, "program", lambda: "mosquitto")  # The files name it nowhere.
+        patched.setattr(mosquitto, "find_mosquitto", lambda: "mosquitto")  # The files name it nowhere.
         for number, mode in enumerate(MODES):
-            plan = localnet.Plan(nodes=3, mode=mode, subscribers=1, tor=mode != "tree")
+            plan = localnet.NetworkPlan(nodes=3, mode=mode, subscribers=1, tor=mode != "tree")
             localnet.lay_out(home / mode, plan, Context(), Random(number))
     return {mode: home / mode for mode in MODES}
 
@@ -117,7 +118,7 @@ def test_a_worker_loads_no_mode_before_it_has_read_its_network(
 ) -> None:
     assert modes_in(found[None]) == set()
     assert drivers_in(found[None]) == set()
-    assert not (NEVER - {"veilcast.cli.localnet"}) & set(found[None])
+    assert not (NEVER - {"veilcast.cli.local.network"}) & set(found[None])
     assert not (HEAVY | {"numpy"}) & packages(found[None])
 
 

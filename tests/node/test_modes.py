@@ -8,30 +8,32 @@ from random import Random
 import msgspec
 import pytest
 
-from support.listed import network
-from veilcast.authority.revoked import Revoked
+from support.listed_nodes import make_members
+from veilcast.authority.revocation import RevokedKeys
 from veilcast.crypto.secret import Secret
 from veilcast.errors import ConfigError
 from veilcast.machine import Address, Publication
-from veilcast.mesh.links import OF_NEIGHBOURHOOD
+from veilcast.mesh.neighbour_links import NEIGHBOUR_RECORD
 from veilcast.mesh.node import MeshNode
-from veilcast.node.agent import Agent
-from veilcast.node.config import parse
-from veilcast.node.ledger import Keep
-from veilcast.node.mode import Start
+from veilcast.node.config import parse_config
+from veilcast.node.member_records import MemberRecords
+from veilcast.node.mode import MachineInputs
 from veilcast.node.modes import mode_of
-from veilcast.node.store import Store
+from veilcast.node.record_store import KeepRecord
+from veilcast.node.store import NodeStore
 from veilcast.sim.engine import START_US
-from veilcast.sim.mesh import TOPIC, keyrings
+from veilcast.sim.mesh.population import TOPIC, role_keyrings
 from veilcast.topics import Label
 from veilcast.tree.node import TreeNode
 
 
-def start(records: dict[int, bytes], seed: int = 1) -> Start:
+def start(records: dict[int, bytes], seed: int = 1) -> MachineInputs:
     text = b'keyring = "k"\nlisten = "127.0.0.1:4000"\nprofile = "paper"\npeers = ["127.0.0.2:4000"]'
-    config, rng = parse(text, Path("node.toml")), Random(seed)
-    keyring = keyrings()["publisher"]
-    return Start(config.settings, keyring, rng, rng.randbytes, config.told, config.contacts, records, START_US)
+    config, rng = parse_config(text, Path("node.toml")), Random(seed)
+    keyring = role_keyrings()["publisher"]
+    return MachineInputs(
+        config.settings, keyring, rng, rng.randbytes, config.public_address, config.contacts, records, START_US
+    )
 
 
 def test_there_is_a_mesh_and_nothing_that_nobody_knows() -> None:
@@ -42,11 +44,11 @@ def test_there_is_a_mesh_and_nothing_that_nobody_knows() -> None:
 
 
 def test_a_tree_node_knows_what_bulletins_have_voided() -> None:
-    revoked, keyring = Revoked(bytes(32), 9), network(1)[2][0]
+    revoked, keyring = RevokedKeys(bytes(32), 9), make_members(1)[2][0]
     settings = mode_of("tree").settings("hardened", {"directory": "d:1"})
     rng = Random(1)
     node = mode_of("tree").build(
-        Start(settings, keyring, rng, rng.randbytes, Address("n:1"), (), {}, START_US, revoked)
+        MachineInputs(settings, keyring, rng, rng.randbytes, Address("n:1"), (), {}, START_US, revoked)
     )
     assert isinstance(node, TreeNode)
     assert node._membership._reader._revoked is revoked
@@ -54,13 +56,13 @@ def test_a_tree_node_knows_what_bulletins_have_voided() -> None:
 
 def test_a_mesh_node_takes_up_its_records_and_anchors_from_the_store(disk: Path) -> None:
     anchors = msgspec.msgpack.encode([Address("127.0.0.9:4000")])
-    with Store(disk, Secret(b"k" * 32), Random(1).randbytes, unread_max=9, remembered_max=9) as store:
-        node = mode_of("mesh").build(start(store.records()))
-        agent = Agent(node, store, START_US, subscriptions_max=9)
+    with NodeStore(disk, Secret(b"k" * 32), Random(1).randbytes, unread_max=9, remembered_max=9) as store:
+        node = mode_of("mesh").build(start(store.unsettled_records()))
+        agent = MemberRecords(node, store, START_US, subscriptions_max=9)
         agent.publish(Publication((Label(TOPIC).pair,), b"x"), START_US)
         agent.step(node, START_US)
-        store.write([Keep(OF_NEIGHBOURHOOD, anchors)])
-        again = mode_of("mesh").build(start(store.records(), seed=2))
+        store.write([KeepRecord(NEIGHBOUR_RECORD, anchors)])
+        again = mode_of("mesh").build(start(store.unsettled_records(), seed=2))
         assert isinstance(again, MeshNode)
         assert again.sizes()["pending"] == 1
         again.handle_timer(again.next_timer() or 0)

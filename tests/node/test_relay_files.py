@@ -8,15 +8,15 @@ from random import Random
 import pytest
 
 from veilcast.errors import ConfigError
-from veilcast.node.config import parse
+from veilcast.node.config import parse_config
 from veilcast.node.relay_files import load_server, parse_proxy, parse_server
-from veilcast.node.relay_keys import spell_public
+from veilcast.node.relay_keys import encode_server_line
 from veilcast.node.relay_member import RelaySettings
-from veilcast.relay.config import Allowance
-from veilcast.relay.joining import ServerKeys
+from veilcast.relay.config import RateAllowance
+from veilcast.relay.enrolment import ServerKeys
 
 PUBLIC = ServerKeys.draw(Random(1).randbytes).public()
-LINE = spell_public(PUBLIC)
+LINE = encode_server_line(PUBLIC)
 HOME = Path("/etc/veilcast")
 SERVER = 'keyring = "k"\nlisten = "127.0.0.1:4100"\nkeys = "s"\n'
 PROXY = f'keyring = "k"\nlisten = "127.0.0.1:4101"\nserver = "127.0.0.1:4100"\nserver_key = "{LINE}"\n'
@@ -34,17 +34,17 @@ def test_a_proxy_is_read_with_its_server_and_its_limits() -> None:
     text = PROXY + 'mask = "m"\n[relay]\nbatch_us = 0\npublications = { every_us = 7, burst = 3 }'
     config = parse_proxy(text.encode(), HOME / "proxy.toml")
     assert (config.mask, config.server_address) == (str(HOME / "m"), "127.0.0.1:4100")
-    assert (config.settings.batch_us, config.settings.publications) == (0, Allowance(7, 3))
+    assert (config.settings.batch_us, config.settings.publications) == (0, RateAllowance(7, 3))
     paper = parse_proxy((PROXY + 'profile = "paper"').encode(), HOME / "proxy.toml")
     assert (paper.mask, paper.settings.profile) == (None, "paper")
 
 
 def test_a_member_has_proxies_to_call_and_no_address() -> None:
-    config = parse((MEMBER + WAY + "records_max = 5").encode(), HOME / "node.toml")
+    config = parse_config((MEMBER + WAY + "records_max = 5").encode(), HOME / "node.toml")
     assert isinstance(config.settings, RelaySettings)
     assert (config.settings.proxies, config.settings.public) == (("127.0.0.1:4101",), PUBLIC)
     assert (config.settings.client.records_max, config.settings.client.profile) == (5, "hardened")
-    assert (config.listen, config.told, config.contacts) == (None, "", ())
+    assert (config.listen, config.public_address, config.contacts) == (None, "", ())
 
 
 SERVERS = {
@@ -95,7 +95,7 @@ def test_every_mistake_of_a_proxys_file_is_told(text: str) -> None:
 @pytest.mark.parametrize("text", MEMBERS)
 def test_every_mistake_of_a_members_file_is_told(text: str) -> None:
     with pytest.raises(ConfigError) as told:
-        parse(text.encode(), HOME / "node.toml")
+        parse_config(text.encode(), HOME / "node.toml")
     assert MEMBERS[text] in str(told.value)
 
 

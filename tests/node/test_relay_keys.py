@@ -7,22 +7,22 @@ from pathlib import Path
 import pytest
 
 from veilcast.crypto.group import Scalar
-from veilcast.crypto.passphrase import Cost
+from veilcast.crypto.passphrase import PassphraseCost
 from veilcast.crypto.secret import Secret
 from veilcast.errors import ConfigError, PassphraseError, PermissionsError, TamperedError
 from veilcast.machine import Entropy
 from veilcast.node.relay_keys import (
+    decode_server_line,
+    encode_server_line,
     read_mask,
-    read_public,
     read_server_keys,
-    spell_public,
     write_mask,
     write_server_keys,
 )
-from veilcast.relay.joining import ServerKeys
+from veilcast.relay.enrolment import ServerKeys
 
 SECRET = Secret(b"correct horse")
-CHEAP = Cost(1, 1)
+CHEAP = PassphraseCost(1, 1)
 
 
 def test_a_servers_keys_come_back_with_the_passphrase_and_not_without(tmp_path: Path, entropy: Entropy) -> None:
@@ -52,13 +52,13 @@ def test_a_mask_comes_back_from_a_file_that_is_private(tmp_path: Path, entropy: 
 
 def test_the_public_line_survives_no_slip(entropy: Entropy) -> None:
     public = ServerKeys.draw(entropy).public()
-    line = spell_public(public)
-    assert read_public("server_key", line) == public
+    line = encode_server_line(public)
+    assert decode_server_line("server_key", line) == public
     assert " " not in line
     for place in range(len(line)):
         slip = line[:place] + ("a" if line[place] != "a" else "b") + line[place + 1 :]
         with pytest.raises(ConfigError, match=r"server_key: not the line"):
-            read_public("server_key", slip)
+            decode_server_line("server_key", slip)
     for wrong in ("", line[:-1], line + "A", line + "\u00e9", line.upper()):
         with pytest.raises(ConfigError):
-            read_public("server_key", wrong)
+            decode_server_line("server_key", wrong)

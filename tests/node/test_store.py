@@ -18,29 +18,38 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from support.patience import HANG_S
+from support.waits import HANG_S
 from veilcast.crypto.derive import derive
 from veilcast.crypto.seal import OVERHEAD, seal
 from veilcast.crypto.secret import Secret
 from veilcast.errors import PermissionsError, StorageError, TamperedError
 from veilcast.machine import Note, Publication
-from veilcast.node import acknowledged
-from veilcast.node.ledger import Forget, Keep
-from veilcast.node.store import FILE, Acknowledge, Arrive, Change, Remember, Store, Subscribe, Unsubscribe
+from veilcast.node import acknowledged_notes
+from veilcast.node.record_store import ForgetRecord, KeepRecord
+from veilcast.node.store import (
+    FILE,
+    AcknowledgeNote,
+    AddNote,
+    AddSubscription,
+    NodeStore,
+    RemoveSubscription,
+    SaveValue,
+    StoreChange,
+)
 
 SECRET = Secret(b"k" * 32)
 PLANTED = b"the planted topic"
 
 
-def opened(directory: Path, secret: Secret = SECRET, unread: int = 10, remembered: int = 10) -> Store:
-    return Store(directory, secret, Random(1).randbytes, unread_max=unread, remembered_max=remembered)
+def opened(directory: Path, secret: Secret = SECRET, unread: int = 10, remembered: int = 10) -> NodeStore:
+    return NodeStore(directory, secret, Random(1).randbytes, unread_max=unread, remembered_max=remembered)
 
 
 def note(number: int, body: bytes = b"body") -> Note:
     return Note(number.to_bytes(16, "big"), Publication((("topic", PLANTED.decode()),), body))
 
 
-def waiting(store: Store, subscription: int = 1) -> list[int]:
+def waiting(store: NodeStore, subscription: int = 1) -> list[int]:
     return [int.from_bytes(place.note.id, "big") for place in store.unread(subscription, limit=1000)]
 
 
@@ -49,43 +58,50 @@ def waiting(store: Store, subscription: int = 1) -> list[int]:
 
 def test_what_was_written_is_there_in_the_next_life(disk: Path) -> None:
     with opened(disk / "state") as store:
-        store.write([Keep(1, b"anchors"), Keep(2, b"x", True), Keep(3, b"y", True), Subscribe(1, b"all")])
-        store.write([Forget(2), Keep(1, b"others"), Arrive(1, note(7)), Remember("links", b"keys")])
+        store.write(
+            [
+                KeepRecord(1, b"anchors"),
+                KeepRecord(2, b"x", True),
+                KeepRecord(3, b"y", True),
+                AddSubscription(1, b"all"),
+            ]
+        )
+        store.write([ForgetRecord(2), KeepRecord(1, b"others"), AddNote(1, note(7)), SaveValue("links", b"keys")])
     with opened(disk / "state") as store:
-        assert store.records() == {1: b"others", 3: b"y"}
-        assert store.published() == [3]
+        assert store.unsettled_records() == {1: b"others", 3: b"y"}
+        assert store.unsettled_publications() == [3]
         assert store.subscriptions() == {1: b"all"}
         assert [place.note for place in store.unread(1)] == [note(7)]
         assert store.count_unread() == {1: 1}
-        assert store.remembered("links") == b"keys"
-        assert store.remembered("others") is None
+        assert store.saved_value("links") == b"keys"
+        assert store.saved_value("others") is None
 
 
 def test_changes_are_done_all_or_none(disk: Path) -> None:
     with opened(disk) as store:
-        store.write([Subscribe(1, b"all")])
+        store.write([AddSubscription(1, b"all")])
         with pytest.raises(StorageError):
-            store.write([Keep(2, b"x"), Subscribe(1, b"the same number again")])
-        assert store.records() == {}
-        store.write([Keep(2, b"x")])
-        assert store.records() == {2: b"x"}
+            store.write([KeepRecord(2, b"x"), AddSubscription(1, b"the same number again")])
+        assert store.unsettled_records() == {}
+        store.write([KeepRecord(2, b"x")])
+        assert store.unsettled_records() == {2: b"x"}
 
 
 def test_what_was_not_done_takes_no_room(disk: Path) -> None:
     with opened(disk, unread=2) as store:
-        store.write([Subscribe(1, b"all"), Arrive(1, note(1))])
+        store.write([AddSubscription(1, b"all"), AddNote(1, note(1))])
         with pytest.raises(StorageError):
-            store.write([Arrive(1, note(2)), Subscribe(1, b"the same number again")])
-        assert store.write([Arrive(1, note(3))]) == []
-        assert store.write([Arrive(1, note(2))]) == [note(2).id]
+            store.write([AddNote(1, note(2)), AddSubscription(1, b"the same number again")])
+        assert store.write([AddNote(1, note(3))]) == []
+        assert store.write([AddNote(1, note(2))]) == [note(2).id]
     with opened(disk, unread=2) as store:
-        assert store.write([Arrive(1, note(2)), Arrive(1, note(1))]) == [note(2).id]
+        assert store.write([AddNote(1, note(2)), AddNote(1, note(1))]) == [note(2).id]
 
 
 def test_a_number_of_a_subscription_that_ended_is_known_for_ever(disk: Path) -> None:
     with opened(disk) as store:
         assert store.last_subscription() == 0
-        store.write([Subscribe(1, b"a"), Subscribe(2, b"b"), Arrive(2, note(1)), Unsubscribe(2)])
+        store.write([AddSubscription(1, b"a"), AddSubscription(2, b"b"), AddNote(2, note(1)), RemoveSubscription(2)])
         assert store.last_subscription() == 2
         assert waiting(store, 2) == []
 
@@ -95,11 +111,17 @@ def test_a_number_of_a_subscription_that_ended_is_known_for_ever(disk: Path) -> 
 
 def test_a_note_waits_until_it_is_acknowledged_and_does_not_come_again(disk: Path) -> None:
     with opened(disk) as store:
-        store.write([Subscribe(1, b"all"), Subscribe(2, b"all"), *(Arrive(1, note(number)) for number in (3, 1, 2))])
-        store.write([Arrive(1, note(1)), Arrive(2, note(1)), Arrive(9, note(1))])
+        store.write(
+            [
+                AddSubscription(1, b"all"),
+                AddSubscription(2, b"all"),
+                *(AddNote(1, note(number)) for number in (3, 1, 2)),
+            ]
+        )
+        store.write([AddNote(1, note(1)), AddNote(2, note(1)), AddNote(9, note(1))])
         assert waiting(store) == [3, 1, 2]
-        store.write([Acknowledge(1, note(1).id), Acknowledge(1, note(99).id)])
-        store.write([Arrive(1, note(1))])
+        store.write([AcknowledgeNote(1, note(1).id), AcknowledgeNote(1, note(99).id)])
+        store.write([AddNote(1, note(1))])
         assert waiting(store) == [3, 2]
         assert waiting(store, 2) == [1]
         assert waiting(store, 9) == []
@@ -109,45 +131,45 @@ def test_a_note_waits_until_it_is_acknowledged_and_does_not_come_again(disk: Pat
 
 def test_a_full_subscription_refuses_and_others_do_not(disk: Path) -> None:
     with opened(disk, unread=3) as store:
-        store.write([Subscribe(1, b"a"), Subscribe(2, b"b")])
-        refused = store.write([Arrive(1, note(number)) for number in range(5)])
+        store.write([AddSubscription(1, b"a"), AddSubscription(2, b"b")])
+        refused = store.write([AddNote(1, note(number)) for number in range(5)])
         assert refused == [note(3).id, note(4).id]
-        assert store.write([Arrive(1, note(0)), Arrive(2, note(4))]) == []
-        store.write([Acknowledge(1, note(0).id)])
-        assert store.write([Arrive(1, note(4))]) == []
+        assert store.write([AddNote(1, note(0)), AddNote(2, note(4))]) == []
+        store.write([AcknowledgeNote(1, note(0).id)])
+        assert store.write([AddNote(1, note(4))]) == []
         assert waiting(store) == [1, 2, 4]
 
 
 def test_the_memory_of_what_was_acknowledged_is_bounded(disk: Path) -> None:
     with opened(disk, unread=100, remembered=5) as store:
-        store.write([Subscribe(1, b"a"), *(Arrive(1, note(number)) for number in range(20))])
-        store.write([Acknowledge(1, note(number).id) for number in range(20)])
+        store.write([AddSubscription(1, b"a"), *(AddNote(1, note(number)) for number in range(20))])
+        store.write([AcknowledgeNote(1, note(number).id) for number in range(20)])
         [(size,)] = store._database.read("SELECT sum(length(names)) FROM acknowledged")
-        assert size == 5 * acknowledged.SIZE + OVERHEAD
-        store.write([Arrive(1, note(number)) for number in range(20)])
+        assert size == 5 * acknowledged_notes.SIZE + OVERHEAD
+        store.write([AddNote(1, note(number)) for number in range(20)])
         assert waiting(store) == list(range(15)), "the last five are known"
 
 
 changes = st.one_of(
-    st.builds(lambda n: Arrive(1, note(n)), st.integers(0, 5)),
-    st.builds(lambda n: Acknowledge(1, note(n).id), st.integers(0, 5)),
+    st.builds(lambda n: AddNote(1, note(n)), st.integers(0, 5)),
+    st.builds(lambda n: AcknowledgeNote(1, note(n).id), st.integers(0, 5)),
 )
 
 
 @given(batches=st.lists(st.lists(changes, max_size=6), max_size=6))
 def test_the_inbox_is_a_list_without_repeats_of_what_came_and_was_not_acknowledged(
-    batches: list[list[Change]], disks: Callable[[], Path]
+    batches: list[list[StoreChange]], disks: Callable[[], Path]
 ) -> None:
     came: dict[int, bool] = {}
     with opened(disks()) as store:
-        store.write([Subscribe(1, b"all")])
+        store.write([AddSubscription(1, b"all")])
         for batch in batches:
             store.write(batch)
             for change in batch:
                 match change:
-                    case Arrive(_, arrived):
+                    case AddNote(_, arrived):
                         came.setdefault(int.from_bytes(arrived.id, "big"), True)
-                    case Acknowledge(_, name) if int.from_bytes(name, "big") in came:
+                    case AcknowledgeNote(_, name) if int.from_bytes(name, "big") in came:
                         came[int.from_bytes(name, "big")] = False
             assert waiting(store) == [number for number, waits in came.items() if waits]
 
@@ -161,7 +183,13 @@ def test_a_log_that_ends_anywhere_gives_what_was_committed_before(disk: Path) ->
     log = disk / "whole" / f"{FILE}-wal"
     lengths = [log.stat().st_size]
     for number in range(2, 8):
-        store.write([Keep(number, b"x" * 3000), Keep(1, b"%d" % number), *([Forget(number - 1)] if number > 3 else [])])
+        store.write(
+            [
+                KeepRecord(number, b"x" * 3000),
+                KeepRecord(1, b"%d" % number),
+                *([ForgetRecord(number - 1)] if number > 3 else []),
+            ]
+        )
         lengths.append(log.stat().st_size)
     data = log.read_bytes()
     states = {}
@@ -176,7 +204,7 @@ def test_a_log_that_ends_anywhere_gives_what_was_committed_before(disk: Path) ->
         shutil.copy(disk / "whole" / FILE, cut / FILE)
         (cut / f"{FILE}-wal").write_bytes(data[:length])
         with opened(cut) as found:
-            states[length] = found.records()
+            states[length] = found.unsettled_records()
         shutil.rmtree(cut)
     store.close()
     for length, state in states.items():
@@ -190,7 +218,9 @@ def test_a_log_that_ends_anywhere_gives_what_was_committed_before(disk: Path) ->
 
 def test_what_is_on_the_disk_tells_nothing_without_the_keyring(disk: Path) -> None:
     with opened(disk) as store:
-        store.write([Keep(1, PLANTED), Subscribe(1, PLANTED), Arrive(1, note(1, PLANTED)), Remember("x", PLANTED)])
+        store.write(
+            [KeepRecord(1, PLANTED), AddSubscription(1, PLANTED), AddNote(1, note(1, PLANTED)), SaveValue("x", PLANTED)]
+        )
         for file in disk.iterdir():
             assert PLANTED not in file.read_bytes()
             assert file.stat().st_mode & 0o077 == 0, file
@@ -198,11 +228,11 @@ def test_what_is_on_the_disk_tells_nothing_without_the_keyring(disk: Path) -> No
 
 def test_the_diskof_another_keyring_is_refused_and_not_touched(disk: Path) -> None:
     with opened(disk) as store:
-        store.write([Keep(1, b"x")])
+        store.write([KeepRecord(1, b"x")])
     with pytest.raises(TamperedError, match="another keyring; name another directory"):
         opened(disk, Secret(b"z" * 32))
     with opened(disk) as store:
-        assert store.records() == {1: b"x"}
+        assert store.unsettled_records() == {1: b"x"}
 
 
 @pytest.mark.parametrize(
@@ -218,12 +248,12 @@ def test_the_diskof_another_keyring_is_refused_and_not_touched(disk: Path) -> No
 )
 def test_what_was_changed_on_the_disk_is_noticed(statement: str, disk: Path) -> None:
     with opened(disk) as store:
-        store.write([Keep(1, b"x"), Keep(2, b"y"), Subscribe(1, b"all")])
+        store.write([KeepRecord(1, b"x"), KeepRecord(2, b"y"), AddSubscription(1, b"all")])
     with sqlite3.connect(disk / FILE) as plain:
         plain.execute(statement)
     plain.close()
     with pytest.raises(TamperedError, match=r"damaged|missing"), opened(disk) as store:
-        store.write([Arrive(1, note(1))])
+        store.write([AddNote(1, note(1))])
 
 
 def test_a_file_that_is_no_database_or_of_another_version_is_refused(disk: Path) -> None:
@@ -245,7 +275,7 @@ def test_a_file_that_is_no_database_or_of_another_version_is_refused(disk: Path)
 def test_a_second_start_on_the_same_directory_is_refused_in_one_line(disk: Path) -> None:
     program = (
         "import sys; from pathlib import Path; from veilcast.crypto.secret import Secret; "
-        "from veilcast.node.store import Store\n"
+        "from veilcast.node.store import NodeStore\n"
         "try: Store(Path(sys.argv[1]), Secret(b'k' * 32), bytes, unread_max=1, remembered_max=1)\n"
         "except Exception as error: print(type(error).__name__, error)"
     )
@@ -339,12 +369,12 @@ def ids_in_clear(directory: Path) -> set[int]:
 
 def check_converted(directory: Path, remembered: int = 65_536) -> None:
     with opened(directory, remembered=remembered) as store:
-        assert store.records() == {1: b"anchors", 3: b"waiting"}
-        assert store.published() == [3]
+        assert store.unsettled_records() == {1: b"anchors", 3: b"waiting"}
+        assert store.unsettled_publications() == [3]
         assert (store.subscriptions(), store.last_subscription()) == ({1: b"all"}, 2)
-        assert store.remembered("links") == b"keys"
+        assert store.saved_value("links") == b"keys"
         assert [place.note.id for place in store.unread(1)] == [name_of(801), name_of(800)]
-        store.write([Arrive(1, Note(name_of(number), note(1).publication)) for number in range(400, 800)])
+        store.write([AddNote(1, Note(name_of(number), note(1).publication)) for number in range(400, 800)])
         assert store.count_unread() == {1: 2}, "all that was acknowledged is known"
     assert not ids_in_clear(directory)
 
@@ -414,13 +444,13 @@ def sizes(directory: Path) -> tuple[Any, ...]:
 def test_a_disk_that_was_much_used_has_the_shape_of_an_empty_one(disk: Path) -> None:
     opened(disk / "empty", remembered=1000).close()
     with opened(disk / "used", unread=500, remembered=1000) as store:
-        store.write([Subscribe(number, b"interest") for number in range(1, 20)])
+        store.write([AddSubscription(number, b"interest") for number in range(1, 20)])
         for batch in range(30):
-            store.write([Keep(number, b"x" * 400, True) for number in range(batch, batch + 9)])
-            store.write([Arrive(1, note(number)) for number in range(100 * batch, 100 * batch + 100)])
-            store.write([Acknowledge(1, note(number).id) for number in range(100 * batch, 100 * batch + 97)])
-            store.write([Forget(number) for number in range(batch, batch + 9)])
-        store.write([Remember("links", b"keys"), Unsubscribe(3)])
+            store.write([KeepRecord(number, b"x" * 400, True) for number in range(batch, batch + 9)])
+            store.write([AddNote(1, note(number)) for number in range(100 * batch, 100 * batch + 100)])
+            store.write([AcknowledgeNote(1, note(number).id) for number in range(100 * batch, 100 * batch + 97)])
+            store.write([ForgetRecord(number) for number in range(batch, batch + 9)])
+        store.write([SaveValue("links", b"keys"), RemoveSubscription(3)])
         assert store.count_unread() == {1: 90}
     assert sizes(disk / "used") == sizes(disk / "empty")
 
@@ -439,11 +469,11 @@ def layout(directory: Path) -> tuple[Any, ...]:
 def test_large_notifications_of_the_past_leave_no_trace_in_the_free_pages(disk: Path) -> None:
     opened(disk / "empty").close()
     with opened(disk / "used") as store:
-        store.write([Subscribe(1, b"all")])
+        store.write([AddSubscription(1, b"all")])
         for number, body in enumerate((5_000, 30_000, 2_000, 5_000)):
             large = Note(note(number).id, Publication((), bytes(body)))
-            store.write([Arrive(1, large)])
-            store.write([Acknowledge(1, large.id)])
+            store.write([AddNote(1, large)])
+            store.write([AcknowledgeNote(1, large.id)])
     assert layout(disk / "used") == layout(disk / "empty")
 
 
@@ -457,40 +487,40 @@ def all_rows(directory: Path) -> dict[tuple[str, int], bytes]:
 
 @pytest.mark.parametrize("reads", [False, True])
 def test_two_copies_of_a_disk_do_not_tell_what_changed_between_them(disk: Path, reads: bool) -> None:
-    lives = (Store(disk, SECRET, Random(seed).randbytes, unread_max=10, remembered_max=999) for seed in range(3))
+    lives = (NodeStore(disk, SECRET, Random(seed).randbytes, unread_max=10, remembered_max=999) for seed in range(3))
     with next(lives) as store:
-        store.write([Subscribe(1, b"all")])
+        store.write([AddSubscription(1, b"all")])
     before = all_rows(disk)
     with next(lives) as store:
         if reads:
-            store.write([Arrive(1, note(7))])
-            store.write([Acknowledge(1, note(7).id)])
+            store.write([AddNote(1, note(7))])
+            store.write([AcknowledgeNote(1, note(7).id)])
     after = all_rows(disk)
     assert before.keys() == after.keys()
     assert not set(before.values()) & set(after.values()), "a row that did not change was not sealed anew"
     with next(lives) as store:
         assert store.subscriptions() == {1: b"all"}
-        store.write([Arrive(1, note(7))])
+        store.write([AddNote(1, note(7))])
         assert len(waiting(store)) == (0 if reads else 1)
 
 
 def test_a_backlog_shows_while_it_waits_and_no_longer_at_the_next_start(disk: Path) -> None:
     opened(disk / "empty").close()
     with opened(disk / "used", unread=9999) as store:
-        store.write([Subscribe(1, b"all"), *(Arrive(1, note(number)) for number in range(2000))])
+        store.write([AddSubscription(1, b"all"), *(AddNote(1, note(number)) for number in range(2000))])
     assert sizes(disk / "used")[0] != sizes(disk / "empty")[0]
     with opened(disk / "used", unread=9999) as store:
         assert len(waiting(store)) == 1000
-        store.write([Acknowledge(1, note(number).id) for number in range(2000)])
+        store.write([AcknowledgeNote(1, note(number).id) for number in range(2000)])
     opened(disk / "used").close()
     assert sizes(disk / "used")[0] == sizes(disk / "empty")[0], "the file stays as long as it was"
 
 
 def test_another_number_of_remembered_ids_keeps_what_is_known(disk: Path) -> None:
     with opened(disk, unread=999, remembered=500) as store:
-        store.write([Subscribe(1, b"all"), *(Arrive(1, note(number)) for number in range(100))])
-        store.write([Acknowledge(1, note(number).id) for number in range(100)])
+        store.write([AddSubscription(1, b"all"), *(AddNote(1, note(number)) for number in range(100))])
+        store.write([AcknowledgeNote(1, note(number).id) for number in range(100)])
     for remembered in (5000, 1000):
         with opened(disk, unread=999, remembered=remembered) as store:
-            store.write([Arrive(1, note(number)) for number in range(100)])
+            store.write([AddNote(1, note(number)) for number in range(100)])
             assert waiting(store) == []

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from veilcast.crypto.onion import OnionKey
+from veilcast.crypto.onion_keys import OnionKey
 from veilcast.crypto.secret import Secret
 from veilcast.errors import ConfigError
-from veilcast.node.config import parse
+from veilcast.node.config import parse_config
 from veilcast.node.tor_table import TorTable
 from veilcast.node.tree_files import load_directory, parse_directory
 from veilcast.node.tree_member import TreeSettings
@@ -30,22 +30,29 @@ def test_a_directory_is_read_with_its_tor_and_its_machines_settings() -> None:
 
 
 def test_a_member_has_a_directory_and_no_address() -> None:
-    config = parse((MEMBER + WAY + "chain = 5").encode(), HOME / "node.toml")
+    config = parse_config((MEMBER + WAY + "chain = 5").encode(), HOME / "node.toml")
     assert isinstance(config.settings, TreeSettings)
     assert (config.settings.directory, config.settings.node.chain) == (f"{HOST}:80", 5)
-    assert (config.settings.node.profile, config.listen, config.told, config.tor) == ("hardened", None, "", TorTable())
+    assert (config.settings.node.profile, config.listen, config.public_address, config.tor) == (
+        "hardened",
+        None,
+        "",
+        TorTable(),
+    )
 
 
 def test_a_tor_that_runs_is_named_by_its_control_port_and_cookie() -> None:
     for control in ("127.0.0.1:9051", "[::1]:9051", "unix:/run/tor/control"):
-        config = parse((MEMBER + WAY + f'[tor]\ncontrol = "{control}"\ncookie = "c"').encode(), HOME / "node.toml")
+        config = parse_config(
+            (MEMBER + WAY + f'[tor]\ncontrol = "{control}"\ncookie = "c"').encode(), HOME / "node.toml"
+        )
         assert (config.tor.control, config.tor.cookie) == (control, str(HOME / "c"))
 
 
 def test_without_tor_addresses_are_numbers() -> None:
     text = MEMBER + 'listen = "127.0.0.1:4001"\n' + PLAIN + '[tree]\ndirectory = "127.0.0.1:4000"'
-    config = parse(text.encode(), HOME / "node.toml")
-    assert (config.told, config.settings.directory) == ("127.0.0.1:4001", "127.0.0.1:4000")
+    config = parse_config(text.encode(), HOME / "node.toml")
+    assert (config.public_address, config.settings.directory) == ("127.0.0.1:4001", "127.0.0.1:4000")
 
 
 DIRECTORIES = {
@@ -90,7 +97,7 @@ def test_every_mistake_of_a_directorys_file_is_told(text: str) -> None:
 @pytest.mark.parametrize("text", MEMBERS)
 def test_every_mistake_of_a_members_file_is_told(text: str) -> None:
     with pytest.raises(ConfigError) as told:
-        parse(text.encode(), HOME / "node.toml")
+        parse_config(text.encode(), HOME / "node.toml")
     assert MEMBERS[text] in str(told.value)
 
 

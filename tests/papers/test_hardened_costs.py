@@ -21,15 +21,17 @@ from statistics import mean
 
 import pytest
 
-from support.hardened_costs import costs
-from veilcast.authority.privacy import SHARES
+from support.hardened_costs import measure_costs
+from veilcast.authority.topic_record import COVER_SHARES
 
 SEEDS = range(32)
 
 
 @pytest.mark.heavy
 def test_a_note_reaches_everybody_for_about_four_times_the_messages_and_at_most_seven_hops_later() -> None:
-    baseline, hardened = (costs(profile, 8, SHARES["high"], 0.1, 0.0, SEEDS) for profile in ("paper", "hardened"))
+    baseline, hardened = (
+        measure_costs(profile, 8, COVER_SHARES["high"], 0.1, 0.0, SEEDS) for profile in ("paper", "hardened")
+    )
     assert all(cost.reached == 1 for cost in baseline + hardened)
     assert mean(cost.messages for cost in hardened) <= 4.2 * mean(cost.messages for cost in baseline)
     assert mean(cost.hops for cost in hardened) <= mean(cost.hops for cost in baseline) + 7

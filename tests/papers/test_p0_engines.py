@@ -12,8 +12,8 @@ from statistics import mean, stdev
 import pytest
 from msgspec import structs
 
-from veilcast.lab.sweep.engines import ENGINES
-from veilcast.lab.sweep.params import Params
+from veilcast.lab.experiment.params import Params
+from veilcast.lab.runs.table import ENGINES
 
 GAME = Params(game="events", start="wait", look="swaps", steps=(500,))
 COVERED = Params(cover="one", mu=0.6)

@@ -12,22 +12,22 @@ from statistics import mean
 
 import pytest
 
-from support.mesh_sizes import population, sizes
+from support.mesh_sizes import mesh_sizes, population
 
 FEW = range(8)
 
 
 @pytest.mark.all_only
 def test_p0_fig_12_the_baseline_mesh_has_142_nodes() -> None:
-    assert mean(sizes(population(0.1), FEW)) == pytest.approx(142.4, abs=3 * 9.1 / len(FEW) ** 0.5)
+    assert mean(mesh_sizes(population(0.1), FEW)) == pytest.approx(142.4, abs=3 * 9.1 / len(FEW) ** 0.5)
 
 
 @pytest.mark.heavy
 def test_p0_fig_12_covers_with_mu_06_double_it() -> None:
-    assert mean(sizes(population(0.1, mu=0.6), FEW)) == pytest.approx(289, abs=3 * 21 / len(FEW) ** 0.5)
+    assert mean(mesh_sizes(population(0.1, mu=0.6), FEW)) == pytest.approx(289, abs=3 * 21 / len(FEW) ** 0.5)
 
 
 @pytest.mark.all_only
 def test_p0_fig_17_half_of_the_overlay_subscribes_at_a_ratio_of_a_quarter() -> None:
-    shares = [125 / (size - 1) for size in sizes(population(0.25), FEW)]
+    shares = [125 / (size - 1) for size in mesh_sizes(population(0.25), FEW)]
     assert mean(shares) == pytest.approx(0.506, abs=3 * 0.019 / len(FEW) ** 0.5)

@@ -2,7 +2,7 @@
 
 Each attack is a function of what its party holds, and uses only that; the tests say what it computes. The fourth, a
 proxy together with any one user, still yields all keys of users in `hardened`; what it no longer yields is shown, too.
-`tests/relay/test_knowledge.py` asks the same of all that could be computed, not of these attacks only.
+`tests/relay/test_relay_knowledge.py` asks the same of all that could be computed, not of these attacks only.
 """
 
 from __future__ import annotations
@@ -14,20 +14,20 @@ from itertools import product
 
 import pytest
 
-from support.people import EPOCHS, NOW, OTHER, TOPIC, make_people
-from veilcast.authority.content import Content
-from veilcast.authority.subjects import keyed, named, subject_key
+from support.authority_members import EPOCHS, NOW, OTHER, TOPIC, make_authority_members
+from veilcast.core.match_elements import derive_element_key, key_element, qualify_element
+from veilcast.core.publication import NumberedPublication
 from veilcast.crypto.derive import derive
 from veilcast.crypto.group import Ciphertext, Point, Scalar
 from veilcast.crypto.seal import Sealer, unseal
 from veilcast.crypto.secret import Secret
 from veilcast.errors import ForgedError, MalformedError
 from veilcast.machine import Publication
-from veilcast.relay import bodies, subjects
-from veilcast.relay.joining import ServerKeys, answer, begin, finish
+from veilcast.relay import body_encryption, subject_tags
+from veilcast.relay.enrolment import ServerKeys, answer_enrolment, begin_enrolment, combine_shares
 
-PEOPLE = make_people()
-PUBLISHER, READER = PEOPLE.alice.at(NOW).topic(TOPIC), PEOPLE.bob.at(NOW).topic(TOPIC)
+PEOPLE = make_authority_members()
+PUBLISHER, READER = PEOPLE.alice.keys_at(NOW).topic(TOPIC), PEOPLE.bob.keys_at(NOW).topic(TOPIC)
 BODY = b"we meet at noon"
 TOPICS = ("chat", "news/asia", TOPIC, "weather")
 """What anybody would try first."""
@@ -43,9 +43,9 @@ class Play:
         draw = self.entropy.randbytes
         self.server = ServerKeys.draw(draw)
         self.mask = Scalar.draw(draw)
-        begun = [begin(self.server.public(), draw) for _ in range(3)]
+        begun = [begin_enrolment(self.server.public(), draw) for _ in range(3)]
         self.keys = [each.key for each in begun]
-        self.moves = [finish(each.ratio, answer(self.server, each.sealed)) for each in begun]
+        self.moves = [combine_shares(each.ratio, answer_enrolment(self.server, each.sealed)) for each in begun]
 
 
 @dataclass
@@ -55,13 +55,17 @@ class Paper(Play):
     def __post_init__(self) -> None:
         super().__post_init__()
         draw = self.entropy.randbytes
-        wanted = [named(topic, b"") for topic in (TOPIC, TOPIC, OTHER)]
-        self.uploads = [subjects.upload(each, key) for each, key in zip(wanted, self.keys, strict=True)]
-        self.moved = [subjects.move(each, move) for each, move in zip(self.uploads, self.moves, strict=True)]
-        self.tags = [subjects.tag(each) for each in self.moved]
-        self.sent, self.sealed = bodies.seal_body(BODY, self.keys[0], draw)
-        self.at_server = bodies.move_up(self.sent, self.moves[0])
-        self.down = bodies.move_down(bodies.refresh(self.at_server, self.server, draw), self.moves[1])
+        wanted = [qualify_element(topic, b"") for topic in (TOPIC, TOPIC, OTHER)]
+        self.uploads = [subject_tags.blind_element(each, key) for each, key in zip(wanted, self.keys, strict=True)]
+        self.moved = [
+            subject_tags.move_element(each, move) for each, move in zip(self.uploads, self.moves, strict=True)
+        ]
+        self.tags = [subject_tags.tag_of(each) for each in self.moved]
+        self.sent, self.sealed = body_encryption.seal_body(BODY, self.keys[0], draw)
+        self.at_server = body_encryption.move_key_up(self.sent, self.moves[0])
+        self.down = body_encryption.move_key_down(
+            body_encryption.rerandomise_key(self.at_server, self.server, draw), self.moves[1]
+        )
 
 
 @dataclass
@@ -71,22 +75,24 @@ class Hardened(Play):
     def __post_init__(self) -> None:
         super().__post_init__()
         draw = self.entropy.randbytes
-        self.subject_key = subject_key(READER, b"relay")
-        other_key = subject_key(PEOPLE.bob.at(NOW).topic(OTHER), b"relay")
-        wanted = [keyed(key, b"") for key in (self.subject_key, self.subject_key, other_key)]
+        self.subject_key = derive_element_key(READER, b"relay")
+        other_key = derive_element_key(PEOPLE.bob.keys_at(NOW).topic(OTHER), b"relay")
+        wanted = [key_element(key, b"") for key in (self.subject_key, self.subject_key, other_key)]
         public = self.server.public()
         self.uploads = [
-            subjects.upload_veiled(each, key, public.subject, draw) for each, key in zip(wanted, self.keys, strict=True)
+            subject_tags.veil_element(each, key, public.subject, draw)
+            for each, key in zip(wanted, self.keys, strict=True)
         ]
         self.moved = [
-            subjects.move_veiled(each, move, self.mask) for each, move in zip(self.uploads, self.moves, strict=True)
+            subject_tags.move_veiled_element(each, move, self.mask)
+            for each, move in zip(self.uploads, self.moves, strict=True)
         ]
-        self.tags = [subjects.tag_veiled(each, self.server.unveil) for each in self.moved]
-        content = Content(b"streamed", 1, Publication((("topic", TOPIC),), BODY))
-        self.sealed = bodies.seal_note(PUBLISHER, content, draw)
-        self.up = bodies.wrap_for_server(public.box, self.sealed, purpose=b"publish", entropy=draw)
-        self.delivery = bodies.delivery_key(draw)
-        self.down = bodies.wrap_for_reader(Sealer(self.delivery), self.sealed, draw)
+        self.tags = [subject_tags.tag_veiled(each, self.server.unveil) for each in self.moved]
+        content = NumberedPublication(b"streamed", 1, Publication((("topic", TOPIC),), BODY))
+        self.sealed = body_encryption.seal_note(PUBLISHER, content, draw)
+        self.up = body_encryption.wrap_for_server(public.box, self.sealed, purpose=b"publish", entropy=draw)
+        self.delivery = body_encryption.draw_delivery_key(draw)
+        self.down = body_encryption.wrap_for_subscriber(Sealer(self.delivery), self.sealed, draw)
 
 
 @pytest.fixture(scope="module")
@@ -100,9 +106,9 @@ def hardened() -> Hardened:
 
 
 def test_both_do_what_they_are_for(paper: Paper, hardened: Hardened) -> None:
-    assert bodies.open_body(paper.down, paper.sealed, paper.keys[1]) == BODY
-    received = bodies.open_at_reader(Sealer(hardened.delivery), hardened.down)
-    assert bodies.open_note(READER, received, PEOPLE.bob.root, NOW).publication.body == BODY
+    assert body_encryption.open_body(paper.down, paper.sealed, paper.keys[1]) == BODY
+    received = body_encryption.open_at_subscriber(Sealer(hardened.delivery), hardened.down)
+    assert body_encryption.open_note(READER, received, PEOPLE.bob.root, NOW).publication.body == BODY
     for play in (paper, hardened):
         assert play.tags[0] == play.tags[1] != play.tags[2]
 
@@ -124,12 +130,12 @@ def opened_by(keys: Iterable[Secret], sealed: bytes) -> list[bytes]:
 
 
 def test_a_in_paper_the_server_reads_every_message(paper: Paper) -> None:
-    assert bodies.open_body(paper.at_server, paper.sealed, paper.server.k_r) == BODY
+    assert body_encryption.open_body(paper.at_server, paper.sealed, paper.server.k_r) == BODY
 
 
 def test_a_hardened_the_server_has_no_key_of_content(hardened: Hardened) -> None:
     server = hardened.server
-    at_server = bodies.open_at_server(server, hardened.up, purpose=b"publish")
+    at_server = body_encryption.open_at_server(server, hardened.up, purpose=b"publish")
     points = [hardened.moved[0].body, hardened.moved[0].key_part, server.public().route, server.public().subject]
     held = [server.k_r, server.y, server.box, server.unveil, hardened.delivery]
     derived = [(point * Scalar(scalar.reveal())).key() for point in points for scalar in (server.k_r, server.unveil)]
@@ -141,12 +147,12 @@ def test_a_hardened_server_proxy_and_members_of_another_topic_pool_their_keys_an
     hardened: Hardened,
 ) -> None:
     """All that the two hosts and all three users draw or compute, with the grants of the other topic for all epochs."""
-    server, other = hardened.server, [PEOPLE.bob.at(NOW + later).topic(OTHER) for later in range(EPOCHS)]
+    server, other = hardened.server, [PEOPLE.bob.keys_at(NOW + later).topic(OTHER) for later in range(EPOCHS)]
     scalars = [server.k_r, server.y, server.unveil, hardened.mask, *hardened.keys, *hardened.moves]
     points = [server.public().route, server.public().subject]
     points += [part for each in (*hardened.uploads, *hardened.moved) for part in (each.body, each.key_part)]
     pooled = [*scalars, server.box, hardened.delivery, *(keys.content for keys in other)]
-    pooled += [subject_key(keys, b"relay") for keys in other]
+    pooled += [derive_element_key(keys, b"relay") for keys in other]
     pooled += [(point * scalar).key() for point, scalar in product(points, [Scalar.of(1), *scalars])]
     assert opened_by(pooled, hardened.sealed) == []
     assert opened_by([READER.content], hardened.sealed) != [], "the topic's key opens it"
@@ -157,18 +163,20 @@ def test_a_hardened_server_proxy_and_members_of_another_topic_pool_their_keys_an
 
 def dictionary(tags: Iterable[bytes], candidates: dict[str, bytes], factor: Scalar) -> list[str | None]:
     """For each tag the candidate that has it."""
-    names = {subjects.tag(subjects.upload(element, factor)): name for name, element in candidates.items()}
+    names = {
+        subject_tags.tag_of(subject_tags.blind_element(element, factor)): name for name, element in candidates.items()
+    }
     return [names.get(tag) for tag in tags]
 
 
 def test_b_in_paper_the_server_names_every_subject(paper: Paper) -> None:
-    candidates = {topic: named(topic, b"") for topic in TOPICS}
+    candidates = {topic: qualify_element(topic, b"") for topic in TOPICS}
     assert dictionary(paper.tags, candidates, paper.server.k_r) == [TOPIC, TOPIC, OTHER]
 
 
 def test_b_hardened_the_server_names_none_at_home_even_with_the_topics_key(hardened: Hardened) -> None:
-    outsider = {topic: named(topic, b"") for topic in TOPICS}
-    insider = {TOPIC: keyed(hardened.subject_key, b"")}
+    outsider = {topic: qualify_element(topic, b"") for topic in TOPICS}
+    insider = {TOPIC: key_element(hardened.subject_key, b"")}
     for candidates in (outsider, insider):
         for factor in (hardened.server.k_r, hardened.server.y, hardened.server.k_r * hardened.server.y):
             assert dictionary(hardened.tags, candidates, factor) == [None, None, None]
@@ -180,11 +188,11 @@ def test_b_hardened_the_server_names_none_at_home_even_with_the_topics_key(harde
 def test_b_hardened_a_server_that_is_a_user_tries_one_subject_for_each_upload(hardened: Hardened) -> None:
     """What remains: an oracle, on line, and as slow as the proxy's limits make it."""
     draw = random.Random(3).randbytes
-    asked = subjects.upload_veiled(
-        keyed(hardened.subject_key, b""), hardened.keys[2], hardened.server.public().subject, draw
+    asked = subject_tags.veil_element(
+        key_element(hardened.subject_key, b""), hardened.keys[2], hardened.server.public().subject, draw
     )
-    by_the_proxy = subjects.move_veiled(asked, hardened.moves[2], hardened.mask)
-    assert [subjects.tag_veiled(by_the_proxy, hardened.server.unveil) == tag for tag in hardened.tags] == [
+    by_the_proxy = subject_tags.move_veiled_element(asked, hardened.moves[2], hardened.mask)
+    assert [subject_tags.tag_veiled(by_the_proxy, hardened.server.unveil) == tag for tag in hardened.tags] == [
         True,
         True,
         False,
@@ -238,16 +246,16 @@ def test_d_a_proxy_and_any_one_user_have_every_key_in_both_profiles(play: Play, 
 @pytest.mark.parametrize("play", [Paper(), Hardened()], ids=["paper", "hardened"])
 def test_d_a_proxy_that_makes_up_a_user_needs_to_bribe_none(play: Play) -> None:
     """P2's proxy is curious but honest; this is what the assumption carries. The server cannot know real users."""
-    nobody = begin(play.server.public(), random.Random(5).randbytes)
-    move = finish(nobody.ratio, answer(play.server, nobody.sealed))
+    nobody = begin_enrolment(play.server.public(), random.Random(5).randbytes)
+    move = combine_shares(nobody.ratio, answer_enrolment(play.server, nobody.sealed))
     assert move * nobody.key == play.server.k_r
 
 
 def test_d_in_paper_the_two_then_read_all_and_name_every_subject(paper: Paper) -> None:
     k_r, keys = coalition_keys(paper.moves, 2, paper.keys[2])
-    assert bodies.open_body(paper.sent, paper.sealed, keys[0]) == BODY
-    candidates = {topic: named(topic, b"") for topic in TOPICS}
-    assert dictionary(map(subjects.tag, paper.moved), candidates, k_r) == [TOPIC, TOPIC, OTHER]
+    assert body_encryption.open_body(paper.sent, paper.sealed, keys[0]) == BODY
+    candidates = {topic: qualify_element(topic, b"") for topic in TOPICS}
+    assert dictionary(map(subject_tags.tag_of, paper.moved), candidates, k_r) == [TOPIC, TOPIC, OTHER]
 
 
 def test_d_hardened_the_two_read_nothing_and_name_no_subject_of_others(hardened: Hardened) -> None:
@@ -255,19 +263,19 @@ def test_d_hardened_the_two_read_nothing_and_name_no_subject_of_others(hardened:
     k_r, keys = coalition_keys(hardened.moves, 2, hardened.keys[2])
     assert opened_by([k_r, *keys, hardened.mask], hardened.sealed) == []
     for upload, move, key in zip(hardened.uploads, hardened.moves, keys, strict=True):
-        for element in (keyed(hardened.subject_key, b""), named(TOPIC, b"")):
+        for element in (key_element(hardened.subject_key, b""), qualify_element(TOPIC, b"")):
             assert not named_by_coalition(upload, element, key, [k_r, key, move, hardened.mask])
 
 
 def named_by_coalition(upload: Ciphertext, element: bytes, key: Scalar, held: list[Scalar]) -> bool:
     """Whether a guess shows: for the right element, `body` less k_u H is rho G, and `key_part` is y times that."""
-    rho_g = upload.body - subjects.upload(element, key)
+    rho_g = upload.body - subject_tags.blind_element(element, key)
     return any(rho_g * a == upload.key_part * b for a, b in product([Scalar.of(1), *held], repeat=2))
 
 
 def test_d_hardened_it_is_the_servers_key_that_would_name_them(hardened: Hardened) -> None:
     """The control of the test above."""
-    element = keyed(hardened.subject_key, b"")
+    element = key_element(hardened.subject_key, b"")
     found = [
         named_by_coalition(upload, element, key, [hardened.server.y])
         for upload, key in zip(hardened.uploads, hardened.keys, strict=True)
@@ -292,8 +300,8 @@ def test_e_in_paper_the_proxy_sees_the_same_bytes_come_and_go(paper: Paper) -> N
 
 
 def test_e_hardened_nothing_that_comes_goes(hardened: Hardened) -> None:
-    again = bodies.wrap_for_reader(Sealer(hardened.delivery), hardened.sealed, random.Random(1).randbytes)
-    other = bodies.wrap_for_reader(Sealer(Secret(bytes(32))), hardened.sealed, random.Random(2).randbytes)
+    again = body_encryption.wrap_for_subscriber(Sealer(hardened.delivery), hardened.sealed, random.Random(1).randbytes)
+    other = body_encryption.wrap_for_subscriber(Sealer(Secret(bytes(32))), hardened.sealed, random.Random(2).randbytes)
     for one, two in product((hardened.up,), (hardened.down, again, other)):
         assert not common_piece(one, two)
     for one, two in ((hardened.down, again), (hardened.down, other), (again, other)):
@@ -316,4 +324,4 @@ def test_crafted_subjects_and_messages_are_refused(paper: Paper, hardened: Harde
     rho = Scalar.of(7)
     of_nothing = Ciphertext(rho.public(), hardened.server.public().subject * rho)
     with pytest.raises(MalformedError):
-        subjects.tag_veiled(of_nothing, hardened.server.unveil)
+        subject_tags.tag_veiled(of_nothing, hardened.server.unveil)

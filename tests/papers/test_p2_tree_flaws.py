@@ -18,30 +18,30 @@ import pytest
 from veilcast.crypto.noise import Keypair
 from veilcast.crypto.secret import Secret
 from veilcast.topics import Geometry
-from veilcast.tree import shape
-from veilcast.tree.bundles import Instruction, NodeId, Recipient, open_layer, wrap_group, wrap_tree
-from veilcast.tree.filters import Filters
-from veilcast.tree.labels import Headers, Labels
-from veilcast.tree.plan import Hung, Rooted
-from veilcast.wire.geometry import INSTALL
+from veilcast.tree import tree_shape
+from veilcast.tree.destination_filters import DestinationFilters
+from veilcast.tree.instruction_bundles import Instruction, NodeId, Recipient, open_layer, wrap_group, wrap_tree
+from veilcast.tree.layout import HardenedLayout, PaperLayout
+from veilcast.tree.paper_routing import LabelHeader, LoopLabels
+from veilcast.wire.geometry import INSTALL_BLOCK
 from veilcast.wire.padding import pad, unpad
 
 N, R, CHAIN = 500, 3, 3
 NODES = [number.to_bytes(16, "big") for number in range(N)]
-B = shape.branching(N, R)
+B = tree_shape.branching_factor(N, R)
 
 
 def number_of(node: NodeId) -> int:
     return int.from_bytes(node, "big")
 
 
-def rooted(seed: int, root: int = 0, n: int = N) -> Rooted:
-    return Rooted(Secret(seed.to_bytes(8, "big")), NODES[:n], root=root, r=R)
+def rooted(seed: int, root: int = 0, n: int = N) -> PaperLayout:
+    return PaperLayout(Secret(seed.to_bytes(8, "big")), NODES[:n], root=root, r=R)
 
 
-def hung(seed: int, home: int = 0, n: int = N, guards: Sequence[int] = (1, 2, 3)) -> Hung:
+def hung(seed: int, home: int = 0, n: int = N, guards: Sequence[int] = (1, 2, 3)) -> HardenedLayout:
     chain = [NODES[number] for number in guards]
-    return Hung(Secret(seed.to_bytes(8, "big")), NODES[:n], home=NODES[home], guards=chain, r=R)
+    return HardenedLayout(Secret(seed.to_bytes(8, "big")), NODES[:n], home=NODES[home], guards=chain, r=R)
 
 
 # --- (a) bundles shrink on their way down, so a node knows how deep it stands, and if it is next to the subscriber
@@ -75,16 +75,16 @@ def opened(firsts: Iterable[tuple[NodeId, bytes]], strip: Callable[[bytes], byte
 
 def bundle_of(sealed: bytes, strip: Callable[[bytes], bytes]) -> bytes:
     """As the next one gets it: padded, if that is how bundles travel."""
-    return sealed if strip is bytes else pad(sealed, INSTALL)
+    return sealed if strip is bytes else pad(sealed, INSTALL_BLOCK)
 
 
 @cache
 def paper_handed(seed: int) -> dict[NodeId, Handed]:
     plan = rooted(seed)
-    below = [plan.number(place) for place in range(1, N)]
+    below = [plan.node_at(place) for place in range(1, N)]
     recipients = [Recipient(NODES[number], keys()[number].public) for number in below]
     told = [plan.instruction(number) for number in below]
-    return opened(wrap_tree(recipients, told, plan.b, random.Random(seed).randbytes), bytes)
+    return opened(wrap_tree(recipients, told, plan.branching, random.Random(seed).randbytes), bytes)
 
 
 @cache
@@ -95,7 +95,7 @@ def hardened_handed(seed: int) -> dict[NodeId, Handed]:
         recipients = [Recipient(NODES[number], keys()[number].public) for number in group]
         told = [plan.instruction(number) for number in group]
         sealed = wrap_group(recipients, told, 4, random.Random(seed).randbytes)
-        firsts.append((NODES[group[0]], pad(sealed, INSTALL)))
+        firsts.append((NODES[group[0]], pad(sealed, INSTALL_BLOCK)))
     return opened(firsts, unpad)
 
 
@@ -139,11 +139,11 @@ def test_a_hardened_all_that_travels_has_one_size_and_what_is_in_it_tells_no_dep
     for seed in range(3):
         seen, plan = hardened_handed(seed), hung(seed)
         assert len(seen) == N
-        assert {travelled(each) for each in seen.values()} == {INSTALL}
+        assert {travelled(each) for each in seen.values()} == {INSTALL_BLOCK}
         assert accused_by_size(seen, travelled) == {each.told.parent for each in seen.values()}, "everyone accuses"
-        large = [node for node, each in seen.items() if held(each) > INSTALL / 8]
-        depths = [shape.depth(plan.place(number_of(node)), plan.b) for node in large]
-        everyone = [shape.depth(place, plan.b) for place in range(N)]
+        large = [node for node, each in seen.items() if held(each) > INSTALL_BLOCK / 8]
+        depths = [tree_shape.place_depth(plan.place(number_of(node)), plan.branching) for node in large]
+        everyone = [tree_shape.place_depth(place, plan.branching) for place in range(N)]
         assert 80 < len(large) < 140, "those who hand on to several"
         assert abs(sum(depths) / len(depths) - sum(everyone) / N) < 0.3
 
@@ -169,15 +169,15 @@ class Routed:
     reached: set[int]
 
 
-def by_topic(plans: Sequence[Rooted], origin: int, remembering: bool, cut_off: int = 5_000) -> Routed:
+def by_topic(plans: Sequence[PaperLayout], origin: int, remembering: bool, cut_off: int = 5_000) -> Routed:
     """The paper's routing: filters by destination, and labels in the header, or a memory of messages at each node."""
-    rng, headers = random.Random(2), Headers(256)
-    tables = [Filters(GEOMETRY, destinations=len(plans)) for _ in range(SMALL)]
+    rng, headers = random.Random(2), LabelHeader(256)
+    tables = [DestinationFilters(GEOMETRY, destinations=len(plans)) for _ in range(SMALL)]
     for plan in plans:
         for number in range(SMALL):
             if plan.place(number):
-                tables[number].pour(plan.instruction(number).parent, [TOPIC])
-    labels = [Labels(headers, every_us=1 << 40, rng=rng, now=0) for _ in range(SMALL)]
+                tables[number].add(plan.instruction(number).parent, [TOPIC])
+    labels = [LoopLabels(headers, every_us=1 << 40, rng=rng, now=0) for _ in range(SMALL)]
     routed, seen = Routed(0, set()), set[int]()
     waiting = deque([(origin, headers.empty())])
     while waiting and routed.messages < cut_off:
@@ -193,7 +193,7 @@ def by_topic(plans: Sequence[Rooted], origin: int, remembering: bool, cut_off: i
     return routed
 
 
-def by_entry(plans: Sequence[Hung], origin: int) -> Routed:
+def by_entry(plans: Sequence[HardenedLayout], origin: int) -> Routed:
     """The hardened routing: the origin matches, and from there on every copy climbs by the names of entries."""
     routed = Routed(0, set())
     for plan in plans:
@@ -218,7 +218,7 @@ def test_b_in_paper_a_publication_of_three_subscribers_leaves_all_their_ways(ori
     assert {0, 1, 2} <= remembered.reached
     assert labelled.messages > 2_000
     assert 3 * (R + 1) < remembered.messages <= 3 * SMALL
-    ways = {node for plan in plans for node in (*plan.way(origin), NODES[origin])}
+    ways = {node for plan in plans for node in (*plan.path(origin), NODES[origin])}
     assert len(labelled.reached) > 3 * len(ways), "and most nodes see what is none of theirs"
 
 
@@ -286,19 +286,19 @@ def test_c_hardened_the_guard_next_to_it_names_it_and_the_others_name_a_guard() 
 # --- (d) the header of labels grows with every hop
 
 
-def hops_by_header(header: bytes, headers: Headers) -> int:
+def hops_by_header(header: bytes, headers: LabelHeader) -> int:
     """As many nodes as would set so many bits; none at the first."""
     return round(headers.read(header).bit_count() / headers.hashes)
 
 
 def test_d_in_paper_a_node_reads_off_the_header_how_far_a_message_has_come() -> None:
-    headers, rng = Headers(), random.Random(6)
+    headers, rng = LabelHeader(), random.Random(6)
     right = total = 0
     for _ in range(200):
         header: bytes | None = headers.empty()
         assert hops_by_header(header or b"", headers) == 0, "the origin knows that it is one"
         for hop in range(1, 5):
-            header = Labels(headers, every_us=1, rng=rng, now=0).mark(header or headers.empty(), 0) or header
+            header = LoopLabels(headers, every_us=1, rng=rng, now=0).mark(header or headers.empty(), 0) or header
             right += hops_by_header(header or b"", headers) == hop
             total += 1
     assert right / total > 0.95
@@ -310,6 +310,6 @@ def test_d_hardened_what_a_copy_carries_from_hop_to_hop_is_a_name_drawn_for_the_
     by_depth: dict[int, list[int]] = {}
     for number in range(N):
         bits = int.from_bytes(plan.entry(number), "big").bit_count()
-        by_depth.setdefault(shape.depth(plan.place(number), plan.b), []).append(bits)
+        by_depth.setdefault(tree_shape.place_depth(plan.place(number), plan.branching), []).append(bits)
     deep, high = by_depth[3], by_depth[2] + by_depth[1]
     assert abs(sum(deep) / len(deep) - sum(high) / len(high)) < 4 * sqrt(32 / len(high))

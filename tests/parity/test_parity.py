@@ -15,14 +15,19 @@ import msgspec
 import pytest
 
 from support.virtual_time import VirtualTime
-from veilcast.lab.live.town import Around, Town, TownMesh, as_it_is, one_at_a_time
+from veilcast.lab.runs.mesh.loopback_network import (
+    LoopbackNetwork,
+    LoopbackPopulation,
+    WrapMachine,
+    exclusive_addresses,
+    keep_machine,
+)
 from veilcast.link.config import LinkConfig
 from veilcast.machine import Address, Delivered, Event, Waiting
-from veilcast.mesh.config import Config, Cover, Hardening, ShellGame
-from veilcast.sim.adversaries import Wrapper
-from veilcast.sim.links import Links
-from veilcast.sim.scenario import Config as ScenarioConfig
-from veilcast.sim.scenario import Scenario, run
+from veilcast.mesh.config import CoverConfig, HardeningConfig, MeshConfig, ShellGameConfig
+from veilcast.sim.links import LinkDelays
+from veilcast.sim.scenario import Scenario, ScenarioConfig, run_scenario
+from veilcast.sim.wrappers import MachineWrapper
 
 Story: TypeAlias = dict[tuple[Address, str, int], list[Event]]
 """What happened: by node, kind of event and, for notes, publisher; in order."""
@@ -31,7 +36,7 @@ SEED = 4
 TENTH_US = 100_000
 STEADY: dict[str, Any] = {"heartbeat_us": TENTH_US, "silent_periods": 100, "linger_periods": 16}
 """Quick, but patient with neighbours."""
-PAPER = TownMesh(
+PAPER = LoopbackPopulation(
     nodes=6,
     subscribers=0.5,
     publishers=2,
@@ -39,21 +44,23 @@ PAPER = TownMesh(
     first_us=2_000_000,
     every_us=TENTH_US // 2,
     checks=("once", "turns", "intact", "readers", "everyone"),
-    mesh=Config(**STEADY),
+    mesh=MeshConfig(**STEADY),
     link=LinkConfig("prompt"),
 )
 CASES = {
     "paper": PAPER,
     "paper, hiding": msgspec.structs.replace(
-        PAPER, mesh=Config(**STEADY, cover=Cover("one"), shellgame=ShellGame("child", wait_us=500_000))
+        PAPER, mesh=MeshConfig(**STEADY, cover=CoverConfig("one"), shellgame=ShellGameConfig("child", wait_us=500_000))
     ),
     "hardened": msgspec.structs.replace(
         PAPER,
         first_us=8_000_000,
-        mesh=Config(
+        mesh=MeshConfig(
             "hardened",
             **STEADY,
-            hardening=Hardening(window_periods=8, lead_periods=16, bit_periods=1, uptime_periods=4, call_periods=200),
+            hardening=HardeningConfig(
+                window_periods=8, lead_periods=16, bit_periods=1, uptime_periods=4, call_periods=200
+            ),
         ),
         link=LinkConfig("cells", 16),
     ),
@@ -71,7 +78,7 @@ def test_a_population_has_the_same_story_in_the_simulator_and_on_sockets(name: s
 
 
 def test_a_note_that_one_reader_misses_is_another_story() -> None:
-    class Deaf(Wrapper):
+    class Deaf(MachineWrapper):
         def next_event(self) -> Event | None:
             event = self._inner.next_event()
             missed = isinstance(event, Delivered) and event.note.publication.body == b"note 7"
@@ -83,26 +90,26 @@ def test_a_note_that_one_reader_misses_is_another_story() -> None:
     assert [key for key in simulated if live[key] != simulated[key]] == [(reader, "Delivered", 1)]
 
 
-def by_simulator(population: TownMesh) -> Story:
+def by_simulator(population: LoopbackPopulation) -> Story:
     story = Book()
-    config = ScenarioConfig("parity", duration_us(population), population, Links((1_000,)))
-    outcome = run(Scenario("parity", config), SEED, on_event=story.take)
+    config = ScenarioConfig("parity", duration_us(population), population, LinkDelays((1_000,)))
+    outcome = run_scenario(Scenario("parity", config), SEED, on_event=story.take)
     assert outcome.violations == ()
     return story.entries
 
 
-def by_sockets(population: TownMesh, around: Around = as_it_is) -> Story:
+def by_sockets(population: LoopbackPopulation, around: WrapMachine = keep_machine) -> Story:
     story = Book()
-    with one_at_a_time():
+    with exclusive_addresses():
         clock = VirtualTime()
-        town = Town(seed=SEED, on_event=story.take, around=around, steady_ns=clock.steady_ns)
+        town = LoopbackNetwork(seed=SEED, on_event=story.take, around=around, steady_ns=clock.steady_ns)
         town.settle(population, duration_us(population))
         clock.run(town.run(duration_us(population)))
-    assert around is not as_it_is or town.violations == []
+    assert around is not keep_machine or town.violations == []
     return story.entries
 
 
-def duration_us(population: TownMesh) -> int:
+def duration_us(population: LoopbackPopulation) -> int:
     return population.first_us + population.notes * population.every_us + AFTER_US
 
 

@@ -8,12 +8,12 @@ import msgspec
 import pytest
 
 from veilcast.errors import ConfigError
-from veilcast.relay.config import Allowance, ClientConfig, ProxyConfig, ServerConfig
+from veilcast.relay.config import RateAllowance, RelayClientConfig, RelayProxyConfig, RelayServerConfig
 from veilcast.wire import encode, geometry
-from veilcast.wire.relay import Delivery, Submit
+from veilcast.wire.relay import RelayDelivery, Submit
 
 
-@pytest.mark.parametrize("kind", [ClientConfig, ProxyConfig, ServerConfig])
+@pytest.mark.parametrize("kind", [RelayClientConfig, RelayProxyConfig, RelayServerConfig])
 def test_every_number_has_a_least_value_and_its_error_names_it(kind: type[Any]) -> None:
     defaults = kind()
     numbers = [name for name, value in msgspec.structs.asdict(defaults).items() if type(value) is int]
@@ -26,18 +26,18 @@ def test_every_number_has_a_least_value_and_its_error_names_it(kind: type[Any]) 
 def test_an_allowance_allows_something() -> None:
     for every_us, burst in ((0, 1), (1, 0)):
         with pytest.raises(ConfigError):
-            Allowance(every_us, burst)
+            RateAllowance(every_us, burst)
 
 
 def test_a_bound_that_no_filter_keeps_is_refused() -> None:
     with pytest.raises(ConfigError, match="no filter keeps this bound"):
-        ServerConfig(filter_elements=1 << 30, filter_bound=1e-12)
-    assert ServerConfig(filter_bound=0.01).filter_geometry.bound <= 0.01
+        RelayServerConfig(filter_elements=1 << 30, filter_bound=1e-12)
+    assert RelayServerConfig(filter_bound=0.01).filter_geometry.bound <= 0.01
 
 
 def test_leases_are_not_for_ever_ahead() -> None:
     with pytest.raises(ConfigError, match="at most"):
-        ClientConfig(ahead_epochs=25)
+        RelayClientConfig(ahead_epochs=25)
 
 
 def test_the_largest_messages_fit() -> None:
@@ -45,4 +45,4 @@ def test_the_largest_messages_fit() -> None:
     subjects = ((subject,) * geometry.SUBJECTS_MAX, *((),) * (geometry.GROUPS_MAX - 1))
     names = (bytes(geometry.LEASE_NAME),) * geometry.ADDRESSEES_MAX
     assert len(encode(Submit(2**32 - 1, subjects, bytes(64), sealed))) <= geometry.MESSAGE_MAX
-    assert len(encode(Delivery(names, bytes(geometry.TICKET), bytes(64), sealed))) <= geometry.MESSAGE_MAX
+    assert len(encode(RelayDelivery(names, bytes(geometry.TICKET), bytes(64), sealed))) <= geometry.MESSAGE_MAX

@@ -7,15 +7,15 @@ from random import Random
 import msgspec
 import pytest
 
-from support.exchange import CLIENT, EPOCH_US, SERVING, TOPIC, Exchange
-from veilcast.authority.record import Profile
+from support.relay_network import CLIENT_CONFIG, EPOCH_US, SERVER_CONFIG, TOPIC, RelayNetwork
+from veilcast.authority.topic_record import Profile
+from veilcast.core.durable_records import DurableRecords, WhenDurable
 from veilcast.errors import LocalError, UnknownTopicError
 from veilcast.machine import Address, Overdue, Publication, Record, Settled, Value, Waiting
-from veilcast.parts.ledger import Ledger, Then
-from veilcast.sim.relay import SERVER
+from veilcast.sim.relay.population import SERVER
 from veilcast.topics import All, Box, Conjunction, Equal, Label, Range
 from veilcast.wire import decode
-from veilcast.wire.relay import Code, Delivery, Lease, Submit
+from veilcast.wire.relay import Lease, RelayDelivery, ReplyCode, Submit
 
 ALL = Label(TOPIC)
 PROFILES: tuple[Profile, ...] = ("hardened", "paper")
@@ -25,7 +25,7 @@ each_profile = pytest.mark.parametrize("profile", PROFILES)
 @each_profile
 def test_a_publication_reaches_exactly_those_whose_interest_it_matches(profile: Profile) -> None:
     """The mode is pinned to `Conjunction.matches`: labels, ranges, boxes, equalities, several of them at once."""
-    exchange, rng = Exchange(profile, clients=3), Random(1)
+    exchange, rng = RelayNetwork(profile, clients=3), Random(1)
     wanted: list[tuple[str, int, Conjunction]] = []
     for interest in (
         ALL,
@@ -57,7 +57,7 @@ def test_a_publication_reaches_exactly_those_whose_interest_it_matches(profile: 
 
 def test_only_what_shares_a_cell_is_let_through_in_vain_when_hardened() -> None:
     """`size` has two values to a cell: the server cannot tell 2 from 3, and the client does."""
-    exchange = Exchange()
+    exchange = RelayNetwork()
     exchange.subscribe("c0", All(ALL, Range("size", 2, 2)))
     exchange.run(2)
     for size in range(8):
@@ -70,7 +70,7 @@ def test_only_what_shares_a_cell_is_let_through_in_vain_when_hardened() -> None:
 
 def test_the_paper_s_filter_mixes_what_one_subscriber_wants() -> None:
     """Two narrow interests let through what meets a half of each."""
-    exchange = Exchange("paper")
+    exchange = RelayNetwork("paper")
     exchange.subscribe("c0", All(ALL, Range("level", 0, 0), Equal("kind", "red")))
     exchange.subscribe("c0", All(ALL, Range("level", 9, 9), Equal("kind", "blue")))
     exchange.run(2)
@@ -83,7 +83,7 @@ def test_the_paper_s_filter_mixes_what_one_subscriber_wants() -> None:
 
 @each_profile
 def test_who_ends_a_subscription_gets_nothing_more_for_it(profile: Profile) -> None:
-    exchange = Exchange(profile)
+    exchange = RelayNetwork(profile)
     low = exchange.subscribe("c0", All(ALL, Range("level", 0, 3)))
     exchange.subscribe("c0", All(ALL, Range("level", 2, 5)))
     exchange.run(2)
@@ -100,7 +100,7 @@ def test_who_ends_a_subscription_gets_nothing_more_for_it(profile: Profile) -> N
 
 @each_profile
 def test_who_ends_a_subscription_and_starts_it_again_at_once_has_it(profile: Profile) -> None:
-    exchange = Exchange(profile)
+    exchange = RelayNetwork(profile)
     for _ in range(3):
         number = exchange.subscribe("c0", ALL)
         exchange.unsubscribe("c0", number)
@@ -114,7 +114,7 @@ def test_who_ends_a_subscription_and_starts_it_again_at_once_has_it(profile: Pro
 
 @each_profile
 def test_two_subscriptions_with_one_interest_share_a_lease_and_both_hear(profile: Profile) -> None:
-    exchange = Exchange(profile)
+    exchange = RelayNetwork(profile)
     first, second = exchange.subscribe("c0", ALL), exchange.subscribe("c0", ALL)
     exchange.run(2)
     exchange.publish("c1", b"here")
@@ -128,7 +128,7 @@ def test_two_subscriptions_with_one_interest_share_a_lease_and_both_hear(profile
 
 @each_profile
 def test_a_reader_who_was_away_gets_what_it_missed(profile: Profile) -> None:
-    exchange = Exchange(profile)
+    exchange = RelayNetwork(profile)
     exchange.subscribe("c0", ALL)
     exchange.run(2)
     exchange.world.crash(Address("c0"))
@@ -143,7 +143,7 @@ def test_a_reader_who_was_away_gets_what_it_missed(profile: Profile) -> None:
 
 
 def test_a_reader_who_was_away_for_an_epoch_gets_what_was_published_in_the_next() -> None:
-    exchange = Exchange()
+    exchange = RelayNetwork()
     exchange.subscribe("c0", ALL)
     exchange.run(2)
     exchange.world.crash(Address("c0"))
@@ -156,7 +156,7 @@ def test_a_reader_who_was_away_for_an_epoch_gets_what_was_published_in_the_next(
 
 
 def test_subscriptions_go_on_over_the_edges_of_epochs_under_names_that_have_nothing_in_common() -> None:
-    exchange = Exchange()
+    exchange = RelayNetwork()
     exchange.subscribe("c0", ALL)
     for number in range(6):
         exchange.run(EPOCH_US / 1_000_000 / 2)
@@ -169,7 +169,7 @@ def test_subscriptions_go_on_over_the_edges_of_epochs_under_names_that_have_noth
 
 @each_profile
 def test_killing_server_and_proxies_at_random_moments_loses_nothing(profile: Profile) -> None:
-    exchange, rng = Exchange(profile, disk_us=50_000), Random(2)
+    exchange, rng = RelayNetwork(profile, disk_us=50_000), Random(2)
     exchange.subscribe("c0", ALL)
     exchange.run(3)
     for number in range(30):
@@ -183,9 +183,9 @@ def test_killing_server_and_proxies_at_random_moments_loses_nothing(profile: Pro
     assert sorted(exchange.heard_by("c0")) == sorted(b"%d" % number for number in range(30))
 
 
-def answered_then_killed() -> Exchange:
+def answered_then_killed() -> RelayNetwork:
     """A reader is away; a publication arrives; the server is killed in the time that its disk takes."""
-    exchange = Exchange(disk_us=1_000_000)
+    exchange = RelayNetwork(disk_us=1_000_000)
     exchange.subscribe("c0", ALL)
     exchange.run(6)
     exchange.world.crash(Address("c0"))
@@ -206,15 +206,15 @@ def test_what_the_server_answered_is_on_its_disk() -> None:
 def test_a_server_that_answers_before_it_has_stored_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
     """The planted bug to the test before."""
 
-    def at_once(self: Ledger, record: int, now: int, then: Then) -> None:
+    def at_once(self: DurableRecords, record: int, now: int, then: WhenDurable) -> None:
         then(now)
 
-    monkeypatch.setattr(Ledger, "after", at_once)
+    monkeypatch.setattr(DurableRecords, "when_durable", at_once)
     assert answered_then_killed().heard_by("c0") == []
 
 
 def test_a_publication_leaves_when_it_is_on_the_disk_and_is_settled_when_the_server_has_it() -> None:
-    exchange = Exchange(disk_us=100_000)
+    exchange = RelayNetwork(disk_us=100_000)
     record = exchange.publish("c1", b"here")
     mine = [event for name, event in exchange.events if name == "c1" and isinstance(event, Record | Settled)]
     assert [type(event) for event in mine] == [Record]
@@ -224,7 +224,7 @@ def test_a_publication_leaves_when_it_is_on_the_disk_and_is_settled_when_the_ser
 
 
 def test_a_publication_of_an_earlier_life_is_sent_by_the_next() -> None:
-    exchange = Exchange()
+    exchange = RelayNetwork()
     exchange.subscribe("c0", ALL)
     exchange.run(2)
     exchange.world.crash(Address("p0"))
@@ -238,7 +238,7 @@ def test_a_publication_of_an_earlier_life_is_sent_by_the_next() -> None:
 
 
 def test_the_owner_hears_of_what_is_overdue_and_can_withdraw_it() -> None:
-    exchange = Exchange()
+    exchange = RelayNetwork()
     exchange.world.crash(Address("p0"))
     record = exchange.publish("c1", b"here")
     exchange.run(61)
@@ -252,7 +252,7 @@ def test_the_owner_hears_of_what_is_overdue_and_can_withdraw_it() -> None:
 
 
 def test_a_subscription_says_from_when_on_it_stands() -> None:
-    exchange = Exchange()
+    exchange = RelayNetwork()
     number = exchange.subscribe("c0", ALL)
     exchange.run(2)
     waits = [event.until_us for name, event in exchange.events if isinstance(event, Waiting) and event.number == number]
@@ -261,7 +261,7 @@ def test_a_subscription_says_from_when_on_it_stands() -> None:
 
 
 def test_what_nobody_acknowledges_comes_again_and_the_server_keeps_it() -> None:
-    exchange = Exchange()
+    exchange = RelayNetwork()
     exchange.subscribe("c0", ALL)
     exchange.run(2)
     exchange.prompt = False
@@ -286,14 +286,14 @@ def test_what_nobody_acknowledges_comes_again_and_the_server_keeps_it() -> None:
 def test_a_subscription_that_can_never_stand_is_refused_at_once(
     interest: Conjunction, error: type[LocalError], words: str
 ) -> None:
-    client = Exchange().machine("c0")
+    client = RelayNetwork().machine("c0")
     with pytest.raises(error, match=words):
-        client.subscribe(interest, Exchange().world.now)
+        client.subscribe(interest, RelayNetwork().world.now)
     assert client.sizes()["subscriptions"] == 0
 
 
 def test_a_publication_outside_its_domain_is_refused_at_once() -> None:
-    exchange = Exchange()
+    exchange = RelayNetwork()
     client = exchange.machine("c0")
     with pytest.raises(LocalError, match="level"):
         client.publish(Publication((ALL.pair, ("level", 16))), exchange.world.now)
@@ -305,7 +305,7 @@ def test_a_publication_outside_its_domain_is_refused_at_once() -> None:
 def test_nothing_that_the_hardened_proxy_carries_for_a_client_ever_repeats() -> None:
     """The same publication and the same lease, told again and again: no two frames share a subject or a body."""
     seen: list[bytes] = []
-    exchange = Exchange()
+    exchange = RelayNetwork()
     proxy = exchange.machine("p1")
     receive = proxy.receive
 
@@ -313,7 +313,7 @@ def test_nothing_that_the_hardened_proxy_carries_for_a_client_ever_repeats() -> 
         message = decode(data)
         if isinstance(message, Lease | Submit):
             seen.extend(subject for group in message.subjects for subject in group)
-        if isinstance(message, Lease | Submit | Delivery) and message.sealed is not None:
+        if isinstance(message, Lease | Submit | RelayDelivery) and message.sealed is not None:
             seen.append(message.sealed)
         receive(data, source, now)
 
@@ -330,8 +330,8 @@ def test_nothing_that_the_hardened_proxy_carries_for_a_client_ever_repeats() -> 
 
 
 def test_a_client_takes_no_more_than_it_has_room_for() -> None:
-    config = msgspec.structs.replace(CLIENT, subscriptions_max=1, records_max=2, flight_max=1, seen_max=1)
-    exchange = Exchange(client=config)
+    config = msgspec.structs.replace(CLIENT_CONFIG, subscriptions_max=1, records_max=2, flight_max=1, seen_max=1)
+    exchange = RelayNetwork(client=config)
     exchange.subscribe("c0", ALL)
     client, now = exchange.machine("c0"), exchange.world.now
     with pytest.raises(LocalError, match="1 subscriptions already"):
@@ -351,12 +351,12 @@ def test_a_client_takes_no_more_than_it_has_room_for() -> None:
 
 
 def test_a_client_says_what_the_relay_refuses_until_it_does_not() -> None:
-    exchange = Exchange(server=msgspec.structs.replace(SERVING, leases_max=2))
+    exchange = RelayNetwork(server=msgspec.structs.replace(SERVER_CONFIG, leases_max=2))
     first = exchange.subscribe("c0", ALL)
     exchange.subscribe("c1", ALL)
     exchange.run(2)
     refusals = exchange.machine("c0").refusals() | exchange.machine("c1").refusals()
-    assert set(refusals) == {Code.FULL}
+    assert set(refusals) == {ReplyCode.FULL}
     exchange.unsubscribe("c0", first)
     exchange.run(30)
     assert exchange.machine("c0").refusals() == {}

@@ -7,11 +7,11 @@ from typing import Literal, TypeAlias
 
 import pytest
 
-from support.two_rooms import ANNA, BEN, EPOCH_US, PROXY, SERVER, TOPIC, Parlour
-from veilcast.authority.subjects import Groups
-from veilcast.relay.config import ClientConfig, ProxyConfig
+from support.relay_by_hand import ANNA, BEN, EPOCH_US, PROXY, SERVER, TOPIC, RelayByHand
+from veilcast.core.match_elements import ElementGroups
+from veilcast.relay.config import RelayClientConfig, RelayProxyConfig
 from veilcast.sim.engine import START_US
-from veilcast.wire.relay import Delivery, Lease, Submit
+from veilcast.wire.relay import Lease, RelayDelivery, Submit
 
 Profile: TypeAlias = Literal["paper", "hardened"]
 LENGTH = 12
@@ -22,9 +22,9 @@ def pieces(*data: bytes) -> set[bytes]:
     return {each[place : place + LENGTH] for each in data for place in range(len(each) - LENGTH + 1)}
 
 
-def published(profile: Profile) -> Parlour:
+def published(profile: Profile) -> RelayByHand:
     """Both read the topic, and Anna publishes on it twice the same."""
-    table = Parlour(profile)
+    table = RelayByHand(profile)
     for name in (ANNA, BEN):
         table.subscribe(name, TOPIC)
     table.run(1_000_000)
@@ -35,12 +35,12 @@ def published(profile: Profile) -> Parlour:
     return table
 
 
-def tags_of(table: Parlour, lease: Lease) -> Groups:
+def tags_of(table: RelayByHand, lease: Lease) -> ElementGroups:
     part = table.server._part
-    return part.tags(lease.subjects, part.open_lease(lease).bond)
+    return part.compute_tags(lease.subjects, part.open_lease(lease).bond)
 
 
-def leases(table: Parlour) -> list[Lease]:
+def leases(table: RelayByHand) -> list[Lease]:
     """As they come to the server."""
     return [message for each in table.between(PROXY, SERVER) if isinstance(message := each.message, Lease)]
 
@@ -49,7 +49,7 @@ def leases(table: Parlour) -> list[Lease]:
 def test_in_paper_alone_bytes_that_came_to_the_proxy_go_down_from_it(profile: Profile) -> None:
     table = published(profile)
     up = [pieces(each.data) for each in table.between(ANNA, PROXY) if isinstance(each.message, Submit)]
-    down = [pieces(each.data) for each in table.seen if isinstance(each.message, Delivery)]
+    down = [pieces(each.data) for each in table.seen if isinstance(each.message, RelayDelivery)]
     assert (len(up), len(down) > 4) == (2, True)
     assert any(one & other for one in up for other in down) == (profile == "paper")
 
@@ -66,7 +66,7 @@ def test_in_paper_alone_the_proxy_hands_on_the_same_subject_for_two_members(prof
 def test_in_paper_alone_copies_of_one_note_to_two_readers_are_alike(profile: Profile) -> None:
     table = published(profile)
     copies = [
-        [pieces(each.message.sealed) for each in table.between(PROXY, name) if isinstance(each.message, Delivery)]
+        [pieces(each.message.sealed) for each in table.between(PROXY, name) if isinstance(each.message, RelayDelivery)]
         for name in (ANNA, BEN)
     ]
     assert [len(each) for each in copies] == [2, 2]
@@ -75,7 +75,7 @@ def test_in_paper_alone_copies_of_one_note_to_two_readers_are_alike(profile: Pro
 
 
 def test_hardened_nothing_of_a_subscription_stays_from_epoch_to_epoch() -> None:
-    table = Parlour("hardened")
+    table = RelayByHand("hardened")
     table.subscribe(ANNA, TOPIC)
     table.run(3 * EPOCH_US)
     shown = [
@@ -87,7 +87,7 @@ def test_hardened_nothing_of_a_subscription_stays_from_epoch_to_epoch() -> None:
 
 
 def test_in_paper_a_member_has_one_pseudonym_for_ever() -> None:
-    table = Parlour("paper")
+    table = RelayByHand("paper")
     table.subscribe(ANNA, TOPIC)
     table.run(3 * EPOCH_US)
     table.subscribe(ANNA, "news/us")
@@ -97,7 +97,7 @@ def test_in_paper_a_member_has_one_pseudonym_for_ever() -> None:
 
 
 def test_hardened_each_subscription_has_pseudonyms_of_its_own() -> None:
-    table = Parlour("hardened")
+    table = RelayByHand("hardened")
     table.subscribe(ANNA, TOPIC)
     table.subscribe(ANNA, "news/us")
     table.run(1_000_000)
@@ -110,8 +110,8 @@ def test_with_a_rate_the_wire_of_a_busy_member_is_that_of_a_quiet_one(paced: boo
     wires = []
     for busy in (True, False):
         rate_us = 20_000 if paced else 0
-        client = ClientConfig(spread_us=1000, rate_us=rate_us)
-        table = Parlour("hardened", client, ProxyConfig(batch_us=1000, rate_us=rate_us))
+        client = RelayClientConfig(spread_us=1000, rate_us=rate_us)
+        table = RelayByHand("hardened", client, RelayProxyConfig(batch_us=1000, rate_us=rate_us))
         table.run(1_000_000)
         if busy:
             table.subscribe(ANNA, TOPIC)

@@ -5,27 +5,36 @@ from __future__ import annotations
 from random import Random
 
 from veilcast.machine import Address, Frame
-from veilcast.observe import Insider, Row
-from veilcast.sim.adversaries import MEMORY, Delayer, Dropper, Puppet, Replayer, Tamperer, Tee, Wrapper
-from veilcast.sim.flood import ID_SIZE, Flood
+from veilcast.observe import InsiderRow, ObservationRow
+from veilcast.sim.flood import ID_SIZE, FloodNode
+from veilcast.sim.wrappers import (
+    MEMORY_MAX,
+    Delayer,
+    Dropper,
+    MachineWrapper,
+    Puppet,
+    RecordingWrapper,
+    Replayer,
+    Tamperer,
+)
 
 A, B = Address("a"), Address("b")
 
 
-def flood() -> Flood:
-    machine = Flood(memory=10**6)
+def flood() -> FloodNode:
+    machine = FloodNode(memory=10**6)
     machine.peer_up(B, 0)
     return machine
 
 
-def publish(wrapper: Wrapper, number: int) -> bytes:
+def publish(wrapper: MachineWrapper, number: int) -> bytes:
     message = number.to_bytes(ID_SIZE, "big")
     wrapper.inner.publish(message, b"body")
     return message + b"body"
 
 
 def test_a_wrapper_passes_everything_on() -> None:
-    wrapper = Wrapper(Flood())
+    wrapper = MachineWrapper(FloodNode())
     wrapper.peer_up(B, 0)
     data = publish(wrapper, 1)
     assert wrapper.frames_to_send(0, 9) == [Frame(B, data)]
@@ -73,10 +82,10 @@ def test_a_delayer_sends_everything_later_in_order_and_asks_to_be_woken() -> Non
 
 def test_a_delayer_holds_so_many_frames_and_no_more() -> None:
     wrapper = Delayer(flood(), delay_us=50)
-    for number in range(MEMORY + 10):
+    for number in range(MEMORY_MAX + 10):
         publish(wrapper, number)
     wrapper.frames_to_send(0, 64)
-    assert len(wrapper.frames_to_send(50, 10**6)) == MEMORY
+    assert len(wrapper.frames_to_send(50, 10**6)) == MEMORY_MAX
 
 
 def test_a_replayer_sends_each_frame_once_more_to_the_next_who_writes() -> None:
@@ -84,25 +93,25 @@ def test_a_replayer_sends_each_frame_once_more_to_the_next_who_writes() -> None:
     for number in range(3):
         wrapper.receive(b"%d" % number, A if number % 2 else B, 0)
     assert wrapper.frames_to_send(0, 9) == [Frame(A, b"0"), Frame(B, b"1")]
-    for number in range(MEMORY + 10):
+    for number in range(MEMORY_MAX + 10):
         wrapper.receive(b"%d" % number, A, 0)
-    assert len(wrapper.frames_to_send(0, 10**6)) == MEMORY
+    assert len(wrapper.frames_to_send(0, 10**6)) == MEMORY_MAX
 
 
 def test_a_tee_writes_down_what_comes_and_goes_and_changes_nothing() -> None:
-    rows: list[Row] = []
+    rows: list[ObservationRow] = []
 
     class Rows:
-        def append(self, row: Row) -> None:
+        def append(self, row: ObservationRow) -> None:
             rows.append(row)
 
-    wrapper = Tee(flood(), A, Rows(), run="r", epoch_us=10)
+    wrapper = RecordingWrapper(flood(), A, Rows(), run="r", epoch_us=10)
     data = bytes(ID_SIZE) + b"x"
     wrapper.receive(data, Address("c"), 25)
     assert wrapper.frames_to_send(25, 9) == [Frame(B, data)]
     came, went = rows
-    assert isinstance(came, Insider)
-    assert isinstance(went, Insider)
+    assert isinstance(came, InsiderRow)
+    assert isinstance(went, InsiderRow)
     assert (came.run, came.epoch, came.t_us, came.observer) == ("r", 2, 25, "a")
     assert (came.peer, came.kind, went.peer, went.kind) == ("c", "in:frame", "b", "out:frame")
     assert came.message == went.message
@@ -122,6 +131,6 @@ def test_a_puppet_says_its_script_and_remembers_so_much() -> None:
     puppet.handle_timer(10)
     assert puppet.frames_to_send(10, 9) == [Frame(B, b"1")]
     assert puppet.next_timer() == 20
-    for number in range(MEMORY + 5):
+    for number in range(MEMORY_MAX + 5):
         puppet.receive(b"", A, number)
-    assert len(puppet.received) == MEMORY
+    assert len(puppet.received) == MEMORY_MAX

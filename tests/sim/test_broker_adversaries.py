@@ -9,46 +9,46 @@ from random import Random
 import msgspec
 import pytest
 
-from veilcast.brokers.queues import Queues
-from veilcast.brokers.said import Said
-from veilcast.brokers.sharing import attendance, redistribution
-from veilcast.brokers.sharing.attendance import Dealt, Roll
-from veilcast.brokers.sharing.flooding import Flood as Flooding
-from veilcast.brokers.sharing.flooding import check
-from veilcast.brokers.sharing.paper import Origin, Parcel, resplit, split_key
-from veilcast.brokers.sharing.redistribution import Portion
-from veilcast.brokers.sharing.scheme import Place, Roster, Scheme
+from veilcast.brokers.keys import agreement, redistribution
+from veilcast.brokers.keys.agreement import AgreementMessage, AttendanceRoll, DealingRef, check_endorsements
+from veilcast.brokers.keys.agreement import SignedBroadcast as Flooding
+from veilcast.brokers.keys.paper_split import KeyAttempt, SplitShare, split_again, split_key
+from veilcast.brokers.keys.redistribution import DealtShare
+from veilcast.brokers.keys.scheme import ReplicaId, ReplicaKeys, Scheme
+from veilcast.brokers.queues import PeerQueues
 from veilcast.crypto.derive import digest
 from veilcast.crypto.group import Scalar
 from veilcast.crypto.secret import Secret
 from veilcast.crypto.sign import SigningKey
 from veilcast.errors import RemoteError
 from veilcast.machine import Address, Frame, Machine
-from veilcast.sim.adversaries import Wrapper
-from veilcast.sim.broker_adversaries import BEHAVIOURS, Standpoint, disguise, lies_of
-from veilcast.sim.broker_streams import Speaker
-from veilcast.sim.chance import SeededEntropy, derive
+from veilcast.sim.brokers.adversaries import BEHAVIOURS, ReplicaView, make_byzantine, provable_lies
+from veilcast.sim.brokers.rewritten_streams import RewritingBroker
+from veilcast.sim.rng import SeededEntropy, derive_bytes
+from veilcast.sim.wrappers import MachineWrapper
 from veilcast.wire.brokers import (
-    Carry,
-    Disputed,
-    Done,
-    Flood,
+    AgreementWord,
+    ConfirmContent,
+    DisputeDealing,
+    FloodKind,
+    ForwardContent,
     NextShare,
-    Order,
+    OverlayOrder,
     Routing,
-    Spoken,
-    Stands,
-    Taken,
+    ShareReceived,
+    VersionAdopted,
     WantKey,
 )
-from veilcast.wire.messages import Message
+from veilcast.wire.mesh import Message
 
-ENTROPY = SeededEntropy(derive(1, "adversaries"))
+ENTROPY = SeededEntropy(derive_bytes(1, "adversaries"))
 OLD, HERE, NEXT = (Scheme(bytes((node,)) * 16, 0, 3) for node in (1, 2, 3))
 SIGNING = SigningKey(Secret(bytes(32)))
-PLACE = Place(HERE, 1)
+PLACE = ReplicaId(HERE, 1)
 PEERS = {
-    Address(f"{scheme.node[0]}.{index}"): Place(scheme, index) for scheme in (OLD, HERE, NEXT) for index in (1, 2, 3)
+    Address(f"{scheme.node[0]}.{index}"): ReplicaId(scheme, index)
+    for scheme in (OLD, HERE, NEXT)
+    for index in (1, 2, 3)
 }
 ME = Address("2.1")
 KEY = bytes(16)
@@ -60,7 +60,7 @@ class Talker:
     version = 0
 
     def __init__(self, number: int) -> None:
-        self.queues = Queues(8, 1_000, 1 << 20, SeededEntropy(derive(number, "talker")))
+        self.queues = PeerQueues(8, 1_000, 1 << 20, SeededEntropy(derive_bytes(number, "talker")))
         self.heard: list[Message] = []
 
     def receive(self, data: bytes, source: Address, now: int) -> None:
@@ -90,7 +90,7 @@ class Talker:
 class Pair:
     """A liar and a peer of it, and a stream between them that can break and lose what is on it."""
 
-    def __init__(self, wrap: Callable[[Machine], Wrapper], peer: str = "3.2") -> None:
+    def __init__(self, wrap: Callable[[Machine], MachineWrapper], peer: str = "3.2") -> None:
         self.inner, self.other, self.peer = Talker(1), Talker(2), Address(peer)
         self.liar = wrap(self.inner)
         self.now = 0
@@ -123,15 +123,15 @@ class Pair:
         return self.other.heard[before:]
 
 
-def view(hardened: bool = True, seed: int = 1) -> Standpoint:
+def view(hardened: bool = True, seed: int = 1) -> ReplicaView:
     schemes = {scheme.node: scheme for scheme in (OLD, HERE, NEXT)}
-    return Standpoint(PLACE, SIGNING, PEERS, schemes, Random(seed), ENTROPY, hardened)
+    return ReplicaView(PLACE, SIGNING, PEERS, schemes, Random(seed), ENTROPY, hardened)
 
 
 def pair(behaviour: str, peer: str = "3.2", *, hardened: bool = True) -> Pair:
-    def wrap(inner: Machine) -> Wrapper:
-        liar = disguise(behaviour, inner, view(hardened), 500_000)
-        return liar if isinstance(liar, Wrapper) else Wrapper(liar)
+    def wrap(inner: Machine) -> MachineWrapper:
+        liar = make_byzantine(behaviour, inner, view(hardened), 500_000)
+        return liar if isinstance(liar, MachineWrapper) else MachineWrapper(liar)
 
     return Pair(wrap, peer)
 
@@ -140,14 +140,14 @@ def number(at: int) -> WantKey:
     return WantKey(bytes(16), at.to_bytes(16, "big"))
 
 
-def carry(block: bytes = b"block") -> Carry:
-    return Carry(Routing(bytes(16), b"says", KEY, 0, bytes(8)), b"manifest", block, 1, 0)
+def carry(block: bytes = b"block") -> ForwardContent:
+    return ForwardContent(Routing(bytes(16), b"says", KEY, 0, bytes(8)), b"manifest", block, 1, 0)
 
 
-class Every(Speaker):
+class Every(RewritingBroker):
     """Leaves out each third message, and says each fifth three times."""
 
-    def say(self, message: Message, peer: Address) -> list[Message]:
+    def rewrite(self, message: Message, peer: Address) -> list[Message]:
         assert isinstance(message, WantKey)
         at = int.from_bytes(message.key, "big")
         return [] if at % 3 == 0 else [message] * (3 if at % 5 == 0 else 1)
@@ -166,14 +166,16 @@ def test_what_is_said_otherwise_comes_in_order_and_once_over_streams_that_break(
             pair.connect()
     pair.run(100)
     assert pair.other.heard == list(expected)
-    assert pair.inner.queues.behind(pair.peer) <= 1, "what is dropped last is acknowledged with what comes next"
+    assert pair.inner.queues.unacknowledged_count(pair.peer) <= 1, (
+        "what is dropped last is acknowledged with what comes next"
+    )
 
 
 class Talkative(Every):
     """Says all that it hears once more, to whom it heard it from."""
 
-    def overhear(self, message: Message, source: Address) -> None:
-        self.add(source, message)
+    def on_message(self, message: Message, source: Address) -> None:
+        self.inject(source, message)
 
 
 def test_what_is_said_besides_comes_as_well_and_again_on_the_next_stream() -> None:
@@ -216,32 +218,32 @@ def test_who_drops_says_that_it_is_done() -> None:
     liar = pair("drop")
     liar.other.queues.put(ME, carry())
     liar.run()
-    assert liar.other.heard == [Done(carry().routing.content, 0)]
+    assert liar.other.heard == [ConfirmContent(carry().routing.content, 0)]
     heard = liar.say(*[carry(b"%d" % at) for at in range(20)])
-    assert sum(isinstance(each, Carry) for each in heard) < 20
+    assert sum(isinstance(each, ForwardContent) for each in heard) < 20
 
 
 def test_who_spoils_blocks_spoils_each() -> None:
     liar = pair("block")
     (heard,) = liar.say(carry())
-    assert isinstance(heard, Carry)
+    assert isinstance(heard, ForwardContent)
     assert heard.block != b"block"
     assert msgspec.structs.replace(heard, block=b"block") == carry()
-    assert lies_of(liar.liar).total() == 1
+    assert provable_lies(liar.liar).total() == 1
 
 
-def dealt(to: Scheme = NEXT) -> list[Portion]:
+def dealt(to: Scheme = NEXT) -> list[DealtShare]:
     """What the replica hands on of a key."""
-    first, *_ = redistribution.deal_key(Scalar.draw(ENTROPY), Origin(KEY), HERE, SIGNING, ENTROPY)
-    holding = redistribution.take_first(first, PLACE, SIGNING.public)
-    return redistribution.hand_on(holding, to, SIGNING, ENTROPY).portions
+    first, *_ = redistribution.deal_key(Scalar.draw(ENTROPY), KeyAttempt(KEY), HERE, SIGNING, ENTROPY)
+    holding = redistribution.accept_publisher_share(first, PLACE, SIGNING.public)
+    return redistribution.redistribute_share(holding, to, SIGNING, ENTROPY).shares
 
 
-def roster() -> Roster:
-    known = Roster(nodes=3)
+def roster() -> ReplicaKeys:
+    known = ReplicaKeys(nodes=3)
     others = [SigningKey(Secret(bytes((at,)) * 32)).public for at in (1, 2)]
     for scheme in (OLD, HERE, NEXT):
-        known.put(scheme, [SIGNING.public, *others])
+        known.add(scheme, [SIGNING.public, *others])
     return known
 
 
@@ -252,14 +254,14 @@ def test_who_corrupts_shares_is_caught_by_who_gets_one() -> None:
     (heard,) = liar.say(NextShare(bytes(16), portion.encode().reveal()))
     assert isinstance(heard, NextShare)
     with pytest.raises(RemoteError):
-        Portion.decode(heard.share).check(roster())
-    assert lies_of(liar.liar).total() == 1
+        DealtShare.decode(heard.share).check(roster())
+    assert provable_lies(liar.liar).total() == 1
 
 
 def test_who_equivocates_deals_its_own_share_twice_and_both_hold() -> None:
     portions = dealt()
     seen = {}
-    liars = disguise("equivocate", inner := Talker(1), view(), 500_000)
+    liars = make_byzantine("equivocate", inner := Talker(1), view(), 500_000)
     others = {Address(f"3.{index}"): Talker(10 + index) for index in (1, 2, 3)}
     for name, other in others.items():
         inner.queues.peer_up(name)
@@ -273,38 +275,38 @@ def test_who_equivocates_deals_its_own_share_twice_and_both_hold() -> None:
     for name, other in others.items():
         (message,) = other.heard
         assert isinstance(message, NextShare)
-        seen[name] = Portion.decode(message.share)
+        seen[name] = DealtShare.decode(message.share)
         seen[name].check(roster())
         assert seen[name].share.index == PEERS[name].index
-    one, two, three = (seen[name].header.name for name in others)
+    one, two, three = (seen[name].holder_header.name for name in others)
     assert one == three != two
-    assert lies_of(liars).total() == 1
+    assert provable_lies(liars).total() == 1
 
 
 def test_who_equivocates_says_two_words_and_signs_both() -> None:
-    context = digest(msgspec.msgpack.encode((Origin(KEY), OLD)), purpose=b"vc/attend")
-    table = {holder: Dealt(bytes(32), bytes(32)) for holder in (1, 2)}
-    word = Flooding(context, PLACE, roster(), SIGNING).say(attendance.encode(Roll(table)))
-    spoken = Spoken(KEY, 0, OLD.node, Flood.ATTENDANCE, Said(OLD, HERE, (word,)).encode())
+    context = digest(msgspec.msgpack.encode((KeyAttempt(KEY), OLD)), purpose=b"vc/attend")
+    table = {holder: DealingRef(bytes(32), bytes(32)) for holder in (1, 2)}
+    word = Flooding(context, PLACE, roster(), SIGNING).announce(agreement.encode_roll(AttendanceRoll(table)))
+    spoken = AgreementWord(KEY, 0, OLD.node, FloodKind.ATTENDANCE, AgreementMessage(OLD, HERE, (word,)).encode())
     words = []
     for peer in ("2.2", "2.3"):
         (heard,) = pair("equivocate", peer).say(spoken)
-        assert isinstance(heard, Spoken)
-        (said,) = Said.decode(heard.word).words
-        check(said, context, PLACE, roster())
-        words.append(attendance.decode(said.word).table)
+        assert isinstance(heard, AgreementWord)
+        (said,) = AgreementMessage.decode(heard.word).statements
+        check_endorsements(said, context, PLACE, roster())
+        words.append(agreement.decode_roll(said.payload).table)
     assert words == [{1: table[1]}, table]
 
 
 @pytest.mark.parametrize("behaviour", ["share", "equivocate"])
 def test_in_the_papers_way_it_signs_for_pieces_of_something_else(behaviour: str) -> None:
-    parcel = split_key(Secret(b"k" * 32), Origin(KEY), HERE, SIGNING, ENTROPY)[0]
-    pieces = resplit(parcel, NEXT, SIGNING, ENTROPY)
+    parcel = split_key(Secret(b"k" * 32), KeyAttempt(KEY), HERE, SIGNING, ENTROPY)[0]
+    pieces = split_again(parcel, NEXT, SIGNING, ENTROPY)
     liar = pair(behaviour, hardened=False)
     sent = NextShare(bytes(16), pieces[1].encode().reveal())
     heard = [each for _ in range(8) for each in liar.say(sent)]
     assert all(isinstance(each, NextShare) and each != sent for each in heard)
-    made = [Parcel.decode(each.share) for each in heard if isinstance(each, NextShare)]
+    made = [SplitShare.decode(each.share) for each in heard if isinstance(each, NextShare)]
     signed = [each for each in made if each.trail[-1] != pieces[1].trail[-1]]
     assert signed, "half of them, or all"
     assert all(each.trail[-1].commits_to(each.index, each.data) for each in signed)
@@ -321,26 +323,30 @@ def test_an_accuser_says_that_all_others_lack_what_they_were_dealt() -> None:
     portion = dealt(HERE)[0]
     liar.other.queues.put(ME, NextShare(bytes(16), portion.encode().reveal()))
     liar.run()
-    assert liar.other.heard == [Disputed(KEY, 0, portion.header.name, (2, 3))]
+    assert liar.other.heard == [DisputeDealing(KEY, 0, portion.holder_header.name, (2, 3))]
 
 
 def test_who_stalls_says_nothing_of_orders() -> None:
-    assert pair("stall").say(Order(b"o"), Stands(1, True), Taken(KEY, 0)) == [Taken(KEY, 0)]
+    assert pair("stall").say(OverlayOrder(b"o"), VersionAdopted(1, True), ShareReceived(KEY, 0)) == [
+        ShareReceived(KEY, 0)
+    ]
 
 
 def test_who_dozes_says_nothing_of_some_keys_and_of_others_that_it_needs_nobody() -> None:
-    table = {holder: Dealt(bytes(32), bytes(32)) for holder in (1, 2, 3)}
+    table = {holder: DealingRef(bytes(32), bytes(32)) for holder in (1, 2, 3)}
     liar = pair("doze", "2.2")
     rolls = []
     for number in range(20):
         key = bytes([number]) * 16
-        context = digest(msgspec.msgpack.encode((Origin(key), OLD)), purpose=b"vc/attend")
-        word = Flooding(context, PLACE, roster(), SIGNING).say(attendance.encode(Roll(table)))
-        for heard in liar.say(Spoken(key, 0, OLD.node, Flood.ATTENDANCE, Said(OLD, HERE, (word,)).encode())):
-            assert isinstance(heard, Spoken)
-            (said,) = Said.decode(heard.word).words
-            check(said, context, PLACE, roster())
-            rolls.append(attendance.decode(said.word))
+        context = digest(msgspec.msgpack.encode((KeyAttempt(key), OLD)), purpose=b"vc/attend")
+        word = Flooding(context, PLACE, roster(), SIGNING).announce(agreement.encode_roll(AttendanceRoll(table)))
+        for heard in liar.say(
+            AgreementWord(key, 0, OLD.node, FloodKind.ATTENDANCE, AgreementMessage(OLD, HERE, (word,)).encode())
+        ):
+            assert isinstance(heard, AgreementWord)
+            (said,) = AgreementMessage.decode(heard.word).statements
+            check_endorsements(said, context, PLACE, roster())
+            rolls.append(agreement.decode_roll(said.payload))
     assert 0 < len(rolls) < 20
-    assert {(roll.aside, len(roll.absent)) for roll in rolls} == {((1,), HERE.tolerated)}
-    assert all(PLACE.index not in roll.absent for roll in rolls)
+    assert {(roll.skipped_holders, len(roll.skipped_replicas)) for roll in rolls} == {((1,), HERE.max_faulty)}
+    assert all(PLACE.index not in roll.skipped_replicas for roll in rolls)

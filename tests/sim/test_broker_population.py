@@ -7,19 +7,19 @@ from typing import Any
 
 import pytest
 
-from veilcast.brokers.config import ClientConfig
-from veilcast.brokers.sharing.scheme import Place, Scheme
+from veilcast.brokers.config import BrokerClientConfig
+from veilcast.brokers.keys.scheme import ReplicaId, Scheme
 from veilcast.errors import ConfigError
 from veilcast.machine import Address
-from veilcast.sim import broker_every, scenario
-from veilcast.sim.adversaries import Puppet
-from veilcast.sim.broker_adversaries import BEHAVIOURS, Liar
-from veilcast.sim.broker_checkers import Named
-from veilcast.sim.broker_ground import operator_key
-from veilcast.sim.brokers import BrokersPopulation
+from veilcast.sim import scenario
+from veilcast.sim.brokers import soak_every
+from veilcast.sim.brokers.adversaries import BEHAVIOURS, ByzantineBroker
+from veilcast.sim.brokers.checkers import LiarsNamed
+from veilcast.sim.brokers.population import BrokersPopulation, operator_key
 from veilcast.sim.checkers import ViolationError
-from veilcast.sim.links import Links
+from veilcast.sim.links import LinkDelays
 from veilcast.sim.world import World
+from veilcast.sim.wrappers import Puppet
 
 
 @pytest.mark.parametrize(
@@ -35,7 +35,7 @@ from veilcast.sim.world import World
         ({"shrink_us": 5, "grow_us": 5}, "after it has grown"),
         ({"cast": {"v9.1": "drop"}}, "no 'v9.1'"),
         ({"cast": {"v0.1": "drop", "v0.2": "drop"}}, "v0 bears 1"),
-        ({"client": ClientConfig(profile="paper")}, "one profile"),
+        ({"client": BrokerClientConfig(profile="paper")}, "one profile"),
     ],
 )
 def test_what_cannot_be_is_refused_by_name(wrong: dict[str, Any], told: str) -> None:
@@ -47,8 +47,8 @@ def test_a_seed_draws_as_many_liars_at_each_node_as_are_asked_for_and_every_beha
     population = BrokersPopulation(nodes=4, replicas=5, liars=2, shape="random")
     acts = set()
     for seed in range(20):
-        ground = population.ground(seed)
-        assert ground == population.ground(seed)
+        ground = population.draw_overlay(seed)
+        assert ground == population.draw_overlay(seed)
         for node in range(4):
             assert sum(name in ground.liars for name in population.replica_names(node)) == 2
         assert set(ground.edges) == {*population.client_names(), *population.intruder_names()}
@@ -59,17 +59,17 @@ def test_a_seed_draws_as_many_liars_at_each_node_as_are_asked_for_and_every_beha
 
 def test_on_a_line_publishers_and_readers_are_at_its_ends() -> None:
     population = BrokersPopulation(nodes=4, publishers=2, readers=2)
-    edges = population.ground(3).edges
+    edges = population.draw_overlay(3).edges
     assert [edges[name] for name in population.client_names()] == ["v0", "v0", "v3", "v3"]
 
 
 def test_every_case_is_another_one_and_has_a_liar_at_each_node() -> None:
     each = 3 * len(BEHAVIOURS)
-    casts = [broker_every.population(case).cast for case in range(each + each**2)]
+    casts = [soak_every.make_population(case).cast for case in range(each + each**2)]
     assert len({tuple(cast.items()) for cast in casts}) == len(casts)
     assert {len(cast) for cast in casts[:each]} == {1}
     assert {len(cast) for cast in casts[each:]} == {2}
-    last = broker_every.population(broker_every.CASES - 1)
+    last = soak_every.make_population(soak_every.CASES - 1)
     assert (last.nodes, len(last.cast)) == (3, 3)
 
 
@@ -83,13 +83,13 @@ def test_every_case_is_another_one_and_has_a_liar_at_each_node() -> None:
     ],
 )
 def test_what_is_promised_arrives(name: str) -> None:
-    outcome = scenario.run(scenario.load(name), 1)
+    outcome = scenario.run_scenario(scenario.load_scenario(name), 1)
     assert outcome.violations == ()
     assert outcome.deliveries > 0
 
 
 def test_two_come_and_two_go_although_one_wants_to_stay_and_nothing_is_lost() -> None:
-    outcome = scenario.run(scenario.load("brokers-redeploy"), 2)
+    outcome = scenario.run_scenario(scenario.load_scenario("brokers-redeploy"), 2)
     assert outcome.violations == ()
     assert outcome.deliveries > 0
     assert (outcome.facts["left"], outcome.facts["version"]) == (2, 3)
@@ -99,24 +99,24 @@ def test_two_come_and_two_go_although_one_wants_to_stay_and_nothing_is_lost() ->
 
 
 class Witness(Puppet):
-    def __init__(self, named: list[Place]) -> None:
+    def __init__(self, named: list[ReplicaId]) -> None:
         super().__init__()
         self.named = named
 
 
-class Lied(Liar):
+class Lied(ByzantineBroker):
     def __init__(self) -> None:
         self._inner, self.lies = Puppet(), Counter({B: 1})
 
 
 A, B, W = Address("a"), Address("b"), Address("w")
 SCHEME = Scheme(bytes(16), 0, 3)
-PLACES = {A: Place(SCHEME, 1), B: Place(SCHEME, 2)}
+PLACES = {A: ReplicaId(SCHEME, 1), B: ReplicaId(SCHEME, 2)}
 
 
-def judged(named: list[Place], *, all_of_them: bool = False) -> None:
-    world = World(seed=1, links=Links())
-    checker = Named(
+def judged(named: list[ReplicaId], *, all_of_them: bool = False) -> None:
+    world = World(seed=1, links=LinkDelays())
+    checker = LiarsNamed(
         {place: name for name, place in PLACES.items()}, (A,), (W,), lambda machine: machine.named, all_of_them
     )
     world.add(W, lambda _: Witness(named))

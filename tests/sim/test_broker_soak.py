@@ -13,37 +13,38 @@ import msgspec
 import pytest
 
 from veilcast.brokers import broker
-from veilcast.brokers.content import Strategy
-from veilcast.brokers.handing import Handing
-from veilcast.brokers.publishing import Publishing
-from veilcast.brokers.routes import Outgoing
-from veilcast.brokers.sharing.scheme import Place, Scheme, tolerated
-from veilcast.brokers.standing import Reason, Suspicions
+from veilcast.brokers.content.coding import Strategy
+from veilcast.brokers.content.publisher import ContentPublisher
+from veilcast.brokers.evidence import FaultEvidence, FaultReason
+from veilcast.brokers.keys.scheme import ReplicaId, Scheme, max_faulty
+from veilcast.brokers.keys.transfer_sender import TransferSender
+from veilcast.brokers.routing.view import Outgoing
 from veilcast.cli.main import main
+from veilcast.core.inbox import Inbox
 from veilcast.machine import Address
-from veilcast.parts.inbox import Inbox
-from veilcast.sim import broker_every, broker_liars, broker_soak, scenario
-from veilcast.sim.brokers import BrokersPopulation
+from veilcast.sim import scenario
+from veilcast.sim.brokers import soak, soak_every, soak_liars
+from veilcast.sim.brokers.population import BrokersPopulation
 from veilcast.sim.faults import Crash, Cut, Skew
-from veilcast.sim.scenario import Config, Outcome, Scenario
-from veilcast.wire.brokers import Done, NextShare
+from veilcast.sim.scenario import Scenario, ScenarioConfig, ScenarioOutcome
+from veilcast.wire.brokers import ConfirmContent, NextShare
 
 Plant = Callable[[pytest.MonkeyPatch], None]
-PLANS = [broker_soak.plan(seed).config for seed in range(60)]
+PLANS = [soak.plan_scenario(seed).config for seed in range(60)]
 SECOND = 1_000_000
 
 
 @pytest.mark.parametrize("seed", [2, 3])
 def test_an_overlay_loses_nothing_that_it_promised_and_tells_no_key(seed: int) -> None:
-    outcome = broker_soak.run(seed)
+    outcome = soak.run_seed(seed)
     assert outcome.violations == ()
     assert outcome.deliveries > 0
-    assert outcome.duration_us == broker_soak.DURATION_US
+    assert outcome.duration_us == soak.DURATION_US
 
 
 @pytest.mark.parametrize("seed", [1, 2])
 def test_two_liars_of_five_at_each_of_four_hops_stop_nothing_read_nothing_and_are_named(seed: int) -> None:
-    outcome = broker_liars.run(seed)
+    outcome = soak_liars.run_seed(seed)
     assert outcome.violations == ()
     assert outcome.deliveries == 2
     assert outcome.facts["liars"] == 8
@@ -52,7 +53,7 @@ def test_two_liars_of_five_at_each_of_four_hops_stop_nothing_read_nothing_and_ar
 
 @pytest.mark.parametrize("case", range(0, 33, 4))
 def test_behaviours_one_by_one(case: int) -> None:
-    outcome = broker_every.run(case)
+    outcome = soak_every.run_seed(case)
     assert outcome.violations == ()
     assert outcome.deliveries == 2
 
@@ -70,17 +71,17 @@ def test_of_no_node_more_fail_at_a_time_than_it_bears() -> None:
     for seed, plan in enumerate(PLANS):
         population = plan.population
         assert isinstance(population, BrokersPopulation)
-        liars = population.ground(seed).liars
-        spare = tolerated(population.replicas) - population.liars
+        liars = population.draw_overlay(seed).liars
+        spare = max_faulty(population.replicas) - population.liars
         away = [fault for fault in plan.faults if isinstance(fault, Crash) and fault.node not in liars]
         died |= {fault.node[0] for fault in away}
         for node in range(population.nodes):
             names = population.replica_names(node)
-            spells = [(f.at_us, f.at_us + (f.for_us or 0) + broker_soak.BACK_US) for f in away if f.node in names]
+            spells = [(f.at_us, f.at_us + (f.for_us or 0) + soak.BACK_US) for f in away if f.node in names]
             assert all(sum(one <= at < end for one, end in spells) <= spare for at, _ in spells)
         for fault in plan.faults:
             if not isinstance(fault, Skew):
-                assert broker_soak.QUIET_US <= fault.at_us + (fault.for_us or 0) <= broker_soak.CALM_US
+                assert soak.QUIET_US <= fault.at_us + (fault.for_us or 0) <= soak.CALM_US
     assert died == {"v", "c"}
     assert any(isinstance(fault, Cut) for plan in PLANS for fault in plan.faults)
 
@@ -95,25 +96,29 @@ SMALL = BrokersPopulation(
     bits=0,
     notes=3,
     first_us=6 * SECOND,
-    broker=broker_soak.VARIANTS["hardened"].broker,
-    client=broker_soak.VARIANTS["hardened"].client,
-    checks=(*broker_soak.CHECKS[:-2], "all named", "bounds"),
+    broker=soak.VARIANTS["hardened"].broker,
+    client=soak.VARIANTS["hardened"].client,
+    checks=(*soak.CHECKS[:-2], "all named", "bounds"),
 )
 
 
-def run(cast: dict[str, str], *faults: Any, **changes: Any) -> Outcome:
+def run(cast: dict[str, str], *faults: Any, **changes: Any) -> ScenarioOutcome:
     population = msgspec.structs.replace(SMALL, cast=cast, **changes)
-    return scenario.run(Scenario("planted", Config("a bug", 60 * SECOND, population, faults=faults)), 1)
+    return scenario.run_scenario(
+        Scenario("planted", ScenarioConfig("a bug", 60 * SECOND, population, faults=faults)), 1
+    )
 
 
 def shows_portions_to_whoever_asks(patch: pytest.MonkeyPatch) -> None:
     """A holder believes one replica that others lack what it dealt them."""
 
-    def credulous(self: Handing, scheme: Scheme, dealt: Any, replica: int, asking: Place, now: int) -> list[Outgoing]:
+    def credulous(
+        self: TransferSender, scheme: Scheme, dealt: Any, replica: int, asking: ReplicaId, now: int
+    ) -> list[Outgoing]:
         shown = NextShare(self._advertisement, dealt.handed.portion(replica).encode().reveal())
         return [Outgoing(asking, shown)]
 
-    patch.setattr(Handing, "_show", credulous)
+    patch.setattr(TransferSender, "_show", credulous)
 
 
 def takes_claims_from_whoever_brings_them(patch: pytest.MonkeyPatch) -> None:
@@ -121,29 +126,29 @@ def takes_claims_from_whoever_brings_them(patch: pytest.MonkeyPatch) -> None:
 
 
 def names_nobody(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(Suspicions, "accuse", lambda self, place, reason, times=1: None)
+    patch.setattr(FaultEvidence, "record", lambda self, place, reason, times=1: None)
 
 
 def blames_the_next_one(patch: pytest.MonkeyPatch) -> None:
-    accuse = Suspicions.accuse
+    accuse = FaultEvidence.record
 
-    def mistaken(self: Suspicions, place: Place, reason: Reason, times: int = 1) -> None:
-        accuse(self, Place(place.scheme, place.index % place.scheme.size + 1), reason, times)
+    def mistaken(self: FaultEvidence, place: ReplicaId, reason: FaultReason, times: int = 1) -> None:
+        accuse(self, ReplicaId(place.scheme, place.index % place.scheme.size + 1), reason, times)
 
-    patch.setattr(Suspicions, "accuse", mistaken)
+    patch.setattr(FaultEvidence, "record", mistaken)
 
 
 def settles_with_the_first_word(patch: pytest.MonkeyPatch) -> None:
     """A publisher believes one replica that everybody has it."""
 
-    def hasty(self: Publishing, done: Done, source: Address) -> None:
+    def hasty(self: ContentPublisher, done: ConfirmContent, source: Address) -> None:
         sending = self._contents.get(done.content)
         if sending is not None:
-            sending.through = True
+            sending.is_confirmed = True
             self._leave(sending)
             self._settle(sending)
 
-    patch.setattr(Publishing, "done", hasty)
+    patch.setattr(ContentPublisher, "on_done", hasty)
 
 
 def delivers_repeats(patch: pytest.MonkeyPatch) -> None:

@@ -11,18 +11,18 @@ import pytest
 
 from veilcast.errors import LocalError
 from veilcast.machine import Address, Delivered, Event, Frame, Note, Publication
-from veilcast.sim.adversaries import Puppet, Tamperer, Wrapper
 from veilcast.sim.checkers import AtMostOnce, Bounded, Checker, Everyone, Intact
 from veilcast.sim.engine import SimulationError
-from veilcast.sim.flood import ID_SIZE, Flood
+from veilcast.sim.flood import ID_SIZE, FloodNode
 from veilcast.sim.host import Birth
 from veilcast.sim.world import World
+from veilcast.sim.wrappers import MachineWrapper, Puppet, Tamperer
 
 NODES = tuple(Address(f"n{i}") for i in range(8))
 BODY = b"body"
 
 
-class Forgetful(Flood):
+class Forgetful(FloodNode):
     """Forgets ids that end in 7: the next copy is news to it."""
 
     __slots__ = ()
@@ -33,7 +33,7 @@ class Forgetful(Flood):
             self._seen.clear()
 
 
-class Lossy(Flood):
+class Lossy(FloodNode):
     """Drops every 50th frame it should send."""
 
     __slots__ = ("counted",)
@@ -51,7 +51,7 @@ class Lossy(Flood):
         return kept
 
 
-class Hoarder(Flood):
+class Hoarder(FloodNode):
     """Ignores its bound."""
 
     __slots__ = ()
@@ -102,9 +102,9 @@ def run_to_the_end(world: World) -> None:
 
 
 def test_a_correct_machine_passes_every_check() -> None:
-    world = kite(1, lambda birth: Flood(), 1_100)
+    world = kite(1, lambda birth: FloodNode(), 1_100)
     run_to_the_end(world)
-    assert world.notes == 1_100 * len(NODES)
+    assert world.deliveries == 1_100 * len(NODES)
 
 
 @pytest.mark.parametrize(
@@ -116,7 +116,7 @@ def test_a_correct_machine_passes_every_check() -> None:
     ],
 )
 def test_a_planted_bug_is_caught_and_its_replay_finds_the_same(
-    build: Callable[[Birth], Flood], messages: int, finding: str
+    build: Callable[[Birth], FloodNode], messages: int, finding: str
 ) -> None:
     first = failure(17, build, messages)
     assert "veilcast sim run kite --seed 17" in first
@@ -130,7 +130,7 @@ def test_a_changed_message_is_caught() -> None:
             self.inner.publish(message, body)
 
     def build(birth: Birth) -> Hidden:
-        return Hidden(Flood(), birth.rng, tamper_ppm=20_000)
+        return Hidden(FloodNode(), birth.rng, tamper_ppm=20_000)
 
     assert "Intact: " in failure(17, build)
 
@@ -146,7 +146,7 @@ class Counting(Checker):
 def test_a_step_that_changed_nothing_is_not_checked() -> None:
     world, counting = World(seed=1), Counting()
     world.watch(counting)
-    world.add(NODES[0], lambda birth: Flood())
+    world.add(NODES[0], lambda birth: FloodNode())
     message = bytes(ID_SIZE)
     for _ in range(5):
         world.call(NODES[0], lambda machine, now: machine.publish(message, b""))
@@ -154,7 +154,7 @@ def test_a_step_that_changed_nothing_is_not_checked() -> None:
     assert counting.changes == 2  # Once at birth, and once for the first of the messages.
 
 
-@pytest.mark.parametrize("wrap", [lambda machine: machine, Wrapper], ids=["bare", "wrapped"])
+@pytest.mark.parametrize("wrap", [lambda machine: machine, MachineWrapper], ids=["bare", "wrapped"])
 def test_a_machine_without_a_version_cannot_escape_a_checker(wrap: Callable[[Any], Any]) -> None:
     class Bare:
         pass
@@ -219,7 +219,7 @@ def test_a_changed_pair_is_caught_as_a_changed_body_is(changed: Publication) -> 
 def test_a_note_nobody_sent_is_caught() -> None:
     world = World(seed=1)
     world.watch(Intact({}))
-    world.add(NODES[0], lambda birth: Flood())
+    world.add(NODES[0], lambda birth: FloodNode())
     world.call(NODES[0], lambda machine, now: machine.publish(bytes(ID_SIZE), b"x"))
     with pytest.raises(SimulationError, match="nobody sent"):
         world.run(1_000)
@@ -228,10 +228,10 @@ def test_a_note_nobody_sent_is_caught() -> None:
 def test_a_new_incarnation_may_deliver_again() -> None:
     world = World(seed=1)
     world.watch(AtMostOnce())
-    world.add(NODES[0], lambda birth: Flood())
+    world.add(NODES[0], lambda birth: FloodNode())
     for _ in range(2):
         world.call(NODES[0], lambda machine, now: machine.publish(bytes(ID_SIZE), b"x"))
         world.run(1_000)
         world.crash(NODES[0])
         world.restart(NODES[0])
-    assert world.notes == 2
+    assert world.deliveries == 2

@@ -13,11 +13,11 @@ import msgspec
 import pytest
 
 from veilcast.machine import Address, Delay, Delivered, Event, Publication
-from veilcast.mesh.config import Config, Hardening
+from veilcast.mesh.config import HardeningConfig, MeshConfig
 from veilcast.mesh.node import MeshNode
 from veilcast.sim import scenario
-from veilcast.sim.links import Links
-from veilcast.sim.mesh import TOPIC, MeshPopulation
+from veilcast.sim.links import LinkDelays
+from veilcast.sim.mesh.population import TOPIC, MeshPopulation
 from veilcast.sim.world import World
 from veilcast.topics import Label
 
@@ -53,24 +53,26 @@ def test_the_checker_finds_an_estimate_that_is_too_short_and_one_that_is_too_lon
 class MeshRun:
     """A hardened mesh whose members find one another; one of them publishes after `at_s` seconds."""
 
-    def __init__(self, nodes: int, at_s: float, seed: int, rules: Hardening | None = None, epoch_s: int = 300) -> None:
-        config = Config(
+    def __init__(
+        self, nodes: int, at_s: float, seed: int, rules: HardeningConfig | None = None, epoch_s: int = 300
+    ) -> None:
+        config = MeshConfig(
             profile="hardened",
             membership="certified",
             neighbours_max=20,
             address_bytes_max=8,
-            hardening=rules or Hardening(),
+            hardening=rules or HardeningConfig(),
         )
         population = MeshPopulation(nodes=nodes, neighbours=2, subscribers=0.4, notes=0, checks=(), mesh=config)
         self.delivered_us: int | None = None
         self.world = World(
             seed=seed,
-            links=Links((5_000, 20_000)),
+            links=LinkDelays((5_000, 20_000)),
             epoch_us=epoch_s * SECOND_US,
             disk_us=1_000,
             on_event=self._on_event,
         )
-        population.settle(self.world, 600 * SECOND_US)
+        population.populate(self.world, 600 * SECOND_US)
         self.publisher, _ = population.roles(seed)
         self.world.run(round(at_s * SECOND_US))
         self.published_us = self.world.now
@@ -111,7 +113,7 @@ def test_a_mesh_that_has_just_started_says_about_when_the_first_publication_arri
 
 
 def test_a_mesh_says_so_too_where_publications_leave_at_moments_of_their_own() -> None:
-    rules = Hardening(departure_epochs=1)
+    rules = HardeningConfig(departure_epochs=1)
     samples = [MeshRun(3, 100 + 40 * seed, seed, rules, epoch_s=200).sample() for seed in range(6)]
     late = [sample for sample in samples if sample.truth > sample.estimate]
     assert not late, late
@@ -155,7 +157,7 @@ def samples_of(name: str, first_us: int, seeds: int) -> list[Sample]:
     """One publisher, whose publications leave at other moments under each seed; those that somebody wants count."""
     found: list[Sample] = []
     for seed in range(seeds):
-        loaded = scenario.load(name)
+        loaded = scenario.load_scenario(name)
         population: Any = msgspec.structs.replace(
             loaded.config.population, notes=6, first_us=first_us, every_us=5 * SECOND_US, publishers=1, checks=()
         )
@@ -166,7 +168,7 @@ def samples_of(name: str, first_us: int, seeds: int) -> list[Sample]:
             if isinstance(event, Delivered):
                 came.setdefault(event.note.publication.body, now)
 
-        world = scenario.build(msgspec.structs.replace(loaded, config=config), seed, None, on_event)
+        world = scenario.build_world(msgspec.structs.replace(loaded, config=config), seed, None, on_event)
         publisher = next(name for name in population.addresses() if hasattr(world.machine(name), "delay"))
         told: dict[bytes, tuple[int, Delay]] = {}
         for number in range(6):

@@ -13,35 +13,35 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from veilcast.machine import Address, Event, Frame, Listen
-from veilcast.observe import Cell, Row
+from veilcast.observe import CellRow, ObservationRow
 from veilcast.sim import engine, scenario
-from veilcast.sim.adversaries import Puppet
 from veilcast.sim.engine import FRAMES_LIMIT, SimulationError
-from veilcast.sim.faults import KINDS, inject, swarm
-from veilcast.sim.flood import ID_SIZE, Flood
-from veilcast.sim.links import Links
-from veilcast.sim.recording import Recorder
+from veilcast.sim.faults import SWARM_KINDS, draw_swarm, inject_faults
+from veilcast.sim.flood import ID_SIZE, FloodNode
+from veilcast.sim.links import LinkDelays
+from veilcast.sim.recorder import RowSink
 from veilcast.sim.world import World
+from veilcast.sim.wrappers import Puppet
 
 A, B = Address("a"), Address("b")
 
 
 def ring(seed: int, kinds: tuple[str, ...] = (), nodes: int = 12) -> World:
     """Floods on a ring, under a swarm of faults of these kinds."""
-    world = World(seed=seed, links=Links(jitter_us=(0, 5_000)))
+    world = World(seed=seed, links=LinkDelays(jitter_us=(0, 5_000)))
     addresses = [Address(f"n{i}") for i in range(nodes)]
     for address in addresses:
-        world.add(address, lambda birth: Flood())
+        world.add(address, lambda birth: FloodNode())
     for u, v in pairwise([*addresses, addresses[0]]):
         world.connect(u, v)
     for number in range(8):
         plan_message(world, addresses[number % nodes], number)
-    inject(world, swarm(seed, addresses, 2_000_000, kinds))
+    inject_faults(world, draw_swarm(seed, addresses, 2_000_000, kinds))
     return world
 
 
 def plan_message(world: World, publisher: Address, number: int) -> None:
-    def publish(machine: Flood, now: int) -> None:
+    def publish(machine: FloodNode, now: int) -> None:
         machine.publish(number.to_bytes(ID_SIZE, "big"), b"x")
 
     world.after(number * 100_000, lambda: world.call(publisher, publish))
@@ -53,7 +53,7 @@ def plan_message(world: World, publisher: Address, number: int) -> None:
 def test_the_same_seed_gives_the_same_trace_and_another_seed_another() -> None:
     hashes = []
     for seed in (1, 1, 2):
-        world = ring(seed, KINDS)
+        world = ring(seed, SWARM_KINDS)
         world.run(3_000_000)
         hashes.append(world.trace_hash)
     assert hashes[0] == hashes[1] != hashes[2]
@@ -77,22 +77,22 @@ def test_the_trace_does_not_depend_on_hash_randomisation() -> None:
 
 def test_the_trace_is_the_same_on_every_machine() -> None:
     # Change this only together with something that is meant to change what can be observed of this run.
-    assert scenario.run(scenario.load("flood-storm"), 5).trace_hash[:16] == "3608524c2481062a"
+    assert scenario.run_scenario(scenario.load_scenario("flood-storm"), 5).trace_hash[:16] == "3608524c2481062a"
 
 
 class Rows:
     """A recorder that keeps what it is given."""
 
     def __init__(self) -> None:
-        self.rows: list[Row] = []
+        self.rows: list[ObservationRow] = []
 
-    def append(self, row: Row) -> None:
+    def append(self, row: ObservationRow) -> None:
         self.rows.append(row)
 
 
-def calm(recorder: Recorder | None) -> str:
+def calm(recorder: RowSink | None) -> str:
     """Enough frames for several chunks of the trace, in batches that no chunk is a multiple of."""
-    world = World(seed=1, links=Links(latency_us=(10,)), recorder=recorder)
+    world = World(seed=1, links=LinkDelays(latency_us=(10,)), recorder=recorder)
     for address in (A, B):
         world.add(address, lambda birth: Talker(0))
     for _ in range(300):
@@ -112,10 +112,10 @@ def test_the_trace_of_the_plain_path_is_the_same_on_every_machine() -> None:
 
 @pytest.mark.parametrize("trouble", ["blocked", "overtaking"])
 def test_frames_sent_at_different_times_are_told_apart_whatever_becomes_of_them(trouble: str) -> None:
-    def trace(at_us: int) -> tuple[str, list[Row]]:
+    def trace(at_us: int) -> tuple[str, list[ObservationRow]]:
         recorder = Rows()
         jitter_us = (0, 900_000) if trouble == "overtaking" else (0,)
-        world = World(seed=2, links=Links(latency_us=(10,), jitter_us=jitter_us), recorder=recorder)
+        world = World(seed=2, links=LinkDelays(latency_us=(10,), jitter_us=jitter_us), recorder=recorder)
         for address in (A, B):
             world.add(address, lambda birth: Talker(1))
         if trouble == "blocked":
@@ -123,7 +123,7 @@ def test_frames_sent_at_different_times_are_told_apart_whatever_becomes_of_them(
         # With jitter, the second frame waits behind the first: it arrives at one time whenever it is sent.
         world.after(at_us, lambda: world.call(A, lambda machine, now: machine.left.append(Frame(B, b"x"))))
         world.run(1_000_000)
-        return world.trace_hash, [row for row in recorder.rows if isinstance(row, Cell)]
+        return world.trace_hash, [row for row in recorder.rows if isinstance(row, CellRow)]
 
     one, other = trace(5), trace(50)
     assert one[1] != other[1]
@@ -131,7 +131,7 @@ def test_frames_sent_at_different_times_are_told_apart_whatever_becomes_of_them(
 
 
 def test_a_run_in_pieces_is_the_run_in_one() -> None:
-    whole, pieces = ring(4, KINDS), ring(4, KINDS)
+    whole, pieces = ring(4, SWARM_KINDS), ring(4, SWARM_KINDS)
     whole.run(3_000_000)
     for _ in range(300):
         pieces.run(10_000)
@@ -155,7 +155,7 @@ def test_every_single_byte_counts_in_the_trace() -> None:
 
 @given(
     st.integers(0, 2**32),
-    st.lists(st.sampled_from(KINDS), unique=True).map(tuple),
+    st.lists(st.sampled_from(SWARM_KINDS), unique=True).map(tuple),
     st.lists(st.integers(0, 700_000), max_size=5),
 )
 def test_no_frame_is_made_or_destroyed_unseen(seed: int, kinds: tuple[str, ...], pieces: list[int]) -> None:

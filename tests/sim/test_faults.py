@@ -8,10 +8,10 @@ from hypothesis import strategies as st
 
 from veilcast.errors import ConfigError
 from veilcast.machine import Address, Frame
-from veilcast.sim.adversaries import Puppet
-from veilcast.sim.faults import KINDS, AnyFault, Crash, Partition, Pause, Skew, Storm, inject, swarm
-from veilcast.sim.links import Links, Weather
+from veilcast.sim.faults import SWARM_KINDS, AnyFault, Crash, Partition, Pause, Skew, Storm, draw_swarm, inject_faults
+from veilcast.sim.links import LinkDelays, Weather
 from veilcast.sim.world import World
+from veilcast.sim.wrappers import Puppet
 
 A, B = Address("a"), Address("b")
 NODES = tuple(Address(f"n{i}") for i in range(20))
@@ -20,7 +20,7 @@ SECOND = 1_000_000
 
 def arrivals(*faults: AnyFault) -> list[int]:
     """When ten frames arrive that a sends to b, one each tenth of a second, over a link of a tenth."""
-    world = World(seed=1, links=Links(latency_us=(100_000,)))
+    world = World(seed=1, links=LinkDelays(latency_us=(100_000,)))
     got: list[int] = []
 
     class Ear(Puppet):
@@ -29,7 +29,7 @@ def arrivals(*faults: AnyFault) -> list[int]:
 
     world.add(A, lambda birth: Puppet([(birth.now + i * 100_000, Frame(B, b"x")) for i in range(10)]))
     world.add(B, lambda birth: Ear())
-    inject(world, faults)
+    inject_faults(world, faults)
     world.run(5 * SECOND)
     return got
 
@@ -69,21 +69,21 @@ def test_a_skew_shifts_what_a_host_is_told() -> None:
 def test_swarms_differ_between_seeds_and_all_kinds_come_up() -> None:
     def switched_on(seed: int) -> tuple[str, ...]:
         found: dict[str, None] = {}
-        for fault in swarm(seed, NODES, 10 * SECOND, KINDS):
+        for fault in draw_swarm(seed, NODES, 10 * SECOND, SWARM_KINDS):
             if isinstance(fault, Storm):
-                found |= {k: None for k in KINDS if getattr(fault.weather, f"{k}_ppm", 0)}
+                found |= {k: None for k in SWARM_KINDS if getattr(fault.weather, f"{k}_ppm", 0)}
             else:
                 found[type(fault).__name__.lower()] = None
         return tuple(sorted(found))
 
     subsets = [switched_on(seed) for seed in range(100)]
     assert len(dict.fromkeys(subsets)) > 40
-    for kind in KINDS:
+    for kind in SWARM_KINDS:
         assert 30 < sum(kind in subset for subset in subsets) < 70
 
 
 def test_drawn_partitions_cut_the_few_off_from_the_many_and_the_many_from_the_few() -> None:
-    cuts = [cut for seed in range(60) for cut in swarm(seed, NODES, 10 * SECOND, ["partition"])]
+    cuts = [cut for seed in range(60) for cut in draw_swarm(seed, NODES, 10 * SECOND, ["partition"])]
     partitions = [cut for cut in cuts if isinstance(cut, Partition)]
     to_the_many = sum(len(cut.sources) < len(cut.targets) for cut in partitions)
     to_the_few = sum(len(cut.sources) > len(cut.targets) for cut in partitions)
@@ -94,17 +94,17 @@ def test_drawn_partitions_cut_the_few_off_from_the_many_and_the_many_from_the_fe
 
 @given(st.integers(0, 2**64 - 1), st.integers(100, 10**8))
 def test_the_last_quarter_of_a_swarm_is_calm(seed: int, horizon: int) -> None:
-    for fault in swarm(seed, NODES, horizon, KINDS):
+    for fault in draw_swarm(seed, NODES, horizon, SWARM_KINDS):
         if not isinstance(fault, Skew):
             assert fault.for_us is not None
             late_us = fault.weather.replay_us if isinstance(fault, Storm) else 0
             assert fault.at_us + fault.for_us + late_us <= max(2, horizon * 3 // 4)
 
 
-@given(st.integers(0, 2**64 - 1), st.lists(st.sampled_from(KINDS), unique=True))
+@given(st.integers(0, 2**64 - 1), st.lists(st.sampled_from(SWARM_KINDS), unique=True))
 def test_leaving_a_kind_out_leaves_the_others_as_they_were(seed: int, kinds: list[str]) -> None:
-    whole = [f for f in swarm(seed, NODES, SECOND, KINDS) if not isinstance(f, Storm)]
-    part = [f for f in swarm(seed, NODES, SECOND, kinds) if not isinstance(f, Storm)]
+    whole = [f for f in draw_swarm(seed, NODES, SECOND, SWARM_KINDS) if not isinstance(f, Storm)]
+    part = [f for f in draw_swarm(seed, NODES, SECOND, kinds) if not isinstance(f, Storm)]
     assert all(fault in whole for fault in part)
 
 

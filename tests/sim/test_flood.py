@@ -6,13 +6,13 @@ import pytest
 
 from veilcast.errors import LocalError
 from veilcast.machine import Address, Delivered
-from veilcast.sim.flood import ID_SIZE, Flood
+from veilcast.sim.flood import ID_SIZE, FloodNode
 
 A, B, C = Address("a"), Address("b"), Address("c")
 
 
-def node(memory: int = 8) -> Flood:
-    machine = Flood(memory)
+def node(memory: int = 8) -> FloodNode:
+    machine = FloodNode(memory)
     for peer in (A, B, C):
         machine.peer_up(peer, 0)
     return machine
@@ -84,6 +84,6 @@ def test_a_lost_peer_gets_nothing_and_notices_may_repeat() -> None:
 
 def test_misuse_is_refused() -> None:
     with pytest.raises(LocalError):
-        Flood(0)
+        FloodNode(0)
     with pytest.raises(LocalError):
         node().publish(b"short", b"")

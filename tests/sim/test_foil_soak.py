@@ -12,30 +12,30 @@ from typing import Any
 import pytest
 
 from veilcast.cli.main import main
+from veilcast.core.inbox import Inbox
 from veilcast.crypto.seal import OVERHEAD
 from veilcast.crypto.secret import Secret
-from veilcast.foil import publishing
-from veilcast.foil.event import Head, fake_body
-from veilcast.foil.keeping import Keeping
-from veilcast.foil.reading import Reading
-from veilcast.foil.session import Session
+from veilcast.foil import publisher
+from veilcast.foil.event import CandidateHead, seal_fake_body
+from veilcast.foil.publisher_store import PublisherStore
+from veilcast.foil.session import MqttSession
+from veilcast.foil.subscriber import FoilSubscriber
 from veilcast.foil.winnower import Winnower
-from veilcast.parts.inbox import Inbox
-from veilcast.sim import foil_soak
 from veilcast.sim.faults import Crash, Cut, Skew
-from veilcast.sim.foil import BROKER
+from veilcast.sim.foil import soak
+from veilcast.sim.foil.population import BROKER
 from veilcast.topics import Conjunction
 
 Plant = Callable[[pytest.MonkeyPatch], None]
-PLANS = [foil_soak.plan(seed).config for seed in range(100)]
+PLANS = [soak.plan_scenario(seed).config for seed in range(100)]
 
 
 @pytest.mark.parametrize("seed", [2, 65])
 def test_nothing_that_was_promised_is_lost_or_comes_twice(seed: int) -> None:
-    outcome = foil_soak.run(seed)
+    outcome = soak.run_seed(seed)
     assert outcome.violations == ()
     assert outcome.deliveries > 0
-    assert outcome.duration_us == foil_soak.DURATION_US
+    assert outcome.duration_us == soak.DURATION_US
 
 
 @pytest.mark.all_only
@@ -44,52 +44,52 @@ def test_ten_more_seeds_pass_and_have_every_variant(capsys: pytest.CaptureFixtur
     assert main(["sim", "soak", "--of", "foil", "--seed", "3", "--seeds", "10", "--json"]) == 0
     told = json.loads(capsys.readouterr().out)
     assert told["passed"] == 10
-    assert sorted(told["passed_by_variant"]) == sorted(f"foil soak {variant}" for variant in foil_soak.VARIANTS)
+    assert sorted(told["passed_by_variant"]) == sorted(f"foil soak {variant}" for variant in soak.VARIANTS)
 
 
 def test_the_broker_dies_in_every_seed_each_member_in_some_and_all_are_back_before_the_calm() -> None:
     crashes = [fault for plan in PLANS for fault in plan.faults if isinstance(fault, Crash)]
-    assert {fault.node for fault in crashes} == set(foil_soak.VARIANTS["hardened"].addresses())
+    assert {fault.node for fault in crashes} == set(soak.VARIANTS["hardened"].addresses())
     assert any(isinstance(fault, Cut) for plan in PLANS for fault in plan.faults)
     for plan in PLANS:
         assert any(isinstance(fault, Crash) and fault.node == BROKER for fault in plan.faults)
         for fault in plan.faults:
-            assert fault.at_us >= foil_soak.QUIET_US
+            assert fault.at_us >= soak.QUIET_US
             if not isinstance(fault, Skew | Cut):
                 assert fault.for_us is not None
-                assert fault.at_us + fault.for_us <= foil_soak.CALM_US
+                assert fault.at_us + fault.for_us <= soak.CALM_US
 
 
 def does_not_ask_for_what_it_missed(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(Reading, "_ask", lambda self, *arguments: None)
+    patch.setattr(FoilSubscriber, "_ask", lambda self, *arguments: None)
 
 
 def trusts_what_came_last(patch: pytest.MonkeyPatch) -> None:
     """A reader that was stopped takes what had lain about in the meantime for news of its broker."""
-    heard = Session._hear
+    heard = MqttSession._hear
 
-    def trusting(self: Session, packet: Any, now: int) -> None:
+    def trusting(self: MqttSession, packet: Any, now: int) -> None:
         heard(self, packet, now)
-        self.good_us = now
+        self.confirmed_us = now
 
-    patch.setattr(Session, "_hear", trusting)
+    patch.setattr(MqttSession, "_hear", trusting)
 
 
 def keeps_nothing_that_was_acknowledged(patch: pytest.MonkeyPatch) -> None:
-    def nothing(self: Keeping, *arguments: Any) -> Iterator[tuple[int, int]]:
+    def nothing(self: PublisherStore, *arguments: Any) -> Iterator[tuple[int, int]]:
         return iter(())
 
-    patch.setattr(Keeping, "kept", nothing)
+    patch.setattr(PublisherStore, "find_events", nothing)
 
 
 def forgets_what_is_under_way(patch: pytest.MonkeyPatch) -> None:
-    gone = Session._gone
+    gone = MqttSession._gone
 
-    def forgetful(self: Session, now: int) -> None:
+    def forgetful(self: MqttSession, now: int) -> None:
         self._flying.clear()
         gone(self, now)
 
-    patch.setattr(Session, "_gone", forgetful)
+    patch.setattr(MqttSession, "_gone", forgetful)
 
 
 def delivers_repeats(patch: pytest.MonkeyPatch) -> None:
@@ -100,34 +100,34 @@ def delivers_repeats(patch: pytest.MonkeyPatch) -> None:
         return put(self, *arguments)
 
     patch.setattr(Inbox, "put", forgetful)
-    patch.setattr(Winnower, "seen", lambda self, payload: None)
+    patch.setattr(Winnower, "mark_seen", lambda self, payload: None)
 
 
 def delivers_what_decoys_bring(patch: pytest.MonkeyPatch) -> None:
-    taken = Reading.take
+    taken = FoilSubscriber.take_candidate
 
-    def careless(self: Reading, *arguments: Any) -> None:
+    def careless(self: FoilSubscriber, *arguments: Any) -> None:
         with pytest.MonkeyPatch.context() as inner:
             inner.setattr(Conjunction, "matches", lambda self, publication: True)
             taken(self, *arguments)
 
-    patch.setattr(Reading, "take", careless)
+    patch.setattr(FoilSubscriber, "take_candidate", careless)
 
 
 def draws_fakes_anew(patch: pytest.MonkeyPatch) -> None:
     drawn = iter(range(1 << 40))
 
-    def anew(head: Head, chaff: Secret, size: int) -> bytes:
-        return fake_body(head, Secret(next(drawn).to_bytes(32, "big")), size)
+    def anew(head: CandidateHead, chaff: Secret, size: int) -> bytes:
+        return seal_fake_body(head, Secret(next(drawn).to_bytes(32, "big")), size)
 
-    patch.setattr(publishing, "fake_body", anew)
+    patch.setattr(publisher, "seal_fake_body", anew)
 
 
 def makes_fakes_shorter(patch: pytest.MonkeyPatch) -> None:
-    def shorter(head: Head, chaff: Secret, size: int) -> bytes:
-        return fake_body(head, chaff, 1024 + OVERHEAD if size > 1024 + OVERHEAD else 4096 + OVERHEAD)
+    def shorter(head: CandidateHead, chaff: Secret, size: int) -> bytes:
+        return seal_fake_body(head, chaff, 1024 + OVERHEAD if size > 1024 + OVERHEAD else 4096 + OVERHEAD)
 
-    patch.setattr(publishing, "fake_body", shorter)
+    patch.setattr(publisher, "seal_fake_body", shorter)
 
 
 BUGS: Mapping[str, tuple[Plant, str]] = {
@@ -157,7 +157,7 @@ def test_planted_bugs_of_those_who_repeat_are_found_too(bug: str, monkeypatch: p
 
 def check(plant: Plant, checker: str, patch: pytest.MonkeyPatch) -> None:
     plant(patch)
-    outcomes = (foil_soak.run(seed) for seed in SEEDS)
+    outcomes = (soak.run_seed(seed) for seed in SEEDS)
     found = next(outcome.violations[0] for outcome in outcomes if outcome.violations)
     assert found.startswith(checker)
     assert "veilcast sim soak --of foil --seeds 1 --seed" in found

@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from veilcast.errors import ConfigError
 from veilcast.machine import Address
-from veilcast.sim.host import Host
-from veilcast.sim.links import CALM, Link, Links, Weather
+from veilcast.sim.host import SimulatedHost
+from veilcast.sim.links import CALM, DirectedLink, LinkDelays, Weather
 
 A, B = Address("a"), Address("b")
 FRAMES = 400
@@ -17,7 +17,7 @@ FRAMES = 400
 
 def flights(weather: Weather, jitter_us: tuple[int, ...] = (0,), seed: int = 1) -> list[tuple[int, ...]]:
     """How long frames take that leave one link at one a millisecond."""
-    link = Link(0, A, Host(0, B), latency_us=10_000)
+    link = DirectedLink(0, A, SimulatedHost(0, B), latency_us=10_000)
     return [
         tuple(arrival - time for arrival in link.arrivals(time, seed, jitter_us, weather))
         for time in range(0, FRAMES * 1_000, 1_000)
@@ -67,7 +67,7 @@ def test_the_fate_of_a_frame_depends_on_seed_link_and_number_alone() -> None:
 
 @given(st.integers(0, 2**64 - 1), st.text(max_size=5), st.text(max_size=5))
 def test_a_pair_has_one_latency_both_ways_within_its_range(seed: int, u: str, v: str) -> None:
-    links = Links(latency_us=(5_000, 6_000, 50_000))
+    links = LinkDelays(latency_us=(5_000, 6_000, 50_000))
     there = links.latency_between(Address(u), Address(v), seed)
     assert there == links.latency_between(Address(v), Address(u), seed)
     assert 5_000 <= there <= 50_000
@@ -83,7 +83,7 @@ def test_a_pair_has_one_latency_both_ways_within_its_range(seed: int, u: str, v:
 )
 def test_impossible_links_are_refused(keys: dict[str, tuple[int, ...]], match: str) -> None:
     with pytest.raises(ConfigError, match=match):
-        Links(**keys)
+        LinkDelays(**keys)
 
 
 @pytest.mark.parametrize(

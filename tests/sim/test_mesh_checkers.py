@@ -5,13 +5,13 @@ from __future__ import annotations
 import pytest
 
 from veilcast.machine import Address, Delivered, Frame, Note, Publication
-from veilcast.sim.adversaries import Puppet
 from veilcast.sim.checkers import Checker, ViolationError
 from veilcast.sim.engine import SimulationError
-from veilcast.sim.mesh_checkers import InTurn, Nonces, Sent
+from veilcast.sim.mesh.checkers import PublisherOrder, SentNote, UniqueNonces
 from veilcast.sim.world import World
+from veilcast.sim.wrappers import Puppet
 from veilcast.wire import encode
-from veilcast.wire.messages import Notify
+from veilcast.wire.mesh import Notify
 
 A, B = Address("a"), Address("b")
 GAP_US = 5_000_000
@@ -22,10 +22,10 @@ class Reader:
 
     def __init__(self) -> None:
         self.world = World(seed=1)
-        self.sent: dict[bytes, Sent] = {}
-        self.checker = InTurn(self.sent, GAP_US)
+        self.sent: dict[bytes, SentNote] = {}
+        self.checker = PublisherOrder(self.sent, GAP_US)
         for number in range(10):
-            self.sent[b"%d" % number] = Sent((B, 0), number, self.world.now)
+            self.sent[b"%d" % number] = SentNote((B, 0), number, self.world.now)
 
     def get(self, *bodies: str) -> None:
         for body in bodies:
@@ -47,20 +47,20 @@ def test_a_note_that_overtakes_another_must_have_waited_for_it() -> None:
         reader.get("1", "3")
     reader.world.run(GAP_US)
     reader.get("3", "2", "4")
-    reader.sent[b"6"] = Sent((B, 0), 6, reader.world.now)
+    reader.sent[b"6"] = SentNote((B, 0), 6, reader.world.now)
     with pytest.raises(ViolationError, match="note 6 before note 5"):
         reader.get("6")
 
 
 def test_the_lives_of_a_publisher_have_turns_of_their_own_and_strange_notes_have_none() -> None:
     reader = Reader()
-    reader.sent[b"9"] = Sent((B, 1), 9, reader.world.now)
+    reader.sent[b"9"] = SentNote((B, 1), 9, reader.world.now)
     reader.get("1", "9", "2", "strange")
 
 
 def send(*notes: Notify) -> None:
     world = World(seed=1)
-    world.watch(Nonces())
+    world.watch(UniqueNonces())
     world.add(A, lambda birth: Puppet([(birth.now, Frame(B, b"\0")), *((birth.now, _framed(note)) for note in notes)]))
     world.run(1_000_000)
 

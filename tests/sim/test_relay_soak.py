@@ -12,24 +12,24 @@ from typing import Any
 import pytest
 
 from veilcast.cli.main import main
-from veilcast.parts.inbox import Inbox
-from veilcast.relay.leasing import Leasing
+from veilcast.core.inbox import Inbox
+from veilcast.relay.leases import SubscriptionLeases
 from veilcast.relay.mailboxes import Mailboxes
-from veilcast.relay.roster import Roster
-from veilcast.relay.way import Way
-from veilcast.sim import relay_soak
+from veilcast.relay.proxy_connection import ProxyConnection
+from veilcast.relay.roster import ClientRoster
 from veilcast.sim.faults import Crash, Cut, Skew
+from veilcast.sim.relay import soak
 
 Plant = Callable[[pytest.MonkeyPatch], None]
-PLANS = [relay_soak.plan(seed).config for seed in range(100)]
+PLANS = [soak.plan_scenario(seed).config for seed in range(100)]
 
 
 @pytest.mark.parametrize("seed", [1, 2, 3])
 def test_a_relay_loses_nothing_that_it_promised(seed: int) -> None:
-    outcome = relay_soak.run(seed)
+    outcome = soak.run_seed(seed)
     assert outcome.violations == ()
     assert outcome.deliveries > 0
-    assert outcome.duration_us == relay_soak.DURATION_US
+    assert outcome.duration_us == soak.DURATION_US
 
 
 @pytest.mark.all_only
@@ -38,30 +38,30 @@ def test_eight_more_seeds_pass_and_have_every_variant(capsys: pytest.CaptureFixt
     assert main(["sim", "soak", "--of", "relay", "--seed", "11", "--seeds", "8", "--json"]) == 0
     told = json.loads(capsys.readouterr().out)
     assert told["passed"] == 8
-    assert sorted(told["passed_by_variant"]) == sorted(f"relay soak {variant}" for variant in relay_soak.VARIANTS)
+    assert sorted(told["passed_by_variant"]) == sorted(f"relay soak {variant}" for variant in soak.VARIANTS)
 
 
 def test_every_part_of_a_relay_dies_in_some_seed_and_starts_again_before_the_calm() -> None:
     crashes = [fault for plan in PLANS for fault in plan.faults if isinstance(fault, Crash)]
-    assert {fault.node for fault in crashes} == set(relay_soak.VARIANTS["paper"].addresses())
+    assert {fault.node for fault in crashes} == set(soak.VARIANTS["paper"].addresses())
     assert any(isinstance(fault, Cut) for plan in PLANS for fault in plan.faults)
     for plan in PLANS:
         for fault in plan.faults:
-            assert fault.at_us >= relay_soak.QUIET_US
+            assert fault.at_us >= soak.QUIET_US
             if not isinstance(fault, Skew | Cut):
                 assert fault.for_us is not None
-                assert fault.at_us + fault.for_us <= relay_soak.CALM_US
+                assert fault.at_us + fault.for_us <= soak.CALM_US
 
 
 def forgets_whose_a_pseudonym_is(patch: pytest.MonkeyPatch) -> None:
     """The proxy knows its clients when it starts again, but not their leases."""
-    made = Roster.__init__
+    made = ClientRoster.__init__
 
-    def forgetful(self: Roster, *arguments: Any, **named: Any) -> None:
+    def forgetful(self: ClientRoster, *arguments: Any, **named: Any) -> None:
         made(self, *arguments, **named)
         self._readers.clear()
 
-    patch.setattr(Roster, "__init__", forgetful)
+    patch.setattr(ClientRoster, "__init__", forgetful)
 
 
 def sends_what_waits_only_once(patch: pytest.MonkeyPatch) -> None:
@@ -78,7 +78,7 @@ def settles_with_the_first_receipt(patch: pytest.MonkeyPatch) -> None:
             if (box := self._boxes.get(other)) is not None and other != name:
                 ticket = self._part.ticket(other, self._held[record].taken.id)
                 box.waiting.pop(ticket, None)
-                box.flying.pop(ticket, None)
+                box.in_flight.pop(ticket, None)
             got(self, record, other)
 
     patch.setattr(Mailboxes, "_got", hasty)
@@ -87,15 +87,15 @@ def settles_with_the_first_receipt(patch: pytest.MonkeyPatch) -> None:
 def does_not_ask_again(patch: pytest.MonkeyPatch) -> None:
     """What was under way when a stream broke counts as done."""
 
-    def lost(self: Way, now: int) -> None:
+    def lost(self: ProxyConnection, now: int) -> None:
         self._flying = {}
         self._caller.peer_lost(now)
 
-    patch.setattr(Way, "peer_lost", lost)
+    patch.setattr(ProxyConnection, "peer_lost", lost)
 
 
 def does_not_renew(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(Leasing, "_turn", lambda self, now: None)
+    patch.setattr(SubscriptionLeases, "_turn", lambda self, now: None)
 
 
 def delivers_repeats(patch: pytest.MonkeyPatch) -> None:
@@ -122,7 +122,7 @@ BUGS: Mapping[str, tuple[Plant, str]] = {
 def test_each_planted_bug_is_found_by_its_checker(bug: str, monkeypatch: pytest.MonkeyPatch) -> None:
     plant, checker = BUGS[bug]
     plant(monkeypatch)
-    outcomes = (relay_soak.run(seed) for seed in SEEDS)
+    outcomes = (soak.run_seed(seed) for seed in SEEDS)
     found = next(outcome.violations[0] for outcome in outcomes if outcome.violations)
     assert found.startswith(checker)
     assert "veilcast sim soak --of relay --seeds 1 --seed" in found

@@ -8,9 +8,9 @@ import pytest
 
 from veilcast.errors import ConfigError
 from veilcast.machine import Address
-from veilcast.sim import populations, scenario
+from veilcast.sim import population, scenario
 from veilcast.sim.faults import Crash, Partition
-from veilcast.sim.flood import ID_SIZE, Flood
+from veilcast.sim.flood import ID_SIZE, FloodNode
 
 LONG = ("mesh-sybils",)
 """Scenarios that take minutes."""
@@ -27,7 +27,7 @@ messages = 5
 
 LARGE = ("mesh-hardened", "mesh-many", "mesh-certified", "tree-")
 """One seed is enough of these here."""
-NAMES = [name for name in scenario.names() if name not in LONG]
+NAMES = [name for name in scenario.packaged_names() if name not in LONG]
 
 
 def marks_of(name: str, *, is_quick: bool) -> list[pytest.MarkDecorator]:
@@ -46,8 +46,8 @@ REPEATS = [pytest.param(name, marks=marks_of(name, is_quick=not name.startswith(
 
 @pytest.mark.parametrize(("name", "seed"), RUNS)
 def test_a_packaged_scenario_runs_clean_and_says_what_it_is_about(name: str, seed: int) -> None:
-    loaded = scenario.load(name)
-    outcome = scenario.run(loaded, seed)
+    loaded = scenario.load_scenario(name)
+    outcome = scenario.run_scenario(loaded, seed)
     assert loaded.config.about
     assert outcome.violations == ()
     assert outcome.deliveries > 0
@@ -56,16 +56,16 @@ def test_a_packaged_scenario_runs_clean_and_says_what_it_is_about(name: str, see
 
 @pytest.mark.parametrize("name", REPEATS)
 def test_a_packaged_scenario_has_the_same_outcome_again(name: str) -> None:
-    loaded = scenario.load(name)
-    assert scenario.run(loaded, 0) == scenario.run(loaded, 0)
+    loaded = scenario.load_scenario(name)
+    assert scenario.run_scenario(loaded, 0) == scenario.run_scenario(loaded, 0)
 
 
 def test_a_path_works_like_a_name(tmp_path: Path) -> None:
     path = tmp_path / "my scenario.toml"
     path.write_text(SMALL)
-    loaded = scenario.load(path)
+    loaded = scenario.load_scenario(path)
     assert loaded.name == str(path)
-    assert scenario.run(loaded, 1).counts.sent > 0
+    assert scenario.run_scenario(loaded, 1).counts.sent > 0
 
 
 def test_a_script_of_faults_is_read() -> None:
@@ -80,13 +80,13 @@ kind = "partition"
 sources = ["n1"]
 targets = ["n2", "n3"]
 """
-    config = scenario.parse((SMALL + script).encode(), "x")
+    config = scenario.parse_config((SMALL + script).encode(), "x")
     assert config.faults == (
         Crash(node=Address("n3"), at_us=1_000, for_us=2_000),
         Partition(sources=(Address("n1"),), targets=(Address("n2"), Address("n3"))),
     )
-    calm = scenario.run(scenario.Scenario("x", scenario.parse(SMALL.encode(), "x")), 1)
-    assert scenario.run(scenario.Scenario("x", config), 1).trace_hash != calm.trace_hash
+    calm = scenario.run_scenario(scenario.Scenario("x", scenario.parse_config(SMALL.encode(), "x")), 1)
+    assert scenario.run_scenario(scenario.Scenario("x", config), 1).trace_hash != calm.trace_hash
 
 
 @pytest.mark.parametrize(
@@ -109,34 +109,34 @@ targets = ["n2", "n3"]
 )
 def test_what_is_wrong_is_named(added: str, named: str) -> None:
     with pytest.raises(ConfigError, match=f"scenario bad: .*{named}"):
-        scenario.parse((SMALL + added).encode(), "bad")
+        scenario.parse_config((SMALL + added).encode(), "bad")
 
 
 @pytest.mark.parametrize("value", ["inf", "nan", "-1.0"])
 def test_a_time_that_never_ends_is_refused(value: str) -> None:
     mesh = 'about = "x"\nduration_us = 1\n[population]\nkind = "mesh"\n[population.mesh.hardening]\n'
     with pytest.raises(ConfigError, match="hold_back_epochs"):
-        scenario.parse(f"{mesh}hold_back_epochs = {value}".encode(), "bad")
+        scenario.parse_config(f"{mesh}hold_back_epochs = {value}".encode(), "bad")
 
 
 def test_more_neighbours_than_a_node_takes_are_a_wrong_configuration() -> None:
     mesh = 'about = "x"\nduration_us = 1\n[population]\nkind = "mesh"\nnodes = 40\nneighbours = 24'
     with pytest.raises(ConfigError, match="neighbours_max"):
-        scenario.run(scenario.Scenario("x", scenario.parse(mesh.encode(), "x")), 1)
+        scenario.run_scenario(scenario.Scenario("x", scenario.parse_config(mesh.encode(), "x")), 1)
 
 
 def test_a_missing_scenario_names_those_there_are() -> None:
     with pytest.raises(ConfigError, match="flood-storm"):
-        scenario.load("no-such-thing")
+        scenario.load_scenario("no-such-thing")
 
 
 def test_what_is_not_toml_is_refused() -> None:
     for wrong in (b"= = =", b"\xff\xfe", b"about = " + b"[" * 100_000):
         with pytest.raises(ConfigError, match="scenario bad"):
-            scenario.parse(wrong, "bad")
+            scenario.parse_config(wrong, "bad")
 
 
-class Forgetful(Flood):
+class Forgetful(FloodNode):
     __slots__ = ()
 
     def receive(self, data: bytes, source: Address, now: int) -> None:
@@ -148,10 +148,10 @@ class Forgetful(Flood):
 def test_a_violation_is_an_outcome_with_the_one_command_that_replays_it(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(populations, "Flood", Forgetful)
-    outcome = scenario.run(scenario.load("flood"), 17)
+    monkeypatch.setattr(population, "FloodNode", Forgetful)
+    outcome = scenario.run_scenario(scenario.load_scenario("flood"), 17)
     (violation,) = outcome.violations
     assert violation.endswith("replay: veilcast sim run flood --seed 17")
     assert "twice" in violation
-    assert outcome.duration_us < scenario.load("flood").config.duration_us
-    assert scenario.run(scenario.load("flood"), 17) == outcome
+    assert outcome.duration_us < scenario.load_scenario("flood").config.duration_us
+    assert scenario.run_scenario(scenario.load_scenario("flood"), 17) == outcome

@@ -8,16 +8,16 @@ import msgspec
 import pytest
 
 from veilcast.errors import ConfigError
-from veilcast.mesh.config import Config, Neighbours
+from veilcast.mesh.config import MeshConfig, NeighbourhoodKind
 from veilcast.sim import scenario
-from veilcast.sim.mesh import MeshPopulation
-from veilcast.sim.scenario import Outcome, Scenario
-from veilcast.sim.sybils import SybilPopulation
+from veilcast.sim.mesh.population import MeshPopulation
+from veilcast.sim.mesh.sybils import SybilPopulation
+from veilcast.sim.scenario import Scenario, ScenarioOutcome
 
 
-def attack(honest: int, membership: Neighbours, seed: int, lures: bool = False) -> Outcome:
+def attack(honest: int, membership: NeighbourhoodKind, seed: int, lures: bool = False) -> ScenarioOutcome:
     """Four Sybils for each honest node, one in sixteen of them with a stolen key, as in the packaged scenario."""
-    packaged = scenario.load("mesh-sybils").config
+    packaged = scenario.load_scenario("mesh-sybils").config
     population = packaged.population
     assert isinstance(population, SybilPopulation)
     change = msgspec.structs.replace
@@ -29,7 +29,7 @@ def attack(honest: int, membership: Neighbours, seed: int, lures: bool = False) 
         stolen=honest // 4,
         lures=lures,
     )
-    return scenario.run(Scenario("sybils", change(packaged, population=smaller)), seed)
+    return scenario.run_scenario(Scenario("sybils", change(packaged, population=smaller)), seed)
 
 
 def test_certified_members_stay_connected_and_deliver_among_four_times_as_many_sybils() -> None:
@@ -69,18 +69,18 @@ def test_thieves_who_pass_adverts_on_and_drop_notes_cost_some_but_not_most() -> 
         {"attack_us": -1},
         {"knocks": -1},
         {"prefixes": 0},
-        {"honest": MeshPopulation(mesh=Config())},
+        {"honest": MeshPopulation(mesh=MeshConfig())},
     ],
 )
 def test_an_impossible_attack_is_refused(wrong: dict[str, Any]) -> None:
-    honest = MeshPopulation(mesh=Config(membership="certified"))
+    honest = MeshPopulation(mesh=MeshConfig(membership="certified"))
     with pytest.raises(ConfigError):
         SybilPopulation(**({"honest": honest} | wrong))
 
 
 def test_honest_nodes_in_a_forgers_hands_are_counted_like_others() -> None:
     honest = MeshPopulation(
-        nodes=6, notes=0, forgers=1, mesh=Config(neighbours_max=20, address_bytes_max=8, membership="certified")
+        nodes=6, notes=0, forgers=1, mesh=MeshConfig(neighbours_max=20, address_bytes_max=8, membership="certified")
     )
-    config = scenario.Config("x", 2_000_000, SybilPopulation(honest, sybils=1, stolen=1))
-    assert scenario.run(Scenario("x", config), 1).facts["eclipsed"] <= 6
+    config = scenario.ScenarioConfig("x", 2_000_000, SybilPopulation(honest, sybils=1, stolen=1))
+    assert scenario.run_scenario(Scenario("x", config), 1).facts["eclipsed"] <= 6

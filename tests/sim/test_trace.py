@@ -5,32 +5,32 @@ from __future__ import annotations
 import pytest
 
 from veilcast.machine import Address, Connect, Disconnect, Event
-from veilcast.sim.trace import CHUNK, Trace
+from veilcast.sim.trace import CHUNK, RunTrace
 
 
 def test_records_do_not_run_together() -> None:
-    one, other = Trace(), Trace()
-    one.note(1, 2, b"ab")
-    one.note(1, 2, b"c")
-    other.note(1, 2, b"a")
-    other.note(1, 2, b"bc")
+    one, other = RunTrace(), RunTrace()
+    one.add_note(1, 2, b"ab")
+    one.add_note(1, 2, b"c")
+    other.add_note(1, 2, b"a")
+    other.add_note(1, 2, b"bc")
     assert one.digest() != other.digest()
 
 
 def test_looking_at_the_digest_changes_nothing() -> None:
-    one, other = Trace(), Trace()
+    one, other = RunTrace(), RunTrace()
     for number in range(CHUNK):
-        one.note(number, 0, b"x")
-        other.note(number, 0, b"x")
+        one.add_note(number, 0, b"x")
+        other.add_note(number, 0, b"x")
         if number % 1_000 == 0:
             one.digest()
     assert one.digest() == other.digest()
 
 
 def test_events_of_different_types_with_equal_fields_differ() -> None:
-    one, other = Trace(), Trace()
-    one.event(1, 2, Connect(Address("a")))
-    other.event(1, 2, Disconnect(Address("a")))
+    one, other = RunTrace(), RunTrace()
+    one.add_event(1, 2, Connect(Address("a")))
+    other.add_event(1, 2, Disconnect(Address("a")))
     assert one.digest() != other.digest()
 
 
@@ -39,17 +39,17 @@ class Odd(Event, frozen=True):
 
 
 def test_what_has_no_one_form_is_refused_and_sets_are_sorted() -> None:
-    one, other, odd = Trace(), Trace(), Trace()
-    one.event(1, 2, Odd(frozenset(["a", "b", "c"])))
-    other.event(1, 2, Odd(frozenset(["c", "b", "a"])))
+    one, other, odd = RunTrace(), RunTrace(), RunTrace()
+    one.add_event(1, 2, Odd(frozenset(["a", "b", "c"])))
+    other.add_event(1, 2, Odd(frozenset(["c", "b", "a"])))
     assert one.digest() == other.digest()
-    odd.event(1, 2, Odd(object()))
+    odd.add_event(1, 2, Odd(object()))
     with pytest.raises(TypeError):
         odd.digest()
 
 
 def test_full_chunks_are_not_kept() -> None:
-    trace = Trace()
+    trace = RunTrace()
     for number in range(CHUNK):
-        trace.note(number, 0, b"x")
+        trace.add_note(number, 0, b"x")
         assert len(trace.records) < CHUNK

@@ -14,26 +14,27 @@ import pytest
 
 from veilcast.cli.main import main
 from veilcast.machine import Address
-from veilcast.sim import scenario, tree_soak
+from veilcast.sim import scenario
 from veilcast.sim.faults import Crash, Cut, Skew
-from veilcast.sim.scenario import Config, Outcome, Scenario
-from veilcast.sim.tree import TreePopulation
-from veilcast.tree import subscribing
-from veilcast.tree.forwarding import Forwarding
-from veilcast.tree.probing import Outcome as Ended
-from veilcast.tree.publishing import Publishing
-from veilcast.tree.tending import Tending
+from veilcast.sim.scenario import Scenario, ScenarioConfig, ScenarioOutcome
+from veilcast.sim.tree import soak
+from veilcast.sim.tree.population import TreePopulation
+from veilcast.tree import subscriber
+from veilcast.tree.forwarder import Forwarder
+from veilcast.tree.prober import ProbeOutcome as Ended
+from veilcast.tree.publisher import TreePublisher
+from veilcast.tree.repair import TreeRepair
 
 Plant = Callable[[pytest.MonkeyPatch], None]
-PLANS = [tree_soak.plan(seed).config for seed in range(100)]
+PLANS = [soak.plan_scenario(seed).config for seed in range(100)]
 SECOND = 1_000_000
 
 
 def test_a_tree_delivers_again_a_minute_after_the_last_fault() -> None:
-    outcome = tree_soak.run(1)
+    outcome = soak.run_seed(1)
     assert outcome.violations == ()
     assert outcome.deliveries > 0
-    assert outcome.duration_us == tree_soak.DURATION_US
+    assert outcome.duration_us == soak.DURATION_US
 
 
 @pytest.mark.all_only
@@ -42,23 +43,23 @@ def test_six_more_seeds_pass(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["sim", "soak", "--of", "tree", "--seed", "2", "--seeds", "6", "--json"]) == 0
     told = json.loads(capsys.readouterr().out)
     assert told["passed"] == 6
-    assert set(told["passed_by_variant"]) <= {f"tree soak {variant}" for variant in tree_soak.VARIANTS}
+    assert set(told["passed_by_variant"]) <= {f"tree soak {variant}" for variant in soak.VARIANTS}
 
 
 def test_every_part_of_a_hardened_tree_dies_in_some_seed_and_all_but_one_are_back_before_the_calm() -> None:
     crashes = [fault for plan in PLANS for fault in plan.faults if isinstance(fault, Crash)]
-    assert {fault.node for fault in crashes} == set(tree_soak.VARIANTS["hardened"].addresses())
+    assert {fault.node for fault in crashes} == set(soak.VARIANTS["hardened"].addresses())
     assert any(isinstance(fault, Cut) for plan in PLANS for fault in plan.faults)
     for plan in PLANS:
         assert isinstance(plan.population, TreePopulation)
         lasting = [fault for fault in plan.faults if not isinstance(fault, Skew | Cut)]
         for fault in lasting:
-            assert fault.at_us >= tree_soak.QUIET_US
-            assert fault.at_us + (fault.for_us or 0) <= tree_soak.CALM_US
+            assert fault.at_us >= soak.QUIET_US
+            assert fault.at_us + (fault.for_us or 0) <= soak.CALM_US
         last = [fault for fault in lasting if fault.for_us is None]
         busy = (*plan.population.publisher_names(), *plan.population.subscriber_names())
         if plan.population.tree.profile == "hardened":
-            assert [(type(fault), fault.at_us) for fault in last] == [(Crash, tree_soak.CALM_US)]
+            assert [(type(fault), fault.at_us) for fault in last] == [(Crash, soak.CALM_US)]
             assert not set(last[0].nodes()) & set(busy)
         else:
             assert not any(isinstance(fault, Crash) for fault in lasting)
@@ -73,8 +74,8 @@ SMALL = TreePopulation(
     notes=20,
     first_us=30 * SECOND,
     every_us=2 * SECOND,
-    tree=msgspec.structs.replace(tree_soak.VARIANTS["hardened"].tree, copies=1),
-    directory=tree_soak.VARIANTS["hardened"].directory,
+    tree=msgspec.structs.replace(soak.VARIANTS["hardened"].tree, copies=1),
+    directory=soak.VARIANTS["hardened"].directory,
     checks=("once", "intact", "matching", "complete", "bounds"),
 )
 """Where every publication has one origin only, so that nothing makes up for what goes wrong on its way."""
@@ -84,50 +85,50 @@ TWICE = msgspec.structs.replace(SMALL.tree, copies=2)
 """For where an origin may itself be the one that keeps what it gets."""
 
 
-def run(*faults: Any, **changes: Any) -> Outcome:
+def run(*faults: Any, **changes: Any) -> ScenarioOutcome:
     population = msgspec.structs.replace(SMALL, **changes)
     duration_us = population.first_us + population.notes * population.every_us + 20 * SECOND
-    config = Config("a bug", duration_us, population, faults=faults, epoch_us=3_600 * SECOND)
-    return scenario.run(Scenario("planted", config), 3)
+    config = ScenarioConfig("a bug", duration_us, population, faults=faults, epoch_us=3_600 * SECOND)
+    return scenario.run_scenario(Scenario("planted", config), 3)
 
 
 def forwards_on_topic_only(patch: pytest.MonkeyPatch) -> None:
     """Whatever comes in under one entry goes on by all, which want the same here; as in the paper."""
 
-    pass_on = Forwarding._pass_on
+    pass_on = Forwarder._pass_on
 
-    def everywhere(self: Forwarding, entry: Any, message: bytes, body: bytes, now: int) -> None:
+    def everywhere(self: Forwarder, entry: Any, message: bytes, body: bytes, now: int) -> None:
         for each in list(self._entries._entries.values()):
             pass_on(self, each, message, body, now)
 
-    patch.setattr(Forwarding, "_pass_on", everywhere)
+    patch.setattr(Forwarder, "_pass_on", everywhere)
 
 
 def is_never_told_again(patch: pytest.MonkeyPatch) -> None:
     """A node that has started anew has no entries, and its subscribers do not care."""
-    judge = Tending.judge
+    judge = TreeRepair.handle_outcome
 
-    def deaf(self: Tending, probing: Any, term: Any, stop: int, way: Any, how: Ended, now: int) -> None:
+    def deaf(self: TreeRepair, probing: Any, term: Any, stop: int, way: Any, how: Ended, now: int) -> None:
         if how is not Ended.MISSING:
             judge(self, probing, term, stop, way, how, now)
 
-    patch.setattr(Tending, "judge", deaf)
-    patch.setattr(subscribing, "_since", lambda listing, node: 0)
+    patch.setattr(TreeRepair, "handle_outcome", deaf)
+    patch.setattr(subscriber, "_since", lambda listing, node: 0)
 
 
 def never_finds_who_loses_things(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(Tending, "_leave", lambda self, node, now: None)
+    patch.setattr(TreeRepair, "_leave", lambda self, node, now: None)
 
 
 def settles_before_anybody_has_heard(patch: pytest.MonkeyPatch) -> None:
     """What is on its way is taken off the disk, and gone if the publisher dies then."""
-    send = Publishing.send
+    send = TreePublisher.add
 
-    def hasty(self: Publishing, record: int, letter: Any, now: int) -> None:
+    def hasty(self: TreePublisher, record: int, letter: Any, now: int) -> None:
         send(self, record, letter, now)
         self._records.settle(record, letter)
 
-    patch.setattr(Publishing, "send", hasty)
+    patch.setattr(TreePublisher, "add", hasty)
 
 
 PLANTED: list[tuple[Plant, tuple[Any, ...], dict[str, Any], str]] = [

@@ -2,23 +2,23 @@
 
 from __future__ import annotations
 
-from support.listed import NOW, SECOND, address_of, network
+from support.listed_nodes import NOW, SECOND, address_of, make_members
 from veilcast.authority.keyring import Keyring
-from veilcast.authority.revoked import Revoked
-from veilcast.authority.statement import Reader
+from veilcast.authority.revocation import RevokedKeys
+from veilcast.authority.statement import StatementReader
 from veilcast.crypto.derive import fingerprint
 from veilcast.machine import Address, Listen, Record, Settled
 from veilcast.tree.config import DirectoryConfig
-from veilcast.tree.descriptor import describe
+from veilcast.tree.descriptor import build_descriptor
 from veilcast.tree.directory import Directory
-from veilcast.tree.listing import Gathering, Listing
-from veilcast.tree.proofs import Prover
+from veilcast.tree.listing import Listing, ListingDownload
+from veilcast.tree.membership_proof import MembershipProver
 from veilcast.wire import decode, encode
 from veilcast.wire.geometry import LISTED_MAX
-from veilcast.wire.messages import Message
-from veilcast.wire.tree import Fetch, Head, Page
+from veilcast.wire.mesh import Message
+from veilcast.wire.tree import FetchListing, ListingHead, ListingPage
 
-STATE, KEYRING, NODES = network(6)
+STATE, KEYRING, NODES = make_members(6)
 ALICE, BOB, CAROL = NODES[:3]
 LEASE_US = 60 * SECOND
 CONFIG = DirectoryConfig(lease_us=LEASE_US, publish_us=5 * SECOND, listing_us=600 * SECOND)
@@ -28,7 +28,7 @@ STREAM, SOMEWHERE = Address("in:1"), address_of(0)
 class Desk:
     """A directory with a disk that writes at once, unless it is told to wait; and those who ask it."""
 
-    def __init__(self, config: DirectoryConfig = CONFIG, revoked: Revoked | None = None) -> None:
+    def __init__(self, config: DirectoryConfig = CONFIG, revoked: RevokedKeys | None = None) -> None:
         self.config, self.revoked = config, revoked
         self.disk: dict[int, bytes] = {}
         self.writes = True
@@ -62,23 +62,23 @@ class Desk:
             self.turn(now)
 
     def enrol(self, keyring: Keyring, now: int, address: Address = SOMEWHERE) -> list[Message]:
-        return self.ask(describe(keyring, address, 7, now), now)
+        return self.ask(build_descriptor(keyring, address, 7, now), now)
 
     def listing(self, now: int) -> Listing:
         """As a node fetches it."""
         (head,) = self.ask(fetch(1, 0, None), now)
-        assert isinstance(head, Head)
-        gathering = Gathering(head, Reader(ALICE), None, now, LISTED_MAX)
-        while (number := gathering.wants()) is not None:
+        assert isinstance(head, ListingHead)
+        gathering = ListingDownload(head, StatementReader(ALICE), None, now, LISTED_MAX)
+        while (number := gathering.missing_page()) is not None:
             (page,) = self.ask(fetch(2, head.version, number), now)
-            assert isinstance(page, Page)
-            gathering.add(page)
+            assert isinstance(page, ListingPage)
+            gathering.add_page(page)
         return gathering.listing()
 
 
-def fetch(number: int, version: int, page: int | None) -> Fetch:
+def fetch(number: int, version: int, page: int | None) -> FetchListing:
     """As every member asks."""
-    return Prover(ALICE).prove(Fetch(number, version, page))
+    return MembershipProver(ALICE).prove(FetchListing(number, version, page))
 
 
 def name_of(keyring: Keyring) -> bytes:

@@ -14,10 +14,18 @@ from typing import Any, Literal, Union, get_args, get_origin
 import msgspec
 
 from veilcast.lab import data
-from veilcast.lab.sweep import experiment
-from veilcast.lab.sweep.experiment import Curve, Experiment, Figure, Machines, Published, Quick, Series
-from veilcast.lab.sweep.matrix import Matrix
-from veilcast.lab.sweep.params import Inside, Outside, Params, Source
+from veilcast.lab.experiment import definition as experiment
+from veilcast.lab.experiment.definition import (
+    AttackMatrix,
+    Experiment,
+    Figure,
+    FigureCurve,
+    MachineSettings,
+    PublishedValue,
+    QuickSettings,
+    Series,
+)
+from veilcast.lab.experiment.params import Inside, Outside, Params, Source
 
 EXAMPLE = """
 title = "Covers and degree"
@@ -54,16 +62,16 @@ curves = [
 STRUCTS: dict[str, tuple[type[msgspec.Struct], str]] = {
     "The file": (Experiment, "Fields before the first table of the file."),
     "`[[series]]`": (Series, "Things that stand beside one another. Each is run for all values of the axes."),
-    "`[quick]`": (Quick, "What `--quick` changes."),
-    "`[machines]`": (Machines, "What `--engine machines` changes: the real code, some thousand times slower."),
+    "`[quick]`": (QuickSettings, "What `--quick` changes."),
+    "`[machines]`": (MachineSettings, "What `--engine machines` changes: the real code, some thousand times slower."),
     "`[[figures]]`": (Figure, "A figure has one x and any number of curves."),
-    "`curves`": (Curve, "One line of a figure."),
-    "`[[matrices]]`": (Matrix, "Series down, attackers across, one metric in each cell."),
-    "`[[published]]`": (Published, "A number of a paper, held against a curve."),
+    "`curves`": (FigureCurve, "One line of a figure."),
+    "`[[matrices]]`": (AttackMatrix, "Series down, attackers across, one metric in each cell."),
+    "`[[published]]`": (PublishedValue, "A number of a paper, held against a curve."),
 }
 
 
-def page() -> str:
+def render_reference() -> str:
     parts = [_HEAD.format(example=EXAMPLE.strip())]
     for title, (kind, text) in STRUCTS.items():
         parts.append(f"### {title}\n\n{text}\n\n{_table(kind)}")
@@ -143,8 +151,8 @@ def _attackers() -> str:
 
 def _metrics() -> str:
     drawn: dict[str, list[str]] = {}
-    for name in experiment.names():
-        loaded = experiment.load(name)[1]
+    for name in experiment.packaged_names():
+        loaded = experiment.load_experiment(name)[1]
         metrics = {curve.metric for figure in loaded.figures for curve in figure.curves}
         metrics |= {metric for matrix in loaded.matrices for metric in (matrix.metric, *matrix.costs)}
         for metric in metrics:
@@ -158,9 +166,9 @@ def _metrics() -> str:
 
 def _data() -> str:
     readers: dict[str, list[str]] = {}
-    for name in experiment.names():
-        loaded = experiment.load(name)[1]
-        for source in {source for engine in loaded.engines for source in loaded.sources(engine)}:
+    for name in experiment.packaged_names():
+        loaded = experiment.load_experiment(name)[1]
+        for source in {source for engine in loaded.engines for source in loaded.data_sources(engine)}:
             readers.setdefault(source, []).append(name)
     rows = ["| source | file below the folder | where it comes from | read by |", "|---|---|---|---|"]
     for source in sorted(readers):
@@ -209,4 +217,4 @@ _DATA = (
 _METRICS = "Metrics that packaged experiments draw. `veilcast lab list NAME` says what each experiment is about."
 
 if __name__ == "__main__":
-    sys.stdout.write(page())
+    sys.stdout.write(render_reference())

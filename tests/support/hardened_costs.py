@@ -11,14 +11,14 @@ from multiprocessing import get_context
 from statistics import mean
 from typing import NamedTuple
 
-from veilcast.lab.sweep.town import BRISK
+from veilcast.lab.runs.mesh.mesh_simulation import FAST_HARDENING
 from veilcast.machine import Address, Delivered, Event
-from veilcast.mesh.config import Config
-from veilcast.mesh.hardened import Hardened
-from veilcast.sim.chance import generator
+from veilcast.mesh.config import MeshConfig
+from veilcast.mesh.hardened import HardenedProfile
 from veilcast.sim.checkers import Checker
-from veilcast.sim.links import Links
-from veilcast.sim.mesh import MeshPopulation
+from veilcast.sim.links import LinkDelays
+from veilcast.sim.mesh.population import MeshPopulation
+from veilcast.sim.rng import derive_rng
 from veilcast.sim.world import World
 
 PERIOD_US = 1_000_000
@@ -27,7 +27,7 @@ EPOCH_US = 600 * PERIOD_US
 NOTES = 5
 
 
-class Cost(NamedTuple):
+class NoteCost(NamedTuple):
     messages: float
     """For each note, the stem's and the acknowledgements' among them."""
     notes: float
@@ -49,30 +49,30 @@ class _Stopwatch(Checker):
             self.hops.append((world.now - world.start - self._sent_us[b"%d" % number]) / HOP_US)
 
 
-def cost_of(profile: str, degree: int, cover: float, offline: float, insiders: float, seed: int) -> Cost:
+def measure_cost(profile: str, degree: int, cover: float, offline: float, insiders: float, seed: int) -> NoteCost:
     """A world with one publisher and a tenth of subscribers, whose mesh has formed before the notes.
 
     A share of the nodes are insiders: always there, and neither readers nor covers. Of the others, the publisher apart,
     a share is offline all the time; but not the one to whom the publisher's notes go first.
     """
     hardened = profile == "hardened"
-    config = Config(
-        profile="hardened" if hardened else "paper", neighbours_max=64, address_bytes_max=8, hardening=BRISK
+    config = MeshConfig(
+        profile="hardened" if hardened else "paper", neighbours_max=64, address_bytes_max=8, hardening=FAST_HARDENING
     )
     first_us = (80 if hardened else 25) * PERIOD_US
     people = MeshPopulation(
         500, degree, 0.2, 0.1, NOTES, first_us, 2 * PERIOD_US, mesh=config, cover_share=cover, checks=()
     )
-    world = World(seed=seed, links=Links(latency_us=(HOP_US, HOP_US)), epoch_us=EPOCH_US)
+    world = World(seed=seed, links=LinkDelays(latency_us=(HOP_US, HOP_US)), epoch_us=EPOCH_US)
     watch = _Stopwatch({b"%d" % number: first_us + number * 2 * PERIOD_US for number in range(NOTES)})
     world.watch(watch)
-    people.settle(world, 0)
+    people.populate(world, 0)
     publisher, readers = people.roles(seed)
     others = [name for name in people.addresses() if name != publisher]
     idle = [name for name in others if name not in readers]
-    inside = dict.fromkeys(generator(seed, "inside").sample(idle, round(insiders * people.nodes)))
+    inside = dict.fromkeys(derive_rng(seed, "inside").sample(idle, round(insiders * people.nodes)))
     honest = [name for name in others if name not in inside and name != _first_relay(world, publisher)]
-    away = dict.fromkeys(generator(seed, "away").sample(honest, round(offline * len(honest))))
+    away = dict.fromkeys(derive_rng(seed, "away").sample(honest, round(offline * len(honest))))
     for name in inside if hardened else ():
         world.machine(name).overlay.policy._habits.covers = lambda *_: False
     for name in away:
@@ -83,7 +83,9 @@ def cost_of(profile: str, degree: int, cover: float, offline: float, insiders: f
     after = people.facts(world)
     kinds = {kind: after.get(kind, 0) - before.get(kind, 0) for kind in ("Notify", "Stem", "Taken")}
     there = sum(name not in away for name in readers)
-    return Cost(sum(kinds.values()) / NOTES, kinds["Notify"] / NOTES, mean(watch.hops), len(watch.hops) / NOTES / there)
+    return NoteCost(
+        sum(kinds.values()) / NOTES, kinds["Notify"] / NOTES, mean(watch.hops), len(watch.hops) / NOTES / there
+    )
 
 
 def _first_relay(world: World, publisher: Address) -> Address | None:
@@ -92,7 +94,7 @@ def _first_relay(world: World, publisher: Address) -> Address | None:
     The publisher makes its choice now instead of with its first heartbeat. It is the same choice.
     """
     conduct = world.machine(publisher)._conduct
-    if not isinstance(conduct, Hardened):
+    if not isinstance(conduct, HardenedProfile):
         return None
     conduct.first_relay.beat(world.now, upheaval=False)
     relay = conduct.first_relay.address()
@@ -100,7 +102,9 @@ def _first_relay(world: World, publisher: Address) -> Address | None:
     return relay
 
 
-def costs(profile: str, degree: int, cover: float, offline: float, insiders: float, seeds: range) -> list[Cost]:
+def measure_costs(
+    profile: str, degree: int, cover: float, offline: float, insiders: float, seeds: range
+) -> list[NoteCost]:
     """One for each seed, on two cores."""
     with ProcessPoolExecutor(2, mp_context=get_context("spawn")) as workers:
-        return list(workers.map(partial(cost_of, profile, degree, cover, offline, insiders), seeds))
+        return list(workers.map(partial(measure_cost, profile, degree, cover, offline, insiders), seeds))

@@ -11,7 +11,7 @@ from hypothesis.stateful import Bundle, MultipleResults, RuleBasedStateMachine, 
 
 from veilcast.errors import LocalError
 from veilcast.topics import Cover, coarse_match
-from veilcast.topics.columns import Index
+from veilcast.topics.index_columns import SubscriptionIndex
 
 
 def element(number: int) -> bytes:
@@ -35,7 +35,7 @@ class IndexMachine(RuleBasedStateMachine):
         self.model: dict[int, tuple[int, list[Cover]]] = {}
         self.now = 0
 
-    def make(self) -> Index:
+    def make(self) -> SubscriptionIndex:
         """With room for 150 columns."""
         raise NotImplementedError
 
@@ -85,7 +85,7 @@ class IndexMachine(RuleBasedStateMachine):
         assert soonest is None or soonest <= min(expiry for expiry, _ in self.model.values())
 
 
-def fill(index: Index) -> None:
+def fill(index: SubscriptionIndex) -> None:
     """One with room for 70 columns: it says when it is full, changes nothing then, and takes more after expiry."""
     index.insert_many([[(element(n),)] for n in range(69)], expiry=5)
     with pytest.raises(LocalError, match="at most 70 columns"):

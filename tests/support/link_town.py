@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sized
 
-from support.talkers import Town
+from support.link_network import MovingLinks
 from veilcast.link.config import LinkConfig
-from veilcast.link.envelope import Envelopes
-from veilcast.link.link import Line
+from veilcast.link.envelope import PacketSealer
+from veilcast.link.link import KeyedChannel
 from veilcast.link.machine import LinkMachine
 from veilcast.link.pacing import SECOND_US
 from veilcast.machine import Address
@@ -15,9 +15,9 @@ from veilcast.machine import Address
 A, B = Address("a"), Address("b")
 
 
-def town_of(*names: str, config: LinkConfig | None = None) -> Town:
+def town_of(*names: str, config: LinkConfig | None = None) -> MovingLinks:
     """A has a link with everybody else."""
-    town = Town(config, *names)
+    town = MovingLinks(config, *names)
     for name in names[1:]:
         town.tell(name, "a", b"hello of " + name.encode())
     town.run(5 * SECOND_US)
@@ -25,19 +25,19 @@ def town_of(*names: str, config: LinkConfig | None = None) -> Town:
     return town
 
 
-def line_of(town: Town, name: str, peer: str) -> Line:
-    line = town.machines[name]._links[Address(peer)].line
+def line_of(town: MovingLinks, name: str, peer: str) -> KeyedChannel:
+    line = town.machines[name]._links[Address(peer)].channel
     assert line is not None
     return line
 
 
-def send_body(town: Town, name: str, peer: str, body: bytes) -> None:
+def send_body(town: MovingLinks, name: str, peer: str, body: bytes) -> None:
     """A cell with true keys and this inside."""
     data = line_of(town, name, peer).generations.session.seal(body, town.now)
     town.inject(town.where[name], Address(peer), data)
 
 
-def works(town: Town, name: str, peer: str) -> bool:
+def works(town: MovingLinks, name: str, peer: str) -> bool:
     """Whether what is said either way arrives within two seconds."""
     word = b"still there %d" % town.now
     town.tell(name, peer, word)
@@ -46,9 +46,9 @@ def works(town: Town, name: str, peer: str) -> bool:
     return word in town.heard(name) and word in town.heard(peer)
 
 
-def envelopes() -> Envelopes:
+def envelopes() -> PacketSealer:
     """Those that any member can make."""
-    town = Town(None, "a", "b")
+    town = MovingLinks(None, "a", "b")
     return town.machines["b"]._door._envelopes
 
 

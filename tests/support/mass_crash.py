@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from veilcast.link.config import LinkConfig
 from veilcast.machine import Address, Delivered, Event
-from veilcast.mesh.config import Config
-from veilcast.sim.chance import generator
-from veilcast.sim.mesh import MeshPopulation
+from veilcast.mesh.config import MeshConfig
+from veilcast.sim.mesh.population import MeshPopulation
+from veilcast.sim.rng import derive_rng
 from veilcast.sim.world import World
 
 NODES, KILLED, CLAIM = 64, 0.8, 10
 BEAT_US, EVERY_US = 1_000_000, 500_000
 FIRST_US, CRASH_US, AFTER_US = 150 * BEAT_US, 165 * BEAT_US, 20 * BEAT_US
 """The root is elected and the mesh stands before the first note is published."""
-MESH = Config(profile="hardened", membership="certified", neighbours_max=24, address_bytes_max=8, heartbeat_us=BEAT_US)
+MESH = MeshConfig(
+    profile="hardened", membership="certified", neighbours_max=24, address_bytes_max=8, heartbeat_us=BEAT_US
+)
 
 
 def beats_until_heard(seed: int, links: bool, nodes: int = NODES) -> tuple[float | None, int]:
@@ -39,7 +41,7 @@ class Network:
         )
         self._read: dict[bytes, dict[Address, int]] = {}
         self._world = World(seed=seed, on_event=self._seen, epoch_us=3_600_000_000)
-        self._people.settle(self._world, 0)
+        self._people.populate(self._world, 0)
         self._world.run(CRASH_US)
         readers = self._people.roles(seed)[1]
         whole = sum(len(by) == len(readers) for by in self._read.values())
@@ -50,7 +52,7 @@ class Network:
         world, read = self._world, self._read
         publisher, readers = self._people.roles(self._seed)
         others = [address for address in self._people.addresses() if address != publisher]
-        killed = generator(self._seed, f"killed {draw}").sample(others, round(KILLED * self._people.nodes))
+        killed = derive_rng(self._seed, f"killed {draw}").sample(others, round(KILLED * self._people.nodes))
         survivors = [reader for reader in readers if reader not in killed] or [readers[0]]
         for address in killed:
             if address not in survivors:

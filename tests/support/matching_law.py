@@ -1,6 +1,6 @@
 """The law every index and mode keeps: after the client's filter, what arrives is what the definition says.
 
-Not a test of its own. A mode's test draws a `Case`, runs it through the mode, and hands over which interest
+Not a test of its own. A mode's test draws a `MatchingCase`, runs it through the mode, and hands over which interest
 was given which publication:
 
     from matching_law import Case, cases, check_deliveries
@@ -38,35 +38,35 @@ from veilcast.topics import (
 )
 
 
-class Case(NamedTuple):
+class MatchingCase(NamedTuple):
     schema: Schema
     interests: list[Conjunction]
     publications: list[Publication]
 
 
-class Delivery(NamedTuple):
+class ExpectedDelivery(NamedTuple):
     """By position in the case: this interest's client was handed this publication."""
 
     interest: int
     publication: int
 
 
-def deliveries_by_definition(case: Case) -> list[Delivery]:
+def deliveries_by_definition(case: MatchingCase) -> list[ExpectedDelivery]:
     return [
-        Delivery(i, p)
+        ExpectedDelivery(i, p)
         for i, interest in enumerate(case.interests)
         for p, publication in enumerate(case.publications)
         if interest.matches(publication)
     ]
 
 
-def check_deliveries(case: Case, delivered: Iterable[Delivery]) -> None:
+def check_deliveries(case: MatchingCase, delivered: Iterable[ExpectedDelivery]) -> None:
     kept = {d for d in delivered if case.interests[d.interest].matches(case.publications[d.publication])}
     assert sorted(kept) == deliveries_by_definition(case)
 
 
 @st.composite
-def cases(draw: st.DrawFn) -> Case:
+def matching_cases(draw: st.DrawFn) -> MatchingCase:
     """A topic, and interests and publications that the topic can route.
 
     Values and ends of ranges come from the same small pools, so that matches, near misses and values exactly
@@ -98,7 +98,7 @@ def cases(draw: st.DrawFn) -> Case:
     pair = st.sampled_from(sorted(values)).flatmap(lambda name: st.tuples(st.just(name), values[name]))
     publication = st.lists(pair, max_size=6).map(lambda pairs: Publication(tuple(pairs)))
     interest = _interests(ends, texts).filter(lambda wanted: _routable(wanted, schema))
-    return Case(
+    return MatchingCase(
         schema,
         draw(st.lists(interest, min_size=1, max_size=6)),
         draw(st.lists(publication, min_size=1, max_size=6)),

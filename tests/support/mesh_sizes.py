@@ -6,9 +6,9 @@ from concurrent.futures import ProcessPoolExecutor
 from functools import partial
 from multiprocessing import get_context
 
-from veilcast.mesh.config import Config, Cover
-from veilcast.sim.links import Links
-from veilcast.sim.mesh import MeshPopulation
+from veilcast.mesh.config import CoverConfig, MeshConfig
+from veilcast.sim.links import LinkDelays
+from veilcast.sim.mesh.population import MeshPopulation
 from veilcast.sim.world import World
 
 PERIOD_US = 1_000_000
@@ -17,29 +17,29 @@ COVER_DELAY_US = 12 * PERIOD_US
 
 
 def population(ratio: float, mu: float | None = None) -> MeshPopulation:
-    cover = Cover() if mu is None else Cover("one", mu, COVER_DELAY_US)
-    config = Config(heartbeat_us=PERIOD_US, neighbours_max=20, address_bytes_max=8, cover=cover)
+    cover = CoverConfig() if mu is None else CoverConfig("one", mu, COVER_DELAY_US)
+    config = MeshConfig(heartbeat_us=PERIOD_US, neighbours_max=20, address_bytes_max=8, cover=cover)
     return MeshPopulation(500, 4, 0.2, ratio, notes=0, mesh=config, checks=())
 
 
-def finished(people: MeshPopulation, seed: int) -> World:
+def run_until_formed(people: MeshPopulation, seed: int) -> World:
     """A world that has run until its mesh stands still."""
-    world = World(seed=seed, links=Links(latency_us=(10_000, 100_000)))
-    people.settle(world, 0)
+    world = World(seed=seed, links=LinkDelays(latency_us=(10_000, 100_000)))
+    people.populate(world, 0)
     covered = people.mesh.cover.rule != "none"
     world.run(10 * PERIOD_US + (COVER_DELAY_US if covered else 0))
     before, size = -1, 0
     while size != before:
         world.run((6 if covered else 3) * PERIOD_US)
-        before, size = size, len(people.members(world))
+        before, size = size, len(people.mesh_members(world))
     return world
 
 
-def size_of(people: MeshPopulation, seed: int) -> int:
-    return len(people.members(finished(people, seed)))
+def mesh_size(people: MeshPopulation, seed: int) -> int:
+    return len(people.mesh_members(run_until_formed(people, seed)))
 
 
-def sizes(people: MeshPopulation, seeds: range) -> list[int]:
+def mesh_sizes(people: MeshPopulation, seeds: range) -> list[int]:
     """|V_a| for each seed, on two cores."""
     with ProcessPoolExecutor(2, mp_context=get_context("spawn")) as workers:
-        return list(workers.map(partial(size_of, people), seeds, chunksize=5))
+        return list(workers.map(partial(mesh_size, people), seeds, chunksize=5))

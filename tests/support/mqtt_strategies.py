@@ -8,30 +8,32 @@ from hypothesis import strategies as st
 
 from veilcast.wire.mqtt import (
     NUMBER_MAX,
-    Connack,
-    Connect,
-    Disconnect,
+    ConnackPacket,
+    ConnectPacket,
+    DisconnectPacket,
     Packet,
-    Pingreq,
-    Pingresp,
-    Puback,
-    Publish,
-    Suback,
-    Subscribe,
-    Unsuback,
-    Unsubscribe,
+    PingreqPacket,
+    PingrespPacket,
+    PubackPacket,
+    PublishPacket,
+    SubackPacket,
+    SubscribePacket,
+    UnsubackPacket,
+    UnsubscribePacket,
     Version,
 )
 
 
 def packets(version: Version) -> st.SearchStrategy[Packet]:
     return st.one_of(
-        st.builds(lambda topic, payload, retained: Publish(topic, payload, 0, False, retained), TOPIC, BLOB, FLAG),
-        st.builds(Publish, TOPIC, BLOB, NUMBER, FLAG, FLAG),
-        st.builds(Subscribe, NUMBER, FILTERS),
-        st.builds(Unsubscribe, NUMBER, FILTERS),
-        st.just(Pingreq()),
-        st.just(Pingresp()),
+        st.builds(
+            lambda topic, payload, retained: PublishPacket(topic, payload, 0, False, retained), TOPIC, BLOB, FLAG
+        ),
+        st.builds(PublishPacket, TOPIC, BLOB, NUMBER, FLAG, FLAG),
+        st.builds(SubscribePacket, NUMBER, FILTERS),
+        st.builds(UnsubscribePacket, NUMBER, FILTERS),
+        st.just(PingreqPacket()),
+        st.just(PingrespPacket()),
         *(_of_five() if version is Version.MQTT_5 else _of_three()),
     )
 
@@ -39,27 +41,31 @@ def packets(version: Version) -> st.SearchStrategy[Packet]:
 def _of_five() -> list[st.SearchStrategy[Packet]]:
     most, expiry = st.none() | st.integers(1, LONG_MAX), st.integers(0, LONG_MAX)
     return [
-        st.builds(Connect, NAME, st.just(Version.MQTT_5), FLAG, SHORT, MAYBE, st.none() | BLOB, expiry, NUMBER, most),
-        st.builds(Connack, st.just(False), st.sampled_from((0, *REFUSALS)), MAYBE_LONG),
-        st.builds(Connack, FLAG, st.just(0), MAYBE_LONG, st.none() | SHORT, NUMBER, most, st.integers(0, 2), FLAG),
-        st.builds(Puback, NUMBER, st.sampled_from((0, 0x10, *REFUSALS))),
-        st.builds(Suback, NUMBER, codes(0, 1, 2)),
-        st.builds(Unsuback, NUMBER, codes(0, 0x11)),
-        st.builds(Disconnect, st.sampled_from((0, 4, *REFUSALS)), MAYBE_LONG),
+        st.builds(
+            ConnectPacket, NAME, st.just(Version.MQTT_5), FLAG, SHORT, MAYBE, st.none() | BLOB, expiry, NUMBER, most
+        ),
+        st.builds(ConnackPacket, st.just(False), st.sampled_from((0, *REFUSALS)), MAYBE_LONG),
+        st.builds(
+            ConnackPacket, FLAG, st.just(0), MAYBE_LONG, st.none() | SHORT, NUMBER, most, st.integers(0, 2), FLAG
+        ),
+        st.builds(PubackPacket, NUMBER, st.sampled_from((0, 0x10, *REFUSALS))),
+        st.builds(SubackPacket, NUMBER, codes(0, 1, 2)),
+        st.builds(UnsubackPacket, NUMBER, codes(0, 0x11)),
+        st.builds(DisconnectPacket, st.sampled_from((0, 4, *REFUSALS)), MAYBE_LONG),
     ]
 
 
 def _of_three() -> list[st.SearchStrategy[Packet]]:
     three = st.just(Version.MQTT_3_1_1)
     return [
-        st.builds(Connect, NAME, three, FLAG, SHORT),
-        st.builds(Connect, NAME, three, FLAG, SHORT, TEXT, st.none() | BLOB),
-        st.builds(Connack, st.just(False), st.integers(0, 5)),
-        st.builds(Connack, FLAG),
-        st.builds(Puback, NUMBER),
-        st.builds(Suback, NUMBER, st.lists(st.sampled_from((0, 1, 2, 0x80)), min_size=1, max_size=4).map(tuple)),
-        st.builds(Unsuback, NUMBER),
-        st.just(Disconnect()),
+        st.builds(ConnectPacket, NAME, three, FLAG, SHORT),
+        st.builds(ConnectPacket, NAME, three, FLAG, SHORT, TEXT, st.none() | BLOB),
+        st.builds(ConnackPacket, st.just(False), st.integers(0, 5)),
+        st.builds(ConnackPacket, FLAG),
+        st.builds(PubackPacket, NUMBER),
+        st.builds(SubackPacket, NUMBER, st.lists(st.sampled_from((0, 1, 2, 0x80)), min_size=1, max_size=4).map(tuple)),
+        st.builds(UnsubackPacket, NUMBER),
+        st.just(DisconnectPacket()),
     ]
 
 

@@ -10,38 +10,38 @@ import fcntl
 import os
 from pathlib import Path
 
-from support.patience import HANG_S
+from support.waits import HANG_S
 from veilcast.errors import LocalError
-from veilcast.net import testnet
-from veilcast.net.torprocess import find
+from veilcast.net import tor_testnet
+from veilcast.net.tor_process import find_program
 
 
-def missing() -> str | None:
+def reason_to_skip() -> str | None:
     """Why there can be none."""
     try:
-        find("tor")
-        find("tor-gencert")
+        find_program("tor")
+        find_program("tor-gencert")
     except LocalError as error:
         return str(error)
     return None
 
 
-def network(base: Path) -> Path:
+def shared_network(base: Path) -> Path:
     """The file that names it, of one that is up. `base` is the temporary directory of all workers."""
     home = base / "tor"
     home.mkdir(mode=0o700, exist_ok=True)
     descriptor = os.open(home, os.O_RDONLY)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX)
-        if not testnet.network_file(home).exists():
+        if not tor_testnet.network_file(home).exists():
             worker = "PYTEST_XDIST_WORKER" in os.environ
             # With four relays, one that is killed would be on the way of every other circuit.
-            testnet.up(home, relays=8, owner=os.getppid() if worker else os.getpid(), within_s=HANG_S)
+            tor_testnet.start_network(home, relays=8, owner=os.getppid() if worker else os.getpid(), within_s=HANG_S)
     finally:
         os.close(descriptor)
-    return testnet.network_file(home)
+    return tor_testnet.network_file(home)
 
 
-def end(base: Path) -> None:
-    if testnet.network_file(base / "tor").exists():
-        testnet.down(base / "tor")
+def end_network(base: Path) -> None:
+    if tor_testnet.network_file(base / "tor").exists():
+        tor_testnet.stop_network(base / "tor")

@@ -9,14 +9,14 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from support.desk import Desk, served
-from support.patience import HANG_S
+from support.memory_node import MemoryNode, serve_control
+from support.waits import HANG_S
 
 
 class Elsewhere:
     """A desk on a loop of its own, in another thread, as a node is in another process."""
 
-    def __init__(self, desk: Desk, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(self, desk: MemoryNode, loop: asyncio.AbstractEventLoop) -> None:
         self.desk, self._loop = desk, loop
 
     def do(self, work: Callable[[], Any]) -> Any:
@@ -33,8 +33,8 @@ def node(directory: Path) -> Iterator[Elsewhere]:
     ready, over, found = threading.Event(), asyncio.Event(), list[Elsewhere]()
 
     async def run() -> None:
-        found.append(Elsewhere(Desk(), asyncio.get_running_loop()))
-        async with served(directory, found[0].desk):
+        found.append(Elsewhere(MemoryNode(), asyncio.get_running_loop()))
+        async with serve_control(directory, found[0].desk):
             ready.set()
             await over.wait()
 

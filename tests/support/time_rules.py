@@ -100,9 +100,9 @@ WAITS: Final = {"settimeout": 0, "timeout": 0, "timeout_at": 0, "wait_for": 1}
 """Calls whose positional argument is a limit, and at which place."""
 
 EXCEPTIONS = {
-    "support/patience.py": "waits for all other tests",
+    "support/waits.py": "waits for all other tests",
     "cli/test_compose.py": "keyrings hold for the time of day, which the composed node reads",
-    "support/crowd.py": "TLS certificates hold for the time of day, which OpenSSL reads",
+    "support/tls_parties.py": "TLS certificates hold for the time of day, which OpenSSL reads",
     "live/test_tree_hijack.py": "a forged descriptor bears the time of day, which the directory compares with its own",
     "support/fuzz/targets_net.py": "TLS certificates hold for the time of day, which OpenSSL reads",
     "support/fuzz/fuzz.py": "no test: hunts for so many seconds as its caller asks for",

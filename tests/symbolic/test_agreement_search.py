@@ -8,57 +8,56 @@ from itertools import product
 
 import pytest
 
-from support.symbolic.agreement_search import Node
-from veilcast.brokers.sharing import attendance, flooding
-from veilcast.brokers.sharing.attendance import Dealt, Roll
-from veilcast.brokers.sharing.flooding import Flood, Vouched
-from veilcast.brokers.sharing.scheme import majority, tolerated
+from support.symbolic.agreement_search import FloodModel
+from veilcast.brokers.keys import agreement
+from veilcast.brokers.keys.agreement import AttendanceRoll, DealingRef, EndorsedStatement, SignedBroadcast
+from veilcast.brokers.keys.scheme import majority, max_faulty
 from veilcast.crypto import sign
 
 
 @pytest.fixture(autouse=True)
 def _signatures_checked_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """The same signatures come in thousands of runs."""
-    monkeypatch.setattr(flooding, "verify", lru_cache(maxsize=None)(sign.verify))
+    monkeypatch.setattr(agreement, "verify", lru_cache(maxsize=None)(sign.verify))
 
 
 @pytest.mark.parametrize("own", [(b"a", b"a"), (b"a", b"b")], ids=["alike", "different"])
 def test_one_liar_of_three_never_divides_the_others(own: tuple[bytes, ...]) -> None:
     """Brokers that lie, cannot: "put a key together, over any number of hops, or keep it from whom it is for"."""
-    assert Node(3, 1).disagreement(own) is None
+    assert FloodModel(3, 1).disagreement(own) is None
 
 
 @pytest.mark.all_only
 def test_two_liars_of_five_never_divide_the_others() -> None:
-    assert Node(5, 2).disagreement((b"a", b"a", b"b")) is None
+    assert FloodModel(5, 2).disagreement((b"a", b"a", b"b")) is None
 
 
 # --- planted flaws ------------------------------------------------------------------------------------------
 
 
-class TooFewRounds(Flood):
+class TooFewRounds(SignedBroadcast):
     """Ends after f rounds, not f + 1."""
 
     @property
     def rounds(self) -> int:
-        return self._place.scheme.tolerated
+        return self._place.scheme.max_faulty
 
 
-class TooFewSignatures(Flood):
+class TooFewSignatures(SignedBroadcast):
     """Takes up in round i what has i - 1 signatures."""
 
-    def hear(self, vouched: Vouched, round_number: int) -> None:
-        super().hear(vouched, max(1, round_number - 1))
+    def accept(self, vouched: EndorsedStatement, round_number: int) -> None:
+        super().accept(vouched, max(1, round_number - 1))
 
 
 @pytest.mark.parametrize("flood", [TooFewRounds, TooFewSignatures])
-def test_each_planted_flaw_of_the_flood_is_found(flood: type[Flood]) -> None:
-    assert Node(3, 1, flood=flood).disagreement((b"a", b"a")) is not None
+def test_each_planted_flaw_of_the_flood_is_found(flood: type[SignedBroadcast]) -> None:
+    assert FloodModel(3, 1, flood=flood).disagreement((b"a", b"a")) is not None
 
 
 def test_a_majority_of_liars_is_found() -> None:
     """The control: a node of four bears one liar, and two divide the others."""
-    assert Node(4, 2).disagreement((b"a", b"a")) is not None
+    assert FloodModel(4, 2).disagreement((b"a", b"a")) is not None
 
 
 # --- which dealings stand -----------------------------------------------------------------------------------
@@ -66,7 +65,7 @@ def test_a_majority_of_liars_is_found() -> None:
 
 def most_that_stand(size: int, threshold: int) -> int:
     """Of one holder that deals twice: how many of its dealings can have so many replicas, over all that are said."""
-    dealings = (None, Dealt(b"a" * 32, b"o" * 32), Dealt(b"b" * 32, b"o" * 32))
+    dealings = (None, DealingRef(b"a" * 32, b"o" * 32), DealingRef(b"b" * 32, b"o" * 32))
     return max(
         sum(count >= threshold for dealt, count in Counter(said).items() if dealt is not None)
         for said in product(dealings, repeat=size)
@@ -77,12 +76,12 @@ def most_that_stand(size: int, threshold: int) -> int:
 def test_no_holder_has_two_dealings_that_stand_and_with_f_for_a_threshold_it_has(size: int) -> None:
     """The threshold is f + 1 of 2f + 1. Planted: f."""
     assert most_that_stand(size, majority(size)) == 1
-    assert most_that_stand(size, tolerated(size)) == 2
+    assert most_that_stand(size, max_faulty(size)) == 2
 
 
 def test_the_code_counts_with_that_threshold() -> None:
-    dealt, other = Dealt(b"a" * 32, b"o" * 32), Dealt(b"b" * 32, b"o" * 32)
+    dealt, other = DealingRef(b"a" * 32, b"o" * 32), DealingRef(b"b" * 32, b"o" * 32)
     for said in product((None, dealt, other), repeat=3):
-        rolls = {index: Roll({} if each is None else {1: each}) for index, each in enumerate(said, 1)}
+        rolls = {index: AttendanceRoll({} if each is None else {1: each}) for index, each in enumerate(said, 1)}
         expected = [(1, each) for each in (dealt, other) if said.count(each) >= majority(3)]
-        assert list(attendance.standing(rolls, 3).items()) == expected
+        assert list(agreement.majority_dealings(rolls, 3).items()) == expected

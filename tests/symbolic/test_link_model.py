@@ -7,9 +7,18 @@ from dataclasses import replace
 import msgspec
 import pytest
 
-from support.pairs import NOW, network
+from support.link_pair import NOW, network
 from support.symbolic.intruder import Intruder, Shapes
-from support.symbolic.model_link import EPOCH, LINK_PATTERNS, PSK, Link, admits_only, certificate, static, tokens_of
+from support.symbolic.model_link import (
+    EPOCH,
+    LINK_PATTERNS,
+    PSK,
+    LinkModel,
+    admits_only,
+    certificate,
+    static,
+    tokens_of,
+)
 from support.symbolic.model_noise import Weakness
 from support.symbolic.noise_tracer import Tracer
 from support.symbolic.symbolic_search import Found, Instance, hides
@@ -17,15 +26,15 @@ from support.symbolic.symbolic_terms import Term, atom, point
 from veilcast.authority.keyring import Keyring
 from veilcast.crypto import noise
 from veilcast.link import handshake
-from veilcast.link.handshake import Initiation, Response
-from veilcast.link.party import Party
+from veilcast.link.handshake import InitiatorHandshake, ResponderHandshake
+from veilcast.link.identity import LinkIdentity
 from veilcast.link.session import generation_bytes
 
-XX, IK = Link("XXpsk3"), Link("IKpsk2")
+XX, IK = LinkModel("XXpsk3"), LinkModel("IKpsk2")
 INSIDER = pytest.mark.parametrize("link", [XX, IK], ids=["XXpsk3", "IKpsk2"])
 
 
-def peers(link: Link) -> tuple[Instance, ...]:
+def peers(link: LinkModel) -> tuple[Instance, ...]:
     """A calls B; a second responder takes what the first was sent."""
     remote = "B" if link.knows else None
     second = link.responder("B", "2") if link.knows else link.responder("A")
@@ -41,7 +50,7 @@ def is_complete(found: Found, *instances: Instance) -> bool:
 
 
 @INSIDER
-def test_an_insider_on_the_wire_neither_reads_nor_joins_a_link_of_two_others(link: Link) -> None:
+def test_an_insider_on_the_wire_neither_reads_nor_joins_a_link_of_two_others(link: LinkModel) -> None:
     """Local observer, cannot: "change a bit of what is sent, and not be noticed". The intruder holds a keyring."""
     found = link.search(*peers(link))
     assert not found, found
@@ -49,7 +58,7 @@ def test_an_insider_on_the_wire_neither_reads_nor_joins_a_link_of_two_others(lin
 
 
 @INSIDER
-def test_a_first_message_sent_again_makes_no_second_link(link: Link) -> None:
+def test_a_first_message_sent_again_makes_no_second_link(link: LinkModel) -> None:
     """Local observer, cannot: "have anything happen a second time by sending it again"."""
     remote = "B" if link.knows else None
     instances = link.initiator("A", remote=remote), link.responder("B"), link.responder("B", "2")
@@ -60,7 +69,7 @@ def test_a_first_message_sent_again_makes_no_second_link(link: Link) -> None:
 
 @INSIDER
 @pytest.mark.parametrize("member", ["A", "B"])
-def test_a_thief_of_a_link_key_cannot_pose_as_others_to_its_owner(link: Link, member: str) -> None:
+def test_a_thief_of_a_link_key_cannot_pose_as_others_to_its_owner(link: LinkModel, member: str) -> None:
     """Thief of a keyring, can: "be that member"; it cannot be another member to the owner (key compromise)."""
     other = "B" if member == "A" else "A"
     stolen = replace(link, stolen=("C", member), honest=(other,))
@@ -69,7 +78,7 @@ def test_a_thief_of_a_link_key_cannot_pose_as_others_to_its_owner(link: Link, me
 
 
 @INSIDER
-def test_recorded_traffic_stays_closed_when_all_link_keys_are_stolen_later(link: Link) -> None:
+def test_recorded_traffic_stays_closed_when_all_link_keys_are_stolen_later(link: LinkModel) -> None:
     """Local observer: "whether recorded traffic stays closed when the link keys of both sides are stolen later"."""
     later = replace(link, leaks=("A", "B", "C"))
     found = later.search(*peers(later))
@@ -77,7 +86,7 @@ def test_recorded_traffic_stays_closed_when_all_link_keys_are_stolen_later(link:
 
 
 @INSIDER
-def test_a_stolen_link_key_without_the_network_key_gets_no_link(link: Link) -> None:
+def test_a_stolen_link_key_without_the_network_key_gets_no_link(link: LinkModel) -> None:
     """Sybils and strangers, cannot: "get a link without a certificate of this authority and its key"."""
     outside = replace(link, network_key=False)
     found = outside.search(*peers(outside), properties=[admits_only("A", "B")])
@@ -85,7 +94,7 @@ def test_a_stolen_link_key_without_the_network_key_gets_no_link(link: Link) -> N
 
 
 @INSIDER
-def test_a_member_of_a_past_epoch_gets_no_link(link: Link) -> None:
+def test_a_member_of_a_past_epoch_gets_no_link(link: LinkModel) -> None:
     """Sybils and strangers, cannot: "get a link without a certificate of this authority and its key"."""
     late = replace(link, stolen=(), expired=("C",), public=("A", "B"))
     found = late.search(*peers(late), properties=[admits_only("A", "B")])
@@ -112,7 +121,7 @@ def test_the_first_message_to_a_known_peer_opens_with_its_key_later() -> None:
 @pytest.mark.all_only
 @pytest.mark.parametrize("factors", [0, 1])
 @INSIDER
-def test_two_instances_of_each_role_and_points_of_the_intruders_making(link: Link, factors: int) -> None:
+def test_two_instances_of_each_role_and_points_of_the_intruders_making(link: LinkModel, factors: int) -> None:
     """The same with wider bounds: both members call and answer, and the intruder multiplies points."""
     wide = replace(link, factors=factors)
     first, second = ("B", "A") if link.knows else (None, None)
@@ -125,26 +134,26 @@ def test_two_instances_of_each_role_and_points_of_the_intruders_making(link: Lin
 # --- planted flaws ------------------------------------------------------------------------------------------
 
 FLAWS = {
-    "no pre-shared key": (Link("XX", network_key=False), admits_only("A", "B")),
-    "no certificate": (Link(checks_certificate=False), None),
-    "another's certificate": (Link(checks_subject=False), None),
+    "no pre-shared key": (LinkModel("XX", network_key=False), admits_only("A", "B")),
+    "no certificate": (LinkModel(checks_certificate=False), None),
+    "another's certificate": (LinkModel(checks_subject=False), None),
     "a certificate of a past epoch": (
-        Link(stolen=(), expired=("C",), public=("A", "B"), checks_epoch=False),
+        LinkModel(stolen=(), expired=("C",), public=("A", "B"), checks_epoch=False),
         admits_only("A", "B"),
     ),
-    "the initiator's key is not proven": (Link(tokens=(("e",), ("e", "ee", "s", "es"), ("s", "psk"))), None),
-    "the responder's key is not proven": (Link(tokens=(("e",), ("e", "ee", "s"), ("s", "se", "psk"))), None),
+    "the initiator's key is not proven": (LinkModel(tokens=(("e",), ("e", "ee", "s", "es"), ("s", "psk"))), None),
+    "the responder's key is not proven": (LinkModel(tokens=(("e",), ("e", "ee", "s"), ("s", "se", "psk"))), None),
     "no fresh keys in the agreement": (
-        Link(tokens=(("e",), ("e", "s", "es"), ("s", "se", "psk")), leaks=("A", "B", "C")),
+        LinkModel(tokens=(("e",), ("e", "s", "es"), ("s", "se", "psk")), leaks=("A", "B", "C")),
         None,
     ),
-    "a first message is relied on": (Link("IKpsk2", confirms=False), None),
+    "a first message is relied on": (LinkModel("IKpsk2", confirms=False), None),
     "a first message is relied on by a robbed responder": (
-        Link("IKpsk2", confirms=False, stolen=("C", "B"), honest=("A",)),
+        LinkModel("IKpsk2", confirms=False, stolen=("C", "B"), honest=("A",)),
         None,
     ),
     "no nonce is counted": (
-        Link(stolen=(), public=(), weakness=Weakness(counts_nonces=False)),
+        LinkModel(stolen=(), public=(), weakness=Weakness(counts_nonces=False)),
         hides(point(static("A"))),
     ),
 }
@@ -160,10 +169,10 @@ def test_each_planted_flaw_is_found(flaw: str) -> None:
 
 
 @INSIDER
-def test_a_handshake_that_is_not_bound_to_its_transcript_is_found(link: Link) -> None:
+def test_a_handshake_that_is_not_bound_to_its_transcript_is_found(link: LinkModel) -> None:
     """Two sides that mean different generations of keys must not end up with one session."""
 
-    def mixed(link: Link) -> Found:
+    def mixed(link: LinkModel) -> Found:
         remote = "B" if link.knows else None
         return link.search(link.initiator("A", remote=remote), link.responder("B", generation="1"))
 
@@ -183,23 +192,23 @@ def traced(known: bool) -> tuple[list[bytes], Tracer]:
             tracer.name(protocol.name.encode(), atom(protocol.name.split("_")[1], "bytes"))
         prologue = handshake._PROLOGUE + b"\1" + generation_bytes(0)
         tracer.name(prologue, atom("link 1, generation 0"))
-        ours = Initiation(parties[0], NOW, remote=parties[1].static.public if known else None)
-        theirs = Response(parties[1], ours.first, NOW, known=known)
+        ours = InitiatorHandshake(parties[0], NOW, remote=parties[1].static.public if known else None)
+        theirs = ResponderHandshake(parties[1], ours.first_message, NOW, known=known)
         contact = ours.read(theirs.answer, NOW)
         if not known:
-            theirs.read(contact.last, NOW)
-    return [ours.first, theirs.answer, *([] if known else [contact.last])], tracer
+            theirs.read(contact.last_message, NOW)
+    return [ours.first_message, theirs.answer, *([] if known else [contact.last_message])], tracer
 
 
-def traced_party(tracer: Tracer, keyring: Keyring, member: str, role: str) -> Party:
+def traced_party(tracer: Tracer, keyring: Keyring, member: str, role: str) -> LinkIdentity:
     tracer.name(keyring.membership.link.reveal(), static(member))
-    party = Party(keyring, tracer.entropy(ord(member), f"e_{member}{role}1"))
+    party = LinkIdentity(keyring, tracer.entropy(ord(member), f"e_{member}{role}1"))
     tracer.name(party.psk.reveal(), PSK)
     tracer.name(msgspec.msgpack.encode(keyring.membership.certificate), certificate(point(static(member)), EPOCH))
     return party
 
 
-def honest_messages(link: Link) -> list[tuple[Term, ...]]:
+def honest_messages(link: LinkModel) -> list[tuple[Term, ...]]:
     """What the model's two sides send, when nobody interferes."""
     remote = "B" if link.knows else None
     initiator, responder = link.initiator("A", remote=remote), link.responder("B")
@@ -211,7 +220,7 @@ def honest_messages(link: Link) -> list[tuple[Term, ...]]:
     return sent
 
 
-def is_alike(link: Link) -> bool:
+def is_alike(link: LinkModel) -> bool:
     """Whether each field of each message of the code is the model's term."""
     messages, tracer = traced(link.knows)
     sent = zip(messages, link.messages, honest_messages(link), strict=True)
@@ -219,13 +228,13 @@ def is_alike(link: Link) -> bool:
 
 
 @INSIDER
-def test_every_message_of_the_code_is_the_term_that_the_model_sends(link: Link) -> None:
+def test_every_message_of_the_code_is_the_term_that_the_model_sends(link: LinkModel) -> None:
     """The tracer sees each primitive that the code calls; so a change of the handshake fails here."""
     assert is_alike(link)
 
 
 @INSIDER
-def test_a_changed_handshake_is_no_longer_the_model(link: Link, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_changed_handshake_is_no_longer_the_model(link: LinkModel, monkeypatch: pytest.MonkeyPatch) -> None:
     """Planted in the code: the pre-shared key is not part of the transcript."""
     monkeypatch.setattr(noise._Symmetric, "mix_key_and_hash", noise._Symmetric.mix_key)
     assert not is_alike(link)

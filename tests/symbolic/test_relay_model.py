@@ -6,26 +6,26 @@ import random
 
 import pytest
 
-from support.pairs import network
-from support.symbolic.model_relay import K_R, Relay
+from support.link_pair import network
+from support.symbolic.model_relay import K_R, RelayModel
 from support.symbolic.symbolic_search import Found, agrees, hides, never
 from support.symbolic.symbolic_terms import number
-from veilcast.crypto.bulk import one_by_one
-from veilcast.relay.hardened import HardenedClient, HardenedServer, proof_of
-from veilcast.relay.joining import ServerKeys
-from veilcast.relay.profile import Span
-from veilcast.wire.relay import Blind, Blinded, Enrol, Lease, Reply
+from veilcast.crypto.group import multiply_each
+from veilcast.relay.enrolment import ServerKeys
+from veilcast.relay.hardened import HardenedClientProfile, HardenedServerProfile, opening_proof
+from veilcast.relay.profile import LeasePeriod
+from veilcast.wire.relay import Blind, Blinded, EnrolClient, Lease, RequestReply
 
 STANDS = agrees("commits", "runs")
 
 
-def joins(relay: Relay) -> Found:
+def joins(relay: RelayModel) -> Found:
     """Two users join at one proxy, under a server that answers what it likes."""
     instances = relay.user("1"), relay.proxy("1"), relay.user("2"), relay.proxy("2")
     return relay.search(*instances, properties=(never("of its own"), hides(number("k_1"), number("k_2"))))
 
 
-def leases(relay: Relay) -> Found:
+def leases(relay: RelayModel) -> Found:
     """A user leases in two epochs, at a proxy that answers and repeats what it likes."""
     return relay.search(relay.leasing(1, 2), relay.server(leases=2), properties=(STANDS,))
 
@@ -36,21 +36,21 @@ def leases(relay: Relay) -> Found:
 @pytest.mark.parametrize("hostile_user", [False, True], ids=["alone", "with a member"])
 def test_a_server_neither_learns_a_members_key_nor_gives_it_one_of_its_own(hostile_user: bool) -> None:
     """Server of a relay, cannot: "get a member's key out of a join"; "give one member a key of its own"."""
-    found = joins(Relay(hostile_user=hostile_user))
+    found = joins(RelayModel(hostile_user=hostile_user))
     assert not found, found
     assert {"proxy of 1", "proxy of 2"} <= found.finished
 
 
 def test_a_proxy_says_in_nobodys_place_that_a_lease_stands() -> None:
     """Proxy of a relay, cannot: "say in the server's place that a subscription stands"."""
-    found = leases(Relay("proxy"))
+    found = leases(RelayModel("proxy"))
     assert not found, found
     assert {"leasing", "server"} <= found.finished
 
 
 def test_a_proxy_that_is_a_member_too_has_every_key() -> None:
     """Proxy of a relay, can: "with any one member's keys compute the server's k_r and every member's k_u"."""
-    relay = Relay("proxy", factors=0)
+    relay = RelayModel("proxy", factors=0)
     instances = relay.user("1"), relay.server(blinds=2)
     assert relay.search(*instances, properties=(hides(K_R),))
     assert relay.search(*instances, properties=(hides(number("k_1")),))
@@ -62,15 +62,15 @@ def test_a_proxy_that_is_a_member_too_has_every_key() -> None:
 
 
 def test_an_enrolment_without_the_proof_of_the_key_is_found() -> None:
-    assert joins(Relay(checks_key=False))
+    assert joins(RelayModel(checks_key=False))
 
 
 @pytest.mark.parametrize(
     "flaw",
-    [Relay("proxy", asks_for_proof=False), Relay("proxy", names_epoch=False)],
+    [RelayModel("proxy", asks_for_proof=False), RelayModel("proxy", names_epoch=False)],
     ids=["no proof of the lease", "a lease repeated in another epoch"],
 )
-def test_each_planted_flaw_of_the_lease_is_found(flaw: Relay) -> None:
+def test_each_planted_flaw_of_the_lease_is_found(flaw: RelayModel) -> None:
     found = leases(flaw)
     assert found
     assert found.trace
@@ -81,27 +81,27 @@ def test_each_planted_flaw_of_the_lease_is_found(flaw: Relay) -> None:
 
 def test_the_messages_have_the_fields_of_the_model() -> None:
     """A field that is added fails here: the model must say what it means."""
-    assert Enrol.__struct_fields__ == ("number", "ratio", "claim", "sealed")
+    assert EnrolClient.__struct_fields__ == ("number", "ratio", "claim", "sealed")
     assert Blind.__struct_fields__ == ("number", "sealed")
     assert Blinded.__struct_fields__ == ("number", "share")
     assert Lease.__struct_fields__ == ("number", "name", "until_us", "subjects", "sealed")
-    assert Reply.__struct_fields__ == ("number", "code", "proof")
+    assert RequestReply.__struct_fields__ == ("number", "code", "proof")
 
 
 def test_names_delivery_keys_and_proofs_are_functions_of_what_the_model_says() -> None:
     """A name of the interest and the epoch; a delivery key of the name; a proof of the delivery key."""
     entropy = random.Random(3).randbytes
     keys = ServerKeys.draw(entropy)
-    client = HardenedClient(network().alice, keys.public(), entropy, one_by_one)
-    server = HardenedServer(keys, entropy, one_by_one)
-    spans = [Span(epoch, 10) for epoch in (1, 2)]
-    names = [client.name(interest, span) for interest in (b"a", b"b") for span in spans]
+    client = HardenedClientProfile(network().alice, keys.public(), entropy, multiply_each)
+    server = HardenedServerProfile(keys, entropy, multiply_each)
+    spans = [LeasePeriod(epoch, 10) for epoch in (1, 2)]
+    names = [client.lease_name(interest, span) for interest in (b"a", b"b") for span in spans]
     assert len(set(names)) == len(names)
-    assert names == [client.name(interest, span) for interest in (b"a", b"b") for span in spans]
+    assert names == [client.lease_name(interest, span) for interest in (b"a", b"b") for span in spans]
     proofs = []
     for name in names:
-        lease = client.lease(1, name, spans[0], ((b"element",),), keys.k_r)
+        lease = client.build_lease(1, name, spans[0], ((b"element",),), keys.k_r)
         opened = server.open_lease(lease)
-        assert proof_of(client._delivery_key(name).reveal()) == client.lease_proof(name) == opened.proof
+        assert opening_proof(client._delivery_key(name).reveal()) == client.lease_proof(name) == opened.proof
         proofs.append(opened.proof)
     assert len(set(proofs)) == len(proofs)

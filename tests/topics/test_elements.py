@@ -9,7 +9,13 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from support.matching_law import Case, Delivery, cases, check_deliveries, deliveries_by_definition
+from support.matching_law import (
+    ExpectedDelivery,
+    MatchingCase,
+    check_deliveries,
+    deliveries_by_definition,
+    matching_cases,
+)
 from veilcast.errors import LocalError
 from veilcast.machine import Publication, Value
 from veilcast.topics import (
@@ -33,35 +39,35 @@ from veilcast.topics.elements import prefix_element, string_element
 SCHEMA = Schema((Integers("age", 0, 65535, 16), Reals("temp", -40, 60, 8), Strings("class")))
 
 
-def coarse_deliveries(case: Case) -> list[Delivery]:
+def coarse_deliveries(case: MatchingCase) -> list[ExpectedDelivery]:
     asked = [queries(publication, case.schema) for publication in case.publications]
     wanted = [covers(interest, case.schema) for interest in case.interests]
     return [
-        Delivery(i, p)
+        ExpectedDelivery(i, p)
         for (i, cover), (p, query) in itertools.product(enumerate(wanted), enumerate(asked))
         if coarse_match(cover, query)
     ]
 
 
-@given(cases())
-def test_coarse_matching_keeps_the_definition(case: Case) -> None:
+@given(matching_cases())
+def test_coarse_matching_keeps_the_definition(case: MatchingCase) -> None:
     check_deliveries(case, coarse_deliveries(case))
 
 
-@given(cases())
-def test_coarse_matching_is_exact_for_strings_and_integers_at_full_resolution(case: Case) -> None:
+@given(matching_cases())
+def test_coarse_matching_is_exact_for_strings_and_integers_at_full_resolution(case: MatchingCase) -> None:
     ages = case.schema.find("age")
     assert isinstance(ages, Integers)
     exact = Integers("age", ages.low, ages.high, (ages.high - ages.low).bit_length())
     discrete = [i for i in case.interests if all(c.attribute != "temp" for c in i.constraints)]
     assume(discrete)
-    sharp = Case(Schema((exact, *case.schema.domains[1:])), discrete, case.publications)
+    sharp = MatchingCase(Schema((exact, *case.schema.domains[1:])), discrete, case.publications)
     assert coarse_deliveries(sharp) == deliveries_by_definition(sharp)
 
 
 # --- the law catches what it should -------------------------------------------------------------------------
 
-BUSY = Case(
+BUSY = MatchingCase(
     SCHEMA,
     [All(Range("age", 0, 5), Range("age", 3, 9)), Range("temp", 10.1, 20.9)],
     [Publication((("age", 1), ("age", 8))), Publication((("temp", 10.2),))],
@@ -69,7 +75,7 @@ BUSY = Case(
 
 
 def test_the_law_accepts_too_much() -> None:
-    check_deliveries(BUSY, [Delivery(i, p) for i in range(2) for p in range(2)])
+    check_deliveries(BUSY, [ExpectedDelivery(i, p) for i in range(2) for p in range(2)])
 
 
 def test_the_law_catches_a_delivery_that_is_missing() -> None:
@@ -198,7 +204,7 @@ def test_a_value_outside_its_domain_can_match_by_definition_and_is_why_publisher
         queries(beyond, SCHEMA)
 
 
-@given(cases())
-def test_publisher_and_receiver_see_the_same_in_what_may_be_published(case: Case) -> None:
+@given(matching_cases())
+def test_publisher_and_receiver_see_the_same_in_what_may_be_published(case: MatchingCase) -> None:
     for publication in case.publications:
         assert queries_received(publication, case.schema) == queries(publication, case.schema)

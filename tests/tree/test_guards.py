@@ -10,11 +10,11 @@ from hypothesis import strategies as st
 
 from veilcast.errors import TamperedError
 from veilcast.machine import Record
-from veilcast.tree.guards import DEPUTIES, GUARDS, Guards
+from veilcast.tree.guards import DEPUTIES_MAX, GUARDS_RECORD, Guards
 from veilcast.tree.listing import Listing
-from veilcast.wire.tree import Listed
+from veilcast.wire.tree import ListedNode
 
-NODES = [Listed(f"n{number}:1", number.to_bytes(32, "big"), 0, 1) for number in range(12)]
+NODES = [ListedNode(f"n{number}:1", number.to_bytes(32, "big"), 0, 1) for number in range(12)]
 HOME = NODES[0].node
 ALL = Listing(NODES)
 
@@ -27,7 +27,7 @@ def kept(guards: Guards) -> bytes | None:
     last = None
     while (event := guards.next_event()) is not None:
         assert isinstance(event, Record)
-        assert event.record == GUARDS
+        assert event.record == GUARDS_RECORD
         last = event.data
     return last
 
@@ -80,7 +80,7 @@ def test_no_place_has_more_than_its_deputies_whoever_comes_and_goes(away: list[s
         chain = guards.chain(listing, ())
         assert len(set(chain)) == len(chain)
         assert all(node in listing for node in chain)
-        assert all(len(place) <= 1 + DEPUTIES for place in guards._places)
+        assert all(len(place) <= 1 + DEPUTIES_MAX for place in guards._places)
 
 
 @pytest.mark.parametrize("data", [b"", b"junk", b"\x91\x91\xc4\x01x"])

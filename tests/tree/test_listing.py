@@ -7,34 +7,34 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from support.listed import EPOCHS, FIRST, NOW, SECOND, listed, network
+from support.listed_nodes import EPOCHS, FIRST, NOW, SECOND, make_listed, make_members
 from veilcast.authority import issuer
-from veilcast.authority.statement import Reader, Signed
+from veilcast.authority.statement import StatementReader, StatementSignature
 from veilcast.crypto.derive import fingerprint
 from veilcast.errors import ForgedError, LocalError, MalformedError, RemoteError, StaleError
-from veilcast.tree.listing import AHEAD_US, Edition, Gathering, Listing, publish
+from veilcast.tree.listing import AHEAD_US, Listing, ListingDownload, SignedListing, sign_listing
 from veilcast.wire import decode, encode
 from veilcast.wire.geometry import LISTED_MAX, PAGE_NODES
-from veilcast.wire.tree import Head, Listed
+from veilcast.wire.tree import ListedNode, ListingHead
 
-STATE, DIRECTORY, (NODE,) = network(1)
-READER = Reader(NODE)
-NODES = listed(2 * PAGE_NODES + 3)
+STATE, DIRECTORY, (NODE,) = make_members(1)
+READER = StatementReader(NODE)
+NODES = make_listed(2 * PAGE_NODES + 3)
 LISTING = Listing(NODES, NOW, NOW + SECOND)
-EDITION = publish(LISTING, DIRECTORY)
+EDITION = sign_listing(LISTING, DIRECTORY)
 
 
-def gather(edition: Edition, known: Listing | None = None, now: int = NOW) -> Listing:
-    gathering = Gathering(edition.head, READER, known, now, LISTED_MAX)
-    while (number := gathering.wants()) is not None:
-        gathering.add(edition.pages[number])
+def gather(edition: SignedListing, known: Listing | None = None, now: int = NOW) -> Listing:
+    gathering = ListingDownload(edition.head, READER, known, now, LISTED_MAX)
+    while (number := gathering.missing_page()) is not None:
+        gathering.add_page(edition.pages[number])
     return gathering.listing()
 
 
 @pytest.mark.parametrize("count", [0, 1, PAGE_NODES - 1, PAGE_NODES, PAGE_NODES + 1, 2 * PAGE_NODES])
 def test_what_is_gathered_is_what_was_published(count: int) -> None:
     listing = Listing(NODES[:count], NOW, NOW + SECOND)
-    edition = publish(listing, DIRECTORY)
+    edition = sign_listing(listing, DIRECTORY)
     gathered = gather(edition)
     assert (gathered.nodes, gathered.version, gathered.until_us) == (listing.nodes, NOW, NOW + SECOND)
     for message in (edition.head, *edition.pages):
@@ -42,7 +42,7 @@ def test_what_is_gathered_is_what_was_published(count: int) -> None:
 
 
 @given(st.permutations(NODES[:8]))
-def test_the_order_is_one_whoever_came_first_and_the_columns_go_together(nodes: list[Listed]) -> None:
+def test_the_order_is_one_whoever_came_first_and_the_columns_go_together(nodes: list[ListedNode]) -> None:
     listing = Listing(nodes)
     assert listing.nodes == Listing(NODES[:8]).nodes
     assert list(listing.ids) == sorted(listing.ids)
@@ -90,19 +90,19 @@ def test_those_whose_lease_is_over_are_not_among_the_living() -> None:
 )
 def test_nothing_of_a_head_can_be_changed(change: dict[str, object]) -> None:
     with pytest.raises(ForgedError):
-        Gathering(msgspec.structs.replace(EDITION.head, **change), READER, None, NOW, LISTED_MAX)
+        ListingDownload(msgspec.structs.replace(EDITION.head, **change), READER, None, NOW, LISTED_MAX)
 
 
 def test_only_a_directory_of_our_authority_signs_a_listing() -> None:
-    member = publish(LISTING, NODE).head
+    member = sign_listing(LISTING, NODE).head
     with pytest.raises(ForgedError, match="role"):
-        Gathering(member, READER, None, NOW, LISTED_MAX)
+        ListingDownload(member, READER, None, NOW, LISTED_MAX)
     entropy = random.Random(5).randbytes
     _, other = issuer.grant_ready(
         issuer.create(3_600_000_000, entropy), "other", [], FIRST, EPOCHS, entropy, "directory"
     )
     with pytest.raises(ForgedError):
-        Gathering(publish(LISTING, other).head, READER, None, NOW, LISTED_MAX)
+        ListingDownload(sign_listing(LISTING, other).head, READER, None, NOW, LISTED_MAX)
 
 
 def test_a_listing_that_is_over_or_older_than_what_is_known_or_of_a_time_to_come_is_refused() -> None:
@@ -112,11 +112,11 @@ def test_a_listing_that_is_over_or_older_than_what_is_known_or_of_a_time_to_come
         gather(EDITION, known=Listing([], NOW + 1, NOW + SECOND))
     assert gather(EDITION, known=LISTING).nodes == LISTING.nodes
     with pytest.raises(StaleError, match="to come"):
-        gather(publish(Listing([], NOW + AHEAD_US + 1, NOW + 2 * AHEAD_US), DIRECTORY))
+        gather(sign_listing(Listing([], NOW + AHEAD_US + 1, NOW + 2 * AHEAD_US), DIRECTORY))
 
 
 def test_pages_of_another_listing_and_pages_that_were_changed_are_refused() -> None:
-    gathering = Gathering(EDITION.head, READER, None, NOW, LISTED_MAX)
+    gathering = ListingDownload(EDITION.head, READER, None, NOW, LISTED_MAX)
     first, second, last = EDITION.pages
     for page, error in (
         (msgspec.structs.replace(first, version=NOW + 1), StaleError),
@@ -126,8 +126,8 @@ def test_pages_of_another_listing_and_pages_that_were_changed_are_refused() -> N
         (msgspec.structs.replace(last, nodes=last.nodes[:-1]), ForgedError),
     ):
         with pytest.raises(error):
-            gathering.add(page)
-    assert gathering.wants() == 0
+            gathering.add_page(page)
+    assert gathering.missing_page() == 0
 
 
 def test_what_a_directory_signs_must_be_a_listing() -> None:
@@ -135,12 +135,12 @@ def test_what_a_directory_signs_must_be_a_listing() -> None:
     backward = Listing(NODES[:4], NOW, NOW + SECOND)
     backward.nodes = backward.nodes[::-1]
     with pytest.raises(MalformedError, match="order"):
-        gather(publish(backward, DIRECTORY))
+        gather(sign_listing(backward, DIRECTORY))
 
 
 def test_a_listing_of_more_than_is_wanted_is_not_fetched() -> None:
     with pytest.raises(MalformedError):
-        Gathering(EDITION.head, READER, None, NOW, len(LISTING) - 1)
+        ListingDownload(EDITION.head, READER, None, NOW, len(LISTING) - 1)
 
 
 def test_no_more_are_listed_than_can_be() -> None:
@@ -149,11 +149,13 @@ def test_no_more_are_listed_than_can_be() -> None:
             return LISTED_MAX + 1
 
     with pytest.raises(LocalError):
-        publish(Endless([]), DIRECTORY)
+        sign_listing(Endless([]), DIRECTORY)
 
 
 @given(st.binary(max_size=400))
 def test_certificates_of_strangers_are_refused_and_nothing_else(data: bytes) -> None:
-    head: Head = msgspec.structs.replace(EDITION.head, certificates=Signed((data,), b"").certificates)
+    head: ListingHead = msgspec.structs.replace(
+        EDITION.head, certificates=StatementSignature((data,), b"").certificates
+    )
     with pytest.raises(RemoteError):
-        Gathering(head, READER, None, NOW, LISTED_MAX)
+        ListingDownload(head, READER, None, NOW, LISTED_MAX)

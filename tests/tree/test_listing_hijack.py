@@ -15,30 +15,30 @@ from cryptography import x509
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
 from support.directory_desk import KEYRING, LEASE_US, STATE, Desk, name_of
-from support.leaf_issuer import DIRECTORY, MEMBER, forged_certificates, forged_descriptor
-from support.listed import EPOCH_US, EPOCHS, FIRST, NOW, SECOND, address_of, network
+from support.forged_certificates import DIRECTORY, MEMBER, forge_certificates, forge_descriptor
+from support.listed_nodes import EPOCH_US, EPOCHS, FIRST, NOW, SECOND, address_of, make_members
 from veilcast.authority import issuer, statement
 from veilcast.authority.bulletin import Bulletin
 from veilcast.authority.keyring import Keyring
-from veilcast.authority.revoked import Revoked
-from veilcast.authority.standing import tls_key
-from veilcast.authority.statement import Reader
-from veilcast.crypto.agree import public_of
+from veilcast.authority.revocation import RevokedKeys
+from veilcast.authority.role import derive_tls_key
+from veilcast.authority.statement import StatementReader
 from veilcast.crypto.derive import fingerprint
+from veilcast.crypto.key_agreement import public_of
 from veilcast.crypto.secret import Secret
-from veilcast.crypto.x509 import Leaf, Path
+from veilcast.crypto.x509 import CertificatePath, Leaf
 from veilcast.errors import RemoteError
 from veilcast.machine import Address, Connect, Event
 from veilcast.tree.config import TreeConfig
-from veilcast.tree.listing import Gathering, Listing, publish
+from veilcast.tree.listing import Listing, ListingDownload, sign_listing
 from veilcast.tree.node import TreeNode
 from veilcast.wire import decode, encode
 from veilcast.wire.geometry import LISTED_MAX
-from veilcast.wire.tree import Code, Fetch, Head, Listed, Refused
+from veilcast.wire.tree import FetchListing, ListedNode, ListingHead, RefusalCode, RequestRefused
 
-MALLORY, VICTIM = network(6)[2][:2]
+MALLORY, VICTIM = make_members(6)[2][:2]
 TRUE, EVIL = address_of(1), Address("mallory.example:4100")
-REFUSED = [Refused(1, Code.MALFORMED)]
+REFUSED = [RequestRefused(1, RefusalCode.MALFORMED)]
 
 
 def box_of(keyring: Keyring) -> bytes:
@@ -48,7 +48,7 @@ def box_of(keyring: Keyring) -> bytes:
 def test_a_members_certificate_does_not_move_another_node() -> None:
     desk = Desk()
     desk.enrol(VICTIM, NOW, TRUE)
-    forged = forged_descriptor(MALLORY, name_of(VICTIM), box_of(VICTIM), EVIL, NOW + SECOND)
+    forged = forge_descriptor(MALLORY, name_of(VICTIM), box_of(VICTIM), EVIL, NOW + SECOND)
     assert desk.ask(forged, NOW + SECOND) == REFUSED
     assert desk.listing(NOW + SECOND).addresses == (TRUE,)
 
@@ -57,7 +57,7 @@ def test_one_membership_is_one_node_of_the_listing() -> None:
     desk = Desk()
     for number in range(200):
         box = public_of(Secret(number.to_bytes(32, "big")))
-        assert desk.ask(forged_descriptor(MALLORY, fingerprint(box), box, EVIL, NOW), NOW) == REFUSED
+        assert desk.ask(forge_descriptor(MALLORY, fingerprint(box), box, EVIL, NOW), NOW) == REFUSED
     for number in range(3):
         desk.enrol(MALLORY, NOW + number * SECOND, address_of(number))
     assert desk.listing(NOW + 3 * SECOND).ids == (name_of(MALLORY),)
@@ -66,44 +66,44 @@ def test_one_membership_is_one_node_of_the_listing() -> None:
 def test_a_revoked_member_enrols_under_no_name() -> None:
     ended = issuer.revoke(STATE, "node 0", None, FIRST, bytes)
     assert isinstance(ended.bulletin, Bulletin)
-    revoked = Revoked(KEYRING.root, 10)
+    revoked = RevokedKeys(KEYRING.root, 10)
     revoked.add(ended.bulletin, FIRST)
     desk, now = Desk(revoked=revoked), NOW + EPOCH_US
-    assert desk.enrol(MALLORY, now) == [Refused(7, Code.MALFORMED)]
-    assert desk.ask(forged_descriptor(MALLORY, name_of(VICTIM), box_of(VICTIM), EVIL, now), now) == REFUSED
+    assert desk.enrol(MALLORY, now) == [RequestRefused(7, RefusalCode.MALFORMED)]
+    assert desk.ask(forge_descriptor(MALLORY, name_of(VICTIM), box_of(VICTIM), EVIL, now), now) == REFUSED
 
 
 def test_an_expired_member_enrols_under_no_name() -> None:
     desk, now = Desk(), NOW + (EPOCHS + 24_000) * EPOCH_US
-    assert desk.ask(forged_descriptor(MALLORY, name_of(VICTIM), box_of(VICTIM), EVIL, now), now) == REFUSED
+    assert desk.ask(forge_descriptor(MALLORY, name_of(VICTIM), box_of(VICTIM), EVIL, now), now) == REFUSED
 
 
-def forged_listing() -> Head:
+def forged_listing() -> ListingHead:
     """A listing with one node, of the adversary's own choice, signed by the adversary as if it were a directory."""
-    listing = Listing([Listed(EVIL, box_of(MALLORY), NOW, NOW + LEASE_US)], NOW, NOW + LEASE_US)
-    certificates = forged_certificates(MALLORY, name_of(MALLORY), DIRECTORY)
-    head = publish(listing, MALLORY).head
+    listing = Listing([ListedNode(EVIL, box_of(MALLORY), NOW, NOW + LEASE_US)], NOW, NOW + LEASE_US)
+    certificates = forge_certificates(MALLORY, name_of(MALLORY), DIRECTORY)
+    head = sign_listing(listing, MALLORY).head
     body = msgspec.msgpack.encode((head.version, head.until_us, head.count, head.pages))
-    signature = tls_key(MALLORY.membership.link).sign(body, purpose=b"veilcast/tree-listing")
+    signature = derive_tls_key(MALLORY.membership.link).sign(body, purpose=b"veilcast/tree-listing")
     return msgspec.structs.replace(head, certificates=certificates, signature=signature)
 
 
 def test_a_members_certificate_does_not_sign_a_listing() -> None:
     with pytest.raises(RemoteError):
-        Gathering(forged_listing(), Reader(VICTIM), None, NOW, LISTED_MAX)
+        ListingDownload(forged_listing(), StatementReader(VICTIM), None, NOW, LISTED_MAX)
 
 
 def test_a_revoked_directory_signs_no_listing_that_a_node_takes() -> None:
     """Also not with certificates that it signs itself. A node that starts and fetches is what is asked here."""
     ended = issuer.revoke(STATE, "directory", None, FIRST, bytes)
     assert isinstance(ended.bulletin, Bulletin)
-    revoked = Revoked(KEYRING.root, 10)
+    revoked = RevokedKeys(KEYRING.root, 10)
     revoked.add(ended.bulletin, FIRST)
     for epochs, taken in ((0, True), (1, False)):
         now = NOW + epochs * EPOCH_US
-        heads: list[Head] = [publish(Listing([], now, now + LEASE_US), KEYRING).head]
+        heads: list[ListingHead] = [sign_listing(Listing([], now, now + LEASE_US), KEYRING).head]
         if epochs:
-            certificates = forged_certificates(KEYRING, name_of(KEYRING), DIRECTORY)
+            certificates = forge_certificates(KEYRING, name_of(KEYRING), DIRECTORY)
             heads.append(msgspec.structs.replace(heads[0], certificates=certificates))
         for head in heads:
             node = TreeNode(
@@ -114,7 +114,7 @@ def test_a_revoked_directory_signs_no_listing_that_a_node_takes() -> None:
             fetches = [event.peer for event in drained(node) if isinstance(event, Connect) and "fetch" in event.peer]
             node.peer_up(fetches[0], now)
             (asked,) = [decode(frame.data) for frame in node.frames_to_send(now, 9)]
-            assert isinstance(asked, Fetch)
+            assert isinstance(asked, FetchListing)
             node.receive(encode(msgspec.structs.replace(head, number=asked.number)), fetches[0], now)
             assert (node.refused["ForgedError"] == 0) == taken
 
@@ -131,7 +131,7 @@ def test_the_adversary_succeeds_where_names_and_signatures_are_all_that_is_check
 ) -> None:
     """A planted flaw: a validation that lets any certificate issue others. The attacks above must notice it."""
 
-    def check_names_and_signatures(chain: tuple[bytes, ...], root: bytes) -> Path:
+    def check_names_and_signatures(chain: tuple[bytes, ...], root: bytes) -> CertificatePath:
         certificates = [x509.load_der_x509_certificate(data) for data in chain]
         for certificate, above in pairwise(certificates):
             certificate.verify_directly_issued_by(above)
@@ -141,11 +141,13 @@ def test_the_adversary_succeeds_where_names_and_signatures_are_all_that_is_check
         key = leaf.public_key()
         assert isinstance(key, Ed25519PublicKey)
         public, lists = key.public_bytes_raw(), DIRECTORY in uses
-        return Path(Leaf(bytes.fromhex(str(name.value)), public, root, MEMBER in uses, False, 0, 1 << 40, lists), None)
+        return CertificatePath(
+            Leaf(bytes.fromhex(str(name.value)), public, root, MEMBER in uses, False, 0, 1 << 40, lists), None
+        )
 
     monkeypatch.setattr(statement, "_verified", check_names_and_signatures)
     desk = Desk()
     desk.enrol(VICTIM, NOW, TRUE)
-    desk.ask(forged_descriptor(MALLORY, name_of(VICTIM), box_of(VICTIM), EVIL, NOW + SECOND), NOW + SECOND)
+    desk.ask(forge_descriptor(MALLORY, name_of(VICTIM), box_of(VICTIM), EVIL, NOW + SECOND), NOW + SECOND)
     assert desk.listing(NOW + SECOND).addresses == (EVIL,)
-    Gathering(forged_listing(), Reader(VICTIM), None, NOW, LISTED_MAX)
+    ListingDownload(forged_listing(), StatementReader(VICTIM), None, NOW, LISTED_MAX)

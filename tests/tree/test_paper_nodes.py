@@ -8,27 +8,27 @@ from typing import Any
 import msgspec
 import pytest
 
-from support.grove import QUICK, TOPIC, Grove
+from support.tree_network import QUICK_CONFIG, TOPIC, TreeNetwork
 from veilcast.machine import Address, Publication, Value
 from veilcast.topics import All, Conjunction, Equal, Label, Range
-from veilcast.tree.config import Routing
+from veilcast.tree.config import PaperRouting
 from veilcast.wire import encode
-from veilcast.wire.tree import Carry, Install, Offer
+from veilcast.wire.tree import ForwardPublication, Install, Offer
 
 ALL = Label(TOPIC)
 N0, N1, N2 = (f"n{number}:1" for number in range(3))
-ROUTINGS: tuple[Routing, ...] = ("trees", "seen", "labels")
+ROUTINGS: tuple[PaperRouting, ...] = ("trees", "seen", "labels")
 each_routing = pytest.mark.parametrize("routing", ROUTINGS)
 
 
-def paper(nodes: int, routing: Routing, **changes: Any) -> Grove:
-    config = msgspec.structs.replace(QUICK, profile="paper", routing=routing, filter_elements=32, **changes)
-    grove = Grove(nodes, profile="paper", config=config)
+def paper(nodes: int, routing: PaperRouting, **changes: Any) -> TreeNetwork:
+    config = msgspec.structs.replace(QUICK_CONFIG, profile="paper", routing=routing, filter_elements=32, **changes)
+    grove = TreeNetwork(nodes, profile="paper", config=config)
     grove.run(6)
     return grove
 
 
-def planted(grove: Grove, *subscribers: str) -> Grove:
+def planted(grove: TreeNetwork, *subscribers: str) -> TreeNetwork:
     for name in subscribers:
         grove.subscribe(name)
     grove.until(lambda: all(grove.stands(name) for name in subscribers), 20)
@@ -36,16 +36,16 @@ def planted(grove: Grove, *subscribers: str) -> Grove:
     return grove
 
 
-def sent_for(grove: Grove, publisher: str, body: bytes) -> int:
+def sent_for(grove: TreeNetwork, publisher: str, body: bytes) -> int:
     """How many messages between nodes one publication takes."""
     before = len(grove.seen)
     grove.publish(publisher, body)
     grove.run(10)
-    return sum(isinstance(message, Carry | Offer) for _, _, message in grove.seen[before:]) - 1
+    return sum(isinstance(message, ForwardPublication | Offer) for _, _, message in grove.seen[before:]) - 1
 
 
 @each_routing
-def test_a_publication_reaches_those_whose_interest_it_matches(routing: Routing) -> None:
+def test_a_publication_reaches_those_whose_interest_it_matches(routing: PaperRouting) -> None:
     """Where the trees are mixed a loop label may take a message for one that was here: P2's bound is on that."""
     grove, rng = paper(7, routing), Random(2)
     wanted: list[tuple[str, int, Conjunction]] = []
@@ -71,8 +71,8 @@ def test_trees_that_are_mixed_cost_what_nobody_asked_for() -> None:
         routing: [sent_for(planted(paper(16, routing), *names), "n9:1", b"news") for names in ((N0,), (N0, N1))]
         for routing in ROUTINGS
     }
-    assert max(cost["trees"]) <= 2 * QUICK.depth
-    assert cost["seen"][0] == cost["labels"][0] <= QUICK.depth
+    assert max(cost["trees"]) <= 2 * QUICK_CONFIG.depth
+    assert cost["seen"][0] == cost["labels"][0] <= QUICK_CONFIG.depth
     assert cost["trees"][1] < cost["seen"][1] < cost["labels"][1]
 
 
@@ -119,9 +119,11 @@ def test_one_subscription_more_or_less_leaves_the_others_as_they_were() -> None:
 
 
 @each_routing
-def test_who_comes_later_is_told_too(routing: Routing) -> None:
-    grove = Grove(
-        6, profile="paper", config=msgspec.structs.replace(QUICK, profile="paper", routing=routing, filter_elements=32)
+def test_who_comes_later_is_told_too(routing: PaperRouting) -> None:
+    grove = TreeNetwork(
+        6,
+        profile="paper",
+        config=msgspec.structs.replace(QUICK_CONFIG, profile="paper", routing=routing, filter_elements=32),
     )
     grove.kill("n5:1")
     grove.run(6)
@@ -132,8 +134,8 @@ def test_who_comes_later_is_told_too(routing: Routing) -> None:
 
 def test_a_full_filter_and_a_full_table_refuse_more() -> None:
     grove = paper(4, "seen", filters_max=1)
-    config = msgspec.structs.replace(QUICK, profile="paper", routing="seen", filter_elements=4)
-    narrow = Grove(4, profile="paper", config=config)
+    config = msgspec.structs.replace(QUICK_CONFIG, profile="paper", routing="seen", filter_elements=4)
+    narrow = TreeNetwork(4, profile="paper", config=config)
     narrow.run(6)
     for each in (grove, narrow):
         for name in (N0, N1, N2):
@@ -146,7 +148,7 @@ def test_a_full_filter_and_a_full_table_refuse_more() -> None:
 
 
 def test_the_two_profiles_do_not_understand_one_another() -> None:
-    hard = Grove(4)
+    hard = TreeNetwork(4)
     hard.run(6)
     soft = planted(paper(4, "trees"), N0)
     soft.publish(N1, b"news")

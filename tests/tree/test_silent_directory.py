@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from support.grove import DIRECTORY, Grove
+from support.tree_network import DIRECTORY, TreeNetwork
 from veilcast.node.tree_member import hindrances
 
 TOLD = f"no way to the directory at {DIRECTORY}: it does not answer"
 
 
 def test_a_node_tells_that_its_directory_is_gone_until_it_is_back() -> None:
-    grove = Grove(3)
+    grove = TreeNetwork(3)
     grove.run(10)
     node = grove.machine(grove.names[0])
     assert hindrances(node, grove.now) == []
@@ -24,7 +24,7 @@ def test_a_node_tells_that_its_directory_is_gone_until_it_is_back() -> None:
 
 
 def test_a_directory_that_takes_calls_and_says_nothing_is_told_too() -> None:
-    grove = Grove(3)
+    grove = TreeNetwork(3)
     grove.run(10)
     node, directory = grove.machine(grove.names[0]), grove.machine(DIRECTORY)
     directory.receive = lambda data, source, now: None
@@ -33,7 +33,7 @@ def test_a_directory_that_takes_calls_and_says_nothing_is_told_too() -> None:
 
 
 def test_a_publication_of_a_node_that_has_no_listing_says_that_it_waits_for_one() -> None:
-    grove = Grove(2)
+    grove = TreeNetwork(2)
     grove.kill(DIRECTORY)
     grove.publish(grove.names[0], b"early")
     grove.run(5)
@@ -42,7 +42,7 @@ def test_a_publication_of_a_node_that_has_no_listing_says_that_it_waits_for_one(
 
 
 def test_a_publication_that_no_node_takes_says_so() -> None:
-    grove = Grove(6)
+    grove = TreeNetwork(6)
     grove.run(20)
     for name in grove.names[1:]:
         grove.kill(name)

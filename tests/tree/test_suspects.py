@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 from veilcast.crypto.secret import Secret
 from veilcast.errors import LocalError
 from veilcast.tree import suspects
-from veilcast.tree.bundles import NodeId
-from veilcast.tree.plan import Hung
-from veilcast.tree.suspects import WAY_MAX, Suspects
+from veilcast.tree.instruction_bundles import NodeId
+from veilcast.tree.layout import HardenedLayout
+from veilcast.tree.suspects import PATH_MAX, DropSuspects
 
 N = 200
 NODES = [number.to_bytes(16, "big") for number in range(N)]
@@ -35,36 +35,36 @@ def sometimes(bad: Collection[NodeId], chance: float) -> Drops:
     return lambda node, at, rng: node in bad and rng.random() < chance
 
 
-def planned(trees: int, rng: Random) -> Iterator[Hung]:
+def planned(trees: int, rng: Random) -> Iterator[HardenedLayout]:
     for _ in range(trees):
-        yield Hung(Secret(rng.randbytes(16)), NODES, home=NODES[0], guards=GUARDS, r=3)
+        yield HardenedLayout(Secret(rng.randbytes(16)), NODES, home=NODES[0], guards=GUARDS, r=3)
 
 
-def observed(drops: Drops, *, trees: int, each: int = 1, loss: float = 0.0, seed: int = 1) -> Suspects:
+def observed(drops: Drops, *, trees: int, each: int = 1, loss: float = 0.0, seed: int = 1) -> DropSuspects:
     """Every node entered `each` times in every tree."""
-    rng, found = Random(seed), Suspects(remembered=100_000)
+    rng, found = Random(seed), DropSuspects(remembered=100_000)
     for plan in planned(trees, rng):
         for number in range(N):
-            way = plan.way(number)
+            way = plan.path(number)
             for _ in range(each):
                 lost = rng.random() < loss or any(drops(node, at, rng) for at, node in enumerate(way))
-                found.note(way, returned=not lost)
+                found.record(way, returned=not lost)
     return found
 
 
-def named(found: Suspects) -> set[NodeId]:
-    return {suspect.node for suspect in found.named()}
+def named(found: DropSuspects) -> set[NodeId]:
+    return {suspect.node for suspect in found.find_suspects()}
 
 
 @given(st.sets(st.sampled_from(NODES[4:]), min_size=1, max_size=12), st.integers(0, 99))
 @settings(max_examples=15)
 def test_who_drops_all_is_named_after_a_few_trees_and_nobody_else(bad: set[NodeId], seed: int) -> None:
     """Everyone, that is, whom no other dropper stood above in as many trees as it takes."""
-    rng, found, shown = Random(seed), Suspects(remembered=10_000), Counter[NodeId]()
+    rng, found, shown = Random(seed), DropSuspects(remembered=10_000), Counter[NodeId]()
     for plan in planned(8, rng):
         for number in range(N):
-            way = plan.way(number)
-            found.note(way, returned=not bad & set(way))
+            way = plan.path(number)
+            found.record(way, returned=not bad & set(way))
             shown[way[0]] += way[0] in bad and not bad & set(way[1:])
     verdict = named(found)
     assert verdict <= bad
@@ -72,13 +72,13 @@ def test_who_drops_all_is_named_after_a_few_trees_and_nobody_else(bad: set[NodeI
 
 
 def test_a_parent_of_many_is_named_at_once_and_its_children_are_not_blamed() -> None:
-    plan = Hung(Secret(b"a tree"), NODES, home=NODES[0], guards=GUARDS, r=3)
+    plan = HardenedLayout(Secret(b"a tree"), NODES, home=NODES[0], guards=GUARDS, r=3)
     top = next(number for number in range(4, N) if plan.place(number) == 2)
-    found = Suspects(remembered=1000)
+    found = DropSuspects(remembered=1000)
     for number in range(N):
-        way = plan.way(number)
-        found.note(way, returned=NODES[top] not in way)
-    (suspect,) = found.named()
+        way = plan.path(number)
+        found.record(way, returned=NODES[top] not in way)
+    (suspect,) = found.find_suspects()
     assert suspect.node == NODES[top]
     assert suspect.rate > 0.9
 
@@ -90,7 +90,7 @@ def test_a_guard_is_told_from_the_others_by_tests_that_enter_on_the_chain() -> N
     for link in range(3):
         way = tuple(reversed(GUARDS[: link + 1]))
         for _ in range(4):
-            found.note(way, returned=bad not in way)
+            found.record(way, returned=bad not in way)
     assert named(found) == {bad}
 
 
@@ -98,7 +98,7 @@ def test_a_guard_is_told_from_the_others_by_tests_that_enter_on_the_chain() -> N
 def test_who_drops_sometimes_is_named_by_repetition(chance: float, each: int, trees: int) -> None:
     bad = set(NODES[10:20])
     found = observed(sometimes(bad, chance), trees=trees, each=each, loss=0.01)
-    verdict = found.named()
+    verdict = found.find_suspects()
     assert {suspect.node for suspect in verdict} == bad
     rates = [suspect.rate for suspect in verdict]
     assert abs(sum(rates) / len(rates) - chance) < 0.15
@@ -126,14 +126,14 @@ def test_losses_that_are_nobodys_fault_name_nobody() -> None:
 
 def test_who_drops_what_one_child_hands_on_is_not_found_and_has_few_others_named() -> None:
     """What this cannot do: either end of a link may have lost it."""
-    bad, found, rng = set(NODES[10:13]), Suspects(remembered=10_000), Random(1)
+    bad, found, rng = set(NODES[10:13]), DropSuspects(remembered=10_000), Random(1)
     for plan in planned(12, rng):
         victim: dict[NodeId, NodeId] = {}
         for number in range(N):
-            way = plan.way(number)
+            way = plan.path(number)
             links = [(child, parent) for child, parent in pairwise(way) if parent in bad]
             lost = any(victim.setdefault(parent, child) == child for child, parent in links)
-            found.note(way, returned=not lost)
+            found.record(way, returned=not lost)
         assert len(named(found) - bad) <= 3
 
 
@@ -147,26 +147,26 @@ def test_a_node_that_is_forgotten_is_given_another_chance() -> None:
 
 
 def test_what_is_long_past_is_forgotten() -> None:
-    found = Suspects(remembered=50)
+    found = DropSuspects(remembered=50)
     for _ in range(50):
-        found.note((NODES[5], *GUARDS), returned=False)
+        found.record((NODES[5], *GUARDS), returned=False)
     assert NODES[5] in named(found) or named(found) & set(GUARDS)
     for _ in range(50):
-        found.note((NODES[5], *GUARDS), returned=True)
+        found.record((NODES[5], *GUARDS), returned=True)
     assert len(found) == 50
-    assert found.named() == []
+    assert found.find_suspects() == []
 
 
 def test_if_only_the_node_entered_were_blamed_honest_nodes_would_be_named() -> None:
     """The planted bug: the tests above would notice a verdict that forgets the way."""
     bad = set(NODES[30:42])
-    real = Suspects.note
+    real = DropSuspects.record
 
-    def short(found: Suspects, way: Sequence[NodeId], *, returned: bool) -> None:
+    def short(found: DropSuspects, way: Sequence[NodeId], *, returned: bool) -> None:
         real(found, way[:1], returned=returned)
 
     assert not named(observed(always(bad), trees=1, each=6)) - bad
-    with patch.object(Suspects, "note", short):
+    with patch.object(DropSuspects, "record", short):
         assert named(observed(always(bad), trees=1, each=6)) - bad
 
 
@@ -179,9 +179,9 @@ def test_if_every_loss_were_somebodys_honest_nodes_would_be_named() -> None:
 def test_what_makes_no_sense_is_refused() -> None:
     for remembered, loss, error in ((0, 0.1, 0.1), (1, 0.0, 0.1), (1, 0.1, 1.0)):
         with pytest.raises(LocalError):
-            Suspects(remembered=remembered, loss=loss, error=error)
-    found = Suspects(remembered=4)
-    for way in ((), NODES[: WAY_MAX + 1]):
+            DropSuspects(remembered=remembered, loss=loss, error=error)
+    found = DropSuspects(remembered=4)
+    for way in ((), NODES[: PATH_MAX + 1]):
         with pytest.raises(LocalError):
-            found.note(way, returned=True)
-    assert found.named() == []
+            found.record(way, returned=True)
+    assert found.find_suspects() == []

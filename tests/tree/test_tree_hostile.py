@@ -10,8 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from support.grove import DIRECTORY, EPOCH_US, QUICK, SECOND, START, TOPIC, Grove, keyring, name_of, part_of
-from support.strategies import messages
+from support.message_strategies import messages
 from support.tree_instructions import (
     BODY,
     GROUPS,
@@ -29,16 +28,37 @@ from support.tree_instructions import (
     token,
     told,
 )
+from support.tree_network import (
+    DIRECTORY,
+    EPOCH_US,
+    QUICK_CONFIG,
+    SECOND,
+    START_US,
+    TOPIC,
+    TreeNetwork,
+    keyring_of,
+    name_of,
+    profile_of,
+)
 from veilcast.errors import ConfigError, LocalError
 from veilcast.machine import Address, Publication
 from veilcast.topics import Label
-from veilcast.tree.bundles import Instruction
 from veilcast.tree.config import TreeConfig
-from veilcast.tree.entries import entry_name
-from veilcast.tree.listing import Listing, publish
+from veilcast.tree.instruction_bundles import Instruction
+from veilcast.tree.listing import Listing, sign_listing
+from veilcast.tree.routing_table import entry_name
 from veilcast.wire import encode
 from veilcast.wire.geometry import MOMENT_MAX
-from veilcast.wire.tree import Carry, Code, Head, Heard, Listed, Offer, Page, Refused
+from veilcast.wire.tree import (
+    ForwardPublication,
+    ListedNode,
+    ListingHead,
+    ListingPage,
+    Offer,
+    RefusalCode,
+    RequestAck,
+    RequestRefused,
+)
 
 # --- instructions -----------------------------------------------------------------------------------------------------
 
@@ -54,7 +74,7 @@ def test_instructions_of_a_stranger_are_not_even_answered() -> None:
     ):
         assert ask(grove, N0, bad) == []
     assert entries(grove, N0) == 0
-    assert ask(grove, N0, good) == [Heard(7)]
+    assert ask(grove, N0, good) == [RequestAck(7)]
     assert entries(grove, N0) == 1
 
 
@@ -70,17 +90,17 @@ def test_who_hands_instructions_on_cannot_change_what_stands_beside_them() -> No
     assert entries(grove, N0) == 0
 
 
-@pytest.mark.parametrize("until_us", [START - 1, START + 5 * EPOCH_US, MOMENT_MAX])
+@pytest.mark.parametrize("until_us", [START_US - 1, START_US + 5 * EPOCH_US, MOMENT_MAX])
 def test_instructions_for_another_time_are_refused(until_us: int) -> None:
     grove = quiet()
-    assert ask(grove, N0, install(0, told(1, 1, 2), until_us)) == [Refused(7, Code.MALFORMED)]
+    assert ask(grove, N0, install(0, told(1, 1, 2), until_us)) == [RequestRefused(7, RefusalCode.MALFORMED)]
     assert entries(grove, N0) == 0
 
 
 def test_instructions_for_nothing_or_for_what_are_no_tags_are_refused() -> None:
     grove = quiet()
     for groups in ((), ((),), ((b"short",),), ((TAG,), ())):
-        assert ask(grove, N0, install(0, told(1, 1, 2), groups=groups)) == [Refused(7, Code.MALFORMED)]
+        assert ask(grove, N0, install(0, told(1, 1, 2), groups=groups)) == [RequestRefused(7, RefusalCode.MALFORMED)]
     assert entries(grove, N0) == 0
 
 
@@ -88,15 +108,15 @@ def test_a_child_cannot_turn_its_parent_and_old_instructions_do_not_come_back() 
     """It knows what to send to, and not the token behind it; who has that sends a later end."""
     grove = quiet(4)
     name = entry_name(token(1))
-    assert ask(grove, N0, install(0, told(1, 1, 2))) == [Heard(7)]
+    assert ask(grove, N0, install(0, told(1, 1, 2))) == [RequestAck(7)]
     child = Instruction(name, name_of(3, "hardened"), entry_name(token(9)))
     ask(grove, N0, install(0, child))
-    table = part_of(grove, N0)._forwarding._entries
+    table = profile_of(grove, N0)._forwarding._entries
     assert table.get(name).parent == name_of(1, "hardened")
     ask(grove, N0, install(0, told(1, 2, 3), UNTIL + 1))
     assert table.get(name).parent == name_of(2, "hardened")
     for old in (install(0, told(1, 1, 2)), install(0, told(1, 2, 3), UNTIL + 1)):
-        assert ask(grove, N0, old) == [Heard(7)]
+        assert ask(grove, N0, old) == [RequestAck(7)]
     assert table.get(name).parent == name_of(2, "hardened")
     assert entries(grove, N0) == 2
 
@@ -104,9 +124,9 @@ def test_a_child_cannot_turn_its_parent_and_old_instructions_do_not_come_back() 
 def test_a_flood_of_instructions_fills_no_more_than_there_is_room_for() -> None:
     grove = quiet(entries_max=8, messages_burst=1_000)
     answers = [ask(grove, N0, install(0, told(number, 1, 2)))[0] for number in range(1, 13)]
-    assert answers == [Heard(7)] * 8 + [Refused(7, Code.FULL)] * 4
+    assert answers == [RequestAck(7)] * 8 + [RequestRefused(7, RefusalCode.FULL)] * 4
     assert entries(grove, N0) == 8
-    assert ask(grove, N0, install(0, told(1, 2, 3), UNTIL + 1)) == [Heard(7)]  # What is there can still be turned.
+    assert ask(grove, N0, install(0, told(1, 2, 3), UNTIL + 1)) == [RequestAck(7)]  # What is there can still be turned.
     grove.run(2.1 * EPOCH_US / SECOND)
     assert entries(grove, N0) == 0
 
@@ -114,21 +134,23 @@ def test_a_flood_of_instructions_fills_no_more_than_there_is_room_for() -> None:
 def test_constraints_have_a_bound_of_their_own() -> None:
     grove = quiet(columns_max=4)
     wide = tuple((token(number),) for number in range(3))
-    assert ask(grove, N0, install(0, told(1, 1, 2), groups=wide)) == [Heard(7)]
-    assert ask(grove, N0, install(0, told(2, 1, 2), groups=wide)) == [Refused(7, Code.FULL)]
+    assert ask(grove, N0, install(0, told(1, 1, 2), groups=wide)) == [RequestAck(7)]
+    assert ask(grove, N0, install(0, told(2, 1, 2), groups=wide)) == [RequestRefused(7, RefusalCode.FULL)]
     assert entries(grove, N0) == 1
 
 
 def test_instructions_are_limited_for_all_streams_together_and_messages_for_each() -> None:
     grove = quiet(installs_burst=5, installs_every_us=SECOND)
     answers = [ask(grove, N0, install(0, told(n, 1, 2)), f"in:stranger {n}")[0] for n in range(1, 9)]
-    assert answers == [Heard(7)] * 5 + [Refused(7, Code.FULL)] * 3
+    assert answers == [RequestAck(7)] * 5 + [RequestRefused(7, RefusalCode.FULL)] * 3
     grove.run(1)
-    assert ask(grove, N0, install(0, told(9, 1, 2))) == [Heard(7)]
+    assert ask(grove, N0, install(0, told(9, 1, 2))) == [RequestAck(7)]
     grove = quiet(messages_burst=4, messages_every_us=SECOND)
-    sent = [ask(grove, N0, Carry(7, bytes(16), token(number), BODY)) for number in range(8)]
-    assert sent == [[Refused(7, Code.UNKNOWN)]] * 4 + [[]] * 4
-    assert ask(grove, N0, Carry(7, bytes(16), token(9), BODY), "in:another") == [Refused(7, Code.UNKNOWN)]
+    sent = [ask(grove, N0, ForwardPublication(7, bytes(16), token(number), BODY)) for number in range(8)]
+    assert sent == [[RequestRefused(7, RefusalCode.UNKNOWN)]] * 4 + [[]] * 4
+    assert ask(grove, N0, ForwardPublication(7, bytes(16), token(9), BODY), "in:another") == [
+        RequestRefused(7, RefusalCode.UNKNOWN)
+    ]
 
 
 # --- messages ---------------------------------------------------------------------------------------------------------
@@ -141,9 +163,9 @@ def test_a_message_that_comes_again_is_answered_and_goes_no_further() -> None:
     ask(grove, N2, install(2, told(3, 0, 1)))
     before = len(grove.seen)
     for _ in range(3):
-        assert ask(grove, N0, Carry(7, entry_name(token(1)), bytes(16), BODY)) == [Heard(7)]
+        assert ask(grove, N0, ForwardPublication(7, entry_name(token(1)), bytes(16), BODY)) == [RequestAck(7)]
     grove.run(3)
-    carried = [name for name, _, message in grove.seen[before:] if isinstance(message, Carry)]
+    carried = [name for name, _, message in grove.seen[before:] if isinstance(message, ForwardPublication)]
     assert carried == [N1, N2, N0]  # Three who are told to send round and round do it once.
 
 
@@ -155,19 +177,19 @@ def test_an_offer_is_matched_once_and_only_for_a_member() -> None:
     assert ask(grove, N0, offer) == []
     before = len(grove.seen)
     for _ in range(2):
-        assert ask(grove, N0, PROVER.prove(offer)) == [Heard(7)]
+        assert ask(grove, N0, PROVER.prove(offer)) == [RequestAck(7)]
     grove.run(1)
-    assert [name for name, _, m in grove.seen[before:] if isinstance(m, Carry)].count(N1) == 1
+    assert [name for name, _, m in grove.seen[before:] if isinstance(m, ForwardPublication)].count(N1) == 1
     labelled = msgspec.structs.replace(offer, labels=bytes(16))
-    assert ask(grove, N0, PROVER.prove(labelled)) == [Refused(7, Code.MALFORMED)]
+    assert ask(grove, N0, PROVER.prove(labelled)) == [RequestRefused(7, RefusalCode.MALFORMED)]
 
 
 def test_who_is_made_its_own_parent_many_times_takes_turns_and_no_stack() -> None:
     deep = sys.getrecursionlimit() // 2
     grove = quiet(messages_burst=10 * deep, installs_burst=10 * deep)
     for number in range(1, deep + 1):
-        assert ask(grove, N0, install(0, told(number, 0, number + 1))) == [Heard(7)]
-    assert ask(grove, N0, Carry(7, entry_name(token(1)), bytes(16), BODY)) == [Heard(7)]
+        assert ask(grove, N0, install(0, told(number, 0, number + 1))) == [RequestAck(7)]
+    assert ask(grove, N0, ForwardPublication(7, entry_name(token(1)), bytes(16), BODY)) == [RequestAck(7)]
     grove.run(1)
     assert grove.machine(N0).sizes()["held"] == 1  # The last leads nowhere, and waits.
 
@@ -182,11 +204,11 @@ def test_what_waits_is_bounded_for_one_parent_for_all_and_most_of_all_for_who_is
 
     def send(entry: int, count: int) -> list[Any]:
         names = [entry.to_bytes(8, "big") + number.to_bytes(8, "big") for number in range(count)]
-        return [ask(grove, N0, Carry(7, entry_name(token(entry)), name, BODY))[0] for name in names]
+        return [ask(grove, N0, ForwardPublication(7, entry_name(token(entry)), name, BODY))[0] for name in names]
 
-    assert send(3, 4) == [Heard(7)] * 2 + [Refused(7, Code.FULL)] * 2
-    assert send(1, 7) == [Heard(7)] * 5 + [Refused(7, Code.FULL)] * 2
-    assert send(2, 7) == [Heard(7)] * 5 + [Refused(7, Code.FULL)] * 2
+    assert send(3, 4) == [RequestAck(7)] * 2 + [RequestRefused(7, RefusalCode.FULL)] * 2
+    assert send(1, 7) == [RequestAck(7)] * 5 + [RequestRefused(7, RefusalCode.FULL)] * 2
+    assert send(2, 7) == [RequestAck(7)] * 5 + [RequestRefused(7, RefusalCode.FULL)] * 2
     sizes = grove.machine(N0).sizes()
     assert (sizes["held"], sizes["held each"]) == (12, 5)
     grove.run(70)
@@ -221,11 +243,11 @@ def test_there_are_no_more_streams_than_allowed_and_idle_ones_give_way() -> None
     grove = quiet(8, streams_max=3)
     for number in range(1, 8):
         ask(grove, N0, install(0, told(number, number, 9)))
-        ask(grove, N0, Carry(7, entry_name(token(number)), bytes(16), BODY))
+        ask(grove, N0, ForwardPublication(7, entry_name(token(number)), bytes(16), BODY))
         grove.run(0.3)
         assert grove.machine(N0).sizes()["streams"] <= 3
     grove.run(20)
-    reached = {name for name, _, message in grove.seen if isinstance(message, Carry)}
+    reached = {name for name, _, message in grove.seen if isinstance(message, ForwardPublication)}
     assert len(reached - {N0}) == 7
 
 
@@ -233,7 +255,7 @@ def test_an_answer_that_was_not_asked_for_does_nothing() -> None:
     grove = quiet()
     before = dict(grove.machine(N0).sizes())
     for peer in (f"hop@{N1}", f"directory@{DIRECTORY}", "in:9"):
-        for answer in (Heard(1), Refused(1, 1)):
+        for answer in (RequestAck(1), RequestRefused(1, 1)):
             grove.machine(N0).receive(encode(answer), Address(peer), grove.now)
     assert dict(grove.machine(N0).sizes()) | {"callers": 0} == before | {"callers": 0}
     assert grove.machine(N0).refused.total() == 6
@@ -242,7 +264,7 @@ def test_an_answer_that_was_not_asked_for_does_nothing() -> None:
 def test_whoever_calls_is_forgotten_when_too_many_do() -> None:
     grove = quiet(callers_max=5)
     for number in range(20):
-        ask(grove, N0, Carry(7, bytes(16), bytes(16), BODY), f"in:{number}")
+        ask(grove, N0, ForwardPublication(7, bytes(16), bytes(16), BODY), f"in:{number}")
         assert grove.machine(N0).sizes()["callers"] <= 5
 
 
@@ -252,30 +274,36 @@ def test_whoever_calls_is_forgotten_when_too_many_do() -> None:
 class Liar:
     """In the directory's place, with or without its keys: every head and page goes through `change`."""
 
-    def __init__(self, grove: Grove, change: Any) -> None:
+    def __init__(self, grove: TreeNetwork, change: Any) -> None:
         self.grove, self.change = grove, change
         grove.rewrite = self
 
     def __call__(self, source: str, message: Any) -> Any:
-        return self.change(message) if source.startswith("fetch-") and isinstance(message, Head | Page) else message
+        return (
+            self.change(message)
+            if source.startswith("fetch-") and isinstance(message, ListingHead | ListingPage)
+            else message
+        )
 
 
-def editions(grove: Grove, nodes: list[Listed], version: int, until_us: int, number: int = -1) -> Any:
-    return publish(Listing(nodes, version, until_us), keyring(number, "hardened"))
+def editions(grove: TreeNetwork, nodes: list[ListedNode], version: int, until_us: int, number: int = -1) -> Any:
+    return sign_listing(Listing(nodes, version, until_us), keyring_of(number, "hardened"))
 
 
 LIES = {
     "a page with somebody else's address": lambda m: (
         msgspec.structs.replace(m, nodes=(msgspec.structs.replace(m.nodes[0], address="evil:1"), *m.nodes[1:]))
-        if isinstance(m, Page)
+        if isinstance(m, ListingPage)
         else m
     ),
-    "a page without a node": lambda m: msgspec.structs.replace(m, nodes=m.nodes[1:]) if isinstance(m, Page) else m,
+    "a page without a node": lambda m: (
+        msgspec.structs.replace(m, nodes=m.nodes[1:]) if isinstance(m, ListingPage) else m
+    ),
     "a head that was changed": lambda m: (
-        msgspec.structs.replace(m, until_us=m.until_us + 1) if isinstance(m, Head) else m
+        msgspec.structs.replace(m, until_us=m.until_us + 1) if isinstance(m, ListingHead) else m
     ),
     "a version far ahead": lambda m: (
-        msgspec.structs.replace(m, version=m.version + 10**12) if isinstance(m, Head) else m
+        msgspec.structs.replace(m, version=m.version + 10**12) if isinstance(m, ListingHead) else m
     ),
 }
 
@@ -302,7 +330,7 @@ def test_a_listing_is_taken_from_a_directory_only_and_never_an_older_one() -> No
         Liar(
             grove,
             lambda m, edition=edition: msgspec.structs.replace(
-                edition.head if isinstance(m, Head) else edition.pages[0], number=m.number
+                edition.head if isinstance(m, ListingHead) else edition.pages[0], number=m.number
             ),
         )
         grove.run(15)
@@ -311,7 +339,7 @@ def test_a_listing_is_taken_from_a_directory_only_and_never_an_older_one() -> No
 
 
 def test_a_listing_that_is_too_long_is_refused() -> None:
-    grove = Grove(4, config=msgspec.structs.replace(QUICK, listed_max=3))
+    grove = TreeNetwork(4, config=msgspec.structs.replace(QUICK_CONFIG, listed_max=3))
     grove.run(10)
     assert len(grove.machine(N0)._membership.listing) <= 3
     assert grove.machine(N0).refused.total() > 0
@@ -319,7 +347,7 @@ def test_a_listing_that_is_too_long_is_refused() -> None:
 
 def test_a_directory_cannot_open_what_is_sealed_for_another_by_naming_another_key() -> None:
     """The name of a node is the name of its key: with another key it is another node."""
-    listed = Listed("a:1", b"k" * 32, 0, 1)
+    listed = ListedNode("a:1", b"k" * 32, 0, 1)
     assert msgspec.structs.replace(listed, box=b"m" * 32).node != listed.node
     assert msgspec.structs.replace(listed, address="evil:1").node == listed.node
 
@@ -328,7 +356,7 @@ def test_a_directory_cannot_open_what_is_sealed_for_another_by_naming_another_ke
 
 
 def test_subscriptions_and_publications_have_a_bound() -> None:
-    grove = Grove(1, config=msgspec.structs.replace(QUICK, subscriptions_max=2, records_max=2))
+    grove = TreeNetwork(1, config=msgspec.structs.replace(QUICK_CONFIG, subscriptions_max=2, records_max=2))
     for _ in range(2):
         grove.subscribe(N0)
         grove.publish(N0, b"waits")

@@ -10,9 +10,9 @@ import pytest
 from veilcast.errors import StaleError
 from veilcast.machine import Address, Connect, Disconnect, Event
 from veilcast.tree.config import TreeConfig
-from veilcast.tree.streams import Answer, Streams
-from veilcast.wire.messages import Message
-from veilcast.wire.tree import Fetch, Heard
+from veilcast.tree.streams import Answer, RequestStreams
+from veilcast.wire.mesh import Message
+from veilcast.wire.tree import FetchListing, RequestAck
 
 SECOND = 1_000_000
 CONFIG = TreeConfig(retry_us=10 * SECOND, connect_us=SECOND, streams_max=2)
@@ -23,12 +23,12 @@ class Desk:
     def __init__(self, config: TreeConfig = CONFIG) -> None:
         self.sent: list[tuple[Address, Message]] = []
         self.answers: list[Answer | None] = []
-        self.streams = Streams(config, Random(1), lambda peer, message: self.sent.append((peer, message)))
+        self.streams = RequestStreams(config, Random(1), lambda peer, message: self.sent.append((peer, message)))
 
     def ask(self, peer: Address = PEER, until_us: int = 60 * SECOND, linger_us: int = 0, now: int = 0) -> bool:
-        return self.streams.ask(
+        return self.streams.request(
             peer,
-            lambda number: Fetch(number, 0, None),
+            lambda number: FetchListing(number, 0, None),
             lambda answer, now: self.answers.append(answer),
             until_us=until_us,
             linger_us=linger_us,
@@ -44,7 +44,7 @@ class Desk:
     @property
     def number(self) -> int:
         message = self.sent[-1][1]
-        assert isinstance(message, Fetch)
+        assert isinstance(message, FetchListing)
         return message.number
 
 
@@ -54,8 +54,8 @@ def test_a_request_leaves_when_the_stream_is_up_and_the_stream_ends_with_the_ans
     assert desk.events() == [Connect(PEER)]
     assert desk.sent == []
     desk.streams.peer_up(PEER, 1)
-    desk.streams.hear(PEER, Heard(desk.number), 2)
-    assert desk.answers == [Heard(desk.number)]
+    desk.streams.handle_answer(PEER, RequestAck(desk.number), 2)
+    assert desk.answers == [RequestAck(desk.number)]
     assert desk.events() == [Disconnect(PEER)]
     assert len(desk.streams) == 0
 
@@ -65,11 +65,11 @@ def test_an_answer_comes_once_and_only_for_what_was_asked() -> None:
     desk.ask(linger_us=SECOND)
     desk.streams.peer_up(PEER, 1)
     with pytest.raises(StaleError):
-        desk.streams.hear(PEER, Heard(desk.number + 1), 2)
-    desk.streams.hear(PEER, Heard(desk.number), 2)
+        desk.streams.handle_answer(PEER, RequestAck(desk.number + 1), 2)
+    desk.streams.handle_answer(PEER, RequestAck(desk.number), 2)
     for peer in (PEER, OTHER):
         with pytest.raises(StaleError):
-            desk.streams.hear(peer, Heard(desk.number), 3)
+            desk.streams.handle_answer(peer, RequestAck(desk.number), 3)
     assert len(desk.answers) == 1
 
 
@@ -119,10 +119,10 @@ def test_an_idle_stream_serves_the_next_request_and_ends_when_there_is_none() ->
     desk = Desk()
     desk.ask(linger_us=SECOND)
     desk.streams.peer_up(PEER, 0)
-    desk.streams.hear(PEER, Heard(desk.number), 1)
+    desk.streams.handle_answer(PEER, RequestAck(desk.number), 1)
     desk.ask(linger_us=SECOND, now=2)
     assert desk.events() == [Connect(PEER)]
-    desk.streams.hear(PEER, Heard(desk.number), 3)
+    desk.streams.handle_answer(PEER, RequestAck(desk.number), 3)
     desk.streams.handle(SECOND + 3)
     assert desk.events() == [Disconnect(PEER)]
 
@@ -133,7 +133,7 @@ def test_there_is_room_for_so_many_streams_and_idle_ones_give_way() -> None:
     assert desk.ask(OTHER)
     assert not desk.ask(THIRD)
     desk.streams.peer_up(PEER, 0)
-    desk.streams.hear(PEER, Heard(desk.number), 1)
+    desk.streams.handle_answer(PEER, RequestAck(desk.number), 1)
     assert desk.ask(THIRD, now=2)
     assert len(desk.streams) == 2
     assert PEER not in desk.streams
@@ -149,7 +149,9 @@ def test_whoever_is_told_that_there_is_no_answer_may_ask_again_at_once() -> None
             again(now)
 
     def again(now: int) -> None:
-        desk.streams.ask(PEER, lambda number: Fetch(number, 0, None), then, until_us=now + SECOND, linger_us=0, now=now)
+        desk.streams.request(
+            PEER, lambda number: FetchListing(number, 0, None), then, until_us=now + SECOND, linger_us=0, now=now
+        )
 
     again(0)
     while (due := desk.streams.next_us()) is not None:
@@ -162,7 +164,7 @@ def answered(desk: Desk, peer: Address, now: int) -> None:
     """One more call, and what it was made for is answered at once."""
     desk.ask(peer, now=now)
     desk.streams.peer_up(peer, now + 1)
-    desk.streams.hear(peer, Heard(desk.number), now + 2)
+    desk.streams.handle_answer(peer, RequestAck(desk.number), now + 2)
     desk.events()
 
 
@@ -209,12 +211,12 @@ def test_where_all_calls_have_become_slow_none_is_given_up_and_all_are_waited_fo
 
 def test_who_is_called_in_vain_is_told_until_it_is_up() -> None:
     desk = Desk()
-    assert not desk.streams.in_vain(PEER)
+    assert not desk.streams.is_unreachable(PEER)
     desk.ask()
-    assert not desk.streams.in_vain(PEER)
+    assert not desk.streams.is_unreachable(PEER)
     desk.streams.peer_lost(PEER, 1)
-    assert desk.streams.in_vain(PEER)
+    assert desk.streams.is_unreachable(PEER)
     desk.streams.handle(3 * SECOND)  # It is called again.
-    assert desk.streams.in_vain(PEER)
+    assert desk.streams.is_unreachable(PEER)
     desk.streams.peer_up(PEER, 4 * SECOND)
-    assert not desk.streams.in_vain(PEER)
+    assert not desk.streams.is_unreachable(PEER)

@@ -7,13 +7,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from support.strategies import beyond, messages, of_type, with_garbage
+from support.message_strategies import beyond, messages, of_type, with_garbage
 from veilcast.decoding import MsgpackDecoder
 from veilcast.errors import LocalError, MalformedError
 from veilcast.wire import codec, decode, encode
 from veilcast.wire import geometry as g
 from veilcast.wire.codec import TYPE_BYTES
-from veilcast.wire.messages import Heartbeat, Message, Notify, Replace, Subscribe, SwapAsk
+from veilcast.wire.mesh import Heartbeat, Message, Notify, Replace, Subscribe, SwapAsk
 
 ANY = messages()
 

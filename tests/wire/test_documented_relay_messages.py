@@ -5,21 +5,21 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from veilcast.crypto.box import OVERHEAD
+from veilcast.crypto.sealed_box import OVERHEAD
 from veilcast.wire import encode
 from veilcast.wire import geometry as g
-from veilcast.wire.messages import Message
+from veilcast.wire.mesh import Message
 from veilcast.wire.relay import (
     TYPE_BYTES,
     Blind,
     Blinded,
-    Code,
-    Delivery,
-    Enrol,
+    EnrolClient,
     Lease,
     Receipt,
+    RelayDelivery,
     Release,
-    Reply,
+    ReplyCode,
+    RequestReply,
     Resume,
     Submit,
 )
@@ -28,15 +28,15 @@ DOCUMENT = Path(__file__).parents[2] / "docs" / "wire-format.md"
 NUMBER, NAME, BOXED_KEYS = 2**32 - 1, bytes(16), bytes(64 + OVERHEAD)
 SUBJECTS = ((bytes(g.SUBJECT_MAX),) * g.SUBJECTS_MAX, *[()] * (g.GROUPS_MAX - 1))
 LARGEST: list[Message] = [
-    Enrol(NUMBER, bytes(32), bytes(32), bytes(g.BOXED_SCALAR_MAX)),
+    EnrolClient(NUMBER, bytes(32), bytes(32), bytes(g.BOXED_SCALAR_MAX)),
     Blind(NUMBER, bytes(g.BOXED_SCALAR_MAX)),
     Blinded(NUMBER, bytes(32)),
     Lease(NUMBER, NAME, g.MOMENT_MAX, SUBJECTS, BOXED_KEYS),
     Release(NUMBER, NAME, SUBJECTS),
     Resume(NUMBER, NAME),
     Submit(NUMBER, SUBJECTS, None, bytes(g.RELAYED_MAX)),
-    Reply(NUMBER, max(Code), bytes(g.TICKET)),
-    Delivery((NAME,) * g.ADDRESSEES_MAX, NAME, bytes(g.CIPHERTEXT), bytes(g.RELAYED_MAX)),
+    RequestReply(NUMBER, max(ReplyCode), bytes(g.TICKET)),
+    RelayDelivery((NAME,) * g.ADDRESSEES_MAX, NAME, bytes(g.CIPHERTEXT), bytes(g.RELAYED_MAX)),
     Receipt(NAME, NAME),
 ]
 
@@ -47,5 +47,5 @@ def test_every_message_of_the_relay_is_documented_with_its_byte_and_size() -> No
     documented = {int(byte): (name, int(size.replace(",", ""))) for byte, name, size in rows}
     sizes = {type(message): len(encode(message)) for message in LARGEST}
     assert documented == {byte: (kind.__name__, sizes[kind]) for byte, kind in TYPE_BYTES.items()}
-    for code in Code:
+    for code in ReplyCode:
         assert f"{int(code)} {code.name.lower()}" in section

@@ -7,21 +7,21 @@ from pathlib import Path
 
 from veilcast.wire import encode
 from veilcast.wire import geometry as g
-from veilcast.wire.messages import Message
+from veilcast.wire.mesh import Message
 from veilcast.wire.tree import (
     TYPE_BYTES,
-    Carry,
-    Code,
-    Enrol,
-    Enrolled,
-    Fetch,
-    Head,
-    Heard,
+    EnrolNode,
+    FetchListing,
+    ForwardPublication,
     Install,
-    Listed,
+    ListedNode,
+    ListingHead,
+    ListingPage,
+    NodeEnrolled,
     Offer,
-    Page,
-    Refused,
+    RefusalCode,
+    RequestAck,
+    RequestRefused,
 )
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "wire-format.md"
@@ -30,16 +30,16 @@ ADDRESS = "a" * g.ADDRESS_MAX
 SIGNED = ((bytes(g.CERTIFICATE_MAX),) * 2, bytes(g.SIGNATURE))
 TAGS = ((bytes(g.TAG),) * g.SUBJECTS_MAX, *[()] * (g.GROUPS_MAX - 1))
 LARGEST: list[Message] = [
-    Enrol(NUMBER, ADDRESS, KEY, MOMENT, MOMENT, *SIGNED, bytes(g.SIGNATURE), bytes(g.PROOF)),
-    Enrolled(NUMBER, MOMENT),
-    Fetch(NUMBER, MOMENT, PAGE, bytes(g.PROOF)),
-    Head(NUMBER, MOMENT, MOMENT, g.LISTED_MAX, (KEY,) * g.PAGES_MAX, *SIGNED),
-    Page(NUMBER, MOMENT, PAGE, (Listed(ADDRESS, KEY, MOMENT, MOMENT),) * g.PAGE_NODES),
-    Install(NUMBER, MOMENT, TAGS, bytes(g.INSTALL), bytes(g.PROOF)),
+    EnrolNode(NUMBER, ADDRESS, KEY, MOMENT, MOMENT, *SIGNED, bytes(g.SIGNATURE), bytes(g.PROOF)),
+    NodeEnrolled(NUMBER, MOMENT),
+    FetchListing(NUMBER, MOMENT, PAGE, bytes(g.PROOF)),
+    ListingHead(NUMBER, MOMENT, MOMENT, g.LISTED_MAX, (KEY,) * g.PAGES_MAX, *SIGNED),
+    ListingPage(NUMBER, MOMENT, PAGE, (ListedNode(ADDRESS, KEY, MOMENT, MOMENT),) * g.PAGE_NODES),
+    Install(NUMBER, MOMENT, TAGS, bytes(g.INSTALL_BLOCK), bytes(g.PROOF)),
     Offer(NUMBER, NAME, TAGS, None, bytes(g.RELAYED_MAX), bytes(g.PROOF)),
-    Carry(NUMBER, NAME, NAME, bytes(g.RELAYED_MAX)),
-    Heard(NUMBER),
-    Refused(NUMBER, max(Code)),
+    ForwardPublication(NUMBER, NAME, NAME, bytes(g.RELAYED_MAX)),
+    RequestAck(NUMBER),
+    RequestRefused(NUMBER, max(RefusalCode)),
 ]
 
 
@@ -49,7 +49,7 @@ def test_every_message_of_the_tree_is_documented_with_its_byte_and_size() -> Non
     documented = {int(byte): (name, int(size.replace(",", ""))) for byte, name, size in rows}
     sizes = {type(message): len(encode(message)) for message in LARGEST}
     assert documented == {byte: (kind.__name__, sizes[kind]) for byte, kind in TYPE_BYTES.items()}
-    for code in Code:
+    for code in RefusalCode:
         assert f"{int(code)} {code.name.lower()}" in section
 
 

@@ -9,7 +9,8 @@ Claim: a bulletin does not join a member's link key to the keys that the member 
 Assumption: the adversary has every bulletin, every link key with its address, and every publisher certificate.
 Reason: 1. The void names are those of link keys and of sub-authorities. No publisher key is listed: its certificate is
 for a token that nobody uses after the bridge, so the subscribers that stay refuse it without a list.
-2. A revoked member leaves decoys (`BulletinWriter.decoy`), as many as it would have entries if it had stayed, until its
+2. A revoked member leaves decoys (`BulletinWriter.add_decoys`), as many as it would have entries if it had stayed,
+until its
 grants would have ended. If it holds no grant, there are as many as for the members of some topic. So the number of
 entries does not depend on the role of the revoked member.
 3. Random decoys then fill the entries up to a power of two, and the entries are in the order of their random tags.
@@ -28,9 +29,9 @@ from typing import Final
 import msgspec
 
 from veilcast.authority.keyring import Grant, Keyring
-from veilcast.authority.plain import from_bytes
-from veilcast.authority.record import TopicRecord
-from veilcast.authority.topickeys import bridged
+from veilcast.authority.struct_codec import decode_struct
+from veilcast.authority.topic_keys import bridge_key
+from veilcast.authority.topic_record import TopicRecord
 from veilcast.crypto.certificate import EPOCH_MAX, Certificate, signer_of
 from veilcast.crypto.derive import FINGERPRINT, derive, fingerprint
 from veilcast.crypto.seal import OVERHEAD, seal, unseal
@@ -40,7 +41,7 @@ from veilcast.errors import AuthorityError, ForgedError, MalformedError
 from veilcast.machine import Entropy
 
 
-class Entry(enum.IntEnum):
+class EntryKind(enum.IntEnum):
     """What an entry brings. Append only."""
 
     BRIDGE = 1
@@ -48,7 +49,7 @@ class Entry(enum.IntEnum):
     ENDED = 3
 
 
-class Void(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+class VoidKey(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
     """A key that is void, by its fingerprint, and the last epoch it would have stood in."""
 
     name: bytes
@@ -64,7 +65,7 @@ class Bulletin(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fiel
 
     number: int
     effective: int
-    void: tuple[Void, ...]
+    void: tuple[VoidKey, ...]
     entries: bytes
     signature: bytes
     delegation: Certificate | None = None
@@ -82,7 +83,7 @@ class Bulletin(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fiel
         verify(signer, body, self.signature, purpose=_PURPOSE)
         return signer
 
-    def read(self, wrap: Secret, topic: str, epoch: int) -> tuple[Entry, bytes] | None:
+    def read(self, wrap: Secret, topic: str, epoch: int) -> tuple[EntryKind, bytes] | None:
         """The entry for this member, topic and epoch (0 for the topic as a whole), if there is one."""
         tag, key = _address(wrap, self.number, topic, epoch)
         start = _find(self.entries, tag)
@@ -90,7 +91,7 @@ class Bulletin(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fiel
             return None
         plain = unseal(key, self.entries[start + TAG : start + ENTRY], context=tag)
         try:
-            return Entry(plain[0]), plain[1:]
+            return EntryKind(plain[0]), plain[1:]
         except ValueError as error:
             raise ForgedError("a bulletin's entry is of no known kind") from error
 
@@ -99,12 +100,12 @@ class Bulletin(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fiel
         return any(void.name == name for void in self.void)
 
 
-def decode(data: bytes) -> Bulletin:
+def decode_bulletin(data: bytes) -> Bulletin:
     """Parse what somebody brought; the signature is still to be checked."""
-    return from_bytes(data, Bulletin, MalformedError)
+    return decode_struct(data, Bulletin, MalformedError)
 
 
-def apply(keyring: Keyring, bulletin: Bulletin, epoch: int) -> Keyring:
+def apply_bulletin(keyring: Keyring, bulletin: Bulletin, epoch: int) -> Keyring:
     """The keyring as it is after the bulletin. Each grant takes bulletins in order, and each of them once."""
     signer = bulletin.verify(keyring.root, epoch)
     if keyring.void.get(signer, epoch + 1) <= epoch:
@@ -131,21 +132,21 @@ class BulletinWriter:
         self._entropy = entropy
         self._entries: dict[bytes, bytes] = {}
 
-    def add(self, wrap: Secret, topic: str, epoch: int, kind: Entry, data: bytes) -> None:
+    def add(self, wrap: Secret, topic: str, epoch: int, kind: EntryKind, data: bytes) -> None:
         tag, key = _address(wrap, self.number, topic, epoch)
         plain = bytes((kind,)) + data.ljust(SIGNATURE, b"\0")
         self._entries[tag] = seal(key, plain, context=tag, entropy=self._entropy)
 
-    def decoy(self, count: int) -> None:
+    def add_decoys(self, count: int) -> None:
         """Add entries that no member can find, and that look like all others."""
         for _ in range(count):
             self._entries[self._entropy(TAG)] = self._entropy(ENTRY - TAG)
 
-    def sign(self, key: SigningKey, void: list[Void], delegation: Certificate | None) -> Bulletin:
+    def sign(self, key: SigningKey, void: list[VoidKey], delegation: Certificate | None) -> Bulletin:
         if len(void) > VOID_MAX or len(self._entries) > ENTRIES_MAX:
             raise AuthorityError("too much for one bulletin; rotate topic by topic, or grant publishers fewer days")
         if self._entries:
-            self.decoy(min(1 << (len(self._entries) - 1).bit_length(), ENTRIES_MAX) - len(self._entries))
+            self.add_decoys(min(1 << (len(self._entries) - 1).bit_length(), ENTRIES_MAX) - len(self._entries))
         # Sorted by tag, which is as good as shuffled to everybody else, and lets a member search by halving.
         entries = b"".join(tag + self._entries[tag] for tag in sorted(self._entries))
         names = tuple(sorted(void, key=lambda entry: entry.name))
@@ -160,7 +161,7 @@ def _through(grant: Grant, record: TopicRecord, bulletin: Bulletin, link: bytes)
     if bulletin.number != grant.bulletin + 1:
         raise AuthorityError(f"bulletin {grant.bulletin + 1} is missing; apply it before number {bulletin.number}")
     entry = bulletin.read(grant.wrap, record.topic, 0)
-    if bulletin.voids(link) or (entry is not None and entry[0] is Entry.ENDED):
+    if bulletin.voids(link) or (entry is not None and entry[0] is EntryKind.ENDED):
         grant = _ended(grant, record, bulletin.effective)
     elif entry is not None:
         grant = _bridged(grant, record, bulletin, Secret(entry[1][:32]))
@@ -169,11 +170,11 @@ def _through(grant: Grant, record: TopicRecord, bulletin: Bulletin, link: bytes)
 
 def _bridged(grant: Grant, record: TopicRecord, bulletin: Bulletin, bridge: Secret) -> Grant:
     kept = max(0, bulletin.effective - grant.first)
-    keys = grant.keys[:kept] + tuple(bridged(key, bridge) for key in grant.keys[kept:])
+    keys = grant.keys[:kept] + tuple(bridge_key(key, bridge) for key in grant.keys[kept:])
     signatures = list(grant.signatures[:kept])
     for epoch in range(grant.first + kept, grant.first + len(grant.signatures)):
         entry = bulletin.read(grant.wrap, record.topic, epoch)
-        if entry is None or entry[0] is not Entry.SIGNATURE:
+        if entry is None or entry[0] is not EntryKind.SIGNATURE:
             raise ForgedError("the bulletin lacks a signature for a publisher that stays")
         signatures.append(entry[1])
     return msgspec.structs.replace(grant, keys=keys, signatures=tuple(signatures))
@@ -201,7 +202,7 @@ def _find(entries: bytes, tag: bytes) -> int | None:
     return None
 
 
-def _body(number: int, effective: int, void: tuple[Void, ...], entries: bytes) -> bytes:
+def _body(number: int, effective: int, void: tuple[VoidKey, ...], entries: bytes) -> bytes:
     head = number.to_bytes(8, "big") + effective.to_bytes(8, "big") + len(void).to_bytes(8, "big")
     return head + b"".join(entry.name + entry.last.to_bytes(8, "big") for entry in void) + entries
 

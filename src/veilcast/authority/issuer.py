@@ -4,37 +4,113 @@ Nothing is changed in place and nothing is written here, so a decision that fail
 new state first, then hands out what came with it. The state holds the signing seed, the topics' master keys and what
 was given to whom; it never holds a member's private key, except in the moment of the short cut that makes a ready
 keyring.
-"""
+
+
+What the authority has on record: its topics, its members, and what it granted to each of them."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from typing import Final
 
 import msgspec
 
-from veilcast.authority.bulletin import Bulletin, BulletinWriter, Entry, Void
+from veilcast.authority.bulletin import Bulletin, BulletinWriter, EntryKind, VoidKey
 from veilcast.authority.epoch import BATCH_MAX
 from veilcast.authority.keyring import NETWORK_KEY, Grant, Keyring
-from veilcast.authority.record import Profile, TopicRecord, check_topic, group_scope, in_group, sign_record
-from veilcast.authority.register import Given, Issued, Member, Topic, entries_of_some_topic
-from veilcast.authority.request import Reply, Request, ask, complete, seal_reply
-from veilcast.authority.standing import Certificates, Standing
-from veilcast.authority.topickeys import (
+from veilcast.authority.request import Reply, Request, complete_request, make_request, seal_reply
+from veilcast.authority.role import Certificates, TlsRole
+from veilcast.authority.topic_keys import (
     Bridge,
-    Role,
+    TopicRole,
     certify_publisher,
-    epoch_key,
-    paper_key,
+    derive_epoch_key,
+    derive_paper_key,
     token_of,
 )
-from veilcast.crypto.cell import BLIND, NO_BLIND
-from veilcast.crypto.certificate import EPOCH_MAX, LINEAGE, NO_LINEAGE, Certificate, Chain, Kind, certify
+from veilcast.authority.topic_record import Profile, TopicRecord, check_topic, group_scope, in_group, sign_record
+from veilcast.crypto.certificate import (
+    EPOCH_MAX,
+    LINEAGE,
+    NO_LINEAGE,
+    Certificate,
+    CertificateChain,
+    CertificateKind,
+    certify,
+)
 from veilcast.crypto.derive import derive, fingerprint
 from veilcast.crypto.secret import Secret
 from veilcast.crypto.sign import PUBLIC, SigningKey
+from veilcast.crypto.topic_token import BLIND, NO_BLIND
 from veilcast.errors import AuthorityError, ExpiredError, UnknownMemberError, UnknownTopicError
 from veilcast.machine import Entropy
 from veilcast.topics import Schema
+
+
+class DeclaredTopic(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A declared topic with the key that all its epoch keys come from, and the bridges laid since."""
+
+    record: TopicRecord
+    master: Secret
+    bridges: tuple[Bridge, ...] = ()
+
+
+class IssuedGrant(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What a member holds of one topic. A publisher's public keys stand one after the other, one per epoch.
+
+    The member has the topic's record as of then; its certificates go by the cover share in that one, until the next
+    grant.
+    """
+
+    topic: str
+    role: TopicRole
+    first: int
+    last: int
+    wrap: Secret
+    cover_share: float
+    publisher_keys: bytes = b""
+
+    def count_entries(self, effective: int) -> int:
+        """The number of entries in a bulletin of epoch `effective`: a bridge, and a signature per key to come."""
+        end = self.first + len(self.publisher_keys) // PUBLIC
+        return 1 + max(0, end - max(self.first, effective))
+
+
+class CertifiedKey(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A certified key: its fingerprint, its topic ("" for a link key), and the last epoch of its certificate."""
+
+    name: bytes
+    topic: str
+    last: int
+
+
+class MemberRecord(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """One member, by the name only the authority knows it under.
+
+    `ended` has the grants that were revoked before their time. Bulletins have decoys in their place.
+    """
+
+    given: tuple[IssuedGrant, ...] = ()
+    issued: tuple[CertifiedKey, ...] = ()
+    revoked: bool = False
+    ended: tuple[IssuedGrant, ...] = ()
+
+
+def draw_decoy_count(
+    members: Mapping[str, MemberRecord], topics: Iterable[str], effective: int, entropy: Entropy
+) -> int:
+    """The number of entries in a bulletin that revokes a member with a grant, drawn among the grants of these topics.
+
+    A bulletin without entries, or with fewer, would say that the revoked member holds no grant. The grants of members
+    that were revoked before leave decoys in every bulletin of their topic, so these count here, too.
+    """
+    names = set(topics)
+    held = [given for member in members.values() for given in (*member.given, *member.ended)]
+    held = [given for given in held if given.last >= effective and given.topic in names]
+    if not held:
+        return 0
+    topic = held[int.from_bytes(entropy(4), "big") % len(held)].topic
+    return sum(given.count_entries(effective) for given in held if given.topic == topic)
 
 
 class Authority(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -52,9 +128,9 @@ class Authority(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     network: Secret
     group: str = ""
     delegation: Certificate | None = None
-    delegated: dict[str, tuple[Issued, ...]] = {}
-    topics: dict[str, Topic] = {}
-    members: dict[str, Member] = {}
+    delegated: dict[str, tuple[CertifiedKey, ...]] = {}
+    topics: dict[str, DeclaredTopic] = {}
+    members: dict[str, MemberRecord] = {}
     bulletins: int = 0
     bulletin: Bulletin | None = None
     tls: Certificates = ()
@@ -63,13 +139,13 @@ class Authority(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     def key(self) -> SigningKey:
         return SigningKey(self.seed)
 
-    def topic(self, name: str) -> Topic:
+    def topic(self, name: str) -> DeclaredTopic:
         topic = self.topics.get(name)
         if topic is None:
             raise UnknownTopicError(f"no topic {name!r} is declared here; `authority show` lists those that are")
         return topic
 
-    def member(self, name: str) -> Member:
+    def member(self, name: str) -> MemberRecord:
         member = self.members.get(name)
         if member is None:
             raise UnknownMemberError(f"nobody called {name!r} has been granted anything here")
@@ -93,7 +169,7 @@ def declare(authority: Authority, record: TopicRecord, entropy: Entropy) -> Auth
     if known is None:
         lineage = NO_LINEAGE if record.profile == "paper" else entropy(LINEAGE)
         master = Secret(entropy(32))
-        topic = Topic(msgspec.structs.replace(record, lineage=lineage, blind=entropy(BLIND)), master)
+        topic = DeclaredTopic(msgspec.structs.replace(record, lineage=lineage, blind=entropy(BLIND)), master)
     elif known.record.profile != record.profile:
         raise AuthorityError(f"{record.topic!r} is a topic of the {known.record.profile} profile, and stays one")
     else:
@@ -125,7 +201,7 @@ def grant(
     epoch: int,
     epochs: int,
     entropy: Entropy,
-    standing: Standing = "member",
+    standing: TlsRole = "member",
 ) -> tuple[Authority, bytes]:
     """Grant what is asked: the new state, and a reply that only the asking member can open.
 
@@ -137,9 +213,9 @@ def grant(
     if standing != "member" and authority.delegation is not None:
         raise AuthorityError(f"a sub-authority grants to members alone; the root appoints every {standing}")
     last = request.first + epochs - 1
-    names = [Issued(fingerprint(request.link), "", last)]
+    names = [CertifiedKey(fingerprint(request.link), "", last)]
     names += [
-        Issued(fingerprint(key), request.topic, request.first + offset)
+        CertifiedKey(fingerprint(key), request.topic, request.first + offset)
         for offset, key in enumerate(_split(request.publisher_keys))
     ]
     lasting = {issued.name: issued for issued in known.issued if issued.last >= epoch}
@@ -148,13 +224,15 @@ def grant(
         lasting[issued.name] = msgspec.structs.replace(issued, last=max(issued.last, before.last))
     # A membership never ends before something that was granted with it.
     until = lasting[names[0].name].last
-    membership = certify(authority.key, Kind.MEMBER, request.link, request.lot, min(epoch, request.first), until)
+    membership = certify(
+        authority.key, CertificateKind.MEMBER, request.link, request.lot, min(epoch, request.first), until
+    )
     granted, held = None, known.given
     if request.topic:
         granted, given = _grant_of(authority, authority.topic(request.topic), request, epochs, Secret(entropy(32)))
         held = (*(old for old in held if (old.topic, old.role) != (given.topic, given.role)), given)
-    members = {**authority.members, member: Member(held, tuple(lasting.values()), ended=known.ended)}
-    chain = Chain(membership, authority.delegation)
+    members = {**authority.members, member: MemberRecord(held, tuple(lasting.values()), ended=known.ended)}
+    chain = CertificateChain(membership, authority.delegation)
     tls = _on_tls(authority, request, membership, standing)
     reply = Reply(authority.root, authority.epoch_us, authority.network, chain, granted, tls)
     return msgspec.structs.replace(authority, members=members), seal_reply(reply, request.link, entropy)
@@ -163,11 +241,11 @@ def grant(
 def grant_ready(
     authority: Authority,
     member: str,
-    wanted: list[tuple[str, Role]],
+    wanted: list[tuple[str, TopicRole]],
     epoch: int,
     epochs: int,
     entropy: Entropy,
-    standing: Standing | None = None,
+    standing: TlsRole | None = None,
 ) -> tuple[Authority, Keyring]:
     """The short cut: make the member's keys too, and hand out a ready keyring for all that is wanted.
 
@@ -176,9 +254,9 @@ def grant_ready(
     """
     keyring, link = None, Secret(entropy(32))
     for topic, role in wanted or [("", "subscriber")]:
-        asking = ask(topic, role, authority.epoch_us, epoch, epochs, entropy, link, tls=standing is not None)
+        asking = make_request(topic, role, authority.epoch_us, epoch, epochs, entropy, link, tls=standing is not None)
         authority, reply = grant(authority, member, asking.request, epoch, epochs, entropy, standing or "member")
-        keyring = complete(asking, reply, keyring)
+        keyring = complete_request(asking, reply, keyring)
     assert keyring is not None
     return authority, keyring
 
@@ -207,10 +285,10 @@ def revoke(
         raise UnknownTopicError(f"{member!r} holds no grant for {topic!r}")
     # Link keys alone. The bridge ends what the member publishes, and a publisher key beside a link key would name it.
     links = [issued for issued in gone.issued if topic is None and not issued.topic and issued.last > epoch]
-    void = [Void(issued.name, issued.last) for issued in links]
+    void = [VoidKey(issued.name, issued.last) for issued in links]
     left = tuple(given for given in gone.given if given not in ended)
     before = (given for given in gone.ended if given.last > epoch)
-    remaining = Member(left, gone.issued, topic is None, (*before, *ended))
+    remaining = MemberRecord(left, gone.issued, topic is None, (*before, *ended))
     state = msgspec.structs.replace(authority, members={**authority.members, member: remaining})
     touched = set(_hardened(state) if every_topic else ()) | {given.topic for given in ended}
     return _rekey(state, sorted(touched), void, ended, epoch, entropy)
@@ -223,7 +301,7 @@ def revoke_group(authority: Authority, group: str, epoch: int, entropy: Entropy)
         raise UnknownTopicError(f"no sub-authority for {group!r} was made here")
     left = {name: other for name, other in authority.delegated.items() if name != group}
     state = msgspec.structs.replace(authority, delegated=left)
-    return _rekey(state, [], [Void(one.name, one.last) for one in issued], [], epoch, entropy)
+    return _rekey(state, [], [VoidKey(one.name, one.last) for one in issued], [], epoch, entropy)
 
 
 def rotate(authority: Authority, topic: str | None, epoch: int, entropy: Entropy) -> Authority:
@@ -256,17 +334,19 @@ def delegate(
         if other != group and (in_group(group, group_scope(other)) or in_group(other, group_scope(group))):
             raise AuthorityError(f"{group!r} overlaps {other!r}, which has a sub-authority")
     seed = Secret(entropy(32))
-    delegation = certify(authority.key, Kind.DELEGATE, SigningKey(seed).public, group_scope(group), epoch, last)
-    issued = Issued(fingerprint(delegation.subject), group, last)
+    delegation = certify(
+        authority.key, CertificateKind.DELEGATE, SigningKey(seed).public, group_scope(group), epoch, last
+    )
+    issued = CertifiedKey(fingerprint(delegation.subject), group, last)
     known = tuple(one for one in authority.delegated.get(group, ()) if one.last >= epoch)
     root = msgspec.structs.replace(authority, delegated={**authority.delegated, group: (*known, issued)})
-    from veilcast.authority.tls import delegate_certificates  # See `standing`.
+    from veilcast.authority.tls_identity import make_delegate_certificates  # See `standing`.
 
-    tls = delegate_certificates(authority.key, delegation.subject, epoch, last, authority.epoch_us)
+    tls = make_delegate_certificates(authority.key, delegation.subject, epoch, last, authority.epoch_us)
     return root, Authority(seed, authority.root, authority.epoch_us, authority.network, group, delegation, tls=tls)
 
 
-def _admissible(authority: Authority, member: str, request: Request, epoch: int, epochs: int) -> Member:
+def _admissible(authority: Authority, member: str, request: Request, epoch: int, epochs: int) -> MemberRecord:
     """What is known of the member, if it may have what it asks for."""
     if not member or len(member) > NAME_MAX or not member.isprintable():
         raise AuthorityError(f"a member's name has 1 to {NAME_MAX} printable characters")
@@ -284,7 +364,7 @@ def _admissible(authority: Authority, member: str, request: Request, epoch: int,
         raise AuthorityError("the request asks for epochs to come; make it when they are there")
     if authority.delegation is not None and last > authority.delegation.last:
         raise ExpiredError(f"this sub-authority's delegation ends with epoch {authority.delegation.last}")
-    known = authority.members.get(member, Member())
+    known = authority.members.get(member, MemberRecord())
     if known.revoked:
         raise AuthorityError(f"{member!r} has been revoked; grant under another name if that is meant")
     asked_for = {fingerprint(key) for key in (request.link, *_split(request.publisher_keys))}
@@ -295,22 +375,24 @@ def _admissible(authority: Authority, member: str, request: Request, epoch: int,
     return known
 
 
-def _on_tls(authority: Authority, request: Request, membership: Certificate, standing: Standing) -> Certificates:
+def _on_tls(authority: Authority, request: Request, membership: Certificate, standing: TlsRole) -> Certificates:
     """For as long as the membership. A sub-authority of before there were certificates for TLS can make none."""
     if not request.tls or (authority.delegation is not None and not authority.tls):
         return ()
-    from veilcast.authority.tls import issue, root_certificates  # See `standing`.
+    from veilcast.authority.tls_identity import issue_tls_certificates, make_root_certificates  # See `standing`.
 
-    issuers = authority.tls or root_certificates(authority.key)
-    return issue(authority.key, issuers, membership, request.tls, standing, authority.epoch_us)
+    issuers = authority.tls or make_root_certificates(authority.key)
+    return issue_tls_certificates(authority.key, issuers, membership, request.tls, standing, authority.epoch_us)
 
 
-def _grant_of(authority: Authority, topic: Topic, request: Request, epochs: int, wrap: Secret) -> tuple[Grant, Given]:
+def _grant_of(
+    authority: Authority, topic: DeclaredTopic, request: Request, epochs: int, wrap: Secret
+) -> tuple[Grant, IssuedGrant]:
     record, key = topic.record, authority.key
     signed = sign_record(record, key, authority.delegation)
     first, last = request.first, request.first + epochs - 1
     if record.profile == "paper":
-        topic_key = paper_key(topic.master)
+        topic_key = derive_paper_key(topic.master)
         seed: Secret | None = None
         signatures: tuple[bytes, ...] = ()
         if request.role == "publisher":
@@ -318,16 +400,16 @@ def _grant_of(authority: Authority, topic: Topic, request: Request, epochs: int,
             seed = derive(topic.master, b"vc/paper-sign")
             token = token_of(topic_key, "paper", record.topic, 0)
             signatures = (certify_publisher(key, SigningKey(seed).public, token, record, 0),)
-        given = Given(record.topic, request.role, first, last, wrap, record.cover_share)
+        given = IssuedGrant(record.topic, request.role, first, last, wrap, record.cover_share)
         return Grant(signed, request.role, first, (topic_key,), wrap, authority.bulletins, seed, signatures), given
-    keys = [epoch_key(topic.master, topic.bridges, first + offset) for offset in range(epochs)]
+    keys = [derive_epoch_key(topic.master, topic.bridges, first + offset) for offset in range(epochs)]
     publics = _split(request.publisher_keys)[:epochs]
     if request.role == "publisher" and len(publics) < epochs:
         raise AuthorityError(f"the request has keys for {len(publics)} epochs, and {epochs} are granted")
     signatures = tuple(
         _certificate(key, record, keys[offset], public, first + offset) for offset, public in enumerate(publics)
     )
-    given = Given(record.topic, request.role, first, last, wrap, record.cover_share, b"".join(publics))
+    given = IssuedGrant(record.topic, request.role, first, last, wrap, record.cover_share, b"".join(publics))
     return Grant(signed, request.role, first, tuple(keys), wrap, authority.bulletins, None, signatures), given
 
 
@@ -336,7 +418,7 @@ def _hardened(authority: Authority) -> list[str]:
 
 
 def _rekey(
-    authority: Authority, topics: list[str], void: list[Void], ended: list[Given], epoch: int, entropy: Entropy
+    authority: Authority, topics: list[str], void: list[VoidKey], ended: list[IssuedGrant], epoch: int, entropy: Entropy
 ) -> Authority:
     """Lay a fresh bridge for each topic, and write the bulletin that brings it to the members that stay.
 
@@ -350,7 +432,7 @@ def _rekey(
             renewed[name] = msgspec.structs.replace(renewed[name], bridges=(*renewed[name].bridges, bridge))
     for given in ended:
         if given.last > epoch or renewed[given.topic].record.profile == "paper":
-            writer.add(given.wrap, given.topic, 0, Entry.ENDED, b"")
+            writer.add(given.wrap, given.topic, 0, EntryKind.ENDED, b"")
     for member in authority.members.values():
         for given in member.given:
             topic = renewed[given.topic]
@@ -358,21 +440,21 @@ def _rekey(
                 _stay(writer, authority.key, topic, given)
         for given in member.ended:
             if given.topic in topics and given.last > epoch and renewed[given.topic].record.profile != "paper":
-                writer.decoy(given.entries(writer.effective) - (given in ended))
+                writer.add_decoys(given.count_entries(writer.effective) - (given in ended))
     if void and not set(topics) & set(_hardened(authority)):
-        writer.decoy(entries_of_some_topic(authority.members, _hardened(authority), writer.effective, entropy))
+        writer.add_decoys(draw_decoy_count(authority.members, _hardened(authority), writer.effective, entropy))
     bulletin = writer.sign(authority.key, void, authority.delegation)
     return msgspec.structs.replace(authority, topics=renewed, bulletins=writer.number, bulletin=bulletin)
 
 
-def _stay(writer: BulletinWriter, key: SigningKey, topic: Topic, given: Given) -> None:
-    writer.add(given.wrap, given.topic, 0, Entry.BRIDGE, topic.bridges[-1].secret.reveal())
+def _stay(writer: BulletinWriter, key: SigningKey, topic: DeclaredTopic, given: IssuedGrant) -> None:
+    writer.add(given.wrap, given.topic, 0, EntryKind.BRIDGE, topic.bridges[-1].secret.reveal())
     record = msgspec.structs.replace(topic.record, cover_share=given.cover_share)
     for offset, public in enumerate(_split(given.publisher_keys)):
         epoch = given.first + offset
         if epoch >= writer.effective:
-            signature = _certificate(key, record, epoch_key(topic.master, topic.bridges, epoch), public, epoch)
-            writer.add(given.wrap, given.topic, epoch, Entry.SIGNATURE, signature)
+            signature = _certificate(key, record, derive_epoch_key(topic.master, topic.bridges, epoch), public, epoch)
+            writer.add(given.wrap, given.topic, epoch, EntryKind.SIGNATURE, signature)
 
 
 def _certificate(key: SigningKey, record: TopicRecord, topic_key: Secret, public: bytes, epoch: int) -> bytes:

@@ -1,4 +1,4 @@
-"""A member's keyring: its membership and its grants, and the one way to the keys of an epoch, `Keyring.at`.
+"""A member's keyring: its membership and its grants, and the one way to the keys of an epoch, `Keyring.keys_at`.
 
 A membership is a link key (X25519), which the key of its lots comes from, with a certificate of both, and the network
 key that all members share; forwarders, covers, proxies, servers and brokers have no more. A grant is a batch of epoch
@@ -14,15 +14,21 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from veilcast.authority.record import SignedRecord, TopicRecord, in_group
-from veilcast.authority.standing import Certificates
-from veilcast.authority.topickeys import Role, content_key, publisher_certificate, publisher_key, token_of
-from veilcast.crypto.cell import cell_lineage, cell_name, cell_token, scope_fits
-from veilcast.crypto.certificate import EPOCH_MAX, Chain, Kind
+from veilcast.authority.role import Certificates
+from veilcast.authority.topic_keys import (
+    TopicRole,
+    build_publisher_certificate,
+    derive_content_key,
+    derive_publisher_key,
+    token_of,
+)
+from veilcast.authority.topic_record import SignedRecord, TopicRecord, in_group
+from veilcast.crypto.certificate import EPOCH_MAX, CertificateChain, CertificateKind
 from veilcast.crypto.group import Scalar
-from veilcast.crypto.lottery import lot_key
 from veilcast.crypto.secret import Secret
 from veilcast.crypto.sign import SigningKey
+from veilcast.crypto.topic_token import cell_lineage, cell_name, cell_token, scope_covers
+from veilcast.crypto.vrf import derive_lot_key
 from veilcast.errors import ExpiredError, ForgedError, LocalError, UnknownTopicError
 from veilcast.machine import Publication
 from veilcast.topics import Cell, Conjunction, all_cells, cell_of, cells_of
@@ -35,7 +41,7 @@ class Membership(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """
 
     link: Secret
-    certificate: Chain
+    certificate: CertificateChain
     network: Secret
     tls: Certificates = ()
 
@@ -52,7 +58,7 @@ class Grant(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """
 
     record: SignedRecord
-    role: Role
+    role: TopicRole
     first: int
     keys: tuple[Secret, ...]
     wrap: Secret
@@ -81,11 +87,11 @@ class TopicKeys(msgspec.Struct, frozen=True):
     """
 
     record: TopicRecord
-    role: Role
+    role: TopicRole
     token: bytes
     content: Secret
     signing: SigningKey | None
-    certificate: Chain | None
+    certificate: CertificateChain | None
     cell: bytes | None = None
 
     @property
@@ -93,7 +99,7 @@ class TopicKeys(msgspec.Struct, frozen=True):
         """What forwarders know the topic or cell by from epoch to epoch."""
         return cell_lineage(self.record.lineage, self.cell)
 
-    def within(self, cell: bytes | None) -> TopicKeys:
+    def for_cell(self, cell: bytes | None) -> TopicKeys:
         """The topic's keys for the cell of this name; None is the whole topic."""
         if cell is None:
             return self
@@ -101,16 +107,16 @@ class TopicKeys(msgspec.Struct, frozen=True):
 
     def for_publication(self, publication: Publication) -> TopicKeys:
         """The keys by which it is published; `LocalError` if it has no cell."""
-        return self.within(self._name(cell_of(publication, self.record.schema)))
+        return self.for_cell(self._name(cell_of(publication, self.record.schema)))
 
     def for_interests(self, interests: Iterable[Conjunction]) -> list[TopicKeys]:
         """The keys by which all that these match is to be had."""
         places = (place for interest in interests for place in cells_of(interest, self.record.schema))
-        return [self.within(self._name(place)) for place in dict.fromkeys(places)]
+        return [self.for_cell(self._name(place)) for place in dict.fromkeys(places)]
 
     def for_all(self) -> list[TopicKeys]:
         """The keys of every cell."""
-        return [self.within(self._name(place)) for place in all_cells(self.record.schema)]
+        return [self.for_cell(self._name(place)) for place in all_cells(self.record.schema)]
 
     def _name(self, place: Cell) -> bytes | None:
         routed = self.record.schema.routed
@@ -118,10 +124,10 @@ class TopicKeys(msgspec.Struct, frozen=True):
             return None
         return cell_name(self.record.blind, zip((domain.routing for domain in routed), place, strict=True))
 
-    def check_publisher(self, chain: Chain, root: bytes, epoch: int) -> None:
+    def check_publisher(self, chain: CertificateChain, root: bytes, epoch: int) -> None:
         """Raise unless `chain` certifies a publisher of this topic; only who knows the topic can check its group."""
         check_publisher_chain(chain, root, epoch)
-        if not scope_fits(chain.leaf.scope, self.token, self.cell):
+        if not scope_covers(chain.leaf.scope, self.token, self.cell):
             raise ForgedError("the certificate is for another topic")
         if chain.delegation is not None and not in_group(self.record.topic, chain.group):
             raise ForgedError("a sub-authority certified a publisher outside its group")
@@ -132,13 +138,13 @@ class EpochKeys(msgspec.Struct, frozen=True):
 
     epoch: int
     link: Secret
-    membership: Chain
+    membership: CertificateChain
     topics: dict[str, TopicKeys]
 
     @property
     def lot(self) -> Scalar:
         """What this member draws its lots with; made at use, since the group takes a tenth of a second to load."""
-        return lot_key(self.link)
+        return derive_lot_key(self.link)
 
     def topic(self, name: str) -> TopicKeys:
         keys = self.topics.get(name)
@@ -162,8 +168,8 @@ class _NoGrant(NamedTuple):
 
         close = get_close_matches(self.topic, self.others, n=1)
         question = f"; did you mean {close[0]!r}?" if close else ""
-        more = ", ..." if len(self.others) > SHOWN_MAX else ""
-        return f"{text}{question} (it has {', '.join(map(repr, self.others[:SHOWN_MAX]))}{more})"
+        more = ", ..." if len(self.others) > SHOWN_TOPICS_MAX else ""
+        return f"{text}{question} (it has {', '.join(map(repr, self.others[:SHOWN_TOPICS_MAX]))}{more})"
 
 
 class Keyring(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -175,12 +181,12 @@ class Keyring(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     grants: tuple[Grant, ...] = ()
     void: dict[bytes, int] = {}
 
-    def at(self, epoch: int) -> EpochKeys:
+    def keys_at(self, epoch: int) -> EpochKeys:
         """The keys of one epoch; `ExpiredError` when the membership itself does not reach it."""
         leaf = self.membership.certificate.leaf
         if not leaf.first <= epoch <= leaf.last:
             raise ExpiredError(f"the membership is for epochs {leaf.first} to {leaf.last}, and this is {epoch}")
-        self.membership.certificate.verify(self.root, Kind.MEMBER, epoch)
+        self.membership.certificate.verify(self.root, CertificateKind.MEMBER, epoch)
         topics: dict[str, TopicKeys] = {}
         for grant in self.grants:
             delegation = grant.record.delegation
@@ -214,9 +220,9 @@ class Keyring(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 @lru_cache(maxsize=1024)
-def check_publisher_chain(chain: Chain, root: bytes, epoch: int) -> None:
+def check_publisher_chain(chain: CertificateChain, root: bytes, epoch: int) -> None:
     """Raise unless it certifies a publisher. Kept, since a publisher shows the same one with every note of an epoch."""
-    chain.verify(root, Kind.PUBLISHER, epoch)
+    chain.verify(root, CertificateKind.PUBLISHER, epoch)
 
 
 def _stands(grant: Grant) -> int:
@@ -232,12 +238,12 @@ def _topic_keys(grant: Grant, record: TopicRecord, epoch: int) -> TopicKeys:
     signing, certificate = None, None
     if grant.seed is not None:
         paper = record.profile == "paper"
-        signing = SigningKey(grant.seed) if paper else publisher_key(grant.seed, record.topic, epoch)
-        leaf = publisher_certificate(signing.public, token, record, epoch, grant.signatures[index])
-        certificate = Chain(leaf, grant.record.delegation)
-    return TopicKeys(record, grant.role, token, content_key(key), signing, certificate)
+        signing = SigningKey(grant.seed) if paper else derive_publisher_key(grant.seed, record.topic, epoch)
+        leaf = build_publisher_certificate(signing.public, token, record, epoch, grant.signatures[index])
+        certificate = CertificateChain(leaf, grant.record.delegation)
+    return TopicKeys(record, grant.role, token, derive_content_key(key), signing, certificate)
 
 
-SHOWN_MAX: Final = 8
+SHOWN_TOPICS_MAX: Final = 8
 NETWORK_KEY: Final = 32
 GRANT_KEY: Final = 32

@@ -2,7 +2,8 @@
 
 The member keeps an `Asking` (its link key and, to publish, a seed) and sends a `Request` with the public halves: the
 link key, the key of its lots, and one signing key for each epoch it wants certified. Without a topic it asks for a
-membership alone. The authority answers with a box that only the link key opens. `complete` checks that everything in
+membership alone. The authority answers with a box that only the link key opens. `complete_request` checks that
+everything in
 the reply was signed by one authority and fits what was asked for, and makes a keyring of it, or adds it to the one the
 member has.
 
@@ -18,15 +19,15 @@ import msgspec
 
 from veilcast.authority.epoch import BATCH_MAX
 from veilcast.authority.keyring import NETWORK_KEY, Grant, Keyring, Membership
-from veilcast.authority.plain import from_bytes, to_bytes
-from veilcast.authority.record import check_topic
-from veilcast.authority.standing import Certificates, tls_key
-from veilcast.authority.topickeys import Role, publisher_key
-from veilcast.crypto import lottery
-from veilcast.crypto.agree import PUBLIC, public_of
-from veilcast.crypto.box import box, unbox
-from veilcast.crypto.certificate import EPOCH_MAX, Chain, Kind
+from veilcast.authority.role import Certificates, derive_tls_key
+from veilcast.authority.struct_codec import decode_struct, encode_struct
+from veilcast.authority.topic_keys import TopicRole, derive_publisher_key
+from veilcast.authority.topic_record import check_topic
+from veilcast.crypto import vrf
+from veilcast.crypto.certificate import EPOCH_MAX, CertificateChain, CertificateKind
+from veilcast.crypto.key_agreement import PUBLIC, public_of
 from veilcast.crypto.noise import Keypair
+from veilcast.crypto.sealed_box import box, unbox
 from veilcast.crypto.secret import Secret
 from veilcast.crypto.sign import PUBLIC as SIGNING_PUBLIC
 from veilcast.errors import AuthorityError, ForgedError, MalformedError
@@ -42,7 +43,7 @@ class Request(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_field
     """
 
     topic: str
-    role: Role
+    role: TopicRole
     epoch_us: int
     link: bytes
     lot: bytes
@@ -53,7 +54,7 @@ class Request(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_field
     def __post_init__(self) -> None:
         if self.topic:
             check_topic(self.topic)
-        if len(self.link) != PUBLIC or len(self.lot) != lottery.PUBLIC:
+        if len(self.link) != PUBLIC or len(self.lot) != vrf.PUBLIC:
             raise MalformedError("a request's link key or key of lots has the wrong size")
         if not 0 <= self.first <= EPOCH_MAX or self.epoch_us < 1:
             raise MalformedError("a request's epoch is out of bounds")
@@ -79,7 +80,7 @@ class Reply(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     root: bytes
     epoch_us: int
     network: Secret
-    membership: Chain
+    membership: CertificateChain
     grant: Grant | None
     tls: Certificates = ()
 
@@ -88,9 +89,9 @@ class Reply(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             raise MalformedError("a reply's network key has the wrong size")
 
 
-def ask(
+def make_request(
     topic: str,
-    role: Role,
+    role: TopicRole,
     epoch_us: int,
     first: int,
     epochs: int,
@@ -111,33 +112,33 @@ def ask(
     seed = Secret(entropy(32))
     keys = b""
     if topic and role == "publisher":
-        keys = b"".join(publisher_key(seed, topic, first + offset).public for offset in range(epochs))
-    lot = lottery.public_of(lottery.lot_key(link))
-    shown = tls_key(link).public if tls else b""
+        keys = b"".join(derive_publisher_key(seed, topic, first + offset).public for offset in range(epochs))
+    lot = vrf.public_of(vrf.derive_lot_key(link))
+    shown = derive_tls_key(link).public if tls else b""
     return Asking(link, seed, Request(topic, role, epoch_us, public_of(link), lot, first, keys, shown))
 
 
-def decode(data: bytes) -> Request:
+def decode_request(data: bytes) -> Request:
     """Parse what somebody handed in."""
-    return from_bytes(data, Request, MalformedError)
+    return decode_struct(data, Request, MalformedError)
 
 
 def seal_reply(reply: Reply, link: bytes, entropy: Entropy) -> bytes:
     """Seal for the holder of the link key alone."""
-    return box(link, to_bytes(reply), purpose=_PURPOSE, entropy=entropy)
+    return box(link, encode_struct(reply), purpose=_PURPOSE, entropy=entropy)
 
 
-def complete(asking: Asking, sealed: bytes, existing: Keyring | None) -> Keyring:
+def complete_request(asking: Asking, sealed: bytes, existing: Keyring | None) -> Keyring:
     """Open the reply, check it against what was asked, and make the keyring of it, or add it to the existing one."""
-    reply = from_bytes(unbox(Keypair(asking.link), sealed, purpose=_PURPOSE), Reply, ForgedError)
+    reply = decode_struct(unbox(Keypair(asking.link), sealed, purpose=_PURPOSE), Reply, ForgedError)
     if existing is not None and existing.root != reply.root:
         raise AuthorityError("the reply comes from another authority than the keyring; keep the two apart")
     leaf, asked = reply.membership.leaf, asking.request
     if (leaf.subject, leaf.scope, reply.epoch_us) != (asked.link, asked.lot, asked.epoch_us):
         raise ForgedError("the reply is not to this request")
-    reply.membership.verify(reply.root, Kind.MEMBER, leaf.last)
+    reply.membership.verify(reply.root, CertificateKind.MEMBER, leaf.last)
     if reply.tls:
-        from veilcast.authority.tls import check_issued  # See `standing`.
+        from veilcast.authority.tls_identity import check_issued  # See `standing`.
 
         check_issued(reply.tls, asking.link, reply.root)
     membership = Membership(asking.link, reply.membership, reply.network, reply.tls)
@@ -152,7 +153,7 @@ def _with_grant(keyring: Keyring, grant: Grant, asking: Asking) -> Keyring:
     wanted = (asking.request.topic, asking.request.role)
     others = tuple(old for old, record in keyring.records() if (record.topic, old.role) != wanted)
     alone = msgspec.structs.replace(keyring, grants=(grant,))
-    keys = alone.at(grant.first).topic(wanted[0])
+    keys = alone.keys_at(grant.first).topic(wanted[0])
     if grant.role != wanted[1]:
         raise ForgedError("the reply is not to this request")
     if keys.certificate is not None:

@@ -16,41 +16,43 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from veilcast.authority.keyring import Keyring
-from veilcast.authority.revoked import Revoked
-from veilcast.authority.standing import Certificates, Standing, tls_key
-from veilcast.authority.tls import check_path, standing_in
+from veilcast.authority.revocation import RevokedKeys
+from veilcast.authority.role import Certificates, TlsRole, derive_tls_key
+from veilcast.authority.tls_identity import check_path, role_of_certificate
 from veilcast.crypto.sign import verify
-from veilcast.crypto.x509 import Leaf, Path, check_chain
+from veilcast.crypto.x509 import CertificatePath, Leaf, check_chain
 from veilcast.errors import AuthorityError, ForgedError
 
 
-class Signed(NamedTuple):
+class StatementSignature(NamedTuple):
     """What comes with a statement; the author's own certificate is the first."""
 
     certificates: Certificates
     signature: bytes
 
 
-def state(keyring: Keyring, body: bytes, *, purpose: bytes) -> Signed:
+def sign_statement(keyring: Keyring, body: bytes, *, purpose: bytes) -> StatementSignature:
     """Say this as the holder of the keyring."""
     *certificates, _ = _shown(keyring)
-    return Signed(tuple(certificates), tls_key(keyring.membership.link).sign(body, purpose=purpose))
+    return StatementSignature(tuple(certificates), derive_tls_key(keyring.membership.link).sign(body, purpose=purpose))
 
 
-class Reader:
+class StatementReader:
     """Reads statements as the holder of this keyring, who knows of these revocations."""
 
-    def __init__(self, keyring: Keyring, revoked: Revoked | None = None) -> None:
+    def __init__(self, keyring: Keyring, revoked: RevokedKeys | None = None) -> None:
         *_, self._anchor = _shown(keyring)
         self._keyring, self._revoked = keyring, revoked
 
-    def author(self, body: bytes, signed: Signed, standing: Standing, now: int, *, purpose: bytes) -> Leaf:
+    def verify_author(
+        self, body: bytes, signed: StatementSignature, standing: TlsRole, now: int, *, purpose: bytes
+    ) -> Leaf:
         """The author's certificate. Raises `RemoteError` unless the author has this role and is valid now.
 
         A sub-authority decides which name it certifies: only together with the issuer is the name the author's own.
         """
         path = _verified((*signed.certificates, self._anchor), self._keyring.root)
-        if standing_in(path.leaf, self._keyring.root) != standing:
+        if role_of_certificate(path.leaf, self._keyring.root) != standing:
             raise ForgedError("its author stands in another role")
         check_path(path, self._keyring, self._revoked, now)
         verify(path.leaf.public, body, signed.signature, purpose=purpose)
@@ -58,7 +60,7 @@ class Reader:
 
 
 @lru_cache(maxsize=4096)
-def _verified(chain: Certificates, root: bytes) -> Path:
+def _verified(chain: Certificates, root: bytes) -> CertificatePath:
     """Cached, since authors repeat their certificates. Form and signatures alone: neither depends on the time."""
     return check_chain(chain, root)
 

@@ -15,44 +15,44 @@ from collections import Counter, deque
 from collections.abc import Sequence
 from random import Random
 
-from veilcast.brokers.carrying import Carrying
-from veilcast.brokers.claims import check_bring
 from veilcast.brokers.config import BrokerConfig
-from veilcast.brokers.copying import Awaited
-from veilcast.brokers.leaving import Work
-from veilcast.brokers.links import Links
-from veilcast.brokers.overlay import SignedOverlay, node_of
-from veilcast.brokers.passing import Passing
-from veilcast.brokers.redeploying import Deployment, Pace
-from veilcast.brokers.routes import Branch, Outgoing
-from veilcast.brokers.routing import Router
-from veilcast.brokers.sharing.scheme import Place, Scheme
-from veilcast.brokers.standing import Reason, Suspicions
+from veilcast.brokers.content.forwarding import ContentForwarder
+from veilcast.brokers.evidence import FaultEvidence, FaultReason
+from veilcast.brokers.keys.forwarding import KeyForwarder
+from veilcast.brokers.keys.scheme import ReplicaId, Scheme
+from veilcast.brokers.links import BrokerLinks
+from veilcast.brokers.operations.detach import RemainingWork
+from veilcast.brokers.operations.redeploy import Deployment, RedeployTimes
+from veilcast.brokers.operations.state_transfer import AwaitedClaims
+from veilcast.brokers.overlay import SignedOverlay, hop_node
+from veilcast.brokers.routing.claims import check_bring
+from veilcast.brokers.routing.router import Router
+from veilcast.brokers.routing.view import Branch, Outgoing
+from veilcast.core.timers import earliest
 from veilcast.crypto.sign import SigningKey
 from veilcast.errors import ConfigError, MalformedError, RemoteError, StaleError
 from veilcast.faults import Faults
 from veilcast.machine import Address, Entropy, Event, Frame, Listen
-from veilcast.parts.alarms import earliest
 from veilcast.wire.brokers import (
-    Bring,
-    Carry,
+    AgreementWord,
+    BringClaim,
     Claim,
-    Copied,
+    ConfirmContent,
     CopyRouting,
-    Disputed,
-    Done,
+    DisputeDealing,
     FirstShare,
-    Missing,
+    ForwardContent,
     NextShare,
-    Order,
+    OverlayOrder,
+    RequestBlocks,
     Routing,
-    Spoken,
-    Stands,
-    Taken,
+    RoutingCopied,
+    ShareReceived,
+    VersionAdopted,
     WantKey,
-    Withdraw,
+    WithdrawClaim,
 )
-from veilcast.wire.messages import Message
+from veilcast.wire.mesh import Message
 
 
 class Broker:
@@ -76,7 +76,7 @@ class Broker:
         now: int,
     ) -> None:
         described = overlay.verify(operator)
-        place = described.place(signing.public)
+        place = described.replica_id(signing.public)
         if place is None:
             raise ConfigError("no virtual node of the overlay has a replica with this key")
         self.address, self.signing, self.key = address, signing, signing.public
@@ -84,17 +84,19 @@ class Broker:
         self.refused: Counter[str] = Counter()
         self.version = 0
         self._home = place.scheme.node
-        pace = Pace(config.prepare_us, config.settle_us, config.linger_us, config.copy_us)
+        pace = RedeployTimes(config.prepare_us, config.settle_us, config.linger_us, config.copy_us)
         self._deployment = Deployment(
             overlay, operator, self._home, self.key, profile=config.profile, pace=pace, now=now
         )
-        self._router = Router(config, described, self._home, self._deployment.enough, root, epoch_us)
-        self._links = Links(config, self.key, lambda client: self._router.claims_of(client) > 0, rng, entropy)
-        self._suspicions = Suspicions(config.suspects_max, self._deployment.roster)
-        routes = Ways(self._deployment, self._router, self._links, self.key)
-        self._passing = Passing(config, routes, self._deployment.roster, signing, entropy, self._suspicions, now)
-        self._carrying = Carrying(config, routes, self._suspicions)
-        self._awaited = Awaited(config.claims_each)
+        self._router = Router(config, described, self._home, self._deployment.includes_honest, root, epoch_us)
+        self._links = BrokerLinks(config, self.key, lambda client: self._router.claims_of(client) > 0, rng, entropy)
+        self._suspicions = FaultEvidence(config.suspects_max, self._deployment.replica_keys)
+        routes = BrokerRoutingView(self._deployment, self._router, self._links, self.key)
+        self._passing = KeyForwarder(
+            config, routes, self._deployment.replica_keys, signing, entropy, self._suspicions, now
+        )
+        self._carrying = ContentForwarder(config, routes, self._suspicions)
+        self._awaited = AwaitedClaims(config.claims_each)
         self._welcome = False
         self._events: deque[Event] = deque([Listen("broker")])
         self._follow(now)
@@ -104,7 +106,7 @@ class Broker:
     def order(self, data: bytes, now: int) -> None:
         """From the operator's own hand; raises as for anybody who sends one."""
         self.version += 1
-        self._deployment.take(Order(data), now)
+        self._deployment.accept_order(OverlayOrder(data), now)
         self._settle(now)
 
     @property
@@ -115,25 +117,25 @@ class Broker:
     @property
     def complete(self) -> bool:
         """Whether it has all claims that it needs to forward anything."""
-        return self._deployment.complete
+        return self._deployment.has_routing_state
 
     @property
     def left(self) -> bool:
         """Whether the operator has detached it, and all that it had to do is done."""
-        return self._deployment.left
+        return self._deployment.has_left
 
-    def suspects(self) -> list[Place]:
+    def suspects(self) -> list[ReplicaId]:
         """Replicas that were proven to lie."""
-        return self._suspicions.liars()
+        return self._suspicions.proven_faulty()
 
-    def marks(self) -> dict[Place, dict[Reason, int]]:
+    def marks(self) -> dict[ReplicaId, dict[FaultReason, int]]:
         """All that is held against replicas, proven or not."""
-        return self._suspicions.marks()
+        return self._suspicions.counts()
 
     @property
     def observed(self) -> int:
         """Publications that went through, all in all: what failures are held against."""
-        return self._carrying.through
+        return self._carrying.completed
 
     # --- the driver
 
@@ -144,16 +146,16 @@ class Broker:
         try:
             message = self._links.receive(data, source, now)
             if message is None:
-                if not self._links.stirred and self._deployment.settled:
+                if not self._links.needs_follow_up and self._deployment.is_settled:
                     return
-            elif (key := self._links.key(source)) is None:
+            elif (key := self._links.replica_key(source)) is None:
                 self._hear_client(message, source, now)
             else:
                 self._hear(message, key, now)
         except RemoteError as error:
             self.refused[type(error).__name__] += 1
         except Exception as error:
-            self.faults.caught(error)
+            self.faults.count_exception(error)
         self._settle(now)
 
     def handle_timer(self, now: int) -> None:
@@ -168,7 +170,7 @@ class Broker:
     def next_timer(self) -> int | None:
         if self.left:
             return None
-        deployed = None if self._deployment.settled else self._deployment.next_us()
+        deployed = None if self._deployment.is_settled else self._deployment.next_us()
         links, router, passing, carrying = self._links, self._router, self._passing, self._carrying
         return earliest(deployed, links.next_us(), router.next_us(), passing.next_us(), carrying.next_us())
 
@@ -182,13 +184,13 @@ class Broker:
         self.version += 1
         if self.left or not self._links.peer_up(peer, now):
             return
-        self._links.say(peer, self._deployment.greet(self._peer(peer)))
+        self._links.send(peer, self._deployment.make_greeting(self._peer(peer)))
         self._settle(now)
 
     def peer_lost(self, peer: Address, now: int) -> None:
         self.version += 1
         self._links.peer_lost(peer, now)
-        self._deployment.lost(self._peer(peer))
+        self._deployment.on_peer_lost(self._peer(peer))
         self._settle(now)
 
     # --- checkers
@@ -215,27 +217,27 @@ class Broker:
 
     def _hear_client(self, message: Message, client: Address, now: int) -> None:
         match message:
-            case Bring():
+            case BringClaim():
                 check_bring(message, self.key)
                 self._router.claim_of_client(message.claim, client, now)
-            case Withdraw():
-                self._router.withdrawn_by_client(message, client, now)
+            case WithdrawClaim():
+                self._router.withdrawal_of_client(message, client, now)
             case FirstShare():
                 self._passing.receive(message, client, now)
             case WantKey():
                 self._passing.receive(message, client, now)
-                self._carrying.asked(client, message.advertisement, now)
-            case Carry() | Missing() | Done():
+                self._carrying.note_request(client, message.advertisement, now)
+            case ForwardContent() | RequestBlocks() | ConfirmContent():
                 self._carrying.receive(message, client, now)
-            case Order():
-                self._deployment.take(message, now)
-            case Stands():
-                self._deployment.hear(message, client, now)
+            case OverlayOrder():
+                self._deployment.accept_order(message, now)
+            case VersionAdopted():
+                self._deployment.accept_status(message, client, now)
             case _:
                 raise MalformedError("not for a client to say")
 
     def _hear(self, message: Message, key: bytes, now: int) -> None:
-        places = self._deployment.places(key)
+        places = self._deployment.ids_of(key)
         if not places:
             raise StaleError("of a replica that has no place here any more")
         source, node = places[0], places[0].scheme.node
@@ -243,69 +245,71 @@ class Broker:
             case Claim() if node == self._home:
                 if self.complete or message.edge != self._home:
                     raise StaleError("nobody has asked for this")
-                self._awaited.told(key, message.id)
+                self._awaited.add(key, message.id)
             case Claim():
                 self._router.claim_of_node(message, node, key, now)
-            case Withdraw() if node != self._home:
-                self._router.withdrawn_by_node(message, node, key, now)
-            case NextShare() | Spoken() | Disputed() | Taken() | WantKey():
+            case WithdrawClaim() if node != self._home:
+                self._router.withdrawal_of_node(message, node, key, now)
+            case NextShare() | AgreementWord() | DisputeDealing() | ShareReceived() | WantKey():
                 self._passing.receive(message, source, now)
-            case Carry() | Missing() | Done():
+            case ForwardContent() | RequestBlocks() | ConfirmContent():
                 self._carrying.receive(message, source, now)
-            case Order():
-                self._deployment.take(message, now)
-            case Stands():
-                self._deployment.hear(message, key, now)
+            case OverlayOrder():
+                self._deployment.accept_order(message, now)
+            case VersionAdopted():
+                self._deployment.accept_status(message, key, now)
             case CopyRouting():
-                answer = Copied(self._deployment.version)
-                if not self._links.unheard(key, answer):  # Who asks again is slow, and would get all of it twice.
+                answer = RoutingCopied(self._deployment.version)
+                if not self._links.is_unacknowledged(
+                    key, answer
+                ):  # Who asks again is slow, and would get all of it twice.
                     self._tell_all(key, node)
-                    self._links.say_to(key, answer)
-            case Copied():
-                self._deployment.answered(key)
+                    self._links.send_to_replica(key, answer)
+            case RoutingCopied():
+                self._deployment.record_state_answer(key)
             case _:
                 raise MalformedError("not for a replica to say")
 
     def _tell_all(self, key: bytes, node: bytes) -> None:
         """All claims that a replica of this node should know from us."""
-        for claim in self._router.sent(node):
-            self._links.say_to(key, claim)
+        for claim in self._router.claims_for(node):
+            self._links.send_to_replica(key, claim)
 
     # --- what follows from it
 
     def _settle(self, now: int) -> None:
-        for peer in self._links.take_anew() if self._links.stirred else ():
-            key = self._links.key(peer)
+        for peer in self._links.take_restarted() if self._links.needs_follow_up else ():
+            key = self._links.replica_key(peer)
             node = None if key is None else self._deployment.node_of(key)
             if key is not None and node is not None and node != self._home:
                 self._tell_all(key, node)
-        if not self._welcome and self._links.never_met():
+        if not self._welcome and self._links.is_first_life():
             self._welcome = True
-            self._passing.welcome()
+            self._passing.end_quiet_period()
         self._send(now)
-        if not self._deployment.settled or self._deployment.outbox:
+        if not self._deployment.is_settled or self._deployment.outbox:
             self._deployment.handle(now, self._work())
             self._follow(now)
         if self.complete:
             self._awaited.clear()
-        self._links.cut_off(now)
+        self._links.close_stalled(now)
         if self.left:
-            self._links.leave()
+            self._links.close_all()
 
     def _send(self, now: int) -> None:
         """Claims first: who reads must know of a publisher before anything of it comes."""
-        while self._router.outbox or self._router.news or self._router.ended:
+        while self._router.outbox or self._router.new_advertisements or self._router.ended:
             told, self._router.outbox = self._router.outbox, []
             for hop, message in told:
                 self._tell(hop, message)
-            news, self._router.news = self._router.news, []
+            news, self._router.new_advertisements = self._router.new_advertisements, []
             for advertisement in news:
-                self._passing.advertised(advertisement, now)
-                self._carrying.advertised(advertisement, now)
+                self._passing.on_advertisement(advertisement, now)
+                self._carrying.on_advertisement(advertisement, now)
             ended, self._router.ended = self._router.ended, {}
             if ended:
-                self._carrying.ended(
-                    {what if isinstance(what, bytes) else node_of(what) or what for what in ended}, now
+                self._carrying.on_claims_ended(
+                    {what if isinstance(what, bytes) else hop_node(what) or what for what in ended}, now
                 )
         for part in (self._passing, self._carrying):
             if not part.outbox:
@@ -315,80 +319,82 @@ class Broker:
                 self._say(outgoing)
 
     def _tell(self, hop: Address, message: Message) -> None:
-        node = node_of(hop)
+        node = hop_node(hop)
         if node is None:
-            self._links.say(hop, message)
+            self._links.send(hop, message)
             return
-        for key in self._deployment.linked():
+        for key in self._deployment.linked_replicas():
             if self._deployment.node_of(key) == node:
-                self._links.say_to(key, message)
+                self._links.send_to_replica(key, message)
 
     def _say(self, outgoing: Outgoing) -> None:
         to, message = outgoing
-        if isinstance(to, Place):
+        if isinstance(to, ReplicaId):
             try:
-                key = self._deployment.roster.key(to)
+                key = self._deployment.replica_keys.key_of(to)
             except StaleError:
                 return  # Of a scheme that is over.
-            self._links.say_to(key, message)
+            self._links.send_to_replica(key, message)
         else:
-            self._links.say(to, message)
+            self._links.send(to, message)
 
     def _follow(self, now: int) -> None:
         """Say what the deployment has to say, and be linked with whom it says."""
-        self._links.follow(self._deployment.linked(), now)
+        self._links.set_replicas(self._deployment.linked_replicas(), now)
         outbox, self._deployment.outbox = self._deployment.outbox, []
         for to, message in outbox:
             if isinstance(to, bytes):
-                self._links.say_to(to, message)
+                self._links.send_to_replica(to, message)
             else:
                 for client in self._links.clients() if to is None else [to]:
-                    self._links.say(client, message)
+                    self._links.send(client, message)
 
-    def _work(self) -> Work:
-        if not self._deployment.detaching:
-            lacks, doubtful = self._awaited.lacks(self._router.has), self._router.doubtful > 0
-            return Work(awaited=lacks, doubtful=doubtful, quiet_us=self._passing.quiet_us)
+    def _work(self) -> RemainingWork:
+        if not self._deployment.may_leave:
+            lacks, doubtful = self._awaited.has_missing(self._router.has_seen), self._router.unconfirmed_count > 0
+            return RemainingWork(
+                has_missing_claims=lacks, has_unconfirmed_claims=doubtful, quiet_us=self._passing.quiet_until_us
+            )
         # Content went on when it came, and whether it is done is told to those who stay.
         held = self._passing.sizes().get("passages", 0)
-        return Work(self._links.behind(), held, quiet_us=self._passing.quiet_us)
+        return RemainingWork(self._links.lagging_replicas(), held, quiet_us=self._passing.quiet_until_us)
 
     def _peer(self, peer: Address) -> bytes | Address:
         """As the deployment names it."""
-        return self._links.key(peer) or peer
+        return self._links.replica_key(peer) or peer
 
 
-class Ways:
+class BrokerRoutingView:
     """What `passing` and `carrying` ask (`routes.Routes`): claims by hops, and hops by the schemes to send by."""
 
-    def __init__(self, deployment: Deployment, router: Router, links: Links, me: bytes) -> None:
+    def __init__(self, deployment: Deployment, router: Router, links: BrokerLinks, me: bytes) -> None:
         self._deployment, self._router, self._links, self._me = deployment, router, links, me
 
-    def places(self) -> Sequence[Place]:
-        return self._deployment.places(self._me)
+    def own_replicas(self) -> Sequence[ReplicaId]:
+        return self._deployment.ids_of(self._me)
 
-    def publisher(self, advertisement: bytes) -> bytes:
-        return self._router.publisher(advertisement)
+    def publisher_of(self, advertisement: bytes) -> bytes:
+        return self._router.publisher_of(advertisement)
 
-    def came_from(self, advertisement: bytes) -> Branch:
-        return self._branch(self._router.source(advertisement))
+    def source_of(self, advertisement: bytes) -> Branch:
+        return self._branch(self._router.source_of(advertisement))
 
-    def readers(self, advertisement: bytes) -> Sequence[Branch]:
-        return [self._branch(hop) for hop in self._router.readers(advertisement)]
+    def subscriber_branches(self, advertisement: bytes) -> Sequence[Branch]:
+        return [self._branch(hop) for hop in self._router.subscriber_hops(advertisement)]
 
-    def wanting(self, routing: Routing) -> Sequence[Branch]:
+    def matching_branches(self, routing: Routing) -> Sequence[Branch]:
         return [self._branch(hop) for hop in self._router.route(routing)]
 
-    def unheard(self, place: Place, message: Message) -> bool:
+    def is_unacknowledged(self, place: ReplicaId, message: Message) -> bool:
         try:
-            key = self._deployment.roster.key(place)
+            key = self._deployment.replica_keys.key_of(place)
         except StaleError:
             return True  # Of a scheme that is over: nobody is there who might.
-        return self._links.unheard(key, message)
+        return self._links.is_unacknowledged(key, message)
 
-    def ready(self) -> bool:
-        return self._deployment.complete
+    def has_all_claims(self) -> bool:
+        return self._deployment.has_routing_state
 
     def _branch(self, hop: Address) -> Scheme | Address:
-        node = node_of(hop)
+        node = hop_node(hop)
         return hop if node is None else self._deployment.scheme(node)

@@ -16,33 +16,41 @@ from random import Random
 from typing import Final
 
 from veilcast.authority.keyring import Keyring
-from veilcast.authority.letters import Letter, Records, letter_id
-from veilcast.brokers.adverts import Adverts
-from veilcast.brokers.config import ClientConfig
-from veilcast.brokers.edge import Edge
-from veilcast.brokers.language import language_of
-from veilcast.brokers.openings import Openings
+from veilcast.brokers.config import BrokerClientConfig
+from veilcast.brokers.content.publisher import ContentPublisher
+from veilcast.brokers.content.sealed_publication import encode_publication
+from veilcast.brokers.content.subscriber import ContentSubscriber
+from veilcast.brokers.edge_links import EdgeLinks
+from veilcast.brokers.evidence import FaultEvidence
+from veilcast.brokers.keys.reassembly import KeyReassembly
+from veilcast.brokers.keys.scheme import ReplicaId, majority
 from veilcast.brokers.overlay import SignedOverlay
-from veilcast.brokers.publishing import Publishing
-from veilcast.brokers.reading import Reading
-from veilcast.brokers.renewing import WITHDRAWN, Renewing
-from veilcast.brokers.sealed import spell_letter
-from veilcast.brokers.sharing.scheme import Place, majority
-from veilcast.brokers.spans import Spans
-from veilcast.brokers.standing import Suspicions
+from veilcast.brokers.routing.claim_semantics import predicate_codec
+from veilcast.brokers.routing.known_advertisements import KnownAdvertisements
+from veilcast.brokers.routing.renewal import WITHDRAWALS_RECORD, ClaimRenewal, ValidityPeriods
+from veilcast.core.inbox import Inbox, ReceiptStub
+from veilcast.core.member_topics import MemberTopics
+from veilcast.core.outbox import Outbox, PendingPublication, publication_id
+from veilcast.core.timers import earliest
 from veilcast.crypto.derive import derive
 from veilcast.errors import LocalError, MalformedError, RemoteError
 from veilcast.faults import Faults
 from veilcast.machine import Address, Delay, Entropy, Event, Frame, Interest, Note, Publication
-from veilcast.parts.alarms import earliest
-from veilcast.parts.inbox import Inbox, Stub
-from veilcast.parts.topics import Topics
 from veilcast.topics import check_interest, check_publication, topic_of, topics_of
-from veilcast.wire.brokers import Carry, Claim, Done, LastShare, Missing, Push, WantKey, Withdraw
-from veilcast.wire.messages import Message
+from veilcast.wire.brokers import (
+    Claim,
+    ConfirmContent,
+    ForwardContent,
+    LastShare,
+    PushShare,
+    RequestBlocks,
+    WantKey,
+    WithdrawClaim,
+)
+from veilcast.wire.mesh import Message
 
 
-class Client:
+class BrokerClient:
     """A `LiveMember` (node.modes), with the notices of `Peers` and `Durable`.
 
     `edge` is the name of its virtual node, `address` its own name, if anybody asks. `records` is what earlier lives had
@@ -52,7 +60,7 @@ class Client:
 
     def __init__(
         self,
-        config: ClientConfig,
+        config: BrokerClientConfig,
         keyring: Keyring,
         overlay: SignedOverlay,
         operator: bytes,
@@ -72,62 +80,62 @@ class Client:
         self._config = config
         self._hardened = config.profile == "hardened"
         out_of_band = config.delivery == "repository"
-        self._topics = Topics(config.profile, keyring)
-        self._language = language_of(config.profile)
-        self._edge = Edge(config, overlay, operator, edge, rng, entropy, now)
-        self._suspicions = Suspicions(config.suspects_max, self._edge.roster)
-        self._renewing = Renewing(
+        self._topics = MemberTopics(config.profile, keyring)
+        self._language = predicate_codec(config.profile)
+        self._edge = EdgeLinks(config, overlay, operator, edge, rng, entropy, now)
+        self._suspicions = FaultEvidence(config.suspects_max, self._edge.replica_keys)
+        self._renewing = ClaimRenewal(
             config,
-            Spans(config.profile, keyring.epoch_us, config.lease_us),
+            ValidityPeriods(config.profile, keyring.epoch_us, config.lease_us),
             self._topics,
             self._language,
             self._edge.node,
             derive(keyring.membership.link, b"vc/brokers-edge", operator, edge.encode()),
-            self._edge.claim,
+            self._edge.send_claim,
             rng,
             now,
-            kept.get(WITHDRAWN),
+            kept.get(WITHDRAWALS_RECORD),
         )
-        self._records = Records(entropy, kept, config.records_max, WITHDRAWN)
-        self._publishing = Publishing(
+        self._records = Outbox(entropy, kept, config.records_max, WITHDRAWALS_RECORD)
+        self._publishing = ContentPublisher(
             config,
-            self._renewing.advertised,
+            self._renewing.active_advertisement,
             self._language,
             lambda: self._edge.scheme,
-            self._edge.enough,
-            self._edge.send,
+            self._edge.includes_honest,
+            self._edge.send_to_index,
             self._records,
             rng,
             entropy,
-            (lambda: self._edge.shelves, self._edge.shelve) if out_of_band else None,
+            (lambda: self._edge.repository_scheme, self._edge.send_to_repository) if out_of_band else None,
         )
-        self._adverts = Adverts(keyring, self._topics, hardened=self._hardened, most=config.advertised_max)
-        self._openings = Openings(
-            hardened=self._hardened, roster=self._edge.roster, suspicions=self._suspicions, most=config.keys_max
+        self._adverts = KnownAdvertisements(keyring, self._topics, hardened=self._hardened, most=config.advertised_max)
+        self._openings = KeyReassembly(
+            hardened=self._hardened, roster=self._edge.replica_keys, suspicions=self._suspicions, most=config.keys_max
         )
-        self._reading = Reading(
+        self._reading = ContentSubscriber(
             config,
             self._adverts,
             self._openings,
-            self._edge.up,
-            self._edge.tell,
-            self._edge.say,
+            self._edge.connected_replicas,
+            self._edge.send_to_peer,
+            self._edge.send_to_all,
             self._room,
             self._deliver,
             self._suspicions,
             self._refuse,
             self.faults,
             rng,
-            self._edge.pull if out_of_band else None,
+            self._edge.pull_key if out_of_band else None,
         )
         self._inbox = Inbox(unread_max=config.unread_max, seen_max=config.seen_max, again_us=config.deliver_again_us)
-        self._own: dict[bytes, tuple[int, Letter]] = {}
+        self._own: dict[bytes, tuple[int, PendingPublication]] = {}
         """Publications of ours that we read ourselves, until they are acknowledged."""
         self._own_later: dict[bytes, list[int]] = {}
         """Those that there was no room for, and their subscriptions."""
         self._subscribed = 0
         self._kept = frozenset(kept)
-        for record, letter in self._records.kept():
+        for record, letter in self._records.unsettled():
             self._publishing.send(record, letter, now)
 
     # --- the owner
@@ -136,7 +144,7 @@ class Client:
         """Send on every topic that the publication is labelled with, or on none."""
         return self.keep(self.draft(publication, now))
 
-    def draft(self, publication: Publication, now: int) -> list[Letter]:
+    def draft(self, publication: Publication, now: int) -> list[PendingPublication]:
         """The publication in its place on each of its topics; `LocalError` if it could not be sent."""
         epoch, letters = self._topics.epoch(now), []
         keys_of = {topic: self._topics.keys(topic, epoch) for topic in topics_of(publication)}
@@ -145,16 +153,16 @@ class Client:
             if keys.signing is None:
                 raise LocalError(f"only a publisher of {topic!r} can publish on it")
             letter = self._records.draft(topic, None, publication)
-            spell_letter(letter, padded=self._hardened)
-            self._language.says(keys, publication)
+            encode_publication(letter, padded=self._hardened)
+            self._language.encode_publication(keys, publication)
             letters.append(letter)
         return letters
 
     def check_room(self) -> None:
         """`LocalError` if too much waits already."""
-        self._records.check_room()
+        self._records.check_capacity()
 
-    def keep(self, letters: Sequence[Letter]) -> int:
+    def keep(self, letters: Sequence[PendingPublication]) -> int:
         """Ask for what was drafted to be written down; it leaves when it is."""
         self.version += 1
         return self._records.keep(letters)
@@ -171,7 +179,7 @@ class Client:
         self._renewing.add(self._subscribed + 1, topic, wanted, now)
         self._subscribed += 1
         self.version += 1
-        for record, letter in self._publishing.letters():
+        for record, letter in self._publishing.unconfirmed():
             if record in self._kept:  # Of an earlier life, which may have had this subscription.
                 self._read_own(record, letter, [self._subscribed], now)
         return self._subscribed
@@ -179,7 +187,7 @@ class Client:
     def unsubscribe(self, number: int, now: int) -> None:
         self.version += 1
         self._renewing.remove(number)
-        self._give(self._inbox.forget(number), now)
+        self._give(self._inbox.end_subscription(number), now)
 
     def acknowledge(self, note: bytes, now: int) -> None:
         self.version += 1
@@ -196,7 +204,7 @@ class Client:
         except RemoteError as error:
             self._refuse(error)
         except Exception as error:
-            self.faults.caught(error)
+            self.faults.count_exception(error)
         self._follow(now)
 
     def handle_timer(self, now: int) -> None:
@@ -205,7 +213,7 @@ class Client:
         self._renewing.handle(now)
         self._publishing.handle(now)
         for over in self._adverts.handle(now):
-            self._reading.end(over)
+            self._reading.end_advertisement(over)
         self._reading.handle(now)
         self._inbox.handle(now)
         self._follow(now)
@@ -225,11 +233,11 @@ class Client:
 
     def stored(self, record: int, now: int) -> None:
         self.version += 1
-        if record == WITHDRAWN:
+        if record == WITHDRAWALS_RECORD:
             self._renewing.stored()
         for letter in self._records.stored(record):
             self._publishing.send(record, letter, now)
-            readers = [number for wish in self._renewing.wishes for number in wish.readers]
+            readers = [number for wish in self._renewing.subscriptions for number in wish.numbers]
             self._read_own(record, letter, readers, now)
 
     def peer_up(self, peer: Address, now: int) -> None:
@@ -259,7 +267,7 @@ class Client:
         if up < majority(size):
             return Delay("too few replicas of the edge node answer")
         try:
-            self._topics.keys(self._publishing.letters()[-1][1].topic, self._topics.epoch(now))
+            self._topics.keys(self._publishing.unconfirmed()[-1][1].topic, self._topics.epoch(now))
         except LocalError:
             return Delay("no grant of the keyring allows to publish on its topic now")
         return delay
@@ -275,11 +283,11 @@ class Client:
 
     def edge_up(self) -> tuple[int, int]:
         """How many replicas of the edge node hear us, and of how many."""
-        return len(self._edge.up()), self._edge.replicas
+        return len(self._edge.connected_replicas()), self._edge.replica_count
 
-    def suspects(self) -> list[Place]:
+    def suspects(self) -> list[ReplicaId]:
         """Replicas that were proven to lie to us."""
-        return self._suspicions.liars()
+        return self._suspicions.proven_faulty()
 
     # --- checkers
 
@@ -288,67 +296,67 @@ class Client:
         return {
             "queued": len(self._edge),
             "claims": len(self._renewing),
-            "subscriptions": len(self._renewing.wishes),
+            "subscriptions": len(self._renewing.subscriptions),
             "advertised": len(self._adverts),
             "keys": len(self._openings),
             "contents": len(self._reading),
-            "opened": self._reading.opened,
-            "done": self._reading.done,
+            "opened": self._reading.opened_count,
+            "done": self._reading.done_count,
             "inbox": len(self._inbox),
-            "seen": self._inbox.remembered,
+            "seen": self._inbox.seen_count,
             "pending": len(self._records),
-            "sealing": self._publishing.keys,
+            "sealing": self._publishing.key_count,
             "suspects": len(self._suspicions),
         }
 
     # --- inside
 
     def _hear(self, message: Message, source: Address, now: int) -> None:
-        places = self._edge.places(source)
+        places = self._edge.ids_of(source)
         match message:
             case Claim():
                 self._adverts.add(message, now)
-            case Carry():
-                self._reading.carry(message, source, places[0], now)
+            case ForwardContent():
+                self._reading.on_carry(message, source, places[0], now)
             case LastShare():
-                self._reading.share(message, places, now)
-            case Push():
-                self._reading.share(LastShare(message.advertisement, message.share), places, now)
-            case Done():
-                self._publishing.done(message, source)
-            case Missing():
-                self._publishing.missing(message, places[0].index)
+                self._reading.on_share(message, places, now)
+            case PushShare():
+                self._reading.on_share(LastShare(message.advertisement, message.share), places, now)
+            case ConfirmContent():
+                self._publishing.on_done(message, source)
+            case RequestBlocks():
+                self._publishing.on_missing(message, places[0].index)
             case WantKey():
-                self._publishing.want(message, now)
-            case Withdraw():
+                self._publishing.on_key_request(message, now)
+            case WithdrawClaim():
                 pass  # What was on its way under it is welcome still; it ends by itself.
             case _:
                 raise MalformedError("not for a client")
 
     def _follow(self, now: int) -> None:
         """Who has forgotten us is told all that stands; and whether enough of them hear us."""
-        self._edge.cut_off(now)
-        for peer in self._edge.anew():
-            for owned in self._renewing.standing(now):
-                self._edge.bring(peer, owned)
-        self._renewing.linked(self._edge.carries, now)
+        self._edge.close_stalled(now)
+        for peer in self._edge.take_restarted():
+            for owned in self._renewing.active_claims(now):
+                self._edge.send_claim_to(peer, owned)
+        self._renewing.set_connected(self._edge.has_majority, now)
 
     def _room(self) -> bool:
         return len(self._inbox) < self._config.unread_max
 
-    def _deliver(self, letter: Letter, content: bytes, now: int) -> bool:
+    def _deliver(self, letter: PendingPublication, content: bytes, now: int) -> bool:
         publication = letter.content.publication
-        wishes = [wish for wish in self._renewing.wishes if wish.topic == letter.topic]
-        readers = [number for wish in wishes if wish.interest.matches(publication) for number in wish.readers]
+        wishes = [wish for wish in self._renewing.subscriptions if wish.topic == letter.topic]
+        readers = [number for wish in wishes if wish.interest.matches(publication) for number in wish.numbers]
         self.excess += not readers
-        return self._inbox.put(readers, Note(letter_id(letter), publication), (content, _CONTENT), now)
+        return self._inbox.put(readers, Note(publication_id(letter), publication), (content, _CONTENT), now)
 
-    def _read_own(self, record: int, letter: Letter, among: Sequence[int], now: int) -> None:
-        publication, id_ = letter.content.publication, letter_id(letter)
-        wishes = [wish for wish in self._renewing.wishes if wish.topic == letter.topic]
-        mine = [n for wish in wishes if wish.interest.matches(publication) for n in wish.readers if n in among]
+    def _read_own(self, record: int, letter: PendingPublication, among: Sequence[int], now: int) -> None:
+        publication, id_ = letter.content.publication, publication_id(letter)
+        wishes = [wish for wish in self._renewing.subscriptions if wish.topic == letter.topic]
+        mine = [n for wish in wishes if wish.interest.matches(publication) for n in wish.numbers if n in among]
         if mine:
-            self._publishing.hold(record, letter)
+            self._publishing.hold_for_self(record, letter)
             self._own[id_] = (record, letter)
             self._put_own(id_, mine, now)
 
@@ -357,23 +365,23 @@ class Client:
             self._own_later[id_] = readers
             return
         letter = self._own[id_][1]
-        left = [number for wish in self._renewing.wishes for number in wish.readers if number in readers]
+        left = [number for wish in self._renewing.subscriptions for number in wish.numbers if number in readers]
         if self._inbox.put(left, Note(id_, letter.content.publication), (id_, _OWN), now):
             self._give([(id_, _OWN)], now)
 
-    def _give(self, stubs: Sequence[Stub], now: int) -> None:
+    def _give(self, stubs: Sequence[ReceiptStub], now: int) -> None:
         """The owner has these."""
         if not stubs:
             return
         for name, kind in stubs:
             if kind == _CONTENT:
-                self._reading.settle(name, now)
+                self._reading.confirm(name, now)
             elif (own := self._own.pop(name, None)) is not None:
-                self._publishing.read(*own)
+                self._publishing.release_held(*own)
         later, self._own_later = self._own_later, {}
         for id_, readers in later.items():
             self._put_own(id_, readers, now)
-        self._reading.wake(now)
+        self._reading.retry_pending(now)
 
     def _refuse(self, error: RemoteError) -> None:
         self.refused[type(error).__name__] += 1

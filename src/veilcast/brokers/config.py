@@ -11,13 +11,13 @@ from typing import Final, Literal, TypeAlias
 
 import msgspec
 
-from veilcast.authority.record import Profile
-from veilcast.brokers.content import Strategy
-from veilcast.brokers.sharing.bulk import NUMBER_MAX
+from veilcast.authority.topic_record import Profile
+from veilcast.brokers.content.coding import Strategy
+from veilcast.brokers.keys.bulk import NUMBER_MAX
+from veilcast.core.settings import check_minimum
 from veilcast.errors import ConfigError
-from veilcast.parts.least import at_least
 
-Delivery: TypeAlias = Literal["in-band", "repository"]
+KeyDelivery: TypeAlias = Literal["in-band", "repository"]
 
 
 class BrokerConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -89,14 +89,14 @@ class BrokerConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     suspects_max: int = 1_024
 
     def __post_init__(self) -> None:
-        at_least(self, "brokers", 1, *(name for name, kind in self.__annotations__.items() if kind == "int"))
+        check_minimum(self, "brokers", 1, *(name for name, kind in self.__annotations__.items() if kind == "int"))
         if not self.client_claims <= self.claims_each <= self.claims_max:
             raise ConfigError("brokers.client_claims, .claims_each and .claims_max must not fall in this order")
         if self.hold_us < _HOPS_HELD * self.bound_us:
             raise ConfigError(f"brokers.hold_us must be at least {_HOPS_HELD} times brokers.bound_us")
 
 
-class ClientConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class BrokerClientConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A member at an edge node: may publish and subscribe."""
 
     profile: Profile = "hardened"
@@ -127,7 +127,7 @@ class ClientConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Advertisements of others that are remembered."""
 
     # --- publishing
-    delivery: Delivery = "in-band"
+    delivery: KeyDelivery = "in-band"
     """How keys travel: with the brokers, or out of band, by the overlay's repository. All clients must do the same."""
     strategy: Strategy = Strategy.COPIES
     refresh_messages: int = 16
@@ -161,8 +161,8 @@ class ClientConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     suspects_max: int = 1_024
 
     def __post_init__(self) -> None:
-        at_least(self, "brokers", 0, *_MAY_BE_NONE)
-        at_least(
+        check_minimum(self, "brokers", 0, *_MAY_BE_NONE)
+        check_minimum(
             self,
             "brokers",
             1,

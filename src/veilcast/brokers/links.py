@@ -14,17 +14,17 @@ from collections.abc import Callable, Mapping
 from random import Random
 
 from veilcast.brokers.config import BrokerConfig
-from veilcast.brokers.overlay import Replica, calls
-from veilcast.brokers.queues import Queues
+from veilcast.brokers.overlay import Replica, is_caller
+from veilcast.brokers.queues import PeerQueues
+from veilcast.core.connector import Connectors
+from veilcast.core.rate_limit import TokenBucket
+from veilcast.core.timers import Timers, earliest
 from veilcast.errors import ExcessError
-from veilcast.link.bucket import TokenBucket
 from veilcast.machine import Address, Disconnect, Entropy, Event, Frame
-from veilcast.parts.alarms import Alarms, earliest
-from veilcast.parts.calling import Callers
-from veilcast.wire.messages import Message
+from veilcast.wire.mesh import Message
 
 
-class Links:
+class BrokerLinks:
     """Bounded: the replicas of the overlay that are near, and `clients_max` clients.
 
     `is_needed` says of a client whether it has claims.
@@ -36,58 +36,59 @@ class Links:
         self._config, self._me, self._is_needed = config, me, is_needed
         # A replica that comes is told all claims at once, those that advertise and those that subscribe.
         told = config.queue_max + 2 * config.claims_max
-        self._queues = Queues(config.window, config.queue_max, config.queue_bytes, entropy, claims_max=told)
+        self._queues = PeerQueues(config.window, config.queue_max, config.queue_bytes, entropy, claims_max=told)
         self._linked: Mapping[bytes, Replica] = {}
         self._names: dict[bytes, Address] = {}
         self._keys: dict[Address, bytes] = {}
-        self._callers = Callers(config.connect_us, rng)
+        self._callers = Connectors(config.connect_us, rng)
         self._clients: dict[Address, TokenBucket] = {}
-        self._gone: Alarms[Address] = Alarms()
+        self._gone: Timers[Address] = Timers()
         self._events: deque[Event] = deque()
 
     # --- who is there
 
-    def key(self, peer: Address) -> bytes | None:
+    def replica_key(self, peer: Address) -> bytes | None:
         """Which replica this is; None for a client."""
         return self._keys.get(peer)
 
     def clients(self) -> list[Address]:
         return list(self._clients)
 
-    def never_met(self) -> bool:
+    def is_first_life(self) -> bool:
         """Whether all replicas near have greeted us, and none knew an earlier life of ours."""
-        return all(map(self._queues.never_met, self._keys))
+        return all(map(self._queues.has_never_met, self._keys))
 
-    def behind(self) -> list[bytes]:
+    def lagging_replicas(self) -> list[bytes]:
         """The replicas that have not heard all that we said."""
-        return [key for peer, key in self._keys.items() if self._queues.behind(peer)]
+        return [key for peer, key in self._keys.items() if self._queues.unacknowledged_count(peer)]
 
-    def take_anew(self) -> list[Address]:
+    def take_restarted(self) -> list[Address]:
         """Peers that have forgotten us; told once."""
-        peers = list(dict.fromkeys(self._queues.anew))
-        self._queues.anew.clear()
+        peers = list(dict.fromkeys(self._queues.restarted))
+        self._queues.restarted.clear()
         return peers
 
     @property
-    def stirred(self) -> bool:
+    def needs_follow_up(self) -> bool:
         """Whether there is something to follow up, though nothing was said to the machine."""
-        return bool(self._queues.anew or self._queues.cut)
+        return bool(self._queues.restarted or self._queues.stalled)
 
     @property
     def dropped(self) -> int:
         return self._queues.dropped
 
     def sizes(self) -> dict[str, int]:
-        queued = self._queues.lengths()
+        queued = self._queues.queue_lengths()
         return {"clients": len(self._clients), "queued": sum(queued), "queued each": max(queued, default=0)}
 
-    def follow(self, linked: Mapping[bytes, Replica], now: int) -> None:
+    def set_replicas(self, linked: Mapping[bytes, Replica], now: int) -> None:
         """These are the replicas to be linked with from now on; told again, the same mapping has the same in it."""
         if linked is self._linked:
             return
         self._linked = linked
         names = {
-            key: Address(replica.address if calls(self._me, key) else replica.caller) for key, replica in linked.items()
+            key: Address(replica.address if is_caller(self._me, key) else replica.caller)
+            for key, replica in linked.items()
         }
         for key, peer in self._names.items():
             if names.get(key) != peer:
@@ -97,8 +98,8 @@ class Links:
         for key, peer in names.items():
             self._queues.expect(peer)
             self._clients.pop(peer, None)
-            self._gone.drop(peer)
-            if calls(self._me, key):
+            self._gone.cancel(peer)
+            if is_caller(self._me, key):
                 self._callers.add(peer, now)
         self._names, self._keys = names, {peer: key for key, peer in names.items()}
 
@@ -111,7 +112,7 @@ class Links:
         elif peer not in self._keys and not self._let_in(peer):
             self._events.append(Disconnect(peer))
             return False
-        self._gone.drop(peer)
+        self._gone.cancel(peer)
         self._queues.peer_up(peer)
         return True
 
@@ -122,7 +123,7 @@ class Links:
             self._gone.set(peer, now + self._config.client_us)
         self._queues.peer_lost(peer)
 
-    def leave(self) -> None:
+    def close_all(self) -> None:
         """All of them, for good."""
         self._events += [Disconnect(peer) for peer in (*self._keys, *self._clients)]
         for peer in (*self._keys, *self._clients):
@@ -132,17 +133,17 @@ class Links:
 
     # --- messages
 
-    def say(self, peer: Address, message: Message) -> None:
+    def send(self, peer: Address, message: Message) -> None:
         self._queues.put(peer, message)
 
-    def say_to(self, key: bytes, message: Message) -> None:
+    def send_to_replica(self, key: bytes, message: Message) -> None:
         """To a replica; to one that is not near any more, nothing is said."""
         if key in self._names:
             self._queues.put(self._names[key], message)
 
-    def unheard(self, key: bytes, message: Message) -> bool:
+    def is_unacknowledged(self, key: bytes, message: Message) -> bool:
         """Whether a replica has not acknowledged this message, which it was sent."""
-        return key not in self._names or self._queues.unheard(self._names[key], message)
+        return key not in self._names or self._queues.is_unacknowledged(self._names[key], message)
 
     def receive(self, data: bytes, peer: Address, now: int) -> Message | None:
         bucket = self._clients.get(peer)
@@ -159,7 +160,7 @@ class Links:
     def handle(self, now: int) -> None:
         self._queues.handle(now)
         self._callers.handle(now)
-        for peer in self._gone.due(now):
+        for peer in self._gone.pop_due(now):
             if self._is_needed(peer):
                 self._gone.set(peer, now + self._config.client_us)
             else:
@@ -171,10 +172,10 @@ class Links:
     def next_event(self) -> Event | None:
         return self._events.popleft() if self._events else self._callers.next_event()
 
-    def cut_off(self, now: int) -> None:
+    def close_stalled(self, now: int) -> None:
         """Leave streams that are of no use."""
-        while self._queues.cut:
-            self._cut(self._queues.cut.popleft(), now)
+        while self._queues.stalled:
+            self._cut(self._queues.stalled.popleft(), now)
 
     # --- inside
 
@@ -191,7 +192,7 @@ class Links:
 
     def _forget(self, client: Address) -> None:
         del self._clients[client]
-        self._gone.drop(client)
+        self._gone.cancel(client)
         self._queues.forget(client)
 
     def _cut(self, peer: Address, now: int) -> None:

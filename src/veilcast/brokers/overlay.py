@@ -19,18 +19,18 @@ from typing import Annotated, Final
 
 import msgspec
 
-from veilcast.authority.record import Profile
-from veilcast.brokers.sharing.scheme import NODE, Place, Roster, Scheme, check_hardened
-from veilcast.brokers.topology import NODES_MAX, Topology
+from veilcast.authority.topic_record import Profile
+from veilcast.brokers.keys.scheme import NODE_ID_BYTES, ReplicaId, ReplicaKeys, Scheme, check_hardened
+from veilcast.brokers.topology import NODES_MAX, OverlayTree
 from veilcast.crypto.derive import digest
-from veilcast.crypto.shares import MAX_SHARES
+from veilcast.crypto.shamir import MAX_SHARES
 from veilcast.crypto.sign import PUBLIC, SIGNATURE, SigningKey, verify
 from veilcast.decoding import MsgpackDecoder
 from veilcast.errors import ConfigError, LocalError, MalformedError, StaleError
 from veilcast.machine import Address
 from veilcast.wire import geometry as g
 
-ORIGIN: Final = 16
+ORIGIN_BYTES: Final = 16
 Name = Annotated[str, msgspec.Meta(min_length=1, max_length=64)]
 PeerName = Annotated[str, msgspec.Meta(min_length=1, max_length=g.ADDRESS_MAX)]
 Version = Annotated[int, msgspec.Meta(ge=0, le=(1 << 32) - 1)]
@@ -59,14 +59,14 @@ class NodeEntry(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fie
     def scheme(self) -> Scheme:
         return Scheme(self.id, self.version, len(self.replicas))
 
-    def place(self, key: bytes) -> Place | None:
+    def replica_id(self, key: bytes) -> ReplicaId | None:
         for index, replica in enumerate(self.replicas, 1):
             if replica.key == key:
-                return Place(self.scheme, index)
+                return ReplicaId(self.scheme, index)
         return None
 
 
-class Overlay(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+class BrokerOverlay(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
     """The whole of it, in this version."""
 
     version: Version
@@ -76,22 +76,22 @@ class Overlay(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_field
     """Replicas that hold keys out of band (`repository`), apart from the tree."""
     profile: Profile = "hardened"
     """Of all brokers and members: those of another would not understand them, and nobody would be told."""
-    origin: Annotated[bytes, msgspec.Meta(min_length=ORIGIN, max_length=ORIGIN)] = bytes(ORIGIN)
+    origin: Annotated[bytes, msgspec.Meta(min_length=ORIGIN_BYTES, max_length=ORIGIN_BYTES)] = bytes(ORIGIN_BYTES)
     """The same in all that follow one another."""
 
     @property
-    def every(self) -> tuple[NodeEntry, ...]:
+    def all_nodes(self) -> tuple[NodeEntry, ...]:
         """All nodes, and the repository."""
         return self.nodes if self.repository is None else (*self.nodes, self.repository)
 
-    def check(self, profile: Profile) -> Topology:
+    def check(self, profile: Profile) -> OverlayTree:
         """`ConfigError` unless it is a tree of different replicas and, in `hardened`, each node can keep a secret."""
-        names = [node.name for node in self.every]
+        names = [node.name for node in self.all_nodes]
         if len(set(names)) != len(names):
             raise ConfigError("two virtual nodes have one name")
-        topology = Topology.of({node.name: len(node.replicas) for node in self.nodes}, self.links)
+        topology = OverlayTree.build({node.name: len(node.replicas) for node in self.nodes}, self.links)
         for what in ("key", "address", "caller"):
-            told = [getattr(replica, what) for node in self.every for replica in node.replicas]
+            told = [getattr(replica, what) for node in self.all_nodes for replica in node.replicas]
             if len(set(told)) != len(told):
                 raise ConfigError(f"two replicas have one {what}")
         if profile == "hardened":
@@ -126,17 +126,17 @@ class Overlay(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_field
                     reached.append(node.id)
         return toward
 
-    def place(self, key: bytes) -> Place | None:
+    def replica_id(self, key: bytes) -> ReplicaId | None:
         """Where the replica of this key stands; None if it is none of ours."""
-        return next((place for node in self.nodes if (place := node.place(key)) is not None), None)
+        return next((place for node in self.nodes if (place := node.replica_id(key)) is not None), None)
 
-    def replica(self, place: Place) -> Replica:
+    def replica(self, place: ReplicaId) -> Replica:
         node = self.node(place.scheme.node)
         if node.scheme != place.scheme:
             raise StaleError("the scheme is not one that we know")
         return node.replicas[place.index - 1]
 
-    def check_successor(self, newer: Overlay) -> None:
+    def check_successor(self, newer: BrokerOverlay) -> None:
         """Raise unless it follows this one: the same tree, and a newer scheme wherever replicas differ.
 
         It need not be the next one: who was away for a while has missed some. But in one step no replica moves from
@@ -152,11 +152,11 @@ class Overlay(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_field
             raise MalformedError("an order changes replicas of the repository, and not whether there is one")
         if newer.profile != self.profile:
             raise MalformedError("an order changes replicas, and not the profile")
-        for old, new in zip(self.every, newer.every, strict=True):
+        for old, new in zip(self.all_nodes, newer.all_nodes, strict=True):
             if new.version < old.version or (new.version == old.version and new.replicas != old.replicas):
                 raise StaleError("a node's replicas change without a newer scheme")
             if newer.version == self.version + 1 and any(
-                (place := self.place(replica.key)) is not None and place.scheme.node != new.id
+                (place := self.replica_id(replica.key)) is not None and place.scheme.node != new.id
                 for replica in new.replicas
             ):
                 raise MalformedError("a replica leaves its node before it comes to another")
@@ -168,7 +168,7 @@ class SignedOverlay(msgspec.Struct, frozen=True, array_like=True, forbid_unknown
     body: Annotated[bytes, msgspec.Meta(min_length=1, max_length=g.SHARING_MAX - SIGNATURE - 16)]
     signature: Annotated[bytes, msgspec.Meta(min_length=SIGNATURE, max_length=SIGNATURE)]
 
-    def verify(self, operator: bytes) -> Overlay:
+    def verify(self, operator: bytes) -> BrokerOverlay:
         """What the operator said; raises unless it did."""
         verify(operator, self.body, self.signature, purpose=_PURPOSE)
         return _DECODER.decode(self.body)
@@ -181,7 +181,7 @@ class SignedOverlay(msgspec.Struct, frozen=True, array_like=True, forbid_unknown
         return _SIGNED.decode(data)
 
 
-def sign_overlay(overlay: Overlay, operator: SigningKey) -> SignedOverlay:
+def sign_overlay(overlay: BrokerOverlay, operator: SigningKey) -> SignedOverlay:
     """`ConfigError` if the description is too long to be sent to anybody."""
     body = _ENCODER.encode(overlay)
     if len(body) > g.SHARING_MAX - SIGNATURE - 16:
@@ -194,7 +194,7 @@ def sign_overlay(overlay: Overlay, operator: SigningKey) -> SignedOverlay:
 @lru_cache(maxsize=NODES_MAX)
 def node_id(name: str) -> bytes:
     """What a virtual node is called on the wire."""
-    return digest(name.encode(), purpose=b"vc/virtual-node", size=NODE)
+    return digest(name.encode(), purpose=b"vc/virtual-node", size=NODE_ID_BYTES)
 
 
 def node_hop(node: bytes) -> Address:
@@ -202,26 +202,26 @@ def node_hop(node: bytes) -> Address:
     return Address(_HOP + node.hex())
 
 
-def node_of(hop: Address) -> bytes | None:
+def hop_node(hop: Address) -> bytes | None:
     """The node that this hop is; None for a client's."""
     return bytes.fromhex(hop[len(_HOP) :]) if hop.startswith(_HOP) else None
 
 
-def roster_of(overlays: Iterable[Overlay]) -> Roster:
+def overlay_replica_keys(overlays: Iterable[BrokerOverlay]) -> ReplicaKeys:
     """The keys of all replicas, under the schemes of these overlays, the oldest first."""
     every = list(overlays)
-    roster = Roster(nodes=NODES_MAX + 1)
+    roster = ReplicaKeys(nodes=NODES_MAX + 1)
     for overlay in every:
-        enrol(roster, overlay)
+        add_overlay_keys(roster, overlay)
     return roster
 
 
-def enrol(roster: Roster, overlay: Overlay) -> None:
-    for node in overlay.every:
-        roster.put(node.scheme, [replica.key for replica in node.replicas])
+def add_overlay_keys(roster: ReplicaKeys, overlay: BrokerOverlay) -> None:
+    for node in overlay.all_nodes:
+        roster.add(node.scheme, [replica.key for replica in node.replicas])
 
 
-def calls(mine: bytes, theirs: bytes) -> bool:
+def is_caller(mine: bytes, theirs: bytes) -> bool:
     """Of two brokers, the one with the smaller key calls."""
     return mine < theirs
 
@@ -229,5 +229,5 @@ def calls(mine: bytes, theirs: bytes) -> bool:
 _HOP: Final = "node:"
 _PURPOSE: Final = b"veilcast/overlay"
 _ENCODER: Final = msgspec.msgpack.Encoder()
-_DECODER: Final = MsgpackDecoder(Overlay, MalformedError, "not an overlay", g.SHARING_MAX)
+_DECODER: Final = MsgpackDecoder(BrokerOverlay, MalformedError, "not an overlay", g.SHARING_MAX)
 _SIGNED: Final = MsgpackDecoder(SignedOverlay, MalformedError, "not a signed overlay", g.SHARING_MAX)

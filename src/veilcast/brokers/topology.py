@@ -12,33 +12,33 @@ from typing import Annotated, Final
 
 import msgspec
 
-from veilcast.brokers.sharing.scheme import check_hardened
-from veilcast.crypto.shares import MAX_SHARES
+from veilcast.brokers.keys.scheme import check_hardened
+from veilcast.crypto.shamir import MAX_SHARES
 from veilcast.errors import ConfigError, LocalError
 
 
-class NodeTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class NodeDeclaration(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """One virtual node, as a file declares it."""
 
     name: Annotated[str, msgspec.Meta(min_length=1, max_length=64)]
     replicas: Annotated[int, msgspec.Meta(ge=1, le=MAX_SHARES)] = 1
 
 
-class OverlayTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class OverlayDeclaration(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The whole overlay, as a file declares it."""
 
-    nodes: list[NodeTable]
+    nodes: list[NodeDeclaration]
     links: list[tuple[str, str]] = []
 
 
-class Topology(msgspec.Struct, frozen=True):
+class OverlayTree(msgspec.Struct, frozen=True):
     """A tree of virtual nodes. `sizes` are their replicas; `neighbours` come in the order of the links."""
 
     sizes: dict[str, int]
     neighbours: dict[str, tuple[str, ...]]
 
     @classmethod
-    def of(cls, sizes: Mapping[str, int], links: Iterable[tuple[str, str]]) -> Topology:
+    def build(cls, sizes: Mapping[str, int], links: Iterable[tuple[str, str]]) -> OverlayTree:
         """`ConfigError` unless it is one tree; the text names the cycle or the parts."""
         if not 1 <= len(sizes) <= NODES_MAX:
             raise ConfigError(f"an overlay has 1 to {NODES_MAX} virtual nodes")
@@ -49,14 +49,14 @@ class Topology(msgspec.Struct, frozen=True):
                     raise ConfigError(f"a link leads to {end!r}, and there is no such virtual node")
             if one == other or other in neighbours[one]:
                 raise ConfigError(f"{one!r} and {other!r} are linked to themselves or twice")
-            if way := _way(neighbours, one, other):
+            if way := _find_path(neighbours, one, other):
                 raise ConfigError(f"the links make a cycle: {' - '.join([*way, one])}")
             neighbours[one].append(other)
             neighbours[other].append(one)
         first = next(iter(sizes))
-        reached = _reached(neighbours, first)
+        reached = _reachable_from(neighbours, first)
         if apart := [name for name in sizes if name not in reached]:
-            raise ConfigError(f"there is a gap in the overlay: no link leads from {first!r} to {_some(apart)}")
+            raise ConfigError(f"there is a gap in the overlay: no link leads from {first!r} to {_list_some(apart)}")
         return cls(dict(sizes), {name: tuple(ends) for name, ends in neighbours.items()})
 
     def path(self, one: str, other: str) -> tuple[str, ...]:
@@ -64,7 +64,7 @@ class Topology(msgspec.Struct, frozen=True):
         for end in (one, other):
             if end not in self.sizes:
                 raise LocalError(f"there is no virtual node {end!r}")
-        way = _way(self.neighbours, one, other)
+        way = _find_path(self.neighbours, one, other)
         assert way is not None, "a tree has a path between any two nodes"
         return tuple(way)
 
@@ -74,20 +74,20 @@ class Topology(msgspec.Struct, frozen=True):
             check_hardened(size, f"virtual node {name!r}")
 
 
-def parse(table: Mapping[str, object]) -> Topology:
+def parse_overlay(table: Mapping[str, object]) -> OverlayTree:
     """An overlay from the tables of a file: `nodes` with name and replicas, `links` of two names each."""
     try:
-        overlay = msgspec.convert(table, OverlayTable)
+        overlay = msgspec.convert(table, OverlayDeclaration)
     except msgspec.ValidationError as error:
         raise ConfigError(f"not an overlay: {error}") from error
     names = [node.name for node in overlay.nodes]
     for name in names:
         if names.count(name) > 1:
             raise ConfigError(f"two virtual nodes are called {name!r}")
-    return Topology.of({node.name: node.replicas for node in overlay.nodes}, overlay.links)
+    return OverlayTree.build({node.name: node.replicas for node in overlay.nodes}, overlay.links)
 
 
-def _way(neighbours: Mapping[str, Sequence[str]], one: str, other: str) -> list[str] | None:
+def _find_path(neighbours: Mapping[str, Sequence[str]], one: str, other: str) -> list[str] | None:
     came_from: dict[str, str] = {one: one}
     waiting = deque([one])
     while waiting:
@@ -104,7 +104,7 @@ def _way(neighbours: Mapping[str, Sequence[str]], one: str, other: str) -> list[
     return None
 
 
-def _reached(neighbours: Mapping[str, Sequence[str]], first: str) -> dict[str, None]:
+def _reachable_from(neighbours: Mapping[str, Sequence[str]], first: str) -> dict[str, None]:
     reached, waiting = {first: None}, [first]
     while waiting:
         for end in neighbours[waiting.pop()]:
@@ -114,7 +114,7 @@ def _reached(neighbours: Mapping[str, Sequence[str]], first: str) -> dict[str, N
     return reached
 
 
-def _some(names: Sequence[str]) -> str:
+def _list_some(names: Sequence[str]) -> str:
     shown = ", ".join(map(repr, names[:_SHOWN]))
     return shown if len(names) <= _SHOWN else f"{shown} and {len(names) - _SHOWN} more"
 

@@ -18,16 +18,16 @@ from veilcast.cli.lab import lab_extra
 from veilcast.errors import ConfigError
 
 if TYPE_CHECKING:
-    from veilcast.lab.audit.attackers import Attacker
+    from veilcast.lab.audit.attacker_reports import AttackerReport
     from veilcast.lab.audit.audit import Audit, CaptureAudit
 
 
 def run(arguments: argparse.Namespace, _: Context) -> Report:
     with lab_extra():
-        from veilcast.lab.audit import audit, files, limits, small
+        from veilcast.lab.audit import audit, limits, memory_reader, operator_files
         from veilcast.lab.audit.observed import SMALL_BYTES
         from veilcast.lab.report import audit_page
-    fail_if = [limits.parse(text) for text in arguments.fail_if]
+    fail_if = [limits.parse_limit(text) for text in arguments.fail_if]
     for limit in fail_if:
         if arguments.members is None and limit.name in limits.NEED_MEMBERS:
             raise ConfigError(f"--fail-if {limit}: only who knows the members' roles can tell; give --members")
@@ -35,20 +35,20 @@ def run(arguments: argparse.Namespace, _: Context) -> Report:
         raise ConfigError("--only-members leaves out all but the members; give --members")
     if arguments.out is not None:
         make_directory(arguments.out)
-    members = files.members(arguments.members) if arguments.members else ()
-    links = files.links(arguments.topology) if arguments.topology else ()
+    members = operator_files.read_members(arguments.members) if arguments.members else ()
+    links = operator_files.read_links(arguments.topology) if arguments.topology else ()
     epoch_us = round(arguments.epoch * 1_000_000)
     listed, only = {member.node for member in members}, arguments.only_members
     if sum(map(_bytes, arguments.captures)) <= SMALL_BYTES:
-        seen = small.observe(arguments.captures, epoch_us, links, listed, only_listed=only)
+        seen = memory_reader.observe(arguments.captures, epoch_us, links, listed, only_listed=only)
     else:
         with lab_extra():
-            from veilcast.lab.audit import large
+            from veilcast.lab.audit import spark_reader
             from veilcast.lab.spark import session
         with session() as spark:
-            seen = large.observe(arguments.captures, epoch_us, links, spark, listed, only_listed=only)
-    found = audit.audit(seen, links, members)
-    crossed = found.crossed(fail_if)
+            seen = spark_reader.observe(arguments.captures, epoch_us, links, spark, listed, only_listed=only)
+    found = audit.audit_capture(seen, links, members)
+    crossed = found.crossed_limits(fail_if)
     worst, *others = found.networks
     data = {
         **msgspec.to_builtins(worst),
@@ -60,7 +60,7 @@ def run(arguments: argparse.Namespace, _: Context) -> Report:
     }
     lines = [*_lines(found), *(f"failed: {limit}" for limit in crossed)]
     if arguments.out is not None:
-        pages = audit_page.write(arguments.out, found, fail_if)
+        pages = audit_page.write_pages(arguments.out, found, fail_if)
         lines += [f"the page: {page}" for page in pages]
     return Report(data, lines, FAILED_CHECK if crossed else 0)
 
@@ -110,7 +110,7 @@ def _roles(found: Audit) -> list[str]:
         if best is None:
             lines.append(f"{role}s: no attacker says who they are")
             continue
-        lines.append(f"{role}s: {best.attack} is the best attacker{_measured(best)}")
+        lines.append(f"{role}s: {best.attack} is the best attacker{_measure_text(best)}")
         for suspect in best.suspects[: max(_SHOWN, best.named)]:
             if suspect.score > 0:
                 right = {True: ", rightly", False: ", wrongly", None: ""}[suspect.right]
@@ -121,7 +121,7 @@ def _roles(found: Audit) -> list[str]:
     return lines
 
 
-def _measured(best: Attacker) -> str:
+def _measure_text(best: AttackerReport) -> str:
     told = best.measures
     if not told:
         return "; roles are not known, so these are scores only"

@@ -13,61 +13,61 @@ from typing import Any
 
 import msgspec
 
-from veilcast.brokers.overlay import Overlay, sign_overlay
+from veilcast.brokers.overlay import BrokerOverlay, sign_overlay
 from veilcast.cli import passphrase
 from veilcast.cli.context import Context, Report
-from veilcast.cli.counts import counted
 from veilcast.cli.files import check_place, check_there, open_keyring, passphrase_file
+from veilcast.cli.phrases import pluralize
 from veilcast.crypto.sign import SigningKey
 from veilcast.node.broker_files import load_broker, load_overlay, read_signed, write_signed
 from veilcast.node.broker_keys import (
-    public_of,
-    read_operator,
+    broker_public,
+    decode_operator_line,
+    encode_broker_line,
+    encode_operator_line,
     read_operator_key,
-    spell_broker,
-    spell_operator,
     write_operator_key,
 )
 
 
 def init(arguments: argparse.Namespace, context: Context) -> Report:
-    from veilcast.cli.opening import check_standing
+    from veilcast.cli.identity import check_role
 
     keyring, _ = open_keyring(context, arguments)
-    check_standing(keyring, "broker")
-    line = spell_broker(public_of(keyring))
+    check_role(keyring, "broker")
+    line = encode_broker_line(broker_public(keyring))
     return Report({"broker": line}, ["tell the overlay's operator, with the address and port:", f'broker = "{line}"'])
 
 
 def run(arguments: argparse.Namespace, context: Context) -> Report:
-    from veilcast.cli import running
+    from veilcast.cli import service_run
     from veilcast.cli.compose_brokers import compose_broker
 
-    config = running.set_up(arguments.config, load_broker)
-    with compose_broker(config, running.passphrase_of(arguments, config, context)) as station:
+    config = service_run.load_process_config(arguments.config, load_broker)
+    with compose_broker(config, service_run.process_passphrase(arguments, config, context)) as station:
         left = "what was under way is sent again by who sent it"
-        return running.run(station, context, as_json=arguments.json, left=left)
+        return service_run.run_service(station, context, as_json=arguments.json, left=left)
 
 
 def status(arguments: argparse.Namespace, _: Context) -> Report:
-    from veilcast.cli.brokers_facts import facts_lines, majority_lines, told_by
-    from veilcast.net.inquiries import inquire
+    from veilcast.cli.broker_facts import ask_brokers, facts_lines, majority_lines
+    from veilcast.net.host_queries import ask_host
 
     if arguments.dir is not None:
-        told = told_by(arguments.dir)
+        told = ask_brokers(arguments.dir)
         return Report({"brokers": told}, [*facts_lines(told), *majority_lines(told)])
     path = load_broker(arguments.config).control_path
-    told = {str(arguments.config): inquire(path, {"ask": "facts"})}
+    told = {str(arguments.config): ask_host(path, {"ask": "facts"})}
     return Report({"brokers": told}, facts_lines(told))
 
 
 def order(arguments: argparse.Namespace, _: Context) -> Report:
-    from veilcast.net.inquiries import inquire
+    from veilcast.net.host_queries import ask_host
 
     config = load_broker(arguments.config)
     signed = read_signed(arguments.overlay, config.operator_key)
     order = base64.b64encode(signed.encode()).decode()
-    told = inquire(config.control_path, {"order": order})
+    told = ask_host(config.control_path, {"order": order})
     others = "and tells all others" if told["tells"] else "and tells nobody: hand it to a broker of a node, too"
     return Report(told, [f"the broker has version {told['version']} of the overlay, {others}"])
 
@@ -75,10 +75,10 @@ def order(arguments: argparse.Namespace, _: Context) -> Report:
 def init_operator(arguments: argparse.Namespace, context: Context) -> Report:
     out: Path = arguments.out
     check_place(out)
-    secret = passphrase.fresh(context, str(out), arguments.passphrase_file, passphrase_file(out))
+    secret = passphrase.new_passphrase(context, str(out), arguments.passphrase_file, passphrase_file(out))
     key = SigningKey.generate(context.entropy)
     write_operator_key(out, key, secret, cost=context.cost, entropy=context.entropy)
-    line = spell_operator(key.public)
+    line = encode_operator_line(key.public)
     return Report({"key": str(out), "operator": line}, [f"wrote {out}; tell everybody:", f'operator = "{line}"'])
 
 
@@ -86,26 +86,26 @@ def sign(arguments: argparse.Namespace, context: Context) -> Report:
     out, key_file = arguments.out, arguments.key
     check_place(out, overwrite=True)
     check_there(key_file)
-    secret = passphrase.existing(context, str(key_file), arguments.passphrase_file, passphrase_file(key_file))
+    secret = passphrase.read_passphrase(context, str(key_file), arguments.passphrase_file, passphrase_file(key_file))
     key = read_operator_key(key_file, secret)
     before = read_signed(out, key.public).verify(key.public) if out.exists() else None
     overlay = load_overlay(arguments.description, before)
     write_signed(out, sign_overlay(overlay, key))
-    line = spell_operator(key.public)
+    line = encode_operator_line(key.public)
     told = [f"wrote {out}; whoever gets it needs this line, too:", f'operator = "{line}"', *_lines(overlay)]
-    return Report({"out": str(out), "operator": line, **_described(overlay)}, told)
+    return Report({"out": str(out), "operator": line, **_describe(overlay)}, told)
 
 
 def show(arguments: argparse.Namespace, _: Context) -> Report:
-    operator = read_operator("--operator", arguments.operator)
+    operator = decode_operator_line("--operator", arguments.operator)
     overlay = read_signed(arguments.overlay, operator).verify(operator)
-    return Report(_described(overlay), _lines(overlay))
+    return Report(_describe(overlay), _lines(overlay))
 
 
-def _described(overlay: Overlay) -> dict[str, Any]:
+def _describe(overlay: BrokerOverlay) -> dict[str, Any]:
     entries = [
         {"name": node.name, "scheme": node.version, "replicas": [replica.address for replica in node.replicas]}
-        for node in overlay.every
+        for node in overlay.all_nodes
     ]
     nodes, shelves = entries[: len(overlay.nodes)], entries[len(overlay.nodes) :]
     links = msgspec.to_builtins(overlay.links)
@@ -114,9 +114,9 @@ def _described(overlay: Overlay) -> dict[str, Any]:
     return {**what, "nodes": nodes, "links": links, "repository": shelf}
 
 
-def _lines(overlay: Overlay) -> list[str]:
+def _lines(overlay: BrokerOverlay) -> list[str]:
     count = sum(len(node.replicas) for node in overlay.nodes)
-    size = f"{counted(len(overlay.nodes), 'virtual node')}, {counted(count, 'replica')}"
+    size = f"{pluralize(len(overlay.nodes), 'virtual node')}, {pluralize(count, 'replica')}"
     lines = [f"version {overlay.version} ({overlay.profile}): {size}"]
     for node in overlay.nodes:
         beside = ", ".join(other.name for other in overlay.neighbours(node.name))

@@ -3,7 +3,10 @@ to put them there, on an overlay of this machine.
 
 On others, the operator reads the plan, changes `overlay.toml`, signs it, and hands it to any broker (`brokers order`):
 no program can start a broker on somebody else's machine.
-"""
+
+
+Which replicas of an overlay do not answer, and whether enough of each node do: without a majority a node carries
+nothing, and takes no step."""
 
 from __future__ import annotations
 
@@ -11,32 +14,87 @@ import argparse
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import nullcontext
 from functools import partial
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import msgspec
 from rich.console import Console
 from rich.progress import Progress
 
-from veilcast.authority.vault import alone
-from veilcast.brokers.overlay import Overlay
-from veilcast.brokers.placement import Plan
-from veilcast.brokers.planning import Findings, Mark, Step, Told, carry_out, findings, paths, plan
-from veilcast.cli import crew, localnet
-from veilcast.cli.bounds import within
-from veilcast.cli.brokers_facts import told_by
-from veilcast.cli.brokers_silent import Silence, silence_data, silence_lines, silences
+from veilcast.authority.secret_file import lock_directory
+from veilcast.brokers.operations.placement import PlacementPlan
+from veilcast.brokers.operations.redeployment_plan import (
+    FaultCount,
+    RedeployStep,
+    ReplicaFindings,
+    ReplicaReport,
+    evaluate_reports,
+    make_plan,
+    overlay_paths,
+    plan_steps,
+)
+from veilcast.brokers.overlay import BrokerOverlay
+from veilcast.cli.broker_facts import ask_brokers
 from veilcast.cli.context import Context, Report
-from veilcast.cli.counts import counted
-from veilcast.cli.input_file import read_file
-from veilcast.cli.localoperator import LocalOperator
+from veilcast.cli.input_checks import check_range, read_file
+from veilcast.cli.local import network, workers
+from veilcast.cli.local.overlay_operator import LocalOperator
+from veilcast.cli.phrases import pluralize
 from veilcast.decoding import JsonDecoder
 from veilcast.errors import ConfigError, LocalError, TamperedError, UnreachableError
 from veilcast.node.broker_files import read_signed
-from veilcast.node.broker_keys import read_operator
+from veilcast.node.broker_keys import decode_operator_line
+
+
+class SilentReplicas(NamedTuple):
+    """So many of the replicas of a virtual node, or of the repository."""
+
+    node: str
+    silent: int
+    replicas: int
+    repository: bool
+
+    @property
+    def has_majority(self) -> bool:
+        """Whether more than half of them answer."""
+        return 2 * (self.replicas - self.silent) > self.replicas
+
+    @property
+    def name(self) -> str:
+        return "the repository" if self.repository else self.node
+
+
+def find_silent(overlay: BrokerOverlay, heard: Collection[bytes]) -> list[SilentReplicas]:
+    """Of the nodes some of whose replicas are not among the keys that were heard."""
+    found = [
+        SilentReplicas(
+            node.name,
+            sum(replica.key not in heard for replica in node.replicas),
+            len(node.replicas),
+            node is overlay.repository,
+        )
+        for node in overlay.all_nodes
+    ]
+    return [each for each in found if each.silent]
+
+
+def silent_lines(silent: Iterable[SilentReplicas]) -> list[str]:
+    lines = []
+    for each in silent:
+        lines.append(f"  silent: {each.silent} of {each.replicas} replicas of {each.name}")
+        if not each.has_majority:
+            lines.append(f"  warning: no majority of {each.name} answers: nothing gets through it until more of it run")
+    return lines
+
+
+def silent_data(silent: Iterable[SilentReplicas]) -> list[dict[str, object]]:
+    return [
+        {"node": each.node, "silent": each.silent, "of": each.replicas, "majority": each.has_majority}
+        for each in silent
+    ]
 
 
 def plan_overlay(arguments: argparse.Namespace, context: Context) -> Report:
@@ -44,7 +102,7 @@ def plan_overlay(arguments: argparse.Namespace, context: Context) -> Report:
         raise ConfigError("name --dir, for an overlay on this machine, or files of FACTS")
     for option in ("spare", "cap", "replicas"):
         if (number := getattr(arguments, option)) is not None:
-            within(f"--{option}", number, 0, _REPLICAS_MAX)
+            check_range(f"--{option}", number, 0, _REPLICAS_MAX)
     if arguments.dir is not None:
         if arguments.overlay or arguments.operator or arguments.spare:
             raise ConfigError("--overlay, --operator and --spare go with FACTS; with --dir they are known")
@@ -55,57 +113,59 @@ def plan_overlay(arguments: argparse.Namespace, context: Context) -> Report:
         )
     if arguments.overlay is None or arguments.operator is None:
         raise ConfigError("with FACTS, --overlay and --operator are needed")
-    operator = read_operator("--operator", arguments.operator)
+    operator = decode_operator_line("--operator", arguments.operator)
     overlay = read_signed(arguments.overlay, operator).verify(operator)
     # Most brokers' files have one name, so what they tell is kept apart by who told it.
     facts = [_read_facts(path) for path in arguments.facts]
     for path, told in zip(arguments.facts, facts, strict=True):
         _check_version(path, told, overlay, arguments.overlay)
-    found = findings(overlay, _once([each for told in facts for each in told_in(told)]))
-    made = _made(arguments, overlay, found, arguments.spare)
+    found = evaluate_reports(overlay, _check_places_once([each for told in facts for each in parse_facts(told)]))
+    made = _make_plan(arguments, overlay, found, arguments.spare)
     places = {(each["node"], each["index"]) for told in facts for each in told.values() if each is not None}
     heard = {
         replica.key
-        for node in overlay.every
+        for node in overlay.all_nodes
         for index, replica in enumerate(node.replicas, 1)
         if (node.name, index) in places
     }
-    return _report(overlay, found, made, None, silences(overlay, heard))
+    return _report(overlay, found, made, None, find_silent(overlay, heard))
 
 
 def _plan_here(arguments: argparse.Namespace, context: Context) -> Report:
     directory: Path = arguments.dir
-    net = localnet.read_net(directory)
-    with alone(directory) if arguments.apply else nullcontext():  # Nobody changes what the plan goes by meanwhile.
-        told = told_by(directory)
+    net = network.read_network(directory)
+    with (
+        lock_directory(directory) if arguments.apply else nullcontext()
+    ):  # Nobody changes what the plan goes by meanwhile.
+        told = ask_brokers(directory)
         here = LocalOperator(directory, net)
         left = here.pending(told)
         if left is not None and arguments.apply:
             # Who should have come by it and is down is started, so this may stand though too few answer now.
             _carry_out(here, [left], context)
-            told = told_by(directory)
+            told = ask_brokers(directory)
         overlay = here.overlay()
-        silent = silences(overlay, here.heard(overlay, told))
-        found, spares = findings(overlay, told_in(told), here.liars()), here.spares(overlay)
-        made = _made(arguments, overlay, found, len(spares))
-        steps = carry_out(overlay, made, spares, found, lot=here.lot)
+        silent = find_silent(overlay, here.answering_keys(overlay, told))
+        found, spares = evaluate_reports(overlay, parse_facts(told), here.liars()), here.spares(overlay)
+        made = _make_plan(arguments, overlay, found, len(spares))
+        steps = plan_steps(overlay, made, spares, found, lot=here.placement_seed)
         if arguments.apply and steps:
             _check_majorities(silent, directory)
-            here.remember(found.liars)
+            here.remember_liars(found.faulty)
             _carry_out(here, steps, context)
     # Whoever was interrupted sees that its last step needs nothing more.
     stands = left is None and overlay.version > 1 and any(told.values())
     return _report(overlay, found, made, steps, silent, applied=arguments.apply, left=left, stands=stands)
 
 
-def told_in(told: Mapping[str, Any]) -> list[Told]:
+def parse_facts(told: Mapping[str, Any]) -> list[ReplicaReport]:
     """What brokers said, as planning reads it; who did not answer said nothing."""
     return [
-        Told(
+        ReplicaReport(
             facts["node"],
             facts["index"],
             tuple(
-                Mark(mark["node"], mark["index"], mark["scheme"], mark["count"], mark["proof"])
+                FaultCount(mark["node"], mark["index"], mark["scheme"], mark["count"], mark["proof"])
                 for mark in facts["marks"]
             ),
             facts["observed"],
@@ -115,7 +175,7 @@ def told_in(told: Mapping[str, Any]) -> list[Told]:
     ]
 
 
-def _check_version(path: Path, told: Mapping[str, Any], overlay: Overlay, signed: Path) -> None:
+def _check_version(path: Path, told: Mapping[str, Any], overlay: BrokerOverlay, signed: Path) -> None:
     """Places are those of one version: under another, somebody else may stand there."""
     for facts in told.values():
         if facts is not None and facts["version"] != overlay.version:
@@ -123,7 +183,7 @@ def _check_version(path: Path, told: Mapping[str, Any], overlay: Overlay, signed
             raise ConfigError(f"{theirs}, and {signed} is version {overlay.version}; take both of one time")
 
 
-def _once(told: list[Told]) -> list[Told]:
+def _check_places_once(told: list[ReplicaReport]) -> list[ReplicaReport]:
     """Of two who say that they are one replica, one is not."""
     places = Counter((each.node, each.index) for each in told)
     for (node, index), times in places.items():
@@ -132,18 +192,18 @@ def _once(told: list[Told]) -> list[Told]:
     return told
 
 
-def _check_majorities(silent: list[Silence], directory: Path) -> None:
+def _check_majorities(silent: list[SilentReplicas], directory: Path) -> None:
     """Before anything is signed that nobody could carry out."""
-    few = [each for each in silent if not each.majority and not each.repository]
+    few = [each for each in silent if not each.has_majority and not each.repository]
     if few:
-        nodes = ", ".join(f"{each.of - each.silent} of {each.of} replicas of {each.node}" for each in few)
+        nodes = ", ".join(f"{each.replicas - each.silent} of {each.replicas} replicas of {each.node}" for each in few)
         raise UnreachableError(
             f"nothing is signed, for too few answer to carry it out: {nodes}; `veilcast brokers status --dir "
             f"{directory}` lists who is down, and `veilcast brokers run -c {directory}/NAME/broker.toml` starts one"
         )
 
 
-def _carry_out(here: LocalOperator, steps: list[Step], context: Context) -> None:
+def _carry_out(here: LocalOperator, steps: list[RedeployStep], context: Context) -> None:
     shown = sys.stderr.isatty()
     with Progress(console=Console(stderr=True), transient=True, disable=not shown) as progress:
         task = progress.add_task("steps", total=len(steps))
@@ -159,27 +219,27 @@ def _carry_out(here: LocalOperator, steps: list[Step], context: Context) -> None
         for step in steps:
             coming = here.sign(step)
             if coming:
-                crew.add(here.directory, coming)
-            here.hand_out()
+                workers.add_worker(here.directory, coming)
+            here.hand_out_overlay()
             _wait(partial(_gathering, here, step), say)
             _wait(partial(_leaving, here, step), say)
             progress.advance(task)
 
 
-def _gathering(here: LocalOperator, step: Step) -> str | None:
+def _gathering(here: LocalOperator, step: RedeployStep) -> str | None:
     """What a step waits for; None when enough go by it."""
     size = sum(len(node.replicas) for node in step.overlay.nodes)
     # Who lies may say that it never does, so all but a few are enough.
     enough = size - sum((len(node.replicas) - 1) // 2 for node in step.overlay.nodes)
-    if (count := here.standing(step)) >= enough:
+    if (count := here.count_ready(step)) >= enough:
         return None
     return f"waiting for version {step.overlay.version}: {count} of {enough} replicas that must go by it do"
 
 
-def _leaving(here: LocalOperator, step: Step) -> str | None:
+def _leaving(here: LocalOperator, step: RedeployStep) -> str | None:
     """The same, until those have left who leave by it."""
-    staying = here.staying(step)
-    return f"waiting for {counted(staying, 'broker')} to leave by version {step.overlay.version}" if staying else None
+    staying = here.count_staying(step)
+    return f"waiting for {pluralize(staying, 'broker')} to leave by version {step.overlay.version}" if staying else None
 
 
 def _wait(look: Callable[[], str | None], say: Callable[[str], object]) -> None:
@@ -194,13 +254,15 @@ def _wait(look: Callable[[], str | None], say: Callable[[str], object]) -> None:
         time.sleep(_LOOK_S)
 
 
-def _made(arguments: argparse.Namespace, overlay: Overlay, found: Findings, spare: int) -> Plan:
-    return plan(
+def _make_plan(
+    arguments: argparse.Namespace, overlay: BrokerOverlay, found: ReplicaFindings, spare: int
+) -> PlacementPlan:
+    return make_plan(
         overlay,
         found,
         spare,
         profile=overlay.profile,
-        ways=paths(overlay),
+        ways=overlay_paths(overlay),
         way=arguments.way,
         cap=arguments.cap,
         replicas=arguments.replicas,
@@ -209,14 +271,14 @@ def _made(arguments: argparse.Namespace, overlay: Overlay, found: Findings, spar
 
 
 def _report(
-    overlay: Overlay,
-    found: Findings,
-    made: Plan,
-    steps: list[Step] | None,
-    silent: list[Silence],
+    overlay: BrokerOverlay,
+    found: ReplicaFindings,
+    made: PlacementPlan,
+    steps: list[RedeployStep] | None,
+    silent: list[SilentReplicas],
     *,
     applied: bool = False,
-    left: Step | None = None,
+    left: RedeployStep | None = None,
     stands: bool = False,
 ) -> Report:
     """Without steps it is the operator's to make them: which brokers come is known to nobody here. `left` is one that
@@ -225,25 +287,25 @@ def _report(
         f"replica {index} of {node.name}"
         for node in overlay.nodes
         for index, replica in enumerate(node.replicas, 1)
-        if replica.key in found.liars
+        if replica.key in found.faulty
     ]
     nodes: list[dict[str, Any]] = [
-        {"node": node.name, "now": len(node.replicas), "planned": made.sizes[node.name], "risk": found.risk(node)}
+        {"node": node.name, "now": len(node.replicas), "planned": made.sizes[node.name], "risk": found.node_risk(node)}
         for node in overlay.nodes
     ]
     told = [
         {
             "node": step.node,
             "version": step.overlay.version,
-            "come": [replica.address for replica in step.come],
-            "leave": [replica.address for replica in step.leave],
+            "come": [replica.address for replica in step.joining],
+            "leave": [replica.address for replica in step.leaving],
         }
         for step in steps or ()
     ]
     data = {
         "nodes": nodes,
         "liars": liars,
-        "silent": silence_data(silent),
+        "silent": silent_data(silent),
         "unused": made.unused,
         "unprotected": list(made.unprotected),
         "steps": told,
@@ -251,16 +313,16 @@ def _report(
         "pending": None if left is None or applied else left.overlay.version,
     }
     lines = [
-        f"  {row['node']}: {counted(row['now'], 'replica')}, planned {row['planned']}, risk {row['risk']:.3f}"
+        f"  {row['node']}: {pluralize(row['now'], 'replica')}, planned {row['planned']}, risk {row['risk']:.3f}"
         for row in nodes
     ]
-    spare = f"{counted(made.unused, 'replica')} to spare after the plan"
-    lines.insert(0, f"{counted(len(nodes), 'virtual node')}, {spare}")
-    lines += silence_lines(silent)
+    spare = f"{pluralize(made.unused, 'replica')} to spare after the plan"
+    lines.insert(0, f"{pluralize(len(nodes), 'virtual node')}, {spare}")
+    lines += silent_lines(silent)
     lines += [f"  proven to lie: {name}" for name in liars]
     lines += [f"  unprotected: {path}" for path in made.unprotected]
     for step in steps or ():
-        changed = f"{len(step.come)} come, {len(step.leave)} leave"
+        changed = f"{len(step.joining)} come, {len(step.leaving)} leave"
         lines.append(f"  step to version {step.overlay.version}: {step.node}: {changed}")
     if left is not None:
         state = "was signed before, and has been" if applied else "was signed before, and is still to be"

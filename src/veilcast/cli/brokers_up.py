@@ -25,16 +25,16 @@ from typing import Literal
 
 import msgspec
 
-from veilcast.authority.record import Profile
-from veilcast.brokers.sharing.scheme import tolerated
+from veilcast.authority.topic_record import Profile
+from veilcast.brokers.keys.scheme import max_faulty
 from veilcast.cli import net
 from veilcast.cli.context import Context, Report
-from veilcast.cli.input_file import read_file
-from veilcast.cli.localbrokers import NodePlan, OverlayPlan
-from veilcast.cli.localnet import Plan
+from veilcast.cli.input_checks import read_file
+from veilcast.cli.local.brokers import OverlayPlan, VirtualNodePlan
+from veilcast.cli.local.network import NetworkPlan
 from veilcast.decoding import read_toml
 from veilcast.errors import ConfigError
-from veilcast.node.tomlfile import naming_the_key
+from veilcast.node.toml_file import explain_error
 
 
 class MemberTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -42,8 +42,8 @@ class MemberTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     role: Literal["publisher", "subscriber"]
 
 
-class UpFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    nodes: tuple[NodePlan, ...]
+class LocalOverlayFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    nodes: tuple[VirtualNodePlan, ...]
     members: tuple[MemberTable, ...]
     links: tuple[tuple[str, str], ...] = ()
     spare: int = 0
@@ -53,16 +53,16 @@ class UpFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Seconds."""
 
 
-def plan_of(path: Path) -> Plan:
+def read_plan(path: Path) -> NetworkPlan:
     table = read_toml(read_file(path), path)
     try:
-        file = msgspec.convert(table, UpFile)
+        file = msgspec.convert(table, LocalOverlayFile)
         edges = tuple(member.edge for member in file.members)
         overlay = OverlayPlan(file.nodes, file.links, edges, file.spare, file.repository)
         roles = tuple(member.role for member in file.members)
         if not roles:
             raise ConfigError("members: an overlay without members shows nothing")
-        return Plan(
+        return NetworkPlan(
             nodes=len(roles),
             mode="brokers",
             profile=file.profile,
@@ -73,18 +73,18 @@ def plan_of(path: Path) -> Plan:
             roles=roles,
         )
     except msgspec.ValidationError as error:
-        raise ConfigError(f"{path}: {naming_the_key(str(error), kind=UpFile)}") from error
+        raise ConfigError(f"{path}: {explain_error(str(error), kind=LocalOverlayFile)}") from error
     except ConfigError as error:
         reason = str(error).removeprefix("--")  # A key of this file is an option of `net up`.
         raise ConfigError(f"{path}: {reason}") from error
 
 
 def up(arguments: argparse.Namespace, context: Context) -> Report:
-    plan = plan_of(arguments.file)
+    plan = read_plan(arguments.file)
     if any(node.byzantine for node in plan.brokers.nodes):
         context.warn("some replicas lie, as the file says")
     for node in plan.brokers.nodes:
-        if len(node.byzantine) > tolerated(node.replicas):
+        if len(node.byzantine) > max_faulty(node.replicas):
             liars = f"{len(node.byzantine)} of {node.replicas} replicas of {node.name} lie"
             context.warn(f"{liars}, which is more than are borne; do not expect that anything arrives")
     return net.bring_up(arguments.dir, plan, context)

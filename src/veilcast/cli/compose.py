@@ -10,24 +10,32 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from veilcast.authority.epoch import epoch_of
-from veilcast.cli.anonymity import NO_TOR, Place, place_of
-from veilcast.cli.keeping import Keeping
+from veilcast.cli.file_sync import FileSync
+from veilcast.cli.identity import OpenedIdentity, check_role, open_identity_with_lock
 from veilcast.cli.key_erasure import KeyErasure
-from veilcast.cli.opening import Opened, check_standing, open_with_lock
-from veilcast.cli.view import View
-from veilcast.cli.ways import Links, Streams, Ways, identity_of, limits_of, over_tls, over_tor
+from veilcast.cli.tor_setup import NO_TOR, TorEndpoint, make_endpoint
+from veilcast.cli.transports import (
+    LinkTransport,
+    StreamTransport,
+    Transport,
+    limits_for,
+    make_tls_identity,
+    onion_driver,
+    tls_driver,
+)
+from veilcast.cli.view import MemberView
 from veilcast.crypto.secret import Secret
-from veilcast.net.owner import NodeOwner
-from veilcast.net.service import Service, Watch
-from veilcast.node.agent import Agent
+from veilcast.net.node_service import NodeService
+from veilcast.net.service import NodeSetup, Watchdog
 from veilcast.node.config import NodeConfig
-from veilcast.node.mode import LiveMember, Start
+from veilcast.node.interest_completion import complete_topic
+from veilcast.node.member_records import MemberRecords
+from veilcast.node.mode import MachineInputs, NodeMember
 from veilcast.node.modes import mode_of
-from veilcast.node.naming import with_topic
-from veilcast.node.store import Store
+from veilcast.node.store import NodeStore
 
 if TYPE_CHECKING:
-    from veilcast.cli.tap import Around
+    from veilcast.cli.tap import MachineWrapper
     from veilcast.net.tor import Tor
 
 
@@ -35,21 +43,21 @@ if TYPE_CHECKING:
 def compose(
     config: NodeConfig,
     passphrase: Secret,
-    around: Around | None = None,
+    around: MachineWrapper | None = None,
     anonymous: AbstractContextManager[Tor | None] = NO_TOR,
-) -> Iterator[Service]:
+) -> Iterator[NodeSetup]:
     """The node that a configuration describes; what it holds open is closed afterwards.
 
     `anonymous` is the Tor that its mode may need: one that starts now, when nothing else can go wrong, or one that runs
     and has several nodes.
     """
-    opened, own = open_with_lock(config, passphrase)
+    opened, own = open_identity_with_lock(config, passphrase)
     keyring, revoked, clock, rng = opened
     onions = mode_of(config.mode).driver == "onions"
     if onions:
-        check_standing(keyring, "member")
+        check_role(keyring, "member")
     with (
-        Store(
+        NodeStore(
             Path(config.state),
             keyring.membership.link,
             os.urandom,
@@ -58,46 +66,48 @@ def compose(
         ) as store,
         anonymous as tor,
     ):
-        place = place_of(config.listen, keyring, tor) if onions else None
-        address = config.told if place is None else place.address
-        start = Start(
+        place = make_endpoint(config.listen, keyring, tor) if onions else None
+        address = config.public_address if place is None else place.address
+        start = MachineInputs(
             config.settings,
             keyring,
             rng,
             os.urandom,
             address,
             config.contacts,
-            store.records(),
+            store.unsettled_records(),
             clock.now(),
             revoked,
         )
         member = mode_of(config.mode).build(start)
         ways = _ways(config, opened, member, place)
-        agent = Agent(
+        agent = MemberRecords(
             member,
             store,
             clock.now(),
             subscriptions_max=config.limits.subscriptions,
-            complete=lambda interest, now: with_topic(interest, keyring.at(epoch_of(now, keyring.epoch_us)).topics),
+            complete=lambda interest, now: complete_topic(
+                interest, keyring.keys_at(epoch_of(now, keyring.epoch_us)).topics
+            ),
         )
-        view = View(config, keyring, member, ways, agent, clock)
-        yield Service(
+        view = MemberView(config, keyring, member, ways, agent, clock)
+        yield NodeSetup(
             machine=ways.machine if around is None else around(ways.machine, address, keyring.epoch_us),
-            drive=ways.drive,
-            hire=lambda driver: NodeOwner(agent, store, driver, view),
+            make_driver=ways.make_driver,
+            make_service=lambda driver: NodeService(agent, store, driver, view),
             control=config.control_path,
             metrics=config.metrics.listen,
             clients_max=config.limits.clients,
             clock=clock,
             address=None if place is None else address,
             watch=_beside(
-                _watch(config, member) if tor is None else tor.gone,
+                _watch(config, member) if tor is None else tor.watch,
                 KeyErasure(Path(config.keyring), keyring, own, clock).watch,
             ),
         )
 
 
-def _beside(watch: Watch | None, erase: Watch) -> Watch:
+def _beside(watch: Watchdog | None, erase: Watchdog) -> Watchdog:
     """Both; they end when the watch does, if there is one."""
     if watch is None:
         return erase
@@ -112,26 +122,26 @@ def _beside(watch: Watch | None, erase: Watch) -> Watch:
     return both
 
 
-def _watch(config: NodeConfig, member: LiveMember) -> Watch | None:
+def _watch(config: NodeConfig, member: NodeMember) -> Watchdog | None:
     keep = mode_of(config.mode).keep
-    return None if keep is None else Keeping(keep(config.settings, member)).watch
+    return None if keep is None else FileSync(keep(config.settings, member)).watch
 
 
-def _ways(config: NodeConfig, opened: Opened, member: LiveMember, place: Place | None) -> Ways:
+def _ways(config: NodeConfig, opened: OpenedIdentity, member: NodeMember, place: TorEndpoint | None) -> Transport:
     keyring, revoked, clock, rng = opened
     if place is not None:
-        return Streams(member, over_tor(place))
+        return StreamTransport(member, onion_driver(place))
     driver = mode_of(config.mode).driver
     if driver == "streams":
-        identity = identity_of(keyring, revoked, "member", *mode_of(config.mode).hosts)
-        return Streams(member, over_tls(identity, limits_of("member")))
+        identity = make_tls_identity(keyring, revoked, "member", *mode_of(config.mode).hosts)
+        return StreamTransport(member, tls_driver(identity, limits_for("member")))
     if driver == "mqtt":
-        from veilcast.cli.ways_mqtt import over_mqtt
+        from veilcast.cli.ways_mqtt import mqtt_driver
 
-        return Streams(member, over_mqtt(config.settings))
+        return StreamTransport(member, mqtt_driver(config.settings))
     from veilcast.link.config import LinkConfig
     from veilcast.link.machine import LinkMachine
 
     assert config.listen is not None
     wire = LinkConfig("cells" if config.profile == "hardened" else "prompt", config.rate)
-    return Links(LinkMachine(member, wire, keyring, rng, os.urandom, revoked=revoked), config.listen, clock)
+    return LinkTransport(LinkMachine(member, wire, keyring, rng, os.urandom, revoked=revoked), config.listen, clock)

@@ -18,35 +18,37 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
-from veilcast.authority.standing import broker_key
+from veilcast.authority.role import derive_broker_key
 from veilcast.brokers.broker import Broker
-from veilcast.brokers.overlay import Overlay, SignedOverlay
-from veilcast.brokers.repository import Repository
-from veilcast.cli.keeping import LOOK_S, Keeping
-from veilcast.cli.opening import open_keyring
-from veilcast.cli.ways import Streams, identity_of, limits_of, over_tls
+from veilcast.brokers.operations.repository import Repository
+from veilcast.brokers.overlay import BrokerOverlay, SignedOverlay
+from veilcast.cli.file_sync import LOOK_S, FileSync
+from veilcast.cli.identity import open_identity
+from veilcast.cli.transports import StreamTransport, limits_for, make_tls_identity, tls_driver
 from veilcast.crypto.secret import Secret
 from veilcast.errors import ConfigError, LocalError, RemoteError
 from veilcast.machine import Address, Event, Machine
-from veilcast.net.inquiries import Answering
-from veilcast.net.service import Host
-from veilcast.net.writing import Touched
-from veilcast.node.broker_files import BrokerFile, read_for
-from veilcast.node.kept_overlay import KeptOverlay
+from veilcast.net.group_commit import ServiceDriver
+from veilcast.net.host_queries import QueryHandler
+from veilcast.net.service import HostSetup
+from veilcast.node.broker_files import BrokerFile, read_signed_for
+from veilcast.node.stored_overlay import StoredOverlay
 
-Astray: TypeAlias = Callable[[Broker, SignedOverlay], Machine]
+ByzantineWrapper: TypeAlias = Callable[[Broker, SignedOverlay], Machine]
 """What makes a liar of a broker, in tests and demonstrations."""
 
 
 @contextmanager
-def compose_broker(config: BrokerFile, passphrase: Secret, astray: Astray | None = None) -> Iterator[Host[BrokerOwner]]:
-    keyring, revoked, clock, rng = open_keyring(config, passphrase)
-    identity = identity_of(keyring, revoked, "broker")
-    signing, path = broker_key(keyring.membership.link), Path(config.overlay)
-    signed = read_for(path, config.operator_key, config.profile)
+def compose_broker(
+    config: BrokerFile, passphrase: Secret, astray: ByzantineWrapper | None = None
+) -> Iterator[HostSetup[BrokerService]]:
+    keyring, revoked, clock, rng = open_identity(config, passphrase)
+    identity = make_tls_identity(keyring, revoked, "broker")
+    signing, path = derive_broker_key(keyring.membership.link), Path(config.overlay)
+    signed = read_signed_for(path, config.operator_key, config.profile)
     overlay = signed.verify(config.operator_key)
     node, replica = next(
-        ((node, replica) for node in overlay.every for replica in node.replicas if replica.key == signing.public),
+        ((node, replica) for node in overlay.all_nodes for replica in node.replicas if replica.key == signing.public),
         (None, None),
     )
     if replica is None:
@@ -68,32 +70,32 @@ def compose_broker(config: BrokerFile, passphrase: Secret, astray: Astray | None
         clock.now(),
     )
     machine = astray(broker, signed) if astray is not None and isinstance(broker, Broker) else broker
-    streams = Streams(machine, over_tls(identity, limits_of("broker"), [config.listen]))
-    yield Host(
+    streams = StreamTransport(machine, tls_driver(identity, limits_for("broker"), [config.listen]))
+    yield HostSetup(
         machine=machine,
-        drive=streams.drive,
-        hire=lambda driver: BrokerOwner(broker, config, driver),
-        answering=lambda owner, stop: owner.answering(streams, stop),
+        make_driver=streams.make_driver,
+        make_service=lambda driver: BrokerService(broker, config, driver),
+        make_handler=lambda owner, stop: owner.make_handler(streams, stop),
         metrics=config.metrics.listen,
         clock=clock,
         control=config.control_path,
     )
 
 
-class BrokerOwner:
+class BrokerService:
     """Fulfils `service.Owner`: looks after one broker, and answers for it."""
 
-    def __init__(self, broker: Broker | Repository, config: BrokerFile, driver: Touched) -> None:
+    def __init__(self, broker: Broker | Repository, config: BrokerFile, driver: ServiceDriver) -> None:
         self._broker, self._config, self._driver = broker, config, driver
-        kept = KeptOverlay(Path(config.overlay), config.operator_key, broker.signed)
-        self._keeping = Keeping(lambda: kept.keep(broker.signed))
+        kept = StoredOverlay(Path(config.overlay), config.operator_key, broker.signed)
+        self._keeping = FileSync(lambda: kept.update(broker.signed))
         self._stop: Callable[[], object] = lambda: None
 
     async def run(self) -> None:
         """Keep what the machine goes by, and end when the operator has detached it."""
         while True:
             await asyncio.sleep(LOOK_S)
-            self._keeping.look()
+            self._keeping.sync()
             if self._broker.left:
                 self._stop()
 
@@ -113,7 +115,7 @@ class BrokerOwner:
             "brokers_refused_total": self._broker.refused.total(),
         }
 
-    def answering(self, streams: Streams, stop: Callable[[], object]) -> Answering:
+    def make_handler(self, streams: StreamTransport, stop: Callable[[], object]) -> QueryHandler:
         self._stop = stop
 
         def answer(question: dict[str, Any]) -> dict[str, Any]:
@@ -126,10 +128,10 @@ class BrokerOwner:
 
         return answer
 
-    def _facts(self, streams: Streams) -> dict[str, Any]:
+    def _facts(self, streams: StreamTransport) -> dict[str, Any]:
         broker, overlay = self._broker, self.overlay
-        place = next((at for node in overlay.every if (at := node.place(broker.key)) is not None), None)
-        names = {node.id: node.name for node in overlay.every}
+        place = next((at for node in overlay.all_nodes if (at := node.replica_id(broker.key)) is not None), None)
+        names = {node.id: node.name for node in overlay.all_nodes}
         return {
             "node": names[place.scheme.node] if place is not None else None,
             "index": place.index if place is not None else None,
@@ -146,7 +148,7 @@ class BrokerOwner:
                     "index": place.index,
                     "scheme": place.scheme.version,
                     "reason": reason.value,
-                    "proof": reason.proof,
+                    "proof": reason.is_proof,
                     "count": count,
                 }
                 for place, reasons in broker.marks().items()
@@ -157,7 +159,7 @@ class BrokerOwner:
     def _peers(self, streams: dict[str, bool]) -> dict[str, bool]:
         """With those of its own node and of those beside it who have not called, as they should."""
         overlay, key = self.overlay, self._broker.key
-        node = next((node for node in overlay.nodes if node.place(key) is not None), None)
+        node = next((node for node in overlay.nodes if node.replica_id(key) is not None), None)
         beside = () if node is None else (node, *overlay.neighbours(node.name))
         silent = [
             replica.address
@@ -168,7 +170,7 @@ class BrokerOwner:
         return streams | dict.fromkeys(silent, False)
 
     @property
-    def overlay(self) -> Overlay:
+    def overlay(self) -> BrokerOverlay:
         return self._broker.signed.verify(self._config.operator_key)
 
     def _order(self, order: str) -> dict[str, Any]:

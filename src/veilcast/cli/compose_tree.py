@@ -8,14 +8,12 @@ from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from veilcast.cli.anonymity import NO_TOR, place_of
-from veilcast.cli.opening import check_standing, open_keyring
-from veilcast.cli.ways import Streams, over_tor
+from veilcast.cli.identity import check_role, open_identity
+from veilcast.cli.tor_setup import NO_TOR, make_endpoint
+from veilcast.cli.transports import StreamTransport, onion_driver
 from veilcast.crypto.secret import Secret
-from veilcast.net.service import Station
-from veilcast.net.station import StationOwner
-from veilcast.node.clerk import Clerk
-from veilcast.node.ledger import Ledger
+from veilcast.net.service import HostService, ServiceSetup
+from veilcast.node.record_store import HostRecords, RecordStore
 from veilcast.node.tree_files import DirectoryFile
 from veilcast.tree.directory import Directory
 
@@ -26,20 +24,22 @@ if TYPE_CHECKING:
 @contextmanager
 def compose_directory(
     config: DirectoryFile, passphrase: Secret, anonymous: AbstractContextManager[Tor | None] = NO_TOR
-) -> Iterator[Station[StationOwner]]:
-    keyring, revoked, clock, _ = open_keyring(config, passphrase)
-    check_standing(keyring, "directory")
-    with Ledger(Path(config.state), keyring.membership.link, os.urandom) as ledger, anonymous as tor:
-        place = place_of(config.listen, keyring, tor)
-        machine = Directory(config.settings, keyring, clock.now(), ledger.kept(), revoked)
-        yield Station(
+) -> Iterator[ServiceSetup[HostService]]:
+    keyring, revoked, clock, _ = open_identity(config, passphrase)
+    check_role(keyring, "directory")
+    with RecordStore(Path(config.state), keyring.membership.link, os.urandom) as ledger, anonymous as tor:
+        place = make_endpoint(config.listen, keyring, tor)
+        machine = Directory(config.settings, keyring, clock.now(), ledger.unsettled(), revoked)
+        yield ServiceSetup(
             machine=machine,
-            drive=Streams(machine, over_tor(place)).drive,
-            hire=lambda driver: StationOwner(Clerk(machine), ledger.write, driver, lambda: _numbers(machine)),
+            make_driver=StreamTransport(machine, onion_driver(place)).make_driver,
+            make_service=lambda driver: HostService(
+                HostRecords(machine), ledger.write, driver, lambda: _numbers(machine)
+            ),
             metrics=config.metrics.listen,
             clock=clock,
             address=place.address,
-            watch=None if tor is None else tor.gone,
+            watch=None if tor is None else tor.watch,
         )
 
 

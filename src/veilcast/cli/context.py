@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from veilcast.crypto.passphrase import Cost
+    from veilcast.crypto.passphrase import PassphraseCost
     from veilcast.machine import Entropy
 
 
@@ -33,7 +33,7 @@ class Context:
         say: Callable[[str], object] = lambda line: (sys.stdout.write(f"{line}\n"), sys.stdout.flush()),
         read_input: Callable[[], bytes] = lambda: sys.stdin.buffer.read(),
         read_lines: Callable[[], Iterable[str]] = lambda: sys.stdin,
-        cost: Cost | None = None,
+        cost: PassphraseCost | None = None,
     ) -> None:
         self.now_us, self.entropy = now_us, entropy
         self.has_terminal, self.ask_secret = has_terminal, ask_secret or _ask_secret
@@ -42,11 +42,11 @@ class Context:
         self._cost = cost
 
     @cached_property
-    def cost(self) -> Cost:
+    def cost(self) -> PassphraseCost:
         """What a guess of a new passphrase costs."""
-        from veilcast.crypto.passphrase import Cost
+        from veilcast.crypto.passphrase import PassphraseCost
 
-        return self._cost or Cost()
+        return self._cost or PassphraseCost()
 
 
 class Report:

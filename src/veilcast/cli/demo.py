@@ -26,18 +26,18 @@ from rich.console import Console
 from rich.live import Live
 from rich.table import Table
 
-from veilcast.authority.vault import write_whole
-from veilcast.cli.bounds import within
+from veilcast.authority.secret_file import replace_file
 from veilcast.cli.context import Context, Report
+from veilcast.cli.demo_run import DemoRun, run_network
 from veilcast.cli.exits import FAILED_CHECK
 from veilcast.cli.files import check_place
+from veilcast.cli.input_checks import check_range
 from veilcast.cli.lab import lab_extra
-from veilcast.cli.localnet import Plan, SmallWorld
-from veilcast.cli.trial import Trial, hold
-from veilcast.observe import Cell
+from veilcast.cli.local.network import NetworkPlan, SmallWorld
+from veilcast.observe import CellRow
 
 if TYPE_CHECKING:
-    from veilcast.lab.attack.glance import Glance
+    from veilcast.lab.attack.observer.quick_look import QuickLook
 
 Row: TypeAlias = dict[str, Any]
 
@@ -48,17 +48,17 @@ def run(arguments: argparse.Namespace, context: Context) -> Report:
     # Whether the attackers are here is seen before anything is started.
     with lab_extra():
         from veilcast.lab import tables
-        from veilcast.lab.attack.glance import glance
-        from veilcast.lab.report.demo_page import Tried, page
-    within("--nodes", arguments.nodes, 8, 64)
-    within("--subscribers", arguments.subscribers, 1, arguments.nodes - 2)
-    within("--notes", arguments.notes, 1, 500)
+        from veilcast.lab.attack.observer.quick_look import take_quick_look
+        from veilcast.lab.report.demo_page import DemoNetwork, render_page
+    check_range("--nodes", arguments.nodes, 8, 64)
+    check_range("--subscribers", arguments.subscribers, 1, arguments.nodes - 2)
+    check_range("--notes", arguments.notes, 1, 500)
     check_place(arguments.page, overwrite=True)
     rng = SystemRandom()
-    found: list[Tried] = []
-    with _interrupted_by_any_signal(), _home() as home, _Stage() as stage:
+    found: list[DemoNetwork] = []
+    with _interrupted_by_any_signal(), _home() as home, _ProgressView() as stage:
         for name, options in _NETWORKS.items():
-            plan = Plan(
+            plan = NetworkPlan(
                 nodes=arguments.nodes,
                 subscribers=arguments.subscribers,
                 topology=SmallWorld(4, 0.2),
@@ -69,7 +69,7 @@ def run(arguments: argparse.Namespace, context: Context) -> Report:
                 **options,
             )
             settle_s = _GAMES_S if plan.shellgame else 0.0
-            trial = hold(
+            trial = run_network(
                 home / str(len(found)),
                 plan,
                 context,
@@ -80,23 +80,23 @@ def run(arguments: argparse.Namespace, context: Context) -> Report:
             )
             stage.told(name, "attacked")
             net = trial.net
-            seen = glance(tables.from_rows(Cell, trial.cells), plan.heartbeat_us, trial.published_us)
-            found.append(Tried(_measure(name, trial, seen), net.addresses, net.roles, net.links, seen))
+            seen = take_quick_look(tables.from_rows(CellRow, trial.cells), plan.heartbeat_us, trial.published_us)
+            found.append(DemoNetwork(_measure(name, trial, seen), net.addresses, net.roles, net.links, seen))
             stage.told(name, "done")
-    write_whole(arguments.page, page(found).encode(), mode=0o644)
+    replace_file(arguments.page, render_page(found).encode(), mode=0o644)
     rows = [tried.found for tried in found]
     works = all(2 * row["delivered"] > row["expected"] for row in rows)
     data = {"networks": rows, "page": str(arguments.page)}
     return Report(data, _table(rows, arguments), 0 if works else FAILED_CHECK)
 
 
-def _measure(name: str, trial: Trial, seen: Glance) -> Row:
+def _measure(name: str, trial: DemoRun, seen: QuickLook) -> Row:
     """How a network did, and what its observer learnt; here alone the guesses meet the truth."""
     from veilcast.lab.measure.ranking import auc, auc_by_chance
 
     net, cells = trial.net, trial.cells
-    publisher = net.addresses[net.having("publisher")[0]]
-    readers = [net.addresses[number] for number in net.having("subscriber")]
+    publisher = net.addresses[net.nodes_with_role("publisher")[0]]
+    readers = [net.addresses[number] for number in net.nodes_with_role("subscriber")]
     others = [node for node in net.addresses if node != publisher]
     named = [node for node in seen.readers if node != publisher]
     reads = np.array([node in readers for node in others])
@@ -173,7 +173,7 @@ def _table(rows: list[Row], arguments: argparse.Namespace) -> list[str]:
     ]
 
 
-class _Stage:
+class _ProgressView:
     """The live view: a table on a terminal, and plain lines where there is none. Both go to stderr."""
 
     def __init__(self) -> None:
@@ -197,7 +197,7 @@ class _Stage:
             view.add_row(name, text, style=style)
         return view
 
-    def __enter__(self) -> _Stage:
+    def __enter__(self) -> _ProgressView:
         if self._console.is_terminal:
             self._live.start()
         return self

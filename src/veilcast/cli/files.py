@@ -1,15 +1,18 @@
-"""The files that authority commands share: where they lie, and how they are opened and written."""
+"""The files that authority commands share: where they lie, and how they are opened and written.
+
+Writing a table as TOML: of texts, numbers, lists and tables, which is all that our files have."""
 
 from __future__ import annotations
 
 import argparse
+import json
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from veilcast.authority.keyring import Keyring
-from veilcast.authority.plain import to_bytes
-from veilcast.authority.vault import read_secret, write_secret, write_whole
+from veilcast.authority.secret_file import read_secret, replace_file, write_secret
+from veilcast.authority.struct_codec import encode_struct
 from veilcast.cli import passphrase
 from veilcast.cli.context import Context
 from veilcast.crypto.derive import fingerprint
@@ -20,6 +23,16 @@ if TYPE_CHECKING:
     from veilcast.authority.issuer import Authority
 
 
+def format_toml(table: dict[str, Any], name: str = "") -> str:
+    """Plain values first, then the tables inside. What JSON writes for these values is TOML too."""
+    lines = [f"{key} = {json.dumps(value)}" for key, value in table.items() if not isinstance(value, dict)]
+    if name:
+        lines.insert(0, f"\n[{name}]")
+    text = "".join(f"{line}\n" for line in lines)
+    inner = ((f"{name}.{key}".lstrip("."), value) for key, value in table.items() if isinstance(value, dict))
+    return text + "".join(format_toml(value, key) for key, value in inner)
+
+
 def open_authority(context: Context, arguments: argparse.Namespace) -> tuple[Authority, Secret]:
     """The state, and the passphrase to write it with. A bulletin that a killed command did not write is written now."""
     from veilcast.authority.issuer import Authority  # Here, because every process imports this file.
@@ -27,7 +40,7 @@ def open_authority(context: Context, arguments: argparse.Namespace) -> tuple[Aut
     directory: Path = arguments.dir
     if not state_file(directory).exists():
         raise StorageError(f"{directory} holds no authority; make one with `veilcast authority init {directory}`")
-    secret = passphrase.existing(context, str(directory), arguments.passphrase_file, directory / "passphrase")
+    secret = passphrase.read_passphrase(context, str(directory), arguments.passphrase_file, directory / "passphrase")
     authority = read_secret(state_file(directory), Authority, secret)
     publish_bulletin(directory, authority)
     return authority, secret
@@ -47,12 +60,12 @@ def publish_bulletin(directory: Path, authority: Authority) -> Path:
     path = directory / "bulletins" / f"{authority.bulletins:06}{signer}.bulletin"
     if authority.bulletin is not None and not path.exists():
         make_directory(path.parent)
-        write_whole(path, to_bytes(authority.bulletin), mode=0o644)
+        replace_file(path, encode_struct(authority.bulletin), mode=0o644)
     return path
 
 
 def keyring_passphrase(context: Context, arguments: argparse.Namespace) -> Secret:
-    return passphrase.existing(
+    return passphrase.read_passphrase(
         context, str(arguments.keyring), arguments.passphrase_file, passphrase_file(arguments.keyring)
     )
 

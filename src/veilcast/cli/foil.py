@@ -17,25 +17,25 @@ from typing import Any, Final
 
 import msgspec
 
-from veilcast.cli import running
-from veilcast.cli.bounds import within
+from veilcast.cli import service_run
 from veilcast.cli.compose import compose
 from veilcast.cli.context import Context, Report
+from veilcast.cli.input_checks import check_range
 from veilcast.cli.pub import number_or_text, parse_value
-from veilcast.cli.reach import config_of
-from veilcast.cli.sub import COUNT_MAX, as_json, as_line, interest_of
+from veilcast.cli.running_node import config_path
+from veilcast.cli.sub import COUNT_MAX, as_json, as_line, parse_interest
 from veilcast.errors import ConfigError, StorageError, UnreachableError
 from veilcast.machine import Publication
 from veilcast.net import log
 from veilcast.net.client import Client, Subscription, connect
 from veilcast.net.service import serve
-from veilcast.node.config import NodeConfig, load
+from veilcast.node.config import NodeConfig, load_config
 from veilcast.node.foil_member import FoilSettings
 from veilcast.topics import Label
 
 
 def publish(arguments: argparse.Namespace, context: Context) -> Report:
-    within("--linger", arguments.linger, 0, _LINGER_MAX_S)
+    check_range("--linger", arguments.linger, 0, _LINGER_MAX_S)
     label, count = Label(arguments.topic), 0
     if arguments.csv is not None:
         if arguments.message is not None or arguments.value:
@@ -51,20 +51,20 @@ def publish(arguments: argparse.Namespace, context: Context) -> Report:
         nonlocal count
         async for event in events:
             if count % AT_ONCE == 0:
-                await _room(me)
+                await _wait_for_room(me)
             await me.publish(event)
             count += 1
         await asyncio.sleep(arguments.linger)
 
-    drained = _live(arguments, context, work, linger_s=arguments.linger)
+    drained = _run_node(arguments, context, work, linger_s=arguments.linger)
     rest = "all of it has gone out" if drained else "the outbox keeps what has not gone out"
     return Report({"published": count, "drained": drained}, [f"published {count:,}; {rest}"])
 
 
 def subscribe(arguments: argparse.Namespace, context: Context) -> Report:
     if arguments.count is not None:
-        within("--count", arguments.count, 1, COUNT_MAX)
-    interest = interest_of(arguments.topic, arguments.range)
+        check_range("--count", arguments.count, 1, COUNT_MAX)
+    interest = parse_interest(arguments.topic, arguments.range)
     show = as_json if arguments.json else as_line
 
     async def work(me: Client) -> None:
@@ -81,11 +81,11 @@ def subscribe(arguments: argparse.Namespace, context: Context) -> Report:
         finally:
             standing.cancel()
 
-    _live(arguments, context, work)
+    _run_node(arguments, context, work)
     return Report(None)
 
 
-def lingering(config: NodeConfig, seconds: int) -> NodeConfig:
+def with_linger(config: NodeConfig, seconds: int) -> NodeConfig:
     """The settings of a member that repeats its events, for so long, to readers that are new."""
     settings: FoilSettings = config.settings
     late_us = max(settings.member.late_us, seconds * 1_000_000)
@@ -93,17 +93,17 @@ def lingering(config: NodeConfig, seconds: int) -> NodeConfig:
     return msgspec.structs.replace(config, settings=msgspec.structs.replace(settings, member=member))
 
 
-def _live(
+def _run_node(
     arguments: argparse.Namespace, context: Context, work: Callable[[Client], Awaitable[None]], linger_s: int = 0
 ) -> bool:
     """Run the node, do the work as its client, and end; or end when told to. Whether all has gone out."""
-    path = config_of(arguments)
-    config = load(path)
+    path = config_path(arguments)
+    config = load_config(path)
     log.set_up(config.log.format, "warning")  # Whoever runs one command wants its lines, and no diary.
     if config.mode != "foil":
         raise ConfigError(f'{path}: its mode is {config.mode!r}; this command is for mode = "foil"')
-    config = lingering(config, linger_s)
-    secret = running.passphrase_of(arguments, config, context)
+    config = with_linger(config, linger_s)
+    secret = service_run.process_passphrase(arguments, config, context)
 
     async def act() -> None:
         async with connect(path) as me:
@@ -132,7 +132,7 @@ def _live(
     return asyncio.run(live())
 
 
-async def _room(me: Client) -> None:
+async def _wait_for_room(me: Client) -> None:
     """Wait until the node is not so far behind that it would refuse more."""
     while (await me.status()).outbox > AT_ONCE:
         await asyncio.sleep(_LOOK_S)

@@ -14,17 +14,17 @@ from pathlib import Path
 from random import Random, SystemRandom
 from typing import Any, Final, NamedTuple
 
-from veilcast.cli.bounds import within
 from veilcast.cli.context import Context, Report
+from veilcast.cli.input_checks import check_range
 from veilcast.errors import ConfigError, StorageError
-from veilcast.foil.config import Attribute, FoilConfig
+from veilcast.foil.config import AttributeConfig, FoilConfig
 from veilcast.foil.foiler import Foiler
-from veilcast.foil.naming import resolution
+from veilcast.foil.topic_names import levels_per_attribute
 from veilcast.machine import Publication
 from veilcast.topics import Reals, Schema
 
 
-class Event(NamedTuple):
+class FoiledEvent(NamedTuple):
     """What the broker sees, in its order, and where the truth stands in it."""
 
     candidates: list[float]
@@ -32,45 +32,47 @@ class Event(NamedTuple):
 
 
 def show(arguments: argparse.Namespace, context: Context) -> Report:
-    within("--steps", arguments.steps, 1, _STEPS_MAX)
-    within("--bits", arguments.bits, 1, _BITS)
+    check_range("--steps", arguments.steps, 1, _STEPS_MAX)
+    check_range("--bits", arguments.bits, 1, _BITS)
     low, high = _domain(arguments.domain)
     values = _values(arguments.file, arguments.column)[: arguments.steps]
     if not values:
         raise ConfigError(f"{arguments.file} has no value under {arguments.column!r}")
-    attribute = Attribute(deviation=arguments.deviation, public_after=arguments.public_after)
+    attribute = AttributeConfig(deviation=arguments.deviation, public_after=arguments.public_after)
     config = FoilConfig(
         profile=arguments.profile,
         generator=arguments.generator,
         k_p=arguments.fakes,
         attributes={arguments.column: attribute},
     )
-    events = foiled(values, Reals(arguments.column, low, high, arguments.bits), config, SystemRandom(), context)
+    events = foil_values(values, Reals(arguments.column, low, high, arguments.bits), config, SystemRandom(), context)
     truth = [event.position for event in events] if arguments.truth else None
     data: dict[str, Any] = {"candidates": [event.candidates for event in events]}
     if truth is not None:
         data["truth"] = truth
-    return Report(data, [*picture(events, marked=arguments.truth), *_table(events, marked=arguments.truth)])
+    return Report(data, [*draw_events(events, marked=arguments.truth), *_table(events, marked=arguments.truth)])
 
 
-def foiled(values: Sequence[float], domain: Reals, config: FoilConfig, rng: Random, context: Context) -> list[Event]:
+def foil_values(
+    values: Sequence[float], domain: Reals, config: FoilConfig, rng: Random, context: Context
+) -> list[FoiledEvent]:
     """One event for each value. What the broker sees of a number is its cell: shown as the cell's middle."""
     schema = Schema((domain,))
-    foiler, cells = Foiler(config, schema, context.entropy), 1 << resolution(schema)[0]
+    foiler, cells = Foiler(config, schema, context.entropy), 1 << levels_per_attribute(schema)[0]
     events = []
     for value in values:
         drawn = foiler.draw(Publication(((domain.attribute, value),)))
-        foiler.keep(drawn)
+        foiler.commit(drawn)
         order = list(range(len(drawn.places)))
         rng.shuffle(order)
         seen = [
             domain.low + (_cell(drawn.places[slot][0]) + 0.5) * (domain.high - domain.low) / cells for slot in order
         ]
-        events.append(Event(seen, order.index(0)))
+        events.append(FoiledEvent(seen, order.index(0)))
     return events
 
 
-def picture(events: Sequence[Event], *, marked: bool) -> list[str]:
+def draw_events(events: Sequence[FoiledEvent], *, marked: bool) -> list[str]:
     """Rows of values from high to low, a column for each event."""
     every = [value for event in events for value in event.candidates]
     low, high = min(every), max(every)
@@ -85,7 +87,7 @@ def picture(events: Sequence[Event], *, marked: bool) -> list[str]:
     return [f"{high - (number + 0.5) * height:12.2f} {''.join(row)}".rstrip() for number, row in enumerate(rows)]
 
 
-def _table(events: Sequence[Event], *, marked: bool) -> list[str]:
+def _table(events: Sequence[FoiledEvent], *, marked: bool) -> list[str]:
     legend = f"a column is an event, {_CANDIDATE} a candidate" + (f", {_TRUE} the true one" if marked else "")
     lines = ["", legend, f"the first {min(len(events), _SHOWN)} events, as they come:"]
     for number, event in enumerate(events[:_SHOWN]):

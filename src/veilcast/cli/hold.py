@@ -8,16 +8,16 @@ from pathlib import Path
 from veilcast.authority import bulletin, request
 from veilcast.authority.epoch import epoch_of, epochs_in
 from veilcast.authority.keyring import Keyring
-from veilcast.authority.plain import to_bytes
-from veilcast.authority.record import check_topic
 from veilcast.authority.request import Asking
-from veilcast.authority.vault import alone, read_secret, write_secret, write_whole
+from veilcast.authority.secret_file import lock_directory, read_secret, replace_file, write_secret
+from veilcast.authority.struct_codec import encode_struct
+from veilcast.authority.topic_record import check_topic
 from veilcast.cli import passphrase
 from veilcast.cli.context import Context, Report
-from veilcast.cli.dates import date_of
 from veilcast.cli.files import asking_file, check_place, keyring_passphrase, open_keyring, passphrase_file
-from veilcast.cli.input_file import read_file
-from veilcast.cli.key_erasure import first_kept
+from veilcast.cli.input_checks import read_file
+from veilcast.cli.key_erasure import first_kept_epoch
+from veilcast.cli.phrases import format_epoch
 from veilcast.cli.show import keyring_report
 from veilcast.crypto.derive import fingerprint
 from veilcast.errors import AuthorityError, ForgedError, RemoteError
@@ -29,7 +29,7 @@ def ask(arguments: argparse.Namespace, context: Context) -> Report:
         check_topic(arguments.topic)
     check_place(arguments.out)
     check_place(keyring_file, overwrite=True)
-    with alone(keyring_file.parent):
+    with lock_directory(keyring_file.parent):
         waiting = asking_file(keyring_file)
         if waiting.exists() and not arguments.force:
             raise AuthorityError(f"a request waits for its answer in {waiting}; accept that first, or add --force")
@@ -39,13 +39,15 @@ def ask(arguments: argparse.Namespace, context: Context) -> Report:
             held = read_secret(keyring_file, Keyring, secret)
             link, length = held.membership.link, held.epoch_us
         first, epochs = epoch_of(context.now_us(), length), epochs_in(arguments.days, length)
-        asking = request.ask(arguments.topic, arguments.role, length, first, epochs, context.entropy, link, tls=True)
+        asking = request.make_request(
+            arguments.topic, arguments.role, length, first, epochs, context.entropy, link, tls=True
+        )
         if link is None:
             option: Path | None = arguments.passphrase_file
-            secret = passphrase.fresh(context, str(keyring_file), option, passphrase_file(keyring_file))
+            secret = passphrase.new_passphrase(context, str(keyring_file), option, passphrase_file(keyring_file))
         # The private half first: a request whose keys were lost would be worth nothing.
         write_secret(waiting, asking, secret, cost=context.cost, entropy=context.entropy)
-        write_whole(arguments.out, to_bytes(asking.request), mode=0o644)
+        replace_file(arguments.out, encode_struct(asking.request), mode=0o644)
     return Report(
         {"topic": arguments.topic, "role": arguments.role, "out": str(arguments.out), "first_epoch": first},
         [f"wrote {arguments.out}; bring it to the authority, then `veilcast authority accept` its answer"],
@@ -54,14 +56,16 @@ def ask(arguments: argparse.Namespace, context: Context) -> Report:
 
 def accept(arguments: argparse.Namespace, context: Context) -> Report:
     keyring_file: Path = arguments.keyring
-    with alone(keyring_file.parent):
+    with lock_directory(keyring_file.parent):
         waiting = asking_file(keyring_file)
         if not waiting.exists():
             raise AuthorityError(f"no request is waiting in {waiting}; make one with `veilcast authority request`")
         secret = keyring_passphrase(context, arguments)
         existing = read_secret(keyring_file, Keyring, secret) if keyring_file.exists() else None
         try:
-            keyring = request.complete(read_secret(waiting, Asking, secret), read_file(arguments.answer), existing)
+            keyring = request.complete_request(
+                read_secret(waiting, Asking, secret), read_file(arguments.answer), existing
+            )
         except RemoteError as error:
             raise ForgedError(f"{arguments.answer} is no answer to the request that waits here: {error}") from error
         root = fingerprint(keyring.root).hex()
@@ -69,7 +73,7 @@ def accept(arguments: argparse.Namespace, context: Context) -> Report:
             raise AuthorityError(f"the answer is of authority {root}, not of {arguments.authority}; nothing was taken")
         if existing is None and arguments.authority is None:
             context.warn(f"this binds the keyring to authority {root}: compare it with what your authority says")
-        keyring.erase_past(first_kept(context.now_us(), keyring.epoch_us))
+        keyring.erase_past(first_kept_epoch(context.now_us(), keyring.epoch_us))
         write_secret(keyring_file, keyring, secret, cost=context.cost, entropy=context.entropy)
         waiting.unlink()
     return keyring_report(keyring, context, None, f"wrote {keyring_file}")
@@ -77,14 +81,14 @@ def accept(arguments: argparse.Namespace, context: Context) -> Report:
 
 def apply(arguments: argparse.Namespace, context: Context) -> Report:
     keyring_file: Path = arguments.keyring
-    with alone(keyring_file.parent):
+    with lock_directory(keyring_file.parent):
         keyring, secret = open_keyring(context, arguments)
-        notice = bulletin.decode(read_file(arguments.bulletin))
-        changed = bulletin.apply(keyring, notice, epoch_of(context.now_us(), keyring.epoch_us))
+        notice = bulletin.decode_bulletin(read_file(arguments.bulletin))
+        changed = bulletin.apply_bulletin(keyring, notice, epoch_of(context.now_us(), keyring.epoch_us))
         if changed != keyring:
-            changed.erase_past(first_kept(context.now_us(), changed.epoch_us))
+            changed.erase_past(first_kept_epoch(context.now_us(), changed.epoch_us))
             write_secret(keyring_file, changed, secret, cost=context.cost, entropy=context.entropy)
-    since = date_of(notice.effective, keyring.epoch_us)
+    since = format_epoch(notice.effective, keyring.epoch_us)
     done = "applied" if changed != keyring else "changes nothing here"
     return Report(
         {"bulletin": notice.number, "effective_epoch": notice.effective, "changed": changed != keyring},

@@ -2,27 +2,30 @@
 
 The state is one locked file in the authority's directory. Everything that can be refused is refused before it is
 written, and it is written before anything is handed out, so an interruption at any point is repaired by calling again.
-"""
+
+
+Attribute declarations as a person types them: `temp:float:-40:60:12`, `floor:int:0:31`, `class:str`.
+
+A second number of bits, as in `temp:float:-40:60:12:3`, is how finely the mesh routes by the attribute; if there is
+none, it does not."""
 
 from __future__ import annotations
 
 import argparse
 from pathlib import Path
+from typing import Final
 
 import msgspec
 
 from veilcast.authority import issuer, request
 from veilcast.authority.epoch import epoch_of, epochs_in
 from veilcast.authority.issuer import Authority
-from veilcast.authority.privacy import cover_share
-from veilcast.authority.record import TopicRecord
-from veilcast.authority.standing import Standing
-from veilcast.authority.topickeys import Role
-from veilcast.authority.vault import alone, write_secret, write_whole
+from veilcast.authority.role import TlsRole
+from veilcast.authority.secret_file import lock_directory, replace_file, write_secret
+from veilcast.authority.topic_keys import TopicRole
+from veilcast.authority.topic_record import TopicRecord, choose_cover_share
 from veilcast.cli import passphrase
-from veilcast.cli.attributes import parse_attribute
 from veilcast.cli.context import Context, Report
-from veilcast.cli.dates import date_of
 from veilcast.cli.files import (
     check_place,
     make_directory,
@@ -32,11 +35,41 @@ from veilcast.cli.files import (
     state_file,
     write_authority,
 )
-from veilcast.cli.input_file import read_file
+from veilcast.cli.input_checks import read_file
+from veilcast.cli.phrases import format_epoch
 from veilcast.crypto.derive import fingerprint
 from veilcast.crypto.secret import Secret
-from veilcast.errors import AuthorityError, ConfigError
-from veilcast.topics import Schema, all_cells
+from veilcast.errors import AuthorityError, ConfigError, LocalError
+from veilcast.topics import Domain, Integers, Reals, Schema, Strings, all_cells
+
+
+def parse_attribute(text: str) -> Domain:
+    name, *rest = text.split(":")
+    try:
+        match rest:
+            case ["str"]:
+                return Strings(name)
+            case ["int", low, high, *bits]:
+                width = (int(high) - int(low)).bit_length()
+                return Integers(name, int(low), int(high), *_bits(bits, min(_BITS, max(1, width))))
+            case ["float", low, high, *bits]:
+                return Reals(name, float(low), float(high), *_bits(bits, _BITS))
+    except (ValueError, LocalError) as error:
+        raise ConfigError(f"attribute {text!r}: {error}") from error
+    raise ConfigError(
+        f"attribute {text!r}: write NAME:str, or NAME:int or NAME:float with :LOW:HIGH, :BITS and :ROUTING if wanted"
+    )
+
+
+def _bits(given: list[str], default: int) -> tuple[int, int]:
+    """The bits, and how many of them the mesh routes by."""
+    if len(given) > 2:
+        raise ValueError("too many parts")
+    bits, routing = [*map(int, given), *(default, 0)[len(given) :]]
+    return bits, routing
+
+
+_BITS: Final = 16
 
 
 def init(arguments: argparse.Namespace, context: Context) -> Report:
@@ -45,9 +78,9 @@ def init(arguments: argparse.Namespace, context: Context) -> Report:
     if length < 1_000_000:
         raise ConfigError("--epoch is at least one second")
     make_directory(directory)
-    with alone(directory):
+    with lock_directory(directory):
         _check_empty(directory)
-        secret = passphrase.fresh(context, str(directory), arguments.passphrase_file, directory / "passphrase")
+        secret = passphrase.new_passphrase(context, str(directory), arguments.passphrase_file, directory / "passphrase")
         authority = issuer.create(length, context.entropy)
         write_authority(context, directory, authority, secret)
     name = fingerprint(authority.root).hex()
@@ -60,7 +93,7 @@ def init(arguments: argparse.Namespace, context: Context) -> Report:
 def topic(arguments: argparse.Namespace, context: Context) -> Report:
     schema = Schema(tuple(parse_attribute(text) for text in arguments.attribute))
     cover = _cover(arguments)
-    with alone(arguments.dir):
+    with lock_directory(arguments.dir):
         authority, secret = open_authority(context, arguments)
         known = authority.topics.get(arguments.topic)
         # What is not named stays as it was declared.
@@ -91,12 +124,12 @@ def topic(arguments: argparse.Namespace, context: Context) -> Report:
 def grant(arguments: argparse.Namespace, context: Context) -> Report:
     out: Path = arguments.out
     check_place(out, overwrite=arguments.force, option="--force")
-    with alone(arguments.dir):
+    with lock_directory(arguments.dir):
         authority, secret = open_authority(context, arguments)
         now = epoch_of(context.now_us(), authority.epoch_us)
         epochs = epochs_in(arguments.days, authority.epoch_us)
-        asked = None if arguments.request is None else request.decode(read_file(arguments.request))
-        wanted, standing = _wanted(arguments, asked), _standing(arguments)
+        asked = None if arguments.request is None else request.decode_request(read_file(arguments.request))
+        wanted, standing = _wanted_grants(arguments, asked), _standing(arguments)
         new = [name for name, _ in wanted if name not in authority.topics]
         for name in new:
             authority = issuer.declare_label(authority, name, arguments.profile or "hardened", context.entropy)
@@ -104,13 +137,13 @@ def grant(arguments: argparse.Namespace, context: Context) -> Report:
         if asked is not None:
             authority, reply = issuer.grant(authority, arguments.member, asked, now, epochs, context.entropy, standing)
             write_authority(context, arguments.dir, authority, secret)
-            write_whole(out, reply)
+            replace_file(out, reply)
         else:
             authority, keyring = issuer.grant_ready(
                 authority, arguments.member, wanted, now, epochs, context.entropy, standing
             )
             option: Path | None = arguments.keyring_passphrase_file
-            theirs = passphrase.fresh(context, str(out), option, passphrase_file(out), draw=True)
+            theirs = passphrase.new_passphrase(context, str(out), option, passphrase_file(out), draw=True)
             write_authority(context, arguments.dir, authority, secret)
             write_secret(out, keyring, theirs, cost=context.cost, entropy=context.entropy)
     data = {
@@ -122,7 +155,7 @@ def grant(arguments: argparse.Namespace, context: Context) -> Report:
         "declared": new,
         "out": str(out),
     }
-    until = date_of(first + epochs, authority.epoch_us)
+    until = format_epoch(first + epochs, authority.epoch_us)
     lines = [f"declared topic {name}" for name in new]
     lines += [f"{arguments.member} is {role} of {name} until {until}" for name, role in wanted]
     lines += [] if wanted else [f"{arguments.member} is a {standing}, with no topic, until {until}"]
@@ -132,7 +165,7 @@ def grant(arguments: argparse.Namespace, context: Context) -> Report:
 def revoke(arguments: argparse.Namespace, context: Context) -> Report:
     if arguments.group is not None and (arguments.topic is not None or arguments.every_topic):
         raise ConfigError("--group ends a whole sub-authority; leave --topic and --every-topic away")
-    with alone(arguments.dir):
+    with lock_directory(arguments.dir):
         authority, secret = open_authority(context, arguments)
         now = epoch_of(context.now_us(), authority.epoch_us)
         if arguments.group is not None:
@@ -140,27 +173,27 @@ def revoke(arguments: argparse.Namespace, context: Context) -> Report:
         else:
             member, topic, every_topic = arguments.member, arguments.topic, arguments.every_topic
             authority = issuer.revoke(authority, member, topic, now, context.entropy, every_topic=every_topic)
-        return _rekeyed(context, arguments.dir, authority, secret)
+        return _report_bulletin(context, arguments.dir, authority, secret)
 
 
 def rotate(arguments: argparse.Namespace, context: Context) -> Report:
-    with alone(arguments.dir):
+    with lock_directory(arguments.dir):
         authority, secret = open_authority(context, arguments)
         now = epoch_of(context.now_us(), authority.epoch_us)
         authority = issuer.rotate(authority, arguments.topic, now, context.entropy)
-        return _rekeyed(context, arguments.dir, authority, secret)
+        return _report_bulletin(context, arguments.dir, authority, secret)
 
 
 def delegate(arguments: argparse.Namespace, context: Context) -> Report:
     out: Path = arguments.out
-    with alone(arguments.dir):
+    with lock_directory(arguments.dir):
         authority, secret = open_authority(context, arguments)
         now = epoch_of(context.now_us(), authority.epoch_us)
         epochs = epochs_in(arguments.days, authority.epoch_us)
         authority, child = issuer.delegate(authority, arguments.group, now, epochs, context.entropy)
         make_directory(out)
         _check_empty(out)
-        child_secret = passphrase.fresh(context, str(out), None, out / "passphrase", draw=True)
+        child_secret = passphrase.new_passphrase(context, str(out), None, out / "passphrase", draw=True)
         # The root first: what it does not know of it could never end.
         write_authority(context, arguments.dir, authority, secret)
         write_authority(context, out, child, child_secret)
@@ -171,9 +204,9 @@ def delegate(arguments: argparse.Namespace, context: Context) -> Report:
     )
 
 
-def _wanted(arguments: argparse.Namespace, asked: request.Request | None) -> list[tuple[str, Role]]:
+def _wanted_grants(arguments: argparse.Namespace, asked: request.Request | None) -> list[tuple[str, TopicRole]]:
     """What the operator means to grant; a request must agree with what the operator says beside it."""
-    named: list[tuple[str, Role]] = [(name, arguments.role) for name in dict.fromkeys(arguments.topic)]
+    named: list[tuple[str, TopicRole]] = [(name, arguments.role) for name in dict.fromkeys(arguments.topic)]
     if _standing(arguments) != "member":
         if named:
             raise ConfigError(f"a {arguments.role} has no topics; leave --topic away")
@@ -181,13 +214,13 @@ def _wanted(arguments: argparse.Namespace, asked: request.Request | None) -> lis
         raise ConfigError("--topic and --role go together; with neither, the member gets a membership alone")
     if asked is None:
         return named
-    wanted: list[tuple[str, Role]] = [(asked.topic, asked.role)] if asked.topic else []
+    wanted: list[tuple[str, TopicRole]] = [(asked.topic, asked.role)] if asked.topic else []
     if named and named != wanted:
         raise ConfigError(f"the request asks for something else: {asked.role} of {asked.topic or 'nothing'}")
     return wanted
 
 
-def _standing(arguments: argparse.Namespace) -> Standing:
+def _standing(arguments: argparse.Namespace) -> TlsRole:
     """Publishers and subscribers are members alike, and so is who has no role."""
     match arguments.role:
         case "proxy":
@@ -207,20 +240,20 @@ def _cover(arguments: argparse.Namespace) -> float | None:
     if arguments.privacy is not None and arguments.cover is not None:
         raise ConfigError("--privacy and --cover both say how much cover there is; give one of them")
     if arguments.privacy is not None:
-        return cover_share(arguments.privacy, **size)
+        return choose_cover_share(arguments.privacy, **size)
     if any(number is not None for number in size.values()):
         raise ConfigError("--subscribers and --members go with --privacy")
     given: float | None = arguments.cover
     return given
 
 
-def _rekeyed(context: Context, directory: Path, authority: Authority, secret: Secret) -> Report:
+def _report_bulletin(context: Context, directory: Path, authority: Authority, secret: Secret) -> Report:
     assert authority.bulletin is not None
     write_authority(context, directory, authority, secret)
     path = publish_bulletin(directory, authority)
     effective = authority.bulletin.effective
     data = {"bulletin": authority.bulletins, "effective_epoch": effective, "out": str(path)}
-    since = date_of(effective, authority.epoch_us)
+    since = format_epoch(effective, authority.epoch_us)
     return Report(data, [f"wrote {path}, in force from {since}; give it to any member to carry"])
 
 

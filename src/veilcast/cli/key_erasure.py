@@ -17,19 +17,19 @@ from typing import Final
 
 from veilcast.authority.epoch import epoch_of
 from veilcast.authority.keyring import Keyring
-from veilcast.authority.vault import alone, read_again, rewrite_secret
-from veilcast.crypto.passphrase import Lock
+from veilcast.authority.secret_file import lock_directory, reread_secret, rewrite_secret
+from veilcast.crypto.passphrase import PassphraseLock
 from veilcast.errors import VeilcastError
-from veilcast.net.clock import Clock
+from veilcast.net.clock import SystemClock
 
 
-def first_kept(now: int, epoch_us: int) -> int:
+def first_kept_epoch(now: int, epoch_us: int) -> int:
     """The first epoch whose keys are still of use: what was published in it may be under way, or held for a reader."""
     return epoch_of(now - PAST_US, epoch_us) - 1
 
 
 class KeyErasure:
-    def __init__(self, path: Path, keyring: Keyring, own: Lock, clock: Clock) -> None:
+    def __init__(self, path: Path, keyring: Keyring, own: PassphraseLock, clock: SystemClock) -> None:
         self._path, self._keyring, self._lock, self._clock = path, keyring, own, clock
         self._erased = self._failed = -1
         """The first epoch that the file has keys for, as far as is known; and the one that could not be written."""
@@ -42,15 +42,15 @@ class KeyErasure:
             await asyncio.sleep(LOOK_S)
 
     def erase_memory(self) -> int:
-        first = first_kept(self._clock.now(), self._keyring.epoch_us)
+        first = first_kept_epoch(self._clock.now(), self._keyring.epoch_us)
         self._keyring.erase_past(first)
         return first
 
     def erase_file(self, first: int) -> None:
         """Write the keyring without keys of epochs before this one; if that fails, say so once and try again later."""
         try:
-            with alone(self._path.parent):
-                stored = read_again(self._path, Keyring, self._lock)
+            with lock_directory(self._path.parent):
+                stored = reread_secret(self._path, Keyring, self._lock)
                 if stored is not None and stored.erase_past(first):
                     rewrite_secret(self._path, stored, self._lock, os.urandom)
             self._erased = first

@@ -17,20 +17,20 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from veilcast.cli.bounds import within
 from veilcast.cli.context import Context, Report
 from veilcast.cli.exits import FAILED_CHECK
+from veilcast.cli.input_checks import check_range
 from veilcast.errors import ConfigError, StorageError
 
 if TYPE_CHECKING:
-    from veilcast.lab.sweep.experiment import Experiment
-    from veilcast.lab.sweep.sweep import Result
+    from veilcast.lab.experiment.definition import Experiment
+    from veilcast.lab.experiment.sweep import SweepResult
 
 
 def doctor(arguments: argparse.Namespace, _: Context) -> Report:
     with lab_extra():
-        from veilcast.lab.spark.doctor import examine
-    diagnosis = examine(arguments.master)
+        from veilcast.lab.spark.doctor import diagnose
+    diagnosis = diagnose(arguments.master)
     width = max(map(len, diagnosis.found))
     lines = [f"{name:{width}}  {found}" for name, found in diagnosis.found.items()]
     lines += [f"wrong: {problem}" for problem in diagnosis.wrong] or ["nothing is wrong"]
@@ -39,33 +39,33 @@ def doctor(arguments: argparse.Namespace, _: Context) -> Report:
 
 def list_experiments(arguments: argparse.Namespace, _: Context) -> Report:
     from veilcast.cli import listing
-    from veilcast.lab.sweep import experiment
+    from veilcast.lab.experiment import definition as experiment
 
-    rows = listing.rows(_chosen(arguments.names or ["all"], experiment.names()))
-    return Report({"experiments": rows}, listing.sheets(rows) if arguments.names else listing.table(rows))
+    rows = listing.list_rows(_choose(arguments.names or ["all"], experiment.packaged_names()))
+    return Report({"experiments": rows}, listing.format_sheets(rows) if arguments.names else listing.format_table(rows))
 
 
 def run(arguments: argparse.Namespace, context: Context) -> Report:
-    from veilcast.lab.sweep import experiment
+    from veilcast.lab.experiment import definition as experiment
 
-    loaded = [experiment.load(name) for name in _chosen(arguments.names, experiment.names())]
+    loaded = [experiment.load_experiment(name) for name in _choose(arguments.names, experiment.packaged_names())]
     data = _data_folder(arguments.data)
     if arguments.trace is not None:
         loaded = _on_trace(loaded, arguments.trace, data, (lambda _: None) if arguments.json else context.say)
     chosen = [(name, definition, arguments.engine or definition.engines[0]) for name, definition in loaded]
     with lab_extra():
         for name, definition, engine in chosen:
-            definition.check_means(name, engine, data)
-        from veilcast.lab.data import require
+            definition.check_requirements(name, engine, data)
+        from veilcast.lab.data import require_files
+        from veilcast.lab.experiment import dry_run, plan, sweep
+        from veilcast.lab.runs.table import ENGINES
         from veilcast.lab.spark import Progress, session
-        from veilcast.lab.sweep import plan, rehearsal, sweep
-        from veilcast.lab.sweep.engines import ENGINES
     if arguments.seeds is not None:
-        within("--seeds", arguments.seeds, 1, plan.SEEDS_MAX)
+        check_range("--seeds", arguments.seeds, 1, plan.SEEDS_MAX)
     quick = arguments.quick
-    require({each for _, one, engine in chosen for each in one.sources(engine, quick=quick)}, data)
+    require_files({each for _, one, engine in chosen for each in one.data_sources(engine, quick=quick)}, data)
     for name, definition, engine in chosen:
-        sweep.check(
+        sweep.check_sweep(
             name,
             definition,
             arguments.out,
@@ -75,14 +75,14 @@ def run(arguments: argparse.Namespace, context: Context) -> Report:
             fresh=arguments.fresh,
         )
         # Tests hold that packaged experiments draw what their runs give; on real sockets a run takes too long to try.
-        if name not in experiment.names() and engine != "live":
-            rehearsal.check(name, definition, engine, ENGINES[engine], data)
+        if name not in experiment.packaged_names() and engine != "live":
+            dry_run.check_drawn_metrics(name, definition, engine, ENGINES[engine], data)
     say: Callable[[str], object] = (lambda _: None) if arguments.json else context.say
     say(f"starting Spark for {', '.join(name for name, _, _ in chosen)}")
     results = []
     with session(arguments.master) as spark, Progress(spark, say=say) as progress:
         for name, definition, engine in chosen:
-            result = sweep.run(
+            result = sweep.run_sweep(
                 spark,
                 name,
                 definition,
@@ -107,18 +107,18 @@ def _on_trace(
     loaded: list[tuple[str, Experiment]], file: Path, data: Path | None, say: Callable[[str], object]
 ) -> list[tuple[str, Experiment]]:
     with lab_extra():
-        from veilcast.lab import own_trace
-        from veilcast.lab.sweep import own_traces
-    trace = own_trace.load(file)
-    found = [(name, own_traces.replaying(name, definition, file, trace, data)) for name, definition in loaded]
-    say(own_traces.said(file, trace))
+        from veilcast.lab import trace_file
+        from veilcast.lab.runs.brokers import user_trace
+    trace = trace_file.load_trace(file)
+    found = [(name, user_trace.replay_user_trace(name, definition, file, trace, data)) for name, definition in loaded]
+    say(user_trace.describe_trace(file, trace))
     return found
 
 
 def report(arguments: argparse.Namespace, _: Context) -> Report:
     with lab_extra():
-        from veilcast.lab.report import page
-    path = page.write(arguments.dir, arguments.out)
+        from veilcast.lab.report import results_page
+    path = results_page.write_report(arguments.dir, arguments.out)
     return Report({"page": str(path)}, [f"wrote {path}"])
 
 
@@ -126,17 +126,17 @@ def bench(arguments: argparse.Namespace, context: Context) -> Report:
     say = (lambda _: None) if arguments.json else context.say
     if arguments.what != "kernels":
         rows = arguments.rows if arguments.rows is not None else _ROWS[arguments.what]
-        within("--rows", rows, 1, 100 * _ROWS[arguments.what])
+        check_range("--rows", rows, 1, 100 * _ROWS[arguments.what])
         with lab_extra():
-            from veilcast.lab.bench import attacks, bulk, traces
-        benches = {"attacks": attacks.run, "bulk": bulk.run, "traces": traces.run}
+            from veilcast.lab.bench import attack_scaling, relay_matching, trace_scaling
+        benches = {"attacks": attack_scaling.run, "bulk": relay_matching.run, "traces": trace_scaling.run}
         return Report(benches[arguments.what](rows, say))
     with lab_extra():
-        from veilcast.lab.bench import main
-    return Report(main.run(arguments.quick, say))
+        from veilcast.lab.bench import kernels
+    return Report(kernels.run(arguments.quick, say))
 
 
-def _chosen(asked: list[str], known: tuple[str, ...]) -> list[str]:
+def _choose(asked: list[str], known: tuple[str, ...]) -> list[str]:
     """Each once, in the order of their asking; what is no pattern is left as it is, and may be a file."""
     chosen: dict[str, None] = {}
     for name in asked:
@@ -154,7 +154,7 @@ def _data_folder(given: Path | None) -> Path | None:
     return folder
 
 
-def _lines(result: Result, definition: Experiment) -> list[str]:
+def _lines(result: SweepResult, definition: Experiment) -> list[str]:
     manifest = result.manifest
     lines = [
         f"{manifest.experiment}: {manifest.seeds} seeds, {result.runs:,} runs done now, {manifest.wall_s:.1f} s in all"
@@ -169,14 +169,14 @@ def _lines(result: Result, definition: Experiment) -> list[str]:
     return [*lines, *_curves(result, definition)]
 
 
-def _curves(result: Result, definition: Experiment) -> list[str]:
+def _curves(result: SweepResult, definition: Experiment) -> list[str]:
     """The first and the last point of each curve, and the curves that have none."""
-    from veilcast.lab.sweep.curves import Scores, points
+    from veilcast.lab.experiment.verdicts import ScoreTable, curve_points
 
-    scores, lines, empty = Scores(result.scores.to_pylist()), list[str](), list[str]()
+    scores, lines, empty = ScoreTable(result.scores.to_pylist()), list[str](), list[str]()
     for figure in definition.figures:
         for curve in figure.curves:
-            found = points(definition, figure, curve, scores)
+            found = curve_points(definition, figure, curve, scores)
             if not found:
                 empty.append(f"{figure.name}, {curve.label}")
                 continue
@@ -188,7 +188,7 @@ def _curves(result: Result, definition: Experiment) -> list[str]:
     return [*lines[:_CURVES], *more, *warned]
 
 
-def _data(result: Result) -> dict[str, Any]:
+def _data(result: SweepResult) -> dict[str, Any]:
     manifest = result.manifest
     return {
         "experiment": manifest.experiment,

@@ -6,18 +6,18 @@ import shutil
 import textwrap
 from typing import Any, TypeAlias
 
-from veilcast.lab.sweep import experiment
+from veilcast.lab.experiment import definition as experiment
 
 Row: TypeAlias = dict[str, Any]
 
 
-def rows(names: list[str]) -> list[Row]:
+def list_rows(names: list[str]) -> list[Row]:
     """As they are without options: by the first engine, with all seeds."""
     found = []
-    for name, definition in map(experiment.outline, names):
+    for name, definition in map(experiment.load_outline, names):
         engine = definition.engines[0]
-        cells = list(definition.cells(engine=engine))
-        seeds = definition.seeds_by(engine, quick=False)
+        cells = list(definition.make_cells(engine=engine))
+        seeds = definition.default_seeds(engine, quick=False)
         found.append(
             {
                 "name": name,
@@ -35,7 +35,7 @@ def rows(names: list[str]) -> list[Row]:
     return found
 
 
-def table(found: list[Row]) -> list[str]:
+def format_table(found: list[Row]) -> list[str]:
     name = max(len(row["name"]) for row in found)
     lines = [f"{'name':{name}} {'min':>4}  title"]
     for row in found:
@@ -48,7 +48,7 @@ def table(found: list[Row]) -> list[str]:
     ]
 
 
-def sheets(found: list[Row]) -> list[str]:
+def format_sheets(found: list[Row]) -> list[str]:
     return [line for row in found for line in (*_sheet(row), "")][:-1]
 
 

@@ -8,8 +8,8 @@ from pathlib import Path
 
 from veilcast.cli.context import Context, Report
 from veilcast.errors import ConfigError
-from veilcast.node.config import parse
-from veilcast.node.lines import bare
+from veilcast.node.checked_line import strip_key
+from veilcast.node.config import parse_config
 
 
 def new(arguments: argparse.Namespace, context: Context) -> Report:
@@ -25,7 +25,7 @@ def new(arguments: argparse.Namespace, context: Context) -> Report:
     if brokered and len(set(map(len, overlaid))) > 1:
         raise ConfigError("with brokers, --overlay, --operator and --edge are all needed, each once for each path")
     if relayed:
-        text = relay_file(arguments.keyring, arguments.proxy, bare(arguments.server_key or ""))
+        text = relay_file(arguments.keyring, arguments.proxy, strip_key(arguments.server_key or ""))
     elif brokered:
         text = brokers_file(arguments.keyring, list(zip(*overlaid, strict=True)))
     elif foiled:
@@ -34,7 +34,7 @@ def new(arguments: argparse.Namespace, context: Context) -> Report:
         text = tree_file(arguments.keyring, arguments.directory)
     else:
         text = node_file(arguments.keyring, arguments.listen, arguments.address, arguments.peer)
-    parse(text.encode(), Path("node.toml"))
+    parse_config(text.encode(), Path("node.toml"))
     if meshed and not arguments.peer:
         context.warn("no --peer: this node waits for others to come; that is right for the first one only")
     return Report({"node.toml": text}, text.splitlines())
@@ -103,7 +103,7 @@ keyring = {json.dumps(keyring)}
 # The overlay, as its operator has signed it, and the line by which the operator is known. With another line it would
 # believe another operator.
 overlay = {json.dumps(overlay)}
-operator = {json.dumps(bare(operator))}
+operator = {json.dumps(strip_key(operator))}
 
 # The virtual node whose replicas it calls. They know who calls them; take one near you.
 edge = {json.dumps(edge)}
@@ -113,7 +113,7 @@ edge = {json.dumps(edge)}
 # Another path, of other brokers. All goes by every path, and arrives as long as one of them carries.
 [[brokers.also]]
 overlay = {json.dumps(overlay)}
-operator = {json.dumps(bare(operator))}
+operator = {json.dumps(strip_key(operator))}
 edge = {json.dumps(edge)}
 """
     return text

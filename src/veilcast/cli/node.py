@@ -7,34 +7,38 @@ from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from veilcast.cli import running
-from veilcast.cli.anonymity import NO_TOR, shown
+from veilcast.cli import service_run
 from veilcast.cli.compose import compose
 from veilcast.cli.context import Context, Report
-from veilcast.cli.reach import config_of
+from veilcast.cli.running_node import config_path
+from veilcast.cli.tor_setup import NO_TOR, open_tor_with_progress
 from veilcast.errors import ConfigError
-from veilcast.node.config import NodeConfig, load
+from veilcast.node.config import NodeConfig, load_config
 from veilcast.node.modes import mode_of
 
 if TYPE_CHECKING:
-    from veilcast.cli.tap import Around
+    from veilcast.cli.tap import MachineWrapper
 
 
 def run(arguments: argparse.Namespace, context: Context) -> Report:
-    config = running.set_up(config_of(arguments), load)
-    secret = running.passphrase_of(arguments, config, context)
+    config = service_run.load_process_config(config_path(arguments), load_config)
+    secret = service_run.process_passphrase(arguments, config, context)
     anonymous = NO_TOR
     if mode_of(config.mode).driver == "onions":
-        anonymous = shown(config.tor, Path(config.state), context)
+        anonymous = open_tor_with_progress(config.tor, Path(config.state), context)
     with _tap(arguments, config, context) as around, compose(config, secret, around, anonymous) as service:
-        return running.run(service, context, as_json=arguments.json, left="the outbox keeps what has not gone out")
+        return service_run.run_service(
+            service, context, as_json=arguments.json, left="the outbox keeps what has not gone out"
+        )
 
 
-def _tap(arguments: argparse.Namespace, config: NodeConfig, context: Context) -> AbstractContextManager[Around | None]:
+def _tap(
+    arguments: argparse.Namespace, config: NodeConfig, context: Context
+) -> AbstractContextManager[MachineWrapper | None]:
     directory = arguments.danger_tap
     if directory is None:
         return nullcontext()
-    from veilcast.cli.tap import tapped
+    from veilcast.cli.tap import open_tap
 
     if mode_of(config.mode).driver in ("streams", "mqtt"):
         raise ConfigError("--danger-tap writes datagrams, and this mode has none; record its streams with tcpdump")
@@ -42,4 +46,4 @@ def _tap(arguments: argparse.Namespace, config: NodeConfig, context: Context) ->
         f"DANGER: --danger-tap writes whom this node talks to, and when, to {directory}/cells.jsonl;"
         " whoever reads that file sees what an observer of its wires sees"
     )
-    return tapped(directory, f"tap-{context.now_us()}")
+    return open_tap(directory, f"tap-{context.now_us()}")

@@ -3,34 +3,56 @@
 In order: the file named by an option, the file that a command left beside what it locked, the file named in
 VEILCAST_PASSPHRASE_FILE, and the terminal. Where nobody can be asked a new passphrase is drawn and written to a file
 beside, mode 0600, with a warning: whoever holds both files holds the keys.
-"""
+
+
+A process that holds secrets writes no core dump and lets no process of the same user read its memory.
+
+`RLIMIT_CORE` is set to 0 on every system that has it, and is inherited by child processes. On Linux the process is also
+made not dumpable (`PR_SET_DUMPABLE`): a core dump goes to no pipe either, and ptrace and `/proc/PID/mem` are for root
+alone. Memory is not locked (`mlock`): Python copies secrets freely, and the default limit of a user, 8 MB, is less than
+Argon2id alone needs. So a machine without encrypted swap can still write secrets to its disk."""
 
 from __future__ import annotations
 
 import base64
+import contextlib
+import ctypes
 import os
+import resource
+import sys
 from pathlib import Path
 from typing import Final
 
-from veilcast.authority.vault import read_private, write_whole
+from veilcast.authority.secret_file import read_private_file, replace_file
 from veilcast.cli.context import Context
-from veilcast.cli.process_guard import guard_process
 from veilcast.crypto.secret import Secret
 from veilcast.errors import PassphraseError
 
 
-def existing(context: Context, what: str, option: Path | None, beside: Path) -> Secret:
+def guard_process() -> None:
+    """Called before a passphrase is asked for; does no harm when it is called again, or cannot be done."""
+    with contextlib.suppress(OSError, ValueError):
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    if sys.platform == "linux":
+        with contextlib.suppress(OSError, AttributeError):
+            ctypes.CDLL(None).prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0)
+
+
+_PR_SET_DUMPABLE: Final = 4
+
+
+def read_passphrase(context: Context, what: str, option: Path | None, beside: Path) -> Secret:
     """The passphrase that opens `what`."""
     guard_process()
     known = _known(option, beside, os.environ.get("VEILCAST_PASSPHRASE_FILE"))
     if known is not None:
         return known
     if context.has_terminal():
-        return _asked(context, f"passphrase for {what}: ")
+        return _ask(context, f"passphrase for {what}: ")
     raise PassphraseError(f"no terminal to ask for the passphrase of {what}; name a file with --passphrase-file")
 
 
-def from_descriptor(descriptor: int) -> Secret:
+def read_descriptor(descriptor: int) -> Secret:
     """What whoever started us has put into an open file or pipe; it is closed afterwards."""
     guard_process()
     try:
@@ -43,19 +65,19 @@ def from_descriptor(descriptor: int) -> Secret:
     return Secret(content)
 
 
-def fresh(context: Context, what: str, option: Path | None, beside: Path, *, draw: bool = False) -> Secret:
+def new_passphrase(context: Context, what: str, option: Path | None, beside: Path, *, draw: bool = False) -> Secret:
     """A passphrase to lock `what` with; with `draw`, a drawn one is the rule and nobody is asked."""
     guard_process()
     known = _known(option, beside, None if draw else os.environ.get("VEILCAST_PASSPHRASE_FILE"))
     if known is not None:
         return known
     if context.has_terminal() and not draw:
-        first = _asked(context, f"new passphrase for {what}: ")
-        if first != _asked(context, "the same again: "):
+        first = _ask(context, f"new passphrase for {what}: ")
+        if first != _ask(context, "the same again: "):
             raise PassphraseError("the two passphrases differ; nothing was made")
         return first
     drawn = base64.b32encode(context.entropy(20)).lower()
-    write_whole(beside, drawn + b"\n")
+    replace_file(beside, drawn + b"\n")
     context.warn(f"a drawn passphrase for {what} is in {beside}; keep the two files apart")
     return Secret(drawn)
 
@@ -70,13 +92,13 @@ def _known(option: Path | None, beside: Path, variable: str | None) -> Secret | 
 
 
 def _from_file(path: Path) -> Secret:
-    content = read_private(path).rstrip(b"\r\n")
+    content = read_private_file(path).rstrip(b"\r\n")
     if not content:
         raise PassphraseError(f"{path} holds no passphrase")
     return Secret(content)
 
 
-def _asked(context: Context, prompt: str) -> Secret:
+def _ask(context: Context, prompt: str) -> Secret:
     try:
         answer = context.ask_secret(prompt)
     except EOFError as error:

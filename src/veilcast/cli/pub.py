@@ -5,19 +5,18 @@ from __future__ import annotations
 import argparse
 
 from veilcast.cli.context import Context, Report
-from veilcast.cli.counts import counted
-from veilcast.cli.delays import is_worth_telling, spell_delay
-from veilcast.cli.input_file import read_file
-from veilcast.cli.reach import config_of, warn_if_hindered
+from veilcast.cli.input_checks import read_file
+from veilcast.cli.phrases import format_delay, is_worth_telling, pluralize
+from veilcast.cli.running_node import config_path, warn_if_hindered
 from veilcast.errors import ConfigError
 from veilcast.machine import Publication, Value
-from veilcast.net.blocking import connect_sync
+from veilcast.net.sync_client import connect_sync
 from veilcast.topics import Label
 
 
 def pub(arguments: argparse.Namespace, context: Context) -> Report:
     pairs = (Label(arguments.topic).pair, *map(parse_value, arguments.value))
-    config = config_of(arguments)
+    config = config_path(arguments)
     if arguments.message is not None:
         body = arguments.message.encode()
     elif arguments.file is not None:
@@ -31,11 +30,11 @@ def pub(arguments: argparse.Namespace, context: Context) -> Report:
         status = warn_if_hindered(me, context)
     delay, now_us = status.delay, context.now_us()
     if delay is not None and is_worth_telling(delay, now_us) and not (status.hindrances and delay.until_us is None):
-        context.warn(f"it waits: {spell_delay(delay, now_us)}")
+        context.warn(f"it waits: {format_delay(delay, now_us)}")
     told = None if delay is None else {"reason": delay.reason, "until_us": delay.until_us}
     return Report(
         {"published": len(body), "delay": told},
-        [f"published {counted(len(body), 'byte')}; the node has it on its disk"],
+        [f"published {pluralize(len(body), 'byte')}; the node has it on its disk"],
     )
 
 

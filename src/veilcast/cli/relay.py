@@ -12,12 +12,11 @@ from typing import TYPE_CHECKING
 from veilcast.cli.context import Context, Report
 from veilcast.cli.files import check_place, open_keyring
 from veilcast.crypto.group import Scalar
-from veilcast.node.relay_keys import spell_public, write_mask, write_server_keys
-from veilcast.relay.joining import ServerKeys
+from veilcast.node.relay_keys import encode_server_line, write_mask, write_server_keys
+from veilcast.relay.enrolment import ServerKeys
 
 if TYPE_CHECKING:
-    from veilcast.net.service import Station
-    from veilcast.net.station import StationOwner
+    from veilcast.net.service import HostService, ServiceSetup
 
 
 def init_server(arguments: argparse.Namespace, context: Context) -> Report:
@@ -26,7 +25,7 @@ def init_server(arguments: argparse.Namespace, context: Context) -> Report:
     _, secret = open_keyring(context, arguments)  # It opens the keyring, or the server could not use it.
     keys = ServerKeys.draw(context.entropy)
     write_server_keys(out, keys, secret, cost=context.cost, entropy=context.entropy)
-    line = spell_public(keys.public())
+    line = encode_server_line(keys.public())
     return Report({"keys": str(out), "server_key": line}, [f"wrote {out}; tell everybody:", f'server_key = "{line}"'])
 
 
@@ -38,26 +37,28 @@ def init_proxy(arguments: argparse.Namespace, context: Context) -> Report:
 
 
 def run_server(arguments: argparse.Namespace, context: Context) -> Report:
-    from veilcast.cli import running
+    from veilcast.cli import service_run
     from veilcast.cli.compose_relay import compose_server
     from veilcast.node.relay_files import load_server
 
-    config = running.set_up(arguments.config, load_server)
-    with compose_server(config, running.passphrase_of(arguments, config, context)) as station:
+    config = service_run.load_process_config(arguments.config, load_server)
+    with compose_server(config, service_run.process_passphrase(arguments, config, context)) as station:
         return _serve(station, arguments, context)
 
 
 def run_proxy(arguments: argparse.Namespace, context: Context) -> Report:
-    from veilcast.cli import running
+    from veilcast.cli import service_run
     from veilcast.cli.compose_relay import compose_proxy
     from veilcast.node.relay_files import load_proxy
 
-    config = running.set_up(arguments.config, load_proxy)
-    with compose_proxy(config, running.passphrase_of(arguments, config, context)) as station:
+    config = service_run.load_process_config(arguments.config, load_proxy)
+    with compose_proxy(config, service_run.process_passphrase(arguments, config, context)) as station:
         return _serve(station, arguments, context)
 
 
-def _serve(station: Station[StationOwner], arguments: argparse.Namespace, context: Context) -> Report:
-    from veilcast.cli import running
+def _serve(station: ServiceSetup[HostService], arguments: argparse.Namespace, context: Context) -> Report:
+    from veilcast.cli import service_run
 
-    return running.run(station, context, as_json=arguments.json, left="its disk keeps what has not gone out")
+    return service_run.run_service(
+        station, context, as_json=arguments.json, left="its disk keeps what has not gone out"
+    )

@@ -10,12 +10,12 @@ from veilcast.authority import bulletin, request
 from veilcast.authority.epoch import epoch_of
 from veilcast.authority.issuer import Authority
 from veilcast.authority.keyring import Keyring
-from veilcast.authority.plain import MAGIC_OF
-from veilcast.authority.vault import read_secret
+from veilcast.authority.secret_file import read_secret
+from veilcast.authority.struct_codec import MAGIC_OF
 from veilcast.cli.context import Context, Report
-from veilcast.cli.dates import date_of
 from veilcast.cli.files import keyring_passphrase, open_authority
-from veilcast.cli.input_file import read_file
+from veilcast.cli.input_checks import read_file
+from veilcast.cli.phrases import format_epoch
 from veilcast.crypto.derive import fingerprint
 from veilcast.crypto.sign import PUBLIC
 from veilcast.errors import ExpiredError
@@ -28,9 +28,9 @@ def show(arguments: argparse.Namespace, context: Context) -> Report:
         return _authority_report(open_authority(context, arguments)[0], arguments.topic)
     magic = read_file(path)[:4]
     if magic == MAGIC_OF["Request"]:
-        return _request_report(request.decode(read_file(path)))
+        return _request_report(request.decode_request(read_file(path)))
     if magic == MAGIC_OF["Bulletin"]:
-        return _bulletin_report(bulletin.decode(read_file(path)))
+        return _bulletin_report(bulletin.decode_bulletin(read_file(path)))
     arguments.keyring = path
     keyring = read_secret(path, Keyring, keyring_passphrase(context, arguments))
     return keyring_report(keyring, context, arguments.topic, f"keyring {path}")
@@ -38,7 +38,7 @@ def show(arguments: argparse.Namespace, context: Context) -> Report:
 
 def keyring_report(keyring: Keyring, context: Context, only: str | None, title: str) -> Report:
     now = epoch_of(context.now_us(), keyring.epoch_us)
-    held = keyring.at(now)
+    held = keyring.keys_at(now)
     if only is not None:
         held.topic(only)
     grants: list[dict[str, Any]] = [
@@ -48,15 +48,17 @@ def keyring_report(keyring: Keyring, context: Context, only: str | None, title: 
     ]
     if grants and all(grant["last_epoch"] < now for grant in grants):
         raise ExpiredError("every grant of this keyring has ended; ask the authority for new ones")
-    from veilcast.authority.tls import standing_of  # Here, because X.509 takes a tenth of a second to load.
+    from veilcast.authority.tls_identity import (
+        role_of_keyring,  # Here, because X.509 takes a tenth of a second to load.
+    )
 
-    standing = standing_of(keyring)
+    standing = role_of_keyring(keyring)
     data = {"authority": fingerprint(keyring.root).hex(), "epoch": now, "standing": standing, "grants": grants}
-    until = date_of(keyring.membership.certificate.leaf.last + 1, keyring.epoch_us)
+    until = format_epoch(keyring.membership.certificate.leaf.last + 1, keyring.epoch_us)
     lines = [f"{title}, of authority {data['authority']}", f"  {standing or 'member'} until {until}"]
     for grant in grants:
         lines.append(
-            f"  {grant['role']} of {grant['topic']} until {date_of(grant['last_epoch'] + 1, keyring.epoch_us)}"
+            f"  {grant['role']} of {grant['topic']} until {format_epoch(grant['last_epoch'] + 1, keyring.epoch_us)}"
         )
     return Report(data, lines)
 
@@ -97,7 +99,7 @@ def _authority_report(authority: Authority, only: str | None) -> Report:
     lines = [f"authority {name}, epochs of {authority.epoch_us / 1e6:g} s, {authority.bulletins} bulletins"]
     lines += [f"  topic   {t['topic']} ({t['profile']}, cover {t['cover_share']})" for t in topics]
     for member in members:
-        until = [date_of(g["last_epoch"] + 1, authority.epoch_us) for g in member["grants"]]
+        until = [format_epoch(g["last_epoch"] + 1, authority.epoch_us) for g in member["grants"]]
         held = ", ".join(f"{g['role']} of {g['topic']} until {u}" for g, u in zip(member["grants"], until, strict=True))
         lines.append(
             f"  member  {member['member']}: {'revoked' if member['revoked'] else held or 'a member, with no topic'}"
@@ -115,7 +117,7 @@ def _request_report(asked: request.Request) -> Report:
     }
     what = f"to be {asked.role} of {asked.topic}" if asked.topic else "for a membership"
     keys = f", with keys for {epochs} epochs" if epochs else ""
-    return Report(data, [f"request {what} from {date_of(asked.first, asked.epoch_us)} on{keys}"])
+    return Report(data, [f"request {what} from {format_epoch(asked.first, asked.epoch_us)} on{keys}"])
 
 
 def _bulletin_report(notice: bulletin.Bulletin) -> Report:

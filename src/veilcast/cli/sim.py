@@ -7,19 +7,19 @@ import sys
 from pathlib import Path
 from typing import Any, Final
 
-from veilcast.cli.bounds import SEED_MAX, within
 from veilcast.cli.context import Context, Report
 from veilcast.cli.exits import FAILED_CHECK
+from veilcast.cli.input_checks import SEED_MAX, check_range
 from veilcast.errors import StorageError
 from veilcast.observe import TableWriter
 from veilcast.sim import scenario
-from veilcast.sim.scenario import Outcome, Scenario
+from veilcast.sim.scenario import Scenario, ScenarioOutcome
 
 
 def run(arguments: argparse.Namespace, _: Context) -> Report:
-    within("--seeds", arguments.seeds, 1, _SEEDS_MAX)
-    within("--seed", arguments.seed, 0, SEED_MAX - arguments.seeds + 1)
-    loaded = scenario.load(arguments.scenario)
+    check_range("--seeds", arguments.seeds, 1, _SEEDS_MAX)
+    check_range("--seed", arguments.seed, 0, SEED_MAX - arguments.seeds + 1)
+    loaded = scenario.load_scenario(arguments.scenario)
     if arguments.out is not None and any(arguments.out.glob("*.jsonl")):
         raise StorageError(f"{arguments.out} holds tables already; choose another directory")
     from rich.console import Console
@@ -39,14 +39,14 @@ def run(arguments: argparse.Namespace, _: Context) -> Report:
     return Report(data, lines, FAILED_CHECK if failed else 0)
 
 
-def _one(loaded: Scenario, seed: int, out: Path | None) -> Outcome:
+def _one(loaded: Scenario, seed: int, out: Path | None) -> ScenarioOutcome:
     if out is None:
-        return scenario.run(loaded, seed)
+        return scenario.run_scenario(loaded, seed)
     with TableWriter(out) as tables:
-        return scenario.run(loaded, seed, tables)
+        return scenario.run_scenario(loaded, seed, tables)
 
 
-def _lines(outcome: Outcome) -> list[str]:
+def _lines(outcome: ScenarioOutcome) -> list[str]:
     counts = outcome.counts
     line = (
         f"{outcome.scenario} seed {outcome.seed}: {counts.sent} frames sent, {counts.delivered} delivered, "
@@ -56,7 +56,7 @@ def _lines(outcome: Outcome) -> list[str]:
     return [line, *([f"  {facts}"] if facts else []), *outcome.violations]
 
 
-def _data(outcome: Outcome) -> dict[str, Any]:
+def _data(outcome: ScenarioOutcome) -> dict[str, Any]:
     return {
         "seed": outcome.seed,
         "sent": outcome.counts.sent,
@@ -71,7 +71,7 @@ def _data(outcome: Outcome) -> dict[str, Any]:
 
 
 def list_scenarios(_: argparse.Namespace, __: Context) -> Report:
-    known = [(name, scenario.load(name).config.about) for name in scenario.names()]
+    known = [(name, scenario.load_scenario(name).config.about) for name in scenario.packaged_names()]
     width = max(len(name) for name, _ in known)
     return Report({"scenarios": dict(known)}, [f"{name:{width}} {about}" for name, about in known])
 

@@ -14,18 +14,23 @@ from typing import Any, Final
 from rich.console import Console
 from rich.progress import track
 
-from veilcast.cli.bounds import SEED_MAX, within
 from veilcast.cli.context import Context, Report
 from veilcast.cli.exits import FAILED_CHECK
 from veilcast.cli.grammar.local import JOBS_MAX
-from veilcast.sim import broker_every, broker_liars, broker_soak, foil_soak, relay_soak, soak, tree_soak
-from veilcast.sim.scenario import Outcome
+from veilcast.cli.input_checks import SEED_MAX, check_range
+from veilcast.sim.brokers import soak as broker_soak
+from veilcast.sim.brokers import soak_every, soak_liars
+from veilcast.sim.foil import soak as foil_soak
+from veilcast.sim.mesh import soak
+from veilcast.sim.relay import soak as relay_soak
+from veilcast.sim.scenario import ScenarioOutcome
+from veilcast.sim.tree import soak as tree_soak
 
 
 def run(arguments: argparse.Namespace, _: Context) -> Report:
-    within("--seeds", arguments.seeds, 1, _SEEDS_MAX)
-    within("--seed", arguments.seed, 0, SEED_MAX - arguments.seeds + 1)
-    within("--jobs", arguments.jobs, 1, JOBS_MAX)
+    check_range("--seeds", arguments.seeds, 1, _SEEDS_MAX)
+    check_range("--seed", arguments.seed, 0, SEED_MAX - arguments.seeds + 1)
+    check_range("--jobs", arguments.jobs, 1, JOBS_MAX)
     seeds = range(arguments.seed, arguments.seed + arguments.seeds)
     passed: Counter[str] = Counter()
     notes, failed = 0, None
@@ -45,7 +50,7 @@ def run(arguments: argparse.Namespace, _: Context) -> Report:
     return _report(seeds, dict(sorted(passed.items())), notes, failed)
 
 
-def _report(seeds: range, passed: dict[str, int], notes: int, failed: Outcome | None) -> Report:
+def _report(seeds: range, passed: dict[str, int], notes: int, failed: ScenarioOutcome | None) -> Report:
     count = sum(passed.values())
     data: dict[str, Any] = {
         "first_seed": seeds[0],
@@ -63,14 +68,14 @@ def _report(seeds: range, passed: dict[str, int], notes: int, failed: Outcome | 
     return Report(data, [*lines, f"seed {failed.seed} failed, {failed.scenario}", *failed.violations], FAILED_CHECK)
 
 
-def _outcomes(run: Callable[[int], Outcome], seeds: range, jobs: int) -> Generator[Outcome, None, None]:
+def _outcomes(run: Callable[[int], ScenarioOutcome], seeds: range, jobs: int) -> Generator[ScenarioOutcome, None, None]:
     """What comes of each seed, in their order: the first that fails is the same for any number of jobs."""
     if jobs == 1:
         yield from map(run, seeds)
         return
     # Spawned, not forked: nothing of this process is in the others, neither its threads nor its locks.
     pool = ProcessPoolExecutor(jobs, get_context("spawn"), initializer=_end_on_interrupt)
-    waiting: deque[Future[Outcome]] = deque()
+    waiting: deque[Future[ScenarioOutcome]] = deque()
     try:
         for seed in seeds:
             waiting.append(pool.submit(run, seed))
@@ -93,8 +98,8 @@ SOAKS: Final = {
     "tree": tree_soak,
     "foil": foil_soak,
     "brokers": broker_soak,
-    "brokers-liars": broker_liars,
-    "brokers-every": broker_every,
+    "brokers-liars": soak_liars,
+    "brokers-every": soak_every,
 }
 _SEEDS_MAX: Final = 1_000_000
 _AHEAD: Final = 4

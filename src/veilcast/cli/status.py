@@ -10,16 +10,14 @@ from typing import Final
 import msgspec
 
 from veilcast.cli.context import Context, Report
-from veilcast.cli.counts import counted
-from veilcast.cli.dates import time_of
-from veilcast.cli.delays import spell_delay
-from veilcast.cli.reach import config_of
-from veilcast.cli.sub import when
+from veilcast.cli.phrases import format_delay, format_time, pluralize
+from veilcast.cli.running_node import config_path
+from veilcast.cli.sub import readiness_text
 from veilcast.net.agent import Status
-from veilcast.net.blocking import connect_sync
+from veilcast.net.sync_client import connect_sync
 
 
-def warning_of(status: Status, now_us: int) -> str | None:
+def anonymity_warning(status: Status, now_us: int) -> str | None:
     if status.member_until_us <= now_us:
         return "the membership is over; ask the authority for a new grant, and start the node again"
     if status.members >= MEMBERS_FEW or status.mode in ("relay", "foil", "brokers"):
@@ -28,9 +26,9 @@ def warning_of(status: Status, now_us: int) -> str | None:
 
 
 def status(arguments: argparse.Namespace, context: Context) -> Report:
-    with connect_sync(config_of(arguments)) as me:
+    with connect_sync(config_path(arguments)) as me:
         status = me.status()
-    warning = warning_of(status, context.now_us())
+    warning = anonymity_warning(status, context.now_us())
     lines = [f"{label:15}{text}" for label, text in _rows(status, context.now_us())]
     if warning:
         lines.append(f"warning: {warning}")
@@ -42,28 +40,31 @@ def _rows(status: Status, now_us: int) -> Iterator[tuple[str, str]]:
     if status.mode == "relay":
         yield "proxies", f"{status.neighbours} up; how many others use them they do not say"
     elif status.mode == "foil":
-        yield "broker", f"{counted(status.neighbours, 'stream')} up; how many others use it it does not say"
+        yield "broker", f"{pluralize(status.neighbours, 'stream')} up; how many others use it it does not say"
     elif status.mode == "brokers":
         yield (
             "brokers",
-            f"{counted(status.neighbours, 'replica')} of the edge node up; how many others use it is not said",
+            f"{pluralize(status.neighbours, 'replica')} of the edge node up; how many others use it is not said",
         )
     elif status.mode == "tree":
-        yield "group", f"{counted(status.members, 'member')} in the listing, {counted(status.neighbours, 'stream')} up"
+        yield (
+            "group",
+            f"{pluralize(status.members, 'member')} in the listing, {pluralize(status.neighbours, 'stream')} up",
+        )
     else:
-        yield "group", f"{counted(status.members, 'member')}, {counted(status.neighbours, 'neighbour')}"
-    yield "member until", time_of(status.member_until_us)
+        yield "group", f"{pluralize(status.members, 'member')}, {pluralize(status.neighbours, 'neighbour')}"
+    yield "member until", format_time(status.member_until_us)
     if status.mode == "mesh":
         yield "cover", _cover(status)
-    yield "subscriptions", f"{status.subscriptions}, with {counted(status.inbox, 'note')} not acknowledged"
+    yield "subscriptions", f"{status.subscriptions}, with {pluralize(status.inbox, 'note')} not acknowledged"
     for until_us, count in Counter(status.waiting.values()).items():
-        yield f"  {count} waiting", when(until_us, status.mode)
+        yield f"  {count} waiting", readiness_text(until_us, status.mode)
     if status.lapsed:
         yield f"  {status.lapsed} lapsed", "no grant of the keyring allows this any more"
     if status.refused:
-        yield "  refused", f"{counted(status.refused, 'note')}, since too many were not acknowledged"
-    delayed = "" if status.delay is None else f": {spell_delay(status.delay, now_us)}"
-    yield "outbox", f"{counted(status.outbox, 'publication')} under way{delayed}"
+        yield "  refused", f"{pluralize(status.refused, 'note')}, since too many were not acknowledged"
+    delayed = "" if status.delay is None else f": {format_delay(status.delay, now_us)}"
+    yield "outbox", f"{pluralize(status.outbox, 'publication')} under way{delayed}"
     if status.overdue:
         yield f"  {status.overdue} overdue", "no way was found for this yet; the node goes on trying"
     if status.faults:
@@ -82,7 +83,7 @@ def _cover(status: Status) -> str:
 
 
 def peers(arguments: argparse.Namespace, _: Context) -> Report:
-    with connect_sync(config_of(arguments)) as me:
+    with connect_sync(config_path(arguments)) as me:
         peers = me.peers()
     lines = [
         f"{peer.address:24} {'up' if peer.up else 'down':5} for {peer.since_s:,.0f} s"

@@ -9,28 +9,28 @@ import re
 import signal
 from typing import Any, Final
 
-from veilcast.cli.bounds import within
 from veilcast.cli.context import Context, Report
-from veilcast.cli.dates import time_of
+from veilcast.cli.input_checks import check_range
+from veilcast.cli.phrases import format_time
 from veilcast.cli.pub import number_or_text
-from veilcast.cli.reach import config_of, warn_if_hindered
+from veilcast.cli.running_node import config_path, warn_if_hindered
 from veilcast.errors import ConfigError
 from veilcast.machine import Note
-from veilcast.net.blocking import connect_sync
+from veilcast.net.sync_client import connect_sync
 from veilcast.topics import All, Conjunction, Label, Range
 
 
 def sub(arguments: argparse.Namespace, context: Context) -> Report:
     if arguments.count is not None:
-        within("--count", arguments.count, 1, COUNT_MAX)
-    interest = interest_of(arguments.topic, arguments.range)
+        check_range("--count", arguments.count, 1, COUNT_MAX)
+    interest = parse_interest(arguments.topic, arguments.range)
     show = as_json if arguments.json else as_line
     # Whoever ends us in an orderly way ends the subscription too.
     signal.signal(signal.SIGTERM, _interrupt)
-    with connect_sync(config_of(arguments)) as me:
+    with connect_sync(config_path(arguments)) as me:
         subscription = me.subscribe(interest, keep=arguments.keep)
         waiting = subscription.waiting()
-        told = READY if waiting is None else when(waiting.until_us, me.status().mode)
+        told = READY if waiting is None else readiness_text(waiting.until_us, me.status().mode)
         context.warn(f"subscribed; {told}")
         warn_if_hindered(me, context)
         for number, note in enumerate(subscription, start=1):
@@ -48,7 +48,7 @@ def _interrupt(*_: object) -> None:
     signal.raise_signal(signal.SIGINT)
 
 
-def when(until_us: int | None, mode: str) -> str:
+def readiness_text(until_us: int | None, mode: str) -> str:
     """From when on a subscription gets something, for people."""
     if mode == "relay":
         return "notes come from when the relay has taken it on, mostly within seconds"
@@ -60,10 +60,10 @@ def when(until_us: int | None, mode: str) -> str:
         return "notes come from when its tree stands, mostly within a minute"
     if until_us is None:
         return "nobody is known to publish there yet; notes come some time after somebody does"
-    return f"notes come from {time_of(until_us)} on, when this node joins the mesh"
+    return f"notes come from {format_time(until_us)} on, when this node joins the mesh"
 
 
-def interest_of(topic: str | None, ranges: list[list[str]]) -> Conjunction:
+def parse_interest(topic: str | None, ranges: list[list[str]]) -> Conjunction:
     parts: list[Conjunction] = [Label(topic)] if topic is not None else []
     parts += [parse_range(name, bounds) for name, bounds in ranges]
     if not parts:

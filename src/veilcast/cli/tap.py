@@ -21,30 +21,30 @@ from typing import Final, Protocol, TypeAlias
 from veilcast.cli.files import make_directory
 from veilcast.errors import StorageError
 from veilcast.machine import Address, Event, Frame, Machine
-from veilcast.observe import TABLE_OF, Cell, TableWriter
+from veilcast.observe import TABLE_OF, CellRow, TableWriter
 
-Around: TypeAlias = Callable[[Machine, Address, int], Machine]
+MachineWrapper: TypeAlias = Callable[[Machine, Address, int], Machine]
 """Wraps a node's outermost machine, and is told the node's own address and how long its epochs are."""
 
 
 @contextmanager
-def tapped(directory: Path, run: str) -> Iterator[Around]:
+def open_tap(directory: Path, run: str) -> Iterator[MachineWrapper]:
     """What puts a tap around the machine of a node; its owner alone can read what it writes."""
     make_directory(directory)
-    _make_private(directory / f"{TABLE_OF[Cell]}.jsonl")
+    _make_private(directory / f"{TABLE_OF[CellRow]}.jsonl")
     with TableWriter(directory) as table:
-        yield lambda machine, own, epoch_us: Tap(machine, table, own, run=run, epoch_us=epoch_us)
+        yield lambda machine, own, epoch_us: WireTap(machine, table, own, run=run, epoch_us=epoch_us)
 
 
-class Table(Protocol):
-    def append(self, row: Cell) -> None: ...
+class CellTable(Protocol):
+    def append(self, row: CellRow) -> None: ...
 
 
-class Tap:
+class WireTap:
     """A `Machine` that does what the one inside does, and tells the table of it; `rows_max` bounds what is written."""
 
     def __init__(
-        self, inner: Machine, table: Table, own: Address, *, run: str, epoch_us: int, rows_max: int = 10_000_000
+        self, inner: Machine, table: CellTable, own: Address, *, run: str, epoch_us: int, rows_max: int = 10_000_000
     ) -> None:
         self._inner, self._table, self._own = inner, table, own
         self._run, self._epoch_us, self._rows_left = run, epoch_us, rows_max
@@ -84,7 +84,7 @@ class Tap:
             return
         self._rows_left -= 1
         try:
-            self._table.append(Cell(self._run, now // self._epoch_us, now, source, destination, size))
+            self._table.append(CellRow(self._run, now // self._epoch_us, now, source, destination, size))
         except StorageError:
             self._rows_left = 0
             _LOG.exception("the tap cannot write, and ends")

@@ -5,28 +5,28 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from veilcast.authority.vault import alone
+from veilcast.authority.secret_file import lock_directory
 from veilcast.cli.context import Context, Report
-from veilcast.cli.counts import counted
 from veilcast.cli.files import make_directory
+from veilcast.cli.phrases import pluralize
 from veilcast.cli.progress_bar import progress_bar
-from veilcast.net import testnet
-from veilcast.net.torprocess import find
+from veilcast.net import tor_testnet
+from veilcast.net.tor_process import find_program
 
 
 def up(arguments: argparse.Namespace, _: Context) -> Report:
     directory: Path = arguments.dir
-    find()  # Before anything is made.
+    find_program()  # Before anything is made.
     make_directory(directory)
     with (
-        alone(directory),
+        lock_directory(directory),
         progress_bar("know of all others") as told,
     ):
-        testnet.up(directory, relays=arguments.relays, told=told)
-        found = testnet.parts(directory)
-    network = testnet.network_file(directory).absolute()
+        tor_testnet.start_network(directory, relays=arguments.relays, told=told)
+        found = tor_testnet.list_processes(directory)
+    network = tor_testnet.network_file(directory).absolute()
     lines = [
-        f"a private Tor network is up: {testnet.AUTHORITIES} authorities, {arguments.relays} relays",
+        f"a private Tor network is up: {tor_testnet.AUTHORITIES} authorities, {arguments.relays} relays",
         "for a node's file:",
         "  [tor]",
         f'  network = "{network}"',
@@ -36,7 +36,7 @@ def up(arguments: argparse.Namespace, _: Context) -> Report:
 
 
 def status(arguments: argparse.Namespace, _: Context) -> Report:
-    found = testnet.parts(arguments.dir)
+    found = tor_testnet.list_processes(arguments.dir)
     alive = sum(part.pid is not None for part in found)
     lines = [f"{alive} of {len(found)} are up"]
     lines += [
@@ -47,7 +47,7 @@ def status(arguments: argparse.Namespace, _: Context) -> Report:
 
 def down(arguments: argparse.Namespace, _: Context) -> Report:
     directory: Path = arguments.dir
-    testnet.parts(directory)
-    with alone(directory):
-        ended = testnet.down(directory)
-    return Report({"ended": ended}, [f"{counted(ended, 'process')} ended; the files are gone"])
+    tor_testnet.list_processes(directory)
+    with lock_directory(directory):
+        ended = tor_testnet.stop_network(directory)
+    return Report({"ended": ended}, [f"{pluralize(ended, 'process')} ended; the files are gone"])

@@ -6,26 +6,26 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from veilcast.cli.anonymity import address_of, shown
 from veilcast.cli.context import Context, Report
 from veilcast.cli.files import open_keyring
-from veilcast.cli.opening import check_standing
+from veilcast.cli.identity import check_role
+from veilcast.cli.tor_setup import onion_address, open_tor_with_progress
 from veilcast.node.tree_files import load_directory
 
 
 def init(arguments: argparse.Namespace, context: Context) -> Report:
     keyring, _ = open_keyring(context, arguments)
-    check_standing(keyring, "directory")
-    address = address_of(keyring)
+    check_role(keyring, "directory")
+    address = onion_address(keyring)
     return Report({"directory": address}, ["tell everybody:", f'directory = "{address}"'])
 
 
 def run(arguments: argparse.Namespace, context: Context) -> Report:
-    from veilcast.cli import running
+    from veilcast.cli import service_run
     from veilcast.cli.compose_tree import compose_directory
 
-    config = running.set_up(arguments.config, load_directory)
-    secret = running.passphrase_of(arguments, config, context)
-    with compose_directory(config, secret, shown(config.tor, Path(config.state), context)) as station:
+    config = service_run.load_process_config(arguments.config, load_directory)
+    secret = service_run.process_passphrase(arguments, config, context)
+    with compose_directory(config, secret, open_tor_with_progress(config.tor, Path(config.state), context)) as station:
         left = "its disk keeps what has not gone out"
-        return running.run(station, context, as_json=arguments.json, left=left)
+        return service_run.run_service(station, context, as_json=arguments.json, left=left)

@@ -6,23 +6,29 @@ from collections.abc import Mapping
 
 from veilcast.authority.epoch import epoch_of
 from veilcast.authority.keyring import Keyring
-from veilcast.cli.ways import Ways
+from veilcast.cli.transports import Transport
 from veilcast.errors import ExpiredError
 from veilcast.net.agent import Peer
-from veilcast.net.clock import Clock
-from veilcast.net.owner import About
-from veilcast.node.agent import Agent
+from veilcast.net.clock import SystemClock
+from veilcast.net.node_service import About
 from veilcast.node.config import NodeConfig
-from veilcast.node.mode import LiveMember
+from veilcast.node.member_records import MemberRecords
+from veilcast.node.mode import NodeMember
 from veilcast.node.modes import mode_of
 from veilcast.topics import TOPIC, Equal
 
 
-class View:
+class MemberView:
     """Fulfils `net.owner.View`."""
 
     def __init__(
-        self, config: NodeConfig, keyring: Keyring, member: LiveMember, ways: Ways, agent: Agent, clock: Clock
+        self,
+        config: NodeConfig,
+        keyring: Keyring,
+        member: NodeMember,
+        ways: Transport,
+        agent: MemberRecords,
+        clock: SystemClock,
     ) -> None:
         self._config, self._keyring, self._clock = config, keyring, clock
         self._member, self._ways, self._agent = member, ways, agent
@@ -68,7 +74,7 @@ class View:
         if (self._config.mode, self._config.profile) != ("mesh", "hardened"):
             return 0.0
         try:
-            topics = self._keyring.at(epoch_of(self._clock.now(), self._keyring.epoch_us)).topics
+            topics = self._keyring.keys_at(epoch_of(self._clock.now(), self._keyring.epoch_us)).topics
         except ExpiredError:
             return 0.0
         constraints = [

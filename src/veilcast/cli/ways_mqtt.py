@@ -6,24 +6,24 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
-from veilcast.cli.ways import OverStreams
+from veilcast.cli.transports import MakeStreamDriver
 from veilcast.machine import Event, Machine
-from veilcast.net.clock import Clock
-from veilcast.net.framing import Framing
-from veilcast.net.mqtt import Broker, MqttDriver, trusting
+from veilcast.net.clock import SystemClock
+from veilcast.net.mqtt import MqttDriver, MqttSetup, make_tls_context
+from veilcast.net.stream_setup import FrameFormat
 from veilcast.node.foil_member import FoilSettings
-from veilcast.wire.mqtt import Reader
+from veilcast.wire.mqtt import PacketReader
 
 
-def over_mqtt(settings: FoilSettings) -> OverStreams:
+def mqtt_driver(settings: FoilSettings) -> MakeStreamDriver:
     authorities = None if settings.ca is None else Path(settings.ca)
-    broker = Broker(PACKETS, trusting(authorities) if settings.tls else None, settings.name)
+    broker = MqttSetup(PACKETS, make_tls_context(authorities) if settings.tls else None, settings.name)
 
-    def drive(machine: Machine, act_on: Callable[[Event], object], clock: Clock) -> MqttDriver:
+    def drive(machine: Machine, act_on: Callable[[Event], object], clock: SystemClock) -> MqttDriver:
         return MqttDriver(machine, broker=broker, act_on=act_on, clock=clock)
 
     return drive
 
 
-PACKETS: Final = Framing(Reader, lambda packet: b"", welcome=False)
+PACKETS: Final = FrameFormat(PacketReader, lambda packet: b"", has_welcome=False)
 """Packets of MQTT say themselves how long they are."""

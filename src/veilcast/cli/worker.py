@@ -1,7 +1,7 @@
 """One worker of a local network: `python -m veilcast.cli.worker DIR NUMBER OF` serves every OF-th node of DIR, or with
 --only some hosts that came later.
 
-Started by `crew`. It ends on SIGTERM, letting its nodes finish; at once on a second one, when its lifeline ends, or
+Started by `workers`. It ends on SIGTERM, letting its nodes finish; at once on a second one, when its lifeline ends, or
 when somebody has removed its directory, since nothing could find it there any more.
 """
 
@@ -17,15 +17,16 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from veilcast.authority.vault import read_private
-from veilcast.cli import crew, exits, localbrokers, localfoil, localrelay, localtree
-from veilcast.cli.anonymity import anonymity
+from veilcast.authority.secret_file import read_private_file
+from veilcast.cli import exits
 from veilcast.cli.compose import compose
-from veilcast.cli.localnet import Net, node_file, read_net, tap_directory
+from veilcast.cli.local import brokers, foil, relay, tree, workers
+from veilcast.cli.local.network import LocalNetwork, node_file, read_network, tap_directory
+from veilcast.cli.tor_setup import open_tor
 from veilcast.crypto.secret import Secret
 from veilcast.errors import VeilcastError
 from veilcast.net import log
-from veilcast.net.service import Service, Station, Watch, attend
+from veilcast.net.service import NodeSetup, ServiceSetup, Watchdog, serve_until
 from veilcast.node import config as node_config
 
 if TYPE_CHECKING:
@@ -42,22 +43,24 @@ def main(argv: list[str] | None = None) -> int:
     arguments = parser.parse_args(argv)
     log.set_up(level="warning")
     try:
-        crew.sign_on(arguments.directory, arguments.number)
+        workers.register_worker(arguments.directory, arguments.number)
         with contextlib.ExitStack() as parts:
-            net = read_net(arguments.directory)
+            net = read_network(arguments.directory)
             tor = _tor(arguments.directory, net, arguments.number, parts)
             if net.plan.mode == "foil" and arguments.number == 0:
-                parts.enter_context(localfoil.broker(arguments.directory, net.hosts[0]))
+                parts.enter_context(foil.run_broker(arguments.directory, net.hosts[0]))
             mine = () if arguments.only else range(arguments.number, net.plan.nodes, arguments.workers)
-            services: list[_Served] = []
+            services: list[_ServedProcess] = []
             for number in mine:
                 own = parts.enter_context(contextlib.ExitStack())
-                services.append(_Served(_compose(arguments.directory, net, number, own, tor), own))
-            running = [host for host in net.plan.hosts if host not in net.plan.spares]
+                services.append(_ServedProcess(_compose_node(arguments.directory, net, number, own, tor), own))
+            running = [host for host in net.plan.hosts if host not in net.plan.spare_hosts]
             for host in arguments.only or running[arguments.number :: arguments.workers]:
                 own = parts.enter_context(contextlib.ExitStack())
-                services.append(_Served(own.enter_context(_composed(arguments.directory, net, host, tor)), own))
-            watch = None if tor is None else tor.gone
+                services.append(
+                    _ServedProcess(own.enter_context(_compose_host(arguments.directory, net, host, tor)), own)
+                )
+            watch = None if tor is None else tor.watch
             asyncio.run(_serve(services, arguments.directory, watch, lifeline=arguments.lifeline))
     except VeilcastError as error:
         sys.stderr.write(f"veilcast: {error}\n")
@@ -65,50 +68,56 @@ def main(argv: list[str] | None = None) -> int:
     return exits.OK
 
 
-class _Served(NamedTuple):
+class _ServedProcess(NamedTuple):
     """A node or host, and the files that it holds open."""
 
-    station: Station[Any]
+    station: ServiceSetup[Any]
     own: contextlib.ExitStack
 
 
-def _tor(directory: Path, net: Net, worker: int, parts: contextlib.ExitStack) -> Tor | None:
+def _tor(directory: Path, net: LocalNetwork, worker: int, parts: contextlib.ExitStack) -> Tor | None:
     """One for all nodes of this process, where their mode has one."""
     if net.plan.mode != "tree":
         return None
-    table = localtree.tor_table(directory, tor=net.plan.tor)
-    return parts.enter_context(anonymity(table, localtree.tor_directory(directory, worker)))
+    table = tree.tor_table(directory, tor=net.plan.tor)
+    return parts.enter_context(open_tor(table, tree.tor_directory(directory, worker)))
 
 
-def _composed(directory: Path, net: Net, host: str, tor: Tor | None) -> contextlib.AbstractContextManager[Station[Any]]:
+def _compose_host(
+    directory: Path, net: LocalNetwork, host: str, tor: Tor | None
+) -> contextlib.AbstractContextManager[ServiceSetup[Any]]:
     match net.plan.mode:
         case "tree":
-            return localtree.composed(directory, tor)
+            return tree.compose_host(directory, tor)
         case "brokers":
-            return localbrokers.composed(directory, net.plan.brokers, host)
-    return localrelay.composed(directory, net.plan.standing(host))
+            return brokers.compose_host(directory, net.plan.brokers, host)
+    return relay.compose_host(directory, net.plan.host_role(host))
 
 
-def _compose(directory: Path, net: Net, number: int, parts: contextlib.ExitStack, tor: Tor | None) -> Service:
-    config = node_config.load(node_file(directory, number))
+def _compose_node(
+    directory: Path, net: LocalNetwork, number: int, parts: contextlib.ExitStack, tor: Tor | None
+) -> NodeSetup:
+    config = node_config.load_config(node_file(directory, number))
     assert config.passphrase_file is not None
-    secret = Secret(read_private(Path(config.passphrase_file)))
+    secret = Secret(read_private_file(Path(config.passphrase_file)))
     around = None
     if net.plan.tap:
-        from veilcast.cli.tap import tapped
+        from veilcast.cli.tap import open_tap
 
-        around = parts.enter_context(tapped(tap_directory(directory, number), net.plan.profile))
+        around = parts.enter_context(open_tap(tap_directory(directory, number), net.plan.profile))
     return parts.enter_context(compose(config, secret, around, contextlib.nullcontext(tor)))
 
 
-async def _attend(served: _Served, stop: asyncio.Event, hurry: asyncio.Event) -> bool:
+async def _serve_one(served: _ServedProcess, stop: asyncio.Event, hurry: asyncio.Event) -> bool:
     """Serve one until it is stopped, and let go of its files: a person may start it again by hand."""
     with served.own:
         # One watch is enough for all.
-        return await attend(dataclasses.replace(served.station, watch=None), stop, hurry)
+        return await serve_until(dataclasses.replace(served.station, watch=None), stop, hurry)
 
 
-async def _serve(services: list[_Served], directory: Path, watch: Watch | None = None, *, lifeline: bool) -> None:
+async def _serve(
+    services: list[_ServedProcess], directory: Path, watch: Watchdog | None = None, *, lifeline: bool
+) -> None:
     """All nodes until told to stop; a client may stop one of them, and when one fails, or the watch, none goes on."""
     stops, hurry = [asyncio.Event() for _ in services], asyncio.Event()
     loop = asyncio.get_running_loop()
@@ -139,7 +148,7 @@ async def _serve(services: list[_Served], directory: Path, watch: Watch | None =
     if lifeline:
         loop.add_reader(sys.stdin, cut)
     look()
-    nodes = [asyncio.create_task(_attend(served, stop, hurry)) for served, stop in zip(services, stops, strict=True)]
+    nodes = [asyncio.create_task(_serve_one(served, stop, hurry)) for served, stop in zip(services, stops, strict=True)]
     serving = asyncio.create_task(_until_over(nodes))
     watching = [] if watch is None else [asyncio.create_task(watch())]
     await asyncio.wait([serving, *watching], return_when=asyncio.FIRST_COMPLETED)

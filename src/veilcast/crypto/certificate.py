@@ -30,7 +30,7 @@ NO_LINEAGE: Final = bytes(LINEAGE)
 COVER_MAX: Final = 1000
 
 
-class Kind(enum.IntEnum):
+class CertificateKind(enum.IntEnum):
     """What the certified key may do. Append only: the numbers are on the wire."""
 
     MEMBER = 1
@@ -52,7 +52,7 @@ class Certificate(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_f
     `lineage` and `cover` are a topic's: zeros in all but publishers' certificates, and in `paper` in these too.
     """
 
-    kind: Kind
+    kind: CertificateKind
     subject: Key
     scope: Scope
     first: Epoch
@@ -66,12 +66,12 @@ class Certificate(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_f
             raise MalformedError("a certificate's field has the wrong size")
         if len(self.lineage) != LINEAGE or not 0 <= self.cover <= COVER_MAX:
             raise MalformedError("a certificate's lineage or cover is out of bounds")
-        if self.kind is not Kind.PUBLISHER and (self.lineage, self.cover) != (NO_LINEAGE, 0):
+        if self.kind is not CertificateKind.PUBLISHER and (self.lineage, self.cover) != (NO_LINEAGE, 0):
             raise MalformedError("only a publisher's certificate has a lineage and a cover")
         if not 0 <= self.first <= self.last <= EPOCH_MAX:
             raise MalformedError("a certificate's epochs are out of order")
 
-    def verify(self, issuer: bytes, kind: Kind, epoch: int) -> None:
+    def verify(self, issuer: bytes, kind: CertificateKind, epoch: int) -> None:
         """Raise unless `issuer` gave this certificate, for this kind, and `epoch` lies in it."""
         if self.kind is not kind:
             raise ForgedError("the certificate is of another kind")
@@ -85,18 +85,18 @@ class Certificate(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_f
             raise StaleError("the certificate is not for this epoch")
 
 
-class Chain(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+class CertificateChain(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
     """A certificate, and the delegation behind its issuer where that is not the root itself."""
 
     leaf: Certificate
     delegation: Certificate | None = None
 
-    def verify(self, root: bytes, kind: Kind, epoch: int) -> None:
+    def verify(self, root: bytes, kind: CertificateKind, epoch: int) -> None:
         """Raise unless the root, or a delegate of it, gave the leaf for this kind, and all stands in `epoch`.
 
         The root alone makes delegates.
         """
-        if kind is Kind.DELEGATE and self.delegation is not None:
+        if kind is CertificateKind.DELEGATE and self.delegation is not None:
             raise ForgedError("a sub-authority cannot delegate further")
         self.leaf.verify(signer_of(root, self.delegation, epoch), kind, epoch)
 
@@ -110,13 +110,13 @@ def signer_of(root: bytes, delegation: Certificate | None, epoch: int) -> bytes:
     """Whose signature counts: the root's, or that of the delegate it named, if the delegation stands in `epoch`."""
     if delegation is None:
         return root
-    delegation.verify(root, Kind.DELEGATE, epoch)
+    delegation.verify(root, CertificateKind.DELEGATE, epoch)
     return delegation.subject
 
 
 def certify(
     issuer: SigningKey,
-    kind: Kind,
+    kind: CertificateKind,
     subject: bytes,
     scope: bytes,
     first: int,
@@ -128,7 +128,9 @@ def certify(
     return Certificate(kind, subject, scope, first, last, lineage, cover, signature)
 
 
-def _body(kind: Kind, subject: bytes, scope: bytes, first: int, last: int, lineage: bytes, cover: int) -> bytes:
+def _body(
+    kind: CertificateKind, subject: bytes, scope: bytes, first: int, last: int, lineage: bytes, cover: int
+) -> bytes:
     """Fixed sizes throughout, so no two certificates share a body."""
     epochs = first.to_bytes(4, "big") + last.to_bytes(4, "big")
     return b"".join((bytes((_VERSION, kind)), subject, scope, epochs, lineage, cover.to_bytes(2, "big")))

@@ -37,8 +37,8 @@ from veilcast.crypto.noise_patterns import (
     TAG_SIZE,
     XX,
     XX_PSK3,
-    Message,
-    Protocol,
+    HandshakeMessage,
+    NoiseProtocol,
 )
 from veilcast.crypto.noise_session import Cipher, Receiver, Sender
 from veilcast.crypto.secret import Secret
@@ -47,11 +47,11 @@ from veilcast.machine import Entropy
 
 __all__ = [
     "Handshake",
-    "Role",
+    "HandshakeRole",
     "Keypair",
     "Sender",
     "Receiver",
-    "Protocol",
+    "NoiseProtocol",
     "XX",
     "XX_PSK3",
     "IK",
@@ -60,7 +60,7 @@ __all__ = [
 ]
 
 
-class Role(Enum):
+class HandshakeRole(Enum):
     INITIATOR = "initiator"
     RESPONDER = "responder"
 
@@ -92,8 +92,8 @@ class Handshake:
 
     def __init__(
         self,
-        protocol: Protocol,
-        role: Role,
+        protocol: NoiseProtocol,
+        role: HandshakeRole,
         *,
         static: Keypair,
         entropy: Entropy,
@@ -107,7 +107,7 @@ class Handshake:
         learns the peer's key, and the caller judges by `Handshake.remote_static` whether to go on.
         """
         pattern = protocol.pattern
-        knows_peer = pattern.responder_known and role is Role.INITIATOR
+        knows_peer = pattern.responder_known and role is HandshakeRole.INITIATOR
         if knows_peer != (remote_static is not None):
             verb = "needs" if knows_peer else "does not take"
             raise LocalError(f"the {role.value} of {protocol.name} {verb} the peer's static key beforehand")
@@ -178,7 +178,7 @@ class Handshake:
             return self._symmetric.decrypt(data[at:])
 
     @property
-    def finished(self) -> bool:
+    def is_finished(self) -> bool:
         return self._step == len(self.protocol.pattern.messages)
 
     @property
@@ -191,7 +191,7 @@ class Handshake:
     @property
     def handshake_hash(self) -> bytes:
         """A name for this channel: the same on both sides, and of no other channel."""
-        if not self.finished:
+        if not self.is_finished:
             raise LocalError("the handshake is not finished")
         return self._symmetric.hash
 
@@ -212,12 +212,12 @@ class Handshake:
         exported, self._exported = self._exported, None
         return exported
 
-    def _expect(self, *, writing: bool) -> Message:
+    def _expect(self, *, writing: bool) -> HandshakeMessage:
         if self._step == _FAILED:
             raise LocalError("the handshake has failed; start a new one")
-        if self.finished:
+        if self.is_finished:
             raise LocalError("the handshake is finished")
-        our_turn = (self._step % 2 == 0) is (self.role is Role.INITIATOR)
+        our_turn = (self._step % 2 == 0) is (self.role is HandshakeRole.INITIATOR)
         if our_turn is not writing:
             raise LocalError("it is our turn to write" if our_turn else "it is the peer's turn to write")
         return self.protocol.pattern.messages[self._step]
@@ -229,14 +229,14 @@ class Handshake:
         try:
             yield
             self._step = step + 1
-            if self.finished:
+            if self.is_finished:
                 of_initiator, of_responder, self._exported = self._symmetric.split()
-                if self.role is Role.INITIATOR:
+                if self.role is HandshakeRole.INITIATOR:
                     self._sessions = Sender(of_initiator), Receiver(of_responder)
                 else:
                     self._sessions = Sender(of_responder), Receiver(of_initiator)
         finally:
-            if self.finished or self._step == _FAILED:
+            if self.is_finished or self._step == _FAILED:
                 self._forget()
 
     def _forget(self) -> None:
@@ -256,11 +256,11 @@ class Handshake:
             case "psk" if self._psk is not None:
                 self._symmetric.mix_key_and_hash(self._psk.reveal())
             case _:
-                mine, theirs = (0, 1) if self.role is Role.INITIATOR else (1, 0)
+                mine, theirs = (0, 1) if self.role is HandshakeRole.INITIATOR else (1, 0)
                 self._symmetric.mix_key(self._mine[token[mine]].agree(self._theirs[token[theirs]]))
 
     def __repr__(self) -> str:
-        state = "failed" if self._step == _FAILED else "finished" if self.finished else f"step {self._step}"
+        state = "failed" if self._step == _FAILED else "finished" if self.is_finished else f"step {self._step}"
         return f"<Handshake {self.protocol.name}, {self.role.value}, {state}>"
 
     def __reduce__(self) -> NoReturn:
@@ -270,7 +270,7 @@ class Handshake:
 class _Symmetric:
     """The transcript hash, the chaining key, and the message key that follows from it, once there is one."""
 
-    def __init__(self, protocol: Protocol) -> None:
+    def __init__(self, protocol: NoiseProtocol) -> None:
         self._cipher_name = protocol.cipher
         self._algorithm = protocol.hash.lower()
         name = protocol.name.encode()

@@ -32,11 +32,11 @@ from veilcast.errors import LocalError
 
 
 @dataclass(frozen=True, slots=True)
-class Protocol:
+class NoiseProtocol:
     """A handshake with its algorithms, from a full Noise name such as `Noise_XX_25519_ChaChaPoly_BLAKE2s`."""
 
     name: str
-    pattern: Pattern = field(init=False, repr=False)
+    pattern: HandshakePattern = field(init=False, repr=False)
     cipher: str = field(init=False, repr=False)
     hash: str = field(init=False, repr=False)
 
@@ -53,15 +53,15 @@ class Protocol:
 
 
 @dataclass(frozen=True, slots=True)
-class Pattern:
-    messages: tuple[Message, ...]
+class HandshakePattern:
+    messages: tuple[HandshakeMessage, ...]
     responder_known: bool
     """The initiator must know the responder's static key beforehand."""
     psk: bool
 
 
 @dataclass(frozen=True, slots=True)
-class Message:
+class HandshakeMessage:
     tokens: tuple[str, ...]
     overhead: int
     """Bytes that the message is longer than its payload."""
@@ -69,13 +69,13 @@ class Message:
     """Only who has the static key that we take for the peer's, or the pre-shared one, can read the payload."""
 
 
-def _pattern(*lines: str, responder_known: bool = False) -> Pattern:
+def _pattern(*lines: str, responder_known: bool = False) -> HandshakePattern:
     messages = [tuple(line.split()) for line in lines]
     psk = any("psk" in tokens for tokens in messages)
-    return Pattern(tuple(_measured(messages, psk)), responder_known, psk)
+    return HandshakePattern(tuple(_measured(messages, psk)), responder_known, psk)
 
 
-def _measured(messages: list[tuple[str, ...]], psk: bool) -> Iterable[Message]:
+def _measured(messages: list[tuple[str, ...]], psk: bool) -> Iterable[HandshakeMessage]:
     encrypts = False
     agreed: set[str] = set()
     for number, tokens in enumerate(messages):
@@ -91,7 +91,7 @@ def _measured(messages: list[tuple[str, ...]], psk: bool) -> Iterable[Message]:
                     encrypts = True
                     agreed.add(token)
         of_reader = {"es", "ss", "psk"} if number % 2 == 0 else {"se", "ss", "psk"}
-        yield Message(tokens, overhead + TAG_SIZE * encrypts, not agreed.isdisjoint(of_reader))
+        yield HandshakeMessage(tokens, overhead + TAG_SIZE * encrypts, not agreed.isdisjoint(of_reader))
 
 
 KEY_SIZE: Final = 32
@@ -108,7 +108,7 @@ PATTERNS: Final = {
 CIPHERS: Final = ("ChaChaPoly", "AESGCM")
 HASHES: Final = ("BLAKE2s", "BLAKE2b", "SHA256", "SHA512")
 
-XX: Final = Protocol("Noise_XX_25519_ChaChaPoly_BLAKE2s")
-XX_PSK3: Final = Protocol("Noise_XXpsk3_25519_ChaChaPoly_BLAKE2s")
-IK: Final = Protocol("Noise_IK_25519_ChaChaPoly_BLAKE2s")
-IK_PSK2: Final = Protocol("Noise_IKpsk2_25519_ChaChaPoly_BLAKE2s")
+XX: Final = NoiseProtocol("Noise_XX_25519_ChaChaPoly_BLAKE2s")
+XX_PSK3: Final = NoiseProtocol("Noise_XXpsk3_25519_ChaChaPoly_BLAKE2s")
+IK: Final = NoiseProtocol("Noise_IK_25519_ChaChaPoly_BLAKE2s")
+IK_PSK2: Final = NoiseProtocol("Noise_IKpsk2_25519_ChaChaPoly_BLAKE2s")

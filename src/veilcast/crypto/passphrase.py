@@ -22,7 +22,7 @@ from veilcast.errors import ForgedError, LocalError, PassphraseError, TamperedEr
 from veilcast.machine import Entropy
 
 
-class Cost(msgspec.Struct, frozen=True):
+class PassphraseCost(msgspec.Struct, frozen=True):
     """What one guess costs. The default is the second recommendation of RFC 9106: three passes over 64 MiB."""
 
     passes: int = 3
@@ -33,16 +33,18 @@ class Cost(msgspec.Struct, frozen=True):
             raise LocalError(f"a passphrase costs 1 to {PASSES_MAX} passes over 1 to {MEMORY_MIB_MAX} MiB")
 
 
-def lock(plaintext: bytes, passphrase: Secret, *, purpose: bytes, cost: Cost, entropy: Entropy) -> bytes:
+def lock_bytes(
+    plaintext: bytes, passphrase: Secret, *, purpose: bytes, cost: PassphraseCost, entropy: Entropy
+) -> bytes:
     return make_lock(passphrase, cost, entropy).lock(plaintext, purpose=purpose, entropy=entropy)
 
 
-def unlock(locked: bytes, passphrase: Secret, *, purpose: bytes) -> bytes:
+def unlock_bytes(locked: bytes, passphrase: Secret, *, purpose: bytes) -> bytes:
     """Give the plaintext back; `PassphraseError` for the wrong passphrase, `TamperedError` for a damaged file."""
     return open_lock(locked, passphrase).unlock(locked, purpose=purpose)
 
 
-class Lock:
+class PassphraseLock:
     """A stretched passphrase, with what stands in the header: locks and unlocks again without stretching again.
 
     A thief who reads it in memory opens the file, as one who reads the keys in memory has no need to.
@@ -77,28 +79,28 @@ class Lock:
         return plain[_LENGTH : _LENGTH + int.from_bytes(plain[:_LENGTH], "big")]
 
 
-def make_lock(passphrase: Secret, cost: Cost, entropy: Entropy) -> Lock:
+def make_lock(passphrase: Secret, cost: PassphraseCost, entropy: Entropy) -> PassphraseLock:
     salt = entropy(_SALT)
     key, check = _stretch(passphrase, salt, cost)
-    return Lock(bytes((cost.passes,)) + cost.memory_mib.to_bytes(2, "big") + salt + check, key)
+    return PassphraseLock(bytes((cost.passes,)) + cost.memory_mib.to_bytes(2, "big") + salt + check, key)
 
 
-def open_lock(locked: bytes, passphrase: Secret) -> Lock:
+def open_lock(locked: bytes, passphrase: Secret) -> PassphraseLock:
     """The lock of a locked file; `PassphraseError` for the wrong passphrase."""
     if len(locked) < _HEADER + OVERHEAD or locked[: len(_MAGIC)] != _MAGIC or locked[4] not in (_UNPADDED, _VERSION):
         raise TamperedError("not a locked file of a known version")
     parameters = locked[_PARAMETERS:_HEADER]
     try:
-        cost = Cost(parameters[0], int.from_bytes(parameters[1:3], "big"))
+        cost = PassphraseCost(parameters[0], int.from_bytes(parameters[1:3], "big"))
     except LocalError as error:
         raise TamperedError("the file's cost parameters are out of bounds") from error
     key, check = _stretch(passphrase, parameters[3 : 3 + _SALT], cost)
     if not hazmat.equal(check, parameters[-_CHECK:]):
         raise PassphraseError("the passphrase does not open the file")
-    return Lock(parameters, key)
+    return PassphraseLock(parameters, key)
 
 
-def _stretch(passphrase: Secret, salt: bytes, cost: Cost) -> tuple[Secret, bytes]:
+def _stretch(passphrase: Secret, salt: bytes, cost: PassphraseCost) -> tuple[Secret, bytes]:
     try:
         stretched = hazmat.argon2id(
             passphrase.reveal(), salt, size=32 + _CHECK, passes=cost.passes, memory_bytes=cost.memory_mib << 20

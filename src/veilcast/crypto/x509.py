@@ -97,7 +97,7 @@ class Delegate(msgspec.Struct, frozen=True):
     last_s: int
 
 
-class Path(msgspec.Struct, frozen=True):
+class CertificatePath(msgspec.Struct, frozen=True):
     """A chain whose form and signatures hold. Dates and revocations depend on the time: check them at each use."""
 
     leaf: Leaf
@@ -111,7 +111,7 @@ class Path(msgspec.Struct, frozen=True):
         )
 
 
-def check_chain(chain: tuple[bytes, ...], root: bytes) -> Path:
+def check_chain(chain: tuple[bytes, ...], root: bytes) -> CertificatePath:
     """Raise `ForgedError` unless the chain is leaf and root, or leaf, delegate and root, and every signature holds.
 
     1. The position of a certificate decides its form: a leaf comes first, a delegate may follow, the root comes last.
@@ -134,7 +134,7 @@ def check_chain(chain: tuple[bytes, ...], root: bytes) -> Path:
         _check_signature(chain[0], issuer)
     except MalformedError as error:
         raise ForgedError("the certificates do not hold together") from error
-    return Path(leaf, delegate)
+    return CertificatePath(leaf, delegate)
 
 
 def as_pem(*certificates: bytes) -> bytes:

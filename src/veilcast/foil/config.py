@@ -16,24 +16,24 @@ from typing import Final, Literal, TypeAlias
 
 import msgspec
 
-from veilcast.authority.record import Profile
+from veilcast.authority.topic_record import Profile
 from veilcast.errors import ConfigError
-from veilcast.foil.generator import FAKES_MAX
+from veilcast.foil.generators.base import FAKES_MAX
 
-Kind: TypeAlias = Literal["", "noise", "entropy", "bucketing", "window", "trajectories", "sign-flip", "moran"]
+GeneratorName: TypeAlias = Literal["", "noise", "entropy", "bucketing", "window", "trajectories", "sign-flip", "moran"]
 """Generators, by name; the empty one is what fits: see `FoilConfig.generator`."""
 
-Law: TypeAlias = Literal["gaussian", "student", "blocks"]
+MoveLaw: TypeAlias = Literal["gaussian", "student", "blocks"]
 
 
-class Attribute(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class AttributeConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """How the fakes of one attribute are made, and what is publicly known of its values.
 
     A broker sees no more of a number than the cell that the topic is routed by. So fakes have no decimals to be told
     by, and a step smaller than a cell shows as none.
     """
 
-    generator: Kind = ""
+    generator: GeneratorName = ""
     """In place of the one that all numbers have; words have bucketing, or entropy."""
     relative: bool = False
     """Whether steps are in proportion to the value; for values above 0."""
@@ -42,7 +42,7 @@ class Attribute(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     without one a twentieth of the domain, which is a guess."""
     history: tuple[float, ...] = ()
     """Past values, one a step and without gaps, that laws and leans are fitted to; a lean to more than 60 of them."""
-    law: Law = "gaussian"
+    law: MoveLaw = "gaussian"
     """By which trajectories and moran move; the others are fitted to `history`."""
     block: int = 20
     """Steps that one coin of sign-flip serves for, the first ones for 1, 2, 4 and so on; or that are taken out of the
@@ -97,7 +97,7 @@ class FoilConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The first level of all topics on the broker."""
 
     # --- fakes
-    generator: Kind = ""
+    generator: GeneratorName = ""
     """Of all numbers that have none of their own. The empty one is sign-flip in blocks, or moran where `public_after`
     says that there is no other way; in `paper`, noise. Fakes that go their own way start at the first value, which
     thereby is public: one publishes first what is known anyway."""
@@ -105,7 +105,7 @@ class FoilConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Fakes of each event; 0 is none, and hides nothing."""
     k_s: int = 0
     """Fakes of each subscription. What they bring is thrown away."""
-    attributes: dict[str, Attribute] = {}
+    attributes: dict[str, AttributeConfig] = {}
     """What is known of the values of each attribute, in all topics that have it."""
 
     # --- confirmation (paper)

@@ -11,31 +11,99 @@ or as near to it as there is a place for. Where few places are as round, there a
 
 The same interest has the same decoys, in every epoch and every life of its owner: were they drawn anew, the true one
 would be what all sets have in common. So they are drawn with a key of the member's own.
-"""
+
+
+How round the ends of a range are in decimal numbers, as a broker that knows the domain sees it.
+
+Pure. People ask for 100 to 199 or for 20.5 to 21, so a broker looks for ends at round numbers. It sees cells, and each
+cell holds an interval of values: an end is as round as the roundest number in its cell. The steps are 1, 2 and 5 times
+powers of ten. A range is as round as the largest step that both of its free ends lie on; an end of the domain is not
+free. An upper end counts as round if its last value is, or the value right after it: 100 to 200, and 100 to 199."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from collections.abc import Set as AbstractSet
+from fractions import Fraction
 from itertools import count
+from math import lcm
 from typing import Final
 
 import msgspec
 
 from veilcast.crypto.derive import derive
 from veilcast.crypto.secret import Secret
-from veilcast.foil.chance import SecretChance, pick
-from veilcast.foil.config import Attribute, FoilConfig
-from veilcast.foil.naming import Area, Side, resolution
-from veilcast.foil.roundness import DecimalGrid
+from veilcast.foil.config import AttributeConfig, FoilConfig
+from veilcast.foil.random_source import SecretRandom, draw_integers
+from veilcast.foil.topic_names import AreaSide, InterestArea, levels_per_attribute
 from veilcast.machine import Entropy
-from veilcast.topics import Schema, Strings
-from veilcast.topics.dyadic import cover
+from veilcast.topics import Integers, Reals, Schema, Strings
+from veilcast.topics.dyadic import cover_range
 
 
-def decoys_of(area: Area, topic: str, schema: Schema, config: FoilConfig, key: Secret) -> list[Area]:
+class DecimalGrid:
+    """The cells of a numeric domain, by the first `bits` bits. Values and steps are whole numbers of one unit."""
+
+    def __init__(self, domain: Integers | Reals, bits: int) -> None:
+        self.bits: Final = bits
+        self.top: Final = domain.cell(domain.high) >> (domain.bits - bits)
+        """The last cell."""
+        low, high = Fraction(domain.low), Fraction(domain.high)
+        size = (high - low) / (1 << bits)
+        if isinstance(domain, Integers):
+            size = Fraction(1 << (domain.high - domain.low).bit_length() - bits)
+        steps = list(_steps(high - low, size))
+        unit = lcm(low.denominator, size.denominator, *(step.denominator for step in steps))
+        self._low, self._size = int(low * unit), int(size * unit)
+        self._steps = [int(step * unit) for step in steps]
+
+    def step_of(self, first: int, last: int) -> int:
+        """The largest step that the free ends of these cells lie on."""
+        free = []
+        if first > 0:
+            free.append((self._start(first), self._start(first + 1) - 1))
+        if last < self.top:
+            free.append((self._start(last), self._start(last + 1)))
+        return next(step for step in self._steps if all(_up(low, step) <= high for low, high in free))
+
+    def multiple(self, step: int, cell: int) -> int:
+        """The first multiple of `step` in a cell or after it, as a count of steps."""
+        return _up(self._start(cell), step) // step
+
+    def holds(self, step: int, cell: int) -> bool:
+        """Whether a multiple of `step` lies in the cell."""
+        return _up(self._start(cell), step) < self._start(cell + 1)
+
+    def cell(self, value: int) -> int:
+        return (value - self._low) // self._size
+
+    def _start(self, cell: int) -> int:
+        """The least value of a cell."""
+        return self._low + cell * self._size
+
+
+def _steps(length: Fraction, size: Fraction) -> Iterator[Fraction]:
+    """From steps as long as the domain down to the first that is no longer than a cell: every cell holds that."""
+    power = Fraction(1)
+    while power < length:
+        power *= 10
+    while True:
+        for step in (power, power / 2, power / 5):
+            yield step
+            if step <= size:
+                return
+        power /= 10
+
+
+def _up(value: int, step: int) -> int:
+    """The least multiple of `step` that is not below `value`."""
+    return -(-value // step) * step
+
+
+def make_decoys(area: InterestArea, topic: str, schema: Schema, config: FoilConfig, key: Secret) -> list[InterestArea]:
     """Up to `k_s` areas, all different; fewer where there are no more of this shape."""
-    chance = SecretChance(_stream(key, topic.encode(), msgspec.msgpack.encode(area)))
-    found: dict[Area, None] = {area: None}
+    chance = SecretRandom(_stream(key, topic.encode(), msgspec.msgpack.encode(area)))
+    found: dict[InterestArea, None] = {area: None}
     for _ in range(_TRIES * config.k_s):
         if len(found) > config.k_s:
             break
@@ -46,24 +114,26 @@ def decoys_of(area: Area, topic: str, schema: Schema, config: FoilConfig, key: S
 
 
 def _moved(
-    side: Side, place: int, schema: Schema, config: FoilConfig, used: AbstractSet[Side], chance: SecretChance
-) -> Side:
+    side: AreaSide, place: int, schema: Schema, config: FoilConfig, used: AbstractSet[AreaSide], chance: SecretRandom
+) -> AreaSide:
     if side is None:
         return None
     domain = schema.domains[place]
     if isinstance(side, str):
-        told = config.attributes.get(domain.attribute, Attribute())
+        told = config.attributes.get(domain.attribute, AttributeConfig())
         # Where nobody said what words there are, one that nobody has said will do while the broker sees tags. It is
         # never published, so only until the broker has counted; and in plain text it would be known at once.
         made_up = [side] if config.profile == "paper" else [f"{side}{number}" for number in range(config.k_s + 1)]
         words = [str(word) for word in told.values] or made_up
         return words[_below(len(words), chance)]
     assert not isinstance(domain, Strings), "a side of two cells is of a number"
-    grid = DecimalGrid(domain, resolution(schema)[place])
+    grid = DecimalGrid(domain, levels_per_attribute(schema)[place])
     return side if side == (0, grid.top) else _range(*side, grid, used, chance)
 
 
-def _range(first: int, last: int, grid: DecimalGrid, used: AbstractSet[Side], chance: SecretChance) -> tuple[int, int]:
+def _range(
+    first: int, last: int, grid: DecimalGrid, used: AbstractSet[AreaSide], chance: SecretRandom
+) -> tuple[int, int]:
     """Of all draws the one that looks most like the true range to a broker; one that is not used yet, if any is."""
     step = grid.step_of(first, last)
     pieces, finest = _shape(first, last, grid.bits)
@@ -79,11 +149,11 @@ def _range(first: int, last: int, grid: DecimalGrid, used: AbstractSet[Side], ch
 
 def _shape(first: int, last: int, bits: int) -> tuple[int, int]:
     """How many pieces the cover has, and how many levels the smallest of them."""
-    nodes = cover(first, last, bits)
+    nodes = cover_range(first, last, bits)
     return len(nodes), max(level for level, _ in nodes)
 
 
-def _binary(first: int, last: int, top: int, chance: SecretChance) -> tuple[int, int]:
+def _binary(first: int, last: int, top: int, chance: SecretRandom) -> tuple[int, int]:
     """A range whose free ends are multiples of the power of two that the true ones are multiples of."""
     if first == 0:
         step = _roundness(last + 1)
@@ -96,7 +166,7 @@ def _binary(first: int, last: int, top: int, chance: SecretChance) -> tuple[int,
     return start, start + last - first
 
 
-def _decimal(first: int, last: int, grid: DecimalGrid, step: int, chance: SecretChance) -> tuple[int, int]:
+def _decimal(first: int, last: int, grid: DecimalGrid, step: int, chance: SecretRandom) -> tuple[int, int]:
     """A range whose free ends are multiples of the decimal step that the true ones are multiples of, as far apart."""
     start = None if first == 0 else grid.multiple(step, first)
     end = None if last >= grid.top else grid.multiple(step, last)
@@ -115,8 +185,8 @@ def _roundness(cell: int) -> int:
     return cell & -cell
 
 
-def _below(n: int, chance: SecretChance) -> int:
-    return int(pick(chance, n, (1,))[0])
+def _below(n: int, chance: SecretRandom) -> int:
+    return int(draw_integers(chance, n, (1,))[0])
 
 
 def _stream(key: Secret, *parts: bytes) -> Entropy:

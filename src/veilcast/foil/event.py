@@ -23,13 +23,13 @@ from veilcast.crypto.derive import derive
 from veilcast.crypto.seal import OVERHEAD, seal, unseal
 from veilcast.crypto.secret import Secret
 from veilcast.errors import LocalError, MalformedError
-from veilcast.foil.generator import FAKES_MAX
+from veilcast.foil.generators.base import FAKES_MAX
 from veilcast.machine import Entropy
 from veilcast.wire.geometry import BODY_CLASSES, LENGTH_PREFIX
 from veilcast.wire.padding import pad, unpad
 
 
-class Head(NamedTuple):
+class CandidateHead(NamedTuple):
     """What everybody sees of a candidate beside its topic. Slots count from 0."""
 
     stream: bytes
@@ -41,17 +41,17 @@ class Head(NamedTuple):
         return _HEAD.pack(self.stream, self.number, self.candidates, self.slot)
 
 
-def split(payload: bytes) -> tuple[Head, bytes]:
+def split_candidate(payload: bytes) -> tuple[CandidateHead, bytes]:
     """The head and the sealed body; `MalformedError` for what is no candidate."""
-    if len(payload) not in SIZES:
+    if len(payload) not in PAYLOAD_SIZES:
         raise MalformedError("not of a size that candidates have")
-    head = Head(*_HEAD.unpack_from(payload))
+    head = CandidateHead(*_HEAD.unpack_from(payload))
     if not head.slot < head.candidates <= FAKES_MAX + 1 or head.number >= NUMBER_MAX:
         raise MalformedError("a slot or number that no candidate has")
     return head, payload[_HEAD.size :]
 
 
-def seal_body(head: Head, secret: Secret, note: bytes, entropy: Entropy) -> bytes:
+def seal_body(head: CandidateHead, secret: Secret, note: bytes, entropy: Entropy) -> bytes:
     """The truth, of one of a few sizes; `LocalError` for a note that is longer than all of them."""
     size = next((size for size in BODY_CLASSES if len(note) <= size - LENGTH_PREFIX), None)
     if size is None:
@@ -59,12 +59,12 @@ def seal_body(head: Head, secret: Secret, note: bytes, entropy: Entropy) -> byte
     return seal(_body_key(secret), pad(note, size), context=head.encode(), entropy=entropy)
 
 
-def open_body(head: Head, secret: Secret, sealed: bytes) -> bytes:
+def open_body(head: CandidateHead, secret: Secret, sealed: bytes) -> bytes:
     """The note; `ForgedError` for whatever is not the truth of this event."""
     return unpad(unseal(_body_key(secret), sealed, context=head.encode()))
 
 
-def fake_body(head: Head, chaff: Secret, size: int) -> bytes:
+def seal_fake_body(head: CandidateHead, chaff: Secret, size: int) -> bytes:
     """As long as the sealed truth is, and the same each time."""
     slot = head.slot.to_bytes(2, "big")
 
@@ -78,8 +78,8 @@ def _body_key(secret: Secret) -> Secret:
     return derive(secret, b"vc/foil-body")
 
 
-STREAM: Final = 16
-_HEAD: Final = struct.Struct(f">{STREAM}sQHH")
+STREAM_BYTES: Final = 16
+_HEAD: Final = struct.Struct(f">{STREAM_BYTES}sQHH")
 NUMBER_MAX: Final = 1 << 62
-SIZES: Final = tuple(_HEAD.size + size + OVERHEAD for size in BODY_CLASSES)
+PAYLOAD_SIZES: Final = tuple(_HEAD.size + size + OVERHEAD for size in BODY_CLASSES)
 """All that a payload can be long."""

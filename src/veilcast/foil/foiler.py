@@ -7,32 +7,94 @@ another has no generator: its fakes are drawn given those of its master, candida
 
 What a generator needs to go on is handed out with the candidates, and is taken up (`keep`) when the event is: an event
 that could not be written down has not moved anything.
-"""
+
+
+States of generators as bytes and back, so that fakes go on from where they were when a publisher starts anew.
+
+Pure. A publisher that forgot its fakes would have to start them all at its next value, which thereby is known for the
+truth; and where all candidates jump but one, that one is true. So states are kept on the disk.
+
+Only what a generator of this room can have comes back, and only for the settings that it was written under: under
+others the fakes begin anew, and the next value is public."""
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from dataclasses import fields, is_dataclass
+from typing import Any, Final, NamedTuple
 
 import msgspec
 import numpy as np
 
 from veilcast.crypto.derive import digest
+from veilcast.decoding import MsgpackDecoder
 from veilcast.errors import LocalError, TamperedError
-from veilcast.foil.chance import SecretChance
-from veilcast.foil.config import Attribute, FoilConfig
-from veilcast.foil.generator import swapped
-from veilcast.foil.making import generator_of
-from veilcast.foil.naming import Coordinate, Place, place_of, resolution
-from veilcast.foil.slaves import slave_of
-from veilcast.foil.states import pack, unpack
+from veilcast.foil.config import AttributeConfig, FoilConfig
+from veilcast.foil.generators.base import swap_candidates
+from veilcast.foil.generators.categories import Past
+from veilcast.foil.generators.factory import make_dependent, make_generator
+from veilcast.foil.generators.movers import Coins
+from veilcast.foil.generators.trajectory import Lineages
+from veilcast.foil.random_source import SecretRandom
+from veilcast.foil.topic_names import Coordinate, EventCell, levels_per_attribute, locate_publication
 from veilcast.machine import Entropy, Publication, Value
 from veilcast.topics import Integers, Reals, Schema, Strings
 
 
-class Drawn(NamedTuple):
+def pack_states(states: tuple[Any, ...]) -> bytes:
+    return _ENCODER.encode(_plain(states))
+
+
+def unpack_states(data: bytes) -> tuple[Any, ...]:
+    """`TamperedError` for what was not packed here."""
+    plain = _DECODER.decode(data)
+    try:
+        return tuple(map(_whole, plain))
+    except (ValueError, TypeError, KeyError, OverflowError) as error:
+        raise TamperedError(_DAMAGED) from error
+
+
+def _plain(value: Any) -> Any:
+    match value:
+        case None | int():
+            return value
+        case np.ndarray():
+            return {"array": value.dtype.str, "shape": value.shape, "bytes": value.tobytes()}
+        case tuple() | list():
+            return [_plain(each) for each in value]
+        case _ if is_dataclass(value) and type(value) in _KINDS.values():
+            names = [field.name for field in fields(value)]
+            return {"kind": type(value).__name__, "fields": [_plain(getattr(value, name)) for name in names]}
+        case _:
+            raise TypeError(f"no generator has a state of type {type(value).__name__}")
+
+
+def _whole(value: Any) -> Any:
+    match value:
+        case None | int():
+            return value
+        case {"array": str(kind), "shape": shape, "bytes": bytes(data)}:
+            if kind not in _ARRAYS:
+                raise ValueError("not an array of a state")
+            return np.frombuffer(data, dtype=kind).reshape(shape).copy()
+        case {"kind": str(kind), "fields": list(values)}:
+            return _KINDS[kind](*map(_whole, values))
+        case list():
+            return tuple(map(_whole, value))
+        case _:
+            raise ValueError("not a state")
+
+
+_KINDS: Final[dict[str, Any]] = {kind.__name__: kind for kind in (Past, Lineages, Coins)}
+_ARRAYS: Final = ("<f8", "<i8")
+_DAMAGED: Final = "the state of a generator is damaged"
+_ENCODER: Final = msgspec.msgpack.Encoder()
+_DECODER: Final = MsgpackDecoder(list[Any], TamperedError, _DAMAGED)
+
+
+class DrawnCandidates(NamedTuple):
     """Candidates, the truth first, and what the generators go on from after them."""
 
-    places: tuple[Place, ...]
+    places: tuple[EventCell, ...]
     states: tuple[Any, ...]
 
 
@@ -40,31 +102,31 @@ class Foiler:
     """`state` is what an earlier life packed; under other settings than ours it is of no use, and all begins anew."""
 
     def __init__(self, config: FoilConfig, schema: Schema, entropy: Entropy, state: bytes | None = None) -> None:
-        self._config, self._schema, self._chance = config, schema, SecretChance(entropy)
-        self._bits = resolution(schema)
-        self._generators = [generator_of(domain, config) for domain in schema.domains]
-        self._slaves = [slave_of(domain, schema, config) for domain in schema.domains]
+        self._config, self._schema, self._chance = config, schema, SecretRandom(entropy)
+        self._bits = levels_per_attribute(schema)
+        self._generators = [make_generator(domain, config) for domain in schema.domains]
+        self._slaves = [make_dependent(domain, schema, config) for domain in schema.domains]
         self._words = {
             domain.attribute: [str(word) for word in config.attributes[domain.attribute].values]
             for domain in schema.domains
-            if domain.attribute in self.foiled and isinstance(domain, Strings)
+            if domain.attribute in self.foiled_attributes and isinstance(domain, Strings)
         }
         self._settings = self._fingerprint()
         self._states = self._restored(state)
 
     @property
-    def foiled(self) -> set[str]:
+    def foiled_attributes(self) -> set[str]:
         """The attributes in which candidates differ for the broker."""
         every = zip(self._schema.domains, self._generators, self._slaves, strict=True)
         return {domain.attribute for domain, *makers in every if makers != [None, None]}
 
-    def draw(self, publication: Publication) -> Drawn:
+    def draw(self, publication: Publication) -> DrawnCandidates:
         """`LocalError` for a value that cannot be published, or that nobody declared."""
-        true = place_of(publication, self._schema)
+        true = locate_publication(publication, self._schema)
         told = dict(publication.pairs)
         values: list[Any] = [
             self._number(domain, told[domain.attribute])
-            if coordinate is not None and domain.attribute in self.foiled
+            if coordinate is not None and domain.attribute in self.foiled_attributes
             else None
             for domain, coordinate in zip(self._schema.domains, true, strict=True)
         ]
@@ -72,7 +134,7 @@ class Foiler:
         for at, generator in enumerate(self._generators):
             if generator is not None and values[at] is not None:
                 states[at], candidates, position = generator.next(states[at], values[at], self._chance)
-                numbers[at] = swapped(candidates, position, np.zeros(1, dtype=np.int64))[0]
+                numbers[at] = swap_candidates(candidates, position, np.zeros(1, dtype=np.int64))[0]
         for at in range(len(values)):
             if self._slaves[at] is not None and values[at] is not None:
                 numbers[at] = self._given(at, values, numbers)
@@ -83,25 +145,25 @@ class Foiler:
                 column[1:] = [self._coordinate(domain, bits, candidate) for candidate in found[1:]]
             columns.append(column)
         places = tuple(zip(*columns, strict=True)) if columns else ((),) * (self._config.k_p + 1)
-        return Drawn(places, tuple(states))
+        return DrawnCandidates(places, tuple(states))
 
-    def keep(self, drawn: Drawn) -> None:
+    def commit(self, drawn: DrawnCandidates) -> None:
         self._states = drawn.states
 
-    def packed(self, drawn: Drawn) -> bytes:
+    def pack_state(self, drawn: DrawnCandidates) -> bytes:
         """What the next life goes on from, if this is the last event that it hears of."""
-        return self._settings + pack(drawn.states)
+        return self._settings + pack_states(drawn.states)
 
     def _given(self, at: int, values: list[Any], numbers: list[Any]) -> Any:
         """The candidates of a slave, by those of its master."""
         slave = self._slaves[at]
         assert slave is not None
-        masters = numbers[slave.master]
+        masters = numbers[slave.primary]
         if masters is None:
-            own, master = (self._schema.domains[place].attribute for place in (at, slave.master))
+            own, master = (self._schema.domains[place].attribute for place in (at, slave.primary))
             raise LocalError(f"{own!r} depends on {master!r}, and the event has none")
-        slave.law.check(values[slave.master], values[at])
-        return slave.law.drawn(masters, self._chance)
+        slave.law.check(values[slave.primary], values[at])
+        return slave.law.draw(masters, self._chance)
 
     def _number(self, domain: Strings | Integers | Reals, value: Value) -> Any:
         """The value as its generator knows it."""
@@ -122,14 +184,14 @@ class Foiler:
         begun = tuple(None if generator is None else generator.begin(1, self._chance) for generator in self._generators)
         if state is None or state[:_SETTINGS] != self._settings:
             return begun
-        states = unpack(state[_SETTINGS:])
+        states = unpack_states(state[_SETTINGS:])
         if len(states) != len(begun) or any(type(one) is not type(two) for one, two in zip(states, begun, strict=True)):
             raise TamperedError("the state of a generator is of another topic")
         return states
 
     def _fingerprint(self) -> bytes:
         config = self._config
-        told = [config.attributes.get(domain.attribute, Attribute()) for domain in self._schema.domains]
+        told = [config.attributes.get(domain.attribute, AttributeConfig()) for domain in self._schema.domains]
         settings = msgspec.msgpack.encode((self._schema, config.profile, config.generator, config.k_p, told))
         return digest(settings, purpose=b"vc/foil-settings", size=_SETTINGS)
 

@@ -19,26 +19,25 @@ from collections.abc import Mapping
 from random import Random
 
 from veilcast.authority.keyring import Keyring
+from veilcast.core.timers import earliest
 from veilcast.crypto.secret import Secret
 from veilcast.errors import ConfigError, MalformedError, RemoteError, StaleError, VeilcastError
 from veilcast.faults import Faults
 from veilcast.foil.config import FoilConfig
-from veilcast.foil.confirmation import Asking, Telling, ask_topic
-from veilcast.foil.keeping import Keeping
-from veilcast.foil.making import generator_of
-from veilcast.foil.naming import AGAIN, ASK, HERE, ON, TELL
-from veilcast.foil.positions import topic_chain
-from veilcast.foil.publishing import Publishing
-from veilcast.foil.reading import Reading
-from veilcast.foil.remembering import Remembering
-from veilcast.foil.session import Ears, Login
-from veilcast.foil.slaves import slave_of
-from veilcast.foil.spans import Span, Spans
-from veilcast.foil.winnower import TopicChains, Winnower
+from veilcast.foil.confirmation import PositionAsker, PositionTeller, question_topic
+from veilcast.foil.generators.factory import make_dependent, make_generator
+from veilcast.foil.positions import derive_topic_chain
+from veilcast.foil.publisher import FoilPublisher
+from veilcast.foil.publisher_store import PublisherStore
+from veilcast.foil.session import Login, SessionCallbacks
+from veilcast.foil.session_periods import SessionPeriod, SessionPeriods
+from veilcast.foil.subscriber import FoilSubscriber
+from veilcast.foil.subscriber_store import SubscriberStore
+from veilcast.foil.topic_names import ASK, EVENTS, PRESENCE, REPEATS, TELL
+from veilcast.foil.winnower import TopicChainCache, Winnower
 from veilcast.machine import Address, Delay, Entropy, Event, Frame, Interest, Publication
-from veilcast.parts.alarms import earliest
 from veilcast.topics import topic_of
-from veilcast.wire.mqtt import Publish
+from veilcast.wire.mqtt import PublishPacket
 
 
 class FoilMember:
@@ -66,28 +65,28 @@ class FoilMember:
         self.refused: Counter[str] = Counter()
         self.version = 0
         self._frames: list[Frame] = []
-        self._keeping = Keeping(records or {}, config.records_max, config.kept_max, now)
+        self._keeping = PublisherStore(records or {}, config.records_max, config.kept_max, now)
         first_life = self._keeping.secret is None
-        secret = self._keeping.secret or Secret(entropy(SECRET))
+        secret = self._keeping.secret or Secret(entropy(SECRET_BYTES))
         if first_life:
-            self._keeping.draw_secret(secret)
+            self._keeping.store_secret(secret)
         paper = config.profile == "paper"
-        self._asking = Asking(config, keyring, self._take_held, rng, entropy) if paper else None
-        self._telling = Telling(config, keyring, secret, entropy) if paper else None
-        self._chains = TopicChains(config.seeds_max)
+        self._asking = PositionAsker(config, keyring, self._take_held, rng, entropy) if paper else None
+        self._telling = PositionTeller(config, keyring, secret, entropy) if paper else None
+        self._chains = TopicChainCache(config.seeds_max)
         chains = self._chains if self._asking is None else self._asking
         self._winnower = Winnower(keyring.root, chains, config.seen_max)
         self._streams: dict[bytes, str] = {}
         """In the paper, those of ours that may be asked about, and their topics."""
-        self._spans = Spans(config, keyring, broker, login, secret, first_life, self._ears, rng, now)
+        self._spans = SessionPeriods(config, keyring, broker, login, secret, first_life, self._ears, rng, now)
         hold = None if self._asking is None else self._asking.hold
         link = keyring.membership.link
-        remembering = Remembering(self._keeping, config.seen_max)
-        self._reading = Reading(
+        remembering = SubscriberStore(self._keeping, config.seen_max)
+        self._reading = FoilSubscriber(
             config, link, self._spans, self._winnower, remembering, hold, self._refuse, first_life, entropy
         )
-        seeds = topic_chain if self._telling is None else self._telling
-        self._publishing = Publishing(config, self._spans, self._keeping, seeds, self._begun, rng, entropy)
+        seeds = derive_topic_chain if self._telling is None else self._telling
+        self._publishing = FoilPublisher(config, self._spans, self._keeping, seeds, self._begun, rng, entropy)
         self._subscribed = 0
         self._open(now)
         self._publishing.resume(now)
@@ -126,14 +125,14 @@ class FoilMember:
     def receive(self, data: bytes, source: Address, now: int) -> None:
         self._tend(now)
         try:
-            span = self._spans.of_peer(source)
+            span = self._spans.period_of_peer(source)
             if span is None:
                 raise StaleError("not a session of ours")
             span.session.receive(data, now)
         except RemoteError as error:
             self._refuse(error)
         except Exception as error:
-            self.faults.caught(error)
+            self.faults.count_exception(error)
 
     def handle_timer(self, now: int) -> None:
         self._tend(now)
@@ -160,12 +159,12 @@ class FoilMember:
 
     def peer_up(self, peer: Address, now: int) -> None:
         self._tend(now)
-        if (span := self._spans.of_peer(peer)) is not None:
+        if (span := self._spans.period_of_peer(peer)) is not None:
             span.session.peer_up(now)
 
     def peer_lost(self, peer: Address, now: int) -> None:
         self._tend(now)
-        if (span := self._spans.of_peer(peer)) is not None:
+        if (span := self._spans.period_of_peer(peer)) is not None:
             self._frames = [frame for frame in self._frames if frame.destination != peer]
             span.session.peer_lost(now)
 
@@ -201,10 +200,10 @@ class FoilMember:
         return {
             "sessions": len(self._spans),
             "unacknowledged": max((len(span.session) for span in self._spans), default=0),
-            "pending": self._keeping.open,
+            "pending": self._keeping.pending_count,
             "kept": len(self._keeping),
             "sending": len(self._publishing),
-            "requests": self._publishing.remembered,
+            "requests": self._publishing.request_count,
             "chains": len(self._chains) if self._asking is None else self._asking.chains,
             "held": 0 if self._asking is None else len(self._asking),
             **self._reading.sizes(),
@@ -216,82 +215,82 @@ class FoilMember:
         """Sessions begin and end with time, whoever tells it."""
         self.version += 1
         for number in self._spans.handle(now):
-            self._reading.ended(number)
-            self._publishing.ended(number, now)
+            self._reading.period_ended(number)
+            self._publishing.period_ended(number, now)
         self._open(now)
 
     def _open(self, now: int) -> None:
-        opened, self._spans.opened = self._spans.opened, []
+        opened, self._spans.newly_opened = self._spans.newly_opened, []
         for span in opened:
-            self._reading.opened(span, now)
-            self._publishing.opened(span, now)
+            self._reading.period_opened(span, now)
+            self._publishing.period_opened(span, now)
             if self._asking is not None:
-                span.session.ask([self._asking.filter], now)
+                span.session.subscribe([self._asking.filter], now)
 
-    def _ears(self, span: Span) -> Ears:
-        def heard(publish: Publish, now: int) -> None:
+    def _ears(self, span: SessionPeriod) -> SessionCallbacks:
+        def heard(publish: PublishPacket, now: int) -> None:
             self._hear(span, publish, now)
 
         def ready(now: int) -> None:
-            self._reading.ready(span, now)
-            self._publishing.ready(span, now)
+            self._reading.session_ready(span, now)
+            self._publishing.session_ready(span, now)
 
         def lost(now: int) -> None:
-            self._reading.lost(span, now)
-            self._publishing.lost(span, now)
+            self._reading.session_lost(span, now)
+            self._publishing.session_lost(span, now)
 
-        return Ears(heard, ready, self._reading_stands, lost)
+        return SessionCallbacks(heard, ready, self._reading_stands, lost)
 
     def _reading_stands(self, now: int) -> None:
-        self._reading.stands(now)
+        self._reading.filters_granted(now)
 
-    def _hear(self, span: Span, publish: Publish, now: int) -> None:
+    def _hear(self, span: SessionPeriod, publish: PublishPacket, now: int) -> None:
         """Whatever it is, it has been acknowledged, and the stream stands."""
         try:
             self._sort(span, publish, now)
         except Exception as error:  # A `LocalError` here: a grant of ours has ended.
             self._refuse(error)
 
-    def _sort(self, span: Span, publish: Publish, now: int) -> None:
+    def _sort(self, span: SessionPeriod, publish: PublishPacket, now: int) -> None:
         prefix, kind, name = [*publish.topic.split("/", 3), "", "", ""][:3]
         if prefix != self._config.prefix:
             raise MalformedError("not a topic of ours")
         if kind == ASK and self._telling is not None:
-            stream = next((stream for stream in self._streams if ask_topic(prefix, stream) == publish.topic), None)
+            stream = next((stream for stream in self._streams if question_topic(prefix, stream) == publish.topic), None)
             if stream is None:
                 raise StaleError("a question about a stream that is not ours")
-            self._telling.hear(span, self._streams[stream], stream, publish.payload, now)
+            self._telling.answer(span, self._streams[stream], stream, publish.payload, now)
             return
         if kind == TELL and self._asking is not None:
-            self._asking.tell(publish.payload, now)
+            self._asking.handle_answer(publish.payload, now)
             return
-        topic = span.called(name)
+        topic = span.topic_named(name)
         if topic is None:
             raise StaleError("a topic that we did not ask for")
         match kind:
-            case _ if kind == ON:
-                self._reading.heard(span, topic, publish, now)
-            case _ if kind == HERE:
-                self._reading.here(span, topic, publish.payload, now)
-            case _ if kind == AGAIN:
-                self._publishing.again(span, topic, publish.payload, now)
+            case _ if kind == EVENTS:
+                self._reading.receive_candidate(span, topic, publish, now)
+            case _ if kind == PRESENCE:
+                self._reading.handle_presence(span, topic, publish.payload, now)
+            case _ if kind == REPEATS:
+                self._publishing.handle_repeat_request(span, topic, publish.payload, now)
             case _:
                 raise MalformedError("not a topic of ours")
 
-    def _take_held(self, span: Span, topic: str, payload: bytes, now: int) -> None:
+    def _take_held(self, span: SessionPeriod, topic: str, payload: bytes, now: int) -> None:
         try:
-            self._reading.take(span, topic, payload, now)
+            self._reading.take_candidate(span, topic, payload, now)
         except Exception as error:
             self._refuse(error)
 
-    def _begun(self, span: Span, stream: bytes, topic: str, now: int) -> None:
+    def _begun(self, span: SessionPeriod, stream: bytes, topic: str, now: int) -> None:
         if self._telling is not None:
             self._streams[stream] = topic
-            span.session.ask([ask_topic(self._config.prefix, stream)], now)
+            span.session.subscribe([question_topic(self._config.prefix, stream)], now)
 
     def _refuse(self, error: Exception) -> None:
         if not isinstance(error, VeilcastError):
-            self.faults.caught(error)
+            self.faults.count_exception(error)
         self.refused[type(error).__name__] += 1
 
 
@@ -306,8 +305,8 @@ def _check_attributes(config: FoilConfig, keyring: Keyring) -> None:
             raise ConfigError(f"foil.attributes.{name}: no topic of this keyring declares it; declared: {known}")
     for schema in schemas:
         for domain in schema.domains:
-            generator_of(domain, config)
-            slave_of(domain, schema, config)
+            make_generator(domain, config)
+            make_dependent(domain, schema, config)
 
 
-SECRET = 32
+SECRET_BYTES = 32

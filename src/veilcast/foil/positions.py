@@ -23,7 +23,7 @@ from veilcast.crypto.secret import Secret
 from veilcast.errors import LocalError
 
 
-class Chain:
+class PositionChain:
     """From the event `number` on, whose secret this is, to the end of its chain."""
 
     def __init__(self, number: int, secret: Secret) -> None:
@@ -34,7 +34,7 @@ class Chain:
         return self._secrets[0]
 
     def covers(self, number: int) -> bool:
-        return self.number <= number and chain_of(number) == chain_of(self.number)
+        return self.number <= number and chain_number(number) == chain_number(self.number)
 
     def at(self, number: int) -> Secret:
         """The secret of an event; walked to once, and kept."""
@@ -45,21 +45,21 @@ class Chain:
         return self._secrets[number - self.number]
 
 
-def chain_of(number: int) -> int:
-    return number // CHAIN
+def chain_number(number: int) -> int:
+    return number // CHAIN_EVENTS
 
 
-def topic_chain(keys: TopicKeys, stream: bytes, chain: int) -> Chain:
+def derive_topic_chain(keys: TopicKeys, stream: bytes, chain: int) -> PositionChain:
     """Hardened: as every member of the topic can compute it."""
-    return Chain(chain * CHAIN, derive(keys.content, b"vc/foil-seed", stream, chain.to_bytes(8, "big")))
+    return PositionChain(chain * CHAIN_EVENTS, derive(keys.content, b"vc/foil-seed", stream, chain.to_bytes(8, "big")))
 
 
-def own_chain(secret: Secret, stream: bytes, chain: int) -> Chain:
+def derive_publisher_chain(secret: Secret, stream: bytes, chain: int) -> PositionChain:
     """Paper: as the publisher alone can."""
-    return Chain(chain * CHAIN, derive(secret, b"vc/foil-own", stream, chain.to_bytes(8, "big")))
+    return PositionChain(chain * CHAIN_EVENTS, derive(secret, b"vc/foil-own", stream, chain.to_bytes(8, "big")))
 
 
-def slot_of(secret: Secret, n: int) -> int:
+def true_slot(secret: Secret, n: int) -> int:
     """Where the truth of the event with this secret stands among n candidates."""
     limit, tries = (1 << 64) - (1 << 64) % n, 0
     while True:
@@ -69,5 +69,5 @@ def slot_of(secret: Secret, n: int) -> int:
         tries += 1
 
 
-CHAIN: Final = 100
+CHAIN_EVENTS: Final = 100
 """Events of one chain (P3)."""

@@ -20,15 +20,25 @@ from dataclasses import dataclass
 from random import Random
 from typing import Final, NamedTuple
 
+from veilcast.core.connector import Connector, backoff
+from veilcast.core.timers import earliest
 from veilcast.errors import MalformedError
 from veilcast.foil.config import FoilConfig
 from veilcast.machine import Address, Disconnect, Event, Frame
-from veilcast.parts.alarms import earliest
-from veilcast.parts.calling import Caller, backoff
 from veilcast.wire import mqtt
-from veilcast.wire.mqtt import Connack, Packet, Pingresp, Puback, Publish, Suback, Subscribe, Unsuback, Unsubscribe
+from veilcast.wire.mqtt import (
+    ConnackPacket,
+    Packet,
+    PingrespPacket,
+    PubackPacket,
+    PublishPacket,
+    SubackPacket,
+    SubscribePacket,
+    UnsubackPacket,
+    UnsubscribePacket,
+)
 
-Done = Callable[[int], None]
+OnAcknowledged = Callable[[int], None]
 
 
 class Login(NamedTuple):
@@ -41,20 +51,20 @@ class Login(NamedTuple):
         return f"Login({self.user!r})"
 
 
-class Ears(NamedTuple):
+class SessionCallbacks(NamedTuple):
     """Whom a session tells."""
 
-    heard: Callable[[Publish, int], None]
+    on_message: Callable[[PublishPacket, int], None]
     """Something came that was asked for, or not; it may raise `RemoteError`, and nothing follows from it."""
-    ready: Callable[[int], None]
+    on_ready: Callable[[int], None]
     """All that was asked for is granted, on a new stream."""
-    stands: Callable[[int], None]
+    on_granted: Callable[[int], None]
     """The same on the stream that there is, after more was asked for."""
-    lost: Callable[[int], None]
+    on_lost: Callable[[int], None]
     """The stream on which it was ready has ended."""
 
 
-class Session:
+class MqttSession:
     """`client` is its name at the broker; the session is kept there for `expiry_us` after a stream has ended."""
 
     def __init__(
@@ -64,13 +74,13 @@ class Session:
         client: str,
         login: Login | None,
         expiry_us: int,
-        ears: Ears,
+        ears: SessionCallbacks,
         rng: Random,
         now: int,
     ) -> None:
         self._config, self._login, self._expiry_us, self._ears, self._rng = config, login, expiry_us, ears, rng
         self.peer, self._client, self._version = peer, client, mqtt.Version(config.version)
-        self._caller = Caller(peer, config.connect_us, rng, now)
+        self._caller = Connector(peer, config.connect_us, rng, now)
         self._failures = 0
         self._events: deque[Event] = deque()
         self.frames: list[Frame] = []
@@ -90,7 +100,7 @@ class Session:
         self._greeted = self._ready = False
         self._window, self._packet_max, self._alive_us = config.window, 0, config.keep_alive_us
         self._asked_us = now
-        self.good_us = 0
+        self.confirmed_us = 0
         """All that the broker had brought on by then has come, on this stream or the one before: when the last request
         left that it has answered. When something came says less, for it may have lain about."""
         self.refusals: Counter[str] = Counter()
@@ -109,14 +119,14 @@ class Session:
 
     # --- what is wanted
 
-    def ask(self, filters: Iterable[str], now: int) -> None:
+    def subscribe(self, filters: Iterable[str], now: int) -> None:
         """Want these as well, from now on."""
         fresh = [each for each in dict.fromkeys(filters) if each not in self._filters]
         self._filters.update(dict.fromkeys(fresh))
         if self._greeted:
             self._subscribe(fresh, now)
 
-    def drop(self, filters: Iterable[str], now: int) -> None:
+    def unsubscribe(self, filters: Iterable[str], now: int) -> None:
         """Want these no more."""
         gone = [each for each in dict.fromkeys(filters) if each in self._filters]
         for each in gone:
@@ -125,10 +135,10 @@ class Session:
         if self._greeted:
             self._unsubscribe(gone, now)
 
-    def has(self, filters: Iterable[str]) -> bool:
+    def has_granted(self, filters: Iterable[str]) -> bool:
         return all(each in self._granted for each in filters)
 
-    def put(self, topic: str, payload: bytes, done: Done, now: int) -> None:
+    def publish(self, topic: str, payload: bytes, done: OnAcknowledged, now: int) -> None:
         """Send this until the broker has acknowledged it."""
         self._queue.append(_Message(topic, payload, done))
         self._flow(now)
@@ -138,7 +148,7 @@ class Session:
         if self._greeted:
             self._unsubscribe(list(self._filters), now)
             five = self._version is mqtt.Version.MQTT_5
-            self._send(mqtt.Disconnect(expiry_s=0 if five else None), now)
+            self._send(mqtt.DisconnectPacket(expiry_s=0 if five else None), now)
         self._events.append(Disconnect(self.peer))
         self.ended = True
         self._greeted = self._ready = False
@@ -152,7 +162,7 @@ class Session:
         self._caller.peer_up()
         login = self._login
         five = self._version is mqtt.Version.MQTT_5
-        hello = mqtt.Connect(
+        hello = mqtt.ConnectPacket(
             self._client,
             self._version,
             keep_alive_s=-(-self._config.keep_alive_us // 1_000_000),
@@ -185,7 +195,7 @@ class Session:
             else:
                 self.refusals["malformed publication"] += 1
                 if number:
-                    self._send(Puback(number), now)
+                    self._send(PubackPacket(number), now)
             raise
         try:
             self._hear(packet, now)
@@ -201,7 +211,7 @@ class Session:
             self._leave("silent", now)
         elif self._greeted and now >= self._asked_us + self._ping_us:
             self._owe("pingresp", now)
-            self._send(mqtt.Pingreq(), now)
+            self._send(mqtt.PingreqPacket(), now)
 
     def next_us(self) -> int | None:
         if self.ended:
@@ -224,31 +234,31 @@ class Session:
         return next(iter(self._owed.values())) + self._config.retry_us
 
     def _hear(self, packet: Packet, now: int) -> None:
-        if not self._greeted and not isinstance(packet, Connack):
+        if not self._greeted and not isinstance(packet, ConnackPacket):
             raise MalformedError("something before the answer to our greeting")
         match packet:
-            case Connack():
+            case ConnackPacket():
                 self._welcome(packet, now)
-            case Publish(number=number):
+            case PublishPacket(number=number):
                 if number:
-                    self._send(Puback(number), now)
-                self._ears.heard(packet, now)
-            case Puback(number, code):
+                    self._send(PubackPacket(number), now)
+                self._ears.on_message(packet, now)
+            case PubackPacket(number, code):
                 self._acknowledged(number, code, now)
-            case Suback(number, codes):
+            case SubackPacket(number, codes):
                 self._subscribed(number, codes, now)
-            case Unsuback(number):
+            case UnsubackPacket(number):
                 self._paid(f"unsuback {number}")
                 self._numbers.pop(number, None)
-            case Pingresp():
+            case PingrespPacket():
                 self._paid("pingresp")
                 self._failures = 0
-            case mqtt.Disconnect(code):
+            case mqtt.DisconnectPacket(code):
                 self._leave(f"disconnected with code {code}", now)
             case _:
                 raise MalformedError("a packet that brokers do not send")
 
-    def _welcome(self, packet: Connack, now: int) -> None:
+    def _welcome(self, packet: ConnackPacket, now: int) -> None:
         self._paid("connack")
         if packet.code:
             self._leave(f"refused with code {packet.code}", now)
@@ -269,14 +279,14 @@ class Session:
             some, number = tuple(filters[start : start + FILTERS_EACH]), self._number()
             self._asking[number] = some
             self._owe(f"suback {number}", now)
-            self._send(Subscribe(number, some), now)
+            self._send(SubscribePacket(number, some), now)
 
     def _unsubscribe(self, filters: list[str], now: int) -> None:
         self._rng.shuffle(filters)
         for start in range(0, len(filters), FILTERS_EACH):
             number = self._number()
             self._owe(f"unsuback {number}", now)
-            self._send(Unsubscribe(number, tuple(filters[start : start + FILTERS_EACH])), now)
+            self._send(UnsubscribePacket(number, tuple(filters[start : start + FILTERS_EACH])), now)
 
     def _subscribed(self, number: int, codes: tuple[int, ...], now: int) -> None:
         asked = self._asking.get(number)
@@ -296,10 +306,10 @@ class Session:
         if self._asking:
             return
         if self._ready:
-            self._ears.stands(now)
+            self._ears.on_granted(now)
             return
         self._ready = True
-        self._ears.ready(now)
+        self._ears.on_ready(now)
         self._flow(now)
 
     def _flow(self, now: int) -> None:
@@ -308,7 +318,7 @@ class Session:
             again = message.number is not None
             if message.number is None:
                 message.number = self._number()
-            packet = Publish(message.topic, message.payload, message.number, again)
+            packet = PublishPacket(message.topic, message.payload, message.number, again)
             if 0 < self._packet_max < len(message.topic) + len(message.payload) + PACKET_HEAD:
                 self.refusals["too large for the broker"] += 1
                 self._large.append(message)
@@ -348,7 +358,7 @@ class Session:
     def _gone(self, now: int) -> None:
         """There is no stream: what was under way leaves first on the next one."""
         if self._ready:
-            self._ears.lost(now)
+            self._ears.on_lost(now)
         self._greeted = self._ready = False
         self._queue.extendleft(reversed([*self._flying.values(), *self._large]))
         self._flying.clear()
@@ -367,7 +377,7 @@ class Session:
         since_us = self._owed.pop(what, None)
         if since_us is None:
             raise MalformedError("an answer to what was not asked")
-        self.good_us = max(self.good_us, since_us)
+        self.confirmed_us = max(self.confirmed_us, since_us)
 
     def _send(self, packet: Packet, now: int) -> None:
         self.frames.append(Frame(self.peer, mqtt.encode(packet, self._version)))
@@ -377,7 +387,7 @@ class Session:
 class _Message:
     topic: str
     payload: bytes
-    done: Done
+    done: OnAcknowledged
     number: int | None = None
     """Once it has left, and for as long as it is not acknowledged."""
 

@@ -33,30 +33,30 @@ from scipy.sparse.csgraph import connected_components
 
 from veilcast.decoding import JsonDecoder
 from veilcast.errors import ConfigError, StorageError, TamperedError
-from veilcast.lab import traces
-from veilcast.lab.kernels import mesh
-from veilcast.lab.kernels.chance import below, stream
-from veilcast.lab.kernels.graph import Graph, from_edges
-from veilcast.lab.kernels.parts import ball, induced
+from veilcast.lab import interaction_traces
+from veilcast.lab.models import mesh
+from veilcast.lab.models.graph import Graph, from_edges
+from veilcast.lab.models.rng import draw_below, stream
+from veilcast.lab.models.subgraphs import induce_subgraph, nearest_nodes
 
 Source: TypeAlias = Literal["gnutella", "deezer"]
 
 
 @dataclass(frozen=True, eq=False)
-class Overlay:
+class DataOverlay:
     graph: Graph
     topics: Mapping[str, NDArray[np.int32]] = field(default_factory=dict)
     """Who subscribes to what, in order; empty where nobody knows."""
 
-    def around(self, size: int, seed: int) -> Overlay:
+    def sample_around(self, size: int, seed: int) -> DataOverlay:
         """As many nodes around one of the largest component, with what they subscribe to."""
-        choices = np.flatnonzero(largest(self.graph))
-        nodes = ball(self.graph, int(choices[below(stream(seed, "centre"), choices.size)]), size)
+        choices = np.flatnonzero(largest_component(self.graph))
+        nodes = nearest_nodes(self.graph, int(choices[draw_below(stream(seed, "centre"), choices.size)]), size)
         topics = {
             topic: np.searchsorted(nodes, np.intersect1d(nodes, readers)).astype(np.int32)
             for topic, readers in self.topics.items()
         }
-        return Overlay(induced(self.graph, nodes), topics)
+        return DataOverlay(induce_subgraph(self.graph, nodes), topics)
 
     def cast(self, topic: str, ratio: float, seed: int) -> tuple[int, NDArray[np.int32]]:
         """A publisher and its topic's subscribers, some of whom it may not reach; without a topic, a share of all.
@@ -66,42 +66,44 @@ class Overlay:
         if topic and topic not in self.topics:
             known = ", ".join(sorted(self.topics)) or "none"
             raise ConfigError(f"topic: there is no {topic!r} in the data; there are: {known}")
-        subscribers = self.topics[topic] if topic else mesh.cast(self.graph, ratio, seed)[1]
-        others = largest(self.graph)
+        subscribers = self.topics[topic] if topic else mesh.draw_roles(self.graph, ratio, seed)[1]
+        others = largest_component(self.graph)
         others[subscribers] = False
         choices = np.flatnonzero(others)
         if not choices.size:
             raise ConfigError(f"topic: everybody subscribes to {topic!r}, and nobody is left to publish")
-        return int(choices[below(stream(seed, "publisher"), choices.size)]), subscribers
+        return int(choices[draw_below(stream(seed, "publisher"), choices.size)]), subscribers
 
 
-def load(source: Source, folder: Path | None) -> Overlay:
+def load_overlay(source: Source, folder: Path | None) -> DataOverlay:
     """Raises `ConfigError` if no folder is named, and `StorageError` for what is not there, or is something else."""
     if folder is None:
-        raise unnamed(source)
-    return _loaded(source, folder.absolute())
+        raise missing_folder_error(source)
+    return _load(source, folder.absolute())
 
 
-def round_trips(folder: Path | None) -> NDArray[np.float64]:
-    """Between any two machines of PlanetLab, in milliseconds; the same both ways. Raises as `load` does."""
+def load_round_trips(folder: Path | None) -> NDArray[np.float64]:
+    """Between any two machines of PlanetLab, in milliseconds; the same both ways. Raises as `load_overlay` does."""
     if folder is None:
-        raise unnamed("planetlab")
+        raise missing_folder_error("planetlab")
     return _round_trips(folder.absolute())
 
 
-def trace(source: str, folder: Path | None) -> traces.Trace:
-    """A trace of interactions. Raises as `load` does."""
+def load_trace(source: str, folder: Path | None) -> interaction_traces.InteractionTrace:
+    """A trace of interactions. Raises as `load_overlay` does."""
     if folder is None:
-        raise unnamed(source)
+        raise missing_folder_error(source)
     return _trace(source, folder.absolute())
 
 
-def digests(sources: Iterable[str], folder: Path | None) -> dict[str, str]:
+def file_digests(sources: Iterable[str], folder: Path | None) -> dict[str, str]:
     """Of the files that these are read from, by their names: the SHA-256 of each. None is read for an overlay that is
     drawn."""
-    require(sources := set(sources), folder)
+    require_files(sources := set(sources), folder)
     return {
-        file.name: hashlib.sha256(_stored(file, folder)).hexdigest() for file in files_of(sources) if folder is not None
+        file.name: hashlib.sha256(_read_stored(file, folder)).hexdigest()
+        for file in files_of(sources)
+        if folder is not None
     }
 
 
@@ -113,24 +115,24 @@ def files_of(sources: Collection[str]) -> list[File]:
     return [file for source in sorted(read.keys() & set(sources)) for file in read[source]]
 
 
-def require(sources: Collection[str], folder: Path | None) -> None:
+def require_files(sources: Collection[str], folder: Path | None) -> None:
     """Raise `StorageError` with all files of these sources that are missing, or `ConfigError` if no folder is named."""
     files = files_of(sources)
     if files and folder is None:
-        raise unnamed(" and ".join(sorted(sources)), files)
+        raise missing_folder_error(" and ".join(sorted(sources)), files)
     missing = [file for file in files if folder is not None and not (folder / file.name).exists()]
     if folder is not None and len(missing) == 1:
-        raise unfit(missing[0], folder, "is not there")
+        raise bad_file_error(missing[0], folder, "is not there")
     if missing:
-        raise StorageError(f"{folder} lacks {len(missing)} files: {layout(missing)}")
+        raise StorageError(f"{folder} lacks {len(missing)} files: {describe_files(missing)}")
 
 
-def layout(files: Iterable[File]) -> str:
+def describe_files(files: Iterable[File]) -> str:
     """The path of each file below the data folder, and where the file comes from."""
     return "; ".join(f"{file.name} (get it from {file.origin})" for file in files)
 
 
-def largest(graph: Graph) -> NDArray[np.bool_]:
+def largest_component(graph: Graph) -> NDArray[np.bool_]:
     """Which nodes are in the largest component."""
     links = csr_matrix((np.ones(graph.targets.size, np.int8), graph.targets, graph.offsets), shape=(graph.nodes,) * 2)
     _, part = connected_components(links, directed=False)
@@ -139,56 +141,58 @@ def largest(graph: Graph) -> NDArray[np.bool_]:
 
 
 @lru_cache(maxsize=2)
-def _loaded(source: Source, folder: Path) -> Overlay:
+def _load(source: Source, folder: Path) -> DataOverlay:
     files = FILES[source]
     graph = _graph(files.edges, folder)
     if files.subscriptions is None:
-        return Overlay(graph)
-    return Overlay(graph, _topics(files.subscriptions, folder, graph.nodes))
+        return DataOverlay(graph)
+    return DataOverlay(graph, _topics(files.subscriptions, folder, graph.nodes))
 
 
 @lru_cache(maxsize=1)
 def _round_trips(folder: Path) -> NDArray[np.float64]:
     try:
-        found = np.loadtxt(BytesIO(text(PLANETLAB, folder)), np.float64, ndmin=2)
+        found = np.loadtxt(BytesIO(read_text(PLANETLAB, folder)), np.float64, ndmin=2)
     except ValueError as error:
-        raise unfit(PLANETLAB, folder, f"is no table of times ({error})") from error
+        raise bad_file_error(PLANETLAB, folder, f"is no table of times ({error})") from error
     known = found.shape == (PLANETLAB.machines,) * 2 and np.isfinite(found).all()
     if not known or (found != found.T).any() or (found < 0).any() or np.diag(found).any():
-        raise unfit(PLANETLAB, folder, f"does not have the times between its {PLANETLAB.machines} machines")
+        raise bad_file_error(PLANETLAB, folder, f"does not have the times between its {PLANETLAB.machines} machines")
     found.setflags(write=False)
     return found
 
 
 @lru_cache(maxsize=2)
-def _trace(source: str, folder: Path) -> traces.Trace:
+def _trace(source: str, folder: Path) -> interaction_traces.InteractionTrace:
     file = TRACES[source]
     try:
-        found = traces.parse(text(file, folder), file.clock)
+        found = interaction_traces.parse(read_text(file, folder), file.clock)
     except ConfigError as error:
-        raise unfit(file, folder, f"is no trace: {error}") from error
+        raise bad_file_error(file, folder, f"is no trace: {error}") from error
     if (found.publisher.size, found.users) != (file.interactions, file.users):
         owed = f"its {file.interactions} interactions of {file.users} users"
-        raise unfit(file, folder, f"does not have {owed}: it has {found.publisher.size}, and {found.told()}")
+        raise bad_file_error(
+            file, folder, f"does not have {owed}: it has {found.publisher.size}, and {found.describe_refused()}"
+        )
     return found
 
 
 def _graph(file: EdgeFile, folder: Path) -> Graph:
     try:
-        lines = BytesIO(text(file, folder))
+        lines = BytesIO(read_text(file, folder))
         ends = np.loadtxt(lines, np.int64, delimiter=file.delimiter, skiprows=file.header, ndmin=2)
     except ValueError as error:
-        raise unfit(file, folder, f"is no list of edges ({error})") from error
+        raise bad_file_error(file, folder, f"is no list of edges ({error})") from error
     if ends.shape != (file.edges, 2) or ends.min() < 0 or ends.max() != file.nodes - 1:
-        raise unfit(file, folder, f"does not have its {file.edges} edges of {file.nodes} nodes")
+        raise bad_file_error(file, folder, f"does not have its {file.edges} edges of {file.nodes} nodes")
     return from_edges(file.nodes, ends[:, 0], ends[:, 1])
 
 
 def _topics(file: SubscriptionFile, folder: Path, nodes: int) -> dict[str, NDArray[np.int32]]:
     try:
-        wanted = _WANTED.decode(text(file, folder))
+        wanted = _WANTED.decode(read_text(file, folder))
     except TamperedError as error:
-        raise unfit(file, folder, f"is no table of users and topics ({error.__cause__})") from error
+        raise bad_file_error(file, folder, f"is no table of users and topics ({error.__cause__})") from error
     readers: dict[str, list[int]] = {}
     for user in sorted(wanted):
         for topic in dict.fromkeys(wanted[user]):
@@ -196,33 +200,33 @@ def _topics(file: SubscriptionFile, folder: Path, nodes: int) -> dict[str, NDArr
     many = sum(map(len, readers.values()))
     if sorted(wanted) != list(range(nodes)) or (len(readers), many) != (file.topics, file.subscriptions):
         owed = f"its {file.subscriptions} subscriptions of {nodes} users to {file.topics} topics"
-        raise unfit(file, folder, f"does not have {owed}")
+        raise bad_file_error(file, folder, f"does not have {owed}")
     return {topic: np.array(users, np.int32) for topic, users in sorted(readers.items())}
 
 
-def text(file: File, folder: Path) -> bytes:
+def read_text(file: File, folder: Path) -> bytes:
     try:
-        return gzip.decompress(_stored(file, folder))
+        return gzip.decompress(_read_stored(file, folder))
     except (OSError, EOFError, zlib.error) as error:
-        raise unfit(file, folder, f"cannot be read ({error})") from error
+        raise bad_file_error(file, folder, f"cannot be read ({error})") from error
 
 
-def _stored(file: File, folder: Path) -> bytes:
+def _read_stored(file: File, folder: Path) -> bytes:
     try:
         return (folder / file.name).read_bytes()
     except FileNotFoundError as error:
-        raise unfit(file, folder, "is not there") from error
+        raise bad_file_error(file, folder, "is not there") from error
     except OSError as error:
-        raise unfit(file, folder, f"cannot be read ({error})") from error
+        raise bad_file_error(file, folder, f"cannot be read ({error})") from error
 
 
-def unnamed(source: str, files: Iterable[File] = ()) -> ConfigError:
+def missing_folder_error(source: str, files: Iterable[File] = ()) -> ConfigError:
     """`source` is what is read; `files` are those that it needs in the folder."""
-    below = f"; the folder holds {layout(files)}" if files else ""
+    below = f"; the folder holds {describe_files(files)}" if files else ""
     return ConfigError(f"{source} is read from a data folder: name it with --data DIR, or in VEILCAST_DATA{below}")
 
 
-def unfit(file: File, folder: Path, why: str) -> StorageError:
+def bad_file_error(file: File, folder: Path, why: str) -> StorageError:
     return StorageError(f"{folder / file.name} {why}; get it from {file.origin}")
 
 
@@ -262,7 +266,7 @@ class BarsFile(File):
 class TraceFile(File):
     interactions: int
     users: int
-    clock: traces.Clock
+    clock: interaction_traces.Clock
 
 
 @dataclass(frozen=True)

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
 
-class Run(observe.Row, frozen=True, gc=False):
+class RunRow(observe.ObservationRow, frozen=True, gc=False):
     """What a run was made from; its name is unique in its experiment."""
 
     experiment: str
@@ -39,7 +39,7 @@ class Run(observe.Row, frozen=True, gc=False):
     commit: str
 
 
-class Guess(observe.Row, frozen=True, gc=False):
+class GuessRow(observe.ObservationRow, frozen=True, gc=False):
     """How strongly an attack holds that a node has a role."""
 
     attack: str
@@ -51,7 +51,7 @@ class Guess(observe.Row, frozen=True, gc=False):
     score: float
 
 
-class Stream(observe.Row, frozen=True, gc=False):
+class StreamRow(observe.ObservationRow, frozen=True, gc=False):
     """One candidate of a foiled value, as a broker sees it."""
 
     stream: int
@@ -60,7 +60,7 @@ class Stream(observe.Row, frozen=True, gc=False):
     value: float
 
 
-class StreamGuess(observe.Row, frozen=True, gc=False):
+class StreamGuessRow(observe.ObservationRow, frozen=True, gc=False):
     """How likely an attack holds a candidate to be true."""
 
     attack: str
@@ -70,7 +70,7 @@ class StreamGuess(observe.Row, frozen=True, gc=False):
     score: float
 
 
-class Measured(msgspec.Struct, frozen=True, gc=False):
+class MeasureRow(msgspec.Struct, frozen=True, gc=False):
     """One number that came of one run."""
 
     experiment: str
@@ -82,7 +82,7 @@ class Measured(msgspec.Struct, frozen=True, gc=False):
     value: float
 
 
-class Score(msgspec.Struct, frozen=True, gc=False):
+class ScoreRow(msgspec.Struct, frozen=True, gc=False):
     """The same number over all seeds: its mean, its standard deviation, and the 95 % interval of the mean; of one seed
     the two are infinite."""
 
@@ -123,7 +123,7 @@ class Replayed(msgspec.Struct, frozen=True, gc=False):
     interactions: int
 
 
-class Verdict(msgspec.Struct, frozen=True, gc=False):
+class VerdictRow(msgspec.Struct, frozen=True, gc=False):
     """A published number beside ours."""
 
     experiment: str
@@ -288,13 +288,13 @@ _IN_PATH: Final = ("experiment",)
 
 TABLES: Final[dict[str, type[msgspec.Struct]]] = {
     **observe.TABLES,
-    "runs": Run,
-    "guesses": Guess,
-    "streams": Stream,
-    "stream_guesses": StreamGuess,
-    "measures": Measured,
-    "scores": Score,
-    "verdicts": Verdict,
+    "runs": RunRow,
+    "guesses": GuessRow,
+    "streams": StreamRow,
+    "stream_guesses": StreamGuessRow,
+    "measures": MeasureRow,
+    "scores": ScoreRow,
+    "verdicts": VerdictRow,
     "relations": Relation,
     "interactions": Interaction,
     "replayed": Replayed,

@@ -22,15 +22,23 @@ import msgspec
 
 from veilcast.crypto.derive import derive
 from veilcast.crypto.secret import Secret
-from veilcast.crypto.veil import Mask, Veil
+from veilcast.crypto.uniform_seal import HeaderMask, UniformSealer
 from veilcast.errors import ForgedError, LocalError, MalformedError
 from veilcast.machine import Entropy
-from veilcast.wire.geometry import CELL, COOKIE, LETTER_HEAD, LETTER_ROOM, LINK_HEADER, LINK_SAMPLE, THREAD
+from veilcast.wire.geometry import (
+    CELL,
+    COOKIE,
+    HANDSHAKE_HEADER,
+    HANDSHAKE_ID,
+    HANDSHAKE_PAYLOAD_MAX,
+    LINK_HEADER,
+    LINK_SAMPLE,
+)
 
 NO_COOKIE: Final = bytes(COOKIE)
 
 
-class Kind(enum.IntEnum):
+class HandshakePacketKind(enum.IntEnum):
     """What a letter is. Append only: the numbers are on the wire."""
 
     HELLO = 1
@@ -44,32 +52,32 @@ class Kind(enum.IntEnum):
     """The third message of XX."""
 
 
-class Letter(msgspec.Struct, frozen=True):
-    kind: Kind
+class HandshakePacket(msgspec.Struct, frozen=True):
+    kind: HandshakePacketKind
     thread: bytes
     content: bytes = b""
     cookie: bytes = NO_COOKIE
 
     def __post_init__(self) -> None:
-        if len(self.thread) != THREAD or len(self.cookie) != COOKIE or len(self.content) > LETTER_ROOM:
+        if len(self.thread) != HANDSHAKE_ID or len(self.cookie) != COOKIE or len(self.content) > HANDSHAKE_PAYLOAD_MAX:
             raise LocalError("a part of a letter has the wrong size")
 
 
-class Envelopes:
+class PacketSealer:
     """All of one network, by the key that its members derive."""
 
     def __init__(self, key: Secret, entropy: Entropy) -> None:
-        self._veil, self._entropy = Veil(derive(key, b"vc/letter")), entropy
-        self._stamps = Mask(derive(key, b"vc/stamp"))
+        self._veil, self._entropy = UniformSealer(derive(key, b"vc/letter")), entropy
+        self._stamps = HeaderMask(derive(key, b"vc/stamp"))
 
-    def seal(self, letter: Letter) -> bytes:
+    def seal(self, letter: HandshakePacket) -> bytes:
         """A cell. The same letter is another cell each time."""
         head = bytes((letter.kind,)) + letter.thread + letter.cookie + len(letter.content).to_bytes(2, "big")
-        padding = bytes(LETTER_ROOM - len(letter.content))
+        padding = bytes(HANDSHAKE_PAYLOAD_MAX - len(letter.content))
         sealed = self._veil.seal(head + letter.content + padding, entropy=self._entropy)
         return self._stamp_of(sealed) + sealed
 
-    def open(self, datagram: bytes) -> Letter:
+    def open(self, datagram: bytes) -> HandshakePacket:
         """The letter inside; `RemoteError` for what is none of this network."""
         if len(datagram) != CELL:
             raise MalformedError(f"an envelope of {len(datagram)} bytes")
@@ -77,14 +85,19 @@ class Envelopes:
         if datagram[:LINK_HEADER] != self._stamp_of(sealed):
             raise ForgedError("not a letter of this network")
         plain = self._veil.open(sealed)
-        kind, length = plain[0], int.from_bytes(plain[LETTER_HEAD - 2 : LETTER_HEAD], "big")
-        content, padding = plain[LETTER_HEAD : LETTER_HEAD + length], plain[LETTER_HEAD + length :]
-        if kind not in _KINDS or length > LETTER_ROOM or padding.strip(b"\0"):
+        kind, length = plain[0], int.from_bytes(plain[HANDSHAKE_HEADER - 2 : HANDSHAKE_HEADER], "big")
+        content, padding = plain[HANDSHAKE_HEADER : HANDSHAKE_HEADER + length], plain[HANDSHAKE_HEADER + length :]
+        if kind not in _KINDS or length > HANDSHAKE_PAYLOAD_MAX or padding.strip(b"\0"):
             raise MalformedError("not a letter")
-        return Letter(Kind(kind), plain[1 : 1 + THREAD], content, plain[1 + THREAD : LETTER_HEAD - 2])
+        return HandshakePacket(
+            HandshakePacketKind(kind),
+            plain[1 : 1 + HANDSHAKE_ID],
+            content,
+            plain[1 + HANDSHAKE_ID : HANDSHAKE_HEADER - 2],
+        )
 
     def _stamp_of(self, sealed: bytes) -> bytes:
-        return self._stamps.of(sealed[:LINK_SAMPLE]).to_bytes(LINK_HEADER, "big")
+        return self._stamps.mask_for(sealed[:LINK_SAMPLE]).to_bytes(LINK_HEADER, "big")
 
 
-_KINDS: Final = frozenset(Kind)
+_KINDS: Final = frozenset(HandshakePacketKind)

@@ -12,25 +12,25 @@ from __future__ import annotations
 from typing import Final
 
 from veilcast.errors import ExcessError, MalformedError, StaleError
-from veilcast.link.handshake import Contact, Initiation, Response
-from veilcast.link.party import Party
-from veilcast.link.session import REKEY_US, Session
+from veilcast.link.handshake import HandshakeResult, InitiatorHandshake, ResponderHandshake
+from veilcast.link.identity import LinkIdentity
+from veilcast.link.session import REKEY_US, LinkSession
 
 
-class Generations:
+class SessionGenerations:
     """Bounded: the session in use, the one before it, and one that is being agreed on."""
 
-    __slots__ = ("_initiation", "_next", "_old", "_party", "began", "due_us", "remote", "session")
+    __slots__ = ("_initiation", "_next", "_old", "_party", "due_us", "is_initiator", "remote_static", "session")
 
-    def __init__(self, party: Party, contact: Contact) -> None:
+    def __init__(self, party: LinkIdentity, contact: HandshakeResult) -> None:
         self._party = party
-        self.remote, self.began = contact.remote, contact.began
+        self.remote_static, self.is_initiator = contact.remote_static, contact.is_initiator
         self.session = contact.session
         """What we seal with."""
         self._next = self._old = self.session
         self.due_us = self.session.rekey_us
         """Before this time there is nothing to `renew`, and no keys to forget."""
-        self._initiation: Initiation | None = None
+        self._initiation: InitiatorHandshake | None = None
 
     def open(self, datagram: bytes, now: int) -> bytes | None:
         """The body; None for what no session of this link has sealed. `StaleError` for what came before."""
@@ -47,22 +47,24 @@ class Generations:
         if self._old is not self.session and now >= self._old.ends_us:
             self._old = self.session
             self.due_us = self.session.rekey_us
-        if not self.began or self._initiation is not None or now < self.session.rekey_us:
+        if not self.is_initiator or self._initiation is not None or now < self.session.rekey_us:
             return None
         generation = self.session.next_generation
-        self._initiation = Initiation(self._party, now, remote=self.remote, generation=generation)
-        return _FIRST + self._initiation.first
+        self._initiation = InitiatorHandshake(self._party, now, remote=self.remote_static, generation=generation)
+        return _FIRST + self._initiation.first_message
 
-    def agree(self, message: bytes, now: int) -> bytes | None:
+    def handle_control(self, message: bytes, now: int) -> bytes | None:
         """Take the peer's message about the next session, and give the answer to it, if there is one to give."""
         kind, content = message[:1], message[1:]
-        if kind == _FIRST and not self.began:
+        if kind == _FIRST and not self.is_initiator:
             if self._next is not self.session or now < self.session.born_us + EARLIEST_US:
                 raise ExcessError("a new session while the last one is fresh")
             generation = self.session.next_generation
-            response = Response(self._party, content, now, known=True, generation=generation, expected=self.remote)
-            assert response.contact is not None  # As the peer is known.
-            self._next = response.contact.session
+            response = ResponderHandshake(
+                self._party, content, now, known=True, generation=generation, expected=self.remote_static
+            )
+            assert response.result is not None  # As the peer is known.
+            self._next = response.result.session
             return _ANSWER + response.answer
         if kind == _ANSWER:
             if self._initiation is None:
@@ -73,7 +75,7 @@ class Generations:
             return None
         raise MalformedError("not a message about sessions, or not the peer's to send")
 
-    def _succeed(self, session: Session) -> None:
+    def _succeed(self, session: LinkSession) -> None:
         self._old, self.session = self.session, session
         self.due_us = self._old.ends_us
 

@@ -29,48 +29,48 @@ from typing import Final
 
 import msgspec
 
-from veilcast.crypto.certificate import Chain
-from veilcast.crypto.noise import Handshake, Protocol, Role
+from veilcast.crypto.certificate import CertificateChain
+from veilcast.crypto.noise import Handshake, HandshakeRole, NoiseProtocol
 from veilcast.errors import ForgedError, LocalError
-from veilcast.link.party import Party
-from veilcast.link.session import Session, generation_bytes
+from veilcast.link.identity import LinkIdentity
+from veilcast.link.session import LinkSession, generation_bytes
 
 
-class Contact(msgspec.Struct, frozen=True):
-    """What a handshake ends with: keys, and who is at the other end. `began` says whether it was us who asked.
+class HandshakeResult(msgspec.Struct, frozen=True):
+    """What a handshake ends with: keys, and who is at the other end. `is_initiator` says whether it was us who asked.
 
-    `last` is the message of ours without which the peer has no session yet; empty if it has all.
+    `last_message` is the message of ours without which the peer has no session yet; empty if it has all.
     """
 
-    session: Session
-    certificate: Chain
-    remote: bytes
-    began: bool
-    last: bytes = b""
+    session: LinkSession
+    certificate: CertificateChain
+    remote_static: bytes
+    is_initiator: bool
+    last_message: bytes = b""
 
 
-class Initiation:
+class InitiatorHandshake:
     """Our side of a handshake that we begin: with the peer's static key if we know it."""
 
-    def __init__(self, party: Party, now: int, *, remote: bytes | None = None, generation: int = 0) -> None:
+    def __init__(self, party: LinkIdentity, now: int, *, remote: bytes | None = None, generation: int = 0) -> None:
         self._party, self._generation = party, generation
-        self._noise = _noise(party, Role.INITIATOR, remote is not None, generation, remote)
-        self.first: Final = self._noise.write(b"" if remote is None else party.shown(now))
+        self._noise = _noise(party, HandshakeRole.INITIATOR, remote is not None, generation, remote)
+        self.first_message: Final = self._noise.write(b"" if remote is None else party.own_certificate(now))
 
-    def read(self, answer: bytes, now: int) -> Contact:
+    def read(self, answer: bytes, now: int) -> HandshakeResult:
         """Take the peer's answer: the handshake is done, except that the peer may need our `last` message."""
         shown = self._noise.read(answer)
-        certificate = self._party.judge(shown, self._noise.remote_static, now)
-        last = b"" if self._noise.finished else self._noise.write(self._party.shown(now))
+        certificate = self._party.check_certificate(shown, self._noise.remote_static, now)
+        last = b"" if self._noise.is_finished else self._noise.write(self._party.own_certificate(now))
         return _contact(self._noise, self._party, certificate, self._generation, now, last)
 
 
-class Response:
-    """Our side of a handshake that another began. `contact` is there at once if the peer knew us."""
+class ResponderHandshake:
+    """Our side of a handshake that another began. `result` is there at once if the peer knew us."""
 
     def __init__(
         self,
-        party: Party,
+        party: LinkIdentity,
         first: bytes,
         now: int,
         *,
@@ -82,28 +82,30 @@ class Response:
         if expected is not None and not known:
             raise LocalError("only a peer who begins with its own key can be expected")
         self._party, self._generation = party, generation
-        self._noise = _noise(party, Role.RESPONDER, known, generation)
+        self._noise = _noise(party, HandshakeRole.RESPONDER, known, generation)
         shown = self._noise.read(first)
-        self.contact: Contact | None = None
+        self.result: HandshakeResult | None = None
         if not known:
             # For whoever began: the envelope has kept out all but holders of the network key.
-            self.answer = self._noise.write(party.shown(now), to_anyone=True)
+            self.answer = self._noise.write(party.own_certificate(now), to_anyone=True)
             return
         if expected not in (None, self._noise.remote_static):
             raise ForgedError("a handshake of another peer than the link's")
-        certificate = party.judge(shown, self._noise.remote_static, now)
-        self.answer = self._noise.write(party.shown(now))
-        self.contact = _contact(self._noise, party, certificate, generation, now)
+        certificate = party.check_certificate(shown, self._noise.remote_static, now)
+        self.answer = self._noise.write(party.own_certificate(now))
+        self.result = _contact(self._noise, party, certificate, generation, now)
 
-    def read(self, last: bytes, now: int) -> Contact:
+    def read(self, last: bytes, now: int) -> HandshakeResult:
         """Take the initiator's last message, if the peer did not know us; it says who that is."""
         shown = self._noise.read(last)
-        certificate = self._party.judge(shown, self._noise.remote_static, now)
-        self.contact = _contact(self._noise, self._party, certificate, self._generation, now)
-        return self.contact
+        certificate = self._party.check_certificate(shown, self._noise.remote_static, now)
+        self.result = _contact(self._noise, self._party, certificate, self._generation, now)
+        return self.result
 
 
-def _noise(party: Party, role: Role, known: bool, generation: int, remote: bytes | None = None) -> Handshake:
+def _noise(
+    party: LinkIdentity, role: HandshakeRole, known: bool, generation: int, remote: bytes | None = None
+) -> Handshake:
     return Handshake(
         IK_LINK if known else XX_LINK,
         role,
@@ -116,13 +118,13 @@ def _noise(party: Party, role: Role, known: bool, generation: int, remote: bytes
 
 
 def _contact(
-    noise: Handshake, party: Party, certificate: Chain, generation: int, now: int, last: bytes = b""
-) -> Contact:
-    session = Session(noise, generation=generation, born_us=now, uniform=party.uniform)
-    return Contact(session, certificate, noise.remote_static, noise.role is Role.INITIATOR, last)
+    noise: Handshake, party: LinkIdentity, certificate: CertificateChain, generation: int, now: int, last: bytes = b""
+) -> HandshakeResult:
+    session = LinkSession(noise, generation=generation, born_us=now, uniform=party.uniform)
+    return HandshakeResult(session, certificate, noise.remote_static, noise.role is HandshakeRole.INITIATOR, last)
 
 
-XX_LINK: Final = Protocol("Noise_XXpsk3_25519_AESGCM_BLAKE2s")
-IK_LINK: Final = Protocol("Noise_IKpsk2_25519_AESGCM_BLAKE2s")
+XX_LINK: Final = NoiseProtocol("Noise_XXpsk3_25519_AESGCM_BLAKE2s")
+IK_LINK: Final = NoiseProtocol("Noise_IKpsk2_25519_AESGCM_BLAKE2s")
 """AES-GCM, since with AES in the processor it takes cells a quarter faster than ChaCha20-Poly1305."""
 _PROLOGUE: Final = b"veilcast link 1"

@@ -17,33 +17,29 @@ from random import Random
 from typing import Final, Protocol
 
 from veilcast.authority.keyring import Keyring
-from veilcast.authority.revoked import Revoked
+from veilcast.authority.revocation import RevokedKeys
+from veilcast.core.bounded import remember
+from veilcast.core.rate_limit import TokenBucket
 from veilcast.crypto.secret import Secret
 from veilcast.errors import ExcessError, ExpiredError, ForgedError, MalformedError, RemoteError
 from veilcast.faults import faults_of
-from veilcast.link.alarms import Alarms
-from veilcast.link.bucket import TokenBucket
+from veilcast.link.address_groups import HostOf, host_of
+from veilcast.link.admission import HANDSHAKE_US, AdmissionLimits, LinkAdmission
 from veilcast.link.chunks import insert_path_frames, split_path_frames
 from veilcast.link.config import LinkConfig
-from veilcast.link.door import HANDSHAKE_US, Door
-from veilcast.link.doorkeeper import Doorkeeper
-from veilcast.link.generations import Generations
-from veilcast.link.handshake import Contact
-from veilcast.link.hosts import Host, host_of
-from veilcast.link.link import Line, Link
-from veilcast.link.pacing import RATES, SECOND_US, SWAY_KEY, Slots, Sway, spread_late_cells
-from veilcast.link.party import Party
-from veilcast.link.path_table import PathTable
-from veilcast.link.path_validation import Route
-from veilcast.link.recent import remember
-from veilcast.link.sparing import to_spare
-from veilcast.link.status import link_status
+from veilcast.link.generations import SessionGenerations
+from veilcast.link.handshake import HandshakeResult
+from veilcast.link.identity import LinkIdentity
+from veilcast.link.link import KeyedChannel, Link
+from veilcast.link.link_table import LinkTimers, PathTable, choose_link_to_evict, summarize_links
+from veilcast.link.pacing import JITTER_KEY_BYTES, RATES, SECOND_US, CellSlots, SendJitter, spread_late_cells
+from veilcast.link.path_validation import PeerPath
 from veilcast.link.transfer import PROMPT_TIMEOUT_US, TIMEOUT_CELLS, Transfer
 from veilcast.machine import Address, Durable, Entropy, Event, Frame, Machine, Peers
 from veilcast.wire.geometry import CELL, DATAGRAM_MIN
 
 
-class Inner(Machine, Peers, Durable, Protocol):
+class WrappedMachine(Machine, Peers, Durable, Protocol):
     """What can be wrapped: a machine that is told which of its peers are there, and what is safe on disk."""
 
 
@@ -52,14 +48,14 @@ class LinkMachine:
 
     def __init__(
         self,
-        inner: Inner,
+        inner: WrappedMachine,
         config: LinkConfig,
         keyring: Keyring,
         rng: Random,
         entropy: Entropy,
         *,
-        host: Host = host_of,
-        revoked: Revoked | None = None,
+        host: HostOf = host_of,
+        revoked: RevokedKeys | None = None,
     ) -> None:
         self.inner: Final = inner
         self.faults: Final = faults_of(inner)
@@ -67,15 +63,15 @@ class LinkMachine:
         self._change: tuple[int, int] | None = None
         """The rate to come, and from when on."""
         self._cells = config.wire == "cells"
-        self._sway = Sway(Secret(entropy(SWAY_KEY))) if self._cells else None
-        self._party = Party(keyring, entropy, uniform=self._cells, revoked=revoked)
-        self._door = Door(self._party, Doorkeeper(entropy, host))
+        self._sway = SendJitter(Secret(entropy(JITTER_KEY_BYTES))) if self._cells else None
+        self._party = LinkIdentity(keyring, entropy, uniform=self._cells, revoked=revoked)
+        self._door = LinkAdmission(self._party, AdmissionLimits(entropy, host))
         self._links: dict[Address, Link] = {}
         self._paths = PathTable()
         self._statics: dict[Address, bytes] = {}
         """The keys of peers that we had a link with, for shorter handshakes."""
         self._strays = TokenBucket(STRAY_EVERY_US, STRAY_BURST)
-        self._alarms = Alarms()
+        self._alarms = LinkTimers()
         self._frames: list[Frame] = []
         self._yielded = False
         """Whether the machine inside has let cells go first; it does so once, and not for ever."""
@@ -94,12 +90,12 @@ class LinkMachine:
             self.counts[f"refused {type(error).__name__}"] += 1
 
     def handle_timer(self, now: int) -> None:
-        links = self._alarms.due(now)
+        links = self._alarms.pop_due(now)
         if self._sway is not None and len(links) > 1:
             cells_per_second = len(self._links) * self._rate
             spread_late_cells([link.slots for link in links], self._sway, cells_per_second, now)
         for link in links:
-            if link.slots.due(now):
+            if link.slots.take_due_slot(now):
                 self._keep(link, now)
             elif not self._cells:
                 self._prompt(link, now)
@@ -119,10 +115,10 @@ class LinkMachine:
         return inner_us
 
     def frames_to_send(self, now: int, limit: int) -> list[Frame]:
-        for frame in self.faults.ask(self.inner.frames_to_send, now, INNER_FRAMES) or ():
+        for frame in self.faults.call_or_none(self.inner.frames_to_send, now, INNER_FRAMES) or ():
             link = self._links.get(frame.destination) or self._begin(frame.destination, now)
             if link is not None:
-                link.say(frame.data, now)
+                link.send(frame.data, now)
                 if not self._cells:
                     self._prompt(link, now)
         frames, self._frames = self._frames[:limit], self._frames[limit:]
@@ -147,12 +143,12 @@ class LinkMachine:
 
     def peers(self) -> list[Address]:
         """Those with whom a link is up."""
-        return [link.name for link in self._links.values() if link.up]
+        return [link.name for link in self._links.values() if link.is_up]
 
-    def known(self) -> list[tuple[Address, bool, int]]:
+    def list_links(self) -> list[tuple[Address, bool, int]]:
         """All that we have or want a link with, whether it is up, and since when there has been one."""
         return [
-            (link.name, link.up, link.spoken_us if link.line is None else link.line.since_us)
+            (link.name, link.is_up, link.last_message_us if link.channel is None else link.channel.since_us)
             for link in self._links.values()
         ]
 
@@ -161,49 +157,54 @@ class LinkMachine:
 
     def status(self, now: int) -> dict[str, int | float]:
         """Numbers about all links together, and none about any peer: fit to be shown to anybody who asks."""
-        return {"handshakes under way": len(self._door), **link_status(self._links.values(), self.counts, now)}
+        return {"handshakes under way": len(self._door), **summarize_links(self._links.values(), self.counts, now)}
 
     # --- slots
 
     def _keep(self, link: Link, now: int) -> None:
         """One slot of one link: what must be looked at now and then, and the datagram that is due."""
         try:
-            if now - link.spoken_us > IDLE_US:
+            if now - link.last_message_us > IDLE_US:
                 self._close(link)
-            elif link.line is None:
+            elif link.channel is None:
                 self._knock(link, now)
             else:
-                self._keep_open(link, link.line, now)
+                self._keep_open(link, link.channel, now)
         except ExpiredError:
             # Our membership is over: nobody would take us for a member any more.
             self.counts["refused ExpiredError"] += 1
             self._lose(link, now)
 
-    def _keep_open(self, link: Link, line: Line, now: int) -> None:
-        if not link.up and now - link.heard_us > UNPROVEN_US:
-            if line.generations.began:
-                self._door.settle(link.name)
+    def _keep_open(self, link: Link, line: KeyedChannel, now: int) -> None:
+        if not link.is_up and now - link.last_heard_us > UNPROVEN_US:
+            if line.generations.is_initiator:
+                self._door.finish(link.name)
                 link.disconnect()
                 self._knock(link, now)
             else:
                 self._lose(link, now)
             return
         generations = line.generations
-        silent = now - link.heard_us > SILENT_US and (self._cells or self._is_waiting(link, line, now))
+        silent = now - link.last_heard_us > SILENT_US and (self._cells or self._is_waiting(link, line, now))
         if silent or now >= generations.session.ends_us:
             self._lose(link, now)
             return
         if now >= generations.due_us and (message := generations.renew(now)) is not None:
-            if line.transfer.settled:
-                link.asked_us = now
+            if line.transfer.is_settled:
+                link.awaiting_since_us = now
             line.transfer.put(message, control=True, now=now)
-        link.turn += 1
-        if not link.up and generations.began and link.turn % 2 and (letter := self._door.again(link.name, now)):
+        link.slot_count += 1
+        if (
+            not link.is_up
+            and generations.is_initiator
+            and link.slot_count % 2
+            and (letter := self._door.repeat_last(link.name, now))
+        ):
             self._send(link.route.path, letter, "letters")
         else:
             self._fill_slot(link, line, now)
 
-    def _fill_slot(self, link: Link, line: Line, now: int) -> None:
+    def _fill_slot(self, link: Link, line: KeyedChannel, now: int) -> None:
         """Send the cell of this slot, or at least the path frames that are due."""
         path, frames = link.route.next_cell(now)
         self._paths.update(link)
@@ -216,24 +217,24 @@ class LinkMachine:
             self._send(path, line.generations.session.seal(body, now), "datagrams")
         self._prompt(link, now)
 
-    def _is_waiting(self, link: Link, line: Line, now: int) -> bool:
+    def _is_waiting(self, link: Link, line: KeyedChannel, now: int) -> bool:
         """Where cells bring no sign of life, a peer can be missed only by who waits for its word."""
-        return now - link.asked_us > SILENT_US and not line.transfer.settled
+        return now - link.awaiting_since_us > SILENT_US and not line.transfer.is_settled
 
     def _knock(self, link: Link, now: int) -> None:
-        letter = self._door.again(link.name, now)
+        letter = self._door.repeat_last(link.name, now)
         if letter is None:
             # A key that leads to no answer may be an old one.
-            letter = self._door.knock(link.name, now, self._statics.pop(link.name, None))
+            letter = self._door.initiate(link.name, now, self._statics.pop(link.name, None))
         self._send(link.route.path, letter, "letters")
 
     def _prompt(self, link: Link, now: int) -> None:
-        line = link.line
+        line = link.channel
         if line is None or now >= line.generations.session.ends_us:
             return
         while (body := line.transfer.prompt(BODY, now)) is not None:
             self._send(link.route.path, line.generations.session.seal(body, now), "datagrams")
-        if (due_us := line.transfer.next_us) is not None:
+        if (due_us := line.transfer.next_prompt_us) is not None:
             self._alarms.set(link, due_us)
 
     def _send(self, path: Address, datagram: bytes, kind: str) -> None:
@@ -248,7 +249,7 @@ class LinkMachine:
     def _announce(self, link: Link, now: int) -> None:
         if self._change is not None:
             rate, edge_us = self._change
-            link.slots.change(rate, edge_us=edge_us, now=now)
+            link.slots.change_rate(rate, edge_us=edge_us, now=now)
         self._alarms.set(link, link.slots.next_us)
 
     # --- datagrams
@@ -258,26 +259,26 @@ class LinkMachine:
         frames, body = split_path_frames(body)
         self._take(link, body, now)
         if self._links.get(link.name) is link:
-            link.route.hear(source, frames, follow=follow and self._paths.is_free(source, link), now=now)
+            link.route.on_cell(source, frames, follow=follow and self._paths.is_free(source, link), now=now)
             self._paths.update(link)
 
     def _take(self, link: Link, body: bytes, now: int) -> None:
         """Take what the peer of this link has sealed."""
-        link.heard_us = now
-        if not link.up:
+        link.last_heard_us = now
+        if not link.is_up:
             self._come_up(link, now)
         if not link.allowance.take(now):
             raise ExcessError("more cells than any class of links has")
         self.counts["cells taken"] += 1
-        line = link.line
+        line = link.channel
         assert line is not None
         try:
             for message, control in line.transfer.take(body, now):
                 if control:
-                    if (answer := line.generations.agree(message, now)) is not None:
+                    if (answer := line.generations.handle_control(message, now)) is not None:
                         line.transfer.put(answer, control=True, now=now)
                 else:
-                    link.spoken_us = now
+                    link.last_message_us = now
                     # A message that our own code fails on takes no other message of this body with it.
                     self.faults.contain(self.inner.receive, message, link.name, now)
         except (RemoteError, ExpiredError):
@@ -307,9 +308,9 @@ class LinkMachine:
         if not self._strays.take(now):
             raise ExcessError("more strays than we look at")
         for link in self._links.values():
-            newest = link.newest
+            newest = link.newest_received
             if (body := link.open(data, now)) is not None:
-                self._take_from(source, link, body, follow=link.newest != newest, now=now)
+                self._take_from(source, link, body, follow=link.newest_received != newest, now=now)
                 return True
         return False
 
@@ -317,65 +318,65 @@ class LinkMachine:
 
     def _begin(self, name: Address, now: int) -> Link | None:
         if len(self._links) >= self._config.links_max:
-            spare = to_spare(self._links.values(), now)
+            spare = choose_link_to_evict(self._links.values(), now)
             if spare is None:
                 self.counts["refused for want of room"] += 1
                 return None
             self._lose(spare, now)
         self._settle_rate(now)
-        slots = Slots(self._rate, phase_us=self._rng.randrange(SECOND_US), now=now, sway=self._sway)
+        slots = CellSlots(self._rate, phase_us=self._rng.randrange(SECOND_US), now=now, sway=self._sway)
         allowance = TokenBucket(*(CELL_ALLOWANCE if self._cells else PROMPT_ALLOWANCE))
-        link = self._links[name] = Link(Route(name, self._party.entropy), slots, allowance, now)
+        link = self._links[name] = Link(PeerPath(name, self._party.entropy), slots, allowance, now)
         self._paths.begin(link)
         self._announce(link, now)
         return link
 
-    def _meet(self, source: Address, contact: Contact, now: int) -> None:
+    def _meet(self, source: Address, contact: HandshakeResult, now: int) -> None:
         """There are keys. Where there were others, both sides must come to use the same."""
         link = self._links.get(source) or self._begin(source, now)
         if link is None:
             return
         timeout_us = TIMEOUT_CELLS * link.slots.period_us if self._cells else PROMPT_TIMEOUT_US
         transfer = Transfer(timeout_us=timeout_us, padded=not self._cells)
-        line = Line(Generations(self._party, contact), transfer, now)
-        old = link.line
+        line = KeyedChannel(SessionGenerations(self._party, contact), transfer, now)
+        old = link.channel
         if old is None:
             link.connect(line, now)
             if not self._cells:
                 self._prompt(link, now)
         else:
-            at_once = old.generations.began is not contact.began and now - old.since_us < HANDSHAKE_US
+            at_once = old.generations.is_initiator is not contact.is_initiator and now - old.since_us < HANDSHAKE_US
             # Where both knocked at once, the handshake counts that was begun by the one with the lesser key.
-            if not at_once or contact.began is (self._party.static.public < contact.remote):
-                link.rival = line
+            if not at_once or contact.is_initiator is (self._party.static.public < contact.remote_static):
+                link.rival_channel = line
 
     def _come_up(self, link: Link, now: int) -> None:
-        assert link.line is not None
-        self._door.settle(link.name)
-        remote = link.line.generations.remote
+        assert link.channel is not None
+        self._door.finish(link.name)
+        remote = link.channel.generations.remote_static
         for other in list(self._links.values()):
-            if other is not link and other.line is not None and other.line.generations.remote == remote:
+            if other is not link and other.channel is not None and other.channel.generations.remote_static == remote:
                 self._lose(other, now)
         remember(self._statics, link.name, remote, STATICS_MAX)
-        if link.told:
+        if link.is_reported_up:
             self.faults.contain(self.inner.peer_lost, link.name, now)
-        link.up = link.told = True
+        link.is_up = link.is_reported_up = True
         self.faults.contain(self.inner.peer_up, link.name, now)
 
     def _lose(self, link: Link, now: int) -> None:
         self._close(link)
-        if link.told:
+        if link.is_reported_up:
             self.faults.contain(self.inner.peer_lost, link.name, now)
 
     def _close(self, link: Link) -> None:
         self._links.pop(link.name, None)
         self._paths.remove(link)
-        self._door.settle(link.name)
-        link.alarm_us = None
+        self._door.finish(link.name)
+        link.timer_us = None
         self.counts["slots missed"] += link.slots.missed
-        if link.line is not None:
-            self.counts["messages dropped"] += link.line.transfer.dropped
-            self.counts["padding"] += link.line.transfer.padding
+        if link.channel is not None:
+            self.counts["messages dropped"] += link.channel.transfer.dropped
+            self.counts["padding"] += link.channel.transfer.padding
 
 
 BODY: Final = CELL - DATAGRAM_MIN

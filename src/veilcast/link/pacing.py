@@ -4,7 +4,8 @@ Claims, each for an observer who sees every cell of every link:
 
 1. *Busy or idle.* A slot depends on no content. A timer that comes late sends one cell and goes on to the next slot;
    what was missed is not made up for. A busy machine is late by some tenths of a millisecond more than an idle one, so
-   each cell leaves some time after its slot that is drawn anew, up to a quarter of the period (`Sway`): the lateness is
+   each cell leaves some time after its slot that is drawn anew, up to a quarter of the period (`SendJitter`): the
+   lateness is
    lost in what nobody can predict.
 2. *Bursts.* After a stall the cells of many links are due at once. `spread_late_cells` lets as many leave at once as do
    when timers are on time, and defers each of the others once, by a draw of up to twice the length of the stall.
@@ -37,7 +38,7 @@ def period_us(rate: int) -> int:
     return SECOND_US // rate
 
 
-class Sway:
+class SendJitter:
     """Draws that nobody can predict, for the times of cells. Made from a key, as an observer who could predict a draw
     could subtract it."""
 
@@ -57,13 +58,13 @@ class Sway:
         return drawn >> 1 if drawn % 2 == 0 else -(drawn + 1 >> 1)
 
 
-class Slots:
+class CellSlots:
     """The slots of one link. Draw `phase_us` for each link from all `SECOND_US`, so that no two links keep step.
 
     Without a `sway` slots are an exact grid, and cells leave on the slot.
     """
 
-    def __init__(self, rate: int, *, phase_us: int, now: int, sway: Sway | None = None) -> None:
+    def __init__(self, rate: int, *, phase_us: int, now: int, sway: SendJitter | None = None) -> None:
         if not 0 <= phase_us < SECOND_US:
             raise LocalError("a phase is less than a second")
         self._sway = sway
@@ -78,7 +79,7 @@ class Slots:
         self._last_ps = first_us * _PS - self._stretched_ps()
         self._go_to(first_us * _PS)
 
-    def due(self, now: int) -> bool:
+    def take_due_slot(self, now: int) -> bool:
         """Whether a cell is to leave now. True once for each slot, and once for all that have passed."""
         if now < self.next_us:
             return False
@@ -90,7 +91,7 @@ class Slots:
         """Let the cell that is due leave later. The slots that follow stay as they are."""
         self.next_us, self.is_deferred = to_us, True
 
-    def change(self, rate: int, *, edge_us: int, now: int) -> None:
+    def change_rate(self, rate: int, *, edge_us: int, now: int) -> None:
         """Keep this rate from the coming edge of an epoch on; of several changes that wait, the last counts."""
         if edge_us <= now:
             raise LocalError("a rate changes at an edge to come")
@@ -122,10 +123,10 @@ class Slots:
         self._slot_ps, self.is_deferred = slot_ps, False
         self.next_us = slot_ps // _PS
         if self._sway is not None:
-            self.next_us += self._sway.draw(self.period_us // SWAY_SHARE)
+            self.next_us += self._sway.draw(self.period_us // JITTER_SHARE)
 
 
-def spread_late_cells(links: Sequence[Slots], sway: Sway, cells_per_second: int, now: int) -> None:
+def spread_late_cells(links: Sequence[CellSlots], sway: SendJitter, cells_per_second: int, now: int) -> None:
     """Defer cells that are due together, in the order in which they were due, so that they leave one by one.
 
     As many leave now as are due in one tick of a timer that is on time. A cell is deferred once: a machine that is busy
@@ -137,13 +138,13 @@ def spread_late_cells(links: Sequence[Slots], sway: Sway, cells_per_second: int,
         return
     spread_us = max(SPREAD_MIN_US, 2 * (now - late[0].next_us))
     for slots in late[at_once:]:
-        slots.defer(now + 1 + sway.draw(min(spread_us, slots.period_us // SWAY_SHARE)))
+        slots.defer(now + 1 + sway.draw(min(spread_us, slots.period_us // JITTER_SHARE)))
 
 
 RATES: Final = (1, 4, 16)
 """Cells a second, of the classes that links come in."""
 
-SWAY_SHARE: Final = 4
+JITTER_SHARE: Final = 4
 """A cell leaves within this part of its period."""
 
 STRETCH_PPB: Final = 5_000_000
@@ -164,5 +165,5 @@ _PS: Final = 1_000_000
 """Picoseconds in a microsecond: slots are this fine, or the rounding of periods would show the clock behind it."""
 _BILLION: Final = 1_000_000_000
 _PPB_PER_PS: Final = _BILLION // _PS
-SWAY_KEY: Final = 32
+JITTER_KEY_BYTES: Final = 32
 _WORDS: Final = Struct(">8I")

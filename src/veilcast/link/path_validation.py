@@ -40,10 +40,10 @@ from veilcast.link.chunks import CHALLENGE, RESPONSE, TOKEN, PathFrame, write_pa
 from veilcast.machine import Address, Entropy
 
 
-class Route:
+class PeerPath:
     """Where the cells of one link go. Bounded: one candidate, the home, and two challenges of the peer to answer.
 
-    `listed` are the addresses under which the owner of the route has entered the link in its table.
+    `listed_addresses` are the addresses under which the owner of the route has entered the link in its table.
     """
 
     __slots__ = (
@@ -56,17 +56,17 @@ class Route:
         "_rest_us",
         "_slots",
         "home",
-        "listed",
+        "listed_addresses",
         "path",
     )
 
     def __init__(self, home: Address, entropy: Entropy) -> None:
         self.home: Final = home
         self.path = home
-        self.listed: tuple[Address, ...] = ()
+        self.listed_addresses: tuple[Address, ...] = ()
         self._entropy = entropy
-        self._check: _Check | None = None
-        self._home_check: _Probe | None = None
+        self._check: _CandidateProbe | None = None
+        self._home_check: _PathProbe | None = None
         self._answers: list[bytes] = []
         """Challenges of the peer, the earliest first: none is lost to a later one."""
         self._slots = PROBE_SLOTS
@@ -78,7 +78,7 @@ class Route:
         """The address in use, and those that are being asked, if there are any."""
         return (self.path, *(probe.address for probe in (self._home_check, self._check) if probe is not None))
 
-    def hear(self, source: Address, frames: Sequence[PathFrame], *, follow: bool, now: int) -> None:
+    def on_cell(self, source: Address, frames: Sequence[PathFrame], *, follow: bool, now: int) -> None:
         """Note that a new cell of the peer has come from `source` with these path frames.
 
         `follow` says whether the source may become the candidate.
@@ -96,7 +96,7 @@ class Route:
         """The destination of the cell that is due, and the path frames for it. To be called once a slot."""
         self._settle(now)
         if self.path != self.home and self._home_check is None and now >= self._home_us:
-            self._home_check = _Probe(self.home, self._entropy(TOKEN), now, now)
+            self._home_check = _PathProbe(self.home, self._entropy(TOKEN), now, now)
         self._slots += 1
         frames = b"".join(write_path_frame(RESPONSE, token) for token in self._answers)
         self._answers.clear()
@@ -111,7 +111,7 @@ class Route:
             check.asked_us = now
         return self.path, write_path_frame(CHALLENGE, check.path_token) + frames
 
-    def _due_probe(self, now: int) -> _Probe | None:
+    def _due_probe(self, now: int) -> _PathProbe | None:
         """The address that gets a challenge in this slot, in the place of the address in use: home before others."""
         if self._slots < PROBE_SLOTS:
             return None
@@ -126,9 +126,9 @@ class Route:
         if probe is not None and probe.address == source:
             probe.credit, probe.heard_us = min(probe.credit + 1, CREDIT_MAX), now
         elif source == self.home:
-            self._home_check = _Probe(source, self._entropy(TOKEN), now, now)
+            self._home_check = _PathProbe(source, self._entropy(TOKEN), now, now)
         elif now >= self._rest_us and (probe is None or now - probe.heard_us >= LEFT_US):
-            self._check = _Check(source, self._entropy(TOKEN), now, now, path_token=self._entropy(TOKEN))
+            self._check = _CandidateProbe(source, self._entropy(TOKEN), now, now, path_token=self._entropy(TOKEN))
 
     def _hear_response(self, token: bytes, source: Address, now: int) -> None:
         for probe in (self._home_check, self._check):
@@ -158,7 +158,7 @@ class Route:
 
 
 @dataclass(slots=True)
-class _Probe:
+class _PathProbe:
     """An address, and the challenge to it."""
 
     address: Address
@@ -172,7 +172,7 @@ class _Probe:
 
 
 @dataclass(slots=True)
-class _Check(_Probe):
+class _CandidateProbe(_PathProbe):
     """A candidate, its challenge, and the challenge to the address in use."""
 
     path_token: bytes = field(kw_only=True)

@@ -20,14 +20,14 @@ from struct import Struct
 from typing import Final
 
 from veilcast.crypto.derive import derive
-from veilcast.crypto.noise import Handshake, Role
-from veilcast.crypto.veil import Mask
+from veilcast.crypto.noise import Handshake, HandshakeRole
+from veilcast.crypto.uniform_seal import HeaderMask
 from veilcast.errors import ForgedError, LocalError, MalformedError, StaleError
-from veilcast.link.window import SIZE, Window
+from veilcast.link.replay_window import WINDOW_SIZE, ReplayWindow
 from veilcast.wire.geometry import CELL, DATAGRAM_MIN, LINK_HEADER, LINK_SAMPLE
 
 
-class Session:
+class LinkSession:
     """What a finished handshake leaves.
 
     `newest` is the highest counter that was opened, or -1. At `rekey_us` it is time for the next generation, and at
@@ -54,10 +54,13 @@ class Session:
         """Takes the handshake's keys; it has no others to give."""
         self._high = int.from_bytes(generation_bytes(generation), "big") << _COUNTER_BITS
         exported = handshake.export()
-        masks = [Mask(derive(exported, _MASK, role.value.encode())) for role in (Role.INITIATOR, Role.RESPONDER)]
-        self._outward, self._inward = masks if handshake.role is Role.INITIATOR else reversed(masks)
+        masks = [
+            HeaderMask(derive(exported, _MASK, role.value.encode()))
+            for role in (HandshakeRole.INITIATOR, HandshakeRole.RESPONDER)
+        ]
+        self._outward, self._inward = masks if handshake.role is HandshakeRole.INITIATOR else reversed(masks)
         self._sender, self._receiver = handshake.split()
-        self._window = Window()
+        self._window = ReplayWindow()
         self._least = CELL if uniform else DATAGRAM_MIN
         self.generation: Final = generation
         self.born_us: Final = born_us
@@ -76,7 +79,7 @@ class Session:
         if counter >= COUNTERS:
             raise LocalError("the session has no counter left; only a new handshake helps")
         sealed = self._sender.encrypt(body)
-        return _HEADER.pack((self._high | counter) ^ self._outward.of(sealed[:LINK_SAMPLE])) + sealed
+        return _HEADER.pack((self._high | counter) ^ self._outward.mask_for(sealed[:LINK_SAMPLE])) + sealed
 
     def open(self, datagram: bytes, now: int) -> bytes:
         """The body, once. A refused datagram changes nothing."""
@@ -92,7 +95,7 @@ class Session:
         if not self._least <= len(datagram) <= CELL:
             return None
         counter = self._counter_of(datagram)
-        return self._open(counter, datagram, now) if -SIZE < counter - self.newest <= AHEAD else None
+        return self._open(counter, datagram, now) if -WINDOW_SIZE < counter - self.newest <= AHEAD else None
 
     def _open(self, counter: int, datagram: bytes, now: int) -> bytes:
         if now >= self.ends_us:
@@ -107,10 +110,10 @@ class Session:
     def recognises(self, datagram: bytes) -> bool:
         """Whether `open_own` would try."""
         fits = self._least <= len(datagram) <= CELL
-        return fits and -SIZE < self._counter_of(datagram) - self.newest <= AHEAD
+        return fits and -WINDOW_SIZE < self._counter_of(datagram) - self.newest <= AHEAD
 
     @property
-    def confirmed(self) -> bool:
+    def is_confirmed(self) -> bool:
         """Whether the peer has shown that it holds these keys."""
         return self.newest >= 0
 
@@ -121,7 +124,7 @@ class Session:
     def _counter_of(self, datagram: bytes) -> int:
         """No counter, but larger than all, if the datagram is of another generation."""
         masked: int = _HEADER.unpack_from(datagram)[0]
-        return masked ^ self._inward.of(datagram[LINK_HEADER:_SAMPLE_END]) ^ self._high
+        return masked ^ self._inward.mask_for(datagram[LINK_HEADER:_SAMPLE_END]) ^ self._high
 
     def __repr__(self) -> str:
         return f"<Session of generation {self.generation}, newest {self.newest}>"

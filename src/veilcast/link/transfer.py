@@ -27,9 +27,8 @@ from typing import Final, TypeAlias
 
 from veilcast.errors import ExcessError, LocalError, MalformedError
 from veilcast.link.chunks import CONTROL, LONG, SHORT, read_chunks
-from veilcast.link.inbound import Inbound
-from veilcast.link.outbound import Outbound
-from veilcast.wire.geometry import ACKNOWLEDGEMENTS, CHUNK_MAX, LANES, MESSAGE_MAX, ROOM_MIN
+from veilcast.link.lanes import ReceivingLane, SendingLane
+from veilcast.wire.geometry import ACKNOWLEDGEMENTS, CELL_BODY_MIN, CHUNK_MAX, LANES, MESSAGE_MAX
 
 Arrival: TypeAlias = tuple[bytes, bool]
 """A message, and whether it is a control message: one of the link itself."""
@@ -48,8 +47,8 @@ class Transfer:
         self.timeout_us, self._padded = timeout_us, padded
         self._patience, self._asked_us = 1, 0
         """Timeouts that `prompt` waits after it asked a silent peer, and when it did."""
-        self._out = [Outbound(lane, first) for lane in range(LANES)]
-        self._in = [Inbound(first) for _ in range(LANES)]
+        self._out = [SendingLane(lane, first) for lane in range(LANES)]
+        self._in = [ReceivingLane(first) for _ in range(LANES)]
         self._flight: dict[int, tuple[int, int, bytes]] = {}
         """By lane and number: when it was sent first and last, and the chunk. In the order in which they were sent."""
         self._zeros = 0
@@ -93,18 +92,18 @@ class Transfer:
     @property
     def waiting(self) -> int:
         """Messages of which not all has left."""
-        return sum(len(lane.waiting) for lane in self._out)
+        return sum(len(lane.queue) for lane in self._out)
 
     @property
-    def oldest_us(self) -> int | None:
+    def oldest_waiting_us(self) -> int | None:
         """When the one of them was put that has waited longest; None if none waits."""
-        return min((lane.waiting[0][2] for lane in self._out if lane.waiting), default=None)
+        return min((lane.queue[0][2] for lane in self._out if lane.queue), default=None)
 
     @property
-    def settled(self) -> bool:
+    def is_settled(self) -> bool:
         """Everything has left and is acknowledged."""
         control, short, long = self._out
-        return not (self._flight or control.waiting or short.waiting or long.waiting)
+        return not (self._flight or control.queue or short.queue or long.queue)
 
     def fill(self, room: int, now: int) -> bytes:
         """The body of the next cell, padded to `room`. There always is one."""
@@ -121,7 +120,7 @@ class Transfer:
         body = b"".join(parts).ljust(room, b"\0")
         if len(parts) == 1:
             self.padding += 1
-            if self.settled:
+            if self.is_settled:
                 self._idle = body
         return body
 
@@ -143,10 +142,10 @@ class Transfer:
 
     def acknowledge(self) -> bytes:
         """A body of acknowledgements alone."""
-        return self._begin(ROOM_MIN)[0]
+        return self._begin(CELL_BODY_MIN)[0]
 
     @property
-    def next_us(self) -> int | None:
+    def next_prompt_us(self) -> int | None:
         """When `prompt` has something to say again, unless something is put or taken before that; None for never."""
         due = [] if self._owed_us is None else [self._owed_us]
         for _, last, _ in self._flight.values():
@@ -186,8 +185,8 @@ class Transfer:
         return arrivals
 
     def _begin(self, room: int) -> list[bytes]:
-        if room < ROOM_MIN:
-            raise LocalError(f"a body needs room for {ROOM_MIN} bytes")
+        if room < CELL_BODY_MIN:
+            raise LocalError(f"a body needs room for {CELL_BODY_MIN} bytes")
         if self._acks is None:
             control, short, long = self._in
             self._acks = _ACKS.pack(*control.acknowledgement(), *short.acknowledgement(), *long.acknowledgement())
@@ -213,7 +212,7 @@ class Transfer:
 
     def _load(self, parts: list[bytes], left: int, now: int) -> int:
         """Cut new chunks for this room, one of each lane in turns; the room that is left then."""
-        turns = [lane for lane in self._turns if lane.waiting]
+        turns = [lane for lane in self._turns if lane.queue]
         control, first, second = self._turns
         self._turns = control, second, first
         while turns:
@@ -222,12 +221,12 @@ class Transfer:
             if cut is None:
                 continue
             chunk, zeros = cut
-            self._flight[(lane.next - 1) * LANES + lane.lane] = (now, now, chunk)
+            self._flight[(lane.next_number - 1) * LANES + lane.lane] = (now, now, chunk)
             self._zeros += zeros
             self.bytes_new += len(chunk)
             parts.append(chunk)
             left -= len(chunk)
-            if lane.waiting:
+            if lane.queue:
                 turns.append(lane)
         return left
 
@@ -237,8 +236,8 @@ class Transfer:
         for lane in self._out:
             expected, beyond = fields[2 * lane.lane : 2 * lane.lane + 2]
             # Every lane is looked at before any is moved: a lie in one leaves everything as it was.
-            step = lane.step(expected, beyond)
-            if step > 0 or (step == 0 and beyond != lane.beyond):
+            step = lane.check_acknowledgement(expected, beyond)
+            if step > 0 or (step == 0 and beyond != lane.acknowledged_bits):
                 moves.append((lane, step, beyond))
         for lane, step, beyond in moves:
             numbers, zeros = lane.advance(step, beyond)

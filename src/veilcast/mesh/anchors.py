@@ -18,29 +18,29 @@ from typing import Protocol, TypeAlias
 import msgspec
 
 from veilcast.authority.keyring import TopicKeys
-from veilcast.crypto import chain
-from veilcast.crypto.chain import Anchor
+from veilcast.crypto import hash_chain
+from veilcast.crypto.hash_chain import Anchor
 from veilcast.errors import ForgedError, LocalError, StaleError
 from veilcast.machine import Address
-from veilcast.mesh.config import Config
-from veilcast.mesh.routes import Origin, Prefer, Routes
-from veilcast.wire.messages import Advert
+from veilcast.mesh.config import MeshConfig
+from veilcast.mesh.routes import AdvertisedOrigin, RoutePreference, RouteTable
+from veilcast.wire.mesh import Advert
 
 
-class Vouching(Protocol):
+class AnchorRules(Protocol):
     """Who stands behind an anchor. The paper's adverts are the publishers', and so are their anchors."""
 
     def check(self, advert: Advert, anchor: Anchor, now: int) -> None:
         """Raise unless somebody who may start chains for this token gave this anchor, and it still stands."""
 
-    def voucher(self, advert: Advert) -> bytes:
+    def signer(self, advert: Advert) -> bytes:
         """Whose quota the advert's anchor counts for."""
 
-    def standing(self, advert: Advert) -> int:
+    def rank(self, advert: Advert) -> int:
         """The less, the better: where there is no room for all, the worst makes room for a better one."""
 
 
-class ByPublisher:
+class PublisherAnchorRules:
     """The publisher whom the advert's certificate names signs the anchor."""
 
     def check(self, advert: Advert, anchor: Anchor, now: int) -> None:
@@ -48,57 +48,57 @@ class ByPublisher:
             raise StaleError("the chain's anchor has expired")
         _check_signature(anchor, advert.certificate.leaf.subject, advert.token)
 
-    def voucher(self, advert: Advert) -> bytes:
+    def signer(self, advert: Advert) -> bytes:
         return advert.certificate.leaf.subject
 
-    def standing(self, advert: Advert) -> int:
+    def rank(self, advert: Advert) -> int:
         return 0
 
 
-def anchored(advert: Advert, keys: TopicKeys, length: int, expires_us: int) -> Advert:
+def anchor_advert(advert: Advert, keys: TopicKeys, length: int, expires_us: int) -> Advert:
     """Our own advert with the end of its chain signed: it may travel `length` hops, until `expires_us`."""
     if keys.signing is None:
         raise LocalError(f"only a publisher of {keys.record.topic!r} can anchor a chain for it")
-    anchor = chain.anchor(advert.value, length, advert.token, expires_us, keys.signing)
+    anchor = hash_chain.sign_anchor(advert.value, length, advert.token, expires_us, keys.signing)
     return msgspec.structs.replace(advert, anchor=anchor)
 
 
-def table_of_routes(config: Config, vouching: Vouching, prefer: Prefer | None = None) -> Routes:
+def make_route_table(config: MeshConfig, vouching: AnchorRules, prefer: RoutePreference | None = None) -> RouteTable:
     """The table that a node of this configuration keeps."""
     if config.defences.anchors:
-        return AnchoredRoutes(config, vouching, prefer)
-    return Routes(d_max=config.d_max, tokens_max=config.tokens_max, origins_max=config.origins_max, prefer=prefer)
+        return AnchoredRouteTable(config, vouching, prefer)
+    return RouteTable(d_max=config.d_max, tokens_max=config.tokens_max, origins_max=config.origins_max, prefer=prefer)
 
 
-class AnchoredOrigin(Origin):
+class AnchoredOrigin(AdvertisedOrigin):
     """An origin of whose chain the end is known: what lies past it is told to nobody, for nobody would believe it."""
 
     __slots__ = ("_left",)
 
-    def __init__(self, advert: Advert, via: Address | None, prefer: Prefer | None, left: int) -> None:
+    def __init__(self, advert: Advert, via: Address | None, prefer: RoutePreference | None, left: int) -> None:
         super().__init__(advert, via, prefer)
         self._left = left
 
     @property
-    def left(self) -> int:
+    def hashes_left(self) -> int:
         """Hashes from the nearest value to the end."""
         return self._left
 
     @property
-    def told(self) -> bytes | None:
+    def advertised_value(self) -> bytes | None:
         past_the_end = self.via is not None and self._offers[self.via] >= self._left
-        return None if past_the_end else super().told
+        return None if past_the_end else super().advertised_value
 
     def offer(self, value: bytes, hops: int, via: Address) -> None:
-        if not self.own and hops < 0:
+        if not self.is_own and hops < 0:
             self._left -= hops
         super().offer(value, hops, via)
 
 
-class AnchoredRoutes(Routes):
+class AnchoredRouteTable(RouteTable):
     """Routes whose origins are known by their ends. One expires with its anchor."""
 
-    def __init__(self, config: Config, vouching: Vouching, prefer: Prefer | None = None) -> None:
+    def __init__(self, config: MeshConfig, vouching: AnchorRules, prefer: RoutePreference | None = None) -> None:
         super().__init__(
             d_max=config.d_max, tokens_max=config.tokens_max, origins_max=config.origins_max, prefer=prefer
         )
@@ -113,36 +113,36 @@ class AnchoredRoutes(Routes):
         if anchor.length > self._d_max or anchor.expires_us - now > 2 * self._life_us:
             raise StaleError("an anchor for longer than we allow")
         self._vouching.check(advert, anchor, now)
-        anchor.hops(advert.value)
+        anchor.hops_from_origin(advert.value)
         known = self._ends.get((advert.token, anchor.end))
         if known is not None and known.advert.root != advert.root:
             self._settle(known, advert)
 
-    def expired(self, now: int) -> list[Origin]:
+    def expired(self, now: int) -> list[AdvertisedOrigin]:
         if now < self._soonest_us:
             return []
         ends = {origin: _anchor_of(origin.advert).expires_us for origin in self._ends.values()}
         self._soonest_us = min((end for end in ends.values() if end > now), default=now)
         return [origin for origin, end in ends.items() if end <= now]
 
-    def find(self, token: bytes, value: bytes) -> tuple[Origin, int] | None:
+    def find(self, token: bytes, value: bytes) -> tuple[AdvertisedOrigin, int] | None:
         """By the ends that lie ahead: mostly one. Of several that sign parts of one chain the best is meant."""
-        found: list[tuple[Origin, int]] = []
+        found: list[tuple[AdvertisedOrigin, int]] = []
         for left in range(self._d_max + 1):
-            value = chain.advance(value) if left else value
+            value = hash_chain.advance_chain(value) if left else value
             if (origin := self._ends.get((token, value))) is not None:
-                found.append((origin, origin.left - left))
-        return min(found, key=lambda each: self._vouching.standing(each[0].advert), default=None)
+                found.append((origin, origin.hashes_left - left))
+        return min(found, key=lambda each: self._vouching.rank(each[0].advert), default=None)
 
-    def known(self, advert: Advert) -> tuple[Origin, int] | None:
+    def find_advert(self, advert: Advert) -> tuple[AdvertisedOrigin, int] | None:
         """By its own end alone: that of somebody who signs a part of the chain may lie before it."""
         anchor = _anchor_of(advert)
         origin = self._ends.get((advert.token, anchor.end))
         if origin is None:
             return None
-        return origin, origin.left - anchor.length + anchor.hops(advert.value)
+        return origin, origin.hashes_left - anchor.length + anchor.hops_from_origin(advert.value)
 
-    def add(self, advert: Advert, via: Address | None) -> Origin | None:
+    def add(self, advert: Advert, via: Address | None) -> AdvertisedOrigin | None:
         """None also if the quota is full of newer ones; ours has none."""
         if via is not None and not self._make_room(advert):
             return None
@@ -151,23 +151,23 @@ class AnchoredRoutes(Routes):
             self._soonest_us = min(self._soonest_us, _anchor_of(advert).expires_us)
         return origin
 
-    def _settle(self, known: Origin, advert: Advert) -> None:
+    def _settle(self, known: AdvertisedOrigin, advert: Advert) -> None:
         """Two roots sign one chain, whose end all can see: it is that of the better, and ours if it is ours."""
-        if known.own or self._vouching.standing(advert) >= self._vouching.standing(known.advert):
+        if known.is_own or self._vouching.rank(advert) >= self._vouching.rank(known.advert):
             raise ForgedError("a chain that somebody else has signed")
         self.remove(known)
 
     def _make_room(self, advert: Advert) -> bool:
-        voucher = self._vouching.voucher(advert)
+        voucher = self._vouching.signer(advert)
         theirs = [
             origin
             for origin in self.origins(advert.token)
-            if not origin.own and self._vouching.voucher(origin.advert) == voucher
+            if not origin.is_own and self._vouching.signer(origin.advert) == voucher
         ]
         if len(theirs) < self._quota:
             self._drop_worse(advert)
             return True
-        oldest = min(theirs, key=lambda origin: (origin.reachable, _age(origin.advert)))
+        oldest = min(theirs, key=lambda origin: (origin.is_reachable, _age(origin.advert)))
         if _age(advert) <= _age(oldest.advert):
             return False
         self.remove(oldest)
@@ -175,19 +175,19 @@ class AnchoredRoutes(Routes):
 
     def _drop_worse(self, advert: Advert) -> None:
         """A full table keeps the best: who comes first could fill it with what nobody wants, and keep out the rest."""
-        others = [origin for origin in self.origins(advert.token) if not origin.own]
+        others = [origin for origin in self.origins(advert.token) if not origin.is_own]
         if len(self.origins(advert.token)) >= self._origins_max and others:
-            worst = max(others, key=lambda origin: self._vouching.standing(origin.advert))
-            if self._vouching.standing(advert) < self._vouching.standing(worst.advert):
+            worst = max(others, key=lambda origin: self._vouching.rank(origin.advert))
+            if self._vouching.rank(advert) < self._vouching.rank(worst.advert):
                 self.remove(worst)
 
-    def _make(self, advert: Advert, via: Address | None) -> Origin:
+    def _make(self, advert: Advert, via: Address | None) -> AdvertisedOrigin:
         anchor = _anchor_of(advert)
-        origin = AnchoredOrigin(advert, via, self._prefer, anchor.length - anchor.hops(advert.value))
+        origin = AnchoredOrigin(advert, via, self._prefer, anchor.length - anchor.hops_from_origin(advert.value))
         self._ends[advert.token, anchor.end] = origin
         return origin
 
-    def _take_out(self, known: list[Origin], origin: Origin) -> None:
+    def _take_out(self, known: list[AdvertisedOrigin], origin: AdvertisedOrigin) -> None:
         super()._take_out(known, origin)
         del self._ends[origin.advert.token, _anchor_of(origin.advert).end]
 

@@ -7,7 +7,7 @@ asked inward follows from routes and reasons, and is worked out by the node; thi
 from __future__ import annotations
 
 from veilcast.machine import Address
-from veilcast.mesh.caps import Ledger
+from veilcast.mesh.limits import NeighbourQuota
 
 
 class Branches:
@@ -17,7 +17,7 @@ class Branches:
         self._tokens_max = tokens_max
         self._outward: dict[bytes, dict[Address, None]] = {}
         self._inward: dict[bytes, dict[Address, None]] = {}
-        self._wishes: Ledger[bytes] = Ledger()
+        self._wishes: NeighbourQuota[bytes] = NeighbourQuota()
 
     def outward(self, token: bytes) -> list[Address]:
         """Those we send the topic's notes to, N-(v) in P0."""
@@ -30,7 +30,7 @@ class Branches:
     def tokens(self) -> list[bytes]:
         return list(dict.fromkeys((*self._outward, *self._inward)))
 
-    def add(self, token: bytes, neighbour: Address) -> bool:
+    def add_outward(self, token: bytes, neighbour: Address) -> bool:
         """A neighbour wants the topic; False if there is no room for it."""
         if token not in self._outward and len(self._outward) >= self._tokens_max:
             return False
@@ -38,19 +38,19 @@ class Branches:
         self._wishes.add(neighbour, token)
         return True
 
-    def remove(self, token: bytes, neighbour: Address) -> None:
+    def remove_outward(self, token: bytes, neighbour: Address) -> None:
         """A neighbour wants it no more."""
         _discard(self._outward, token, neighbour)
         self._wishes.discard(neighbour, token)
 
-    def excess(self, neighbour: Address, share: int) -> bytes | None:
+    def find_excess(self, neighbour: Address, share: int) -> bytes | None:
         """The topic it has wanted for longest, if it wants more than its share."""
-        return self._wishes.excess(neighbour, share)
+        return self._wishes.find_excess(neighbour, share)
 
-    def asked(self, token: bytes, neighbour: Address) -> None:
+    def add_inward(self, token: bytes, neighbour: Address) -> None:
         self._inward.setdefault(token, {})[neighbour] = None
 
-    def unasked(self, token: bytes, neighbour: Address) -> None:
+    def remove_inward(self, token: bytes, neighbour: Address) -> None:
         _discard(self._inward, token, neighbour)
 
     def size(self) -> int:

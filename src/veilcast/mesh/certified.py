@@ -14,44 +14,103 @@ or else somebody unproven, without a link, so that the book stays true.
 Where two nodes knock at each other at once, each has drawn the other, and the link is an own link of both. Another
 peer that came becomes an own link by `adoption` alone.
 The oldest of the chosen are anchors: the driver keeps them over restarts, and they are tried first.
-"""
+
+
+Adoption: a peer that came to this node becomes one of the node's own links.
+
+A node chooses its first relay among the links that it opened itself. An adversary decides which of its members come to
+a node, and from where, but not which addresses the node draws. So a node adopts a peer that came in two cases only.
+
+1. No other member is left: the node lacks own links, tries no address and knows no further one. It draws a peer from
+   its book, like any other choice.
+2. Need: for `NEED_PERIODS` heartbeats in a row some peer that came was heard, and no own link was. Meanwhile the node
+   knocks at many addresses of its book. It draws a prefix among the older half of the peers that it hears: later peers
+   never take the slots of that half (`slots`), so an adversary that floods the node is not in it. Without this case the
+   node would wait for as long as its book or its contacts name dead addresses, although members are linked to it.
+
+Claim: case 2 gives nothing to an adversary that can end a node's links, but cannot keep the node from new ones.
+Reason: a try takes four heartbeats, or a few more, and the node begins its tries when it begins to count. A try that
+succeeds gives an own link, and ends the need. Where the node hears no neighbour at all, the count begins anew: an
+adversary that cuts the node off for some time, and comes first afterwards, has no head start.
+What remains: an adversary that keeps a node from every address but those of insiders makes an insider an own link. It
+needs no adoption for that: such a node can open links to insiders alone.
+A node that has no first relay yet waits for `FIRST_NEED_PERIODS`: it has lost nothing, and chooses for long."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from random import Random
+from typing import Final
 
-from veilcast.crypto.certificate import Chain
+from veilcast.core.bounded import remember
+from veilcast.crypto.certificate import CertificateChain
 from veilcast.crypto.secret import Secret
 from veilcast.errors import ForgedError, LocalError, MalformedError, RemoteError, StaleError
-from veilcast.link.doorbell import Doorbell
-from veilcast.link.prefixes import Prefix
-from veilcast.link.recent import remember
+from veilcast.link.address_groups import PrefixOf
+from veilcast.link.admission import PrefixRateLimit
 from veilcast.machine import Address
 from veilcast.mesh import knock_limits as limits
-from veilcast.mesh.adoption import Adoption
-from veilcast.mesh.book import Book
-from veilcast.mesh.config import Config
-from veilcast.mesh.credentials import Attempt, Credentials, Meeting, Proofs
+from veilcast.mesh.address_book import AddressBook
+from veilcast.mesh.config import MeshConfig
+from veilcast.mesh.credentials import Credentials, LinkAttempt, LinkProofs, ProofContext
 from veilcast.mesh.first_relay import FirstRelay
-from veilcast.mesh.neighbourhood import Door
-from veilcast.mesh.slots import Link, Slots
-from veilcast.wire.messages import Admit, Answer, Knock, Message, Replace, Show
+from veilcast.mesh.knock_limits import PATIENCE_PERIODS
+from veilcast.mesh.link_slots import CertifiedLink, LinkSlots
+from veilcast.mesh.neighbourhood import NeighbourhoodContext
+from veilcast.wire.mesh import Admit, Answer, Knock, Message, Replace, Show
 
 
-class Certified:
+class PeerAdoption:
+    """`observe` is called once for each heartbeat of the node's own."""
+
+    def __init__(self, slots: LinkSlots, book: AddressBook, rng: Random) -> None:
+        self._slots, self._book, self._rng = slots, book, rng
+        self._beats, self._has_relay = 0, False
+        self._heard: list[Address] = []
+
+    @property
+    def lacks_own_links(self) -> bool:
+        """Whether the node has a first relay, hears some peers that came, and hears no own link."""
+        return self._has_relay and self._beats > 0
+
+    def observe(self, is_fresh: Callable[[Address], bool], *, has_relay: bool) -> None:
+        heard = {name: link.chosen for name, link in self._slots.links.items() if is_fresh(name)}
+        self._heard = list(heard)
+        self._beats = self._beats + 1 if heard and not any(heard.values()) else 0
+        self._has_relay = has_relay
+
+    def candidate(self, *, idle: bool) -> Address | None:
+        """The peer to adopt now, if any. `idle`: the node tries no address now."""
+        links = self._slots.links
+        if idle:
+            return self._book.choose(
+                lambda name: name in links and not links[name].chosen and self._slots.may_choose(links[name].prefix)
+            )
+        if self._beats < (NEED_PERIODS if self._has_relay else FIRST_NEED_PERIODS):
+            return None
+        came = [name for name in self._heard if name in links and self._slots.may_choose(links[name].prefix)]
+        by_prefix = {links[name].prefix: name for name in reversed(came[: max(1, len(came) // 2)])}
+        return by_prefix[self._rng.choice(sorted(by_prefix))] if by_prefix else None
+
+
+NEED_PERIODS: Final = PATIENCE_PERIODS
+"""Heartbeats: the longest time that a try may take."""
+FIRST_NEED_PERIODS: Final = 4 * NEED_PERIODS
+
+
+class CertifiedNeighbourhood:
     """Bounded: its slots, its book, `LOOKS_MAX` tries at once, `FAILED_MAX` that failed, the doorbells."""
 
-    hospitable = True
+    accepts_strangers = True
 
     def __init__(
         self,
-        config: Config,
+        config: MeshConfig,
         name: Address,
         contacts: Iterable[Address],
-        door: Door,
+        door: NeighbourhoodContext,
         credentials: Credentials,
-        prefix: Prefix,
+        prefix: PrefixOf,
         rng: Random,
         now: int,
         anchors: Iterable[Address] = (),
@@ -70,19 +129,19 @@ class Certified:
         self._waiting_anchors = kept[: self._rules.anchors]
         self._recorded: list[Address] = []
         rules = config.certified
-        self.slots = Slots(
+        self.slots = LinkSlots(
             chosen_max=rules.outbound,
             come_max=config.neighbours_max - rules.outbound - rules.reunions - (relay is not None),
             prefix_max=rules.prefix_max,
             rng=rng,
         )
-        self.book = Book(rules.book_max, rules.source_max, prefix, rng)
-        self._adoption = Adoption(self.slots, self.book, rng)
-        self._tries: dict[Address, Attempt] = {}
+        self.book = AddressBook(rules.book_max, rules.source_max, prefix, rng)
+        self._adoption = PeerAdoption(self.slots, self.book, rng)
+        self._tries: dict[Address, LinkAttempt] = {}
         self._failed: dict[Address, int] = {}
         self._resting: dict[Address, int] = {}
-        self._knocks = Doorbell(rules.knock_periods * config.heartbeat_us, rules.knock_burst)
-        self._shows = Doorbell(rules.knock_periods * config.heartbeat_us, rules.knock_burst)
+        self._knocks = PrefixRateLimit(rules.knock_periods * config.heartbeat_us, rules.knock_burst)
+        self._shows = PrefixRateLimit(rules.knock_periods * config.heartbeat_us, rules.knock_burst)
         self._answers = 0
         self._probe_us = now + self._until_probe()
         self._relay, self._relay_us = relay, now
@@ -95,8 +154,8 @@ class Certified:
 
     # --- the neighbourhood
 
-    def received(self, message: Message, source: Address, now: int) -> None:
-        if self._left or not self._credentials.stand(now):
+    def on_message(self, message: Message, source: Address, now: int) -> None:
+        if self._left or not self._credentials.is_member(now):
             raise StaleError("we are no member any more")
         match message:
             case Knock():
@@ -112,12 +171,12 @@ class Certified:
             case _:
                 raise MalformedError("not a message of certified membership, or not a stranger's to send")
 
-    def lost(self, name: Address, now: int) -> None:
+    def on_neighbour_lost(self, name: Address, now: int) -> None:
         chosen = name in self.slots and self.slots.links[name].chosen
         if name in self.slots:
             self._close(name, now)
         if chosen:
-            self.book.fail(name)
+            self.book.mark_failed(name)
             remember(self._failed, name, now + limits.FAILED_PERIODS * self._period_us, limits.FAILED_MAX)
 
     def beat(self, now: int) -> None:
@@ -125,15 +184,15 @@ class Certified:
         if self._left:
             return
         self._end_what_is_over(now)
-        if not self._credentials.stand(now):
+        if not self._credentials.is_member(now):
             return
         if self._relay is not None:
             self._call_relay(self._relay, now)
         if now >= self._probe_us:
             self._probe(now)
         has_relay = self._relay is not None and self._relay.record is not None
-        self._adoption.watch(lambda name: self._door.is_fresh(name, now), has_relay=has_relay)
-        if now >= self._look_us and (self._adoption.is_needy or self._is_lonely(now)):
+        self._adoption.observe(lambda name: self._door.is_fresh(name, now), has_relay=has_relay)
+        if now >= self._look_us and (self._adoption.lacks_own_links or self._is_lonely(now)):
             self._look_around(now)
         while self._wanted() > 0 and (name := self._next_choice(now)) is not None:
             self._knock(name, now, stay=True)
@@ -152,18 +211,18 @@ class Certified:
             "passive": len(self.book),
             "failed": len(self._failed),
             "tries": len(self._tries),
-            "prefixes": max(len(self._knocks), len(self._shows), self.slots.visits()),
+            "prefixes": max(len(self._knocks), len(self._shows), self.slots.count_visited_prefixes()),
         }
 
     # --- the four words
 
     def _knock(self, name: Address, now: int, *, stay: bool, again: bool = False) -> None:
         nonce = self._credentials.nonce()
-        self._tries[name] = Attempt(nonce, stay, again, now + limits.PATIENCE_PERIODS * self._period_us)
+        self._tries[name] = LinkAttempt(nonce, stay, again, now + limits.PATIENCE_PERIODS * self._period_us)
         self._door.send(name, Knock(nonce))
 
     def _answer(self, knock: Knock, source: Address, now: int) -> None:
-        self._knocks.ring(self._prefix(source), now)
+        self._knocks.charge(self._prefix(source), now)
         if self._answers >= self._answers_max:
             raise StaleError("more strangers knock than we can answer")
         self._answers += 1
@@ -175,7 +234,7 @@ class Certified:
         if attempt.certificate is not None:
             raise StaleError("answered already")
         peer, epoch = answer.certificate, self._credentials.epoch(now)
-        meeting = Meeting(self._name, source, attempt.nonce, answer.cookie, epoch)
+        meeting = ProofContext(self._name, source, attempt.nonce, answer.cookie, epoch)
         try:
             self._credentials.check_member(peer, now)
             if not self._is_single(peer, source):
@@ -186,27 +245,27 @@ class Certified:
             raise
         attempt.certificate, attempt.expected = peer, proofs.answerer
         ours, proof = self._credentials.certificate(now), proofs.knocker.reveal()
-        self._door.send(source, Show(attempt.nonce, answer.cookie, epoch, ours, proof, attempt.stay))
+        self._door.send(source, Show(attempt.nonce, answer.cookie, epoch, ours, proof, attempt.wants_link))
 
     def _admit(self, show: Show, source: Address, now: int) -> None:
         self._credentials.check_cookie(source, show.nonce, show.cookie, now)
-        self._shows.ring(self._prefix(source), now)
+        self._shows.charge(self._prefix(source), now)
         if abs(show.epoch - self._credentials.epoch(now)) > 1:
             raise StaleError("a proof of another epoch")
         peer = show.certificate
         try:
             proofs = self._check_shown(show, source, now)
         except ForgedError:
-            self._shows.silence(self._prefix(source), now)
+            self._shows.exhaust(self._prefix(source), now)
             raise
         linked = self._let_in(source, peer, now) if show.stay else False
         names = [name for name in self.book.sample(self._rules.shared) if name != source]
         self._hear_of(source, source)
         self._door.send(source, Admit(show.nonce, proofs.answerer.reveal(), linked, tuple(names)))
 
-    def _check_shown(self, show: Show, source: Address, now: int) -> Proofs:
+    def _check_shown(self, show: Show, source: Address, now: int) -> LinkProofs:
         self._credentials.check_member(show.certificate, now)
-        meeting = Meeting(source, self._name, show.nonce, show.cookie, show.epoch)
+        meeting = ProofContext(source, self._name, show.nonce, show.cookie, show.epoch)
         proofs = self._credentials.prove(show.certificate, meeting, now)
         if Secret(show.proof) != proofs.knocker:
             raise ForgedError("a certificate without its key")
@@ -222,11 +281,11 @@ class Certified:
             self._fail(source)
             raise ForgedError("a certificate without its key")
         del self._tries[source]
-        self.book.prove(source)
+        self.book.mark_reached(source)
         self._failed.pop(source, None)
         for name in admit.names:
             self._hear_of(Address(name), source)
-        if not attempt.stay or source in self.slots:
+        if not attempt.wants_link or source in self.slots:
             return
         if not admit.linked:
             remember(self._resting, source, now + limits.REST_PERIODS * self._period_us, limits.RESTING_MAX)
@@ -237,7 +296,7 @@ class Certified:
 
     # --- links
 
-    def _let_in(self, source: Address, peer: Chain, now: int) -> bool:
+    def _let_in(self, source: Address, peer: CertificateChain, now: int) -> bool:
         known = self.slots.links.get(source)
         if known is not None and known.subject == peer.leaf.subject:
             return True
@@ -250,10 +309,12 @@ class Certified:
                 self._close(silent[-1], now)
         if self._is_own(source, peer):
             if self._tries.pop(source, None) is not None:
-                self.book.prove(source)
+                self.book.mark_reached(source)
             self._choose(source, peer, now)
             return True
-        if (leaver := self.slots.admit(source, Link.to(self._prefix(source), peer, chosen=False))) == source:
+        if (
+            leaver := self.slots.admit(source, CertifiedLink.to_member(self._prefix(source), peer, chosen=False))
+        ) == source:
             return False
         if leaver is not None:
             self._door.close(leaver, now)
@@ -261,34 +322,34 @@ class Certified:
         self._door.open(source, now, peer.leaf.subject, chosen=False)
         return True
 
-    def _choose(self, name: Address, peer: Chain, now: int) -> None:
-        self.slots.choose(name, Link.to(self._prefix(name), peer, chosen=True))
+    def _choose(self, name: Address, peer: CertificateChain, now: int) -> None:
+        self.slots.choose(name, CertifiedLink.to_member(self._prefix(name), peer, chosen=True))
         self._door.open(name, now, peer.leaf.subject)
 
-    def _has_room(self, name: Address, peer: Chain, attempt: Attempt) -> bool:
-        extra = self._rules.reunions if attempt.again else 0
+    def _has_room(self, name: Address, peer: CertificateChain, attempt: LinkAttempt) -> bool:
+        extra = self._rules.reunions if attempt.is_reunion else 0
         return self._is_relay(peer) or self.slots.may_choose(self._prefix(name), extra)
 
-    def _is_own(self, source: Address, peer: Chain) -> bool:
+    def _is_own(self, source: Address, peer: CertificateChain) -> bool:
         """Whether this node has drawn the peer that comes itself: its relay, or a peer that it knocks at, too."""
         attempt = self._tries.get(source)
-        is_drawn = attempt is not None and attempt.stay and self._has_room(source, peer, attempt)
+        is_drawn = attempt is not None and attempt.wants_link and self._has_room(source, peer, attempt)
         return is_drawn or self._is_relay(peer)
 
-    def _is_relay(self, peer: Chain) -> bool:
+    def _is_relay(self, peer: CertificateChain) -> bool:
         return self._relay is not None and self._relay.key == peer.leaf.subject
 
     def _close(self, name: Address, now: int) -> None:
         if self.slots.free(name):
             self._door.close(name, now)
 
-    def _is_single(self, peer: Chain, name: Address) -> bool:
+    def _is_single(self, peer: CertificateChain, name: Address) -> bool:
         return self.slots.holder(peer.leaf.subject) in (None, name)
 
     def _end_what_is_over(self, now: int) -> None:
         """Tries without an answer, links whose certificates have ended; and all links, if we hear nobody any more."""
         for name, attempt in list(self._tries.items()):
-            if now >= attempt.until_us:
+            if now >= attempt.deadline_us:
                 self._fail(name)
         epoch = self._credentials.epoch(now)
         if epoch != self._epoch:
@@ -300,13 +361,13 @@ class Certified:
             # New links must have their time to be heard.
             self._begin_us = now + self._patience_us
             for name in list(self.slots.links):
-                self.lost(name, now)
+                self.on_neighbour_lost(name, now)
 
     # --- choosing
 
     def _wanted(self) -> int:
         """How many more to knock at."""
-        staying = sum(attempt.stay and not attempt.again for attempt in self._tries.values())
+        staying = sum(attempt.wants_link and not attempt.is_reunion for attempt in self._tries.values())
         return min(self._rules.outbound - len(self.slots.chosen()) - staying, limits.TRIES_MAX - len(self._tries))
 
     def _next_choice(self, now: int) -> Address | None:
@@ -334,7 +395,7 @@ class Certified:
     def _call_relay(self, relay: FirstRelay, now: int) -> None:
         """Knock at the first relay now and then while it is away. It may be chosen once our own links are complete."""
         if relay.record is None:
-            relay.watch(len(self.slots.chosen()), self._rules.outbound, idle=not self._tries)
+            relay.observe_links(len(self.slots.chosen()), self._rules.outbound, idle=not self._tries)
             return
         name = Address(relay.record.address)
         is_free = name != self._name and not self._is_known(name, now)
@@ -373,7 +434,7 @@ class Certified:
 
     # --- what we know
 
-    def _attempt(self, source: Address, nonce: bytes) -> Attempt:
+    def _attempt(self, source: Address, nonce: bytes) -> LinkAttempt:
         attempt = self._tries.get(source)
         if attempt is None or attempt.nonce != nonce:
             raise StaleError("we have not asked")
@@ -381,11 +442,11 @@ class Certified:
 
     def _fail(self, name: Address) -> None:
         del self._tries[name]
-        self.book.fail(name)
+        self.book.mark_failed(name)
 
     def _hear_of(self, name: Address, source: Address) -> None:
         if name != self._name and self._is_short(name):
-            self.book.hear(name, source)
+            self.book.add_hearsay(name, source)
 
     def _is_short(self, name: Address) -> bool:
         """Whether a heartbeat of ours could tell it to others."""
@@ -393,7 +454,7 @@ class Certified:
 
     def _moor(self) -> None:
         """Let the driver keep our anchors, whenever they change; old ones are better than none."""
-        anchors = [name for name in self.slots.chosen() if self._door.is_there(name)][: self._rules.anchors]
+        anchors = [name for name in self.slots.chosen() if self._door.is_present(name)][: self._rules.anchors]
         if anchors and anchors != self._recorded:
             self._recorded = anchors
-            self._door.record(anchors)
+            self._door.store_anchors(anchors)

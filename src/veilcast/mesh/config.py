@@ -1,4 +1,6 @@
-"""What a mesh node can be told: one frozen value, with the unit and the effect of each field."""
+"""What a mesh node can be told: one frozen value, with the unit and the effect of each field.
+
+When a node may replace its first relay; the rules' meaning is in `first_relay`."""
 
 from __future__ import annotations
 
@@ -7,21 +9,41 @@ from typing import Final, Literal, TypeAlias
 
 import msgspec
 
-from veilcast.authority.record import Profile
-from veilcast.crypto.chain import LENGTH_MAX
+from veilcast.authority.topic_record import Profile
+from veilcast.crypto.hash_chain import LENGTH_MAX
 from veilcast.errors import ConfigError
-from veilcast.mesh.relay_rules import RelayRules
 from veilcast.wire import geometry as g
 
+
+class FirstRelayConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """All times are epochs of the node's own uptime, in which it hears neighbours."""
+
+    rule: Literal["kept", "any"] = "kept"
+    """"any" is a weakness for the lab to measure: the neighbour whose address ranks first, whoever came last."""
+    away_epochs: int = 72
+    """How long the first relay must have been away without a break before it is replaced: three days."""
+    refill_epochs: int = 1440
+    """One replacement is earned in this time: sixty days."""
+    spares: int = 2
+    """Replacements that a node may have saved up, and has at its first start."""
+
+    def __post_init__(self) -> None:
+        for name in ("away_epochs", "refill_epochs"):
+            if getattr(self, name) < 1:
+                raise ConfigError(f"hardening.relay.{name} must be at least 1")
+        if self.spares < 0:
+            raise ConfigError("hardening.relay.spares must not be negative")
+
+
 CoverRule: TypeAlias = Literal["none", "one", "each"]
-Choice: TypeAlias = Literal["kept", "fresh"]
-Neighbours: TypeAlias = Literal["fixed", "scamp", "certified"]
-Start: TypeAlias = Literal["never", "child", "neighbour", "change"]
+CoverChoice: TypeAlias = Literal["kept", "fresh"]
+NeighbourhoodKind: TypeAlias = Literal["fixed", "scamp", "certified"]
+GameStart: TypeAlias = Literal["never", "child", "neighbour", "change"]
 FirstWait: TypeAlias = Literal["immediate", "exponential"]
-Decay: TypeAlias = Literal["time", "count"]
+GameDecay: TypeAlias = Literal["time", "count"]
 
 
-class Cover(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class CoverConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Probabilistic forwarding (P0 4.6)."""
 
     rule: CoverRule = "none"
@@ -31,7 +53,7 @@ class Cover(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     delay_us: int = 0
     """How long after it has joined a mesh by subscription a node looks for covers: 0 is when subscribing, as the text
     has it; more than the mesh takes to form is on the finished mesh, which fits the numbers. A cover looks at once."""
-    choice: Choice = "kept"
+    choice: CoverChoice = "kept"
     """"kept": covers are chosen once; "fresh": anew for every publication, `delay_us` after it, which gives the
     subscribers away (Fig. 10 and 13)."""
 
@@ -42,7 +64,7 @@ class Cover(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             raise ConfigError("cover.delay_us must not be negative")
 
 
-class Scamp(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class ScampConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A neighbourhood that forms itself (P0 4.1, SCAMP)."""
 
     copies: int = 1
@@ -74,7 +96,7 @@ class Scamp(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             raise ConfigError("scamp.isolation_periods must be at least 2: one lost heartbeat is no isolation")
 
 
-class Certified(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class CertifiedConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A neighbourhood of certified members, which strangers cannot take over."""
 
     outbound: int = 8
@@ -89,7 +111,7 @@ class Certified(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Addresses kept in reserve, of which half may be hearsay."""
     source_max: int = 4
     """Addresses of hearsay by word of one prefix."""
-    shared: int = g.SHARED_MAX
+    shared: int = g.SHARED_ADDRESSES_MAX
     """Addresses that who knocks is told."""
     knock_periods: int = 30
     """Heartbeats between two knocks that are answered to one prefix, once it has used its burst."""
@@ -106,21 +128,21 @@ class Certified(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
                 raise ConfigError(f"certified.{name} must not be negative")
         if self.book_max < 2:
             raise ConfigError("certified.book_max must be at least 2: one for hearsay and one for the rest")
-        if not 0 <= self.shared <= g.SHARED_MAX:
-            raise ConfigError(f"certified.shared must be between 0 and {g.SHARED_MAX}")
+        if not 0 <= self.shared <= g.SHARED_ADDRESSES_MAX:
+            raise ConfigError(f"certified.shared must be between 0 and {g.SHARED_ADDRESSES_MAX}")
 
 
-class ShellGame(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class ShellGameConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The shell game (P0 4.5): nodes of a mesh change places with their children, until they have cooled down."""
 
-    start: Start = "never"
+    start: GameStart = "never"
     """What makes a node play first: its first child in a mesh (fits the numbers), its first neighbour there (the text),
     or any change of its neighbours, also later (Fig. 6)."""
     first: FirstWait = "immediate"
     """Whether it then plays at once, or after a wait like all others."""
     wait_us: int = 5_000_000
     """The mean of the exponential waits between two of its games."""
-    decay: Decay = "time"
+    decay: GameDecay = "time"
     """A node whose wait is over plays with probability exp(-rate x): x is the seconds it has been in the mesh, or the
     number of games it began (Fig. 16)."""
     rate: float = 0.05
@@ -152,7 +174,7 @@ DEPARTURE_EPOCHS_MAX: Final = 24
 """Calls are made for twice as many epochs ahead, and kept."""
 
 
-class Hardening(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class HardeningConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """How the hardened mesh keeps time (see `joining`, `roots`, `stem`); periods are heartbeats."""
 
     window_periods: int = 32
@@ -196,7 +218,7 @@ class Hardening(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Cargoes whose way back is remembered."""
     pending_max: int = 1024
     """Publications of our own that wait for acknowledgement."""
-    relay: RelayRules = RelayRules()
+    relay: FirstRelayConfig = FirstRelayConfig()
     """When the first relay of our own publications may be replaced."""
 
     def __post_init__(self) -> None:
@@ -219,7 +241,7 @@ class Hardening(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             )
 
 
-class Rate(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class MessageRate(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """How much of one kind is taken from one neighbour."""
 
     per_period: int
@@ -233,7 +255,7 @@ class Rate(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Defences(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What the papers leave open to members who misbehave. All off is the papers' mesh; `HARDENED` has all on."""
+    """What the papers leave open to members who misbehave. All off is the papers' mesh; `ALL_DEFENCES` has all on."""
 
     anchors: bool = False
     """Only chains whose end is signed are believed, and only so many of one signer (see `anchors`)."""
@@ -256,14 +278,14 @@ class Defences(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     neighbours alone: with 50 topics and a fifth of all heartbeats lost, so that all is told again and
     again, one sends 32 adverts in a period at most (a full heartbeat), 11 subscriptions, and one greeting; a heartbeat
     that does not follow the last counts as one more. Eight periods of that may come at once, as after a pause."""
-    adverts: Rate = Rate(32, 256)
-    subscriptions: Rate = Rate(16, 128)
-    swaps: Rate = Rate(8, 64)
-    greetings: Rate = Rate(2, 16)
-    notes: Rate = Rate(64, 2048)
+    adverts: MessageRate = MessageRate(32, 256)
+    subscriptions: MessageRate = MessageRate(16, 128)
+    swaps: MessageRate = MessageRate(8, 64)
+    greetings: MessageRate = MessageRate(2, 16)
+    notes: MessageRate = MessageRate(64, 2048)
     """Frames of their own, as fast as publishers are: 50 topics with a note in each period, or twice what waits in an
     outbox, which all comes at once when its way opens again."""
-    stems: Rate = Rate(64, 2048)
+    stems: MessageRate = MessageRate(64, 2048)
     replay: bool = False
     """A recorded heartbeat never acts again, and a recorded note is not passed on again (see `replays`)."""
     seen_each: int = 65_536
@@ -284,10 +306,10 @@ class Defences(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
                 raise ConfigError(f"defences.{name} must be at least 1")
 
 
-HARDENED: Final = Defences(anchors=True, caps=True, buckets=True, replay=True, epoch_tokens=True)
+ALL_DEFENCES: Final = Defences(anchors=True, caps=True, buckets=True, replay=True, epoch_tokens=True)
 
 
-class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class MeshConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The defaults are P0's: heartbeats carry management, notes travel by themselves."""
 
     profile: Profile = "paper"
@@ -325,20 +347,20 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     linger_periods: int = 32
     """Heartbeats after which one is: and for which one of an earlier life waits for the mesh to form. Twice what an
     advert takes to reach everybody, since subscriptions come back by the same way."""
-    membership: Neighbours = "fixed"
+    membership: NeighbourhoodKind = "fixed"
     """"fixed": the neighbours are those that the owner names; "scamp": they are found, by contacts that it names;
     "certified": found, and members only."""
-    scamp: Scamp = Scamp()
-    certified: Certified = Certified()
-    cover: Cover = Cover()
-    shellgame: ShellGame = ShellGame()
-    hardening: Hardening = Hardening()
+    scamp: ScampConfig = ScampConfig()
+    certified: CertifiedConfig = CertifiedConfig()
+    cover: CoverConfig = CoverConfig()
+    shellgame: ShellGameConfig = ShellGameConfig()
+    hardening: HardeningConfig = HardeningConfig()
     defences: Defences = Defences()
     """Where none is named, the hardened profile has them all."""
 
     def __post_init__(self) -> None:
         if self.profile == "hardened" and self.defences == Defences():
-            msgspec.structs.force_setattr(self, "defences", HARDENED)
+            msgspec.structs.force_setattr(self, "defences", ALL_DEFENCES)
         for name in _AT_LEAST_ONE:
             if getattr(self, name) < 1:
                 raise ConfigError(f"mesh.{name} must be at least 1")
@@ -355,7 +377,7 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         if not 1 <= self.address_bytes_max <= g.ADDRESS_MAX:
             raise ConfigError(f"mesh.address_bytes_max must be between 1 and {g.ADDRESS_MAX}")
         taken = self.certified.outbound + self.certified.reunions
-        if self.membership == "certified" and self.neighbours_max < taken + max(2, g.SHARED_MAX - taken):
+        if self.membership == "certified" and self.neighbours_max < taken + max(2, g.SHARED_ADDRESSES_MAX - taken):
             raise ConfigError(f"mesh.neighbours_max must leave room beside the {taken} links of certified membership")
 
     @property

@@ -16,19 +16,19 @@ from collections.abc import Collection
 from random import Random
 
 from veilcast.machine import Address
-from veilcast.mesh.config import Cover
-from veilcast.mesh.policy import Baseline, Seat
-from veilcast.wire.messages import Decline, Invite, Message, Subscribe
+from veilcast.mesh.config import CoverConfig
+from veilcast.mesh.hiding_policy import BaselinePolicy, PolicyContext
+from veilcast.wire.mesh import Decline, Invite, Message, Subscribe
 
 
-class ProbabilisticForwarding(Baseline):
+class ProbabilisticForwarding(BaselinePolicy):
     """Both rules: "one" asks one neighbour after the other until one accepts, "each" asks all that the coin chose."""
 
-    def __init__(self, rule: Cover, seat: Seat, rng: Random, tokens_max: int) -> None:
+    def __init__(self, rule: CoverConfig, seat: PolicyContext, rng: Random, tokens_max: int) -> None:
         super().__init__(seat)
         self._rule, self._rng, self._tokens_max = rule, rng, tokens_max
         self._parents: dict[bytes, Address] = {}
-        self._searches: dict[bytes, _Search] = {}
+        self._searches: dict[bytes, _CoverSearch] = {}
 
     def parent(self, token: bytes) -> Address | None:
         return self._parents.get(token)
@@ -37,36 +37,36 @@ class ProbabilisticForwarding(Baseline):
         search = self._searches.get(token)
         return search.covers if search is not None else ()
 
-    def joined(self, token: bytes, now: int) -> None:
+    def on_joined(self, token: bytes, now: int) -> None:
         search = self._searches.get(token)
         if search is None:
             if len(self._searches) >= self._tokens_max:
                 return
-            search = self._searches[token] = _Search(self._draw())
+            search = self._searches[token] = _CoverSearch(self._draw())
         search.start(now if token in self._parents else now + self._rule.delay_us)
 
-    def left(self, token: bytes) -> list[Address]:
+    def on_left(self, token: bytes) -> list[Address]:
         search = self._searches.get(token)
         return search.stop() if search is not None else []
 
-    def passed_on(self, token: bytes, now: int) -> None:
+    def on_forwarded(self, token: bytes, now: int) -> None:
         if self._rule.choice == "kept" or token not in self._searches:
             return
-        for cover in self.left(token):
-            self._seat.branches.remove(token, cover)
+        for cover in self.on_left(token):
+            self._seat.branches.remove_outward(token, cover)
             self._seat.send(cover, Decline(token))
-        search = self._searches[token] = _Search(self._draw())
+        search = self._searches[token] = _CoverSearch(self._draw())
         search.start(now + self._rule.delay_us)
 
-    def lost(self, neighbour: Address) -> None:
+    def on_neighbour_lost(self, neighbour: Address) -> None:
         self._parents = {token: parent for token, parent in self._parents.items() if parent != neighbour}
         for search in self._searches.values():
             search.refused(neighbour)
 
-    def received(self, message: Message, source: Address, now: int) -> None:
+    def on_message(self, message: Message, source: Address, now: int) -> None:
         match message:
             case Invite(token):
-                if self._seat.takes_part(token) or len(self._parents) >= self._tokens_max:
+                if self._seat.is_in_mesh(token) or len(self._parents) >= self._tokens_max:
                     self._seat.send(source, Decline(token))
                 else:
                     self._parents[token] = source
@@ -85,8 +85,8 @@ class ProbabilisticForwarding(Baseline):
             if search.due_us is None or search.due_us > now:
                 continue
             at_once = len(search.order) if self._rule.rule == "each" else 1
-            adjacent = self._seat.adjacent(token)
-            for neighbour in search.next(self._seat.present(), adjacent, at_once):
+            adjacent = self._seat.mesh_neighbours(token)
+            for neighbour in search.next(self._seat.present_neighbours(), adjacent, at_once):
                 self._seat.send(neighbour, Invite(token))
 
     def size(self) -> int:
@@ -94,14 +94,14 @@ class ProbabilisticForwarding(Baseline):
 
     def _draw(self) -> list[Address]:
         """Whom to ask, in which order; nobody if the coin says so."""
-        order = self._seat.present()
+        order = self._seat.present_neighbours()
         self._rng.shuffle(order)
         if self._rule.rule == "each":
             return [neighbour for neighbour in order if self._rng.random() < self._rule.mu]
         return order if self._rng.random() < self._rule.mu else []
 
 
-class _Search:
+class _CoverSearch:
     """The search for covers in one mesh: whom to ask, whom we are asking, who accepted."""
 
     __slots__ = ("_asking", "_left", "covers", "due_us", "order")

@@ -18,9 +18,9 @@ import msgspec
 
 from veilcast.authority.epoch import epoch_of
 from veilcast.authority.keyring import EpochKeys, Keyring
-from veilcast.crypto.agree import agree
-from veilcast.crypto.certificate import Chain, Kind
+from veilcast.crypto.certificate import CertificateChain, CertificateKind
 from veilcast.crypto.derive import derive
+from veilcast.crypto.key_agreement import agree
 from veilcast.crypto.secret import Secret
 from veilcast.errors import ExpiredError, ForgedError
 from veilcast.link.cookies import Cookies
@@ -28,7 +28,7 @@ from veilcast.machine import Address, Entropy
 from veilcast.wire.geometry import NONCE
 
 
-class Meeting(msgspec.Struct, frozen=True):
+class ProofContext(msgspec.Struct, frozen=True):
     """What both sides know of one meeting, and both proofs are over."""
 
     knocker: Address
@@ -38,19 +38,19 @@ class Meeting(msgspec.Struct, frozen=True):
     epoch: int
 
 
-class Proofs(msgspec.Struct, frozen=True):
+class LinkProofs(msgspec.Struct, frozen=True):
     """One of each side."""
 
     knocker: Secret
     answerer: Secret
 
 
-class Attempt:
+class LinkAttempt:
     """What a knocker knows of the node that it knocked at."""
 
     def __init__(self, nonce: bytes, stay: bool, again: bool, until_us: int) -> None:
-        self.nonce, self.stay, self.again, self.until_us = nonce, stay, again, until_us
-        self.certificate: Chain | None = None
+        self.nonce, self.wants_link, self.is_reunion, self.deadline_us = nonce, stay, again, until_us
+        self.certificate: CertificateChain | None = None
         self.expected: Secret | None = None
 
 
@@ -62,7 +62,7 @@ class Credentials:
         self._cookies = Cookies(entropy, cookie_us)
         self._keys: EpochKeys | None = None
 
-    def stand(self, now: int) -> bool:
+    def is_member(self, now: int) -> bool:
         """Whether we are members now."""
         try:
             self._at(now)
@@ -73,7 +73,7 @@ class Credentials:
     def epoch(self, now: int) -> int:
         return epoch_of(now, self._keyring.epoch_us)
 
-    def certificate(self, now: int) -> Chain:
+    def certificate(self, now: int) -> CertificateChain:
         return self._at(now).membership
 
     def nonce(self) -> bytes:
@@ -85,13 +85,13 @@ class Credentials:
     def check_cookie(self, stranger: Address, nonce: bytes, cookie: bytes, now: int) -> None:
         self._cookies.check(stranger, nonce, cookie, now)
 
-    def check_member(self, chain: Chain, now: int) -> None:
+    def check_member(self, chain: CertificateChain, now: int) -> None:
         """Raise unless this certifies a member in this epoch, and another one than us."""
         if chain.leaf.subject == self.certificate(now).leaf.subject:
             raise ForgedError("our own certificate, in somebody else's hand")
-        chain.verify(self._keyring.root, Kind.MEMBER, self.epoch(now))
+        chain.verify(self._keyring.root, CertificateKind.MEMBER, self.epoch(now))
 
-    def prove(self, peer: Chain, meeting: Meeting, now: int) -> Proofs:
+    def prove(self, peer: CertificateChain, meeting: ProofContext, now: int) -> LinkProofs:
         """Ours to show, and the one that the holder of the peer's certificate must show."""
         keys = self._at(now)
         subjects = [keys.membership.leaf.subject, peer.leaf.subject]
@@ -106,13 +106,13 @@ class Credentials:
             meeting.epoch.to_bytes(4, "big"),
             *subjects,
         )
-        return Proofs(derive(secret, _KNOCKER, *parts), derive(secret, _ANSWERER, *parts))
+        return LinkProofs(derive(secret, _KNOCKER, *parts), derive(secret, _ANSWERER, *parts))
 
     def _at(self, now: int) -> EpochKeys:
         """The keys of this epoch, worked out once for each."""
         epoch = self.epoch(now)
         if self._keys is None or self._keys.epoch != epoch:
-            self._keys = self._keyring.at(epoch)
+            self._keys = self._keyring.keys_at(epoch)
         return self._keys
 
 

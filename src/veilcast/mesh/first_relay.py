@@ -33,12 +33,12 @@ from typing import Final, TypeAlias
 import msgspec
 
 from veilcast.machine import Address
-from veilcast.mesh.habits import Habits
-from veilcast.mesh.membership import Membership
+from veilcast.mesh.config import FirstRelayConfig
 from veilcast.mesh.neighbour_record import RelayRecord
-from veilcast.mesh.relay_rules import RelayRules
+from veilcast.mesh.neighbour_table import NeighbourTable
+from veilcast.mesh.sticky_choices import StickyChoices
 
-Keep: TypeAlias = Callable[[RelayRecord], None]
+StoreRelay: TypeAlias = Callable[[RelayRecord], None]
 """Stores the record for the node's next life."""
 
 
@@ -47,10 +47,10 @@ class FirstRelay:
 
     def __init__(
         self,
-        rules: RelayRules,
-        habits: Habits,
-        members: Membership,
-        keep: Keep,
+        rules: FirstRelayConfig,
+        habits: StickyChoices,
+        members: NeighbourTable,
+        keep: StoreRelay,
         *,
         epoch_beats: int,
         kept: RelayRecord | None = None,
@@ -75,16 +75,16 @@ class FirstRelay:
 
     def address(self) -> Address | None:
         """Where the first relay or its stand-in is a neighbour now, if it is one."""
-        return None if self.key_in_use is None else self._members.holder(self.key_in_use)
+        return None if self.key_in_use is None else self._members.find_by_identity(self.key_in_use)
 
     @property
-    def settling(self) -> int:
+    def beats_until_choice(self) -> int:
         """About how many heartbeats pass until the first choice; 0 once it is made."""
         if self.record is not None:
             return 0
-        return 1 if self.is_settled else max(1, STILL + TRY - self._still)
+        return 1 if self.is_settled else max(1, STABLE_BEATS + ATTEMPT_BEATS - self._still)
 
-    def watch(self, links: int, links_max: int, *, idle: bool) -> None:
+    def observe_links(self, links: int, links_max: int, *, idle: bool) -> None:
         """Told once for each heartbeat before the first choice: how many links this node has opened, how many it wants,
         and whether it is trying to open none.
 
@@ -94,7 +94,9 @@ class FirstRelay:
         self._still = self._still + 1 if idle and links == self._links else 0
         self._waited += links > 0
         self._links = links
-        self.is_settled = links > 0 and (links >= links_max or self._still >= STILL or self._waited >= WAITED)
+        self.is_settled = links > 0 and (
+            links >= links_max or self._still >= STABLE_BEATS or self._waited >= WAIT_BEATS_MAX
+        )
 
     def beat(self, now: int, *, upheaval: bool) -> None:
         """Look whether the first relay is there; choose one if there is none, or if it may be replaced."""
@@ -105,8 +107,8 @@ class FirstRelay:
         if self._members.unheard_us(now) > 0 and not self._members.present:
             return  # This node is cut off: that says nothing about its relay.
         record = self.record
-        name = self._members.holder(record.key)
-        is_heard = name is not None and self._members.was_heard(name, now)
+        name = self._members.find_by_identity(record.key)
+        is_heard = name is not None and self._members.was_heard_within(name, now)
         away = 0 if is_heard or name in self._members.present else record.away + 1
         credit = min(record.credit + 1, self._credit_max)
         address = record.address if name is None else name
@@ -122,7 +124,7 @@ class FirstRelay:
 
     def _choose(self, candidates: list[Address], credit: int) -> None:
         keys = {self._members.identity(name): name for name in candidates}
-        if (key := self._habits.first_relay(keys)) is not None:
+        if (key := self._habits.choose_first_relay(keys)) is not None:
             self._stands_in = False
             self._change(RelayRecord(key, keys[key], 0, credit), now_kept=True)
 
@@ -134,7 +136,7 @@ class FirstRelay:
             return  # A stand-in in use is kept until it fails: another one would be another sample.
         if self.record.stand_in in there:
             self._stands_in = True
-        elif self.record.credit >= self._price and (key := self._habits.first_relay(there)) is not None:
+        elif self.record.credit >= self._price and (key := self._habits.choose_first_relay(there)) is not None:
             self._stands_in = True
             credit = self.record.credit - self._price
             self._change(msgspec.structs.replace(self.record, credit=credit, stand_in=key), now_kept=True)
@@ -154,23 +156,25 @@ class FirstRelay:
         A link that has just been opened counts from its first heartbeat on.
         """
         there = (name for name in self._members.chosen() if name in self._members.present)
-        heard = (name for name in there if self._members.was_heard(name, now, FRESH))
+        heard = (name for name in there if self._members.was_heard_within(name, now, HEARD_PERIODS))
         keys = {self._members.identity(name): name for name in heard}
         return {key: name for key, name in keys.items() if key != self.key}
 
     def _change(self, record: RelayRecord, *, now_kept: bool) -> None:
-        """Store the counters `STORES` times an epoch, so that they also grow where no run lasts for an epoch."""
+        """Store the counters `STORES_PER_EPOCH` times an epoch, so that they also grow where no run lasts for an
+        epoch.
+        """
         self.record = record
         self._unkept += 1
-        if now_kept or self._unkept * STORES >= self._epoch_beats:
+        if now_kept or self._unkept * STORES_PER_EPOCH >= self._epoch_beats:
             self._unkept = 0
             self._keep(record)
 
 
-STILL: Final = 8
-TRY: Final = 8
-WAITED: Final = 32
-"""Heartbeats; a try to open a link takes up to `TRY`."""
-STORES: Final = 16
-FRESH: Final = 1.25
+STABLE_BEATS: Final = 8
+ATTEMPT_BEATS: Final = 8
+WAIT_BEATS_MAX: Final = 32
+"""Heartbeats; a try to open a link takes up to `ATTEMPT_BEATS`."""
+STORES_PER_EPOCH: Final = 16
+HEARD_PERIODS: Final = 1.25
 """Periods: less than an upheaval takes to be noticed."""

@@ -15,38 +15,36 @@ from math import ceil
 
 import msgspec
 
-from veilcast.authority.content import check_certified_notify, check_content, note_id, open_certified_notify
 from veilcast.authority.epoch import epoch_of
 from veilcast.authority.keyring import EpochKeys, TopicKeys
-from veilcast.authority.letters import Letter
-from veilcast.crypto.cell import lineage_of
-from veilcast.crypto.certificate import Chain
+from veilcast.core.outbox import PendingPublication
+from veilcast.core.publication import check_certified_notify, check_publishable, notification_id, open_certified_notify
+from veilcast.crypto.certificate import CertificateChain
+from veilcast.crypto.topic_token import lineage_of
 from veilcast.errors import AuthorityError, ConfigError, LocalError, MalformedError, RemoteError, StaleError
 from veilcast.machine import Address, Event, Publication
-from veilcast.mesh.adverts import check_call
-from veilcast.mesh.anchors import table_of_routes
-from veilcast.mesh.conduct import Outfit
-from veilcast.mesh.departures import Departures
+from veilcast.mesh.advertisements import check_call
+from veilcast.mesh.anchors import make_route_table
+from veilcast.mesh.batch_join import BatchJoinPolicy
 from veilcast.mesh.first_relay import FirstRelay
-from veilcast.mesh.habits import Habits
-from veilcast.mesh.holding import Holding
-from veilcast.mesh.joining import BatchJoins
-from veilcast.mesh.outbox import Outbox
-from veilcast.mesh.overlay import Overlay
-from veilcast.mesh.replays import notes_seen
-from veilcast.mesh.roots import ByRoot, Roots, call_of, check_root_advert
-from veilcast.mesh.routes import Origin
-from veilcast.mesh.stem import Cargo, Stems
-from veilcast.mesh.stem_choices import StemChoices
-from veilcast.mesh.upheaval import Upheaval
+from veilcast.mesh.mass_failure import MassFailure
+from veilcast.mesh.outbox import StemOutbox
+from veilcast.mesh.overlay import MeshOverlay
+from veilcast.mesh.profile import ProfileContext
+from veilcast.mesh.replay import make_seen_ids
+from veilcast.mesh.roots import RootAnchorRules, RootDelay, RootElections, check_root_advert, extract_call
+from veilcast.mesh.routes import AdvertisedOrigin
+from veilcast.mesh.send_slots import SendSlots
+from veilcast.mesh.stem import Cargo, StemChoices, Stems
+from veilcast.mesh.sticky_choices import StickyChoices
 from veilcast.topics import Conjunction, Schema
-from veilcast.wire.messages import Advert, Call, Greet, Message, Notify, Stem, Taken
+from veilcast.wire.mesh import Advert, Call, Greet, Message, Notify, Stem, StemReceipt
 
 
-class Hardened:
+class HardenedProfile:
     """A `Conduct`, and the `StemSeat` of its own stems."""
 
-    def __init__(self, outfit: Outfit) -> None:
+    def __init__(self, outfit: ProfileContext) -> None:
         config, keyring, members, beats, rng, entropy, post, deliver, records, kept, keep, now = outfit
         rules, period_us = config.hardening, config.heartbeat_us
         life_us = 2 * keyring.epoch_us + rules.grace_periods * period_us
@@ -58,18 +56,20 @@ class Hardened:
         self._rules, self._epoch_us, self._records = rules, keyring.epoch_us, records
         self._lead_us, self._grace_us = rules.lead_periods * period_us, rules.grace_periods * period_us
         self._keys: dict[int, EpochKeys] = {}
-        habits = Habits(keyring.membership.link)
-        routes = table_of_routes(
+        habits = StickyChoices(keyring.membership.link)
+        routes = make_route_table(
             config,
-            ByRoot(),
+            RootAnchorRules(),
             lambda advert, name: habits.parent_rank(
                 lineage_of(advert.certificate, advert.cell), members.identity(name)
             ),
         )
-        self.overlay = Overlay(config, members, beats, routes)
-        self._joins = BatchJoins(rules, self.overlay, habits, period_us=period_us, epoch_us=self._epoch_us, rng=rng)
+        self.overlay = MeshOverlay(config, members, beats, routes)
+        self._joins = BatchJoinPolicy(
+            rules, self.overlay, habits, period_us=period_us, epoch_us=self._epoch_us, rng=rng
+        )
         self.overlay.policy = self._joins
-        self._roots = Roots(config, self.overlay, self._keys_at, entropy, epoch_us=self._epoch_us, now=now)
+        self._roots = RootElections(config, self.overlay, self._keys_at, entropy, epoch_us=self._epoch_us, now=now)
         beats_max = max(1, self._epoch_us // period_us)
         self.first_relay = FirstRelay(rules.relay, habits, members, keep, epoch_beats=beats_max, kept=kept)
         self._stems = Stems(
@@ -79,15 +79,15 @@ class Hardened:
             circle_us=rules.retry_periods * period_us // 2,
             passages_max=rules.passages_max,
         )
-        departures = Departures(habits, rules.departure_epochs, epoch_us=self._epoch_us)
-        self._ahead = departures.ahead
-        self._outbox = Outbox(
+        departures = SendSlots(habits, rules.departure_epochs, epoch_us=self._epoch_us)
+        self._ahead = departures.epochs_ahead
+        self._outbox = StemOutbox(
             config,
             self._keys_of,
             self._has_root,
             self._has_way,
-            self._roots.forms_us,
-            lambda: self.first_relay.settling,
+            self._roots.estimate_mesh_ready_us,
+            lambda: self.first_relay.beats_until_choice,
             self._stems.launch,
             departures,
             records.settle,
@@ -96,9 +96,9 @@ class Hardened:
             epoch_us=self._epoch_us,
         )
         self.delay = self._outbox.delay
-        self._holding = Holding(rng, hold_us=int(rules.hold_back_epochs * self._epoch_us), room=rules.pending_max)
-        self._seen, self._spread_before = notes_seen(config), notes_seen(config)
-        self._upheaval = Upheaval(period_us)
+        self._holding = RootDelay(rng, hold_us=int(rules.hold_back_epochs * self._epoch_us), room=rules.pending_max)
+        self._seen, self._spread_before = make_seen_ids(config), make_seen_ids(config)
+        self._upheaval = MassFailure(period_us)
         self._beat_us, self._epoch = now, -1
         self._interests: dict[str, Sequence[Conjunction]] = {}
         self._reading: dict[bytes, str] = {}
@@ -117,17 +117,17 @@ class Hardened:
     def schema(self, topic: str, now: int) -> Schema:
         return self._keys_of(topic, epoch_of(now, self._epoch_us)).record.schema
 
-    def draft(self, topic: str, publication: Publication, now: int) -> Letter:
+    def draft(self, topic: str, publication: Publication, now: int) -> PendingPublication:
         self.advertise(topic, now)
         keys = self._keys_of(topic, epoch_of(now, self._epoch_us)).for_publication(publication)
         letter = self._records.draft(topic, keys.cell, publication)
-        check_content(keys, letter.content)
+        check_publishable(keys, letter.content)
         return letter
 
-    def send(self, record: int, letter: Letter, now: int) -> None:
+    def send(self, record: int, letter: PendingPublication, now: int) -> None:
         self._outbox.put(record, letter, now)
 
-    def recall(self, record: int, letter: Letter, now: int) -> None:
+    def resume(self, record: int, letter: PendingPublication, now: int) -> None:
         with suppress(LocalError):  # The grant has ended; it may be renewed while this waits.
             self.advertise(letter.topic, now)
         self._outbox.put(record, letter, now)
@@ -135,27 +135,27 @@ class Hardened:
     def withdraw(self, record: int) -> None:
         self._outbox.withdraw(record)
 
-    def read(self, topic: str, interests: Sequence[Conjunction], now: int) -> int | None:
+    def subscribe(self, topic: str, interests: Sequence[Conjunction], now: int) -> int | None:
         self._keys_of(topic, epoch_of(now, self._epoch_us)).for_interests(interests)  # Raises for what cannot be had.
         before, self._interests[topic] = self._near(topic, now), interests
         lineages = {keys.lineage for keys in self._near(topic, now)}
         for keys in before:
             if keys.lineage not in lineages:
                 self._reading.pop(keys.lineage, None)
-                self.overlay.unread(keys.token, now)
+                self.overlay.remove_subscription(keys.token, now)
         self._read_on(topic, now)
         return self.ready_us(topic, now)
 
     def ready_us(self, topic: str, now: int) -> int | None:
         return self._joins.ready_us([(keys.lineage, keys.token) for keys in self._near(topic, now)], now)
 
-    def unread(self, topic: str, now: int) -> None:
+    def unsubscribe(self, topic: str, now: int) -> None:
         self._reading = {lineage: read for lineage, read in self._reading.items() if read != topic}
         for keys in self._near(topic, now):
-            self.overlay.unread(keys.token, now)
+            self.overlay.remove_subscription(keys.token, now)
         self._interests.pop(topic, None)
 
-    def concerns(self, notify: Notify) -> bool:
+    def is_own_topic(self, notify: Notify) -> bool:
         if (certificate := notify.certificate) is None:
             return False
         reads = lineage_of(certificate, notify.cell) in self._reading
@@ -169,16 +169,16 @@ class Hardened:
                 self._pass_on(message, source, now)
             case Stem():
                 self._stems.receive(message, source, now)
-            case Taken():
-                self._stems.taken(message, source)
+            case StemReceipt():
+                self._stems.receive_acknowledgement(message, source)
             case _:
                 raise MalformedError("not a message that travels outside heartbeats")
 
-    def act(self, message: Message, source: Address, now: int) -> None:
+    def handle(self, message: Message, source: Address, now: int) -> None:
         epoch = epoch_of(now, self._epoch_us)
         if isinstance(message, Call):
             check_call(message, self._keyring.root, self._kept(now), epoch + self._ahead)
-            self._roots.flood(message, source, now)
+            self._roots.flood_call(message, source, now)
             return
         if isinstance(message, Advert):
             # Who reads is asked when a mesh begins to form; clocks differ by no more than the grace.
@@ -186,24 +186,24 @@ class Hardened:
                 raise StaleError("a mesh before its time")
             check_root_advert(message, self._keyring.root, self._kept(now), epoch)
             self.overlay.routes.admit(message, now)
-            self._roots.called(call_of(message), now)
-            if message.cell is not None and not self._roots.keeps(message.token):
+            self._roots.add_call(extract_call(message), now)
+            if message.cell is not None and not self._roots.has_call(message.token):
                 raise StaleError("more cells than a topic can have")
-        self.overlay.act(message, source, now)
+        self.overlay.handle(message, source, now)
         if isinstance(message, Greet):
-            self._roots.introduce(source, now)
-            for note in self._upheaval.recent(now) if self._upheaval.is_on(now) else ():
+            self._roots.send_open_calls(source, now)
+            for note in self._upheaval.recent_notifications(now) if self._upheaval.is_active(now) else ():
                 self._post((source,), note)
 
-    def lost(self, neighbour: Address, now: int) -> None:
-        self.overlay.forget(neighbour, now)
+    def on_neighbour_lost(self, neighbour: Address, now: int) -> None:
+        self.overlay.forget_neighbour(neighbour, now)
 
     def beat(self, now: int) -> None:
         self._beat_us = now
-        there = self.overlay.present()
+        there = self.overlay.present_neighbours()
         if self._upheaval.observe(len(there), sum(self._members.is_fresh(name, now) for name in there), now):
             self._begin_upheaval(now)
-        self.first_relay.beat(now, upheaval=self._upheaval.is_on(now))
+        self.first_relay.beat(now, upheaval=self._upheaval.is_active(now))
         if epoch_of(now, self._epoch_us) != self._epoch:
             self._epoch = epoch_of(now, self._epoch_us)
             self._keys = {epoch: keys for epoch, keys in self._keys.items() if epoch >= self._oldest(now)}
@@ -211,11 +211,11 @@ class Hardened:
                 self._read_on(topic, now)
             self._stop_reading_the_past(now)
         self.overlay.expire(now, self._kept(now))
-        self._roots.want(self.overlay.take_lost())
+        self._roots.request_fresh_chains(self.overlay.take_lost_chains())
         self._roots.beat(now)
         self.overlay.policy.beat(now)
         self._outbox.beat(now)
-        while (held := self._holding.due(now)) is not None:
+        while (held := self._holding.pop_due(now)) is not None:
             self._release(*held, now)
 
     def next_event(self) -> Event | None:
@@ -231,71 +231,71 @@ class Hardened:
 
     # --- what stems see and do
 
-    def present(self) -> list[Address]:
-        there, now = self.overlay.present(), self._beat_us
-        if not self._upheaval.is_on(now):
+    def present_neighbours(self) -> list[Address]:
+        there, now = self.overlay.present_neighbours(), self._beat_us
+        if not self._upheaval.is_active(now):
             return there
-        return [name for name in there if self._members.was_heard(name, now)]
+        return [name for name in there if self._members.was_heard_within(name, now)]
 
-    def reachable(self, token: bytes) -> list[Origin]:
-        return self.overlay.reachable(token)
+    def reachable_origins(self, token: bytes) -> list[AdvertisedOrigin]:
+        return self.overlay.reachable_origins(token)
 
     def post(self, neighbour: Address, message: Message) -> None:
         self._post((neighbour,), message)
 
-    def check(self, cargo: Cargo, now: int) -> None:
+    def check_cargo(self, cargo: Cargo, now: int) -> None:
         epoch = epoch_of(now, self._epoch_us)
         if isinstance(cargo, Call):
             check_call(cargo, self._keyring.root, self._kept(now), epoch + self._ahead)
         else:
             check_certified_notify(cargo, self._keyring.root, epoch - 1, epoch + 1)
 
-    def arrived(self, cargo: Cargo, name: bytes, now: int) -> bool:
+    def deliver_at_root(self, cargo: Cargo, name: bytes, now: int) -> bool:
         if isinstance(cargo, Call):
-            self._roots.called(cargo, now)
+            self._roots.add_call(cargo, now)
             return True
-        if note_id(cargo) in self._seen:
+        if notification_id(cargo) in self._seen:
             return True
-        if not self._holding.takes(name):
+        if not self._holding.can_hold(name):
             return False
-        stands_us = min((self._roots.stands_us(token) for token in self._meshes_of(cargo)), default=now)
-        if self._holding.put(name, cargo, stands_us, now):
+        stands_us = min((self._roots.own_mesh_ready_us(token) for token in self._meshes_of(cargo)), default=now)
+        if self._holding.hold(name, cargo, stands_us, now):
             return False
         self._pass_on(cargo, None, now)
         return True
 
-    def spread(self, note: Notify, source: Address | None, now: int) -> bool:
+    def flood_to_all(self, note: Notify, source: Address | None, now: int) -> bool:
         """In an upheaval a note goes to everybody, and is read by whoever can; False where there is none.
 
         It does not count as seen: when there is a root it goes by the mesh, to those whom this did not reach.
         """
-        if not self._upheaval.is_on(now):
+        if not self._upheaval.is_active(now):
             return False
-        if (name := note_id(note)) not in self._spread_before:
+        if (name := notification_id(note)) not in self._spread_before:
             epoch = epoch_of(now, self._epoch_us)
             certificate = check_certified_notify(note, self._keyring.root, self._oldest(now), epoch + 1)
             self._spread_before.add(name)
             if name not in self._seen:
-                self._upheaval.keep(note, now)
-            self._post([neighbour for neighbour in self.overlay.present() if neighbour != source], note)
+                self._upheaval.remember(note, now)
+            self._post([neighbour for neighbour in self.overlay.present_neighbours() if neighbour != source], note)
             self._read(certificate, note, now)
         return True
 
-    def settled(self, name: bytes, receipt: bytes) -> None:
-        lineage = self._outbox.rooted_in(name)
+    def confirm(self, name: bytes, receipt: bytes) -> None:
+        lineage = self._outbox.find_lineage(name)
         if lineage is not None:
             self._roots.check_receipt(lineage, name, receipt)
-            self._outbox.settled(name)
+            self._outbox.confirm(name)
 
     # --- inside
 
     def _begin_upheaval(self, now: int) -> None:
         """What was under way may have ended at those who are silent: it is sent, and passed on, once more."""
         self._stems.forget()
-        self._outbox.hasten(self._upheaval.again_us(now))
-        for note in self._upheaval.recent(now):
+        self._outbox.resend_by(self._upheaval.resend_us(now))
+        for note in self._upheaval.recent_notifications(now):
             with suppress(RemoteError):
-                self.spread(note, None, now)
+                self.flood_to_all(note, None, now)
 
     def _release(self, name: bytes, notify: Notify, now: int) -> None:
         """Who is no root any more lets go of what it held: it is not acknowledged, and will be sent to who is."""
@@ -303,19 +303,19 @@ class Hardened:
             self._pass_on(notify, None, now)
             if notify.certificate is not None:
                 lineage = lineage_of(notify.certificate, notify.cell)
-                self._stems.acknowledge(name, self._roots.receipt(lineage, name, now))
+                self._stems.acknowledge(name, self._roots.make_receipt(lineage, name, now))
 
     def _pass_on(self, notify: Notify, source: Address | None, now: int) -> None:
         """Flood a note inside a mesh of its lineage, and read it if we can. Only what is genuine counts as seen.
 
         In an upheaval it is spread first, and what did not come by the mesh is done with.
         """
-        name = note_id(notify)
+        name = notification_id(notify)
         if name in self._seen:
             return
-        is_spread = source is not None and self.spread(notify, source, now)
+        is_spread = source is not None and self.flood_to_all(notify, source, now)
         meshes = self._meshes_of(notify)
-        near = dict.fromkeys(neighbour for token in meshes for neighbour in self.overlay.adjacent(token))
+        near = dict.fromkeys(neighbour for token in meshes for neighbour in self.overlay.mesh_neighbours(token))
         if is_spread and source not in near:
             return
         epoch = epoch_of(now, self._epoch_us)
@@ -326,15 +326,15 @@ class Hardened:
             self._read(certificate, notify, now)
             raise StaleError("a note of a mesh that we are not in")
         self._seen.add(name)
-        self._upheaval.keep(notify, now)
+        self._upheaval.remember(notify, now)
         self._post([neighbour for neighbour in near if neighbour != source], notify)
         self._read(certificate, notify, now)
 
-    def _read(self, certificate: Chain, notify: Notify, now: int) -> None:
+    def _read(self, certificate: CertificateChain, notify: Notify, now: int) -> None:
         if (topic := self._reading.get(lineage_of(certificate, notify.cell))) is None:
             return
         try:
-            keys = self._keys_of(topic, certificate.leaf.first).within(notify.cell)
+            keys = self._keys_of(topic, certificate.leaf.first).for_cell(notify.cell)
         except AuthorityError:
             return  # Our grant does not reach that epoch.
         self._deliver(topic, lambda: open_certified_notify(keys, notify, certificate, self._keyring.root), now)
@@ -346,30 +346,30 @@ class Hardened:
         """
         if (certificate := notify.certificate) is None:
             return []
-        later = self._roots.tokens(lineage_of(certificate, notify.cell), certificate.leaf.first)
+        later = self._roots.tokens_of(lineage_of(certificate, notify.cell), certificate.leaf.first)
         return [token for token in dict.fromkeys((notify.token, *later)) if self._is_in(token)]
 
     def _is_in(self, token: bytes) -> bool:
-        return bool(self.overlay.adjacent(token)) or self.overlay.originates(token)
+        return bool(self.overlay.mesh_neighbours(token)) or self.overlay.originates(token)
 
     def _has_root(self, token: bytes) -> bool:
-        return bool(self.overlay.reachable(token))
+        return bool(self.overlay.reachable_origins(token))
 
     def _has_way(self, token: bytes) -> bool:
         """Whether what leaves us now has somewhere to go: to a root, or to everybody."""
-        return self._has_root(token) or self._upheaval.is_on(self._beat_us)
+        return self._has_root(token) or self._upheaval.is_active(self._beat_us)
 
     def _read_on(self, topic: str, now: int) -> None:
         for keys in self._near(topic, now):
             self._reading[keys.lineage] = topic
-            self.overlay.read(keys.token, now)
+            self.overlay.add_subscription(keys.token, now)
 
     def _stop_reading_the_past(self, now: int) -> None:
         """A mesh that there was is purged in its time; this is for those that nobody advertised."""
         near = {keys.token: None for topic in self._interests for keys in self._near(topic, now)}
-        for token in self.overlay.reading():
+        for token in self.overlay.subscribed_tokens():
             if token not in near and not self.overlay.routes.origins(token):
-                self.overlay.unread(token, now)
+                self.overlay.remove_subscription(token, now)
 
     def _near(self, topic: str, now: int) -> Sequence[TopicKeys]:
         """The keys of what we read of a topic, in this epoch and the next, if it is granted for so long."""
@@ -390,7 +390,7 @@ class Hardened:
 
     def _keys_at(self, epoch: int) -> EpochKeys:
         if epoch not in self._keys:
-            self._keys[epoch] = self._keyring.at(epoch)
+            self._keys[epoch] = self._keyring.keys_at(epoch)
         return self._keys[epoch]
 
     def _keys_of(self, topic: str, epoch: int) -> TopicKeys:

@@ -13,10 +13,10 @@ from typing import Final
 
 from veilcast.errors import MalformedError
 from veilcast.machine import Address, Frame
-from veilcast.mesh.caps import Backlog, plain_queue
+from veilcast.mesh.limits import NeighbourQueue, make_plain_queue
 from veilcast.wire import decode, encode, pad, unpad
 from veilcast.wire.geometry import HEARTBEAT_MAX, LENGTH_PREFIX
-from veilcast.wire.messages import TYPE_BYTES, Advert, Heartbeat, Invite, Message, Subscribe
+from veilcast.wire.mesh import TYPE_BYTES, Advert, Heartbeat, Invite, Message, Subscribe
 
 
 class Heartbeats:
@@ -30,11 +30,11 @@ class Heartbeats:
         queue_max: int,
         first_us: int,
         first_number: int,
-        new_queue: Callable[[int], Backlog] = plain_queue,
+        new_queue: Callable[[int], NeighbourQueue] = make_plain_queue,
     ) -> None:
         self._period_us, self._size = period_us, size
         self._queue_max, self._new_queue = queue_max, new_queue
-        self._queues: dict[Address, Backlog] = {}
+        self._queues: dict[Address, NeighbourQueue] = {}
         self._number = first_number
         self.sent: Counter[str] = Counter()
         self.next_us = first_us
@@ -52,7 +52,7 @@ class Heartbeats:
     def forget(self, neighbour: Address) -> None:
         self._queues.pop(neighbour, None)
 
-    def begin_again(self, neighbour: Address) -> None:
+    def drop_topic_state(self, neighbour: Address) -> None:
         """What is said of topics begins anew with this one: what waits to be offered or asked would only hold up.
 
         What waits to be taken back stays: a beat may be on its way to it that offers or asks just that.
@@ -74,7 +74,7 @@ class Heartbeats:
         idle = pad(encode(Heartbeat(self._number, ())), self._size)
         return [Frame(name, self._loaded(name) if self._queues.get(name) else idle) for name in neighbours]
 
-    def queued(self) -> int:
+    def count_queued(self) -> int:
         return sum(len(queue) for queue in self._queues.values())
 
     def _loaded(self, neighbour: Address) -> bytes:

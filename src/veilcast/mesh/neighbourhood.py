@@ -1,7 +1,8 @@
 """Neighbourhoods: how a node comes by its neighbours, behind one narrow interface. The fixed one never changes.
 
 A neighbourhood gets the membership messages that ride in heartbeats, is asked at every beat, and is told of neighbours
-that failed. It acts through a `Door`: it opens links, closes them, and sends. Who of the linked is there is found out
+that failed. It acts through a `NeighbourhoodContext`: it opens links, closes them, and sends. Who of the linked is
+there is found out
 elsewhere, in `membership`.
 """
 
@@ -11,13 +12,13 @@ from typing import Protocol
 
 from veilcast.errors import MalformedError
 from veilcast.machine import Address
-from veilcast.wire.messages import Message
+from veilcast.wire.mesh import Message
 
 
-class Door(Protocol):
+class NeighbourhoodContext(Protocol):
     """What a neighbourhood may see and do of its node."""
 
-    def is_there(self, name: Address) -> bool:
+    def is_present(self, name: Address) -> bool:
         """Whether this neighbour has been heard, and not too long ago."""
 
     def is_fresh(self, name: Address, now: int) -> bool:
@@ -34,18 +35,18 @@ class Door(Protocol):
     def send(self, name: Address, message: Message) -> None:
         """With the next heartbeat; one who is no neighbour gets a single one, with a single message."""
 
-    def record(self, anchors: list[Address]) -> None:
+    def store_anchors(self, anchors: list[Address]) -> None:
         """Have the driver keep these for our next life, in place of those that it kept before."""
 
 
 class Neighbourhood(Protocol):
-    hospitable: bool
+    accepts_strangers: bool
     """Whether heartbeats of strangers are looked at."""
 
-    def received(self, message: Message, source: Address, now: int) -> None:
+    def on_message(self, message: Message, source: Address, now: int) -> None:
         """A membership message, perhaps a stranger's; raises `RemoteError` for what we will not do."""
 
-    def lost(self, name: Address, now: int) -> None:
+    def on_neighbour_lost(self, name: Address, now: int) -> None:
         """This neighbour has failed."""
 
     def beat(self, now: int) -> None: ...
@@ -57,15 +58,15 @@ class Neighbourhood(Protocol):
         """How much it remembers."""
 
 
-class Fixed:
+class FixedNeighbourhood:
     """The neighbours that the owner named, whatever happens: one that fails is waited for."""
 
-    hospitable = False
+    accepts_strangers = False
 
-    def received(self, message: Message, source: Address, now: int) -> None:
+    def on_message(self, message: Message, source: Address, now: int) -> None:
         raise MalformedError("the neighbourhood is fixed")
 
-    def lost(self, name: Address, now: int) -> None:
+    def on_neighbour_lost(self, name: Address, now: int) -> None:
         pass
 
     def beat(self, now: int) -> None:

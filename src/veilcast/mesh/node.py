@@ -3,7 +3,9 @@
 Frames are of two kinds (P0 4.1): heartbeats, all of one size, in which everything but notes rides; and notes, which
 travel at once. A heartbeat begins with a zero byte, a note never does. What rides is the business of `overlay`; here
 are the owner's calls, the rhythm, and the notes. There is one timer, the heartbeat.
-"""
+
+
+From when on each subscription of a mesh node gets what is published, told to the owner whenever it changes."""
 
 from __future__ import annotations
 
@@ -11,36 +13,66 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from random import Random
-from typing import Final
+from typing import Final, TypeAlias
 
-from veilcast.authority.content import Content, place_id
 from veilcast.authority.keyring import Keyring
-from veilcast.authority.letters import Records
+from veilcast.core.outbox import Outbox
+from veilcast.core.publication import NumberedPublication, stream_place_id
 from veilcast.errors import AuthorityError, LocalError, RemoteError, StaleError
 from veilcast.faults import Faults
-from veilcast.link.prefixes import Prefix
-from veilcast.machine import Address, Delay, Entropy, Event, Frame, Interest, Note, Publication
-from veilcast.mesh.buckets import Buckets
-from veilcast.mesh.caps import Backlogs
-from veilcast.mesh.certified import Certified
-from veilcast.mesh.conduct import Conduct, Outfit
-from veilcast.mesh.config import Config
+from veilcast.link.address_groups import PrefixOf
+from veilcast.machine import Address, Delay, Entropy, Event, Frame, Interest, Note, Publication, Waiting
+from veilcast.mesh.certified import CertifiedNeighbourhood
+from veilcast.mesh.config import MeshConfig
 from veilcast.mesh.credentials import COOKIE_PERIODS, Credentials
-from veilcast.mesh.hardened import Hardened
+from veilcast.mesh.forwarding_load import ForwardingLoad
+from veilcast.mesh.hardened import HardenedProfile
 from veilcast.mesh.heartbeat import NUMBERS, Heartbeats, read_heartbeat
-from veilcast.mesh.inbox import Inbox
-from veilcast.mesh.links import OF_NEIGHBOURHOOD, Links
-from veilcast.mesh.load import Load
-from veilcast.mesh.membership import Membership
+from veilcast.mesh.limits import NeighbourQueues, NeighbourRateLimits
+from veilcast.mesh.neighbour_links import NEIGHBOUR_RECORD, NeighbourLinks
 from veilcast.mesh.neighbour_record import NeighbourRecord, RelayRecord, read_neighbour_record
-from veilcast.mesh.neighbourhood import Fixed, Neighbourhood
-from veilcast.mesh.paper import Paper
-from veilcast.mesh.readiness import SubscriptionReadiness
-from veilcast.mesh.replays import Heard
-from veilcast.mesh.scamp import Scamp
+from veilcast.mesh.neighbour_table import NeighbourTable
+from veilcast.mesh.neighbourhood import FixedNeighbourhood, Neighbourhood
+from veilcast.mesh.ordered_inbox import OrderedInbox
+from veilcast.mesh.paper import PaperProfile
+from veilcast.mesh.profile import MeshProfile, ProfileContext
+from veilcast.mesh.replay import HeartbeatHistory
+from veilcast.mesh.scamp import ScampNeighbourhood
 from veilcast.topics import Conjunction, check_interest, check_publication, topic_of, topics_of
 from veilcast.wire import decode, encode
-from veilcast.wire.messages import Admit, Answer, ForwardJoin, Greet, Join, Keep, Knock, Message, Notify, Replace, Show
+from veilcast.wire.mesh import Admit, Answer, ForwardJoin, Greet, Join, Keep, Knock, Message, Notify, Replace, Show
+
+ReadyTime: TypeAlias = Callable[[str, int], int | None]
+"""From a topic and the time now: when a subscription to the topic begins to get notes; None while that is unknown."""
+
+
+class SubscriptionReadiness:
+    """Holds the subscriptions that are not ready yet; the node bounds how many there are."""
+
+    def __init__(self) -> None:
+        self._told_us: dict[int, int | None] = {}
+        self.news: list[Waiting] = []
+
+    def add(self, number: int, until_us: int | None, now: int) -> None:
+        """A subscription was taken. If it is not ready at once, the owner is told from when on it is."""
+        if until_us is None or until_us > now:
+            self._told_us[number] = until_us
+            self.news.append(Waiting(number, until_us))
+
+    def beat(self, topics: Mapping[int, str], ready_time: ReadyTime, now: int) -> None:
+        """Look again; `topics` are those of all subscriptions that there are."""
+        for number, told_us in list(self._told_us.items()):
+            if number not in topics:
+                del self._told_us[number]
+                continue
+            until_us = ready_time(topics[number], now)
+            if until_us is not None and until_us <= now:
+                del self._told_us[number]
+                until_us = now if told_us is None or told_us > now else told_us
+            else:
+                self._told_us[number] = until_us
+            if until_us != told_us:
+                self.news.append(Waiting(number, until_us))
 
 
 class MeshNode:
@@ -55,14 +87,14 @@ class MeshNode:
 
     def __init__(
         self,
-        config: Config,
+        config: MeshConfig,
         keyring: Keyring,
         rng: Random,
         entropy: Entropy,
         neighbours: Sequence[Address],
         now: int,
         name: Address | None = None,
-        prefix: Prefix | None = None,
+        prefix: PrefixOf | None = None,
         records: Mapping[int, bytes] | None = None,
     ) -> None:
         if len(neighbours) > config.neighbours_max:
@@ -70,8 +102,8 @@ class MeshNode:
         period = config.heartbeat_us
         self._heartbeat_bytes = config.heartbeat_bytes
         fixed = neighbours if config.membership == "fixed" else ()
-        self._members = Membership(fixed, period_us=period, silent_periods=config.silent_periods, now=now)
-        self._backlogs = Backlogs(config)
+        self._members = NeighbourTable(fixed, period_us=period, silent_periods=config.silent_periods, now=now)
+        self._backlogs = NeighbourQueues(config)
         # Each node beats at a phase of its own, or all would be heard at once.
         self._beats = Heartbeats(
             period_us=period,
@@ -83,9 +115,9 @@ class MeshNode:
         )
         self._frames: list[Frame] = []
         records = records or {}
-        kept = read_neighbour_record(records[OF_NEIGHBOURHOOD]) if OF_NEIGHBOURHOOD in records else NeighbourRecord()
-        self._records = Records(entropy, records, config.records_max, OF_NEIGHBOURHOOD)
-        outfit = Outfit(
+        kept = read_neighbour_record(records[NEIGHBOUR_RECORD]) if NEIGHBOUR_RECORD in records else NeighbourRecord()
+        self._records = Outbox(entropy, records, config.records_max, NEIGHBOUR_RECORD)
+        outfit = ProfileContext(
             config,
             keyring,
             self._members,
@@ -99,24 +131,29 @@ class MeshNode:
             self._keep_relay,
             now,
         )
-        conduct = Paper(outfit) if config.profile == "paper" else Hardened(outfit)
-        self._conduct: Conduct = conduct
+        conduct = PaperProfile(outfit) if config.profile == "paper" else HardenedProfile(outfit)
+        self._conduct: MeshProfile = conduct
         self.overlay = conduct.overlay
         guests_max = 2 * config.neighbours_max
-        self._links = Links(self._members, self._beats, self._conduct.lost, kept, guests_max=guests_max)
-        self.neighbourhood: Neighbourhood = Fixed()
+        self._links = NeighbourLinks(
+            self._members, self._beats, self._conduct.on_neighbour_lost, kept, guests_max=guests_max
+        )
+        self.neighbourhood: Neighbourhood = FixedNeighbourhood()
         if config.membership == "scamp":
-            self.neighbourhood = Scamp(config, name, neighbours, self._links, rng, now)
+            self.neighbourhood = ScampNeighbourhood(config, name, neighbours, self._links, rng, now)
         elif config.membership == "certified":
             if name is None or prefix is None:
                 raise LocalError("a node among certified members must know its own address, and prefixes of others")
             credentials = Credentials(keyring, name, entropy, COOKIE_PERIODS * period)
-            anchors, relay = map(Address, kept.anchors), conduct.first_relay if isinstance(conduct, Hardened) else None
-            self.neighbourhood = Certified(
+            anchors, relay = (
+                map(Address, kept.anchors),
+                conduct.first_relay if isinstance(conduct, HardenedProfile) else None,
+            )
+            self.neighbourhood = CertifiedNeighbourhood(
                 config, name, neighbours, self._links, credentials, prefix, rng, now, anchors, relay
             )
-        self._buckets, self._heard = Buckets(config), Heard(config)
-        self._inbox = Inbox(
+        self._buckets, self._heard = NeighbourRateLimits(config), HeartbeatHistory(config)
+        self._inbox = OrderedInbox(
             unread_max=config.unread_max,
             streams_max=config.unread_max,
             again_us=config.deliver_again_us,
@@ -131,9 +168,9 @@ class MeshNode:
         self.faults = Faults()
         self.refused: Counter[str] = Counter()
         self.sent = self._beats.sent
-        self.load = Load()
-        for record, letter in self._records.kept():
-            conduct.recall(record, letter, now)
+        self.load = ForwardingLoad()
+        for record, letter in self._records.unsettled():
+            conduct.resume(record, letter, now)
 
     # --- the owner
 
@@ -158,7 +195,7 @@ class MeshNode:
         """From the next heartbeat on; or, where joining waits for an edge, from when a `Waiting` event says."""
         topic, wanted = topic_of(interest)
         check_interest(wanted, topic, self._conduct.schema(topic, now))
-        until_us = self._conduct.read(topic, [*self._interests(topic), wanted], now)
+        until_us = self._conduct.subscribe(topic, [*self._interests(topic), wanted], now)
         self._subscribed += 1
         self._subscriptions[self._subscribed] = (topic, wanted)
         self._readiness.add(self._subscribed, until_us, now)
@@ -170,9 +207,9 @@ class MeshNode:
         topic, _ = self._subscriptions.pop(number)
         if left := self._interests(topic):
             with suppress(AuthorityError):  # The grant has ended, and nothing is read by it any more.
-                self._conduct.read(topic, left, now)
+                self._conduct.subscribe(topic, left, now)
         else:
-            self._conduct.unread(topic, now)
+            self._conduct.unsubscribe(topic, now)
 
     def acknowledge(self, note: bytes, now: int) -> None:
         self._inbox.acknowledge(note)
@@ -186,7 +223,7 @@ class MeshNode:
     def receive(self, data: bytes, source: Address, now: int) -> None:
         try:
             is_beat = data[:1] == b"\0"
-            if source not in self._members and not (is_beat and self.neighbourhood.hospitable):
+            if source not in self._members and not (is_beat and self.neighbourhood.accepts_strangers):
                 raise StaleError("not a neighbour")
             if is_beat:
                 self._hear(data, source, now)
@@ -198,12 +235,12 @@ class MeshNode:
         except RemoteError as error:
             self._refuse(error)
         except Exception as error:
-            self.faults.caught(error)
+            self.faults.count_exception(error)
 
     def handle_timer(self, now: int) -> None:
         if now < self._beats.next_us:
             return
-        for neighbour in self._members.silent(now):
+        for neighbour in self._members.find_silent(now):
             self.peer_lost(neighbour, now)
         if self._members.present:
             self._met_us = now
@@ -212,7 +249,7 @@ class MeshNode:
         topics = {number: topic for number, (topic, _) in self._subscriptions.items()}
         self._readiness.beat(topics, self._conduct.ready_us, now)
         self.neighbourhood.beat(now)
-        self._frames += self._beats.beat(self._links.take_addressees(), now)
+        self._frames += self._beats.beat(self._links.take_heartbeat_targets(), now)
 
     def next_timer(self) -> int | None:
         return self._beats.next_us
@@ -235,12 +272,12 @@ class MeshNode:
 
     def peer_up(self, peer: Address, now: int) -> None:
         # There is a way. Whether one that we have found keeps us too, its own heartbeat will say.
-        if not self.neighbourhood.hospitable and peer in self._members and self._members.arrive(peer):
+        if not self.neighbourhood.accepts_strangers and peer in self._members and self._members.mark_present(peer):
             self.overlay.greet(peer)
 
     def peer_lost(self, peer: Address, now: int) -> None:
-        self._links.end(peer, now)
-        self.neighbourhood.lost(peer, now)
+        self._links.mark_lost(peer, now)
+        self.neighbourhood.on_neighbour_lost(peer, now)
 
     # --- what an owner may want to know
 
@@ -258,7 +295,7 @@ class MeshNode:
         return 0 if self._members.present else max(1, now - self._met_us)
 
     def swaps_played(self) -> int:
-        return self.overlay.policy.played()
+        return self.overlay.policy.swaps_completed()
 
     # --- checkers
 
@@ -274,9 +311,9 @@ class MeshNode:
     def sizes(self) -> dict[str, int]:
         """How much each table holds."""
         return {
-            "routes": self.overlay.routes.size(),
+            "routes": self.overlay.routes.count_offers(),
             "branches": self.overlay.branches.size(),
-            "queued": self._beats.queued(),
+            "queued": self._beats.count_queued(),
             "inbox": self._inbox.size(),
             "pending": len(self._records),
             "policy": self.overlay.policy.size(),
@@ -289,7 +326,7 @@ class MeshNode:
     def _hear(self, data: bytes, source: Address, now: int) -> None:
         beat = read_heartbeat(data, self._heartbeat_bytes)
         if source in self._members:
-            if self._members.has_heard(source, beat.number):
+            if self._members.is_repeated(source, beat.number):
                 # What rides must not act twice: a copy of a subscription would become two at every step of its walk.
                 raise StaleError("a heartbeat that was heard already")
             if self._members.is_overtaken(source, beat.number):
@@ -301,7 +338,7 @@ class MeshNode:
             if not self._members.hear(source, beat.number, now):
                 self._buckets.charge(Greet(), source, now)  # As if it had greeted us: all is told again.
                 if was_present:
-                    self.overlay.forget(source, now)
+                    self.overlay.forget_neighbour(source, now)
                 self.overlay.greet(source)
         for rider in beat.riders:
             try:
@@ -309,15 +346,15 @@ class MeshNode:
             except RemoteError as error:
                 self._refuse(error)
             except Exception as error:
-                self.faults.caught(error)
+                self.faults.count_exception(error)
 
     def _act(self, message: Message, source: Address, now: int) -> None:
         if isinstance(message, _OF_MEMBERSHIP):
-            self.neighbourhood.received(message, source, now)
+            self.neighbourhood.on_message(message, source, now)
         elif self._members.reaches(source):
             self._buckets.charge(message, source, now)
-            with self._backlogs.blaming(source):
-                self._conduct.act(message, source, now)
+            with self._backlogs.charging(source):
+                self._conduct.handle(message, source, now)
         else:
             raise StaleError("not a neighbour")
 
@@ -326,10 +363,10 @@ class MeshNode:
         self._frames += [Frame(neighbour, data) for neighbour in neighbours]
         self.sent[type(message).__name__] += len(neighbours)
         if isinstance(message, Notify):
-            self.load = self.load.plus(len(neighbours), len(data), own=self._conduct.concerns(message))
+            self.load = self.load.plus(len(neighbours), len(data), own=self._conduct.is_own_topic(message))
         self._notes += 1
 
-    def _deliver(self, topic: str, opened: Callable[[], Content], now: int) -> None:
+    def _deliver(self, topic: str, opened: Callable[[], NumberedPublication], now: int) -> None:
         """A note of one of our topics, for whom it concerns; where it concerns nobody, it only has its place.
 
         Whatever is wrong with the note ends here. A node that does not read the topic notices nothing of it either, and
@@ -342,17 +379,17 @@ class MeshNode:
                 for number, (read, interest) in self._subscriptions.items()
                 if read == topic and interest.matches(content.publication)
             ]
-            note = Note(place_id(topic, content), content.publication)
+            note = Note(stream_place_id(topic, content), content.publication)
             self._inbox.put((topic, content.stream), content.number, note, readers, now)
         except RemoteError as error:
             self._refuse(error)
         except Exception as error:
-            self.faults.caught(error)
+            self.faults.count_exception(error)
 
     def _keep_relay(self, relay: RelayRecord) -> None:
         """Where the owner names the neighbours, they are the same in the next life, and so is the choice."""
-        if self.neighbourhood.hospitable:
-            self._links.record_relay(relay)
+        if self.neighbourhood.accepts_strangers:
+            self._links.store_relay(relay)
 
     def _interests(self, topic: str) -> list[Conjunction]:
         return [interest for read, interest in self._subscriptions.values() if read == topic]

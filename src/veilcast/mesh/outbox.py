@@ -16,39 +16,39 @@ from contextlib import suppress
 from random import Random
 from typing import Final, Protocol
 
-from veilcast.authority.content import make_certified_notify
 from veilcast.authority.keyring import TopicKeys
-from veilcast.authority.letters import Letter
-from veilcast.crypto.cell import lineage_of
+from veilcast.core.outbox import PendingPublication
+from veilcast.core.publication import make_certified_notify
+from veilcast.crypto.topic_token import lineage_of
 from veilcast.errors import AuthorityError, LocalError
 from veilcast.machine import Delay, Entropy, Overdue
-from veilcast.mesh.adverts import make_call
-from veilcast.mesh.config import Config
-from veilcast.mesh.departures import Departures
-from veilcast.mesh.stem import Cargo, cargo_name
+from veilcast.mesh.advertisements import make_call
+from veilcast.mesh.config import MeshConfig
+from veilcast.mesh.send_slots import SendSlots
+from veilcast.mesh.stem import Cargo, cargo_id
 from veilcast.wire import encode
-from veilcast.wire.messages import Notify
+from veilcast.wire.mesh import Notify
 
 
-class Launch(Protocol):
+class LaunchStem(Protocol):
     def __call__(self, cargo: Cargo, lineage: bytes, now: int) -> bool: ...
 
 
-class Outbox:
+class StemOutbox:
     """Bounded as the records are; and a call for this epoch and each that departures reach ahead to, for each topic, or
     cell of one, that the owner advertises."""
 
     def __init__(
         self,
-        config: Config,
+        config: MeshConfig,
         keys_of: Callable[[str, int], TopicKeys],
         has_root: Callable[[bytes], bool],
         has_way: Callable[[bytes], bool],
         forms_us: Callable[[bytes, bytes, int, int], int],
         settling: Callable[[], int],
-        launch: Launch,
-        departures: Departures,
-        settle: Callable[[int, Letter], None],
+        launch: LaunchStem,
+        departures: SendSlots,
+        settle: Callable[[int, PendingPublication], None],
         rng: Random,
         entropy: Entropy,
         *,
@@ -64,8 +64,8 @@ class Outbox:
         self._call_us, self._lead_us = rules.call_periods * period_us, rules.lead_periods * period_us
         usual = 2 * rules.departure_epochs + rules.hold_back_epochs
         self._wait_us = int((rules.wait_epochs + usual) * epoch_us)
-        self._pending: list[_Pending] = []
-        self._calls: dict[str, dict[int, list[_Calling]]] = {}
+        self._pending: list[_PendingNotification] = []
+        self._calls: dict[str, dict[int, list[_PendingCall]]] = {}
         self._overdue: deque[Overdue] = deque(maxlen=rules.pending_max)
 
     def advertise(self, topic: str, now: int) -> None:
@@ -77,56 +77,58 @@ class Outbox:
     def unadvertise(self, topic: str) -> None:
         self._calls.pop(topic, None)
 
-    def put(self, record: int, letter: Letter, now: int) -> None:
+    def put(self, record: int, letter: PendingPublication, now: int) -> None:
         """Take a letter, and send it at once if there is a way."""
         self._calls.setdefault(letter.topic, {})
-        pending = _Pending(record, letter, now)
+        pending = _PendingNotification(record, letter, now)
         self._pending.append(pending)
         with suppress(LocalError):  # The grant has ended; it may be renewed while this waits.
-            pending.again_us = self._departures.next_us(self._lineage_of(letter.topic, now), now)
-        if now >= pending.again_us:
+            pending.next_try_us = self._departures.next_us(self._lineage_of(letter.topic, now), now)
+        if now >= pending.next_try_us:
             self._try(pending, now)
 
     def withdraw(self, record: int) -> None:
         self._pending = [pending for pending in self._pending if pending.record != record]
 
-    def rooted_in(self, name: bytes) -> bytes | None:
+    def find_lineage(self, name: bytes) -> bytes | None:
         """The lineage whose root is to acknowledge what went under this name; None if nothing waits under it."""
-        notes = [note for pending in self._pending if name in pending.names and (note := pending.notify) is not None]
+        notes = [
+            note for pending in self._pending if name in pending.cargo_ids and (note := pending.notify) is not None
+        ]
         calls = [one for calls in self._calls.values() for several in calls.values() for one in several]
         known = [lineage_of(note.certificate, note.cell) for note in notes if note.certificate is not None]
-        return next(iter([*known, *(calling.lineage for calling in calls if calling.name == name)]), None)
+        return next(iter([*known, *(calling.lineage for calling in calls if calling.cargo_id == name)]), None)
 
-    def settled(self, name: bytes) -> None:
+    def confirm(self, name: bytes) -> None:
         """The root has what went under this name."""
-        through = [pending for pending in self._pending if name in pending.names]
+        through = [pending for pending in self._pending if name in pending.cargo_ids]
         for pending in through:
             self._pending.remove(pending)
-            self._settle(pending.record, pending.letter)
+            self._settle(pending.record, pending.publication)
         for calls in self._calls.values():
             for calling in (one for several in calls.values() for one in several):
-                calling.taken = calling.taken or calling.name == name
+                calling.is_acknowledged = calling.is_acknowledged or calling.cargo_id == name
 
-    def hasten(self, again_us: int) -> None:
+    def resend_by(self, again_us: int) -> None:
         """What is under way is lost as far as one can tell; send it again by then. What waits for its departure is not
         under way: whoever could bring about an upheaval would choose when it leaves."""
         for pending in self._pending:
             if pending.notify is not None:
-                pending.again_us = min(pending.again_us, again_us)
+                pending.next_try_us = min(pending.next_try_us, again_us)
 
     def beat(self, now: int) -> None:
         for pending in self._pending:
             if now - pending.since_us > self._wait_us:
                 pending.since_us = now
-                pending.forget_names()
-                self._overdue.append(Overdue(pending.record, pending.letter.content.publication))
-            if now >= pending.again_us:
+                pending.forget_old_ids()
+                self._overdue.append(Overdue(pending.record, pending.publication.content.publication))
+            if now >= pending.next_try_us:
                 self._try(pending, now)
         epoch = now // self._epoch_us
         for topic, calls in self._calls.items():
             for past in [known for known in calls if known < epoch]:
                 del calls[past]
-            for named in range(epoch, epoch + self._departures.ahead + 1):
+            for named in range(epoch, epoch + self._departures.epochs_ahead + 1):
                 if named in calls and all(self._rests(calling, named, now) for calling in calls[named]):
                     continue
                 try:
@@ -137,7 +139,7 @@ class Outbox:
                     continue  # That to publish does, and we may only read on.
                 parts = keys.for_all()
                 if named not in calls:
-                    calls[named] = [_Calling(self._moment(keys.record.lineage, named, now)) for _ in parts]
+                    calls[named] = [_PendingCall(self._moment(keys.record.lineage, named, now)) for _ in parts]
                 for part, calling in zip(parts, calls[named], strict=True):
                     self._call(part, named, calling, now)
 
@@ -145,17 +147,17 @@ class Outbox:
         """Why the last of what waits has not reached its subscribers, in a network of so many members."""
         return self._delay_of(self._pending[-1], members, now) if self._pending else None
 
-    def _delay_of(self, pending: _Pending, members: int, now: int) -> Delay:
-        letter, epoch = pending.letter, now // self._epoch_us
+    def _delay_of(self, pending: _PendingNotification, members: int, now: int) -> Delay:
+        letter, epoch = pending.publication, now // self._epoch_us
         try:
             keys = self._keys_of(letter.topic, epoch).for_publication(letter.content.publication)
         except LocalError:
             return Delay(f"no grant of the keyring allows to publish on {letter.topic!r} now")
-        blocked = pending.blocked or any(one.blocked for one in self._calls.get(letter.topic, {}).get(epoch, ()))
+        blocked = pending.is_blocked or any(one.is_blocked for one in self._calls.get(letter.topic, {}).get(epoch, ()))
         settling_us = self._settling() * self._period_us
         if blocked and not settling_us:
             return Delay("the neighbour through which this node publishes is away")
-        departs_us = max(now, pending.again_us) if pending.notify is None else now
+        departs_us = max(now, pending.next_try_us) if pending.notify is None else now
         forms_us = self._forms_us(keys.token, keys.lineage, members, now + settling_us)
         until_us = max(departs_us, forms_us) + self._travel_us
         if settling_us:
@@ -177,83 +179,95 @@ class Outbox:
     def _moment(self, lineage: bytes, epoch: int, now: int) -> int:
         """When to call for an epoch: with a departure, or any time, that leaves the root enough to prepare."""
         latest_us = epoch * self._epoch_us - 2 * self._lead_us
-        if not self._departures.any_time:
-            last_us = self._departures.last_us(lineage, max(now, latest_us))
+        if not self._departures.is_unrestricted:
+            last_us = self._departures.last_before_us(lineage, max(now, latest_us))
             return last_us if last_us >= now else self._departures.next_us(lineage, now)
         return now if epoch * self._epoch_us <= now else now + self._rng.randrange(max(1, latest_us - now))
 
-    def _rests(self, calling: _Calling, epoch: int, now: int) -> bool:
+    def _rests(self, calling: _PendingCall, epoch: int, now: int) -> bool:
         """Whether nothing is to be done: a root that has the call may fail before it begins."""
-        return now < calling.again_us or (calling.taken and now < epoch * self._epoch_us - self._lead_us // 2)
+        return now < calling.next_try_us or (
+            calling.is_acknowledged and now < epoch * self._epoch_us - self._lead_us // 2
+        )
 
-    def _call(self, keys: TopicKeys, epoch: int, calling: _Calling, now: int) -> None:
+    def _call(self, keys: TopicKeys, epoch: int, calling: _PendingCall, now: int) -> None:
         lineage = keys.record.lineage
         if self._rests(calling, epoch, now) or self._has_root(keys.token):
             return
-        if calling.taken and not self._departures.any_time:
-            calling.taken, calling.again_us = False, self._departures.next_us(lineage, now)
+        if calling.is_acknowledged and not self._departures.is_unrestricted:
+            calling.is_acknowledged, calling.next_try_us = False, self._departures.next_us(lineage, now)
             return
         cargo = make_call(keys)
-        calling.blocked = not self._launch(cargo, lineage, now)
-        if not calling.blocked:
-            calling.name = cargo_name(encode(cargo))
-            calling.again_us = self._departures.again_us(lineage, now + self._call_us, now)
+        calling.is_blocked = not self._launch(cargo, lineage, now)
+        if not calling.is_blocked:
+            calling.cargo_id = cargo_id(encode(cargo))
+            calling.next_try_us = self._departures.retry_us(lineage, now + self._call_us, now)
             calling.lineage = lineage_of(cargo.certificate, cargo.cell)
 
-    def _try(self, pending: _Pending, now: int) -> None:
+    def _try(self, pending: _PendingNotification, now: int) -> None:
         try:
             self._send(pending, now)
         except LocalError:
-            pending.again_us = now + self._retry_us  # The grant has ended; it may be renewed while this waits.
+            pending.next_try_us = now + self._retry_us  # The grant has ended; it may be renewed while this waits.
 
-    def _send(self, pending: _Pending, now: int) -> None:
+    def _send(self, pending: _PendingNotification, now: int) -> None:
         notify = pending.notify
         if notify is None or pending.epoch != now // self._epoch_us:
             notify = self._seal(pending, now)
         if not self._has_way(notify.token):
             return
-        pending.blocked = not self._launch(notify, pending.lineage, now)
-        if not pending.blocked:
-            pending.again_us = self._departures.again_us(pending.lineage, now + self._retry_us, now)
+        pending.is_blocked = not self._launch(notify, pending.lineage, now)
+        if not pending.is_blocked:
+            pending.next_try_us = self._departures.retry_us(pending.lineage, now + self._retry_us, now)
 
-    def _seal(self, pending: _Pending, now: int) -> Notify:
+    def _seal(self, pending: _PendingNotification, now: int) -> Notify:
         epoch = now // self._epoch_us
-        topic, content = pending.letter.topic, pending.letter.content
+        topic, content = pending.publication.topic, pending.publication.content
         keys = self._keys_of(topic, epoch).for_publication(content.publication)
         pending.notify = notify = make_certified_notify(keys, content, self._entropy)
         pending.epoch = epoch
         pending.lineage = keys.record.lineage  # The topic's, for a cell too: it has one first relay, and not many.
-        pending.names[cargo_name(encode(notify))] = None
+        pending.cargo_ids[cargo_id(encode(notify))] = None
         return notify
 
 
-class _Pending:
+class _PendingNotification:
     """A letter that no root has acknowledged, as it is sealed in this epoch, and all names it went under of late."""
 
-    __slots__ = ("again_us", "blocked", "epoch", "letter", "lineage", "names", "notify", "record", "since_us")
+    __slots__ = (
+        "cargo_ids",
+        "epoch",
+        "is_blocked",
+        "lineage",
+        "next_try_us",
+        "notify",
+        "publication",
+        "record",
+        "since_us",
+    )
 
-    def __init__(self, record: int, letter: Letter, now: int) -> None:
-        self.record, self.letter, self.since_us, self.again_us = record, letter, now, now
+    def __init__(self, record: int, letter: PendingPublication, now: int) -> None:
+        self.record, self.publication, self.since_us, self.next_try_us = record, letter, now, now
         self.epoch = -1
-        self.blocked = False
+        self.is_blocked = False
         """Whether it could not leave when it was last tried, because its first relay was away."""
         self.lineage = b""
         self.notify: Notify | None = None
-        self.names: dict[bytes, None] = {}
+        self.cargo_ids: dict[bytes, None] = {}
 
-    def forget_names(self) -> None:
+    def forget_old_ids(self) -> None:
         """All but the last: no receipt for those can be under way any more."""
-        self.names = dict.fromkeys(list(self.names)[-1:])
+        self.cargo_ids = dict.fromkeys(list(self.cargo_ids)[-1:])
 
 
-class _Calling:
+class _PendingCall:
     """A call for a root in one epoch: when it is due, what it went under, and whether a root has it."""
 
-    __slots__ = ("again_us", "blocked", "lineage", "name", "taken")
+    __slots__ = ("cargo_id", "is_acknowledged", "is_blocked", "lineage", "next_try_us")
 
     def __init__(self, due_us: int) -> None:
-        self.again_us, self.name, self.lineage, self.taken = due_us, b"", b"", False
-        self.blocked = False
+        self.next_try_us, self.cargo_id, self.lineage, self.is_acknowledged = due_us, b"", b"", False
+        self.is_blocked = False
 
 
 _TRAVEL_PERIODS: Final = 2

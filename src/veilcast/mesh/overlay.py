@@ -16,15 +16,15 @@ from typing import Any, Final
 
 from veilcast.errors import LocalError, MalformedError, StaleError
 from veilcast.machine import Address
-from veilcast.mesh.adverts import retold
+from veilcast.mesh.advertisements import replace_chain_value
 from veilcast.mesh.branches import Branches
-from veilcast.mesh.caps import shares_of
-from veilcast.mesh.config import Config
+from veilcast.mesh.config import MeshConfig
 from veilcast.mesh.heartbeat import Heartbeats
-from veilcast.mesh.membership import Membership
-from veilcast.mesh.policy import Baseline, Policy
-from veilcast.mesh.routes import Origin, Routes
-from veilcast.wire.messages import (
+from veilcast.mesh.hiding_policy import BaselinePolicy, HidingPolicy
+from veilcast.mesh.limits import neighbour_shares
+from veilcast.mesh.neighbour_table import NeighbourTable
+from veilcast.mesh.routes import AdvertisedOrigin, RouteTable
+from veilcast.wire.mesh import (
     Advert,
     Decline,
     Greet,
@@ -42,16 +42,16 @@ from veilcast.wire.messages import (
 )
 
 
-class Overlay:
+class MeshOverlay:
     """The tables of a node and what keeps them true. `version` rises with every change of them."""
 
-    def __init__(self, config: Config, members: Membership, beats: Heartbeats, routes: Routes) -> None:
+    def __init__(self, config: MeshConfig, members: NeighbourTable, beats: Heartbeats, routes: RouteTable) -> None:
         self._members, self._beats, self.routes = members, beats, routes
-        self._shares = shares_of(config)
+        self._shares = neighbour_shares(config)
         self._pause_us = config.again_periods * config.heartbeat_us
         self._overlap_us = config.overlap_periods * config.heartbeat_us
         self.branches = Branches(tokens_max=config.tokens_max)
-        self.policy: Policy = Baseline(self)
+        self.policy: HidingPolicy = BaselinePolicy(self)
         self._reading: dict[bytes, None] = {}
         self._joined: dict[bytes, None] = {}
         self._lost: dict[bytes, None] = {}
@@ -61,35 +61,35 @@ class Overlay:
 
     # --- our own reasons
 
-    def read(self, token: bytes, now: int) -> None:
+    def add_subscription(self, token: bytes, now: int) -> None:
         """We want this topic for ourselves."""
         self._reading[token] = None
         self.reconcile(token, now)
 
-    def unread(self, token: bytes, now: int) -> None:
+    def remove_subscription(self, token: bytes, now: int) -> None:
         self._reading.pop(token, None)
         self.reconcile(token, now)
 
-    def reading(self) -> list[bytes]:
+    def subscribed_tokens(self) -> list[bytes]:
         return list(self._reading)
 
-    def reads(self, token: bytes) -> bool:
+    def is_subscribed(self, token: bytes) -> bool:
         return token in self._reading
 
-    def purge(self, token: bytes) -> None:
+    def forget_topic(self, token: bytes) -> None:
         """This topic's time is over. Nobody needs to be told: it is over for all."""
         for origin in list(self.routes.origins(token)):
             self.routes.remove(origin)
         for neighbour in self.branches.outward(token):
-            self.branches.remove(token, neighbour)
+            self.branches.remove_outward(token, neighbour)
         for neighbour in self.branches.inward(token):
-            self.branches.unasked(token, neighbour)
+            self.branches.remove_inward(token, neighbour)
         for table in (self._reading, self._joined, self._lost):
             table.pop(token, None)
         self.version += 1
 
     def originates(self, token: bytes) -> bool:
-        return any(origin.own for origin in self.routes.origins(token))
+        return any(origin.is_own for origin in self.routes.origins(token))
 
     def originate(self, advert: Advert, now: int) -> None:
         """Advertise; an older chain of ours is taken back after, so that the mesh moves before it is cut."""
@@ -99,32 +99,32 @@ class Overlay:
             raise LocalError("there are more topics about than the table of routes may hold")
         self._retell(origin, None, now)
         self._unadvertise(old)
-        self.policy.advertised(advert.token, now)
+        self.policy.on_advert(advert.token, now)
         self.reconcile(advert.token, now)
 
-    def withdraw(self, token: bytes, now: int) -> None:
+    def withdraw_advert(self, token: bytes, now: int) -> None:
         """Advertise no more."""
         self._unadvertise(self._take_own(token))
         self.reconcile(token, now)
 
     # --- what others may see and do: most of it is a policy's `Seat`
 
-    def present(self) -> list[Address]:
+    def present_neighbours(self) -> list[Address]:
         return list(self._members.present)
 
-    def adjacent(self, token: bytes) -> list[Address]:
+    def mesh_neighbours(self, token: bytes) -> list[Address]:
         """Those next to us in this mesh: where its notes come from and go to."""
         near = self.branches.outward(token) + self.branches.inward(token)
-        return list(dict.fromkeys((*near, *self.policy.lingering(token))))
+        return list(dict.fromkeys((*near, *self.policy.former_neighbours(token))))
 
-    def takes_part(self, token: bytes) -> bool:
+    def is_in_mesh(self, token: bytes) -> bool:
         asked = self.branches.outward(token) or self.policy.parent(token) is not None
-        place = self.policy.place(token)
+        place = self.policy.position(token)
         placed = place is not None and place.inward
         return bool(asked or placed) or token in self._reading or self.originates(token)
 
-    def reachable(self, token: bytes) -> list[Origin]:
-        return [origin for origin in self.routes.origins(token) if origin.reachable]
+    def reachable_origins(self, token: bytes) -> list[AdvertisedOrigin]:
+        return [origin for origin in self.routes.origins(token) if origin.is_reachable]
 
     def send(self, neighbour: Address, message: Message) -> None:
         """With the next heartbeat; to who is not there, never: it asks for all there is when it comes."""
@@ -132,15 +132,15 @@ class Overlay:
             self._beats.send(message, (neighbour,))
 
     def acquaintances(self) -> list[Address]:
-        return list(self._members.met)
+        return list(self._members.acquaintances)
 
-    def acquaint(self, names: Collection[Address], now: int) -> None:
-        for name in self._members.acquaint(names, now):
+    def set_acquaintances(self, names: Collection[Address], now: int) -> None:
+        for name in self._members.set_acquaintances(names, now):
             self._beats.forget(name)
 
-    def appeal(self, origins: Collection[Origin], now: int) -> None:
+    def request_fresh_chains(self, origins: Collection[AdvertisedOrigin], now: int) -> None:
         for origin in origins:
-            if origin.own:
+            if origin.is_own:
                 self._lost[origin.advert.token] = None
             elif origin.via is not None:
                 self._appeal(origin, origin.via, origin.value, now)
@@ -149,7 +149,7 @@ class Overlay:
         """Whose notes on this topic are genuine, as far as its adverts say."""
         return list(dict.fromkeys(origin.advert.certificate.leaf.subject for origin in self.routes.origins(token)))
 
-    def take_lost(self) -> list[bytes]:
+    def take_lost_chains(self) -> list[bytes]:
         """The topics of ours whose chain somebody has lost, since this was last asked."""
         lost, self._lost = list(self._lost), {}
         return lost
@@ -161,21 +161,21 @@ class Overlay:
         self.send(neighbour, Greet())
         self._introduce(neighbour)
 
-    def forget(self, neighbour: Address, now: int) -> None:
+    def forget_neighbour(self, neighbour: Address, now: int) -> None:
         """As if it had unadvertised and unsubscribed all it ever told us (P0 4.4), and we it."""
-        self._beats.begin_again(neighbour)
+        self._beats.drop_topic_state(neighbour)
         for token in self.routes.tokens():
             for origin in self.routes.origins(token):
-                before = origin.told
+                before = origin.advertised_value
                 origin.withdraw(neighbour)
                 self._retell(origin, before, now)
-        self.policy.lost(neighbour)
+        self.policy.on_neighbour_lost(neighbour)
         for token in dict.fromkeys(self.routes.tokens() + self.branches.tokens()):
-            self.branches.remove(token, neighbour)
-            self.branches.unasked(token, neighbour)
+            self.branches.remove_outward(token, neighbour)
+            self.branches.remove_inward(token, neighbour)
             self.reconcile(token, now)
 
-    def act(self, message: Message, source: Address, now: int) -> None:
+    def handle(self, message: Message, source: Address, now: int) -> None:
         """Do what a neighbour's message asks for; raises `RemoteError` for what we will not do.
 
         That an advert is genuine is for the caller to have checked.
@@ -203,7 +203,7 @@ class Overlay:
                 self.routes.remove(origin)
             if ended:
                 for neighbour in () if self.routes.origins(token) else self.branches.outward(token):
-                    self.branches.remove(token, neighbour)
+                    self.branches.remove_outward(token, neighbour)
                 self.reconcile(token, now)
 
     def beat(self, now: int) -> None:
@@ -218,24 +218,24 @@ class Overlay:
     def reconcile(self, token: bytes, now: int) -> None:
         """Bring those we asked for the topic in line with those we need for it."""
         self.version += 1
-        if self.policy.binds(token):
+        if self.policy.is_locked(token):
             return
         wanted, asked = self._wanted(token), self.branches.inward(token)
         for neighbour in wanted:
             if neighbour not in asked:
-                self.branches.asked(token, neighbour)
+                self.branches.add_inward(token, neighbour)
                 self.send(neighbour, Subscribe(token))
         for neighbour in asked:
             if neighbour not in wanted and not self._keeps(token, neighbour, wanted, now):
-                self.branches.unasked(token, neighbour)
+                self.branches.remove_inward(token, neighbour)
                 self.send(neighbour, Unsubscribe(token))
         if wanted and token not in self._joined and not self.originates(token):
             self._joined[token] = None
-            self.policy.joined(token, now)
+            self.policy.on_joined(token, now)
         elif not wanted and token in self._joined:
             del self._joined[token]
-            for cover in self.policy.left(token):
-                self.branches.remove(token, cover)
+            for cover in self.policy.on_left(token):
+                self.branches.remove_outward(token, cover)
                 self.send(cover, Decline(token))
 
     def _keeps(self, token: bytes, neighbour: Address, wanted: list[Address], now: int) -> bool:
@@ -252,7 +252,7 @@ class Overlay:
         covers = self.policy.covers(token)
         asking = [neighbour for neighbour in self.branches.outward(token) if neighbour not in covers]
         own = token in self._reading or self.originates(token)
-        place = self.policy.place(token)
+        place = self.policy.position(token)
         ways = [origin.via for origin in self.routes.origins(token) if place is None or origin not in place.origins]
         needed = [via for via in ways if via is not None and (own or any(other != via for other in asking))]
         if place is not None:
@@ -261,65 +261,67 @@ class Overlay:
             return [parent]
         return list(dict.fromkeys(needed))
 
-    def _retell(self, origin: Origin, before: bytes | None, now: int) -> None:
+    def _retell(self, origin: AdvertisedOrigin, before: bytes | None, now: int) -> None:
         """Tell what is new about an origin since we told `before`.
 
         The first time it goes to all but the one it came from (P1 2.1); later to that one too: it may have been told
         better of us before, and if it follows us as we follow it, each must learn that the other has no way of its own.
         """
-        told = origin.told
+        told = origin.advertised_value
         if told == before:
             return
         origin.changed_us = now
-        message = retold(origin.advert, told) if told else Unadvert(origin.advert.token, before or origin.value)
+        message = (
+            replace_chain_value(origin.advert, told) if told else Unadvert(origin.advert.token, before or origin.value)
+        )
         passed_over = origin.via if before is None else None
         self._beats.send(message, [neighbour for neighbour in self._members.present if neighbour != passed_over])
 
     def _keep_to_share(self, token: bytes, neighbour: Address, now: int) -> None:
         """One origin too many of this neighbour: it offers us its oldest no more, as far as we are concerned."""
-        if (gone := self.routes.excess(neighbour, token, self._shares)) is not None:
-            before = gone.told
+        if (gone := self.routes.find_excess(neighbour, token, self._shares)) is not None:
+            before = gone.advertised_value
             gone.withdraw(neighbour)
-            self.routes.disown(gone)
+            self.routes.reassign(gone)
             self._retell(gone, before, now)
             self.reconcile(gone.advert.token, now)
 
-    def _take_own(self, token: bytes) -> list[Origin]:
-        own = [origin for origin in self.routes.origins(token) if origin.own]
+    def _take_own(self, token: bytes) -> list[AdvertisedOrigin]:
+        own = [origin for origin in self.routes.origins(token) if origin.is_own]
         for origin in own:
             self.routes.remove(origin)
         return own
 
-    def _unadvertise(self, own: list[Origin]) -> None:
+    def _unadvertise(self, own: list[AdvertisedOrigin]) -> None:
         for origin in own:
-            self._beats.send(Unadvert(origin.advert.token, origin.value), self.present())
+            self._beats.send(Unadvert(origin.advert.token, origin.value), self.present_neighbours())
 
     def _introduce(self, neighbour: Address) -> None:
         for token in self.routes.tokens():
             for origin in self.routes.origins(token):
-                if (told := origin.told) is not None and origin.via != neighbour:
-                    self.send(neighbour, retold(origin.advert, told))
+                if (told := origin.advertised_value) is not None and origin.via != neighbour:
+                    self.send(neighbour, replace_chain_value(origin.advert, told))
 
     # --- messages
 
     def _on_greet(self, message: Greet, source: Address, now: int) -> None:
-        self.forget(source, now)
+        self.forget_neighbour(source, now)
         self._introduce(source)
 
     def _on_advert(self, message: Advert, source: Address, now: int) -> None:
-        found = self.routes.known(message)
+        found = self.routes.find_advert(message)
         if found is None:
             before, origin = None, self.routes.add(message, source)
             if origin is None:
                 raise StaleError("the table of routes is full")
         else:
             origin, hops = found
-            before = origin.told
+            before = origin.advertised_value
             origin.offer(message.value, hops, source)
-        if not origin.reachable:
+        if not origin.is_reachable:
             self._appeal(origin, source, message.value, now)
         self._retell(origin, before, now)
-        self.policy.advertised(message.token, now)
+        self.policy.on_advert(message.token, now)
         self.reconcile(message.token, now)
         self._keep_to_share(message.token, source, now)
 
@@ -329,68 +331,68 @@ class Overlay:
         if found is None:
             return
         origin, _ = found
-        if origin.own:
+        if origin.is_own:
             self._lost[message.token] = None
             return
-        before = origin.told
+        before = origin.advertised_value
         origin.withdraw(source)
         self._retell(origin, before, now)
         if origin.via is not None:
             self._appeal(origin, origin.via, message.value, now)
         self.reconcile(message.token, now)
 
-    def _appeal(self, origin: Origin, neighbour: Address, value: bytes, now: int) -> None:
+    def _appeal(self, origin: AdvertisedOrigin, neighbour: Address, value: bytes, now: int) -> None:
         """We or others have lost this chain: who still has a way to its origin is to pass that on, for a fresh one."""
-        if now - origin.appealed_us >= self._pause_us:
-            origin.appealed_us = now
+        if now - origin.fresh_chain_requested_us >= self._pause_us:
+            origin.fresh_chain_requested_us = now
             self.send(neighbour, Unadvert(origin.advert.token, value))
 
     def _on_subscribe(self, message: Subscribe, source: Address, now: int) -> None:
         if not self.routes.origins(message.token):
             raise StaleError("a subscription to what we never offered")
         # Where the place has ended, so has what was before the swap: they may be next to us again.
-        if source in self.policy.lingering(message.token) and self.policy.place(message.token) is not None:
+        if source in self.policy.former_neighbours(message.token) and self.policy.position(message.token) is not None:
             raise StaleError("a subscription from before a swap")
-        if not self.branches.add(message.token, source):
+        if not self.branches.add_outward(message.token, source):
             raise StaleError("the table of branches is full")
-        self.policy.received(message, source, now)
+        self.policy.on_message(message, source, now)
         self.reconcile(message.token, now)
-        if (gone := self.branches.excess(source, self._shares.branches)) is not None:
-            self.branches.remove(gone, source)
+        if (gone := self.branches.find_excess(source, self._shares.branches)) is not None:
+            self.branches.remove_outward(gone, source)
             self.reconcile(gone, now)
 
     def _on_unsubscribe(self, message: Unsubscribe, source: Address, now: int) -> None:
-        self.branches.remove(message.token, source)
+        self.branches.remove_outward(message.token, source)
         self.reconcile(message.token, now)
 
     def _on_invite(self, message: Invite, source: Address, now: int) -> None:
-        self.policy.received(message, source, now)
+        self.policy.on_message(message, source, now)
         self.reconcile(message.token, now)
 
     def _on_decline(self, message: Decline, source: Address, now: int) -> None:
         """An invitation is refused; or an inviter dismisses us, and if we need it for more than cover we ask again."""
-        self.policy.received(message, source, now)
+        self.policy.on_message(message, source, now)
         if source in self.branches.inward(message.token):
-            self.branches.unasked(message.token, source)
+            self.branches.remove_inward(message.token, source)
             self.send(source, Unsubscribe(message.token))
         self.reconcile(message.token, now)
 
     def _on_swap(self, message: Message, source: Address, now: int) -> None:
-        self.policy.received(message, source, now)
+        self.policy.on_message(message, source, now)
 
 
-_ACTS: Final[dict[type[Message], Callable[[Overlay, Any, Address, int], None]]] = {
-    Greet: Overlay._on_greet,
-    Advert: Overlay._on_advert,
-    Unadvert: Overlay._on_unadvert,
-    Subscribe: Overlay._on_subscribe,
-    Unsubscribe: Overlay._on_unsubscribe,
-    Invite: Overlay._on_invite,
-    Decline: Overlay._on_decline,
-    SwapAsk: Overlay._on_swap,
-    SwapAnswer: Overlay._on_swap,
-    SwapLock: Overlay._on_swap,
-    SwapVote: Overlay._on_swap,
-    SwapCommit: Overlay._on_swap,
-    SwapAbort: Overlay._on_swap,
+_ACTS: Final[dict[type[Message], Callable[[MeshOverlay, Any, Address, int], None]]] = {
+    Greet: MeshOverlay._on_greet,
+    Advert: MeshOverlay._on_advert,
+    Unadvert: MeshOverlay._on_unadvert,
+    Subscribe: MeshOverlay._on_subscribe,
+    Unsubscribe: MeshOverlay._on_unsubscribe,
+    Invite: MeshOverlay._on_invite,
+    Decline: MeshOverlay._on_decline,
+    SwapAsk: MeshOverlay._on_swap,
+    SwapAnswer: MeshOverlay._on_swap,
+    SwapLock: MeshOverlay._on_swap,
+    SwapVote: MeshOverlay._on_swap,
+    SwapCommit: MeshOverlay._on_swap,
+    SwapAbort: MeshOverlay._on_swap,
 }

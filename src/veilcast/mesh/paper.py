@@ -1,47 +1,140 @@
-"""The papers' conduct: a publisher floods its own adverts, and its notes start where it stands in the mesh."""
+"""The papers' conduct: a publisher floods its own adverts, and its notes start where it stands in the mesh.
+
+Publishing: which chains of ours there are, and when a fresh one is due.
+
+A chain that somebody lost cannot lead back to them (see `routes`); its origin starts another. Not more often than every
+`pause_us`: anybody can claim to have lost a chain. Where chains expire, a fresh one is due every `renew_us` anyway.
+
+
+Lingering: how long a paper's publication stays on the disk, where nobody acknowledges anything.
+
+What was sent is with the neighbours at once, or with the links, which send it again until it arrives. Only when
+`linger_us` have passed is it settled; a node that ends before that sends it again in its next life. Then it waits for
+`linger_us` first, until adverts have gone out and subscriptions have come in: before that there is no mesh to send it
+into."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import deque
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from random import Random
+from typing import NamedTuple
 
-from veilcast.authority.content import check_content, check_notify, make_notify, note_id, open_notify
 from veilcast.authority.keyring import TopicKeys
-from veilcast.authority.letters import Letter
+from veilcast.core.outbox import Outbox, PendingPublication
+from veilcast.core.publication import check_notify, check_publishable, make_notify, notification_id, open_notify
 from veilcast.errors import LocalError, MalformedError, StaleError
 from veilcast.machine import Address, Delay, Event, Publication
-from veilcast.mesh.adverts import check_advert, make_advert
-from veilcast.mesh.anchors import ByPublisher, anchored, table_of_routes
-from veilcast.mesh.conduct import Outfit
-from veilcast.mesh.config import Config
+from veilcast.mesh.advertisements import check_advert, make_advert
+from veilcast.mesh.anchors import PublisherAnchorRules, anchor_advert, make_route_table
+from veilcast.mesh.config import MeshConfig
 from veilcast.mesh.cover import ProbabilisticForwarding
-from veilcast.mesh.epochs import Epochs
-from veilcast.mesh.lingering import Lingering
-from veilcast.mesh.overlay import Overlay
-from veilcast.mesh.policy import Baseline, Policy
-from veilcast.mesh.publishing import Publishing
-from veilcast.mesh.replays import notes_seen
-from veilcast.mesh.shellgame import ShellGamePolicy
+from veilcast.mesh.epoch_tokens import EpochTokens
+from veilcast.mesh.hiding_policy import BaselinePolicy, HidingPolicy
+from veilcast.mesh.overlay import MeshOverlay
+from veilcast.mesh.profile import ProfileContext
+from veilcast.mesh.replay import make_seen_ids
+from veilcast.mesh.shell_game import ShellGamePolicy
 from veilcast.topics import Conjunction, Schema
-from veilcast.wire.messages import Advert, Message, Notify
+from veilcast.wire.mesh import Advert, Message, Notify
 
 
-class Paper:
+class OwnChains:
+    """Bounded by the topics that the owner advertises."""
+
+    def __init__(self, pause_us: int, renew_us: int | None = None) -> None:
+        self._pause_us, self._renew_us = pause_us, renew_us
+        self._started: dict[bytes, tuple[TopicKeys, int]] = {}
+        self._wanted: dict[bytes, None] = {}
+
+    def start(self, keys: TopicKeys, now: int) -> None:
+        """A chain for this topic begins."""
+        self._started[keys.token] = (keys, now)
+        self._wanted.pop(keys.token, None)
+
+    def stop(self, token: bytes) -> None:
+        self._started.pop(token, None)
+        self._wanted.pop(token, None)
+
+    def active_keys(self) -> list[TopicKeys]:
+        """The keys of all that has been started and not stopped."""
+        return [keys for keys, _ in self._started.values()]
+
+    def request(self, tokens: Iterable[bytes]) -> None:
+        """The chains of these topics of ours are to be started again."""
+        self._wanted |= {token: None for token in tokens if token in self._started}
+
+    def request_all(self) -> None:
+        self.request(list(self._started))
+
+    def due_keys(self, now: int) -> list[TopicKeys]:
+        """The topics whose time has come for that."""
+        started = [self._started[token] for token in self._wanted]
+        wanted = {keys.token: keys for keys, since in started if now - since >= self._pause_us}
+        if self._renew_us is not None:
+            aged = [keys for keys, since in self._started.values() if now - since >= self._renew_us]
+            wanted |= {keys.token: keys for keys in aged}
+        return list(wanted.values())
+
+
+class RetainedPublication(NamedTuple):
+    """A letter that waits to be sent, or to be settled if it is out."""
+
+    until_us: int
+    record: int
+    letter: PendingPublication
+    is_sent: bool
+
+
+class RetainedPublications:
+    """Bounded as its records are; all stay for the same time, so those that came first are due first."""
+
+    def __init__(self, linger_us: int, records: Outbox) -> None:
+        self._linger_us, self._records = linger_us, records
+        self.entries: deque[RetainedPublication] = deque()
+
+    def add(self, record: int, letter: PendingPublication, now: int, *, out: bool) -> None:
+        self.entries.append(RetainedPublication(now + self._linger_us, record, letter, out))
+
+    def pop_due(self, now: int) -> list[RetainedPublication]:
+        """What is to be sent now; what has been out for long enough is settled."""
+        over: list[RetainedPublication] = []
+        while self.entries and self.entries[0].until_us <= now:
+            over.append(self.entries.popleft())
+        for stay in over:
+            if stay.is_sent:
+                self._records.settle(stay.record, stay.letter)
+        return [stay for stay in over if not stay.is_sent]
+
+    def make_room(self) -> None:
+        """Settle what has been out for longest, when there is no room for another record: it had its time."""
+        while (
+            self._records.is_full
+            and (oldest := next((stay for stay in self.entries if stay.is_sent), None)) is not None
+        ):
+            self.entries.remove(oldest)
+            self._records.settle(oldest.record, oldest.letter)
+
+    def remove(self, record: int) -> None:
+        self.entries = deque(stay for stay in self.entries if stay.record != record)
+
+
+class PaperProfile:
     """A `Conduct`. A topic's token is the same for ever, or changes with the epoch where `epochs` is switched on."""
 
-    def __init__(self, outfit: Outfit) -> None:
+    def __init__(self, outfit: ProfileContext) -> None:
         config, keyring, members, beats, rng, entropy, post, deliver, records, *_ = outfit
-        self._epochs, self._authority = Epochs(config, keyring), keyring.root
+        self._epochs, self._authority = EpochTokens(config, keyring), keyring.root
         self._entropy, self._post, self._deliver = entropy, post, deliver
         self._config = config
-        self.overlay = Overlay(config, members, beats, table_of_routes(config, ByPublisher()))
+        self.overlay = MeshOverlay(config, members, beats, make_route_table(config, PublisherAnchorRules()))
         self.overlay.policy = _policy(config, self.overlay, rng)
         renew_us = config.defences.anchor_life_us // 2 if config.defences.anchors else None
-        self._publishing = Publishing(config.again_periods * config.heartbeat_us, renew_us)
+        self._publishing = OwnChains(config.again_periods * config.heartbeat_us, renew_us)
         self._records = records
-        self._lingering = Lingering(config.linger_periods * config.heartbeat_us, records)
-        self._seen = notes_seen(config)
+        self._lingering = RetainedPublications(config.linger_periods * config.heartbeat_us, records)
+        self._seen = make_seen_ids(config)
         self._reading: dict[bytes, TopicKeys] = {}
         self._wanted: dict[str, Sequence[Conjunction]] = {}
         self._advertised: dict[str, None] = {}
@@ -49,32 +142,32 @@ class Paper:
     # --- the owner
 
     def advertise(self, topic: str, now: int) -> None:
-        for keys in self._epochs.current(topic, now).for_all():
+        for keys in self._epochs.current_keys(topic, now).for_all():
             if not self.overlay.originates(keys.token):
                 self._start_chain(keys, now)
         self._advertised[topic] = None
         self._follow(now)
 
     def unadvertise(self, topic: str, now: int) -> None:
-        self._epochs.current(topic, now)
+        self._epochs.current_keys(topic, now)
         self._advertised.pop(topic, None)
-        for keys in self._publishing.advertised():
+        for keys in self._publishing.active_keys():
             if keys.record.topic == topic:
-                self._publishing.stopped(keys.token)
-                self.overlay.withdraw(keys.token, now)
+                self._publishing.stop(keys.token)
+                self.overlay.withdraw_advert(keys.token, now)
 
     def schema(self, topic: str, now: int) -> Schema:
-        return self._epochs.current(topic, now).record.schema
+        return self._epochs.current_keys(topic, now).record.schema
 
-    def draft(self, topic: str, publication: Publication, now: int) -> Letter:
-        keys = self._epochs.current(topic, now).for_publication(publication)
+    def draft(self, topic: str, publication: Publication, now: int) -> PendingPublication:
+        keys = self._epochs.current_keys(topic, now).for_publication(publication)
         self.advertise(topic, now)
         letter = self._records.draft(topic, keys.cell, publication)
-        check_content(keys, letter.content)
+        check_publishable(keys, letter.content)
         self._lingering.make_room()
         return letter
 
-    def send(self, record: int, letter: Letter, now: int) -> None:
+    def send(self, record: int, letter: PendingPublication, now: int) -> None:
         out = True
         try:
             self._flood(letter, now)
@@ -82,23 +175,23 @@ class Paper:
             out = False  # The grant has ended; it may be renewed while this waits.
         self._lingering.add(record, letter, now, out=out)
 
-    def recall(self, record: int, letter: Letter, now: int) -> None:
+    def resume(self, record: int, letter: PendingPublication, now: int) -> None:
         with suppress(LocalError):
             self.advertise(letter.topic, now)
         self._lingering.add(record, letter, now, out=False)
 
     def withdraw(self, record: int) -> None:
-        self._lingering.forget(record)
+        self._lingering.remove(record)
 
     def delay(self, members: int, now: int) -> Delay | None:
         """What has left is kept for a while, and nobody waits for it."""
-        stays = [stay for stay in self._lingering.stays if not stay.out]
+        stays = [stay for stay in self._lingering.entries if not stay.is_sent]
         if not stays:
             return None
         return Delay("subscribers find the way to a publisher that has just started", stays[-1].until_us)
 
-    def read(self, topic: str, interests: Sequence[Conjunction], now: int) -> int | None:
-        self._epochs.current(topic, now).for_interests(interests)
+    def subscribe(self, topic: str, interests: Sequence[Conjunction], now: int) -> int | None:
+        self._epochs.current_keys(topic, now).for_interests(interests)
         self._wanted[topic] = interests
         self._follow(now)
         return self.ready_us(topic, now)
@@ -106,11 +199,11 @@ class Paper:
     def ready_us(self, topic: str, now: int) -> int | None:
         return now
 
-    def unread(self, topic: str, now: int) -> None:
+    def unsubscribe(self, topic: str, now: int) -> None:
         self._wanted.pop(topic, None)
         self._follow(now)
 
-    def concerns(self, notify: Notify) -> bool:
+    def is_own_topic(self, notify: Notify) -> bool:
         return notify.token in self._reading or self.overlay.originates(notify.token)
 
     # --- the network
@@ -120,24 +213,24 @@ class Paper:
             raise MalformedError("only notes travel outside heartbeats")
         self._pass_on(message, source, now)
 
-    def act(self, message: Message, source: Address, now: int) -> None:
+    def handle(self, message: Message, source: Address, now: int) -> None:
         if isinstance(message, Advert):
-            check_advert(message, self._authority, self._epochs.judging(message.certificate, now))
+            check_advert(message, self._authority, self._epochs.verification_epoch(message.certificate, now))
             self.overlay.routes.admit(message, now)
-        self.overlay.act(message, source, now)
+        self.overlay.handle(message, source, now)
 
-    def lost(self, neighbour: Address, now: int) -> None:
-        self.overlay.forget(neighbour, now)
-        self._publishing.want_all()
+    def on_neighbour_lost(self, neighbour: Address, now: int) -> None:
+        self.overlay.forget_neighbour(neighbour, now)
+        self._publishing.request_all()
 
     def beat(self, now: int) -> None:
-        if self._epochs.turned(now):
+        if self._epochs.has_changed(now):
             self._follow(now)
         self._retire(now)
-        self._publishing.want(self.overlay.take_lost())
-        for keys in self._publishing.due(now):
+        self._publishing.request(self.overlay.take_lost_chains())
+        for keys in self._publishing.due_keys(now):
             self._start_chain(keys, now)
-        for stay in self._lingering.due(now):
+        for stay in self._lingering.pop_due(now):
             self.send(stay.record, stay.letter, now)
         self.overlay.beat(now)
         self.overlay.policy.beat(now)
@@ -150,23 +243,23 @@ class Paper:
 
     # --- inside
 
-    def _flood(self, letter: Letter, now: int) -> None:
+    def _flood(self, letter: PendingPublication, now: int) -> None:
         """Into its mesh, sealed with the keys of this moment."""
-        keys = self._epochs.current(letter.topic, now).for_publication(letter.content.publication)
+        keys = self._epochs.current_keys(letter.topic, now).for_publication(letter.content.publication)
         self.advertise(letter.topic, now)
         self._pass_on(make_notify(keys, letter.content, self._entropy), None, now)
 
     def _pass_on(self, notify: Notify, source: Address | None, now: int) -> None:
         """Flood a note inside its mesh (P1 2.2), and read it if we can. Only what is genuine counts as seen."""
-        name, token = note_id(notify), notify.token
+        name, token = notification_id(notify), notify.token
         if name in self._seen:
             return
-        if not self.overlay.takes_part(token):
+        if not self.overlay.is_in_mesh(token):
             raise StaleError("a note of a mesh that we are not in")
         check_notify(notify, self.overlay.publishers(token))
         self._seen.add(name)
-        self._post([neighbour for neighbour in self.overlay.adjacent(token) if neighbour != source], notify)
-        self.overlay.policy.passed_on(token, now)
+        self._post([neighbour for neighbour in self.overlay.mesh_neighbours(token) if neighbour != source], notify)
+        self.overlay.policy.on_forwarded(token, now)
         if (keys := self._reading.get(token)) is not None:
             self._deliver(keys.record.topic, lambda: open_notify(keys, notify), now)
 
@@ -175,40 +268,40 @@ class Paper:
         wanted = {
             keys.token: keys
             for topic, interests in self._wanted.items()
-            for whole in self._epochs.to_read(topic, now)
+            for whole in self._epochs.subscription_keys(topic, now)
             for keys in whole.for_interests(interests)
         }
         ended = [token for token in self._reading if token not in wanted]
         fresh = [token for token in wanted if token not in self._reading]
         self._reading = wanted
         for token in fresh:
-            self.overlay.read(token, now)
+            self.overlay.add_subscription(token, now)
         for token in ended:
-            self.overlay.unread(token, now)
+            self.overlay.remove_subscription(token, now)
         for topic in self._advertised:
-            for keys in (part for whole in self._epochs.to_advertise(topic, now) for part in whole.for_all()):
+            for keys in (part for whole in self._epochs.advertising_keys(topic, now) for part in whole.for_all()):
                 if not self.overlay.originates(keys.token):
                     with suppress(LocalError):  # No room just now: the owner hears of it when it publishes.
                         self._start_chain(keys, now)
 
     def _retire(self, now: int) -> None:
         """Let go of chains whose time is over, our own too."""
-        over = self._epochs.over_before(now)
-        for keys in self._publishing.advertised():
+        over = self._epochs.oldest_epoch(now)
+        for keys in self._publishing.active_keys():
             if keys.certificate is not None and keys.certificate.leaf.last < over:
-                self._publishing.stopped(keys.token)
+                self._publishing.stop(keys.token)
         self.overlay.expire(now, over)
 
     def _start_chain(self, keys: TopicKeys, now: int) -> None:
         advert = make_advert(keys, self._entropy)
         if (defences := self._config.defences).anchors:
-            advert = anchored(advert, keys, self._config.d_max, now + defences.anchor_life_us)
+            advert = anchor_advert(advert, keys, self._config.d_max, now + defences.anchor_life_us)
         self.overlay.originate(advert, now)
-        self._publishing.started(keys, now)
+        self._publishing.start(keys, now)
 
 
-def _policy(config: Config, overlay: Overlay, rng: Random) -> Policy:
-    policy: Policy = Baseline(overlay)
+def _policy(config: MeshConfig, overlay: MeshOverlay, rng: Random) -> HidingPolicy:
+    policy: HidingPolicy = BaselinePolicy(overlay)
     if config.cover.rule != "none":
         policy = ProbabilisticForwarding(config.cover, overlay, rng, config.tokens_max)
     if config.shellgame.start != "never":

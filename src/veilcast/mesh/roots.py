@@ -8,50 +8,91 @@ there are several, the best leads and the others step back. Who has not been up 
 
 The root stays until it fails, over all epochs: later calls climb to it, and it starts the mesh of the next epoch a
 little before the edge. When nobody has a way to it any more, and it starts no fresh chain, the lottery opens again.
-"""
+
+
+What a root holds back: notes that wait for a random time, or for their mesh to form.
+
+Readers who know all who are there compare that with when notes come; a note that comes some epochs late compares with
+nothing. Whosever moment it is, the oldest of its token goes: the moments keep their law, and the notes their order."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from functools import lru_cache
+from heapq import heappop, heappush
 from math import log, log2
+from random import Random
 from typing import Final, Protocol
 
 from veilcast.authority.keyring import EpochKeys
-from veilcast.crypto import chain, lottery
-from veilcast.crypto.cell import CELLS_MAX, lineage_of
-from veilcast.crypto.certificate import Chain, Kind
-from veilcast.crypto.chain import Anchor
+from veilcast.crypto import hash_chain, vrf
+from veilcast.crypto.certificate import CertificateChain, CertificateKind
+from veilcast.crypto.hash_chain import Anchor
+from veilcast.crypto.topic_token import CELLS_MAX, lineage_of
 from veilcast.errors import AuthorityError, ForgedError, LocalError, StaleError
 from veilcast.machine import Address, Entropy
-from veilcast.mesh.adverts import check_call
-from veilcast.mesh.config import Config
-from veilcast.mesh.routes import Origin
-from veilcast.wire.messages import Advert, Call, Candidacy, Message
+from veilcast.mesh.advertisements import check_call
+from veilcast.mesh.config import MeshConfig
+from veilcast.mesh.routes import AdvertisedOrigin
+from veilcast.wire.mesh import Advert, Call, Candidacy, Message, Notify
 
 
-class RootSeat(Protocol):
+class RootDelay:
+    """Bounded: at most `room` notes are held, each for up to `hold_us`."""
+
+    def __init__(self, rng: Random, *, hold_us: int, room: int) -> None:
+        self._rng, self._hold_us, self._room = rng, hold_us, room
+        self._held: dict[bytes, Notify] = {}
+        self._moments: list[tuple[int, bytes]] = []
+
+    def can_hold(self, name: bytes) -> bool:
+        """Whether there is room for what has this name, and it is not here already."""
+        return name not in self._held and len(self._held) < self._room
+
+    def hold(self, name: bytes, note: Notify, stands_us: int, now: int) -> bool:
+        """Keep a note for its time, and until its mesh stands; False if that is now, and none of its token is before
+        it."""
+        due_us = max(now + self._rng.randrange(self._hold_us + 1), stands_us)
+        if due_us <= now and all(held.token != note.token for held in self._held.values()):
+            return False
+        self._held[name] = note
+        heappush(self._moments, (due_us, note.token))
+        return True
+
+    def pop_due(self, now: int) -> tuple[bytes, Notify] | None:
+        """One whose time has come, and its name: it is not held any more."""
+        if not self._moments or self._moments[0][0] > now:
+            return None
+        _, token = heappop(self._moments)
+        name = next(name for name, held in self._held.items() if held.token == token)
+        return name, self._held.pop(name)
+
+    def __len__(self) -> int:
+        return len(self._held)
+
+
+class RootContext(Protocol):
     """What a candidate may see and do of its node."""
 
-    def present(self) -> list[Address]: ...
+    def present_neighbours(self) -> list[Address]: ...
 
-    def reachable(self, token: bytes) -> list[Origin]: ...
+    def reachable_origins(self, token: bytes) -> list[AdvertisedOrigin]: ...
 
     def originate(self, advert: Advert, now: int) -> None: ...
 
-    def withdraw(self, token: bytes, now: int) -> None: ...
+    def withdraw_advert(self, token: bytes, now: int) -> None: ...
 
     def send(self, neighbour: Address, message: Message) -> None: ...
 
 
-class Roots:
+class RootElections:
     """One member's part in all lotteries; bounded by the calls that it keeps, which certificates bound in turn."""
 
     def __init__(
         self,
-        config: Config,
-        seat: RootSeat,
+        config: MeshConfig,
+        seat: RootContext,
         keys_at: Callable[[int], EpochKeys],
         entropy: Entropy,
         *,
@@ -77,7 +118,7 @@ class Roots:
         self._formed_us: dict[bytes, int] = {}
         """About when the mesh of a token stands, reckoned from when its root was first heard of."""
 
-    def tokens(self, lineage: bytes, since: int = 0) -> list[bytes]:
+    def tokens_of(self, lineage: bytes, since: int = 0) -> list[bytes]:
         """What this lineage is called in the epochs from `since` on, as far as we were told."""
         return [
             token
@@ -85,7 +126,7 @@ class Roots:
             if call.certificate.leaf.first >= since and lineage_of(call.certificate, call.cell) == lineage
         ]
 
-    def called(self, call: Call, now: int) -> bool:
+    def add_call(self, call: Call, now: int) -> bool:
         """A genuine call; False if we knew it, or have no room for it.
 
         Names of cells cost nothing, and one certificate is enough for any number: only so many of a topic are kept.
@@ -103,22 +144,22 @@ class Roots:
         self._calls[call.token] = call
         return True
 
-    def keeps(self, token: bytes) -> bool:
+    def has_call(self, token: bytes) -> bool:
         return token in self._calls
 
-    def flood(self, call: Call, source: Address | None, now: int) -> None:
+    def flood_call(self, call: Call, source: Address | None, now: int) -> None:
         """Pass a call on to everybody, once."""
-        if self.called(call, now):
+        if self.add_call(call, now):
             self._opened[call.token] = now
-            for neighbour in self._seat.present():
+            for neighbour in self._seat.present_neighbours():
                 if neighbour != source:
                     self._seat.send(neighbour, call)
 
-    def stands_us(self, token: bytes) -> int:
+    def own_mesh_ready_us(self, token: bytes) -> int:
         """When the mesh that we began for this token has had the time to form; before that a note would miss many."""
         return self._stands.get(token, 0)
 
-    def forms_us(self, token: bytes, lineage: bytes, members: int, now: int) -> int:
+    def estimate_mesh_ready_us(self, token: bytes, lineage: bytes, members: int, now: int) -> int:
         """About when the mesh of this token stands: nine times of ten not later, if there are so many members.
 
         A root that is known began its mesh at most a flood ago. If none is known, the best of `members` lots has to
@@ -134,31 +175,31 @@ class Roots:
         turn_us = opened_us + self._turn_us(token, best, opened_us)
         return max(now, min(turn_us, self._due.get(token, turn_us))) + flood_us + self._forming_us(token)
 
-    def introduce(self, neighbour: Address, now: int) -> None:
+    def send_open_calls(self, neighbour: Address, now: int) -> None:
         """Tell one that is new to us the calls that no root has answered: it may be the one to do so."""
         for token, call in self._calls.items():
-            if self._forms(call, now) and not self._seat.reachable(token):
+            if self._forms(call, now) and not self._seat.reachable_origins(token):
                 self._seat.send(neighbour, call)
 
-    def receipt(self, lineage: bytes, name: bytes, now: int) -> bytes:
+    def make_receipt(self, lineage: bytes, name: bytes, now: int) -> bytes:
         """Our word, as the root of this lineage, that we have the cargo of this name; raises if it counts no more."""
         try:
             lot = self._keys_at(now // self._epoch_us).lot
         except AuthorityError as error:
             raise StaleError("our membership has ended") from error
-        return lottery.prove(lot, lineage, _RECEIPT + name, self._entropy)
+        return vrf.prove_lot(lot, lineage, _RECEIPT + name, self._entropy)
 
     def check_receipt(self, lineage: bytes, name: bytes, receipt: bytes) -> None:
         """Raise unless one of those who are roots of this lineage, as far as we know, gave this receipt."""
-        origins = [origin for token in self.tokens(lineage) for origin in self._seat.reachable(token)]
+        origins = [origin for token in self.tokens_of(lineage) for origin in self._seat.reachable_origins(token)]
         for candidacy in dict.fromkeys(origin.advert.root for origin in origins):
             if candidacy is not None:
                 with suppress(ForgedError):
                     public = candidacy.membership.leaf.scope
-                    return lottery.check(public, lineage, candidacy.draw, _RECEIPT + name, receipt)
+                    return vrf.check_lot(public, lineage, candidacy.draw, _RECEIPT + name, receipt)
         raise ForgedError("no root that we know of gave this receipt")
 
-    def want(self, tokens: Iterable[bytes]) -> None:
+    def request_fresh_chains(self, tokens: Iterable[bytes]) -> None:
         """Somebody lost the chains of these tokens of ours."""
         self._wanted |= {token: None for token in tokens if token in self._started}
 
@@ -182,8 +223,8 @@ class Roots:
 
     def _stand(self, token: bytes, call: Call, now: int) -> None:
         """Be the root if it is for us to be it, and no more if it is for another."""
-        lineage, origins = lineage_of(call.certificate, call.cell), self._seat.reachable(token)
-        best = leading(origins)
+        lineage, origins = lineage_of(call.certificate, call.cell), self._seat.reachable_origins(token)
+        best = leading_origin(origins)
         if best is None:
             self._formed_us.pop(token, None)
             if lineage in self._rooted or (not self._is_served(lineage) and self._has_waited(token, lineage, now)):
@@ -193,35 +234,35 @@ class Roots:
         if token not in self._started and self._outranks(lineage, best, now):
             self._begin(call, now)
             return
-        if not best.own and self._contests(token, lineage, best, now):
+        if not best.is_own and self._contests(token, lineage, best, now):
             if self._has_waited(token, lineage, now):
                 self._begin(call, now)
             return
         self._due.pop(token, None)
         self._served[token] = None
-        if best.own:
+        if best.is_own:
             if token in self._wanted and now - self._started[token] >= self._pause_us:
                 self._begin(call, now)
         elif token in self._started:
             del self._started[token]
             self._rooted.pop(lineage, None)
-            self._seat.withdraw(token, now)
+            self._seat.withdraw_advert(token, now)
 
     def _is_served(self, lineage: bytes) -> bool:
         """Whether there is a root for it under another token, which will come to this one."""
-        return any(self._seat.reachable(token) for token in self.tokens(lineage))
+        return any(self._seat.reachable_origins(token) for token in self.tokens_of(lineage))
 
-    def _outranks(self, lineage: bytes, best: Origin, now: int) -> bool:
+    def _outranks(self, lineage: bytes, best: AdvertisedOrigin, now: int) -> bool:
         """Whether we are the root under another token, and our lot is better than that of one who leads here.
 
         The next call comes to the root by a stem: a relay who has it from there can be first, and must not win by that.
         """
         if lineage not in self._rooted:
             return False
-        known = (origin for token in self.tokens(lineage) for origin in self._seat.reachable(token))
-        return any(origin.own for origin in known) and self._own_rank(lineage, now) < _standing(best.advert)[0]
+        known = (origin for token in self.tokens_of(lineage) for origin in self._seat.reachable_origins(token))
+        return any(origin.is_own for origin in known) and self._own_rank(lineage, now) < _standing(best.advert)[0]
 
-    def _contests(self, token: bytes, lineage: bytes, best: Origin, now: int) -> bool:
+    def _contests(self, token: bytes, lineage: bytes, best: AdvertisedOrigin, now: int) -> bool:
         """Whether we stand although there is a root: one with a worse lot, that did not wait for its turn.
 
         Otherwise whoever answers first would be it. A root of the epoch before need not wait.
@@ -232,7 +273,10 @@ class Roots:
         rank = _rank(candidacy.draw, candidacy.membership)
         if self._verdicts.get(token, (None, False))[0] != candidacy:
             others = [
-                origin for other in self.tokens(lineage) if other != token for origin in self._seat.reachable(other)
+                origin
+                for other in self.tokens_of(lineage)
+                if other != token
+                for origin in self._seat.reachable_origins(other)
             ]
             stays = any(origin.advert.root == candidacy for origin in others)
             turn_us = int(self._rules.bit_periods * (_bits(rank) - 1) * self._period_us)
@@ -241,7 +285,7 @@ class Roots:
 
     def _own_rank(self, lineage: bytes, now: int) -> int:
         keys = self._keys_at(now // self._epoch_us)
-        return _rank(lottery.draw(keys.lot, lineage), keys.membership)
+        return _rank(vrf.draw_lot(keys.lot, lineage), keys.membership)
 
     def _has_waited(self, token: bytes, lineage: bytes, now: int) -> bool:
         if not self._rules.volunteer:
@@ -282,30 +326,30 @@ class Roots:
 
 def make_root_advert(call: Call, keys: EpochKeys, length: int, expires_us: int, entropy: Entropy) -> Advert:
     """The advert of an elected root: the publisher's call, our lot, and a chain that the proof of the lot signs."""
-    first, lineage = chain.start(entropy), lineage_of(call.certificate, call.cell)
-    end = chain.advance(first, length)
-    statement = chain.anchored(call.token, end, length, expires_us)
-    anchor = Anchor(end, length, expires_us, lottery.prove(keys.lot, lineage, statement, entropy))
-    candidacy = Candidacy(keys.membership, lottery.draw(keys.lot, lineage))
+    first, lineage = hash_chain.start_chain(entropy), lineage_of(call.certificate, call.cell)
+    end = hash_chain.advance_chain(first, length)
+    statement = hash_chain.encode_anchor(call.token, end, length, expires_us)
+    anchor = Anchor(end, length, expires_us, vrf.prove_lot(keys.lot, lineage, statement, entropy))
+    candidacy = Candidacy(keys.membership, vrf.draw_lot(keys.lot, lineage))
     return Advert(call.token, first, anchor, call.certificate, call.signature, candidacy, call.cell)
 
 
-def call_of(advert: Advert) -> Call:
+def extract_call(advert: Advert) -> Call:
     """The call that an elected root's advert answers."""
     return Call(advert.token, advert.certificate, advert.signature, advert.cell)
 
 
-class ByRoot:
+class RootAnchorRules:
     """A `Vouching`: the proof of a root's lot vouches for its chain, and is checked with the rest of its advert."""
 
     def check(self, advert: Advert, anchor: Anchor, now: int) -> None:
         if now >= anchor.expires_us:
             raise StaleError("the chain's anchor has expired")
 
-    def voucher(self, advert: Advert) -> bytes:
+    def signer(self, advert: Advert) -> bytes:
         return advert.root.membership.leaf.subject if advert.root is not None else b""
 
-    def standing(self, advert: Advert) -> int:
+    def rank(self, advert: Advert) -> int:
         return _standing(advert)[0]
 
 
@@ -317,17 +361,17 @@ def check_root_advert(advert: Advert, authority: bytes, first: int, epoch: int) 
     anchor, candidacy = advert.anchor, advert.root
     if anchor is None or candidacy is None:
         raise ForgedError("an advert without a root")
-    check_call(call_of(advert), authority, first, epoch + 1)
+    check_call(extract_call(advert), authority, first, epoch + 1)
     lineage = lineage_of(advert.certificate, advert.cell)
     _check_candidacy(candidacy, anchor, advert.token, lineage, authority, epoch)
 
 
-def leading(origins: Iterable[Origin]) -> Origin | None:
+def leading_origin(origins: Iterable[AdvertisedOrigin]) -> AdvertisedOrigin | None:
     """The origin with the best lot; of one root's chains the latest."""
     return min(origins, key=lambda origin: _standing(origin.advert), default=None)
 
 
-def _is_same_topic(one: Chain, other: Chain) -> bool:
+def _is_same_topic(one: CertificateChain, other: CertificateChain) -> bool:
     """A sub-authority may name another's lineage, but not in its name."""
     return one.leaf.lineage == other.leaf.lineage and one.group == other.group
 
@@ -336,9 +380,9 @@ def _is_same_topic(one: Chain, other: Chain) -> bool:
 def _check_candidacy(
     candidacy: Candidacy, anchor: Anchor, token: bytes, lineage: bytes, authority: bytes, epoch: int
 ) -> None:
-    candidacy.membership.verify(authority, Kind.MEMBER, epoch)
-    statement = chain.anchored(token, anchor.end, anchor.length, anchor.expires_us)
-    lottery.check(candidacy.membership.leaf.scope, lineage, candidacy.draw, statement, anchor.signature)
+    candidacy.membership.verify(authority, CertificateKind.MEMBER, epoch)
+    statement = hash_chain.encode_anchor(token, anchor.end, anchor.length, anchor.expires_us)
+    vrf.check_lot(candidacy.membership.leaf.scope, lineage, candidacy.draw, statement, anchor.signature)
 
 
 def _standing(advert: Advert) -> tuple[int, int]:
@@ -348,8 +392,8 @@ def _standing(advert: Advert) -> tuple[int, int]:
 
 
 @lru_cache(maxsize=4096)
-def _rank(draw: bytes, membership: Chain) -> int:
-    return lottery.rank(draw, membership.leaf.signature)
+def _rank(draw: bytes, membership: CertificateChain) -> int:
+    return vrf.rank_lot(draw, membership.leaf.signature)
 
 
 def _bits(rank: int) -> float:

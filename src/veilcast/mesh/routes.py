@@ -17,28 +17,38 @@ from collections.abc import Callable
 from functools import partial
 from typing import Final, TypeAlias
 
-from veilcast.crypto import chain
+from veilcast.crypto import hash_chain
 from veilcast.machine import Address
-from veilcast.mesh.caps import Ledger, Shares
-from veilcast.wire.messages import Advert
+from veilcast.mesh.limits import NeighbourQuota, NeighbourShares
+from veilcast.wire.mesh import Advert
 
-Prefer: TypeAlias = Callable[[Advert, Address], int]
+RoutePreference: TypeAlias = Callable[[Advert, Address], int]
 
 
-class Origin:
+class AdvertisedOrigin:
     """One advertised origin; `value` is the nearest of its chain that we ever saw. Our own has no offers."""
 
-    __slots__ = ("_offers", "_prefer", "advert", "appealed_us", "by", "changed_us", "own", "value", "via")
+    __slots__ = (
+        "_offers",
+        "_prefer",
+        "advert",
+        "changed_us",
+        "charged_to",
+        "fresh_chain_requested_us",
+        "is_own",
+        "value",
+        "via",
+    )
 
-    def __init__(self, advert: Advert, via: Address | None, prefer: Prefer | None = None) -> None:
+    def __init__(self, advert: Advert, via: Address | None, prefer: RoutePreference | None = None) -> None:
         self.advert, self._prefer = advert, prefer
         self.value = advert.value
-        self.own = via is None
-        self.by = via
+        self.is_own = via is None
+        self.charged_to = via
         """Who brought it to us."""
         self.via = via
         """The neighbour on the nearest way that is safe to follow; None if there is none, or if this is our own."""
-        self.appealed_us = 0
+        self.fresh_chain_requested_us = 0
         """When we last told the origin, by our own way to it, that somebody lost the chain."""
         self.changed_us = 0
         """When our way to it last became nearer or further."""
@@ -48,23 +58,23 @@ class Origin:
         return len(self._offers)
 
     @property
-    def reachable(self) -> bool:
-        return self.own or self.via is not None
+    def is_reachable(self) -> bool:
+        return self.is_own or self.via is not None
 
     @property
-    def told(self) -> bytes | None:
+    def advertised_value(self) -> bytes | None:
         """The value we tell others: one hop from our way. None while there is no way."""
         if self.via is None:
-            return self.value if self.own else None
-        return chain.advance(self.value, self._offers[self.via] + 1)
+            return self.value if self.is_own else None
+        return hash_chain.advance_chain(self.value, self._offers[self.via] + 1)
 
-    def leads(self, neighbour: Address) -> bool:
+    def is_safe_via(self, neighbour: Address) -> bool:
         """Whether this neighbour is on a way that is safe to follow, if perhaps not the nearest."""
-        return self._offers.get(neighbour, DETOUR + 1) <= DETOUR
+        return self._offers.get(neighbour, DETOUR_HOPS_MAX + 1) <= DETOUR_HOPS_MAX
 
     def offer(self, value: bytes, hops: int, via: Address) -> None:
         """Note what a neighbour offers, `hops` further than our nearest value. Only a nearer one revives the lost."""
-        if self.own or (self.via is None and hops >= 0):
+        if self.is_own or (self.via is None and hops >= 0):
             return
         if hops < 0:
             self._offers = {neighbour: old - hops for neighbour, old in self._offers.items()}
@@ -79,27 +89,27 @@ class Origin:
 
     def _choose(self) -> None:
         nearest = min(self._offers, key=self._offers.__getitem__, default=None)
-        if nearest is None or self._offers[nearest] > DETOUR:
+        if nearest is None or self._offers[nearest] > DETOUR_HOPS_MAX:
             self.via, self._offers = None, {}
         elif self._prefer is not None:
             equals = [name for name, hops in self._offers.items() if hops == self._offers[nearest]]
             self.via = min(equals, key=partial(self._prefer, self.advert))
-        elif self.via is None or self._offers.get(self.via, DETOUR + 1) > self._offers[nearest]:
+        elif self.via is None or self._offers.get(self.via, DETOUR_HOPS_MAX + 1) > self._offers[nearest]:
             self.via = nearest
 
 
-class Routes:
+class RouteTable:
     """The table (token, chain value, neighbour) of P1, bounded in tokens and in origins per token.
 
     Of neighbours equally near the one that `prefer` ranks first is followed; without it, the first to say so.
     """
 
-    def __init__(self, *, d_max: int, tokens_max: int, origins_max: int, prefer: Prefer | None = None) -> None:
+    def __init__(self, *, d_max: int, tokens_max: int, origins_max: int, prefer: RoutePreference | None = None) -> None:
         self._d_max, self._tokens_max, self._origins_max, self._prefer = d_max, tokens_max, origins_max, prefer
-        self._origins: dict[bytes, list[Origin]] = {}
-        self._brought: Ledger[Origin] = Ledger()
+        self._origins: dict[bytes, list[AdvertisedOrigin]] = {}
+        self._brought: NeighbourQuota[AdvertisedOrigin] = NeighbourQuota()
 
-    def origins(self, token: bytes) -> list[Origin]:
+    def origins(self, token: bytes) -> list[AdvertisedOrigin]:
         return self._origins.get(token, [])
 
     def tokens(self) -> list[bytes]:
@@ -108,23 +118,23 @@ class Routes:
     def admit(self, advert: Advert, now: int) -> None:
         """Raise unless a chain like this may enter. The papers' table asks for nothing."""
 
-    def expired(self, now: int) -> list[Origin]:
+    def expired(self, now: int) -> list[AdvertisedOrigin]:
         """The origins whose time is over. The papers' have none."""
         return []
 
-    def find(self, token: bytes, value: bytes) -> tuple[Origin, int] | None:
+    def find(self, token: bytes, value: bytes) -> tuple[AdvertisedOrigin, int] | None:
         """The origin this value belongs to, and how many hops it is further than the nearest known of it."""
         for origin in reversed(self.origins(token)):
-            hops = chain.same_chain(origin.value, value, self._d_max)
+            hops = hash_chain.hops_between(origin.value, value, self._d_max)
             if hops is not None:
                 return origin, hops
         return None
 
-    def known(self, advert: Advert) -> tuple[Origin, int] | None:
+    def find_advert(self, advert: Advert) -> tuple[AdvertisedOrigin, int] | None:
         """The same, for the value of an advert."""
         return self.find(advert.token, advert.value)
 
-    def add(self, advert: Advert, via: Address | None) -> Origin | None:
+    def add(self, advert: Advert, via: Address | None) -> AdvertisedOrigin | None:
         """Keep a new origin; None if the table is full. Unreachable ones make room for it, and any for our own.
 
         A full table takes nothing else in: past d_max a copy that comes round a long loop is taken for a new origin,
@@ -134,7 +144,7 @@ class Routes:
             return None
         known = self._origins.setdefault(advert.token, [])
         if len(known) >= self._origins_max:
-            gone = next((old for old in known if not old.reachable or via is None), None)
+            gone = next((old for old in known if not old.is_reachable or via is None), None)
             if gone is None:
                 return None
             self._take_out(known, gone)
@@ -144,38 +154,38 @@ class Routes:
             self._brought.add(via, origin)
         return origin
 
-    def remove(self, origin: Origin) -> None:
+    def remove(self, origin: AdvertisedOrigin) -> None:
         known = self._origins[origin.advert.token]
         self._take_out(known, origin)
         if not known:
             del self._origins[origin.advert.token]
 
-    def excess(self, neighbour: Address, token: bytes, shares: Shares) -> Origin | None:
+    def find_excess(self, neighbour: Address, token: bytes, shares: NeighbourShares) -> AdvertisedOrigin | None:
         """The oldest of the origins that it brought, for this topic or for any, if there are more than its share."""
-        brought = [origin for origin in self.origins(token) if origin.by == neighbour]
-        return brought[0] if len(brought) > shares.origins else self._brought.excess(neighbour, shares.chains)
+        brought = [origin for origin in self.origins(token) if origin.charged_to == neighbour]
+        return brought[0] if len(brought) > shares.origins else self._brought.find_excess(neighbour, shares.chains)
 
-    def disown(self, origin: Origin) -> None:
+    def reassign(self, origin: AdvertisedOrigin) -> None:
         """Who brought it offers it no more: whose way we follow instead has brought it; if there is none, it goes."""
-        if origin.via is None or origin.by is None:
+        if origin.via is None or origin.charged_to is None:
             self.remove(origin)
             return
-        self._brought.discard(origin.by, origin)
-        origin.by = origin.via
-        self._brought.add(origin.by, origin)
+        self._brought.discard(origin.charged_to, origin)
+        origin.charged_to = origin.via
+        self._brought.add(origin.charged_to, origin)
 
-    def size(self) -> int:
+    def count_offers(self) -> int:
         """Offers held in all: what the bounds bound."""
         return sum(max(1, len(origin)) for known in self._origins.values() for origin in known)
 
-    def _make(self, advert: Advert, via: Address | None) -> Origin:
-        return Origin(advert, via, self._prefer)
+    def _make(self, advert: Advert, via: Address | None) -> AdvertisedOrigin:
+        return AdvertisedOrigin(advert, via, self._prefer)
 
-    def _take_out(self, known: list[Origin], origin: Origin) -> None:
+    def _take_out(self, known: list[AdvertisedOrigin], origin: AdvertisedOrigin) -> None:
         known.remove(origin)
-        if origin.by is not None:
-            self._brought.discard(origin.by, origin)
+        if origin.charged_to is not None:
+            self._brought.discard(origin.charged_to, origin)
 
 
-DETOUR: Final = 1
+DETOUR_HOPS_MAX: Final = 1
 """How many hops further than the nearest value ever seen a way may be, and be safe to follow."""

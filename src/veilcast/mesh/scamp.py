@@ -28,21 +28,27 @@ from collections.abc import Iterable
 from random import Random
 from typing import Final
 
+from veilcast.core.bounded import remember
 from veilcast.errors import LocalError, MalformedError, StaleError
-from veilcast.link.recent import remember
 from veilcast.machine import Address
-from veilcast.mesh.config import Config
-from veilcast.mesh.neighbourhood import Door
-from veilcast.wire.messages import ForwardJoin, Join, Keep, Message, Replace
+from veilcast.mesh.config import MeshConfig
+from veilcast.mesh.neighbourhood import NeighbourhoodContext
+from veilcast.wire.mesh import ForwardJoin, Join, Keep, Message, Replace
 
 
-class Scamp:
+class ScampNeighbourhood:
     """Bounded: `neighbours_max` in both views together, `passive_max` in the passive one."""
 
-    hospitable = True
+    accepts_strangers = True
 
     def __init__(
-        self, config: Config, name: Address | None, contacts: Iterable[Address], door: Door, rng: Random, now: int
+        self,
+        config: MeshConfig,
+        name: Address | None,
+        contacts: Iterable[Address],
+        door: NeighbourhoodContext,
+        rng: Random,
+        now: int,
     ) -> None:
         if name is None:
             raise LocalError("a node that joins by SCAMP must know its own address")
@@ -69,7 +75,7 @@ class Scamp:
     def neighbours(self) -> list[Address]:
         return list(self.partial | self.inward | self.probed)
 
-    def received(self, message: Message, source: Address, now: int) -> None:
+    def on_message(self, message: Message, source: Address, now: int) -> None:
         if self._left:
             raise StaleError("we have left")
         stranger = not self._is_linked(source)
@@ -90,7 +96,7 @@ class Scamp:
             case _:
                 raise MalformedError("not a message of membership, or not a stranger's to send")
 
-    def lost(self, name: Address, now: int) -> None:
+    def on_neighbour_lost(self, name: Address, now: int) -> None:
         """It failed; another takes its place, if we know one. One that was tried in vain is not tried again."""
         kept = name in self.partial
         self._part(name, now)
@@ -104,7 +110,7 @@ class Scamp:
             return
         self._expire(now)
         for name, until in (self.probed | self.partial).items():
-            if not self._door.is_there(name):
+            if not self._door.is_present(name):
                 # Our first word may be lost; it cannot answer before it knows of us.
                 self._door.send(name, Keep(max(0, until - now - self._grace_us) // 1_000))
         alone = self._door.unheard_us(now) > self._patience_us
@@ -164,7 +170,7 @@ class Scamp:
 
     def _walk(self, join: Join, now: int) -> None:
         hops = min(join.hops, self._rules.walk_hops)
-        near = [name for name in self.neighbours() if self._door.is_there(name)]
+        near = [name for name in self.neighbours() if self._door.is_present(name)]
         while hops and near:
             hops -= 1
             if self._rng.random() * self._neighbours_max < len(near):
@@ -254,13 +260,13 @@ class Scamp:
 
     def _may_be_an_island(self) -> bool:
         """Whether we hear fewer than the law leaves to anybody in a network of some size."""
-        return sum(self._door.is_there(name) for name in self.neighbours()) < self._rules.copies + 2
+        return sum(self._door.is_present(name) for name in self.neighbours()) < self._rules.copies + 2
 
     def _has_room_for(self, name: Address) -> bool:
         return self._is_linked(name) or len(self.neighbours()) < self._neighbours_max
 
     def _live(self) -> list[Address]:
-        return [name for name in self.partial if self._door.is_there(name)]
+        return [name for name in self.partial if self._door.is_present(name)]
 
     def _others(self, newcomer: Address) -> list[Address]:
         """To whom a copy of a newcomer's subscription may go: those we keep, who are there if we can tell."""

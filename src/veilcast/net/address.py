@@ -1,6 +1,7 @@
 """Addresses of UDP and TCP as text: "127.0.0.1:4000", "[::1]:4000", "[fe80::1%2]:4000".
 
-Machines compare addresses and never parse them, so one address has one text: what `name` gives. Host names are refused:
+Machines compare addresses and never parse them, so one address has one text: what `format_address` gives. Host names
+are refused:
 to look one up would tell a name server who talks to whom.
 
 Where it matters who answers at an address, and not only in which role, the name that its certificate must have stands
@@ -22,7 +23,7 @@ from veilcast.machine import Address
 SocketAddress: TypeAlias = tuple[str, int] | tuple[str, int, int, int]
 
 
-def parse(text: str) -> tuple[socket.AddressFamily, SocketAddress]:
+def parse_address(text: str) -> tuple[socket.AddressFamily, SocketAddress]:
     """The family and the address as sockets want it; `ConfigError` if the text is no address and port."""
     match = _FORM.fullmatch(text)
     try:
@@ -42,7 +43,7 @@ def parse(text: str) -> tuple[socket.AddressFamily, SocketAddress]:
         ) from error
 
 
-def name(address: SocketAddress) -> Address:
+def format_address(address: SocketAddress) -> Address:
     """The text of what a socket calls a peer."""
     if len(address) == 2:
         return Address(f"{address[0]}:{address[1]}")
@@ -50,22 +51,22 @@ def name(address: SocketAddress) -> Address:
     return Address(f"[{host}%{scope}]:{port}" if scope else f"[{host}]:{port}")
 
 
-def canonical(text: str) -> Address:
+def canonical_address(text: str) -> Address:
     """The one text of an address that a person wrote in one of several ways."""
-    return name(parse(text)[1])
+    return format_address(parse_address(text)[1])
 
 
-def pinned(text: str) -> tuple[str, str]:
+def split_pinned(text: str) -> tuple[str, str]:
     """Who must answer, and where it is called; an empty name where anybody of the right role may."""
     name, _, where = text.rpartition("@")
     return name, where
 
 
-def unusable(key: str, address: SocketAddress, error: OSError) -> StorageError:
+def listen_error(key: str, address: SocketAddress, error: OSError) -> StorageError:
     """What to raise where the system does not let us listen: the file's key, the reason and what to do."""
     reason = os.strerror(error.errno) if error.errno else str(error)
     hint = _HINTS.get(error.errno or 0, "")
-    return StorageError(f"{key}: cannot use {name(address)}: {reason}{hint}")
+    return StorageError(f"{key}: cannot use {format_address(address)}: {reason}{hint}")
 
 
 _HINTS: Final = {

@@ -21,10 +21,22 @@ from typing import Any, Final, NoReturn, TypeVar
 
 from veilcast.errors import LocalError, NotReadyError, UnreachableError, VeilcastError
 from veilcast.machine import Note, Publication, Value
-from veilcast.net import protocol
+from veilcast.net import control_protocol
 from veilcast.net.agent import Peer, Status, Waiting
-from veilcast.net.arguments import interest_of, no_node, publication_of, seconds_of, socket_of
-from veilcast.net.session import GREET_S, LEAVE_S, NO_FIRST_WORD, Call, Session, SubscriptionCalls, not_ready
+from veilcast.net.client_session import (
+    GREET_S,
+    LEAVE_S,
+    NO_FIRST_WORD,
+    Call,
+    ClientSession,
+    SubscriptionCalls,
+    check_timeout,
+    find_control_socket,
+    make_interest,
+    make_publication,
+    not_ready_text,
+    unreachable_error,
+)
 from veilcast.topics.interests import Conjunction, Label
 
 T = TypeVar("T")
@@ -66,11 +78,11 @@ class Connection(contextlib.AbstractAsyncContextManager["Client"]):
 
 async def open_client(config: str | os.PathLike[str]) -> Client:
     """The client that `connect` opens, for a caller that closes it by `Client.close`."""
-    path = socket_of(config)
+    path = find_control_socket(config)
     try:
         reader, writer = await asyncio.open_unix_connection(path)
     except OSError as error:
-        raise no_node(path, config, error) from error
+        raise unreachable_error(path, config, error) from error
     client = Client(reader, writer)
     try:
         async with asyncio.timeout(GREET_S):
@@ -91,7 +103,7 @@ class Client:
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._reader, self._writer = reader, writer
-        self._session = Session()
+        self._session = ClientSession()
         self._news = asyncio.Event()
         """Set, and replaced, when something has arrived or the session was lost."""
         self._listener = asyncio.create_task(self._listen())
@@ -103,7 +115,11 @@ class Client:
         has 32,768 bytes at most with all of its values. Raises `UnknownTopicError` if the node has no grant for the
         topic, and `LocalError` for arguments of another type, values that do not fit, or an outbox that is full.
         """
-        await self._run(self._session.ask(protocol.Publish(publication_of(what, body, values)), protocol.Done))
+        await self._run(
+            self._session.ask(
+                control_protocol.PublishRequest(make_publication(what, body, values)), control_protocol.DoneAnswer
+            )
+        )
 
     def subscribe(self, interest: str | Conjunction, *, keep: bool = False) -> Subscription:
         """Subscribe to what matches; a string is a topic's name.
@@ -115,21 +131,23 @@ class Client:
         With `keep` the node goes on collecting notes when the client has gone, and the next client that subscribes to
         the same gets them. Raises `LocalError` for an interest of another type.
         """
-        calls = self._session.subscribe(interest_of(interest), keep=bool(keep))
+        calls = self._session.subscribe(make_interest(interest), keep=bool(keep))
         self._flush()
         return Subscription(self, calls)
 
     async def status(self) -> Status:
         """How the node is, and how hidden its member."""
-        return (await self._run(self._session.ask(protocol.AskStatus(), protocol.StatusIs))).status
+        return (
+            await self._run(self._session.ask(control_protocol.StatusRequest(), control_protocol.StatusAnswer))
+        ).status
 
     async def peers(self) -> list[Peer]:
         """The node's neighbours. This is for the eyes of the node's owner, not for a log."""
-        return (await self._run(self._session.ask(protocol.AskPeers(), protocol.PeersAre))).peers
+        return (await self._run(self._session.ask(control_protocol.PeersRequest(), control_protocol.PeersAnswer))).peers
 
     async def stop(self) -> None:
         """Ask the node to finish what it has begun, and to end. Returns when the node has heard it."""
-        await self._run(self._session.ask(protocol.Stop(), protocol.Done))
+        await self._run(self._session.ask(control_protocol.StopRequest(), control_protocol.DoneAnswer))
 
     async def close(self) -> None:
         """End the subscriptions that are not to be kept, and disconnect; takes half a minute at most."""
@@ -166,14 +184,14 @@ class Client:
         with contextlib.suppress(OSError):
             while data := await self._reader.read(_CHUNK):
                 self._session.incoming.append(data)
-                self._session.take()
+                self._session.act_on_incoming()
                 self._flush()
                 self._wake()
-        self._session.lose_node()
+        self._session.fail_disconnected()
         self._wake()
 
     def _lose(self, error: VeilcastError) -> None:
-        self._session.lose(error)
+        self._session.fail(error)
         self._wake()
 
     def _wake(self) -> None:
@@ -200,12 +218,12 @@ class Subscription:
 
         Raises `NotReadyError`, a `TimeoutError` too, after `timeout_s` seconds; the subscription stands all the same.
         """
-        limit = seconds_of(timeout_s)
+        limit = check_timeout(timeout_s)
         try:
             async with asyncio.timeout(limit):
                 await self._client._run(self._calls.ready())
         except TimeoutError:
-            raise NotReadyError(not_ready(limit)) from None
+            raise NotReadyError(not_ready_text(limit)) from None
 
     async def waiting(self) -> Waiting | None:
         """What this subscription waits for: None if it is ready, else from when on notes arrive."""

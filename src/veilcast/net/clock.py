@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable
 
 
-class Clock:
+class SystemClock:
     __slots__ = ("_ahead_ns", "_steady_ns")
 
     def __init__(

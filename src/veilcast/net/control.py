@@ -20,10 +20,10 @@ from pathlib import Path
 from typing import Final
 
 from veilcast.errors import FullError, LocalError, MalformedError, VeilcastError
-from veilcast.net import protocol
+from veilcast.net import control_protocol
 from veilcast.net.agent import Agent
-from veilcast.net.privatesocket import PrivateSocket
-from veilcast.net.protocol import Answer, Request
+from veilcast.net.control_protocol import Answer, Request
+from veilcast.net.private_socket import PrivateSocket
 from veilcast.topics import All, Conjunction
 
 
@@ -71,14 +71,22 @@ class ControlServer:
         client = _Client(self, self._agent, reader, writer)
         try:
             if len(self._clients) >= self._clients_max:
-                client.say(0, protocol.Refused.of(LocalError(f"the node serves {self._clients_max} clients already")))
+                client.say(
+                    0,
+                    control_protocol.RefusedAnswer.of(
+                        LocalError(f"the node serves {self._clients_max} clients already")
+                    ),
+                )
                 return
             self._clients.add(client)
             await client.serve()
         except MalformedError:
             self.malformed += 1
             client.say(
-                0, protocol.Refused.of(LocalError("the node was sent what is no message, and ends the connection"))
+                0,
+                control_protocol.RefusedAnswer.of(
+                    LocalError("the node was sent what is no message, and ends the connection")
+                ),
             )
             _LOG.warning("a client of the control socket sent what is no message; closed")
         except (ConnectionError, asyncio.IncompleteReadError, asyncio.CancelledError):
@@ -125,16 +133,16 @@ class ControlServer:
     def _is_followed(self, number: int) -> bool:
         return any(number in client.subscriptions for client in self._clients)
 
-    async def perform(self, client: _Client, request: Request | protocol.Unreadable) -> Answer:
+    async def perform(self, client: _Client, request: Request | control_protocol.UnreadableRequest) -> Answer:
         """Do what a client asks."""
         agent = self._agent
         match request:
-            case protocol.Unreadable(reason):
+            case control_protocol.UnreadableRequest(reason):
                 self.malformed += 1
                 raise LocalError(f"the node cannot read this request: {reason}")
-            case protocol.Publish(publication):
+            case control_protocol.PublishRequest(publication):
                 await agent.publish(publication)
-            case protocol.Subscribe(constraints, keep):
+            case control_protocol.SubscribeRequest(constraints, keep):
                 interest = All(*constraints)
                 if len(client.subscriptions) >= SUBSCRIPTIONS_MAX:
                     raise LocalError(f"a client may have {SUBSCRIPTIONS_MAX} subscriptions")
@@ -143,20 +151,20 @@ class ControlServer:
                     client.follow(number, keep)
                     if number in self._ending:
                         self._ending.pop(number).cancel()
-                return protocol.Subscribed(number)
-            case protocol.Unsubscribe(number):
+                return control_protocol.SubscribedAnswer(number)
+            case control_protocol.UnsubscribeRequest(number):
                 async with self._changing:
                     if not client.leave(number) and not self._is_followed(number):
                         await agent.unsubscribe(number)
-            case protocol.Acknowledge(number, note):
+            case control_protocol.AcknowledgeRequest(number, note):
                 await client.acknowledge(number, note)
-            case protocol.AskStatus():
-                return protocol.StatusIs(agent.status())
-            case protocol.AskPeers():
-                return protocol.PeersAre(agent.peers())
-            case protocol.Stop():
+            case control_protocol.StatusRequest():
+                return control_protocol.StatusAnswer(agent.status())
+            case control_protocol.PeersRequest():
+                return control_protocol.PeersAnswer(agent.peers())
+            case control_protocol.StopRequest():
                 self._on_stop()
-        return protocol.Done()
+        return control_protocol.DoneAnswer()
 
 
 class _Following:
@@ -168,7 +176,7 @@ class _Following:
     def __init__(self, keep: bool) -> None:
         self.keep = keep
         """True if this client asked to keep the subscription: then the client leaves it without ending it."""
-        self.room = asyncio.Semaphore(protocol.WINDOW)
+        self.room = asyncio.Semaphore(control_protocol.WINDOW)
         self.out: set[bytes] = set()
         self.tasks: list[asyncio.Task[None]] = []
 
@@ -182,21 +190,23 @@ class _Client:
         self.subscriptions: dict[int, _Following] = {}
 
     async def serve(self) -> None:
-        self.say(0, protocol.Welcome(protocol.VERSION))
+        self.say(0, control_protocol.Welcome(control_protocol.VERSION))
         while True:
-            number, request = await protocol.read_request(self._reader)
+            number, request = await control_protocol.read_request(self._reader)
             try:
                 answer = await self._server.perform(self, request)
             except VeilcastError as error:
-                answer = protocol.Refused.of(error)
+                answer = control_protocol.RefusedAnswer.of(error)
             except Exception:
                 _LOG.exception("a request of a client failed")
-                answer = protocol.Refused.of(VeilcastError("the node failed to do this; its log has the cause"))
+                answer = control_protocol.RefusedAnswer.of(
+                    VeilcastError("the node failed to do this; its log has the cause")
+                )
             self.say(number, answer)
             await self._writer.drain()
 
     def say(self, number: int, answer: Answer) -> None:
-        self._writer.write(protocol.encode_answer(number, answer))
+        self._writer.write(control_protocol.encode_answer(number, answer))
 
     async def close(self) -> None:
         """Say what is still to be said, if the client takes it soon."""
@@ -240,7 +250,7 @@ class _Client:
             async with contextlib.aclosing(self._agent.readiness(number)) as changes:
                 async for waiting in changes:
                     until_us = None if waiting is None else waiting.until_us
-                    self.say(0, protocol.Readiness(number, waiting is None, until_us))
+                    self.say(0, control_protocol.Readiness(number, waiting is None, until_us))
                     await self._writer.drain()
         except ConnectionError:
             pass  # The client has gone; `serve` sees it too.
@@ -254,10 +264,10 @@ class _Client:
                 await following.room.acquire()
                 async for note in notes:
                     following.out.add(note.id)
-                    self.say(0, protocol.Noted(number, note))
+                    self.say(0, control_protocol.NoteArrived(number, note))
                     await self._writer.drain()
                     await following.room.acquire()
-            self.say(0, protocol.Ended(number))
+            self.say(0, control_protocol.SubscriptionEnded(number))
         except ConnectionError:
             pass  # The client has gone; `serve` sees it too.
         except Exception:

@@ -23,8 +23,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable
 from typing import Final, Generic, TypeAlias, TypeVar
 
-from veilcast.link.hosts import host_of
-from veilcast.link.prefixes import of_ip, sites_of
+from veilcast.link.address_groups import customer_networks, host_of, ip_prefix
 from veilcast.machine import Address
 
 Connection = TypeVar("Connection", bound=Hashable)
@@ -76,7 +75,7 @@ class HandshakeSlots(Generic[Connection]):
 
 def path_of(source: Address) -> Path:
     """The networks that a source is in, from its prefix down to its host."""
-    return of_ip(source), *sites_of(source), host_of(source)
+    return ip_prefix(source), *customer_networks(source), host_of(source)
 
 
 class _Shares(Generic[Connection]):

@@ -87,8 +87,8 @@ class LogFormatter(logging.Formatter):
         self._as_json, self._reveal = style == "json", danger_reveal
 
     def format(self, record: logging.LogRecord) -> str:
-        text = record.getMessage() if self._reveal else _redacted(record)
-        error = _error(record.exc_info[1], self._reveal) if record.exc_info and record.exc_info[1] else []
+        text = record.getMessage() if self._reveal else _redact(record)
+        error = _describe_error(record.exc_info[1], self._reveal) if record.exc_info and record.exc_info[1] else []
         moment = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(record.created)) + f".{int(record.msecs):03}Z"
         level, room = record.levelname.lower(), record.name.removeprefix("veilcast.")
         if self._as_json:
@@ -98,7 +98,7 @@ class LogFormatter(logging.Formatter):
         return "".join(part if part.isprintable() else " " for part in line)
 
 
-def _redacted(record: logging.LogRecord) -> str:
+def _redact(record: logging.LogRecord) -> str:
     if record.name.split(".")[0] != "veilcast" or not isinstance(record.msg, str):
         return "(the words of a library)"
     arguments: Any = record.args
@@ -116,7 +116,7 @@ def _shown(value: object) -> object:
     return value if isinstance(value, int | float | Plain) else _HIDDEN
 
 
-def _error(error: BaseException, reveal: bool) -> list[str]:
+def _describe_error(error: BaseException, reveal: bool) -> list[str]:
     """The exception and what caused it, newest first: types and places."""
     parts: list[str] = []
     current: BaseException | None = error

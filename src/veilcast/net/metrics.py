@@ -19,7 +19,7 @@ from typing import Final, Literal, TypeAlias
 
 from veilcast.errors import ConfigError, LocalError
 from veilcast.machine import Address
-from veilcast.net.address import name, parse, unusable
+from veilcast.net.address import format_address, listen_error, parse_address
 
 Kind: TypeAlias = Literal["counter", "gauge", "summary"]
 Numbers: TypeAlias = Callable[[], Mapping[str, float]]
@@ -43,7 +43,7 @@ def render(numbers: Mapping[str, float]) -> str:
 
 class MetricsServer:
     def __init__(self, listen: str, numbers: Numbers) -> None:
-        _, self._at = parse(listen)
+        _, self._at = parse_address(listen)
         if not ipaddress.ip_address(self._at[0]).is_loopback:
             raise ConfigError(f"metrics: {listen} is not loopback; others must not see how busy this node is")
         self._numbers = numbers
@@ -53,13 +53,13 @@ class MetricsServer:
     @property
     def address(self) -> Address:
         assert self._server is not None
-        return name(self._server.sockets[0].getsockname())
+        return format_address(self._server.sockets[0].getsockname())
 
     async def open(self) -> None:
         try:
             self._server = await asyncio.start_server(self._answer, *self._at[:2], limit=REQUEST_MAX)
         except OSError as error:
-            raise unusable("metrics", self._at, error) from error
+            raise listen_error("metrics", self._at, error) from error
 
     async def close(self) -> None:
         if self._server is None:

@@ -22,57 +22,58 @@ from typing import Final, NoReturn
 
 from veilcast.errors import ConfigError
 from veilcast.machine import Address, Event, Machine
-from veilcast.net.address import parse
-from veilcast.net.clock import Clock
-from veilcast.net.framing import Framing
-from veilcast.net.limits import Limits
-from veilcast.net.streams import Streams
-from veilcast.net.tls import TlsWrap
-from veilcast.net.wrap import Bare, Dialled, Guest, Nobody
+from veilcast.net.address import parse_address
+from veilcast.net.clock import SystemClock
+from veilcast.net.stream_limits import StreamLimits
+from veilcast.net.stream_setup import AnonymousPeer, DialTarget, FrameFormat, PeerIdentity, PlainWrapper
+from veilcast.net.streams import BaseStreamDriver
+from veilcast.net.tls import TlsWrapper
 
 
-class MqttDriver(Streams):
+class MqttDriver(BaseStreamDriver):
     """One machine, which only calls."""
 
     def __init__(
         self,
         machine: Machine,
         *,
-        broker: Broker,
+        broker: MqttSetup,
         act_on: Callable[[Event], object],
-        clock: Clock | None = None,
-        limits: Limits | None = None,
+        clock: SystemClock | None = None,
+        limits: StreamLimits | None = None,
         rng: Random | None = None,
     ) -> None:
-        super().__init__(machine, listen=(), way=broker, act_on=act_on, clock=clock, limits=limits or BROKER, rng=rng)
+        super().__init__(
+            machine, listen=(), way=broker, act_on=act_on, clock=clock, limits=limits or MQTT_LIMITS, rng=rng
+        )
 
 
-class Broker:
+class MqttSetup:
     """Fulfils `wrap.Way`; nobody calls us. Without a context for TLS, on this machine alone."""
 
-    def __init__(self, framing: Framing, tls: ssl.SSLContext | None = None, name: str = "") -> None:
+    def __init__(self, framing: FrameFormat, tls: ssl.SSLContext | None = None, name: str = "") -> None:
         """`name`: what its certificate must be for."""
-        self.framing, self._tls, self._name = framing, tls, name
+        self.frame_format, self._tls, self._name = framing, tls, name
 
-    def dial(self, peer: Address) -> Dialled:
-        family, address = parse(peer.rpartition("@")[2])
+    def dial(self, peer: Address) -> DialTarget:
+        family, address = parse_address(peer.rpartition("@")[2])
         if self._tls is not None:
-            return Dialled(family, address, TlsWrap(self._tls, called=False, host=self._name))
+            return DialTarget(family, address, TlsWrapper(self._tls, called=False, host=self._name))
         if not ip_address(address[0]).is_loopback:
             raise ConfigError("a broker beyond this machine is called with TLS")
-        return Dialled(family, address, Bare())
+        return DialTarget(family, address, PlainWrapper())
 
-    def host(self, certificate: bytes, peer: Address) -> Guest:
-        return _BROKER
+    def identify_callee(self, certificate: bytes, peer: Address) -> PeerIdentity:
+        return _BROKER_IDENTITY
 
-    def answer(self) -> NoReturn:
+    def wrap_inbound(self) -> NoReturn:
         raise AssertionError("nobody calls a client of a broker")
 
-    def caller(self, certificate: bytes) -> NoReturn:
+    def identify_caller(self, certificate: bytes) -> NoReturn:
         raise AssertionError("nobody calls a client of a broker")
 
 
-def trusting(authorities: Path | None) -> ssl.SSLContext:
+def make_tls_context(authorities: Path | None) -> ssl.SSLContext:
     """Those of a file (PEM), or without one those that the system trusts; names are checked."""
     try:
         context = ssl.create_default_context(cafile=authorities)
@@ -82,7 +83,7 @@ def trusting(authorities: Path | None) -> ssl.SSLContext:
     return context
 
 
-BROKER: Final = Limits(patience_s=10.0, backoff_max_s=10.0)
+MQTT_LIMITS: Final = StreamLimits(patience_s=10.0, backoff_max_s=10.0)
 """There is one peer, and it is needed."""
-_BROKER: Final = Nobody(Address(""))
+_BROKER_IDENTITY: Final = AnonymousPeer(Address(""))
 """Its certificate, where it has one, is checked in the handshake; what it does is checked by the machine."""

@@ -11,19 +11,19 @@ from collections.abc import Iterator
 from typing import Final
 
 from veilcast.errors import ExcessError
-from veilcast.net.framing import Framing
+from veilcast.net.stream_setup import FrameFormat
 
 
-def prefix(data: bytes) -> bytes:
+def encode_length(data: bytes) -> bytes:
     """What goes before a record."""
     return _LENGTH.pack(len(data))
 
 
-def framed(data: bytes) -> bytes:
-    return prefix(data) + data
+def encode_record(data: bytes) -> bytes:
+    return encode_length(data) + data
 
 
-class Reader:
+class RecordReader:
     """Gathers what arrives, at most one record and what came with its end."""
 
     __slots__ = ("_buffer", "_record_max")
@@ -53,4 +53,4 @@ class Reader:
 _LENGTH: Final = struct.Struct(">I")
 PREFIX: Final = _LENGTH.size
 WELCOME: Final = b""
-RECORDS: Final = Framing(Reader, prefix, welcome=True)
+RECORDS: Final = FrameFormat(RecordReader, encode_length, has_welcome=True)

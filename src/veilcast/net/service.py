@@ -2,7 +2,9 @@
 
 The first SIGTERM or SIGINT, or a client's wish, lets the owner finish: what was promised goes out, cells keep their
 rate meanwhile, clients may still read and acknowledge. That has a limit, and a second signal ends it at once.
-"""
+
+
+The owner of a machine that serves nobody on this computer: it has records to keep, and numbers to show."""
 
 from __future__ import annotations
 
@@ -10,22 +12,37 @@ import asyncio
 import contextlib
 import logging
 import signal
-from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, Generic, Protocol, TypeAlias, TypeVar
 
 from veilcast.machine import Address, Event, Machine
 from veilcast.net.agent import Agent
-from veilcast.net.clock import Clock
+from veilcast.net.clock import SystemClock
 from veilcast.net.control import ControlServer
-from veilcast.net.inquiries import Answering, Inquiries
+from veilcast.net.group_commit import EventJournal, GroupCommit, ServiceDriver
+from veilcast.net.host_queries import HostQueryServer, QueryHandler
 from veilcast.net.log import LoopFaults
 from veilcast.net.metrics import MetricsServer
-from veilcast.net.writing import Touched
 
 
-class Driver(Touched, Protocol):
+class HostService:
+    """Fulfils `service.Owner`."""
+
+    def __init__(
+        self,
+        books: EventJournal,
+        write: Callable[[Sequence[Any]], Any],
+        driver: ServiceDriver,
+        numbers: Callable[[], Mapping[str, float]],
+    ) -> None:
+        self._writer = GroupCommit(books, write, driver)
+        self.run, self.act_on, self.finish = self._writer.run, self._writer.act_on, self._writer.flush
+        self.numbers = numbers
+
+
+class Driver(ServiceDriver, Protocol):
     """What carries a machine's frames, and calls it."""
 
     @property
@@ -43,7 +60,7 @@ class Driver(Touched, Protocol):
         """What went through the sockets, by names of `metrics.METRICS`."""
 
 
-class Owner(Protocol):
+class MachineService(Protocol):
     """Owns a machine: hears its events, and knows its numbers."""
 
     async def run(self) -> None:
@@ -58,11 +75,11 @@ class Owner(Protocol):
         """By names of `metrics.METRICS`; what the sockets count is added to it."""
 
 
-class AgentOwner(Owner, Agent, Protocol):
+class ClientService(MachineService, Agent, Protocol):
     """One that serves clients, too."""
 
 
-class Desk(Protocol):
+class ControlFrontend(Protocol):
     """Where those who use a machine on this computer are served."""
 
     @property
@@ -73,65 +90,65 @@ class Desk(Protocol):
     async def close(self) -> None: ...
 
 
-Watch: TypeAlias = Callable[[], Coroutine[Any, Any, None]]
+Watchdog: TypeAlias = Callable[[], Coroutine[Any, Any, None]]
 """Looks after what a machine's service rests on. Returns never; what it raises ends the service."""
 
-_O = TypeVar("_O", bound=Owner)
+_O = TypeVar("_O", bound=MachineService)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Station(Generic[_O]):
+class ServiceSetup(Generic[_O]):
     """The parts of one machine in service, not yet running; nobody talks to it but its peers."""
 
     machine: Machine
-    drive: Callable[[Machine, Callable[[Event], object], Clock], Driver]
-    hire: Callable[[Driver], _O]
+    make_driver: Callable[[Machine, Callable[[Event], object], SystemClock], Driver]
+    make_service: Callable[[Driver], _O]
     """Makes the owner. It calls the machine with the driver's `now()`, and the driver's `touch()` after each call."""
     metrics: str | None = None
     drain_s: float = 10.0
-    clock: Clock = field(default_factory=Clock)
+    clock: SystemClock = field(default_factory=SystemClock)
     """The driver's. Whoever builds the machine reads the same one."""
     address: Address | None = None
     """By which others call it, where that is not where the driver listens."""
-    watch: Watch | None = None
+    watch: Watchdog | None = None
 
-    def desk(self, owner: _O, stop: Callable[[], object]) -> Desk | None:
+    def make_frontend(self, owner: _O, stop: Callable[[], object]) -> ControlFrontend | None:
         """Where clients are served, if there are any."""
         return None
 
 
 @dataclass(frozen=True, kw_only=True)
-class Service(Station[AgentOwner]):
+class NodeSetup(ServiceSetup[ClientService]):
     """The parts of one node, which serves the clients of its control socket."""
 
     control: Path
     clients_max: int = 16
 
-    def desk(self, owner: AgentOwner, stop: Callable[[], object]) -> ControlServer:
+    def make_frontend(self, owner: ClientService, stop: Callable[[], object]) -> ControlServer:
         return ControlServer(self.control, owner, stop, self.clients_max)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Host(Station[_O]):
+class HostSetup(ServiceSetup[_O]):
     """One that tells its owner how it is."""
 
     control: Path
-    answering: Callable[[_O, Callable[[], object]], Answering]
+    make_handler: Callable[[_O, Callable[[], object]], QueryHandler]
     """Of its owner, and of what stops it."""
 
-    def desk(self, owner: _O, stop: Callable[[], object]) -> Inquiries:
-        return Inquiries(self.control, self.answering(owner, stop))
+    def make_frontend(self, owner: _O, stop: Callable[[], object]) -> HostQueryServer:
+        return HostQueryServer(self.control, self.make_handler(owner, stop))
 
 
-async def serve(station: Station[_O], on_ready: Callable[[Driver], object] = lambda _: None) -> bool:
+async def serve(station: ServiceSetup[_O], on_ready: Callable[[Driver], object] = lambda _: None) -> bool:
     """Run until a signal or a client says stop; whether all that was promised has gone out by then."""
     stop, hurry = asyncio.Event(), asyncio.Event()
     with _signals(stop, hurry):
-        return await attend(station, stop, hurry, on_ready)
+        return await serve_until(station, stop, hurry, on_ready)
 
 
-async def attend(
-    station: Station[_O],
+async def serve_until(
+    station: ServiceSetup[_O],
     stop: asyncio.Event,
     hurry: asyncio.Event,
     on_ready: Callable[[Driver], object] = lambda _: None,
@@ -139,9 +156,9 @@ async def attend(
     """The same for whoever has signals of its own, as a process with several nodes on one event loop has."""
     faults = LoopFaults()
     asyncio.get_running_loop().set_exception_handler(faults)
-    driver = station.drive(station.machine, lambda event: owner.act_on(event), station.clock)
-    owner = station.hire(driver)
-    desk = station.desk(owner, stop.set)
+    driver = station.make_driver(station.machine, lambda event: owner.act_on(event), station.clock)
+    owner = station.make_service(driver)
+    desk = station.make_frontend(owner, stop.set)
 
     def numbers() -> dict[str, float]:
         clients = {} if desk is None else {"control_clients": desk.clients}
@@ -172,7 +189,7 @@ async def attend(
         return drained
 
 
-async def _work(owner: Owner, watch: Watch | None) -> None:
+async def _work(owner: MachineService, watch: Watchdog | None) -> None:
     """The owner's work, and the watch beside it; raises what either raised."""
     parts = [asyncio.create_task(each()) for each in (owner.run, watch) if each is not None]
     try:
@@ -200,16 +217,16 @@ async def _end(task: asyncio.Task[None]) -> None:
     await asyncio.wait([task])
 
 
-async def _finish(owner: Owner, hurry: asyncio.Event, running: asyncio.Task[None]) -> None:
+async def _finish(owner: MachineService, hurry: asyncio.Event, running: asyncio.Task[None]) -> None:
     """Let the owner finish, unless a signal says not to wait for it, or its work fails meanwhile."""
-    finishing = asyncio.create_task(_finished_or_failed(owner, running))
+    finishing = asyncio.create_task(_finish_or_fail(owner, running))
     try:
         await _first(finishing, hurry.wait())
     finally:
         await _end(finishing)
 
 
-async def _finished_or_failed(owner: Owner, running: asyncio.Task[None]) -> None:
+async def _finish_or_fail(owner: MachineService, running: asyncio.Task[None]) -> None:
     finishing = asyncio.create_task(owner.finish())
     try:
         await asyncio.wait([finishing] if running.done() else [finishing, running], return_when=asyncio.FIRST_COMPLETED)

@@ -9,25 +9,25 @@ from __future__ import annotations
 from collections.abc import Generator, Iterable
 
 from veilcast.errors import ConfigError
-from veilcast.net.ends import UNASKED, UNREACHABLE
-from veilcast.net.wrap import Bare, BrokenWrap
+from veilcast.net.close_reasons import UNASKED, UNREACHABLE
+from veilcast.net.stream_setup import BrokenStream, PlainWrapper
 
 
-class SocksWrap(Bare):
+class SocksWrapper(PlainWrapper):
     """The caller's side. What comes after the last answer is the other side's own, and is not wrapped."""
 
     def __init__(self, host: str, port: int, user: bytes, password: bytes) -> None:
         super().__init__()
         try:
-            login = b"\x01" + _counted(user) + _counted(password)
-            request = b"\x05\x01\x00\x03" + _counted(host.encode("ascii")) + port.to_bytes(2, "big")
+            login = b"\x01" + _with_length(user) + _with_length(password)
+            request = b"\x05\x01\x00\x03" + _with_length(host.encode("ascii")) + port.to_bytes(2, "big")
         except (ValueError, OverflowError) as error:
             raise ConfigError("no SOCKS port can be asked for this") from error
         self._buffer = bytearray()
         self._talk = self._ask(login, request)
         self._wanted = next(self._talk)
 
-    def shake(self, data: bytes) -> bool:
+    def handshake(self, data: bytes) -> bool:
         buffer = self._buffer
         buffer += data
         try:
@@ -48,22 +48,22 @@ class SocksWrap(Bare):
         """Says its words one by one, and yields how many bytes of an answer it waits for."""
         self.write(b"\x05\x01\x02")
         if (yield 2) != b"\x05\x02":
-            raise BrokenWrap(UNASKED)
+            raise BrokenStream(UNASKED)
         self.write(login)
         if (yield 2)[1]:
-            raise BrokenWrap(UNASKED)
+            raise BrokenStream(UNASKED)
         self.write(request)
         version, failure, _, kind = yield 4
         if version != 5 or kind not in (1, 3, 4):
-            raise BrokenWrap(UNASKED)
+            raise BrokenStream(UNASKED)
         if failure:
-            raise BrokenWrap(UNREACHABLE)
+            raise BrokenStream(UNREACHABLE)
         # The address that the port calls from, which Tor does not know; four bytes, a name, or sixteen; and its port.
         yield {1: 4, 4: 16}.get(kind) or (yield 1)[0]
         yield 2
 
 
-def _counted(text: bytes) -> bytes:
+def _with_length(text: bytes) -> bytes:
     if not text:
         raise ValueError
     return len(text).to_bytes(1, "big") + text

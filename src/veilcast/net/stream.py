@@ -18,48 +18,47 @@ from itertools import islice
 from typing import Final, Protocol
 
 from veilcast.errors import ExcessError, MalformedError
-from veilcast.net.ends import CLOSED, GARBLED, LEFT, SLOW, TOO_LONG, UNREACHABLE
-from veilcast.net.framing import Framing
-from veilcast.net.limits import Limits
-from veilcast.net.wrap import BrokenWrap, Wrap
+from veilcast.net.close_reasons import CLOSED, GARBLED, LEFT, SLOW, TOO_LONG, UNREACHABLE
+from veilcast.net.stream_limits import StreamLimits
+from veilcast.net.stream_setup import BrokenStream, FrameFormat, StreamWrapper
 
 
-class Ears(Protocol):
+class StreamCallbacks(Protocol):
     """Who owns a stream."""
 
-    def shaken(self, stream: Stream, certificate: bytes) -> None:
+    def handshake_done(self, stream: FrameStream, certificate: bytes) -> None:
         """The handshake is over, and this is what the other side has shown (DER), if it shows anything."""
 
-    def heard(self, stream: Stream, records: list[bytes]) -> None: ...
+    def frames_received(self, stream: FrameStream, records: list[bytes]) -> None: ...
 
-    def calm(self, stream: Stream) -> None:
+    def drained(self, stream: FrameStream) -> None:
         """What was kept for it has been sent."""
 
-    def ended(self, stream: Stream, reason: str) -> None:
+    def stream_ended(self, stream: FrameStream, reason: str) -> None:
         """Once, and the last that is heard of it, unless the owner ended it."""
 
 
-class Stream:
+class FrameStream:
     """From a socket that is connected, or about to be."""
 
     def __init__(
         self,
         bound: socket.socket,
-        wrap: Wrap,
-        framing: Framing,
-        ears: Ears,
+        wrap: StreamWrapper,
+        framing: FrameFormat,
+        ears: StreamCallbacks,
         loop: asyncio.AbstractEventLoop,
-        limits: Limits,
+        limits: StreamLimits,
         *,
         called: bool,
     ) -> None:
         """`called`: by the other side; otherwise we are calling."""
         bound.setblocking(False)
         _watch_over(bound)
-        self.ears = ears
+        self.callbacks = ears
         self._socket, self._loop, self._write_max = bound, loop, limits.write_max
         self._wrap = wrap
-        self._cutter, self._head = framing.cutter(limits.record_max), framing.head
+        self._cutter, self._head = framing.make_reader(limits.record_max), framing.make_head
         self._plain: list[bytes] = []
         """Records that wait for the end of a turn, to be wrapped together."""
         self._waiting: deque[memoryview] = deque()
@@ -68,14 +67,14 @@ class Stream:
         self._shaken = False
         self._open = True
         self._patience = HANDSHAKE_BYTES
-        self.called: Final = called
+        self.is_inbound: Final = called
         self.unsent = 0
         """How many bytes wait for the system."""
         self.sent = 0
         """How many it has taken, so that a stream that stands still can be told from a slow one."""
 
     @property
-    def answered(self) -> bool:
+    def has_sent(self) -> bool:
         """Whether we have sent anything, or are about to."""
         return self.sent + self.unsent > 0
 
@@ -102,7 +101,7 @@ class Stream:
     def end(self) -> None:
         """By our own will: the other side is told that nothing more comes, if there is room to say so."""
         if self._open and self._shaken and not self._waiting:
-            self._wrap.farewell()
+            self._wrap.close_notify()
             with contextlib.suppress(OSError):
                 self._socket.send(self._wrap.outgoing())
         self._close()
@@ -111,7 +110,7 @@ class Stream:
         """At once and without a word to the other side."""
         if self._open:
             self._close()
-            self.ears.ended(self, reason)
+            self.callbacks.stream_ended(self, reason)
 
     # --- what the event loop brings ---------------------------------------------------------------------------
 
@@ -143,15 +142,15 @@ class Stream:
 
     def _shake(self, data: bytes) -> None:
         try:
-            self._shaken = self._wrap.shake(data)
-        except BrokenWrap as broken:
+            self._shaken = self._wrap.handshake(data)
+        except BrokenStream as broken:
             self.drop(broken.reason)
             return
         self._push()
         if not self._open:
             return
         if self._shaken:
-            self.ears.shaken(self, self._wrap.shown())
+            self.callbacks.handshake_done(self, self._wrap.peer_certificate())
         elif self._patience < 0:
             self.drop(TOO_LONG)
 
@@ -160,7 +159,7 @@ class Stream:
         try:
             for chunk in self._wrap.read(data):
                 records.extend(self._cutter.feed(chunk))
-        except BrokenWrap as broken:
+        except BrokenStream as broken:
             reason = broken.reason
         except ExcessError:
             reason = TOO_LONG
@@ -169,7 +168,7 @@ class Stream:
         if not reason:
             self._push()
         if records and self._open:
-            self.ears.heard(self, records)
+            self.callbacks.frames_received(self, records)
         if reason:
             self.drop(reason)
 
@@ -191,7 +190,7 @@ class Stream:
         elif self._watching and not self._waiting:
             self._watching = False
             self._loop.remove_writer(self._socket)
-            self.ears.calm(self)
+            self.callbacks.drained(self)
         elif self._waiting and not self._watching:
             self._watching = True
             self._loop.add_writer(self._socket, self._push)

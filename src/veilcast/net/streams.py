@@ -19,17 +19,17 @@ from typing import NamedTuple
 
 from veilcast.errors import RemoteError
 from veilcast.machine import Address, Connect, Disconnect, Event, Frame, Listen, Machine
-from veilcast.net.backlog import Backlog
-from veilcast.net.callers import Callers
-from veilcast.net.calls import Calls
-from veilcast.net.clock import Clock
-from veilcast.net.ends import FULL, REPLACED, Ends
-from veilcast.net.limits import Limits
+from veilcast.net.clock import SystemClock
+from veilcast.net.close_reasons import FULL, REPLACED, CloseReasons
+from veilcast.net.driver import MachineDriver, TrafficCounts
+from veilcast.net.inbound import InboundStreams
+from veilcast.net.outbound import OutboundStreams
 from veilcast.net.records import WELCOME
-from veilcast.net.stream import Stream
-from veilcast.net.tls import Identity, TlsWay
-from veilcast.net.turns import Counts, Turns
-from veilcast.net.wrap import Guest, Way
+from veilcast.net.send_backlog import SendBacklog
+from veilcast.net.stream import FrameStream
+from veilcast.net.stream_limits import StreamLimits
+from veilcast.net.stream_setup import PeerIdentity, StreamSetup
+from veilcast.net.tls import StreamIdentity, TlsSetup
 
 
 class PeerState(NamedTuple):
@@ -41,11 +41,11 @@ class PeerState(NamedTuple):
     reason: str
 
 
-class RecordCounts(Counts):
+class RecordCounts(TrafficCounts):
     unit = "records"
 
 
-class Streams(Turns):
+class BaseStreamDriver(MachineDriver):
     """One machine on streams: `stream.Ears` of those that are up. With nowhere to listen, it only calls."""
 
     counts: RecordCounts
@@ -55,23 +55,25 @@ class Streams(Turns):
         machine: Machine,
         *,
         listen: Sequence[str | socket.socket],
-        way: Way,
+        way: StreamSetup,
         act_on: Callable[[Event], object],
-        clock: Clock | None = None,
-        limits: Limits | None = None,
+        clock: SystemClock | None = None,
+        limits: StreamLimits | None = None,
         rng: Random | None = None,
     ) -> None:
         super().__init__(machine, act_on, clock)
         self.counts = RecordCounts()
-        self._limits = limits = limits or Limits()
-        self._ends = Ends(self.now)
+        self._limits = limits = limits or StreamLimits()
+        self._ends = CloseReasons(self.now)
         self.reasons = self._ends.counts
         """Why streams, handshakes and calls ended, and how often."""
-        self._callers = Callers(listen, way, limits, self.now, self._ends, self._let_in)
-        self._calls = Calls(way, limits, rng or SystemRandom(), self.now, self._ends, self._set_up, self._unanswered)
-        self._up: dict[Address, _Up] = {}
-        self._names: dict[Stream, Address] = {}
-        self._backlog = Backlog(limits, self.touch)
+        self._callers = InboundStreams(listen, way, limits, self.now, self._ends, self._let_in)
+        self._calls = OutboundStreams(
+            way, limits, rng or SystemRandom(), self.now, self._ends, self._set_up, self._unanswered
+        )
+        self._up: dict[Address, _UpPeer] = {}
+        self._names: dict[FrameStream, Address] = {}
+        self._backlog = SendBacklog(limits, self.touch)
         self._guests = 0
         """How many of them called us."""
         self._review: asyncio.TimerHandle | None = None
@@ -90,7 +92,9 @@ class Streams(Turns):
 
     def peers(self) -> list[PeerState]:
         here = [PeerState(peer, True, up.since_us, "") for peer, up in self._up.items()]
-        return here + [PeerState(peer, False, since_us, reason) for peer, since_us, reason in self._calls.missing()]
+        return here + [
+            PeerState(peer, False, since_us, reason) for peer, since_us, reason in self._calls.missing_peers()
+        ]
 
     def _start(self) -> None:
         self._callers.open(self._loop)
@@ -109,12 +113,12 @@ class Streams(Turns):
             self._forget(stream)
 
     async def _flushed(self) -> None:
-        await self._backlog.gone()
+        await self._backlog.wait_empty()
 
     # --- what the machine says --------------------------------------------------------------------------------
 
     def _send(self, frames: list[Frame]) -> None:
-        touched: dict[Stream, None] = {}
+        touched: dict[FrameStream, None] = {}
         for frame in frames:
             up = self._up.get(frame.destination)
             if up is None or not 0 < len(frame.data) <= self._limits.record_max:
@@ -125,10 +129,10 @@ class Streams(Turns):
             self.counts.sent += 1
         for stream in touched:
             self._flush(stream)
-        self._backlog.shorten()
+        self._backlog.drop_longest()
 
     def _room(self) -> int:
-        return 0 if self._backlog.must_wait else self._limits.room
+        return 0 if self._backlog.must_wait else self._limits.frames_per_turn
 
     def _tell(self, event: Event, now: int) -> None:
         if isinstance(event, Connect):
@@ -140,14 +144,14 @@ class Streams(Turns):
         elif not isinstance(event, Listen):  # We listen where we were told to, from the start.
             self._act_on(event)
 
-    def _flush(self, stream: Stream) -> None:
+    def _flush(self, stream: FrameStream) -> None:
         stream.flush()
         if stream.unsent and stream in self._names:
             self._backlog.add(stream)
 
     # --- peers come and go ------------------------------------------------------------------------------------
 
-    def _let_in(self, stream: Stream, guest: Guest) -> None:
+    def _let_in(self, stream: FrameStream, guest: PeerIdentity) -> None:
         before = self._up.get(guest.name)
         if before is not None:
             before.stream.drop(REPLACED)
@@ -167,30 +171,30 @@ class Streams(Turns):
         self._notice("peer_lost", peer, self.now())
         self.touch()
 
-    def _set_up(self, peer: Address, stream: Stream, guest: Guest) -> None:
+    def _set_up(self, peer: Address, stream: FrameStream, guest: PeerIdentity) -> None:
         now = self.now()
-        stream.ears = self
-        self._up[peer] = _Up(stream, guest, now)
+        stream.callbacks = self
+        self._up[peer] = _UpPeer(stream, guest, now)
         self._names[stream] = peer
         self._notice("peer_up", peer, now)
         self.touch()
 
-    def _take_down(self, peer: Address) -> Stream:
+    def _take_down(self, peer: Address) -> FrameStream:
         stream = self._up.pop(peer).stream
         self._forget(stream)
         return stream
 
-    def _forget(self, stream: Stream) -> None:
+    def _forget(self, stream: FrameStream) -> None:
         del self._names[stream]
-        self._guests -= stream.called
+        self._guests -= stream.is_inbound
         self._backlog.remove(stream)
 
     # --- what streams say -------------------------------------------------------------------------------------
 
-    def shaken(self, stream: Stream, certificate: bytes) -> None:
+    def handshake_done(self, stream: FrameStream, certificate: bytes) -> None:
         raise AssertionError("a stream that is up has been through its handshake")
 
-    def heard(self, stream: Stream, records: list[bytes]) -> None:
+    def frames_received(self, stream: FrameStream, records: list[bytes]) -> None:
         peer, now = self._names[stream], self.now()
         self.counts.received += len(records)
         for record in records:
@@ -198,20 +202,20 @@ class Streams(Turns):
             self.faults.contain(self._machine.receive, record, peer, now)
         self._turn(now)
 
-    def calm(self, stream: Stream) -> None:
+    def drained(self, stream: FrameStream) -> None:
         self._backlog.remove(stream)
 
-    def ended(self, stream: Stream, reason: str) -> None:
+    def stream_ended(self, stream: FrameStream, reason: str) -> None:
         peer = self._names[stream]
         self._take_down(peer)
         self._ends.add(reason)
-        self._calls.again(peer, reason)
+        self._calls.redial_later(peer, reason)
         self._notice("peer_lost", peer, self.now())
         self.touch()
 
     def _look_again(self) -> None:
         """At the streams that should have moved, and at the certificates of all who are here."""
-        self._backlog.look()
+        self._backlog.drop_stalled()
         now = self.now()
         for up in list(self._up.values()):
             try:
@@ -221,7 +225,7 @@ class Streams(Turns):
         self._review = self._loop.call_later(self._limits.review_s, self._look_again)
 
 
-class StreamDriver(Streams):
+class TlsStreamDriver(BaseStreamDriver):
     """One machine on TLS streams."""
 
     def __init__(
@@ -229,18 +233,18 @@ class StreamDriver(Streams):
         machine: Machine,
         *,
         listen: Sequence[str],
-        identity: Identity,
+        identity: StreamIdentity,
         act_on: Callable[[Event], object],
-        clock: Clock | None = None,
-        limits: Limits | None = None,
+        clock: SystemClock | None = None,
+        limits: StreamLimits | None = None,
         rng: Random | None = None,
     ) -> None:
         super().__init__(
-            machine, listen=listen, way=TlsWay(identity), act_on=act_on, clock=clock, limits=limits, rng=rng
+            machine, listen=listen, way=TlsSetup(identity), act_on=act_on, clock=clock, limits=limits, rng=rng
         )
 
 
-class _Up(NamedTuple):
-    stream: Stream
-    guest: Guest
+class _UpPeer(NamedTuple):
+    stream: FrameStream
+    guest: PeerIdentity
     since_us: int

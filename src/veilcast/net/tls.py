@@ -21,52 +21,52 @@ from typing import Final, TypeAlias
 
 from veilcast.errors import ForgedError
 from veilcast.machine import Address
-from veilcast.net.address import parse, pinned
-from veilcast.net.ends import ANOTHER, CLOSED, MISNAMED, NOT_TLS, OVER, STRANGE, UNFIT, UNSHOWN, UNTRUSTED
+from veilcast.net.address import parse_address, split_pinned
+from veilcast.net.close_reasons import ANOTHER, CLOSED, MISNAMED, NOT_TLS, OVER, STRANGE, UNFIT, UNSHOWN, UNTRUSTED
 from veilcast.net.records import RECORDS
-from veilcast.net.wrap import BrokenWrap, Dialled, Guest, Wrap
+from veilcast.net.stream_setup import BrokenStream, DialTarget, PeerIdentity, StreamWrapper
 
-Judge: TypeAlias = Callable[[bytes], Guest]
+CertificateJudge: TypeAlias = Callable[[bytes], PeerIdentity]
 """Reads a certificate (DER), of which the signatures hold; raises `RemoteError` if it is none of ours."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Identity:
+class StreamIdentity:
     """What we show (PEM, our own certificate first), whose word counts, and who judges the others."""
 
     chain: bytes
     key: bytes = field(repr=False)
     anchor: bytes
-    callers: Judge
+    callers: CertificateJudge
     """Of those who call us."""
-    hosts: Judge
+    hosts: CertificateJudge
     """Of those whom we call."""
 
 
-class TlsWay:
+class TlsSetup:
     """Fulfils `wrap.Way`: both sides of a stream show who they are. Where an address says who answers there, nobody
     else does, whatever role its certificate is for."""
 
-    framing = RECORDS
+    frame_format = RECORDS
 
-    def __init__(self, identity: Identity) -> None:
+    def __init__(self, identity: StreamIdentity) -> None:
         self._server, self._client = server_context(identity), client_context(identity)
-        self.caller, self._hosts = identity.callers, identity.hosts
+        self.identify_caller, self._hosts = identity.callers, identity.hosts
 
-    def answer(self) -> Wrap:
-        return TlsWrap(self._server, called=True)
+    def wrap_inbound(self) -> StreamWrapper:
+        return TlsWrapper(self._server, called=True)
 
-    def dial(self, peer: Address) -> Dialled:
-        return Dialled(*parse(pinned(peer)[1]), TlsWrap(self._client, called=False))
+    def dial(self, peer: Address) -> DialTarget:
+        return DialTarget(*parse_address(split_pinned(peer)[1]), TlsWrapper(self._client, called=False))
 
-    def host(self, certificate: bytes, peer: Address) -> Guest:
-        guest, (name, _) = self._hosts(certificate), pinned(peer)
+    def identify_callee(self, certificate: bytes, peer: Address) -> PeerIdentity:
+        guest, (name, _) = self._hosts(certificate), split_pinned(peer)
         if name and guest.name != name:
             raise ForgedError(ANOTHER)
         return guest
 
 
-class TlsWrap:
+class TlsWrapper:
     def __init__(self, context: ssl.SSLContext, *, called: bool, host: str | None = None) -> None:
         """`called`: by the other side; otherwise we are calling, and `host` is the name that its certificate must have,
         where names are checked at all."""
@@ -75,17 +75,17 @@ class TlsWrap:
         self._strange = STRANGE if host is None else UNTRUSTED
         self.outgoing = self._outgoing.read
 
-    def shake(self, data: bytes) -> bool:
+    def handshake(self, data: bytes) -> bool:
         self._incoming.write(data)
         try:
             self._tls.do_handshake()
         except ssl.SSLWantReadError:
             return False
         except ssl.SSLError as error:
-            raise BrokenWrap(_why(error, self._strange)) from error
+            raise BrokenStream(_why(error, self._strange)) from error
         return True
 
-    def shown(self) -> bytes:
+    def peer_certificate(self) -> bytes:
         return self._tls.getpeercert(binary_form=True) or b""
 
     def write(self, plain: bytes) -> None:
@@ -100,21 +100,21 @@ class TlsWrap:
             while self._incoming.pending or self._tls.pending():
                 chunk = self._tls.read(TLS_RECORD)
                 if not chunk:
-                    raise BrokenWrap(CLOSED)
+                    raise BrokenStream(CLOSED)
                 yield chunk
         except ssl.SSLWantReadError:
             pass
         except ssl.SSLError as error:
             # An alert of a side that is not like ours, which sends none; or bytes that nobody sent.
-            raise BrokenWrap(CLOSED) from error
+            raise BrokenStream(CLOSED) from error
 
-    def farewell(self) -> None:
+    def close_notify(self) -> None:
         # Says so, and wants to hear the same, which we do not wait for.
         with suppress(ssl.SSLError):
             self._tls.unwrap()
 
 
-def server_context(identity: Identity) -> ssl.SSLContext:
+def server_context(identity: StreamIdentity) -> ssl.SSLContext:
     """For those who call us. They get no ticket by which they could come back unseen."""
     context = _context(identity, ssl.PROTOCOL_TLS_SERVER)
     context.verify_mode = ssl.CERT_REQUIRED
@@ -122,14 +122,14 @@ def server_context(identity: Identity) -> ssl.SSLContext:
     return context
 
 
-def client_context(identity: Identity) -> ssl.SSLContext:
+def client_context(identity: StreamIdentity) -> ssl.SSLContext:
     """For those whom we call."""
     context = _context(identity, ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname = False
     return context
 
 
-def _context(identity: Identity, protocol: ssl._SSLMethod) -> ssl.SSLContext:
+def _context(identity: StreamIdentity, protocol: ssl._SSLMethod) -> ssl.SSLContext:
     context = ssl.SSLContext(protocol)
     context.minimum_version = context.maximum_version = ssl.TLSVersion.TLSv1_3
     context.verify_flags |= ssl.VERIFY_X509_STRICT

@@ -28,11 +28,10 @@ from typing import Final
 
 from veilcast.errors import ConfigError, LocalError
 from veilcast.machine import Address
-from veilcast.net.address import SocketAddress, name, parse
-from veilcast.net.onions import ThroughTor
-from veilcast.net.torcontrol import TorControl
-from veilcast.net.tornet import read_network
-from veilcast.net.torprocess import TorProcess
+from veilcast.net.address import SocketAddress, format_address, parse_address
+from veilcast.net.onion import TorDialer
+from veilcast.net.tor_control import TorControl
+from veilcast.net.tor_process import TorProcess, read_network
 
 
 @dataclass(frozen=True)
@@ -48,7 +47,7 @@ class Tor:
 
     def __init__(self, control: TorControl) -> None:
         self._control = control
-        self.reach = ThroughTor(_socks(control))
+        self.reach = TorDialer(_socks(control))
         """For drivers: how peers are called through it."""
 
     def serve(self, target: SocketAddress, *, key: str | None = None, port: int = 80) -> OnionService:
@@ -57,7 +56,7 @@ class Tor:
         if key is not None and not KEY.fullmatch(key):
             raise ConfigError("this is no key of an onion service")
         self._control.ask("SETEVENTS HS_DESC")
-        said = self._add_onion(key or "NEW:ED25519-V3", f"Port={port},{name(target)}")
+        said = self._add_onion(key or "NEW:ED25519-V3", f"Port={port},{format_address(target)}")
         values = dict(line.split("=", 1) for line in said if "=" in line)
         service, made = values.get("ServiceID", ""), key or values.get("PrivateKey", "")
         if not SERVICE.fullmatch(service) or not KEY.fullmatch(made):
@@ -86,13 +85,13 @@ class Tor:
                 missing.discard(event[2])
         self._control.ask("SETEVENTS")
 
-    async def gone(self) -> None:
+    async def watch(self) -> None:
         """Returns never; `LocalError` when this Tor ends, or no longer listens to us."""
         loop, ended = asyncio.get_running_loop(), asyncio.Event()
 
         def look() -> None:
             try:
-                self._control.look()
+                self._control.drop_events()
             except LocalError:
                 loop.remove_reader(self._control)
                 ended.set()
@@ -100,13 +99,13 @@ class Tor:
         loop.add_reader(self._control, look)
         try:
             await ended.wait()
-            self._control.look()
+            self._control.drop_events()
         finally:
             loop.remove_reader(self._control)
 
 
 @contextmanager
-def started(
+def start_tor(
     directory: Path,
     *,
     network: Path | None = None,
@@ -131,7 +130,7 @@ def started(
 
 
 @contextmanager
-def attached(control: str, *, cookie: Path | None = None) -> Iterator[Tor]:
+def attach_tor(control: str, *, cookie: Path | None = None) -> Iterator[Tor]:
     """One that runs already, by its control port ("127.0.0.1:9051" or "unix:/run/tor/control"), where it says itself
     in which file its cookie is."""
     with TorControl(control, cookie) as connection:
@@ -141,19 +140,21 @@ def attached(control: str, *, cookie: Path | None = None) -> Iterator[Tor]:
 def _renew(process: TorProcess, options: Sequence[str]) -> None:
     """What a Tor has learned of one network keeps it from joining another. Of a private one that is nothing to keep; of
     the public one, those by whom it enters it, who should stay the same."""
-    before, now = ({line for line in lines if line.startswith("DirAuthority ")} for lines in (process.told(), options))
-    if not process.told() or before == now:
+    before, now = (
+        {line for line in lines if line.startswith("DirAuthority ")} for lines in (process.read_torrc(), options)
+    )
+    if not process.read_torrc() or before == now:
         return
     if not before:
         raise ConfigError(
             f"{process.directory} is of the public Tor network; a private one needs a directory of its own"
         )
-    process.forget()
+    process.remove_data()
 
 
 def _await_bootstrap(control: TorControl, process: TorProcess, within_s: float, told: Callable[[int], object]) -> None:
     deadline = time.monotonic() + within_s
-    while (percent := bootstrapped(control)) < 100:
+    while (percent := bootstrap_percent(control)) < 100:
         told(percent)
         if time.monotonic() > deadline:
             raise LocalError(f"Tor got no further than {percent} % in {within_s:g} s; {process.log} may say why")
@@ -161,7 +162,7 @@ def _await_bootstrap(control: TorControl, process: TorProcess, within_s: float, 
     told(100)
 
 
-def bootstrapped(control: TorControl) -> int:
+def bootstrap_percent(control: TorControl) -> int:
     """How far a Tor has got, in percent."""
     match = re.search(r"PROGRESS=(\d+)", control.value("status/bootstrap-phase"))
     return int(match[1]) if match else 0
@@ -171,7 +172,7 @@ def _socks(control: TorControl) -> SocketAddress:
     """Where it listens for callers; a socket of the file system is of no use to others than its user."""
     for place in re.findall(r'"([^"]*)"', control.value("net/listeners/socks")):
         if not place.startswith("unix:"):
-            return parse(place)[1]
+            return parse_address(place)[1]
     raise ConfigError("this Tor has no SocksPort on TCP; set SocksPort 9050 in its torrc")
 
 

@@ -15,14 +15,14 @@ from typing import Final, TypeAlias
 
 from veilcast.errors import ConfigError
 from veilcast.machine import Address, Connect, Disconnect, Event, Frame, Machine
-from veilcast.net.address import SocketAddress, name, parse, unusable
-from veilcast.net.clock import Clock
-from veilcast.net.turns import Counts, Turns
+from veilcast.net.address import SocketAddress, format_address, listen_error, parse_address
+from veilcast.net.clock import SystemClock
+from veilcast.net.driver import MachineDriver, TrafficCounts
 
 Target: TypeAlias = tuple[Callable[[bytes, SocketAddress], int], SocketAddress]
 
 
-class DatagramCounts(Counts):
+class DatagramCounts(TrafficCounts):
     __slots__ = ("blocked",)
     unit = "datagrams"
 
@@ -35,12 +35,12 @@ class DatagramCounts(Counts):
         return {**super().numbers(), "datagrams_blocked_total": self.blocked}
 
 
-def over_udp(*listen: str) -> Callable[[Machine, Callable[[Event], object], Clock], UdpDriver]:
+def udp_driver(*listen: str) -> Callable[[Machine, Callable[[Event], object], SystemClock], UdpDriver]:
     """What drives a node's machine at these addresses."""
     return lambda machine, act_on, clock: UdpDriver(machine, listen, act_on, clock)
 
 
-class UdpDriver(Turns):
+class UdpDriver(MachineDriver):
     """One machine on one UDP socket of each address family it listens on."""
 
     counts: DatagramCounts
@@ -50,11 +50,11 @@ class UdpDriver(Turns):
         machine: Machine,
         listen: Sequence[str],
         act_on: Callable[[Event], object],
-        clock: Clock | None = None,
+        clock: SystemClock | None = None,
     ) -> None:
         super().__init__(machine, act_on, clock)
         self.counts = DatagramCounts()
-        self._wanted = [parse(text) for text in listen]
+        self._wanted = [parse_address(text) for text in listen]
         if len({family for family, _ in self._wanted}) != len(self._wanted):
             raise ConfigError("listen: at most one address of each family")
         self._sockets: dict[socket.AddressFamily, socket.socket] = {}
@@ -65,7 +65,7 @@ class UdpDriver(Turns):
 
     @property
     def addresses(self) -> tuple[Address, ...]:
-        return tuple(name(bound.getsockname()) for bound in self._sockets.values())
+        return tuple(format_address(bound.getsockname()) for bound in self._sockets.values())
 
     def _start(self) -> None:
         for family, address in self._wanted:
@@ -96,7 +96,7 @@ class UdpDriver(Turns):
                 try:
                     receive(data, names.get(source) or self._name(source), now)
                 except Exception as error:
-                    self.faults.caught(error)
+                    self.faults.count_exception(error)
         finally:
             self.counts.received += taken
             self._turn(now)
@@ -127,14 +127,14 @@ class UdpDriver(Turns):
     def _name(self, address: SocketAddress) -> Address:
         if len(self._names) >= ADDRESSES_MAX:
             self._names.clear()
-        found = self._names[address] = name(address)
+        found = self._names[address] = format_address(address)
         return found
 
     def _target(self, destination: Address) -> Target:
         if len(self._targets) >= ADDRESSES_MAX:
             self._targets.clear()
         try:
-            family, address = parse(destination)
+            family, address = parse_address(destination)
             bound = self._sockets.get(family)
         except ConfigError:
             bound, address = None, ("", 0)
@@ -156,7 +156,7 @@ def _bind(family: socket.AddressFamily, address: SocketAddress) -> socket.socket
         bound.bind(address)
     except OSError as error:
         bound.close()
-        raise unusable("listen", address, error) from error
+        raise listen_error("listen", address, error) from error
     return bound
 
 

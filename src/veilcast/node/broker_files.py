@@ -33,18 +33,18 @@ from typing import Annotated, Final
 
 import msgspec
 
-from veilcast.authority.record import Profile
-from veilcast.authority.vault import write_whole
+from veilcast.authority.secret_file import replace_file
+from veilcast.authority.topic_record import Profile
 from veilcast.brokers.config import BrokerConfig
-from veilcast.brokers.overlay import ORIGIN, NodeEntry, Overlay, Replica, SignedOverlay
+from veilcast.brokers.overlay import ORIGIN_BYTES, BrokerOverlay, NodeEntry, Replica, SignedOverlay
 from veilcast.decoding import read_toml
 from veilcast.errors import ConfigError, ForgedError, RemoteError, StorageError, TamperedError
-from veilcast.node import tomlfile
-from veilcast.node.broker_keys import BrokerPublic, read_broker, read_operator
-from veilcast.node.tomlfile import Process, check_address, host_of, naming_the_key, with_own_table
+from veilcast.node import toml_file
+from veilcast.node.broker_keys import BrokerPublic, decode_broker_line, decode_operator_line
+from veilcast.node.toml_file import ProcessConfig, check_address, explain_error, parse_ip, settings_converter
 
 
-class BrokerFile(Process, frozen=True, forbid_unknown_fields=True, kw_only=True):
+class BrokerFile(ProcessConfig, frozen=True, forbid_unknown_fields=True, kw_only=True):
     listen: str
     overlay: str
     operator: str
@@ -55,11 +55,11 @@ class BrokerFile(Process, frozen=True, forbid_unknown_fields=True, kw_only=True)
     def __post_init__(self) -> None:
         super().__post_init__()
         check_address("listen", self.listen)
-        read_operator("operator", self.operator)
+        decode_operator_line("operator", self.operator)
 
     @property
     def operator_key(self) -> bytes:
-        return read_operator("operator", self.operator)
+        return decode_operator_line("operator", self.operator)
 
     @property
     def control_path(self) -> Path:
@@ -71,7 +71,7 @@ class ReplicaTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     address: str
 
 
-class NodeTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class OverlayNodeTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     name: Annotated[str, msgspec.Meta(min_length=1, max_length=64)]
     replicas: list[ReplicaTable]
 
@@ -79,40 +79,42 @@ class NodeTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class OverlayFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The operator's description."""
 
-    nodes: list[NodeTable]
+    nodes: list[OverlayNodeTable]
     links: list[tuple[str, str]] = []
     repository: list[ReplicaTable] = []
     profile: Profile = "hardened"
 
 
 def load_broker(path: Path) -> BrokerFile:
-    return tomlfile.load(path, parse_broker)
+    return toml_file.load_file(path, parse_broker)
 
 
 def parse_broker(toml: bytes, path: Path) -> BrokerFile:
-    convert = with_own_table("brokers", BrokerFile, BrokerConfig)
-    return tomlfile.parse(toml, path, BrokerFile, convert, paths=("overlay", "control"))
+    convert = settings_converter("brokers", BrokerFile, BrokerConfig)
+    return toml_file.parse_file(toml, path, BrokerFile, convert, paths=("overlay", "control"))
 
 
-def load_overlay(path: Path, before: Overlay | None = None) -> Overlay:
+def load_overlay(path: Path, before: BrokerOverlay | None = None) -> BrokerOverlay:
     """What an operator describes; the one that follows `before`, whose nodes it changes or leaves as they are."""
     table = read_toml(_read(path), path)
     try:
         described = msgspec.convert(table, OverlayFile)
         check_links(described.links)
-        _check_apart(described)
-        nodes = [(node.name, _replicas(f"nodes.{node.name}.replicas", node.replicas)) for node in described.nodes]
-        return follow(before, nodes, described)
+        _check_distinct(described)
+        nodes = [(node.name, _make_replicas(f"nodes.{node.name}.replicas", node.replicas)) for node in described.nodes]
+        return next_overlay(before, nodes, described)
     except msgspec.ValidationError as error:
-        raise ConfigError(f"{path}: {naming_the_key(str(error), kind=OverlayFile)}") from error
+        raise ConfigError(f"{path}: {explain_error(str(error), kind=OverlayFile)}") from error
     except ConfigError as error:
         raise ConfigError(f"{path}: {error}") from error
 
 
-def follow(before: Overlay | None, nodes: Sequence[tuple[str, Sequence[Replica]]], described: OverlayFile) -> Overlay:
+def next_overlay(
+    before: BrokerOverlay | None, nodes: Sequence[tuple[str, Sequence[Replica]]], described: OverlayFile
+) -> BrokerOverlay:
     """The description of these nodes and links: a node whose replicas are others than before has a new scheme."""
-    known = {} if before is None else {node.name: node for node in before.every}
-    entries, shelves = [], _replicas(REPOSITORY, described.repository)
+    known = {} if before is None else {node.name: node for node in before.all_nodes}
+    entries, shelves = [], _make_replicas(REPOSITORY, described.repository)
     if shelves:
         nodes = [*nodes, (REPOSITORY, shelves)]
     for name, replicas in nodes:
@@ -123,8 +125,8 @@ def follow(before: Overlay | None, nodes: Sequence[tuple[str, Sequence[Replica]]
         entries.append(NodeEntry(name, (0 if old is None else old.version) + changed, tuple(replicas)))
     repository = entries.pop() if shelves else None
     version = 1 if before is None else before.version + 1
-    origin = os.urandom(ORIGIN) if before is None else before.origin
-    overlay = Overlay(version, tuple(entries), tuple(described.links), repository, described.profile, origin)
+    origin = os.urandom(ORIGIN_BYTES) if before is None else before.origin
+    overlay = BrokerOverlay(version, tuple(entries), tuple(described.links), repository, described.profile, origin)
     overlay.check(described.profile)
     if before is not None:
         try:
@@ -147,11 +149,11 @@ def check_links(links: Sequence[tuple[str, str]]) -> None:
 
 def replica_at(public: BrokerPublic, address: str) -> Replica:
     """A broker at the address where everybody calls it, and nobody else answers."""
-    return Replica(public.key, f"{public.caller}@{address}", public.caller)
+    return Replica(public.key, f"{public.tls_name}@{address}", public.tls_name)
 
 
 def write_signed(path: Path, signed: SignedOverlay) -> None:
-    write_whole(path, MAGIC + signed.encode(), mode=0o644)
+    replace_file(path, MAGIC + signed.encode(), mode=0o644)
 
 
 def read_signed(path: Path, operator: bytes) -> SignedOverlay:
@@ -171,7 +173,7 @@ def read_signed(path: Path, operator: bytes) -> SignedOverlay:
     return signed
 
 
-def read_for(path: Path, operator: bytes, profile: Profile) -> SignedOverlay:
+def read_signed_for(path: Path, operator: bytes, profile: Profile) -> SignedOverlay:
     """The same, for one who is of this profile; `ConfigError` unless all are."""
     signed = read_signed(path, operator)
     overlay = signed.verify(operator)
@@ -182,14 +184,14 @@ def read_for(path: Path, operator: bytes, profile: Profile) -> SignedOverlay:
     return signed
 
 
-def _check_apart(described: OverlayFile) -> None:
+def _check_distinct(described: OverlayFile) -> None:
     """Each broker stands at one place, and alone at its address."""
     seen: dict[str | bytes, str] = {}
     tables = [(f"nodes.{node.name}.replicas", node.replicas) for node in described.nodes]
     for name, replicas in (*tables, (REPOSITORY, described.repository)):
         for place, replica in enumerate(replicas):
             where = f"{name}[{place}]"
-            key = read_broker(f"{where}.broker", replica.broker).key
+            key = decode_broker_line(f"{where}.broker", replica.broker).key
             for told, reason in ((replica.address, f"address, {replica.address}"), (key, "key")):
                 if told in seen:
                     both = f"{seen[told]} and {where}"
@@ -197,15 +199,15 @@ def _check_apart(described: OverlayFile) -> None:
                 seen[told] = where
 
 
-def _replicas(name: str, tables: Sequence[ReplicaTable]) -> list[Replica]:
+def _make_replicas(name: str, tables: Sequence[ReplicaTable]) -> list[Replica]:
     made = []
     for place, table in enumerate(tables):
         where = f"{name}[{place}]"
         address = check_address(f"{where}.address", table.address)
-        if host_of(address).is_unspecified:
+        if parse_ip(address).is_unspecified:
             reason = f"at {address} a broker listens, and nobody can call it there"
             raise ConfigError(f"{where}.address: {reason}; name the one by which others reach it")
-        made.append(replica_at(read_broker(f"{where}.broker", table.broker), address))
+        made.append(replica_at(decode_broker_line(f"{where}.broker", table.broker), address))
     return made
 
 

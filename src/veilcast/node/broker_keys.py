@@ -11,15 +11,15 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from veilcast.authority.keyring import Keyring
-from veilcast.authority.standing import broker_key
-from veilcast.authority.vault import read_private, write_whole
+from veilcast.authority.role import derive_broker_key
+from veilcast.authority.secret_file import read_private_file, replace_file
 from veilcast.crypto.derive import FINGERPRINT, fingerprint
-from veilcast.crypto.passphrase import Cost, lock, unlock
+from veilcast.crypto.passphrase import PassphraseCost, lock_bytes, unlock_bytes
 from veilcast.crypto.secret import Secret
 from veilcast.crypto.sign import PUBLIC, SEED, SigningKey
 from veilcast.errors import ConfigError, PassphraseError, TamperedError
 from veilcast.machine import Entropy
-from veilcast.node import lines
+from veilcast.node import checked_line
 
 
 class BrokerPublic(NamedTuple):
@@ -30,25 +30,25 @@ class BrokerPublic(NamedTuple):
     """Of its certificate."""
 
     @property
-    def caller(self) -> str:
+    def tls_name(self) -> str:
         """Under which it appears on TLS."""
         return f"broker:{self.name.hex()}"
 
 
-def public_of(keyring: Keyring) -> BrokerPublic:
+def broker_public(keyring: Keyring) -> BrokerPublic:
     return BrokerPublic(
-        broker_key(keyring.membership.link).public, fingerprint(keyring.membership.certificate.leaf.subject)
+        derive_broker_key(keyring.membership.link).public, fingerprint(keyring.membership.certificate.leaf.subject)
     )
 
 
-def spell_broker(public: BrokerPublic) -> str:
-    return lines.spell(_BROKER, public.key + public.name)
+def encode_broker_line(public: BrokerPublic) -> str:
+    return checked_line.encode_line(_BROKER, public.key + public.name)
 
 
-def read_broker(key: str, text: str) -> BrokerPublic:
+def decode_broker_line(key: str, text: str) -> BrokerPublic:
     """What stands at this key of a file; `ConfigError` if it is not what a broker told."""
     try:
-        data = lines.read(_BROKER, text)
+        data = checked_line.decode_line(_BROKER, text)
         if len(data) != PUBLIC + FINGERPRINT:
             raise ValueError("another length")
     except ValueError as error:
@@ -56,13 +56,13 @@ def read_broker(key: str, text: str) -> BrokerPublic:
     return BrokerPublic(data[:PUBLIC], data[PUBLIC:])
 
 
-def spell_operator(public: bytes) -> str:
-    return lines.spell(_OPERATOR, public)
+def encode_operator_line(public: bytes) -> str:
+    return checked_line.encode_line(_OPERATOR, public)
 
 
-def read_operator(key: str, text: str) -> bytes:
+def decode_operator_line(key: str, text: str) -> bytes:
     try:
-        data = lines.read(_OPERATOR, text)
+        data = checked_line.decode_line(_OPERATOR, text)
         if len(data) != PUBLIC:
             raise ValueError("another length")
     except ValueError as error:
@@ -70,13 +70,15 @@ def read_operator(key: str, text: str) -> bytes:
     return data
 
 
-def write_operator_key(path: Path, key: SigningKey, passphrase: Secret, *, cost: Cost, entropy: Entropy) -> None:
-    write_whole(path, lock(key.seed.reveal(), passphrase, purpose=_PURPOSE, cost=cost, entropy=entropy))
+def write_operator_key(
+    path: Path, key: SigningKey, passphrase: Secret, *, cost: PassphraseCost, entropy: Entropy
+) -> None:
+    replace_file(path, lock_bytes(key.seed.reveal(), passphrase, purpose=_PURPOSE, cost=cost, entropy=entropy))
 
 
 def read_operator_key(path: Path, passphrase: Secret) -> SigningKey:
     try:
-        seed = unlock(read_private(path), passphrase, purpose=_PURPOSE)
+        seed = unlock_bytes(read_private_file(path), passphrase, purpose=_PURPOSE)
     except TamperedError as error:
         raise TamperedError(f"{path}: {error}, or it is another kind of file") from error
     except PassphraseError as error:

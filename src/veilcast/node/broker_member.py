@@ -24,21 +24,21 @@ from typing import Any, Final
 
 import msgspec
 
-from veilcast.authority.record import Profile
-from veilcast.brokers.client import Client
-from veilcast.brokers.config import ClientConfig
+from veilcast.authority.topic_record import Profile
+from veilcast.brokers.client import BrokerClient
+from veilcast.brokers.config import BrokerClientConfig
+from veilcast.brokers.keys.scheme import majority
+from veilcast.brokers.multipath_client import MultipathClient
 from veilcast.brokers.overlay import SignedOverlay
-from veilcast.brokers.paths import Paths
-from veilcast.brokers.sharing.scheme import majority
 from veilcast.errors import ConfigError, LocalError
-from veilcast.node.broker_files import read_for
-from veilcast.node.broker_keys import read_operator
-from veilcast.node.kept_overlay import KeptOverlay
-from veilcast.node.mode import LiveMember, Mode, Start
-from veilcast.node.tomlfile import own_table
+from veilcast.node.broker_files import read_signed_for
+from veilcast.node.broker_keys import decode_operator_line
+from veilcast.node.mode import MachineInputs, Mode, NodeMember
+from veilcast.node.stored_overlay import StoredOverlay
+from veilcast.node.toml_file import read_settings as own_table
 
 
-class Way(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class BrokerPath(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """To one overlay, at one of its edges. `key` is where it stands in the file."""
 
     key: str
@@ -48,8 +48,8 @@ class Way(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class BrokersSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    ways: tuple[Way, ...]
-    client: ClientConfig
+    ways: tuple[BrokerPath, ...]
+    client: BrokerClientConfig
 
 
 def read_settings(profile: Profile, table: dict[str, Any]) -> BrokersSettings:
@@ -62,16 +62,16 @@ def read_settings(profile: Profile, table: dict[str, Any]) -> BrokersSettings:
         ways.append(_read_way(f"brokers.also[{place}]", each))
         if each:
             raise ConfigError(f"brokers.also[{place}].{next(iter(each))}: unknown key")
-    return BrokersSettings(tuple(ways), own_table("brokers", table, profile, ClientConfig))
+    return BrokersSettings(tuple(ways), own_table("brokers", table, profile, BrokerClientConfig))
 
 
 def read_overlays(settings: BrokersSettings) -> list[SignedOverlay]:
     """What the file names, if operators have signed it, it has these edge nodes and suits the profile, and no broker is
     on two of the ways."""
     every = [_read_overlay(way, settings.client.profile) for way in settings.ways]
-    whose: dict[bytes, Way] = {}
+    whose: dict[bytes, BrokerPath] = {}
     for way, signed in zip(settings.ways, every, strict=True):
-        for node in signed.verify(way.operator).every:
+        for node in signed.verify(way.operator).all_nodes:
             for replica in node.replicas:
                 if (other := whose.setdefault(replica.key, way)) is not way:
                     what = f"the broker at {replica.address.rpartition('@')[2]} is in {other.key}.overlay, too"
@@ -79,7 +79,7 @@ def read_overlays(settings: BrokersSettings) -> list[SignedOverlay]:
     return every
 
 
-def hindrances(member: Client | Paths, now: int) -> list[str]:
+def hindrances(member: BrokerClient | MultipathClient, now: int) -> list[str]:
     """Fewer than half of the replicas may be away or lie; with more away, nothing goes in or out there. A client sees
     this of its edge node, and of the nodes beyond it only that they confirm nothing."""
     clients = clients_of(member)
@@ -97,10 +97,10 @@ def hindrances(member: Client | Paths, now: int) -> list[str]:
     return told
 
 
-def build(start: Start) -> LiveMember:
+def build(start: MachineInputs) -> NodeMember:
     brokers: BrokersSettings = start.settings
     clients = [
-        Client(
+        BrokerClient(
             brokers.client,
             start.keyring,
             overlay,
@@ -114,29 +114,31 @@ def build(start: Start) -> LiveMember:
         )
         for way, overlay in zip(brokers.ways, read_overlays(brokers), strict=True)
     ]
-    return clients[0] if len(clients) == 1 else Paths(clients, start.records, brokers.client.seen_max, start.now)
+    return (
+        clients[0] if len(clients) == 1 else MultipathClient(clients, start.records, brokers.client.seen_max, start.now)
+    )
 
 
-def keep(settings: BrokersSettings, member: Client | Paths) -> Callable[[], None]:
+def keep(settings: BrokersSettings, member: BrokerClient | MultipathClient) -> Callable[[], None]:
     """What brings the overlays' files up to date whenever it is called."""
     clients = clients_of(member)
     kept = [
-        KeptOverlay(Path(way.overlay), way.operator, client.signed)
+        StoredOverlay(Path(way.overlay), way.operator, client.signed)
         for way, client in zip(settings.ways, clients, strict=True)
     ]
 
     def follow() -> None:
         for each, client in zip(kept, clients, strict=True):
-            each.keep(client.signed)
+            each.update(client.signed)
 
     return follow
 
 
-def clients_of(member: Client | Paths) -> tuple[Client, ...]:
-    return member.clients if isinstance(member, Paths) else (member,)
+def clients_of(member: BrokerClient | MultipathClient) -> tuple[BrokerClient, ...]:
+    return member.clients if isinstance(member, MultipathClient) else (member,)
 
 
-def _read_way(key: str, table: dict[str, Any]) -> Way:
+def _read_way(key: str, table: dict[str, Any]) -> BrokerPath:
     texts = {}
     for name in ("overlay", "operator", "edge"):
         value = table.pop(name, None)
@@ -145,11 +147,11 @@ def _read_way(key: str, table: dict[str, Any]) -> Way:
         if not isinstance(value, str) or not value:
             raise ConfigError(f"{key}.{name}: must be a text")
         texts[name] = value
-    return Way(key, texts["overlay"], read_operator(f"{key}.operator", texts["operator"]), texts["edge"])
+    return BrokerPath(key, texts["overlay"], decode_operator_line(f"{key}.operator", texts["operator"]), texts["edge"])
 
 
-def _read_overlay(way: Way, profile: Profile) -> SignedOverlay:
-    signed = read_for(Path(way.overlay), way.operator, profile)
+def _read_overlay(way: BrokerPath, profile: Profile) -> SignedOverlay:
+    signed = read_signed_for(Path(way.overlay), way.operator, profile)
     overlay = signed.verify(way.operator)
     try:
         overlay.node(way.edge)

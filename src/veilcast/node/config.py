@@ -1,6 +1,6 @@
 """The file of a node, `node.toml`: what its owner decides, read into one frozen value that cannot be wrong.
 
-What the files of all our processes have is in `tomlfile`; here is what a member's node has besides.
+What the files of all our processes have is in `toml_file`; here is what a member's node has besides.
 
     mode = "mesh"
     profile = "hardened"
@@ -27,13 +27,20 @@ import msgspec
 
 from veilcast.errors import ConfigError
 from veilcast.machine import Address
-from veilcast.node import tomlfile
+from veilcast.node import toml_file
 from veilcast.node.modes import MODES, mode_of
-from veilcast.node.tomlfile import Process, check_address, host_of, in_full, naming_the_key, take_table
+from veilcast.node.toml_file import (
+    ProcessConfig,
+    check_address,
+    explain_error,
+    make_paths_absolute,
+    parse_ip,
+    pop_table,
+)
 from veilcast.node.tor_table import TOR_PATHS, TorTable
 
 
-class Limits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class NodeLimits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """How much a node keeps for its clients. What it keeps of its own publications is a matter of its mode."""
 
     subscriptions: int = 64
@@ -50,7 +57,7 @@ class Limits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
                 raise ConfigError(f"limits.{name}: must be at least 1")
 
 
-class NodeConfig(Process, frozen=True, forbid_unknown_fields=True, kw_only=True):
+class NodeConfig(ProcessConfig, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """The keys of the file. `settings` is the mode's own table, which is called as the mode is."""
 
     listen: str | None = None
@@ -60,7 +67,7 @@ class NodeConfig(Process, frozen=True, forbid_unknown_fields=True, kw_only=True)
     rate: Literal[1, 4, 16] = 4
     control: str | None = None
     """The socket for commands and programs; None is `control.sock` in the state directory."""
-    limits: Limits = Limits()
+    limits: NodeLimits = NodeLimits()
     tor: TorTable = TorTable()
     settings: Any = None
 
@@ -73,7 +80,7 @@ class NodeConfig(Process, frozen=True, forbid_unknown_fields=True, kw_only=True)
         if driver == "udp":
             self._check_datagrams()
         else:
-            keys, reason = _USELESS[driver]
+            keys, reason = _UNUSED_KEYS[driver]
             for key in keys:
                 if getattr(self, key):
                     raise ConfigError(f"{key}: a node of mode {self.mode!r} {reason}; leave it away")
@@ -86,17 +93,19 @@ class NodeConfig(Process, frozen=True, forbid_unknown_fields=True, kw_only=True)
     def _check_datagrams(self) -> None:
         if self.listen is None:
             raise ConfigError("listen: needed, and not there")
-        if host_of(check_address("listen", self.listen)).is_unspecified and self.address is None:
+        if parse_ip(check_address("listen", self.listen)).is_unspecified and self.address is None:
             raise ConfigError(f"address: needed, since {self.listen} is no address that others could be told")
-        if host_of(check_address("address", self.told)).is_unspecified:
-            raise ConfigError(f"address: {self.told} is no address that others could be told")
+        if parse_ip(check_address("address", self.public_address)).is_unspecified:
+            raise ConfigError(f"address: {self.public_address} is no address that others could be told")
         for place, peer in enumerate(self.peers):
             check_address(f"peers[{place}]", peer)
-        if self.told in self.peers:
-            raise ConfigError(f"peers[{self.peers.index(self.told)}]: {self.told} is this node's own address")
+        if self.public_address in self.peers:
+            raise ConfigError(
+                f"peers[{self.peers.index(self.public_address)}]: {self.public_address} is this node's own address"
+            )
 
     @property
-    def told(self) -> Address:
+    def public_address(self) -> Address:
         """The address that others know this node by; empty if they do not."""
         return Address(self.address or self.listen or "")
 
@@ -109,14 +118,14 @@ class NodeConfig(Process, frozen=True, forbid_unknown_fields=True, kw_only=True)
         return Path(self.control) if self.control is not None else Path(self.state) / "control.sock"
 
 
-def load(path: Path) -> NodeConfig:
-    return tomlfile.load(path, parse)
+def load_config(path: Path) -> NodeConfig:
+    return toml_file.load_file(path, parse_config)
 
 
-def parse(toml: bytes, path: Path) -> NodeConfig:
+def parse_config(toml: bytes, path: Path) -> NodeConfig:
     """The file's content, with its paths in full."""
-    config = tomlfile.parse(toml, path, NodeConfig, _convert, paths=("control", *TOR_PATHS))
-    return in_full(config, [f"settings.{key}" for key in mode_of(config.mode).paths], path.parent)
+    config = toml_file.parse_file(toml, path, NodeConfig, _convert, paths=("control", *TOR_PATHS))
+    return make_paths_absolute(config, [f"settings.{key}" for key in mode_of(config.mode).paths], path.parent)
 
 
 def _convert(table: dict[str, Any]) -> NodeConfig:
@@ -124,7 +133,7 @@ def _convert(table: dict[str, Any]) -> NodeConfig:
         raise ConfigError("settings: unknown key; the settings of a mode stand in a table of its name")
     if "overlay" in table and "mode" not in table:
         raise ConfigError("overlay: unknown key; this is a broker's file, which `veilcast brokers run` runs")
-    own = {name: take_table(table, name) for name in MODES if name in table}
+    own = {name: pop_table(table, name) for name in MODES if name in table}
     config = msgspec.convert(table, NodeConfig)
     for name in own:
         if name != config.mode:
@@ -132,11 +141,11 @@ def _convert(table: dict[str, Any]) -> NodeConfig:
     try:
         settings = mode_of(config.mode).settings(config.profile, own.get(config.mode, {}))
     except msgspec.ValidationError as error:
-        raise ConfigError(naming_the_key(str(error), config.mode)) from error
+        raise ConfigError(explain_error(str(error), config.mode)) from error
     return msgspec.structs.replace(config, settings=settings)
 
 
-_USELESS: Final = {
+_UNUSED_KEYS: Final = {
     "streams": (("listen", "address", "peers"), "is called by nobody"),
     "mqtt": (("listen", "address", "peers"), "is called by nobody"),
     "onions": (("address", "peers"), "is reached at its onion service, and finds others by the directory"),

@@ -2,14 +2,19 @@
 
 A process that is killed at any moment finds what it last committed: the database is written ahead and flushed before a
 write counts (WAL, `synchronous=FULL`). All changes of one moment are one transaction. Everything in it is sealed with a
-key of the owner's keyring and padded (`slots`, `acknowledged`), and what is deleted is overwritten (`secure_delete`).
+key of the owner's keyring and padded (`sealed_slots`, `acknowledged_notes`), and what is deleted is overwritten
+(`secure_delete`).
 A node that ends in order seals every row anew and rewrites the file, so a thief of the disk sees how many slots there
 are of each size class, and no trace of earlier ones. After a kill the thief sees which rows that life changed, too.
 The directory is held by one process (flock), and only its owner may read it.
 
 There are two connections. Writing may be done in a thread of its own, so that waiting for the disk never delays a link;
 reading gives what was committed last.
-"""
+
+
+The node's state as version 1 wrote it: read, and its tables removed, so that `database` can write it anew.
+
+Version 1 had a table for each kind of item, with the ids of notifications, record numbers and counts in clear."""
 
 from __future__ import annotations
 
@@ -19,18 +24,51 @@ import stat
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, NamedTuple, TypeAlias
 
-from veilcast.authority.vault import BY_A_NODE, alone, flush_directory
+from veilcast.authority.secret_file import LOCKED_BY_NODE, flush_directory, lock_directory
 from veilcast.crypto.derive import derive
 from veilcast.crypto.seal import Sealer
 from veilcast.crypto.secret import Secret
 from veilcast.errors import ForgedError, PermissionsError, StorageError, TamperedError, VeilcastError
 from veilcast.machine import Entropy
-from veilcast.node import acknowledged, slots
-from veilcast.node.acknowledged import Acknowledged
-from veilcast.node.convert import take_old
-from veilcast.node.slots import Slots
+from veilcast.node import acknowledged_notes, sealed_slots
+from veilcast.node.acknowledged_notes import AcknowledgedNotes
+from veilcast.node.sealed_slots import ItemName, SealedSlots
+
+Run = Callable[..., Any]
+
+
+class Version1State(NamedTuple):
+    items: list[tuple[ItemName, bytes]]
+    acknowledged: list[tuple[int, bytes]]
+    """Subscription and id of each, the oldest first."""
+
+
+def take_version_1(run: Run, unseal: Callable[[bytes, str, Any], bytes]) -> Version1State:
+    """Read all tables of version 1, then remove them; in the transaction that writes the new ones."""
+    tables = [name for (name,) in run("SELECT name FROM sqlite_master WHERE type = 'table'").fetchall()]
+    items: list[tuple[ItemName, bytes]] = []
+    for record, data, published in run("SELECT record, data, published FROM records ORDER BY record").fetchall():
+        items.append((ItemName("record", record), bytes([published]) + unseal(data, "record", record)))
+    for name, data in run("SELECT name, data FROM state WHERE name <> 'owner'").fetchall():
+        items.append((ItemName("state", text=name.encode()), unseal(data, "state", name)))
+    old = []
+    if "inbox" in tables:
+        for number, data in run("SELECT subscription, interest FROM subscriptions").fetchall():
+            items.append((ItemName("subscription", number), unseal(data, "interest", number)))
+        inbox = "SELECT subscription, place, note, publication FROM inbox ORDER BY place"
+        for number, place, note, data in run(inbox).fetchall():
+            items.append((ItemName("note", number, place, note), unseal(data, "note", note)))
+        for (last,) in run("SELECT seq FROM sqlite_sequence WHERE name = 'subscriptions'").fetchall():
+            items.append((ItemName("last"), last.to_bytes(8, "big")))
+        old = run("SELECT subscription, note FROM acknowledged ORDER BY place").fetchall()
+        run("DELETE FROM sqlite_sequence")
+    for table in tables:
+        if not table.startswith("sqlite_"):
+            run(f"DROP TABLE {table}")
+    return Version1State(items, old)
+
 
 Execute: TypeAlias = Callable[..., sqlite3.Cursor]
 
@@ -42,27 +80,27 @@ class Database:
         self._file, self._entropy = file, entropy
         key = derive(secret, b"vc/node-state")
         self._sealer = Sealer(key)
-        self.slots = Slots(self)
-        self.acknowledged = Acknowledged(self, key, remembered)
+        self.slots = SealedSlots(self)
+        self.acknowledged = AcknowledgedNotes(self, key, remembered)
         with ExitStack() as stack:
             _make_private(directory, file)
-            stack.enter_context(alone(directory, by=BY_A_NODE))
-            with self._naming(directory):
-                self._writer = stack.enter_context(_opened(directory / file))
-                self._reader = stack.enter_context(_opened(directory / file))
+            stack.enter_context(lock_directory(directory, by=LOCKED_BY_NODE))
+            with self._naming_file(directory):
+                self._writer = stack.enter_context(_open_connection(directory / file))
+                self._reader = stack.enter_context(_open_connection(directory / file))
                 self._prepare(directory / file)
             self._stack = stack.pop_all()
 
     def close(self) -> None:
         # Nothing is lost if it fails (a full disk, damaged rows): the next start finds what was committed.
-        with suppress(VeilcastError), self._naming(self._file):
+        with suppress(VeilcastError), self._naming_file(self._file):
             self._rewrite()
         self._stack.close()
 
     @contextmanager
     def transaction(self) -> Iterator[Execute]:
         """All that is executed within it is on the disk when it is left, or nothing is."""
-        with self._naming(self._file):
+        with self._naming_file(self._file):
             self._writer.execute("BEGIN IMMEDIATE")
             try:
                 yield self._writer.execute
@@ -73,7 +111,7 @@ class Database:
                 raise
 
     def read(self, query: str, *values: object) -> list[tuple[Any, ...]]:
-        with self._naming(self._file):
+        with self._naming_file(self._file):
             return self._reader.execute(query, values).fetchall()
 
     def add_rows(self, statement: str, rows: Iterator[tuple[Any, ...]]) -> None:
@@ -109,8 +147,8 @@ class Database:
             self.acknowledged.fit(run)
 
     def _make(self, run: Execute, *, old: bool) -> None:
-        found = take_old(run, self.unseal) if old else None
-        for table in (slots.TABLE, acknowledged.TABLE, _STATE):
+        found = take_version_1(run, self.unseal) if old else None
+        for table in (sealed_slots.TABLE, acknowledged_notes.TABLE, _STATE):
             run(table)
         run("INSERT INTO state VALUES (?, ?)", (_OWNER, self.seal(b"", "state", _OWNER)))
         self.slots.grow()
@@ -125,7 +163,7 @@ class Database:
     def _wipe(self) -> None:
         """Rewrite the whole file: free pages of an earlier version may hold what it deleted; their order tells, too."""
         self._writer.execute("VACUUM")
-        self._zeros(RESERVE)
+        self._write_zeros(RESERVE)
         # The version says that this is done: a process that is killed before the log is in the file begins again.
         for statement in ("PRAGMA wal_checkpoint(TRUNCATE)", f"PRAGMA user_version = {VERSION}"):
             self._writer.execute(statement).fetchall()
@@ -133,10 +171,10 @@ class Database:
     def _clear_free_pages(self) -> None:
         """Overwrite them in the file itself, before it gets shorter: a file system keeps what is cut off."""
         [(free, size)] = self.read("SELECT * FROM pragma_freelist_count, pragma_page_size")
-        self._zeros(min(free * size, ZEROS_MAX))
+        self._write_zeros(min(free * size, ZEROS_MAX))
         self._writer.execute("PRAGMA wal_checkpoint(RESTART)").fetchall()
 
-    def _zeros(self, size: int) -> None:
+    def _write_zeros(self, size: int) -> None:
         """Write so many zeros, first over free pages, and free their pages again."""
         with self.transaction() as run:
             run("CREATE TABLE reserve (data BLOB)")
@@ -153,7 +191,7 @@ class Database:
         if pages * size > REWRITE_MAX:
             return
         with self.transaction():
-            for kind, select, update in (slots.ROWS, acknowledged.ROWS):
+            for kind, select, update in (sealed_slots.ROWS, acknowledged_notes.ROWS):
                 found = self.read(select)
                 self.add_rows(update, ((self.seal(self.unseal(row, kind, at), kind, at), at) for at, row in found))
         self._wipe()
@@ -167,7 +205,7 @@ class Database:
                 raise TamperedError(f"{directory} is the state of another keyring; name another directory") from error
 
     @contextmanager
-    def _naming(self, what: object) -> Iterator[None]:
+    def _naming_file(self, what: object) -> Iterator[None]:
         try:
             yield
         except sqlite3.Error as error:
@@ -193,7 +231,7 @@ def _make_private(directory: Path, file: str) -> None:
 
 
 @contextmanager
-def _opened(path: Path) -> Iterator[sqlite3.Connection]:
+def _open_connection(path: Path) -> Iterator[sqlite3.Connection]:
     """A connection that begins no transaction by itself, and may be handed from thread to thread."""
     connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
     try:

@@ -21,15 +21,16 @@ from typing import Any, Final
 
 import msgspec
 
-from veilcast.authority.record import Profile
-from veilcast.authority.vault import read_private
+from veilcast.authority.secret_file import read_private_file
+from veilcast.authority.topic_record import Profile
 from veilcast.errors import ConfigError
-from veilcast.foil.config import Attribute, FoilConfig
+from veilcast.foil.config import AttributeConfig, FoilConfig
 from veilcast.foil.member import FoilMember
 from veilcast.foil.session import Login
 from veilcast.machine import Address
-from veilcast.node.mode import LiveMember, Mode, Start
-from veilcast.node.tomlfile import check_address, host_of, own_table
+from veilcast.node.mode import MachineInputs, Mode, NodeMember
+from veilcast.node.toml_file import check_address, parse_ip
+from veilcast.node.toml_file import read_settings as own_table
 
 
 class FoilSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -53,7 +54,7 @@ def read_settings(profile: Profile, table: dict[str, Any]) -> FoilSettings:
     scheme, _, address = str(way["broker"]).partition("://")
     if scheme not in _SCHEMES:
         raise ConfigError(f"foil.broker: write {' or '.join(f'{each}://ADDRESS:PORT' for each in _SCHEMES)}")
-    host = host_of(check_address("foil.broker", address))
+    host = parse_ip(check_address("foil.broker", address))
     tls = _SCHEMES[scheme]
     if not tls:
         if not host.is_loopback:
@@ -67,14 +68,14 @@ def read_settings(profile: Profile, table: dict[str, Any]) -> FoilSettings:
     return FoilSettings(Address(address), tls, way["name"] or str(host), way["ca"], way["login"], member)
 
 
-def _attributes(table: Any, profile: Profile) -> dict[str, Attribute]:
+def _attributes(table: Any, profile: Profile) -> dict[str, AttributeConfig]:
     """One by one, so that a mistake is told with its attribute."""
     if not isinstance(table, dict) or not all(isinstance(told, dict) for told in table.values()):
         raise ConfigError("foil.attributes: write a table [foil.attributes.NAME] for each attribute")
     found = {}
     for name, told in table.items():
         try:
-            found[name] = own_table(f"{_ATTRIBUTES}.{name}", told, profile, Attribute)
+            found[name] = own_table(f"{_ATTRIBUTES}.{name}", told, profile, AttributeConfig)
         except ConfigError as error:
             raise ConfigError(str(error).replace(f"{_ATTRIBUTES}: ", f"{_ATTRIBUTES}.{name}: ", 1)) from error
     return found
@@ -84,7 +85,7 @@ def read_login(path: str | None) -> Login | None:
     """A file of two lines that nobody else may read: user, and password."""
     if path is None:
         return None
-    lines = read_private(Path(path)).splitlines()
+    lines = read_private_file(Path(path)).splitlines()
     try:
         user, password = lines
         return Login(user.decode(), password)
@@ -97,7 +98,7 @@ def hindrances(member: FoilMember, now: int) -> list[str]:
     return [f"the broker: {what} (times: {count})" for what, count in member.refusals().items()]
 
 
-def build(start: Start) -> LiveMember:
+def build(start: MachineInputs) -> NodeMember:
     foil: FoilSettings = start.settings
     return FoilMember(
         foil.member,

@@ -7,21 +7,21 @@ from typing import Any, Final
 import msgspec
 
 from veilcast.authority.epoch import epoch_of
-from veilcast.authority.record import Profile
+from veilcast.authority.topic_record import Profile
 from veilcast.errors import ConfigError
-from veilcast.link.prefixes import of_ip
-from veilcast.mesh.config import Config
+from veilcast.link.address_groups import ip_prefix
+from veilcast.mesh.config import MeshConfig
 from veilcast.mesh.node import MeshNode
-from veilcast.node.mode import LiveMember, Mode, Start
+from veilcast.node.mode import MachineInputs, Mode, NodeMember
 
 
 def read_settings(profile: Profile, table: dict[str, Any]) -> msgspec.Struct:
     if "profile" in table:
         raise ConfigError("mesh.profile: the profile is named once, at the top of the file")
-    return msgspec.convert({"membership": "certified", **table, "profile": profile}, Config)
+    return msgspec.convert({"membership": "certified", **table, "profile": profile}, MeshConfig)
 
 
-def build(start: Start) -> LiveMember:
+def build(start: MachineInputs) -> NodeMember:
     node = MeshNode(
         start.settings,
         start.keyring,
@@ -30,11 +30,11 @@ def build(start: Start) -> LiveMember:
         start.peers,
         start.now,
         start.address,
-        of_ip,
+        ip_prefix,
         start.records,
     )
     epoch = epoch_of(start.now, start.keyring.epoch_us)
-    for name, keys in start.keyring.at(epoch).topics.items():
+    for name, keys in start.keyring.keys_at(epoch).topics.items():
         if keys.role == "publisher":
             node.advertise(name, start.now)
     return node

@@ -13,17 +13,17 @@ from typing import Any, Literal, NamedTuple, Protocol
 import msgspec
 
 from veilcast.authority.keyring import Keyring
-from veilcast.authority.record import Profile
-from veilcast.authority.revoked import Revoked
-from veilcast.authority.standing import Standing
+from veilcast.authority.revocation import RevokedKeys
+from veilcast.authority.role import TlsRole
+from veilcast.authority.topic_record import Profile
 from veilcast.machine import Address, Delay, Durable, Entropy, Member, Peers
 
 
-class Resident(Member, Peers, Durable, Protocol):
+class DurableMember(Member, Peers, Durable, Protocol):
     """The machine of a member whose driver has links and a disk."""
 
 
-class LiveMember(Resident, Protocol):
+class NodeMember(DurableMember, Protocol):
     """One that can also tell its owner how it is."""
 
     def group_size(self) -> int:
@@ -36,7 +36,7 @@ class LiveMember(Resident, Protocol):
         """Why the publications that are under way wait; None if there are none."""
 
 
-class Start(NamedTuple):
+class MachineInputs(NamedTuple):
     """All that a machine is built from. `records` is what its earlier lives had stored and did not settle."""
 
     settings: Any
@@ -48,14 +48,14 @@ class Start(NamedTuple):
     peers: Sequence[Address]
     records: Mapping[int, bytes]
     now: int
-    revoked: Revoked | None = None
+    revoked: RevokedKeys | None = None
     """Keys that bulletins have voided, for modes whose members judge statements of others themselves."""
 
 
 class Mode(NamedTuple):
     settings: Callable[[Profile, dict[str, Any]], msgspec.Struct]
     """Reads the mode's own table of the file; what it does not say has the defaults of a live node."""
-    build: Callable[[Start], LiveMember]
+    build: Callable[[MachineInputs], NodeMember]
     driver: Literal["udp", "streams", "onions", "mqtt"]
     hindrances: Callable[[Any, int], Sequence[str]] = lambda member, now: ()
     """What keeps a member's machine of this mode, at a time in Unix microseconds, from doing what it was asked for, in
@@ -64,7 +64,7 @@ class Mode(NamedTuple):
     """Whether a member is hindered by every peer that it cannot reach."""
     paths: tuple[str, ...] = ()
     """Those of its settings that are paths."""
-    hosts: tuple[Standing, ...] = ()
+    hosts: tuple[TlsRole, ...] = ()
     """On TLS streams: in which roles those stand whom it calls."""
     onion_peers: Callable[[Any], Mapping[str, Address]] = lambda settings: {}
     """Addresses in the settings that must fit the file's table `tor`, by the key that each has in the file."""

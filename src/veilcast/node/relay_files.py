@@ -1,4 +1,4 @@
-"""The files of a relay's two services, `server.toml` and `proxy.toml`, read as a node's is (`tomlfile`).
+"""The files of a relay's two services, `server.toml` and `proxy.toml`, read as a node's is (`toml_file`).
 
     keyring = "server.keys"                    # a membership for a server
     listen = "192.0.2.1:4100"
@@ -19,14 +19,14 @@ from pathlib import Path
 
 from veilcast.errors import ConfigError
 from veilcast.machine import Address
-from veilcast.node import tomlfile
-from veilcast.node.relay_keys import read_public
-from veilcast.node.tomlfile import Process, check_address, with_own_table
-from veilcast.node.workers import MOST
-from veilcast.relay.config import ProxyConfig, ServerConfig
+from veilcast.node import toml_file
+from veilcast.node.multiply_pool import THREADS_MAX
+from veilcast.node.relay_keys import decode_server_line
+from veilcast.node.toml_file import ProcessConfig, check_address, settings_converter
+from veilcast.relay.config import RelayProxyConfig, RelayServerConfig
 
 
-class Host(Process, frozen=True, forbid_unknown_fields=True, kw_only=True):
+class RelayHostFile(ProcessConfig, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """What both files have."""
 
     listen: str
@@ -36,26 +36,26 @@ class Host(Process, frozen=True, forbid_unknown_fields=True, kw_only=True):
     def __post_init__(self) -> None:
         super().__post_init__()
         check_address("listen", self.listen)
-        if not 0 <= self.threads <= MOST:
-            raise ConfigError(f"threads: must be between 0 and {MOST}")
+        if not 0 <= self.threads <= THREADS_MAX:
+            raise ConfigError(f"threads: must be between 0 and {THREADS_MAX}")
 
 
-class ServerFile(Host, frozen=True, forbid_unknown_fields=True, kw_only=True):
+class ServerFile(RelayHostFile, frozen=True, forbid_unknown_fields=True, kw_only=True):
     keys: str
-    settings: ServerConfig = ServerConfig()
+    settings: RelayServerConfig = RelayServerConfig()
 
 
-class ProxyFile(Host, frozen=True, forbid_unknown_fields=True, kw_only=True):
+class ProxyFile(RelayHostFile, frozen=True, forbid_unknown_fields=True, kw_only=True):
     server: str
     server_key: str
     mask: str | None = None
     """None in `paper`, which has none."""
-    settings: ProxyConfig = ProxyConfig()
+    settings: RelayProxyConfig = RelayProxyConfig()
 
     def __post_init__(self) -> None:
         super().__post_init__()
         check_address("server", self.server)
-        read_public("server_key", self.server_key)
+        decode_server_line("server_key", self.server_key)
         if (self.mask is None) != (self.profile == "paper"):
             needed = "needed, and not there" if self.mask is None else "the papers' profile has no masks"
             raise ConfigError(f"mask: {needed}")
@@ -66,16 +66,20 @@ class ProxyFile(Host, frozen=True, forbid_unknown_fields=True, kw_only=True):
 
 
 def load_server(path: Path) -> ServerFile:
-    return tomlfile.load(path, parse_server)
+    return toml_file.load_file(path, parse_server)
 
 
 def load_proxy(path: Path) -> ProxyFile:
-    return tomlfile.load(path, parse_proxy)
+    return toml_file.load_file(path, parse_proxy)
 
 
 def parse_server(toml: bytes, path: Path) -> ServerFile:
-    return tomlfile.parse(toml, path, ServerFile, with_own_table("relay", ServerFile, ServerConfig), paths=("keys",))
+    return toml_file.parse_file(
+        toml, path, ServerFile, settings_converter("relay", ServerFile, RelayServerConfig), paths=("keys",)
+    )
 
 
 def parse_proxy(toml: bytes, path: Path) -> ProxyFile:
-    return tomlfile.parse(toml, path, ProxyFile, with_own_table("relay", ProxyFile, ProxyConfig), paths=("mask",))
+    return toml_file.parse_file(
+        toml, path, ProxyFile, settings_converter("relay", ProxyFile, RelayProxyConfig), paths=("mask",)
+    )

@@ -11,24 +11,26 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Final
 
-from veilcast.authority.vault import read_private, write_whole
+from veilcast.authority.secret_file import read_private_file, replace_file
 from veilcast.crypto.group import Scalar
-from veilcast.crypto.passphrase import Cost, lock, unlock
+from veilcast.crypto.passphrase import PassphraseCost, lock_bytes, unlock_bytes
 from veilcast.crypto.secret import Secret
 from veilcast.errors import ConfigError, MalformedError, PassphraseError, TamperedError
 from veilcast.machine import Entropy
-from veilcast.node import lines
-from veilcast.relay.joining import ServerKeys, ServerPublic
+from veilcast.node import checked_line
+from veilcast.relay.enrolment import ServerKeys, ServerPublic
 
 
-def write_server_keys(path: Path, keys: ServerKeys, passphrase: Secret, *, cost: Cost, entropy: Entropy) -> None:
-    locked = lock(keys.encode().reveal(), passphrase, purpose=_PURPOSE, cost=cost, entropy=entropy)
-    write_whole(path, locked)
+def write_server_keys(
+    path: Path, keys: ServerKeys, passphrase: Secret, *, cost: PassphraseCost, entropy: Entropy
+) -> None:
+    locked = lock_bytes(keys.encode().reveal(), passphrase, purpose=_PURPOSE, cost=cost, entropy=entropy)
+    replace_file(path, locked)
 
 
 def read_server_keys(path: Path, passphrase: Secret) -> ServerKeys:
     try:
-        return ServerKeys.decode(Secret(unlock(read_private(path), passphrase, purpose=_PURPOSE)))
+        return ServerKeys.decode(Secret(unlock_bytes(read_private_file(path), passphrase, purpose=_PURPOSE)))
     except TamperedError as error:
         raise TamperedError(f"{path}: {error}, or it is another kind of file") from error
     except PassphraseError as error:
@@ -38,24 +40,24 @@ def read_server_keys(path: Path, passphrase: Secret) -> ServerKeys:
 
 
 def write_mask(path: Path, mask: Scalar) -> None:
-    write_whole(path, lines.spell(_MASK, mask.reveal()).encode() + b"\n")
+    replace_file(path, checked_line.encode_line(_MASK, mask.reveal()).encode() + b"\n")
 
 
 def read_mask(path: Path) -> Scalar:
     try:
-        return Scalar(lines.read(_MASK, read_private(path).decode().strip()))
+        return Scalar(checked_line.decode_line(_MASK, read_private_file(path).decode().strip()))
     except (ValueError, MalformedError) as error:
         raise TamperedError(f"{path} holds no mask; make one with `veilcast relay proxy init`") from error
 
 
-def spell_public(public: ServerPublic) -> str:
-    return lines.spell(_PUBLIC, public.encode())
+def encode_server_line(public: ServerPublic) -> str:
+    return checked_line.encode_line(_PUBLIC, public.encode())
 
 
-def read_public(key: str, text: str) -> ServerPublic:
+def decode_server_line(key: str, text: str) -> ServerPublic:
     """What stands at this key of a file; `ConfigError` if it is not what a server told."""
     try:
-        return ServerPublic.decode(lines.read(_PUBLIC, text))
+        return ServerPublic.decode(checked_line.decode_line(_PUBLIC, text))
     except (ValueError, MalformedError) as error:
         raise ConfigError(f"{key}: not the line that `veilcast relay server init` printed; copy it whole") from error
 

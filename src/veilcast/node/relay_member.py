@@ -16,25 +16,26 @@ from typing import Any, Final
 
 import msgspec
 
-from veilcast.authority.record import Profile
+from veilcast.authority.topic_record import Profile
 from veilcast.errors import ConfigError
 from veilcast.machine import Address
-from veilcast.node.mode import LiveMember, Mode, Start
-from veilcast.node.relay_keys import read_public
-from veilcast.node.tomlfile import check_address, own_table
-from veilcast.relay.client import Client
-from veilcast.relay.config import ClientConfig
-from veilcast.relay.joining import ServerPublic
-from veilcast.wire.relay import Code
+from veilcast.node.mode import MachineInputs, Mode, NodeMember
+from veilcast.node.relay_keys import decode_server_line
+from veilcast.node.toml_file import check_address
+from veilcast.node.toml_file import read_settings as own_table
+from veilcast.relay.client import RelayClient
+from veilcast.relay.config import RelayClientConfig
+from veilcast.relay.enrolment import ServerPublic
+from veilcast.wire.relay import ReplyCode
 
 
 class RelaySettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     proxies: tuple[Address, ...]
     public: ServerPublic
-    client: ClientConfig
+    client: RelayClientConfig
 
 
-def hindrances(client: Client, now: int) -> list[str]:
+def hindrances(client: RelayClient, now: int) -> list[str]:
     """A relay that does not answer, and what it has refused and is asked for again, in words for the client's owner."""
     told = [f"{_REFUSALS[code]} (requests: {count})" for code, count in client.refusals().items()]
     if silent_us := client.silent_us(now):
@@ -56,22 +57,22 @@ def read_settings(profile: Profile, table: dict[str, Any]) -> RelaySettings:
         raise ConfigError("relay.proxies: one, or one to publish by and one to subscribe by")
     for place, proxy in enumerate(proxies):
         check_address(f"relay.proxies[{place}]", proxy)
-    public = read_public("relay.server_key", str(way["server_key"]))
-    return RelaySettings(tuple(map(Address, proxies)), public, own_table("relay", table, profile, ClientConfig))
+    public = decode_server_line("relay.server_key", str(way["server_key"]))
+    return RelaySettings(tuple(map(Address, proxies)), public, own_table("relay", table, profile, RelayClientConfig))
 
 
-def build(start: Start) -> LiveMember:
+def build(start: MachineInputs) -> NodeMember:
     way: RelaySettings = start.settings
-    return Client(
+    return RelayClient(
         way.client, start.keyring, way.public, way.proxies, start.rng, start.entropy, start.now, start.records
     )
 
 
 _REFUSALS: Final = {
-    Code.FULL: "the relay is full; there may be room later",
-    Code.LIMITED: "the relay gives no member so much, or so fast",
-    Code.MALFORMED: "the relay refuses this as malformed; its versions or profiles differ from ours",
-    Code.UNKNOWN: "the relay does not know what this rests on; it is told anew",
+    ReplyCode.FULL: "the relay is full; there may be room later",
+    ReplyCode.LIMITED: "the relay gives no member so much, or so fast",
+    ReplyCode.MALFORMED: "the relay refuses this as malformed; its versions or profiles differ from ours",
+    ReplyCode.UNKNOWN: "the relay does not know what this rests on; it is told anew",
 }
 
 MODE: Final = Mode(read_settings, build, "streams", hindrances, hosts=("proxy",))

@@ -17,11 +17,11 @@ from veilcast.decoding import MsgpackDecoder
 from veilcast.errors import StorageError, TamperedError
 from veilcast.machine import Entropy, Note, Publication
 from veilcast.node.database import Database, Execute
-from veilcast.node.ledger import Forget, Keep, Records
-from veilcast.node.slots import Name
+from veilcast.node.record_store import ForgetRecord, KeepRecord, RecordTable
+from veilcast.node.sealed_slots import ItemName
 
 
-class Subscribe(msgspec.Struct, frozen=True):
+class AddSubscription(msgspec.Struct, frozen=True):
     subscription: int
     interest: bytes
     keep: bool = True
@@ -34,44 +34,53 @@ class KeepSubscription(msgspec.Struct, frozen=True):
     subscription: int
 
 
-class Unsubscribe(msgspec.Struct, frozen=True):
+class RemoveSubscription(msgspec.Struct, frozen=True):
     """And nothing that waits for it is kept."""
 
     subscription: int
 
 
-class Arrive(msgspec.Struct, frozen=True):
+class AddNote(msgspec.Struct, frozen=True):
     """A note came for a subscription; one that it has, or has acknowledged, changes nothing."""
 
     subscription: int
     note: Note
 
 
-class Acknowledge(msgspec.Struct, frozen=True):
+class AcknowledgeNote(msgspec.Struct, frozen=True):
     """The client has the note of this id, and must not get it again."""
 
     subscription: int
     note: bytes
 
 
-class Remember(msgspec.Struct, frozen=True):
+class SaveValue(msgspec.Struct, frozen=True):
     """Something else that a part of the node wants to know in its next life, under a name of its own."""
 
     name: str
     data: bytes
 
 
-Change: TypeAlias = Keep | Forget | Subscribe | KeepSubscription | Unsubscribe | Arrive | Acknowledge | Remember
+StoreChange: TypeAlias = (
+    KeepRecord
+    | ForgetRecord
+    | AddSubscription
+    | KeepSubscription
+    | RemoveSubscription
+    | AddNote
+    | AcknowledgeNote
+    | SaveValue
+)
 
 
-class Place(NamedTuple):
+class UnreadNote(NamedTuple):
     """A note that waits for its client, and where it stands in the order of arrival."""
 
     place: int
     note: Note
 
 
-class Store:
+class NodeStore:
     """Bounded: `unread_max` notes for each subscription, and a table for `remembered_max` acknowledged ones.
 
     The machine bounds its records, and the agent its subscriptions.
@@ -83,8 +92,8 @@ class Store:
         self._unread_max = unread_max
         self._database = Database(directory, FILE, secret, entropy, remembered=remembered_max)
         self._slots, self._acknowledged = self._database.slots, self._database.acknowledged
-        self._records = Records(self._database)
-        self._unread: dict[int, dict[bytes, Name]] = {}
+        self._records = RecordTable(self._database)
+        self._unread: dict[int, dict[bytes, ItemName]] = {}
         """For each subscription, the slots of what waits for it by the ids, in the order of arrival."""
         self._place = 0
         """The last place in the order of arrival that was given away."""
@@ -94,7 +103,7 @@ class Store:
     def close(self) -> None:
         self._database.close()
 
-    def __enter__(self) -> Store:
+    def __enter__(self) -> NodeStore:
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -102,13 +111,13 @@ class Store:
 
     # --- writing
 
-    def write(self, changes: Sequence[Change]) -> list[bytes]:
+    def write(self, changes: Sequence[StoreChange]) -> list[bytes]:
         """Do all of it or nothing, and return when it is on the disk: the ids of notes that there was no room for."""
         refused: list[bytes] = []
         try:
             with self._database.transaction() as run:
                 for change in changes:
-                    if not isinstance(change, Arrive):
+                    if not isinstance(change, AddNote):
                         self._apply(run, change)
                     elif not self._arrive(run, change.subscription, change.note):
                         refused.append(change.note.id)
@@ -120,19 +129,19 @@ class Store:
 
     # --- reading
 
-    def records(self) -> dict[int, bytes]:
+    def unsettled_records(self) -> dict[int, bytes]:
         """What the machine's earlier lives had stored and did not settle."""
-        return self._records.kept()
+        return self._records.unsettled()
 
-    def published(self) -> list[int]:
+    def unsettled_publications(self) -> list[int]:
         """Those among them that are publications."""
-        return self._records.published()
+        return self._records.unsettled_publications()
 
     def subscriptions(self) -> dict[int, bytes]:
         found = ((name.number, self._slots.get(name)) for name in self._slots.names("subscription"))
         return dict(sorted((number, data) for number, data in found if data is not None))
 
-    def temporary(self) -> list[int]:
+    def temporary_subscriptions(self) -> list[int]:
         """The subscriptions that end with their clients."""
         return sorted(name.number for name in self._slots.names(_TEMPORARY))
 
@@ -140,25 +149,25 @@ class Store:
         """The highest number that a subscription ever had, also one that has ended."""
         return int.from_bytes(self._slots.get(_LAST) or b"", "big")
 
-    def unread(self, subscription: int, after: int = 0, limit: int = 64) -> list[Place]:
+    def unread(self, subscription: int, after: int = 0, limit: int = 64) -> list[UnreadNote]:
         """The next notes that wait for a subscription's acknowledgement, in the order in which they came."""
         waiting = list(self._unread.get(subscription, {}).values())
-        found: list[Place] = []
+        found: list[UnreadNote] = []
         for name in waiting:
             if name.place <= after:
                 continue
             data = self._slots.get(name) if len(found) < limit else None
             if data is None:
                 break  # It is being written; nothing behind it is on the disk yet.
-            found.append(Place(name.place, Note(name.text, _DECODER.decode(data))))
+            found.append(UnreadNote(name.place, Note(name.text, _DECODER.decode(data))))
         return found
 
     def count_unread(self) -> dict[int, int]:
         """How many notes wait for each subscription that has any."""
         return {number: len(waiting) for number, waiting in sorted(self._unread.items()) if waiting}
 
-    def remembered(self, name: str) -> bytes | None:
-        return self._slots.get(Name("state", text=name.encode()))
+    def saved_value(self, name: str) -> bytes | None:
+        return self._slots.get(ItemName("state", text=name.encode()))
 
     # --- inside
 
@@ -170,33 +179,33 @@ class Store:
             self._unread.setdefault(name.number, {})[name.text] = name
         self._place = max([self._place, *(name.place for name in names)])
 
-    def _apply(self, run: Execute, change: Change) -> None:
+    def _apply(self, run: Execute, change: StoreChange) -> None:
         match change:
-            case Keep() | Forget():
+            case KeepRecord() | ForgetRecord():
                 self._records.apply(run, change)
-            case Subscribe(number, interest, keep):
-                if Name("subscription", number) in self._slots:
+            case AddSubscription(number, interest, keep):
+                if ItemName("subscription", number) in self._slots:
                     raise StorageError(f"there is a subscription {number} already")
-                self._slots.put(run, Name("subscription", number), interest)
+                self._slots.put(run, ItemName("subscription", number), interest)
                 if not keep:
-                    self._slots.put(run, Name(_TEMPORARY, number), b"")
+                    self._slots.put(run, ItemName(_TEMPORARY, number), b"")
                 if number > self._last:
                     self._last = number
                     self._slots.put(run, _LAST, number.to_bytes(8, "big"))
             case KeepSubscription(number):
-                self._slots.drop(run, Name(_TEMPORARY, number))
-            case Unsubscribe(number):
-                self._slots.drop(run, Name("subscription", number))
-                self._slots.drop(run, Name(_TEMPORARY, number))
+                self._slots.drop(run, ItemName(_TEMPORARY, number))
+            case RemoveSubscription(number):
+                self._slots.drop(run, ItemName("subscription", number))
+                self._slots.drop(run, ItemName(_TEMPORARY, number))
                 for name in self._unread.pop(number, {}).values():
                     self._slots.drop(run, name)
-            case Acknowledge(number, note):
+            case AcknowledgeNote(number, note):
                 waiting = self._unread.get(number, {})
                 if note in waiting:
                     self._slots.drop(run, waiting.pop(note))
                     self._acknowledged.add(run, number, note)
-            case Remember(title, data):
-                self._slots.put(run, Name("state", text=title.encode()), data)
+            case SaveValue(title, data):
+                self._slots.put(run, ItemName("state", text=title.encode()), data)
 
     def _arrive(self, run: Execute, subscription: int, note: Note) -> bool:
         """False if there is no room for it."""
@@ -205,9 +214,11 @@ class Store:
             return True
         if len(waiting) >= self._unread_max:
             return False
-        if Name("subscription", subscription) in self._slots:
+        if ItemName("subscription", subscription) in self._slots:
             self._place += 1
-            self._unread.setdefault(subscription, {})[note.id] = name = Name("note", subscription, self._place, note.id)
+            self._unread.setdefault(subscription, {})[note.id] = name = ItemName(
+                "note", subscription, self._place, note.id
+            )
             self._slots.put(run, name, msgspec.msgpack.encode(note.publication))
         return True
 
@@ -216,4 +227,4 @@ _DECODER: Final = MsgpackDecoder(Publication, TamperedError, "a notification in 
 FILE: Final = "node.sqlite"
 _TEMPORARY: Final = "temporary"
 """The kind of an item, without content, that marks a subscription as temporary. Older files have none."""
-_LAST: Final = Name("last")
+_LAST: Final = ItemName("last")

@@ -15,9 +15,9 @@ from typing import Final
 
 import msgspec
 
-from veilcast.crypto.onion import read_host
+from veilcast.crypto.onion_keys import read_host
 from veilcast.errors import ConfigError, MalformedError
-from veilcast.node.tomlfile import check_address, host_of
+from veilcast.node.toml_file import check_address, parse_ip
 
 
 class TorTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -34,7 +34,7 @@ class TorTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             raise ConfigError(f"tor.{named[1]}: there is a tor.{named[0]} too; name one of the two")
         if self.control is None or self.control.startswith("unix:"):
             return
-        if not host_of(check_address("tor.control", self.control)).is_loopback:
+        if not parse_ip(check_address("tor.control", self.control)).is_loopback:
             raise ConfigError("tor.control: Tor must run on this machine; use 127.0.0.1 or [::1]")
 
     def check_listen(self, listen: str | None) -> None:
@@ -43,7 +43,7 @@ class TorTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             raise ConfigError("listen: needed, and not there, since tor.danger_off says that there is no Tor")
         if not self.danger_off and listen is not None:
             raise ConfigError("listen: this process is reached at its onion service; leave it away")
-        if listen is not None and host_of(check_address("listen", listen)).is_unspecified:
+        if listen is not None and parse_ip(check_address("listen", listen)).is_unspecified:
             raise ConfigError(f"listen: {listen} is no address that others could be told")
 
     def check_peer(self, key: str, text: str) -> str:

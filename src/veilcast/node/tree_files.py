@@ -1,4 +1,4 @@
-"""The file of a tree's directory, `directory.toml`, read as a node's is (`tomlfile`).
+"""The file of a tree's directory, `directory.toml`, read as a node's is (`toml_file`).
 
 keyring = "directory.keys"                 # a membership with no topic
 
@@ -11,13 +11,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from veilcast.node import tomlfile
-from veilcast.node.tomlfile import Process, with_own_table
+from veilcast.node import toml_file
+from veilcast.node.toml_file import ProcessConfig, settings_converter
 from veilcast.node.tor_table import TOR_PATHS, TorTable
 from veilcast.tree.config import DirectoryConfig
 
 
-class DirectoryFile(Process, frozen=True, forbid_unknown_fields=True, kw_only=True):
+class DirectoryFile(ProcessConfig, frozen=True, forbid_unknown_fields=True, kw_only=True):
     listen: str | None = None
     """Without Tor only: where it takes streams."""
     tor: TorTable = TorTable()
@@ -29,9 +29,9 @@ class DirectoryFile(Process, frozen=True, forbid_unknown_fields=True, kw_only=Tr
 
 
 def load_directory(path: Path) -> DirectoryFile:
-    return tomlfile.load(path, parse_directory)
+    return toml_file.load_file(path, parse_directory)
 
 
 def parse_directory(toml: bytes, path: Path) -> DirectoryFile:
-    convert = with_own_table("tree", DirectoryFile, DirectoryConfig)
-    return tomlfile.parse(toml, path, DirectoryFile, convert, paths=TOR_PATHS)
+    convert = settings_converter("tree", DirectoryFile, DirectoryConfig)
+    return toml_file.parse_file(toml, path, DirectoryFile, convert, paths=TOR_PATHS)

@@ -19,15 +19,15 @@ from typing import Any, Final
 
 import msgspec
 
-from veilcast.authority.record import Profile
+from veilcast.authority.topic_record import Profile
+from veilcast.core.stream_purpose import split_stream_name
 from veilcast.errors import ConfigError
 from veilcast.machine import Address
-from veilcast.node.mode import LiveMember, Mode, Start
-from veilcast.node.tomlfile import own_table
-from veilcast.parts.ways import split
+from veilcast.node.mode import MachineInputs, Mode, NodeMember
+from veilcast.node.toml_file import read_settings as own_table
 from veilcast.tree.config import TreeConfig
 from veilcast.tree.node import TreeNode
-from veilcast.wire.tree import Code
+from veilcast.wire.tree import RefusalCode
 
 
 class TreeSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -37,8 +37,12 @@ class TreeSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 def hindrances(node: TreeNode, now: int) -> list[str]:
     """Nodes come and go, and others take their places; there is one directory."""
-    directory = node.unreached()
-    found = [] if directory is None else [f"no way to the directory at {split(directory)[1]}: it does not answer"]
+    directory = node.unreachable_directory()
+    found = (
+        []
+        if directory is None
+        else [f"no way to the directory at {split_stream_name(directory)[1]}: it does not answer"]
+    )
     if node.refusal is not None:
         found.append(f"the directory does not list this node: {_REFUSALS.get(node.refusal, 'it refuses us')}")
     return found
@@ -57,7 +61,7 @@ def onion_peers(settings: TreeSettings) -> Mapping[str, Address]:
     return {"tree.directory": settings.directory}
 
 
-def build(start: Start) -> LiveMember:
+def build(start: MachineInputs) -> NodeMember:
     tree: TreeSettings = start.settings
     return TreeNode(
         tree.node,
@@ -73,9 +77,9 @@ def build(start: Start) -> LiveMember:
 
 
 _REFUSALS: Final = {
-    Code.FULL: "it has no room; ask its operator",
-    Code.LIMITED: "it is asked too much at present; wait",
-    Code.MALFORMED: "the clock is wrong (more than 10 s ahead), or the membership is over or revoked",
+    RefusalCode.FULL: "it has no room; ask its operator",
+    RefusalCode.LIMITED: "it is asked too much at present; wait",
+    RefusalCode.MALFORMED: "the clock is wrong (more than 10 s ahead), or the membership is over or revoked",
 }
 
 MODE: Final = Mode(read_settings, build, "onions", hindrances, needs_peers=False, onion_peers=onion_peers)

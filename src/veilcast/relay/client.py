@@ -12,29 +12,28 @@ from collections.abc import Mapping, Sequence
 from random import Random
 
 from veilcast.authority.keyring import Keyring
-from veilcast.authority.letters import Letter, Records, letter_id
-from veilcast.crypto.bulk import Multiply, one_by_one
-from veilcast.crypto.group import Scalar
+from veilcast.core.inbox import Inbox
+from veilcast.core.outbox import Outbox, PendingPublication, publication_id
+from veilcast.core.timers import Timers, earliest
+from veilcast.crypto.group import Multiply, Scalar, multiply_each
 from veilcast.errors import LocalError, MalformedError, RemoteError, StaleError
 from veilcast.faults import Faults
 from veilcast.machine import Address, Delay, Disconnect, Entropy, Event, Frame, Interest, Note, Overdue, Publication
-from veilcast.parts.alarms import Alarms, earliest
-from veilcast.parts.inbox import Inbox
-from veilcast.relay.config import ClientConfig
-from veilcast.relay.hardened import HardenedClient
-from veilcast.relay.joining import ServerPublic
-from veilcast.relay.leasing import Leasing
-from veilcast.relay.pacing import messages_in, pacer_of
-from veilcast.relay.paper import PaperClient
-from veilcast.relay.profile import ClientPart
-from veilcast.relay.way import Way
+from veilcast.relay.config import RelayClientConfig
+from veilcast.relay.enrolment import ServerPublic
+from veilcast.relay.hardened import HardenedClientProfile
+from veilcast.relay.leases import SubscriptionLeases
+from veilcast.relay.pacer import make_pacer, unpack_frame
+from veilcast.relay.paper import PaperClientProfile
+from veilcast.relay.profile import ClientProfile
+from veilcast.relay.proxy_connection import ProxyConnection
 from veilcast.topics import check_interest, check_publication, topic_of, topics_of
 from veilcast.wire import decode, encode
-from veilcast.wire.messages import Message
-from veilcast.wire.relay import Code, Delivery, Receipt, Reply
+from veilcast.wire.mesh import Message
+from veilcast.wire.relay import Receipt, RelayDelivery, ReplyCode, RequestReply
 
 
-class Client:
+class RelayClient:
     """A `LiveMember` (node.modes), with the notices of `Peers` and `Durable`.
 
     `proxies` are one or two: by the first it publishes, by the last it subscribes. `records` is what earlier lives had
@@ -44,7 +43,7 @@ class Client:
 
     def __init__(
         self,
-        config: ClientConfig,
+        config: RelayClientConfig,
         keyring: Keyring,
         server: ServerPublic,
         proxies: Sequence[Address],
@@ -52,49 +51,51 @@ class Client:
         entropy: Entropy,
         now: int,
         records: Mapping[int, bytes] | None = None,
-        multiply: Multiply = one_by_one,
+        multiply: Multiply = multiply_each,
     ) -> None:
         if not 1 <= len(proxies) <= 2:
             raise LocalError("a client has one proxy, or one to publish by and one to subscribe by")
         self._config = config
         hardened = config.profile == "hardened"
-        self._part: ClientPart = (
-            HardenedClient(keyring, server, entropy, multiply) if hardened else PaperClient(keyring, entropy)
+        self._part: ClientProfile = (
+            HardenedClientProfile(keyring, server, entropy, multiply)
+            if hardened
+            else PaperClientProfile(keyring, entropy)
         )
         self._frames: list[Frame] = []
-        self._pacer = pacer_of(config, rng)
+        self._pacer = make_pacer(config, rng)
         self._ways = {
-            proxy: Way(config, self._part, server, proxy, self._post, rng, entropy, now)
+            proxy: ProxyConnection(config, self._part, server, proxy, self._post, rng, entropy, now)
             for proxy in dict.fromkeys(proxies)
         }
         self._out, self._in = self._ways[proxies[0]], self._ways[proxies[-1]]
-        self._leasing = Leasing(config, self._part, self._in, rng, now)
+        self._leasing = SubscriptionLeases(config, self._part, self._in, rng, now)
         self._inbox = Inbox(unread_max=config.unread_max, seen_max=config.seen_max, again_us=config.deliver_again_us)
-        self._records = Records(entropy, records or {}, config.records_max)
+        self._records = Outbox(entropy, records or {}, config.records_max)
         self._submissions: dict[int, dict[int, None]] = {}
         """The requests of each publication that is on the disk and not through."""
-        self._overdue: Alarms[int] = Alarms()
-        self._letters: dict[int, Letter] = {}
+        self._overdue: Timers[int] = Timers()
+        self._letters: dict[int, PendingPublication] = {}
         self._events: deque[Event] = deque()
         self._subscribed = 0
         self.faults = Faults()
         self.refused: Counter[str] = Counter()
         self.excess = 0
         self.version = 0
-        for record, letter in self._records.kept():
+        for record, letter in self._records.unsettled():
             self._submit(record, letter, now)
 
     # --- the owner
 
     def publish(self, publication: Publication, now: int) -> int:
         """Send on every topic that the publication is labelled with, or on none."""
-        span = self._part.spans(now, 0)[0]
+        span = self._part.lease_periods(now, 0)[0]
         letters = []
-        keys_of = {topic: self._part.keys(topic, span, now) for topic in topics_of(publication)}
+        keys_of = {topic: self._part.topic_keys(topic, span, now) for topic in topics_of(publication)}
         check_publication(publication, {topic: keys.record.schema for topic, keys in keys_of.items()})
         for topic, keys in keys_of.items():
             letter = self._records.draft(topic, None, publication)
-            self._part.check(keys, letter)
+            self._part.check_publication(keys, letter)
             letters.append(letter)
         self.version += 1
         return self._records.keep(letters)
@@ -108,7 +109,7 @@ class Client:
     def subscribe(self, interest: Interest, now: int) -> int:
         """A `Waiting` event says from when on it stands."""
         topic, wanted = topic_of(interest)
-        keys = self._part.keys(topic, self._part.spans(now, 0)[0], now)
+        keys = self._part.topic_keys(topic, self._part.lease_periods(now, 0)[0], now)
         check_interest(wanted, topic, keys.record.schema)
         self._leasing.add(self._subscribed + 1, topic, wanted, now)
         self._subscribed += 1
@@ -117,7 +118,7 @@ class Client:
 
     def unsubscribe(self, number: int, now: int) -> None:
         self._leasing.remove(number, now)
-        self._give(self._inbox.forget(number), now)
+        self._give(self._inbox.end_subscription(number), now)
         self.version += 1
 
     def acknowledge(self, note: bytes, now: int) -> None:
@@ -132,12 +133,12 @@ class Client:
             way = self._ways.get(source)
             if way is None:
                 raise StaleError("not a proxy of ours")
-            for each in messages_in(self._pacer, data, source, lambda: self._leave(source, now)):
+            for each in unpack_frame(self._pacer, data, source, lambda: self._leave(source, now)):
                 self._hear(decode(each), way, now)
         except RemoteError as error:
             self.refused[type(error).__name__] += 1
         except Exception as error:
-            self.faults.caught(error)
+            self.faults.count_exception(error)
 
     def handle_timer(self, now: int) -> None:
         if self._pacer is not None:
@@ -146,7 +147,7 @@ class Client:
             way.handle(now)
         self._leasing.handle(now)
         self._inbox.handle(now)
-        for record in self._overdue.due(now):
+        for record in self._overdue.pop_due(now):
             self._overdue.set(record, now + self._config.wait_us)
             self._events.append(Overdue(record, self._letters[record].content.publication))
         self.version += 1
@@ -163,8 +164,8 @@ class Client:
     def next_event(self) -> Event | None:
         if self._events:
             return self._events.popleft()
-        if self._leasing.news:
-            return self._leasing.news.pop(0)
+        if self._leasing.notices:
+            return self._leasing.notices.pop(0)
         for way in self._ways.values():
             if (event := way.next_event()) is not None:
                 return event
@@ -177,15 +178,15 @@ class Client:
     def peer_up(self, peer: Address, now: int) -> None:
         if (way := self._ways.get(peer)) is not None:
             if self._pacer is not None:
-                self._pacer.begin(peer, now)
+                self._pacer.stream_up(peer, now)
             way.peer_up(now)
             if way is self._in:
-                self._leasing.returned(now)
+                self._leasing.proxy_returned(now)
 
     def peer_lost(self, peer: Address, now: int) -> None:
         if (way := self._ways.get(peer)) is not None:
             if self._pacer is not None:
-                self._pacer.end(peer)
+                self._pacer.stream_down(peer)
             way.peer_lost(now)
 
     # --- what an owner may want to know
@@ -197,9 +198,9 @@ class Client:
     def swaps_played(self) -> int:
         return 0
 
-    def refusals(self) -> dict[Code, int]:
+    def refusals(self) -> dict[ReplyCode, int]:
         """The requests that the relay has refused so far and that are tried on, by reason."""
-        standing = sum((way.standing for way in self._ways.values()), Counter[Code]())
+        standing = sum((way.refused_requests for way in self._ways.values()), Counter[ReplyCode]())
         return {code: count for code, count in sorted(standing.items()) if count}
 
     def silent_us(self, now: int) -> int:
@@ -216,19 +217,19 @@ class Client:
         return {
             "requests": sum(map(len, self._ways.values())),
             "subscriptions": len(self._leasing),
-            "leases": self._leasing.terms,
+            "leases": self._leasing.lease_count,
             "inbox": len(self._inbox),
-            "seen": self._inbox.remembered,
+            "seen": self._inbox.seen_count,
             "pending": len(self._records),
             "backlog": 0 if self._pacer is None else len(self._pacer),
         }
 
     # --- inside
 
-    def _submit(self, record: int, letter: Letter, now: int) -> None:
+    def _submit(self, record: int, letter: PendingPublication, now: int) -> None:
         def build(number: int, key: Scalar, now: int) -> Message:
-            span = self._part.spans(now, 0)[0]
-            return self._part.submit(number, span, self._part.keys(letter.topic, span, now), letter, key)
+            span = self._part.lease_periods(now, 0)[0]
+            return self._part.build_submit(number, span, self._part.topic_keys(letter.topic, span, now), letter, key)
 
         def done(now: int) -> None:
             left = self._submissions.get(record, {})
@@ -240,42 +241,44 @@ class Client:
         self._letters[record] = letter
         if record not in self._overdue:
             self._overdue.set(record, now + self._config.wait_us)
-        number = self._out.ask(now, build, done, proof=self._part.submit_proof(letter))
+        number = self._out.request(now, build, done, proof=self._part.submit_proof(letter))
         self._submissions.setdefault(record, {})[number] = None
 
     def _through(self, record: int) -> None:
         self._submissions.pop(record, None)
         self._letters.pop(record, None)
-        self._overdue.drop(record)
+        self._overdue.cancel(record)
 
     def _leave(self, proxy: Address, now: int) -> None:
         self._events.append(Disconnect(proxy))
         self.peer_lost(proxy, now)
 
-    def _hear(self, message: Message, way: Way, now: int) -> None:
+    def _hear(self, message: Message, way: ProxyConnection, now: int) -> None:
         match message:
-            case Reply():
-                way.replied(message, now)
-            case Delivery():
+            case RequestReply():
+                way.handle_reply(message, now)
+            case RelayDelivery():
                 self._deliver(message, way, now)
             case _:
                 raise MalformedError("not for a client")
 
-    def _deliver(self, delivery: Delivery, way: Way, now: int) -> None:
+    def _deliver(self, delivery: RelayDelivery, way: ProxyConnection, now: int) -> None:
         if way.key is None:
             return  # Under a key of another life: the server sends it again when we ask.
         name = delivery.names[0]
         stub = (name, delivery.ticket)
-        terms = self._leasing.under(name)
+        terms = self._leasing.leases_named(name)
         if not terms:
             self._give([stub], now)
             return
         try:
-            with self.faults.treat():
-                letter = self._part.open(delivery, terms[0].wish.topic, terms[0].span, way.key, now)
+            with self.faults.refuse_exceptions():
+                letter = self._part.open_delivery(delivery, terms[0].interest.topic, terms[0].period, way.key, now)
                 publication = letter.content.publication
-                readers = [n for term in terms if term.wish.interest.matches(publication) for n in term.wish.readers]
-                note = Note(letter_id(letter), publication)
+                readers = [
+                    n for term in terms if term.interest.interest.matches(publication) for n in term.interest.numbers
+                ]
+                note = Note(publication_id(letter), publication)
         except RemoteError:
             self._give([stub], now)
             raise
@@ -285,7 +288,7 @@ class Client:
 
     def _give(self, stubs: Sequence[tuple[bytes, bytes]], now: int) -> None:
         for name, ticket in stubs:
-            self._in.tell(Receipt(name, ticket), now)
+            self._in.send_if_up(Receipt(name, ticket), now)
 
     def _post(self, peer: Address, message: Message, now: int) -> None:
         data = encode(message)

@@ -10,14 +10,14 @@ from typing import Final
 import msgspec
 from msgspec import field
 
-from veilcast.authority.record import Profile
+from veilcast.authority.topic_record import Profile
+from veilcast.core.settings import check_minimum
 from veilcast.errors import ConfigError
-from veilcast.parts.least import at_least
 from veilcast.topics import Geometry
 from veilcast.wire import geometry as g
 
 
-class ClientConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class RelayClientConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A member who publishes and subscribes."""
 
     profile: Profile = "hardened"
@@ -56,9 +56,9 @@ class ClientConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Messages that wait for a record; what is more is asked for again by and by."""
 
     def __post_init__(self) -> None:
-        at_least(self, "client", 0, "ahead_epochs", "spread_us", "retention_us")
-        at_least(self, "client", 1, "retry_us", "connect_us", "resume_us", "flight_max", "wait_us")
-        at_least(
+        check_minimum(self, "client", 0, "ahead_epochs", "spread_us", "retention_us")
+        check_minimum(self, "client", 1, "retry_us", "connect_us", "resume_us", "flight_max", "wait_us")
+        check_minimum(
             self,
             "client",
             1,
@@ -74,7 +74,7 @@ class ClientConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             raise ConfigError(f"client.ahead_epochs must be at most {AHEAD_MAX}")
 
 
-class Allowance(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class RateAllowance(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """What one client may do: a burst, and then one every so often."""
 
     every_us: int
@@ -85,7 +85,7 @@ class Allowance(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             raise ConfigError("an allowance has an every_us and a burst of at least 1")
 
 
-class ProxyConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class RelayProxyConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The one who knows clients by name, and nothing of what they say."""
 
     profile: Profile = "hardened"
@@ -101,11 +101,11 @@ class ProxyConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     while."""
     subjects_each: int = g.SUBJECTS_MAX
     """Subjects of one subscription or publication."""
-    publications: Allowance = field(default_factory=lambda: Allowance(50_000, 40))
+    publications: RateAllowance = field(default_factory=lambda: RateAllowance(50_000, 40))
     """Of one client. The server, if it is also a user, can try so many words a second, and no more."""
-    requests: Allowance = field(default_factory=lambda: Allowance(5_000, 1_000))
+    requests: RateAllowance = field(default_factory=lambda: RateAllowance(5_000, 1_000))
     """Of one client, of all kinds."""
-    volume: Allowance = field(default_factory=lambda: Allowance(4_000, 2_048))
+    volume: RateAllowance = field(default_factory=lambda: RateAllowance(4_000, 2_048))
     """Of one client, in units of 1,024 bytes."""
     flight_max: int = 65_536
     """Requests at the server that have not been answered."""
@@ -121,15 +121,15 @@ class ProxyConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """As for clients: what waits for one of them. What is more the server sends again."""
 
     def __post_init__(self) -> None:
-        at_least(self, "proxy", 0, "batch_us", "retention_us")
-        at_least(
+        check_minimum(self, "proxy", 0, "batch_us", "retention_us")
+        check_minimum(
             self, "proxy", 1, "batch_max", "clients_max", "lease_us_max", "leases_each", "subjects_each", "flight_max"
         )
-        at_least(self, "proxy", 1, "request_us", "connect_us", "backlog_max")
+        check_minimum(self, "proxy", 1, "request_us", "connect_us", "backlog_max")
         _check_rate(self.rate_us, self.record_bytes, "proxy")
 
 
-class ServerConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class RelayServerConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The one who matches: knows pseudonyms and tags, and neither names nor words."""
 
     profile: Profile = "hardened"
@@ -166,9 +166,11 @@ class ServerConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """In `paper`: the chance that a filter lets through what shares no subject with it."""
 
     def __post_init__(self) -> None:
-        at_least(self, "server", 1, "leases_max", "columns_max", "lease_us_max", "retention_us", "held_max", "window")
-        at_least(self, "server", 1, "held_bytes_max", "waiting_max", "remembered_max", "filter_elements")
-        at_least(self, "server", 1, "leases_each", "columns_each", "held_each", "held_bytes_each")
+        check_minimum(
+            self, "server", 1, "leases_max", "columns_max", "lease_us_max", "retention_us", "held_max", "window"
+        )
+        check_minimum(self, "server", 1, "held_bytes_max", "waiting_max", "remembered_max", "filter_elements")
+        check_minimum(self, "server", 1, "leases_each", "columns_each", "held_each", "held_bytes_each")
         self.filter_geometry  # noqa: B018 - refuses a bound that no filter keeps
 
     @property

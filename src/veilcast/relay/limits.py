@@ -1,18 +1,45 @@
-"""Limits: how much a proxy takes of one client, before it spends anything on it."""
+"""Limits: how much a proxy takes of one client, before it spends anything on it.
+
+Shares: how much of a server's room each of its proxies takes, so that one that lies cannot fill it for all.
+
+The server knows nobody but proxies, and cannot tell a proxy's many clients from one who has many names. So what it can
+bound is what comes by one proxy; what the clients of that one proxy may take of it is for the proxy to say
+(`limits`)."""
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
 
-from veilcast.link.bucket import TokenBucket
+from veilcast.core.rate_limit import TokenBucket
 from veilcast.machine import Address
-from veilcast.relay.config import Allowance, ProxyConfig
+from veilcast.relay.config import RateAllowance, RelayProxyConfig
 
 
-class Limits:
+class ProxyQuota:
+    """Of one kind of room. Bounded: as many entries as there are proxies who have something."""
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._taken: Counter[Address] = Counter()
+
+    def __len__(self) -> int:
+        return len(self._taken)
+
+    def fits(self, proxy: Address, amount: int) -> bool:
+        """Whether this proxy may take so much more. What is no more always fits, or nothing could be renewed."""
+        return amount <= 0 or self._taken[proxy] + amount <= self._most
+
+    def charge(self, proxy: Address, amount: int) -> None:
+        self._taken[proxy] += amount
+        if not self._taken[proxy]:
+            del self._taken[proxy]
+
+
+class ClientRateLimits:
     """Bounded: of the clients last heard, as many as the proxy has room for."""
 
-    def __init__(self, config: ProxyConfig) -> None:
+    def __init__(self, config: RelayProxyConfig) -> None:
         self._config = config
         self._clients: dict[Address, _Buckets] = {}
 
@@ -41,5 +68,5 @@ class _Buckets:
     publications: TokenBucket
 
 
-def _bucket(allowance: Allowance) -> TokenBucket:
+def _bucket(allowance: RateAllowance) -> TokenBucket:
     return TokenBucket(allowance.every_us, allowance.burst)

@@ -15,10 +15,10 @@ from itertools import islice
 from typing import Final
 
 from veilcast.machine import Address
-from veilcast.relay.config import ServerConfig
-from veilcast.relay.profile import Reader, ServerPart, Taken
-from veilcast.relay.shares import Shares
-from veilcast.wire.relay import Delivery
+from veilcast.relay.config import RelayServerConfig
+from veilcast.relay.limits import ProxyQuota
+from veilcast.relay.profile import DeliveryTarget, SealedPublication, ServerProfile
+from veilcast.wire.relay import RelayDelivery
 
 
 @dataclass(slots=True)
@@ -29,18 +29,18 @@ class Mailbox:
     key: bytes
     waiting: dict[bytes, int] = field(default_factory=dict)
     """The record of each publication that waits, by its ticket."""
-    flying: dict[bytes, None] = field(default_factory=dict)
-    coming: dict[int, None] = field(default_factory=dict)
+    in_flight: dict[bytes, None] = field(default_factory=dict)
+    unwritten: dict[int, None] = field(default_factory=dict)
     """The records of publications for it that are not on the disk yet."""
 
     @property
     def is_empty(self) -> bool:
-        return not self.waiting and not self.coming
+        return not self.waiting and not self.unwritten
 
 
 @dataclass(slots=True)
 class _Held:
-    taken: Taken
+    taken: SealedPublication
     proxy: Address
     """By whom it came."""
     until_us: int
@@ -59,9 +59,9 @@ class Mailboxes:
 
     def __init__(
         self,
-        config: ServerConfig,
-        part: ServerPart,
-        send: Callable[[Address, Delivery], None],
+        config: RelayServerConfig,
+        part: ServerProfile,
+        send: Callable[[Address, RelayDelivery], None],
         settle: Callable[[int], None],
         emptied: Callable[[bytes], None],
     ) -> None:
@@ -72,11 +72,11 @@ class Mailboxes:
         self._ids: dict[bytes, int] = {}
         self._through: dict[bytes, None] = {}
         self._bytes = 0
-        self._count_by, self._bytes_by = Shares(config.held_each), Shares(config.held_bytes_each)
+        self._count_by, self._bytes_by = ProxyQuota(config.held_each), ProxyQuota(config.held_bytes_each)
         self._present: dict[Address, None] = {}
         self._behind: deque[bytes] = deque()
         """The names whose proxy is back and may have missed something."""
-        self.given_up = 0
+        self.abandoned = 0
         """Publications that some reader never got: for want of room, or of time."""
 
     def __contains__(self, name: bytes) -> bool:
@@ -94,7 +94,7 @@ class Mailboxes:
         return len(self._through)
 
     @property
-    def most_waiting(self) -> int:
+    def longest_queue(self) -> int:
         return max((len(box.waiting) for box in self._boxes.values()), default=0)
 
     # --- leases
@@ -120,7 +120,7 @@ class Mailboxes:
         """The reader is there, at this proxy: send again what it may have missed."""
         box = self._boxes[name]
         box.proxy = proxy
-        box.flying.clear()
+        box.in_flight.clear()
         self._fill(name, box)
 
     def proxy_up(self, proxy: Address) -> None:
@@ -129,13 +129,13 @@ class Mailboxes:
         self._behind = deque(name for name in self._behind if name in self._boxes and self._boxes[name].proxy != proxy)
         for name, box in self._boxes.items():
             if box.proxy == proxy and box.waiting:
-                box.flying.clear()
+                box.in_flight.clear()
                 self._behind.append(name)
 
     def proxy_lost(self, proxy: Address) -> None:
         self._present.pop(proxy, None)
 
-    def catch_up(self) -> bool:
+    def send_backlog(self) -> bool:
         """Send to one more name whose proxy was away; False if there is none."""
         if not self._behind:
             return False
@@ -150,17 +150,17 @@ class Mailboxes:
         """The record of a publication that is held; None if it is not."""
         return self._ids.get(publication)
 
-    def is_through(self, publication: bytes) -> bool:
+    def is_settled(self, publication: bytes) -> bool:
         return publication in self._through
 
-    def pass_by(self, publication: bytes) -> None:
+    def remember_settled(self, publication: bytes) -> None:
         """Nobody wants it, or everybody has it: remember that it was here."""
         self._through[publication] = None
         if len(self._through) > self._config.remembered_max:
             del self._through[next(iter(self._through))]
 
-    def has_room(self, taken: Taken, proxy: Address, readers: int) -> bool:
-        size = len(taken.sealed) + READER * readers
+    def has_room(self, taken: SealedPublication, proxy: Address, readers: int) -> bool:
+        size = len(taken.sealed) + SUBSCRIBER_BYTES * readers
         return (
             len(self._held) < self._config.held_max
             and self._bytes + size <= self._config.held_bytes_max
@@ -168,40 +168,42 @@ class Mailboxes:
             and self._bytes_by.fits(proxy, size)
         )
 
-    def hold(self, record: int, taken: Taken, proxy: Address, names: Sequence[bytes], until_us: int) -> None:
+    def store(
+        self, record: int, taken: SealedPublication, proxy: Address, names: Sequence[bytes], until_us: int
+    ) -> None:
         """Keep a publication for these names, whose mailboxes there are. Nothing is sent before `deliver`."""
         self._held[record] = held = _Held(taken, proxy, until_us, dict.fromkeys(names))
-        self._count_by.add(proxy, 1)
+        self._count_by.charge(proxy, 1)
         for name in names:
             if (box := self._boxes.get(name)) is not None:
-                box.coming[record] = None
+                box.unwritten[record] = None
         self._ids[taken.id] = record
-        self._weigh(held, len(taken.sealed) + READER * len(held.left))
+        self._weigh(held, len(taken.sealed) + SUBSCRIBER_BYTES * len(held.left))
 
     def deliver(self, record: int) -> None:
         """The publication is on the disk: put it into its mailboxes, and send it to those who have room."""
         held = self._held.get(record)
         if held is None:
             return
-        ready: dict[Address, list[Reader]] = {}
+        ready: dict[Address, list[DeliveryTarget]] = {}
         for name in list(held.left):
             box = self._boxes.get(name)
             if box is None:
                 self._got(record, name)
                 continue
             ticket = self._part.ticket(name, held.taken.id)
-            box.coming.pop(record, None)
+            box.unwritten.pop(record, None)
             box.waiting[ticket] = record
             if len(box.waiting) > self._config.waiting_max:
                 self._drop(name, box, next(iter(box.waiting)))
-            if box.proxy in self._present and len(box.flying) < self._config.window:
-                box.flying[ticket] = None
-                ready.setdefault(box.proxy, []).append(Reader(name, ticket, box.key))
+            if box.proxy in self._present and len(box.in_flight) < self._config.window:
+                box.in_flight[ticket] = None
+                ready.setdefault(box.proxy, []).append(DeliveryTarget(name, ticket, box.key))
         for proxy, readers in ready.items():
-            for delivery in self._part.deliveries(held.taken, readers):
+            for delivery in self._part.build_deliveries(held.taken, readers):
                 self._send(proxy, delivery)
 
-    def received(self, name: bytes, ticket: bytes) -> None:
+    def acknowledge(self, name: bytes, ticket: bytes) -> None:
         """A receipt; one that is not known is of what was given up, or comes a second time."""
         box = self._boxes.get(name)
         if box is None or ticket not in box.waiting:
@@ -230,23 +232,25 @@ class Mailboxes:
     # --- inside
 
     def _fill(self, name: bytes, box: Mailbox) -> None:
-        if box.proxy not in self._present or len(box.flying) >= min(len(box.waiting), self._config.window):
+        if box.proxy not in self._present or len(box.in_flight) >= min(len(box.waiting), self._config.window):
             return
         for ticket, record in self._window(box):
-            box.flying[ticket] = None
-            for delivery in self._part.deliveries(self._held[record].taken, [Reader(name, ticket, box.key)]):
+            box.in_flight[ticket] = None
+            for delivery in self._part.build_deliveries(
+                self._held[record].taken, [DeliveryTarget(name, ticket, box.key)]
+            ):
                 self._send(box.proxy, delivery)
 
     def _window(self, box: Mailbox) -> Iterator[tuple[bytes, int]]:
         first = list(islice(box.waiting.items(), self._config.window))
-        return ((ticket, record) for ticket, record in first if ticket not in box.flying)
+        return ((ticket, record) for ticket, record in first if ticket not in box.in_flight)
 
     def _drop(self, name: bytes, box: Mailbox, ticket: bytes) -> None:
-        self.given_up += 1
+        self.abandoned += 1
         self._take_out(name, box, ticket)
 
     def _take_out(self, name: bytes, box: Mailbox, ticket: bytes) -> None:
-        box.flying.pop(ticket, None)
+        box.in_flight.pop(ticket, None)
         self._got(box.waiting.pop(ticket), name)
         if box.is_empty:
             self._emptied(name)
@@ -258,18 +262,18 @@ class Mailboxes:
             return
         if name in held.left:
             del held.left[name]
-            self._weigh(held, -READER)
+            self._weigh(held, -SUBSCRIBER_BYTES)
         if not held.left:
             del self._held[record], self._ids[held.taken.id]
             self._weigh(held, -len(held.taken.sealed))
-            self._count_by.add(held.proxy, -1)
-            self.pass_by(held.taken.id)
+            self._count_by.charge(held.proxy, -1)
+            self.remember_settled(held.taken.id)
             self._settle(record)
 
     def _weigh(self, held: _Held, size: int) -> None:
         self._bytes += size
-        self._bytes_by.add(held.proxy, size)
+        self._bytes_by.charge(held.proxy, size)
 
 
-READER: Final = 256
+SUBSCRIBER_BYTES: Final = 256
 """Bytes that it takes to remember one reader of a publication that is held: its name, and the ticket in its mailbox."""

@@ -13,142 +13,152 @@ from typing import Final
 
 import msgspec
 
-from veilcast.authority import subjects
 from veilcast.authority.epoch import epoch_of
 from veilcast.authority.keyring import EpochKeys, Keyring, TopicKeys
-from veilcast.authority.letters import Letter
-from veilcast.authority.subjects import Groups
+from veilcast.core import match_elements
+from veilcast.core.match_elements import ElementGroups
+from veilcast.core.outbox import PendingPublication
 from veilcast.crypto.derive import derive, digest
 from veilcast.crypto.group import Ciphertext, Point, Scalar
 from veilcast.decoding import MsgpackDecoder
 from veilcast.errors import LocalError, MalformedError
 from veilcast.machine import Entropy, Publication
-from veilcast.relay import bodies, joining
-from veilcast.relay.hardened import place_key, submission_id
-from veilcast.relay.joining import Begun, ServerKeys
-from veilcast.relay.profile import Opened, Reader, Span, Taken, Taking
-from veilcast.relay.subjects import move, tag, upload
+from veilcast.relay import body_encryption, enrolment
+from veilcast.relay.enrolment import EnrolmentStart, ServerKeys
+from veilcast.relay.hardened import derive_submission_key, submission_id
+from veilcast.relay.profile import DeliveryTarget, LeasePeriod, OpenedLease, OpenedSubmission, SealedPublication
+from veilcast.relay.subject_tags import blind_element, move_element, tag_of
 from veilcast.topics import Conjunction
 from veilcast.wire.geometry import ADDRESSEES_MAX, BODY_MAX, LEASE_NAME, MOMENT_MAX, NOTE_ID, TICKET
-from veilcast.wire.relay import Delivery, Enrol, Lease, Release, Subjects, Submit
+from veilcast.wire.relay import EnrolClient, Lease, RelayDelivery, Release, Subjects, Submit
 
 
-class PaperClient:
+class PaperClientProfile:
     def __init__(self, keyring: Keyring, entropy: Entropy) -> None:
-        self._keyring, self._entropy, self._places = keyring, entropy, place_key(keyring)
+        self._keyring, self._entropy, self._places = keyring, entropy, derive_submission_key(keyring)
         self._at_hand: EpochKeys | None = None
 
-    def enrol(self, number: int, begun: Begun) -> Enrol:
-        return Enrol(number, begun.ratio.reveal(), None, begun.sealed)
+    def build_enrol(self, number: int, begun: EnrolmentStart) -> EnrolClient:
+        return EnrolClient(number, begun.ratio.reveal(), None, begun.sealed)
 
-    def spans(self, now: int, ahead: int) -> list[Span]:
+    def lease_periods(self, now: int, ahead: int) -> list[LeasePeriod]:
         return [_ALWAYS]
 
-    def past(self, now: int, retention_us: int) -> list[Span]:
+    def past_periods(self, now: int, retention_us: int) -> list[LeasePeriod]:
         return []
 
-    def turn_us(self, now: int) -> int | None:
+    def next_period_us(self, now: int) -> int | None:
         return None
 
-    def keys(self, topic: str, span: Span, now: int) -> TopicKeys:
+    def topic_keys(self, topic: str, span: LeasePeriod, now: int) -> TopicKeys:
         epoch = epoch_of(now, self._keyring.epoch_us)
         if self._at_hand is None or self._at_hand.epoch != epoch:
-            self._at_hand = self._keyring.at(epoch)
+            self._at_hand = self._keyring.keys_at(epoch)
         return self._at_hand.topic(topic)
 
-    def wanted(self, keys: TopicKeys, interest: Conjunction) -> Groups:
-        return subjects.named_groups(keys.record.topic, subjects.poured(interest, keys.record))
+    def interest_elements(self, keys: TopicKeys, interest: Conjunction) -> ElementGroups:
+        return match_elements.qualify_groups(
+            keys.record.topic, match_elements.paper_subscription_elements(interest, keys.record)
+        )
 
-    def name(self, interest: bytes, span: Span) -> bytes:
-        return FILTER
+    def lease_name(self, interest: bytes, span: LeasePeriod) -> bytes:
+        return FILTER_NAME
 
-    def lease(self, number: int, name: bytes, span: Span, groups: Groups, key: Scalar) -> Lease:
+    def build_lease(self, number: int, name: bytes, span: LeasePeriod, groups: ElementGroups, key: Scalar) -> Lease:
         return Lease(number, name, span.until_us, _uploaded(groups, key), None)
 
     def lease_proof(self, name: bytes) -> bytes | None:
         return None
 
-    def release(self, number: int, name: bytes, groups: Groups, key: Scalar) -> Release:
+    def build_release(self, number: int, name: bytes, groups: ElementGroups, key: Scalar) -> Release:
         return Release(number, name, _uploaded(groups, key))
 
-    def check(self, keys: TopicKeys, letter: Letter) -> None:
+    def check_publication(self, keys: TopicKeys, letter: PendingPublication) -> None:
         if len(_ENCODER.encode(letter)) > BODY_MAX:
             raise LocalError(f"a publication has at most {BODY_MAX} bytes")
         _said(keys, letter.content.publication)
 
-    def submit(self, number: int, span: Span, keys: TopicKeys, letter: Letter, key: Scalar) -> Submit:
-        cipher, sealed = bodies.seal_body(_ENCODER.encode(letter), key, self._entropy)
+    def build_submit(
+        self, number: int, span: LeasePeriod, keys: TopicKeys, letter: PendingPublication, key: Scalar
+    ) -> Submit:
+        cipher, sealed = body_encryption.seal_body(_ENCODER.encode(letter), key, self._entropy)
         uploaded = _uploaded(_said(keys, letter.content.publication), key)
         return Submit(number, uploaded, cipher.encode(), submission_id(self._places, letter) + sealed)
 
-    def submit_proof(self, letter: Letter) -> bytes | None:
+    def submit_proof(self, letter: PendingPublication) -> bytes | None:
         return None
 
-    def open(self, delivery: Delivery, topic: str, span: Span, key: Scalar, now: int) -> Letter:
+    def open_delivery(
+        self, delivery: RelayDelivery, topic: str, span: LeasePeriod, key: Scalar, now: int
+    ) -> PendingPublication:
         if delivery.cipher is None:
             raise MalformedError("a delivery without the point of its key")
-        body = bodies.open_body(Ciphertext.decode(delivery.cipher), delivery.sealed[NOTE_ID:], key)
+        body = body_encryption.open_body(Ciphertext.decode(delivery.cipher), delivery.sealed[NOTE_ID:], key)
         return _DECODER.decode(body)
 
 
-class PaperProxy:
-    own_pseudonym = True
+class PaperProxyProfile:
+    one_pseudonym_per_client = True
 
-    def check(self, transformation: Scalar, enrol: Enrol) -> None:
+    def check_enrolment(self, transformation: Scalar, enrol: EnrolClient) -> None:
         """The paper has nothing to compare with: the server is trusted to have one key for all."""
 
-    def move(self, subjects: Subjects, transformation: Scalar) -> Subjects:
-        return tuple(tuple(move(Point(each), transformation).encode() for each in group) for group in subjects)
+    def move_subjects(self, subjects: Subjects, transformation: Scalar) -> Subjects:
+        return tuple(tuple(move_element(Point(each), transformation).encode() for each in group) for group in subjects)
 
-    def up(self, cipher: bytes | None, transformation: Scalar) -> bytes | None:
-        return bodies.move_up(_point_of(cipher), transformation).encode()
+    def move_body_up(self, cipher: bytes | None, transformation: Scalar) -> bytes | None:
+        return body_encryption.move_key_up(_point_of(cipher), transformation).encode()
 
-    def down(self, cipher: bytes | None, transformation: Scalar) -> bytes | None:
-        return bodies.move_down(_point_of(cipher), transformation).encode()
+    def move_body_down(self, cipher: bytes | None, transformation: Scalar) -> bytes | None:
+        return body_encryption.move_key_down(_point_of(cipher), transformation).encode()
 
 
-class PaperServer:
+class PaperServerProfile:
     def __init__(self, keys: ServerKeys, entropy: Entropy) -> None:
         self._keys, self._entropy = keys, entropy
         self._tickets = derive(keys.box, b"vc/relay-tickets")
 
-    def share(self, sealed: bytes) -> bytes:
-        return joining.answer(self._keys, sealed).reveal()
+    def answer_enrolment(self, sealed: bytes) -> bytes:
+        return enrolment.answer_enrolment(self._keys, sealed).reveal()
 
-    def tags(self, subjects: Subjects, bond: Scalar | None) -> Groups:
-        return tuple(tuple(tag(Point(each)) for each in group) for group in subjects)
+    def compute_tags(self, subjects: Subjects, bond: Scalar | None) -> ElementGroups:
+        return tuple(tuple(tag_of(Point(each)) for each in group) for group in subjects)
 
-    def part(self, tags: Groups) -> bytes:
+    def lease_part(self, tags: ElementGroups) -> bytes:
         together = sorted(each for group in tags for each in group)
         return digest(b"".join(together), purpose=b"vc/relay-part", size=LEASE_NAME)
 
-    def open_lease(self, lease: Lease) -> Opened:
-        return Opened(b"", None, None)
+    def open_lease(self, lease: Lease) -> OpenedLease:
+        return OpenedLease(b"", None, None)
 
-    def take(self, submit: Submit) -> Taking:
+    def open_submission(self, submit: Submit) -> OpenedSubmission:
         if submit.cipher is None or len(submit.sealed) <= NOTE_ID:
             raise MalformedError("a publication without the point of its key, or without a body")
-        return Taking(Taken(submit.sealed[:NOTE_ID], submit.cipher, submit.sealed), MOMENT_MAX, None, None)
+        return OpenedSubmission(
+            SealedPublication(submit.sealed[:NOTE_ID], submit.cipher, submit.sealed), MOMENT_MAX, None, None
+        )
 
     def ticket(self, name: bytes, publication: bytes) -> bytes:
         """One for all readers: the paper's proxy is told all identities at once."""
         return derive(self._tickets, b"vc/relay-ticket", publication, size=TICKET).reveal()
 
-    def deliveries(self, taken: Taken, readers: Sequence[Reader]) -> Iterator[Delivery]:
+    def build_deliveries(self, taken: SealedPublication, readers: Sequence[DeliveryTarget]) -> Iterator[RelayDelivery]:
         """One re-randomised message with the identities of all, or of as many as it has room for."""
         for start in range(0, len(readers), ADDRESSEES_MAX):
             some = readers[start : start + ADDRESSEES_MAX]
-            cipher = bodies.refresh(_point_of(taken.cipher), self._keys, self._entropy).encode()
-            yield Delivery(tuple(reader.name for reader in some), some[0].ticket, cipher, taken.sealed)
+            cipher = body_encryption.rerandomise_key(_point_of(taken.cipher), self._keys, self._entropy).encode()
+            yield RelayDelivery(tuple(reader.name for reader in some), some[0].ticket, cipher, taken.sealed)
 
 
-def _said(keys: TopicKeys, publication: Publication) -> Groups:
+def _said(keys: TopicKeys, publication: Publication) -> ElementGroups:
     """What a publication answers to."""
-    return subjects.named_groups(keys.record.topic, subjects.asked(publication, keys.record))
+    return match_elements.qualify_groups(
+        keys.record.topic, match_elements.paper_publication_elements(publication, keys.record)
+    )
 
 
-def _uploaded(groups: Groups, key: Scalar) -> Subjects:
-    return tuple(tuple(upload(element, key).encode() for element in group) for group in groups)
+def _uploaded(groups: ElementGroups, key: Scalar) -> Subjects:
+    return tuple(tuple(blind_element(element, key).encode() for element in group) for group in groups)
 
 
 def _point_of(cipher: bytes | None) -> Ciphertext:
@@ -157,8 +167,8 @@ def _point_of(cipher: bytes | None) -> Ciphertext:
     return Ciphertext.decode(cipher)
 
 
-FILTER: Final = bytes(LEASE_NAME)
+FILTER_NAME: Final = bytes(LEASE_NAME)
 """What a client calls the one filter that it has."""
-_ALWAYS: Final = Span(0, MOMENT_MAX)
+_ALWAYS: Final = LeasePeriod(0, MOMENT_MAX)
 _ENCODER: Final = msgspec.msgpack.Encoder()
-_DECODER: Final = MsgpackDecoder(Letter, MalformedError, "what was sealed is not a publication")
+_DECODER: Final = MsgpackDecoder(PendingPublication, MalformedError, "what was sealed is not a publication")

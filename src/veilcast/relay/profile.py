@@ -11,81 +11,85 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple, Protocol
 
 from veilcast.authority.keyring import TopicKeys
-from veilcast.authority.letters import Letter
-from veilcast.authority.subjects import Groups
+from veilcast.core.match_elements import ElementGroups
+from veilcast.core.outbox import PendingPublication
 from veilcast.crypto.group import Scalar
-from veilcast.relay.joining import Begun
+from veilcast.relay.enrolment import EnrolmentStart
 from veilcast.topics import Conjunction
-from veilcast.wire.relay import Delivery, Enrol, Lease, Release, Subjects, Submit
+from veilcast.wire.relay import EnrolClient, Lease, RelayDelivery, Release, Subjects, Submit
 
 
-class Span(NamedTuple):
+class LeasePeriod(NamedTuple):
     """For which epoch a lease is, and when it ends; in `paper` one span is all of time."""
 
     epoch: int
     until_us: int
 
 
-class ClientPart(Protocol):
+class ClientProfile(Protocol):
     """For one keyring and one server."""
 
-    def enrol(self, number: int, begun: Begun) -> Enrol: ...
+    def build_enrol(self, number: int, begun: EnrolmentStart) -> EnrolClient: ...
 
-    def spans(self, now: int, ahead: int) -> list[Span]:
+    def lease_periods(self, now: int, ahead: int) -> list[LeasePeriod]:
         """The spans that a subscription is to be leased for now, this one first."""
 
-    def past(self, now: int, retention_us: int) -> list[Span]:
+    def past_periods(self, now: int, retention_us: int) -> list[LeasePeriod]:
         """Those that are over but may have something waiting."""
 
-    def turn_us(self, now: int) -> int | None:
+    def next_period_us(self, now: int) -> int | None:
         """When other spans are current."""
 
-    def keys(self, topic: str, span: Span, now: int) -> TopicKeys:
+    def topic_keys(self, topic: str, span: LeasePeriod, now: int) -> TopicKeys:
         """The topic's keys of this span; `LocalError` if there are none that this profile can use."""
 
-    def wanted(self, keys: TopicKeys, interest: Conjunction) -> Groups:
+    def interest_elements(self, keys: TopicKeys, interest: Conjunction) -> ElementGroups:
         """What a lease asks for; `LocalError` for what the topic does not declare, or if it is too much."""
 
-    def name(self, interest: bytes, span: Span) -> bytes:
+    def lease_name(self, interest: bytes, span: LeasePeriod) -> bytes:
         """By which proxy and client know a lease: the same in all lives of the client."""
 
-    def lease(self, number: int, name: bytes, span: Span, groups: Groups, key: Scalar) -> Lease: ...
+    def build_lease(self, number: int, name: bytes, span: LeasePeriod, groups: ElementGroups, key: Scalar) -> Lease: ...
 
     def lease_proof(self, name: bytes) -> bytes | None:
         """By which the server says that the lease stands; None where a proxy's word is all there is."""
 
-    def release(self, number: int, name: bytes, groups: Groups, key: Scalar) -> Release: ...
+    def build_release(self, number: int, name: bytes, groups: ElementGroups, key: Scalar) -> Release: ...
 
-    def check(self, keys: TopicKeys, letter: Letter) -> None:
+    def check_publication(self, keys: TopicKeys, letter: PendingPublication) -> None:
         """Raise `LocalError` unless these keys can publish it, and all that it says can be asked for."""
 
-    def submit(self, number: int, span: Span, keys: TopicKeys, letter: Letter, key: Scalar) -> Submit: ...
+    def build_submit(
+        self, number: int, span: LeasePeriod, keys: TopicKeys, letter: PendingPublication, key: Scalar
+    ) -> Submit: ...
 
-    def submit_proof(self, letter: Letter) -> bytes | None:
+    def submit_proof(self, letter: PendingPublication) -> bytes | None:
         """By which the server says that it has it."""
 
-    def open(self, delivery: Delivery, topic: str, span: Span, key: Scalar, now: int) -> Letter:
+    def open_delivery(
+        self, delivery: RelayDelivery, topic: str, span: LeasePeriod, key: Scalar, now: int
+    ) -> PendingPublication:
         """What was published; raises `RemoteError`. The topic is that of the lease, where there is only one."""
 
 
-class ProxyPart(Protocol):
+class ProxyProfile(Protocol):
     """For one server."""
 
-    own_pseudonym: bool
+    one_pseudonym_per_client: bool
     """Whether a client has one for all its leases, and not each lease its own."""
 
-    def check(self, transformation: Scalar, enrol: Enrol) -> None:
+    def check_enrolment(self, transformation: Scalar, enrol: EnrolClient) -> None:
         """Raise `RemoteError` if the server gave this client a key that is not the one it has for all."""
 
-    def move(self, subjects: Subjects, transformation: Scalar) -> Subjects:
+    def move_subjects(self, subjects: Subjects, transformation: Scalar) -> Subjects:
         """From under a client's key to under the server's; raises `RemoteError` for what are no subjects."""
 
-    def up(self, cipher: bytes | None, transformation: Scalar) -> bytes | None: ...
+    def move_body_up(self, cipher: bytes | None, transformation: Scalar) -> bytes | None: ...
 
-    def down(self, cipher: bytes | None, transformation: Scalar) -> bytes | None: ...
+    def move_body_down(self, cipher: bytes | None, transformation: Scalar) -> bytes | None: ...
 
 
-class Taken(NamedTuple):
+class SealedPublication(NamedTuple):
     """A publication as the server has it: its name, what is sent on, and the point of its key, in `paper`."""
 
     id: bytes
@@ -93,19 +97,19 @@ class Taken(NamedTuple):
     sealed: bytes
 
 
-class Taking(NamedTuple):
+class OpenedSubmission(NamedTuple):
     """One that has come, and until when those who want it are known by its tags: later they are known by others.
 
     In `hardened`, `bond` is what its subjects are bound to it by, and `proof` tells its publisher that it is done.
     """
 
-    taken: Taken
+    publication: SealedPublication
     until_us: int
     bond: Scalar | None
     proof: bytes | None
 
 
-class Opened(NamedTuple):
+class OpenedLease(NamedTuple):
     """A lease as the server has it: what its deliveries are wrapped with, and bond and proof as for publications."""
 
     key: bytes
@@ -113,7 +117,7 @@ class Opened(NamedTuple):
     proof: bytes | None
 
 
-class Reader(NamedTuple):
+class DeliveryTarget(NamedTuple):
     """Who is to get a publication: under which name, with which ticket, wrapped with the key of its lease."""
 
     name: bytes
@@ -121,22 +125,24 @@ class Reader(NamedTuple):
     key: bytes
 
 
-class ServerPart(Protocol):
+class ServerProfile(Protocol):
     """For one server's keys. All that take what others sent raise `RemoteError`."""
 
-    def share(self, sealed: bytes) -> bytes:
+    def answer_enrolment(self, sealed: bytes) -> bytes:
         """For an enrolment: k_r / b."""
 
-    def tags(self, subjects: Subjects, bond: Scalar | None) -> Groups: ...
+    def compute_tags(self, subjects: Subjects, bond: Scalar | None) -> ElementGroups: ...
 
-    def part(self, tags: Groups) -> bytes:
+    def lease_part(self, tags: ElementGroups) -> bytes:
         """By what several leases under one pseudonym are told apart; nothing, where there are none."""
 
-    def open_lease(self, lease: Lease) -> Opened: ...
+    def open_lease(self, lease: Lease) -> OpenedLease: ...
 
-    def take(self, submit: Submit) -> Taking: ...
+    def open_submission(self, submit: Submit) -> OpenedSubmission: ...
 
     def ticket(self, name: bytes, publication: bytes) -> bytes:
         """Of a delivery of a publication to a name; the same in all lives of the server."""
 
-    def deliveries(self, taken: Taken, readers: Sequence[Reader]) -> Iterator[Delivery]: ...
+    def build_deliveries(
+        self, taken: SealedPublication, readers: Sequence[DeliveryTarget]
+    ) -> Iterator[RelayDelivery]: ...

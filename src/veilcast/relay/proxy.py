@@ -14,55 +14,55 @@ from dataclasses import dataclass
 from random import Random
 from typing import Final, TypeAlias
 
-from veilcast.crypto.bulk import Multiply, one_by_one
-from veilcast.crypto.group import Scalar
+from veilcast.core.connector import Connector
+from veilcast.core.durable_records import DurableRecords
+from veilcast.core.timers import earliest
+from veilcast.crypto.group import Multiply, Scalar, multiply_each
 from veilcast.errors import ExcessError, LocalError, MalformedError, RemoteError, StaleError
 from veilcast.faults import Faults
 from veilcast.machine import Address, Disconnect, Entropy, Event, Frame, Listen
-from veilcast.parts.alarms import earliest
-from veilcast.parts.calling import Caller
-from veilcast.parts.ledger import Ledger
 from veilcast.relay.batch import Batch
-from veilcast.relay.config import ProxyConfig
-from veilcast.relay.hardened import HardenedProxy
-from veilcast.relay.joining import ServerPublic, finish
-from veilcast.relay.limits import Limits
-from veilcast.relay.pacing import messages_in, pacer_of
-from veilcast.relay.paper import PaperProxy
-from veilcast.relay.profile import ProxyPart
-from veilcast.relay.roster import Roster
+from veilcast.relay.config import RelayProxyConfig
+from veilcast.relay.enrolment import ServerPublic, combine_shares
+from veilcast.relay.hardened import HardenedProxyProfile
+from veilcast.relay.limits import ClientRateLimits
+from veilcast.relay.pacer import make_pacer, unpack_frame
+from veilcast.relay.paper import PaperProxyProfile
+from veilcast.relay.profile import ProxyProfile
+from veilcast.relay.roster import ClientRoster
 from veilcast.wire import decode, encode
-from veilcast.wire.messages import Message
+from veilcast.wire.mesh import Message
 from veilcast.wire.relay import (
     Blind,
     Blinded,
-    Code,
-    Delivery,
-    Enrol,
+    EnrolClient,
     Lease,
     Receipt,
+    RelayDelivery,
     Release,
-    Reply,
+    ReplyCode,
+    RequestReply,
     Resume,
     Subjects,
     Submit,
 )
 
-Request: TypeAlias = Enrol | Lease | Release | Resume | Submit
+ClientRequest: TypeAlias = EnrolClient | Lease | Release | Resume | Submit
 
 
-class Proxy:
+class RelayProxy:
     """A `Machine`, with the notices of `Peers` and `Durable`. It asks for `Connect(server)` and `Listen("member")`.
 
     `mask` is xs, the same for all proxies of one server and unknown to that (None in `paper`). `records` is what
     earlier lives had stored and did not settle: the clients' transformation keys, and the pseudonyms of their leases.
-    `refused` counts what was refused, by kind of error or by the code of the answer; `absent` the deliveries that found
+    `refused` counts what was refused, by kind of error or by the code of the answer; `undeliverable` the deliveries
+    that found
     nobody.
     """
 
     def __init__(
         self,
-        config: ProxyConfig,
+        config: RelayProxyConfig,
         public: ServerPublic,
         server: Address,
         mask: Scalar | None,
@@ -70,16 +70,18 @@ class Proxy:
         entropy: Entropy,
         now: int,
         records: Mapping[int, bytes] | None = None,
-        multiply: Multiply = one_by_one,
+        multiply: Multiply = multiply_each,
     ) -> None:
         if (mask is None) != (config.profile == "paper"):
             raise LocalError("a proxy of the hardened profile has a mask, and one of the paper's has none")
         self._config, self._server = config, server
-        self._part: ProxyPart = PaperProxy() if mask is None else HardenedProxy(public, mask, multiply)
+        self._part: ProxyProfile = PaperProxyProfile() if mask is None else HardenedProxyProfile(public, mask, multiply)
         records = records or {}
-        self._ledger = Ledger(records)
-        self._roster = Roster(config, entropy, self._ledger, records, own_pseudonym=self._part.own_pseudonym)
-        self._limits = Limits(config)
+        self._ledger = DurableRecords(records)
+        self._roster = ClientRoster(
+            config, entropy, self._ledger, records, own_pseudonym=self._part.one_pseudonym_per_client
+        )
+        self._limits = ClientRateLimits(config)
         self._up: Batch[_Rising] = Batch(rng, wait_us=config.batch_us, most=config.batch_max)
         self._down: Batch[_Falling] = Batch(rng, wait_us=config.batch_us, most=config.batch_max)
         self._number = rng.randrange(_NUMBERS)
@@ -88,13 +90,13 @@ class Proxy:
         """The clients who are here, and how many receipts each owes: for nothing else is one passed on."""
         self._enrolling: dict[Address, int] = {}
         """The number of the last enrolment that each of them asked for."""
-        self._caller = Caller(server, config.connect_us, rng, now)
+        self._caller = Connector(server, config.connect_us, rng, now)
         self._frames: list[Frame] = []
-        self._pacer = pacer_of(config, rng)
+        self._pacer = make_pacer(config, rng)
         self._events: list[Event] = [Listen("member")]
         self.faults = Faults()
         self.refused: Counter[str] = Counter()
-        self.absent = 0
+        self.undeliverable = 0
         self.version = 0
 
     # --- the driver
@@ -105,12 +107,12 @@ class Proxy:
             if source == self._server:
                 self._answered(decode(data), now)
             else:
-                for each in messages_in(self._pacer, data, source, lambda: self._send_away(source, now)):
+                for each in unpack_frame(self._pacer, data, source, lambda: self._send_away(source, now)):
                     self._asked(decode(each), len(each), source, now)
         except RemoteError as error:
             self.refused[type(error).__name__] += 1
         except Exception as error:
-            self.faults.caught(error)
+            self.faults.count_exception(error)
         self._flush(now)
 
     def handle_timer(self, now: int) -> None:
@@ -143,7 +145,7 @@ class Proxy:
             return
         self._present[peer] = 0
         if self._pacer is not None:
-            self._pacer.begin(peer, now)
+            self._pacer.stream_up(peer, now)
 
     def peer_lost(self, peer: Address, now: int) -> None:
         if peer == self._server:
@@ -152,7 +154,7 @@ class Proxy:
         self._present.pop(peer, None)
         self._enrolling.pop(peer, None)
         if self._pacer is not None:
-            self._pacer.end(peer)
+            self._pacer.stream_down(peer)
 
     # --- checkers
 
@@ -174,17 +176,17 @@ class Proxy:
         if isinstance(message, Receipt):
             self._receipt(client, message, now)
             return
-        if not isinstance(message, Enrol | Lease | Release | Resume | Submit):
+        if not isinstance(message, EnrolClient | Lease | Release | Resume | Submit):
             raise MalformedError("not for a proxy")
         if not self._limits.allows(client, size, now, publishes=publishes):
-            self._refuse(client, message.number, Code.LIMITED, now)
-        elif isinstance(message, Enrol):
+            self._refuse(client, message.number, ReplyCode.LIMITED, now)
+        elif isinstance(message, EnrolClient):
             self._enrolling[client] = message.number
             self._rise(client, message, lambda number: Blind(number, message.sealed), now)
         elif client not in self._roster:
-            self._refuse(client, message.number, Code.UNKNOWN, now)
+            self._refuse(client, message.number, ReplyCode.UNKNOWN, now)
         elif self._is_excessive(message):
-            self._refuse(client, message.number, Code.LIMITED, now)
+            self._refuse(client, message.number, ReplyCode.LIMITED, now)
         elif isinstance(message, Lease):
             self._lease(client, message, now)
         elif isinstance(message, Submit):
@@ -196,7 +198,7 @@ class Proxy:
         if client not in self._roster or not self._present.get(client):
             raise ExcessError("a receipt for what was not delivered")
         self._present[client] -= 1
-        if (pseudonym := self._roster.alias(client, receipt.name)) is not None:
+        if (pseudonym := self._roster.pseudonym_of(client, receipt.name)) is not None:
             self._up.put(_Rising(lambda _: Receipt(pseudonym, receipt.ticket)), now)
 
     def _is_excessive(self, message: Lease | Release | Resume | Submit) -> bool:
@@ -204,50 +206,50 @@ class Proxy:
         return sum(map(len, subjects)) > self._config.subjects_each
 
     def _lease(self, client: Address, lease: Lease, now: int) -> None:
-        if not self._part.own_pseudonym and lease.until_us > now + self._config.lease_us_max:
-            self._refuse(client, lease.number, Code.MALFORMED, now)
+        if not self._part.one_pseudonym_per_client and lease.until_us > now + self._config.lease_us_max:
+            self._refuse(client, lease.number, ReplyCode.MALFORMED, now)
             return
-        lent = self._roster.lend(client, lease.name, lease.until_us, now)
+        lent = self._roster.assign_pseudonym(client, lease.name, lease.until_us, now)
         if lent is None:
-            self._refuse(client, lease.number, Code.LIMITED, now)
+            self._refuse(client, lease.number, ReplyCode.LIMITED, now)
             return
         record, pseudonym = lent
         transformation = self._roster.transformation(client)
 
         def moved(number: int) -> Message:
-            subjects = self._part.move(lease.subjects, transformation)
+            subjects = self._part.move_subjects(lease.subjects, transformation)
             return Lease(number, pseudonym, lease.until_us, subjects, lease.sealed)
 
-        self._ledger.after(record, now, lambda now: self._rise(client, lease, moved, now, pseudonym))
+        self._ledger.when_durable(record, now, lambda now: self._rise(client, lease, moved, now, pseudonym))
 
     def _submit(self, client: Address, submit: Submit, now: int) -> None:
         transformation = self._roster.transformation(client)
 
         def moved(number: int) -> Message:
-            subjects = self._part.move(submit.subjects, transformation)
-            return Submit(number, subjects, self._part.up(submit.cipher, transformation), submit.sealed)
+            subjects = self._part.move_subjects(submit.subjects, transformation)
+            return Submit(number, subjects, self._part.move_body_up(submit.cipher, transformation), submit.sealed)
 
         self._rise(client, submit, moved, now)
 
     def _mention(self, client: Address, request: Release | Resume, now: int) -> None:
         """A request about a lease that there is."""
-        pseudonym = self._roster.alias(client, request.name)
+        pseudonym = self._roster.pseudonym_of(client, request.name)
         if pseudonym is None:
-            self._refuse(client, request.number, Code.UNKNOWN, now)
+            self._refuse(client, request.number, ReplyCode.UNKNOWN, now)
             return
         transformation = self._roster.transformation(client)
 
         def moved(number: int) -> Message:
             if isinstance(request, Resume):
                 return Resume(number, pseudonym)
-            return Release(number, pseudonym, self._part.move(request.subjects, transformation))
+            return Release(number, pseudonym, self._part.move_subjects(request.subjects, transformation))
 
         self._rise(client, request, moved, now, pseudonym)
 
     def _rise(
         self,
         client: Address,
-        request: Request,
+        request: ClientRequest,
         build: Callable[[int], Message],
         now: int,
         pseudonym: bytes = b"",
@@ -258,10 +260,10 @@ class Proxy:
     # --- down
 
     def _answered(self, message: Message, now: int) -> None:
-        if isinstance(message, Delivery):
+        if isinstance(message, RelayDelivery):
             self._delivered(message, now)
             return
-        if not isinstance(message, Reply | Blinded):
+        if not isinstance(message, RequestReply | Blinded):
             raise MalformedError("not for a proxy")
         flight = self._flying.pop(message.number, None)
         if flight is None:
@@ -269,41 +271,43 @@ class Proxy:
         if isinstance(message, Blinded):
             self._enrol(flight, message, now)
             return
-        code = Code(message.code)
-        over = isinstance(flight.request, Release) or code is Code.UNKNOWN
+        code = ReplyCode(message.code)
+        over = isinstance(flight.request, Release) or code is ReplyCode.UNKNOWN
         if over and flight.pseudonym:
-            self._roster.end(flight.pseudonym)
-        self._fall(flight.client, Reply(flight.request.number, code, message.proof), now)
+            self._roster.end_lease(flight.pseudonym)
+        self._fall(flight.client, RequestReply(flight.request.number, code, message.proof), now)
 
     def _enrol(self, flight: _Flight, blinded: Blinded, now: int) -> None:
         request, client = flight.request, flight.client
-        if not isinstance(request, Enrol):
+        if not isinstance(request, EnrolClient):
             raise MalformedError("a share for what is no enrolment")
         if self._enrolling.get(client) != request.number:
             # It was overtaken in a batch, or its client has gone: under this key nobody would send anything.
             raise StaleError("an enrolment that its client asks for no more")
         try:
-            transformation = finish(Scalar(request.ratio), Scalar(blinded.share))
-            self._part.check(transformation, request)
+            transformation = combine_shares(Scalar(request.ratio), Scalar(blinded.share))
+            self._part.check_enrolment(transformation, request)
         except RemoteError:
-            self._refuse(client, request.number, Code.MALFORMED, now)
+            self._refuse(client, request.number, ReplyCode.MALFORMED, now)
             raise
-        done = Reply(request.number, Code.DONE)
+        done = RequestReply(request.number, ReplyCode.DONE)
         if not self._roster.enrol(client, transformation, now, lambda now: self._fall(client, done, now)):
-            self._refuse(client, request.number, Code.FULL, now)
+            self._refuse(client, request.number, ReplyCode.FULL, now)
 
-    def _delivered(self, delivery: Delivery, now: int) -> None:
+    def _delivered(self, delivery: RelayDelivery, now: int) -> None:
         for pseudonym in delivery.names:
-            reader = self._roster.reader(pseudonym)
+            reader = self._roster.find_lease(pseudonym)
             if reader is None or reader[0] not in self._present:
-                self.absent += 1
+                self.undeliverable += 1
                 continue
             client, name = reader
-            self._down.put(_Falling(client, Delivery((name,), delivery.ticket, delivery.cipher, delivery.sealed)), now)
+            self._down.put(
+                _Falling(client, RelayDelivery((name,), delivery.ticket, delivery.cipher, delivery.sealed)), now
+            )
 
-    def _refuse(self, client: Address, number: int, code: Code, now: int) -> None:
+    def _refuse(self, client: Address, number: int, code: ReplyCode, now: int) -> None:
         self.refused[code.name] += 1
-        self._fall(client, Reply(number, code), now)
+        self._fall(client, RequestReply(number, code), now)
 
     def _fall(self, client: Address, message: Message, now: int) -> None:
         self._down.put(_Falling(client, message), now)
@@ -327,31 +331,31 @@ class Proxy:
         while self._flying and next(iter(self._flying.values())).until_us <= now:
             del self._flying[next(iter(self._flying))]
         if len(self._flying) >= self._config.flight_max:
-            self._refuse(flight.client, flight.request.number, Code.FULL, now)
+            self._refuse(flight.client, flight.request.number, ReplyCode.FULL, now)
             return
         self._number = (self._number + 1) % _NUMBERS
         try:
-            with self.faults.treat():
+            with self.faults.refuse_exceptions():
                 message = rising.build(self._number)
         except RemoteError as error:
             self.refused[type(error).__name__] += 1
-            self._refuse(flight.client, flight.request.number, Code.MALFORMED, now)
+            self._refuse(flight.client, flight.request.number, ReplyCode.MALFORMED, now)
             return
         self._flying[self._number] = flight
         self._post(self._server, message)
 
     def _send_down(self, falling: _Falling) -> None:
         client, message = falling.client, falling.message
-        if isinstance(message, Delivery):
+        if isinstance(message, RelayDelivery):
             if client not in self._roster:
                 return
             try:
-                with self.faults.treat():
-                    cipher = self._part.down(message.cipher, self._roster.transformation(client))
+                with self.faults.refuse_exceptions():
+                    cipher = self._part.move_body_down(message.cipher, self._roster.transformation(client))
             except RemoteError as error:
                 self.refused[type(error).__name__] += 1
                 return
-            message = Delivery(message.names, message.ticket, cipher, message.sealed)
+            message = RelayDelivery(message.names, message.ticket, cipher, message.sealed)
             if client in self._present:
                 self._present[client] += 1
         self._post(client, message)
@@ -373,7 +377,7 @@ class _Flight:
     """A request that the server has, and whose it is."""
 
     client: Address
-    request: Request
+    request: ClientRequest
     pseudonym: bytes
     until_us: int
 

@@ -15,17 +15,17 @@ from typing import Final
 
 import msgspec
 
+from veilcast.core.durable_records import DurableRecords, WhenDurable
+from veilcast.core.timers import Timers
 from veilcast.crypto.group import Scalar
 from veilcast.decoding import MsgpackDecoder
 from veilcast.errors import MalformedError, TamperedError
 from veilcast.machine import Address, Entropy
-from veilcast.parts.alarms import Alarms
-from veilcast.parts.ledger import Ledger, Then
-from veilcast.relay.config import ProxyConfig
+from veilcast.relay.config import RelayProxyConfig
 from veilcast.wire.geometry import LEASE_NAME
 
 
-class Enrolled(msgspec.Struct, frozen=True, array_like=True, tag="client", forbid_unknown_fields=True):
+class EnrolledClient(msgspec.Struct, frozen=True, array_like=True, tag="client", forbid_unknown_fields=True):
     """The record of a client; `pseudonym` is the paper's, else empty."""
 
     client: str
@@ -33,7 +33,7 @@ class Enrolled(msgspec.Struct, frozen=True, array_like=True, tag="client", forbi
     pseudonym: bytes
 
 
-class Alias(msgspec.Struct, frozen=True, array_like=True, tag="lease", forbid_unknown_fields=True):
+class LeasePseudonym(msgspec.Struct, frozen=True, array_like=True, tag="lease", forbid_unknown_fields=True):
     """The record of a lease."""
 
     client: str
@@ -47,10 +47,10 @@ class _Client:
     record: int
     transformation: Scalar
     pseudonym: bytes
-    leases: dict[bytes, tuple[int, Alias]] = field(default_factory=dict)
+    leases: dict[bytes, tuple[int, LeasePseudonym]] = field(default_factory=dict)
 
 
-class Roster:
+class ClientRoster:
     """Bounded: `clients_max` clients and `leases_each` leases of each, which are forgotten when they are over.
 
     When it is full a new client takes the place of one without leases, the longest enrolled: that one enrols again
@@ -58,20 +58,26 @@ class Roster:
     """
 
     def __init__(
-        self, config: ProxyConfig, entropy: Entropy, ledger: Ledger, kept: Mapping[int, bytes], *, own_pseudonym: bool
+        self,
+        config: RelayProxyConfig,
+        entropy: Entropy,
+        ledger: DurableRecords,
+        kept: Mapping[int, bytes],
+        *,
+        own_pseudonym: bool,
     ) -> None:
         self._config, self._entropy, self._ledger, self._own_pseudonym = config, entropy, ledger, own_pseudonym
         self._clients: dict[Address, _Client] = {}
         self._known: dict[Address, tuple[int, bytes]] = {}
         """Record and pseudonym of each client, also of those that are not on the disk yet."""
         self._readers: dict[bytes, tuple[Address, bytes]] = {}
-        self._alarms: Alarms[bytes] = Alarms()
+        self._alarms: Timers[bytes] = Timers()
         records = [(record, _read(data)) for record, data in sorted(kept.items())]
         for record, entry in records:
-            if isinstance(entry, Enrolled):
+            if isinstance(entry, EnrolledClient):
                 self._admit(record, entry)
         for record, entry in records:
-            if isinstance(entry, Alias) and Address(entry.client) in self._clients:
+            if isinstance(entry, LeasePseudonym) and Address(entry.client) in self._clients:
                 self._lend(record, entry)
 
     def __len__(self) -> int:
@@ -87,13 +93,13 @@ class Roster:
     def transformation(self, client: Address) -> Scalar:
         return self._clients[client].transformation
 
-    def enrol(self, client: Address, transformation: Scalar, now: int, then: Then) -> bool:
+    def enrol(self, client: Address, transformation: Scalar, now: int, then: WhenDurable) -> bool:
         """Know this client by this key, from when that is on the disk; False if there is no room for one more."""
         known = self._known.get(client)
         if known is None and len(self._known) >= self._config.clients_max and not self._make_room():
             return False
         record, pseudonym = known or (None, self._draw() if self._own_pseudonym else b"")
-        entry = Enrolled(client, transformation.reveal(), pseudonym)
+        entry = EnrolledClient(client, transformation.reveal(), pseudonym)
         record = self._ledger.keep(_ENCODER.encode(entry), record)
         self._known[client] = (record, pseudonym)
 
@@ -101,17 +107,17 @@ class Roster:
             self._admit(record, entry)
             then(now)
 
-        self._ledger.after(record, now, stored)
+        self._ledger.when_durable(record, now, stored)
         return True
 
-    def alias(self, client: Address, name: bytes) -> bytes | None:
+    def pseudonym_of(self, client: Address, name: bytes) -> bytes | None:
         """The pseudonym of a lease; None if it is not known."""
         known = self._clients[client]
         if self._own_pseudonym:
             return known.pseudonym
         return known.leases[name][1].pseudonym if name in known.leases else None
 
-    def lend(self, client: Address, name: bytes, until_us: int, now: int) -> tuple[int, bytes] | None:
+    def assign_pseudonym(self, client: Address, name: bytes, until_us: int, now: int) -> tuple[int, bytes] | None:
         """A pseudonym for a lease, and the record that must be on the disk first; None if it has too many."""
         known = self._clients[client]
         if self._own_pseudonym:
@@ -121,31 +127,31 @@ class Roster:
             return held[0], held[1].pseudonym
         if held is None and len(known.leases) >= self._config.leases_each:
             return None
-        entry = Alias(client, name, self._draw() if held is None else held[1].pseudonym, until_us)
+        entry = LeasePseudonym(client, name, self._draw() if held is None else held[1].pseudonym, until_us)
         record = self._ledger.keep(_ENCODER.encode(entry), None if held is None else held[0])
         self._lend(record, entry)
         return record, entry.pseudonym
 
-    def reader(self, pseudonym: bytes) -> tuple[Address, bytes] | None:
+    def find_lease(self, pseudonym: bytes) -> tuple[Address, bytes] | None:
         """Whose it is, and what its client calls it; None if it is nobody's (any more)."""
         return self._readers.get(pseudonym)
 
-    def end(self, pseudonym: bytes) -> None:
+    def end_lease(self, pseudonym: bytes) -> None:
         """The lease of this pseudonym is over; not the paper's, which stays its client's."""
         client, name = self._readers.get(pseudonym, ("", b""))
         known = self._clients.get(Address(client))
         if known is not None and name in known.leases:
             record, _ = known.leases.pop(name)
             del self._readers[pseudonym]
-            self._alarms.drop(pseudonym)
+            self._alarms.cancel(pseudonym)
             self._ledger.settle(record)
 
     def next_us(self) -> int | None:
         return self._alarms.next_us()
 
     def handle(self, now: int) -> None:
-        for pseudonym in self._alarms.due(now):
-            self.end(pseudonym)
+        for pseudonym in self._alarms.pop_due(now):
+            self.end_lease(pseudonym)
 
     def _make_room(self) -> bool:
         """Not in `paper`, whose clients can be away and come back to their pseudonym."""
@@ -157,7 +163,7 @@ class Roster:
         self._ledger.settle(self._known.pop(leaver)[0])
         return True
 
-    def _admit(self, record: int, entry: Enrolled) -> None:
+    def _admit(self, record: int, entry: EnrolledClient) -> None:
         client, key = Address(entry.client), _scalar(entry.transformation)
         known = self._clients.get(client)
         if known is not None:
@@ -168,7 +174,7 @@ class Roster:
         if entry.pseudonym:
             self._readers[entry.pseudonym] = (client, bytes(LEASE_NAME))
 
-    def _lend(self, record: int, entry: Alias) -> None:
+    def _lend(self, record: int, entry: LeasePseudonym) -> None:
         self._clients[Address(entry.client)].leases[entry.name] = (record, entry)
         self._readers[entry.pseudonym] = (Address(entry.client), entry.name)
         self._alarms.set(entry.pseudonym, entry.until_us + self._config.retention_us)
@@ -177,8 +183,8 @@ class Roster:
         return self._entropy(LEASE_NAME)
 
 
-def _read(data: bytes) -> Enrolled | Alias:
-    entry: Enrolled | Alias = _DECODER.decode(data)
+def _read(data: bytes) -> EnrolledClient | LeasePseudonym:
+    entry: EnrolledClient | LeasePseudonym = _DECODER.decode(data)
     return entry
 
 
@@ -191,4 +197,4 @@ def _scalar(data: bytes) -> Scalar:
 
 _DAMAGED: Final = "a record of the proxy's clients is damaged"
 _ENCODER: Final = msgspec.msgpack.Encoder()
-_DECODER: Final = MsgpackDecoder(Enrolled | Alias, TamperedError, _DAMAGED)
+_DECODER: Final = MsgpackDecoder(EnrolledClient | LeasePseudonym, TamperedError, _DAMAGED)

@@ -14,28 +14,28 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from veilcast.crypto.bulk import Multiply, one_by_one
+from veilcast.core.durable_records import DurableRecords
+from veilcast.core.timers import earliest
 from veilcast.crypto.derive import digest
+from veilcast.crypto.group import Multiply, multiply_each
 from veilcast.decoding import MsgpackDecoder
 from veilcast.errors import LocalError, MalformedError, RemoteError, StaleError, TamperedError
 from veilcast.faults import Faults
 from veilcast.machine import Address, Entropy, Event, Frame, Listen
-from veilcast.parts.alarms import earliest
-from veilcast.parts.ledger import Ledger
-from veilcast.relay.config import ServerConfig
-from veilcast.relay.hardened import HardenedServer
-from veilcast.relay.joining import ServerKeys
+from veilcast.relay.config import RelayServerConfig
+from veilcast.relay.enrolment import ServerKeys
+from veilcast.relay.hardened import HardenedServerProfile
+from veilcast.relay.limits import ProxyQuota
 from veilcast.relay.mailboxes import Mailboxes
-from veilcast.relay.matching import Exact, Filters, Leased, Matcher
-from veilcast.relay.paper import PaperServer
-from veilcast.relay.profile import ServerPart, Taken
-from veilcast.relay.shares import Shares
+from veilcast.relay.matcher import ExactMatcher, FilterMatcher, IndexedLease, Matcher
+from veilcast.relay.paper import PaperServerProfile
+from veilcast.relay.profile import SealedPublication, ServerProfile
 from veilcast.wire import decode, encode
-from veilcast.wire.messages import Message
-from veilcast.wire.relay import Blind, Blinded, Code, Lease, Receipt, Release, Reply, Resume, Submit
+from veilcast.wire.mesh import Message
+from veilcast.wire.relay import Blind, Blinded, Lease, Receipt, Release, ReplyCode, RequestReply, Resume, Submit
 
 
-class Standing(msgspec.Struct, frozen=True, array_like=True, tag="lease", forbid_unknown_fields=True):
+class LeaseRecord(msgspec.Struct, frozen=True, array_like=True, tag="lease", forbid_unknown_fields=True):
     """The record of a lease; of one of several under the same name, its part."""
 
     name: bytes
@@ -46,7 +46,7 @@ class Standing(msgspec.Struct, frozen=True, array_like=True, tag="lease", forbid
     key: bytes
 
 
-class Kept(msgspec.Struct, frozen=True, array_like=True, tag="note", forbid_unknown_fields=True):
+class PublicationRecord(msgspec.Struct, frozen=True, array_like=True, tag="note", forbid_unknown_fields=True):
     """The record of a publication that readers still lack."""
 
     id: bytes
@@ -68,7 +68,7 @@ class _Place(NamedTuple):
     columns: int
 
 
-class Server:
+class RelayServer:
     """A `Machine`, with the notices of `Peers` and `Durable`. It asks for `Listen("proxy")`.
 
     `records` is what earlier lives had stored and did not settle: leases, and publications that readers still lack.
@@ -78,25 +78,28 @@ class Server:
 
     def __init__(
         self,
-        config: ServerConfig,
+        config: RelayServerConfig,
         keys: ServerKeys,
         rng: Random,
         entropy: Entropy,
         now: int,
         records: Mapping[int, bytes] | None = None,
-        multiply: Multiply = one_by_one,
+        multiply: Multiply = multiply_each,
     ) -> None:
         self._config = config
-        self._part: ServerPart
+        self._part: ServerProfile
         self._matcher: Matcher
         if config.profile == "hardened":
-            self._part, self._matcher = HardenedServer(keys, entropy, multiply), Exact(config.columns_max)
+            self._part, self._matcher = HardenedServerProfile(keys, entropy, multiply), ExactMatcher(config.columns_max)
         else:
-            self._part, self._matcher = PaperServer(keys, entropy), Filters(config.filter_geometry, config.leases_max)
+            self._part, self._matcher = (
+                PaperServerProfile(keys, entropy),
+                FilterMatcher(config.filter_geometry, config.leases_max),
+            )
         self._frames: list[Frame] = []
         self._events: list[Event] = [Listen("proxy")]
         self._leases: dict[tuple[bytes, bytes], _Place] = {}
-        self._leases_by, self._columns_by = Shares(config.leases_each), Shares(config.columns_each)
+        self._leases_by, self._columns_by = ProxyQuota(config.leases_each), ProxyQuota(config.columns_each)
         self._parts: Counter[bytes] = Counter()
         self._lapsed: dict[bytes, None] = {}
         """Leases that are over, and under whose names something waits."""
@@ -104,7 +107,7 @@ class Server:
         self.refused: Counter[str] = Counter()
         self.matched = 0
         self.version = 0
-        self._ledger = Ledger(records or {})
+        self._ledger = DurableRecords(records or {})
         self._boxes = Mailboxes(config, self._part, self._post, self._ledger.settle, self._emptied)
         self._recall(records or {}, now)
 
@@ -115,18 +118,18 @@ class Server:
         try:
             message = decode(data)
             try:
-                with self.faults.treat():
+                with self.faults.refuse_exceptions():
                     self._act(message, source, now)
             except StaleError:
                 raise  # It was long under way; whoever asks is asking anew by now.
             except RemoteError:
                 if isinstance(message, Blind | Lease | Release | Resume | Submit):
-                    self._refuse(source, message.number, Code.MALFORMED)
+                    self._refuse(source, message.number, ReplyCode.MALFORMED)
                 raise
         except RemoteError as error:
             self.refused[type(error).__name__] += 1
         except Exception as error:
-            self.faults.caught(error)
+            self.faults.count_exception(error)
 
     def handle_timer(self, now: int) -> None:
         self.version += 1
@@ -139,7 +142,7 @@ class Server:
 
     def frames_to_send(self, now: int, limit: int) -> list[Frame]:
         # What waits for a proxy that is back may be much, and each copy is made for its reader: as it is asked for.
-        while len(self._frames) < limit and self._boxes.catch_up():
+        while len(self._frames) < limit and self._boxes.send_backlog():
             pass
         frames, self._frames = self._frames[:limit], self._frames[limit:]
         return frames
@@ -166,21 +169,21 @@ class Server:
             "mailboxes": len(self._boxes),
             "matched": len(self._matcher),
             "held": self._boxes.held,
-            "waiting": self._boxes.most_waiting,
+            "waiting": self._boxes.longest_queue,
             "remembered": self._boxes.remembered,
         }
 
     @property
-    def given_up(self) -> int:
+    def abandoned(self) -> int:
         """Publications that some reader never got: for want of room, or of time."""
-        return self._boxes.given_up
+        return self._boxes.abandoned
 
     # --- what proxies ask for
 
     def _act(self, message: Message, proxy: Address, now: int) -> None:
         match message:
             case Blind():
-                self._post(proxy, Blinded(message.number, self._part.share(message.sealed)))
+                self._post(proxy, Blinded(message.number, self._part.answer_enrolment(message.sealed)))
             case Lease():
                 self._lease(message, proxy, now)
             case Release():
@@ -190,84 +193,84 @@ class Server:
             case Submit():
                 self._submit(message, proxy, now)
             case Receipt():
-                self._boxes.received(message.name, message.ticket)
+                self._boxes.acknowledge(message.name, message.ticket)
             case _:
                 raise MalformedError("not for a server")
 
     def _lease(self, lease: Lease, proxy: Address, now: int) -> None:
         key, bond, proof = self._part.open_lease(lease)
-        tags = self._part.tags(lease.subjects, bond)
+        tags = self._part.compute_tags(lease.subjects, bond)
         if not tags or not all(tags) or lease.until_us <= now:
             raise MalformedError("a lease that nothing could match")
         if self._config.profile == "hardened" and lease.until_us > now + self._config.lease_us_max:
             raise MalformedError("a lease that would never end")
-        standing = Standing(lease.name, self._part.part(tags), proxy, lease.until_us, tags, key)
+        standing = LeaseRecord(lease.name, self._part.lease_part(tags), proxy, lease.until_us, tags, key)
         data = _ENCODER.encode(standing)
         known, stamp = self._leases.get((standing.name, standing.part)), _stamp(data)
         if known is None or known.stamp != stamp:
             if not self._has_room(standing, known):
-                self._refuse(proxy, lease.number, Code.FULL)
+                self._refuse(proxy, lease.number, ReplyCode.FULL)
                 return
             try:
                 self._matcher.put(standing.name, standing.part, tags, standing.until_us)
             except LocalError:
-                self._refuse(proxy, lease.number, Code.FULL)
+                self._refuse(proxy, lease.number, ReplyCode.FULL)
                 return
             record = self._ledger.keep(data, None if known is None else known.record)
             known = self._stand(standing, record, stamp)
-        self._ledger.after(known.record, now, lambda now: self._done(proxy, lease.number, proof))
+        self._ledger.when_durable(known.record, now, lambda now: self._done(proxy, lease.number, proof))
         self._boxes.resume(standing.name, proxy)
 
     def _release(self, release: Release, proxy: Address) -> None:
-        part = self._part.part(self._part.tags(release.subjects, None))
-        self._matcher.drop(release.name, part)
+        part = self._part.lease_part(self._part.compute_tags(release.subjects, None))
+        self._matcher.remove(release.name, part)
         self._end(release.name, part)
         self._done(proxy, release.number)
 
     def _resume(self, resume: Resume, proxy: Address) -> None:
         if resume.name not in self._boxes:
-            self._refuse(proxy, resume.number, Code.UNKNOWN)
+            self._refuse(proxy, resume.number, ReplyCode.UNKNOWN)
             return
         self._done(proxy, resume.number)
         self._boxes.resume(resume.name, proxy)
 
     def _submit(self, submit: Submit, proxy: Address, now: int) -> None:
-        taken, until_us, bond, proof = self._part.take(submit)
+        taken, until_us, bond, proof = self._part.open_submission(submit)
         if until_us <= now:
             raise StaleError("a publication under the tags of an epoch that is over")
         record = self._boxes.record_of(taken.id)
-        if record is None and not self._boxes.is_through(taken.id):
-            names = self._matcher.match(self._part.tags(submit.subjects, bond))
+        if record is None and not self._boxes.is_settled(taken.id):
+            names = self._matcher.match(self._part.compute_tags(submit.subjects, bond))
             self.matched += len(names)
             if not names:
-                self._boxes.pass_by(taken.id)
+                self._boxes.remember_settled(taken.id)
             elif not self._boxes.has_room(taken, proxy, len(names)):
-                self._refuse(proxy, submit.number, Code.FULL)
+                self._refuse(proxy, submit.number, ReplyCode.FULL)
                 return
             else:
                 record = self._hold(taken, proxy, names, now)
         if record is None:
             self._done(proxy, submit.number, proof)
         else:
-            self._ledger.after(record, now, lambda now: self._done(proxy, submit.number, proof))
+            self._ledger.when_durable(record, now, lambda now: self._done(proxy, submit.number, proof))
 
     # --- inside
 
-    def _hold(self, taken: Taken, proxy: Address, names: list[bytes], now: int) -> int:
+    def _hold(self, taken: SealedPublication, proxy: Address, names: list[bytes], now: int) -> int:
         until_us = now + self._config.retention_us
-        record = self._ledger.keep(_ENCODER.encode(Kept(*taken, tuple(names), until_us, proxy)))
-        self._boxes.hold(record, taken, proxy, names, until_us)
-        self._ledger.after(record, now, lambda now: self._boxes.deliver(record))
+        record = self._ledger.keep(_ENCODER.encode(PublicationRecord(*taken, tuple(names), until_us, proxy)))
+        self._boxes.store(record, taken, proxy, names, until_us)
+        self._ledger.when_durable(record, now, lambda now: self._boxes.deliver(record))
         return record
 
-    def _has_room(self, standing: Standing, known: _Place | None) -> bool:
+    def _has_room(self, standing: LeaseRecord, known: _Place | None) -> bool:
         proxy, columns = Address(standing.proxy), len(standing.tags)
         if known is not None and known.proxy == proxy:
             return self._columns_by.fits(proxy, columns - known.columns)
         everywhere = known is not None or len(self._leases) < self._config.leases_max
         return everywhere and self._leases_by.fits(proxy, 1) and self._columns_by.fits(proxy, columns)
 
-    def _stand(self, standing: Standing, record: int, stamp: bytes) -> _Place:
+    def _stand(self, standing: LeaseRecord, record: int, stamp: bytes) -> _Place:
         key = (standing.name, standing.part)
         if (known := self._leases.get(key)) is None:
             self._parts[standing.name] += 1
@@ -280,8 +283,8 @@ class Server:
         return place
 
     def _count(self, place: _Place, sign: int) -> None:
-        self._leases_by.add(place.proxy, sign)
-        self._columns_by.add(place.proxy, sign * place.columns)
+        self._leases_by.charge(place.proxy, sign)
+        self._columns_by.charge(place.proxy, sign * place.columns)
 
     def _lapse(self, name: bytes) -> None:
         """A lease is over; what waits under its name is kept for its reader until it has been held long enough."""
@@ -309,29 +312,29 @@ class Server:
 
     def _recall(self, records: Mapping[int, bytes], now: int) -> None:
         entries = [(record, _read(data)) for record, data in sorted(records.items())]
-        current: list[Leased] = []
+        current: list[IndexedLease] = []
         for record, entry in entries:
-            if isinstance(entry, Standing):
+            if isinstance(entry, LeaseRecord):
                 self._stand(entry, record, _stamp(records[record]))
                 if entry.until_us > now:
-                    current.append(Leased(entry.name, entry.part, entry.tags, entry.until_us))
+                    current.append(IndexedLease(entry.name, entry.part, entry.tags, entry.until_us))
                 else:
                     self._lapsed[entry.name] = None
-        self._matcher.put_all(current)
+        self._matcher.put_many(current)
         for record, entry in entries:
-            if isinstance(entry, Kept):
-                taken = Taken(entry.id, entry.cipher, entry.sealed)
-                self._boxes.hold(record, taken, Address(entry.proxy), entry.names, entry.until_us)
+            if isinstance(entry, PublicationRecord):
+                taken = SealedPublication(entry.id, entry.cipher, entry.sealed)
+                self._boxes.store(record, taken, Address(entry.proxy), entry.names, entry.until_us)
                 self._boxes.deliver(record)
         for name in [name for name in self._lapsed if self._boxes.is_empty(name)]:
             self._end(name, b"")
 
     def _done(self, proxy: Address, number: int, proof: bytes | None = None) -> None:
-        self._post(proxy, Reply(number, Code.DONE, proof))
+        self._post(proxy, RequestReply(number, ReplyCode.DONE, proof))
 
-    def _refuse(self, proxy: Address, number: int, code: Code) -> None:
+    def _refuse(self, proxy: Address, number: int, code: ReplyCode) -> None:
         self.refused[code.name] += 1
-        self._post(proxy, Reply(number, code))
+        self._post(proxy, RequestReply(number, code))
 
     def _post(self, proxy: Address, message: Message) -> None:
         self._frames.append(Frame(proxy, encode(message)))
@@ -341,10 +344,10 @@ def _stamp(data: bytes) -> bytes:
     return digest(data, purpose=b"vc/relay-stamp", size=16)
 
 
-def _read(data: bytes) -> Standing | Kept:
-    entry: Standing | Kept = _DECODER.decode(data)
+def _read(data: bytes) -> LeaseRecord | PublicationRecord:
+    entry: LeaseRecord | PublicationRecord = _DECODER.decode(data)
     return entry
 
 
 _ENCODER: Final = msgspec.msgpack.Encoder()
-_DECODER: Final = MsgpackDecoder(Standing | Kept, TamperedError, "a record of the server's is damaged")
+_DECODER: Final = MsgpackDecoder(LeaseRecord | PublicationRecord, TamperedError, "a record of the server's is damaged")

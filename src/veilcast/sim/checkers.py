@@ -1,10 +1,11 @@
-"""Checkers: plug-ins that look at a running world and raise `ViolationError` when it is not as it must be.
+"""Checkers of readers, of every mode that has wishes: who must get what, and who must not; and how they are named.
+
+Checkers: plug-ins that look at a running world and raise `ViolationError` when it is not as it must be.
 
 A checker overrides the hooks it needs and pays for nothing else: a hook that nobody overrides is never
 called. Events are rare beside frames, so `on_event` is nearly free. `on_change` is for the state inside
 machines: it runs after a machine's first step, and then after each that moved its `version`, a counter which a
-checked machine raises whenever it changes a table; a step that changed nothing costs one comparison.
-"""
+checked machine raises whenever it changes a table; a step that changed nothing costs one comparison."""
 
 from __future__ import annotations
 
@@ -13,11 +14,14 @@ from typing import TYPE_CHECKING, Any
 
 from veilcast.errors import LocalError
 from veilcast.machine import Address, Delivered, Event, Frame, Note, Publication
-from veilcast.sim.adversaries import innermost
-from veilcast.sim.graphs import connected
+from veilcast.sim.graphs import is_connected
+from veilcast.sim.wrappers import unwrap
 
 if TYPE_CHECKING:
     from veilcast.sim.world import World
+from typing import TYPE_CHECKING, TypeAlias
+
+from veilcast.topics import Conjunction
 
 
 class ViolationError(LocalError):
@@ -71,7 +75,7 @@ class InOrder(Checker):
         self._last[key] = number
 
 
-class OnlyReaders(Checker):
+class OnlySubscribers(Checker):
     """Nobody but these addresses delivers anything."""
 
     def __init__(self, readers: Iterable[Address]) -> None:
@@ -82,7 +86,7 @@ class OnlyReaders(Checker):
             raise ViolationError(f"{address} delivered a note, and it is no subscriber")
 
 
-def id_of(note: Note) -> bytes:
+def notification_id(note: Note) -> bytes:
     return note.id
 
 
@@ -92,7 +96,7 @@ class Intact(Checker):
     Notes are known by their ids, or by what `name` reads from them where only the machine knows the id.
     """
 
-    def __init__(self, sent: Mapping[bytes, Publication], name: Callable[[Note], bytes] = id_of) -> None:
+    def __init__(self, sent: Mapping[bytes, Publication], name: Callable[[Note], bytes] = notification_id) -> None:
         self._sent, self._name = sent, name
 
     def on_event(self, world: World, address: Address, event: Event) -> None:
@@ -109,7 +113,7 @@ class Everyone(Checker):
     """By the end every address has delivered every note sent. `sent` may still grow, as for `Intact`."""
 
     def __init__(
-        self, sent: Iterable[bytes], addresses: Iterable[Address], name: Callable[[Note], bytes] = id_of
+        self, sent: Iterable[bytes], addresses: Iterable[Address], name: Callable[[Note], bytes] = notification_id
     ) -> None:
         self._sent, self._name = sent, name
         self._heard: dict[Address, dict[bytes, None]] = {address: {} for address in addresses}
@@ -125,7 +129,7 @@ class Everyone(Checker):
                 raise ViolationError(f"{address} never delivered {len(missing)} notes, among them {missing[0].hex()}")
 
 
-class Connected(Checker):
+class OverlayConnected(Checker):
     """In the end those who are up can all reach one another, by the neighbours that `read` tells of each machine."""
 
     def __init__(self, addresses: Iterable[Address], read: Callable[[Any], Iterable[Address]]) -> None:
@@ -135,7 +139,7 @@ class Connected(Checker):
         up = [address for address in self._addresses if world.machine(address) is not None]
         index = {address: number for number, address in enumerate(up)}
         edges = [(index[u], index[v]) for u in up for v in self._read(world.machine(u)) if v in index]
-        if up and not connected(len(up), edges):
+        if up and not is_connected(len(up), edges):
             raise ViolationError(f"the overlay of {len(up)} nodes fell apart")
 
 
@@ -148,10 +152,103 @@ class Bounded(Checker):
         self._read = read
 
     def on_change(self, world: World, address: Address, machine: Any) -> None:
-        value = self._read(innermost(machine))
+        value = self._read(unwrap(machine))
         if value > self._bound:
             raise ViolationError(f"{address} has {value} {self._what}, more than {self._bound}")
 
 
-def overrides(checker: Checker, hook: str) -> bool:
+def overrides_hook(checker: Checker, hook: str) -> bool:
     return getattr(type(checker), hook) is not getattr(Checker, hook)
+
+
+SubscriptionTable: TypeAlias = Mapping[Address, tuple[Conjunction, ...]]
+"""What each reader wants; subscriptions are numbered in this order."""
+
+
+class PublicationLog:
+    """What the publishers sent, by its body; and what of it is on a publisher's disk, so that it must arrive."""
+
+    def __init__(self) -> None:
+        self.sent: dict[bytes, Publication] = {}
+        self.owed: dict[bytes, None] = {}
+
+
+def publication_body(note: Note) -> bytes:
+    return note.publication.body
+
+
+def make_subscriber_checker(
+    check: str,
+    diary: PublicationLog,
+    wishes: SubscriptionTable,
+    bounds: Callable[[Any], Mapping[str, int]],
+    others: Mapping[str, Callable[[], Checker]] | None = None,
+) -> Checker:
+    """The checker of this name, in a population of readers: those of all modes, and `others` of this one.
+
+    `bounds` says of a machine how large each of its tables may be.
+    """
+    if others and check in others:
+        return others[check]()
+    match check:
+        case "once":
+            return AtMostOnce()
+        case "intact":
+            return Intact(diary.sent, publication_body)
+        case "matching":
+            return Matching(wishes)
+        case "complete":
+            return Complete(diary, wishes)
+    assert check == "bounds", "populations refuse what has no name"
+
+    def excess(machine: Any) -> int:
+        most = bounds(machine)
+        return sum(size - most[table] for table, size in machine.sizes().items() if size > most[table])
+
+    return Bounded("entries over the bounds of a table", 0, excess)
+
+
+class Matching(Checker):
+    """Nobody is handed what it did not ask for."""
+
+    def __init__(self, wishes: SubscriptionTable) -> None:
+        self._wishes = wishes
+
+    def on_event(self, world: World, address: Address, event: Event) -> None:
+        if isinstance(event, Delivered):
+            wish = self._wishes[address][event.number - 1]
+            if not wish.matches(event.note.publication):
+                raise ViolationError(f"{address} delivered {publication_body(event.note)!r} for {wish}")
+
+
+class Complete(Checker):
+    """By the end all that is owed has been delivered, for each subscription that it matches."""
+
+    def __init__(self, diary: PublicationLog, wishes: SubscriptionTable) -> None:
+        self._diary, self._wishes = diary, wishes
+        self._heard: dict[tuple[Address, int, bytes], None] = {}
+
+    def on_event(self, world: World, address: Address, event: Event) -> None:
+        if isinstance(event, Delivered):
+            self._heard[address, event.number, publication_body(event.note)] = None
+
+    def on_end(self, world: World) -> None:
+        for body in self._diary.owed:
+            publication = self._diary.sent[body]
+            for address, wishes in self._wishes.items():
+                for number, wish in enumerate(wishes, 1):
+                    if wish.matches(publication) and (address, number, body) not in self._heard:
+                        raise ViolationError(f"{address} never delivered {body!r} for {wish}")
+
+
+class Unasked(Checker):
+    """The network let nothing through that its reader has to throw away; where cells are as fine as values."""
+
+    def __init__(self, clients: Iterable[Address]) -> None:
+        self._clients = tuple(clients)
+
+    def on_end(self, world: World) -> None:
+        for address in self._clients:
+            client = world.machine(address)
+            if client is not None and client.excess:
+                raise ViolationError(f"{address} got {client.excess} notes that it had not asked for")

@@ -1,17 +1,26 @@
 """The engine: a queue of what happens next, and the one loop that makes it happen.
 
-A driver in the sense of `veilcast.machine`, with virtual time in place of a clock and `Link`s in place of
+A driver in the sense of `veilcast.machine`, with virtual time in place of a clock and `DirectedLink`s in place of
 sockets. All that happens is an entry of the agenda, so a run is decided by the order of the agenda, and that
 by (time, sequence number) alone. What the entries mean for hosts, disks and ties is the business of
 `world.World`, which is built on this class.
-"""
+
+
+The queue of a world: entries in order of (time, sequence), taken eight milliseconds at a time.
+
+A heap pays for its depth on every step, most of it in cache misses: with 10^5 frames in flight that is more
+than all else a step costs. Nothing needs the whole queue in order, though, only the next few entries. So
+entries are thrown unsorted into buckets of 8,192 microseconds, a heap keeps the few bucket numbers, and a
+bucket is sorted once, when its time has come. The order is exactly that of a heap."""
 
 from __future__ import annotations
 
 import gc
 import traceback
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from bisect import bisect_right, insort
+from collections.abc import Callable, Iterator
+from heapq import heappop, heappush
 from itertools import count
 from typing import Any, Final, TypeAlias
 
@@ -19,15 +28,68 @@ import msgspec
 
 from veilcast.errors import LocalError
 from veilcast.machine import Address, Event, Frame, Machine
-from veilcast.sim.agenda import BUCKET_BITS, Agenda
-from veilcast.sim.chance import checked_seed
 from veilcast.sim.checkers import Checker, ViolationError
-from veilcast.sim.host import Host
-from veilcast.sim.links import CALM, Link, Links, Weather
-from veilcast.sim.recording import Recording
-from veilcast.sim.trace import CHUNK, LINK, LOST, SENT, Trace
+from veilcast.sim.host import SimulatedHost
+from veilcast.sim.links import CALM, DirectedLink, LinkDelays, Weather
+from veilcast.sim.recorder import RunRecorder
+from veilcast.sim.rng import check_seed
+from veilcast.sim.trace import CHUNK, LINK, LOST, SENT, RunTrace
 
-Call: TypeAlias = Callable[[Any, int], object]
+QueueEntry: TypeAlias = tuple[int, int, SimulatedHost | None, DirectedLink | None, Any]
+"""Time, sequence number, and what happens; see `Engine._loop`. No two are alike in the first two."""
+
+
+class EventQueue:
+    """`buckets` is open to the engine's loop: an entry that finds its bucket there may simply be appended."""
+
+    __slots__ = ("_numbers", "_open", "buckets")
+
+    def __init__(self) -> None:
+        self.buckets: dict[int, list[QueueEntry]] = {}
+        self._numbers: list[int] = []
+        # The bucket that is being gone through, and not among `buckets`, since its order must be kept.
+        self._open: list[QueueEntry] | None = None
+
+    def push(self, entry: QueueEntry) -> None:
+        """Add an entry; while a bucket is open, none that belongs before the entry it is at."""
+        number = entry[0] >> BUCKET_BITS
+        bucket = self.buckets.get(number)
+        if bucket is not None:
+            bucket.append(entry)
+        elif self._open and number <= self._open[0][0] >> BUCKET_BITS:
+            insort(self._open, entry)
+        else:
+            self.buckets[number] = [entry]
+            heappush(self._numbers, number)
+
+    def open(self) -> list[QueueEntry]:
+        """The next bucket, to be iterated over: what is pushed into it meanwhile turns up in its place."""
+        number = heappop(self._numbers)
+        bucket = self._open = self.buckets.pop(number)
+        bucket.sort()
+        return bucket
+
+    def close(self, time: int, sequence: int) -> None:
+        """Put back what the open bucket holds after this entry, which was the last to be taken."""
+        bucket, self._open = self._open or [], None
+        for entry in bucket[bisect_right(bucket, (time, sequence + 1)) :]:
+            self.push(entry)
+
+    def remove(self, entry: QueueEntry) -> None:
+        """Take an entry away, if it is still there; while no bucket is open."""
+        bucket = self.buckets.get(entry[0] >> BUCKET_BITS, [])
+        if entry in bucket:
+            bucket.remove(entry)
+
+    def __iter__(self) -> Iterator[QueueEntry]:
+        """All entries, in no order; for counting, while no bucket is open."""
+        for bucket in self.buckets.values():
+            yield from bucket
+
+
+BUCKET_BITS: Final = 13
+
+OwnerCall: TypeAlias = Callable[[Any, int], object]
 """What an owner does with a machine: `call(machine, now)`. Any, since each mode offers its own methods."""
 
 
@@ -35,7 +97,7 @@ class SimulationError(LocalError):
     """A checker's violation, or a machine that broke the contract; ends with the command that replays it."""
 
 
-class Counts(msgspec.Struct, frozen=True):
+class FrameCounts(msgspec.Struct, frozen=True):
     """Where all frames are: sent + duplicated = delivered + lost + in_flight, whenever no run is going on."""
 
     sent: int
@@ -48,12 +110,12 @@ class Counts(msgspec.Struct, frozen=True):
 class Engine(ABC):
     """Hosts, links, an agenda, and time. Times in calls are microseconds from the present."""
 
-    def __init__(self, seed: int, links: Links, recording: Recording | None, replay: str) -> None:
-        self.seed = checked_seed(seed)
+    def __init__(self, seed: int, links: LinkDelays, recording: RunRecorder | None, replay: str) -> None:
+        self.seed = check_seed(seed)
         self._time = START_US
-        self._agenda = Agenda()
+        self._agenda = EventQueue()
         self._sequence = count().__next__
-        self._hosts: dict[Address, Host] = {}
+        self._hosts: dict[Address, SimulatedHost] = {}
         self._links = links
         self._links_made = 0
         self._weather: Weather = CALM
@@ -61,7 +123,7 @@ class Engine(ABC):
         # long as it is calm and nobody records frames, so that the loop can send one without asking.
         self._calm = links.jitter_us == (0,)
         self._plain = self._calm and recording is None
-        self._trace = Trace()
+        self._trace = RunTrace()
         self._recording = recording
         self._change_checkers: list[Checker] = []
         self._frame_checkers: list[Checker] = []
@@ -75,10 +137,10 @@ class Engine(ABC):
         return self._time
 
     @property
-    def counts(self) -> Counts:
+    def counts(self) -> FrameCounts:
         flying = sum(entry[3] is not None for entry in self._agenda)
         held = sum(link is not None for host in self._hosts.values() for link, _ in host.held or ())
-        return Counts(self._sent, self._duplicated, self._delivered, self._lost, flying + held)
+        return FrameCounts(self._sent, self._duplicated, self._delivered, self._lost, flying + held)
 
     @property
     def trace_hash(self) -> str:
@@ -91,7 +153,7 @@ class Engine(ABC):
             raise LocalError("what is past cannot be changed")
         self._push(self._time + delay_us, None, None, action)
 
-    def call(self, address: Address, call: Call) -> None:
+    def call(self, address: Address, call: OwnerCall) -> None:
         """Let a machine's owner call it, next in line. A paused machine is called later, a dead one never."""
         self._push(self._time, self._known(address), None, call)
 
@@ -136,7 +198,7 @@ class Engine(ABC):
         agenda, sequence, limit = self._agenda, self._sequence, FRAMES_LIMIT
         buckets, push = agenda.buckets, agenda.push
         trace, records = self._trace, self._trace.records
-        host: Host | None = None
+        host: SimulatedHost | None = None
         time, number = self._time, 0
         sent = delivered = 0
         try:
@@ -217,7 +279,7 @@ class Engine(ABC):
             self._sent += sent
             self._delivered += delivered
 
-    def _admit(self, host: Host, link: Link | None, data: Any) -> tuple[int, Link | None, Any]:
+    def _admit(self, host: SimulatedHost, link: DirectedLink | None, data: Any) -> tuple[int, DirectedLink | None, Any]:
         """What the clock of an unusual host shows, or `_NEVER`, and the entry that it gets now: while some wait
         in line, that is the first of them, and this one goes to the end. Turns do not wait: they move the line."""
         if host.machine is None:
@@ -242,7 +304,7 @@ class Engine(ABC):
                     self._arm(host, host.deadline)
         return self._time if host.clock is None else host.clock.read(self._time), link, data
 
-    def _is_due(self, host: Host, now: int) -> bool:
+    def _is_due(self, host: SimulatedHost, now: int) -> bool:
         """Take the alarm that woke this host, and say whether its machine has something due."""
         if not host.alarms or host.alarms[-1] != self._time:
             return False  # It was armed for an incarnation that is gone.
@@ -256,7 +318,7 @@ class Engine(ABC):
             return False
         return True
 
-    def _arm(self, host: Host, deadline: int) -> None:
+    def _arm(self, host: SimulatedHost, deadline: int) -> None:
         when = deadline if host.clock is None else host.clock.when(deadline)
         if when <= self._time:
             when = self._time
@@ -265,14 +327,14 @@ class Engine(ABC):
             host.alarms.append(when)
             self._push(when, host, None, None)
 
-    def _give_turn(self, host: Host, frames: int) -> None:
+    def _give_turn(self, host: SimulatedHost, frames: int) -> None:
         """After a full batch a machine may have more frames: ask it again, after what else happens now."""
         if frames > FRAMES_LIMIT:
             raise LocalError(f"frames_to_send gave {frames} frames, {FRAMES_LIMIT} were allowed")
         self._count_turn(host)
         self._push(self._time, host, None, take_turn)
 
-    def _count_turn(self, host: Host) -> None:
+    def _count_turn(self, host: SimulatedHost) -> None:
         if host.turns_at != self._time:
             host.turns_at = self._time
             host.turns = 0
@@ -280,10 +342,10 @@ class Engine(ABC):
         if host.turns > TURNS_LIMIT:
             raise LocalError(f"{TURNS_LIMIT} turns at one instant: its timer stays due, or its frames never end")
 
-    def _send(self, host: Host, frames: list[Frame]) -> None:
+    def _send(self, host: SimulatedHost, frames: list[Frame]) -> None:
         """Send frames through the weather, or under the eyes of a recorder: what the loop leaves out."""
         if not self._calm:
-            self._trace.note(self._time, SENT, b"")
+            self._trace.add_note(self._time, SENT, b"")
         for frame in frames:
             link, data = self._link(host, frame.destination), frame.data
             if self._recording is not None:
@@ -293,14 +355,14 @@ class Engine(ABC):
                 arrivals = link.arrivals(self._time, self.seed, self._links.jitter_us, self._weather)
             for arrival in arrivals:
                 self._push(arrival, link.target, link, data)
-                self._trace.note(arrival, link.number, data)
+                self._trace.add_note(arrival, link.number, data)
             if arrivals:
                 self._duplicated += len(arrivals) - 1
             else:
                 self._lost += 1
-                self._trace.note(LOST, link.number, data)
+                self._trace.add_note(LOST, link.number, data)
 
-    def _take_more(self, host: Host, machine: Machine, event: Event) -> None:
+    def _take_more(self, host: SimulatedHost, machine: Machine, event: Event) -> None:
         """Act on the second and all later events of a step, up to the last or to the machine's end."""
         for _ in range(1, EVENTS_LIMIT):
             self._take(host, event)
@@ -315,10 +377,10 @@ class Engine(ABC):
         return destination
 
     @abstractmethod
-    def _take(self, host: Host, event: Event) -> None:
+    def _take(self, host: SimulatedHost, event: Event) -> None:
         """Act on what a machine tells or asks."""
 
-    def _ask(self, checker: Checker, hook: Callable[[Any, Address, Any], None], host: Host, what: Any) -> None:
+    def _ask(self, checker: Checker, hook: Callable[[Any, Address, Any], None], host: SimulatedHost, what: Any) -> None:
         try:
             hook(self, host.address, what)
         except ViolationError as violation:
@@ -331,23 +393,23 @@ class Engine(ABC):
             what = f"{type(error).__name__} in {last.name}, line {last.lineno}: {error}"
         return SimulationError(f"{who}: {what} ({self._time - START_US} us into the run)\nreplay: {self._replay}")
 
-    def _known(self, address: Address) -> Host:
+    def _known(self, address: Address) -> SimulatedHost:
         """The host of an address that was added: only there can anything be done, or befall anyone."""
         host = self._hosts.get(address)
         if host is None or host.factory is None:
             raise LocalError(f"nobody was added to this world as {address}")
         return host
 
-    def _host(self, address: Address) -> Host:
+    def _host(self, address: Address) -> SimulatedHost:
         """The host of any address, even one that machines only talk about."""
         host = self._hosts.get(address)
         if host is None:
             if len(self._hosts) >= HOSTS_LIMIT:
                 raise LocalError(f"more than {HOSTS_LIMIT} addresses")
-            host = self._hosts[address] = Host(len(self._hosts), address)
+            host = self._hosts[address] = SimulatedHost(len(self._hosts), address)
         return host
 
-    def _link(self, host: Host, destination: Address) -> Link:
+    def _link(self, host: SimulatedHost, destination: Address) -> DirectedLink:
         link = host.links.get(destination)
         if link is None:
             target = self._host(destination)
@@ -356,13 +418,13 @@ class Engine(ABC):
                 latency_us = self._links.latency_between(host.address, destination, self.seed)
             else:
                 latency_us = back.latency_us
-            link = Link(self._links_made, host.address, target, latency_us)
+            link = DirectedLink(self._links_made, host.address, target, latency_us)
             self._links_made += 1
-            self._trace.note(self._time, LINK, f"{host.address} {destination}".encode())
+            self._trace.add_note(self._time, LINK, f"{host.address} {destination}".encode())
             host.links[destination] = link
         return link
 
-    def _push(self, time: int, host: Host | None, link: Link | None, data: Any) -> None:
+    def _push(self, time: int, host: SimulatedHost | None, link: DirectedLink | None, data: Any) -> None:
         self._agenda.push((time, self._sequence(), host, link, data))
 
 

@@ -1,6 +1,6 @@
 """Faults as values: what goes wrong, when, and for how long; scripted, or drawn from the seed.
 
-A fault begins at `at_us` of the run and ends `for_us` later, or never. `swarm` draws a plan: each seed
+A fault begins at `at_us` of the run and ends `for_us` later, or never. `draw_swarm` draws a plan: each seed
 switches on a random subset of the kinds, each with random strength, since a world where everything fails a
 little at once hides the bugs that need one thing to fail a lot. All drawn faults are over by three quarters
 of the run: what a protocol must achieve in the end, it must achieve in the calm that follows. Clocks stay
@@ -20,8 +20,8 @@ import msgspec
 
 from veilcast.errors import ConfigError
 from veilcast.machine import Address
-from veilcast.sim.chance import generator
 from veilcast.sim.links import CALM, Weather
+from veilcast.sim.rng import derive_rng
 from veilcast.sim.world import World
 
 
@@ -149,7 +149,7 @@ class Skew(Fault, frozen=True, tag="skew"):
 AnyFault: TypeAlias = Crash | Pause | Partition | Cut | Storm | Skew
 
 
-def inject(world: World, faults: Iterable[Fault]) -> None:
+def inject_faults(world: World, faults: Iterable[Fault]) -> None:
     """Schedule faults; their times count from the world's present."""
     for fault in faults:
         world.after(fault.at_us, _bind(fault.begin, world))
@@ -157,13 +157,13 @@ def inject(world: World, faults: Iterable[Fault]) -> None:
             world.after(fault.at_us + fault.for_us, _bind(fault.end, world))
 
 
-def swarm(seed: int, addresses: Sequence[Address], horizon_us: int, kinds: Sequence[str]) -> tuple[AnyFault, ...]:
+def draw_swarm(seed: int, addresses: Sequence[Address], horizon_us: int, kinds: Sequence[str]) -> tuple[AnyFault, ...]:
     """The plan of this seed. Each kind has its own chance, so leaving one out leaves the others alike."""
     plan: list[AnyFault] = []
     weather = {}
     calm_from_us = max(1, horizon_us * 3 // 4)
     for kind in kinds:
-        rng = generator(seed, "swarm", kind)
+        rng = derive_rng(seed, "swarm", kind)
         if rng.getrandbits(1):
             continue
         if kind in _STORMS:
@@ -180,7 +180,7 @@ def swarm(seed: int, addresses: Sequence[Address], horizon_us: int, kinds: Seque
     return tuple(plan)
 
 
-def kills(
+def draw_kills(
     rng: Random, whom: Callable[[], Address], *, least: int = 0, most: int, longest_us: int, begin_us: int, end_us: int
 ) -> list[AnyFault]:
     """Deaths at any moment, in the middle of whatever is done; who dies is drawn, and is back soon, before the end."""
@@ -245,4 +245,4 @@ _PLANS: Final[dict[str, Callable[[Random, Sequence[Address], int], list[AnyFault
     "partition": _partitions,
     "skew": _skews,
 }
-KINDS: Final = (*_STORMS, *_PLANS)
+SWARM_KINDS: Final = (*_STORMS, *_PLANS)

@@ -13,7 +13,7 @@ from veilcast.errors import LocalError
 from veilcast.machine import Address, Delivered, Event, Frame, Note, Publication
 
 
-class Flood:
+class FloodNode:
     """A node whose peers are those it was told of. It remembers the last `memory` ids."""
 
     __slots__ = ("_events", "_frames", "_memory", "_peers", "_seen", "version")

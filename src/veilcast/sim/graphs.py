@@ -32,7 +32,7 @@ def watts_strogatz(n: int, k: int, p: float, rng: Random) -> list[tuple[int, int
     return [(u, v) for u in range(n) for v in sorted(known[u]) if u < v]
 
 
-def connected(n: int, edges: list[tuple[int, int]]) -> bool:
+def is_connected(n: int, edges: list[tuple[int, int]]) -> bool:
     """Whether every node can be reached from every other."""
     known: list[list[int]] = [[] for _ in range(n)]
     for u, v in edges:

@@ -3,7 +3,14 @@
 An address has one host for the whole run; a machine is one of its incarnations. What a host has written to
 its disk outlives the machine, and is handed to the next one in its `Birth`. A host whose address nobody added
 is simply down: frames to it are lost, as on a network.
-"""
+
+
+A node's clock: the world's time, some way off, and running a little fast or slow.
+
+`read` is the time a machine is told; it never goes back, even when the clock is set back: it then stands
+still until the old reading is reached again, as a careful driver makes it. `when` is the inverse: the first
+instant of the world at which the clock shows a deadline, so that timers fire on the node's own time. Both are
+exact in integers."""
 
 from __future__ import annotations
 
@@ -12,12 +19,39 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from random import Random
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias
 
+from veilcast.errors import ConfigError
 from veilcast.machine import Address, Entropy, Machine
-from veilcast.sim.chance import SeededEntropy, derive, generator
-from veilcast.sim.clock import Clock
-from veilcast.sim.links import Link
+from veilcast.sim.links import DirectedLink
+from veilcast.sim.rng import SeededEntropy, derive_bytes, derive_rng
+
+
+class HostClock:
+    """`offset_us` ahead of the world at `since_us`; gains `drift_ppm` microseconds a second from then on."""
+
+    __slots__ = ("_floor", "_offset", "_rate", "_since")
+
+    def __init__(self, since_us: int, offset_us: int, drift_ppm: int, floor_us: int) -> None:
+        if drift_ppm <= -_MILLION:
+            raise ConfigError(f"drift_ppm must be more than -1000000, not {drift_ppm}: the clock would stand still")
+        self._since = since_us
+        self._offset = offset_us
+        self._rate = _MILLION + drift_ppm
+        self._floor = floor_us
+
+    def read(self, world_us: int) -> int:
+        shown = self._since + self._offset + (world_us - self._since) * self._rate // _MILLION
+        return max(shown, self._floor)
+
+    def when(self, deadline_us: int) -> int:
+        if deadline_us <= self._floor:
+            return self._since
+        missing = deadline_us - self._since - self._offset
+        return self._since - (-missing * _MILLION // self._rate)
+
+
+_MILLION: Final = 1_000_000
 
 
 @dataclass(frozen=True)
@@ -33,17 +67,17 @@ class Birth:
 
     @cached_property
     def rng(self) -> Random:
-        return generator(self.seed, "rng", self.address, str(self.incarnation))
+        return derive_rng(self.seed, "rng", self.address, str(self.incarnation))
 
     @cached_property
     def entropy(self) -> Entropy:
-        return SeededEntropy(derive(self.seed, "entropy", self.address, str(self.incarnation)))
+        return SeededEntropy(derive_bytes(self.seed, "entropy", self.address, str(self.incarnation)))
 
 
-Factory: TypeAlias = Callable[[Birth], Machine]
+MachineFactory: TypeAlias = Callable[[Birth], Machine]
 
 
-class Host:
+class SimulatedHost:
     """The engine's state for one address; plain slots, because there may be 10^5 of these."""
 
     __slots__ = (
@@ -69,16 +103,16 @@ class Host:
     def __init__(self, index: int, address: Address) -> None:
         self.index = index
         self.address = address
-        self.factory: Factory | None = None
+        self.factory: MachineFactory | None = None
         # Any, not Machine | None: the loop reads it once a step, after `unusual` has said that there is one.
         self.machine: Any = None
         self.incarnation = -1
-        self.links: dict[Address, Link] = {}
+        self.links: dict[Address, DirectedLink] = {}
         self.disk: dict[int, bytes] | None = None
-        self.clock: Clock | None = None
+        self.clock: HostClock | None = None
         # What waits in line for a host that is paused, or that was and has not caught up yet; None when nothing
         # has to wait. Bounded by what others send it.
-        self.held: deque[tuple[Link | None, Any]] | None = None
+        self.held: deque[tuple[DirectedLink | None, Any]] | None = None
         self.paused = False
         # True when the host is down, has a line waiting or a clock of its own: when a step is not the plain one.
         self.unusual = True

@@ -1,7 +1,7 @@
 """Links: when a frame arrives, and whether it does.
 
-A link's latency is drawn once, from the quantiles of `Links.latency_us`, the same both ways; each frame adds
-a draw from `Links.jitter_us`. Frames of one link keep their order, jitter or not; only the weather breaks it.
+A link's latency is drawn once, from the quantiles of `LinkDelays.latency_us`, the same both ways; each frame adds
+a draw from `LinkDelays.jitter_us`. Frames of one link keep their order, jitter or not; only the weather breaks it.
 The weather is what goes wrong everywhere: loss, duplication, reordering, each a rate in parts per million; and replay,
 by an adversary who listens everywhere and sends old frames again.
 
@@ -21,13 +21,13 @@ import msgspec
 
 from veilcast.errors import ConfigError
 from veilcast.machine import Address
-from veilcast.sim.chance import derive, happens, quantile
+from veilcast.sim.rng import derive_bytes, draw_quantile, happens
 
 if TYPE_CHECKING:
-    from veilcast.sim.host import Host
+    from veilcast.sim.host import SimulatedHost
 
 
-class Links(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class LinkDelays(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """How long frames take, as evenly spaced quantiles: one number is a constant, two are a uniform range."""
 
     latency_us: tuple[int, ...] = (10_000, 100_000)
@@ -42,7 +42,7 @@ class Links(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     def latency_between(self, u: Address, v: Address, seed: int) -> int:
         low, high = sorted((u, v))
-        return quantile(self.latency_us, int.from_bytes(derive(seed, "latency", low, high)[:8], "little"))
+        return draw_quantile(self.latency_us, int.from_bytes(derive_bytes(seed, "latency", low, high)[:8], "little"))
 
 
 class Weather(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -65,7 +65,7 @@ class Weather(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
                 raise ConfigError(f"{kind}_us must say how late a frame of that kind may be")
 
 
-class Link:
+class DirectedLink:
     """One direction of a pair: where it leads, and what is known of its frames."""
 
     __slots__ = (
@@ -83,15 +83,15 @@ class Link:
         "waiting",
     )
 
-    def __init__(self, number: int, source: Address, target: Host, latency_us: int) -> None:
+    def __init__(self, number: int, source: Address, target: SimulatedHost, latency_us: int) -> None:
         self.number = number
         self.source = source
         """The name by which the one at the end knows the one at the beginning."""
         self.target = target
-        self.back: Link | None = None
+        self.back: DirectedLink | None = None
         """The way back, of a stream whose ends have other names for one another than their addresses (`hidden`)."""
         self.latency_us = latency_us
-        self.tie = UNTIED
+        self.tie = DISCONNECTED
         self.ties = 0  # How often the pair was tied: the number of its tie, or of its last one.
         # Notices that a block has stopped; the last two, since a loss and a return say all there is to say.
         self.waiting: deque[Callable[[Any, int], None]] | None = None
@@ -109,28 +109,28 @@ class Link:
     def arrivals(self, time: int, seed: int, jitter_us: tuple[int, ...], weather: Weather) -> tuple[int, ...]:
         """When a frame sent at `time` arrives: at no time, once, or more than once."""
         if not self._key:
-            self._key = derive(seed, "link", self.source, self.target.address)
+            self._key = derive_bytes(seed, "link", self.source, self.target.address)
         words = _WORDS.unpack(blake2b(self._frames.to_bytes(8, "little"), key=self._key).digest())
         self._frames += 1
         if self.blocks or happens(weather.loss_ppm, words[0]):
             return ()
-        arrival = max(self._latest, time + self.latency_us + quantile(jitter_us, words[1]))
+        arrival = max(self._latest, time + self.latency_us + draw_quantile(jitter_us, words[1]))
         if happens(weather.reorder_ppm, words[2]):
-            arrival += quantile((1, weather.reorder_us), words[3])
+            arrival += draw_quantile((1, weather.reorder_us), words[3])
         else:
             self._latest = arrival
         arrivals: tuple[int, ...] = (arrival,)
         if happens(weather.duplicate_ppm, words[4]):
-            arrivals += (arrival + quantile((1, self.latency_us), words[5]),)
+            arrivals += (arrival + draw_quantile((1, self.latency_us), words[5]),)
         if happens(weather.replay_ppm, words[6]):
-            arrivals += (arrival + quantile((1, weather.replay_us), words[7]),)
+            arrivals += (arrival + draw_quantile((1, weather.replay_us), words[7]),)
         return arrivals
 
 
 CALM: Final = Weather()
-UNTIED: Final = 0
-TIED: Final = 1
+DISCONNECTED: Final = 0
+CONNECTED: Final = 1
 """A machine asked for this pair; the tie ends with either machine's life."""
-FIXED: Final = 2
+ALWAYS_CONNECTED: Final = 2
 """The world's owner laid this pair; a machine that comes back finds it again."""
 _WORDS: Final = Packed("<8Q")

@@ -1,8 +1,8 @@
 """Scenarios: a whole run as a TOML file, read into frozen values that cannot be wrong.
 
 A scenario names a population (which machines, on which graph, doing what), the links between them, and what
-goes wrong: a script of faults, a swarm of them drawn from the seed, or both. `load` takes a packaged name or
-a path, `run` makes a world of it and lets it run. An unknown key is an error that names the key.
+goes wrong: a script of faults, a swarm of them drawn from the seed, or both. `load_scenario` takes a packaged name or
+a path, `run_scenario` makes a world of it and lets it run. An unknown key is an error that names the key.
 """
 
 from __future__ import annotations
@@ -16,34 +16,34 @@ import msgspec
 
 from veilcast.decoding import read_toml
 from veilcast.errors import ConfigError
-from veilcast.sim.engine import Counts, SimulationError
-from veilcast.sim.faults import KINDS, AnyFault, inject, swarm
-from veilcast.sim.links import Links
-from veilcast.sim.populations import AnyPopulation
-from veilcast.sim.recording import Recorder
+from veilcast.sim.engine import FrameCounts, SimulationError
+from veilcast.sim.faults import SWARM_KINDS, AnyFault, draw_swarm, inject_faults
+from veilcast.sim.links import LinkDelays
+from veilcast.sim.population import AnyPopulation
+from veilcast.sim.recorder import RowSink
 from veilcast.sim.world import EventSink, World
 
 
 class Swarm(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Faults drawn from the seed."""
 
-    kinds: tuple[str, ...] = KINDS
+    kinds: tuple[str, ...] = SWARM_KINDS
     """What the seed may switch on."""
 
     def __post_init__(self) -> None:
         for kind in self.kinds:
-            if kind not in KINDS:
-                raise ConfigError(f"swarm.kinds: no kind {kind!r}, only {', '.join(KINDS)}")
+            if kind not in SWARM_KINDS:
+                raise ConfigError(f"swarm.kinds: no kind {kind!r}, only {', '.join(SWARM_KINDS)}")
 
 
-class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class ScenarioConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The keys of a scenario file."""
 
     about: str
     """One line for people."""
     duration_us: int
     population: AnyPopulation
-    links: Links = Links()
+    links: LinkDelays = LinkDelays()
     faults: tuple[AnyFault, ...] = ()
     swarm: Swarm | None = None
     epoch_us: int = 3_600_000_000
@@ -65,18 +65,18 @@ class Scenario(msgspec.Struct, frozen=True):
     """A configuration, and the name or path by which it is found again."""
 
     name: str
-    config: Config
+    config: ScenarioConfig
     command: str = ""
     """What runs it on the command line, where that is not `veilcast sim run` and the name."""
 
 
-class Outcome(msgspec.Struct, frozen=True):
+class ScenarioOutcome(msgspec.Struct, frozen=True):
     """What came of a run."""
 
     scenario: str
     seed: int
     trace_hash: str
-    counts: Counts
+    counts: FrameCounts
     deliveries: int
     """Notes delivered to subscribers, copies included."""
     duration_us: int
@@ -87,53 +87,57 @@ class Outcome(msgspec.Struct, frozen=True):
     """A run stops at its first; the text ends with the command that replays it."""
 
 
-def names() -> tuple[str, ...]:
+def packaged_names() -> tuple[str, ...]:
     """The scenarios that come with the package."""
     files = (Path(entry.name) for entry in _packaged().iterdir())
     return tuple(sorted(file.stem for file in files if file.suffix == ".toml"))
 
 
-def load(name_or_path: str | Path) -> Scenario:
+def load_scenario(name_or_path: str | Path) -> Scenario:
     name = str(name_or_path)
-    if name in names():
-        return Scenario(name, parse((_packaged() / f"{name}.toml").read_bytes(), name))
+    if name in packaged_names():
+        return Scenario(name, parse_config((_packaged() / f"{name}.toml").read_bytes(), name))
     try:
-        return Scenario(name, parse(Path(name).read_bytes(), name))
+        return Scenario(name, parse_config(Path(name).read_bytes(), name))
     except OSError as error:
-        known = ", ".join(names())
+        known = ", ".join(packaged_names())
         raise ConfigError(f"no scenario {name}: {error.strerror}; the packaged ones are {known}") from error
 
 
-def parse(toml: bytes, name: str) -> Config:
+def parse_config(toml: bytes, name: str) -> ScenarioConfig:
     table = read_toml(toml, f"scenario {name}")
     try:
-        return msgspec.convert(table, Config)
+        return msgspec.convert(table, ScenarioConfig)
     except (msgspec.ValidationError, ConfigError) as error:
         raise ConfigError(f"scenario {name}: {error}") from error
 
 
-def run(scenario: Scenario, seed: int, recorder: Recorder | None = None, on_event: EventSink | None = None) -> Outcome:
+def run_scenario(
+    scenario: Scenario, seed: int, recorder: RowSink | None = None, on_event: EventSink | None = None
+) -> ScenarioOutcome:
     """Run a scenario under a seed. Failures are part of the outcome, not raised."""
-    world = build(scenario, seed, recorder, on_event)
+    world = build_world(scenario, seed, recorder, on_event)
     violations: tuple[str, ...] = ()
     try:
         world.run(scenario.config.duration_us)
         world.finish()
     except SimulationError as failure:
         violations = (str(failure),)
-    return Outcome(
+    return ScenarioOutcome(
         scenario=scenario.name,
         seed=seed,
         trace_hash=world.trace_hash,
         counts=world.counts,
-        deliveries=world.notes,
+        deliveries=world.deliveries,
         duration_us=world.now - world.start,
         facts=scenario.config.population.facts(world),
         violations=violations,
     )
 
 
-def build(scenario: Scenario, seed: int, recorder: Recorder | None = None, on_event: EventSink | None = None) -> World:
+def build_world(
+    scenario: Scenario, seed: int, recorder: RowSink | None = None, on_event: EventSink | None = None
+) -> World:
     """The world of a scenario at its start, for those who want to step through it."""
     config = scenario.config
     world = World(
@@ -146,10 +150,10 @@ def build(scenario: Scenario, seed: int, recorder: Recorder | None = None, on_ev
         on_event=on_event,
         replay=f"{scenario.command or f'veilcast sim run {shlex.quote(scenario.name)}'} --seed {seed}",
     )
-    config.population.settle(world, config.duration_us)
-    inject(world, config.faults)
+    config.population.populate(world, config.duration_us)
+    inject_faults(world, config.faults)
     if config.swarm is not None:
-        inject(world, swarm(seed, config.population.addresses(), config.duration_us, config.swarm.kinds))
+        inject_faults(world, draw_swarm(seed, config.population.addresses(), config.duration_us, config.swarm.kinds))
     return world
 
 

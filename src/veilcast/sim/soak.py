@@ -1,91 +1,55 @@
-"""The soak: one world after the other, each with a mesh, a variant of it and a bad time that are drawn from its seed.
-
-Twenty nodes for three minutes. For most of two of them things go wrong: frames are lost, come twice, out of order, or
-again long after, by an adversary who listens; ways are blocked, machines die and start again, stop and go on, clocks
-are wrong. And one of the members forges adverts and notes the whole time. Then the faults stop, the mesh has forty
-seconds to repair itself, and from then on every note must reach every subscriber. All that must hold at every step is
-checked at every step.
-
-Notes sent in the bad time are not owed: what is lost on a link the link sends again, and there are none here.
-"""
+"""What soaks of machines with disks have in common: a world of a seed, and when things go wrong in it."""
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from random import Random
+from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 
-from veilcast.mesh.config import Config, Cover, Defences, Hardening, ShellGame
+from veilcast.machine import Address
 from veilcast.sim import scenario
-from veilcast.sim.chance import generator
-from veilcast.sim.faults import KINDS, swarm
-from veilcast.sim.mesh import MeshPopulation
-from veilcast.sim.scenario import Outcome, Scenario
+from veilcast.sim.faults import AnyFault, draw_swarm
+from veilcast.sim.rng import derive_rng
+from veilcast.sim.scenario import Scenario
+
+Population = TypeVar("Population", bound=Any)
 
 
-def run(seed: int) -> Outcome:
-    return scenario.run(plan(seed), seed)
+class SoakTimes(NamedTuple):
+    """Of a world; faults are between `quiet_us` and `calm_us`."""
+
+    duration_us: int
+    epoch_us: int
+    disk_us: int
+    quiet_us: int
+    calm_us: int
+
+    def draw_swarm(self, seed: int, addresses: Sequence[Address], kinds: Iterable[str]) -> list[AnyFault]:
+        # A swarm is over by three quarters of its horizon.
+        drawn = draw_swarm(seed, addresses, (self.calm_us - self.quiet_us) * 4 // 3, list(kinds))
+        return [msgspec.structs.replace(fault, at_us=fault.at_us + self.quiet_us) for fault in drawn]
 
 
-def plan(seed: int) -> Scenario:
-    """The world of a seed."""
-    rng = generator(seed, "soak")
-    variant = rng.choice(list(VARIANTS))
-    mesh = VARIANTS[variant]
-    population = MeshPopulation(
-        subscribers=rng.uniform(0.1, 0.5),
-        notes=(LAST_US - FIRST_US) // EVERY_US,
-        first_us=FIRST_US,
-        every_us=EVERY_US,
-        owed_us=OWED_US,
-        mesh=mesh,
-        checks=_checks(mesh),
-        forgers=1,
-        publishers=rng.choice((1, 1, 1, 2)),
+def plan_soak(
+    soak: str,
+    of: str,
+    seed: int,
+    variants: Mapping[str, Population],
+    times: SoakTimes,
+    faults: Callable[[Random, Population], Iterable[AnyFault]],
+) -> Scenario:
+    """The world of a seed: a variant, and its faults."""
+    rng = derive_rng(seed, soak)
+    variant = rng.choice(list(variants))
+    population = variants[variant]
+    config = scenario.ScenarioConfig(
+        about=variant,
+        duration_us=times.duration_us,
+        epoch_us=times.epoch_us,
+        disk_us=times.disk_us,
+        population=population,
+        faults=tuple(faults(rng, population)),
     )
-    # A swarm is over by three quarters of its horizon.
-    faults = swarm(seed, population.addresses(), CALM_US * 4 // 3, KINDS)
-    config = scenario.Config(
-        about=variant, duration_us=DURATION_US, epoch_us=EPOCH_US, population=population, faults=faults
-    )
-    return Scenario(f"soak {variant}", config, "veilcast sim soak --seeds 1")
-
-
-def _checks(mesh: Config) -> tuple[str, ...]:
-    if mesh.profile == "hardened":
-        return tuple(check for check in CHECKS if check not in ("steady", "leases"))
-    return (*CHECKS, "connected") if mesh.membership == "scamp" else CHECKS
-
-
-DURATION_US: Final = 180_000_000
-EPOCH_US: Final = 40_000_000
-"""The tokens of a hardened mesh change four times in a run."""
-FIRST_US: Final = 5_000_000
-EVERY_US: Final = 1_000_000
-CALM_US: Final = 110_000_000
-"""When the last fault ends."""
-OWED_US: Final = 150_000_000
-"""From when on notes must arrive."""
-LAST_US: Final = 174_000_000
-"""When the last note is sent: a gap before it must be given up before the end."""
-CHECKS: Final = ("once", "turns", "intact", "readers", "everyone", "nonces", "leases", "steady", "bounds")
-
-_PLAIN: Final = Config(neighbours_max=20, address_bytes_max=8, seen_max=144, origins_max=8)
-"""Fewer notes are remembered than are sent, so that the bound is met; and more than a pause and a replay hold back."""
-_COVER: Final = Cover(rule="one", mu=0.6)
-_GAME: Final = ShellGame(start="child")
-_DEFENCES: Final = Defences(anchors=True, caps=True, buckets=True, replay=True)
-_BRISK: Final = Hardening(window_periods=16, lead_periods=48, grace_periods=48, bit_periods=2)
-"""A root that fails at the very end of the bad time is to be followed by another within the time for repair; and the
-grace is more than two clocks differ."""
-
-
-VARIANTS: Final[dict[str, Config]] = {
-    "baseline": _PLAIN,
-    "PF": msgspec.structs.replace(_PLAIN, cover=_COVER),
-    "SG": msgspec.structs.replace(_PLAIN, shellgame=_GAME),
-    "PFSG": msgspec.structs.replace(_PLAIN, cover=_COVER, shellgame=_GAME),
-    "SCAMP": msgspec.structs.replace(_PLAIN, membership="scamp", overlap_periods=8),
-    "defences": msgspec.structs.replace(_PLAIN, defences=_DEFENCES),
-    "H": Config(profile="hardened", heartbeat_us=250_000, neighbours_max=20, address_bytes_max=8, hardening=_BRISK),
-}
+    return Scenario(f"{soak} {variant}", config, f"veilcast sim soak --of {of} --seeds 1")

@@ -20,7 +20,7 @@ import msgspec
 from veilcast.machine import Event
 
 
-class Trace:
+class RunTrace:
     """`records` is open to the engine's loop, which adds three items a frame and flushes at `CHUNK`."""
 
     __slots__ = ("_hash", "records")
@@ -29,12 +29,12 @@ class Trace:
         self.records: list[int | bytes | str | Event] = []
         self._hash = blake2b(digest_size=32, person=b"veilcast.trace")
 
-    def note(self, time: int, code: int, data: bytes) -> None:
+    def add_note(self, time: int, code: int, data: bytes) -> None:
         self.records += (time, code, data)
         if len(self.records) >= CHUNK:
             self.flush()
 
-    def event(self, time: int, host: int, event: Event) -> None:
+    def add_event(self, time: int, host: int, event: Event) -> None:
         """A machine's event: the number of its host, the type's name and all fields."""
         self.records += (time, EVENTS - host, type(event).__name__, event)
         if len(self.records) >= CHUNK:

@@ -22,28 +22,27 @@ from veilcast.errors import ConfigError, LocalError
 from veilcast.faults import faults_of
 from veilcast.machine import Address, Connect, Delivered, Disconnect, Event, Record, Settled
 from veilcast.sim import trace as codes
-from veilcast.sim.adversaries import layers
-from veilcast.sim.checkers import Checker, ViolationError, overrides
-from veilcast.sim.clock import Clock
+from veilcast.sim.anonymous_links import AnonymousLinkEngine
+from veilcast.sim.checkers import Checker, ViolationError, overrides_hook
 from veilcast.sim.engine import START_US, take_turn
-from veilcast.sim.hidden import HiddenWays
-from veilcast.sim.host import Birth, Factory, Host
-from veilcast.sim.links import FIXED, TIED, UNTIED, Link, Links, Weather
-from veilcast.sim.recording import Recorder, Recording
+from veilcast.sim.host import Birth, HostClock, MachineFactory, SimulatedHost
+from veilcast.sim.links import ALWAYS_CONNECTED, CONNECTED, DISCONNECTED, DirectedLink, LinkDelays, Weather
+from veilcast.sim.recorder import RowSink, RunRecorder
+from veilcast.sim.wrappers import iterate_layers
 
 EventSink: TypeAlias = Callable[[Address, Event, int], None]
 """Gets every event of every machine, with the world's time."""
 
 
-class World(HiddenWays):
+class World(AnonymousLinkEngine):
     """Machines at addresses, run by `run`; what befalls them, by the methods named after it."""
 
     def __init__(
         self,
         *,
         seed: int,
-        links: Links | None = None,
-        recorder: Recorder | None = None,
+        links: LinkDelays | None = None,
+        recorder: RowSink | None = None,
         run: str = "",
         epoch_us: int = 3_600_000_000,
         disk_us: int = 1_000,
@@ -51,8 +50,8 @@ class World(HiddenWays):
         replay: str = "",
     ) -> None:
         self.epoch_us = epoch_us
-        recording = None if recorder is None else Recording(recorder, run, epoch_us)
-        super().__init__(seed, Links() if links is None else links, recording, replay or f"seed {seed}")
+        recording = None if recorder is None else RunRecorder(recorder, run, epoch_us)
+        super().__init__(seed, LinkDelays() if links is None else links, recording, replay or f"seed {seed}")
         self.start = START_US
         self.contains_faults = False
         """True for the few worlds that show how a machine goes on after a fault; elsewhere a fault ends the run."""
@@ -74,10 +73,10 @@ class World(HiddenWays):
             ("on_change", self._change_checkers),
             ("on_end", self._end_checkers),
         ):
-            if overrides(checker, hook):
+            if overrides_hook(checker, hook):
                 checkers.append(checker)
 
-    def add(self, address: Address, factory: Factory, after_us: int = 0) -> None:
+    def add(self, address: Address, factory: MachineFactory, after_us: int = 0) -> None:
         """Start a machine at this address, at once or later; the same factory builds its later incarnations."""
         host = self._host(address)
         if host.factory is not None:
@@ -92,7 +91,7 @@ class World(HiddenWays):
         """Tie two addresses until one disconnects; their machines are told, now or when they come (back) up."""
         if u == v:
             raise ConfigError(f"{u} cannot be connected to itself")
-        self._tie(self._link(self._host(u), v), FIXED)
+        self._tie(self._link(self._host(u), v), ALWAYS_CONNECTED)
 
     def label(self, topic: str, node: Address, role: str, since_us: int, until_us: int) -> None:
         """Write down the truth about a node, for `lab.measure` alone."""
@@ -131,7 +130,7 @@ class World(HiddenWays):
         return self._time if host is None or host.clock is None else host.clock.read(self._time)
 
     @property
-    def notes(self) -> int:
+    def deliveries(self) -> int:
         """How many `Delivered` events there have been."""
         return self._notes
 
@@ -142,13 +141,13 @@ class World(HiddenWays):
         host = self._known(address)
         if host.machine is None:
             return
-        self._trace.note(self._time, codes.CRASH, address.encode())
+        self._trace.add_note(self._time, codes.CRASH, address.encode())
         self._lost += sum(link is not None for link, _ in host.held or ())
         host.clear()
         for link in list(host.links.values()):
-            if link.tie == UNTIED:
+            if link.tie == DISCONNECTED:
                 continue
-            if link.tie == TIED:
+            if link.tie == CONNECTED:
                 self._untie(link)
             self._tell_peer(link, "peer_lost", link.latency_us)
 
@@ -158,10 +157,10 @@ class World(HiddenWays):
         if host.machine is not None or host.factory is None:
             return
         host.incarnation += 1
-        self._trace.note(self._time, codes.BIRTH, address.encode())
+        self._trace.add_note(self._time, codes.BIRTH, address.encode())
         birth = Birth(address, host.incarnation, self.clock(address), dict(host.disk or {}), self.seed)
         host.machine = host.factory(birth)
-        for layer in layers(host.machine):
+        for layer in iterate_layers(host.machine):
             faults_of(layer).strict = not self.contains_faults
         if self._change_checkers:
             if not hasattr(host.machine, "version"):
@@ -170,7 +169,7 @@ class World(HiddenWays):
         host.settle()
         self._push(self._time, host, None, take_turn)
         for link in host.links.values():
-            if link.tie == FIXED and link.target.machine is not None:
+            if link.tie == ALWAYS_CONNECTED and link.target.machine is not None:
                 self._tell_peer(self._link(link.target, address), "peer_up", 0)
                 self._tell_peer(link, "peer_up", link.latency_us)
         if self._recording is not None:
@@ -180,7 +179,7 @@ class World(HiddenWays):
         """Stop the process: all that comes for it waits."""
         host = self._known(address)
         if host.machine is not None and not host.paused:
-            self._trace.note(self._time, codes.PAUSE, address.encode())
+            self._trace.add_note(self._time, codes.PAUSE, address.encode())
             host.paused = True
             if host.held is None:
                 host.held = deque()
@@ -191,7 +190,7 @@ class World(HiddenWays):
         host = self._known(address)
         if not host.paused:
             return
-        self._trace.note(self._time, codes.RESUME, address.encode())
+        self._trace.add_note(self._time, codes.RESUME, address.encode())
         host.paused = False
         # A turn for each entry in line, and one to ask for what the machine had left when it was stopped. What
         # arrives meanwhile joins the end of the line: it must not overtake an older frame of its link.
@@ -201,8 +200,8 @@ class World(HiddenWays):
     def cut(self, u: Address, v: Address) -> None:
         """Break what ties these two, as a stream is broken: both are told, and must connect anew."""
         for link in self._ways(self._known(u), self._known(v)):
-            if link.tie == TIED:
-                self._trace.note(self._time, codes.CUT, f"{u} {v}".encode())
+            if link.tie == CONNECTED:
+                self._trace.add_note(self._time, codes.CUT, f"{u} {v}".encode())
                 self._untie(link)
                 self._tell_peer(link, "peer_lost", 0)
                 self._tell_peer(self._back(link), "peer_lost", 0)
@@ -210,7 +209,7 @@ class World(HiddenWays):
     def block(self, source: Address, destination: Address) -> None:
         """Lose all that is sent this way from now on; what is under way arrives, the way back stays open."""
         ways = self._ways(self._known(source), self._known(destination))
-        self._trace.note(self._time, codes.BLOCK, f"{source} {destination}".encode())
+        self._trace.add_note(self._time, codes.BLOCK, f"{source} {destination}".encode())
         self._plain = self._calm = False
         for link in ways:
             link.blocks += 1
@@ -220,7 +219,7 @@ class World(HiddenWays):
         ways = self._ways(self._known(source), self._known(destination))
         if not ways[0].blocks:
             return
-        self._trace.note(self._time, codes.UNBLOCK, f"{source} {destination}".encode())
+        self._trace.add_note(self._time, codes.UNBLOCK, f"{source} {destination}".encode())
         for link in ways:
             link.blocks -= 1
             if link.blocks == 0 and link.waiting is not None:
@@ -231,22 +230,22 @@ class World(HiddenWays):
     def set_clock(self, address: Address, offset_us: int, drift_ppm: int) -> None:
         """Set a node's clock this far from the world's, and let it run fast or slow; it never goes back."""
         host = self._known(address)
-        self._trace.note(self._time, codes.CLOCK, b"%s %d %d" % (address.encode(), offset_us, drift_ppm))
-        host.clock = Clock(self._time, offset_us, drift_ppm, floor_us=self.clock(address))
+        self._trace.add_note(self._time, codes.CLOCK, b"%s %d %d" % (address.encode(), offset_us, drift_ppm))
+        host.clock = HostClock(self._time, offset_us, drift_ppm, floor_us=self.clock(address))
         host.settle()
         if host.deadline is not None:
             self._arm(host, host.deadline)
 
     def set_weather(self, weather: Weather) -> None:
         """What goes wrong on the links from now on."""
-        self._trace.note(self._time, codes.WEATHER, msgspec.json.encode(weather))
+        self._trace.add_note(self._time, codes.WEATHER, msgspec.json.encode(weather))
         self._weather = weather
         self._plain = self._calm = False
 
     # --- what machines ask for
 
-    def _take(self, host: Host, event: Event) -> None:
-        self._trace.event(self._time, host.index, event)
+    def _take(self, host: SimulatedHost, event: Event) -> None:
+        self._trace.add_event(self._time, host.index, event)
         # `Listen` asks for nothing here: every host that is up can be reached.
         if isinstance(event, Delivered):
             self._notes += 1
@@ -260,7 +259,7 @@ class World(HiddenWays):
             self.after(2 * link.latency_us, lambda: self._answer(host, incarnation, link))
         elif isinstance(event, Disconnect):
             link = self._link(host, event.peer)
-            if link.tie != UNTIED:
+            if link.tie != DISCONNECTED:
                 self._untie(link)
                 self._tell_peer(link, "peer_lost", link.latency_us)
         for checker in self._event_checkers:
@@ -268,7 +267,7 @@ class World(HiddenWays):
         if self._on_event is not None:
             self._on_event(host.address, event, self._time)
 
-    def _write(self, host: Host, record: Record) -> None:
+    def _write(self, host: SimulatedHost, record: Record) -> None:
         """The disk writes on while a process is paused, but not for one that has died: its buffer is gone."""
         machine = host.machine
 
@@ -282,7 +281,7 @@ class World(HiddenWays):
 
         self.after(self._disk_us, written)
 
-    def _erase(self, host: Host, record: int) -> None:
+    def _erase(self, host: SimulatedHost, record: int) -> None:
         """As late as a write is, and not for one that has died."""
         machine = host.machine
 
@@ -292,7 +291,7 @@ class World(HiddenWays):
 
         self.after(self._disk_us, erased)
 
-    def _answer(self, host: Host, incarnation: int, link: Link) -> None:
+    def _answer(self, host: SimulatedHost, incarnation: int, link: DirectedLink) -> None:
         """A round trip after `Connect`: the pair is tied, if the peer is up and both ways are open.
 
         Whoever asks is answered, also one that is tied already. If that tie was made by machines and does not
@@ -304,16 +303,16 @@ class World(HiddenWays):
         link = host.links.get(peer, link)  # Whoever called twice has one stream.
         back = self._back(link)
         if link.target.machine is None or link.blocks or back.blocks:
-            if link.tie == TIED:
+            if link.tie == CONNECTED:
                 self._untie(link)
                 self._tell_peer(link, "peer_lost", link.latency_us)
             self._tell(host, "peer_lost", peer)
-        elif link.tie == UNTIED:
-            self._tie(link, TIED)
+        elif link.tie == DISCONNECTED:
+            self._tie(link, CONNECTED)
         else:
             self._tell_peer(back, "peer_up", 0)
 
-    def _tie(self, link: Link, tie: int) -> None:
+    def _tie(self, link: DirectedLink, tie: int) -> None:
         back = self._back(link)
         host, target = back.target, link.target
         self._open(link)
@@ -325,11 +324,11 @@ class World(HiddenWays):
             if self._recording is not None and link.back is None:
                 self._recording.pair(self._time, host.address, target.address)
 
-    def _untie(self, link: Link) -> None:
-        link.tie = self._back(link).tie = UNTIED
+    def _untie(self, link: DirectedLink) -> None:
+        link.tie = self._back(link).tie = DISCONNECTED
         self._close(link)
 
-    def _tell_peer(self, way: Link, notice: str, delay_us: int) -> None:
+    def _tell_peer(self, way: DirectedLink, notice: str, delay_us: int) -> None:
         """Tell the machine at the end of a way, if it has that notice, what has become of the one at its beginning.
 
         The notice is of one tie: it comes to nothing when the pair has been tied anew, or the tie has ended before
@@ -340,7 +339,7 @@ class World(HiddenWays):
             return
 
         def told(machine: Any, now: int) -> None:
-            if machine is addressee and way.ties == number and (notice == "peer_lost" or way.tie != UNTIED):
+            if machine is addressee and way.ties == number and (notice == "peer_lost" or way.tie != DISCONNECTED):
                 getattr(machine, notice)(way.source, now)
 
         if way.blocks:
@@ -348,7 +347,7 @@ class World(HiddenWays):
         else:
             self._push(self._time + delay_us, way.target, None, told)
 
-    def _tell(self, host: Host, notice: str, about: Address | int) -> None:
+    def _tell(self, host: SimulatedHost, notice: str, about: Address | int) -> None:
         """Give a notice to the machine that is up now, if it has that notice; never to its successor."""
         addressee = host.machine
         if not hasattr(addressee, notice):
@@ -367,8 +366,8 @@ class World(HiddenWays):
                 if host.machine is not None:
                     self._see(host, self._recording)
 
-    def _see(self, host: Host, recording: Recording) -> None:
+    def _see(self, host: SimulatedHost, recording: RunRecorder) -> None:
         recording.presence(self._time, host.address)
         for link in host.links.values():
-            if link.tie != UNTIED and link.back is None and link.target.machine is not None:
+            if link.tie != DISCONNECTED and link.back is None and link.target.machine is not None:
                 recording.pair(self._time, host.address, link.target.address)

@@ -21,11 +21,9 @@ from veilcast.lazy import lazy_names
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from veilcast.topics.bloom import PUBLIC_KEY, Geometry
-    from veilcast.topics.cells import Cell, all_cells, cell_of, cells_of
-    from veilcast.topics.declared import check_complete, check_interest, check_publication
+    from veilcast.topics.bloom_index import BloomIndex
     from veilcast.topics.domain import Domain, Integers, Reals, Schema, Strings
     from veilcast.topics.elements import Cover, coarse_match, covers, pair_elements, queries, queries_received
-    from veilcast.topics.index import BloomIndex
     from veilcast.topics.interests import (
         TOPIC,
         All,
@@ -38,13 +36,15 @@ if TYPE_CHECKING:
         topic_of,
         topics_of,
     )
+    from veilcast.topics.routing_cells import Cell, all_cells, cell_of, cells_of
+    from veilcast.topics.schema_check import check_complete, check_interest, check_publication
 else:
     __getattr__, __dir__ = lazy_names(
         __name__,
         {
             "veilcast.topics.bloom": ("PUBLIC_KEY", "Geometry"),
-            "veilcast.topics.cells": ("Cell", "all_cells", "cell_of", "cells_of"),
-            "veilcast.topics.declared": ("check_complete", "check_interest", "check_publication"),
+            "veilcast.topics.routing_cells": ("Cell", "all_cells", "cell_of", "cells_of"),
+            "veilcast.topics.schema_check": ("check_complete", "check_interest", "check_publication"),
             "veilcast.topics.domain": ("Domain", "Integers", "Reals", "Schema", "Strings"),
             "veilcast.topics.elements": (
                 "Cover",
@@ -54,7 +54,7 @@ else:
                 "queries",
                 "queries_received",
             ),
-            "veilcast.topics.index": ("BloomIndex",),
+            "veilcast.topics.bloom_index": ("BloomIndex",),
             "veilcast.topics.interests": (
                 "TOPIC",
                 "All",

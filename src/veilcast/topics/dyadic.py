@@ -15,15 +15,15 @@ from __future__ import annotations
 
 from typing import TypeAlias
 
-Node: TypeAlias = tuple[int, int]
+DyadicNode: TypeAlias = tuple[int, int]
 """(level, prefix): how many leading bits are fixed, and their value."""
 
 
-def cover(low: int, high: int, bits: int) -> list[Node]:
+def cover_range(low: int, high: int, bits: int) -> list[DyadicNode]:
     """The fewest nodes that hold exactly the values low..high, ends included, in ascending order."""
     assert 0 <= low <= high < 1 << bits, "the domain hands over cells inside its own resolution"
-    rising: list[Node] = []
-    falling: list[Node] = []
+    rising: list[DyadicNode] = []
+    falling: list[DyadicNode] = []
     end = high + 1
     level = bits
     # Climb from the leaves. An odd left end is a right child, whose parent would reach too far left: it must
@@ -43,7 +43,7 @@ def cover(low: int, high: int, bits: int) -> list[Node]:
     return rising + falling
 
 
-def prefixes(value: int, bits: int) -> list[Node]:
+def prefixes_of(value: int, bits: int) -> list[DyadicNode]:
     """The bits + 1 nodes above a value, from the root down to the value itself."""
     assert 0 <= value < 1 << bits, "the domain hands over cells inside its own resolution"
     return [(level, value >> (bits - level)) for level in range(bits + 1)]

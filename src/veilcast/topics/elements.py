@@ -21,7 +21,7 @@ from typing import Final, TypeAlias
 from veilcast.errors import LocalError
 from veilcast.machine import Publication, Value
 from veilcast.topics.domain import Domain, Integers, Reals, Schema, Strings
-from veilcast.topics.dyadic import Node, cover, prefixes
+from veilcast.topics.dyadic import DyadicNode, cover_range, prefixes_of
 from veilcast.topics.interests import Conjunction, Constraint, Equal, Range, check_text
 
 Cover: TypeAlias = tuple[bytes, ...]
@@ -58,7 +58,7 @@ def pair_elements(domain: Domain, value: Value) -> tuple[bytes, ...]:
             raise LocalError(f"{domain.attribute!r} must be a string")
         check_text(value)
         return (string_element(domain.attribute, value),)
-    return tuple(prefix_element(domain.attribute, node) for node in prefixes(domain.cell(value), domain.bits))
+    return tuple(prefix_element(domain.attribute, node) for node in prefixes_of(domain.cell(value), domain.bits))
 
 
 def coarse_match(covers: Collection[Cover], queries: Collection[bytes]) -> bool:
@@ -70,7 +70,7 @@ def string_element(attribute: str, text: str) -> bytes:
     return _header(_STRING, attribute) + text.encode()
 
 
-def prefix_element(attribute: str, node: Node) -> bytes:
+def prefix_element(attribute: str, node: DyadicNode) -> bytes:
     level, prefix = node
     return _header(_PREFIX, attribute) + bytes((level,)) + prefix.to_bytes((level + 7) // 8, "big")
 
@@ -102,7 +102,7 @@ def _cover(constraint: Constraint, domain: Domain | None) -> Cover:
             return (string_element(attribute, constraint.text),)
         case Range(), Integers() | Reals():
             first, last = domain.cells(constraint)
-            return tuple(prefix_element(attribute, node) for node in cover(first, last, domain.bits))
+            return tuple(prefix_element(attribute, node) for node in cover_range(first, last, domain.bits))
         case _:
             wanted = "an equality" if isinstance(domain, Strings) else "a range"
             raise LocalError(f"{attribute!r} must be constrained by {wanted}, as the topic declares it")

@@ -9,13 +9,13 @@ from typing import Final, Literal, TypeAlias
 
 import msgspec
 
-from veilcast.authority.record import Profile
+from veilcast.authority.topic_record import Profile
+from veilcast.core.settings import check_minimum
 from veilcast.errors import ConfigError
-from veilcast.parts.least import at_least
 from veilcast.topics import Geometry
 from veilcast.wire import geometry as g
 
-Routing: TypeAlias = Literal["trees", "seen", "labels"]
+PaperRouting: TypeAlias = Literal["trees", "seen", "labels"]
 """How a node decides whom a message goes on to, in `paper`.
 
 By topic alone, to every parent it has for it; "labels" lets a message carry a filter of those who have forwarded it, as
@@ -128,7 +128,7 @@ class TreeConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """For so long nothing is made to depend on a node that was found to lose things, or to be away."""
 
     # --- paper
-    routing: Routing = "trees"
+    routing: PaperRouting = "trees"
     label_us: int = 600_000_000
     """How often a node draws its label anew."""
     counting: bool = False
@@ -141,8 +141,8 @@ class TreeConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The chance that a filter lets through what shares no element with it."""
 
     def __post_init__(self) -> None:
-        at_least(self, "tree", 0, *_MAY_BE_NONE)
-        at_least(
+        check_minimum(self, "tree", 0, *_MAY_BE_NONE)
+        check_minimum(
             self,
             "tree",
             1,
@@ -190,7 +190,7 @@ class DirectoryConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     renewals_burst: int = 8
 
     def __post_init__(self) -> None:
-        at_least(self, "directory", 1, *(name for name, kind in self.__annotations__.items() if kind == "int"))
+        check_minimum(self, "directory", 1, *(name for name, kind in self.__annotations__.items() if kind == "int"))
         if self.nodes_max > g.LISTED_MAX:
             raise ConfigError(f"directory.nodes_max must be at most {g.LISTED_MAX}")
 

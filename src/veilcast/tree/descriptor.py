@@ -17,36 +17,36 @@ from typing import Final
 import msgspec
 
 from veilcast.authority.keyring import Keyring
-from veilcast.authority.standing import onion_key
-from veilcast.authority.statement import Reader, Signed, state
-from veilcast.crypto.agree import public_of
+from veilcast.authority.role import derive_onion_key
+from veilcast.authority.statement import StatementReader, StatementSignature, sign_statement
 from veilcast.crypto.derive import fingerprint
-from veilcast.crypto.onion import SUFFIX, check_host_signature
+from veilcast.crypto.key_agreement import public_of
+from veilcast.crypto.onion_keys import SUFFIX, check_host_signature
 from veilcast.errors import ForgedError
 from veilcast.machine import Address
-from veilcast.tree.proofs import Prover
-from veilcast.wire.tree import Enrol
+from veilcast.tree.membership_proof import MembershipProver
+from veilcast.wire.tree import EnrolNode
 
 
-def describe(keyring: Keyring, address: Address, number: int, now: int, since_us: int = 0) -> Enrol:
+def build_descriptor(keyring: Keyring, address: Address, number: int, now: int, since_us: int = 0) -> EnrolNode:
     """The request to be listed at this address, by a node that was started at `since_us`."""
     box = public_of(keyring.membership.link)
     body = _body(address, box, since_us, now)
-    signed = state(keyring, body, purpose=_PURPOSE)
-    onion = onion_key(keyring.membership.link)
+    signed = sign_statement(keyring, body, purpose=_PURPOSE)
+    onion = derive_onion_key(keyring.membership.link)
     holds = onion.sign(body, purpose=_HOLDS) if _host(address) == onion.host else None
-    enrol = Enrol(number, address, box, since_us, now, signed.certificates, signed.signature, holds)
-    return Prover(keyring).prove(enrol)
+    enrol = EnrolNode(number, address, box, since_us, now, signed.certificates, signed.signature, holds)
+    return MembershipProver(keyring).prove(enrol)
 
 
-def check_descriptor(enrol: Enrol, reader: Reader, now: int) -> bytes:
+def check_descriptor(enrol: EnrolNode, reader: StatementReader, now: int) -> bytes:
     """The key of the authority that certified the node.
 
     Raises `RemoteError` unless a member says this of itself and holds the onion service that it names.
     """
     body = _body(enrol.address, enrol.box, enrol.since_us, enrol.issued_us)
-    signed = Signed(enrol.certificates, enrol.signature)
-    author = reader.author(body, signed, "member", now, purpose=_PURPOSE)
+    signed = StatementSignature(enrol.certificates, enrol.signature)
+    author = reader.verify_author(body, signed, "member", now, purpose=_PURPOSE)
     if author.name != fingerprint(enrol.box):
         raise ForgedError("a node's box is closed with the key of its membership")
     if _host(enrol.address).endswith(SUFFIX):

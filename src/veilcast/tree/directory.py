@@ -24,26 +24,26 @@ from typing import Final
 import msgspec
 
 from veilcast.authority.keyring import Keyring
-from veilcast.authority.revoked import Revoked
-from veilcast.authority.statement import Reader
+from veilcast.authority.revocation import RevokedKeys
+from veilcast.authority.statement import StatementReader
+from veilcast.core.durable_records import DurableRecords
+from veilcast.core.rate_limit import TokenBucket
+from veilcast.core.timers import Timers
 from veilcast.crypto.derive import digest, fingerprint
 from veilcast.decoding import MsgpackDecoder
 from veilcast.errors import ExcessError, ForgedError, MalformedError, RemoteError, StaleError, TamperedError
 from veilcast.faults import Faults
-from veilcast.link.bucket import TokenBucket
 from veilcast.machine import Address, Event, Frame, Listen
-from veilcast.parts.alarms import Alarms
-from veilcast.parts.ledger import Ledger
 from veilcast.tree.config import DirectoryConfig
 from veilcast.tree.descriptor import AHEAD_US, check_descriptor
-from veilcast.tree.listing import Edition, Listing, publish
-from veilcast.tree.proofs import Prover
+from veilcast.tree.listing import Listing, SignedListing, sign_listing
+from veilcast.tree.membership_proof import MembershipProver
 from veilcast.wire import decode, encode
-from veilcast.wire.messages import Message
-from veilcast.wire.tree import Code, Enrol, Enrolled, Fetch, Listed, Refused
+from veilcast.wire.mesh import Message
+from veilcast.wire.tree import EnrolNode, FetchListing, ListedNode, NodeEnrolled, RefusalCode, RequestRefused
 
 
-class Kept(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+class NodeRecord(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
     """A node on the disk, as it came, moved or was certified last: by which authority, and when it said so.
 
     `shown` is a digest of its certificates. A directory that starts anew knows by it that a node renews.
@@ -70,15 +70,15 @@ class Directory:
         keyring: Keyring,
         now: int,
         records: Mapping[int, bytes] | None = None,
-        revoked: Revoked | None = None,
+        revoked: RevokedKeys | None = None,
     ) -> None:
         self._config, self._keyring = config, keyring
-        self._reader, self._prover = Reader(keyring, revoked), Prover(keyring)
+        self._reader, self._prover = StatementReader(keyring, revoked), MembershipProver(keyring)
         records = records or {}
-        self._ledger = Ledger(records)
+        self._ledger = DurableRecords(records)
         self._nodes: dict[bytes, _Node] = {}
-        self._ends: Alarms[bytes] = Alarms()
-        self._editions: deque[Edition] = deque(maxlen=config.versions)
+        self._ends: Timers[bytes] = Timers()
+        self._editions: deque[SignedListing] = deque(maxlen=config.versions)
         self._changed = True
         self._failures = TokenBucket(config.enrols_every_us, config.enrols_burst)
         """What may still fail its check; a node that renews does not depend on it."""
@@ -98,19 +98,19 @@ class Directory:
         try:
             self._admit(source, now)
             request = decode(data)
-            if isinstance(request, Enrol):
+            if isinstance(request, EnrolNode):
                 self._enrol(request, source, now)
-            elif isinstance(request, Fetch):
+            elif isinstance(request, FetchListing):
                 self._fetch(request, source, now)
             else:
                 raise MalformedError("not a request to a directory")
         except RemoteError as error:
             self.refused[type(error).__name__] += 1
         except Exception as error:
-            self.faults.caught(error)
+            self.faults.count_exception(error)
 
     def handle_timer(self, now: int) -> None:
-        for node in self._ends.due(now):
+        for node in self._ends.pop_due(now):
             self.version += 1
             self._ledger.settle(self._nodes.pop(node).record)
             self._changed = True
@@ -154,26 +154,26 @@ class Directory:
         if not bucket.take(now):
             raise ExcessError("more requests than one stream is given")
 
-    def _enrol(self, enrol: Enrol, source: Address, now: int) -> None:
+    def _enrol(self, enrol: EnrolNode, source: Address, now: int) -> None:
         self._prover.check(enrol)
         node, shown = fingerprint(enrol.box), _digest(enrol.certificates)
         listed = self._nodes.get(node)
         renews = listed is not None and listed.shown == shown
         if not renews and not self._failures.has_token(now):
-            self._answer(Refused(enrol.number, Code.LIMITED), source)
+            self._answer(RequestRefused(enrol.number, RefusalCode.LIMITED), source)
             return
         try:
             issuer = self._check(enrol, listed, now)
         except RemoteError:
             self._failures.take(now)
-            self._answer(Refused(enrol.number, Code.MALFORMED), source)
+            self._answer(RequestRefused(enrol.number, RefusalCode.MALFORMED), source)
             raise
         if listed is None and len(self._nodes) >= self._config.nodes_max:
-            self._answer(Refused(enrol.number, Code.FULL), source)
+            self._answer(RequestRefused(enrol.number, RefusalCode.FULL), source)
             return
         known = None if listed is None or listed.has_other_issuer(issuer) else listed
         if known is not None and not known.renewals.take(now):
-            self._answer(Refused(enrol.number, Code.LIMITED), source)
+            self._answer(RequestRefused(enrol.number, RefusalCode.LIMITED), source)
             return
         if known is None or (known.listed.address, known.issuer, known.shown) != (enrol.address, issuer, shown):
             known = self._let_in(node, enrol, issuer, known, now)
@@ -181,9 +181,11 @@ class Directory:
         known.issued_us = enrol.issued_us
         since_us = max(known.listed.since_us, min(enrol.since_us, now))
         self._renew(node, known, since_us, until_us)
-        self._ledger.after(known.record, now, lambda _: self._answer(Enrolled(enrol.number, until_us), source))
+        self._ledger.when_durable(
+            known.record, now, lambda _: self._answer(NodeEnrolled(enrol.number, until_us), source)
+        )
 
-    def _check(self, enrol: Enrol, listed: _Node | None, now: int) -> bytes:
+    def _check(self, enrol: EnrolNode, listed: _Node | None, now: int) -> bytes:
         """The authority that certified the node. Raises `RemoteError` unless it may speak for this node now.
 
         The root's member takes its name back from a sub-authority at once: what another key signed under that name,
@@ -199,7 +201,7 @@ class Directory:
             raise StaleError("the descriptor is older than the one that is known")
         return issuer
 
-    def _fetch(self, fetch: Fetch, source: Address, now: int) -> None:
+    def _fetch(self, fetch: FetchListing, source: Address, now: int) -> None:
         self._prover.check(fetch)
         if fetch.page is None:
             head = self._newest(now).head
@@ -209,20 +211,20 @@ class Directory:
             if edition.head.version == fetch.version and fetch.page < len(edition.pages):
                 self._answer(msgspec.structs.replace(edition.pages[fetch.page], number=fetch.number), source)
                 return
-        self._answer(Refused(fetch.number, Code.UNKNOWN), source)
+        self._answer(RequestRefused(fetch.number, RefusalCode.UNKNOWN), source)
 
     # --- nodes and editions
 
-    def _let_in(self, node: bytes, enrol: Enrol, issuer: bytes, known: _Node | None, now: int) -> _Node:
+    def _let_in(self, node: bytes, enrol: EnrolNode, issuer: bytes, known: _Node | None, now: int) -> _Node:
         """List a node that is new, or differs from its record. A node that moves keeps its age and its allowance."""
         since_us = now if known is None else known.listed.since_us
-        kept = Kept(enrol.address, enrol.box, since_us, issuer, enrol.issued_us, _digest(enrol.certificates))
+        kept = NodeRecord(enrol.address, enrol.box, since_us, issuer, enrol.issued_us, _digest(enrol.certificates))
         before = self._nodes.get(node)
         record = self._ledger.keep(_ENCODER.encode(kept), None if before is None else before.record)
         self._nodes[node] = self._listed_as(kept, record, None if known is None else known.renewals)
         return self._nodes[node]
 
-    def _listed_as(self, kept: Kept, record: int, renewals: TokenBucket | None = None) -> _Node:
+    def _listed_as(self, kept: NodeRecord, record: int, renewals: TokenBucket | None = None) -> _Node:
         renewals = renewals or TokenBucket(self._config.renewals_every_us, self._config.renewals_burst)
         return _Node(record, kept, renewals)
 
@@ -232,14 +234,14 @@ class Directory:
         self._ends.set(node, until_us)
         self._changed = True
 
-    def _newest(self, now: int) -> Edition:
+    def _newest(self, now: int) -> SignedListing:
         """The edition that is served now. What has changed waits for the next, and none is served until its end."""
         newest = self._editions[-1] if self._editions else None
         age_us = 0 if newest is None else now - newest.head.version
         due = (self._changed and age_us >= self._config.publish_us) or age_us >= self._config.listing_us // 2
         if newest is None or due:
             nodes = (known.listed for known in self._nodes.values())
-            newest = publish(Listing(nodes, now, now + self._config.listing_us), self._keyring)
+            newest = sign_listing(Listing(nodes, now, now + self._config.listing_us), self._keyring)
             self._editions.append(newest)
             self._changed = False
         return newest
@@ -259,9 +261,9 @@ class _Node:
 
     __slots__ = ("issued_us", "issuer", "listed", "record", "renewals", "shown")
 
-    def __init__(self, record: int, kept: Kept, renewals: TokenBucket) -> None:
+    def __init__(self, record: int, kept: NodeRecord, renewals: TokenBucket) -> None:
         self.record, self.renewals = record, renewals
-        self.listed = Listed(kept.address, kept.box, kept.since_us, 0)
+        self.listed = ListedNode(kept.address, kept.box, kept.since_us, 0)
         self.issuer, self.issued_us, self.shown = kept.issuer, kept.issued_us, kept.shown
 
     def has_other_issuer(self, issuer: bytes) -> bool:
@@ -275,4 +277,4 @@ def _digest(certificates: tuple[bytes, ...]) -> bytes:
 
 SHOWN: Final = 16
 _ENCODER: Final = msgspec.msgpack.Encoder()
-_DECODER: Final = MsgpackDecoder(Kept, TamperedError, "a record of the directory's nodes is damaged")
+_DECODER: Final = MsgpackDecoder(NodeRecord, TamperedError, "a record of the directory's nodes is damaged")

@@ -24,7 +24,7 @@ from veilcast.wire.geometry import NODE
 
 
 class Guards:
-    """Bounded: `most` places, and `DEPUTIES` for each. `kept` is what an earlier life had written down."""
+    """Bounded: `most` places, and `DEPUTIES_MAX` for each. `kept` is what an earlier life had written down."""
 
     def __init__(self, most: int, home: bytes, rng: Random, kept: bytes | None) -> None:
         self._home, self._rng = home, rng
@@ -54,10 +54,10 @@ class Guards:
             if chain[at] is None and (guard := next((node for node in fit if node not in chain), None)) is not None:
                 chain[at] = guard
                 if guard not in place:
-                    place[DEPUTIES:] = [guard]
+                    place[DEPUTIES_MAX:] = [guard]
                     drawn = True
         if drawn:
-            self._events.append(Record(GUARDS, _ENCODER.encode(self._places)))
+            self._events.append(Record(GUARDS_RECORD, _ENCODER.encode(self._places)))
         self._chain = tuple(guard for guard in chain if guard is not None)
         return self._chain
 
@@ -74,8 +74,8 @@ def _read(kept: bytes) -> list[list[bytes]]:
 
 _DAMAGED: Final = "the record of the guards is damaged"
 _DECODER: Final = MsgpackDecoder(list[list[bytes]], TamperedError, _DAMAGED)
-GUARDS: Final = 1
+GUARDS_RECORD: Final = 1
 """The number of the record that they stand in."""
-DEPUTIES: Final = 3
+DEPUTIES_MAX: Final = 3
 """For each place; the last drawn gives way to another."""
 _ENCODER: Final = msgspec.msgpack.Encoder()

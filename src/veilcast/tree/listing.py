@@ -21,12 +21,12 @@ from typing import Final, NamedTuple
 import msgspec
 
 from veilcast.authority.keyring import Keyring
-from veilcast.authority.statement import Reader, Signed, state
+from veilcast.authority.statement import StatementReader, StatementSignature, sign_statement
 from veilcast.crypto.derive import digest
 from veilcast.errors import ForgedError, LocalError, MalformedError, StaleError
 from veilcast.machine import Address
 from veilcast.wire.geometry import DIGEST, LISTED_MAX, PAGE_NODES
-from veilcast.wire.tree import Head, Listed, Page
+from veilcast.wire.tree import ListedNode, ListingHead, ListingPage
 
 
 class Listing:
@@ -34,7 +34,7 @@ class Listing:
 
     __slots__ = ("_places", "addresses", "boxes", "ids", "nodes", "since", "until", "until_us", "version")
 
-    def __init__(self, nodes: Iterable[Listed], version: int = 0, until_us: int = 0) -> None:
+    def __init__(self, nodes: Iterable[ListedNode], version: int = 0, until_us: int = 0) -> None:
         named = sorted(((node.node, node) for node in nodes), key=itemgetter(0))
         self.nodes = tuple(node for _, node in named)
         self.ids = tuple(name for name, _ in named)
@@ -64,36 +64,39 @@ class Listing:
         return Listing((node for node in self.nodes if node.until_us > now), self.version, self.until_us)
 
 
-class Edition(NamedTuple):
+class SignedListing(NamedTuple):
     """A listing as it is served; the numbers of requests are left for who answers them."""
 
-    head: Head
-    pages: tuple[Page, ...]
+    head: ListingHead
+    pages: tuple[ListingPage, ...]
 
 
-def publish(listing: Listing, keyring: Keyring) -> Edition:
+def sign_listing(listing: Listing, keyring: Keyring) -> SignedListing:
     """Sign a listing, as the directory that this is the keyring of."""
     if len(listing) > LISTED_MAX:
         raise LocalError(f"a listing has at most {LISTED_MAX} nodes")
     cuts = range(0, len(listing), PAGE_NODES)
     pages = tuple(
-        Page(0, listing.version, number, listing.nodes[start : start + PAGE_NODES]) for number, start in enumerate(cuts)
+        ListingPage(0, listing.version, number, listing.nodes[start : start + PAGE_NODES])
+        for number, start in enumerate(cuts)
     )
     digests = tuple(_digest(page) for page in pages)
-    signed = state(keyring, _body(listing.version, listing.until_us, len(listing), digests), purpose=_PURPOSE)
-    return Edition(Head(0, listing.version, listing.until_us, len(listing), digests, *signed), pages)
+    signed = sign_statement(keyring, _body(listing.version, listing.until_us, len(listing), digests), purpose=_PURPOSE)
+    return SignedListing(ListingHead(0, listing.version, listing.until_us, len(listing), digests, *signed), pages)
 
 
-class Gathering:
+class ListingDownload:
     """A listing on its way to somebody: a head that was checked, and the pages there are of it so far."""
 
-    def __init__(self, head: Head, reader: Reader, known: Listing | None, now: int, nodes_max: int) -> None:
+    def __init__(
+        self, head: ListingHead, reader: StatementReader, known: Listing | None, now: int, nodes_max: int
+    ) -> None:
         """Raises `RemoteError` for a head that no directory of ours signed, or that is not to be taken any more."""
         body, signed = (
             _body(head.version, head.until_us, head.count, head.pages),
-            Signed(head.certificates, head.signature),
+            StatementSignature(head.certificates, head.signature),
         )
-        reader.author(body, signed, "directory", now, purpose=_PURPOSE)
+        reader.verify_author(body, signed, "directory", now, purpose=_PURPOSE)
         if head.until_us <= now:
             raise StaleError("the listing is over")
         if head.version > now + AHEAD_US:
@@ -103,13 +106,13 @@ class Gathering:
         if head.count > nodes_max or len(head.pages) != -(-head.count // PAGE_NODES):
             raise MalformedError("a listing of so many nodes does not have so many pages")
         self.head: Final = head
-        self._pages: dict[int, Page] = {}
+        self._pages: dict[int, ListingPage] = {}
 
-    def wants(self) -> int | None:
+    def missing_page(self) -> int | None:
         """The number of a page that is missing; None when all are there."""
         return next((number for number in range(len(self.head.pages)) if number not in self._pages), None)
 
-    def add(self, page: Page) -> None:
+    def add_page(self, page: ListingPage) -> None:
         """Take a page of this listing; `RemoteError` for any other."""
         if page.version != self.head.version or page.page >= len(self.head.pages):
             raise StaleError("a page of another listing")
@@ -126,7 +129,7 @@ class Gathering:
         return listing
 
 
-def _digest(page: Page) -> bytes:
+def _digest(page: ListingPage) -> bytes:
     return digest(_ENCODER.encode((page.version, page.page, page.nodes)), purpose=b"vc/tree-page", size=DIGEST)
 
 

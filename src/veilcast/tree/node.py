@@ -3,7 +3,13 @@
 All that others send comes on streams whose other end is hidden; what is asked for on ours is answered there. A node
 keeps nothing but its publications (`authority.letters`) and its guards: what it was told to forward it is told again
 after it has started anew, and what it subscribes to is planted again.
-"""
+
+
+Limits: how much a node takes of one stream, and of all together, before it spends anything on it.
+
+Whoever sends is hidden, and can open another stream when one is used up. So what fills tables is also counted for all
+streams together, and a flood of it keeps out what others have to say for as long as it lasts: that is the price of not
+knowing who it is."""
 
 from __future__ import annotations
 
@@ -11,32 +17,74 @@ from collections import Counter, deque
 from collections.abc import Iterable, Mapping
 from random import Random
 
-from veilcast.authority.content import Content
 from veilcast.authority.keyring import Keyring
-from veilcast.authority.letters import Letter, Records, letter_id
-from veilcast.authority.revoked import Revoked
+from veilcast.authority.revocation import RevokedKeys
+from veilcast.core.inbox import Inbox
+from veilcast.core.outbox import Outbox, PendingPublication, publication_id
+from veilcast.core.publication import NumberedPublication
+from veilcast.core.rate_limit import TokenBucket
+from veilcast.core.stream_purpose import name_stream
+from veilcast.core.subscriptions import SharedInterest
+from veilcast.core.timers import earliest
 from veilcast.errors import ExcessError, ForgedError, MalformedError, RemoteError, StaleError, VeilcastError
 from veilcast.faults import Faults
 from veilcast.machine import Address, Delay, Entropy, Event, Frame, Interest, Listen, Note, Publication
-from veilcast.parts.alarms import earliest
-from veilcast.parts.inbox import Inbox
-from veilcast.parts.ways import way
-from veilcast.parts.wishes import Wish
 from veilcast.topics import check_interest, check_publication, topic_of, topics_of
 from veilcast.tree.config import TreeConfig
-from veilcast.tree.guards import GUARDS
-from veilcast.tree.hardened import Hardened
-from veilcast.tree.hops import Hops
-from veilcast.tree.limits import Limits
-from veilcast.tree.membership import Membership
-from veilcast.tree.paper import Paper
-from veilcast.tree.profile import Outfit, Part
-from veilcast.tree.publishing import Publishing
-from veilcast.tree.purposes import DIRECTORY
-from veilcast.tree.streams import Streams
+from veilcast.tree.directory_client import DirectoryClient
+from veilcast.tree.guards import GUARDS_RECORD
+from veilcast.tree.hardened import HardenedTreeProfile
+from veilcast.tree.hop_queue import HopQueue
+from veilcast.tree.paper import PaperTreeProfile
+from veilcast.tree.profile import TreeProfile, TreeProfileContext
+from veilcast.tree.publisher import TreePublisher
+from veilcast.tree.streams import DIRECTORY_STREAM, RequestStreams
 from veilcast.wire import decode, encode
-from veilcast.wire.messages import Message
-from veilcast.wire.tree import Carry, Code, Enrolled, Head, Heard, Install, Offer, Page, Refused
+from veilcast.wire.mesh import Message
+from veilcast.wire.tree import (
+    ForwardPublication,
+    Install,
+    ListingHead,
+    ListingPage,
+    NodeEnrolled,
+    Offer,
+    RefusalCode,
+    RequestAck,
+    RequestRefused,
+)
+
+
+class InboundLimits:
+    """Bounded: of the streams last heard, `callers_max`."""
+
+    def __init__(self, config: TreeConfig) -> None:
+        self._config = config
+        self._callers: dict[Address, TokenBucket] = {}
+        self._installs = TokenBucket(config.installs_every_us, config.installs_burst)
+
+    def __len__(self) -> int:
+        return len(self._callers)
+
+    def allows(self, caller: Address, now: int) -> bool:
+        """Whether another message of this stream is looked at; it counts if it is."""
+        bucket = self._callers.pop(caller, None)
+        if bucket is None:
+            bucket = TokenBucket(self._config.messages_every_us, self._config.messages_burst)
+        self._callers[caller] = bucket
+        if len(self._callers) > self._config.callers_max:
+            del self._callers[next(iter(self._callers))]
+        return bucket.take(now)
+
+    def charge(self, caller: Address, count: int, now: int) -> None:
+        """Count so many messages more against this stream. It may owe them: then it is not heard for that long."""
+        if (bucket := self._callers.get(caller)) is not None:
+            bucket.charge(now, count)
+
+    def allows_install(self, now: int) -> bool:
+        return self._installs.take(now)
+
+    def forget(self, caller: Address) -> None:
+        self._callers.pop(caller, None)
 
 
 class TreeNode:
@@ -58,7 +106,7 @@ class TreeNode:
         entropy: Entropy,
         now: int,
         records: Mapping[int, bytes] | None = None,
-        revoked: Revoked | None = None,
+        revoked: RevokedKeys | None = None,
     ) -> None:
         kept = records or {}
         self.faults = Faults()
@@ -67,15 +115,17 @@ class TreeNode:
         self.version = 0
         self._frames: list[Frame] = []
         self._events: deque[Event] = deque([Listen("tree")])
-        self._limits = Limits(config)
-        self._streams = Streams(config, rng, self._post)
-        self._directory = way(directory, DIRECTORY)
-        self._membership = Membership(
+        self._limits = InboundLimits(config)
+        self._streams = RequestStreams(config, rng, self._post)
+        self._directory = name_stream(directory, DIRECTORY_STREAM)
+        self._membership = DirectoryClient(
             config, keyring, directory, address, self._streams, self._listed, rng, entropy, now, revoked
         )
-        home, where = self._membership.home, self._membership.where
-        self._hops = Hops(config, self._streams, home, where, lambda carry, now: self._part.carry(carry, now), rng)
-        outfit = Outfit(
+        home, where = self._membership.home, self._membership.address_of
+        self._hops = HopQueue(
+            config, self._streams, home, where, lambda carry, now: self._part.forward(carry, now), rng
+        )
+        outfit = TreeProfileContext(
             config,
             keyring,
             home,
@@ -89,18 +139,20 @@ class TreeNode:
             now,
             kept,
         )
-        self._part: Part = Hardened(outfit) if config.profile == "hardened" else Paper(outfit)
+        self._part: TreeProfile = (
+            HardenedTreeProfile(outfit) if config.profile == "hardened" else PaperTreeProfile(outfit)
+        )
         self._inbox = Inbox(
             unread_max=config.unread_max, seen_max=config.delivered_max, again_us=config.deliver_again_us
         )
-        self._records = Records(entropy, kept, config.records_max, GUARDS)
-        self._publishing = Publishing(
+        self._records = Outbox(entropy, kept, config.records_max, GUARDS_RECORD)
+        self._publishing = TreePublisher(
             config, home, self._streams, self._part, lambda: self._membership.listing, self._records, rng, entropy
         )
         self._timed = (self._streams, self._membership, self._hops, self._part, self._inbox, self._publishing)
         self._subscribed = 0
-        for record, letter in self._records.kept():
-            self._publishing.send(record, letter, now)
+        for record, letter in self._records.unsettled():
+            self._publishing.add(record, letter, now)
 
     # --- the owner
 
@@ -110,7 +162,7 @@ class TreeNode:
         check_publication(publication, {topic: self._part.schema(topic, now) for topic in topics})
         for topic in topics:
             letter = self._records.draft(topic, None, publication)
-            self._part.offer_of(letter, now)  # Raises for whatever could never be sent.
+            self._part.build_offer(letter, now)  # Raises for whatever could never be sent.
             letters.append(letter)
         self.version += 1
         return self._records.keep(letters)
@@ -131,7 +183,7 @@ class TreeNode:
 
     def unsubscribe(self, number: int, now: int) -> None:
         self._part.remove(number, now)
-        self._inbox.forget(number)
+        self._inbox.end_subscription(number)
         self.version += 1
 
     def acknowledge(self, note: bytes, now: int) -> None:
@@ -175,7 +227,7 @@ class TreeNode:
     def stored(self, record: int, now: int) -> None:
         self.version += 1
         for letter in self._records.stored(record):
-            self._publishing.send(record, letter, now)
+            self._publishing.add(record, letter, now)
 
     def peer_up(self, peer: Address, now: int) -> None:
         self.version += 1
@@ -185,7 +237,7 @@ class TreeNode:
     def peer_lost(self, peer: Address, now: int) -> None:
         self.version += 1
         self._streams.peer_lost(peer, now)
-        self._limits.gone(peer)
+        self._limits.forget(peer)
 
     # --- what an owner may want to know
 
@@ -196,16 +248,16 @@ class TreeNode:
     def swaps_played(self) -> int:
         return 0
 
-    def unreached(self) -> Address | None:
+    def unreachable_directory(self) -> Address | None:
         """The way to the directory, if it was called in vain. Nodes come and go, and others take their places."""
-        in_vain = self._streams.in_vain(self._directory) or self._membership.is_unanswered
+        in_vain = self._streams.is_unreachable(self._directory) or self._membership.is_unanswered
         return self._directory if in_vain else None
 
     def delay(self, now: int) -> Delay | None:
         return self._publishing.delay(now)
 
     @property
-    def refusal(self) -> Code | None:
+    def refusal(self) -> RefusalCode | None:
         """Why the directory does not list this node; None if it does, or has not answered yet."""
         return self._membership.refusal
 
@@ -223,9 +275,9 @@ class TreeNode:
             "callers": len(self._limits),
             "listed": len(self._membership.listing),
             "held": len(self._hops),
-            "held each": self._hops.most,
+            "held each": self._hops.longest_queue,
             "inbox": len(self._inbox),
-            "delivered": self._inbox.remembered,
+            "delivered": self._inbox.seen_count,
             "pending": len(self._records),
             **self._part.sizes(),
         }
@@ -239,7 +291,7 @@ class TreeNode:
 
     def _answer(self, message: Message, source: Address, now: int) -> None:
         try:
-            with self.faults.treat():
+            with self.faults.refuse_exceptions():
                 match message:
                     case Install():
                         if not self._limits.allows_install(now):
@@ -247,29 +299,29 @@ class TreeNode:
                         self._part.install(message, now)
                     case Offer():
                         self._limits.charge(source, self._part.offer(message, now), now)
-                    case Carry():
-                        self._part.carry(message, now)
+                    case ForwardPublication():
+                        self._part.forward(message, now)
                     case _:
                         raise MalformedError("not for a node")
-            self._post(source, Heard(message.number))
+            self._post(source, RequestAck(message.number))
         except ForgedError:
             raise  # Whoever is no member hears nothing.
         except RemoteError as error:
-            if isinstance(message, Install | Offer | Carry):
-                self._post(source, Refused(message.number, _code(message, error)))
+            if isinstance(message, Install | Offer | ForwardPublication):
+                self._post(source, RequestRefused(message.number, _code(message, error)))
             raise
 
     def _hear(self, message: Message, source: Address, now: int) -> None:
-        if not isinstance(message, Heard | Refused | Enrolled | Head | Page):
+        if not isinstance(message, RequestAck | RequestRefused | NodeEnrolled | ListingHead | ListingPage):
             raise MalformedError("not an answer")
-        self._streams.hear(source, message, now)
+        self._streams.handle_answer(source, message, now)
 
-    def _deliver(self, topic: str, content: Content, wishes: Iterable[Wish], now: int) -> None:
+    def _deliver(self, topic: str, content: NumberedPublication, wishes: Iterable[SharedInterest], now: int) -> None:
         """Never raises: to the last carrier of a note it is as if the note went on."""
         publication = content.publication
         try:
-            readers = [number for wish in wishes if wish.interest.matches(publication) for number in wish.readers]
-            note = Note(letter_id(Letter(topic, content)), publication)
+            readers = [number for wish in wishes if wish.interest.matches(publication) for number in wish.numbers]
+            note = Note(publication_id(PendingPublication(topic, content)), publication)
         except Exception as error:
             self._refuse(error)
             return
@@ -277,18 +329,22 @@ class TreeNode:
         self._inbox.put(readers, note, None, now)
 
     def _listed(self, now: int) -> None:
-        self._part.listed(self._membership.listing, now)
+        self._part.update_listing(self._membership.listing, now)
 
     def _refuse(self, error: Exception) -> None:
         if not isinstance(error, VeilcastError):
-            self.faults.caught(error)
+            self.faults.count_exception(error)
         self.refused[type(error).__name__] += 1
 
     def _post(self, peer: Address, message: Message) -> None:
         self._frames.append(Frame(peer, encode(message)))
 
 
-def _code(message: Message, error: RemoteError) -> Code:
+def _code(message: Message, error: RemoteError) -> RefusalCode:
     if isinstance(error, ExcessError):
-        return Code.FULL
-    return Code.UNKNOWN if isinstance(error, StaleError) and isinstance(message, Carry) else Code.MALFORMED
+        return RefusalCode.FULL
+    return (
+        RefusalCode.UNKNOWN
+        if isinstance(error, StaleError) and isinstance(message, ForwardPublication)
+        else RefusalCode.MALFORMED
+    )

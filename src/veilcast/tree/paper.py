@@ -11,70 +11,74 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from veilcast.authority.letters import Letter
-from veilcast.authority.notes import bare_note, open_bare_note
-from veilcast.authority.subjects import Groups, asked, named_groups, poured
+from veilcast.core.connector import backoff
+from veilcast.core.match_elements import (
+    ElementGroups,
+    paper_publication_elements,
+    paper_subscription_elements,
+    qualify_groups,
+)
+from veilcast.core.member_topics import MemberTopics
+from veilcast.core.outbox import PendingPublication
+from veilcast.core.sealed_notification import decode_notification, encode_notification
+from veilcast.core.stream_purpose import name_stream
+from veilcast.core.subscriptions import SharedInterest, Subscriptions
+from veilcast.core.timers import Timers
 from veilcast.crypto.noise import Keypair
 from veilcast.crypto.seal import KEY
 from veilcast.crypto.secret import Secret
 from veilcast.errors import LocalError
 from veilcast.machine import Event
-from veilcast.parts.alarms import Alarms
-from veilcast.parts.calling import backoff
-from veilcast.parts.topics import Topics
-from veilcast.parts.ways import way
-from veilcast.parts.wishes import Wish, Wishes
 from veilcast.topics import Conjunction, Schema
-from veilcast.tree.bundles import Instruction, Recipient, wrap_group, wrap_tree
+from veilcast.tree.instruction_bundles import Instruction, Recipient, wrap_group, wrap_tree
+from veilcast.tree.layout import PaperLayout
 from veilcast.tree.listing import Listing
-from veilcast.tree.plan import Rooted
-from veilcast.tree.pouring import HEADERS, Pouring
-from veilcast.tree.profile import Outfit
-from veilcast.tree.proofs import context_of
-from veilcast.tree.purposes import INSTALL, fresh
-from veilcast.tree.streams import Answer
+from veilcast.tree.membership_proof import bundle_context
+from veilcast.tree.paper_routing import LABEL_HEADER, PaperRouter
+from veilcast.tree.profile import TreeProfileContext
+from veilcast.tree.streams import INSTALL_STREAM, Answer, fresh_purpose
 from veilcast.wire.geometry import BUNDLE_MAX, MOMENT_MAX, NOTE_ID
-from veilcast.wire.tree import Carry, Install, Offer, Refused
+from veilcast.wire.tree import ForwardPublication, Install, Offer, RequestRefused
 
 
 @dataclass(slots=True, eq=False)
-class Tree:
-    """Of one wish. `told` has who was told whom to send to, so that it can be taken back."""
+class PaperTree:
+    """Of one wish. `instructions` has who was told whom to send to, so that it can be taken back."""
 
-    wish: Wish
+    interest: SharedInterest
     name: bytes
-    groups: Groups
-    told: dict[bytes, Instruction]
-    unheard: int = 0
+    groups: ElementGroups
+    instructions: dict[bytes, Instruction]
+    unconfirmed: int = 0
     """Bundles that are not with their first node."""
 
 
 @dataclass(slots=True, eq=False)
-class Parcel:
-    tree: Tree
+class PaperParcel:
+    tree: PaperTree
     first: bytes
     install: Install
     tries: int = 0
 
 
-class Paper:
+class PaperTreeProfile:
     """A `Part`. Bounded: a tree for each wish, and as many parcels as its root has children."""
 
     copies: Final = 1
 
-    def __init__(self, outfit: Outfit) -> None:
+    def __init__(self, outfit: TreeProfileContext) -> None:
         config, keyring, rng = outfit.config, outfit.keyring, outfit.rng
         self._config, self._root, self._home = config, keyring.root, outfit.home
-        self._streams, self._where, self._deliver = outfit.streams, outfit.where, outfit.deliver
-        self._failed, self._rng, self._entropy = outfit.failed, rng, outfit.entropy
-        self._topics = Topics(config.profile, keyring)
-        self._wishes = Wishes(config.subscriptions_max)
+        self._streams, self._where, self._deliver = outfit.streams, outfit.address_of, outfit.deliver
+        self._failed, self._rng, self._entropy = outfit.on_error, rng, outfit.entropy
+        self._topics = MemberTopics(config.profile, keyring)
+        self._wishes = Subscriptions(config.subscriptions_max)
         box = Keypair(keyring.membership.link)
-        self._pouring = Pouring(config, box, outfit.hops, self._pass_by, self._arrive, rng, outfit.now)
-        self.install, self.carry = self._pouring.install, self._pouring.carry
+        self._pouring = PaperRouter(config, box, outfit.hops, self._pass_by, self._arrive, rng, outfit.now)
+        self.install, self.forward = self._pouring.install, self._pouring.forward
         self._listing = Listing(())
-        self._trees: dict[bytes, Tree] = {}
-        self._parcels: Alarms[Parcel] = Alarms()
+        self._trees: dict[bytes, PaperTree] = {}
+        self._parcels: Timers[PaperParcel] = Timers()
 
     def offer(self, offer: Offer, now: int) -> int:
         """Nothing is charged: here offers also come on the streams on which nodes hand things on."""
@@ -84,52 +88,54 @@ class Paper:
     def schema(self, topic: str, now: int) -> Schema:
         return self._topics.keys(topic, self._topics.epoch(now)).record.schema
 
-    def offer_of(self, letter: Letter, now: int) -> Offer:
+    def build_offer(self, letter: PendingPublication, now: int) -> Offer:
         keys = self._topics.keys(letter.topic, self._topics.epoch(now))
-        groups = named_groups(letter.topic, asked(letter.content.publication, keys.record))
-        labels = HEADERS.empty() if self._config.routing == "labels" else None
-        return Offer(0, self._entropy(NOTE_ID), groups, labels, bare_note(keys, letter.content, self._entropy))
+        groups = qualify_groups(letter.topic, paper_publication_elements(letter.content.publication, keys.record))
+        labels = LABEL_HEADER.empty() if self._config.routing == "labels" else None
+        return Offer(
+            0, self._entropy(NOTE_ID), groups, labels, encode_notification(keys, letter.content, self._entropy)
+        )
 
     def add(self, number: int, topic: str, interest: Conjunction, now: int) -> None:
-        poured(interest, self._topics.keys(topic, self._topics.epoch(now)).record)
+        paper_subscription_elements(interest, self._topics.keys(topic, self._topics.epoch(now)).record)
         self._plant(self._wishes.add(number, topic, interest, now), now)
 
     def remove(self, number: int, now: int) -> None:
         wish = self._wishes.remove(number)
-        tree = next((each for each in self._trees.values() if each.wish is wish), None)
-        if tree is None or wish.readers:
+        tree = next((each for each in self._trees.values() if each.interest is wish), None)
+        if tree is None or wish.numbers:
             return
         for parcel in [each for each in self._parcels if each.tree is tree]:
-            self._parcels.drop(parcel)
+            self._parcels.cancel(parcel)
         if self._config.counting:
             del self._trees[tree.name]
-            self._send(tree, self._apart(tree, tree.told), now, removes=True)
+            self._send(tree, self._apart(tree, tree.instructions), now, removes=True)
 
-    def listed(self, listing: Listing, now: int) -> None:
+    def update_listing(self, listing: Listing, now: int) -> None:
         self._listing = listing
         for wish in self._wishes:
             self._plant(wish, now)
         for tree in self._trees.values():
-            there = [node for node in tree.told if node in listing]
-            new = [node for node in listing.ids if node not in tree.told and node != self._home]
+            there = [node for node in tree.instructions if node in listing]
+            new = [node for node in listing.ids if node not in tree.instructions and node != self._home]
             told = {node: Instruction(tree.name, self._rng.choice([*there, self._home]), tree.name) for node in new}
-            tree.told |= told
+            tree.instructions |= told
             self._send(tree, self._apart(tree, told), now)
 
     def next_us(self) -> int | None:
         return self._parcels.next_us()
 
     def handle(self, now: int) -> None:
-        for parcel in self._parcels.due(now):
+        for parcel in self._parcels.pop_due(now):
             self._try(parcel, now)
 
     def next_event(self) -> Event | None:
-        return self._wishes.news.pop(0) if self._wishes.news else None
+        return self._wishes.notices.pop(0) if self._wishes.notices else None
 
     def sizes(self) -> dict[str, int]:
         return {
             "entries": len(self._pouring),
-            "seen": self._pouring.seen,
+            "seen": self._pouring.seen_count,
             "subscriptions": len(self._wishes),
             "parcels": len(self._parcels),
             "probes": 0,
@@ -141,19 +147,19 @@ class Paper:
         """Whatever a node passes on it also looks at for itself."""
         elements = [frozenset(group) for group in offer.groups]
         near = [tree for tree in self._trees.values() if all(group & frozenset(tree.groups[0]) for group in elements)]
-        for topic in dict.fromkeys(tree.wish.topic for tree in near):
-            self._open(topic, offer.body, [tree.wish for tree in near if tree.wish.topic == topic], now)
+        for topic in dict.fromkeys(tree.interest.topic for tree in near):
+            self._open(topic, offer.body, [tree.interest for tree in near if tree.interest.topic == topic], now)
 
-    def _arrive(self, carry: Carry, now: int) -> bool:
+    def _arrive(self, carry: ForwardPublication, now: int) -> bool:
         tree = self._trees.get(carry.entry)
         if tree is not None:
-            self._open(tree.wish.topic, carry.body, [tree.wish], now)
+            self._open(tree.interest.topic, carry.body, [tree.interest], now)
         return tree is not None
 
-    def _open(self, topic: str, body: bytes, wishes: list[Wish], now: int) -> None:
+    def _open(self, topic: str, body: bytes, wishes: list[SharedInterest], now: int) -> None:
         try:
             epoch = self._topics.epoch(now)
-            content = open_bare_note(self._topics.keys(topic, epoch), body, self._root, epoch)
+            content = decode_notification(self._topics.keys(topic, epoch), body, self._root, epoch)
         except Exception as error:
             self._failed(error)
         else:
@@ -161,40 +167,40 @@ class Paper:
 
     # --- instructions
 
-    def _plant(self, wish: Wish, now: int) -> None:
+    def _plant(self, wish: SharedInterest, now: int) -> None:
         home = self._listing.numbered(self._home)
-        if home is None or any(tree.wish is wish for tree in self._trees.values()):
+        if home is None or any(tree.interest is wish for tree in self._trees.values()):
             return
         keys = self._topics.keys(wish.topic, self._topics.epoch(now))
-        groups = named_groups(wish.topic, poured(wish.interest, keys.record))
-        plan = Rooted(Secret(self._entropy(KEY)), self._listing.ids, root=home, r=self._config.depth)
-        numbers = [plan.number(place) for place in range(1, len(self._listing))]
+        groups = qualify_groups(wish.topic, paper_subscription_elements(wish.interest, keys.record))
+        plan = PaperLayout(Secret(self._entropy(KEY)), self._listing.ids, root=home, r=self._config.depth)
+        numbers = [plan.node_at(place) for place in range(1, len(self._listing))]
         told = {self._listing.ids[number]: plan.instruction(number) for number in numbers}
-        tree = self._trees[plan.tree] = Tree(wish, plan.tree, groups, told)
+        tree = self._trees[plan.tree] = PaperTree(wish, plan.tree, groups, told)
         recipients = [self._recipient(node) for node in told]
-        context = context_of(MOMENT_MAX, groups)
+        context = bundle_context(MOMENT_MAX, groups)
         if told:
-            bundles = wrap_tree(recipients, list(told.values()), plan.b, self._entropy, context=context)
+            bundles = wrap_tree(recipients, list(told.values()), plan.branching, self._entropy, context=context)
             self._send(tree, bundles, now)
 
-    def _apart(self, tree: Tree, told: Mapping[bytes, Instruction]) -> list[tuple[bytes, bytes]]:
+    def _apart(self, tree: PaperTree, told: Mapping[bytes, Instruction]) -> list[tuple[bytes, bytes]]:
         """Bundles for these, each by itself."""
-        context = context_of(MOMENT_MAX, tree.groups)
+        context = bundle_context(MOMENT_MAX, tree.groups)
         return [
             (node, wrap_group([self._recipient(node)], [instruction], 1, self._entropy, context=context))
             for node, instruction in told.items()
             if node in self._listing
         ]
 
-    def _send(self, tree: Tree, bundles: list[tuple[bytes, bytes]], now: int, *, removes: bool = False) -> None:
+    def _send(self, tree: PaperTree, bundles: list[tuple[bytes, bytes]], now: int, *, removes: bool = False) -> None:
         if any(len(bundle) > BUNDLE_MAX for _, bundle in bundles):
             raise LocalError("there are too many nodes for bundles along the tree: take another depth")
         for first, bundle in bundles:
             install = Install(0, MOMENT_MAX, tree.groups, bundle, None, removes)
-            tree.unheard += 1
-            self._parcels.set(Parcel(tree, first, install), now + self._rng.randrange(self._config.spread_us + 1))
+            tree.unconfirmed += 1
+            self._parcels.set(PaperParcel(tree, first, install), now + self._rng.randrange(self._config.spread_us + 1))
 
-    def _try(self, parcel: Parcel, now: int) -> None:
+    def _try(self, parcel: PaperParcel, now: int) -> None:
         address = self._where(parcel.first)
         known = parcel.install
 
@@ -202,27 +208,27 @@ class Paper:
             return Install(number, known.until_us, known.groups, known.sealed, None, known.removes)
 
         def then(answer: Answer | None, now: int) -> None:
-            if answer is None or isinstance(answer, Refused):
+            if answer is None or isinstance(answer, RequestRefused):
                 self._later(parcel, now)
             else:
                 self._heard(parcel.tree, now)
 
-        peer = None if address is None else way(address, fresh(INSTALL, self._entropy))
+        peer = None if address is None else name_stream(address, fresh_purpose(INSTALL_STREAM, self._entropy))
         until_us = now + self._streams.patience_us
-        if peer is None or not self._streams.ask(peer, build, then, until_us=until_us, linger_us=0, now=now):
+        if peer is None or not self._streams.request(peer, build, then, until_us=until_us, linger_us=0, now=now):
             self._later(parcel, now)
 
-    def _later(self, parcel: Parcel, now: int) -> None:
+    def _later(self, parcel: PaperParcel, now: int) -> None:
         parcel.tries += 1
-        if parcel.tries < TRIES:
+        if parcel.tries < TRIES_MAX:
             self._parcels.set(parcel, now + backoff(self._rng, self._config.connect_us, parcel.tries))
         else:
             self._heard(parcel.tree, now)  # Whoever is gone is not waited for.
 
-    def _heard(self, tree: Tree, now: int) -> None:
-        tree.unheard -= 1
-        if not tree.unheard and tree.wish.readers:
-            self._wishes.stand(tree.wish, now)
+    def _heard(self, tree: PaperTree, now: int) -> None:
+        tree.unconfirmed -= 1
+        if not tree.unconfirmed and tree.interest.numbers:
+            self._wishes.activate(tree.interest, now)
 
     def _recipient(self, node: bytes) -> Recipient:
         number = self._listing.numbered(node)
@@ -231,4 +237,4 @@ class Paper:
         return Recipient(node, self._listing.boxes[number])
 
 
-TRIES: Final = 8
+TRIES_MAX: Final = 8

@@ -9,34 +9,34 @@ from collections.abc import Callable, Iterable, Mapping
 from random import Random
 from typing import NamedTuple, Protocol, TypeAlias
 
-from veilcast.authority.content import Content
 from veilcast.authority.keyring import Keyring
-from veilcast.authority.letters import Letter
+from veilcast.core.outbox import PendingPublication
+from veilcast.core.publication import NumberedPublication
+from veilcast.core.subscriptions import SharedInterest
 from veilcast.machine import Entropy, Event
-from veilcast.parts.wishes import Wish
 from veilcast.topics import Conjunction, Schema
 from veilcast.tree.config import TreeConfig
-from veilcast.tree.hops import Hops, Where
+from veilcast.tree.hop_queue import FindAddress, HopQueue
 from veilcast.tree.listing import Listing
-from veilcast.tree.streams import Streams
-from veilcast.wire.tree import Carry, Install, Offer
+from veilcast.tree.streams import RequestStreams
+from veilcast.wire.tree import ForwardPublication, Install, Offer
 
-Deliver: TypeAlias = Callable[[str, Content, Iterable[Wish], int], None]
+Deliver: TypeAlias = Callable[[str, NumberedPublication, Iterable[SharedInterest], int], None]
 """Something of this topic has come that may be for these."""
 
 
-class Outfit(NamedTuple):
+class TreeProfileContext(NamedTuple):
     """What a node hands its profile at the start."""
 
     config: TreeConfig
     keyring: Keyring
     home: bytes
     """What the node is called."""
-    streams: Streams
-    hops: Hops
-    where: Where
+    streams: RequestStreams
+    hops: HopQueue
+    address_of: FindAddress
     deliver: Deliver
-    failed: Callable[[Exception], None]
+    on_error: Callable[[Exception], None]
     """Told of what came and was not for us."""
     rng: Random
     entropy: Entropy
@@ -45,7 +45,7 @@ class Outfit(NamedTuple):
     """Of an earlier life."""
 
 
-class Part(Protocol):
+class TreeProfile(Protocol):
     """All that take what others sent raise `RemoteError`; nothing is answered then but that it was refused."""
 
     @property
@@ -55,7 +55,7 @@ class Part(Protocol):
     def schema(self, topic: str, now: int) -> Schema:
         """What the topic declares now; `LocalError` if the keyring has no grant for it."""
 
-    def offer_of(self, letter: Letter, now: int) -> Offer:
+    def build_offer(self, letter: PendingPublication, now: int) -> Offer:
         """As it leaves now, under a name that was never used; `LocalError` if it cannot."""
 
     def install(self, install: Install, now: int) -> None: ...
@@ -63,14 +63,14 @@ class Part(Protocol):
     def offer(self, offer: Offer, now: int) -> int:
         """Match a publication. Returns the number of copies that are charged to the stream it came on."""
 
-    def carry(self, carry: Carry, now: int) -> None: ...
+    def forward(self, carry: ForwardPublication, now: int) -> None: ...
 
     def add(self, number: int, topic: str, interest: Conjunction, now: int) -> None:
         """Take up a subscription; `LocalError` for one that could never be granted."""
 
     def remove(self, number: int, now: int) -> None: ...
 
-    def listed(self, listing: Listing, now: int) -> None:
+    def update_listing(self, listing: Listing, now: int) -> None:
         """There is a new listing."""
 
     def next_us(self) -> int | None: ...

@@ -6,7 +6,23 @@ overtaken by others, is given up for one that goes another way: if somebody on i
 long. Where all calls are slow none is given up: to make others in their place would make all slower. A request has an
 end of its own: when that comes without an answer, who asked is told so. A stream without requests is closed, at once or
 when it was idle for long enough: one that serves a single request tells nothing of the next.
-"""
+
+
+Pace: how long to wait for somebody's answer, by how long the answers of all others took.
+
+An anonymous network answers within a tenth of a second when it is small and one's own, and within half a minute when it
+is the world's and busy. Who waits the same in both either finds everybody away, or finds out too late that somebody is.
+So one waits for a few times what most answers take, and for long while none has come.
+
+What counts of each node is its last answer, and what most take is what all but the slowest quarter do. So a node that
+is slow, or answers slowly for us to wait longer for others too, counts once, and nothing as long as few are with it.
+
+
+Purposes: what a stream is for, as a part of its peer's name.
+
+Pure. Who dials two purposes dials two streams (`parts.ways`), and the anonymous network takes each another way. So
+whoever is reached for two cannot tell that it was by one node; what must not be linked to anything else has a fresh
+purpose."""
 
 from __future__ import annotations
 
@@ -16,37 +32,88 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import Final, TypeAlias
 
+from veilcast.core.bounded import remember
+from veilcast.core.connector import backoff
+from veilcast.core.stream_purpose import split_stream_name
+from veilcast.core.timers import Timers
 from veilcast.errors import StaleError
-from veilcast.machine import Address, Connect, Disconnect, Event
-from veilcast.parts.alarms import Alarms
-from veilcast.parts.calling import backoff
-from veilcast.parts.ways import split
+from veilcast.machine import Address, Connect, Disconnect, Entropy, Event
 from veilcast.tree.config import TreeConfig
-from veilcast.tree.pace import Pace
-from veilcast.wire.messages import Message
-from veilcast.wire.tree import Enrolled, Head, Heard, Page, Refused
+from veilcast.wire.mesh import Message
+from veilcast.wire.tree import ListingHead, ListingPage, NodeEnrolled, RequestAck, RequestRefused
 
-Answer: TypeAlias = Heard | Refused | Enrolled | Head | Page
 
-Then: TypeAlias = Callable[[Answer | None, int], None]
+class AnswerTimes:
+    """Between `least_us` and `most_us`. Bounded: the last answer of each of `ANSWERS_KEPT` nodes."""
+
+    def __init__(self, least_us: int, most_us: int) -> None:
+        self._least_us, self._most_us = least_us, most_us
+        self._took_us: dict[Address, int] = {}
+
+    def record(self, whose: Address, took_us: int) -> None:
+        """An answer of this node has come, after so long."""
+        remember(self._took_us, whose, took_us, ANSWERS_KEPT)
+
+    @property
+    def usual_us(self) -> int:
+        """What most answers take at most; nothing while none has come."""
+        took = sorted(self._took_us.values())
+        return took[(len(took) - 1) * 3 // 4] if took else 0
+
+    @property
+    def patience_us(self) -> int:
+        if not self._took_us:
+            return self._most_us
+        return min(max(self._least_us, PATIENCE_FACTOR * self.usual_us), self._most_us)
+
+
+ANSWERS_KEPT: Final = 64
+PATIENCE_FACTOR: Final = 4
+"""For so many times what most answers take one more is waited for: a network is not as fast with everybody."""
+
+
+def fresh_purpose(purpose: str, entropy: Entropy) -> str:
+    """A purpose that serves once."""
+    return f"{purpose}-{entropy(_FRESH).hex()}"
+
+
+DIRECTORY_STREAM: Final = "directory"
+"""To be listed: one stream, on which a node says who it is."""
+
+FETCH_STREAM: Final = "fetch"
+"""To get the listing, and made fresh each time: whoever could tell who asks could show it a listing of its own."""
+
+HOP_STREAM: Final = "hop"
+"""One stream to each parent, for all that climbs there."""
+
+PUBLISH_STREAM: Final = "publish"
+INSTALL_STREAM: Final = "install"
+PROBE_STREAM: Final = "probe"
+"""These three are made fresh each time."""
+
+_FRESH: Final = 16
+
+Answer: TypeAlias = RequestAck | RequestRefused | NodeEnrolled | ListingHead | ListingPage
+
+OnAnswer: TypeAlias = Callable[[Answer | None, int], None]
 """What is done with an answer, or when it is known that there will be none."""
 
-Build: TypeAlias = Callable[[int], Message]
+BuildRequest: TypeAlias = Callable[[int], Message]
 """The request under this number."""
 
-Post: TypeAlias = Callable[[Address, Message], None]
+SendMessage: TypeAlias = Callable[[Address, Message], None]
 
 
-class Streams:
+class RequestStreams:
     """Bounded: `streams_max` streams; how much is asked on each is for those to bound who ask."""
 
-    def __init__(self, config: TreeConfig, rng: Random, post: Post) -> None:
+    def __init__(self, config: TreeConfig, rng: Random, post: SendMessage) -> None:
         self._config, self._rng, self._post = config, rng, post
         self._streams: dict[Address, _Stream] = {}
-        self._alarms: Alarms[Address] = Alarms()
+        self._alarms: Timers[Address] = Timers()
         self._events: deque[Event] = deque()
-        self._pace = Pace(config.retry_us, SLOW * config.retry_us)
-        self._last: deque[int] = deque(maxlen=OVERTAKEN)
+        self._pace = AnswerTimes(config.retry_us, SLOW_FACTOR * config.retry_us)
+        self._last: deque[int] = deque(maxlen=OVERTAKEN_BY)
         """When the calls were made that were answered last."""
         self.answered_us = self.steady_us = 0
         """When anybody answered anything, and since when there was no long time without an answer."""
@@ -60,18 +127,20 @@ class Streams:
     @property
     def patience_us(self) -> int:
         """How long to try for an answer on a stream of its own."""
-        return self._pace.us
+        return self._pace.patience_us
 
     @property
     def usual_us(self) -> int:
         """What an answer mostly takes, with the call before it; nothing while there was none."""
         return self._pace.usual_us
 
-    def in_vain(self, peer: Address) -> bool:
+    def is_unreachable(self, peer: Address) -> bool:
         """Whether it is called, and did not answer the last time."""
         return peer in self._streams and self._streams[peer].vain
 
-    def ask(self, peer: Address, build: Build, then: Then, *, until_us: int, linger_us: int, now: int) -> bool:
+    def request(
+        self, peer: Address, build: BuildRequest, then: OnAnswer, *, until_us: int, linger_us: int, now: int
+    ) -> bool:
         """Ask for this until then; False if there is no room for another stream, and nothing is asked."""
         stream = self._streams.get(peer)
         if stream is None:
@@ -85,7 +154,7 @@ class Streams:
         self._move(stream, now)
         return True
 
-    def hear(self, peer: Address, answer: Answer, now: int) -> None:
+    def handle_answer(self, peer: Address, answer: Answer, now: int) -> None:
         """An answer has come on one of our streams; `StaleError` if it was not asked for, or answered before."""
         stream = self._streams.get(peer)
         errand = None if stream is None else stream.errands.pop(answer.number, None)
@@ -130,7 +199,7 @@ class Streams:
         return self._alarms.next_us()
 
     def handle(self, now: int) -> None:
-        for peer in self._alarms.due(now):
+        for peer in self._alarms.pop_due(now):
             if (stream := self._streams.get(peer)) is not None:
                 self._move(stream, now)
 
@@ -172,11 +241,11 @@ class Streams:
         stream.called_us = now
 
     def _is_overtaken(self, stream: _Stream) -> bool:
-        return len(self._last) == OVERTAKEN and stream.called_us is not None and min(self._last) > stream.called_us
+        return len(self._last) == OVERTAKEN_BY and stream.called_us is not None and min(self._last) > stream.called_us
 
     def _note(self, stream: _Stream, now: int) -> None:
         if stream.called_us is not None:
-            self._pace.note(split(stream.peer)[1], now - stream.called_us)
+            self._pace.record(split_stream_name(stream.peer)[1], now - stream.called_us)
 
     def _down(self, stream: _Stream, now: int) -> None:
         if stream.up:
@@ -185,11 +254,13 @@ class Streams:
 
     def _pause(self, stream: _Stream, now: int) -> None:
         stream.called_us = None
-        stream.call_us = now + backoff(self._rng, self._config.connect_us, min(max(0, stream.calls - 1), DOUBLINGS))
+        stream.call_us = now + backoff(
+            self._rng, self._config.connect_us, min(max(0, stream.calls - 1), PAUSE_DOUBLINGS_MAX)
+        )
 
     def _close(self, stream: _Stream) -> None:
         del self._streams[stream.peer]
-        self._alarms.drop(stream.peer)
+        self._alarms.cancel(stream.peer)
         self._events.append(Disconnect(stream.peer))
 
     def _close_idle(self) -> bool:
@@ -202,8 +273,8 @@ class Streams:
 
 @dataclass(slots=True, eq=False)
 class _Errand:
-    build: Build
-    then: Then
+    build: BuildRequest
+    then: OnAnswer
     until_us: int
     answer_us: int = 0
     """When an answer is waited for no longer; counts while the stream is up."""
@@ -236,10 +307,10 @@ class _Stream:
         return min(*ends, *(errand.answer_us for errand in self.errands.values()))
 
 
-SLOW: Final = 4
+SLOW_FACTOR: Final = 4
 """So many times longer is waited for answers where the network is slow."""
-OVERTAKEN: Final = 3
+OVERTAKEN_BY: Final = 3
 """By so many that began later, and have been answered, a call is overtaken."""
-DOUBLINGS: Final = 2
+PAUSE_DOUBLINGS_MAX: Final = 2
 """So often a pause is doubled: whoever comes back is to be found soon."""
 _NUMBERS: Final = 1 << 32

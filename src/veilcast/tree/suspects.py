@@ -33,13 +33,13 @@ import numpy as np
 import numpy.typing as npt
 
 from veilcast.errors import LocalError
-from veilcast.tree.bundles import NodeId
+from veilcast.tree.instruction_bundles import NodeId
 
 Rates: TypeAlias = npt.NDArray[np.float64]
 Places: TypeAlias = npt.NDArray[np.int64]
 
 
-class Suspect(msgspec.Struct, frozen=True):
+class SuspectedNode(msgspec.Struct, frozen=True):
     """A node, how much of what comes to it seems lost, and how much less likely all would be if it were not (log)."""
 
     node: NodeId
@@ -47,7 +47,7 @@ class Suspect(msgspec.Struct, frozen=True):
     weight: float
 
 
-class Suspects:
+class DropSuspects:
     """Remembers the last `remembered` test publications. `loss`: the chance that one is lost by nobody's fault."""
 
     def __init__(self, *, remembered: int, loss: float = 0.02, error: float = 0.001) -> None:
@@ -60,21 +60,21 @@ class Suspects:
     def __len__(self) -> int:
         return len(self._seen)
 
-    def note(self, way: Sequence[NodeId], *, returned: bool) -> None:
+    def record(self, way: Sequence[NodeId], *, returned: bool) -> None:
         """A test publication that entered at the first of these, and should have come by all the others in turn."""
-        if not 1 <= len(way) <= WAY_MAX:
-            raise LocalError(f"a way has 1 to {WAY_MAX} nodes")
+        if not 1 <= len(way) <= PATH_MAX:
+            raise LocalError(f"a way has 1 to {PATH_MAX} nodes")
         self._seen.append((tuple(way), returned))
 
     def forget(self, node: NodeId) -> None:
         """What was seen with this node counts no more: it is given another chance, or gone."""
         self._seen = deque((each for each in self._seen if node not in each[0]), maxlen=self._seen.maxlen)
 
-    def handed_to(self, node: NodeId) -> set[NodeId]:
+    def parents_after_loss(self, node: NodeId) -> set[NodeId]:
         """To whom this node should have handed what was lost on a way that it was on, and was not the last of."""
         return {way[way.index(node) + 1] for way, came in self._seen if not came and node in way[:-1]}
 
-    def named(self) -> list[Suspect]:
+    def find_suspects(self) -> list[SuspectedNode]:
         """Who is to be left out, the heaviest first."""
         if all(returned for _, returned in self._seen):
             return []
@@ -84,7 +84,7 @@ class Suspects:
         weights = table.weights(rates).tolist()
         both = (1 - np.prod(1 - rates, axis=0)).tolist()
         enough = log(len(nodes) / self._error)
-        found = [Suspect(node, both[at], weights[at]) for node, at in nodes.items() if weights[at] >= enough]
+        found = [SuspectedNode(node, both[at], weights[at]) for node, at in nodes.items() if weights[at] >= enough]
         return sorted(found, key=lambda suspect: -suspect.weight)
 
 
@@ -113,8 +113,8 @@ class _Table(msgspec.Struct, frozen=True):
             lost = np.maximum(1 - through, _TINY)
             rates = np.stack(
                 [
-                    self._rate(reached, own, through, lost, PASSED),
-                    self._rate(reached * (1 - own), further, through, lost, PASSED_ON),
+                    self._rate(reached, own, through, lost, PRIOR_PASSED),
+                    self._rate(reached * (1 - own), further, through, lost, PRIOR_PASSED_ON),
                 ]
             )
         return rates
@@ -147,13 +147,13 @@ class _Table(msgspec.Struct, frozen=True):
         return sums[:-1].astype(np.float64, copy=False)
 
 
-PASSED: Final = 2.0
+PRIOR_PASSED: Final = 2.0
 """Publications, made up, that a node did not drop: the fewer, the sooner it is named, and the more share a blame."""
 
-PASSED_ON: Final = 6.0
+PRIOR_PASSED_ON: Final = 6.0
 """And that it did not drop when it passed them on, beyond what it drops anyway: the rarer habit."""
 
-WAY_MAX: Final = 64
+PATH_MAX: Final = 64
 
 _FIRST: Final = 0.1
 _ROUNDS: Final = 60

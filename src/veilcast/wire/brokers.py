@@ -1,6 +1,7 @@
 """The messages of secret forwarding (P4), of both profiles, frozen and bounded as those of the other modes are.
 
-Between two brokers, and between a client and each replica of its edge node, everything travels in `Item`s, which are
+Between two brokers, and between a client and each replica of its edge node, everything travels in `SessionItem`s, which
+are
 numbered, acknowledged and sent again on the next stream (`brokers.queues`). What is inside names things by digests of
 themselves: a claim by its body, a publication by its routing. So whoever signs one signs the other, and nobody can say
 two things under one name.
@@ -16,10 +17,10 @@ from typing import Annotated, Final, TypeAlias
 import msgspec
 from msgspec import Meta
 
-from veilcast.crypto.certificate import Chain, Epoch
+from veilcast.crypto.certificate import CertificateChain, Epoch
 from veilcast.crypto.derive import digest
 from veilcast.wire import geometry as g
-from veilcast.wire.messages import Counter, Message, Moment, Signature
+from veilcast.wire.mesh import Counter, Message, Moment, Signature
 
 NodeName: TypeAlias = Annotated[bytes, Meta(min_length=g.NODE, max_length=g.NODE)]
 """Of a virtual node (`brokers.sharing.scheme.NODE`)."""
@@ -40,7 +41,7 @@ class ClaimKind(IntEnum):
     SUBSCRIPTION = 2
 
 
-class Flood(IntEnum):
+class FloodKind(IntEnum):
     """Which of the two floods of a hop a word belongs to."""
 
     ATTENDANCE = 1
@@ -55,14 +56,14 @@ class Hello(Message, frozen=True):
     heard: Counter
 
 
-class Item(Message, frozen=True):
+class SessionItem(Message, frozen=True):
     """One message of a session, under its number there, from 1."""
 
     number: Counter
     cargo: Cargo
 
 
-class Heard(Message, frozen=True):
+class ItemAck(Message, frozen=True):
     """I have all items of your session up to this one."""
 
     number: Counter
@@ -83,7 +84,7 @@ class Claim(Message, frozen=True):
     until_us: Moment
     interest: Interest
     holder: PublicKey
-    chain: Chain | None
+    chain: CertificateChain | None
     reader: PublicKey | None
     proof: Signature
 
@@ -97,7 +98,7 @@ class Claim(Message, frozen=True):
         return _ENCODER.encode(msgspec.structs.replace(self, proof=bytes(g.SIGNATURE)))
 
 
-class Bring(Message, frozen=True):
+class BringClaim(Message, frozen=True):
     """A claim of the client that says this, to one replica of its edge node. Signed with the holder's key for this
     replica alone: whoever hears the claim elsewhere on its way cannot bring it as its own."""
 
@@ -105,7 +106,7 @@ class Bring(Message, frozen=True):
     signature: Signature
 
 
-class Withdraw(Message, frozen=True):
+class WithdrawClaim(Message, frozen=True):
     """The claim of this id ends; signed with its holder's key."""
 
     claim: ClaimId
@@ -127,7 +128,7 @@ class Routing(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_field
         return digest(_ENCODER.encode(self), purpose=b"vc/routing", size=g.NOTE_ID)
 
 
-class Carry(Message, frozen=True):
+class ForwardContent(Message, frozen=True):
     """A publication on its way: its routing, its manifest, and a block of it, or none where others bring them."""
 
     routing: Routing
@@ -137,14 +138,14 @@ class Carry(Message, frozen=True):
     attempt: Attempt
 
 
-class Missing(Message, frozen=True):
+class RequestBlocks(Message, frozen=True):
     """To the replicas of the node before: I lack these blocks of that content."""
 
     content: ContentId
     blocks: Annotated[tuple[Annotated[int, Meta(ge=1, le=255)], ...], Meta(min_length=1, max_length=255)]
 
 
-class Done(Message, frozen=True):
+class ConfirmContent(Message, frozen=True):
     """To the node before, or the publisher: everybody behind me who wants this content has it."""
 
     content: ContentId
@@ -167,18 +168,18 @@ class NextShare(Message, frozen=True):
     share: Blob
 
 
-class Spoken(Message, frozen=True):
+class AgreementWord(Message, frozen=True):
     """Among the replicas of one node, `hardened`: a word on whose dealings they go on with, vouched for."""
 
     key: KeyId
     attempt: Attempt
     node: NodeName
     """Where the dealings came from."""
-    flood: Flood
+    flood: FloodKind
     word: Blob
 
 
-class Disputed(Message, frozen=True):
+class DisputeDealing(Message, frozen=True):
     """To a holder: these replicas say that they lack what you dealt them; show it to all of us."""
 
     key: KeyId
@@ -187,7 +188,7 @@ class Disputed(Message, frozen=True):
     replicas: Annotated[tuple[Annotated[int, Meta(ge=1, le=255)], ...], Meta(min_length=1, max_length=255)]
 
 
-class Taken(Message, frozen=True):
+class ShareReceived(Message, frozen=True):
     """To the holders before: I have my share of this key; when a majority says so, theirs can be erased."""
 
     key: KeyId
@@ -208,13 +209,13 @@ class WantKey(Message, frozen=True):
     key: KeyId
 
 
-class Order(Message, frozen=True):
+class OverlayOrder(Message, frozen=True):
     """The operator's signed word on the overlay's replicas (`brokers.overlay`); goes to everybody."""
 
     order: Blob
 
 
-class Stands(Message, frozen=True):
+class VersionAdopted(Message, frozen=True):
     """A replica's answer to an order: I go by this version of the overlay now; `ready`: and lack nothing for it."""
 
     version: Counter
@@ -227,13 +228,13 @@ class CopyRouting(Message, frozen=True):
     version: Counter
 
 
-class Copied(Message, frozen=True):
+class RoutingCopied(Message, frozen=True):
     """The answer to that, behind the claims: these are all."""
 
     version: Counter
 
 
-class Pull(Message, frozen=True):
+class PullShare(Message, frozen=True):
     """A reader to a replica of the repository: the share of this key that you hold for those who can show this."""
 
     advertisement: ClaimId
@@ -241,7 +242,7 @@ class Pull(Message, frozen=True):
     proof: Signature
 
 
-class Push(Message, frozen=True):
+class PushShare(Message, frozen=True):
     """A publisher to a replica of the repository, or that one to a reader: its share of this key.
 
     In `paper`, a parcel; in `hardened`, what a replica of a last node delivers."""
@@ -256,25 +257,25 @@ _ENCODER: Final = msgspec.msgpack.Encoder()
 # Append only.
 TYPE_BYTES: Final[dict[int, type[Message]]] = {
     0x80: Hello,
-    0x81: Item,
-    0x82: Heard,
+    0x81: SessionItem,
+    0x82: ItemAck,
     0x83: Claim,
-    0x84: Withdraw,
-    0x85: Carry,
-    0x86: Missing,
-    0x87: Done,
+    0x84: WithdrawClaim,
+    0x85: ForwardContent,
+    0x86: RequestBlocks,
+    0x87: ConfirmContent,
     0x88: FirstShare,
     0x89: NextShare,
-    0x8A: Spoken,
-    0x8B: Disputed,
-    0x8C: Taken,
+    0x8A: AgreementWord,
+    0x8B: DisputeDealing,
+    0x8C: ShareReceived,
     0x8D: LastShare,
     0x8E: WantKey,
-    0x8F: Order,
-    0x90: Stands,
+    0x8F: OverlayOrder,
+    0x90: VersionAdopted,
     0x91: CopyRouting,
-    0x92: Pull,
-    0x93: Push,
-    0x94: Copied,
-    0x95: Bring,
+    0x92: PullShare,
+    0x93: PushShare,
+    0x94: RoutingCopied,
+    0x95: BringClaim,
 }

@@ -17,9 +17,9 @@ import msgspec
 
 from veilcast.decoding import MsgpackDecoder
 from veilcast.errors import LocalError, MalformedError
-from veilcast.wire import brokers, messages, relay, tree
+from veilcast.wire import brokers, mesh, relay, tree
 from veilcast.wire.geometry import MESSAGE_MAX
-from veilcast.wire.messages import Message
+from veilcast.wire.mesh import Message
 
 
 def encode(message: Message) -> bytes:
@@ -46,7 +46,7 @@ def decode(data: bytes) -> Message:
 
 
 TYPE_BYTES: Final[dict[int, type[Message]]] = {
-    **messages.TYPE_BYTES,
+    **mesh.TYPE_BYTES,
     **relay.TYPE_BYTES,
     **tree.TYPE_BYTES,
     **brokers.TYPE_BYTES,

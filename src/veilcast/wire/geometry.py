@@ -8,22 +8,22 @@ from __future__ import annotations
 
 from typing import Final
 
-from veilcast.crypto import cell, chain, derive, noise_patterns, seal, sign, token, veil
+from veilcast.crypto import derive, hash_chain, noise_patterns, seal, sign, topic_token, uniform_seal
 
-TOKEN: Final = token.TOKEN
-CHAIN: Final = chain.VALUE
+TOKEN: Final = topic_token.TOKEN
+CHAIN: Final = hash_chain.VALUE
 SIGNATURE: Final = sign.SIGNATURE
 PUBLIC_KEY: Final = sign.PUBLIC
 FINGERPRINT: Final = derive.FINGERPRINT
 
-DRAW: Final = 32
+LOT: Final = 32
 """What a member drew in a lottery: a point of the group."""
 
 LOT_PROOF: Final = 64
 """The proof of a lot, which signs a statement."""
 
 NOTE_ID: Final = 16
-CELL_NAME: Final = cell.CELL_NAME
+CELL_NAME: Final = topic_token.CELL_NAME
 
 CELL: Final = 1200
 """One datagram on the wire: below the IPv6 minimum MTU of 1,280 with every header."""
@@ -33,7 +33,7 @@ CELL_PAYLOAD: Final = 1024
 LINK_HEADER: Final = 8
 """Generation and counter of a cell, masked; of a letter, its stamp."""
 
-LINK_SAMPLE: Final = veil.SAMPLE
+LINK_SAMPLE: Final = uniform_seal.SAMPLE
 """What the mask of a header is made from: the beginning of the ciphertext, which is never shorter."""
 
 CELL_BODY: Final = CELL - LINK_HEADER - noise_patterns.TAG_SIZE
@@ -42,15 +42,15 @@ CELL_BODY: Final = CELL - LINK_HEADER - noise_patterns.TAG_SIZE
 DATAGRAM_MIN: Final = LINK_HEADER + noise_patterns.TAG_SIZE
 """The shortest that a session makes: of an empty body, and only where datagrams are cut to size."""
 
-THREAD: Final = 8
+HANDSHAKE_ID: Final = 8
 """The name of one handshake, drawn by who begins it."""
 
 COOKIE: Final = 16
 
-LETTER_HEAD: Final = 1 + THREAD + COOKIE + 2
+HANDSHAKE_HEADER: Final = 1 + HANDSHAKE_ID + COOKIE + 2
 """Kind, thread, cookie and length, before the content of a letter."""
 
-LETTER_ROOM: Final = CELL - LINK_HEADER - veil.OVERHEAD - LETTER_HEAD
+HANDSHAKE_PAYLOAD_MAX: Final = CELL - LINK_HEADER - uniform_seal.OVERHEAD - HANDSHAKE_HEADER
 """What one message of a handshake may have; a test builds the largest."""
 
 ADDRESS_MAX: Final = 128
@@ -59,7 +59,7 @@ ADDRESS_MAX: Final = 128
 NEIGHBOURS_MAX: Final = 64
 """How many addresses one message may hand over."""
 
-SHARED_MAX: Final = 8
+SHARED_ADDRESSES_MAX: Final = 8
 """How many addresses a stranger that knocked may be told; a heartbeat that fits so many neighbours fits them too."""
 
 NONCE: Final = 16
@@ -128,7 +128,7 @@ ZEROS_FIELD: Final = 2
 CHUNK_MAX: Final = CELL_PAYLOAD
 """The content of one chunk."""
 
-ROOM_MIN: Final = ACKNOWLEDGEMENTS + CHUNK_HEAD + ZEROS_FIELD + CHUNK_MAX
+CELL_BODY_MIN: Final = ACKNOWLEDGEMENTS + CHUNK_HEAD + ZEROS_FIELD + CHUNK_MAX
 """A body has room for the largest chunk, whatever else is to be said; what is left is for small messages."""
 
 SCALAR: Final = 32
@@ -181,7 +181,7 @@ DIGEST: Final = 32
 CERTIFICATE_MAX: Final = 512
 """A certificate that says who signed a statement, in DER; a test makes the largest."""
 
-INSTALL: Final = 4 * 1024
+INSTALL_BLOCK: Final = 4 * 1024
 """The layers of one bundle, padded: room for 35 nodes (`tree.bundles.GROUP_MAX`), and one size for all."""
 
 BUNDLE_MAX: Final = 44 * 1024

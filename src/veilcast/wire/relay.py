@@ -3,7 +3,8 @@
 Most of them travel twice, from client to proxy and from proxy to server or back, and look alike on both ways: what
 changes is the number, which each hop counts for itself; the name, by which a client knows one of its leases and the
 server, as a pseudonym, the proxy's word for it; and the subjects, which the proxy moves from under one key to under
-another. What is sealed is for the far end, and the proxy hands it on unread. Every request is answered by a `Reply` of
+another. What is sealed is for the far end, and the proxy hands it on unread. Every request is answered by a
+`RequestReply` of
 its number, and may be repeated until then: none of them does anything twice.
 """
 
@@ -15,7 +16,7 @@ from typing import Annotated, Final, TypeAlias
 from msgspec import Meta
 
 from veilcast.wire import geometry as g
-from veilcast.wire.messages import Counter, Message, Moment
+from veilcast.wire.mesh import Counter, Message, Moment
 
 LeaseName: TypeAlias = Annotated[bytes, Meta(min_length=g.LEASE_NAME, max_length=g.LEASE_NAME)]
 Ticket: TypeAlias = Annotated[bytes, Meta(min_length=g.TICKET, max_length=g.TICKET)]
@@ -24,12 +25,12 @@ PointBytes: TypeAlias = Annotated[bytes, Meta(min_length=g.POINT, max_length=g.P
 Ciphered: TypeAlias = Annotated[bytes, Meta(min_length=g.CIPHERTEXT, max_length=g.CIPHERTEXT)]
 Sealed: TypeAlias = Annotated[bytes, Meta(min_length=1, max_length=g.RELAYED_MAX)]
 Subject: TypeAlias = Annotated[bytes, Meta(min_length=g.SUBJECT_MIN, max_length=g.SUBJECT_MAX)]
-Group: TypeAlias = Annotated[tuple[Subject, ...], Meta(max_length=g.SUBJECTS_MAX)]
-Subjects: TypeAlias = Annotated[tuple[Group, ...], Meta(max_length=g.GROUPS_MAX)]
+SubjectGroup: TypeAlias = Annotated[tuple[Subject, ...], Meta(max_length=g.SUBJECTS_MAX)]
+Subjects: TypeAlias = Annotated[tuple[SubjectGroup, ...], Meta(max_length=g.GROUPS_MAX)]
 """What is wanted or published, as points of the group: alone in `paper`, in veiled pairs in `hardened`."""
 
 
-class Code(IntEnum):
+class ReplyCode(IntEnum):
     """How a request ended. All but the first are refusals."""
 
     DONE = 0
@@ -43,7 +44,7 @@ class Code(IntEnum):
     """It rests on something that is not known here (any more): to be told anew."""
 
 
-class Enrol(Message, frozen=True):
+class EnrolClient(Message, frozen=True):
     """A client to its proxy: b / k_u, and b itself for the server alone. `claim` is k_u G, in `hardened` only."""
 
     number: Counter
@@ -53,7 +54,7 @@ class Enrol(Message, frozen=True):
 
 
 class Blind(Message, frozen=True):
-    """The proxy to the server, for an `Enrol`: what is the route key over this b?"""
+    """The proxy to the server, for an `EnrolClient`: what is the route key over this b?"""
 
     number: Counter
     sealed: Annotated[bytes, Meta(min_length=1, max_length=g.BOXED_SCALAR_MAX)]
@@ -104,18 +105,18 @@ class Submit(Message, frozen=True):
     sealed: Sealed
 
 
-class Reply(Message, frozen=True):
+class RequestReply(Message, frozen=True):
     """What became of the request of this number.
 
     `proof` is the server's word that a lease or a publication is done, in `hardened`: something of what was sealed.
     """
 
     number: Counter
-    code: Annotated[int, Meta(ge=int(min(Code)), le=int(max(Code)))]
+    code: Annotated[int, Meta(ge=int(min(ReplyCode)), le=int(max(ReplyCode)))]
     proof: Ticket | None = None
 
 
-class Delivery(Message, frozen=True):
+class RelayDelivery(Message, frozen=True):
     """A publication for these names: for one, but for several on the way from server to proxy in `paper`."""
 
     names: Annotated[tuple[LeaseName, ...], Meta(min_length=1, max_length=g.ADDRESSEES_MAX)]
@@ -133,14 +134,14 @@ class Receipt(Message, frozen=True):
 
 # Append only.
 TYPE_BYTES: Final[dict[int, type[Message]]] = {
-    0x40: Enrol,
+    0x40: EnrolClient,
     0x41: Blind,
     0x42: Blinded,
     0x43: Lease,
     0x44: Release,
     0x45: Resume,
     0x46: Submit,
-    0x47: Reply,
-    0x48: Delivery,
+    0x47: RequestReply,
+    0x48: RelayDelivery,
     0x49: Receipt,
 }

@@ -1,7 +1,8 @@
 """The messages of the tree (P2 section 4.2), of both profiles, frozen and bounded as those of the other modes are.
 
 Nodes speak through an anonymous network: whoever gets a message can answer on the stream that it came by, and knows
-nothing else of its sender. Every request is answered by `Heard`, by `Refused`, or by what was asked for, under its
+nothing else of its sender. Every request is answered by `RequestAck`, by `RequestRefused`, or by what was asked for,
+under its
 number, which counts on its stream only; it may be repeated until then, and does nothing twice.
 """
 
@@ -15,7 +16,7 @@ from msgspec import Meta
 
 from veilcast.crypto.derive import fingerprint
 from veilcast.wire import geometry as g
-from veilcast.wire.messages import Counter, Message, Moment, Name, Proof, Signature
+from veilcast.wire.mesh import Counter, Message, Moment, Name, Proof, Signature
 
 NodeId: TypeAlias = Annotated[bytes, Meta(min_length=g.NODE, max_length=g.NODE)]
 BoxKey: TypeAlias = Annotated[bytes, Meta(min_length=g.PUBLIC_KEY, max_length=g.PUBLIC_KEY)]
@@ -35,7 +36,7 @@ Labels: TypeAlias = Annotated[bytes, Meta(min_length=g.LABELS, max_length=g.LABE
 Body: TypeAlias = Annotated[bytes, Meta(min_length=1, max_length=g.RELAYED_MAX)]
 
 
-class Code(IntEnum):
+class RefusalCode(IntEnum):
     """Why a request was refused."""
 
     FULL = 1
@@ -48,7 +49,7 @@ class Code(IntEnum):
     """It rests on something that is not known here (any more): an entry, or a version of the listing."""
 
 
-class Listed(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+class ListedNode(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
     """A node as the directory lists it until `until_us`, in the life that it began at `since_us`, or in which it came.
     Instructions for it are sealed with `box`.
 
@@ -66,7 +67,7 @@ class Listed(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields
         return fingerprint(self.box)
 
 
-class Enrol(Message, frozen=True):
+class EnrolNode(Message, frozen=True):
     """A node to the directory: list me, at this address, from now on for one lease. Signed by the certified member.
 
     `box` is the key of its membership, and `since_us` when it was started: who starts anew has forgotten what it was
@@ -85,14 +86,14 @@ class Enrol(Message, frozen=True):
     proof: Proof | None = None
 
 
-class Enrolled(Message, frozen=True):
+class NodeEnrolled(Message, frozen=True):
     """You are listed until then; enrol anew before."""
 
     number: Counter
     until_us: Moment
 
 
-class Fetch(Message, frozen=True):
+class FetchListing(Message, frozen=True):
     """To the directory: a page of this version of the listing; with no page, the head of the newest.
 
     `proof` shows knowledge of the network key: the listing is for members.
@@ -104,7 +105,7 @@ class Fetch(Message, frozen=True):
     proof: Proof | None = None
 
 
-class Head(Message, frozen=True):
+class ListingHead(Message, frozen=True):
     """How many nodes are listed, in which version, until when, and the digest of each page; signed by the directory.
 
     A version is named by the moment it was made at, so that a later one has a higher name.
@@ -119,13 +120,13 @@ class Head(Message, frozen=True):
     signature: Signature
 
 
-class Page(Message, frozen=True):
+class ListingPage(Message, frozen=True):
     """So many nodes, in the order of their names; all pages but the last are full."""
 
     number: Counter
     version: Moment
     page: Annotated[int, Meta(ge=0, le=g.PAGES_MAX - 1)]
-    nodes: Annotated[tuple[Listed, ...], Meta(min_length=1, max_length=g.PAGE_NODES)]
+    nodes: Annotated[tuple[ListedNode, ...], Meta(min_length=1, max_length=g.PAGE_NODES)]
 
 
 class Install(Message, frozen=True):
@@ -154,7 +155,7 @@ class Offer(Message, frozen=True):
     proof: Proof | None = None
 
 
-class Carry(Message, frozen=True):
+class ForwardPublication(Message, frozen=True):
     """A publication on its way, for one entry of a node's table; `hardened` only."""
 
     number: Counter
@@ -163,29 +164,29 @@ class Carry(Message, frozen=True):
     body: Body
 
 
-class Heard(Message, frozen=True):
+class RequestAck(Message, frozen=True):
     """I have what you sent under this number, and will do with it what is to be done."""
 
     number: Counter
 
 
-class Refused(Message, frozen=True):
+class RequestRefused(Message, frozen=True):
     """I will do nothing about what you sent under this number."""
 
     number: Counter
-    code: Annotated[int, Meta(ge=int(min(Code)), le=int(max(Code)))]
+    code: Annotated[int, Meta(ge=int(min(RefusalCode)), le=int(max(RefusalCode)))]
 
 
 # Append only.
 TYPE_BYTES: Final[dict[int, type[Message]]] = {
-    0x60: Enrol,
-    0x61: Enrolled,
-    0x62: Fetch,
-    0x63: Head,
-    0x64: Page,
+    0x60: EnrolNode,
+    0x61: NodeEnrolled,
+    0x62: FetchListing,
+    0x63: ListingHead,
+    0x64: ListingPage,
     0x65: Install,
     0x66: Offer,
-    0x67: Carry,
-    0x68: Heard,
-    0x69: Refused,
+    0x67: ForwardPublication,
+    0x68: RequestAck,
+    0x69: RequestRefused,
 }

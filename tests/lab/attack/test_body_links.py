@@ -3,21 +3,21 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from support.clients import readers_found, served
-from veilcast.lab.attack.bodies import links
-from veilcast.lab.kernels.ledger import DELIVERED
-from veilcast.lab.kernels.relay import Service
+from support.relay_users import find_readers, run_small_relay
+from veilcast.lab.attack.server.linkage import link_bodies
+from veilcast.lab.models.relay import RelayService
+from veilcast.lab.models.server_log import DELIVERED
 
 
 def found(profile: str, seed: int, shuffled: int | None = None) -> float:
-    people, shown, _ = served(seed, Service(profile, batch=8), 6)  # type: ignore[arg-type]
-    return readers_found(people, links(shown.proxy, people.users), shuffled)
+    people, shown, _ = run_small_relay(seed, RelayService(profile, batch=8), 6)  # type: ignore[arg-type]
+    return find_readers(people, link_bodies(shown.proxy, people.users), shuffled)
 
 
 def test_the_papers_bodies_link_who_sent_them_with_who_got_them() -> None:
     """The positive control: batches do not help, for the proxy shuffles them itself."""
-    people, shown, _ = served(1, Service("paper", batch=8), 2)
-    assert links(shown.proxy, people.users).sum() == len(shown.proxy.of(DELIVERED))
+    people, shown, _ = run_small_relay(1, RelayService("paper", batch=8), 2)
+    assert link_bodies(shown.proxy, people.users).sum() == len(shown.proxy.select(DELIVERED))
     assert np.mean([found("paper", seed) for seed in range(3)]) > 0.95
 
 

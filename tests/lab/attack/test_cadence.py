@@ -10,12 +10,20 @@ from numpy.typing import NDArray
 from pyspark.sql import SparkSession
 from scipy.stats import ks_2samp
 
-from support.watched import Mask, expect_nothing, mask
-from veilcast.lab.attack import cadence
-from veilcast.lab.attack.cadence import NAMES, over, scores, shown, tally, unlike, windows
+from support.watched_meshes import Mask, expect_nothing, mask
 from veilcast.lab.attack.classifiers import fit_linear
-from veilcast.lab.kernels.graph import small_world
+from veilcast.lab.attack.observer import cadence
+from veilcast.lab.attack.observer.cadence import (
+    WINDOW_FEATURES,
+    compare_distributions,
+    count_gaps,
+    extract_features,
+    score_cadence,
+    summarise_groups,
+    summarise_windows,
+)
 from veilcast.lab.measure.ranking import auc
+from veilcast.lab.models.graph import small_world
 
 NODES, PERIOD_US, CELLS = 60, 250_000, 100
 Cells = tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.int32], NDArray[np.int64]]
@@ -38,14 +46,14 @@ def wires(seed: int, late_us: float = 0, longer: int = 0) -> tuple[Cells, Mask]:
 def test_who_is_late_or_sends_longer_cells_stands_out(late_us: float, longer: int, least: float) -> None:
     """The positive control, and the null one of the same scores."""
     cells, busy = wires(1, late_us, longer)
-    found = scores(tally(*cells), NODES)
+    found = score_cadence(count_gaps(*cells), NODES)
     assert auc(found.sent, busy) > least
     expect_nothing(found.sent, busy)
 
 
 def test_nothing_is_found_where_all_keep_time() -> None:
     areas = [
-        auc(getattr(scores(tally(*cells), NODES), way), busy)
+        auc(getattr(score_cadence(count_gaps(*cells), NODES), way), busy)
         for cells, busy in map(wires, range(40))
         for way in ("received", "sent")
     ]
@@ -55,7 +63,7 @@ def test_nothing_is_found_where_all_keep_time() -> None:
 def test_trained_on_other_runs_it_finds_the_busy_and_nothing_in_shuffled_labels() -> None:
     def run(seed: int) -> tuple[NDArray[np.float64], Mask]:
         cells, busy = wires(seed, 20_000)
-        return shown(windows(*cells, 10 * PERIOD_US), NODES), busy
+        return extract_features(summarise_windows(*cells, 10 * PERIOD_US), NODES), busy
 
     training = [run(seed) for seed in range(10, 16)]
     values, labels = np.vstack([value for value, _ in training]), np.concatenate([label for _, label in training])
@@ -71,7 +79,7 @@ def test_trained_on_other_runs_it_finds_the_busy_and_nothing_in_shuffled_labels(
 def test_it_is_the_distance_of_kolmogorov_and_smirnov(rows: list[tuple[int, int, int]], rng: object) -> None:
     rng.shuffle(rows)  # type: ignore[attr-defined]
     group, value, count = np.array(rows).T
-    found = unlike(group, value, count, 3)
+    found = compare_distributions(group, value, count, 3)
     for one in range(3):
         own, others = (np.repeat(value[which], count[which]) for which in (group == one, group != one))
         if not len(own) or not len(others):
@@ -84,24 +92,24 @@ def test_it_is_the_distance_of_kolmogorov_and_smirnov(rows: list[tuple[int, int,
 def test_a_link_can_be_odd_among_links() -> None:
     (t_us, src, dst, size), _ = wires(3)
     strange = (src == src[0]) & (dst == dst[0])
-    seen = tally(np.where(strange, 2 * t_us, t_us), src, dst, size)
+    seen = count_gaps(np.where(strange, 2 * t_us, t_us), src, dst, size)
     _, link = np.unique(seen.src * NODES + seen.dst, return_inverse=True)
-    ends = seen.src[np.argmax(unlike(link, seen.gap, seen.cells, link.max() + 1)[link])]
+    ends = seen.src[np.argmax(compare_distributions(link, seen.gap, seen.cells, link.max() + 1)[link])]
     assert ends == src[0]
 
 
 def test_who_was_seen_little_looks_no_stranger_than_who_was_seen_much() -> None:
     rng = np.random.default_rng(1)
     group = np.repeat(np.arange(400), np.where(np.arange(400) % 2, 20, 500))
-    found = unlike(group, rng.integers(100, size=len(group)), np.ones(len(group), np.int64), 400)
+    found = compare_distributions(group, rng.integers(100, size=len(group)), np.ones(len(group), np.int64), 400)
     assert np.mean(found[::2]) == pytest.approx(np.mean(found[1::2]), rel=0.1)
 
 
 def test_a_window_tells_its_cells_gaps_and_sizes() -> None:
     t_us, size = np.array([30, 0, 10, 130, 105]), np.array([5, 9, 3, 4, 4])
-    seen = windows(t_us, np.zeros(5, np.int32), np.ones(5, np.int32), size, 100)
+    seen = summarise_windows(t_us, np.zeros(5, np.int32), np.ones(5, np.int32), size, 100)
     assert seen.window.tolist() == [0, 1]
-    assert dict(zip(NAMES, seen.values[0].tolist(), strict=True)) == {
+    assert dict(zip(WINDOW_FEATURES, seen.values[0].tolist(), strict=True)) == {
         "cells": 2, "gap": 15, "gap_spread": 5, "gap_least": 10, "gap_most": 20,
         "size": 4, "size_spread": 1, "size_least": 3, "size_most": 5,
     }  # fmt: skip
@@ -109,14 +117,14 @@ def test_a_window_tells_its_cells_gaps_and_sizes() -> None:
 
 
 def test_groups_have_means_spreads_and_the_largest_of_their_rows() -> None:
-    found = over(np.array([0, 0, 2]), np.array([[1.0], [3.0], [5.0]]), 3)
+    found = summarise_groups(np.array([0, 0, 2]), np.array([[1.0], [3.0], [5.0]]), 3)
     assert found.tolist() == [[2, 1, 3], [0, 0, 0], [5, 0, 5]]
 
 
 def test_nothing_seen_is_nothing_said() -> None:
     none: Cells = (np.empty(0, np.int64), np.empty(0, np.int32), np.empty(0, np.int32), np.empty(0, np.int64))
-    assert scores(tally(*none), 2).sent.tolist() == [0, 0]
-    assert shown(windows(*none, 10), 2).tolist() == [[0] * 6 * len(NAMES)] * 2
+    assert score_cadence(count_gaps(*none), 2).sent.tolist() == [0, 0]
+    assert extract_features(summarise_windows(*none, 10), 2).tolist() == [[0] * 6 * len(WINDOW_FEATURES)] * 2
 
 
 def test_frames_give_the_same_counts(spark: SparkSession) -> None:
@@ -131,9 +139,9 @@ def test_frames_give_the_same_counts(spark: SparkSession) -> None:
         columns = zip(*(column.tolist() for column in cells), strict=True)
         rows += [(run, 0, t, f"n{u}", f"n{v}", size) for t, u, v, size in columns]
     frame = spark.createDataFrame(rows, "run string, epoch long, t_us long, src string, dst string, size long")
-    counted = {tuple(row[:5]): row[5] for row in cadence.tallied(frame, 10).collect()}
+    counted = {tuple(row[:5]): row[5] for row in cadence.count_gaps_frame(frame, 10).collect()}
     counts = {}
     for run, cells in runs.items():
-        for u, v, gap, size, count in zip(*tally(*cells, 10), strict=True):
+        for u, v, gap, size, count in zip(*count_gaps(*cells, 10), strict=True):
             counts[run, f"n{u}", f"n{v}", gap, size] = count
     assert counted == counts

@@ -6,15 +6,14 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from support.coalitions import case, tells_nothing_of_shuffled_labels
+from support.coalition_view import make_case, tells_nothing_of_shuffled_labels
 from veilcast.errors import ConfigError
-from veilcast.lab.attack.classifiers import Binned, Linear, fit_binned, fit_linear
-from veilcast.lab.attack.features import features
-from veilcast.lab.attack.group_testing import beliefs
-from veilcast.lab.attack.pools import pooled
+from veilcast.lab.attack.classifiers import BinnedClassifier, LinearClassifier, fit_binned, fit_linear
+from veilcast.lab.attack.insider.group_tests import build_group_tests, infer_beliefs
+from veilcast.lab.attack.insider.node_features import extract_node_features
 from veilcast.lab.measure.ranking import auc
 
-Fit = Callable[[NDArray[np.float64], NDArray[np.bool_]], Linear | Binned]
+Fit = Callable[[NDArray[np.float64], NDArray[np.bool_]], LinearClassifier | BinnedClassifier]
 FITS: list[Fit] = [fit_linear, fit_binned]
 
 
@@ -65,9 +64,9 @@ def test_there_must_be_something_to_learn(fit: Fit) -> None:
 
 
 def rows(name: str, seed: int, epochs: int) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
-    world = case(name, seed, epochs)
-    belief = beliefs(pooled(world.people.graph, world.view), 500, 0.1)
-    return features(world.people.graph, world.view, belief)[world.candidates], world.labels()
+    world = make_case(name, seed, epochs)
+    belief = infer_beliefs(build_group_tests(world.people.graph, world.view), 500, 0.1)
+    return extract_node_features(world.people.graph, world.view, belief)[world.candidates], world.labels()
 
 
 @pytest.mark.parametrize("fit", FITS)

@@ -9,10 +9,10 @@ import pytest
 from numpy.typing import NDArray
 from pyspark.sql import SparkSession
 
-from support.talkers import Street
+from support.link_network import LinkWorld
 from veilcast.lab import tables
-from veilcast.lab.attack import clock_skew
-from veilcast.lab.attack.clock_skew import (
+from veilcast.lab.attack.observer import clock_skew
+from veilcast.lab.attack.observer.clock_skew import (
     CELLS_MIN,
     ESTIMATORS,
     PERIODS_US,
@@ -23,7 +23,7 @@ from veilcast.lab.attack.clock_skew import (
 from veilcast.link import pacing
 from veilcast.link.pacing import SECOND_US
 from veilcast.machine import Address
-from veilcast.observe import Cell
+from veilcast.observe import CellRow
 
 ERRORS_PPM = (-31, 33, 13, 3, 38, -13)
 NAMES = [f"n{place}" for place in range(len(ERRORS_PPM))]
@@ -36,7 +36,7 @@ def watch_machines(
 
     A turn is 40 seconds, after which all neighbours hear of one another.
     """
-    street = Street(*NAMES, watched=True)
+    street = LinkWorld(*NAMES, watched=True)
     for name, error in zip(NAMES, errors, strict=True):
         street.set_clock(Address(name), 0, error)
     for turn in range(turns):
@@ -115,12 +115,12 @@ def test_frames_say_the_same_as_arrays(spark: SparkSession) -> None:
         for receiver in (2, 3):
             times = np.arange(600) * 250_000 * (1 - error / 1e6) + rng.uniform(0, 60_000, 600)
             for at in times.astype(np.int64).tolist():
-                rows.append(Cell("one", 0, at, f"n{sender}", f"n{receiver}", 1200))
+                rows.append(CellRow("one", 0, at, f"n{sender}", f"n{receiver}", 1200))
                 arrays.append((at, sender, receiver))
     t_us, src, dst = np.array(arrays).T
     wanted = estimate_nodes(t_us, src.astype(np.int32), dst.astype(np.int32), 2, "envelope")
-    cells = spark.createDataFrame(tables.from_rows(Cell, rows).to_pandas())
-    found = {row["node"]: (row["ppm"], row["links"]) for row in clock_skew.skews(cells, "envelope").collect()}
+    cells = spark.createDataFrame(tables.from_rows(CellRow, rows).to_pandas())
+    found = {row["node"]: (row["ppm"], row["links"]) for row in clock_skew.estimate_skews(cells, "envelope").collect()}
     assert found.keys() == {"n0", "n1"}
     for sender in (0, 1):
         assert found[f"n{sender}"] == (pytest.approx(wanted[sender]), 2)

@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from veilcast.lab.attack.dictionary import in_filters, in_tags
+from veilcast.lab.attack.server.tag_inference import find_words_in_filters, find_words_in_tags
 from veilcast.topics.bloom import PUBLIC_KEY, Geometry
 
 WORDS = [b"word %d" % number for number in range(40)]
@@ -20,19 +20,19 @@ def filled(words: list[bytes]) -> np.ndarray[tuple[int, int], np.dtype[np.bool_]
 @given(st.sets(st.sampled_from(WORDS), min_size=1, max_size=10))
 def test_no_word_of_a_filter_is_missed(words: set[bytes]) -> None:
     """The positive control."""
-    said = in_filters(filled(sorted(words)), SHAPE.positions(WORDS, PUBLIC_KEY))[0]
+    said = find_words_in_filters(filled(sorted(words)), SHAPE.positions(WORDS, PUBLIC_KEY))[0]
     assert {word for word, held in zip(WORDS, said, strict=True) if held} >= words
 
 
 def test_a_filter_is_wrong_no_oftener_than_its_geometry_allows() -> None:
     rng = np.random.default_rng(1)
     others = [rng.bytes(8) for _ in range(20_000)]
-    assert in_filters(filled(WORDS[:10]), SHAPE.positions(others, PUBLIC_KEY)).mean() < 0.012
+    assert find_words_in_filters(filled(WORDS[:10]), SHAPE.positions(others, PUBLIC_KEY)).mean() < 0.012
 
 
 def test_words_under_another_key_are_found_no_oftener_than_by_chance() -> None:
     """The null control: who lacks the key computes something else."""
     others = SHAPE.positions([b"x" + word for word in WORDS], PUBLIC_KEY)
-    assert in_filters(filled(WORDS[:10]), others).mean() < 0.05
-    assert not in_tags(np.arange(5), np.arange(5, 9)).any()
-    assert in_tags(np.arange(5), np.arange(5)).sum() == 5
+    assert find_words_in_filters(filled(WORDS[:10]), others).mean() < 0.05
+    assert not find_words_in_tags(np.arange(5), np.arange(5, 9)).any()
+    assert find_words_in_tags(np.arange(5), np.arange(5)).sum() == 5

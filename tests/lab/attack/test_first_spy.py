@@ -3,28 +3,28 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from support.floods import heard, success
-from veilcast.lab.attack.first_spy import scores
+from support.advert_floods import first_guess_success, hear_adverts
+from veilcast.lab.attack.insider.advert_origin import rank_first_spy
 
 
 def test_the_earliest_is_named_and_of_several_the_one_more_heard_it_from() -> None:
     peer = np.array([2, 2, 3, 3, 4], np.int32)
-    found = scores(peer, np.array([1.0, 3.0, 1.0, 1.0, 2.0]), 6)
+    found = rank_first_spy(peer, np.array([1.0, 3.0, 1.0, 1.0, 2.0]), 6)
     assert np.argsort(-found, kind="stable")[:3].tolist() == [3, 2, 4]
     assert np.isneginf(found[[0, 1, 5]]).all()
-    assert np.isneginf(scores(np.empty(0, np.int32), np.empty(0), 3)).all()
+    assert np.isneginf(rank_first_spy(np.empty(0, np.int32), np.empty(0), 3)).all()
 
 
 def rate(degree: int, insiders: float, uneven: bool, *, shuffled: bool = False) -> float:
     """Of 120 adverts, the share whose publisher is named; or of as many in which times are dealt out anew."""
     hits = []
     for seed in range(120):
-        people, peer, time = heard(degree, insiders, seed, uneven)
+        people, peer, time = hear_adverts(degree, insiders, seed, uneven)
         if shuffled:
             time = np.random.default_rng(seed).permutation(time)
             nodes = np.random.default_rng(seed).permutation(np.flatnonzero(~people.insiders)).astype(np.int32)
             peer = nodes[np.searchsorted(np.flatnonzero(~people.insiders), peer)]
-        hits.append(success(scores(peer, time, 500), people))
+        hits.append(first_guess_success(rank_first_spy(peer, time, 500), people))
     return float(np.mean(hits))
 
 

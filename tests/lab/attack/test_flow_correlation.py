@@ -9,21 +9,21 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from scipy.signal import correlate
 
-from support.watched import Mask, expect_nothing, mask
-from veilcast.lab.attack.flow_correlation import correlations, scores, series, unrhythmic
-from veilcast.lab.kernels.graph import small_world
-from veilcast.lab.kernels.mesh import Mesh, build, cast
+from support.watched_meshes import Mask, expect_nothing, mask
+from veilcast.lab.attack.observer.flow_correlation import bin_bytes, correlations, remove_rhythm, score_flows
 from veilcast.lab.measure.ranking import auc
+from veilcast.lab.models.graph import small_world
+from veilcast.lab.models.mesh import MeshTree, build_mesh, draw_roles
 
 NODES, BINS, LAGS = 120, 400, 12
 
 
-def volumes(seed: int, notes: float, noise: float) -> tuple[Mesh, Mask, NDArray[np.float64], NDArray[np.float64]]:
+def volumes(seed: int, notes: float, noise: float) -> tuple[MeshTree, Mask, NDArray[np.float64], NDArray[np.float64]]:
     """A mesh, and who reads; what leaves and reaches each node if notes are published at random, a hop takes a bin, and
     there is other traffic."""
     rng, graph = np.random.default_rng(seed), small_world(NODES, 4, 0.2, seed)
-    publisher, subscribers = cast(graph, 0.2, seed)
-    mesh = build(graph, publisher, subscribers, seed)
+    publisher, subscribers = draw_roles(graph, 0.2, seed)
+    mesh = build_mesh(graph, publisher, subscribers, seed)
     published = rng.random(BINS) < notes
     src, dst = mesh.links()
     hops = {int(mesh.publisher): 0}
@@ -40,7 +40,7 @@ def volumes(seed: int, notes: float, noise: float) -> tuple[Mesh, Mask, NDArray[
 def test_publisher_and_members_are_found_through_hops_and_noise() -> None:
     """The positive control, and the null one of the same scores."""
     mesh, reads, leaving, arriving = volumes(1, 0.1, 0.3)
-    found = scores(leaving, arriving, LAGS)
+    found = score_flows(leaving, arriving, LAGS)
     assert np.argmax(found.leads) == mesh.publisher
     others = np.arange(NODES) != mesh.publisher
     assert auc(found.follows[others], mask(mesh.members, NODES)[others]) > 0.95
@@ -50,7 +50,7 @@ def test_publisher_and_members_are_found_through_hops_and_noise() -> None:
 
 
 def test_constant_volumes_tell_nothing() -> None:
-    found = scores(np.full((9, 50), 4.0), np.full((9, 50), 4.0), 5)
+    found = score_flows(np.full((9, 50), 4.0), np.full((9, 50), 4.0), 5)
     assert not found.leads.any()
     assert not found.follows.any()
 
@@ -59,7 +59,7 @@ def test_volumes_that_have_nothing_to_do_with_one_another_tell_nothing() -> None
     areas = []
     for seed in range(30):
         _, reads, leaving, arriving = volumes(seed, 0.0, 1.0)
-        areas.append(auc(scores(leaving, arriving, LAGS).follows, reads))
+        areas.append(auc(score_flows(leaving, arriving, LAGS).follows, reads))
     assert np.mean(areas) == pytest.approx(0.5, abs=3 * np.std(areas) / len(areas) ** 0.5)
 
 
@@ -82,11 +82,11 @@ def test_heartbeats_hide_nothing() -> None:
     mesh, _, leaving, arriving = volumes(4, 0.1, 0.0)
     beats = 9.0 * (np.arange(BINS) % 10 == np.random.default_rng(4).integers(10, size=(NODES, 1)))
     bare, hidden, again = (
-        scores(out, into, LAGS).leads
+        score_flows(out, into, LAGS).leads
         for out, into in (
             (leaving, arriving),
             (leaving + beats, arriving + beats),
-            (unrhythmic(leaving + beats, 10), unrhythmic(arriving + beats, 10)),
+            (remove_rhythm(leaving + beats, 10), remove_rhythm(arriving + beats, 10)),
         )
     )
     assert np.argmax(bare) == np.argmax(again) == mesh.publisher != np.argmax(hidden)
@@ -94,14 +94,14 @@ def test_heartbeats_hide_nothing() -> None:
 
 def test_a_rhythm_is_taken_away_and_what_is_beside_it_stays() -> None:
     beat = np.tile([4.0, 0.0, 1.0], 5)
-    assert not unrhythmic(np.array([beat]), 3).any()
+    assert not remove_rhythm(np.array([beat]), 3).any()
     beat[7] += 2
-    assert np.flatnonzero(unrhythmic(np.array([[*beat, 9.0]]), 3)).tolist() == [7]
+    assert np.flatnonzero(remove_rhythm(np.array([[*beat, 9.0]]), 3)).tolist() == [7]
 
 
 def test_less_than_a_period_has_no_rhythm_and_tells_nothing() -> None:
-    short = unrhythmic(np.array([[4.0, 0.0], [1.0, 2.0]]), 3)
-    assert all(not found.any() for found in scores(short, short, LAGS))
+    short = remove_rhythm(np.array([[4.0, 0.0], [1.0, 2.0]]), 3)
+    assert all(not found.any() for found in score_flows(short, short, LAGS))
 
 
 def test_the_lag_is_how_long_the_way_takes() -> None:
@@ -115,5 +115,5 @@ def test_the_lag_is_how_long_the_way_takes() -> None:
 
 def test_cells_become_bytes_by_bin() -> None:
     t_us, ends, size = np.array([1050, 1000, 1199, 1100]), np.array([0, 2, 0, 0], np.int32), np.array([5, 7, 1, 1])
-    assert series(t_us, ends, size, 3, 100).tolist() == [[5, 2], [0, 0], [7, 0]]
-    assert series(t_us[:0], ends[:0], size[:0], 2, 100).tolist() == [[0], [0]]
+    assert bin_bytes(t_us, ends, size, 3, 100).tolist() == [[5, 2], [0, 0], [7, 0]]
+    assert bin_bytes(t_us[:0], ends[:0], size[:0], 2, 100).tolist() == [[0], [0]]

@@ -3,13 +3,13 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from support.watched import NODES, expect_nothing, mask, watch
-from veilcast.lab.attack import flow_source
+from support.watched_meshes import NODES, expect_nothing, mask, watch_mesh
+from veilcast.lab.attack.observer import mesh_source
 
 
 def columns(*copies: tuple[int, int, int, int], nodes: int = 4) -> list[float]:
     publication, src, dst, at = np.array(copies, dtype=np.int64).reshape(-1, 4).T
-    return list(flow_source.scores(publication, src.astype(np.int32), dst.astype(np.int32), at, nodes))
+    return list(mesh_source.score_flow_source(publication, src.astype(np.int32), dst.astype(np.int32), at, nodes))
 
 
 def test_who_sends_before_it_receives_is_the_source() -> None:
@@ -21,13 +21,13 @@ def test_who_sends_before_it_receives_is_the_source() -> None:
 @pytest.mark.parametrize("missed", [0.0, 0.5])
 def test_it_finds_the_publisher_in_twenty_publications_though_half_of_the_copies_are_missed(missed: float) -> None:
     """The positive control, and with it the null control."""
-    rng, seen = np.random.default_rng(1), watch(1)
+    rng, seen = np.random.default_rng(1), watch_mesh(1)
     src, dst = seen.mesh.links()
     rows = [np.flatnonzero(rng.random(len(src)) >= missed) for _ in range(20)]
     which = np.concatenate(rows)
     publication = np.repeat(np.arange(20), [len(each) for each in rows])
     at = seen.mesh.distance[dst[which]].astype(np.int64)
-    scores = flow_source.scores(publication, src[which], dst[which], at, NODES)
+    scores = mesh_source.score_flow_source(publication, src[which], dst[which], at, NODES)
     assert scores.argmax() == seen.publisher
     assert np.count_nonzero(scores == scores.max()) == 1
     expect_nothing(scores, mask([seen.publisher]))
@@ -35,10 +35,10 @@ def test_it_finds_the_publisher_in_twenty_publications_though_half_of_the_copies
 
 def test_where_all_links_are_busy_all_the_time_the_first_to_send_is_anybody() -> None:
     rng = np.random.default_rng(2)
-    u, v = watch(1).graph.edges()
+    u, v = watch_mesh(1).graph.edges()
     src, dst = np.concatenate([u, v]), np.concatenate([v, u])
     publication = np.repeat(np.arange(50), len(src))
     at = rng.integers(0, 10**6, len(publication))
-    scores = flow_source.scores(publication, np.tile(src, 50), np.tile(dst, 50), at, NODES)
+    scores = mesh_source.score_flow_source(publication, np.tile(src, 50), np.tile(dst, 50), at, NODES)
     assert scores.std() < 0.1
     assert scores.mean() == pytest.approx(0.5, abs=0.02)

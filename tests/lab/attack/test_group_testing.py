@@ -3,15 +3,14 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from support.coalitions import Case, case, tells_nothing_of_shuffled_labels
-from veilcast.lab.attack.group_testing import beliefs
-from veilcast.lab.attack.pools import Pools, pooled
+from support.coalition_view import CoalitionCase, make_case, tells_nothing_of_shuffled_labels
+from veilcast.lab.attack.insider.group_tests import GroupTests, build_group_tests, infer_beliefs
 
 
-def results(*pools: tuple[bool, dict[int, float]]) -> Pools:
+def results(*pools: tuple[bool, dict[int, float]]) -> GroupTests:
     """Each with a result, and who is in it."""
     count = len(pools)
-    return Pools(
+    return GroupTests(
         np.zeros(count, np.int32),
         np.zeros(count, np.int32),
         np.array([positive for positive, _ in pools]),
@@ -25,18 +24,18 @@ def results(*pools: tuple[bool, dict[int, float]]) -> Pools:
 
 
 def test_without_tests_everybody_is_as_before() -> None:
-    found = beliefs(results(), 4, 0.2)
+    found = infer_beliefs(results(), 4, 0.2)
     assert 1 / (1 + np.exp(-found)) == pytest.approx(0.2)
 
 
 def test_one_test_is_bayes_rule() -> None:
     """Of two members who ask with probability 1/5 each, one does: each is the one with 0.2 / 0.36."""
-    found = beliefs(results((True, {0: 1.0, 1: 1.0})), 3, 0.2)
+    found = infer_beliefs(results((True, {0: 1.0, 1: 1.0})), 3, 0.2)
     assert 1 / (1 + np.exp(-found)) == pytest.approx([0.2 / 0.36, 0.2 / 0.36, 0.2], abs=0.005)
 
 
 def test_a_negative_result_clears_one_and_so_convicts_the_other() -> None:
-    found = beliefs(results((True, {0: 1.0, 1: 1.0}), (False, {0: 1.0})), 3, 0.1)
+    found = infer_beliefs(results((True, {0: 1.0, 1: 1.0}), (False, {0: 1.0})), 3, 0.1)
     assert found[0] < -5
     assert found[1] > 3
 
@@ -44,9 +43,9 @@ def test_a_negative_result_clears_one_and_so_convicts_the_other() -> None:
 def mean_aucs(name: str, prior: float, steps: tuple[int, ...], seeds: int, *, kept: bool = False) -> list[float]:
     values = []
     for seed in range(seeds):
-        world = case(name, 100 + seed, steps[-1])
-        tests = [pooled(world.people.graph, world.view.until(step), kept=kept) for step in steps]
-        values.append([world.auc(beliefs(test, 500, prior)) for test in tests])
+        world = make_case(name, 100 + seed, steps[-1])
+        tests = [build_group_tests(world.people.graph, world.view.first_epochs(step), kept=kept) for step in steps]
+        values.append([world.auc(infer_beliefs(test, 500, prior)) for test in tests])
     return [float(value) for value in np.mean(values, axis=0)]
 
 
@@ -70,6 +69,6 @@ def test_it_is_at_a_loss_before_the_hardened_mesh() -> None:
 
 
 def test_shuffled_labels_are_not_found() -> None:
-    world: Case = case("BL", 5, 20)
-    scores = beliefs(pooled(world.people.graph, world.view), 500, 0.1)
+    world: CoalitionCase = make_case("BL", 5, 20)
+    scores = infer_beliefs(build_group_tests(world.people.graph, world.view), 500, 0.1)
     assert tells_nothing_of_shuffled_labels(scores[world.candidates], world.labels())

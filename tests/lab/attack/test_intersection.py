@@ -8,11 +8,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
-from support.watched import NODES, Mask, expect_nothing, mask
+from support.watched_meshes import NODES, Mask, expect_nothing, mask
 from veilcast.errors import ConfigError
-from veilcast.lab.attack.intersection import hitting_sets, remaining, scores
-from veilcast.lab.kernels.graph import small_world
-from veilcast.lab.kernels.mesh import build, cast
+from veilcast.lab.attack.observer.disclosure import find_hitting_sets, remaining_candidates, score_hitting_sets
+from veilcast.lab.models.graph import small_world
+from veilcast.lab.models.mesh import build_mesh, draw_roles
 
 
 @given(arrays.arrays(np.bool_, st.tuples(st.integers(1, 6), st.just(6))), st.integers(1, 3))
@@ -21,7 +21,7 @@ def test_hitting_sets_are_all_those_that_meet_every_round_and_need_each_of_their
         return bool(rounds[:, list(chosen)].any(axis=1).all())
 
     every = [chosen for many in range(size + 1) for chosen in combinations(range(6), many) if hits(chosen)]
-    assert hitting_sets(rounds, size) == sorted(
+    assert find_hitting_sets(rounds, size) == sorted(
         chosen for chosen in every if not any(set(other) < set(chosen) for other in every)
     )
 
@@ -29,10 +29,12 @@ def test_hitting_sets_are_all_those_that_meet_every_round_and_need_each_of_their
 def test_meshes_of_new_publishers_leave_only_readers_in_the_end() -> None:
     """The positive control, and with it the null control."""
     graph = small_world(NODES, 4, 0.2, 1)
-    _, subscribers = cast(graph, 0.1, 1)
+    _, subscribers = draw_roles(graph, 0.1, 1)
     roots = np.random.default_rng(1).choice(np.setdiff1d(np.arange(NODES), subscribers), 20, replace=False)
-    rounds = np.array([mask(build(graph, int(root), subscribers, seed).members) for seed, root in enumerate(roots)])
-    left, readers = remaining(rounds), mask(subscribers)
+    rounds = np.array(
+        [mask(build_mesh(graph, int(root), subscribers, seed).members) for seed, root in enumerate(roots)]
+    )
+    left, readers = remaining_candidates(rounds), mask(subscribers)
     assert left[:, subscribers].all()
     assert np.flatnonzero(left[-1]).tolist() == subscribers.tolist()
     assert 60 < np.count_nonzero(left[1]) < np.count_nonzero(left[0])
@@ -43,18 +45,18 @@ def test_a_few_publishers_who_take_turns_are_found_though_none_is_there_always()
     rng, sought = np.random.default_rng(2), [7, 30]
     rounds = rng.random((40, 60)) < 0.3
     rounds[np.arange(40), rng.choice(sought, 40)] = True
-    assert not remaining(rounds)[-1].any()
-    found = scores(rounds, 2)
+    assert not remaining_candidates(rounds)[-1].any()
+    found = score_hitting_sets(rounds, 2)
     assert np.flatnonzero(found).tolist() == sought
-    assert 0 < scores(rounds[:8], 2)[7] < 1
-    expect_nothing(scores(rounds[:8], 2), mask(sought, 60))
+    assert 0 < score_hitting_sets(rounds[:8], 2)[7] < 1
+    expect_nothing(score_hitting_sets(rounds[:8], 2), mask(sought, 60))
 
 
 def test_where_no_few_could_have_been_all_of_it_nobody_is_named() -> None:
-    assert scores(np.eye(4, dtype=np.bool_), 3).tolist() == [0, 0, 0, 0]
-    assert scores(np.eye(4, dtype=np.bool_), 4).tolist() == [1, 1, 1, 1]
+    assert score_hitting_sets(np.eye(4, dtype=np.bool_), 3).tolist() == [0, 0, 0, 0]
+    assert score_hitting_sets(np.eye(4, dtype=np.bool_), 4).tolist() == [1, 1, 1, 1]
 
 
 def test_a_search_that_would_not_end_is_refused() -> None:
     with pytest.raises(ConfigError, match="smaller rounds"):
-        hitting_sets(np.tile(np.eye(20, dtype=np.bool_), (1, 12)), 6)
+        find_hitting_sets(np.tile(np.eye(20, dtype=np.bool_), (1, 12)), 6)

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from veilcast.lab.attack.leaf import leaves, members, scores
+from veilcast.lab.attack.observer.leaf_rule import find_leaves, find_members, score_leaf_rule
 from veilcast.lab.measure.ranking import auc, auc_by_chance
-from veilcast.lab.sweep.example import PICTURES, Picture
+from veilcast.lab.runs.mesh.overlay_setup import WORKED_EXAMPLES, WorkedExample
 
 
 def ends(*links: tuple[int, int]) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
@@ -20,8 +20,8 @@ def ends(*links: tuple[int, int]) -> tuple[NDArray[np.int32], NDArray[np.int32]]
 
 @pytest.mark.parametrize(("covers", "accuracy"), [(0, (4, 5)), (2, (3, 7)), (3, (4, 8))])
 def test_p0_fig_7_comes_out_as_printed(covers: int, accuracy: tuple[int, int]) -> None:
-    picture: Picture = PICTURES[covers]
-    named = leaves(picture.src, picture.dst, picture.nodes)
+    picture: WorkedExample = WORKED_EXAMPLES[covers]
+    named = find_leaves(picture.src, picture.dst, picture.nodes)
     others = np.arange(picture.nodes) != picture.publisher
     right = np.count_nonzero((named == picture.subscribes)[others])
     assert Fraction(int(right), int(np.count_nonzero(others))) == Fraction(*accuracy)
@@ -29,34 +29,34 @@ def test_p0_fig_7_comes_out_as_printed(covers: int, accuracy: tuple[int, int]) -
 
 def test_who_receives_and_passes_nothing_on_is_named() -> None:
     src, dst = ends((0, 1), (1, 2), (1, 3))
-    assert leaves(src, dst, 5).tolist() == [False, False, True, True, False]
-    assert members(src, dst, 5).tolist() == [True, True, True, True, False]
+    assert find_leaves(src, dst, 5).tolist() == [False, False, True, True, False]
+    assert find_members(src, dst, 5).tolist() == [True, True, True, True, False]
 
 
 def test_a_leaf_scores_more_than_an_inner_node_and_that_more_than_an_outsider() -> None:
     src, dst = ends((0, 1), (1, 2))
-    assert scores(src, dst, 4).tolist() == [0.0, 0.5, 1.0, 0.0]
+    assert score_leaf_rule(src, dst, 4).tolist() == [0.0, 0.5, 1.0, 0.0]
 
 
 def test_nobody_is_named_where_nothing_was_seen() -> None:
     src, dst = ends()
-    assert not leaves(src, dst, 3).any()
+    assert not find_leaves(src, dst, 3).any()
 
 
 def test_without_defence_every_named_node_is_a_subscriber_and_the_score_finds_them() -> None:
     """The positive control: paths end at subscribers."""
     rng = np.random.default_rng(1)
     src, dst, subscribes = tree(rng, 400)
-    named = leaves(src, dst, 400)
+    named = find_leaves(src, dst, 400)
     assert not (named & ~subscribes).any()
-    assert auc(scores(src, dst, 400)[1:], subscribes[1:]) > 0.9
+    assert auc(score_leaf_rule(src, dst, 400)[1:], subscribes[1:]) > 0.9
 
 
 def test_the_score_tells_nothing_about_shuffled_labels() -> None:
     """The null control: 95 of 100 shuffles lie where chance puts them."""
     rng = np.random.default_rng(2)
     src, dst, subscribes = tree(rng, 400)
-    guess = scores(src, dst, 400)[1:]
+    guess = score_leaf_rule(src, dst, 400)[1:]
     positives = int(np.count_nonzero(subscribes[1:]))
     low, high = auc_by_chance(positives, 399 - positives)
     values = [auc(guess, rng.permutation(subscribes[1:])) for _ in range(200)]

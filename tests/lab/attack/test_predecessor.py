@@ -4,15 +4,15 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from support.coalitions import case
-from support.floods import success
-from support.towns import town
-from veilcast.lab.attack.pools import distances
-from veilcast.lab.attack.predecessor import scores
-from veilcast.lab.kernels import hardened
-from veilcast.lab.kernels.epochs import Population
-from veilcast.lab.kernels.graph import from_edges
-from veilcast.lab.kernels.habits import key_of
+from support.advert_floods import first_guess_success
+from support.coalition_view import make_case
+from support.small_population import make_population
+from veilcast.lab.attack.insider.group_tests import origin_distances
+from veilcast.lab.attack.insider.publisher_evidence import score_stems
+from veilcast.lab.models import hardened_mesh
+from veilcast.lab.models.epochs import Population
+from veilcast.lab.models.graph import from_edges
+from veilcast.lab.models.keyed_draws import derive_key
 
 # Of six in a ring, 0 is hostile and has it from 1; the root is 5.
 RING = from_edges(6, [0, 1, 2, 3, 4, 5], [1, 2, 3, 4, 5, 0])
@@ -21,39 +21,41 @@ FAR = np.array([[1, 2, 3, 2, 1, 0]] * 2, np.int32)
 
 
 def test_the_predecessor_is_likelier_than_those_behind_it() -> None:
-    found = scores(RING, np.array([[0, 0, 1, 5, 0]], np.int32), ENEMY, FAR, 0.5, kept=True)
+    found = score_stems(RING, np.array([[0, 0, 1, 5, 0]], np.int32), ENEMY, FAR, 0.5, kept=True)
     assert found[1] > found[2] > found[3] > found[4]
-    climbing = scores(RING, np.array([[0, 0, 1, 5, 1]], np.int32), ENEMY, FAR, 0.5, kept=True)
+    climbing = score_stems(RING, np.array([[0, 0, 1, 5, 1]], np.int32), ENEMY, FAR, 0.5, kept=True)
     assert climbing[2] > climbing[1]  # Nobody is the end of its own stem, but by a loop.
 
 
 def test_the_same_step_counts_once_where_choices_are_kept_and_each_time_where_they_are_not() -> None:
     once, twice = np.array([[0, 0, 1, 5, 0]], np.int32), np.array([[0, 0, 1, 5, 0], [1, 0, 1, 5, 0]], np.int32)
-    one = scores(RING, once, ENEMY, FAR, 0.5, kept=True)
-    assert (scores(RING, twice, ENEMY, FAR, 0.5, kept=True) == one).all()
-    assert scores(RING, twice, ENEMY, FAR, 0.5, kept=False) == pytest.approx(2 * one)
+    one = score_stems(RING, once, ENEMY, FAR, 0.5, kept=True)
+    assert (score_stems(RING, twice, ENEMY, FAR, 0.5, kept=True) == one).all()
+    assert score_stems(RING, twice, ENEMY, FAR, 0.5, kept=False) == pytest.approx(2 * one)
 
 
 def test_only_the_first_insider_on_a_way_counts_and_without_any_nobody_is_named() -> None:
     rows = np.array([[0, 0, 1, 5, 0], [0, 0, 4, 5, 0]], np.int32)
-    assert (scores(RING, rows, ENEMY, FAR, 0.5, kept=True) == scores(RING, rows[:1], ENEMY, FAR, 0.5, kept=True)).all()
-    assert not scores(RING, rows[:0], ENEMY, FAR, 0.5, kept=True).any()
+    assert (
+        score_stems(RING, rows, ENEMY, FAR, 0.5, kept=True) == score_stems(RING, rows[:1], ENEMY, FAR, 0.5, kept=True)
+    ).all()
+    assert not score_stems(RING, rows[:0], ENEMY, FAR, 0.5, kept=True).any()
 
 
 def passages(people: Population, epochs: int, *, fresh: bool) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
     """Stems of as many notes, with choices for life or drawn anew for each, and distances; everybody is there."""
-    life = key_of(people.seed, "life")
-    found = hardened.ways(
-        people.graph, hardened.elected(~people.insiders, life), np.zeros(people.graph.targets.size, np.uint64)
+    life = derive_key(people.seed, "life")
+    found = hardened_mesh.find_root_paths(
+        people.graph, hardened_mesh.elect_root(~people.insiders, life), np.zeros(people.graph.targets.size, np.uint64)
     )
     rows = []
     for epoch in range(epochs):
-        key = key_of(people.seed, "stem", epoch) if fresh else life
-        way = hardened.stem(people.graph, people.graph, found, people.publisher, 0.9, key)
+        key = derive_key(people.seed, "stem", epoch) if fresh else life
+        way = hardened_mesh.walk_stem(people.graph, people.graph, found, people.publisher, 0.9, key)
         assert way is not None
         for place, node in enumerate(way.path[1:], 1):
             if people.insiders[node]:
-                rows.append((epoch, node, way.path[place - 1], node, place > way.climbs))
+                rows.append((epoch, node, way.path[place - 1], node, place > way.climb_start))
     return np.array(rows, np.int32).reshape(-1, 5), np.tile(found.distance, (epochs, 1))
 
 
@@ -62,10 +64,12 @@ def test_fresh_stems_betray_the_publisher_in_the_end_and_kept_ones_do_not() -> N
     flood began at the stem's end there, and was trilaterated too."""
     rates: dict[bool, list[float]] = {True: [], False: []}
     for seed in range(40):
-        people = town(500, 8, 0.1, 0.0, seed)
+        people = make_population(500, 8, 0.1, 0.0, seed)
         for fresh, hits in rates.items():
             rows, far = passages(people, 50, fresh=fresh)
-            hits.append(success(scores(people.graph, rows, people.insiders, far, 0.9, kept=not fresh), people))
+            hits.append(
+                first_guess_success(score_stems(people.graph, rows, people.insiders, far, 0.9, kept=not fresh), people)
+            )
     assert np.mean(rates[True]) > 0.65
     assert np.mean(rates[False]) < 0.25
 
@@ -74,15 +78,17 @@ def test_neither_the_hardened_mesh_nor_shuffled_predecessors_betray_it() -> None
     """The second is the null control."""
     hits, shuffled = [], []
     for seed in range(60):
-        world = case("H", 600 + seed, 20)
+        world = make_case("H", 600 + seed, 20)
         people = world.people
-        rows, far = world.view.passed, distances(people.graph, world.view)
-        hits.append(success(scores(people.graph, rows, people.insiders, far, 0.5, kept=True), people))
+        rows, far = world.view.stem_passages, origin_distances(people.graph, world.view)
+        hits.append(first_guess_success(score_stems(people.graph, rows, people.insiders, far, 0.5, kept=True), people))
         rows = rows.copy()
         honest = np.flatnonzero(~people.insiders)
         mixed = np.arange(500)
         mixed[honest] = np.random.default_rng(seed).permutation(honest)
         rows[:, 2] = mixed[rows[:, 2]]
-        shuffled.append(success(scores(people.graph, rows, people.insiders, far, 0.5, kept=True), people))
+        shuffled.append(
+            first_guess_success(score_stems(people.graph, rows, people.insiders, far, 0.5, kept=True), people)
+        )
     assert np.mean(hits) < 0.2
     assert np.mean(shuffled) < 0.05

@@ -4,13 +4,13 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from support.coalitions import case, tells_nothing_of_shuffled_labels
-from support.floods import success
-from veilcast.lab.attack.presence import behind, publishers, successors
-from veilcast.lab.kernels import hardened
-from veilcast.lab.kernels.epochs import CONDUCTS, Conduct, epochs
-from veilcast.lab.kernels.graph import from_edges
-from veilcast.lab.kernels.habits import key_of
+from support.advert_floods import first_guess_success
+from support.coalition_view import make_case, tells_nothing_of_shuffled_labels
+from veilcast.lab.attack.insider.publisher_evidence import score_behind_successor, score_presence, score_successors
+from veilcast.lab.models import hardened_mesh
+from veilcast.lab.models.epochs import MESH_POLICIES, MeshPolicy, run_epochs
+from veilcast.lab.models.graph import from_edges
+from veilcast.lab.models.keyed_draws import derive_key
 
 
 def rank(scores: NDArray[np.float64], node: int, among: NDArray[np.bool_]) -> float:
@@ -23,14 +23,14 @@ def median_rank(count: int, held: int) -> float:
     """Of publishers who have a note in every epoch in which they are there, and a root that holds it back."""
     ranks = []
     for seed in range(40):
-        world = case(Conduct(), 700 + seed, count + held)
+        world = make_case(MeshPolicy(), 700 + seed, count + held)
         rng, publisher = np.random.default_rng(seed), world.people.publisher
         present, published = world.view.present.copy(), np.zeros(count + held, np.bool_)
         if held:
             present[:, publisher] = rng.random(count + held) < 0.9
         written = np.flatnonzero(present[:count, publisher])
         published[written + rng.integers(0, held + 1, written.size)] = True
-        ranks.append(rank(publishers(present, published, held), publisher, ~world.people.insiders))
+        ranks.append(rank(score_presence(present, published, held), publisher, ~world.people.insiders))
     return float(np.median(ranks))
 
 
@@ -44,17 +44,17 @@ def test_notes_that_are_held_back_hide_it() -> None:
 
 
 def test_shuffled_labels_are_not_found() -> None:
-    world = case("BL", 1, 20)
-    found = publishers(world.view.present, np.ones(20, np.bool_))
+    world = make_case("BL", 1, 20)
+    found = score_presence(world.view.present, np.ones(20, np.bool_))
     assert tells_nothing_of_shuffled_labels(found[world.candidates], world.labels())
 
 
 def test_whom_a_publisher_waits_for_is_away_when_it_is_silent() -> None:
     present = np.array([[True, True, True], [True, False, True], [True, True, False]])
-    found = successors(present, np.array([True, False, True]))
+    found = score_successors(present, np.array([True, False, True]))
     assert found.argmax() == 1
     # 1 has the neighbours 0 and 2, of whom 2 has another one.
-    guess = behind(from_edges(4, [0, 1, 2], [1, 2, 3]), np.append(found, -50.0))
+    guess = score_behind_successor(from_edges(4, [0, 1, 2], [1, 2, 3]), np.append(found, -50.0))
     assert guess[0] > guess[2] > guess[1]
 
 
@@ -62,17 +62,19 @@ def test_the_hardened_mesh_waits_and_so_shows_its_publishers_successor() -> None
     """One of the successor's neighbours is named, so about one in eight is right, without any insider on the stem."""
     hits, found = [], []
     for seed in range(40):
-        world = case("H", 800 + seed, 50)
-        people, key = world.people, key_of(world.people.seed, "life")
+        world = make_case("H", 800 + seed, 50)
+        people, key = world.people, derive_key(world.people.seed, "life")
         ways = [
-            hardened.stem(people.graph, epoch.graph, epoch.found, people.publisher, hardened.ONWARD, key)
-            for epoch in epochs(people, CONDUCTS["H"], 50)
+            hardened_mesh.walk_stem(
+                people.graph, epoch.graph, epoch.root_paths, people.publisher, hardened_mesh.ONWARD_PROBABILITY, key
+            )
+            for epoch in run_epochs(people, MESH_POLICIES["H"], 50)
         ]
         published = np.array([way is not None for way in ways])
-        guess = successors(world.view.present, published)
+        guess = score_successors(world.view.present, published)
         successor = next(int(way.path[1]) for way in ways if way is not None)
         if not people.insiders[successor]:
             found.append(rank(guess, successor, ~people.insiders) < 1)
-            hits.append(success(behind(people.graph, guess), people))
+            hits.append(first_guess_success(score_behind_successor(people.graph, guess), people))
     assert np.mean(found) > 0.85
     assert 0.05 < np.mean(hits) < 0.35

@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from support.watched import expect_nothing, mask
-from veilcast.lab.attack import rumor
-from veilcast.lab.attack.hops import hops_from
-from veilcast.lab.kernels.graph import Graph, from_edges, regular
+from support.watched_meshes import expect_nothing, mask
+from veilcast.lab.attack.hops import distances_from
+from veilcast.lab.attack.observer import mesh_source
 from veilcast.lab.measure.ranking import auc
+from veilcast.lab.models.graph import Graph, from_edges, regular
 
 TREE = from_edges(7, [0, 0, 1, 1, 2, 5], [1, 2, 3, 4, 5, 6])
 
@@ -37,7 +37,7 @@ def orders(source: int, infected: set[int]) -> int:
 def test_on_a_tree_it_counts_the_orders_in_which_it_may_have_spread() -> None:
     infected = {0, 1, 2, 3, 5, 6}
     counts = np.array([orders(node, infected) if node in infected else 0 for node in range(7)])
-    assert rumor.scores(TREE, mask(sorted(infected), 7)) == pytest.approx(counts / counts.sum())
+    assert mesh_source.score_rumor(TREE, mask(sorted(infected), 7)) == pytest.approx(counts / counts.sum())
 
 
 def test_it_finds_a_source_far_more_often_than_chance_does() -> None:
@@ -47,7 +47,7 @@ def test_it_finds_a_source_far_more_often_than_chance_does() -> None:
     for _ in range(60):
         source = int(rng.integers(graph.nodes))
         infected = spread(graph, source, 60, rng)
-        scores, positive = rumor.scores(graph, infected)[infected], mask([source], graph.nodes)[infected]
+        scores, positive = mesh_source.score_rumor(graph, infected)[infected], mask([source], graph.nodes)[infected]
         hits += int(np.argmax(scores) == np.argmax(positive))
         areas.append(auc(scores, positive))
     assert hits / 60 > 5 / 60
@@ -58,11 +58,15 @@ def test_it_finds_a_source_far_more_often_than_chance_does() -> None:
 def test_a_ball_has_its_source_for_its_jordan_centre() -> None:
     graph = regular(2000, 3, 1)
     for source in range(20):
-        ball = hops_from(graph, source)
-        found = rumor.jordan(graph, (ball >= 0) & (ball <= 4))
+        ball = distances_from(graph, source)
+        found = mesh_source.score_jordan_centre(graph, (ball >= 0) & (ball <= 4))
         assert found[source] == found.max() == 1 / 5
 
 
 def test_where_nobody_has_it_nobody_is_named() -> None:
     nobody = np.zeros(7, np.bool_)
-    assert rumor.scores(TREE, nobody).tolist() == rumor.jordan(TREE, nobody).tolist() == [0] * 7
+    assert (
+        mesh_source.score_rumor(TREE, nobody).tolist()
+        == mesh_source.score_jordan_centre(TREE, nobody).tolist()
+        == [0] * 7
+    )

@@ -3,28 +3,28 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from support.clients import served
-from veilcast.lab.attack import tag_frequency
-from veilcast.lab.kernels.ledger import SUBSCRIBED, Ledger
-from veilcast.lab.kernels.relay import Service
-from veilcast.lab.kernels.tokens import zipf
+from support.relay_users import run_small_relay
+from veilcast.lab.attack.server import tag_inference
+from veilcast.lab.models.relay import RelayService
+from veilcast.lab.models.server_log import SUBSCRIBED, ServerLog
+from veilcast.lab.models.topic_mix import zipf_popularity
 
-POPULARITY = zipf(10, 0.5)
+POPULARITY = zipf_popularity(10, 0.5)
 
 
 def named(profile: str, seed: int, *, queries: int = 0, shuffled: bool = False) -> float:
     """The share of subscriptions whose topic is named, of 800 users."""
-    _, shown, answers = served(seed, Service(profile), 1, users=800)  # type: ignore[arg-type]
-    asked, there = shown.server.of(SUBSCRIBED), float(shown.present.sum())
+    _, shown, answers = run_small_relay(seed, RelayService(profile), 1, users=800)  # type: ignore[arg-type]
+    asked, there = shown.server.select(SUBSCRIBED), float(shown.present.sum())
     if queries:
-        topics = tag_frequency.worth_asking(asked, there, POPULARITY, queries)
-        found = tag_frequency.named_by_asking(asked, there, POPULARITY, topics, answers.topic[0][topics])
+        topics = tag_inference.choose_queries(asked, there, POPULARITY, queries)
+        found = tag_inference.name_tags_by_queries(asked, there, POPULARITY, topics, answers.topic[0][topics])
     else:
-        found = tag_frequency.named(asked, there, POPULARITY)
+        found = tag_inference.name_tags(asked, there, POPULARITY)
     tags = answers.topic[0] if not shuffled else np.random.default_rng(seed).permutation(answers.topic[0])
     order = np.argsort(tags)
     truth = order[np.searchsorted(tags[order], asked.what)]
-    return float(np.mean(found.of(asked.what) == truth))
+    return float(np.mean(found.topics_of(asked.what) == truth))
 
 
 @pytest.mark.parametrize("profile", ["paper", "hardened"])
@@ -45,12 +45,12 @@ def test_a_server_that_may_ask_knows_what_it_asked_for_and_guesses_the_rest_bett
 
 
 def test_of_more_tags_than_topics_the_most_frequent_have_names() -> None:
-    _, shown, _ = served(1, Service("hardened"), 1)
-    asked = shown.proxy.of(SUBSCRIBED)
-    found = tag_frequency.named(asked, float(shown.present.sum()), POPULARITY)
+    _, shown, _ = run_small_relay(1, RelayService("hardened"), 1)
+    asked = shown.proxy.select(SUBSCRIBED)
+    found = tag_inference.name_tags(asked, float(shown.present.sum()), POPULARITY)
     assert found.tags.size == 10
-    assert np.count_nonzero(found.of(asked.what) >= 0) == 10
-    said = tag_frequency.interests(asked.who, found.of(asked.what), (120, 10))
+    assert np.count_nonzero(found.topics_of(asked.what) >= 0) == 10
+    said = tag_inference.mark_interests(asked.who, found.topics_of(asked.what), (120, 10))
     assert said.sum() == 10
 
 
@@ -65,8 +65,8 @@ def test_what_pseudonyms_have_together_tells_tags_apart_that_counts_confuse() ->
     user, topic = np.nonzero(reads[rng.permutation(1500)[:400]])
     tags = rng.permutation(10)
     zeros = np.zeros(user.size, np.int64)
-    asked = Ledger(zeros, zeros, zeros.astype(np.int8), user, tags[topic])
-    alone = tag_frequency.named(asked, 400.0, popularity)
-    pairs = tag_frequency.named_by_pairs(asked, 400.0, popularity, together)
+    asked = ServerLog(zeros, zeros, zeros.astype(np.int8), user, tags[topic])
+    alone = tag_inference.name_tags(asked, 400.0, popularity)
+    pairs = tag_inference.name_tags_by_pairs(asked, 400.0, popularity, together)
     truth = np.argsort(tags)
     assert np.mean(pairs.topics == truth) > np.mean(alone.topics == truth)

@@ -5,43 +5,54 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from veilcast.lab.attack.token_frequency import by_rank, likelihoods, matched, paired, refined, tally
-from veilcast.lab.kernels.epochs import CONDUCTS
-from veilcast.lab.kernels.graph import small_world
-from veilcast.lab.kernels.tokens import drawn, settle, trace, zipf
+from veilcast.lab.attack.insider.token_inference import (
+    assign_best,
+    count_pairs,
+    count_requests,
+    name_by_rank,
+    naming_likelihoods,
+    refine_naming,
+)
+from veilcast.lab.models.epochs import MESH_POLICIES
+from veilcast.lab.models.graph import small_world
+from veilcast.lab.models.topic_mix import draw_readers, observe_tokens, settle_topics, zipf_popularity
 
 
 def named(conduct: str, seed: int, epochs: int, *, shuffled: bool = False) -> float:
     """The share of subscriptions whose topic is named rightly, in a town of 1,500 with ten topics."""
-    graph, popularity, rng = small_world(1500, 8, 0.2, seed), zipf(10, 0.6), np.random.default_rng(seed)
-    town = settle(graph, drawn(graph, popularity, seed), 0.1, 0.1, 10, seed)
-    counts = np.array([tally(graph, view) for view in trace(town, CONDUCTS[conduct], epochs).views]).sum(axis=2)
+    graph, popularity, rng = small_world(1500, 8, 0.2, seed), zipf_popularity(10, 0.6), np.random.default_rng(seed)
+    town = settle_topics(graph, draw_readers(graph, popularity, seed), 0.1, 0.1, 10, seed)
+    counts = np.array(
+        [count_requests(graph, view) for view in observe_tokens(town, MESH_POLICIES[conduct], epochs).views]
+    ).sum(axis=2)
     order = rng.permutation(10)
     topics = order if not shuffled else rng.permutation(10)
     asked, chances = counts[order].T
-    found = matched(likelihoods(asked, chances, popularity)) == topics
+    found = assign_best(naming_likelihoods(asked, chances, popularity)) == topics
     readers = town.reads.sum(axis=0)
     return float(readers[topics][found].sum() / readers.sum())
 
 
 @given(st.lists(st.integers(0, 50), min_size=2, max_size=8, unique=True))
 def test_the_likeliest_naming_of_tokens_with_equal_chances_is_that_of_ranks(counts: list[int]) -> None:
-    popularity = zipf(len(counts), 0.5)
+    popularity = zipf_popularity(len(counts), 0.5)
     asked = np.array(counts, np.float64)
-    best = matched(likelihoods(asked, np.full(asked.size, 60.0), popularity))
-    assert best.tolist() == by_rank(asked, popularity).tolist()
+    best = assign_best(naming_likelihoods(asked, np.full(asked.size, 60.0), popularity))
+    assert best.tolist() == name_by_rank(asked, popularity).tolist()
 
 
 def test_a_token_that_had_more_chances_to_be_seen_is_not_taken_for_a_more_popular_one() -> None:
     """The planted fault is naming by bare counts."""
     asked, chances = np.array([12.0, 10.0]), np.array([60.0, 20.0])
     popularity = np.array([0.5, 0.2])
-    assert matched(likelihoods(asked, chances, popularity)).tolist() == [1, 0]
-    assert by_rank(asked, popularity).tolist() == [0, 1]
+    assert assign_best(naming_likelihoods(asked, chances, popularity)).tolist() == [1, 0]
+    assert name_by_rank(asked, popularity).tolist() == [0, 1]
 
 
 def test_fewer_tokens_than_topics_have_a_topic_each() -> None:
-    assert matched(likelihoods(np.array([10.0, 1.0]), np.array([20.0, 20.0]), np.array([0.05, 0.5, 0.2]))).tolist() == [
+    assert assign_best(
+        naming_likelihoods(np.array([10.0, 1.0]), np.array([20.0, 20.0]), np.array([0.05, 0.5, 0.2]))
+    ).tolist() == [
         1,
         0,
     ]
@@ -72,18 +83,18 @@ def test_what_is_asked_for_together_tells_tokens_apart_that_counts_confuse() -> 
         together = np.outer(popularity, popularity) * (lift + lift.T)
         asked, chances = rng.binomial(400, popularity)[order].astype(np.float64), np.full(10, 400.0)
         pairs = np.triu(rng.poisson(400 * together), 1)
-        first = likelihoods(asked, chances, popularity)
-        alone.append(np.mean(matched(first) == order))
+        first = naming_likelihoods(asked, chances, popularity)
+        alone.append(np.mean(assign_best(first) == order))
         both = (pairs + pairs.T)[order][:, order].astype(np.float64)
-        refined_too.append(np.mean(refined(first, both, together) == order))
+        refined_too.append(np.mean(refine_naming(first, both, together) == order))
     assert np.mean(alone) < 0.5
     assert np.mean(refined_too) > np.mean(alone) + 0.25
 
 
 def test_a_neighbour_that_asked_for_two_tokens_counts_for_the_pair_once() -> None:
     graph = small_world(200, 6, 0.2, 1)
-    town = settle(graph, drawn(graph, zipf(3, 0.6), 1), 0.1, 0.1, 10, 1)
-    found = paired(trace(town, CONDUCTS["BL hidden"], 3).views, 200)
+    town = settle_topics(graph, draw_readers(graph, zipf_popularity(3, 0.6), 1), 0.1, 0.1, 10, 1)
+    found = count_pairs(observe_tokens(town, MESH_POLICIES["BL hidden"], 3).views, 200)
     assert np.array_equal(found, found.T)
     assert (found <= np.minimum.outer(found.diagonal(), found.diagonal())).all()
     assert 0 < found[0, 1] <= np.count_nonzero(~town.topics[0].insiders)

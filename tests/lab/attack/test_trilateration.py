@@ -3,19 +3,19 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from support.floods import chained, heard, success
-from veilcast.lab.attack.trilateration import scores
-from veilcast.lab.kernels.graph import from_edges
+from support.advert_floods import chain_values, first_guess_success, hear_adverts
+from veilcast.lab.attack.insider.advert_origin import score_trilateration
+from veilcast.lab.models.graph import from_edges
 
 
 def rate(degree: int, insiders: float, *, offset: int = 0, shuffled: bool = False) -> float:
     hits = []
     for seed in range(60):
-        people, peer, _ = heard(degree, insiders, seed, False)
-        values = chained(people, peer, offset)
+        people, peer, _ = hear_adverts(degree, insiders, seed, False)
+        values = chain_values(people, peer, offset)
         if shuffled:
             values = [values[place] for place in np.random.default_rng(seed).permutation(len(values))]
-        hits.append(success(scores(people.graph, peer, values), people))
+        hits.append(first_guess_success(score_trilateration(people.graph, peer, values), people))
     return float(np.mean(hits))
 
 
@@ -30,13 +30,17 @@ def test_shuffled_values_lead_nowhere() -> None:
 
 
 def test_who_fits_exactly_has_no_spread_and_values_of_other_chains_say_nothing() -> None:
-    people, peer, _ = heard(8, 0.01, 1, False)
-    values = chained(people, peer, 0)
-    found = scores(people.graph, peer, values)
+    people, peer, _ = hear_adverts(8, 0.01, 1, False)
+    values = chain_values(people, peer, 0)
+    found = score_trilateration(people.graph, peer, values)
     assert found[people.publisher] == 0
     spoilt = [*values, bytes(32)]
-    assert (scores(people.graph, np.append(peer, peer[0]), spoilt) == found).all()
+    assert (score_trilateration(people.graph, np.append(peer, peer[0]), spoilt) == found).all()
 
 
 def test_one_value_fits_everybody() -> None:
-    assert scores(from_edges(3, [0, 1], [1, 2]), np.array([1], np.int32), [bytes(32)]).tolist() == [0, 0, 0]
+    assert score_trilateration(from_edges(3, [0, 1], [1, 2]), np.array([1], np.int32), [bytes(32)]).tolist() == [
+        0,
+        0,
+        0,
+    ]

@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 
 from veilcast.errors import ConfigError, StorageError
-from veilcast.lab.audit import files
-from veilcast.lab.audit.files import Link, Member
+from veilcast.lab.audit import operator_files
+from veilcast.lab.audit.operator_files import ListedMember, OverlayLink
 
-MEMBERS = (Member("10.0.0.1:4000", "publisher", "news"), Member("10.0.0.2:4000", "subscriber", "news"))
+MEMBERS = (ListedMember("10.0.0.1:4000", "publisher", "news"), ListedMember("10.0.0.2:4000", "subscriber", "news"))
 
 
 @pytest.mark.parametrize(
@@ -23,14 +23,14 @@ MEMBERS = (Member("10.0.0.1:4000", "publisher", "news"), Member("10.0.0.2:4000",
 def test_members_come_as_json_or_as_csv(text: str, tmp_path: Path) -> None:
     path = tmp_path / "members"
     path.write_text(text, encoding="utf-8")
-    assert files.members(path) == MEMBERS
+    assert operator_files.read_members(path) == MEMBERS
 
 
 def test_what_net_status_prints_will_do_for_members(tmp_path: Path) -> None:
     path = tmp_path / "status.json"
     nodes = [{"node": "01", "address": "127.1.0.1:4000", "role": "publisher", "up": True, "neighbours": 3}]
     path.write_text(json.dumps({"up": 1, "pids": [5], "nodes": nodes}))
-    assert files.members(path) == (Member("127.1.0.1:4000", "publisher"),)
+    assert operator_files.read_members(path) == (ListedMember("127.1.0.1:4000", "publisher"),)
 
 
 @pytest.mark.parametrize("role", ["Subscriber", " subscriber", "subscribers"])
@@ -39,13 +39,13 @@ def test_a_role_that_is_almost_one_is_refused(role: str, tmp_path: Path) -> None
     path = tmp_path / "members.csv"
     path.write_text(f"node,role\na,publisher\nb,subscriber\nc,{role}\n")
     with pytest.raises(ConfigError, match=r"entry 3: the role is .*; write 'subscriber'"):
-        files.members(path)
+        operator_files.read_members(path)
 
 
 def test_a_link_counts_once_whichever_way_it_is_written(tmp_path: Path) -> None:
     path = tmp_path / "links.csv"
     path.write_text("u,v\nb,a\na,b\nb,c\n")
-    assert files.links(path) == (Link("a", "b"), Link("b", "c"))
+    assert operator_files.read_links(path) == (OverlayLink("a", "b"), OverlayLink("b", "c"))
 
 
 @pytest.mark.parametrize(
@@ -67,7 +67,7 @@ def test_what_is_no_list_of_members_is_refused_in_a_line(text: str, tmp_path: Pa
     path = tmp_path / "members"
     path.write_text(text)
     with pytest.raises(ConfigError, match="members") as refused:
-        files.members(path)
+        operator_files.read_members(path)
     assert "\n" not in str(refused.value)
 
 
@@ -75,9 +75,9 @@ def test_what_is_no_list_of_links_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "links"
     path.write_text("u,v\na,a\n")
     with pytest.raises(ConfigError, match="entry 1 is no link"):
-        files.links(path)
+        operator_files.read_links(path)
     with pytest.raises(StorageError):
-        files.links(tmp_path / "absent")
+        operator_files.read_links(tmp_path / "absent")
     path.write_bytes(b"\xff\xfe\x00")
     with pytest.raises(ConfigError, match="no text"):
-        files.links(path)
+        operator_files.read_links(path)

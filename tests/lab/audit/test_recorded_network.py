@@ -14,8 +14,8 @@ from typing import Any
 
 import pytest
 
-from support.patience import HANG_S
-from veilcast.net.blocking import connect_sync
+from support.waits import HANG_S
+from veilcast.net.sync_client import connect_sync
 
 DUMP = shutil.which("tcpdump", path="/usr/bin:/usr/sbin:/sbin:/bin")
 NODES = 10

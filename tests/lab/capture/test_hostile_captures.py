@@ -13,15 +13,15 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from support.capture_writing import EPOCH_US, START_US, Pcapng, Sent, framed, ip, pcap, put
-from support.patience import HANG_S
+from support.capture_files import EPOCH_US, START_US, Pcapng, SentPacket, frame_packet, ip, pcap, write_file
+from support.waits import HANG_S
 from veilcast.errors import VeilcastError
 from veilcast.lab import capture
 
 SENT = [
-    Sent(START_US, content=bytes(40)),
-    Sent(START_US + 1, "[2001:db8::1]:1", "[::1]:2", bytes(30)),
-    Sent(START_US + 2, protocol=6, content=bytes(20)),
+    SentPacket(START_US, content=bytes(40)),
+    SentPacket(START_US + 1, "[2001:db8::1]:1", "[::1]:2", bytes(30)),
+    SentPacket(START_US + 2, protocol=6, content=bytes(20)),
 ]
 EXTENDED = ip(SENT[1], [(0, bytes(7)), (44, b"\0\0\1" + bytes(4)), (51, bytes([1]) + bytes(10))])
 PACKETS = [*(ip(one) for one in SENT), EXTENDED, ip(SENT[0], piece=0x2000)]
@@ -30,14 +30,14 @@ PACKETS = [*(ip(one) for one in SENT), EXTENDED, ip(SENT[0], piece=0x2000)]
 def pcapng(*, big: bool) -> bytes:
     file = Pcapng(big=big).interface(1, 9, 5).interface(276, 0x80 | 20)
     for packet in PACKETS:
-        file.enhanced(0, START_US, framed(packet, 1, tags=1)).enhanced(1, START_US, framed(packet, 276))
-        file.simple(framed(packet, 1)).obsolete(1, START_US, framed(packet, 276))
-    return file.section(big=not big).interface(113).enhanced(0, START_US, framed(PACKETS[0], 113)).bytes
+        file.enhanced(0, START_US, frame_packet(packet, 1, tags=1)).enhanced(1, START_US, frame_packet(packet, 276))
+        file.simple(frame_packet(packet, 1)).obsolete(1, START_US, frame_packet(packet, 276))
+    return file.section(big=not big).interface(113).enhanced(0, START_US, frame_packet(PACKETS[0], 113)).bytes
 
 
 WHOLE = [
     *(
-        pcap([(START_US, framed(packet, link, tags=link)) for packet in PACKETS], link, big=big, nano=big)
+        pcap([(START_US, frame_packet(packet, link, tags=link)) for packet in PACKETS], link, big=big, nano=big)
         for link in (0, 1, 101, 113, 276)
         for big in (False, True)
     ),
@@ -71,7 +71,7 @@ def spoiled(draw: st.DrawFn) -> bytes:
 
 def survive(data: bytes) -> None:
     with tempfile.TemporaryDirectory() as directory:
-        path = put(Path(directory), data)
+        path = write_file(Path(directory), data)
         try:
             table, notes = capture.read([path], run="r", epoch_us=EPOCH_US, step=200)
         except VeilcastError:

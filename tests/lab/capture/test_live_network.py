@@ -13,7 +13,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from support.patience import HANG_S, wait_until
+from support.waits import HANG_S, wait_until
 from veilcast.lab import capture
 
 DUMP = shutil.which("tcpdump", path="/usr/bin:/usr/sbin:/sbin:/bin")

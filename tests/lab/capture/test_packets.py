@@ -8,7 +8,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from support.capture_writing import EPOCH_US, START_US, Sent, framed, ip, pcap, put
+from support.capture_files import EPOCH_US, START_US, SentPacket, frame_packet, ip, pcap, write_file
 from veilcast.errors import ConfigError
 from veilcast.lab import capture
 from veilcast.lab.capture.packets import LINKS, REASONS
@@ -16,12 +16,12 @@ from veilcast.lab.capture.packets import LINKS, REASONS
 SIX = ("[2001:db8::1]:4000", "[fe80::2]:4001")
 
 
-def read(directory: Path, data: bytes) -> tuple[list[dict[str, object]], capture.FileNotes]:
-    table, notes = capture.read([put(directory, data)], run="r", epoch_us=EPOCH_US)
+def read(directory: Path, data: bytes) -> tuple[list[dict[str, object]], capture.FileReport]:
+    table, notes = capture.read([write_file(directory, data)], run="r", epoch_us=EPOCH_US)
     return table.to_pylist(), notes.files[0]
 
 
-def rows(*sent: Sent) -> list[dict[str, object]]:
+def rows(*sent: SentPacket) -> list[dict[str, object]]:
     return [msgspec.structs.asdict(one.cell()) for one in sent]
 
 
@@ -31,46 +31,46 @@ def rows(*sent: Sent) -> list[dict[str, object]]:
 @pytest.mark.parametrize("link", sorted(LINKS))
 def test_every_link_type_shows_the_same_packet(link: int, six: bool, protocol: int, big: bool, tmp_path: Path) -> None:
     src, dst = SIX if six else ("192.0.2.1:4000", "198.51.100.255:65535")
-    sent = Sent(START_US + 123_456, src, dst, b"content" * 9, protocol)
-    found, notes = read(tmp_path, pcap([(sent.t_us, framed(ip(sent), link, big=big))], link, big=big))
+    sent = SentPacket(START_US + 123_456, src, dst, b"content" * 9, protocol)
+    found, notes = read(tmp_path, pcap([(sent.t_us, frame_packet(ip(sent), link, big=big))], link, big=big))
     assert found == rows(sent)
-    assert notes == capture.FileNotes(str(tmp_path / "a.pcap"), "pcap", 1, 1)
+    assert notes == capture.FileReport(str(tmp_path / "a.pcap"), "pcap", 1, 1)
 
 
 def test_vlan_tags_are_passed_over_up_to_their_bound(tmp_path: Path) -> None:
-    sent = Sent(START_US)
-    packets = [(sent.t_us, framed(ip(sent), 1, tags=tags)) for tags in range(6)]
+    sent = SentPacket(START_US)
+    packets = [(sent.t_us, frame_packet(ip(sent), 1, tags=tags)) for tags in range(6)]
     found, notes = read(tmp_path, pcap(packets))
     assert found == rows(*[sent] * 5)
     assert notes.left_out == {"not IP": 1}
 
 
 def test_options_of_ipv4_and_an_empty_datagram(tmp_path: Path) -> None:
-    sent = Sent(START_US, content=b"")
-    found, _ = read(tmp_path, pcap([(sent.t_us, framed(ip(sent, options=bytes(12)), 1))]))
+    sent = SentPacket(START_US, content=b"")
+    found, _ = read(tmp_path, pcap([(sent.t_us, frame_packet(ip(sent, options=bytes(12)), 1))]))
     assert found == rows(sent)
 
 
 def test_extension_headers_of_ipv6_are_passed_over_up_to_their_bound(tmp_path: Path) -> None:
-    sent = Sent(START_US, *SIX)
+    sent = SentPacket(START_US, *SIX)
     hop, authentication = (0, bytes([0]) + bytes(6)), (51, bytes([4]) + bytes(22))
     routing, whole = (43, bytes([2]) + bytes(22)), (44, bytes(7))
     several = [(hop,), (hop, routing, whole, authentication), (hop,) * 16, (hop,) * 17]
-    found, notes = read(tmp_path, pcap([(sent.t_us, framed(ip(sent, each), 1)) for each in several]))
+    found, notes = read(tmp_path, pcap([(sent.t_us, frame_packet(ip(sent, each), 1)) for each in several]))
     assert found == rows(sent, sent, sent)
     assert notes.left_out == {"neither UDP nor TCP": 1}
 
 
 def test_a_first_fragment_is_the_datagram_and_later_ones_are_counted(tmp_path: Path) -> None:
-    four, six = Sent(START_US, content=bytes(4000)), Sent(START_US, *SIX, content=bytes(4000))
-    stream = Sent(START_US, protocol=6)
+    four, six = SentPacket(START_US, content=bytes(4000)), SentPacket(START_US, *SIX, content=bytes(4000))
+    stream = SentPacket(START_US, protocol=6)
     packets = [
-        framed(ip(four, piece=0x2000)[:1500], 1),
-        framed(ip(four, piece=0x2000 | 185)[:1500], 1),
-        framed(ip(four, piece=370), 1),
-        framed(ip(six, [(44, b"\0\0\1" + bytes(4))])[:1500], 1),
-        framed(ip(six, [(44, b"\0\5\xa8" + bytes(4))]), 1),
-        framed(ip(stream, piece=0x2000), 1),
+        frame_packet(ip(four, piece=0x2000)[:1500], 1),
+        frame_packet(ip(four, piece=0x2000 | 185)[:1500], 1),
+        frame_packet(ip(four, piece=370), 1),
+        frame_packet(ip(six, [(44, b"\0\0\1" + bytes(4))])[:1500], 1),
+        frame_packet(ip(six, [(44, b"\0\5\xa8" + bytes(4))]), 1),
+        frame_packet(ip(stream, piece=0x2000), 1),
     ]
     found, notes = read(tmp_path, pcap([(START_US, packet) for packet in packets]))
     assert found == rows(four, six)
@@ -79,23 +79,23 @@ def test_a_first_fragment_is_the_datagram_and_later_ones_are_counted(tmp_path: P
 
 
 def test_a_segment_that_the_network_card_will_cut_up_has_the_length_of_its_record(tmp_path: Path) -> None:
-    sent = Sent(START_US, content=bytes(3000), protocol=6)
+    sent = SentPacket(START_US, content=bytes(3000), protocol=6)
     packet = bytearray(ip(sent))
     packet[2:4] = bytes(2)
-    assert read(tmp_path, pcap([(sent.t_us, framed(bytes(packet), 1))]))[0] == rows(sent)
+    assert read(tmp_path, pcap([(sent.t_us, frame_packet(bytes(packet), 1))]))[0] == rows(sent)
 
 
 def test_what_is_no_cell_is_counted_under_its_reason(tmp_path: Path) -> None:
-    sent, bare = Sent(START_US), Sent(START_US, protocol=6, content=b"")
+    sent, bare = SentPacket(START_US), SentPacket(START_US, protocol=6, content=b"")
     good = ip(sent)
     packets = {
-        "TCP segments without content": framed(ip(bare), 1),
+        "TCP segments without content": frame_packet(ip(bare), 1),
         "not IP": b"\2" * 12 + b"\x08\x06" + bytes(28),
-        "neither UDP nor TCP": framed(good[:9] + b"\x01" + good[10:], 1),
-        "malformed": framed(b"\x41" + good[1:], 1),
-        "cut before their headers end": framed(good[:27], 1),
+        "neither UDP nor TCP": frame_packet(good[:9] + b"\x01" + good[10:], 1),
+        "malformed": frame_packet(b"\x41" + good[1:], 1),
+        "cut before their headers end": frame_packet(good[:27], 1),
     }
-    found, notes = read(tmp_path, pcap([(START_US, packet) for packet in (*packets.values(), framed(good, 1))]))
+    found, notes = read(tmp_path, pcap([(START_US, packet) for packet in (*packets.values(), frame_packet(good, 1))]))
     assert found == rows(sent)
     assert notes.left_out == dict.fromkeys(packets, 1)
     assert set(packets) < set(REASONS)
@@ -113,16 +113,16 @@ def test_what_is_no_cell_is_counted_under_its_reason(tmp_path: Path) -> None:
 )
 def test_lengths_that_contradict_one_another_are_malformed(spoiled: object, tmp_path: Path) -> None:
     assert callable(spoiled)
-    good = Sent(START_US)
-    packets = [(START_US, framed(ip(good), 1)), (START_US, b"\2" * 12 + b"\x08\0" + spoiled(ip(good)))]
+    good = SentPacket(START_US)
+    packets = [(START_US, frame_packet(ip(good), 1)), (START_US, b"\2" * 12 + b"\x08\0" + spoiled(ip(good)))]
     found, notes = read(tmp_path, pcap(packets))
     assert found == rows(good)
     assert notes.left_out == {"malformed": 1}
 
 
 def test_sizes_come_from_headers_whatever_was_kept_of_a_packet(tmp_path: Path) -> None:
-    four, six = Sent(START_US), Sent(START_US, *SIX, protocol=6)
-    packets = [(START_US, framed(ip(sent), 1)) for sent in (four, six)]
+    four, six = SentPacket(START_US), SentPacket(START_US, *SIX, protocol=6)
+    packets = [(START_US, frame_packet(ip(sent), 1)) for sent in (four, six)]
     assert read(tmp_path, pcap(packets, snap=14 + 40 + 24))[0] == rows(four, six)
 
 

@@ -7,17 +7,17 @@ from pathlib import Path
 
 import pytest
 
-from support.capture_writing import EPOCH_US, START_US, Pcapng, Sent, framed, ip, put
+from support.capture_files import EPOCH_US, START_US, Pcapng, SentPacket, frame_packet, ip, write_file
 from veilcast.errors import ConfigError
 from veilcast.lab import capture
 from veilcast.lab.capture.pcapng import INTERFACES_MAX, SECTIONS_MAX
 
-SENT = Sent(START_US + 654_321)
-PACKET = framed(ip(SENT), 1)
+SENT = SentPacket(START_US + 654_321)
+PACKET = frame_packet(ip(SENT), 1)
 
 
-def read(directory: Path, file: Pcapng) -> tuple[list[int], capture.FileNotes]:
-    table, notes = capture.read([put(directory, file.bytes)], run="r", epoch_us=EPOCH_US)
+def read(directory: Path, file: Pcapng) -> tuple[list[int], capture.FileReport]:
+    table, notes = capture.read([write_file(directory, file.bytes)], run="r", epoch_us=EPOCH_US)
     assert set(table["src"].to_pylist()) == {SENT.src}
     assert set(table["size"].to_pylist()) == {len(SENT.content)}
     return table["t_us"].to_pylist(), notes.files[0]
@@ -60,10 +60,10 @@ def test_the_offset_of_an_interface_is_added(tmp_path: Path) -> None:
 def test_sections_and_interfaces_have_their_own_ways(tmp_path: Path) -> None:
     packets = [ip(replace(SENT, content=bytes([number]) * 1200)) for number in range(5)]
     file = Pcapng().interface(1).interface(101, 9).enhanced(1, SENT.t_us * 1000, packets[0])
-    file.enhanced(0, 7, framed(packets[1], 1)).other(5, b"statistics").other(4, b"names")
-    file.interface(276).enhanced(2, 8, framed(packets[2], 276))
-    file.section(big=True).interface(113).enhanced(0, 9, framed(packets[3], 113))
-    file.obsolete(0, 10, framed(packets[4], 113))
+    file.enhanced(0, 7, frame_packet(packets[1], 1)).other(5, b"statistics").other(4, b"names")
+    file.interface(276).enhanced(2, 8, frame_packet(packets[2], 276))
+    file.section(big=True).interface(113).enhanced(0, 9, frame_packet(packets[3], 113))
+    file.obsolete(0, 10, frame_packet(packets[4], 113))
     times, notes = read(tmp_path, file)
     assert sorted(times) == [7, 8, 9, 10, SENT.t_us]
     assert notes.left_out == {}
@@ -87,7 +87,7 @@ def test_packets_of_interfaces_that_nobody_described_are_counted(tmp_path: Path)
 def test_what_is_said_of_an_interface_holds_for_the_packets_after_it(step: int, tmp_path: Path) -> None:
     file = Pcapng().interface(1).enhanced(1, 5, PACKET).interface(1).enhanced(1, 6, PACKET)
     file.section(big=False).interface(1).enhanced(1, 7, PACKET).enhanced(0, 8, PACKET)
-    table, notes = capture.read([put(tmp_path, file.bytes)], run="r", epoch_us=EPOCH_US, step=step)
+    table, notes = capture.read([write_file(tmp_path, file.bytes)], run="r", epoch_us=EPOCH_US, step=step)
     assert table["t_us"].to_pylist() == [6]
     assert notes.files[0].cells == 2
     assert notes.files[0].left_out == {"of an interface or link type that is not known": 2}

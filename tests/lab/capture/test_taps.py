@@ -7,48 +7,48 @@ from pathlib import Path
 
 import pytest
 
-from support.capture_writing import EPOCH_US, START_US, Sent, framed, ip, pcap, put
+from support.capture_files import EPOCH_US, START_US, SentPacket, frame_packet, ip, pcap, write_file
 from veilcast.errors import ConfigError, TamperedError
 from veilcast.lab import capture
-from veilcast.lab.capture import tap_lines, tap_owners
+from veilcast.lab.capture import taps
 from veilcast.lab.capture.clocks import TIMES_MAX
-from veilcast.observe import Cell, Insider, Presence, Row, TableWriter, Topology, Truth
+from veilcast.observe import CellRow, InsiderRow, ObservationRow, PresenceRow, TableWriter, TopologyRow, TruthRow
 
 NODES = ("127.0.0.1:4000", "127.0.0.1:4001", "[::1]:4002")
 
 
-def network(count: int, seed: int = 1) -> list[Cell]:
+def network(count: int, seed: int = 1) -> list[CellRow]:
     """Every node sends to every other, unevenly."""
     rng, found = random.Random(seed), []
     for number in range(count):
         src, dst = rng.sample(NODES, 2)
         t_us = START_US + number * 30_000 + rng.randrange(25_000)
-        found.append(Cell("own", t_us // EPOCH_US, t_us, src, dst, 1200))
+        found.append(CellRow("own", t_us // EPOCH_US, t_us, src, dst, 1200))
     return found
 
 
-def tap(cells: list[Cell], own: str, *, way_us: int = 300, ahead_us: int = 0, lost: int = 0) -> list[Cell]:
+def tap(cells: list[CellRow], own: str, *, way_us: int = 300, ahead_us: int = 0, lost: int = 0) -> list[CellRow]:
     """What the tap of one node has; each so many, one does not arrive."""
     found = []
     for number, cell in enumerate(cells):
         if own == cell.src or (own == cell.dst and not (lost and number % lost == 0)):
             t_us = cell.t_us + (way_us if own == cell.dst else 0) + ahead_us
-            found.append(Cell("own", t_us // EPOCH_US, t_us, cell.src, cell.dst, cell.size))
+            found.append(CellRow("own", t_us // EPOCH_US, t_us, cell.src, cell.dst, cell.size))
     return sorted(found, key=lambda cell: cell.t_us)
 
 
-def written(directory: Path, rows: list[Row]) -> Path:
+def written(directory: Path, rows: list[ObservationRow]) -> Path:
     with TableWriter(directory) as tables:
         tables.extend(rows)
     return directory
 
 
-def read(*paths: Path, step: int = 1 << 20) -> tuple[list[tuple[object, ...]], capture.Notes]:
+def read(*paths: Path, step: int = 1 << 20) -> tuple[list[tuple[object, ...]], capture.ReadingReport]:
     table, notes = capture.read(paths, run="r", epoch_us=EPOCH_US, step=step)
     return sorted(tuple(row.values()) for row in table.to_pylist()), notes
 
 
-def rows(cells: list[Cell], run: str = "r") -> list[tuple[object, ...]]:
+def rows(cells: list[CellRow], run: str = "r") -> list[tuple[object, ...]]:
     return sorted((run, cell.epoch, cell.t_us, cell.src, cell.dst, cell.size) for cell in cells)
 
 
@@ -104,16 +104,22 @@ def test_two_taps_of_one_link_are_of_its_two_ends(tmp_path: Path) -> None:
 
 
 def test_other_tables_are_read_where_they_are(tmp_path: Path) -> None:
-    insider = Insider("own", 1, 2, "a", "b", "advert", b"\0\1", b"token", b"", "")
-    more: list[Row] = [Topology("own", 1, "a", "b"), Presence("own", 1, "a"), Truth("own", "t", "a", "publisher", 1, 2)]
+    insider = InsiderRow("own", 1, 2, "a", "b", "advert", b"\0\1", b"token", b"", "")
+    more: list[ObservationRow] = [
+        TopologyRow("own", 1, "a", "b"),
+        PresenceRow("own", 1, "a"),
+        TruthRow("own", "t", "a", "publisher", 1, 2),
+    ]
     path = written(tmp_path / "a", [*network(3), *more, insider])
-    assert capture.table([path, written(tmp_path / "b", [Presence("own", 2, "b")])], Presence).to_pylist() == [
+    assert capture.read_table(
+        [path, written(tmp_path / "b", [PresenceRow("own", 2, "b")])], PresenceRow
+    ).to_pylist() == [
         {"run": "own", "epoch": 1, "node": "a"},
         {"run": "own", "epoch": 2, "node": "b"},
     ]
-    assert capture.table([path], Insider)["message"].to_pylist() == [b"\0\1"]
-    assert len(capture.table([path], Truth)) == len(capture.table([path], Topology)) == 1
-    assert len(capture.table([tmp_path], Truth)) == 0
+    assert capture.read_table([path], InsiderRow)["message"].to_pylist() == [b"\0\1"]
+    assert len(capture.read_table([path], TruthRow)) == len(capture.read_table([path], TopologyRow)) == 1
+    assert len(capture.read_table([tmp_path], TruthRow)) == 0
 
 
 def test_a_line_that_was_not_finished_is_left_out_and_told(tmp_path: Path) -> None:
@@ -148,18 +154,18 @@ def test_a_line_that_is_no_row_is_told_by_where_it_stands(line: bytes, told: str
 
 def test_a_line_without_end_is_not_read_into_memory(tmp_path: Path) -> None:
     file = written(tmp_path, list(network(20))) / "cells.jsonl"
-    file.write_bytes(file.read_bytes() + b"x" * (2 * tap_lines.LINE_MAX) + b"\n")
+    file.write_bytes(file.read_bytes() + b"x" * (2 * taps.LINE_MAX) + b"\n")
     with pytest.raises(TamperedError, match="it has a line of 1,048,576 bytes or more"):
         read(tmp_path, step=100)
 
 
 def test_what_is_remembered_of_a_tap_is_bounded() -> None:
     times: dict[str, dict[str, list[int]]] = {}
-    for end in range(tap_owners.ENDS_MAX + 5):
-        tap_owners.remember(times, "hub", str(end), list(range(TIMES_MAX + 5)))
-        tap_owners.remember(times, str(end), "hub", [1])
-    assert len(times) == tap_owners.ENDS_MAX
-    assert len(times["hub"]) == tap_owners.ENDS_MAX
+    for end in range(taps.ENDS_MAX + 5):
+        taps.remember_times(times, "hub", str(end), list(range(TIMES_MAX + 5)))
+        taps.remember_times(times, str(end), "hub", [1])
+    assert len(times) == taps.ENDS_MAX
+    assert len(times["hub"]) == taps.ENDS_MAX
     assert {len(several) for several in times["hub"].values()} == {TIMES_MAX}
 
 
@@ -175,7 +181,7 @@ def test_taps_and_captures_or_simulations_do_not_mix(tmp_path: Path) -> None:
     whole = written(tmp_path / "sim", list(cells))
     with pytest.raises(ConfigError, match=r"sim.* is no single node's tap"):
         read(single, whole)
-    file = put(tmp_path, pcap([(START_US, framed(ip(Sent(START_US)), 1))]))
+    file = write_file(tmp_path, pcap([(START_US, frame_packet(ip(SentPacket(START_US)), 1))]))
     with pytest.raises(ConfigError, match=r"tap is a tap, and others are captures"):
         read(file, single)
     with pytest.raises(ConfigError, match="given twice"):
@@ -187,8 +193,8 @@ def test_taps_and_captures_or_simulations_do_not_mix(tmp_path: Path) -> None:
 def test_strangers_cannot_crowd_the_links_that_clocks_are_set_by_out_of_a_tap(tmp_path: Path) -> None:
     cells = network(600)
     flood = [
-        Cell("own", START_US // EPOCH_US, START_US + number, f"10.{number >> 8}.{number & 255}.1:9", NODES[1], 1200)
-        for number in range(tap_owners.ENDS_MAX)
+        CellRow("own", START_US // EPOCH_US, START_US + number, f"10.{number >> 8}.{number & 255}.1:9", NODES[1], 1200)
+        for number in range(taps.ENDS_MAX)
     ]
     first = written(tmp_path / "0", list(tap(cells, NODES[0])))
     second = written(tmp_path / "1", [*flood, *tap(cells, NODES[1], ahead_us=7_000_000)])

@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from support.patience import HANG_S
+from support.waits import HANG_S
 from veilcast.lab import capture
-from veilcast.net.address import name
+from veilcast.net.address import format_address
 
 DUMP = shutil.which("tcpdump", path="/usr/bin:/usr/sbin:/sbin:/bin")
 
@@ -60,7 +60,7 @@ def test_what_tcpdump_records_is_what_was_sent(
     except OSError as error:
         pytest.skip(f"no {host} here: {error}")
     sent: Counter[tuple[str, str, int]] = Counter()
-    names = [name(end.getsockname()) for end in ends]
+    names = [format_address(end.getsockname()) for end in ends]
     with dump(path, device, [end.getsockname()[1] for end in ends], 50, *options):
         for number in range(50):
             one = number % 2

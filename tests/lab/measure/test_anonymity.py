@@ -2,20 +2,20 @@ from __future__ import annotations
 
 import numpy as np
 
-from veilcast.lab.measure.anonymity import of_sets, sizes
+from veilcast.lab.measure.anonymity import anonymity_set_sizes, summarise_sets
 
 
 def test_one_hides_among_others_who_are_as_suspect_or_more() -> None:
     scores = np.array([0.9, 0.9, 0.5, 0.5, 0.5, 0.1])
     positive = np.array([True, True, True, False, False, True])
-    assert sizes(scores, positive).tolist() == [1, 1, 3, 3]
+    assert anonymity_set_sizes(scores, positive).tolist() == [1, 1, 3, 3]
 
 
 def test_where_nothing_is_known_everybody_else_hides_one() -> None:
-    assert sizes(np.zeros(10), np.arange(10) < 3).tolist() == [8, 8, 8]
+    assert anonymity_set_sizes(np.zeros(10), np.arange(10) < 3).tolist() == [8, 8, 8]
 
 
 def test_the_smallest_set_counts_and_the_size_that_nearly_all_have() -> None:
-    found = of_sets(np.array([1, *[50] * 99], dtype=np.int64))
+    found = summarise_sets(np.array([1, *[50] * 99], dtype=np.int64))
     assert found == {"set_mean": 49.51, "set_p5": 50.0, "set_min": 1.0}
-    assert of_sets(np.array([], dtype=np.int64)) == {}
+    assert summarise_sets(np.array([], dtype=np.int64)) == {}

@@ -7,8 +7,8 @@ import pytest
 from numpy.typing import NDArray
 
 from veilcast.errors import ConfigError
-from veilcast.lab.measure.bootstrap import by_run
 from veilcast.lab.measure.ranking import auc
+from veilcast.lab.measure.strongest_attacker import by_run
 
 Labelled = tuple[NDArray[np.float64], NDArray[np.bool_]]
 

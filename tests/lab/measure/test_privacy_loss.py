@@ -8,13 +8,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import binom
 
-from veilcast.lab.measure.privacy_loss import SHARES, lower, of_counts, of_scores, upper
+from veilcast.lab.measure.privacy_loss import SHARES, epsilon_of_counts, epsilon_of_scores, lower_bound, upper_bound
 
 
 @given(st.integers(1, 60), st.integers(0, 60), st.floats(0.001, 0.2))
 def test_the_bounds_are_those_of_clopper_and_pearson(of: int, count: int, miss: float) -> None:
     count = min(count, of)
-    low, high = lower(count, of, miss), upper(count, of, miss)
+    low, high = lower_bound(count, of, miss), upper_bound(count, of, miss)
     assert 0 <= low <= count / of <= high <= 1
     if count:
         assert binom.sf(count - 1, of, low) == pytest.approx(miss, rel=1e-6)
@@ -23,24 +23,31 @@ def test_the_bounds_are_those_of_clopper_and_pearson(of: int, count: int, miss: 
 
 
 def test_many_counts_come_near_the_ratio_of_the_rates_and_never_above() -> None:
-    found = of_counts(90_000, 100_000, 30_000, 100_000)
+    found = epsilon_of_counts(90_000, 100_000, 30_000, 100_000)
     # Of the two inequalities the second one is the stronger: TNR / FNR is .7 / .1.
     assert log(7) - 0.05 < found < log(7)
 
 
 def test_delta_takes_from_what_is_found() -> None:
-    assert of_counts(500, 1000, 10, 1000, delta=0.1) < of_counts(500, 1000, 10, 1000)
+    assert epsilon_of_counts(500, 1000, 10, 1000, delta=0.1) < epsilon_of_counts(500, 1000, 10, 1000)
 
 
 def test_a_test_that_says_nothing_refutes_nothing() -> None:
-    assert of_counts(0, 100, 0, 100) == of_counts(100, 100, 100, 100) == of_counts(10, 100, 10, 100) == 0
+    assert (
+        epsilon_of_counts(0, 100, 0, 100)
+        == epsilon_of_counts(100, 100, 100, 100)
+        == epsilon_of_counts(10, 100, 10, 100)
+        == 0
+    )
 
 
 def noise(miss: float, shares: int) -> float:
     """In what share of draws of pure noise a loss is found."""
     rng = np.random.default_rng(3)
     levels = np.linspace(0.02, 0.5, shares)
-    found = [of_scores(rng.random(400), rng.random(400) < 0.3, miss=miss, shares=levels) > 0 for _ in range(300)]
+    found = [
+        epsilon_of_scores(rng.random(400), rng.random(400) < 0.3, miss=miss, shares=levels) > 0 for _ in range(300)
+    ]
     return float(np.mean(found))
 
 
@@ -55,5 +62,5 @@ def test_confident_hits_are_seen_though_most_nodes_hide() -> None:
     rng = np.random.default_rng(4)
     positive = rng.random(4000) < 0.3
     scores = rng.random(4000) + (positive & (rng.random(4000) < 0.1))
-    assert of_scores(scores, positive) > 2
+    assert epsilon_of_scores(scores, positive) > 2
     assert len(SHARES) == 6

@@ -5,8 +5,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from veilcast.lab.measure.accuracy import Truth
-from veilcast.lab.measure.ranking import auc, auc_by_chance, auc_interval, of_scores, precision_at, true_positives_at
+from veilcast.lab.measure.accuracy import RunTruth
+from veilcast.lab.measure.ranking import (
+    auc,
+    auc_by_chance,
+    auc_interval,
+    measure_candidates,
+    precision_at,
+    true_positives_at,
+)
 
 
 @given(st.lists(st.tuples(st.integers(0, 3), st.booleans()), min_size=2, max_size=60))
@@ -50,13 +57,13 @@ def test_the_highest_are_named_first() -> None:
 
 
 def test_the_publisher_is_not_asked_about() -> None:
-    truth = Truth(0, np.array([False, True, False]))
-    found = of_scores(truth, np.array([9.0, 1.0, 0.0]))
+    truth = RunTruth(0, np.array([False, True, False]))
+    found = measure_candidates(truth, np.array([9.0, 1.0, 0.0]))
     assert found["auc"] == found["tpr_1"] == found["tpr_0_1"] == 1
 
 
 def test_where_all_are_of_one_kind_there_is_nothing_to_rank() -> None:
-    assert of_scores(Truth(0, np.array([False, True, True])), np.zeros(3)) == {}
+    assert measure_candidates(RunTruth(0, np.array([False, True, True])), np.zeros(3)) == {}
 
 
 @pytest.mark.parametrize(("first", "second"), [(5, 18), (50, 450)])

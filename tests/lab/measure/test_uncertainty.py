@@ -6,17 +6,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from veilcast.errors import ConfigError
-from veilcast.lab.measure.uncertainty import of_posterior
+from veilcast.lab.measure.information import measure_posterior
 
 
 def test_who_knows_nothing_has_all_to_search() -> None:
-    assert of_posterior(np.full(8, 3.0)) == pytest.approx(
+    assert measure_posterior(np.full(8, 3.0)) == pytest.approx(
         {"entropy": 3, "min_entropy": 3, "effective_size": 8, "possible": 8, "degree": 1}
     )
 
 
 def test_who_is_certain_has_nothing_left_to_ask() -> None:
-    assert of_posterior(np.array([0.0, 2.0, 0.0])) == {
+    assert measure_posterior(np.array([0.0, 2.0, 0.0])) == {
         "entropy": 0,
         "min_entropy": 0,
         "effective_size": 1,
@@ -27,7 +27,7 @@ def test_who_is_certain_has_nothing_left_to_ask() -> None:
 
 @given(st.lists(st.floats(0.001, 1), min_size=2, max_size=20))
 def test_the_best_guess_is_never_less_than_the_mean_says(weights: list[float]) -> None:
-    found = of_posterior(np.array(weights))
+    found = measure_posterior(np.array(weights))
     assert found["min_entropy"] <= found["entropy"] + 1e-9 <= np.log2(len(weights)) + 2e-9
     assert 0 <= found["degree"] <= 1 + 1e-9
 
@@ -35,4 +35,4 @@ def test_the_best_guess_is_never_less_than_the_mean_says(weights: list[float]) -
 @pytest.mark.parametrize("weights", [[0.0, 0.0], [-1.0, 2.0], []])
 def test_what_are_no_probabilities_is_refused(weights: list[float]) -> None:
     with pytest.raises(ConfigError, match="probabilities"):
-        of_posterior(np.array(weights))
+        measure_posterior(np.array(weights))

@@ -6,14 +6,14 @@ from typing import Any
 
 import pytest
 
+from veilcast.lab.experiment.definition import PublishedValue
 from veilcast.lab.measure import verdicts
-from veilcast.lab.measure.verdicts import NoPointError, Point
-from veilcast.lab.sweep.experiment import Published
-from veilcast.lab.tables import Verdict
+from veilcast.lab.measure.verdicts import CurvePoint, NoPointError
+from veilcast.lab.tables import VerdictRow
 
 
-def point(x: float, value: float, half: float = 0.01) -> Point:
-    return Point(x, value, value - half, value + half)
+def point(x: float, value: float, half: float = 0.01) -> CurvePoint:
+    return CurvePoint(x, value, value - half, value + half)
 
 
 CURVES = {
@@ -24,13 +24,13 @@ CURVES = {
 }
 
 
-def published(**given: Any) -> Published:
+def published(**given: Any) -> PublishedValue:
     plain: dict[str, Any] = {"what": "it", "figure": "f", "curve": "falls", "value": 0.7, "within": 0.02, "x": 1}
-    return Published(**plain | given)
+    return PublishedValue(**plain | given)
 
 
-def judge(published: Published, curves: Mapping[str, Sequence[Point]]) -> Verdict:
-    return verdicts.judge("two", published, curves)
+def judge(published: PublishedValue, curves: Mapping[str, Sequence[CurvePoint]]) -> VerdictRow:
+    return verdicts.judge_number("two", published, curves)
 
 
 def test_a_number_within_the_margin_fits() -> None:

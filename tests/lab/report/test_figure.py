@@ -11,24 +11,24 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from support import plausible
-from veilcast.lab.measure.verdicts import Point
+from support import sample_results
+from veilcast.lab.measure.verdicts import CurvePoint
 from veilcast.lab.report import figure
-from veilcast.lab.report.figure import NARROW, WIDE, Size
-from veilcast.lab.report.plot import Line, Mark, Plot, plot
+from veilcast.lab.report.figure import NARROW, WIDE, FigureSize
+from veilcast.lab.report.figure_data import FigureData, PlotLine, PublishedMark, make_figure_data
 
 SVG = "{http://www.w3.org/2000/svg}"
 HOSTILE = "</title></svg><script>alert(1)</script>"
 
 
-def line(label: str = "BL", count: int = 5, style: str = "line", rise: float = 0.1) -> Line:
-    points = [Point(float(k), 0.2 + rise * k, 0.18 + rise * k, 0.22 + rise * k) for k in range(count)]
-    return Line(label, style, tuple(points))  # type: ignore[arg-type]
+def line(label: str = "BL", count: int = 5, style: str = "line", rise: float = 0.1) -> PlotLine:
+    points = [CurvePoint(float(k), 0.2 + rise * k, 0.18 + rise * k, 0.22 + rise * k) for k in range(count)]
+    return PlotLine(label, style, tuple(points))  # type: ignore[arg-type]
 
 
-def drawn(*lines: Line, marks: tuple[Mark, ...] = (), size: Size = WIDE, **axes: bool) -> Element:
-    picture = Plot("A title", "degree", "accuracy", lines, marks, **axes)
-    return ElementTree.fromstring(figure.embedded(picture, size, "x"))
+def drawn(*lines: PlotLine, marks: tuple[PublishedMark, ...] = (), size: FigureSize = WIDE, **axes: bool) -> Element:
+    picture = FigureData("A title", "degree", "accuracy", lines, marks, **axes)
+    return ElementTree.fromstring(figure.draw_embedded(picture, size, "x"))
 
 
 def of_class(tree: Element, name: str) -> list[Element]:
@@ -44,8 +44,8 @@ def test_a_line_has_a_band_a_path_and_a_marker_with_its_numbers_for_every_point(
 
 
 def test_a_band_closes_at_points_that_have_no_interval() -> None:
-    points = (Point(2.0, 0.6, 0.5, 0.7), Point(4.0, 1.0, 1.0, 1.0), Point(6.0, 1.0, math.nan, math.nan))
-    (band,) = of_class(drawn(Line("BL", "line", points)), "band")
+    points = (CurvePoint(2.0, 0.6, 0.5, 0.7), CurvePoint(4.0, 1.0, 1.0, 1.0), CurvePoint(6.0, 1.0, math.nan, math.nan))
+    (band,) = of_class(drawn(PlotLine("BL", "line", points)), "band")
     ends = re.findall(r"[ML]([\d.]+ [\d.]+)", band.get("d", ""))
     assert len(ends) == 6
     assert len(set(ends)) == 4
@@ -59,7 +59,7 @@ def test_lone_points_have_whiskers_and_a_reference_has_neither() -> None:
 
 
 def test_what_was_published_is_marked_on_its_curve_or_on_the_axis() -> None:
-    tree = drawn(line(), marks=(Mark("at 3", 0, 3.0, 0.45), Mark("settles", 0, 2.5, None)))
+    tree = drawn(line(), marks=(PublishedMark("at 3", 0, 3.0, 0.45), PublishedMark("settles", 0, 2.5, None)))
     assert len(of_class(tree, "published")) == 3  # One is in the legend.
     assert len(of_class(tree, "rule")) == 1
     told = {title.text for title in tree.iter("title")}
@@ -102,24 +102,28 @@ def test_an_eleventh_curve_takes_a_colour_again() -> None:
 
 def test_a_value_that_has_no_place_leaves_a_gap() -> None:
     points = (
-        Point(1.0, 5.0, 4.0, 6.0),
-        Point(2.0, 0.0, -1.0, 1.0),
-        Point(3.0, 7.0, -1.0, 8.0),
-        Point(4.0, 8.0, 7.0, 9.0),
+        CurvePoint(1.0, 5.0, 4.0, 6.0),
+        CurvePoint(2.0, 0.0, -1.0, 1.0),
+        CurvePoint(3.0, 7.0, -1.0, 8.0),
+        CurvePoint(4.0, 8.0, 7.0, 9.0),
     )
-    tree = drawn(Line("BL", "line", points), log_y=True)
+    tree = drawn(PlotLine("BL", "line", points), log_y=True)
     assert len(of_class(tree, "near")) == 3
-    holes = (Point(1.0, 5.0, 4.0, 6.0), Point(2.0, math.nan, math.nan, math.nan), Point(3.0, 7.0, 6.0, 8.0))
-    assert len(of_class(drawn(Line("BL", "line", holes)), "near")) == 2
+    holes = (
+        CurvePoint(1.0, 5.0, 4.0, 6.0),
+        CurvePoint(2.0, math.nan, math.nan, math.nan),
+        CurvePoint(3.0, 7.0, 6.0, 8.0),
+    )
+    assert len(of_class(drawn(PlotLine("BL", "line", holes)), "near")) == 2
 
 
-@pytest.mark.parametrize("lines", [(), (Line("none", "line", ()),), (line(count=1),)])
-def test_a_figure_with_little_or_nothing_in_it_is_still_a_figure(lines: tuple[Line, ...]) -> None:
+@pytest.mark.parametrize("lines", [(), (PlotLine("none", "line", ()),), (line(count=1),)])
+def test_a_figure_with_little_or_nothing_in_it_is_still_a_figure(lines: tuple[PlotLine, ...]) -> None:
     assert drawn(*lines).get("role") == "img"
 
 
 def test_who_cannot_see_it_is_told_what_it_shows() -> None:
-    tree = drawn(line(), line("nothing", 0), marks=(Mark("at 3", 0, 3.0, 0.45),))
+    tree = drawn(line(), line("nothing", 0), marks=(PublishedMark("at 3", 0, 3.0, 0.45),))
     ids = {element.get("id"): element.text for element in tree.iter() if element.get("id")}
     title, description = (ids[name] for name in tree.get("aria-labelledby", "").split())
     assert title == "A title"
@@ -129,15 +133,15 @@ def test_who_cannot_see_it_is_told_what_it_shows() -> None:
 
 
 def test_hostile_words_stay_words() -> None:
-    picture = Plot(HOSTILE, HOSTILE, HOSTILE, (line(HOSTILE),), (Mark(HOSTILE, 0, 1.0, 0.3),))
-    tree = ElementTree.fromstring(figure.standalone(picture, "x"))
+    picture = FigureData(HOSTILE, HOSTILE, HOSTILE, (line(HOSTILE),), (PublishedMark(HOSTILE, 0, 1.0, 0.3),))
+    tree = ElementTree.fromstring(figure.draw_standalone(picture, "x"))
     assert not [element for element in tree.iter() if element.tag.endswith("script")]
 
 
 def test_a_file_of_its_own_brings_its_size_title_and_both_sets_of_colours() -> None:
-    experiment = plausible.experiments()["mesh-degrees"]
-    made = plausible.result("mesh-degrees", experiment)
-    text = figure.standalone(plot(experiment, experiment.figures[0], made.scores), "x")
+    experiment = sample_results.make_experiments()["mesh-degrees"]
+    made = sample_results.make_result("mesh-degrees", experiment)
+    text = figure.draw_standalone(make_figure_data(experiment, experiment.figures[0], made.scores), "x")
     tree = ElementTree.fromstring(text)
     assert tree.tag == f"{SVG}svg"
     assert float(tree.get("width", "")) > 0
@@ -155,10 +159,10 @@ def test_a_file_of_its_own_brings_its_size_title_and_both_sets_of_colours() -> N
     st.sampled_from([WIDE, NARROW]),
 )
 def test_nothing_is_drawn_outside_the_picture(
-    curves: list[list[tuple[float, float, float]]], log_x: bool, log_y: bool, size: Size
+    curves: list[list[tuple[float, float, float]]], log_x: bool, log_y: bool, size: FigureSize
 ) -> None:
     lines = [
-        Line(str(number), "line", tuple(Point(x, y, y - half, y + half) for x, y, half in points))
+        PlotLine(str(number), "line", tuple(CurvePoint(x, y, y - half, y + half) for x, y, half in points))
         for number, points in enumerate(curves)
     ]
     tree = drawn(*lines, size=size, log_x=log_x, log_y=log_y)

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from support import plausible
+from support import sample_results
 from veilcast.errors import LocalError, StorageError, TamperedError
 from veilcast.lab import tables
 from veilcast.lab.report import results
@@ -17,8 +17,8 @@ from veilcast.lab.report import results
 
 @pytest.fixture
 def swept(tmp_path: Path) -> Path:
-    for name, experiment in plausible.experiments().items():
-        plausible.write(tmp_path, name, experiment)
+    for name, experiment in sample_results.make_experiments().items():
+        sample_results.write_result(tmp_path, name, experiment)
     return tmp_path
 
 
@@ -27,10 +27,10 @@ def edit(path: Path, **changes: object) -> None:
 
 
 def test_every_result_comes_with_its_definition_scores_and_verdicts(swept: Path) -> None:
-    found = {result.name: result for result in results.read(swept)}
-    assert list(found) == sorted(plausible.experiments())
+    found = {result.name: result for result in results.read_results(swept)}
+    assert list(found) == sorted(sample_results.make_experiments())
     degrees = found["mesh-degrees"]
-    assert degrees.experiment == plausible.experiments()["mesh-degrees"]
+    assert degrees.experiment == sample_results.make_experiments()["mesh-degrees"]
     assert degrees.seeds == 100
     assert [row.verdict for row in degrees.verdicts] == ["fits", "fits", "fits", "fits", "not reproduced"]
     assert degrees.scores.steps("BL degree=2", "leaf", "accuracy_all")[0.0].value == pytest.approx(0.937, abs=0.01)
@@ -39,35 +39,35 @@ def test_every_result_comes_with_its_definition_scores_and_verdicts(swept: Path)
 def test_a_sweep_that_runs_or_was_quick_is_in_doubt(swept: Path) -> None:
     edit(swept / "manifests" / "mesh-games.json", status="running", stored=[])
     edit(swept / "manifests" / "mesh-sizes.json", quick=True)
-    doubts = {result.name: result.doubt for result in results.read(swept)}
+    doubts = {result.name: result.doubt for result in results.read_results(swept)}
     assert doubts == {"mesh-degrees": "", "mesh-games": "incomplete", "mesh-lambdas": "", "mesh-sizes": "quick"}
 
 
 def test_a_sweep_that_has_just_begun_has_no_scores_and_may_be_read(tmp_path: Path) -> None:
-    experiment = plausible.experiments()["mesh-games"]
+    experiment = sample_results.make_experiments()["mesh-games"]
     path = tmp_path / "manifests" / "mesh-games.json"
     path.parent.mkdir()
-    path.write_bytes(plausible.encoded("mesh-games", experiment, status="running", stored=()))
-    (result,) = results.read(tmp_path)
+    path.write_bytes(sample_results.encode_manifest("mesh-games", experiment, status="running", stored=()))
+    (result,) = results.read_results(tmp_path)
     assert (result.doubt, result.seeds, result.verdicts) == ("incomplete", 0, ())
 
 
 @pytest.mark.parametrize("empty", ["", "not-there"])
 def test_a_directory_without_results_is_told_with_what_makes_them(tmp_path: Path, empty: str) -> None:
     with pytest.raises(StorageError, match="holds no results; `veilcast lab run"):
-        results.read(tmp_path / empty)
+        results.read_results(tmp_path / empty)
 
 
 def test_scores_without_a_manifest_are_refused(swept: Path) -> None:
     (swept / "manifests" / "mesh-games.json").unlink()
     with pytest.raises(TamperedError, match=r"experiment=mesh-games has no manifest"):
-        results.read(swept)
+        results.read_results(swept)
 
 
 def test_a_complete_sweep_without_its_scores_is_refused(swept: Path) -> None:
-    (tables.place(swept, tables.Score, "mesh-games") / "all.parquet").unlink()
+    (tables.place(swept, tables.ScoreRow, "mesh-games") / "all.parquet").unlink()
     with pytest.raises(TamperedError, match="calls its sweep complete, but there are no scores"):
-        results.read(swept)
+        results.read_results(swept)
 
 
 @pytest.mark.parametrize(
@@ -78,7 +78,7 @@ def test_a_complete_sweep_without_its_scores_is_refused(swept: Path) -> None:
 def test_a_manifest_that_is_none_is_named(swept: Path, manifest: bytes) -> None:
     (swept / "manifests" / "mesh-games.json").write_bytes(manifest)
     with pytest.raises(TamperedError, match=r"mesh-games\.json is no manifest of ours"):
-        results.read(swept)
+        results.read_results(swept)
 
 
 def test_a_definition_that_is_none_and_a_manifest_of_another_are_named(swept: Path) -> None:
@@ -86,36 +86,36 @@ def test_a_definition_that_is_none_and_a_manifest_of_another_are_named(swept: Pa
     whole = path.read_bytes()
     edit(path, definition={"title": "?"})
     with pytest.raises(TamperedError, match=r"mesh-games\.json is no manifest of ours"):
-        results.read(swept)
+        results.read_results(swept)
     path.write_bytes(whole)
     edit(path, experiment="mesh-sizes")
     with pytest.raises(TamperedError, match="is the manifest of mesh-sizes"):
-        results.read(swept)
+        results.read_results(swept)
 
 
-@pytest.mark.parametrize("row", [tables.Score, tables.Verdict])
+@pytest.mark.parametrize("row", [tables.ScoreRow, tables.VerdictRow])
 def test_a_file_of_another_table_is_named_with_its_column(
-    swept: Path, row: type[tables.Score | tables.Verdict]
+    swept: Path, row: type[tables.ScoreRow | tables.VerdictRow]
 ) -> None:
     path = tables.place(swept, row, "mesh-games") / "all.parquet"
     pq.write_table(pa.table({"cell": ["a"], "step": ["not a number"]}), path)
     with pytest.raises(TamperedError, match=r"all\.parquet.*column") as caught:
-        results.read(swept)
+        results.read_results(swept)
     assert "\n" not in str(caught.value)
 
 
 def test_a_file_that_is_cut_short_is_named(swept: Path) -> None:
-    path = tables.place(swept, tables.Score, "mesh-games") / "all.parquet"
+    path = tables.place(swept, tables.ScoreRow, "mesh-games") / "all.parquet"
     path.write_bytes(path.read_bytes()[:-20])
     with pytest.raises(LocalError, match=r"all\.parquet"):
-        results.read(swept)
+        results.read_results(swept)
 
 
 def test_a_verdict_of_an_unknown_word_is_refused(swept: Path) -> None:
-    name, experiment = "mesh-games", plausible.experiments()["mesh-games"]
-    rows = plausible.verdicts(name, experiment, plausible.scores(name, experiment))
-    odd = tables.from_rows(tables.Verdict, rows).to_pylist()[0] | {"verdict": "splendid"}
-    path = tables.place(swept, tables.Verdict, name) / "all.parquet"
-    tables.write(path, tables.from_rows(tables.Verdict, [tables.Verdict(**odd)]))
+    name, experiment = "mesh-games", sample_results.make_experiments()["mesh-games"]
+    rows = sample_results.make_verdicts(name, experiment, sample_results.make_scores(name, experiment))
+    odd = tables.from_rows(tables.VerdictRow, rows).to_pylist()[0] | {"verdict": "splendid"}
+    path = tables.place(swept, tables.VerdictRow, name) / "all.parquet"
+    tables.write(path, tables.from_rows(tables.VerdictRow, [tables.VerdictRow(**odd)]))
     with pytest.raises(TamperedError, match="splendid"):
-        results.read(swept)
+        results.read_results(swept)

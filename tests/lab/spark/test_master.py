@@ -15,7 +15,7 @@ from veilcast.lab.spark import Master
 )
 def test_a_local_master_tries_a_task_again(url: str, known: str) -> None:
     master = Master.parse(url)
-    assert (master.url, master.is_local, master.reach()) == (known, True, "127.0.0.1")
+    assert (master.url, master.is_local, master.local_address()) == (known, True, "127.0.0.1")
 
 
 def test_places_of_a_standalone_cluster_are_all_of_its_masters() -> None:
@@ -41,11 +41,11 @@ def test_what_is_no_place_is_refused_in_one_line(place: str) -> None:
 
 def test_our_address_is_the_one_on_the_way_to_the_master() -> None:
     with socket.create_server(("127.0.0.1", 0)) as listening:
-        assert Master.parse(f"spark://127.0.0.1:{listening.getsockname()[1]}").reach() == "127.0.0.1"
+        assert Master.parse(f"spark://127.0.0.1:{listening.getsockname()[1]}").local_address() == "127.0.0.1"
 
 
 def test_where_nobody_listens_it_is_told_at_once() -> None:
     with socket.create_server(("127.0.0.1", 0)) as listening:
         port = listening.getsockname()[1]
     with pytest.raises(UnreachableError, match=f"no Spark master answers at 127.0.0.1:{port}"):
-        Master.parse(f"spark://127.0.0.1:{port}").reach()
+        Master.parse(f"spark://127.0.0.1:{port}").local_address()

@@ -9,7 +9,7 @@ from typing import Any, cast
 from pyspark.sql import SparkSession
 from rich.console import Console
 
-from support.patience import HANG_S
+from support.waits import HANG_S
 from veilcast.lab.spark import Progress
 
 

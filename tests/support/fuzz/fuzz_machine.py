@@ -25,7 +25,7 @@ EXAMPLES = 60
 
 
 @dataclass
-class Live:
+class RunningMachine:
     """A machine that runs, its peers, and what they sent it: pairs of the peer and the bytes."""
 
     machine: Any
@@ -39,7 +39,7 @@ class Live:
         return [*dict.fromkeys(source for source, _ in self.heard), STRANGER]
 
 
-def prepare(build: Callable[[], Live], skip: int = 1) -> Prepared:
+def prepare(build: Callable[[], RunningMachine], skip: int = 1) -> Prepared:
     """`skip` is the number of bytes before the MessagePack of a record."""
     stage = _Stage(build)
     live = stage.live
@@ -52,7 +52,7 @@ def prepare(build: Callable[[], Live], skip: int = 1) -> Prepared:
 
 
 @contextmanager
-def tapped(machine: Any) -> Iterator[list[tuple[Address, bytes]]]:
+def record_received(machine: Any) -> Iterator[list[tuple[Address, bytes]]]:
     """Writes down what a machine is sent meanwhile."""
     heard: list[tuple[Address, bytes]] = []
     receive = machine.receive
@@ -69,7 +69,7 @@ def tapped(machine: Any) -> Iterator[list[tuple[Address, bytes]]]:
 
 
 class _Stage:
-    def __init__(self, build: Callable[[], Live]) -> None:
+    def __init__(self, build: Callable[[], RunningMachine]) -> None:
         self._build, self.live, self._left = build, build(), INPUTS
 
     def check(self, data: bytes) -> object:
@@ -85,7 +85,7 @@ class _Stage:
             raise
 
 
-def _play(live: Live, data: bytes) -> object:
+def _play(live: RunningMachine, data: bytes) -> object:
     machine, peers, told = live.machine, live.peers, 0
     for step, content in read_script(data):
         live.now += MOVES_US[step >> 6]

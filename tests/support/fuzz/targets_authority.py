@@ -11,37 +11,42 @@ from pathlib import Path
 
 import msgspec
 
+from support.authority_members import EPOCHS, NOW, TOPIC, AuthorityMembers, bulletin_of, make_authority_members
 from support.fuzz.fuzz_target import Format, Group, Prepared
-from support.people import EPOCHS, NOW, TOPIC, People, bulletin_of, make_people
 from veilcast.authority import bulletin, issuer, request
-from veilcast.authority.content import Content, open_notify, read_content
 from veilcast.authority.issuer import Authority
 from veilcast.authority.keyring import Keyring
-from veilcast.authority.letters import Letter, read_record
-from veilcast.authority.notes import bare_note, open_bare_note, open_note, seal_note
-from veilcast.authority.plain import MAGIC_OF, VERSION, from_bytes, to_bytes
-from veilcast.authority.record import sign_record
 from veilcast.authority.request import Asking, Reply, Request
-from veilcast.authority.statement import Reader, Signed, state
-from veilcast.authority.vault import read_secret
-from veilcast.crypto.box import box, unbox
+from veilcast.authority.secret_file import read_secret
+from veilcast.authority.statement import StatementReader, StatementSignature, sign_statement
+from veilcast.authority.struct_codec import MAGIC_OF, VERSION, decode_struct, encode_struct
+from veilcast.authority.topic_record import sign_record
+from veilcast.core.outbox import PendingPublication, decode_record
+from veilcast.core.publication import NumberedPublication, decode_publication, open_notify
+from veilcast.core.sealed_notification import (
+    decode_notification,
+    encode_notification,
+    open_notification,
+    seal_notification,
+)
 from veilcast.crypto.noise import Keypair
-from veilcast.crypto.passphrase import Cost, lock
+from veilcast.crypto.passphrase import PassphraseCost, lock_bytes
 from veilcast.crypto.seal import seal
+from veilcast.crypto.sealed_box import box, unbox
 from veilcast.crypto.secret import Secret
 from veilcast.crypto.sign import SigningKey
 from veilcast.crypto.x509 import check_chain, read_leaf
 from veilcast.errors import LocalError, MalformedError, PassphraseError, RemoteError, TamperedError, VeilcastError
 from veilcast.machine import Publication, Value
 from veilcast.topics import Label
-from veilcast.wire.messages import Notify
+from veilcast.wire.mesh import Notify
 
 GROUP = Group()
 
 
 @cache
-def people() -> People:
-    return make_people()
+def people() -> AuthorityMembers:
+    return make_authority_members()
 
 
 def publications() -> list[Publication]:
@@ -49,8 +54,8 @@ def publications() -> list[Publication]:
     return [Publication((Label(TOPIC).pair, ("a", value)), b"body" * at) for at, value in enumerate(values)]
 
 
-def contents() -> list[Content]:
-    return [Content(bytes(8), at + 1, publication) for at, publication in enumerate(publications())]
+def contents() -> list[NumberedPublication]:
+    return [NumberedPublication(bytes(8), at + 1, publication) for at, publication in enumerate(publications())]
 
 
 @GROUP.target(
@@ -63,7 +68,7 @@ def content() -> Prepared:
     examples = [msgspec.msgpack.encode(each) for each in contents()]
     # An array of stream and number, then the hostile value in place of the publication; and inside an unknown field.
     shells = (b"", b"\x93\xc4\x08" + bytes(8) + b"\x01", b"\x93\xc4\x08" + bytes(8) + b"\x01\x83\xa1z")
-    return Prepared(read_content, (MalformedError,), examples, Format.MSGPACK, prefixes=shells)
+    return Prepared(decode_publication, (MalformedError,), examples, Format.MSGPACK, prefixes=shells)
 
 
 @GROUP.target(
@@ -75,7 +80,7 @@ def content() -> Prepared:
 )
 def content_sealed() -> Prepared:
     """A hostile publisher seals any bytes in place of its publication, in the form of each mode."""
-    keys, root = people().alice.at(NOW).topic(TOPIC), people().alice.root
+    keys, root = people().alice.keys_at(NOW).topic(TOPIC), people().alice.root
     entropy = random.Random(1).randbytes
 
     def check(data: bytes) -> object:
@@ -83,9 +88,9 @@ def content_sealed() -> Prepared:
         found = []
         for read in (
             partial(open_notify, keys, notify),
-            partial(open_bare_note, keys, data, root, NOW),
-            partial(open_note, keys, data, "relay", root, NOW),
-            partial(open_note, keys, data, "tree", root, NOW),
+            partial(decode_notification, keys, data, root, NOW),
+            partial(open_notification, keys, data, "relay", root, NOW),
+            partial(open_notification, keys, data, "tree", root, NOW),
         ):
             try:
                 found.append(type(read()).__name__)
@@ -94,23 +99,23 @@ def content_sealed() -> Prepared:
         return "".join(found)
 
     examples = [msgspec.msgpack.encode(each) for each in contents()]
-    examples += [bare_note(keys, each, entropy) for each in contents()]
-    examples += [seal_note(keys, each, mode, entropy) for each in contents()[:2] for mode in ("relay", "tree")]
+    examples += [encode_notification(keys, each, entropy) for each in contents()]
+    examples += [seal_notification(keys, each, mode, entropy) for each in contents()[:2] for mode in ("relay", "tree")]
     return Prepared(check, (), examples, Format.MSGPACK, prefixes=(b"", b"\x93\xc4\x08" + bytes(8) + b"\x01"))
 
 
 @GROUP.target("letters", "publications that wait, from the node's own disk", "authority.letters:read_record")
 def letters() -> Prepared:
-    examples = [msgspec.msgpack.encode((Letter(TOPIC, each),)) for each in contents()]
+    examples = [msgspec.msgpack.encode((PendingPublication(TOPIC, each),)) for each in contents()]
     shell = b"\x91\x92\xa1a\x93\xc4\x08" + bytes(8) + b"\x01\x83\xa1z"
-    return Prepared(read_record, (TamperedError,), examples, Format.MSGPACK, prefixes=(b"", shell))
+    return Prepared(decode_record, (TamperedError,), examples, Format.MSGPACK, prefixes=(b"", shell))
 
 
 def _plain(kind: type[msgspec.Struct], values: list[msgspec.Struct], blame: type[VeilcastError]) -> Prepared:
     head = MAGIC_OF[kind.__name__] + bytes((VERSION,))
-    examples = [to_bytes(value) for value in values]
+    examples = [encode_struct(value) for value in values]
     return Prepared(
-        lambda data: from_bytes(data, kind, blame),
+        lambda data: decode_struct(data, kind, blame),
         (blame,),
         examples,
         Format.MSGPACK,
@@ -121,7 +126,7 @@ def _plain(kind: type[msgspec.Struct], values: list[msgspec.Struct], blame: type
 
 
 def _asking() -> Asking:
-    return request.ask(TOPIC, "publisher", people().authority.epoch_us, NOW, 2, people().entropy, tls=True)
+    return request.make_request(TOPIC, "publisher", people().authority.epoch_us, NOW, 2, people().entropy, tls=True)
 
 
 @GROUP.target("keyring", "a keyring as it stands in a vault", "authority.plain:from_bytes")
@@ -151,7 +156,7 @@ def reply_file() -> Prepared:
 
     def check(data: bytes) -> object:
         sealed = box(asking.request.link, data, purpose=request._PURPOSE, entropy=entropy)
-        return request.complete(asking, sealed, None)
+        return request.complete_request(asking, sealed, None)
 
     _, sealed = issuer.grant(people().authority, "dora", asking.request, NOW, 2, entropy)
     opened = unbox(Keypair(asking.link), sealed, purpose=request._PURPOSE)
@@ -169,13 +174,13 @@ def bulletin_file() -> Prepared:
     first = bulletin_of(state_after)
 
     def check(data: bytes) -> object:
-        parsed = bulletin.decode(data)
+        parsed = bulletin.decode_bulletin(data)
         body = bulletin._body(parsed.number, parsed.effective, parsed.void, parsed.entries)
         signed = msgspec.structs.replace(parsed, signature=key.sign(body, purpose=bulletin._PURPOSE), delegation=None)
         try:
-            bulletin.apply(who.bob, parsed, NOW)
+            bulletin.apply_bulletin(who.bob, parsed, NOW)
         except (RemoteError, LocalError):
-            bulletin.apply(who.bob, signed, NOW)
+            bulletin.apply_bulletin(who.bob, signed, NOW)
         return parsed
 
     prepared = _plain(bulletin.Bulletin, [first], MalformedError)
@@ -189,13 +194,13 @@ def topic_record() -> Prepared:
     signed = sign_record(record, key, None)
 
     def check(data: bytes) -> object:
-        from veilcast.authority import record as records
+        from veilcast.authority import topic_record as records
 
         again = msgspec.structs.replace(signed, body=data, signature=key.sign(data, purpose=records._PURPOSE))
         return again.verify(key.public, NOW)
 
     head = MAGIC_OF["TopicRecord"] + bytes((VERSION,))
-    return Prepared(check, (RemoteError,), [to_bytes(record)], Format.MSGPACK, prefixes=(head,), skip=len(head))
+    return Prepared(check, (RemoteError,), [encode_struct(record)], Format.MSGPACK, prefixes=(head,), skip=len(head))
 
 
 @GROUP.target(
@@ -209,7 +214,7 @@ def vault() -> Prepared:
     path.touch(mode=0o600)
 
     def locked(plain: bytes) -> bytes:
-        return lock(plain, passphrase, purpose=b"veilcast/keyring", cost=Cost(1, 1), entropy=entropy)
+        return lock_bytes(plain, passphrase, purpose=b"veilcast/keyring", cost=PassphraseCost(1, 1), entropy=entropy)
 
     def check(data: bytes) -> object:
         """The first byte chooses between a locked file that is damaged and one whose content is."""
@@ -221,7 +226,7 @@ def vault() -> Prepared:
         path.write_bytes(data)
         return read_secret(path, Keyring, passphrase)
 
-    plain = to_bytes(people().carol)
+    plain = encode_struct(people().carol)
     head = MAGIC_OF["Keyring"] + bytes((VERSION,))
     examples = [b"\1" + plain, b"\0" + locked(plain)]
     return Prepared(
@@ -256,15 +261,17 @@ def x509_leaf() -> Prepared:
 def x509_statement() -> Prepared:
     """The first two bytes are the length of the first certificate; the rest is the second."""
     keyring, chain = _certificates()
-    reader, now = Reader(keyring), NOW * 3_600_000_000
-    signature = state(keyring, b"body", purpose=b"veilcast/fuzz").signature
+    reader, now = StatementReader(keyring), NOW * 3_600_000_000
+    signature = sign_statement(keyring, b"body", purpose=b"veilcast/fuzz").signature
 
     def check(data: bytes) -> object:
         length = int.from_bytes(data[:2], "big")
         shown = tuple(part for part in (data[2 : 2 + length], data[2 + length :]) if part)
         with contextlib.suppress(RemoteError):
             check_chain((*shown, chain[-1]), keyring.root)
-        return reader.author(b"body", Signed(shown, signature), "directory", now, purpose=b"veilcast/fuzz")
+        return reader.verify_author(
+            b"body", StatementSignature(shown, signature), "directory", now, purpose=b"veilcast/fuzz"
+        )
 
     first = len(chain[0]).to_bytes(2, "big") + chain[0]
     return Prepared(check, (RemoteError,), [first, first + chain[-1]])

@@ -9,25 +9,31 @@ from typing import Any
 
 import msgspec
 
-from support.broker_grants import OPERATOR, TOPIC, keys_of, overlay, signing
+from support.broker_keyrings import OPERATOR, TOPIC, keys_of, overlay, signing
 from support.fuzz.fuzz_target import Format, Group, Prepared
 from support.fuzz.targets_wire import one
-from support.strategies import of_type
-from veilcast.authority.record import Profile
-from veilcast.brokers import renewing
-from veilcast.brokers.content import Manifest, Strategy, prepare
-from veilcast.brokers.language import language_of
+from support.message_strategies import of_type
+from veilcast.authority.topic_record import Profile
+from veilcast.brokers.content.coding import ContentManifest, Strategy, encode_content
+from veilcast.brokers.keys import agreement, share_reception
+from veilcast.brokers.keys.agreement import AgreementMessage, AttendanceRoll, DealingRef
+from veilcast.brokers.keys.paper_split import KeyAttempt, SplitShare, split_key
+from veilcast.brokers.keys.redistribution import (
+    DealtShare,
+    DeliveredShare,
+    PublisherShare,
+    accept_publisher_share,
+    deal_key,
+    redistribute_share,
+)
+from veilcast.brokers.keys.scheme import ReplicaId, Scheme
 from veilcast.brokers.overlay import SignedOverlay, sign_overlay
-from veilcast.brokers.said import Said
-from veilcast.brokers.sharing import attendance, receiving
-from veilcast.brokers.sharing.attendance import Dealt, Roll
-from veilcast.brokers.sharing.paper import Origin, Parcel, split_key
-from veilcast.brokers.sharing.redistribution import Delivery, First, Portion, deal_key, hand_on, take_first
-from veilcast.brokers.sharing.scheme import Place, Scheme
-from veilcast.crypto.dealing import Commitments
+from veilcast.brokers.routing import renewal
+from veilcast.brokers.routing.claim_semantics import predicate_codec
 from veilcast.crypto.group import Scalar
 from veilcast.crypto.secret import Secret
-from veilcast.crypto.shares import Share
+from veilcast.crypto.shamir import ShamirShare
+from veilcast.crypto.verifiable_sharing import Commitments
 from veilcast.errors import MalformedError, RemoteError, TamperedError
 from veilcast.machine import Publication
 from veilcast.topics import Label
@@ -41,13 +47,13 @@ def _scheme(node: int) -> Scheme:
     return Scheme(bytes((node,)) * 16, 0, 3)
 
 
-def _dealt() -> tuple[list[First], list[Portion]]:
+def _dealt() -> tuple[list[PublisherShare], list[DealtShare]]:
     key = signing("publisher", 1)
-    origin = Origin(bytes(32), 0)
+    origin = KeyAttempt(bytes(32), 0)
     firsts = deal_key(Scalar.draw(ENTROPY), origin, _scheme(1), key, ENTROPY)
-    held = take_first(firsts[0], Place(_scheme(1), 1), key.public)
-    handed = hand_on(held, _scheme(2), signing("north", 1), ENTROPY)
-    return firsts, [handed.portion(index) for index in (1, 2, 3)]
+    held = accept_publisher_share(firsts[0], ReplicaId(_scheme(1), 1), key.public)
+    handed = redistribute_share(held, _scheme(2), signing("north", 1), ENTROPY)
+    return firsts, [handed.share_for(index) for index in (1, 2, 3)]
 
 
 @GROUP.target(
@@ -62,10 +68,11 @@ def _dealt() -> tuple[list[First], list[Portion]]:
 )
 def shares() -> Prepared:
     firsts, portions = _dealt()
-    parcels = split_key(Secret(bytes(32)), Origin(bytes(32), 0), _scheme(1), signing("publisher", 1), ENTROPY)
-    delivery = Delivery(firsts[0].root, firsts[0].root.points, firsts[0].share)
+    parcels = split_key(Secret(bytes(32)), KeyAttempt(bytes(32), 0), _scheme(1), signing("publisher", 1), ENTROPY)
+    delivery = DeliveredShare(firsts[0].publisher_header, firsts[0].publisher_header.points, firsts[0].share)
     kinds: list[Callable[[bytes], Any]] = [
-        First.decode, Portion.decode, Delivery.decode, Parcel.decode, Share.decode, Commitments.decode,
+        PublisherShare.decode, DealtShare.decode, DeliveredShare.decode, SplitShare.decode, ShamirShare.decode,
+        Commitments.decode,
     ]  # fmt: skip
 
     def check(data: bytes) -> object:
@@ -78,7 +85,7 @@ def shares() -> Prepared:
         return "".join(found)
 
     made: list[Any] = [firsts[0], *portions[:2], delivery, parcels[0]]
-    examples = [each.encode().reveal() for each in made] + [firsts[0].root.points, b"\1\1" + bytes(32)]
+    examples = [each.encode().reveal() for each in made] + [firsts[0].publisher_header.points, b"\1\1" + bytes(32)]
     return Prepared(check, (), examples, Format.MSGPACK)
 
 
@@ -94,19 +101,19 @@ def replicas_say() -> Prepared:
 
     def check(data: bytes) -> object:
         found = []
-        for decode in (Said.decode, attendance.decode, receiving._DECODER.decode):
+        for decode in (AgreementMessage.decode, agreement.decode_roll, share_reception._DECODER.decode):
             try:
                 found.append(type(decode(data)).__name__)
             except RemoteError as error:
                 found.append(type(error).__name__)
-        assert isinstance(attendance.is_brief(data), bool)
+        assert isinstance(agreement.is_brief_roll(data), bool)
         return "".join(found)
 
     said = [
-        Said(_scheme(1), _scheme(2)),
-        Said(_scheme(1), _scheme(2), (), firsts[0].root, (portions[0].header,), True),
+        AgreementMessage(_scheme(1), _scheme(2)),
+        AgreementMessage(_scheme(1), _scheme(2), (), firsts[0].publisher_header, (portions[0].holder_header,), True),
     ]
-    roll = attendance.encode(Roll({1: Dealt(bytes(32), bytes(32))}, (2,), (), False))
+    roll = agreement.encode_roll(AttendanceRoll({1: DealingRef(bytes(32), bytes(32))}, (2,), (), False))
     evidence = msgspec.msgpack.encode([portions[0].encode().reveal()])
     return Prepared(check, (), [*(each.encode() for each in said), roll, evidence], Format.MSGPACK)
 
@@ -114,11 +121,12 @@ def replicas_say() -> Prepared:
 @GROUP.target("manifest", "the manifest of a content, from publishers", "brokers.content:Manifest.decode")
 def manifest() -> Prepared:
     made = [
-        prepare(bytes(16), b"content" * 99, strategy, _scheme(1), signing("publisher", 1))[0] for strategy in Strategy
+        encode_content(bytes(16), b"content" * 99, strategy, _scheme(1), signing("publisher", 1))[0]
+        for strategy in Strategy
     ]
 
     def check(data: bytes) -> object:
-        read = Manifest.decode(data)
+        read = ContentManifest.decode(data)
         assert read.encode() == data
         assert read.block_size > 0
         return read
@@ -157,16 +165,16 @@ def overlay_order() -> Prepared:
 def claims_language() -> Prepared:
     claim = one(of_type(Claim))
     assert isinstance(claim, Claim)
-    languages = [language_of("paper"), language_of("hardened")]
+    languages = [predicate_codec("paper"), predicate_codec("hardened")]
 
     def check(data: bytes) -> object:
         told = msgspec.structs.replace(claim, interest=data)
         found = []
         for language in languages:
             for read in (
-                partial(language.read_subscription, told),
-                partial(language.read_advertisement, told),
-                partial(language.read_says, data),
+                partial(language.decode_subscription, told),
+                partial(language.decode_advertisement, told),
+                partial(language.decode_publication, data),
             ):
                 try:
                     found.append(type(read()).__name__)
@@ -178,12 +186,12 @@ def claims_language() -> Prepared:
     examples = []
     profiles: tuple[Profile, ...] = ("paper", "hardened")
     for profile in profiles:
-        keys, language = keys_of(1, profile), language_of(profile)
-        examples += [language.subscription(keys, Label(TOPIC)), language.says(keys, publication)]
+        keys, language = keys_of(1, profile), predicate_codec(profile)
+        examples += [language.encode_subscription(keys, Label(TOPIC)), language.encode_publication(keys, publication)]
     return Prepared(check, (), examples, Format.MSGPACK)
 
 
 @GROUP.target("claims-record", "a client's record of claims it withdrew, from its disk", "brokers.renewing:_read")
 def claims_record() -> Prepared:
-    example = renewing._spelled({(bytes(16), 5): 2, (b"a" * 16, 6): 1})
-    return Prepared(renewing._read, (TamperedError,), [example], Format.MSGPACK)
+    example = renewal._encode_withdrawals({(bytes(16), 5): 2, (b"a" * 16, 6): 1})
+    return Prepared(renewal._decode_withdrawals, (TamperedError,), [example], Format.MSGPACK)

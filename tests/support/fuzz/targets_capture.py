@@ -11,14 +11,14 @@ from pathlib import Path
 
 import msgspec
 
-from support.capture_writing import EPOCH_US, START_US, Pcapng, Sent, framed, ip, pcap
+from support.capture_files import EPOCH_US, START_US, Pcapng, SentPacket, frame_packet, ip, pcap
 from support.fuzz.fuzz_target import Format, Group, Prepared
 from veilcast import observe
 from veilcast.errors import LocalError
-from veilcast.lab.capture.reading import read
+from veilcast.lab.capture.reader import read
 
 GROUP = Group()
-SIX = Sent(START_US, "[2001:db8::1]:4000", "[2001:db8::2]:5", b"y" * 30)
+SIX = SentPacket(START_US, "[2001:db8::1]:4000", "[2001:db8::2]:5", b"y" * 30)
 
 
 def _check(name: str) -> object:
@@ -36,16 +36,16 @@ def _check(name: str) -> object:
     "pcap", "captures of any tool", "lab.capture.pcap:PcapWalker", "lab.capture.packets:dissect", interpreted=True
 )
 def pcaps() -> Prepared:
-    short = Sent(START_US + 5, content=b"z" * 20)
+    short = SentPacket(START_US + 5, content=b"z" * 20)
     packets = [
         ip(short),
         ip(SIX),
-        ip(Sent(START_US, content=b"t" * 9, protocol=6)),
+        ip(SentPacket(START_US, content=b"t" * 9, protocol=6)),
         ip(SIX, [(0, bytes(7)), (43, bytes(7))]),
     ]
     examples = []
     for link in (1, 101, 113, 276, 0, 108):
-        rows = [(START_US + at, framed(packet, link, tags=at % 2)) for at, packet in enumerate(packets)]
+        rows = [(START_US + at, frame_packet(packet, link, tags=at % 2)) for at, packet in enumerate(packets)]
         examples.append(pcap(rows, link, big=link == 0, nano=link == 113))
     examples.append(gzip.compress(examples[0], mtime=0))
     return Prepared(_check("a.pcap"), (LocalError,), examples, prefixes=(examples[0][:24],), max_len=1024)  # type: ignore[arg-type]
@@ -53,7 +53,7 @@ def pcaps() -> Prepared:
 
 @GROUP.target("pcapng", "captures of any tool, the newer format", "lab.capture.pcapng:PcapngWalker", interpreted=True)
 def pcapngs() -> Prepared:
-    packet = framed(ip(Sent(START_US, content=b"z" * 20)), 1)
+    packet = frame_packet(ip(SentPacket(START_US, content=b"z" * 20)), 1)
     whole = Pcapng().interface(1, 6, 0).enhanced(0, START_US, packet).simple(packet).obsolete(0, START_US, packet)
     big = Pcapng(big=True).interface(1, 0x89, 5, 64).enhanced(0, START_US, packet).other(99, b"abc")
     two = Pcapng().interface(101).section(big=True).interface(1, 9).enhanced(0, START_US * 1000, packet)
@@ -64,7 +64,7 @@ def pcapngs() -> Prepared:
     "tap-lines", "cells that a node's tap or a simulation wrote", "lab.capture.tap_lines:rows", interpreted=True
 )
 def tap_lines() -> Prepared:
-    cells = [observe.Cell("r", 1, START_US + at, "a:1", f"b:{at % 3}", 1200) for at in range(6)]
+    cells = [observe.CellRow("r", 1, START_US + at, "a:1", f"b:{at % 3}", 1200) for at in range(6)]
     lines = [msgspec.json.encode(msgspec.structs.astuple(cell)) for cell in cells]
     examples = [b"\n".join(lines) + b"\n", lines[0] + b"\n", lines[0]]
     return Prepared(_check("cells.jsonl"), (LocalError,), examples, Format.JSON)  # type: ignore[arg-type]

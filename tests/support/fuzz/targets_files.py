@@ -13,21 +13,22 @@ import msgspec
 
 from support.fuzz.fuzz_target import Format, Group, Prepared
 from veilcast import observe
-from veilcast.cli.brokers_up import plan_of
-from veilcast.cli.localnet import Net, net_file, read_net
+from veilcast.cli.brokers_up import read_plan
+from veilcast.cli.local.network import LocalNetwork, net_file
+from veilcast.cli.local.network import read_network as read_net
 from veilcast.crypto.secret import Secret
 from veilcast.crypto.sign import SigningKey
 from veilcast.errors import ConfigError, LocalError, StorageError, TamperedError, VeilcastError
-from veilcast.lab.audit.files import links, members
-from veilcast.net.socketpath import control_path
-from veilcast.net.tornet import read_network
+from veilcast.lab.audit.operator_files import read_links, read_members
+from veilcast.net.client_session import control_path
+from veilcast.net.tor_process import read_network
 from veilcast.node import broker_files, broker_keys, relay_keys
 from veilcast.node.broker_files import BrokerFile, load_overlay, parse_broker
-from veilcast.node.config import NodeConfig, parse
+from veilcast.node.config import NodeConfig, parse_config
 from veilcast.node.modes import MODES, mode_of
 from veilcast.node.relay_files import ProxyFile, ServerFile, parse_proxy, parse_server
 from veilcast.node.tree_files import DirectoryFile, parse_directory
-from veilcast.relay.joining import ServerKeys
+from veilcast.relay.enrolment import ServerKeys
 from veilcast.sim import scenario
 
 GROUP = Group()
@@ -86,7 +87,7 @@ def node_toml() -> Prepared:
     ]
     tokens = keys_of(NodeConfig, *(type(mode_settings(name)) for name in MODES)) + tuple(MODES)
     return Prepared(
-        lambda data: parse(data, PATH),
+        lambda data: parse_config(data, PATH),
         (ConfigError,),
         [text.encode() for text in examples],
         Format.TOML,
@@ -120,8 +121,8 @@ def host_toml() -> Prepared:
                 kinds.append(str(error)[:80])
         return "|".join(kinds)
 
-    server = relay_keys.spell_public(_server_keys().public())
-    operator = broker_keys.spell_operator(_operator().public)
+    server = relay_keys.encode_server_line(_server_keys().public())
+    operator = broker_keys.encode_operator_line(_operator().public)
     examples = [
         LEAST + 'keys = "s"\n[relay]\nleases_max = 10\n',
         LEAST + f'server = "127.0.0.1:1"\nserver_key = "{server}"\nmask = "m"\n[relay]\nbatch_us = 5\n',
@@ -134,7 +135,7 @@ def host_toml() -> Prepared:
 
 @cache
 def _server_keys() -> ServerKeys:
-    from veilcast.sim.relay import server_keys
+    from veilcast.sim.relay.population import server_keys
 
     return server_keys()
 
@@ -150,7 +151,7 @@ def overlay_text() -> str:
         public = [
             broker_keys.BrokerPublic(bytes((at,)) * 32, name.encode().ljust(16)[:15] + bytes((at,))) for at in range(3)
         ]
-        brokers = [broker_keys.spell_broker(_renamed(each, name)) for each in public]
+        brokers = [broker_keys.encode_broker_line(_renamed(each, name)) for each in public]
         rows = [
             f'{{ broker = "{line}", address = "192.0.2.{len(nodes)}:{4200 + at}" }}' for at, line in enumerate(brokers)
         ]
@@ -170,7 +171,7 @@ def _renamed(public: broker_keys.BrokerPublic, name: str) -> broker_keys.BrokerP
 )
 def overlay_toml() -> Prepared:
     up = '[[nodes]]\nname = "a"\nreplicas = 3\n[[members]]\nrole = "publisher"\nedge = "a"\n'
-    both = (on_disk(load_overlay, "overlay.toml"), on_disk(plan_of, "up.toml"))
+    both = (on_disk(load_overlay, "overlay.toml"), on_disk(read_plan, "up.toml"))
 
     def check(data: bytes) -> object:
         found = []
@@ -188,8 +189,8 @@ def overlay_toml() -> Prepared:
 @GROUP.target("scenario-toml", "a scenario of the simulator", "sim.scenario:parse")
 def scenario_toml() -> Prepared:
     examples = [path.read_bytes() for path in sorted(SCENARIOS.glob("*.toml"))]
-    tokens = keys_of(scenario.Config)
-    return Prepared(lambda data: scenario.parse(data, "s"), (LocalError,), examples, Format.TOML, tokens=tokens)
+    tokens = keys_of(scenario.ScenarioConfig)
+    return Prepared(lambda data: scenario.parse_config(data, "s"), (LocalError,), examples, Format.TOML, tokens=tokens)
 
 
 @GROUP.target("client-toml", "node.toml as a client reads it", "net.socketpath:control_path")
@@ -218,13 +219,13 @@ def net_json() -> Prepared:
     net = {"topic": "t", "addresses": ["127.0.0.1:1"], "roles": ["publisher"], "links": [[0, 1]]}
     plans: list[dict[str, object]] = [{"nodes": 3}, {"nodes": 9, "mode": "relay", "rate": 4}]
     examples = [msgspec.json.encode({"plan": plan, **net}) for plan in plans]
-    tokens = tuple(f'"{name}"' for name in keys_of(Net))
+    tokens = tuple(f'"{name}"' for name in keys_of(LocalNetwork))
     return Prepared(check, (LocalError,), examples, Format.JSON, tokens=tokens)
 
 
 @GROUP.target("members-json", "who has which role, for an audit", "lab.audit.files:members", "lab.audit.files:links")
 def members_json() -> Prepared:
-    both = (on_disk(members, "members.json"), on_disk(links, "links.json"))
+    both = (on_disk(read_members, "members.json"), on_disk(read_links, "links.json"))
 
     def check(data: bytes) -> object:
         found = []
@@ -258,12 +259,12 @@ def observations() -> Prepared:
         return tuple(observe.read_table(folder(), kind))
 
     rows = [
-        observe.Cell("r", 1, 2, "a", "b", 3),
-        observe.Topology("r", 1, "a", "b"),
-        observe.Presence("r", 1, "a"),
-        observe.Insider("r", 1, 2, "a", "b", "k", b"m", b"t", b"c", "x"),
-        observe.Server("r", 1, 2, "a", "b", b"t", 3),
-        observe.Truth("r", "t", "n", "role", 1, 2),
+        observe.CellRow("r", 1, 2, "a", "b", 3),
+        observe.TopologyRow("r", 1, "a", "b"),
+        observe.PresenceRow("r", 1, "a"),
+        observe.InsiderRow("r", 1, 2, "a", "b", "k", b"m", b"t", b"c", "x"),
+        observe.ServerRow("r", 1, 2, "a", "b", b"t", 3),
+        observe.TruthRow("r", "t", "n", "role", 1, 2),
     ]
     lines = [msgspec.json.encode(msgspec.structs.astuple(row)) + b"\n" for row in rows]
     examples = [bytes((at,)) + line * 2 for at, line in enumerate(lines)]
@@ -287,9 +288,9 @@ def key_lines() -> Prepared:
         text, found = data.decode("utf-8", "surrogateescape"), []
         mask.write_bytes(data)
         for read in (
-            lambda: relay_keys.read_public("key", text),
-            lambda: broker_keys.read_broker("key", text),
-            lambda: broker_keys.read_operator("key", text),
+            lambda: relay_keys.decode_server_line("key", text),
+            lambda: broker_keys.decode_broker_line("key", text),
+            lambda: broker_keys.decode_operator_line("key", text),
             lambda: relay_keys.read_mask(mask),
         ):
             try:
@@ -299,13 +300,13 @@ def key_lines() -> Prepared:
                 found.append(type(error).__name__)
         return "".join(found)
 
-    from veilcast.sim.relay import mask_of_proxies
+    from veilcast.sim.relay.population import proxy_mask
 
-    relay_keys.write_mask(mask, mask_of_proxies())
+    relay_keys.write_mask(mask, proxy_mask())
     lines = [
-        relay_keys.spell_public(_server_keys().public()),
-        broker_keys.spell_operator(_operator().public),
-        broker_keys.spell_broker(broker_keys.BrokerPublic(bytes(32), bytes(16))),
+        relay_keys.encode_server_line(_server_keys().public()),
+        broker_keys.encode_operator_line(_operator().public),
+        broker_keys.encode_broker_line(broker_keys.BrokerPublic(bytes(32), bytes(16))),
         mask.read_text(),
     ]
     quoted = [f'server_key = "{line}"' for line in lines]

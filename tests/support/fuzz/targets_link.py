@@ -5,11 +5,11 @@ from __future__ import annotations
 import random
 
 from support.fuzz.fuzz_target import Format, Group, Prepared
-from support.pairs import NOW, A, door, network, party, static
+from support.link_pair import NOW, A, admission, identity, network, static
 from veilcast.errors import LocalError, MalformedError, RemoteError
 from veilcast.link.chunks import read_chunks, write_chunk
-from veilcast.link.envelope import Envelopes, Kind, Letter
-from veilcast.link.handshake import Initiation, Response
+from veilcast.link.envelope import HandshakePacket, HandshakePacketKind, PacketSealer
+from veilcast.link.handshake import InitiatorHandshake, ResponderHandshake
 from veilcast.link.transfer import TIMEOUT_CELLS, Transfer
 from veilcast.wire.geometry import ACKNOWLEDGEMENTS, CELL
 
@@ -44,12 +44,12 @@ def letters() -> Prepared:
     """The first byte chooses: bytes as they came, or the inside of an envelope that a member has sealed."""
     people = network()
     entropy = random.Random(10).randbytes
-    envelopes = Envelopes(party(people.alice).envelope, entropy)
+    envelopes = PacketSealer(identity(people.alice).envelope, entropy)
     veil = envelopes._veil
 
     def check(data: bytes) -> object:
         choice, inside = data[0] if data else 0, data[1:]
-        entry = door(people.bob, 3)
+        entry = admission(people.bob, 3)
         datagram = inside
         if choice:
             sealed = veil.seal(inside[: CELL - 8 - 16 - 12].ljust(_PLAIN, b"\0")[:_PLAIN], entropy=entropy)
@@ -57,17 +57,23 @@ def letters() -> Prepared:
         step = entry.receive(datagram, A, NOW)
         return step.reply is not None, step.contact is not None
 
-    first = Initiation(party(people.alice), NOW).first
-    known = Initiation(party(people.alice), NOW, remote=static(people.bob)).first
+    first = InitiatorHandshake(identity(people.alice), NOW).first_message
+    known = InitiatorHandshake(identity(people.alice), NOW, remote=static(people.bob)).first_message
     examples = []
-    for kind, content in ((Kind.HELLO, first), (Kind.RETURN, known), (Kind.COOKIE, b""), (Kind.ANSWER, b"x" * 80)):
+    for kind, content in (
+        (HandshakePacketKind.HELLO, first),
+        (HandshakePacketKind.RETURN, known),
+        (HandshakePacketKind.COOKIE, b""),
+        (HandshakePacketKind.ANSWER, b"x" * 80),
+    ):
         plain = bytes((kind,)) + bytes(8) + bytes(16) + len(content).to_bytes(2, "big") + content
-        examples += [b"\1" + plain, b"\0" + envelopes.seal(Letter(kind, bytes(8), content))]
+        examples += [b"\1" + plain, b"\0" + envelopes.seal(HandshakePacket(kind, bytes(8), content))]
     return Prepared(check, (RemoteError, LocalError), examples, prefixes=(b"\0", b"\1"))
 
 
-_PLAIN = len(Envelopes(party(network().alice).envelope, bytes)._veil.open(
-    Envelopes(party(network().alice).envelope, random.Random(1).randbytes).seal(Letter(Kind.HELLO, bytes(8)))[8:]
+_PLAIN = len(PacketSealer(identity(network().alice).envelope, bytes)._veil.open(
+    PacketSealer(identity(network().alice).envelope,
+    random.Random(1).randbytes).seal(HandshakePacket(HandshakePacketKind.HELLO, bytes(8)))[8:]
 ))  # fmt: skip
 
 
@@ -82,29 +88,39 @@ _PLAIN = len(Envelopes(party(network().alice).envelope, bytes)._veil.open(
 def handshake() -> Prepared:
     """The first byte chooses the message that is replaced, or that the certificate inside a true one is."""
     people = network()
-    ours, theirs = party(people.alice, 1), party(people.bob, 2)
+    ours, theirs = identity(people.alice, 1), identity(people.bob, 2)
 
     def check(data: bytes) -> object:
         choice, content = (data[0] if data else 0) % 6, data[1:]
         if choice == 0:
-            return len(Response(theirs, content, NOW).answer)
+            return len(ResponderHandshake(theirs, content, NOW).answer)
         if choice == 1:
-            return len(Response(theirs, content, NOW, known=True).answer)
+            return len(ResponderHandshake(theirs, content, NOW, known=True).answer)
         if choice == 2:
-            return Initiation(ours, NOW).read(content, NOW).began
+            return InitiatorHandshake(ours, NOW).read(content, NOW).is_initiator
         if choice == 3:
-            return Initiation(ours, NOW, remote=theirs.static.public).read(content, NOW).began
-        initiation = Initiation(ours, NOW)
-        response = Response(theirs, initiation.first, NOW)
+            return InitiatorHandshake(ours, NOW, remote=theirs.static.public).read(content, NOW).is_initiator
+        initiation = InitiatorHandshake(ours, NOW)
+        response = ResponderHandshake(theirs, initiation.first_message, NOW)
         if choice == 4:
-            return response.read(content, NOW).began
-        return theirs.judge(content, ours.static.public, NOW)
+            return response.read(content, NOW).is_initiator
+        return theirs.check_certificate(content, ours.static.public, NOW)
 
-    initiation, known = Initiation(ours, NOW), Initiation(ours, NOW, remote=theirs.static.public)
-    answer, brief = Response(theirs, initiation.first, NOW), Response(theirs, known.first, NOW, known=True)
-    last = initiation.read(answer.answer, NOW).last
-    messages = [initiation.first, known.first, answer.answer, brief.answer, last, ours.shown(NOW)]
+    initiation, known = InitiatorHandshake(ours, NOW), InitiatorHandshake(ours, NOW, remote=theirs.static.public)
+    answer, brief = (
+        ResponderHandshake(theirs, initiation.first_message, NOW),
+        ResponderHandshake(theirs, known.first_message, NOW, known=True),
+    )
+    last = initiation.read(answer.answer, NOW).last_message
+    messages = [
+        initiation.first_message,
+        known.first_message,
+        answer.answer,
+        brief.answer,
+        last,
+        ours.own_certificate(NOW),
+    ]
     examples = [bytes((at,)) + message for at, message in enumerate(messages)]
-    examples.append(b"\5" + party(people.carol).shown(NOW))
+    examples.append(b"\5" + identity(people.carol).own_certificate(NOW))
     prefixes = [bytes((choice,)) for choice in range(6)]
     return Prepared(check, (RemoteError,), examples, Format.MSGPACK, prefixes=prefixes, skip=1)

@@ -6,29 +6,29 @@ from functools import partial
 from itertools import count
 from typing import Any
 
-from support import exchange, grove, hamlet, parley, talkers, three_nodes
-from support.fuzz.fuzz_machine import Live, prepare, tapped
+from support import foil_network, hardened_mesh_network, link_network, relay_network, simulated_overlay, tree_network
+from support.fuzz.fuzz_machine import RunningMachine, prepare, record_received
 from support.fuzz.fuzz_target import Group, Prepared
 from veilcast.errors import LocalError, MalformedError
 from veilcast.link.config import LinkConfig
 from veilcast.machine import Address
-from veilcast.sim.relay import SERVER
+from veilcast.sim.relay.population import SERVER
 from veilcast.topics import Label
 from veilcast.wire import decode, encode, pad, unpad
-from veilcast.wire.messages import Heartbeat
+from veilcast.wire.mesh import Heartbeat
 
 GROUP = Group()
 
 
-def _relay(name: str, profile: Any) -> Live:
-    network = exchange.Exchange(profile)
-    with tapped(network.machine(name)) as heard:
-        network.subscribe("c0", Label(exchange.TOPIC))
-        network.subscribe("c1", Label(exchange.TOPIC))
+def _relay(name: str, profile: Any) -> RunningMachine:
+    network = relay_network.RelayNetwork(profile)
+    with record_received(network.machine(name)) as heard:
+        network.subscribe("c0", Label(relay_network.TOPIC))
+        network.subscribe("c1", Label(relay_network.TOPIC))
         for number in range(3):
             network.publish("c1", b"body %d" % number, level=number + 3, kind="a")
             network.run(5)
-    return Live(network.machine(name), network.world.now, heard)
+    return RunningMachine(network.machine(name), network.world.now, heard)
 
 
 @GROUP.target("machine-relay-client", "a relay's client, from a proxy", "relay.client:Client")
@@ -51,16 +51,16 @@ def relay_server() -> Prepared:
     return prepare(partial(_relay, SERVER, "hardened"))
 
 
-def _tree(name: str) -> Live:
-    network = grove.Grove(5)
-    with tapped(network.machine(name)) as heard:
+def _tree(name: str) -> RunningMachine:
+    network = tree_network.TreeNetwork(5)
+    with record_received(network.machine(name)) as heard:
         network.run(10)
         network.subscribe("n1:1")
         network.run(20)
         for number in range(2):
             network.publish("n2:1", b"body %d" % number)
             network.run(8)
-    return Live(network.machine(name), network.now, heard)
+    return RunningMachine(network.machine(name), network.now, heard)
 
 
 @GROUP.target("machine-tree-node", "a node of the tree, from anonymous streams", "tree.node:TreeNode")
@@ -70,18 +70,18 @@ def tree_node() -> Prepared:
 
 @GROUP.target("machine-tree-directory", "the tree's directory, from anonymous streams", "tree.directory:Directory")
 def tree_directory() -> Prepared:
-    return prepare(partial(_tree, grove.DIRECTORY))
+    return prepare(partial(_tree, tree_network.DIRECTORY))
 
 
-def _brokers(name: str, profile: Any) -> Live:
-    network = three_nodes.ThreeNodes(profile, clients={"x": "a", "y": "c"})
-    with tapped(network.machine(name)) as heard:
-        network.subscribe("y", Label(three_nodes.TOPIC))
+def _brokers(name: str, profile: Any) -> RunningMachine:
+    network = simulated_overlay.SimulatedOverlay(profile, clients={"x": "a", "y": "c"})
+    with record_received(network.machine(name)) as heard:
+        network.subscribe("y", Label(simulated_overlay.TOPIC))
         network.run(8)
         for number in range(2):
             network.publish("x", b"body %d" % number, ("level", number), ("kind", "a"))
             network.run(6)
-    return Live(network.machine(name), network.world.now, heard)
+    return RunningMachine(network.machine(name), network.world.now, heard)
 
 
 @GROUP.target("machine-broker", "a broker, from clients and other brokers", "brokers.broker:Broker")
@@ -99,17 +99,17 @@ def broker_client() -> Prepared:
     return prepare(partial(_brokers, "y", "hardened"))
 
 
-def _foil() -> Live:
-    talk = parley.Parley(parley.CONFIG)
+def _foil() -> RunningMachine:
+    talk = foil_network.FoilNetwork(foil_network.CONFIG)
     talk.add("paul", "publisher")
     reader = talk.add("rita", "subscriber")
-    with tapped(reader) as heard:
-        reader.subscribe(Label(parley.TOPIC), talk.now)
+    with record_received(reader) as heard:
+        reader.subscribe(Label(foil_network.TOPIC), talk.now)
         talk.run(5)
         for value in (5.0, 100.0, 700.5):
-            talk.places["paul"].member.publish(parley.price(value), talk.now)
+            talk.places["paul"].member.publish(foil_network.price_publication(value), talk.now)
             talk.run(3)
-    return Live(reader, talk.now, heard)
+    return RunningMachine(reader, talk.now, heard)
 
 
 @GROUP.target("machine-foil-member", "a member behind a broker of MQTT", "foil.member:FoilMember")
@@ -117,16 +117,16 @@ def foil_member() -> Prepared:
     return prepare(_foil)
 
 
-def _mesh(role: str) -> Live:
+def _mesh(role: str) -> RunningMachine:
     """Heartbeats travel padded and numbered: scripts hold them without their padding, and get new numbers."""
-    place = hamlet.Hamlet("p-f f-s s-g g-p f-g")
+    place = hardened_mesh_network.HardenedMeshNetwork("p-f f-s s-g g-p f-g")
     node = place.node(role)
-    with tapped(node) as heard:
+    with record_received(node) as heard:
         place.run(30)
         for number in range(2):
             place.publish(b"body %d" % number)
             place.run(5)
-    size, beat = hamlet.HARD.heartbeat_bytes, encode(Heartbeat(0, ()))[:1]
+    size, beat = hardened_mesh_network.HARDENED_CONFIG.heartbeat_bytes, encode(Heartbeat(0, ()))[:1]
 
     numbers = count(1_000_000)
 
@@ -141,7 +141,7 @@ def _mesh(role: str) -> Live:
             return data
 
     bare = [(source, unpad(data) if data[:1] == b"\0" else data) for source, data in heard]
-    return Live(node, place.world.now, bare, wrap)
+    return RunningMachine(node, place.world.now, bare, wrap)
 
 
 @GROUP.target("machine-mesh-subscriber", "a hardened mesh node that reads, from neighbours", "mesh.node:MeshNode")
@@ -154,16 +154,16 @@ def mesh_forwarder() -> Prepared:
     return prepare(partial(_mesh, "f"))
 
 
-def _linked(*, sealed: bool) -> Live:
-    street = talkers.Street("a", "b", config=LinkConfig())
+def _linked(*, sealed: bool) -> RunningMachine:
+    street = link_network.LinkWorld("a", "b", config=LinkConfig())
     machine = street.links("b")
-    with tapped(machine) as heard:
+    with record_received(machine) as heard:
         street.tell("a", "b", b"hello", bytes(5000), b"x" * 3000)
         street.run(8_000_000)
     if not sealed:
-        return Live(machine, street.now, heard)
-    session = street.links("a")._links[Address("b")].line.generations.session  # type: ignore[union-attr]
-    theirs = machine._links[Address("a")].line.generations.session  # type: ignore[union-attr]
+        return RunningMachine(machine, street.now, heard)
+    session = street.links("a")._links[Address("b")].channel.generations.session  # type: ignore[union-attr]
+    theirs = machine._links[Address("a")].channel.generations.session  # type: ignore[union-attr]
     room = 1200 - 24
 
     def wrap(data: bytes, now: int) -> bytes:
@@ -175,7 +175,7 @@ def _linked(*, sealed: bool) -> Live:
             bodies.append((source, theirs._receiver.decrypt(data[8:])))
         except Exception:
             continue
-    return Live(machine, street.now, bodies or [(Address("a"), bytes(room))], wrap)
+    return RunningMachine(machine, street.now, bodies or [(Address("a"), bytes(room))], wrap)
 
 
 @GROUP.target("machine-link", "a link, from strangers and recordings", "link.machine:LinkMachine")

@@ -17,15 +17,16 @@ import msgspec
 from support.fuzz.fuzz_target import Format, Group, Prepared
 from veilcast.authority import issuer
 from veilcast.authority.keyring import Keyring
-from veilcast.authority.tls import TlsParty
+from veilcast.authority.tls_identity import TlsIdentity
 from veilcast.errors import ExcessError, LocalError, MalformedError, RemoteError, VeilcastError
 from veilcast.machine import Note, Publication
-from veilcast.net import inquiries, protocol, records, torcontrol
-from veilcast.net.inquiries import Inquiries
-from veilcast.net.socks import SocksWrap
-from veilcast.net.tls import Identity, TlsWay
-from veilcast.net.tor import Tor, bootstrapped
-from veilcast.net.wrap import BrokenWrap
+from veilcast.net import control_protocol, host_queries, records
+from veilcast.net import tor_control as torcontrol
+from veilcast.net.host_queries import HostQueryServer
+from veilcast.net.socks import SocksWrapper
+from veilcast.net.stream_setup import BrokenStream
+from veilcast.net.tls import StreamIdentity, TlsSetup
+from veilcast.net.tor import Tor, bootstrap_percent
 from veilcast.topics import Equal, Label, Range
 
 GROUP = Group()
@@ -59,23 +60,24 @@ class Whole:
 @GROUP.target("control-requests", "the control socket, node's side", "net.protocol:read_request")
 def control_requests() -> Prepared:
     made = [
-        protocol.Publish(NOTE.publication),
-        protocol.Subscribe((Equal("topic", "news"), Range("a", 1, 2))),
-        protocol.Unsubscribe(1),
-        protocol.Acknowledge(1, NOTE.id),
-        protocol.AskStatus(),
-        protocol.AskPeers(),
-        protocol.Stop(),
+        control_protocol.PublishRequest(NOTE.publication),
+        control_protocol.SubscribeRequest((Equal("topic", "news"), Range("a", 1, 2))),
+        control_protocol.UnsubscribeRequest(1),
+        control_protocol.AcknowledgeRequest(1, NOTE.id),
+        control_protocol.StatusRequest(),
+        control_protocol.PeersRequest(),
+        control_protocol.StopRequest(),
     ]
-    examples = [protocol.encode_request(at, each)[protocol.LENGTH :] for at, each in enumerate(made)]  # type: ignore[arg-type]
+    examples = [control_protocol.encode_request(at, each)[control_protocol.LENGTH :] for at, each in enumerate(made)]  # type: ignore[arg-type]
     shells = (b"", b"\x92\x01", b"\x92\x01\x82\xa4type\xa7Publish\xabpublication")
 
     def check(body: bytes) -> object:
         """The body behind its length, and the same bytes as a stream of their own."""
         with suppress(MalformedError, asyncio.IncompleteReadError):
-            finish(protocol.read_request(Whole(body)))  # type: ignore[arg-type]
-        number, request = finish(protocol.read_request(Whole(len(body).to_bytes(protocol.LENGTH, "big") + body)))  # type: ignore[arg-type]
-        if isinstance(request, protocol.Unreadable):
+            finish(control_protocol.read_request(Whole(body)))  # type: ignore[arg-type]
+        framed = Whole(len(body).to_bytes(control_protocol.LENGTH, "big") + body)
+        number, request = finish(control_protocol.read_request(framed))  # type: ignore[arg-type]
+        if isinstance(request, control_protocol.UnreadableRequest):
             raise MalformedError(request.reason)
         return number, request
 
@@ -85,25 +87,25 @@ def control_requests() -> Prepared:
 @GROUP.target("control-answers", "the control socket, client's side", "net.protocol:cut_answer")
 def control_answers() -> Prepared:
     made = [
-        protocol.Welcome(1),
-        protocol.Done(),
-        protocol.Subscribed(1),
-        protocol.Noted(1, NOTE),
-        protocol.Ended(1),
-        protocol.Readiness(1, ready=False, until_us=7),
-        protocol.PeersAre([]),
-        protocol.Refused.of(LocalError("no")),
+        control_protocol.Welcome(1),
+        control_protocol.DoneAnswer(),
+        control_protocol.SubscribedAnswer(1),
+        control_protocol.NoteArrived(1, NOTE),
+        control_protocol.SubscriptionEnded(1),
+        control_protocol.Readiness(1, ready=False, until_us=7),
+        control_protocol.PeersAnswer([]),
+        control_protocol.RefusedAnswer.of(LocalError("no")),
     ]
-    examples = [protocol.encode_answer(at, each)[protocol.LENGTH :] for at, each in enumerate(made)]  # type: ignore[arg-type]
+    examples = [control_protocol.encode_answer(at, each)[control_protocol.LENGTH :] for at, each in enumerate(made)]  # type: ignore[arg-type]
 
     def check(body: bytes) -> object:
         """The body behind its length, and the same bytes as a stream of their own."""
         with suppress(MalformedError):
-            protocol.cut_answer(body)
-        found = protocol.cut_answer(len(body).to_bytes(protocol.LENGTH, "big") + body)
+            control_protocol.decode_answer(body)
+        found = control_protocol.decode_answer(len(body).to_bytes(control_protocol.LENGTH, "big") + body)
         assert found is not None
         number, answer, _ = found
-        if isinstance(answer, protocol.Refused):
+        if isinstance(answer, control_protocol.RefusedAnswer):
             assert isinstance(answer.error(), VeilcastError)
         return number, answer
 
@@ -119,14 +121,14 @@ def inquiry() -> Prepared:
             raise MalformedError("no order")
         return {"asked": len(question)}
 
-    host = Inquiries(Path("/nowhere"), answer)
+    host = HostQueryServer(Path("/nowhere"), answer)
 
     def check(line: bytes) -> object:
         reply = host._reply(line)
         assert reply.endswith(b"\n")
         assert isinstance(msgspec.json.decode(reply), dict)
         with mock.patch.object(socket, "socket", return_value=_Told(line)):
-            return len(inquiries.inquire(Path("/nowhere"), {}))
+            return len(host_queries.ask_host(Path("/nowhere"), {}))
 
     examples = [b'{"status": 1}\n', b'{"order": "AAAA"}\n', b'{"error": "no"}\n', b"[]\n", b"1\n"]
     return Prepared(check, (LocalError,), examples, Format.JSON, tokens=('"order"', '"error"', '"status"'))
@@ -167,9 +169,9 @@ class _Told:
 @GROUP.target("tor-control", "answers at Tor's control port", "net.torcontrol:TorControl", "net.tor:Tor")
 def tor_control() -> Prepared:
     def check(data: bytes) -> object:
-        with mock.patch.object(torcontrol, "_connected", return_value=_Told(data)):
+        with mock.patch.object(torcontrol, "_connect", return_value=_Told(data)):
             control = torcontrol.TorControl("127.0.0.1:9051")
-        percent = bootstrapped(control)
+        percent = bootstrap_percent(control)
         tor = Tor(control)
         tor.serve(("127.0.0.1", 80))
         with suppress(TimeoutError):
@@ -193,15 +195,15 @@ def tor_control() -> Prepared:
 @GROUP.target("socks", "answers of a SOCKS port, cut anywhere", "net.socks:SocksWrap")
 def socks() -> Prepared:
     def talk(chunks: list[bytes]) -> tuple[str, bytes]:
-        wrap, over, plain = SocksWrap("a.onion", 80, b"u", b"p"), False, b""
+        wrap, over, plain = SocksWrapper("a.onion", 80, b"u", b"p"), False, b""
         try:
             for chunk in chunks:
                 if over:
                     plain += b"".join(wrap.read(chunk))
                 else:
-                    over = wrap.shake(chunk)
+                    over = wrap.handshake(chunk)
             plain += b"".join(wrap.read(b"")) if over else b""
-        except BrokenWrap as error:
+        except BrokenStream as error:
             return error.reason, b""
         return str(over), plain
 
@@ -220,7 +222,7 @@ def socks() -> Prepared:
 @GROUP.target("stream-records", "records of a stream, cut anywhere", "net.records:Reader")
 def stream_records() -> Prepared:
     def read(chunks: list[bytes]) -> tuple[list[bytes], str]:
-        reader, found = records.Reader(1024), []
+        reader, found = records.RecordReader(1024), []
         for chunk in chunks:
             try:
                 for each in reader.feed(chunk):
@@ -235,7 +237,9 @@ def stream_records() -> Prepared:
         assert read([stream[:at], stream[at:]]) == whole, "a cut changes the records"
         return len(whole[0]), whole[1]
 
-    examples = [b"\x02" + b"".join(records.framed(b"x" * size) for size in sizes) for sizes in ((0, 1), (5, 1024, 0))]
+    examples = [
+        b"\x02" + b"".join(records.encode_record(b"x" * size) for size in sizes) for sizes in ((0, 1), (5, 1024, 0))
+    ]
     return Prepared(check, (), [*examples, b"\x01\x00\x00\x04\x01" + bytes(1025)])
 
 
@@ -246,32 +250,34 @@ def tls_stream() -> Prepared:
     authority = issuer.create(3_600_000_000, entropy)
     _, host = issuer.grant_ready(authority, "host", [], epoch, 24, entropy, "server")
     _, caller = issuer.grant_ready(authority, "caller", [], epoch, 24, entropy, "proxy")
-    way, other = TlsWay(_identity(host)), TlsWay(_identity(caller))
+    way, other = TlsSetup(_identity(host)), TlsSetup(_identity(caller))
 
     def check(data: bytes) -> object:
         choice, stream = data[0] if data else 0, data[1:]
-        wrap = way.answer()
+        wrap = way.wrap_inbound()
         if choice & 1:
             calling = other.dial("127.0.0.1:1").wrap  # type: ignore[arg-type]
-            calling.shake(b"")
+            calling.handshake(b"")
             for _ in range(3):
-                wrap.shake(calling.outgoing())
-                calling.shake(wrap.outgoing())
+                wrap.handshake(calling.outgoing())
+                calling.handshake(wrap.outgoing())
             calling.write(stream[:100] or b"a")
             sent = bytearray(calling.outgoing())
             sent[stream[-1] % len(sent) if stream else 0] ^= choice >> 1
             return len(b"".join(wrap.read(bytes(sent))))
-        over = wrap.shake(stream)
+        over = wrap.handshake(stream)
         return (over, len(wrap.outgoing()))
 
     first = other.dial("127.0.0.1:1").wrap  # type: ignore[arg-type]
-    first.shake(b"")
+    first.handshake(b"")
     hello = first.outgoing()
-    return Prepared(check, (BrokenWrap, RemoteError), [b"\0" + hello, b"\1abc", b"\3abc", b"\0GET / HTTP/1.1\r\n\r\n"])
+    return Prepared(
+        check, (BrokenStream, RemoteError), [b"\0" + hello, b"\1abc", b"\3abc", b"\0GET / HTTP/1.1\r\n\r\n"]
+    )
 
 
-def _identity(keyring: Keyring) -> Identity:
-    party = TlsParty(keyring)
-    return Identity(
+def _identity(keyring: Keyring) -> StreamIdentity:
+    party = TlsIdentity(keyring)
+    return StreamIdentity(
         chain=party.chain, key=party.key.reveal(), anchor=party.anchor, callers=party.callers, hosts=party.hosts
     )

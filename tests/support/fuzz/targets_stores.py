@@ -9,8 +9,8 @@ from support.fuzz.targets_wire import one
 from veilcast.errors import TamperedError
 from veilcast.machine import Publication
 from veilcast.mesh.neighbour_record import NeighbourRecord, RelayRecord, read_neighbour_record
-from veilcast.node import slots, store
-from veilcast.node.agent import read_interest
+from veilcast.node import sealed_slots, store
+from veilcast.node.member_records import decode_interest
 from veilcast.relay import roster, server
 from veilcast.topics import Equal, Label, Range
 from veilcast.tree import directory, guards
@@ -33,7 +33,7 @@ def _simple(kind: type[msgspec.Struct]) -> msgspec.Struct:
 @GROUP.target("interest-record", "subscriptions of a node, from its disk", "node.agent:read_interest")
 def interest() -> Prepared:
     made = [(Equal("topic", "news"),), (Equal("topic", "news"), Range("a", 1, 2.5)), Label("news").constraints]
-    return Prepared(read_interest, (TamperedError,), [msgspec.msgpack.encode(each) for each in made], Format.MSGPACK)
+    return Prepared(decode_interest, (TamperedError,), [msgspec.msgpack.encode(each) for each in made], Format.MSGPACK)
 
 
 @GROUP.target(
@@ -42,7 +42,7 @@ def interest() -> Prepared:
 def notification() -> Prepared:
     def check(data: bytes) -> object:
         found = []
-        for decoder in (store._DECODER, slots._DECODER):
+        for decoder in (store._DECODER, sealed_slots._DECODER):
             try:
                 found.append(type(decoder.decode(data)).__name__)
             except TamperedError as error:
@@ -50,7 +50,7 @@ def notification() -> Prepared:
         return "".join(found)
 
     publication = Publication((Label("news").pair, ("a", 1.5)), b"body")
-    examples = [msgspec.msgpack.encode(publication), msgspec.msgpack.encode((slots.EMPTY, b"data"))]
+    examples = [msgspec.msgpack.encode(publication), msgspec.msgpack.encode((sealed_slots.EMPTY, b"data"))]
     return Prepared(check, (), examples, Format.MSGPACK, prefixes=(b"", b"\x83\xa1z"))
 
 
@@ -72,7 +72,7 @@ def guard_places() -> Prepared:
 
 @GROUP.target("directory-record", "nodes that a directory has listed, from its disk", "tree.directory:_DECODER")
 def listed_nodes() -> Prepared:
-    kept = directory.Kept("a.onion:80", bytes(32), 1, bytes(32), 2)
+    kept = directory.NodeRecord("a.onion:80", bytes(32), 1, bytes(32), 2)
     return Prepared(directory._DECODER.decode, (TamperedError,), [msgspec.msgpack.encode(kept)], Format.MSGPACK)
 
 
@@ -92,5 +92,5 @@ def relay_records() -> Prepared:
                 found.append(type(error).__name__)
         return "".join(found)
 
-    examples = _examples(roster.Enrolled, roster.Alias, server.Standing, server.Kept)
+    examples = _examples(roster.EnrolledClient, roster.LeasePseudonym, server.LeaseRecord, server.PublicationRecord)
     return Prepared(check, (), examples, Format.MSGPACK)

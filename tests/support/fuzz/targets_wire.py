@@ -9,8 +9,8 @@ from hypothesis import HealthCheck, Phase, find, settings
 from hypothesis.strategies import SearchStrategy
 
 from support.fuzz.fuzz_target import Format, Group, Prepared
+from support.message_strategies import of_type
 from support.mqtt_strategies import packets
-from support.strategies import of_type
 from veilcast.errors import ExcessError, MalformedError
 from veilcast.wire import decode, encode, mqtt, pad, unpad
 from veilcast.wire.codec import TYPE_BYTES
@@ -60,7 +60,7 @@ def mqtt_packets() -> Prepared:
                 packet = mqtt.decode(data, version)
             except MalformedError:
                 continue
-            said = packet.version if isinstance(packet, mqtt.Connect) else version
+            said = packet.version if isinstance(packet, mqtt.ConnectPacket) else version
             assert mqtt.decode(mqtt.encode(packet, said), said) == packet, "a packet that does not come back"
             found.append(packet)
         return tuple(map(type, found))
@@ -89,7 +89,7 @@ def mqtt_stream() -> Prepared:
 
 def _packets(chunks: list[bytes]) -> tuple[list[bytes], str]:
     """The packets of a stream, and the name of the error that ends it."""
-    reader, found = mqtt.Reader(2048), []
+    reader, found = mqtt.PacketReader(2048), []
     for chunk in chunks:
         try:
             for packet in reader.feed(chunk):

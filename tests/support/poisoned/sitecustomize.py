@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 
 LEVELS = int(os.environ.get("POISON_LEVELS", "1500"))
-ENCODERS = ("veilcast.authority.content", "veilcast.brokers.sealed", "veilcast.relay.paper")
+ENCODERS = ("veilcast.core.publication", "veilcast.brokers.content.sealed_publication", "veilcast.relay.paper")
 HEAD, BODY = b"\x82\xa5pairs", b"\xa4body\xc4\x06POISON"
 NEST = b"\xa1z" + b"\x91" * LEVELS + b"\x90"
 

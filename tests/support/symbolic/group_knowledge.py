@@ -83,20 +83,20 @@ G = base("G")
 
 
 @dataclass(frozen=True)
-class View:
+class GroupView:
     """What a party, or several together, hold. Everybody has the generator."""
 
     numbers: tuple[Number, ...] = ()
     points: tuple[Sum, ...] = ()
 
-    def __add__(self, other: View) -> View:
-        return View(self.numbers + other.numbers, self.points + other.points)
+    def __add__(self, other: GroupView) -> GroupView:
+        return GroupView(self.numbers + other.numbers, self.points + other.points)
 
     def knows(self, wanted: Number | Sum) -> bool:
         """Whether it could compute this."""
         if isinstance(wanted, Number):
             return _span((*self.numbers, wanted)) == _span(self.numbers)
-        return (self + View(points=(wanted,))).rank == self.rank
+        return (self + GroupView(points=(wanted,))).rank == self.rank
 
     @property
     def rank(self) -> int:
@@ -122,7 +122,7 @@ class View:
         return len(known) - 1
 
 
-def told_apart(one: View, other: View) -> bool:
+def can_distinguish(one: GroupView, other: GroupView) -> bool:
     """Whether somebody who holds one of the two could find out which; their points correspond in the order given."""
     assert one.numbers == other.numbers
     a, b = one.matrix(), other.matrix()

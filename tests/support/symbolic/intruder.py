@@ -21,7 +21,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from functools import lru_cache
 from itertools import combinations_with_replacement
 
-from support.symbolic.group_knowledge import G, Number, Sum, View
+from support.symbolic.group_knowledge import G, GroupView, Number, Sum
 from support.symbolic.symbolic_terms import Bindings, Term, matches, number, replaced, summed, variable
 
 
@@ -42,7 +42,7 @@ class Intruder:
         self._by_head: dict[str, list[Term]] = {}
         for term in sorted(held, key=lambda each: each.serial):
             self._by_head.setdefault(term.head, []).append(term)
-        self.view = View(
+        self.view = GroupView(
             tuple(term.number for term in self._by_head.get("number", ())),
             tuple(term.sum for term in self._by_head.get("point", ())),
         )
@@ -153,11 +153,11 @@ def _number_follows(held: tuple[Number, ...], wanted: Number) -> bool:
     if all(len(each.powers) == 1 for each in held):
         names = {each.powers[0][0] for each in held}
         return all(name in names for name, _ in wanted.powers)
-    return View(held).knows(wanted)
+    return GroupView(held).knows(wanted)
 
 
 @lru_cache(maxsize=200_000)
-def _point_follows(view: View, wanted: Sum) -> bool:
+def _point_follows(view: GroupView, wanted: Sum) -> bool:
     points = (G, *view.points)
     if any(len(each.terms) != 1 for each in (*points, wanted)):
         return view.knows(wanted)

@@ -25,7 +25,7 @@ from typing import cast
 
 from support.symbolic.group_knowledge import Number
 from support.symbolic.intruder import Intruder, Shapes
-from support.symbolic.model_noise import SOUND, Side, Symmetric, Weakness
+from support.symbolic.model_noise import SOUND, HandshakeSide, Symmetric, Weakness
 from support.symbolic.symbolic_search import (
     Event,
     Found,
@@ -50,7 +50,7 @@ def tokens_of(name: str) -> Tokens:
 
 
 @dataclass(frozen=True)
-class Link:
+class LinkModel:
     """A handshake, with what the intruder holds; a planted flaw is another value of one field."""
 
     pattern: str = "XXpsk3"
@@ -86,13 +86,15 @@ class Link:
         """Whether the initiator begins with the responder's static key (IK)."""
         return PATTERNS[self.pattern].responder_known
 
-    def side(self, member: str, session: str, initiates: bool, generation: str, remote: str | None = None) -> Side:
+    def side(
+        self, member: str, session: str, initiates: bool, generation: str, remote: str | None = None
+    ) -> HandshakeSide:
         psk = PSK if any("psk" in message for message in self.messages) else None
         symmetric = Symmetric.begin(self.pattern, self.weakness).mix_hash(atom(f"link 1, generation {generation}"))
         known = None if remote is None else point(static(remote))
         if self.knows:
             symmetric = symmetric.mix_hash(known if known is not None else point(static(member)))
-        return Side(initiates, symmetric, static(member), number(f"e_{session}"), psk, known)
+        return HandshakeSide(initiates, symmetric, static(member), number(f"e_{session}"), psk, known)
 
     def initiator(self, member: str, session: str = "1", remote: str | None = None, generation: str = "0") -> Instance:
         """`Initiation`: begins with message one; `remote` is the peer whose key it knows, for IK."""
@@ -100,8 +102,8 @@ class Link:
         side, first = side.write(self.messages[0], self._shown(member) if self.knows else EMPTY)
 
         def read(local: object, intruder: Intruder) -> Iterator[Outcome]:
-            for after, _ in cast(Side, local).read(self.messages[1], intruder, self._accepts(member)):
-                ended: Side = after
+            for after, _ in cast(HandshakeSide, local).read(self.messages[1], intruder, self._accepts(member)):
+                ended: HandshakeSide = after
                 sends: tuple[Term, ...] = ()
                 if len(self.messages) > 2:
                     ended, sends = after.write(self.messages[2], self._shown(member))
@@ -111,7 +113,7 @@ class Link:
                 yield Outcome(ended, (*sends, _cell(ours)), events, f"an answer of {_known(after)!r}")
 
         def read_cell(local: object, intruder: Intruder) -> Iterator[Outcome]:
-            after = cast(Side, local)
+            after = cast(HandshakeSide, local)
             if intruder.derives(_cell(after.symmetric.split()[1])):
                 yield Outcome(after, (), (_admitted(after),), f"a cell of {_known(after)!r}")
 
@@ -126,7 +128,7 @@ class Link:
 
         def read_first(local: object, intruder: Intruder) -> Iterator[Outcome]:
             accepts = self._accepts(member) if self.knows else _takes_empty
-            for after, _ in cast(Side, local).read(self.messages[0], intruder, accepts):
+            for after, _ in cast(HandshakeSide, local).read(self.messages[0], intruder, accepts):
                 ended, sends = after.write(self.messages[1], self._shown(member))
                 events: tuple[Event, ...] = (_event("runs", "answer", own, ended.symmetric.hash),)
                 if self.knows:
@@ -136,17 +138,17 @@ class Link:
                 yield Outcome(ended, sends, events, f"a first message with {after.remote_fresh!r}")
 
         def read_last(local: object, intruder: Intruder) -> Iterator[Outcome]:
-            for after, _ in cast(Side, local).read(self.messages[2], intruder, self._accepts(member)):
+            for after, _ in cast(HandshakeSide, local).read(self.messages[2], intruder, self._accepts(member)):
                 events = (_admitted(after), *relies(after))
                 sends = (_cell(after.symmetric.split()[1]),)
                 yield Outcome(after, sends, events, f"a last message of {_known(after)!r}")
 
         def read_cell(local: object, intruder: Intruder) -> Iterator[Outcome]:
-            after = cast(Side, local)
+            after = cast(HandshakeSide, local)
             if intruder.derives(_cell(after.symmetric.split()[0])):
                 yield Outcome(after, (), (_admitted(after), *relies(after)), f"a cell of {_known(after)!r}")
 
-        def relies(after: Side) -> tuple[Event, ...]:
+        def relies(after: HandshakeSide) -> tuple[Event, ...]:
             return self._relies(after, after, ("call", _known(after), own, after.symmetric.hash))
 
         last = read_last if len(self.messages) > 2 else read_cell
@@ -170,10 +172,10 @@ class Link:
     def _shown(self, member: str) -> Term:
         return certificate(point(static(member)), EPOCH)
 
-    def _accepts(self, member: str) -> Callable[[Side], Iterable[Term]]:
+    def _accepts(self, member: str) -> Callable[[HandshakeSide], Iterable[Term]]:
         """`Party.judge`: the certificates that admit the peer who has proved to hold its static key."""
 
-        def accepted(side: Side) -> Iterable[Term]:
+        def accepted(side: HandshakeSide) -> Iterable[Term]:
             proven = _known(side)
             if proven is point(static(member)):
                 return ()
@@ -184,7 +186,9 @@ class Link:
 
         return accepted
 
-    def _relies(self, peer: Side, keys: Side, commitment: tuple[str | Term, ...]) -> tuple[Event, ...]:
+    def _relies(
+        self, peer: HandshakeSide, keys: HandshakeSide, commitment: tuple[str | Term, ...]
+    ) -> tuple[Event, ...]:
         """If the peer is honest, this side relies on it: the keys are secret, and the peer has run."""
         if _known(peer) not in [point(static(member)) for member in self.honest]:
             return ()
@@ -222,7 +226,7 @@ def _event(kind: str, role: str | Term, *about: str | Term) -> Event:
     return Event(kind, tuple(atom(each) if isinstance(each, str) else each for each in (role, *about)))
 
 
-def _admitted(side: Side) -> Event:
+def _admitted(side: HandshakeSide) -> Event:
     """The peer has shown that it has the keys (`Session.confirmed`): the link is up."""
     return Event("admitted", (_known(side),))
 
@@ -231,12 +235,12 @@ def _cell(key: Term) -> Term:
     return aead(key, atom("0", "count"), EMPTY, atom("cell", "body"))
 
 
-def _known(side: Side) -> Term:
+def _known(side: HandshakeSide) -> Term:
     assert side.remote_static is not None
     return side.remote_static
 
 
-def _takes_empty(side: Side) -> Iterable[Term]:
+def _takes_empty(side: HandshakeSide) -> Iterable[Term]:
     return (EMPTY,)
 
 

@@ -79,7 +79,7 @@ class Symmetric(NamedTuple):
         return first, second, third
 
 
-class Side(NamedTuple):
+class HandshakeSide(NamedTuple):
     """`noise.Handshake`: one side, between two messages."""
 
     initiates: bool
@@ -91,7 +91,7 @@ class Side(NamedTuple):
     remote_static: Term | None = None
     remote_fresh: Term | None = None
 
-    def write(self, tokens: Iterable[str], payload: Term) -> tuple[Side, tuple[Term, ...]]:
+    def write(self, tokens: Iterable[str], payload: Term) -> tuple[HandshakeSide, tuple[Term, ...]]:
         """`Handshake.write`: the parts of the message."""
         side, parts = self, []
         for token in tokens:
@@ -107,7 +107,9 @@ class Side(NamedTuple):
         parts.append(side.symmetric.sealed(payload))
         return side._replace(symmetric=side.symmetric.after(parts[-1])), tuple(parts)
 
-    def read(self, tokens: tuple[str, ...], intruder: Intruder, accepted: Accepts) -> Iterator[tuple[Side, Bindings]]:
+    def read(
+        self, tokens: tuple[str, ...], intruder: Intruder, accepted: Accepts
+    ) -> Iterator[tuple[HandshakeSide, Bindings]]:
         """`Handshake.read`: every message that the intruder can send; `accepted` gives the payloads that we take."""
         if not tokens:
             for pattern in accepted(self):
@@ -129,11 +131,11 @@ class Side(NamedTuple):
         else:
             yield from self._mix_secret(token).read(tuple(rest), intruder, accepted)
 
-    def _mix_fresh(self, public: Term) -> Side:
+    def _mix_fresh(self, public: Term) -> HandshakeSide:
         symmetric = self.symmetric.mix_hash(public)
         return self._replace(symmetric=symmetric if self.psk is None else symmetric.mix_key(public))
 
-    def _mix_secret(self, token: str) -> Side:
+    def _mix_secret(self, token: str) -> HandshakeSide:
         if token == "psk":
             assert self.psk is not None
             return self._replace(symmetric=self.symmetric.mix_key_and_hash(self.psk))
@@ -144,7 +146,7 @@ class Side(NamedTuple):
         return self._replace(symmetric=self.symmetric.mix_key(power(remote, private)))
 
 
-Accepts = Callable[[Side], Iterable[Term]]
+Accepts = Callable[[HandshakeSide], Iterable[Term]]
 """The patterns of payloads that a side takes, once it has read the rest of the message."""
 
 

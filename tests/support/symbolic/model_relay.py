@@ -10,7 +10,8 @@
 
 Streams between honest parties are TLS: what they carry is sealed under a key of the two, once for each message. A
 hostile proxy or server is the intruder, and its streams are open. Subjects of a lease are left out: that no proxy
-binds them to a box of its own, and who links them, is shown by `relay/test_knowledge.py` in the algebra of the whole
+binds them to a box of its own, and who links them, is shown by `relay/test_relay_knowledge.py` in the algebra of the
+whole
 group.
 
 Events: a proxy that enrols a user under another key than the server's has a key `of its own`; a user `commits` to a
@@ -43,7 +44,7 @@ from support.symbolic.symbolic_terms import (
 
 
 @dataclass(frozen=True)
-class Relay:
+class RelayModel:
     """Who is hostile, and the rules in force; a planted flaw is another value of one field."""
 
     hostile: str = "server"

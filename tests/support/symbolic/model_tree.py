@@ -51,7 +51,7 @@ class Statement(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Tree:
+class TreeModel:
     """The rules in force; a planted flaw is another value of one field."""
 
     leaf_issues: bool = False
@@ -102,12 +102,12 @@ class Tree:
         shown = tup(state(member, "tree-node", body), _holds(_onion_key(at), body))
         return Instance(f"node {member}", Outcome(None, (shown,), (ran,)), ())
 
-    def directory(self, *moments: int, listed: Sequence[Entry] = ()) -> Instance:
+    def directory(self, *moments: int, listed: Sequence[ListedNode] = ()) -> Instance:
         """Takes one enrolment at each of these moments, and signs a listing of all after the last."""
 
         def enrol(now: int, last: bool) -> Step:
             def step(local: object, intruder: Intruder) -> Iterator[Outcome]:
-                entries = cast("tuple[Entry, ...]", local)
+                entries = cast("tuple[ListedNode, ...]", local)
                 known = {entry.name: entry for entry in entries}
                 for name, found in self.read(intruder, "member", "tree-node", _BODY, now):
                     issued = _moment(found[_ISSUED])
@@ -117,7 +117,7 @@ class Tree:
                         continue
                     if self.checks_onion and not intruder.derives(_holds(found[_ONION], replaced(_BODY, found))):
                         continue
-                    entry = Entry(digest(found[_BOX]), public(found[_ONION]), issued, found.get(_ISSUER, ROOT))
+                    entry = ListedNode(digest(found[_BOX]), public(found[_ONION]), issued, found.get(_ISSUER, ROOT))
                     before = known.get(entry.name, entry)
                     if self.knows_newest and issued < before.issued:
                         continue
@@ -168,7 +168,7 @@ class Tree:
         past = Instance("past", Outcome(None, (), _PAST), ())
         return search([past, *instances], properties or EVERY_TREE, known, shapes=_SHAPES)
 
-    def _listed(self, entry: Entry, now: int) -> tuple[Event, ...]:
+    def _listed(self, entry: ListedNode, now: int) -> tuple[Event, ...]:
         if entry.name in (name_of("A"), name_of("B")):
             stale = () if now - 1 <= entry.issued <= now else (Event("stale", (entry.name,)),)
             return (Event("lists", (entry.name, entry.address, moment(entry.issued))), *stale)
@@ -176,7 +176,7 @@ class Tree:
         return () if own else (Event("made up", (entry.name, entry.address)),)
 
 
-class Entry(NamedTuple):
+class ListedNode(NamedTuple):
     """A node as the directory has it."""
 
     name: Term
@@ -236,7 +236,7 @@ def _body(address: Term, box_key: Term, issued: Term) -> Term:
     return tup(address, box_key, issued)
 
 
-def _head(version: int, entries: tuple[Entry, ...]) -> Term:
+def _head(version: int, entries: tuple[ListedNode, ...]) -> Term:
     pages = digest(*(tup(*each[:2]) for each in sorted(entries, key=lambda each: each.name.serial)))
     return tup(moment(version), moment(min(version + 1, 4)), pages)
 
@@ -273,7 +273,7 @@ def _sub(name: str) -> Term:
 MOMENTS, ENDS = 5, (1, 4)
 ROOT = atom("root", "signing")
 OLD_DESCRIPTOR = _body(onion("old A"), point(_link("A")), moment(0))
-OLD_HEAD = _head(0, (Entry(name_of("A"), onion("old A"), 0, ROOT),))
+OLD_HEAD = _head(0, (ListedNode(name_of("A"), onion("old A"), 0, ROOT),))
 _PAST = (Event("runs", (name_of("A"), onion("old A"), moment(0))), _published(OLD_HEAD))
 EVERY_TREE: tuple[Property, ...] = (
     agrees("lists", "runs", injective=False),

@@ -23,7 +23,7 @@ from veilcast.errors import ConfigError
 
 
 @dataclass(frozen=True, eq=False)
-class Linear:
+class LinearClassifier:
     """One weight for each feature."""
 
     mean: NDArray[np.float64]
@@ -36,7 +36,7 @@ class Linear:
 
 
 @dataclass(frozen=True, eq=False)
-class Binned:
+class BinnedClassifier:
     """One weight for each bin of each feature."""
 
     edges: tuple[NDArray[np.float64], ...]
@@ -47,22 +47,22 @@ class Binned:
         return np.asarray(_in_bins(observations, self.edges) @ self.weights, np.float64)
 
 
-def fit_linear(observations: NDArray[np.float64], labels: NDArray[np.bool_]) -> Linear:
+def fit_linear(observations: NDArray[np.float64], labels: NDArray[np.bool_]) -> LinearClassifier:
     """To rows of features, and whether each is a subscriber's."""
     _check(observations, labels)
     mean, spread = observations.mean(axis=0), observations.std(axis=0)
     scale = np.where(spread > 0, spread, 1.0)
-    return Linear(mean, scale, _weights((observations - mean) / scale, labels))
+    return LinearClassifier(mean, scale, _weights((observations - mean) / scale, labels))
 
 
-def fit_binned(observations: NDArray[np.float64], labels: NDArray[np.bool_], bins: int = 12) -> Binned:
+def fit_binned(observations: NDArray[np.float64], labels: NDArray[np.bool_], bins: int = 12) -> BinnedClassifier:
     """The same, with at most so many bins for each feature."""
     _check(observations, labels)
     if bins < 2:
         raise ConfigError(f"a feature has at least 2 bins, not {bins}")
     shares = np.arange(1, bins) / bins
     edges = tuple(np.unique(np.quantile(column, shares)) for column in observations.T)
-    return Binned(edges, _weights(_in_bins(observations, edges), labels))
+    return BinnedClassifier(edges, _weights(_in_bins(observations, edges), labels))
 
 
 def _check(observations: NDArray[np.float64], labels: NDArray[np.bool_]) -> None:

@@ -10,10 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
-from veilcast.lab.kernels.graph import Graph
+from veilcast.lab.models.graph import Graph
 
 
-def hops(graph: Graph, roots: NDArray[np.int32]) -> NDArray[np.int32]:
+def hop_distances(graph: Graph, roots: NDArray[np.int32]) -> NDArray[np.int32]:
     """A row for each root: the distance of every node, -1 of whom no flood reaches."""
     ones = np.ones(len(graph.targets), np.float32)
     adjacency = csr_array((ones, graph.targets, graph.offsets), shape=(graph.nodes, graph.nodes))
@@ -28,12 +28,12 @@ def hops(graph: Graph, roots: NDArray[np.int32]) -> NDArray[np.int32]:
     return np.ascontiguousarray(distance.T)
 
 
-def hops_from(graph: Graph, root: int) -> NDArray[np.int32]:
-    distance: NDArray[np.int32] = hops(graph, np.array([root], np.int32))[0]
+def distances_from(graph: Graph, root: int) -> NDArray[np.int32]:
+    distance: NDArray[np.int32] = hop_distances(graph, np.array([root], np.int32))[0]
     return distance
 
 
-def descents(graph: Graph, distance: NDArray[np.int32]) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
+def outward_links(graph: Graph, distance: NDArray[np.int32]) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
     """Every link that leads a hop further: its near ends, and its far ends."""
     near = np.repeat(np.arange(graph.nodes, dtype=np.int32), graph.degrees)
     down = (distance[near] >= 0) & (distance[graph.targets] == distance[near] + 1)

@@ -1,11 +1,13 @@
 """An audit: what was observed of a network in, what an observer of every wire learns out.
 
 Each network of a capture has an audit of its own, and a check holds for the capture only if it holds for each.
-"""
+
+
+From findings to what to change: rules, each of which looks at one thing that was found."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 import msgspec
@@ -13,19 +15,78 @@ import numpy as np
 import pyarrow as pa
 
 from veilcast.errors import ConfigError
-from veilcast.lab.attack import waves
-from veilcast.lab.audit import attackers, wire
-from veilcast.lab.audit.advice import Advice, advise
-from veilcast.lab.audit.attackers import Attacker
-from veilcast.lab.audit.files import ROLES, Link, Member
+from veilcast.lab.attack.observer import publication_waves
+from veilcast.lab.audit import attacker_reports, wire_summary
+from veilcast.lab.audit.attacker_reports import UNLIKE, AttackerReport
 from veilcast.lab.audit.limits import NEED_MEMBERS, Limit
-from veilcast.lab.audit.networks import LeftOut, count
-from veilcast.lab.audit.observed import PARTS, Capture, Observed
-from veilcast.lab.audit.wire import Wire
-from veilcast.lab.capture import Notes
+from veilcast.lab.audit.networks import LeftOut, pluralise
+from veilcast.lab.audit.observed import PARTS, ObservedCapture, ObservedNetwork
+from veilcast.lab.audit.operator_files import ROLES, ListedMember, OverlayLink
+from veilcast.lab.audit.wire_summary import WireSummary
+from veilcast.lab.capture import ReadingReport
+from veilcast.wire.geometry import CELL
 
 
-class Flow(msgspec.Struct, frozen=True):
+class Advice(msgspec.Struct, frozen=True):
+    found: str
+    change: str
+
+
+def advise(
+    wire: WireSummary, publications: int, attackers: tuple[AttackerReport, ...], members: bool
+) -> tuple[Advice, ...]:
+    return tuple(_rules(wire, publications, attackers, members))
+
+
+def _rules(
+    wire: WireSummary, publications: int, attackers: tuple[AttackerReport, ...], members: bool
+) -> Iterator[Advice]:
+    named: dict[str, int] = {}
+    for each in attackers:
+        named.setdefault(each.role, each.named if each.counts else 0)
+    if publications:
+        yield Advice(
+            f"{publications:,} publications are told from everything else by their size and moment",
+            'run the nodes with profile = "hardened": links then carry cells of one size at one rate, and a note takes '
+            "the place of a cell that would be sent in any case",
+        )
+    elif wire.telling:
+        sizes = ", ".join(str(each.size) for each in wire.telling[:5])
+        yield Advice(
+            f"some links carry sizes that others do not: {sizes}{', ...' if len(wire.telling) > 5 else ''} bytes",
+            "look for nodes of another profile or version, or for other programs on the same port; "
+            f"hardened links carry cells of {CELL:,} bytes alone",
+        )
+    if named.get("publisher"):
+        yield Advice(
+            "who publishes is seen by who sends first",
+            "only silent links hide this from who watches wires: use the hardened profile",
+        )
+    if named.get("subscriber") and publications:
+        yield Advice(
+            f"{named['subscriber']} nodes are named as readers",
+            "covers and the shell game (profile paper with cover and shellgame) slow this down by some publications, "
+            "and do not stop it; the hardened profile does",
+        )
+    if wire.odd:
+        yield Advice(
+            f"{len(wire.odd):,} links keep another rhythm than the others",
+            "see that no machine is overloaded, that all nodes have the same rate, and that no link is throttled; "
+            "what is still odd then goes with something, and that may be a role",
+        )
+    if not publications and any(each.attack in UNLIKE and each.counts for each in attackers):
+        yield Advice(
+            "rhythm, sizes or volumes of what a node gets or sends go with its role",
+            "this must not be in the hardened profile: please report it, with the version and this page",
+        )
+    if not members:
+        yield Advice(
+            "who has which role was not told, so nothing here says whether suspects are the right ones",
+            "give --members FILE, and see how often the attackers are right",
+        )
+
+
+class NotificationFlow(msgspec.Struct, frozen=True):
     """A link on which notes stood out."""
 
     src: str
@@ -34,14 +95,14 @@ class Flow(msgspec.Struct, frozen=True):
 
 
 class Audit(msgspec.Struct, frozen=True):
-    reading: Notes
+    reading: ReadingReport
     """What was read, left out and corrected."""
-    wire: Wire
+    wire: WireSummary
     links: tuple[tuple[str, str], ...]
     """Who had to do with whom, each once."""
     publications: int
-    flows: tuple[Flow, ...]
-    attackers: tuple[Attacker, ...]
+    flows: tuple[NotificationFlow, ...]
+    attackers: tuple[AttackerReport, ...]
     """By role, the most telling first."""
     advice: tuple[Advice, ...]
     remarks: tuple[str, ...]
@@ -52,7 +113,7 @@ class Audit(msgspec.Struct, frozen=True):
     roles: dict[str, int] = {}
     """How many of these nodes are listed as publishers, and how many as subscribers."""
 
-    def best(self, role: str) -> Attacker | None:
+    def best(self, role: str) -> AttackerReport | None:
         """The most telling one that says anything of this role."""
         return next((each for each in self.attackers if each.role == role and each.counts), None)
 
@@ -104,13 +165,13 @@ class CaptureAudit(msgspec.Struct, frozen=True):
                 found[name] = (min if name == "set" else max)(value, found.get(name, value))
         return found
 
-    def crossed(self, limits: Sequence[Limit]) -> list[Limit]:
+    def crossed_limits(self, limits: Sequence[Limit]) -> list[Limit]:
         """The limits that any network crosses.
 
         Raises `ConfigError` if none does and the captures do not tell enough to say so: a check that was not made is
         not a check that passed.
         """
-        crossed = [limit for limit in limits if any(limit.crossed(each.found()) for each in self.networks)]
+        crossed = [limit for limit in limits if any(limit.is_crossed(each.found()) for each in self.networks)]
         if limits and not crossed:
             for limit in limits:
                 self._require_told(limit)
@@ -127,7 +188,9 @@ class CaptureAudit(msgspec.Struct, frozen=True):
             raise ConfigError(f"--fail-if {limit}: members who read, and others, must be in the captures")
 
 
-def audit(seen: Capture, links: Sequence[Link] = (), members: Sequence[Member] = ()) -> CaptureAudit:
+def audit_capture(
+    seen: ObservedCapture, links: Sequence[OverlayLink] = (), members: Sequence[ListedMember] = ()
+) -> CaptureAudit:
     """`links` and `members` are those that were known when the capture was observed."""
     audits = [_audit(each, members) for each in seen.networks]
     return CaptureAudit(
@@ -141,11 +204,11 @@ def _severity(each: Audit) -> tuple[float, ...]:
     return (*(found.get(name, 0.0) for name in ("auc", "named", "publications", "sizes", "odd_links")), each.wire.cells)
 
 
-def _audit(seen: Observed, members: Sequence[Member]) -> Audit:
+def _audit(seen: ObservedNetwork, members: Sequence[ListedMember]) -> Audit:
     nodes = sorted({end for link in _links(seen.carried) for end in link})
     own = [member for member in members if member.node in set(seen.nodes)]
-    shown = wire.examine(seen)
-    judged = attackers.judge(seen.nodes, seen.guesses, members)
+    shown = wire_summary.summarise_wire(seen)
+    judged = attacker_reports.judge_attackers(seen.nodes, seen.guesses, members)
     publications, flows = _flows(seen.notes)
     remarks = []
     if _is_brief(shown):
@@ -165,18 +228,19 @@ def _audit(seen: Observed, members: Sequence[Member]) -> Audit:
     )
 
 
-def _is_brief(shown: Wire) -> bool:
+def _is_brief(shown: WireSummary) -> bool:
     return shown.last_us - shown.first_us < PARTS * shown.heartbeat_us
 
 
-def _flows(notes: pa.Table) -> tuple[int, tuple[Flow, ...]]:
+def _flows(notes: pa.Table) -> tuple[int, tuple[NotificationFlow, ...]]:
     notes = notes.sort_by([("t_us", "ascending"), ("src", "ascending"), ("dst", "ascending")])
     names, ends = np.unique(np.concatenate([notes["src"], notes["dst"]]).astype(str), return_inverse=True)
     src, dst = np.split(ends.astype(np.int32), 2)
-    publications = waves.publications(np.array(notes["t_us"]), src, dst)
+    publications = publication_waves.assign_publications(np.array(notes["t_us"]), src, dst)
     links, counts = np.unique(np.column_stack([src, dst]), axis=0, return_counts=True)
     flows = [
-        Flow(str(names[u]), str(names[v]), count) for (u, v), count in zip(links.tolist(), counts.tolist(), strict=True)
+        NotificationFlow(str(names[u]), str(names[v]), count)
+        for (u, v), count in zip(links.tolist(), counts.tolist(), strict=True)
     ]
     return int(publications.max(initial=-1)) + 1, tuple(flows)
 
@@ -185,12 +249,12 @@ def _links(carried: pa.Table) -> list[tuple[str, str]]:
     return list(zip(carried["src"].to_pylist(), carried["dst"].to_pylist(), strict=True))
 
 
-def _remarks(seen: frozenset[str], links: Sequence[Link], members: Sequence[Member]) -> list[str]:
+def _remarks(seen: frozenset[str], links: Sequence[OverlayLink], members: Sequence[ListedMember]) -> list[str]:
     found = []
     if unseen := {end for link in links for end in (link.u, link.v)} - seen:
         found.append(f"{len(unseen):,} nodes of the topology were not seen in the captures")
     if missing := {member.node for member in members} - seen:
-        found.append(f"{count(len(missing), 'member')} not seen in the captures, and not counted")
+        found.append(f"{pluralise(len(missing), 'member')} not seen in the captures, and not counted")
     return found
 
 

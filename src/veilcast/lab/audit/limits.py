@@ -17,7 +17,7 @@ class Limit(msgspec.Struct, frozen=True):
     sign: str
     value: float
 
-    def crossed(self, found: Mapping[str, float]) -> bool:
+    def is_crossed(self, found: Mapping[str, float]) -> bool:
         """Whether what was found is so; what was not found is not."""
         return self.name in found and bool(_SIGNS[self.sign](found[self.name], self.value))
 
@@ -25,7 +25,7 @@ class Limit(msgspec.Struct, frozen=True):
         return f"{self.name}{self.sign}{self.value:g}"
 
 
-def parse(text: str) -> Limit:
+def parse_limit(text: str) -> Limit:
     match = _FORM.fullmatch(text)
     if match is None:
         raise ConfigError(f'--fail-if {text!r}: write it like "auc>0.6"')

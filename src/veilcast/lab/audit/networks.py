@@ -31,7 +31,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from veilcast.errors import ConfigError
-from veilcast.lab.audit.files import Link
+from veilcast.lab.audit.operator_files import OverlayLink
 
 
 class LeftOut(msgspec.Struct, frozen=True):
@@ -48,18 +48,20 @@ class LeftOut(msgspec.Struct, frozen=True):
     def lines(self) -> list[str]:
         if not self.count and not self.cells:
             return []
-        return [f"left out: {count(self.count, 'node')} outside the audited networks, {count(self.cells, 'cell')}"]
+        return [
+            f"left out: {pluralise(self.count, 'node')} outside the audited networks, {pluralise(self.cells, 'cell')}"
+        ]
 
 
-class Split(NamedTuple):
+class NetworkSplit(NamedTuple):
     networks: list[frozenset[str]]
     """The nodes of each; the network with the most cells first."""
     left_out: LeftOut
 
 
-def split(
-    carried: pa.Table, links: Sequence[Link] = (), listed: Collection[str] = (), *, only_listed: bool = False
-) -> Split:
+def split_networks(
+    carried: pa.Table, links: Sequence[OverlayLink] = (), listed: Collection[str] = (), *, only_listed: bool = False
+) -> NetworkSplit:
     """Split a capture, of which `carried` says how many `cells` went from each `src` to each `dst`.
 
     `listed` are the nodes that the operator has named; if it is empty, every node may be of a network. With
@@ -96,7 +98,7 @@ def split(
         src for src, dst in inside if dst in grouped and dst in number and number.get(src) != number[dst] and src != dst
     }
     silent = {dst for src, dst in inside if src in grouped and dst not in number and dst != src}
-    fed = _fed(inside, answered, silent)
+    fed = _find_fed(inside, answered, silent)
     unseen = known - seen if only_listed else set[str]()
     doubts = [
         *(_doubt_contacts(contacts) if contacts and not only_listed else ()),
@@ -110,21 +112,21 @@ def split(
     counted = sum(each for each, _ in ranked[:NETWORKS_MAX])
     others = sorted(seen - audited)
     left_out = LeftOut(tuple(others[:LEFT_OUT_MAX]), len(others), sum(flows.values()) - counted, tuple(doubts))
-    return Split(networks, left_out)
+    return NetworkSplit(networks, left_out)
 
 
-def listed_nodes(links: Sequence[Link], listed: Collection[str]) -> set[str]:
+def listed_nodes(links: Sequence[OverlayLink], listed: Collection[str]) -> set[str]:
     """Every node that the operator has named, in a role or as the end of a link."""
     return {*listed, *(end for link in links for end in (link.u, link.v))}
 
 
-def within(table: pa.Table, network: Collection[str]) -> pa.Table:
+def rows_within(table: pa.Table, network: Collection[str]) -> pa.Table:
     """The rows of a table both of whose ends, `src` and `dst`, are of one network."""
     names = pa.array(sorted(network), pa.string())
     return table.filter(pc.and_(pc.is_in(table["src"], names), pc.is_in(table["dst"], names)))
 
 
-def count(number: int, word: str) -> str:
+def pluralise(number: int, word: str) -> str:
     return f"{number:,} {word}" if number == 1 else f"{number:,} {word}s"
 
 
@@ -142,7 +144,7 @@ def _flows(carried: pa.Table) -> dict[tuple[str, str], int]:
     return flows
 
 
-def _fed(inside: dict[tuple[str, str], int], answered: Sequence[tuple[str, str]], silent: set[str]) -> set[str]:
+def _find_fed(inside: dict[tuple[str, str], int], answered: Sequence[tuple[str, str]], silent: set[str]) -> set[str]:
     """Those silent nodes that get from another node half as much as the peers of that node do."""
     usual: dict[str, list[int]] = {}
     for flow in answered:
@@ -178,37 +180,37 @@ def _groups(pairs: Iterable[tuple[str, str]]) -> list[set[str]]:
 def _doubt_contacts(contacts: set[str]) -> Iterator[str]:
     verb = "is not listed and exchanges" if len(contacts) == 1 else "are not listed and exchange"
     yield (
-        f"{count(len(contacts), 'node')} ({_some(contacts)}) {verb} datagrams with listed nodes; list every node of "
-        "the network in --members, whatever its role, or give --only-members if the list is complete"
+        f"{pluralise(len(contacts), 'node')} ({_some(contacts)}) {verb} datagrams with listed nodes; list every node "
+        "of the network in --members, whatever its role, or give --only-members if the list is complete"
     )
 
 
 def _doubt_unanswered(nodes: set[str]) -> Iterator[str]:
     verb = "sends datagrams to a network and gets" if len(nodes) == 1 else "send datagrams to a network and get"
     yield (
-        f"{count(len(nodes), 'node')} ({_some(nodes)}) {verb} none back; list the nodes of the network in --members, "
-        "and give --only-members"
+        f"{pluralise(len(nodes), 'node')} ({_some(nodes)}) {verb} none back; list the nodes of the network in "
+        "--members, and give --only-members"
     )
 
 
 def _doubt_one_way(groups: list[set[str]]) -> Iterator[str]:
     nodes = {node for group in groups for node in group}
     yield (
-        f"between {count(len(nodes), 'node')} ({_some(nodes)}) datagrams go one way only; record both directions, or "
-        "list the nodes of the network in --members, and give --only-members"
+        f"between {pluralise(len(nodes), 'node')} ({_some(nodes)}) datagrams go one way only; record both directions, "
+        "or list the nodes of the network in --members, and give --only-members"
     )
 
 
 def _doubt_fed(nodes: set[str]) -> Iterator[str]:
     verb = "gets as much as members and answers" if len(nodes) == 1 else "get as much as members and answer"
-    yield f"{count(len(nodes), 'node')} ({_some(nodes)}) {verb} nothing; record both directions of their traffic"
+    yield f"{pluralise(len(nodes), 'node')} ({_some(nodes)}) {verb} nothing; record both directions of their traffic"
 
 
 def _doubt_unseen(nodes: set[str]) -> Iterator[str]:
     verb = "is" if len(nodes) == 1 else "are"
     yield (
-        f"{count(len(nodes), 'listed node')} ({_some(nodes)}) {verb} not in the captures; name nodes as on the wire, "
-        "and take those that were down off the list"
+        f"{pluralise(len(nodes), 'listed node')} ({_some(nodes)}) {verb} not in the captures; name nodes as on the "
+        "wire, and take those that were down off the list"
     )
 
 

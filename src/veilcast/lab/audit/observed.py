@@ -16,11 +16,11 @@ from numpy.typing import NDArray
 
 from veilcast.errors import ConfigError
 from veilcast.lab.audit.networks import LeftOut
-from veilcast.lab.capture import Notes
+from veilcast.lab.capture import ReadingReport
 
 
 @dataclass(frozen=True, eq=False)
-class Guesses:
+class AttackerGuesses:
     """The scores of one attacker: of the whole record, and of its parts, a row each."""
 
     attack: str
@@ -30,10 +30,10 @@ class Guesses:
 
 
 @dataclass(frozen=True, eq=False)
-class Observed:
+class ObservedNetwork:
     """One network."""
 
-    reading: Notes
+    reading: ReadingReport
     """What was read, left out and corrected."""
     heartbeat_us: int
     carried: pa.Table
@@ -43,13 +43,13 @@ class Observed:
     notes: pa.Table
     """Columns t_us, src, dst: the cells that look like copies of publications."""
     nodes: list[str]
-    guesses: list[Guesses]
+    guesses: list[AttackerGuesses]
 
 
-class Capture(NamedTuple):
+class ObservedCapture(NamedTuple):
     """All that was given to an audit: each network by itself, and what belongs to none."""
 
-    networks: list[Observed]
+    networks: list[ObservedNetwork]
     left_out: LeftOut
     seen: frozenset[str]
     """Every node in the captures."""

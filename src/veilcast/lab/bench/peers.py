@@ -24,7 +24,7 @@ class Setting(NamedTuple):
     mu: float = 0.6
 
 
-class Outcome(NamedTuple):
+class MeshOutcome(NamedTuple):
     overlay: int
     """|V_a|."""
     accuracy: float
@@ -32,20 +32,20 @@ class Outcome(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Peer:
+class PeerModel:
     """One way to write it. The shell game is bare swaps on the mesh of a seed; the time of `game` is that of the swaps
     alone, so it gives a function that plays."""
 
     name: str
-    run: Callable[[Setting, int], Outcome]
+    run: Callable[[Setting, int], MeshOutcome]
     game: Callable[[Setting, int], Callable[[int], dict[int, int]]]
 
 
-def plain() -> Peer:
-    return Peer("plain Python", _plain_run, _plain_game)
+def plain_python() -> PeerModel:
+    return PeerModel("plain Python", _plain_run, _plain_game)
 
 
-def _plain_run(setting: Setting, seed: int) -> Outcome:
+def _plain_run(setting: Setting, seed: int) -> MeshOutcome:
     rng, known, publisher, subscribers, parent = _plain_mesh(setting, seed)
     queue = deque(rng.sample([node for node in parent if node != publisher], len(parent) - 1))
     while queue:
@@ -56,7 +56,7 @@ def _plain_run(setting: Setting, seed: int) -> Outcome:
             parent[cover] = node
             queue.append(cover)
     leaves = set(parent) - set(parent.values())
-    return Outcome(len(parent), 1 - len(leaves ^ set(subscribers)) / setting.nodes)
+    return MeshOutcome(len(parent), 1 - len(leaves ^ set(subscribers)) / setting.nodes)
 
 
 def _plain_game(setting: Setting, seed: int) -> Callable[[int], dict[int, int]]:
@@ -78,7 +78,7 @@ def _plain_game(setting: Setting, seed: int) -> Callable[[int], dict[int, int]]:
     return play
 
 
-def networkx() -> Peer | str:
+def networkx() -> PeerModel | str:
     """The peer, or why there is none."""
     try:
         import networkx as nx
@@ -96,7 +96,7 @@ def networkx() -> Peer | str:
         tree.add_edges_from((above, node) for node, above in parent.items() if node != publisher)
         return rng, graph, publisher, subscribers, tree
 
-    def run(setting: Setting, seed: int) -> Outcome:
+    def run(setting: Setting, seed: int) -> MeshOutcome:
         rng, graph, publisher, subscribers, tree = mesh_of(setting, seed)
         queue = deque(rng.sample([node for node in tree if node != publisher], len(tree) - 1))
         while queue:
@@ -107,7 +107,7 @@ def networkx() -> Peer | str:
                 tree.add_edge(node, cover)
                 queue.append(cover)
         leaves = {node for node in tree if tree.out_degree(node) == 0}
-        return Outcome(len(tree), 1 - len(leaves ^ set(subscribers)) / setting.nodes)
+        return MeshOutcome(len(tree), 1 - len(leaves ^ set(subscribers)) / setting.nodes)
 
     def game(setting: Setting, seed: int) -> Callable[[int], dict[int, int]]:
         rng, _, publisher, _, tree = mesh_of(setting, seed)
@@ -123,7 +123,7 @@ def networkx() -> Peer | str:
 
         return play
 
-    return Peer(f"networkx {nx.__version__}", run, game)
+    return PeerModel(f"networkx {nx.__version__}", run, game)
 
 
 def _plain_mesh(setting: Setting, seed: int) -> tuple[Random, list[list[int]], int, list[int], dict[int, int]]:

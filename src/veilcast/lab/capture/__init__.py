@@ -1,7 +1,7 @@
 """Captures, taps and traces of simulations, read as observation tables."""
 
-from veilcast.lab.capture.notes import Clock, FileNotes, Notes
-from veilcast.lab.capture.reading import read
-from veilcast.lab.capture.taps import table
+from veilcast.lab.capture.reader import read
+from veilcast.lab.capture.reading_report import ClockCorrection, FileReport, ReadingReport
+from veilcast.lab.capture.taps import read_table
 
-__all__ = ["Clock", "FileNotes", "Notes", "read", "table"]
+__all__ = ["ClockCorrection", "FileReport", "ReadingReport", "read", "read_table"]

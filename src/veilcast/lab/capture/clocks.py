@@ -19,14 +19,14 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from veilcast.lab.capture.notes import Clock
+from veilcast.lab.capture.reading_report import ClockCorrection
 
 Integers: TypeAlias = NDArray[np.int64]
 Times: TypeAlias = tuple[Integers, Integers]
 """Of the same link in one file, and in another."""
 
 
-class Difference(msgspec.Struct, frozen=True):
+class ClockDifference(msgspec.Struct, frozen=True):
     """How far the second of two files is ahead of the first."""
 
     ahead_us: int
@@ -51,35 +51,35 @@ class Sightings(msgspec.Struct, frozen=True):
         return Sightings(self.mark[kept], self.t_us[kept], self.link[kept], self.forward[kept])
 
 
-def settle(
-    paths: Sequence[str], shared: Callable[[int, int], int], compare: Callable[[int, int], Difference | None]
-) -> tuple[list[int], list[Clock]]:
+def set_clocks(
+    paths: Sequence[str], shared: Callable[[int, int], int], compare: Callable[[int, int], ClockDifference | None]
+) -> tuple[list[int], list[ClockCorrection]]:
     """Set all files by the first: each by that one of those already set with which it shares most.
 
     Returns how far each is ahead, and what is to be told of all but the first.
     """
     ahead: dict[int, int] = {}
-    clocks: dict[int, Clock] = {}
+    clocks: dict[int, ClockCorrection] = {}
     common = [(shared(*pair), *pair) for pair in combinations(range(len(paths)), 2)]
     either = [way for count, a, b in common if count for way in ((count, a, b), (count, b, a))]
     ways = sorted(either, key=lambda way: (-way[0], way[1:]))
     for island in range(len(paths)):
         if island in ahead:
             continue
-        ahead[island], clocks[island] = 0, Clock(paths[island], None)
+        ahead[island], clocks[island] = 0, ClockCorrection(paths[island], None)
         while found := next(_steps(ways, ahead, compare), None):
             old, new, difference = found
             ahead[new] = ahead[old] + difference.ahead_us
             told = (difference.ahead_us, difference.packets, difference.spread_us, difference.both_ways)
-            clocks[new] = Clock(paths[new], paths[old], *told)
+            clocks[new] = ClockCorrection(paths[new], paths[old], *told)
     return [ahead[file] for file in range(len(paths))], [clocks[file] for file in range(1, len(paths))]
 
 
-def shared(first: Sightings, second: Sightings) -> int:
+def count_shared(first: Sightings, second: Sightings) -> int:
     return len(np.intersect1d(first.mark, second.mark, assume_unique=True))
 
 
-def by_marks(first: Sightings, second: Sightings) -> Difference | None:
+def compare_by_marks(first: Sightings, second: Sightings) -> ClockDifference | None:
     """From packets that both saw once."""
     _, a, b = np.intersect1d(first.mark, second.mark, assume_unique=True, return_indices=True)
     if len(a) < PACKETS_MIN:
@@ -90,22 +90,22 @@ def by_marks(first: Sightings, second: Sightings) -> Difference | None:
     back = _medians(link[~forward], differences[~forward])
     middles = [(there[link] + back[link]) / 2 for link in there.keys() & back.keys()]
     ahead_us = round(float(np.median(middles if middles else differences)))
-    return Difference(ahead_us, len(a), _spread(differences - ahead_us), bool(middles))
+    return ClockDifference(ahead_us, len(a), _spread(differences - ahead_us), bool(middles))
 
 
-def by_rhythm(there: Times, back: Times) -> Difference | None:
+def compare_by_rhythm(there: Times, back: Times) -> ClockDifference | None:
     """From the times of a link in the first and in the second file: of one way, and of the other."""
     known = [shifts for way in (there, back) if len(shifts := _meet(*way))]
     if not known:
         return None
     ahead_us = round(float(np.mean([np.median(shifts) for shifts in known])))
     differences = np.concatenate(known)
-    return Difference(ahead_us, len(differences), _spread(differences - ahead_us), len(known) == 2)
+    return ClockDifference(ahead_us, len(differences), _spread(differences - ahead_us), len(known) == 2)
 
 
 def _steps(
-    ways: list[tuple[int, int, int]], ahead: dict[int, int], compare: Callable[[int, int], Difference | None]
-) -> Iterator[tuple[int, int, Difference]]:
+    ways: list[tuple[int, int, int]], ahead: dict[int, int], compare: Callable[[int, int], ClockDifference | None]
+) -> Iterator[tuple[int, int, ClockDifference]]:
     """Files that can be set by one that is; ways that lead nowhere are struck off."""
     for way in list(ways):
         _, old, new = way

@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from veilcast.lab.capture.layout import Column, Octets, Packets, Word
-from veilcast.lab.kernels.compiled import compiled
+from veilcast.lab.models.numba_cache import jit
 
 
 class Dissected(msgspec.Struct, frozen=True):
@@ -64,7 +64,7 @@ def dissect(data: Octets, packets: Packets) -> Dissected:
     return found
 
 
-@compiled
+@jit
 def _dissect(
     data: Octets,
     starts: Column,
@@ -94,7 +94,7 @@ def _dissect(
         reasons[i] = reason
 
 
-@compiled
+@jit
 def _open_link(data: Octets, at: Word, end: Word, link: Word) -> tuple[int, Word, Word, Word]:
     """Why not, or the version of IP, where it begins, and at what point of a cooked capture it was seen."""
     point: Word = 0
@@ -141,7 +141,7 @@ def _open_link(data: Octets, at: Word, end: Word, link: Word) -> tuple[int, Word
     return (CELL if version else NOT_IP), version, at, point
 
 
-@compiled
+@jit
 def _open_ip(
     data: Octets, at: Word, end: Word, version: Word, rest: Word, ends: NDArray[np.uint64]
 ) -> tuple[int, Word, Word, Word]:
@@ -193,7 +193,7 @@ def _open_ip(
     return reason, protocol, at, rest
 
 
-@compiled
+@jit
 def _open_transport(
     data: Octets, at: Word, end: Word, protocol: Word, rest: Word, reason: int, ends: NDArray[np.uint64]
 ) -> tuple[int, Word, Word]:
@@ -236,24 +236,24 @@ def _open_transport(
     return reason, size, np.int64(state >> np.uint64(1)) | 1
 
 
-@compiled
+@jit
 def _mix(state: Word, word: Word) -> Word:
     mixed = (state ^ word) * np.uint64(0x9E3779B97F4A7C15)
     mixed = (mixed ^ (mixed >> np.uint64(29))) * np.uint64(0xBF58476D1CE4E5B9)
     return mixed ^ (mixed >> np.uint64(32))
 
 
-@compiled
+@jit
 def _u16(data: Octets, at: Word) -> Word:
     return np.int64(data[at]) << 8 | np.int64(data[at + 1])
 
 
-@compiled
+@jit
 def _u32(data: Octets, at: Word) -> Word:
     return _u16(data, at) << 16 | _u16(data, at + 2)
 
 
-@compiled
+@jit
 def _u64(data: Octets, at: Word) -> Word:
     return np.uint64(_u32(data, at)) << np.uint64(32) | np.uint64(_u32(data, at + 4))
 

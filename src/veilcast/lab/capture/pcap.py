@@ -12,7 +12,7 @@ import numpy as np
 
 from veilcast.errors import TamperedError
 from veilcast.lab.capture.layout import ABSURD, REACHED, SHORT, Column, Interface, Layout, Octets, Packets, Word
-from veilcast.lab.kernels.compiled import compiled
+from veilcast.lab.models.numba_cache import jit
 
 
 class PcapWalker:
@@ -44,7 +44,7 @@ def locate(data: Octets, start: int, end: int, count: int, layout: Layout) -> Pa
     return columns
 
 
-@compiled
+@jit
 def _u32(data: Octets, at: Word, big: bool) -> Word:
     a, b, c, d = np.int64(data[at]), np.int64(data[at + 1]), np.int64(data[at + 2]), np.int64(data[at + 3])
     if big:
@@ -52,7 +52,7 @@ def _u32(data: Octets, at: Word, big: bool) -> Word:
     return d << 24 | c << 16 | b << 8 | a
 
 
-@compiled
+@jit
 def _hop(data: Octets, at: Word, stop: Word, big: bool) -> tuple[int, int, int]:
     packets, size = 0, len(data)
     while at < stop:
@@ -68,7 +68,7 @@ def _hop(data: Octets, at: Word, stop: Word, big: bool) -> tuple[int, int, int]:
     return at, packets, REACHED
 
 
-@compiled
+@jit
 def _locate(
     data: Octets, at: Word, end: Word, big: bool, nano: bool, where: Column, kept: Column, length: Column, t_us: Column
 ) -> None:

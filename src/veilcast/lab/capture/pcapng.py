@@ -25,7 +25,7 @@ from veilcast.lab.capture.layout import (
     Packets,
     Word,
 )
-from veilcast.lab.kernels.compiled import compiled
+from veilcast.lab.models.numba_cache import jit
 
 
 class PcapngWalker:
@@ -145,7 +145,7 @@ def _interface(body: bytes, big: bool) -> Interface:
     return Interface(link, exponent, binary, offset_s, snap)
 
 
-@compiled
+@jit
 def _u32(data: Octets, at: Word, big: bool) -> Word:
     a, b, c, d = np.int64(data[at]), np.int64(data[at + 1]), np.int64(data[at + 2]), np.int64(data[at + 3])
     if big:
@@ -153,7 +153,7 @@ def _u32(data: Octets, at: Word, big: bool) -> Word:
     return d << 24 | c << 16 | b << 8 | a
 
 
-@compiled
+@jit
 def _examine(data: Octets, at: Word, big: bool) -> int:
     """Whether a whole block lies here, with the same length at both ends."""
     size = len(data)
@@ -167,7 +167,7 @@ def _examine(data: Octets, at: Word, big: bool) -> int:
     return REACHED if _u32(data, at + length - 4, big) == length else ABSURD
 
 
-@compiled
+@jit
 def _hop(data: Octets, at: Word, stop: Word, big: bool) -> tuple[int, int, int]:
     packets = 0
     while at < stop:
@@ -185,7 +185,7 @@ def _hop(data: Octets, at: Word, stop: Word, big: bool) -> tuple[int, int, int]:
     return at, packets, REACHED
 
 
-@compiled
+@jit
 def _locate(
     data: Octets,
     at: Word,
@@ -231,7 +231,7 @@ def _locate(
         at += size
 
 
-@compiled
+@jit
 def _microseconds(ticks: Word, exponent: Word, offset_s: Word) -> Word:
     """Of ticks of 10^-exponent seconds, or 2^exponent if that is negative; -1 if that is no time."""
     if exponent < 0:

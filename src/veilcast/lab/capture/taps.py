@@ -1,71 +1,330 @@
-"""Tables that nodes and simulations wrote themselves: `cells`, and whatever else stands beside it."""
+"""Tables that nodes and simulations wrote themselves: `cells`, and whatever else stands beside it.
+
+Tables that a `veilcast.observe.TableWriter` wrote, read in parts: JSON lines, cut where a line ends.
+
+A writer that was stopped may leave a line without an end; it is left out, and this is said. A line that is no row of
+its table is an error, told by where it stands.
+
+
+Whose each tap is, how its clock goes, and which of its rows stay.
+
+A simulation records every wire once. A node's tap records what this node sends and receives: its own address is in
+every row, and that is how the two are told apart. Where both ends of a link have a tap, what the sender recorded is
+what was on the wire; the receiver's rows of it are left out for the time in which the sender's tap was running, so that
+each datagram is one cell, and one that was lost on the way is one, too."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
+import msgspec
+import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from veilcast import observe
-from veilcast.errors import ConfigError, StorageError
+from veilcast.decoding import JsonDecoder
+from veilcast.errors import ConfigError, StorageError, TamperedError
 from veilcast.lab import tables
-from veilcast.lab.capture import tap_lines, tap_owners, tasks
-from veilcast.lab.capture.notes import FileNotes, Notes, about_sizes
-from veilcast.lab.capture.tap_lines import Part
-from veilcast.lab.capture.tap_owners import Tap, TapFindings
+from veilcast.lab.capture import clocks, tasks
+from veilcast.lab.capture import taps as tap_lines
+from veilcast.lab.capture.clocks import Times
+from veilcast.lab.capture.duplicates import WINDOW_US
+from veilcast.lab.capture.reading_report import ClockCorrection, FileReport, ReadingReport, remark_sizes
+from veilcast.wire.geometry import CELL
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 
-def read(
+class TapPart(msgspec.Struct, frozen=True):
+    """Whole lines of a file."""
+
+    path: str
+    file: int
+    start: int
+    end: int
+
+
+def cut_lines(path: Path, file: int, step: int) -> tuple[list[TapPart], str | None]:
+    """The parts of a file, of about `step` bytes each, and what is wrong with its end."""
+    parts, start = [], 0
+    try:
+        size = path.stat().st_size
+        with path.open("rb") as lines:
+            while size - start > step:
+                lines.seek(start + step - 1)
+                passed = lines.readline(LINE_MAX)
+                if len(passed) == LINE_MAX:
+                    raise TamperedError(f"{path} is no table: it has a line of {LINE_MAX:,} bytes or more")
+                if not passed.endswith(b"\n"):
+                    break
+                parts.append(TapPart(str(path), file, start, lines.tell()))
+                start = lines.tell()
+            lines.seek(start)
+            rest = lines.read(step + LINE_MAX)
+    except OSError as error:
+        raise StorageError(f"cannot read {path}: {error.strerror}") from error
+    whole = rest.rfind(b"\n") + 1
+    if whole:
+        parts.append(TapPart(str(path), file, start, start + whole))
+    left = len(rest) - whole
+    return parts, f"its last {left:,} bytes are no whole line" if left else None
+
+
+def read_rows(part: TapPart, row: type[observe.ObservationRow]) -> list[tuple[Any, ...]]:
+    """The rows of a part, as plain values in the order of the columns."""
+    try:
+        with Path(part.path).open("rb") as file:
+            file.seek(part.start)
+            data = file.read(part.end - part.start)
+    except OSError as error:
+        raise StorageError(f"cannot read {part.path}: {error.strerror}") from error
+    decoder = _decoder(row)
+    try:
+        return decoder.decode_lines(data)
+    except TamperedError as error:
+        at, reason = _wrong_line(data, decoder) or (0, str(error.__cause__))
+        where = f"{part.path}, the line at byte {part.start + at:,},"
+        raise TamperedError(f"{where} is no row of {observe.TABLE_OF[row]}: {reason}") from error
+
+
+def rows_to_table(values: list[tuple[Any, ...]], row: type[observe.ObservationRow]) -> pa.Table:
+    schema = tables.arrow_schema(row)
+    columns = list(zip(*values, strict=True))
+    if not columns:
+        return schema.empty_table()
+    return pa.table([pa.array(column, field.type) for column, field in zip(columns, schema, strict=True)], schema)
+
+
+def _wrong_line(data: bytes, decoder: JsonDecoder[tuple[Any, ...]]) -> tuple[int, str] | None:
+    at = 0
+    for line in data.splitlines(keepends=True):
+        try:
+            decoder.decode(line)
+        except TamperedError as error:
+            return at, str(error.__cause__)
+        at += len(line)
+    return None
+
+
+@cache
+def _decoder(row: type[observe.ObservationRow]) -> JsonDecoder[tuple[Any, ...]]:
+    kinds = tuple(_field_kind(field) for field in msgspec.structs.fields(row))
+    return JsonDecoder(tuple.__class_getitem__(kinds), TamperedError, "is no row")
+
+
+def _field_kind(field: msgspec.structs.FieldInfo) -> Any:
+    if field.name == "t_us":
+        return _TIME
+    return _INT64 if field.type is int else field.type
+
+
+_TIME: Final = Annotated[int, msgspec.Meta(ge=0, le=1 << 60)]
+"""Differences of such times still fit 64 bits, whatever is taken off them."""
+_INT64: Final = Annotated[int, msgspec.Meta(ge=-(1 << 63), le=(1 << 63) - 1)]
+LINE_MAX: Final = 1 << 20
+TAP_STEP: Final = 1 << 23
+"""The most in one part: as rows of Python, it is some thirty times as large."""
+
+
+class TapFindings(msgspec.Struct):
+    """Of one part, or of a whole file; small, and fit to be sent."""
+
+    file: int
+    rows: int = 0
+    ours: int = 0
+    own: list[str] | None = None
+    """Addresses that are in all rows: one for a tap, two if it has one neighbour; None before any row is seen."""
+    first_us: int = 1 << 62
+    last_us: int = 0
+    times: dict[str, dict[str, list[int]]] = {}
+    """When the first cells were seen, by source and destination."""
+
+
+class NodeTap(msgspec.Struct, frozen=True):
+    """One tap among others."""
+
+    own: str
+    ahead_us: int
+    tapped: dict[str, tuple[int, int]] = {}
+    """When the taps of other nodes were running, by their address, in their corrected time."""
+
+
+def survey_tap(part: TapPart, trusted: frozenset[str] = frozenset()) -> TapFindings:
+    """If any nodes are `trusted`, only times of links between those are kept: strangers cannot crowd them out."""
+    found = TapFindings(part.file)
+    for _, _, t_us, source, destination, size in tap_lines.read_rows(part, observe.CellRow):
+        found.rows += 1
+        found.ours += size == CELL
+        found.first_us, found.last_us = min(found.first_us, t_us), max(found.last_us, t_us)
+        if found.own is None:
+            found.own = [source, destination]
+        if found.own:
+            if not (source in found.own and destination in found.own):
+                found.own = [end for end in found.own if end in (source, destination)]
+            if not trusted or (source in trusted and destination in trusted):
+                remember_times(found.times, source, destination, [t_us])
+    return _without_needless(found)
+
+
+def merge_tap_findings(parts: Sequence[TapFindings], files: int) -> list[TapFindings]:
+    """What was found in all parts, which are in their order, by file."""
+    found = [TapFindings(file) for file in range(files)]
+    for part in parts:
+        whole = found[part.file]
+        whole.rows += part.rows
+        whole.ours += part.ours
+        if part.own is not None:
+            whole.own = [end for end in part.own if whole.own is None or end in whole.own]
+        whole.first_us, whole.last_us = min(whole.first_us, part.first_us), max(whole.last_us, part.last_us)
+        for source, several in part.times.items():
+            for destination, times in several.items():
+                remember_times(whole.times, source, destination, times)
+    return [_without_needless(one) for one in found]
+
+
+def arrange_taps(
+    paths: Sequence[str], found: Sequence[TapFindings]
+) -> tuple[list[NodeTap] | None, list[ClockCorrection]]:
+    """Whose each tap is, and how its clock goes; None if these are records of whole networks."""
+    whole = [not one.own for one in found]
+    if all(whole):
+        return None, []
+    if any(whole):
+        at = whole.index(True)
+        raise ConfigError(f"{paths[at]} is no single node's tap, as others are; give taps, or records of networks")
+    owners = _owners([one.own or [] for one in found])
+    ahead, told = clocks.set_clocks(
+        paths,
+        lambda a, b: sum(min(map(len, way)) for way in _ways(found, owners, a, b)),
+        lambda a, b: clocks.compare_by_rhythm(*_ways(found, owners, a, b)),
+    )
+    running: dict[str, tuple[int, int]] = {}
+    for one, own, ahead_us in zip(found, owners, ahead, strict=True):
+        first, last = running.get(own, (one.first_us - ahead_us, one.last_us - ahead_us))
+        running[own] = min(first, one.first_us - ahead_us), max(last, one.last_us - ahead_us)
+    taps = []
+    for own, ahead_us in zip(owners, ahead, strict=True):
+        taps.append(NodeTap(own, ahead_us, {other: times for other, times in running.items() if other != own}))
+    return taps, told
+
+
+def tap_cells(part: TapPart, tap: NodeTap | None, run: str, epoch_us: int) -> pa.Table:
+    """The cells of a part; those of a simulation as they are, for they may be of several runs."""
+    found = tap_lines.rows_to_table(tap_lines.read_rows(part, observe.CellRow), observe.CellRow)
+    if tap is None:
+        return found
+    t_us = found["t_us"].to_numpy() - tap.ahead_us
+    kept = np.flatnonzero(~_seen_elsewhere(found, t_us, tap))
+    t_us = t_us[kept]
+    found = found.take(pa.array(kept))
+    columns = [pa.repeat(pa.scalar(run), len(kept)), pa.array(t_us // epoch_us), pa.array(t_us)]
+    return pa.table([*columns, *(found[name] for name in ("src", "dst", "size"))], tables.arrow_schema(observe.CellRow))
+
+
+def _seen_elsewhere(found: pa.Table, t_us: NDArray[np.int64], tap: NodeTap) -> NDArray[np.bool_]:
+    """Which rows the sender's tap has, too; what it sent last may have been on its way when it ended."""
+    sources = found["src"].combine_chunks().dictionary_encode()
+    running = [tap.tapped.get(source, _NEVER) for source in sources.dictionary.to_pylist()]
+    if not running:
+        return np.zeros(len(t_us), np.bool_)
+    since, until = (np.array(edge, np.int64)[sources.indices.to_numpy()] for edge in zip(*running, strict=True))
+    elsewhere: NDArray[np.bool_] = (since <= t_us) & (t_us <= until + WINDOW_US)
+    return elsewhere
+
+
+def _without_needless(found: TapFindings) -> TapFindings:
+    """No clock is set by the links of a whole network."""
+    if not found.own:
+        found.times = {}
+    return found
+
+
+def remember_times(times: dict[str, dict[str, list[int]]], source: str, destination: str, more: list[int]) -> None:
+    several = times.get(source)
+    if several is None:
+        if len(times) >= ENDS_MAX:
+            return
+        several = times[source] = {}
+    if destination not in several and len(several) >= ENDS_MAX:
+        return
+    known = several.setdefault(destination, [])
+    known += more[: clocks.TIMES_MAX - len(known)]
+
+
+def _owners(candidates: Sequence[list[str]]) -> list[str]:
+    """Who has one neighbour could be either end of that link: then it is one that no other tap is of."""
+    taken = {own[0] for own in candidates if len(own) == 1}
+    owners = []
+    for own in candidates:
+        owners.append(next((end for end in own if len(own) == 1 or end not in taken), own[0]))
+        taken.add(owners[-1])
+    return owners
+
+
+def _ways(found: Sequence[TapFindings], owners: Sequence[str], a: int, b: int) -> tuple[Times, Times]:
+    """When either tap saw what went from the first to the second, and what went back."""
+    return _times(found[a], found[b], owners[a], owners[b]), _times(found[a], found[b], owners[b], owners[a])
+
+
+def _times(first: TapFindings, second: TapFindings, source: str, destination: str) -> Times:
+    seen = [np.array(each.times.get(source, {}).get(destination, []), np.int64) for each in (first, second)]
+    return seen[0], seen[1]
+
+
+ENDS_MAX: Final = 1024
+_NEVER: Final = (1, 0)
+
+
+def read_taps(
     files: Sequence[Path], run: str, epoch_us: int, step: int, trusted: frozenset[str], spark: SparkSession | None
-) -> tuple[pa.Table | DataFrame, Notes]:
+) -> tuple[pa.Table | DataFrame, ReadingReport]:
     """The cells of taps, as those of one run; or of simulations, with their own runs and epochs."""
     names = [str(file) for file in files]
-    parts, damages = tasks.cut_all(files, partial(tap_lines.cut, step=min(step, tap_lines.STEP)))
-    answers = tasks.ask(spark, parts, partial(tap_owners.examine, trusted=trusted), TapFindings)
-    found = tap_owners.together(answers, len(files))
+    parts, damages = tasks.cut_all(files, partial(cut_lines, step=min(step, TAP_STEP)))
+    answers = tasks.run_jobs(spark, parts, partial(survey_tap, trusted=trusted), TapFindings)
+    found = merge_tap_findings(answers, len(files))
     for name, one in zip(names, found, strict=True):
         if not one.rows:
             raise ConfigError(f"{name} holds no whole row of a tap, and is no other capture")
-    arranged, clocks = tap_owners.arrange(names, found)
+    arranged, clocks = arrange_taps(names, found)
     kinds = [f"tap of {tap.own}" for tap in arranged] if arranged else ["simulation"] * len(files)
-    notes = Notes(
+    notes = ReadingReport(
         tuple(
-            FileNotes(name, kind, one.rows, one.rows, remarks=(damage,) if damage else ())
+            FileReport(name, kind, one.rows, one.rows, remarks=(damage,) if damage else ())
             for name, kind, one, damage in zip(names, kinds, found, damages, strict=True)
         ),
         tuple(clocks),
-        about_sizes(sum(one.ours for one in found)),
+        remark_sizes(sum(one.ours for one in found)),
     )
     work = partial(_cells, taps=arranged, run=run, epoch_us=epoch_us)
     if spark is not None:
-        return tasks.frame(spark, parts, work, tables.spark_schema(observe.Cell)), notes
-    return tasks.table(parts, work, tables.arrow_schema(observe.Cell)), notes
+        return tasks.frame(spark, parts, work, tables.spark_schema(observe.CellRow)), notes
+    return tasks.table(parts, work, tables.arrow_schema(observe.CellRow)), notes
 
 
-def table(directories: Sequence[Path], row: type[observe.Row]) -> pa.Table:
+def read_table(directories: Sequence[Path], row: type[observe.ObservationRow]) -> pa.Table:
     """A table as all of these have it: `topology`, `presence`, `insiders`, `truth`; empty if none has it."""
     found = [tables.arrow_schema(row).empty_table()]
     for directory in directories:
         path = directory / f"{observe.TABLE_OF[row]}.jsonl"
         if path.exists():
-            parts, _ = tap_lines.cut(path, 0, tap_lines.STEP)
-            found += [tap_lines.to_table(tap_lines.rows(part, row), row) for part in parts]
+            parts, _ = cut_lines(path, 0, TAP_STEP)
+            found += [rows_to_table(read_rows(part, row), row) for part in parts]
     return pa.concat_tables(found)
 
 
-def cells_of(path: Path) -> Path:
+def find_cells_file(path: Path) -> Path:
     """The file of cells in a directory."""
-    file = path / f"{observe.TABLE_OF[observe.Cell]}.jsonl"
+    file = path / f"{observe.TABLE_OF[observe.CellRow]}.jsonl"
     if not file.exists():
         raise StorageError(f"{path} holds no {file.name}: it is no directory of a tap or a simulation")
     return file
 
 
-def _cells(part: Part, taps: Sequence[Tap] | None, run: str, epoch_us: int) -> Iterator[pa.Table]:
-    yield tap_owners.cells(part, taps[part.file] if taps else None, run, epoch_us)
+def _cells(part: TapPart, taps: Sequence[NodeTap] | None, run: str, epoch_us: int) -> Iterator[pa.Table]:
+    yield tap_cells(part, taps[part.file] if taps else None, run, epoch_us)

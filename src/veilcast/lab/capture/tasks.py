@@ -32,13 +32,13 @@ def cut_all(
     return [part for parts, _ in every for part in parts], [damage for _, damage in every]
 
 
-def ask(
+def run_jobs(
     spark: SparkSession | None, jobs: Sequence[Job], work: Callable[[Job], Answer], answer: type[Answer]
 ) -> list[Answer]:
     """An answer for each job, in their order."""
     if spark is None or len(jobs) < 2:
         return [work(job) for job in jobs]
-    from veilcast.lab.spark import SPARK_ERRORS, told
+    from veilcast.lab.spark import SPARK_ERRORS, translate_error
 
     def answers(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for number in _numbers(batches):
@@ -48,7 +48,7 @@ def ask(
     try:
         rows = _one_each(spark, jobs).mapInArrow(answers, "number bigint, answer binary").collect()
     except SPARK_ERRORS as error:
-        raise told(error) from error
+        raise translate_error(error) from error
     answered = {row["number"]: row["answer"] for row in rows}
     decoder = MsgpackDecoder(answer, TamperedError, "a worker's answer is damaged")
     return [decoder.decode(answered[number]) for number in range(len(jobs))]

@@ -22,7 +22,7 @@ Mask = NDArray[np.bool_]
 
 
 @dataclass(frozen=True, eq=False)
-class Truth:
+class RunTruth:
     """Who was what in a run. Only measures see it."""
 
     publisher: int
@@ -36,7 +36,7 @@ class Truth:
         return mask
 
 
-def of_mesh(truth: Truth, members: Mask) -> dict[str, float]:
+def measure_mesh(truth: RunTruth, members: Mask) -> dict[str, float]:
     """What is so whatever the attack: sizes, shares, and the accuracy of those who do not look."""
     found = {"overlay": float(np.count_nonzero(members))}
     if truth.subscribes.any():
@@ -50,7 +50,7 @@ def of_mesh(truth: Truth, members: Mask) -> dict[str, float]:
     return found
 
 
-def of_guess(truth: Truth, members: Mask, named: Mask) -> dict[str, float]:
+def measure_guess(truth: RunTruth, members: Mask, named: Mask) -> dict[str, float]:
     """What an attack that named these reached. What is not defined, as the precision of one who names nobody, is not
     there."""
     found, share = {}, 1.0
@@ -68,7 +68,7 @@ def of_guess(truth: Truth, members: Mask, named: Mask) -> dict[str, float]:
     return found
 
 
-def _populations(truth: Truth, members: Mask) -> list[tuple[str, Mask]]:
+def _populations(truth: RunTruth, members: Mask) -> list[tuple[str, Mask]]:
     everybody = np.ones(len(truth.subscribes), dtype=np.bool_)
     return [(name, mask) for name, mask in (("mesh", members & truth.candidates), ("all", everybody)) if mask.any()]
 

@@ -14,14 +14,14 @@ from numpy.typing import NDArray
 from veilcast.lab.measure.accuracy import Mask
 
 
-def sizes(scores: NDArray[np.float64], positive: Mask) -> NDArray[np.int64]:
+def anonymity_set_sizes(scores: NDArray[np.float64], positive: Mask) -> NDArray[np.int64]:
     """Of the set of each positive node, in order."""
     others = np.sort(scores[~positive])
     found: NDArray[np.int64] = 1 + len(others) - np.searchsorted(others, scores[positive], side="left")
     return found
 
 
-def of_sets(sizes: NDArray[np.int64]) -> dict[str, float]:
+def summarise_sets(sizes: NDArray[np.int64]) -> dict[str, float]:
     """What is said about them, if there are any."""
     if not len(sizes):
         return {}

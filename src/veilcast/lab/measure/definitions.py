@@ -30,7 +30,7 @@ from veilcast.lab.measure.ranking import precision_at
 Scores = NDArray[np.float64]
 
 
-class Reached(NamedTuple):
+class DefinitionResult(NamedTuple):
     probability: float
     """That what the attacker says is so."""
     bound: float
@@ -43,26 +43,26 @@ class Reached(NamedTuple):
         return self.probability <= max(self.bound, self.prior)
 
 
-def publisher(scores: Scores, publishes: int, honest: Mask) -> Reached:
+def measure_publisher(scores: Scores, publishes: int, honest: Mask) -> DefinitionResult:
     """Definition 1. A coalition does not suspect its own."""
     if not honest[publishes]:
         raise ConfigError("a publisher of the coalition has nothing to hide from it")
     truth = np.arange(honest.size) == publishes
     bound = 1 / np.count_nonzero(honest)
-    return Reached(precision_at(scores[honest], truth[honest], 1), bound, bound)
+    return DefinitionResult(precision_at(scores[honest], truth[honest], 1), bound, bound)
 
 
-def topic_subscriber(scores: Scores, subscribes: Mask, honest: Mask) -> Reached:
+def measure_topic_subscriber(scores: Scores, subscribes: Mask, honest: Mask) -> DefinitionResult:
     """Definition 2, for the one user that is most suspect; `honest` are the S - As."""
     return _named(scores, subscribes, honest, 1)
 
 
-def topic_subscribers(scores: Scores, subscribes: Mask, honest: Mask) -> Reached:
+def measure_topic_subscribers(scores: Scores, subscribes: Mask, honest: Mask) -> DefinitionResult:
     """Definition 2, for as many users as there are readers among the honest."""
     return _named(scores, subscribes, honest, int(np.count_nonzero(subscribes & honest)))
 
 
-def subscription(scores: Scores, subscribes: Mask) -> Reached:
+def measure_subscription(scores: Scores, subscribes: Mask) -> DefinitionResult:
     """Definition 3: both are users x topics; users without a subscription are not asked about."""
     reads = subscribes.sum(axis=1)
     asked = reads > 0
@@ -72,12 +72,12 @@ def subscription(scores: Scores, subscribes: Mask) -> Reached:
     first = scores[asked] == scores[asked].max(axis=1, keepdims=True)
     # A subscription drawn at random is one of a user's by the number of them, and the guess is it with 1/k of the rest.
     right = (first & truth).sum(axis=1) / first.sum(axis=1)
-    return Reached(float(right.sum() / total), 1 / subscribes.shape[1], float(truth.sum(axis=0).max() / total))
+    return DefinitionResult(float(right.sum() / total), 1 / subscribes.shape[1], float(truth.sum(axis=0).max() / total))
 
 
-def _named(scores: Scores, subscribes: Mask, honest: Mask, many: int) -> Reached:
+def _named(scores: Scores, subscribes: Mask, honest: Mask, many: int) -> DefinitionResult:
     readers = int(np.count_nonzero(subscribes & honest))
     if not readers:
         raise ConfigError("no honest user subscribes, so there is nobody to name")
     bound = readers / int(np.count_nonzero(honest))
-    return Reached(precision_at(scores[honest], subscribes[honest], many), bound, bound)
+    return DefinitionResult(precision_at(scores[honest], subscribes[honest], many), bound, bound)

@@ -22,7 +22,7 @@ from veilcast.errors import ConfigError
 Numbers: TypeAlias = NDArray[np.float64]
 
 
-class Solution(NamedTuple):
+class GameSolution(NamedTuple):
     value: float
     """How often the attacker is right if both play as well as they can."""
     foiler: Numbers
@@ -31,17 +31,17 @@ class Solution(NamedTuple):
     """And each column."""
 
 
-def solved(matrix: Numbers) -> Solution:
+def solve_game(matrix: Numbers) -> GameSolution:
     if matrix.ndim != 2 or not matrix.size or not np.isfinite(matrix).all():
         raise ConfigError("a game is a matrix of finite numbers, with a row and a column at least")
     foiler, above = _least(matrix)
     attacker, below = _least(-matrix.T)
     if abs(above + below) > _SAME * max(1.0, float(np.abs(matrix).max())):
         raise ConfigError("the two sides of the game come to different values: the matrix is too badly scaled")
-    return Solution(above, foiler, attacker)
+    return GameSolution(above, foiler, attacker)
 
 
-def frontier(costs: Numbers) -> NDArray[np.bool_]:
+def find_frontier(costs: Numbers) -> NDArray[np.bool_]:
     """Of [choices, measures], all of them the better the smaller: which choices no other one beats."""
     if costs.ndim != 2 or not np.isfinite(costs).all():
         raise ConfigError("choices have finite measures")

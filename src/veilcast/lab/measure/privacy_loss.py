@@ -23,7 +23,7 @@ from scipy.special import betaincinv
 from veilcast.lab.measure.accuracy import Mask
 
 
-def of_scores(
+def epsilon_of_scores(
     scores: NDArray[np.float64],
     positive: Mask,
     *,
@@ -38,27 +38,29 @@ def of_scores(
         named = scores >= level
         hits, alarms = np.count_nonzero(named & positive), np.count_nonzero(named & ~positive)
         counts = int(hits), int(np.count_nonzero(positive)), int(alarms), int(np.count_nonzero(~positive))
-        best = max(best, of_counts(*counts, delta=delta, miss=miss / tried.size))
+        best = max(best, epsilon_of_counts(*counts, delta=delta, miss=miss / tried.size))
     return best
 
 
-def of_counts(hits: int, positives: int, alarms: int, others: int, *, delta: float = 0.0, miss: float = 0.05) -> float:
+def epsilon_of_counts(
+    hits: int, positives: int, alarms: int, others: int, *, delta: float = 0.0, miss: float = 0.05
+) -> float:
     """The lower bound from one test: how many it named of those that are so, and of those that are not."""
     # Two inequalities of two rates each: four bounds, any of which may miss.
     part = miss / 4
     found = [
-        _ratio(lower(hits, positives, part) - delta, upper(alarms, others, part)),
-        _ratio(lower(others - alarms, others, part) - delta, upper(positives - hits, positives, part)),
+        _ratio(lower_bound(hits, positives, part) - delta, upper_bound(alarms, others, part)),
+        _ratio(lower_bound(others - alarms, others, part) - delta, upper_bound(positives - hits, positives, part)),
     ]
     return max(0.0, *found)
 
 
-def lower(count: int, of: int, miss: float) -> float:
+def lower_bound(count: int, of: int, miss: float) -> float:
     """The least probability under which so many, or more, would still come with probability `miss`."""
     return float(betaincinv(count, of - count + 1, miss)) if count else 0.0
 
 
-def upper(count: int, of: int, miss: float) -> float:
+def upper_bound(count: int, of: int, miss: float) -> float:
     """The largest probability under which so many, or fewer, would still come with probability `miss`."""
     return float(betaincinv(count + 1, of - count, 1 - miss)) if count < of else 1.0
 

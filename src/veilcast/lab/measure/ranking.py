@@ -16,12 +16,12 @@ from numpy.typing import NDArray
 from scipy.optimize import brentq
 from scipy.special import ndtri
 
-from veilcast.lab.measure.accuracy import Mask, Truth
+from veilcast.lab.measure.accuracy import Mask, RunTruth
 
 Scores = NDArray[np.float64]
 
 
-class Curve(NamedTuple):
+class RankCurve(NamedTuple):
     """Who is named as the threshold falls from above all scores to the least of them: counts, one for each score that
     somebody has, after the none at the beginning."""
 
@@ -29,7 +29,7 @@ class Curve(NamedTuple):
     alarms: NDArray[np.int64]
 
     @classmethod
-    def of(cls, scores: Scores, positive: Mask) -> Curve:
+    def from_scores(cls, scores: Scores, positive: Mask) -> RankCurve:
         order = np.argsort(-scores)
         ranked = scores[order]
         last = np.flatnonzero(np.append(ranked[1:] != ranked[:-1], True))
@@ -56,14 +56,14 @@ class Curve(NamedTuple):
         return float((self.hits[edge - 1] + (size - above) * of_tied) / size)
 
 
-def of_scores(truth: Truth, scores: Scores) -> dict[str, float]:
+def measure_candidates(truth: RunTruth, scores: Scores) -> dict[str, float]:
     """The rank measures among all nodes but the publisher; none if all of them are of one kind."""
-    return of_ranks(scores[truth.candidates], truth.subscribes[truth.candidates])
+    return measure_ranking(scores[truth.candidates], truth.subscribes[truth.candidates])
 
 
-def of_ranks(scores: Scores, positive: Mask) -> dict[str, float]:
+def measure_ranking(scores: Scores, positive: Mask) -> dict[str, float]:
     """The same among those whose scores these are."""
-    curve = Curve.of(scores, positive)
+    curve = RankCurve.from_scores(scores, positive)
     if not curve.hits[-1] or not curve.alarms[-1]:
         return {}
     return {
@@ -76,7 +76,7 @@ def of_ranks(scores: Scores, positive: Mask) -> dict[str, float]:
 
 def auc(scores: Scores, positive: Mask) -> float:
     """The rank-sum statistic; half where there is nothing to compare."""
-    return Curve.of(scores, positive).auc()
+    return RankCurve.from_scores(scores, positive).auc()
 
 
 def auc_by_chance(positives: int, others: int) -> tuple[float, float]:
@@ -107,12 +107,12 @@ def auc_interval(value: float, positives: int, others: int, miss: float = 0.05) 
 
 def true_positives_at(scores: Scores, positive: Mask, false_positives: float) -> float:
     """The share of the positive ones named when this share of the others is."""
-    return Curve.of(scores, positive).true_positives_at(false_positives)
+    return RankCurve.from_scores(scores, positive).true_positives_at(false_positives)
 
 
 def precision_at(scores: Scores, positive: Mask, size: int) -> float:
     """The share of positive ones among the `size` with the highest scores."""
-    return Curve.of(scores, positive).precision_at(size)
+    return RankCurve.from_scores(scores, positive).precision_at(size)
 
 
 _EDGE: Final = 1e-9

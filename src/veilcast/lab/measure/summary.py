@@ -50,8 +50,8 @@ def _reach(seeds: int, among: int) -> float:
     return float(stdtrit(seeds - 1, 1 - _MISS / 2 / among))
 
 
-def scores(measures: DataFrame) -> DataFrame:
-    """The table `measures` to `scores`, but for the column `series`, which is the experiment's to say."""
+def summarise_frame(measures: DataFrame) -> DataFrame:
+    """The table `measures` to `summarise_frame`, but for the column `series`, which is the experiment's to say."""
     from pyspark.sql import functions as sql
 
     summary = sql.udf(summarise, _TYPE, useArrow=False)

@@ -20,12 +20,12 @@ from typing import Final, Literal, NamedTuple, Protocol, TypeAlias
 import numpy as np
 
 from veilcast.errors import ConfigError
-from veilcast.lab.tables import Verdict
+from veilcast.lab.tables import VerdictRow
 
-Word: TypeAlias = Literal["fits", "partly", "not reproduced"]
+VerdictWord: TypeAlias = Literal["fits", "partly", "not reproduced"]
 
 
-class Point(NamedTuple):
+class CurvePoint(NamedTuple):
     """One point of a curve, with the interval of its mean."""
 
     x: float
@@ -38,8 +38,8 @@ class NoPointError(LookupError):
     """A number is about a point that a curve does not have."""
 
 
-class Published(Protocol):
-    """What an experiment says of a published number; see `Published` in `lab.sweep.experiment`."""
+class PublishedNumber(Protocol):
+    """What an experiment says of a published number; see `PublishedNumber` in `lab.sweep.experiment`."""
 
     @property
     def what(self) -> str: ...
@@ -66,18 +66,18 @@ class Published(Protocol):
     @property
     def target(self) -> float | None: ...
     @property
-    def expect(self) -> Word: ...
+    def expect(self) -> VerdictWord: ...
     @property
     def why(self) -> str: ...
 
 
-def judge(experiment: str, published: Published, curves: Mapping[str, Sequence[Point]]) -> Verdict:
+def judge_number(experiment: str, published: PublishedNumber, curves: Mapping[str, Sequence[CurvePoint]]) -> VerdictRow:
     """Hold one published number of an experiment against the curves of its figure, by their labels. Raises
     `NoPointError` where the curve has no point that it is about."""
     target = published.value if published.target is None else published.target
     found, low, high = _statistic(published, curves)
     bound = "" if published.compare == "equal" else f", {published.compare}"
-    return Verdict(
+    return VerdictRow(
         experiment=experiment,
         what=published.what,
         figure=published.figure,
@@ -100,7 +100,7 @@ def judge(experiment: str, published: Published, curves: Mapping[str, Sequence[P
 Estimate: TypeAlias = tuple[float, float, float]
 
 
-def _word(published: Published, target: float, ours: Estimate) -> Word:
+def _word(published: PublishedNumber, target: float, ours: Estimate) -> VerdictWord:
     found, low, high = ours
     margin = published.within + _ROUNDING
     least, most = target - margin, target + margin
@@ -121,7 +121,7 @@ def _word(published: Published, target: float, ours: Estimate) -> Word:
     return "fits" if sure else "partly" if possible else "not reproduced"
 
 
-def _statistic(published: Published, curves: Mapping[str, Sequence[Point]]) -> Estimate:
+def _statistic(published: PublishedNumber, curves: Mapping[str, Sequence[CurvePoint]]) -> Estimate:
     curve = curves[published.curve]
     if not curve:
         raise NoPointError(f"the curve {published.curve!r} has no points")
@@ -144,20 +144,20 @@ def _statistic(published: Published, curves: Mapping[str, Sequence[Point]]) -> E
             raise ConfigError(f"published {published.what!r}: no statistic {unknown!r}")
 
 
-def _difference(one: Point, other: Point) -> Estimate:
+def _difference(one: CurvePoint, other: CurvePoint) -> Estimate:
     half = ((one.high - one.low) ** 2 + (other.high - other.low) ** 2) ** 0.5 / 2
     difference = one.value - other.value
     return difference, difference - half, difference + half
 
 
-def _at(curve: Sequence[Point], x: float | None) -> Point:
+def _at(curve: Sequence[CurvePoint], x: float | None) -> CurvePoint:
     for point in curve:
         if x is not None and abs(point.x - x) <= _ROUNDING * max(1.0, abs(x)):
             return point
     raise NoPointError(f"the curve has no point at {x}")
 
 
-def _slope(curve: Sequence[Point]) -> Estimate:
+def _slope(curve: Sequence[CurvePoint]) -> Estimate:
     """Of the least-squares line; the interval follows from those of the points, as if they were independent. Cells that
     share their seeds go up and down together, and then it is wider than need be."""
     x = np.array([point.x for point in curve])
@@ -170,13 +170,13 @@ def _slope(curve: Sequence[Point]) -> Estimate:
     return slope, slope - half, slope + half
 
 
-def _argmin(curve: Sequence[Point]) -> Estimate:
+def _argmin(curve: Sequence[CurvePoint]) -> Estimate:
     least = min(curve, key=lambda point: point.value)
     as_low = [point.x for point in curve if point.low <= least.high]
     return least.x, min(as_low), max(as_low)
 
 
-def _settles(curve: Sequence[Point], beside: Sequence[Point], margin: float) -> Estimate:
+def _settles(curve: Sequence[CurvePoint], beside: Sequence[CurvePoint], margin: float) -> Estimate:
     """The first x from which on all points stay within the margin of the other curve; at the earliest and at the latest
     if every point lay at the near or at the far end of its interval. A curve that never does, does so at infinity."""
     away = [(point.x, abs(point.value - _at(beside, point.x).value), (point.high - point.low) / 2) for point in curve]

@@ -8,34 +8,36 @@ from typing import Final
 
 import msgspec
 
-from veilcast.lab.audit.attackers import Attacker, Suspect
+from veilcast.lab.audit.attacker_reports import AttackerReport, SuspectReport
 from veilcast.lab.audit.audit import Audit, CaptureAudit
 from veilcast.lab.audit.limits import Limit
-from veilcast.lab.report import files, network
-from veilcast.lab.report.digits import short
-from veilcast.lab.report.document import document
+from veilcast.lab.report import network_picture, output_files
+from veilcast.lab.report.html_document import html_document
 from veilcast.lab.report.markup import Markup, join, tag
-from veilcast.lab.report.network import Dot, Role
+from veilcast.lab.report.network_picture import NodeDot, Role
+from veilcast.lab.report.number_format import format_number
 
 
-def write(directory: Path, found: CaptureAudit, limits: Sequence[Limit] = ()) -> list[Path]:
+def write_pages(directory: Path, found: CaptureAudit, limits: Sequence[Limit] = ()) -> list[Path]:
     """Write a page and its data for each network below a directory; return the paths of the pages, the worst first."""
     pages = []
     for number, each in enumerate(found.networks, 1):
         suffix = "" if number == 1 else f"-{number}"
         pages.append(directory / PAGE.replace(".", f"{suffix}."))
-        files.write_page(
-            pages[-1], page(each, limits, [*found.remarks, *found.left_out.lines()], found.left_out.doubts)
+        output_files.write_page(
+            pages[-1], render_page(each, limits, [*found.remarks, *found.left_out.lines()], found.left_out.doubts)
         )
         data = msgspec.json.format(msgspec.json.encode(each)).decode()
-        files.write_page(directory / DATA.replace(".", f"{suffix}."), data)
+        output_files.write_page(directory / DATA.replace(".", f"{suffix}."), data)
     return pages
 
 
-def page(found: Audit, limits: Sequence[Limit] = (), remarks: Sequence[str] = (), doubts: Sequence[str] = ()) -> str:
+def render_page(
+    found: Audit, limits: Sequence[Limit] = (), remarks: Sequence[str] = (), doubts: Sequence[str] = ()
+) -> str:
     """The page of one network; `remarks` and `doubts` are about the whole capture."""
     read = [*found.reading.lines(), *remarks, *found.remarks]
-    return document(
+    return html_document(
         "Veilcast audit",
         tag("p", _lead(found), class_="lead"),
         tag("ul", *_tiles(found), class_="tally"),
@@ -52,7 +54,7 @@ def page(found: Audit, limits: Sequence[Limit] = (), remarks: Sequence[str] = ()
         _odd(found),
         tag("h2", "How it was read", class_="minor"),
         tag("ul", *(tag("li", line.strip()) for line in read), class_="small"),
-        styles=network.STYLE + _STYLE,
+        styles=network_picture.STYLE + _STYLE,
     )
 
 
@@ -60,7 +62,7 @@ def _lead(found: Audit) -> str:
     wire = found.wire
     seconds = (wire.last_us - wire.first_us) / 1e6
     seen = f"{found.publications:,} publications stand out" if found.publications else "no publication stands out"
-    return f"{wire.cells:,} cells between {wire.nodes:,} nodes in {short(seconds)} s: {seen}."
+    return f"{wire.cells:,} cells between {wire.nodes:,} nodes in {format_number(seconds)} s: {seen}."
 
 
 def _tiles(found: Audit) -> Iterator[Markup]:
@@ -85,8 +87,11 @@ def _limits(found: Audit, limits: Sequence[Limit]) -> Markup:
     items = [
         tag(
             "li",
-            tag("span", f"{limit}: {'failed' if limit.crossed(values) else 'passed'}, {short(values[limit.name])}"),
-            class_="not-reproduced" if limit.crossed(values) else "fits",
+            tag(
+                "span",
+                f"{limit}: {'failed' if limit.is_crossed(values) else 'passed'}, {format_number(values[limit.name])}",
+            ),
+            class_="not-reproduced" if limit.is_crossed(values) else "fits",
         )
         for limit in limits
         if limit.name in values
@@ -107,7 +112,7 @@ def _advice(found: Audit) -> Markup:
 def _picture(found: Audit) -> Markup:
     """The network as the observer sees it, with those whom the best attackers name."""
     nodes = sorted({end for link in found.links for end in link}, key=_natural)
-    if not 2 <= len(nodes) <= network.NODES_MAX:
+    if not 2 <= len(nodes) <= network_picture.NODES_MAX:
         return Markup()
     place = {node: number for number, node in enumerate(nodes)}
     named: dict[str, Role] = {}
@@ -115,15 +120,15 @@ def _picture(found: Audit) -> Markup:
     for role in roles:
         if best := found.best(role):
             named |= {suspect.node: role for suspect in best.suspects[: best.named]}
-    dots = [Dot(named.get(node, "other"), f"{node}: {_ROLE_WORDS[named.get(node, 'other')]}") for node in nodes]
+    dots = [NodeDot(named.get(node, "other"), f"{node}: {_ROLE_WORDS[named.get(node, 'other')]}") for node in nodes]
     links = sorted({(min(place[u], place[v]), max(place[u], place[v])) for u, v in found.links})
     notes = {(place[flow.src], place[flow.dst]): flow.notes for flow in found.flows}
     label = "The network as the observer sees it"
     return tag(
         "figure",
         tag("figcaption", label),
-        network.key(),
-        tag("div", network.picture(dots, links, notes, label), class_="ring"),
+        network_picture.draw_key(),
+        tag("div", network_picture.draw_network(dots, links, notes, label), class_="ring"),
         tag(
             "p",
             "Arrows are notes that stood out, thicker where there were more; shapes are who is named.",
@@ -147,15 +152,15 @@ def _role(found: Audit, role: str) -> Markup:
     )
 
 
-def _suspect(suspect: Suspect) -> Markup:
+def _suspect(suspect: SuspectReport) -> Markup:
     right = {True: "yes", False: "no"}
-    numbers = [short(suspect.score), f"{suspect.confidence:.2f}", str(suspect.among)]
+    numbers = [format_number(suspect.score), f"{suspect.confidence:.2f}", str(suspect.among)]
     if suspect.right is not None:
         numbers.append(right[suspect.right])
     return tag("tr", tag("th", suspect.node, scope="row"), *(tag("td", each, class_="number") for each in numbers))
 
 
-def _attackers(attackers: Sequence[Attacker]) -> Markup:
+def _attackers(attackers: Sequence[AttackerReport]) -> Markup:
     names = ("Attacker", "Looks for", "Names", "AUC", "Found at 1 %", "Base rate", "Smallest set")
     head = tag(
         "tr",
@@ -168,7 +173,7 @@ def _attackers(attackers: Sequence[Attacker]) -> Markup:
     )
 
 
-def _attacker(each: Attacker) -> Iterator[Markup]:
+def _attacker(each: AttackerReport) -> Iterator[Markup]:
     told = each.measures
     yield tag("th", each.attack, scope="row")
     yield tag("td", _WORDS[each.role])
@@ -177,7 +182,7 @@ def _attacker(each: Attacker) -> Iterator[Markup]:
     yield tag("td", f"{told['auc']:.2f}" if told else "\u2013", auc, class_="number")
     for name in ("tpr_1", "base_rate"):
         yield tag("td", f"{told[name]:.0%}" if name in told else "\u2013", class_="number")
-    yield tag("td", short(told["set_min"]) if told else "\u2013", class_="number")
+    yield tag("td", format_number(told["set_min"]) if told else "\u2013", class_="number")
 
 
 def _sizes(found: Audit) -> Markup:
@@ -192,7 +197,8 @@ def _sizes(found: Audit) -> Markup:
         for each in wire.sizes[:_SIZES]
     ]
     more = f" The {_SIZES} most frequent of {len(wire.sizes):,} sizes." if len(wire.sizes) > _SIZES else ""
-    said = f"{wire.links:,} links, each way by itself. A heartbeat is {short(wire.heartbeat_us / 1000, 4)} ms.{more}"
+    heartbeat = format_number(wire.heartbeat_us / 1000, 4)
+    said = f"{wire.links:,} links, each way by itself. A heartbeat is {heartbeat} ms.{more}"
     return join(tag("table", tag("thead", head), tag("tbody", *rows)), tag("p", said, class_="small"))
 
 
@@ -202,7 +208,7 @@ def _odd(found: Audit) -> Markup:
         return tag("p", "No link keeps another rhythm than the others.")
     head = tag("tr", *(tag("th", name, scope="col") for name in ("From", "To", "Cells", "Apart")))
     rows = [
-        tag("tr", *(tag("td", text) for text in (each.src, each.dst, f"{each.cells:,}", short(each.apart))))
+        tag("tr", *(tag("td", text) for text in (each.src, each.dst, f"{each.cells:,}", format_number(each.apart))))
         for each in odd[:_SIZES]
     ]
     said = f"{len(odd):,} links keep another rhythm than the others: 0 would be the same, 1 nothing in common."

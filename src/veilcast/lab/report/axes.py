@@ -42,21 +42,21 @@ class Axis:
         return min(self.high, max(self.low, value))
 
 
-def over(values: Sequence[float], *, log: bool, room: int) -> Axis:
+def horizontal_axis(values: Sequence[float], *, log: bool, room: int) -> Axis:
     """The horizontal axis: as far as the values go, marked at them if a line of `room` letters holds their numbers."""
     numbers = sorted({value for value in values if _fit(value, log=log)})
     low, high = _apart(numbers, log=log)
     beyond = (high / low) ** _MARGIN if log else (high - low) * _MARGIN
     bounds = (low / beyond, high * beyond) if log else (low - beyond, high + beyond)
-    measured = [Tick(number, _written(number, _decimals(numbers))) for number in numbers]
+    measured = [Tick(number, _format_tick(number, _decimals(numbers))) for number in numbers]
     round_ones = _ticks(low, high, log=log, wanted=max(3, room // 9))
     inside = [tick for tick in round_ones if bounds[0] <= tick.value <= bounds[1]]
     choices = [measured, *(inside[::every] for every in (1, 2, 5)), [*measured, *round_ones][:1]]
     fitting = (Axis(*bounds, tuple(ticks), log=log) for ticks in choices if ticks)
-    return next(axis for axis in fitting if _uncrowded(axis, room))
+    return next(axis for axis in fitting if _labels_fit(axis, room))
 
 
-def upright(values: Sequence[float], *, log: bool, wanted: int) -> Axis:
+def vertical_axis(values: Sequence[float], *, log: bool, wanted: int) -> Axis:
     """The vertical axis: from tick to tick, from zero where the values come near it."""
     numbers = sorted({value for value in values if _fit(value, log=log)})
     low, high = _apart(numbers, log=log)
@@ -75,7 +75,7 @@ def _ticks(low: float, high: float, *, log: bool, wanted: int) -> list[Tick]:
     first, last = math.floor(low / step + _EPSILON), math.ceil(high / step - _EPSILON)
     decimals = max(0, -math.floor(math.log10(step) + _EPSILON))
     decimals += round(step * 10**decimals, 6) % 1 > 0
-    return [Tick(round(k * step, decimals + 1), _written(k * step, decimals)) for k in range(first, last + 1)]
+    return [Tick(round(k * step, decimals + 1), _format_tick(k * step, decimals)) for k in range(first, last + 1)]
 
 
 def _powers(low: float, high: float, wanted: int) -> list[Tick]:
@@ -84,11 +84,11 @@ def _powers(low: float, high: float, wanted: int) -> list[Tick]:
         every = max(1, math.ceil((last - first) / wanted))
         exponents = range(first, last + every, every)
         in_full = first >= _SMALLEST and exponents[-1] <= _LARGEST
-        return [Tick(10.0**k, _written(10.0**k, max(0, -k)) if in_full else _power(k)) for k in exponents]
+        return [Tick(10.0**k, _format_tick(10.0**k, max(0, -k)) if in_full else _power(k)) for k in exponents]
     every_one = [(m * 10.0**k, k) for k in range(first, last + 1) for m in (1, 2, 5)]
     start = max(value for value, _ in every_one if value <= low * (1 + _EPSILON))
     end = min((value for value, _ in every_one if value >= high * (1 - _EPSILON)), default=10.0**last)
-    return [Tick(value, _written(value, max(0, -k))) for value, k in every_one if start <= value <= end]
+    return [Tick(value, _format_tick(value, max(0, -k))) for value, k in every_one if start <= value <= end]
 
 
 def _step(span: float, wanted: int) -> float:
@@ -100,7 +100,7 @@ def _power(exponent: int) -> str:
     return "10" + str(exponent).translate(_RAISED)
 
 
-def _written(value: float, decimals: int) -> str:
+def _format_tick(value: float, decimals: int) -> str:
     written = f"{value:,.{decimals}f}".replace("-", "\u2212")
     return written.lstrip("\u2212") if not any(digit in "123456789" for digit in written) else written
 
@@ -110,7 +110,7 @@ def _decimals(numbers: Sequence[float]) -> int:
     return next((d for d in range(4) if all(round(number, d) == number for number in numbers)), 4)
 
 
-def _uncrowded(axis: Axis, room: int) -> bool:
+def _labels_fit(axis: Axis, room: int) -> bool:
     """Whether neighbouring labels leave two letters between them."""
     places = [(axis.place(tick.value) * room, len(tick.text)) for tick in axis.ticks]
     return all(b - a >= (n + m) / 2 + 2 for (a, n), (b, m) in itertools.pairwise(places))

@@ -6,15 +6,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from veilcast.lab.attack.glance import Glance
-from veilcast.lab.report import network
-from veilcast.lab.report.document import document
+from veilcast.lab.attack.observer.quick_look import QuickLook
+from veilcast.lab.report import network_picture
+from veilcast.lab.report.html_document import html_document
 from veilcast.lab.report.markup import Markup, join, tag
-from veilcast.lab.report.network import Dot, Role
+from veilcast.lab.report.network_picture import NodeDot, Role
 
 
 @dataclass(frozen=True)
-class Tried:
+class DemoNetwork:
     """One network, and what came of it."""
 
     found: dict[str, Any]
@@ -22,21 +22,21 @@ class Tried:
     roles: Sequence[str]
     """Of the node of each address."""
     links: Sequence[tuple[int, int]]
-    glance: Glance
+    glance: QuickLook
 
 
-def page(networks: Sequence[Tried]) -> str:
-    return document(
+def render_page(networks: Sequence[DemoNetwork]) -> str:
+    return html_document(
         "What an observer sees",
         tag("p", _ABOUT, class_="lead"),
-        network.key(),
+        network_picture.draw_key(),
         tag("p", "On the right, shapes are who is named; a dashed ring is a reader that is not.", class_="small"),
         *map(_network, networks),
-        styles=network.STYLE,
+        styles=network_picture.STYLE,
     )
 
 
-def _network(tried: Tried) -> Markup:
+def _network(tried: DemoNetwork) -> Markup:
     found = tried.found
     latency = found["latency_median_s"]
     facts = [
@@ -50,17 +50,19 @@ def _network(tried: Tried) -> Markup:
         "section",
         tag("h2", found["profile"]),
         tag("ul", *(tag("li", fact) for fact in facts)),
-        tag("div", _known(tried), _seen(tried), class_="pair"),
+        tag("div", _known(tried), _observer_view(tried), class_="pair"),
         class_="experiment",
     )
 
 
-def _known(tried: Tried) -> Markup:
-    dots = [Dot(_role(role), f"{address}: {role}") for address, role in zip(tried.addresses, tried.roles, strict=True)]
-    return _figure(network.picture(dots, tried.links, {}, said := "as its members know it"), said)
+def _known(tried: DemoNetwork) -> Markup:
+    dots = [
+        NodeDot(_role(role), f"{address}: {role}") for address, role in zip(tried.addresses, tried.roles, strict=True)
+    ]
+    return _figure(network_picture.draw_network(dots, tried.links, {}, said := "as its members know it"), said)
 
 
-def _seen(tried: Tried) -> Markup:
+def _observer_view(tried: DemoNetwork) -> Markup:
     """Every link that carried something; arrows where notes stood out."""
     place, glance = {address: number for number, address in enumerate(tried.addresses)}, tried.glance
     named = dict.fromkeys(glance.readers, "subscriber")
@@ -70,10 +72,10 @@ def _seen(tried: Tried) -> Markup:
     for address, role in zip(tried.addresses, tried.roles, strict=True):
         seen = named.get(address, "forwarder")
         missed = role == "subscriber" and seen != role
-        dots.append(Dot(_role(seen), f"{address}: seen as {seen}, is {role}", missed))
+        dots.append(NodeDot(_role(seen), f"{address}: seen as {seen}, is {role}", missed))
     links = sorted((place[u], place[v]) for u, v in glance.links if u in place and v in place)
     notes = {(place[u], place[v]): count for (u, v), count in glance.notes.items() if u in place and v in place}
-    return _figure(network.picture(dots, links, notes, said := "as the observer sees it"), said)
+    return _figure(network_picture.draw_network(dots, links, notes, said := "as the observer sees it"), said)
 
 
 def _figure(picture: Markup, said: str) -> Markup:

@@ -9,24 +9,24 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from veilcast.lab.report.lettering import cut, row_height, width
 from veilcast.lab.report.markup import Markup, tag
+from veilcast.lab.report.text_width import row_height, shorten_text, text_width
 
 
 @dataclass(frozen=True)
-class Entry:
+class LegendEntry:
     """A sample, drawn around the point (12, 0), and what it stands for."""
 
     sample: Markup
     label: str
 
 
-def rows(entries: Sequence[Entry], room: float, font: float) -> list[list[tuple[float, Entry]]]:
+def lay_out_rows(entries: Sequence[LegendEntry], room: float, font: float) -> list[list[tuple[float, LegendEntry]]]:
     """Each entry with where in its row it begins."""
-    laid: list[list[tuple[float, Entry]]] = []
+    laid: list[list[tuple[float, LegendEntry]]] = []
     x = room + 1
     for entry in entries:
-        takes = _SAMPLE + width(cut(entry.label, room - _SAMPLE, font), font)
+        takes = _SAMPLE + text_width(shorten_text(entry.label, room - _SAMPLE, font), font)
         if x + takes > room:
             laid.append([])
             x = 0.0
@@ -35,7 +35,9 @@ def rows(entries: Sequence[Entry], room: float, font: float) -> list[list[tuple[
     return laid
 
 
-def draw(laid: Sequence[Sequence[tuple[float, Entry]]], left: float, top: float, room: float, font: float) -> Markup:
+def draw_legend(
+    laid: Sequence[Sequence[tuple[float, LegendEntry]]], left: float, top: float, room: float, font: float
+) -> Markup:
     return tag(
         "g",
         *(
@@ -43,7 +45,7 @@ def draw(laid: Sequence[Sequence[tuple[float, Entry]]], left: float, top: float,
                 "g",
                 tag("title", entry.label),
                 entry.sample,
-                tag("text", cut(entry.label, room - _SAMPLE, font), x=_SAMPLE, y=font * 0.35),
+                tag("text", shorten_text(entry.label, room - _SAMPLE, font), x=_SAMPLE, y=font * 0.35),
                 transform=f"translate({left + x:.1f} {top + (number + 0.5) * row_height(font):.1f})",
             )
             for number, row in enumerate(laid)

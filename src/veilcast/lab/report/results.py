@@ -13,19 +13,19 @@ from typing import Literal
 
 from veilcast.errors import StorageError, TamperedError
 from veilcast.lab import tables
-from veilcast.lab.sweep import manifest as manifests
-from veilcast.lab.sweep.curves import Scores
-from veilcast.lab.sweep.experiment import Experiment
-from veilcast.lab.sweep.manifest import Manifest
+from veilcast.lab.experiment import manifest as manifests
+from veilcast.lab.experiment.definition import Experiment
+from veilcast.lab.experiment.manifest import SweepManifest
+from veilcast.lab.experiment.verdicts import ScoreTable
 
 
 @dataclass(frozen=True)
-class Result:
+class StoredResult:
     name: str
     experiment: Experiment
-    manifest: Manifest
-    scores: Scores
-    verdicts: tuple[tables.Verdict, ...]
+    manifest: SweepManifest
+    scores: ScoreTable
+    verdicts: tuple[tables.VerdictRow, ...]
 
     @property
     def doubt(self) -> Literal["", "incomplete", "quick"]:
@@ -40,9 +40,9 @@ class Result:
         return sum(portion.seeds for portion in self.manifest.portions())
 
     @property
-    def asked(self) -> int:
+    def asked_seeds(self) -> int:
         """Those that the experiment asks of its engine."""
-        return self.experiment.seeds_by(self.manifest.engine)
+        return self.experiment.default_seeds(self.manifest.engine)
 
     @property
     def unjudged(self) -> list[str]:
@@ -51,29 +51,29 @@ class Result:
         return [one.what for one in self.experiment.published if (one.figure, one.what) not in judged]
 
 
-def read(directory: Path) -> list[Result]:
+def read_results(directory: Path) -> list[StoredResult]:
     """In the order of their names; at least one."""
     found = [_result(directory, path) for path in sorted((directory / "manifests").glob("*.json"))]
     if not found:
         raise StorageError(f"{directory} holds no results; `veilcast lab run NAME --out {directory}` makes some")
-    known = {tables.place(directory, tables.Score, result.name) for result in found}
-    for place in sorted((directory / tables.TABLE_OF[tables.Score]).glob("*")):
+    known = {tables.place(directory, tables.ScoreRow, result.name) for result in found}
+    for place in sorted((directory / tables.TABLE_OF[tables.ScoreRow]).glob("*")):
         if place not in known:
             raise TamperedError(f"{place} has no manifest: nothing says how it was made")
     return found
 
 
-def _result(directory: Path, path: Path) -> Result:
-    manifest = manifests.read(path)
-    scores = tables.read(directory, tables.Score, path.stem).to_pylist()
-    verdicts = tables.read(directory, tables.Verdict, path.stem).to_pylist()
+def _result(directory: Path, path: Path) -> StoredResult:
+    manifest = manifests.read_manifest(path)
+    scores = tables.read(directory, tables.ScoreRow, path.stem).to_pylist()
+    verdicts = tables.read(directory, tables.VerdictRow, path.stem).to_pylist()
     if manifest.status == "complete" and not scores:
         raise TamperedError(f"{path} calls its sweep complete, but there are no scores of it")
     for row in verdicts:
         if row["verdict"] not in VERDICTS:
             raise TamperedError(f"the verdicts of {path.stem} have one that is not known: {row['verdict']!r}")
-    judged = tuple(tables.Verdict(**row) for row in verdicts)
-    return Result(path.stem, manifest.defined(), manifest, Scores(scores), judged)
+    judged = tuple(tables.VerdictRow(**row) for row in verdicts)
+    return StoredResult(path.stem, manifest.load_definition(), manifest, ScoreTable(scores), judged)
 
 
 VERDICTS = ("fits", "partly", "not reproduced")

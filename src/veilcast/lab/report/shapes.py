@@ -11,22 +11,22 @@ from typing import Final
 from veilcast.lab.report.markup import Markup, join, tag
 
 
-def marker(number: int, x: float, y: float, radius: float = 3.6) -> Markup:
+def draw_marker(number: int, x: float, y: float, radius: float = 3.6) -> Markup:
     """The marker of the line of that number."""
     return tag("path", d=_MARKERS[number % len(_MARKERS)](x, y, radius), class_="marker")
 
 
-def dash(number: int) -> str | None:
+def dash_pattern(number: int) -> str | None:
     return _DASHES[number % len(_DASHES)]
 
 
-def diamond(x: float, y: float, radius: float = 7.0) -> Markup:
+def draw_diamond(x: float, y: float, radius: float = 7.0) -> Markup:
     """What was published: larger than any marker, and open, so that ours is seen through it."""
     shape = _polygon(x, y, radius, 4, 0.0)
     return join(tag("path", d=shape, class_="halo"), tag("path", d=shape, class_="published"))
 
 
-def sign(verdict: str) -> Markup:
+def draw_sign(verdict: str) -> Markup:
     """A verdict as a shape: full, half, crossed out, and a ring for none."""
     ring = tag("circle", cx=8, cy=8, r=6, class_="ring")
     inside = {

@@ -9,17 +9,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
+from veilcast.lab.experiment.definition import packaged_names
 from veilcast.lab.report.markup import Markup, join, slug, tag
-from veilcast.lab.report.results import VERDICTS, Result
-from veilcast.lab.report.shapes import sign
-from veilcast.lab.report.table import beside, kind
-from veilcast.lab.sweep.experiment import names
-from veilcast.lab.tables import Verdict
+from veilcast.lab.report.results import VERDICTS, StoredResult
+from veilcast.lab.report.shapes import draw_sign
+from veilcast.lab.report.verdict_table import describe_both, verdict_class
+from veilcast.lab.tables import VerdictRow
 
-Found = Sequence[tuple[Result, Verdict]]
+Found = Sequence[tuple[StoredResult, VerdictRow]]
 
 
-def summary(results: Sequence[Result]) -> Markup:
+def render_summary(results: Sequence[StoredResult]) -> Markup:
     counted = [(result, row) for result in results if not result.doubt for row in result.verdicts]
     return tag(
         "section",
@@ -34,7 +34,7 @@ def summary(results: Sequence[Result]) -> Markup:
     )
 
 
-def contents(results: Sequence[Result]) -> Markup:
+def render_contents(results: Sequence[StoredResult]) -> Markup:
     return tag(
         "nav",
         tag("h2", "Experiments", class_="minor"),
@@ -44,14 +44,14 @@ def contents(results: Sequence[Result]) -> Markup:
     )
 
 
-def explained(result: Result) -> str:
+def explain_doubt(result: StoredResult) -> str:
     """Why it is not counted, in a sentence."""
     if result.doubt == "quick":
         return "a quick run, smaller than the experiment asks for"
     return f"the sweep is incomplete: {_many(result.seeds, 'seed')} stored, and its scores are of those at most"
 
 
-def _opening(results: Sequence[Result], counted: Found) -> Markup:
+def _opening(results: Sequence[StoredResult], counted: Found) -> Markup:
     used = len({result.name for result, _ in counted})
     if not counted:
         said = f"{_many(len(results), 'experiment')}. Nothing is held against published numbers here."
@@ -66,18 +66,18 @@ def _opening(results: Sequence[Result], counted: Found) -> Markup:
 
 def _count(verdict: str, counted: Found) -> Markup:
     count = sum(row.verdict == verdict for _, row in counted)
-    return tag("li", tag("b", sign(verdict), str(count), class_=kind(verdict)), verdict)
+    return tag("li", tag("b", draw_sign(verdict), str(count), class_=verdict_class(verdict)), verdict)
 
 
-def _doubts(results: Sequence[Result]) -> Markup:
+def _doubts(results: Sequence[StoredResult]) -> Markup:
     """What is in the report and not in its count, and what is not even in the report."""
-    items = [tag("div", _link(result), f": {explained(result)}.") for result in results if result.doubt]
-    if absent := sorted(set(names()) - {result.name for result in results}):
-        items.append(_absent(absent, len(names())))
-    return _listed("Not counted", items, "soft")
+    items = [tag("div", _link(result), f": {explain_doubt(result)}.") for result in results if result.doubt]
+    if absent := sorted(set(packaged_names()) - {result.name for result in results}):
+        items.append(_list_missing(absent, len(packaged_names())))
+    return _titled_list("Not counted", items, "soft")
 
 
-def _absent(absent: Sequence[str], known: int) -> Markup:
+def _list_missing(absent: Sequence[str], known: int) -> Markup:
     """The packaged experiments that were not run; a long list is folded."""
     if len(absent) <= _LISTED:
         return tag("div", f"Not run: {', '.join(absent)}.")
@@ -85,31 +85,33 @@ def _absent(absent: Sequence[str], known: int) -> Markup:
     return tag("details", tag("summary", folded), f"{', '.join(absent)}.")
 
 
-def _reservations(results: Sequence[Result]) -> Markup:
+def _reservations(results: Sequence[StoredResult]) -> Markup:
     """What is counted, with less behind it than was meant; and what was published and is not in the count."""
     items = []
     for result in results:
         if result.doubt:
             continue
-        if result.seeds < result.asked:
-            items.append(tag("div", _link(result), f": {_many(result.seeds, 'seed')}, of {result.asked} asked for."))
+        if result.seeds < result.asked_seeds:
+            items.append(
+                tag("div", _link(result), f": {_many(result.seeds, 'seed')}, of {result.asked_seeds} asked for.")
+            )
         if result.unjudged:
             items.append(tag("div", _link(result), f": no verdict on {'; '.join(result.unjudged)}."))
-    return _listed("Counted with reservations", items, "soft")
+    return _titled_list("Counted with reservations", items, "soft")
 
 
 def _findings(title: str, found: Found) -> Markup:
     items = [
         join(
-            tag("div", tag("b", row.what), f": {beside(row)}. ", _link(result)),
+            tag("div", tag("b", row.what), f": {describe_both(row)}. ", _link(result)),
             tag("div", _reason(row), class_="small"),
         )
         for result, row in found
     ]
-    return _listed(title, items, kind(found[0][1].verdict) if found else "")
+    return _titled_list(title, items, verdict_class(found[0][1].verdict) if found else "")
 
 
-def _listed(title: str, items: Sequence[Markup], colour: str) -> Markup:
+def _titled_list(title: str, items: Sequence[Markup], colour: str) -> Markup:
     """A list under its title; nothing at all where there are no items."""
     if not items:
         return Markup()
@@ -117,20 +119,22 @@ def _listed(title: str, items: Sequence[Markup], colour: str) -> Markup:
     return join(tag("h2", title, class_="minor"), listed)
 
 
-def _better(row: Verdict) -> bool:
+def _better(row: VerdictRow) -> bool:
     return row.verdict == "fits" and row.expected != "fits"
 
 
-def _reason(row: Verdict) -> str:
+def _reason(row: VerdictRow) -> str:
     """As the experiment gives it beforehand. What it did not foresee is not explained by it."""
     if row.verdict == row.expected:
         return row.why or "No reason is given."
     return f"This was expected to be otherwise ({row.expected}). {row.why}".strip()
 
 
-def _entry(result: Result) -> Markup:
+def _entry(result: StoredResult) -> Markup:
     signs = (
-        [tag("span", result.doubt, class_="flag")] if result.doubt else [sign(row.verdict) for row in result.verdicts]
+        [tag("span", result.doubt, class_="flag")]
+        if result.doubt
+        else [draw_sign(row.verdict) for row in result.verdicts]
     )
     told = result.doubt or ", ".join(row.verdict for row in result.verdicts) or "nothing published to compare with"
     return tag(
@@ -142,7 +146,7 @@ def _entry(result: Result) -> Markup:
     )
 
 
-def _link(result: Result) -> Markup:
+def _link(result: StoredResult) -> Markup:
     return tag("a", result.name, href=f"#{slug(result.name)}")
 
 

@@ -18,9 +18,9 @@ import pyarrow as pa
 
 from veilcast.errors import VeilcastError
 from veilcast.lab.spark import java
+from veilcast.lab.spark.error_translation import SPARK_ERRORS, translate_error
 from veilcast.lab.spark.resources import Resources
 from veilcast.lab.spark.sessions import session
-from veilcast.lab.spark.trouble import SPARK_ERRORS, told
 
 
 class Diagnosis(msgspec.Struct):
@@ -28,7 +28,7 @@ class Diagnosis(msgspec.Struct):
     wrong: list[str] = []
 
 
-def examine(url: str) -> Diagnosis:
+def diagnose(url: str) -> Diagnosis:
     diagnosis = Diagnosis()
     _look(diagnosis)
     try:
@@ -36,14 +36,14 @@ def examine(url: str) -> Diagnosis:
     except VeilcastError as error:
         diagnosis.wrong.append(str(error))
     except SPARK_ERRORS as error:
-        diagnosis.wrong.append(str(told(error)))
+        diagnosis.wrong.append(str(translate_error(error)))
     return diagnosis
 
 
 def _look(diagnosis: Diagnosis) -> None:
     found, resources = diagnosis.found, Resources.of_machine()
     try:
-        runtime = java.find()
+        runtime = java.find_java()
         launcher = "" if runtime.whole else ", started without the vector module, which it lacks"
         found["java"] = f"{runtime.version}, {runtime.program} ({runtime.source}{launcher})"
     except VeilcastError:

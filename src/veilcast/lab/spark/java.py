@@ -41,7 +41,7 @@ class Java:
         return scratch / "java"
 
 
-def find(environment: dict[str, str] | None = None) -> Java:
+def find_java(environment: dict[str, str] | None = None) -> Java:
     """The first that is new enough, or `ConfigError` with what was wrong with each."""
     refused = []
     for source, program in _candidates(os.environ if environment is None else environment):

@@ -42,7 +42,7 @@ class Master(msgspec.Struct, frozen=True):
     def is_local(self) -> bool:
         return self.url.startswith("local[")
 
-    def reach(self) -> str | None:
+    def local_address(self) -> str | None:
         """Our own address on the way to the master, or None where that is not ours to find out."""
         if self.is_local:
             return _LOOPBACK

@@ -25,17 +25,17 @@ from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
 
 from veilcast.errors import SparkError, StorageError, UnreachableError
-from veilcast.lab.spark import java, shipping
+from veilcast.lab.spark import code_archive, java
+from veilcast.lab.spark.error_translation import SPARK_ERRORS, translate_error
 from veilcast.lab.spark.master import LOCAL, Master
 from veilcast.lab.spark.resources import Resources
-from veilcast.lab.spark.trouble import SPARK_ERRORS, told
 
 
 @contextlib.contextmanager
 def session(url: str = LOCAL) -> Iterator[SparkSession]:
     """A session for the time of a `with`. One at a time; a process may have several, one after the other."""
     master = Master.parse(url)
-    address = master.reach()
+    address = master.local_address()
     resources = Resources.of_machine()
     with _scratch("veilcast-spark-") as scratch:
         settings = SparkConf(loadDefaults=False).setAll(list(_settings(master, address, resources, scratch).items()))
@@ -104,7 +104,7 @@ def _settings(master: Master, address: str | None, resources: Resources, scratch
             "spark.local.dir": scratch,
             # Loopback is everybody's on this machine; who does not know a secret that is drawn anew is not listened to.
             "spark.authenticate": "true",
-            "spark.executorEnv.PYTHONPATH": str(shipping.package_root().parent),
+            "spark.executorEnv.PYTHONPATH": str(code_archive.package_root().parent),
         }
     return settings
 
@@ -130,14 +130,14 @@ def _start(master: Master, settings: SparkConf) -> SparkContext:
             if given_up.is_set():
                 hosts = ", ".join(f"{host}:{port}" for host, port in master.places)
                 raise UnreachableError(f"what answers at {hosts} is not a Spark master that lets us in") from error
-            raise told(error) from error
+            raise translate_error(error) from error
         finally:
             watchdog.cancel()
 
 
 def _start_java(settings: SparkConf) -> None:
     """The machine that Spark runs in, with its words going to a file."""
-    found = java.find()
+    found = java.find_java()
     # Removed when this process ends, as the Java machine does when our end of its pipe closes.
     kept = _scratch("veilcast-java-")
     atexit.register(kept.cleanup)
@@ -206,12 +206,12 @@ def _environment(master: Master) -> Iterator[None]:
 def _ship(context: SparkContext, scratch: Path) -> None:
     """Our code, to executors, of which there must be one."""
     with _disk_told():
-        archive = shipping.pack(scratch)
+        archive = code_archive.pack_archive(scratch)
     try:
         context.addPyFile(str(archive))
         _wait_for_executors(context)
     except SPARK_ERRORS as error:
-        raise told(error) from error
+        raise translate_error(error) from error
 
 
 def _wait_for_executors(context: SparkContext) -> None:

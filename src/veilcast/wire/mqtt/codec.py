@@ -12,47 +12,47 @@ from typing import Final, TypeAlias
 from veilcast.errors import LocalError, MalformedError
 from veilcast.wire.mqtt.fields import (
     NUMBER_MAX,
-    Fields,
-    Kind,
+    FieldReader,
+    PacketKind,
     Property,
-    length,
-    prefixed,
-    properties,
+    encode_length,
+    encode_prefixed,
+    encode_properties,
+    encode_short,
+    encode_text,
     read_length,
-    short,
-    text,
 )
 from veilcast.wire.mqtt.packets import (
-    Connack,
-    Connect,
-    Disconnect,
+    ConnackPacket,
+    ConnectPacket,
+    DisconnectPacket,
     Packet,
-    Pingreq,
-    Pingresp,
-    Puback,
-    Publish,
-    Suback,
-    Subscribe,
-    Unsuback,
-    Unsubscribe,
+    PingreqPacket,
+    PingrespPacket,
+    PubackPacket,
+    PublishPacket,
+    SubackPacket,
+    SubscribePacket,
+    UnsubackPacket,
+    UnsubscribePacket,
     Version,
-    check,
+    check_packet,
 )
 
 
 def encode(packet: Packet, version: Version) -> bytes:
-    """The bytes of a legal packet; `LocalError` for any other. A `Connect` is of its own version."""
-    version = packet.version if isinstance(packet, Connect) else version
+    """The bytes of a legal packet; `LocalError` for any other. A `ConnectPacket` is of its own version."""
+    version = packet.version if isinstance(packet, ConnectPacket) else version
     try:
-        check(packet, version)
+        check_packet(packet, version)
         kind, flags, body = _written(packet, version)
-        return bytes((kind << 4 | flags,)) + length(len(body)) + body
+        return bytes((kind << 4 | flags,)) + encode_length(len(body)) + body
     except ValueError as error:
         raise LocalError(f"{type(packet).__name__} cannot be sent: {error}") from error
 
 
 def decode(data: bytes, version: Version) -> Packet:
-    """One whole packet of a connection of this version; a `Connect` is of its own."""
+    """One whole packet of a connection of this version; a `ConnectPacket` is of its own."""
     found = read_length(data, 1)
     if found is None:
         raise MalformedError("a packet without a length")
@@ -63,13 +63,13 @@ def decode(data: bytes, version: Version) -> Packet:
     read = _READERS.get(kind)
     if read is None:
         raise MalformedError("a packet that nobody was asked for")
-    if kind != Kind.PUBLISH and flags != _FLAGS.get(kind, 0):
+    if kind != PacketKind.PUBLISH and flags != _FLAGS.get(kind, 0):
         raise MalformedError("flags that its packet cannot have")
-    fields = Fields(data, start)
+    fields = FieldReader(data, start)
     packet = read(fields, flags, version)
-    fields.end()
+    fields.check_end()
     try:
-        check(packet, packet.version if isinstance(packet, Connect) else version)
+        check_packet(packet, packet.version if isinstance(packet, ConnectPacket) else version)
     except ValueError as error:
         raise MalformedError(str(error)) from error
     return packet
@@ -80,9 +80,9 @@ def number_of(data: bytes) -> int | None:
     is no such thing. A lax broker passes on what a stranger sent, and again until it is acknowledged."""
     try:
         found = read_length(data, 1)
-        if found is None or data[0] >> 4 != Kind.PUBLISH or found[0] + found[1] != len(data):
+        if found is None or data[0] >> 4 != PacketKind.PUBLISH or found[0] + found[1] != len(data):
             return None
-        fields, quality = Fields(data, found[1]), data[0] >> 1 & 3
+        fields, quality = FieldReader(data, found[1]), data[0] >> 1 & 3
         fields.prefixed()
         number = fields.short() if quality else 0
     except MalformedError:
@@ -93,61 +93,71 @@ def number_of(data: bytes) -> int | None:
 # --- packets to bytes -------------------------------------------------------------------------------------------------
 
 
-def _written(packet: Packet, version: Version) -> tuple[Kind, int, bytes]:
+def _written(packet: Packet, version: Version) -> tuple[PacketKind, int, bytes]:
     """What kind it is, the flags of its first byte, and its body."""
     none = _NO_PROPERTIES[version]
     match packet:
-        case Publish(topic, payload, number, again, retained):
+        case PublishPacket(topic, payload, number, again, retained):
             flags = again << 3 | (number > 0) << 1 | retained
-            return Kind.PUBLISH, flags, text(topic) + (short(number) if number else b"") + none + payload
-        case Puback(number, code):
-            return Kind.PUBACK, 0, short(number) + (bytes((code,)) if code else b"")
-        case Subscribe(number, filters):
-            asked = [text(each) + _OPTIONS[version] for each in filters]
-            return Kind.SUBSCRIBE, _FLAGS[Kind.SUBSCRIBE], short(number) + none + b"".join(asked)
-        case Unsubscribe(number, filters):
-            return Kind.UNSUBSCRIBE, _FLAGS[Kind.UNSUBSCRIBE], short(number) + none + b"".join(map(text, filters))
-        case Suback(number, codes):
-            return Kind.SUBACK, 0, short(number) + none + bytes(codes)
-        case Unsuback(number, codes):
-            return Kind.UNSUBACK, 0, short(number) + none + bytes(codes)
-        case Pingreq():
-            return Kind.PINGREQ, 0, b""
-        case Pingresp():
-            return Kind.PINGRESP, 0, b""
-        case Disconnect(code, expiry_s):
-            said = b"" if packet == Disconnect() else bytes((code,)) + properties({Property.EXPIRY: expiry_s})
-            return Kind.DISCONNECT, 0, said
-        case Connect():
-            return Kind.CONNECT, 0, _connect(packet)
-        case Connack():
-            return Kind.CONNACK, 0, _connack(packet, version)
+            return (
+                PacketKind.PUBLISH,
+                flags,
+                encode_text(topic) + (encode_short(number) if number else b"") + none + payload,
+            )
+        case PubackPacket(number, code):
+            return PacketKind.PUBACK, 0, encode_short(number) + (bytes((code,)) if code else b"")
+        case SubscribePacket(number, filters):
+            asked = [encode_text(each) + _OPTIONS[version] for each in filters]
+            return PacketKind.SUBSCRIBE, _FLAGS[PacketKind.SUBSCRIBE], encode_short(number) + none + b"".join(asked)
+        case UnsubscribePacket(number, filters):
+            return (
+                PacketKind.UNSUBSCRIBE,
+                _FLAGS[PacketKind.UNSUBSCRIBE],
+                encode_short(number) + none + b"".join(map(encode_text, filters)),
+            )
+        case SubackPacket(number, codes):
+            return PacketKind.SUBACK, 0, encode_short(number) + none + bytes(codes)
+        case UnsubackPacket(number, codes):
+            return PacketKind.UNSUBACK, 0, encode_short(number) + none + bytes(codes)
+        case PingreqPacket():
+            return PacketKind.PINGREQ, 0, b""
+        case PingrespPacket():
+            return PacketKind.PINGRESP, 0, b""
+        case DisconnectPacket(code, expiry_s):
+            said = (
+                b"" if packet == DisconnectPacket() else bytes((code,)) + encode_properties({Property.EXPIRY: expiry_s})
+            )
+            return PacketKind.DISCONNECT, 0, said
+        case ConnectPacket():
+            return PacketKind.CONNECT, 0, _connect(packet)
+        case ConnackPacket():
+            return PacketKind.CONNACK, 0, _connack(packet, version)
     raise ValueError("no packet of MQTT")
 
 
-def _connect(packet: Connect) -> bytes:
+def _connect(packet: ConnectPacket) -> bytes:
     flags = packet.clean * _CLEAN | (packet.password is not None) * _PASSWORD | (packet.user is not None) * _USER
-    said = _PROTOCOL + bytes((packet.version, flags)) + short(packet.keep_alive_s)
+    said = _PROTOCOL + bytes((packet.version, flags)) + encode_short(packet.keep_alive_s)
     if packet.version is Version.MQTT_5:
-        said += properties(
+        said += encode_properties(
             {
                 Property.EXPIRY: _unless(packet.expiry_s, 0),
                 Property.RECEIVE_MAX: _unless(packet.receive_max, NUMBER_MAX),
                 Property.PACKET_MAX: packet.packet_max,
             }
         )
-    said += text(packet.client)
+    said += encode_text(packet.client)
     if packet.user is not None:
-        said += text(packet.user)
+        said += encode_text(packet.user)
     if packet.password is not None:
-        said += prefixed(packet.password)
+        said += encode_prefixed(packet.password)
     return said
 
 
-def _connack(packet: Connack, version: Version) -> bytes:
+def _connack(packet: ConnackPacket, version: Version) -> bytes:
     said = bytes((packet.present, packet.code))
     if version is Version.MQTT_5:
-        said += properties(
+        said += encode_properties(
             {
                 Property.EXPIRY: packet.expiry_s,
                 Property.KEEP_ALIVE: packet.keep_alive_s,
@@ -168,7 +178,7 @@ def _unless(value: int, default: int) -> int | None:
 # --- bytes to packets -------------------------------------------------------------------------------------------------
 
 
-def _read_connect(fields: Fields, flags: int, version: Version) -> Packet:
+def _read_connect(fields: FieldReader, flags: int, version: Version) -> Packet:
     if fields.take(len(_PROTOCOL)) != _PROTOCOL:
         raise MalformedError("another protocol")
     number, bits, keep_alive_s = fields.byte(), fields.byte(), fields.short()
@@ -177,8 +187,8 @@ def _read_connect(fields: Fields, flags: int, version: Version) -> Packet:
     if bits & ~(_CLEAN | _USER | _PASSWORD):
         raise MalformedError("a will, or flags that mean nothing")
     version = Version(number)
-    said = _properties(fields, Kind.CONNECT, version)
-    return Connect(
+    said = _properties(fields, PacketKind.CONNECT, version)
+    return ConnectPacket(
         client=fields.text(),
         version=version,
         clean=bool(bits & _CLEAN),
@@ -191,12 +201,12 @@ def _read_connect(fields: Fields, flags: int, version: Version) -> Packet:
     )
 
 
-def _read_connack(fields: Fields, flags: int, version: Version) -> Packet:
+def _read_connack(fields: FieldReader, flags: int, version: Version) -> Packet:
     present, code = fields.byte(), fields.byte()
     if present > 1:
         raise MalformedError("flags that its packet cannot have")
-    said = _properties(fields, Kind.CONNACK, version)
-    return Connack(
+    said = _properties(fields, PacketKind.CONNACK, version)
+    return ConnackPacket(
         present=bool(present),
         code=code,
         expiry_s=said.get(Property.EXPIRY),
@@ -208,92 +218,92 @@ def _read_connack(fields: Fields, flags: int, version: Version) -> Packet:
     )
 
 
-def _read_publish(fields: Fields, flags: int, version: Version) -> Packet:
+def _read_publish(fields: FieldReader, flags: int, version: Version) -> Packet:
     quality = flags >> 1 & 3
     if quality > 1:
         raise MalformedError("a publication to be had exactly once")
     topic, number = fields.text(), fields.short() if quality else 0
     if quality and not number:
         raise MalformedError("a publication with a number it cannot have")
-    _properties(fields, Kind.PUBLISH, version)
-    return Publish(topic, fields.rest(), number, bool(flags & 8), bool(flags & 1))
+    _properties(fields, PacketKind.PUBLISH, version)
+    return PublishPacket(topic, fields.rest(), number, bool(flags & 8), bool(flags & 1))
 
 
-def _read_puback(fields: Fields, flags: int, version: Version) -> Packet:
+def _read_puback(fields: FieldReader, flags: int, version: Version) -> Packet:
     number = fields.short()
-    code = fields.byte() if version is Version.MQTT_5 and fields.more else 0
-    if fields.more:
-        _properties(fields, Kind.PUBACK, version)
-    return Puback(number, code)
+    code = fields.byte() if version is Version.MQTT_5 and fields.has_more else 0
+    if fields.has_more:
+        _properties(fields, PacketKind.PUBACK, version)
+    return PubackPacket(number, code)
 
 
-def _read_subscribe(fields: Fields, flags: int, version: Version) -> Packet:
+def _read_subscribe(fields: FieldReader, flags: int, version: Version) -> Packet:
     number, filters = fields.short(), list[str]()
-    _properties(fields, Kind.SUBSCRIBE, version)
-    while fields.more:
+    _properties(fields, PacketKind.SUBSCRIBE, version)
+    while fields.has_more:
         filters.append(fields.text())
         if fields.take(1) != _OPTIONS[version]:
             raise MalformedError("a subscription in a way that nobody here has")
-    return Subscribe(number, tuple(filters))
+    return SubscribePacket(number, tuple(filters))
 
 
-def _read_unsubscribe(fields: Fields, flags: int, version: Version) -> Packet:
+def _read_unsubscribe(fields: FieldReader, flags: int, version: Version) -> Packet:
     number, filters = fields.short(), list[str]()
-    _properties(fields, Kind.UNSUBSCRIBE, version)
-    while fields.more:
+    _properties(fields, PacketKind.UNSUBSCRIBE, version)
+    while fields.has_more:
         filters.append(fields.text())
-    return Unsubscribe(number, tuple(filters))
+    return UnsubscribePacket(number, tuple(filters))
 
 
-def _read_suback(fields: Fields, flags: int, version: Version) -> Packet:
+def _read_suback(fields: FieldReader, flags: int, version: Version) -> Packet:
     number = fields.short()
-    _properties(fields, Kind.SUBACK, version)
-    return Suback(number, tuple(fields.rest()))
+    _properties(fields, PacketKind.SUBACK, version)
+    return SubackPacket(number, tuple(fields.rest()))
 
 
-def _read_unsuback(fields: Fields, flags: int, version: Version) -> Packet:
+def _read_unsuback(fields: FieldReader, flags: int, version: Version) -> Packet:
     number = fields.short()
-    _properties(fields, Kind.UNSUBACK, version)
-    return Unsuback(number, tuple(fields.rest()))
+    _properties(fields, PacketKind.UNSUBACK, version)
+    return UnsubackPacket(number, tuple(fields.rest()))
 
 
-def _read_pingreq(fields: Fields, flags: int, version: Version) -> Packet:
-    return Pingreq()
+def _read_pingreq(fields: FieldReader, flags: int, version: Version) -> Packet:
+    return PingreqPacket()
 
 
-def _read_pingresp(fields: Fields, flags: int, version: Version) -> Packet:
-    return Pingresp()
+def _read_pingresp(fields: FieldReader, flags: int, version: Version) -> Packet:
+    return PingrespPacket()
 
 
-def _read_disconnect(fields: Fields, flags: int, version: Version) -> Packet:
-    code = fields.byte() if version is Version.MQTT_5 and fields.more else 0
-    said = _properties(fields, Kind.DISCONNECT, version) if fields.more else {}
-    return Disconnect(code, said.get(Property.EXPIRY))
+def _read_disconnect(fields: FieldReader, flags: int, version: Version) -> Packet:
+    code = fields.byte() if version is Version.MQTT_5 and fields.has_more else 0
+    said = _properties(fields, PacketKind.DISCONNECT, version) if fields.has_more else {}
+    return DisconnectPacket(code, said.get(Property.EXPIRY))
 
 
-def _properties(fields: Fields, kind: Kind, version: Version) -> dict[Property, int]:
+def _properties(fields: FieldReader, kind: PacketKind, version: Version) -> dict[Property, int]:
     return fields.properties(kind) if version is Version.MQTT_5 else {}
 
 
-_Read: TypeAlias = Callable[[Fields, int, Version], Packet]
+_Read: TypeAlias = Callable[[FieldReader, int, Version], Packet]
 _READERS: Final[dict[int, _Read]] = {
-    Kind.CONNECT: _read_connect,
-    Kind.CONNACK: _read_connack,
-    Kind.PUBLISH: _read_publish,
-    Kind.PUBACK: _read_puback,
-    Kind.SUBSCRIBE: _read_subscribe,
-    Kind.SUBACK: _read_suback,
-    Kind.UNSUBSCRIBE: _read_unsubscribe,
-    Kind.UNSUBACK: _read_unsuback,
-    Kind.PINGREQ: _read_pingreq,
-    Kind.PINGRESP: _read_pingresp,
-    Kind.DISCONNECT: _read_disconnect,
+    PacketKind.CONNECT: _read_connect,
+    PacketKind.CONNACK: _read_connack,
+    PacketKind.PUBLISH: _read_publish,
+    PacketKind.PUBACK: _read_puback,
+    PacketKind.SUBSCRIBE: _read_subscribe,
+    PacketKind.SUBACK: _read_suback,
+    PacketKind.UNSUBSCRIBE: _read_unsubscribe,
+    PacketKind.UNSUBACK: _read_unsuback,
+    PacketKind.PINGREQ: _read_pingreq,
+    PacketKind.PINGRESP: _read_pingresp,
+    PacketKind.DISCONNECT: _read_disconnect,
 }
-_FLAGS: Final[dict[int, int]] = {Kind.SUBSCRIBE: 2, Kind.UNSUBSCRIBE: 2}
+_FLAGS: Final[dict[int, int]] = {PacketKind.SUBSCRIBE: 2, PacketKind.UNSUBSCRIBE: 2}
 _OPTIONS: Final[dict[int, bytes]] = {Version.MQTT_3_1_1: b"\x01", Version.MQTT_5: b"\x21"}
 """How we subscribe: at least once, and in version 5 without what was retained before."""
 _NO_PROPERTIES: Final = {Version.MQTT_3_1_1: b"", Version.MQTT_5: b"\0"}
-_PROTOCOL: Final = text("MQTT")
+_PROTOCOL: Final = encode_text("MQTT")
 _CLEAN: Final = 0x02
 _PASSWORD: Final = 0x40
 _USER: Final = 0x80

@@ -13,10 +13,10 @@ from enum import IntEnum
 from typing import Final
 
 from veilcast.errors import MalformedError
-from veilcast.wire.mqtt.names import TEXT_MAX, check_text
+from veilcast.wire.mqtt.topic_filters import TEXT_MAX, check_text
 
 
-class Kind(IntEnum):
+class PacketKind(IntEnum):
     """The upper half of a packet's first byte."""
 
     CONNECT = 1
@@ -43,7 +43,7 @@ class Property(IntEnum):
     WILDCARDS = 0x28
 
 
-def length(size: int) -> bytes:
+def encode_length(size: int) -> bytes:
     if size < 0x80:
         return bytes((size,))
     if size > LENGTH_MAX:
@@ -71,31 +71,31 @@ def read_length(data: bytes | bytearray | memoryview, at: int) -> tuple[int, int
     raise MalformedError("a length beyond four bytes")
 
 
-def short(number: int) -> bytes:
+def encode_short(number: int) -> bytes:
     if not 0 <= number <= NUMBER_MAX:
         raise ValueError("a number beyond two bytes")
     return _SHORT.pack(number)
 
 
-def text(value: str) -> bytes:
-    return prefixed(check_text(value))
+def encode_text(value: str) -> bytes:
+    return encode_prefixed(check_text(value))
 
 
-def prefixed(data: bytes) -> bytes:
+def encode_prefixed(data: bytes) -> bytes:
     if len(data) > TEXT_MAX:
         raise ValueError("a field beyond two bytes of length")
     return _SHORT.pack(len(data)) + data
 
 
-def properties(values: Mapping[Property, int | None]) -> bytes:
+def encode_properties(values: Mapping[Property, int | None]) -> bytes:
     """As they stand in a packet, those that are None left out."""
     body = b"".join(
         bytes((number,)) + _whole(value, _SIZES[number]) for number, value in values.items() if value is not None
     )
-    return length(len(body)) + body
+    return encode_length(len(body)) + body
 
 
-class Fields:
+class FieldReader:
     """Reads one packet from front to back; `MalformedError` where it does not go on as it must."""
 
     __slots__ = ("_at", "_data")
@@ -135,19 +135,19 @@ class Fields:
         return self.take(len(self._data) - self._at)
 
     @property
-    def more(self) -> bool:
+    def has_more(self) -> bool:
         return self._at < len(self._data)
 
-    def end(self) -> None:
-        if self.more:
+    def check_end(self) -> None:
+        if self.has_more:
             raise MalformedError("a packet that goes on after its end")
 
-    def properties(self, kind: Kind) -> dict[Property, int]:
+    def properties(self, kind: PacketKind) -> dict[Property, int]:
         """What we keep of a packet's properties."""
-        section = Fields(self.take(self._length()), 0)
+        section = FieldReader(self.take(self._length()), 0)
         kept: dict[Property, int] = {}
         seen: set[int] = set()
-        while section.more:
+        while section.has_more:
             number = section.byte()
             if kind not in _PLACES.get(number, ()):
                 raise MalformedError("a property in a packet that has none such")
@@ -188,12 +188,12 @@ def _whole(value: int, size: int) -> bytes:
     return value.to_bytes(size)
 
 
-def _places(rows: Iterable[tuple[Kind | None, str]]) -> dict[int, tuple[Kind, ...]]:
+def _places(rows: Iterable[tuple[PacketKind | None, str]]) -> dict[int, tuple[PacketKind, ...]]:
     """By property, the packets it belongs to; `None` stands for all that have properties."""
-    places: dict[int, tuple[Kind, ...]] = {}
+    places: dict[int, tuple[PacketKind, ...]] = {}
     for kind, numbers in rows:
         for number in bytes.fromhex(numbers):
-            places[number] = (*places.get(number, ()), *(Kind if kind is None else (kind,)))
+            places[number] = (*places.get(number, ()), *(PacketKind if kind is None else (kind,)))
     return places
 
 
@@ -205,13 +205,13 @@ LENGTH_MAX: Final = (1 << 28) - 1
 _OF_USERS: Final = 0x26
 _PLACES: Final = _places(
     [
-        (Kind.CONNECT, "11 15 16 17 19 21 22 27"),
-        (Kind.CONNACK, "11 12 13 15 16 1a 1c 1f 21 22 24 25 27 28 29 2a"),
-        (Kind.PUBLISH, "01 02 03 08 09"),
-        (Kind.PUBACK, "1f"),
-        (Kind.SUBACK, "1f"),
-        (Kind.UNSUBACK, "1f"),
-        (Kind.DISCONNECT, "11 1c 1f"),
+        (PacketKind.CONNECT, "11 15 16 17 19 21 22 27"),
+        (PacketKind.CONNACK, "11 12 13 15 16 1a 1c 1f 21 22 24 25 27 28 29 2a"),
+        (PacketKind.PUBLISH, "01 02 03 08 09"),
+        (PacketKind.PUBACK, "1f"),
+        (PacketKind.SUBACK, "1f"),
+        (PacketKind.UNSUBACK, "1f"),
+        (PacketKind.DISCONNECT, "11 1c 1f"),
         (None, "26"),
     ]
 )

@@ -3,7 +3,7 @@
 A packet holds what a client acts on. Of version 5 that is little: how long a session is kept, and what the other side
 cannot take. Version 3.1.1 has none of this.
 
-What is legal is written down once, in `check`: a packet that breaks it is our mistake where it is made, and a
+What is legal is written down once, in `check_packet`: a packet that breaks it is our mistake where it is made, and a
 stranger's where it is read.
 """
 
@@ -15,7 +15,7 @@ from typing import Final
 import msgspec
 
 from veilcast.wire.mqtt.fields import NUMBER_MAX
-from veilcast.wire.mqtt.names import check_filter, check_topic
+from veilcast.wire.mqtt.topic_filters import check_filter, check_topic
 
 
 class Version(IntEnum):
@@ -27,7 +27,7 @@ class Packet(msgspec.Struct, frozen=True):
     """The base of every packet."""
 
 
-class Connect(Packet, frozen=True):
+class ConnectPacket(Packet, frozen=True):
     """A client begins. With `clean` an earlier session of its name is forgotten.
 
     Without it version 3.1.1 keeps the session as the broker likes, and 5 for `expiry_s` after the connection's end.
@@ -48,7 +48,7 @@ class Connect(Packet, frozen=True):
         return f"Connect(client={self.client!r}, version={self.version!r}, clean={self.clean})"
 
 
-class Connack(Packet, frozen=True):
+class ConnackPacket(Packet, frozen=True):
     """The broker's answer; any code but 0 is a refusal. `present`: it has the session of an earlier connection.
 
     All else only in version 5: what the broker can take, and where it does other than it was asked.
@@ -64,7 +64,7 @@ class Connack(Packet, frozen=True):
     wildcards: bool = True
 
 
-class Publish(Packet, frozen=True):
+class PublishPacket(Packet, frozen=True):
     """With number 0 it arrives at most once and nobody acknowledges it. `again`: it may have come before."""
 
     topic: str
@@ -74,46 +74,46 @@ class Publish(Packet, frozen=True):
     retained: bool = False
 
 
-class Puback(Packet, frozen=True):
+class PubackPacket(Packet, frozen=True):
     number: int
     code: int = 0
 
 
-class Subscribe(Packet, frozen=True):
+class SubscribePacket(Packet, frozen=True):
     """To all of these at least once, and in version 5 to nothing that was retained."""
 
     number: int
     filters: tuple[str, ...]
 
 
-class Suback(Packet, frozen=True):
+class SubackPacket(Packet, frozen=True):
     """For each filter the quality of service that is granted, or a refusal, from `REFUSED` on."""
 
     number: int
     codes: tuple[int, ...]
 
 
-class Unsubscribe(Packet, frozen=True):
+class UnsubscribePacket(Packet, frozen=True):
     number: int
     filters: tuple[str, ...]
 
 
-class Unsuback(Packet, frozen=True):
+class UnsubackPacket(Packet, frozen=True):
     """With one code for each filter in version 5, and none in 3.1.1."""
 
     number: int
     codes: tuple[int, ...] = ()
 
 
-class Pingreq(Packet, frozen=True):
+class PingreqPacket(Packet, frozen=True):
     pass
 
 
-class Pingresp(Packet, frozen=True):
+class PingrespPacket(Packet, frozen=True):
     pass
 
 
-class Disconnect(Packet, frozen=True):
+class DisconnectPacket(Packet, frozen=True):
     """The end. In version 5 also the broker's, with its reason; and the client may change what becomes of its session
     by `expiry_s`."""
 
@@ -121,53 +121,53 @@ class Disconnect(Packet, frozen=True):
     expiry_s: int | None = None
 
 
-def check(packet: Packet, version: Version) -> None:
+def check_packet(packet: Packet, version: Version) -> None:
     """Raise `ValueError` for what this version of MQTT does not have."""
     five = version is Version.MQTT_5
     match packet:
-        case Publish(topic, _, number, again, _):
+        case PublishPacket(topic, _, number, again, _):
             check_topic(topic)
             if not 0 <= number <= NUMBER_MAX or (again and not number):
                 raise ValueError("a publication with a number it cannot have")
-        case Puback(number, code):
+        case PubackPacket(number, code):
             _check_number(number)
             _check_code(code, (0, 0x10) if five else (0,), refusals=five)
-        case Subscribe(number, filters) | Unsubscribe(number, filters):
+        case SubscribePacket(number, filters) | UnsubscribePacket(number, filters):
             _check_number(number)
             if not filters:
                 raise ValueError("no filter at all")
             for each in filters:
                 check_filter(each)
-        case Suback(number, codes):
+        case SubackPacket(number, codes):
             _check_number(number)
             if not codes or (not five and any(code > REFUSED for code in codes)):
                 raise ValueError("no code that its version has")
             for code in codes:
                 _check_code(code, (0, 1, 2), refusals=True)
-        case Unsuback(number, codes):
+        case UnsubackPacket(number, codes):
             _check_number(number)
             if five != bool(codes):
                 raise ValueError("codes for filters, in version 5 and only there")
             for code in codes:
                 _check_code(code, (0, 0x11), refusals=True)
-        case Connect():
+        case ConnectPacket():
             _check_connect(packet, five=five)
-        case Connack(present, code):
+        case ConnackPacket(present, code):
             _check_code(code, (0,) if five else tuple(range(6)), refusals=five)
             if present and code:
                 raise ValueError("a session with a refusal")
-            if not five and packet != Connack(present, code):
+            if not five and packet != ConnackPacket(present, code):
                 raise ValueError("more than version 3.1.1 says")
             if packet.qos_max > 2:
                 raise ValueError("an unknown quality of service")
             _check_most(packet.receive_max, packet.packet_max)
-        case Disconnect(code):
+        case DisconnectPacket(code):
             _check_code(code, (0, 4) if five else (0,), refusals=five)
             if not five and packet.expiry_s is not None:
                 raise ValueError("more than version 3.1.1 says")
 
 
-def _check_connect(packet: Connect, *, five: bool) -> None:
+def _check_connect(packet: ConnectPacket, *, five: bool) -> None:
     if not packet.client and not packet.clean:
         raise ValueError("a session without a name")
     if packet.password is not None and packet.user is None and not five:

@@ -1,0 +1,190 @@
+"""Members and hosts on TLS streams: what the authority certifies for them, and how they judge one another by it.
+
+A membership on TLS is an X.509 certificate beside the one of the link key. Its key is an Ed25519 key that comes from
+the link key; its name is the link key's fingerprint, by which bulletins void a member. So it ends when the membership
+ends, and is revoked when that is, and there is nothing new to keep or to carry.
+
+The certificate also says in which role its holder stands: a member may only call, a server only answer, a proxy both;
+a directory is on no TLS stream, and signs lists; a broker calls and answers its like, and answers members. X.509 has
+three uses for these, and each role its own choice of them, by which it is known: so a broker's certificate has all
+three, and lists are taken from directories alone. Thus no member can pose as a proxy, a server or a broker to those who
+call, nor as a proxy to the server, nor sign a list; and no broker can pose as a proxy, nor a proxy as a broker.
+
+Only the root appoints hosts. A host serves the whole network, and a sub-authority speaks for one group of topics: its
+certificates are for members (`role_of_certificate`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+from veilcast.authority.epoch import epoch_of
+from veilcast.authority.keyring import Keyring
+from veilcast.authority.revocation import RevokedKeys
+from veilcast.authority.role import Certificates, TlsRole, derive_tls_key
+from veilcast.crypto.certificate import Certificate
+from veilcast.crypto.derive import fingerprint
+from veilcast.crypto.key_agreement import public_of
+from veilcast.crypto.secret import Secret
+from veilcast.crypto.sign import SigningKey
+from veilcast.crypto.x509 import (
+    CertificatePath,
+    Leaf,
+    as_pem,
+    certify_delegate,
+    certify_leaf,
+    certify_root,
+    check_chain,
+    key_as_pem,
+    read_leaf,
+)
+from veilcast.errors import AuthorityError, ForgedError, MalformedError, StaleError
+from veilcast.machine import Address
+
+
+def make_root_certificates(root: SigningKey) -> Certificates:
+    return (certify_root(root),)
+
+
+def make_delegate_certificates(root: SigningKey, public: bytes, first: int, last: int, epoch_us: int) -> Certificates:
+    """For a sub-authority with this key, in these epochs."""
+    return (certify_delegate(root, public, *_seconds(first, last, epoch_us)), *make_root_certificates(root))
+
+
+def issue_tls_certificates(
+    issuer: SigningKey,
+    issuers: Certificates,
+    membership: Certificate,
+    public: bytes,
+    standing: TlsRole,
+    epoch_us: int,
+) -> Certificates:
+    """For a member's TLS key, for as long as its membership."""
+    calls, answers, lists = _USES[standing]
+    first_s, last_s = _seconds(membership.first, membership.last, epoch_us)
+    leaf = Leaf(fingerprint(membership.subject), public, issuer.public, calls, answers, first_s, last_s, lists)
+    return (certify_leaf(issuer, leaf), *issuers)
+
+
+def check_issued(certificates: Certificates, link: Secret, root: bytes) -> None:
+    """Raise `ForgedError` unless this authority gave them to the holder of this link key."""
+    leaf = check_chain(certificates, root).leaf
+    if (leaf.name, leaf.public) != (fingerprint(public_of(link)), derive_tls_key(link).public):
+        raise ForgedError("the TLS certificate is another's")
+
+
+def role_of_keyring(keyring: Keyring) -> TlsRole | None:
+    """In which role its holder stands; None if it has no certificate for TLS."""
+    certificates = keyring.membership.tls
+    return role_of_certificate(read_leaf(certificates[0]), keyring.root) if certificates else None
+
+
+def role_of_certificate(leaf: Leaf, root: bytes) -> TlsRole:
+    """The role that a certificate is for. Raises `ForgedError` if a sub-authority of this root appointed a host."""
+    for standing, uses in _USES.items():
+        if uses == (leaf.calls, leaf.answers, leaf.lists):
+            if standing != "member" and leaf.issuer != root:
+                raise ForgedError(f"a sub-authority appointed this {standing}; only the root may: ask it for a grant")
+            return standing
+    raise MalformedError("a TLS certificate for no role of ours")
+
+
+def check_path(path: CertificatePath, keyring: Keyring, revoked: RevokedKeys | None, now: int) -> None:
+    """Raise a `RemoteError` if a certificate of the path is not valid now, or its leaf or delegate has been revoked."""
+    if not path.is_valid_at(now // 1_000_000):
+        raise StaleError("a certificate of its chain is not for this time")
+    check_leaf(path.leaf, keyring, revoked, now)
+
+
+def check_leaf(leaf: Leaf, keyring: Keyring, revoked: RevokedKeys | None, now: int) -> None:
+    """Raise a `RemoteError` if its time is not now, or it has been revoked, as far as this keyring's holder knows."""
+    if not leaf.first_s <= now // 1_000_000 <= leaf.last_s:
+        raise StaleError("its certificate is not for this time")
+    epoch = epoch_of(now, keyring.epoch_us)
+    if keyring.void.get(leaf.issuer, epoch + 1) <= epoch:
+        raise ForgedError("the root has ended the sub-authority that certified it")
+    if revoked is not None:
+        revoked.check_key(leaf.issuer, leaf.name, epoch)
+
+
+class TlsIdentity:
+    """This member or host as it shows itself on TLS, and as it judges others: once for all streams."""
+
+    def __init__(self, keyring: Keyring, revoked: RevokedKeys | None = None) -> None:
+        certificates = keyring.membership.tls
+        if not certificates:
+            raise AuthorityError("this keyring has no TLS certificate; ask the authority for a new grant")
+        own = read_leaf(certificates[0])
+        self._keyring, self._revoked, self._name = keyring, revoked, _name_in(own, keyring.root)
+        self.role: Final = role_of_certificate(own, keyring.root)
+        self.chain: Final = as_pem(*certificates[:-1])
+        self.anchor: Final = as_pem(certificates[-1])
+        self.key: Final = key_as_pem(derive_tls_key(keyring.membership.link))
+        callers, hosts = _MEETS[self.role]
+        self.callers: Final = self.make_judge(*callers)
+        """Of those who call somebody of this role."""
+        self.hosts: Final = self.make_judge(*hosts)
+        """Of those whom it calls."""
+
+    def make_judge(self, *admitted: TlsRole) -> Callable[[bytes], CertifiedPeer]:
+        """What tells who has shown a certificate of ours (DER), and refuses all but these roles."""
+
+        def judged(certificate: bytes) -> CertifiedPeer:
+            leaf = read_leaf(certificate)
+            standing = role_of_certificate(leaf, self._keyring.root)
+            if standing not in admitted:
+                raise ForgedError("its certificate is for another role")
+            name = _name_in(leaf, self._keyring.root)
+            if name == self._name:
+                raise ForgedError("it shows our own certificate")
+            return CertifiedPeer(Address(f"{standing}:{name.hex()}"), leaf, self._check)
+
+        return judged
+
+    def _check(self, leaf: Leaf, now: int) -> None:
+        check_leaf(leaf, self._keyring, self._revoked, now)
+
+
+class CertifiedPeer:
+    """Somebody who has shown a certificate: its name, which is the same whenever it comes, and whether it may stay."""
+
+    __slots__ = ("_check", "_leaf", "name")
+
+    def __init__(self, name: Address, leaf: Leaf, check: Callable[[Leaf, int], None]) -> None:
+        self.name: Final = name
+        self._leaf, self._check = leaf, check
+
+    def check(self, now: int) -> None:
+        """Raise a `RemoteError` if its time is over, or it has been revoked."""
+        self._check(self._leaf, now)
+
+
+def _name_in(leaf: Leaf, root: bytes) -> bytes:
+    """The name of a certificate's holder. A sub-authority cannot give a member the name of another issuer's member."""
+    return leaf.name if leaf.issuer == root else fingerprint(leaf.issuer + leaf.name)
+
+
+def _seconds(first: int, last: int, epoch_us: int) -> tuple[int, int]:
+    """The seconds from the beginning of an epoch to the end of another."""
+    return first * epoch_us // 1_000_000, ((last + 1) * epoch_us - 1) // 1_000_000
+
+
+_USES: Final[dict[TlsRole, tuple[bool, bool, bool]]] = {
+    "member": (True, False, False),
+    "proxy": (True, True, False),
+    "server": (False, True, False),
+    "directory": (False, False, True),
+    "broker": (True, True, True),
+}
+"""Whether a role calls, whether it answers, and whether it signs lists; no two are alike, so that each is known by it.
+Only of a directory does anybody take a list."""
+_MEETS: Final[dict[TlsRole, tuple[tuple[TlsRole, ...], tuple[TlsRole, ...]]]] = {
+    "member": ((), ("proxy",)),
+    "proxy": (("member",), ("server",)),
+    "server": (("proxy",), ()),
+    "directory": ((), ()),
+    "broker": (("member", "broker"), ("broker",)),
+}
+"""Who may call somebody of this role, and whom it calls. A member's are those of a relay; where it uses brokers, it
+judges by itself (`judge`), so that neither can stand in for the other."""

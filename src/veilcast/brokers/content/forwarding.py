@@ -1,0 +1,437 @@
+"""Content's passage through one replica: blocks go on as the strategy says, what is missing is asked for, and an echo
+says when all is through.
+
+A component without links, as `passing` is: `receive`, `handle`, `next_us` and an `outbox`. A publication is sealed, and
+its manifest signed by the publisher; so what holds can be taken from anybody, and what is spoilt names who brought it.
+
+Who gets what is `bearers`. Nobody asks for a block because it did not come: most replicas need none. A reader does, at
+its edge node; and who is asked for what it lacks asks the node before, up to the publisher: first one replica, then
+f + 1, then all. If nobody brings it, those asked need not have it, for its publisher may keep it back: late is who has
+had its time when another of its node brings the block, once for each content.
+
+A replica is done with a publication when all its branches are: a client that says so, or whose claims are gone, or that
+has not said so within `hold_us`, or four times that while it asks for what it lacks; a node of which f + 1 replicas say
+so. Then it says so itself to the node it has it from, forgets the blocks, and answers later attempts at once. What f +
+1 edge replicas are done with, the publisher is done with.
+
+
+Bearers: to whom of the next node, or which readers, one replica sends a publication's manifest and its blocks.
+
+Pure. The manifest goes from each replica to f + 1 of the next node, so all honest ones get it; that of another attempt
+to all, for nobody signs which attempt it is, and more replicas than can lie must say so (`carried.Attempts`). Blocks go
+along, or their own ways (`content.carriers`), around proven liars where others are left."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence, Set
+from typing import Final
+
+from veilcast.brokers.config import BrokerConfig
+from veilcast.brokers.content.coding import ATTEMPTS_MAX, ContentBlock, ContentManifest, Strategy, choose_carriers
+from veilcast.brokers.content.state import AttemptVotes, BranchState, ContentState, HopName
+from veilcast.brokers.evidence import FaultEvidence, FaultReason
+from veilcast.brokers.keys.scheme import ReplicaId, Scheme
+from veilcast.brokers.quota import PendingMessages
+from veilcast.brokers.routing.view import Branch, Outgoing, Peer, RoutingView, all_replicas, is_from
+from veilcast.core.timers import Timers
+from veilcast.errors import ExcessError, ForgedError, MalformedError, RemoteError, StaleError
+from veilcast.wire.brokers import ConfirmContent, ForwardContent, RequestBlocks
+from veilcast.wire.geometry import ITEM_MAX
+from veilcast.wire.mesh import Message
+
+
+class RecipientChooser:
+    """As one broker chooses them."""
+
+    def __init__(self, strategy: Strategy, routes: RoutingView, suspicions: FaultEvidence) -> None:
+        self._strategy, self._routes, self._suspicions = strategy, routes, suspicions
+
+    def block_recipients(self, content: ContentState, branch: Branch, index: int) -> list[Peer]:
+        """Who gets this block of us. A reader has it from f + 1 replicas where all have it, else from who has it."""
+        strategy = Strategy.CODED if len(content.manifest.digests) > 1 else self._strategy
+        us = self._us()
+        if not isinstance(branch, Scheme):
+            chosen = strategy is not Strategy.COPIES or us in _client_suppliers(us.scheme, content)
+            return [branch] if chosen else []
+        indices = choose_carriers(strategy, content.id, index, branch, content.attempt, us.index)
+        return list(self._around(branch, indices))
+
+    def manifest_recipients(self, content: ContentState, branch: Branch) -> list[Peer]:
+        us = self._us()
+        if not isinstance(branch, Scheme):
+            return [branch] if us in _client_suppliers(us.scheme, content) else []
+        if content.attempt:
+            return list(all_replicas(branch))
+        return list(self._around(branch, choose_carriers(Strategy.COPIES, content.id, 1, branch, 0, us.index)))
+
+    def _around(self, scheme: Scheme, indices: Sequence[int]) -> list[ReplicaId]:
+        """As many replicas, from the first of these on, that were not proven to lie, if there are so many."""
+        start = indices[0] - 1
+        order = [ReplicaId(scheme, (start + step) % scheme.size + 1) for step in range(scheme.size)]
+        return self._suspicions.without_faulty(order, len(indices))[: len(indices)]
+
+    def _us(self) -> ReplicaId:
+        return self._routes.own_replicas()[0]
+
+
+def _client_suppliers(scheme: Scheme, content: ContentState) -> list[ReplicaId]:
+    """The f + 1 replicas of our node that a client has this content from."""
+    start = content.id[0] % scheme.size
+    return [ReplicaId(scheme, (start + step) % scheme.size + 1) for step in range(scheme.max_faulty + 1)]
+
+
+class ContentForwarder:
+    """Of one broker. Bounded by `contents_max` and `contents_bytes`, of one publisher a quarter of both."""
+
+    def __init__(self, config: BrokerConfig, routes: RoutingView, suspicions: FaultEvidence) -> None:
+        self.outbox: list[Outgoing] = []
+        self.abandoned = 0
+        """Times that a client did not say in time that it had something."""
+        self.completed = 0
+        """Contents that we were done with, each once while we remember it: nobody raises this by trying again."""
+        self._config, self._routes, self._suspicions = config, routes, suspicions
+        self._bearers = RecipientChooser(config.strategy, routes, suspicions)
+        self._contents: dict[bytes, ContentState] = {}
+        self._counts: Counter[bytes] = Counter()
+        self._bytes: Counter[bytes] = Counter()
+        self._done: dict[bytes, tuple[int, AttemptVotes]] = {}
+        """Contents that we are done with, in which attempt we said so last, and which were made."""
+        self._alarms: Timers[bytes] = Timers()
+        self._early: PendingMessages[bytes, Peer, ForwardContent] = PendingMessages(
+            count=256, size=1 << 22, senders=512, keep_us=8 * config.bound_us
+        )
+        self._asked: dict[tuple[Peer, bytes], int] = {}
+        """When clients last asked for what they lack under an advertisement."""
+        self._ends: PendingMessages[bytes, Peer, ConfirmContent] = PendingMessages(
+            count=256, size=256, senders=4096, keep_us=config.hold_us, total=config.done_max
+        )
+        """Of what has not come here: who has it from others may be done before it comes."""
+
+    def sizes(self) -> dict[str, int]:
+        return {
+            "contents": len(self._contents),
+            "content bytes": self._bytes.total(),
+            "contents done": len(self._done),
+            "contents early": len(self._early) + len(self._ends),
+            "contents asked for": len(self._asked),
+        }
+
+    def receive(self, message: Message, source: Peer, now: int) -> None:
+        """Raises for what is refused; what is to be sent is in the outbox."""
+        match message:
+            case ForwardContent():
+                self._carry(message, source, now)
+            case RequestBlocks():
+                self._missing(message, source, now)
+            case ConfirmContent():
+                self._hear_done(message, source, now)
+            case _:
+                raise ForgedError("not a message about content")
+
+    def on_advertisement(self, advertisement: bytes, now: int) -> None:
+        """An advertisement has become known: what came before it is taken up."""
+        for source, carry in self._early.take(advertisement):
+            try:
+                self._carry(carry, source, now)
+            except RemoteError:
+                continue
+
+    def note_request(self, client: Peer, advertisement: bytes, now: int) -> None:
+        """One who reads under this lacks a block or a key, and waits for it."""
+        self._asked.pop((client, advertisement), None)
+        self._asked[client, advertisement] = now
+        if len(self._asked) > self._config.contents_max:
+            del self._asked[next(iter(self._asked))]
+
+    def on_claims_ended(self, gone: Set[bytes | HopName], now: int) -> None:
+        """Advertisements, or subscriptions of these hops: nobody waits for who wants nothing any more."""
+        for content in list(self._contents.values()):
+            if content.routing.advertisement in gone or not gone.isdisjoint(content.branches):
+                self._prune(content)
+                self._finish(content, now)
+
+    def handle(self, now: int) -> None:
+        for id_ in self._alarms.pop_due(now):
+            content = self._contents[id_]
+            if content.deadline_us <= now:
+                self._give_up(content, now)
+            else:
+                self._ask(content, now)
+        self._early.expire(now)
+        self._ends.expire(now)
+
+    def next_us(self) -> int | None:
+        return self._alarms.next_us()
+
+    # --- going on -----------------------------------------------------------------------------------------------------
+
+    def _carry(self, carry: ForwardContent, source: Peer, now: int) -> None:
+        routing = carry.routing
+        id_ = routing.content
+        if carry.attempt > ATTEMPTS_MAX:
+            raise MalformedError("an attempt that nobody makes")
+        size = len(carry.manifest) + len(routing.says) + len(carry.block or b"")
+        if size > _CARRY_MAX:
+            raise MalformedError("content that leaves no room in a message for another attempt's number")
+        if id_ in self._done and id_ not in self._contents:
+            self._answer(carry, source)
+            return
+        try:
+            before = self._routes.source_of(routing.advertisement)
+            publisher = self._routes.publisher_of(routing.advertisement)
+        except StaleError:
+            self._early.put(routing.advertisement, source, carry, size, now)
+            return
+        if not self._routes.has_all_claims():
+            raise StaleError("we do not know all claims yet")
+        if not is_from(source, before):
+            raise ForgedError("content that came another way than its advertisement")
+        known = self._contents.get(id_)
+        content = known or self._open(carry, source, before, publisher, now)
+        if content.encoded != carry.manifest:
+            raise ForgedError("a second manifest for one content")
+        block = self._block(content, carry, source)
+        attempt = max(content.attempt, content.attempt_votes.record(source, carry.attempt))
+        again = known is None or attempt > content.attempt
+        # Raises for what was not advertised, or is no word of ours: such a thing must not be let in.
+        branches = self._routes.matching_branches(routing) if again else ()
+        if known is None:
+            self._enter(content)
+        fresh = block is not None and block not in content.blocks
+        if block is not None and fresh:
+            self._suspicions.record_all(content.record_arrival(block, source), FaultReason.LATE)
+            self._store(content, block, carry.block or b"")
+        if again:
+            content.attempt = attempt
+            self._go_on(content, branches)
+        elif block is not None and fresh:
+            self._spread(content, [block])
+        self._finish(content, now)
+
+    def _open(self, carry: ForwardContent, source: Peer, before: Branch, publisher: bytes, now: int) -> ContentState:
+        """A publication that is new here, if all of it holds."""
+        try:
+            manifest = ContentManifest.decode(carry.manifest)
+            if manifest.id != carry.routing.content:
+                raise ForgedError("a manifest of another content")
+            manifest.check(publisher)
+        except (ForgedError, MalformedError):
+            self._blame(source)
+            raise
+        return ContentState(carry, manifest, before, publisher, now, now + self._config.hold_us)
+
+    def _block(self, content: ContentState, carry: ForwardContent, source: Peer) -> int | None:
+        """The index of the block that came along, if it holds."""
+        if carry.block is None:
+            return None
+        try:
+            if not carry.index or not carry.block:
+                raise MalformedError("a block has an index from 1, and is not empty")
+            content.manifest.check_block(ContentBlock(content.id, carry.index, carry.block))
+        except (ForgedError, MalformedError):
+            self._blame(source)
+            raise
+        return carry.index
+
+    def _enter(self, content: ContentState) -> None:
+        most, whose = self._config.contents_max, content.publisher
+        if len(self._contents) >= most or self._counts[whose] >= max(1, most // _PARTS):
+            raise ExcessError("no room for more content, or for more of this publisher's")
+        self._contents[content.id] = content
+        self._counts[whose] += 1
+        self._alarms.set(content.id, content.deadline_us)
+
+    def _store(self, content: ContentState, index: int, data: bytes) -> None:
+        most, whose = self._config.contents_bytes, content.publisher
+        if self._bytes.total() + len(data) > most or self._bytes[whose] + len(data) > max(1, most // _PARTS):
+            self._forget(content)
+            raise ExcessError("no room for more content, or for more of this publisher's")
+        content.blocks[index] = data
+        self._bytes[whose] += len(data)
+
+    def _go_on(self, content: ContentState, branches: Sequence[Branch]) -> None:
+        """A first or another attempt, to all branches that are not done."""
+        for branch in branches:
+            hop = branch.node if isinstance(branch, Scheme) else branch
+            content.branches.setdefault(hop, BranchState()).branch = branch
+        for peer, _ in self._ends.take(content.id):
+            content.confirm(peer)
+        content.sent.clear()
+        content.served.clear()
+        self._spread(content, list(content.blocks), manifest=True)
+
+    def _spread(self, content: ContentState, blocks: Sequence[int], *, manifest: bool = False) -> None:
+        """Blocks that we have, to whoever is to have them from us; and the manifest, to who would not get it so."""
+        for waiting in content.branches.values():
+            if waiting.is_confirmed:
+                continue
+            told: dict[Peer, None] = {}
+            for index in blocks:
+                for peer in self._bearers.block_recipients(content, waiting.branch, index):
+                    told[peer] = None
+                    if (peer, index) not in content.sent:
+                        content.sent[(peer, index)] = None
+                        self.outbox.append(Outgoing(peer, content.make_carry(index)))
+            for peer in self._bearers.manifest_recipients(content, waiting.branch) if manifest else ():
+                if peer not in told:
+                    self.outbox.append(Outgoing(peer, content.make_carry(None)))
+
+    def _us(self) -> ReplicaId:
+        return self._routes.own_replicas()[0]
+
+    def _blame(self, source: Peer) -> None:
+        if isinstance(source, ReplicaId):
+            self._suspicions.record(source, FaultReason.BAD_BLOCK)
+
+    # --- repairs ------------------------------------------------------------------------------------------------------
+
+    def _missing(self, message: RequestBlocks, source: Peer, now: int) -> None:
+        """From a branch: send what we have, and ask the node before for the rest."""
+        content = self._contents.get(message.content)
+        if content is None:
+            raise StaleError("blocks of what is not here")
+        if not any(is_from(source, waiting.branch) for waiting in content.branches.values()):
+            raise ForgedError("blocks are missing where nobody wants them")
+        self.note_request(source, content.routing.advertisement, now)
+        for index in message.blocks:
+            if index > len(content.manifest.digests):
+                raise ForgedError("a block that the content does not have")
+            if content.served[(source, index)] >= _SERVED:
+                continue
+            if index in content.blocks:
+                content.served[(source, index)] += 1
+                self.outbox.append(Outgoing(source, content.make_carry(index)))
+            else:
+                content.requested.setdefault(index, {})[source] = None
+        if content.missing_requested() and not content.request_rounds:
+            self._ask(content, now)
+
+    def _ask(self, content: ContentState, now: int) -> None:
+        """The node before, for what others want of us."""
+        content.expire_request()
+        lacking = content.missing_requested()
+        if not lacking or content.request_rounds >= _TRIES:
+            content.request_rounds = 0
+            self._alarms.set(content.id, content.deadline_us)
+            return
+        before = content.source
+        asked: Sequence[Peer] = self._order(before, content.request_rounds) if isinstance(before, Scheme) else [before]
+        content.start_request(asked, lacking)
+        content.request_rounds += 1
+        self.outbox += [Outgoing(peer, RequestBlocks(content.id, tuple(lacking))) for peer in asked]
+        self._alarms.set(content.id, min(content.deadline_us, now + self._config.missing_us))
+
+    def _order(self, before: Scheme, tries: int) -> list[ReplicaId]:
+        order = all_replicas(before)
+        start = (self._us().index + tries) % before.size
+        order = self._suspicions.without_faulty(order[start:] + order[:start])
+        return order[: (1, before.max_faulty + 1)[tries] if tries < 2 else before.size]
+
+    # --- the echo -----------------------------------------------------------------------------------------------------
+
+    def _hear_done(self, message: ConfirmContent, source: Peer, now: int) -> None:
+        content = self._contents.get(message.content)
+        if content is None and message.content in self._done:
+            return
+        if content is None:
+            self._ends.put(message.content, source, message, 1, now)
+            return
+        content.confirm(source)
+        self._finish(content, now)
+
+    def _finish(self, content: ContentState, now: int) -> None:
+        """If all branches are done, so are we."""
+        if content.id not in self._contents:
+            return
+        if all(waiting.is_confirmed for waiting in content.branches.values()):
+            self._forget(content)
+            self.completed += self._done.pop(content.id, None) is None
+            self._done[content.id] = (content.attempt, content.attempt_votes)
+            if len(self._done) > self._config.done_max:
+                del self._done[next(iter(self._done))]
+            self._echo(content.id, content.attempt, content.source)
+        elif content.requested:
+            self._serve(content, now)
+
+    def _serve(self, content: ContentState, now: int) -> None:
+        """What others had asked for has come."""
+        for index in [index for index in content.requested if index in content.blocks]:
+            for source in content.requested.pop(index):
+                if (source, index) not in content.sent:
+                    content.served[(source, index)] += 1
+                    self.outbox.append(Outgoing(source, content.make_carry(index)))
+        if not content.missing_requested() and content.request_rounds:
+            self._ask(content, now)
+
+    def _answer(self, carry: ForwardContent, source: Peer) -> None:
+        """We are done with it: who tries again is told so; and if it is another attempt, so are all others where it
+        came from, for one who was killed may send to too few of those who could tell it."""
+        id_ = carry.routing.content
+        before = self._routes.source_of(carry.routing.advertisement)
+        if not is_from(source, before):
+            return
+        said, attempts = self._done[id_]
+        tried, attempt = attempts.last_attempt_of(source), attempts.record(source, carry.attempt)
+        if attempt > said:
+            self._done[id_] = (attempt, attempts)
+            self._echo(id_, attempt, before)
+        elif carry.attempt > tried:
+            self.outbox.append(Outgoing(source, ConfirmContent(id_, carry.attempt)))
+
+    def _echo(self, id_: bytes, attempt: int, before: Branch) -> None:
+        to: Iterable[Peer] = all_replicas(before) if isinstance(before, Scheme) else [before]
+        self.outbox += [Outgoing(peer, ConfirmContent(id_, attempt)) for peer in to]
+
+    def _give_up(self, content: ContentState, now: int) -> None:
+        """Time is over. Clients that never say that they have it do not keep publishers busy for ever; nodes may be
+        slow for better reasons, and the publisher's next attempt will show. Who asks for what it lacks is waited for:
+        where brokers lie, a key may need attempt after attempt."""
+        waits = any(
+            self._waits(hop, content, now) for hop, branch in content.branches.items() if not branch.is_confirmed
+        )
+        if waits and now < content.since_us + _PATIENT * self._config.hold_us:
+            content.deadline_us = now + self._config.hold_us
+            self._alarms.set(content.id, content.deadline_us)
+            return
+        for hop in [hop for hop, waiting in content.branches.items() if waiting.is_client and not waiting.is_confirmed]:
+            del content.branches[hop]
+            self.abandoned += 1
+        self._finish(content, now)
+        self._forget(content)
+
+    def _waits(self, hop: HopName, content: ContentState, now: int) -> bool:
+        if isinstance(hop, bytes):
+            return False
+        asked = self._asked.get((hop, content.routing.advertisement))
+        return asked is not None and now - asked < self._config.hold_us
+
+    def _prune(self, content: ContentState) -> None:
+        try:
+            branches = self._routes.matching_branches(content.routing)
+        except RemoteError:
+            branches = ()
+        wanted = [branch.node if isinstance(branch, Scheme) else branch for branch in branches]
+        for hop in [hop for hop in content.branches if hop not in wanted]:
+            del content.branches[hop]
+
+    def _forget(self, content: ContentState) -> None:
+        if self._contents.pop(content.id, None) is None:
+            return
+        self._alarms.cancel(content.id)
+        for counts, less in ((self._counts, 1), (self._bytes, sum(map(len, content.blocks.values())))):
+            counts[content.publisher] -= less
+            if not counts[content.publisher]:
+                del counts[content.publisher]
+        content.blocks.clear()
+
+
+_PARTS: Final = 4
+"""One publisher has room for this part of everything."""
+_CARRY_MAX: Final = ITEM_MAX - 128
+"""With names and numbers, of whatever length, no more than a message has."""
+_PATIENT: Final = 3
+"""Times `hold_us` after which the last wait for a reader begins that still asks."""
+_SERVED: Final = 2
+"""How often a peer is sent the same block because it asks."""
+_TRIES: Final = 6

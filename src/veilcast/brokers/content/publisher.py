@@ -1,0 +1,382 @@
+"""Publishing: a publication and its key on their way to the replicas of the edge node, until all who want it have it.
+
+Pure; what is to be said goes out by `send`, to one replica at a time. A topic has one shared key for a bulk of
+publications, which is brought over once, apart from them. Nothing of that is kept over restarts: a publication that was
+on its way is sealed again with another key, and its readers know it for the same by its place.
+
+A publication is through when tolerated + 1 replicas say so, since one of those is honest. What is not is sent again
+after a while, another attempt each time, and its key with it: nobody can tell from here which of them got lost. Shares
+of two attempts never mix, so each is dealt afresh. After a few attempts all is sealed again, under a new key. So it is
+when the span of the advertisement is over, since the keys of readers change with it.
+
+Readers who lack a key ask for it, by way of the brokers. Anybody on the way could ask in their name; it costs one
+dealing every `again_us`, and ever fewer, and a key that has been dealt too often is replaced.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Collection
+from dataclasses import dataclass, field
+from random import Random
+from typing import Final, TypeAlias
+
+import msgspec
+
+from veilcast.brokers.config import BrokerClientConfig
+from veilcast.brokers.content.coding import ATTEMPTS_MAX, ContentBlock, choose_carriers, encode_content
+from veilcast.brokers.content.sealed_publication import encode_publication, seal_publication
+from veilcast.brokers.keys.bulk import BulkSealer, RefreshPolicy
+from veilcast.brokers.keys.paper_split import KeyAttempt, split_key
+from veilcast.brokers.keys.redistribution import deal_key
+from veilcast.brokers.keys.scheme import Scheme
+from veilcast.brokers.operations.share_store import make_pushes
+from veilcast.brokers.routing.renewal import ActiveAdvertisement, ClaimEncoder
+from veilcast.core.connector import DOUBLINGS_MAX, backoff
+from veilcast.core.outbox import Outbox, PendingPublication
+from veilcast.core.timers import Timers, earliest
+from veilcast.crypto.group import Scalar
+from veilcast.crypto.secret import Secret
+from veilcast.crypto.sign import SigningKey
+from veilcast.errors import ExcessError, LocalError, StaleError
+from veilcast.machine import Address, Delay, Entropy, Event, Overdue
+from veilcast.wire.brokers import ConfirmContent, FirstShare, ForwardContent, PushShare, RequestBlocks, Routing, WantKey
+from veilcast.wire.mesh import Message
+
+AdvertisementLookup: TypeAlias = Callable[[str, int], ActiveAdvertisement | None]
+SendToEdge: TypeAlias = Callable[[int, Message], None]
+"""To the replica of this index, from 1, of the edge node."""
+SendToRepository: TypeAlias = Callable[[int, PushShare], None]
+"""The same, of the repository."""
+
+
+class ContentPublisher:
+    """Bounded: `records_max` publications, the keys of their bulks, and a key for each topic."""
+
+    def __init__(
+        self,
+        config: BrokerClientConfig,
+        advertising: AdvertisementLookup,
+        language: ClaimEncoder,
+        edge: Callable[[], Scheme],
+        enough: Callable[[Collection[Address]], bool],
+        send: SendToEdge,
+        records: Outbox,
+        rng: Random,
+        entropy: Entropy,
+        shelves: tuple[Callable[[], Scheme], SendToRepository] | None = None,
+    ) -> None:
+        self._config, self._advertising, self._language, self._edge = config, advertising, language, edge
+        self._enough, self._send, self._records, self._rng, self._entropy = enough, send, records, rng, entropy
+        self._shelves = shelves
+        self._hardened = config.profile == "hardened"
+        self._refresh = RefreshPolicy(config.refresh_messages, config.refresh_bytes)
+        self._sendings: dict[int, list[_PublicationState]] = {}
+        self._contents: dict[bytes, _PublicationState] = {}
+        self._bulks: dict[str, _TopicBulk] = {}
+        self._keys: dict[bytes, _PublishedKey] = {}
+        self._alarms: Timers[_PublicationState] = Timers()
+        self._overdue: Timers[int] = Timers()
+        self._events: deque[Event] = deque()
+
+    def __len__(self) -> int:
+        return sum(map(len, self._sendings.values()))
+
+    @property
+    def key_count(self) -> int:
+        return len(self._keys)
+
+    # --- the owner
+
+    def send(self, record: int, letter: PendingPublication, now: int, *, held: bool = False) -> None:
+        """Begin. `held`: the owner itself is to read it, and it is not settled before `read`."""
+        sending = _PublicationState(record, letter, held)
+        self._sendings.setdefault(record, []).append(sending)
+        if record not in self._overdue:
+            self._overdue.set(record, now + self._config.wait_us)
+        self._try(sending, now)
+
+    def withdraw(self, record: int) -> None:
+        for sending in self._sendings.pop(record, ()):
+            self._leave(sending)
+        self._overdue.cancel(record)
+
+    def unconfirmed(self) -> list[tuple[int, PendingPublication]]:
+        """All that is not through."""
+        every = ((record, sending) for record, sendings in self._sendings.items() for sending in sendings)
+        return [(record, sending.letter) for record, sending in every if not sending.is_confirmed]
+
+    def hold_for_self(self, record: int, letter: PendingPublication) -> None:
+        for sending in self._find(record, letter):
+            sending.is_held = True
+
+    def release_held(self, record: int, letter: PendingPublication) -> None:
+        """Its own publisher has read it."""
+        for sending in self._find(record, letter):
+            sending.is_held = False
+            self._settle(sending)
+
+    def delay(self, now: int) -> Delay | None:
+        """Why the last of what is not through waits; None if all is."""
+        waiting = [sending for each in self._sendings.values() for sending in each if not sending.is_confirmed]
+        if not waiting:
+            return None
+        last = waiting[-1]
+        advertised = self._advertising(last.letter.topic, now)
+        if advertised is None:
+            taken_us = now + self._config.spread_us + _TRAVEL_US
+            return Delay("the brokers of the edge node are to take its advertisement first", taken_us)
+        if now < advertised.ready_us:
+            return Delay("its advertisement spreads through the overlay first", advertised.ready_us + _TRAVEL_US)
+        if self.unconfirmed_us(now):
+            return Delay("the brokers do not confirm that its subscribers have it")
+        return Delay("the brokers are to confirm that its subscribers have it", now + _TRAVEL_US)
+
+    def unconfirmed_us(self, now: int) -> int:
+        """How long the oldest publication has been with the brokers that was sent `_ATTEMPTS` times; 0 if none was."""
+        every = (sending for each in self._sendings.values() for sending in each)
+        sent_us = [one.sent_us for one in every if not one.is_confirmed and one.attempts >= _ATTEMPTS]
+        return now - min(sent_us) if sent_us else 0
+
+    # --- the brokers
+
+    def on_done(self, done: ConfirmContent, source: Address) -> None:
+        """A replica says that all who are behind it have it."""
+        sending = self._contents.get(done.content)
+        if sending is None:
+            return  # We had heard enough.
+        sending.confirmed_by[source] = None
+        if self._enough(sending.confirmed_by):
+            sending.is_confirmed = True
+            self._leave(sending)
+            if all(other.is_confirmed for other in self._sendings.get(sending.record, ())):
+                self._overdue.cancel(sending.record)
+            self._settle(sending)
+
+    def on_missing(self, missing: RequestBlocks, index: int) -> None:
+        """A replica lacks blocks: each is sent it once more in every attempt."""
+        sending = self._contents.get(missing.content)
+        if sending is None or sending.sealed is None:
+            raise StaleError("nothing that is on its way")
+        blocks = {block.index: block for block in sending.sealed.blocks}
+        for number in missing.blocks:
+            if number not in blocks:
+                raise StaleError("no block of that content")
+            if (index, number) in sending.blocks_requested:
+                raise ExcessError("a block that was asked for before")
+            sending.blocks_requested[index, number] = None
+            self._carry(sending.sealed, index, blocks[number])
+
+    def on_key_request(self, want: WantKey, now: int) -> None:
+        """Somebody lacks a key, or so we are told."""
+        key = self._keys.get(want.key)
+        if key is None or key.advertisement != want.advertisement:
+            raise StaleError("not a key that anything is sealed with")
+        if not self._deal_again(key, now):
+            raise ExcessError("a key that was dealt just now")
+
+    # --- time
+
+    def next_us(self) -> int | None:
+        return earliest(self._alarms.next_us(), self._overdue.next_us())
+
+    def handle(self, now: int) -> None:
+        for sending in self._alarms.pop_due(now):
+            self._try(sending, now)
+        for record in self._overdue.pop_due(now):
+            self._overdue.set(record, now + self._config.wait_us)
+            self._events.append(Overdue(record, self._sendings[record][0].letter.content.publication))
+
+    def next_event(self) -> Event | None:
+        return self._events.popleft() if self._events else None
+
+    # --- inside
+
+    def _try(self, sending: _PublicationState, now: int) -> None:
+        advertised = self._advertising(sending.letter.topic, now)
+        if advertised is None:
+            self._alarms.set(sending, now + self._config.connect_us)  # A grant may be renewed, a link come up.
+            return
+        if now < advertised.ready_us:
+            self._alarms.set(sending, advertised.ready_us)
+            return
+        sealed, sending.blocks_requested = sending.sealed, {}
+        if sealed is None or sealed.routing.advertisement != advertised.claim.id or sealed.attempt >= ATTEMPTS_MAX:
+            tired = sealed is not None and sealed.attempt >= ATTEMPTS_MAX
+            self._leave(sending)
+            try:
+                sealed = self._seal(sending, advertised, now, anew=tired)
+            except LocalError:  # It was checked when it was published; the topic's record may have changed since.
+                self._alarms.set(sending, now + backoff(self._rng, self._config.again_us, sending.attempts))
+                return
+        else:
+            sealed.attempt += 1
+            self._deal_again(sealed.key, now)
+        for block in sealed.blocks:
+            to = choose_carriers(self._config.strategy, block.id, block.index, self._edge(), sealed.attempt)
+            for index in range(1, self._edge().size + 1):
+                # All of them get the manifest, so each can ask for what it lacks.
+                self._carry(sealed, index, block if index in to else None)
+        self._alarms.set(sending, now + backoff(self._rng, self._config.again_us, sending.attempts))
+        if not sending.attempts:
+            sending.sent_us = now
+        sending.attempts += 1
+
+    def _carry(self, sealed: _SealedPublication, index: int, block: ContentBlock | None) -> None:
+        data, at = (None, 0) if block is None else (block.data, block.index)
+        self._send(index, ForwardContent(sealed.routing, sealed.manifest, data, at, sealed.attempt))
+
+    def _seal(
+        self, sending: _PublicationState, advertised: ActiveAdvertisement, now: int, *, anew: bool
+    ) -> _SealedPublication:
+        letter, keys, advertisement = sending.letter, advertised.keys, advertised.claim.id
+        assert keys.signing is not None, "what is advertised can be signed"
+        spelled = encode_publication(letter, padded=self._hardened)
+        says = self._language.encode_publication(keys, letter.content.publication)
+        bulk = self._bulks.get(letter.topic)
+        if bulk is None or bulk.advertisement != advertisement or anew:
+            bulk = _TopicBulk(advertisement, BulkSealer(self._refresh, keys.signing.public, self._entropy))
+            self._replace(letter.topic, bulk)
+        sealing = bulk.bulk.next_key(len(spelled), keys.content if self._hardened else None)
+        if sealing.shared is not None:
+            old = bulk.key
+            bulk.key = self._keys[sealing.key_id] = _PublishedKey(
+                sealing.key_id, advertisement, sealing.shared, keys.signing
+            )
+            self._forget(old)
+            self._deal(bulk.key, now)
+        key = self._keys[sealing.key_id]
+        routing = Routing(advertisement, says, sealing.key_id, sealing.number, self._entropy(8))
+        sealed = seal_publication(sealing.key, spelled, routing.content, self._entropy)
+        manifest, blocks = encode_content(routing.content, sealed, self._config.strategy, self._edge(), keys.signing)
+        key.open[routing.content] = None
+        sending.sealed = _SealedPublication(routing, _ENCODER.encode(manifest), blocks, key)
+        self._contents[routing.content] = sending
+        return sending.sealed
+
+    def _deal_again(self, key: _PublishedKey, now: int) -> bool:
+        """Unless the last attempt may still be under way: where brokers lie, one takes long. Each time more patiently,
+        until it has been quiet for a while."""
+        least_us = max(self._config.want_us, self._config.again_us << min(key.row, DOUBLINGS_MAX))
+        if now < key.dealt_us + least_us:
+            return False
+        key.row = 0 if now >= key.dealt_us + (self._config.again_us << DOUBLINGS_MAX + 1) else key.row + 1
+        self._deal(key, now)
+        return True
+
+    def _deal(self, key: _PublishedKey, now: int) -> None:
+        """Bring the key over, by an attempt of its own."""
+        if key.attempts > KEY_ATTEMPTS_MAX:
+            self._retire(key)
+            return
+        attempt, origin, to = key.attempts, KeyAttempt(key.id, key.attempts), self._edge()
+        key.attempts += 1
+        key.dealt_us = now
+        if self._shelves is not None:
+            scheme, shelve = self._shelves
+            name = (key.advertisement, key.id)
+            shelved = make_pushes(
+                name, key.shared, attempt, scheme(), key.signing, self._entropy, hardened=self._hardened
+            )
+            for index, push in enumerate(shelved, 1):
+                shelve(index, push)
+            return
+        shares: list[Secret]
+        if self._hardened:
+            shares = [first.encode() for first in deal_key(key.shared, origin, to, key.signing, self._entropy, now)]
+        else:
+            shares = [parcel.encode() for parcel in split_key(key.shared, origin, to, key.signing, self._entropy)]
+        for index, share in enumerate(shares, 1):
+            self._send(index, FirstShare(key.advertisement, share.reveal()))
+
+    def _retire(self, key: _PublishedKey) -> None:
+        """What is sealed next has another key; what is sealed with this one is by and by sealed again."""
+        for topic, bulk in list(self._bulks.items()):
+            if bulk.key is key:
+                self._replace(topic, None)
+
+    def _replace(self, topic: str, bulk: _TopicBulk | None) -> None:
+        old = self._bulks.pop(topic, None)
+        if bulk is not None:
+            self._bulks[topic] = bulk
+        if old is not None:
+            self._forget(old.key)
+
+    def _forget(self, key: _PublishedKey | None) -> None:
+        """Erase a key that nothing more is sealed with, once nothing on its way is."""
+        if key is not None and not key.open and all(bulk.key is not key for bulk in self._bulks.values()):
+            self._keys.pop(key.id, None)
+
+    def _leave(self, sending: _PublicationState) -> None:
+        """Nothing more comes of it as it is sealed now."""
+        self._alarms.cancel(sending)
+        if (sealed := sending.sealed) is not None:
+            self._contents.pop(sealed.routing.content, None)
+            sealed.key.open.pop(sealed.routing.content, None)
+            self._forget(sealed.key)
+            sending.sealed, sending.confirmed_by = None, {}
+
+    def _settle(self, sending: _PublicationState) -> None:
+        if sending.is_held or not sending.is_confirmed:
+            return
+        left = self._sendings.get(sending.record, [])
+        if sending in left:
+            left.remove(sending)
+            if not left:
+                del self._sendings[sending.record]
+            self._records.settle(sending.record, sending.letter)
+
+    def _find(self, record: int, letter: PendingPublication) -> list[_PublicationState]:
+        return [sending for sending in self._sendings.get(record, ()) if sending.letter == letter]
+
+
+@dataclass(slots=True, eq=False)
+class _PublishedKey:
+    id: bytes
+    advertisement: bytes
+    shared: Scalar
+    signing: SigningKey
+    attempts: int = 0
+    dealt_us: int = 0
+    row: int = 0
+    """Dealings one soon after the other."""
+    open: dict[bytes, None] = field(default_factory=dict)
+    """The contents that are sealed with it and not through."""
+
+
+@dataclass(slots=True)
+class _TopicBulk:
+    advertisement: bytes
+    bulk: BulkSealer
+    key: _PublishedKey | None = None
+
+
+@dataclass(slots=True)
+class _SealedPublication:
+    routing: Routing
+    manifest: bytes
+    blocks: list[ContentBlock]
+    key: _PublishedKey
+    attempt: int = 0
+
+
+@dataclass(slots=True, eq=False)
+class _PublicationState:
+    record: int
+    letter: PendingPublication
+    is_held: bool
+    is_confirmed: bool = False
+    attempts: int = 0
+    sent_us: int = 0
+    """When it was sent first."""
+    sealed: _SealedPublication | None = None
+    confirmed_by: dict[Address, None] = field(default_factory=dict)
+    blocks_requested: dict[tuple[int, int], None] = field(default_factory=dict)
+
+
+KEY_ATTEMPTS_MAX: Final = 255
+_TRAVEL_US: Final = 1_000_000
+"""What a publication and its key take at most through an overlay whose brokers all answer."""
+_ATTEMPTS: Final = 3
+"""A publication that was sent so often, and is not confirmed, counts as stuck."""
+_ENCODER: Final = msgspec.msgpack.Encoder()

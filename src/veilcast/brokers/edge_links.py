@@ -1,0 +1,250 @@
+"""The edge: a client's links with all replicas of its virtual node, as the operator's orders change it.
+
+Pure. The client calls each replica and keeps calling; what it says is queued for each by itself (`queues`), so each
+hears it once and in order, whenever it comes. A replica is known by its place in the node, under the scheme that is
+sent by now, and for a while under another, while the node changes (`redeploying`).
+
+Where keys travel out of band, the client is linked with the replicas of the repository in the same way. These hear of
+its advertisements only, and of a newer overlay from the client, since they are linked with nobody else.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Collection, Sequence
+from random import Random
+
+from veilcast.authority.keyring import TopicKeys
+from veilcast.brokers.config import BrokerClientConfig
+from veilcast.brokers.keys.scheme import ReplicaId, ReplicaKeys, Scheme
+from veilcast.brokers.operations.detach import RemainingWork
+from veilcast.brokers.operations.redeploy import Deployment, RedeployTimes
+from veilcast.brokers.operations.share_store import KeyName, make_pull
+from veilcast.brokers.overlay import NodeEntry, SignedOverlay, node_id
+from veilcast.brokers.queues import PeerQueues
+from veilcast.brokers.routing.claims import make_bring
+from veilcast.brokers.routing.renewal import OwnedClaim
+from veilcast.core.connector import Connectors
+from veilcast.core.timers import earliest
+from veilcast.errors import ConfigError, StaleError
+from veilcast.machine import Address, Disconnect, Entropy, Event, Frame
+from veilcast.wire.brokers import ClaimKind, OverlayOrder, PushShare, VersionAdopted, WithdrawClaim
+from veilcast.wire.mesh import Message
+
+
+class EdgeLinks:
+    """Bounded by the overlay: the replicas of one node, in two schemes at most."""
+
+    def __init__(
+        self,
+        config: BrokerClientConfig,
+        overlay: SignedOverlay,
+        operator: bytes,
+        name: str,
+        rng: Random,
+        entropy: Entropy,
+        now: int,
+    ) -> None:
+        self._config, self.node = config, node_id(name)
+        pace = RedeployTimes(prepare_us=config.prepare_us, linger_us=config.linger_us)
+        self._deployment = Deployment(overlay, operator, self.node, None, profile=config.profile, pace=pace, now=now)
+        self._queues = PeerQueues(config.window, config.queue_max, config.queue_bytes, entropy)
+        self._keys: dict[Address, bytes] = {}
+        self._shelves: dict[Address, bytes] = {}
+        """The replicas of the repository,"""
+        self._kept: list[NodeEntry] = []
+        """as it is, and as it was before: a share that was asked for then may be on its way."""
+        if config.delivery == "repository" and self._deployment.overlay.repository is None:
+            raise ConfigError('brokers.delivery is "repository", and the overlay has none')
+        self._callers = Connectors(config.connect_us, rng)
+        self._events: deque[Event] = deque()
+        self._follow(now)
+
+    def __len__(self) -> int:
+        return len(self._queues)
+
+    @property
+    def scheme(self) -> Scheme:
+        """By which one sends now."""
+        return self._deployment.scheme(self.node)
+
+    @property
+    def repository_scheme(self) -> Scheme:
+        """Of the repository."""
+        return self._repository.scheme
+
+    @property
+    def signed(self) -> SignedOverlay:
+        """The overlay that it goes by."""
+        return self._deployment.signed
+
+    @property
+    def replica_keys(self) -> ReplicaKeys:
+        return self._deployment.replica_keys
+
+    @property
+    def dropped(self) -> int:
+        return self._queues.dropped
+
+    def connected_replicas(self) -> list[Address]:
+        """The replicas that hear us now."""
+        return [peer for peer in self._keys if self._queues.is_greeted(peer)]
+
+    @property
+    def replica_count(self) -> int:
+        return len(self._keys)
+
+    @property
+    def has_majority(self) -> bool:
+        """Whether a majority of the replicas that one sends to hears us."""
+        keys = {self._keys[peer] for peer in self.connected_replicas()}
+        return sum(replica.key in keys for replica in self._deployment.replicas(self.scheme)) >= self.scheme.threshold
+
+    def includes_honest(self, peers: Collection[Address]) -> bool:
+        """Whether one of these replicas is honest."""
+        keys = [self._keys[peer] for peer in peers if peer in self._keys]
+        return self._deployment.includes_honest(self.node, keys)
+
+    def ids_of(self, peer: Address) -> Sequence[ReplicaId]:
+        """Of one replica, the one to send by first."""
+        if peer in self._shelves:
+            return [place for entry in self._kept if (place := entry.replica_id(self._shelves[peer])) is not None]
+        if peer not in self._keys:
+            raise StaleError("not a replica of ours")
+        return self._deployment.ids_of(self._keys[peer])
+
+    # --- out
+
+    def send_to_index(self, index: int, message: Message) -> None:
+        """To one replica, by its index in the scheme to send by."""
+        self._queues.put(Address(self._deployment.replicas(self.scheme)[index - 1].address), message)
+
+    def send_to_peer(self, peer: Address, message: Message) -> None:
+        self._queues.put(peer, message)
+
+    def send_to_repository(self, index: int, message: PushShare) -> None:
+        """To one replica of the repository."""
+        self._queues.put(Address(self._repository.replicas[index - 1].address), message)
+
+    def pull_key(self, name: KeyName, keys: TopicKeys) -> None:
+        """Ask all of them for their shares of a key."""
+        for peer, replica in self._shelves.items():
+            self._queues.put(peer, make_pull(name, keys, replica))
+
+    def send_to_all(self, message: Message) -> None:
+        """To all replicas of the edge node."""
+        for peer in self._keys:
+            self._queues.put(peer, message)
+
+    def send_claim(self, said: OwnedClaim | WithdrawClaim) -> None:
+        """The same with a claim of ours, or its end."""
+        if isinstance(said, WithdrawClaim):
+            self.send_to_all(said)
+            return
+        for peer in self._callers:
+            self.send_claim_to(peer, said)
+
+    def send_claim_to(self, peer: Address, owned: OwnedClaim) -> None:
+        """To one of them, with a word for it alone."""
+        if peer in self._keys:
+            self._queues.put(peer, make_bring(owned.claim, owned.holder, self._keys[peer]))
+        elif peer in self._shelves and owned.claim.kind is ClaimKind.ADVERTISEMENT:
+            self._queues.put(peer, make_bring(owned.claim, owned.holder, self._shelves[peer]))
+
+    # --- in
+
+    def receive(self, data: bytes, peer: Address, now: int) -> Message | None:
+        """What a replica has to say to a member; the rest is dealt with here. Raises for what makes no sense."""
+        message = self._queues.receive(data, peer, now)
+        match message:
+            case OverlayOrder():
+                self._deployment.accept_order(message, now)
+            case VersionAdopted() if peer in self._keys:
+                self._deployment.accept_status(message, self._keys[peer], now)
+            case _:
+                return message
+        self._follow(now)
+        return None
+
+    def take_restarted(self) -> list[Address]:
+        """Replicas that know nothing of us, or nothing any more; told once."""
+        peers = list(dict.fromkeys(self._queues.restarted))
+        self._queues.restarted.clear()
+        return peers
+
+    def peer_up(self, peer: Address) -> None:
+        if peer in self._callers:
+            self._callers.peer_up(peer)
+            self._queues.peer_up(peer)
+            shelf = peer in self._shelves
+            self._queues.put(peer, self._order if shelf else self._deployment.make_greeting(self._keys[peer]))
+
+    def peer_lost(self, peer: Address, now: int) -> None:
+        if peer in self._callers:
+            self._callers.peer_lost(peer, now)
+            self._queues.peer_lost(peer)
+            if peer in self._keys:
+                self._deployment.on_peer_lost(self._keys[peer])
+
+    # --- time
+
+    def handle(self, now: int) -> None:
+        self._queues.handle(now)
+        self._callers.handle(now)
+        self._deployment.handle(now, RemainingWork())
+        self._follow(now)
+
+    def next_us(self) -> int | None:
+        return earliest(self._queues.next_us(), self._deployment.next_us(), self._callers.next_us)
+
+    def next_event(self) -> Event | None:
+        return self._events.popleft() if self._events else self._callers.next_event()
+
+    def frames(self, now: int, limit: int) -> list[Frame]:
+        return self._queues.frames(now, limit)
+
+    def close_stalled(self, now: int) -> None:
+        """Leave streams that are of no use."""
+        while self._queues.stalled:
+            peer = self._queues.stalled.popleft()
+            self._events.append(Disconnect(peer))
+            self.peer_lost(peer, now)
+
+    # --- inside
+
+    @property
+    def _repository(self) -> NodeEntry:
+        repository = self._deployment.overlay.repository
+        assert repository is not None, "no order takes it away"
+        return repository
+
+    @property
+    def _order(self) -> OverlayOrder:
+        return OverlayOrder(self._deployment.signed.encode())
+
+    def _follow_repository(self) -> None:
+        if self._kept[:1] == [self._repository]:
+            return
+        self._kept = [self._repository, *self._kept[:1]]
+        self._shelves = {Address(replica.address): replica.key for replica in self._repository.replicas}
+        for peer in self._shelves:
+            self._queues.put(peer, self._order)
+
+    def _follow(self, now: int) -> None:
+        """Say what the deployment has to say, and be linked with whom it says."""
+        linked = {Address(replica.address): key for key, replica in self._deployment.linked_replicas().items()}
+        if self._config.delivery == "repository":
+            self._follow_repository()
+        every = linked | self._shelves
+        for peer in [peer for peer in self._callers if peer not in every]:
+            self._callers.drop(peer)
+            self._queues.forget(peer)
+            self._events.append(Disconnect(peer))
+        for peer in every:
+            self._callers.add(peer, now)
+        self._keys = linked
+        addresses = {key: peer for peer, key in linked.items()}
+        outbox, self._deployment.outbox = self._deployment.outbox, []
+        for to, message in outbox:
+            if isinstance(to, bytes) and to in addresses:
+                self._queues.put(addresses[to], message)

@@ -1,0 +1,304 @@
+"""Gathering: a subscriber puts the pieces of a key together again, hop by hop, and names who lied.
+
+Pure. Pieces come with the statements that lead to them (`paper`). As soon as a majority of the pieces of one statement
+are there, what was split is computed and held against the commitment one level up, and so on up to the key.
+
+Who is to blame follows from who signed what, and n = 2f + 1 shares, too few to correct errors, are enough to find them:
+
+- a piece that is not as committed is its bearer's doing, for no honest broker takes or hands on such a one;
+- pieces that are as committed, and together are not what the level above committed to, are the doing of who split them:
+  it signed for all of them, and had seen the commitment to its own piece;
+- two statements of one broker on the same piece for the same receivers are two faces, and a proof.
+
+Nobody else is named, whatever others do. As honest replicas are a majority at every hop, the key comes out without any
+piece that a liar touched.
+
+
+The paper's way: each replica splits what it has for the replicas of the next hop (P4, Algorithm 2, corrected).
+
+Pure; randomness is handed in. The publisher splits the key for the first node. Each replica there splits its share for
+the second node, and so on: a share is known by its path, the index it got at every hop, and after h hops there are r^h.
+Replicas of one node together lack most sub-shares of whatever an honest replica before them split, so all Byzantine
+replicas of all hops together know no more than those of the first hop, which is nothing.
+
+Three corrections. Algorithm 2 splits with (|V_f| - |Byz(V_f)|, |V_f|), which nobody can know and which fits the wrong
+node: a share is split for the receivers, with their majority. A split that goes out twice, on two branches or again to
+other replicas, would let one Byzantine replica on each branch put two shares of one polynomial together: every call
+draws afresh, and a repeat is another attempt from the publisher on. And the publisher cannot sign what brokers make:
+whoever splits signs a commitment to each piece, and a parcel carries these statements from the publisher down.
+
+A statement names the one above it by its digest, so nobody can put a piece under another's word. Commitments are
+hashes keyed with the piece: who lacks the piece would have to guess a whole key to learn anything from one."""
+
+from __future__ import annotations
+
+from typing import Annotated, Final, NamedTuple, Self
+
+import msgspec
+
+from veilcast.brokers.keys.scheme import ReplicaId, ReplicaKeys, Scheme
+from veilcast.crypto import shamir
+from veilcast.crypto.derive import derive, digest
+from veilcast.crypto.secret import Secret
+from veilcast.crypto.shamir import MAX_SIZE, ShamirShare
+from veilcast.crypto.sign import SIGNATURE, SigningKey, verify
+from veilcast.decoding import MsgpackDecoder
+from veilcast.errors import ExcessError, ForgedError, LocalError, MalformedError, StaleError
+from veilcast.machine import Entropy
+
+Digest = Annotated[bytes, msgspec.Meta(min_length=32, max_length=32)]
+Index = Annotated[int, msgspec.Meta(ge=1, le=shamir.MAX_SHARES)]
+
+
+class KeyAttempt(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+    """Which key, and which attempt to bring it over: pieces of two attempts never mix."""
+
+    key: Annotated[bytes, msgspec.Meta(min_length=16, max_length=16)]
+    attempt: Annotated[int, msgspec.Meta(ge=0, le=255)] = 0
+
+
+class SplitStatement(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+    """What was split (by its path; the key itself has none), for whom, and a commitment to each piece."""
+
+    key_attempt: KeyAttempt
+    parent_name: Annotated[bytes, msgspec.Meta(max_length=32)]
+    path: Annotated[tuple[Index, ...], msgspec.Meta(max_length=63)]
+    to: Scheme
+    digests: Annotated[tuple[Digest, ...], msgspec.Meta(min_length=1, max_length=shamir.MAX_SHARES)]
+    signature: Annotated[bytes, msgspec.Meta(min_length=SIGNATURE, max_length=SIGNATURE)]
+
+    def __post_init__(self) -> None:
+        if len(self.digests) != self.to.size:
+            raise MalformedError("a statement has one commitment for each replica")
+        if len(self.path) >= HOPS_MAX or bool(self.path) != bool(self.parent_name):
+            raise MalformedError("a statement stands under another, unless it is the publisher's")
+
+    @property
+    def name(self) -> bytes:
+        return digest(_ENCODER.encode(self), purpose=b"vc/statement")
+
+    def commits_to(self, index: int, data: Secret) -> bool:
+        """Whether the piece for this replica is this one."""
+        return self.digests[index - 1] == _commitment(self.key_attempt, (*self.path, index), data)
+
+
+class SplitShare(msgspec.Struct, frozen=True):
+    """A piece of the key, and the statements that lead to it: hop count, replicas and thresholds stand in these."""
+
+    trail: tuple[SplitStatement, ...]
+    index: int
+    data: Secret
+
+    def __post_init__(self) -> None:
+        if not 1 <= len(self.trail) <= HOPS_MAX:
+            raise MalformedError(f"a parcel has come 1 to {HOPS_MAX} hops")
+        self.trail[-1].to.check_index(self.index)
+        if len(self.data) > MAX_SIZE:
+            raise MalformedError(f"a piece of a key has at most {MAX_SIZE} bytes")
+
+    @property
+    def key_attempt(self) -> KeyAttempt:
+        return self.trail[-1].key_attempt
+
+    @property
+    def path(self) -> tuple[int, ...]:
+        return (*self.trail[-1].path, self.index)
+
+    @property
+    def hops(self) -> int:
+        return len(self.trail)
+
+    @property
+    def holder(self) -> ReplicaId:
+        return ReplicaId(self.trail[-1].to, self.index)
+
+    def encode(self) -> Secret:
+        return Secret(_ENCODER.encode((self.trail, self.index, self.data.reveal())))
+
+    @classmethod
+    def decode(cls, data: bytes) -> Self:
+        trail, index, piece = _DECODER.decode(data)
+        return cls(trail, index, Secret(piece))
+
+
+def split_key(key: Secret, origin: KeyAttempt, to: Scheme, signing: SigningKey, entropy: Entropy) -> list[SplitShare]:
+    """The publisher's step: a parcel for each replica of the first node. Once for each of several disjoint paths."""
+    return _split(key, origin, (), (), to, signing, entropy)
+
+
+def split_again(parcel: SplitShare, to: Scheme, signing: SigningKey, entropy: Entropy) -> list[SplitShare]:
+    """A broker's step: its piece, split afresh for the replicas of a next node. Once for each branch."""
+    return _split(parcel.data, parcel.key_attempt, parcel.trail, parcel.path, to, signing, entropy)
+
+
+class TrailVerifier:
+    """Checks parcels of one publisher. Remembers which of the last `kept` statements hold, for most recur."""
+
+    def __init__(self, publisher: bytes, roster: ReplicaKeys, *, kept: int = 1024) -> None:
+        if kept < 1:
+            raise LocalError("there is something to remember")
+        self._publisher, self._roster, self._kept = publisher, roster, kept
+        self._held: dict[bytes, None] = {}
+
+    def __len__(self) -> int:
+        return len(self._held)
+
+    def check(self, parcel: SplitShare) -> None:
+        """Raise unless every statement is its splitter's and stands below the last, and the piece is as committed."""
+        above: SplitStatement | None = None
+        for statement in parcel.trail:
+            self._check(statement, above)
+            above = statement
+        if not parcel.trail[-1].commits_to(parcel.index, parcel.data):
+            raise ForgedError("the piece is not the one committed to")
+
+    def _check(self, statement: SplitStatement, above: SplitStatement | None) -> None:
+        if above is None:
+            if statement.path:
+                raise ForgedError("a trail begins with the publisher")
+        elif (
+            statement.key_attempt != above.key_attempt
+            or statement.parent_name != above.name
+            or statement.path[:-1] != above.path
+            or len(statement.path) != len(above.path) + 1
+        ):
+            raise ForgedError("a statement stands under another than the one it names")
+        name = statement.name
+        if name in self._held:
+            return
+        signer = self._publisher if above is None else self._roster.key_of(ReplicaId(above.to, statement.path[-1]))
+        verify(signer, _signed(statement), statement.signature, purpose=_PURPOSE)
+        self._held[name] = None
+        if len(self._held) > self._kept:
+            del self._held[next(iter(self._held))]
+
+
+def _split(
+    data: Secret,
+    origin: KeyAttempt,
+    trail: tuple[SplitStatement, ...],
+    path: tuple[int, ...],
+    to: Scheme,
+    signing: SigningKey,
+    entropy: Entropy,
+) -> list[SplitShare]:
+    if len(trail) >= HOPS_MAX:
+        raise LocalError(f"a key goes over {HOPS_MAX} hops at most")
+    pieces: tuple[ShamirShare, ...] = shamir.split(data, to.threshold, to.size, entropy)
+    digests = tuple([_commitment(origin, (*path, piece.index), piece.data) for piece in pieces])
+    unsigned = SplitStatement(origin, trail[-1].name if trail else b"", path, to, digests, bytes(SIGNATURE))
+    signature = signing.sign(_signed(unsigned), purpose=_PURPOSE)
+    statement = msgspec.structs.replace(unsigned, signature=signature)
+    return [SplitShare((*trail, statement), piece.index, piece.data) for piece in pieces]
+
+
+def _commitment(origin: KeyAttempt, path: tuple[int, ...], data: Secret) -> bytes:
+    return derive(data, b"vc/piece", _ENCODER.encode((origin, path))).reveal()
+
+
+def _signed(statement: SplitStatement) -> bytes:
+    return _ENCODER.encode(msgspec.structs.replace(statement, signature=bytes(SIGNATURE)))
+
+
+HOPS_MAX: Final = 64
+_PURPOSE: Final = b"veilcast/split"
+_ENCODER: Final = msgspec.msgpack.Encoder()
+_DECODER: Final = MsgpackDecoder(
+    tuple[tuple[SplitStatement, ...], int, Annotated[bytes, msgspec.Meta(min_length=1, max_length=MAX_SIZE)]],
+    MalformedError,
+    "not a parcel",
+)
+
+
+class KeyGatherer:
+    """Of one key and attempt; p disjoint paths lead into the same one, and any of them will do."""
+
+    def __init__(self, origin: KeyAttempt, trails: TrailVerifier, *, most: int = 1 << 17) -> None:
+        if most < 1:
+            raise LocalError("there is room for at least one piece")
+        self._origin, self._trails, self._most = origin, trails, most
+        self._splits: dict[bytes, _Split] = {}
+        self._said: dict[tuple[bytes, tuple[int, ...], Scheme], bytes] = {}
+        self._liars: dict[ReplicaId, str] = {}
+        self._pieces = 0
+        self._key: Secret | None = None
+
+    def __len__(self) -> int:
+        return self._pieces
+
+    @property
+    def key(self) -> Secret | None:
+        """The key, once there is enough of it."""
+        return self._key
+
+    @property
+    def faulty(self) -> dict[ReplicaId, str]:
+        """Who lied, and how: for certain."""
+        return dict(self._liars)
+
+    def add(self, parcel: SplitShare, bearer: ReplicaId) -> Secret | None:
+        """Take the piece that this replica of the last node brings; the key, once it comes out. Raises for what lies.
+
+        The caller knows the bearer by its link, and answers for that.
+        """
+        if parcel.key_attempt != self._origin:
+            raise StaleError("a piece of another key or attempt")
+        if self._pieces >= self._most:
+            raise ExcessError("more pieces than a key has")
+        try:
+            if parcel.holder != bearer:
+                raise ForgedError("a piece that another replica should bring")
+            self._trails.check(parcel)
+        except ForgedError:
+            self._liars.setdefault(bearer, BAD_SHARE)
+            raise
+        above: _Split | None = None
+        for statement in parcel.trail:
+            above = self._take(statement, above)
+        assert above is not None, "a parcel has a trail"
+        if parcel.index not in above.pieces:
+            self._pieces += 1
+            self._put(above, parcel.index, parcel.data)
+        return self._key
+
+    def _take(self, statement: SplitStatement, above: _Split | None) -> _Split:
+        name = statement.name
+        if name in self._splits:
+            return self._splits[name]
+        if above is not None:
+            said = (statement.parent_name, statement.path, statement.to)
+            if self._said.setdefault(said, name) != name:
+                self._liars.setdefault(ReplicaId(above.statement.to, statement.path[-1]), TWO_STATEMENTS)
+                raise ForgedError("a second statement on the same piece")
+        return self._splits.setdefault(name, _Split(statement, above, {}))
+
+    def _put(self, split: _Split | None, index: int, data: Secret) -> None:
+        """A piece that holds; climb as long as each one makes a majority."""
+        while split is not None:
+            split.pieces[index] = data
+            threshold = split.statement.to.threshold
+            if len(split.pieces) != threshold:
+                return
+            whole = shamir.reconstruct([ShamirShare(at, piece) for at, piece in split.pieces.items()], threshold)
+            above = split.above
+            if above is None:
+                self._key = whole
+                return
+            index, data = split.statement.path[-1], whole
+            if not above.statement.commits_to(index, whole):
+                self._liars.setdefault(ReplicaId(above.statement.to, index), BAD_SPLIT)
+                return
+            if index in above.pieces:
+                return
+            split = above
+
+
+class _Split(NamedTuple):
+    statement: SplitStatement
+    above: _Split | None
+    pieces: dict[int, Secret]
+
+
+BAD_SHARE: Final = "brought a piece that is not as committed"
+BAD_SPLIT: Final = "split something else than it was given"
+TWO_STATEMENTS: Final = "signed two statements on one piece"

@@ -1,0 +1,318 @@
+"""Redistribution: one share for each replica at every hop, however long the way (`hardened`).
+
+Pure; randomness is handed in. The paper splits every share again at every hop, which makes r^h of them. Here replicas
+of one hop deal the share they have to those of the next, who put k dealings together to one share each, of a fresh
+polynomial with the same secret (`crypto.dealing`): r^2 portions a hop. Which k, they agree on in one round more
+(`attendance`, `receiving`), r^2 messages at most if nobody lies; r + 2 r^2 (h - 1) + r on the whole way.
+
+The publisher signs its dealing, so everybody knows the commitment to the secret, which redistribution does not change:
+a subscriber takes no other secret, whatever brokers say. Each holder signs what it deals.
+
+Shares that are kept pile up against an adversary that moves from broker to broker. So a broker erases its share when it
+has handed it on, and what it dealt when no dispute can come any more: `erase`, after which there is nothing to show.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import Annotated, Final, Self
+
+import msgspec
+
+from veilcast.brokers.keys.paper_split import KeyAttempt
+from veilcast.brokers.keys.scheme import ReplicaId, ReplicaKeys, Scheme
+from veilcast.crypto import verifiable_sharing
+from veilcast.crypto.derive import digest
+from veilcast.crypto.group import Scalar
+from veilcast.crypto.secret import Secret
+from veilcast.crypto.sign import SIGNATURE, SigningKey, verify
+from veilcast.crypto.verifiable_sharing import Commitments, Dealing, VerifiableShare
+from veilcast.decoding import MsgpackDecoder
+from veilcast.errors import ForgedError, LocalError, MalformedError, RemoteError, StaleError
+from veilcast.machine import Entropy
+
+Signature = Annotated[bytes, msgspec.Meta(min_length=SIGNATURE, max_length=SIGNATURE)]
+Points = Annotated[bytes, msgspec.Meta(min_length=34, max_length=2 + 32 * 255)]
+
+
+class PublisherHeader(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+    """The publisher's word on a key: what it dealt to the first node, and when.
+
+    Brokers remember what has passed for a while only. What is older than that must not pass again: honest replicas
+    would say other things of it than they did then, and look like liars.
+    """
+
+    key_attempt: KeyAttempt
+    scheme: Scheme
+    points: Points
+    dealt_us: Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
+    signature: Signature
+
+    @property
+    def commitments(self) -> Commitments:
+        return decode_commitments(self.points)
+
+    def check(self, publisher: bytes) -> None:
+        verify(publisher, _signed(self), self.signature, purpose=_PUBLISHER_PURPOSE)
+        if self.commitments.threshold != self.scheme.threshold:
+            raise ForgedError("a key is dealt with the majority of its receivers")
+
+    def check_fresh(self, now: int, within_us: int) -> None:
+        """Raise unless it was dealt no longer ago than that, nor so much later than now."""
+        if abs(now - self.dealt_us) > within_us:
+            raise StaleError("a key that was dealt long ago, or is said to be dealt some day")
+
+    def check_sharing(self, commitments: Commitments, scheme: Scheme) -> None:
+        """Raise unless these are commitments to the same secret, for this node."""
+        if commitments.threshold != scheme.threshold or commitments.points[0] != self.commitments.points[0]:
+            raise ForgedError("a sharing of another secret, or for another node")
+
+
+class HolderHeader(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+    """A holder's word on what it deals again: which sharing its share is of, and the new commitments."""
+
+    key_attempt: KeyAttempt
+    old_scheme: Scheme
+    holder: Annotated[int, msgspec.Meta(ge=1, le=255)]
+    new_scheme: Scheme
+    old_points: Points
+    new_points: Points
+    signature: Signature
+
+    def __post_init__(self) -> None:
+        self.old_scheme.check_index(self.holder)
+
+    @property
+    def name(self) -> bytes:
+        """Of what is said; two signatures under it make no difference."""
+        return digest(_signed(self), purpose=b"vc/dealt")
+
+    @property
+    def old_sharing(self) -> bytes:
+        return digest(self.old_points, purpose=b"vc/dealt-old")
+
+    def check(self, root: PublisherHeader, roster: ReplicaKeys) -> None:
+        """Raise unless the holder signed it and deals just the share that it has of the sharing it names."""
+        if self.key_attempt != root.key_attempt:
+            raise ForgedError("a dealing of another key or attempt")
+        verify(
+            roster.key_of(ReplicaId(self.old_scheme, self.holder)),
+            _signed(self),
+            self.signature,
+            purpose=_HOLDER_PURPOSE,
+        )
+        old = decode_commitments(self.old_points)
+        root.check_sharing(old, self.old_scheme)
+        verifiable_sharing.verify_redistribution(
+            old, self.holder, decode_commitments(self.new_points), self.new_scheme.threshold
+        )
+
+
+class PublisherShare(msgspec.Struct, frozen=True):
+    """What the publisher sends a replica of the first node."""
+
+    publisher_header: PublisherHeader
+    share: VerifiableShare
+
+    def encode(self) -> Secret:
+        return Secret(_ENCODER.encode((self.publisher_header, self.share.encode().reveal())))
+
+    @classmethod
+    def decode(cls, data: bytes) -> Self:
+        root, share = _PUBLISHER_SHARE_DECODER.decode(data)
+        return cls(root, VerifiableShare.decode(share))
+
+
+class DealtShare(msgspec.Struct, frozen=True):
+    """What a holder sends a replica of the next node; shown to all of them, it settles a dispute."""
+
+    publisher_header: PublisherHeader
+    holder_header: HolderHeader
+    share: VerifiableShare
+
+    def encode(self) -> Secret:
+        return Secret(_ENCODER.encode((self.publisher_header, self.holder_header, self.share.encode().reveal())))
+
+    @classmethod
+    def decode(cls, data: bytes) -> Self:
+        root, header, share = _DECODER.decode(data)
+        return cls(root, header, VerifiableShare.decode(share))
+
+    def check(self, roster: ReplicaKeys) -> None:
+        """Raise unless the holder's part holds, whoever the receiver is; the publisher's word is checked by itself."""
+        self.holder_header.check(self.publisher_header, roster)
+        verifiable_sharing.verify_share(self.share, decode_commitments(self.holder_header.new_points))
+
+
+class DeliveredShare(msgspec.Struct, frozen=True):
+    """What a replica of the last node sends the subscriber."""
+
+    publisher_header: PublisherHeader
+    points: bytes
+    share: VerifiableShare
+
+    def encode(self) -> Secret:
+        return Secret(_ENCODER.encode((self.publisher_header, self.points, self.share.encode().reveal())))
+
+    @classmethod
+    def decode(cls, data: bytes) -> Self:
+        root, points, share = _DELIVERED_DECODER.decode(data)
+        return cls(root, points, VerifiableShare.decode(share))
+
+
+class HeldShare:
+    """A replica's share of a key, and what it is a share of, until it is erased."""
+
+    def __init__(
+        self, root: PublisherHeader, place: ReplicaId, commitments: Commitments, share: VerifiableShare
+    ) -> None:
+        self.root, self.place, self.commitments = root, place, commitments
+        self._share: VerifiableShare | None = share
+
+    @property
+    def share(self) -> VerifiableShare:
+        if self._share is None:
+            raise LocalError("the share was erased when it had been handed on")
+        return self._share
+
+    def erase(self) -> None:
+        self._share = None
+
+    def make_delivery(self) -> DeliveredShare:
+        return DeliveredShare(self.root, self.commitments.encode(), self.share)
+
+
+class IssuedDealing:
+    """What a holder dealt to the next node: a portion for each replica, and for whoever denies having it."""
+
+    def __init__(self, root: PublisherHeader, header: HolderHeader, dealt: Dealing) -> None:
+        self.publisher_header, self.holder_header = root, header
+        self._shares: tuple[VerifiableShare, ...] = dealt.shares
+
+    @property
+    def shares(self) -> list[DealtShare]:
+        return [DealtShare(self.publisher_header, self.holder_header, share) for share in self._shares]
+
+    def share_for(self, replica: int) -> DealtShare:
+        """For this replica alone; or for all, once it has said and signed that it has none."""
+        self.holder_header.new_scheme.check_index(replica)
+        if not self._shares:
+            raise LocalError("what was dealt was erased")
+        return DealtShare(self.publisher_header, self.holder_header, self._shares[replica - 1])
+
+    def erase(self) -> None:
+        self._shares = ()
+
+
+def deal_key(
+    secret: Scalar, origin: KeyAttempt, to: Scheme, signing: SigningKey, entropy: Entropy, dealt_us: int = 0
+) -> list[PublisherShare]:
+    """The publisher's step. Afresh for every path and every attempt. What is not handed on needs no time."""
+    dealt = verifiable_sharing.deal_secret(secret, to.threshold, to.size, entropy)
+    root = PublisherHeader(origin, to, dealt.commitments.encode(), dealt_us, bytes(SIGNATURE))
+    root = msgspec.structs.replace(root, signature=signing.sign(_signed(root), purpose=_PUBLISHER_PURPOSE))
+    return [PublisherShare(root, share) for share in dealt.shares]
+
+
+def accept_publisher_share(first: PublisherShare, place: ReplicaId, publisher: bytes) -> HeldShare:
+    """The step of a replica of the first node: no agreement is needed on the word of one who does not lie."""
+    first.publisher_header.check(publisher)
+    if first.publisher_header.scheme != place.scheme or first.share.index != place.index:
+        raise ForgedError("a share for another replica")
+    commitments = first.publisher_header.commitments
+    verifiable_sharing.verify_share(first.share, commitments)
+    return HeldShare(first.publisher_header, place, commitments, first.share)
+
+
+def redistribute_share(holding: HeldShare, to: Scheme, signing: SigningKey, entropy: Entropy) -> IssuedDealing:
+    """A holder's step: its share, dealt afresh to a next node. Once for each branch."""
+    dealt = verifiable_sharing.redistribute_share(holding.share, to.threshold, to.size, entropy)
+    place = holding.place
+    header = HolderHeader(
+        holding.root.key_attempt,
+        place.scheme,
+        place.index,
+        to,
+        holding.commitments.encode(),
+        dealt.commitments.encode(),
+        bytes(SIGNATURE),
+    )
+    header = msgspec.structs.replace(header, signature=signing.sign(_signed(header), purpose=_HOLDER_PURPOSE))
+    return IssuedDealing(holding.root, header, dealt)
+
+
+class KeyCollector:
+    """The subscriber's end: the secret, as soon as a majority of a last node agrees on a sharing of it.
+
+    Bounded by the replicas that bring something: of each the first share counts.
+    """
+
+    def __init__(self, origin: KeyAttempt, publisher: bytes) -> None:
+        self._origin, self._publisher = origin, publisher
+        self._shares: dict[tuple[Scheme, bytes], dict[int, VerifiableShare]] = {}
+        self._brought: dict[ReplicaId, DeliveredShare] = {}
+        self._liars: dict[ReplicaId, None] = {}
+        self._secret: Scalar | None = None
+
+    @property
+    def secret(self) -> Scalar | None:
+        return self._secret
+
+    @property
+    def faulty(self) -> list[ReplicaId]:
+        """For certain: whose share is not as committed, or of a sharing that a majority does not have."""
+        return list(self._liars)
+
+    def add(self, delivery: DeliveredShare, bearer: ReplicaId) -> Scalar | None:
+        """Take what this replica brings; the secret, once it comes out. The caller knows the bearer by its link."""
+        if delivery.publisher_header.key_attempt != self._origin:
+            raise StaleError("a share of another key or attempt")
+        try:
+            if delivery.share.index != bearer.index:
+                raise ForgedError("a share of another replica")
+            delivery.publisher_header.check(self._publisher)
+            commitments = decode_commitments(delivery.points)
+            delivery.publisher_header.check_sharing(commitments, bearer.scheme)
+            verifiable_sharing.verify_share(delivery.share, commitments)
+        except RemoteError:
+            self._liars[bearer] = None
+            raise
+        if self._brought.setdefault(bearer, delivery) != delivery:
+            # While its node changes it may have one under each scheme: that is no lie.
+            raise StaleError("a second share of one replica")
+        group = self._shares.setdefault((bearer.scheme, delivery.points), {})
+        group[bearer.index] = delivery.share
+        if self._secret is None and len(group) == bearer.scheme.threshold:
+            self._secret = verifiable_sharing.reconstruct(list(group.values()), commitments)
+        self._name(bearer.scheme)
+        return self._secret
+
+    def _name(self, scheme: Scheme) -> None:
+        """Once a majority has one sharing, an honest replica has it, so all of them do."""
+        groups = [(key, group) for key, group in self._shares.items() if key[0] == scheme]
+        if any(len(group) >= scheme.threshold for _, group in groups):
+            for _, group in groups:
+                if len(group) < scheme.threshold:
+                    self._liars |= {ReplicaId(scheme, index): None for index in group}
+
+
+@lru_cache(maxsize=512)
+def decode_commitments(points: bytes) -> Commitments:
+    """Decoded once: every replica of a hop is sent the same ones several times."""
+    return Commitments.decode(points)
+
+
+def _signed(said: PublisherHeader | HolderHeader) -> bytes:
+    return _ENCODER.encode(msgspec.structs.replace(said, signature=bytes(SIGNATURE)))
+
+
+_PUBLISHER_PURPOSE: Final = b"veilcast/dealt"
+_HOLDER_PURPOSE: Final = b"veilcast/redealt"
+_ENCODER: Final = msgspec.msgpack.Encoder()
+_DECODER: Final = MsgpackDecoder(tuple[PublisherHeader, HolderHeader, bytes], MalformedError, "not a portion")
+_PUBLISHER_SHARE_DECODER: Final = MsgpackDecoder(
+    tuple[PublisherHeader, bytes], MalformedError, "not a publisher's share"
+)
+_DELIVERED_DECODER: Final = MsgpackDecoder(
+    tuple[PublisherHeader, Points, bytes], MalformedError, "not a share for a reader"
+)

@@ -1,0 +1,279 @@
+"""Planning: from what brokers tell of one another to where replicas should stand, and from there to the next orders.
+
+Pure. What a broker tells is not believed by itself, for one that lies would have honest ones taken away: a failure
+counts as often as so many replicas of one node report it that one of them is honest. What counts gives each replica a
+risk; `placement` makes a plan of these, the paper's or ours.
+
+Nor may liars have replicas moved by failing themselves, to their node or away from another. So a node's risk is the
+median of those of its replicas: while fewer than half lie, some honest one fails no less, and one no more. Who was
+proven to lie does not count in it: it is to be replaced, and among the others liars are a smaller part still. And in
+`hardened` only spare replicas are allotted: a node gives some up only if the operator says so, a pair in each plan, and
+who leaves is drawn by lot, with a secret of the operator; were it who fails most, liars that never do would stay until
+the node is theirs.
+
+A plan is carried out in steps, one node at a time, each an overlay for the operator to sign. Nodes that give replicas
+up come first, those proven to lie leaving before others; a replica that has left is spare, and can come elsewhere when
+it is started again. Then those who were proven to lie are replaced, for whom spare ones are kept back; they are never
+used again. Then the others grow. The operator keeps who they were: where a node grows, more must report a liar than
+have seen it lie, and it would be cleared.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from fractions import Fraction
+from itertools import combinations
+from statistics import median_low
+from typing import Annotated, Final, Literal, TypeAlias
+
+import msgspec
+
+from veilcast.authority.topic_record import Profile
+from veilcast.brokers.keys.scheme import max_faulty
+from veilcast.brokers.operations.placement import (
+    OverlayPath,
+    PlacementPlan,
+    check_available,
+    estimate_risk,
+    greedy_pair_plan,
+    three_phase_plan,
+    unprotected_paths,
+)
+from veilcast.brokers.overlay import BrokerOverlay, NodeEntry, Replica
+from veilcast.brokers.topology import OverlayTree
+from veilcast.crypto.derive import derive
+from veilcast.crypto.secret import Secret
+from veilcast.errors import ConfigError, LocalError
+
+PlanMethod: TypeAlias = Literal["pairs", "phases", "phases-once"]
+"""`phases` are the paper's three, `phases-once` their variation."""
+Count = Annotated[int, msgspec.Meta(ge=0, le=1 << 53)]
+
+
+class FaultCount(msgspec.Struct, frozen=True):
+    """That the replica with this index, under this version of the node's scheme, failed or lied so often."""
+
+    node: str
+    index: Count
+    scheme: Count
+    count: Count
+    proof: bool
+
+
+class ReplicaReport(msgspec.Struct, frozen=True):
+    """What one replica tells: its marks, and how many publications it has seen go through."""
+
+    node: str
+    index: Count
+    marks: tuple[FaultCount, ...] = ()
+    observed: Count = 0
+
+
+class RedeployStep(msgspec.Struct, frozen=True):
+    """An overlay to sign next, and what it changes."""
+
+    overlay: BrokerOverlay
+    node: str
+    joining: tuple[Replica, ...]
+    leaving: tuple[Replica, ...]
+
+
+class ReplicaFindings(msgspec.Struct, frozen=True):
+    """Of each replica, by its key: how often it failed for certain, and whether it lied; and how much was observed."""
+
+    failures: dict[bytes, int]
+    faulty: tuple[bytes, ...]
+    observed: int
+
+    def node_failures(self, node: NodeEntry) -> int:
+        return sum(self.failures.get(replica.key, 0) for replica in node.replicas)
+
+    def node_risk(self, node: NodeEntry) -> float:
+        """That a broker there fails which was not proven to lie: the median; of two in the middle, the lower."""
+        counts = [self.failures.get(replica.key, 0) for replica in node.replicas if replica.key not in self.faulty]
+        failures = median_low(counts) if counts else 0
+        return min(RISK_MAX, estimate_risk(failures, max(failures, self.observed, OBSERVED_MIN)))
+
+
+def evaluate_reports(
+    overlay: BrokerOverlay, told: Iterable[ReplicaReport], known: Collection[bytes] = ()
+) -> ReplicaFindings:
+    """What counts of all that is told, and that those with the `known` keys lied. A replica that tells nothing counts
+    as one that has failed once more.
+
+    What is said of a place under an older scheme is of one who has left, or of somebody else, and left out: brokers
+    tell of who stays by where it stands now.
+    """
+    heard = {(each.node, each.index): each for each in told}
+    failures: Counter[bytes] = Counter()
+    liars: dict[bytes, None] = {}
+    for about in overlay.nodes:
+        for index, replica in enumerate(about.replicas, 1):
+            failed = proven = 0
+            for node in overlay.nodes:
+                counts = [
+                    _count_reports(heard.get((node.name, at)), about, index) for at in range(1, len(node.replicas) + 1)
+                ]
+                failed = max(failed, _confirmed_count([count for count, _ in counts]))
+                proven = max(proven, _confirmed_count([count for _, count in counts]))
+            failures[replica.key] += failed + ((about.name, index) not in heard)
+            if proven or replica.key in known:
+                liars[replica.key] = None
+    observed = sorted(each.observed for each in heard.values())
+    return ReplicaFindings(dict(failures), tuple(liars), observed[len(observed) // 2] if observed else 0)
+
+
+def overlay_paths(
+    overlay: BrokerOverlay, pairs: Mapping[tuple[str, str], int | Fraction] | None = None
+) -> list[OverlayPath]:
+    """From edge to edge, by the weights of these pairs; all pairs of nodes alike, where none are named."""
+    topology = OverlayTree.build({node.name: len(node.replicas) for node in overlay.nodes}, overlay.links)
+    if pairs is None:
+        names = list(topology.sizes)
+        pairs = dict.fromkeys(combinations(names, 2), 1) if len(names) > 1 else {(names[0], names[0]): 1}
+    return [
+        OverlayPath(f"{one} - {other}", topology.path(one, other), Fraction(weight))
+        for (one, other), weight in pairs.items()
+    ]
+
+
+def make_plan(
+    overlay: BrokerOverlay,
+    found: ReplicaFindings,
+    spare: int,
+    *,
+    profile: Profile,
+    ways: Sequence[OverlayPath] | None = None,
+    way: PlanMethod = "pairs",
+    cap: int | None = None,
+    replicas: int | None = None,
+    move: bool = False,
+) -> PlacementPlan:
+    """Where all replicas there are should stand, or so many besides those that each node keeps.
+
+    In `hardened` that is all it has, or with `move` all but a pair; in `paper`, one. `ConfigError` if these are more
+    than there are, or for a plan of the paper that `hardened` cannot carry out. Sizes are of all nodes, also of those
+    on no path.
+    """
+    if move and profile != "hardened":
+        raise ConfigError("plans for `paper` move replicas in any case; `move` is for `hardened`")
+    ways = overlay_paths(overlay) if ways is None else ways
+    kept = {node.name: _replicas_kept(node, move=move) if profile == "hardened" else 1 for node in overlay.nodes}
+    least = kept if way == "pairs" else dict.fromkeys(kept, 1)
+    free = max(0, spare - len(found.faulty))
+    there = sum(len(node.replicas) for node in overlay.nodes) + free - sum(least.values())
+    if there < 0:
+        raise ConfigError(f"{len(overlay.nodes)} virtual nodes need {-there} more replicas than there are")
+    wanted = there if replicas is None else replicas
+    if wanted > there:
+        raise ConfigError(f"the plan asks for {wanted} replicas besides those that nodes keep, and there are {there}")
+    if way == "pairs":
+        risks = {node.name: found.node_risk(node) for node in overlay.nodes}
+        made = greedy_pair_plan(ways, risks, wanted, cap=cap, available=there, least=least)
+    else:
+        failures = {node.name: found.node_failures(node) for node in overlay.nodes}
+        made = three_phase_plan(ways, failures, wanted, cap=cap, once=way == "phases-once", available=there)
+    sizes = {name: made.sizes.get(name, keeps) for name, keeps in least.items()}
+    made = msgspec.structs.replace(made, sizes=sizes, unprotected=tuple(unprotected_paths(ways, sizes)))
+    if profile == "hardened":
+        try:
+            made.check_hardened()
+            _check_kept(sizes, kept)
+        except ConfigError as error:
+            hint = "" if way == "pairs" else "; such plans are for `paper`, and `pairs` for both profiles"
+            raise ConfigError(f"{error}{hint}") from error
+    return made
+
+
+def plan_steps(
+    overlay: BrokerOverlay, made: PlacementPlan, spares: Sequence[Replica], found: ReplicaFindings, *, lot: Secret
+) -> list[RedeployStep]:
+    """The overlays to sign, in order; none if all stands as planned. `ConfigError` if there are too few replicas.
+
+    `lot` is for the operator to know: who does could tell who will leave a node, and have it shrink or not.
+    """
+    now = {node.name: len(node.replicas) for node in overlay.nodes}
+    if made.sizes.keys() != now.keys():
+        raise LocalError("a plan for another overlay")
+    keys = [replica.key for node in overlay.nodes for replica in node.replicas]
+    if len({*keys, *(replica.key for replica in spares)}) != len(keys) + len(spares):
+        raise ConfigError("a spare replica stands in the overlay already, or is named twice")
+    check_available(made.sizes, now, len(spares))
+    return _StepPlanner(overlay, spares, found, lot).steps(made.sizes)
+
+
+class _StepPlanner:
+    """An overlay on its way from step to step."""
+
+    def __init__(self, overlay: BrokerOverlay, spares: Sequence[Replica], found: ReplicaFindings, lot: Secret) -> None:
+        self._overlay, self._found = overlay, found
+        self._lot = derive(lot, b"vc/leave-by-lot", overlay.version.to_bytes(8, "big"))
+        self._spares = list(spares)
+        self._steps: list[RedeployStep] = []
+
+    def steps(self, sizes: Mapping[str, int]) -> list[RedeployStep]:
+        for node in self._overlay.nodes:
+            if len(node.replicas) > sizes[node.name]:
+                self._change(node, sizes[node.name])
+        growth = sum(max(0, sizes[node.name] - len(node.replicas)) for node in self._overlay.nodes)
+        for node in self._overlay.nodes:
+            liars = [replica for replica in node.replicas if replica.key in self._found.faulty]
+            if liars and len(self._spares) > growth:
+                self._change(node, len(node.replicas), liars[: len(self._spares) - growth])
+        for node in self._overlay.nodes:
+            if len(node.replicas) < sizes[node.name]:
+                self._change(node, sizes[node.name])
+        return self._steps
+
+    def _change(self, node: NodeEntry, size: int, out: Sequence[Replica] = ()) -> None:
+        """To this size: those `out` go, then proven liars, then others by lot; spare ones come, in their order."""
+        drawn = sorted(
+            (replica for replica in node.replicas if replica not in out),
+            key=lambda replica: (replica.key in self._found.faulty, self._draw(node, replica)),
+        )
+        stay = drawn[:size]
+        if size - len(stay) > len(self._spares):
+            raise ConfigError(f"{node.name!r} needs {size - len(stay)} replicas, and {len(self._spares)} are spare")
+        leave = [replica for replica in node.replicas if replica not in stay]
+        come, self._spares = self._spares[: size - len(stay)], self._spares[size - len(stay) :]
+        self._spares += [replica for replica in leave if replica.key not in self._found.faulty]
+        replicas = (*(replica for replica in node.replicas if replica in stay), *come)
+        changed = NodeEntry(node.name, node.version + 1, replicas)
+        nodes = tuple(changed if each.name == node.name else each for each in self._overlay.nodes)
+        self._overlay = msgspec.structs.replace(self._overlay, version=self._overlay.version + 1, nodes=nodes)
+        self._steps.append(RedeployStep(self._overlay, node.name, tuple(come), tuple(leave)))
+
+    def _draw(self, node: NodeEntry, replica: Replica) -> bytes:
+        return derive(self._lot, b"vc/leave-by-lot", node.name.encode(), replica.key).reveal()
+
+
+def _replicas_kept(node: NodeEntry, *, move: bool) -> int:
+    return max(HARDENED_MIN, len(node.replicas) - (2 if move else 0))
+
+
+def _check_kept(sizes: Mapping[str, int], kept: Mapping[str, int]) -> None:
+    for name, least in kept.items():
+        if sizes[name] < least:
+            raise ConfigError(f"virtual node {name!r} of the plan has {sizes[name]} of the {least} replicas it keeps")
+
+
+def _count_reports(told: ReplicaReport | None, about: NodeEntry, index: int) -> tuple[int, int]:
+    """How often this one reports that replica: at all, and with a proof."""
+    by_proof: dict[bool, int] = defaultdict(int)
+    for mark in told.marks if told is not None else ():
+        if (mark.node, mark.scheme, mark.index) == (about.name, about.version, index):
+            by_proof[mark.proof] += mark.count
+    return by_proof[True] + by_proof[False], by_proof[True]
+
+
+def _confirmed_count(counts: Sequence[int]) -> int:
+    """The most that an honest one among these must have counted: all but the tolerated may be slander."""
+    return sorted(counts, reverse=True)[max_faulty(len(counts))]
+
+
+HARDENED_MIN: Final = 3
+OBSERVED_MIN: Final = 50
+"""As if so much had gone through already: who was never seen to fail has a risk of one in a hundred."""
+RISK_MAX: Final = 0.4
+"""Of who was not proven to lie. Above one half more replicas would make a node worse, whatever one does."""

@@ -1,0 +1,163 @@
+"""A replica of the repository: holds shares of keys for readers who ask, apart from the overlay (P4, adaptations).
+
+It puts together links (`links`), which are all clients' here, and a shelf (`shelf`). Replicas of the repository do not
+know one another, and forward nothing. A replica writes nothing down: one that comes back is shown the advertisements
+again, and keys that it lacks are had from the others, who are a majority.
+
+Which replicas there are stands in the overlay that the operator signs. Clients bring a newer one along.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, deque
+from random import Random
+
+from veilcast.brokers.config import BrokerConfig
+from veilcast.brokers.evidence import FaultReason
+from veilcast.brokers.keys.scheme import ReplicaId
+from veilcast.brokers.links import BrokerLinks
+from veilcast.brokers.operations.share_store import ShareStore
+from veilcast.brokers.overlay import BrokerOverlay, SignedOverlay, add_overlay_keys, overlay_replica_keys
+from veilcast.core.timers import earliest
+from veilcast.crypto.sign import SigningKey
+from veilcast.errors import ConfigError, MalformedError, RemoteError, StaleError
+from veilcast.faults import Faults
+from veilcast.machine import Address, Entropy, Event, Frame, Listen
+from veilcast.wire.brokers import BringClaim, OverlayOrder, PullShare, PushShare, WithdrawClaim
+from veilcast.wire.mesh import Message
+
+
+class Repository:
+    """A `Machine`, with the notices of `Peers`, built as a broker is. It asks for `Listen("broker")`.
+
+    Of the config, what is said of clients, claims and keys counts here. `refused` counts what others sent in vain.
+    """
+
+    def __init__(
+        self,
+        config: BrokerConfig,
+        overlay: SignedOverlay,
+        operator: bytes,
+        address: Address,
+        signing: SigningKey,
+        root: bytes,
+        epoch_us: int,
+        rng: Random,
+        entropy: Entropy,
+        now: int,
+    ) -> None:
+        self.address, self.signing, self.key = address, signing, signing.public
+        self.faults = Faults()
+        self.refused: Counter[str] = Counter()
+        self.version = 0
+        self.observed = 0
+        """Nothing goes through it; a broker counts here what does."""
+        self.signed, self._operator, self._config = overlay, operator, config
+        self._overlay: BrokerOverlay = overlay.verify(operator)
+        self._overlay.check(config.profile)
+        if self._place() is None:
+            raise ConfigError("the overlay's repository has no replica with this key")
+        self._roster = overlay_replica_keys([self._overlay])
+        self._shelf = ShareStore(config, self.key, root, epoch_us, self._roster)
+        self._links = BrokerLinks(config, self.key, lambda client: self._shelf.claims_of(client) > 0, rng, entropy)
+        self._events: deque[Event] = deque([Listen("broker")])
+
+    @property
+    def complete(self) -> bool:
+        """It needs nothing from the others."""
+        return True
+
+    def marks(self) -> dict[ReplicaId, dict[FaultReason, int]]:
+        """It sees nobody lie: what it takes is signed, or refused."""
+        return {}
+
+    @property
+    def left(self) -> bool:
+        """Whether the operator has taken it out; what it holds, it still hands to readers who ask."""
+        return self._place() is None
+
+    def order(self, data: bytes, now: int) -> None:
+        """A newer overlay, from the operator's own hand or by way of a client; raises for what is none."""
+        signed = SignedOverlay.decode(data)
+        if signed.body == self.signed.body:
+            return
+        newer = signed.verify(self._operator)
+        self._overlay.check_successor(newer)
+        try:
+            newer.check(self._config.profile)
+        except ConfigError as error:
+            raise MalformedError("an order for an overlay that could not be") from error
+        self.signed, self._overlay = signed, newer
+        add_overlay_keys(self._roster, newer)
+
+    # --- the driver
+
+    def receive(self, data: bytes, source: Address, now: int) -> None:
+        self.version += 1
+        try:
+            message = self._links.receive(data, source, now)
+            if message is not None:
+                self._hear(message, source, now)
+        except RemoteError as error:
+            self.refused[type(error).__name__] += 1
+        except Exception as error:
+            self.faults.count_exception(error)
+        self._answer(now)
+
+    def handle_timer(self, now: int) -> None:
+        self.version += 1
+        self._links.handle(now)
+        self._shelf.handle(now)
+        self._answer(now)
+
+    def next_timer(self) -> int | None:
+        return earliest(self._links.next_us(), self._shelf.next_us())
+
+    def frames_to_send(self, now: int, limit: int) -> list[Frame]:
+        return self._links.frames(now, limit)
+
+    def next_event(self) -> Event | None:
+        return self._events.popleft() if self._events else self._links.next_event()
+
+    def peer_up(self, peer: Address, now: int) -> None:
+        self.version += 1
+        self._links.peer_up(peer, now)
+
+    def peer_lost(self, peer: Address, now: int) -> None:
+        self.version += 1
+        self._links.peer_lost(peer, now)
+        self._shelf.on_client_lost(peer)
+
+    def sizes(self) -> dict[str, int]:
+        """How much each table holds."""
+        return {**self._links.sizes(), **self._shelf.sizes()}
+
+    # --- inside
+
+    def _hear(self, message: Message, client: Address, now: int) -> None:
+        match message:
+            case BringClaim():
+                self._shelf.add_advertisement(message, client, now)
+            case PushShare():
+                place = self._place()
+                if place is None:
+                    raise StaleError("no place of ours any more")
+                self._shelf.store_share(message, place)
+            case PullShare():
+                self._shelf.answer_pull(message, client)
+            case OverlayOrder():
+                self.order(message.order, now)
+            case WithdrawClaim():
+                pass  # What was sealed under it may still be read.
+            case _:
+                raise MalformedError("not for a repository")
+
+    def _answer(self, now: int) -> None:
+        outbox, self._shelf.outbox = self._shelf.outbox, []
+        for client, push in outbox:
+            self._links.send(client, push)
+        self._links.take_restarted()
+        self._links.close_stalled(now)
+
+    def _place(self) -> ReplicaId | None:
+        return None if self._overlay.repository is None else self._overlay.repository.replica_id(self.key)

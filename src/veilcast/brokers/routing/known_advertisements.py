@@ -1,0 +1,105 @@
+"""Adverts: which publishers a reader knows, and by which advertisements.
+
+Pure. Brokers hand their clients the advertisements that their subscriptions overlap. One is as good from a liar as from
+an honest replica, for it certifies itself: the authority's certificate for a publisher of this topic, in this epoch,
+and the signature with the certified key. Whatever comes under an advertisement, keys and contents, is held against that
+key; what comes under none that is known here is not looked at.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Final, NamedTuple
+
+from veilcast.authority.epoch import HOUR_US
+from veilcast.authority.keyring import Keyring, TopicKeys
+from veilcast.brokers.routing.claims import check_advertisement, check_times
+from veilcast.core.member_topics import MemberTopics
+from veilcast.core.timers import Timers
+from veilcast.crypto.topic_token import scope_covers
+from veilcast.errors import ExcessError, ForgedError, LocalError, StaleError
+from veilcast.wire.brokers import Claim
+
+
+class KnownAdvertisement(NamedTuple):
+    """`keys` are the topic's in the epoch of the advertisement; `publisher` signs keys and contents."""
+
+    id: bytes
+    topic: str
+    keys: TopicKeys
+    publisher: bytes
+
+
+class KnownAdvertisements:
+    """Bounded: `most`; in `hardened`, where each publisher has a key of its own, `ADVERTISEMENTS_PER_PUBLISHER` of
+    each key.
+    """
+
+    def __init__(self, keyring: Keyring, topics: MemberTopics, *, hardened: bool, most: int) -> None:
+        self._topics, self._root, self._epoch_us = topics, keyring.root, keyring.epoch_us
+        self._hardened, self._most, self._most_of_one = (
+            hardened,
+            most,
+            ADVERTISEMENTS_PER_PUBLISHER if hardened else most,
+        )
+        self._adverts: dict[bytes, KnownAdvertisement] = {}
+        self._of_publisher: Counter[bytes] = Counter()
+        self._over: Timers[bytes] = Timers()
+
+    def __len__(self) -> int:
+        return len(self._adverts)
+
+    def add(self, claim: Claim, now: int) -> None:
+        """Take one of a topic that we can read, wanted now or not; raises for any other, and for what does not hold."""
+        id_ = claim.id
+        if id_ in self._adverts:
+            return
+        check_times(claim, self._hardened, self._epoch_us, LEASE_MAX_US, now)
+        check_advertisement(claim, self._root)
+        topic, keys, publisher = self._of(claim)
+        if len(self._adverts) >= self._most or self._of_publisher[publisher] >= self._most_of_one:
+            raise ExcessError("no room for another advertisement, or none for another of this publisher")
+        self._adverts[id_] = KnownAdvertisement(id_, topic, keys, publisher)
+        self._of_publisher[publisher] += 1
+        self._over.set(id_, claim.until_us)
+
+    def get(self, id_: bytes) -> KnownAdvertisement:
+        advert = self._adverts.get(id_)
+        if advert is None:
+            raise StaleError("under an advertisement that is not known here")
+        return advert
+
+    def next_us(self) -> int | None:
+        return self._over.next_us()
+
+    def handle(self, now: int) -> list[bytes]:
+        """Those that are over."""
+        over = self._over.pop_due(now)
+        for id_ in over:
+            advert = self._adverts.pop(id_)
+            self._of_publisher[advert.publisher] -= 1
+            if not self._of_publisher[advert.publisher]:
+                del self._of_publisher[advert.publisher]
+        return over
+
+    def _of(self, claim: Claim) -> tuple[str, TopicKeys, bytes]:
+        assert claim.chain is not None, "it was checked"
+        for topic in self._granted(claim.epoch):
+            keys = self._topics.keys(topic, claim.epoch)
+            if scope_covers(claim.chain.leaf.scope, keys.token, keys.cell):
+                keys.check_publisher(claim.chain, self._root, claim.epoch)
+                return topic, keys, claim.chain.leaf.subject
+        raise ForgedError("an advertisement of no topic that can be read here")
+
+    def _granted(self, epoch: int) -> list[str]:
+        try:
+            return self._topics.readable(epoch)
+        except LocalError:
+            return []  # Our membership does not reach there.
+
+
+ADVERTISEMENTS_PER_PUBLISHER: Final = 4
+"""One for each edge that a publisher's lives may have had, and to spare."""
+
+LEASE_MAX_US: Final = 24 * HOUR_US
+"""In `paper`, how far ahead an advertisement reaches at most; brokers hold their clients to less."""

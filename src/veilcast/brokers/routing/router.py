@@ -1,0 +1,410 @@
+"""Routing at one replica: which claims it believes, what it tells others of them, and where things go by them.
+
+Pure; what is to be told collects in `outbox`. Claims certify themselves (`claims`), and the overlay is a tree that
+everybody knows, so a claim of an edge node can only come from one side. What a single replica of a neighbour says is
+still not believed, since it could keep alive what the others have ended, or tell what they cover: a claim counts when
+so many replicas of the node have sent it, or what covers it, that one of them is honest (`votes`), and so does a
+withdrawal. From a client its own link is enough. A subscription whose proof fits no advertisement waits for one; it is
+routed nowhere, and nothing is sent to it.
+
+Replicas of one node get claims in different orders, and must come to tell a neighbour the same ones: so which claim
+covers which depends on nothing but the two of them. One that ends earlier never covers one that ends later; then what
+ends by itself lays nothing bare. Of two that want the same the longer one covers the other, or that with the larger id.
+Advertisements are never covered: each is a publisher's, whose key readers need.
+
+A claim that is covered later is not taken back from those who have it; it makes no difference to them, and only its
+client can sign its end. What a withdrawal lays bare is sent before it, and the withdrawal waits for a while where it
+arrives: a neighbour's replicas are not equally fast, and at no time may less be known than is wanted.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Collection, Hashable, Iterable
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple, TypeAlias
+
+from veilcast.brokers.config import BrokerConfig
+from veilcast.brokers.overlay import BrokerOverlay, hop_node, node_hop
+from veilcast.brokers.routing.claim_semantics import (
+    ActiveClaim,
+    ClaimSemantics,
+    PredicateCodec,
+    PublicationQuery,
+    predicate_codec,
+)
+from veilcast.brokers.routing.claims import check_advertisement, check_subscription, check_times, check_withdraw
+from veilcast.brokers.routing.tables import RoutingTables, RoutingUpdate
+from veilcast.brokers.routing.unmatched import UnmatchedSubscription, UnmatchedSubscriptions
+from veilcast.brokers.routing.votes import ClaimVotes, covering_candidate
+from veilcast.core.timers import Timers, earliest
+from veilcast.errors import ExcessError, ForgedError, RemoteError, StaleError
+from veilcast.machine import Address
+from veilcast.wire.brokers import Claim, ClaimKind, Routing, WithdrawClaim
+
+
+class RoutedMessage(NamedTuple):
+    """For all replicas of a neighbouring node, or for a client: its hop (`overlay.node_hop`, or a link's address)."""
+
+    to: Address
+    message: Claim | WithdrawClaim
+
+
+IncludesHonest: TypeAlias = Callable[[bytes, Collection[bytes]], bool]
+"""Whether an honest replica of the node is among those with these keys."""
+
+
+class Router:
+    """Bounded by its config: rows of tables, of one hop and in all; words that too few have said, by who said them;
+    subscriptions that wait; ids of claims that were withdrawn."""
+
+    def __init__(
+        self,
+        config: BrokerConfig,
+        overlay: BrokerOverlay,
+        home: bytes,
+        enough: IncludesHonest,
+        root: bytes,
+        epoch_us: int,
+    ) -> None:
+        self._config, self._home, self._enough, self._root, self._epoch_us = config, home, enough, root, epoch_us
+        self._hardened = config.profile == "hardened"
+        self._language: PredicateCodec[Any, Any] = predicate_codec(config.profile)
+        self._toward = overlay.directions(home)
+        neighbours = [node_hop(node.id) for node in overlay.neighbours(home)]
+        meaning = ClaimSemantics(self._language)
+        self._tables: RoutingTables[ActiveClaim, PublicationQuery] = RoutingTables(
+            neighbours, meaning, most=config.claims_max, most_of_one=config.claims_each
+        )
+        self._known: dict[bytes, _KnownClaim] = {}
+        self._offered: dict[Hashable, dict[bytes, None]] = {}
+        """Advertisements, by what their words are about."""
+        self._of_client: Counter[Address] = Counter()
+        self._waiting = UnmatchedSubscriptions(config.waiting_max, config.claims_each)
+        self._votes = ClaimVotes(config.votes_max, meaning.covers)
+        self._ended: dict[bytes, None] = {}
+        self._until: Timers[bytes] = Timers()
+        self._ending: Timers[bytes] = Timers()
+        self.outbox: list[RoutedMessage] = []
+        self.new_advertisements: list[bytes] = []
+        """Advertisements that are known only now."""
+        self.ended: dict[bytes | Address, None] = {}
+        """Advertisements that have ended, and hops whose subscriptions have; who asks takes them away."""
+
+    # --- what others ask
+
+    def publisher_of(self, advertisement: bytes) -> bytes:
+        """Whose signature counts under it; `StaleError` for one that is not known here."""
+        return _publisher(self._advertised(advertisement).claim)
+
+    def source_of(self, advertisement: bytes) -> Address:
+        """The hop that its publisher is behind."""
+        return self._advertised(advertisement).hop
+
+    def subscriber_hops(self, advertisement: bytes) -> list[Address]:
+        """The hops where somebody reads the topic: keys go there."""
+        self._advertised(advertisement)
+        return self._tables.interested_hops(advertisement)
+
+    def route(self, routing: Routing) -> list[Address]:
+        """The hops where this publication is wanted; raises unless it is what was advertised."""
+        known = self._advertised(routing.advertisement)
+        said = PublicationQuery(
+            routing.advertisement, known.active.subscriber_key, self._language.decode_publication(routing.says)
+        )
+        return self._tables.route(said, known.hop)
+
+    def claims_for(self, node: bytes) -> list[Claim]:
+        """All that a replica of this neighbour should know from here; of our own node, the claims of clients."""
+        if node == self._home:
+            return [known.claim for known in self._known.values() if hop_node(known.hop) is None]
+        return [self._known[id_].claim for id_ in self._tables.sent_to(node_hop(node))]
+
+    @property
+    def unconfirmed_count(self) -> int:
+        """Claims that too few replicas of a neighbour have told."""
+        return self._votes.open_claims
+
+    def claims_of(self, client: Address) -> int:
+        return self._of_client[client]
+
+    def has_seen(self, claim: bytes) -> bool:
+        return claim in self._known or claim in self._waiting or claim in self._ended
+
+    def sizes(self) -> dict[str, int]:
+        return {
+            "claims": len(self._known),
+            "waiting": len(self._waiting),
+            "votes": len(self._votes),
+            "votes each": self._votes.most_open,
+            "ended": len(self._ended),
+        }
+
+    # --- what clients say
+
+    def claim_of_client(self, claim: Claim, client: Address, now: int) -> None:
+        if claim.edge != self._home:
+            raise ForgedError("a claim for another edge node")
+        id_ = claim.id
+        if id_ in self._known and self._known[id_].hop == client:
+            self._offer(id_)  # A client that has started anew knows no publishers any more.
+            return
+        if id_ in self._ended:
+            raise StaleError("a claim that was withdrawn")
+        if self._of_client[client] >= self._config.client_claims:
+            raise ExcessError("more claims than a client may have")
+        self._check(claim, now)
+        self._take({claim.holder: claim}, client)
+
+    def withdrawal_of_client(self, withdraw: WithdrawClaim, client: Address, now: int) -> None:
+        claim, hop = self._find(withdraw.claim)
+        if hop != client:
+            raise ForgedError("another client's claim")
+        check_withdraw(withdraw, claim)
+        self._end(withdraw.claim, withdraw)
+
+    # --- what replicas of neighbouring nodes say
+
+    def claim_of_node(self, claim: Claim, node: bytes, replica: bytes, now: int) -> None:
+        """`replica` is the key of whoever says it, a replica of that node."""
+        id_ = claim.id
+        if id_ in self._waiting:
+            self._try_again(id_, claim, node, replica)
+        if id_ in self._known or id_ in self._waiting or id_ in self._ended:
+            return
+        if self._toward.get(claim.edge) != node:
+            raise ForgedError("a claim from the wrong side")
+        if claim not in self._votes.reported_claims(id_).values():  # The proof is no part of the id.
+            self._check(claim, now)
+        strengthened = self._votes.add("claim", id_, claim, node, replica, covering_candidate(claim, self._language))
+        self._until.set(id_, claim.until_us)
+        believed = [each for each in strengthened if self._enough(node, self._votes.supporters("claim", each))]
+        refused: RemoteError | None = None
+        for each in believed:
+            told = self._votes.reported_claims(each)
+            self._votes.close("claim", each)
+            try:
+                self._take(told, node_hop(node))
+            except RemoteError as error:  # What one cannot have, the others can.
+                refused = error
+        if refused is not None:
+            raise refused
+
+    def withdrawal_of_node(self, withdraw: WithdrawClaim, node: bytes, replica: bytes, now: int) -> None:
+        id_ = withdraw.claim
+        if id_ in self._ended:
+            return
+        claim, hop = self._find(id_)
+        if hop != node_hop(node):
+            raise ForgedError("another hop's, and not this one's to end")
+        check_withdraw(withdraw, claim)
+        self._votes.add("end", id_, claim, node, replica)
+        if not self._enough(node, self._votes.supporters("end", id_)):
+            return
+        self._votes.close("end", id_)
+        if id_ in self._known:
+            # It ends when the slowest of them has sent what that lays bare.
+            self._known[id_].withdraw = withdraw
+            self._ending.set(id_, now + self._config.bound_us)
+        else:
+            self._end(id_, withdraw)
+
+    # --- time
+
+    def next_us(self) -> int | None:
+        return earliest(self._until.next_us(), self._ending.next_us())
+
+    def handle(self, now: int) -> None:
+        for id_ in self._ending.pop_due(now):
+            if id_ in self._known:
+                self._end(id_, self._known[id_].withdraw)
+        for id_ in self._until.pop_due(now):
+            self._end(id_, None)
+
+    # --- inside
+
+    def _check(self, claim: Claim, now: int) -> None:
+        """What can be told from the claim alone."""
+        check_times(claim, self._hardened, self._epoch_us, self._config.lease_us, now)
+        if claim.kind is ClaimKind.ADVERTISEMENT:
+            self._language.decode_advertisement(claim)
+            check_advertisement(claim, self._root)
+        else:
+            self._language.decode_subscription(claim)
+
+    def _take(self, told: dict[bytes, Claim], hop: Address) -> None:
+        claim = next(iter(told.values()))
+        id_ = claim.id
+        self._until.set(id_, claim.until_us)
+        try:
+            if claim.kind is ClaimKind.ADVERTISEMENT:
+                self._advertise(id_, claim, hop)
+            else:
+                self._subscribe(id_, told, hop)
+        except RemoteError:
+            self._end(id_, None)
+            raise
+
+    def _advertise(self, id_: bytes, claim: Claim, hop: Address) -> None:
+        assert claim.reader is not None, "it was checked"
+        words = self._language.decode_advertisement(claim)
+        standing = ActiveClaim(id_, claim.until_us, claim.reader, words)
+        subject = self._language.subject(words)
+        others = [self._known[other] for other in self._offered.get(subject, ())]
+        # Every subscription is held against all reader keys there are. In `paper` publishers of a topic have one name.
+        mine = [known for known in others if self._hardened and _publisher(known.claim) == _publisher(claim)]
+        if any(known.active.subscriber_key != claim.reader for known in mine):
+            raise ForgedError("a publisher shows one reader key for a topic")
+        steps = self._tables.advertise(id_, standing, hop)
+        self._known[id_] = _KnownClaim(claim, hop, standing)
+        offered = [known.active for known in others]
+        self._offered.setdefault(subject, {})[id_] = None
+        self._count(hop, 1)
+        self.new_advertisements.append(id_)
+        self._tell(steps)
+        for reader in self._tables.interested_hops(id_):
+            if hop_node(reader) is None:
+                self._say(id_, reader)
+        if not any(each.subscriber_key == standing.subscriber_key and each.predicate == words for each in offered):
+            self._try_waiting(subject, standing)
+
+    def _try_waiting(self, subject: Hashable, offered: ActiveClaim) -> None:
+        """Whose proof may fit, now that this is advertised; if the like of it was, all have been tried."""
+        for id_, hope in self._waiting.with_subject(subject):
+            if self._language.overlaps(offered.predicate, self._language.decode_subscription(hope.claim)):
+                try:
+                    self._subscribe(id_, hope.reported, hope.hop)
+                except RemoteError:
+                    continue  # There is no room for it: it waits on.
+
+    def _subscribe(self, id_: bytes, told: dict[bytes, Claim], hop: Address) -> None:
+        """By the first proof that holds: a liar may say what others say, without one."""
+        words = self._language.decode_subscription(next(iter(told.values())))
+        for claim in dict.fromkeys(told.values()):
+            reader = self._reader(claim, words)
+            if reader is not None:
+                break
+        else:
+            self._wait(id_, UnmatchedSubscription(told, hop, self._language.subject(words)))
+            return
+        standing = ActiveClaim(id_, claim.until_us, reader, words)
+        steps = self._tables.subscribe(id_, standing, hop)
+        if self._waiting.pop(id_) is None:
+            self._count(hop, 1)
+        self._known[id_] = _KnownClaim(claim, hop, standing)
+        self._tell(steps)
+        self._offer(id_)
+
+    def _try_again(self, id_: bytes, claim: Claim, node: bytes, replica: bytes) -> None:
+        """A claim that waits is told once more, with another proof: that of an honest replica holds, or will."""
+        hope = self._waiting.get(id_)
+        if hope is None or hope.hop != node_hop(node) or claim in hope.reported.values():
+            return
+        hope.reported[replica] = claim
+        self._subscribe(id_, {replica: claim}, hope.hop)
+
+    def _reader(self, claim: Claim, words: object) -> bytes | None:
+        """Under which key its proof holds, of those that fitting advertisements show."""
+        offered = (self._known[id_].active for id_ in self._offered.get(self._language.subject(words), ()))
+        keys = {each.subscriber_key: None for each in offered if self._language.overlaps(each.predicate, words)}
+        for key in keys:
+            try:
+                check_subscription(claim, key)
+            except ForgedError:
+                continue
+            return key
+        return None
+
+    def _wait(self, id_: bytes, hope: UnmatchedSubscription) -> None:
+        """Until a fitting advertisement comes."""
+        if id_ in self._waiting:
+            return
+        if (least := self._waiting.eviction_candidate(hope.hop)) is not None:
+            self._end(least, None)
+        self._waiting.add(id_, hope)
+        self._count(hope.hop, 1)
+
+    def _offer(self, id_: bytes) -> None:
+        """A client is shown what its subscription overlaps."""
+        known = self._known[id_]
+        if known.claim.kind is ClaimKind.SUBSCRIPTION and hop_node(known.hop) is None:
+            for advertisement in self._tables.overlapping_advertisements(id_):
+                self._say(advertisement, known.hop)
+
+    def _count(self, hop: Address, change: int) -> None:
+        if hop_node(hop) is None:
+            self._of_client[hop] += change
+            if not self._of_client[hop]:
+                del self._of_client[hop]
+
+    def _tell(self, steps: Iterable[RoutingUpdate[ActiveClaim]]) -> None:
+        """What is to be sent; what is covered now is left where it is."""
+        for step in steps:
+            if step.kind in ("advertise", "subscribe"):
+                self._say(step.id, step.to)
+
+    def _say(self, id_: bytes, hop: Address) -> None:
+        known = self._known[id_]
+        known.told_hops[hop] = None
+        self.outbox.append(RoutedMessage(hop, known.claim))
+
+    def _end(self, id_: bytes, withdraw: WithdrawClaim | None) -> None:
+        self._until.cancel(id_)
+        self._ending.cancel(id_)
+        self._votes.close("claim", id_)
+        self._votes.close("end", id_)
+        if withdraw is not None:
+            self._remember(id_)
+        if (hope := self._waiting.pop(id_)) is not None:
+            self._count(hope.hop, -1)
+        if (known := self._known.pop(id_, None)) is None:
+            return
+        self._count(known.hop, -1)
+        is_advertisement = known.claim.kind is ClaimKind.ADVERTISEMENT
+        self.ended[id_ if is_advertisement else known.hop] = None
+        if is_advertisement:
+            subject = self._language.subject(known.active.predicate)
+            del self._offered[subject][id_]
+            if not self._offered[subject]:
+                del self._offered[subject]
+            self._tell(self._tables.unadvertise(id_, known.hop))
+        else:
+            self._tell(self._tables.unsubscribe(id_, known.hop))
+        if withdraw is not None:
+            self.outbox += [RoutedMessage(hop, withdraw) for hop in known.told_hops]
+
+    def _remember(self, id_: bytes) -> None:
+        """A late replica of its node, and f that lie, must not bring it back."""
+        self._ended[id_] = None
+        while len(self._ended) > self._config.claims_max:
+            del self._ended[next(iter(self._ended))]
+
+    def _find(self, id_: bytes) -> tuple[Claim, Address]:
+        if id_ in self._known:
+            return self._known[id_].claim, self._known[id_].hop
+        if (hope := self._waiting.get(id_)) is not None:
+            return hope.claim, hope.hop
+        node = self._votes.reporting_node(id_)
+        if node is not None:
+            return next(iter(self._votes.reported_claims(id_).values())), node_hop(node)
+        raise StaleError("the end of a claim that is not known here")
+
+    def _advertised(self, id_: bytes) -> _KnownClaim:
+        known = self._known.get(id_)
+        if known is None or known.claim.kind is not ClaimKind.ADVERTISEMENT:
+            raise StaleError("under an advertisement that is not known here")
+        return known
+
+
+@dataclass(slots=True)
+class _KnownClaim:
+    claim: Claim
+    hop: Address
+    active: ActiveClaim
+    told_hops: dict[Address, None] = field(default_factory=dict)
+    withdraw: WithdrawClaim | None = None
+
+
+def _publisher(claim: Claim) -> bytes:
+    assert claim.chain is not None, "an advertisement shows its certificate"
+    return claim.chain.leaf.subject

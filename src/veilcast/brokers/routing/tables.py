@@ -1,0 +1,312 @@
+"""Routing tables of one broker: which subscription goes where, and which publication (P4, Fig. 1).
+
+Pure. Advertisements flow to every broker and make up the subscription routing table: (advertisement, last hop).
+Subscriptions flow back along it, to the last hops of the advertisements they overlap, and make up the publication
+routing table: (subscription, last hop). A publication goes to the last hop of every subscription that matches it.
+
+With covering, as PADRES has it, less is sent: toward a neighbour only subscriptions that none of those sent there
+covers, and the same for advertisements. What is covered is known here, but not there. So when the covering one ends,
+all that it alone covered is sent first, and only then is it withdrawn; and a new one is sent before those it covers are
+withdrawn. At no time does a neighbour know less than it has to.
+
+What interests and publications are, and which covers which, is a matter of the `MatchRules` that tables are built with
+(`language`). It also says what they are about: only those of one subject are ever held against one another. The answers
+are steps for the caller to send, in this order. What is remembered is bounded, by hop and in all.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from typing import Any, Final, Generic, Literal, NamedTuple, TypeAlias
+
+from veilcast.brokers.routing.claim_semantics import I, MatchRules, P
+from veilcast.errors import ExcessError, ForgedError, LocalError
+from veilcast.machine import Address
+
+UpdateKind: TypeAlias = Literal["advertise", "unadvertise", "subscribe", "unsubscribe"]
+
+
+class RoutingUpdate(NamedTuple, Generic[I]):
+    """What a neighbour is to be told."""
+
+    to: Address
+    kind: UpdateKind
+    id: bytes
+    interest: I
+
+
+class TableEntry(NamedTuple, Generic[I]):
+    """A row of a table: what, and the last hop it came from."""
+
+    interest: I
+    hop: Address
+
+
+class RoutingTables(Generic[I, P]):
+    """Of a broker with these neighbours; every other hop is a client's."""
+
+    def __init__(
+        self,
+        neighbours: Sequence[Address],
+        meaning: MatchRules[I, P],
+        *,
+        most: int = 1 << 16,
+        most_of_one: int = 1 << 14,
+    ) -> None:
+        if not 1 <= most_of_one <= most:
+            raise LocalError("tables have room for something, and for no more of one hop than in all")
+        self._neighbours, self._meaning = tuple(neighbours), meaning
+        self._advertisements: _HopTable[I] = _HopTable(meaning.subject, most, most_of_one)
+        self._subscriptions: _HopTable[I] = _HopTable(meaning.subject, most, most_of_one)
+        told, asked = meaning.covers_advertisement, meaning.covers
+        self._told: dict[Address, _Frontiers[I]] = {hop: _Frontiers(meaning.subject, told) for hop in neighbours}
+        self._asked: dict[Address, _Frontiers[I]] = {hop: _Frontiers(meaning.subject, asked) for hop in neighbours}
+
+    @property
+    def srt(self) -> dict[bytes, TableEntry[I]]:
+        """The subscription routing table: advertisements and their last hops."""
+        return dict(self._advertisements.rows)
+
+    @property
+    def prt(self) -> dict[bytes, TableEntry[I]]:
+        """The publication routing table: subscriptions and their last hops."""
+        return dict(self._subscriptions.rows)
+
+    def advertise(self, id_: bytes, advertisement: I, hop: Address) -> list[RoutingUpdate[I]]:
+        """Tell all others, and ask this hop for what is wanted of it."""
+        if not self._advertisements.add(id_, TableEntry(advertisement, hop)):
+            return []
+        steps = [
+            step
+            for to in self._neighbours
+            if to != hop
+            for step in _make_updates(to, "advertise", "unadvertise", self._told[to].add(id_, advertisement))
+        ]
+        for number, entry in self._subscriptions.rows_of_subject(advertisement).items():
+            if entry.hop != hop and hop in self._asked and self._meaning.overlaps(advertisement, entry.interest):
+                steps += _make_updates(hop, "subscribe", "unsubscribe", self._asked[hop].add(number, entry.interest))
+        return steps
+
+    def unadvertise(self, id_: bytes, hop: Address) -> list[RoutingUpdate[I]]:
+        """Tell the others; what was asked of this hop for this advertisement alone is asked no more."""
+        advertisement = self._advertisements.remove(id_, hop)
+        if advertisement is None:
+            return []
+        steps = []
+        if hop in self._asked:
+            for number in self._asked[hop].wanted(advertisement):
+                if not self._is_advertised(hop, self._subscriptions.rows[number].interest):
+                    steps += _make_updates(hop, "subscribe", "unsubscribe", self._asked[hop].remove(number))
+        for to in self._neighbours:
+            if to != hop:
+                steps += _make_updates(to, "advertise", "unadvertise", self._told[to].remove(id_))
+        return steps
+
+    def subscribe(self, id_: bytes, subscription: I, hop: Address) -> list[RoutingUpdate[I]]:
+        """Ask the last hops of all advertisements it overlaps, unless they were asked for more already."""
+        if not self._subscriptions.add(id_, TableEntry(subscription, hop)):
+            return []
+        return [
+            step
+            for to in self._neighbours
+            if to != hop and self._is_advertised(to, subscription)
+            for step in _make_updates(to, "subscribe", "unsubscribe", self._asked[to].add(id_, subscription))
+        ]
+
+    def unsubscribe(self, id_: bytes, hop: Address) -> list[RoutingUpdate[I]]:
+        """Ask for what only this one covered, and withdraw it."""
+        if self._subscriptions.remove(id_, hop) is None:
+            return []
+        return [
+            step
+            for to in self._neighbours
+            for step in _make_updates(to, "subscribe", "unsubscribe", self._asked[to].remove(id_))
+        ]
+
+    def route(self, publication: P, hop: Address) -> list[Address]:
+        """The hops that a publication from this one goes on to, each once.
+
+        `ForgedError` if nobody has advertised it on this hop: such a publication would not reach everybody anyway.
+        """
+        advertised = self._advertisements.rows_of_subject(publication).values()
+        if not any(entry.hop == hop and self._meaning.conforms(publication, entry.interest) for entry in advertised):
+            raise ForgedError("a publication that was not advertised here")
+        return self._hops(publication, hop, lambda interest: self._meaning.matches(publication, interest))
+
+    def interested_hops(self, id_: bytes) -> list[Address]:
+        """The hops where something of this advertisement is wanted."""
+        advertisement, hop = self._advertisements.rows[id_]
+        return self._hops(advertisement, hop, lambda interest: self._meaning.overlaps(advertisement, interest))
+
+    def overlapping_advertisements(self, id_: bytes) -> list[bytes]:
+        """The advertisements that this subscription overlaps, but for those of its own hop."""
+        subscription, hop = self._subscriptions.rows[id_]
+        return [
+            number
+            for number, entry in self._advertisements.rows_of_subject(subscription).items()
+            if entry.hop != hop and self._meaning.overlaps(entry.interest, subscription)
+        ]
+
+    def sent_to(self, hop: Address) -> list[bytes]:
+        """What a neighbour should have been told: advertisements first, then subscriptions."""
+        return [*self._told[hop].sent, *self._asked[hop].sent]
+
+    def drop_hop(self, hop: Address) -> list[RoutingUpdate[I]]:
+        """All that came from this hop ends: a client that is gone."""
+        steps = []
+        for id_, entry in self.prt.items():
+            if entry.hop == hop:
+                steps += self.unsubscribe(id_, hop)
+        for id_, entry in self.srt.items():
+            if entry.hop == hop:
+                steps += self.unadvertise(id_, hop)
+        return steps
+
+    def _hops(self, what: I | P, source: Address, wants: Callable[[I], bool]) -> list[Address]:
+        rows = self._subscriptions.rows_of_subject(what).values()
+        return list(dict.fromkeys(entry.hop for entry in rows if entry.hop != source and wants(entry.interest)))
+
+    def _is_advertised(self, hop: Address, subscription: I) -> bool:
+        return any(
+            entry.hop == hop and self._meaning.overlaps(entry.interest, subscription)
+            for entry in self._advertisements.rows_of_subject(subscription).values()
+        )
+
+
+class _HopTable(Generic[I]):
+    """Rows by id, at most so many, and so many of one hop."""
+
+    def __init__(self, subject: Callable[[Any], Hashable], most: int, most_of_one: int) -> None:
+        self.rows: dict[bytes, TableEntry[I]] = {}
+        self._subject = subject
+        self._about: dict[Hashable, dict[bytes, TableEntry[I]]] = {}
+        self._most, self._most_of_one = most, most_of_one
+        self._of_hop: Counter[Address] = Counter()
+
+    def add(self, id_: bytes, entry: TableEntry[I]) -> bool:
+        """Whether it is new. The same again is no news; something else under the same id is an error."""
+        if not 1 <= len(id_) <= ID_MAX:
+            raise LocalError(f"an id has 1 to {ID_MAX} bytes")
+        if id_ in self.rows:
+            if self.rows[id_] != entry:
+                raise ForgedError("something else has this id")
+            return False
+        if len(self.rows) >= self._most or self._of_hop[entry.hop] >= self._most_of_one:
+            raise ExcessError("no more room in the table, or no more for this hop")
+        self.rows[id_] = entry
+        self._about.setdefault(self._subject(entry.interest), {})[id_] = entry
+        self._of_hop[entry.hop] += 1
+        return True
+
+    def remove(self, id_: bytes, hop: Address) -> I | None:
+        """What was there, if it was there and this hop's to end."""
+        entry = self.rows.get(id_)
+        if entry is None:
+            return None
+        if entry.hop != hop:
+            raise ForgedError("another hop's, and not this one's to end")
+        del self.rows[id_]
+        subject = self._subject(entry.interest)
+        del self._about[subject][id_]
+        if not self._about[subject]:
+            del self._about[subject]
+        self._of_hop[hop] -= 1
+        if not self._of_hop[hop]:
+            del self._of_hop[hop]
+        return entry.interest
+
+    def rows_of_subject(self, what: object) -> Mapping[bytes, TableEntry[I]]:
+        """All rows that can have to do with this interest or publication."""
+        return self._about.get(self._subject(what), {})
+
+
+class _Frontiers(Generic[I]):
+    """What one neighbour should know, subject by subject."""
+
+    def __init__(self, subject: Callable[[Any], Hashable], covering: Callable[[I, I], bool]) -> None:
+        self._subject, self._covers = subject, covering
+        self._of: dict[Hashable, _Frontier[I]] = {}
+        self._subjects: dict[bytes, Hashable] = {}
+
+    @property
+    def sent(self) -> list[bytes]:
+        return [id_ for frontier in self._of.values() for id_ in frontier.sent]
+
+    def wanted(self, what: I) -> list[bytes]:
+        """Those about the same as this."""
+        frontier = self._of.get(self._subject(what))
+        return [] if frontier is None else frontier.wanted
+
+    def add(self, id_: bytes, interest: I) -> list[tuple[bool, bytes, I]]:
+        subject = self._subjects.setdefault(id_, self._subject(interest))
+        if subject not in self._of:
+            self._of[subject] = _Frontier(self._covers)
+        return self._of[subject].add(id_, interest)
+
+    def remove(self, id_: bytes) -> list[tuple[bool, bytes, I]]:
+        if id_ not in self._subjects:
+            return []
+        subject = self._subjects.pop(id_)
+        frontier = self._of[subject]
+        moves = frontier.remove(id_)
+        if not frontier.wanted:
+            del self._of[subject]
+        return moves
+
+
+class _Frontier(Generic[I]):
+    """What one neighbour should know of a subject, and the part of it that is sent: all else is covered by that."""
+
+    def __init__(self, covering: Callable[[I, I], bool]) -> None:
+        self._covers = covering
+        self._wanted: dict[bytes, I] = {}
+        self._sent: dict[bytes, None] = {}
+
+    @property
+    def wanted(self) -> list[bytes]:
+        return list(self._wanted)
+
+    @property
+    def sent(self) -> list[bytes]:
+        return list(self._sent)
+
+    def add(self, id_: bytes, interest: I) -> list[tuple[bool, bytes, I]]:
+        """What to send (True) and then to withdraw (False)."""
+        if id_ in self._wanted:
+            return []
+        self._wanted[id_] = interest
+        return self._raise([id_])
+
+    def remove(self, id_: bytes) -> list[tuple[bool, bytes, I]]:
+        interest = self._wanted.pop(id_, None)
+        if interest is None or id_ not in self._sent:
+            return []
+        del self._sent[id_]
+        bared = [
+            other
+            for other, wanted in self._wanted.items()
+            if other not in self._sent and self._covers(interest, wanted)
+        ]
+        return [*self._raise(bared), (False, id_, interest)]
+
+    def _raise(self, candidates: Iterable[bytes]) -> list[tuple[bool, bytes, I]]:
+        """Send those that nothing sent covers; withdraw what they cover, and send nothing that would be at once."""
+        before = dict(self._sent)
+        for id_ in candidates:
+            interest = self._wanted[id_]
+            if not any(self._covers(self._wanted[other], interest) for other in self._sent):
+                self._sent = {other: None for other in self._sent if not self._covers(interest, self._wanted[other])}
+                self._sent[id_] = None
+        return [(True, id_, self._wanted[id_]) for id_ in self._sent if id_ not in before] + [
+            (False, id_, self._wanted[id_]) for id_ in before if id_ not in self._sent
+        ]
+
+
+def _make_updates(
+    to: Address, send: UpdateKind, withdraw: UpdateKind, moves: Iterable[tuple[bool, bytes, I]]
+) -> list[RoutingUpdate[I]]:
+    return [RoutingUpdate(to, send if sent else withdraw, id_, interest) for sent, id_, interest in moves]
+
+
+ID_MAX: Final = 64

@@ -1,0 +1,86 @@
+"""Waiting: subscriptions whose proof fits no advertisement that is known, until one comes or they end.
+
+Pure. Anybody can make one of these, for nothing tells a reader's proof from noise before its topic is advertised. So
+there are only so many. What a neighbouring node has sent may fill a part of its own, for it has come through other
+brokers, and somebody who has just come hears of all readers before it hears of the publisher; the rest is for clients,
+and when there is no room for one more, the client that has most of them loses its oldest.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from typing import NamedTuple, TypeVar
+
+from veilcast.brokers.overlay import hop_node
+from veilcast.machine import Address
+from veilcast.wire.brokers import Claim
+
+K = TypeVar("K")
+
+
+class UnmatchedSubscription(NamedTuple):
+    """`reported` has the claim by whoever told it, for their proofs may differ; `subject` is what its words are
+    about.
+    """
+
+    reported: dict[bytes, Claim]
+    hop: Address
+    subject: Hashable
+
+    @property
+    def claim(self) -> Claim:
+        return next(iter(self.reported.values()))
+
+
+class UnmatchedSubscriptions:
+    """Bounded: `most` of clients, and `most_of_node` of each neighbouring node."""
+
+    def __init__(self, most: int, most_of_node: int) -> None:
+        self._most, self._most_of_node = most, most_of_node
+        self._hopes: dict[bytes, UnmatchedSubscription] = {}
+        self._of: dict[Address, dict[bytes, None]] = {}
+        self._of_clients = 0
+        self._about: dict[Hashable, dict[bytes, None]] = {}
+
+    def __len__(self) -> int:
+        return len(self._hopes)
+
+    def __contains__(self, id_: bytes) -> bool:
+        return id_ in self._hopes
+
+    def get(self, id_: bytes) -> UnmatchedSubscription | None:
+        return self._hopes.get(id_)
+
+    def with_subject(self, subject: Hashable) -> list[tuple[bytes, UnmatchedSubscription]]:
+        """Those that an advertisement of this subject may fit."""
+        return [(id_, self._hopes[id_]) for id_ in self._about.get(subject, ())]
+
+    def eviction_candidate(self, hop: Address) -> bytes | None:
+        """Which one must go, for one more from this hop; None if there is room."""
+        mine = self._of.get(hop, {})
+        if hop_node(hop) is not None:
+            return next(iter(mine)) if len(mine) >= self._most_of_node else None
+        if self._of_clients < self._most:
+            return None
+        most = max((each for each in self._of if hop_node(each) is None), key=lambda each: len(self._of[each]))
+        return next(iter(self._of[most] if len(self._of[most]) > len(mine) else mine))
+
+    def add(self, id_: bytes, hope: UnmatchedSubscription) -> None:
+        self._hopes[id_] = hope
+        self._about.setdefault(hope.subject, {})[id_] = None
+        self._of.setdefault(hope.hop, {})[id_] = None
+        self._of_clients += hop_node(hope.hop) is None
+
+    def pop(self, id_: bytes) -> UnmatchedSubscription | None:
+        hope = self._hopes.pop(id_, None)
+        if hope is not None:
+            _remove(self._about, hope.subject, id_)
+            _remove(self._of, hope.hop, id_)
+            self._of_clients -= hop_node(hope.hop) is None
+        return hope
+
+
+def _remove(table: dict[K, dict[bytes, None]], key: K, id_: bytes) -> None:
+    del table[key][id_]
+    if not table[key]:
+        del table[key]

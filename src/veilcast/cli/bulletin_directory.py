@@ -1,0 +1,64 @@
+"""Whom the bulletins in a directory shut out, as they come: people put them there while a process runs.
+
+The directory is looked at whenever somebody's certificate is: when it comes, and from time to time while it stays. What
+is there at the start must hold; what comes later and does not is left aside, with a word in the log, until it changes.
+"""
+
+from __future__ import annotations
+
+import logging
+from contextlib import suppress
+from pathlib import Path
+from typing import Final
+
+from veilcast.authority import bulletin
+from veilcast.authority.epoch import epoch_of
+from veilcast.authority.keyring import Keyring
+from veilcast.authority.revocation import RevokedKeys
+from veilcast.cli.input_checks import read_file
+from veilcast.errors import ConfigError, RemoteError, StaleError, StorageError
+
+
+class BulletinDirectory(RevokedKeys):
+    """Bounded as every list of revoked keys is; of files, only that they are known."""
+
+    def __init__(self, directory: Path, keyring: Keyring, now: int) -> None:
+        super().__init__(keyring.root, _VOID_MAX)
+        self._directory = directory
+        self._known: dict[Path, tuple[int, int, int]] = {}
+        """Inode, size and time of change of each file. One that was still being copied is read again, and so is one
+        that another took the place of: bulletins are padded, so many have the same size."""
+        for path in self._new():
+            try:
+                self._take(path, epoch_of(now, keyring.epoch_us))
+            except StaleError:
+                _LOG.info("a bulletin is of a sub-authority whose time is over; it is left aside")
+            except RemoteError as error:
+                raise ConfigError(
+                    f"bulletins: {path} is not of this keyring's authority, or damaged: {error}"
+                ) from error
+
+    def check_key(self, issuer: bytes, name: bytes, epoch: int) -> None:
+        for path in self._new():
+            try:
+                self._take(path, epoch)
+            except (RemoteError, StorageError):
+                _LOG.warning("a bulletin that came is not of this authority, or damaged; it is left aside")
+        super().check_key(issuer, name, epoch)
+
+    def _new(self) -> list[Path]:
+        found = dict[Path, tuple[int, int, int]]()
+        for path in sorted(self._directory.glob("*.bulletin")):
+            with suppress(FileNotFoundError):  # It has been taken away just now.
+                status = path.stat()
+                found[path] = status.st_ino, status.st_size, status.st_mtime_ns
+        new = [path for path, file in found.items() if self._known.get(path) != file]
+        self._known = found
+        return new
+
+    def _take(self, path: Path, epoch: int) -> None:
+        self.add(bulletin.decode_bulletin(read_file(path)), epoch)
+
+
+_VOID_MAX: Final = 65_536
+_LOG: Final = logging.getLogger("veilcast.bulletins")

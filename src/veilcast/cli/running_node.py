@@ -1,0 +1,27 @@
+"""How a command reaches the running node: by the node's configuration file, which knows the control socket."""
+
+from __future__ import annotations
+
+import argparse
+import os
+from pathlib import Path
+
+from veilcast.cli.context import Context
+from veilcast.errors import ConfigError
+from veilcast.net.agent import Status
+from veilcast.net.sync_client import BlockingClient
+
+
+def config_path(arguments: argparse.Namespace) -> Path:
+    path: Path = arguments.config or Path(os.environ.get("VEILCAST_NODE") or "node.toml")
+    if not path.is_file():
+        raise ConfigError(f"there is no {path}; name the node's configuration with -c FILE")
+    return path
+
+
+def warn_if_hindered(me: BlockingClient, context: Context) -> Status:
+    """What was asked for is taken, but may wait: say why, if the node knows. Returns how the node is."""
+    status = me.status()
+    for hindrance in status.hindrances:
+        context.warn(f"the node goes on trying, but {hindrance}")
+    return status

@@ -1,0 +1,102 @@
+"""The anonymous network of a process: Tor, as its file says, and the place in it at which this process is reached.
+
+An onion service is its key, and ours comes from the keyring: nothing lies on the disk that would need a lock of its
+own, and a node is found at the same address in every life. A Tor of our own ends with us; of one that runs already we
+ask for the service only.
+
+Every node's composition imports this module, and most modes have no Tor: each function imports what drives Tor.
+"""
+
+from __future__ import annotations
+
+import base64
+import socket
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
+
+from veilcast.authority.keyring import Keyring
+from veilcast.authority.role import derive_onion_key
+from veilcast.cli.context import Context
+from veilcast.cli.files import make_directory
+from veilcast.cli.progress_bar import progress_bar
+from veilcast.errors import ConfigError
+from veilcast.machine import Address
+
+if TYPE_CHECKING:
+    from veilcast.net.onion import DirectDialer, TorDialer
+    from veilcast.net.tor import Tor
+    from veilcast.node.tor_table import TorTable
+
+NO_TOR: Final[AbstractContextManager[Tor | None]] = nullcontext()
+
+TorProgress: TypeAlias = Callable[[int], object]
+"""Hears how far Tor is, in percent."""
+
+
+class TorEndpoint(NamedTuple):
+    address: Address
+    """By which others call us."""
+    listen: str | socket.socket
+    reach: TorDialer | DirectDialer
+
+
+@contextmanager
+def open_tor(table: TorTable, state: Path, told: TorProgress = lambda percent: None) -> Iterator[Tor | None]:
+    """The Tor that a file asks for, up and in its network; None where it asks for none."""
+    if table.danger_off:
+        yield None
+    elif table.control is not None:
+        from veilcast.net.tor import attach_tor
+
+        with attach_tor(table.control, cookie=None if table.cookie is None else Path(table.cookie)) as tor:
+            yield tor
+    else:
+        network = None if table.network is None else Path(table.network)
+        if network is not None and not network.exists():
+            raise ConfigError(f"tor.network: there is no {network}; `veilcast tree testnet up` makes one")
+        from veilcast.net.tor import start_tor
+
+        make_directory(state)  # Before Tor makes it, for others to look around in.
+        with start_tor(state / "tor", network=network, told=told) as tor:
+            yield tor
+
+
+@contextmanager
+def open_tor_with_progress(table: TorTable, state: Path, context: Context) -> Iterator[Tor | None]:
+    """The same for whoever waits at a terminal: a bar while Tor starts, and a warning where there is none."""
+    if table.danger_off:
+        context.warn("DANGER: tor.danger_off: whoever is called sees who calls, and so does everybody between them")
+        yield None
+        return
+    with ExitStack() as parts:
+        with progress_bar("Tor joins its network", 100) as told:
+            tor = parts.enter_context(open_tor(table, state, told))
+        yield tor
+
+
+def make_endpoint(listen: str | None, keyring: Keyring, tor: Tor | None) -> TorEndpoint:
+    """At the onion service of this keyring; without Tor, where the file says."""
+    from veilcast.net.onion import DirectDialer, open_doorway
+
+    if tor is None:
+        assert listen is not None
+        return TorEndpoint(Address(listen), listen, DirectDialer())
+    door = open_doorway()
+    service = tor.serve(door.getsockname(), key=onion_service_key(keyring))
+    return TorEndpoint(service.address, door, tor.reach)
+
+
+def onion_address(keyring: Keyring) -> Address:
+    """Where a process with this keyring is reached through Tor, whether it runs or not."""
+    return Address(f"{derive_onion_key(keyring.membership.link).host}:{PORT}")
+
+
+def onion_service_key(keyring: Keyring) -> str:
+    """As Tor's control port wants it."""
+    return "ED25519-V3:" + base64.b64encode(derive_onion_key(keyring.membership.link).expand().reveal()).decode()
+
+
+PORT: Final = 80
+"""The same for all: a port tells nothing, and hides nobody."""

@@ -1,0 +1,87 @@
+"""Sealed notes: a publication from end to end, where those who carry it see neither topic nor publisher.
+
+Pure recipes. Inside is the note as every mode has it (`content`: sealed for the topic, signed with the publisher's
+one-show certificate), padded to one of a few sizes, and sealed once more for the topic, because token and certificate
+would tell whoever carries it which publications are of one topic and of one publisher. What is sealed for one mode does
+not open in another.
+"""
+
+from __future__ import annotations
+
+from typing import Literal, TypeAlias
+
+from veilcast.authority.keyring import TopicKeys
+from veilcast.core.publication import (
+    NumberedPublication,
+    check_notify,
+    decode_publication,
+    make_certified_notify,
+    open_notify,
+)
+from veilcast.crypto.derive import derive
+from veilcast.crypto.seal import Sealer, seal
+from veilcast.crypto.secret import Secret
+from veilcast.errors import ForgedError, LocalError
+from veilcast.machine import Entropy
+from veilcast.wire.codec import decode, encode
+from veilcast.wire.geometry import BODY_CLASSES, LENGTH_PREFIX
+from veilcast.wire.mesh import Notify
+from veilcast.wire.padding import pad, unpad
+
+SealingMode: TypeAlias = Literal["relay", "tree"]
+
+
+def seal_notification(keys: TopicKeys, content: NumberedPublication, mode: SealingMode, entropy: Entropy) -> bytes:
+    """The publisher: for the readers of the topic in the epoch of these keys."""
+    note = encode_notification(keys, content, entropy)
+    size = next((size for size in BODY_CLASSES if len(note) <= size - LENGTH_PREFIX), None)
+    if size is None:
+        raise LocalError("a note is longer than the largest class of bodies")
+    return seal(_key(keys, mode), pad(note, size), context=_context(mode), entropy=entropy)
+
+
+def open_notification(
+    keys: TopicKeys, sealed: bytes, mode: SealingMode, root: bytes, epoch: int
+) -> NumberedPublication:
+    """The reader: raises for whatever was not published on this topic, in this epoch, by one of its publishers."""
+    return NotificationOpener(keys, mode, root, epoch).open(sealed)
+
+
+class NotificationOpener:
+    """`open_notification` for many notes of a topic and epoch: what it takes is derived once."""
+
+    def __init__(self, keys: TopicKeys, mode: SealingMode, root: bytes, epoch: int) -> None:
+        self._keys, self._root, self._epoch = keys, root, epoch
+        self._outer, self._context, self._inner = Sealer(_key(keys, mode)), _context(mode), Sealer(keys.content)
+
+    def open(self, sealed: bytes) -> NumberedPublication:
+        data = unpad(self._outer.unseal(sealed, context=self._context))
+        note = _checked(self._keys, data, self._root, self._epoch)
+        return decode_publication(self._inner.unseal(note.sealed, context=note.token))
+
+
+def encode_notification(keys: TopicKeys, content: NumberedPublication, entropy: Entropy) -> bytes:
+    """The publisher, where those who carry it may know topic and publisher: the note and nothing around it."""
+    return encode(make_certified_notify(keys, content, entropy))
+
+
+def decode_notification(keys: TopicKeys, data: bytes, root: bytes, epoch: int) -> NumberedPublication:
+    """The reader; raises as `open_notification` does."""
+    return open_notify(keys, _checked(keys, data, root, epoch))
+
+
+def _checked(keys: TopicKeys, data: bytes, root: bytes, epoch: int) -> Notify:
+    note = decode(data)
+    if not isinstance(note, Notify) or note.certificate is None or note.token != keys.token:
+        raise ForgedError("not a certified note of this topic and epoch")
+    keys.check_publisher(note.certificate, root, epoch)
+    check_notify(note, [note.certificate.leaf.subject])
+    return note
+
+
+def _key(keys: TopicKeys, mode: SealingMode) -> Secret:
+    return derive(keys.content, b"vc/%s-note" % mode.encode())
+
+
+def _context(mode: SealingMode) -> bytes:
+    return b"veilcast/%s-note" % mode.encode()

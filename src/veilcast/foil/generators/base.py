@@ -1,0 +1,115 @@
+"""What every generator of fakes is: from a state, a true value and chance to a new state, candidates, and a position.
+
+Pure. One step of many streams at once; the streams are the leading axis, and a live publisher is the case of one. The
+lab's long form, `foil_series`, is the same step called again and again, so there is one law and nothing to keep equal.
+
+Two orders of candidates, for two observers. `next` gives them in **slots**: where a generator has lineages, a slot goes
+on from what stood in it a step before, and where it has none the truth stands at random. That is what an attacker has
+who can follow each lineage, the worst case, and all generators are meant to hold against it. A broker sees less: P3
+sends each composite set in a random order. `place_truth` makes that order, with the truth where a shared key wants it
+and
+the fakes in a fresh order each time; a key that placed the truth alone would leave fakes to be followed from step to
+step, and what cannot be followed would be true.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final, Protocol, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+from veilcast.errors import LocalError
+from veilcast.foil.random_source import FloatArray, IntArray, RandomSource, draw_integers
+
+State = TypeVar("State")
+Kind = TypeVar("Kind", bound=np.generic)
+
+
+class Generator(Protocol[State, Kind]):
+    """Of one attribute, or of events with several, which then are one more axis at the end.
+
+    `Kind` is float64 for numbers and int64 for codes of categories. A state is a value: `next` makes a new one.
+    """
+
+    @property
+    def n(self) -> int:
+        """How many candidates there are for each value: the truth and its fakes."""
+
+    def begin(self, streams: int, rng: RandomSource) -> State: ...
+
+    def next(
+        self, state: State, values: npt.NDArray[Kind], rng: RandomSource
+    ) -> tuple[State, npt.NDArray[Kind], IntArray]:
+        """The values of [streams], the candidates of [streams, n], and in which slot of each the truth is."""
+
+
+def foil_series(
+    generator: Generator[State, Kind], values: npt.NDArray[Kind], rng: RandomSource
+) -> tuple[npt.NDArray[Kind], IntArray]:
+    """Whole series: values of [streams, steps] to candidates of [streams, steps, n], and positions."""
+    streams, steps = values.shape[:2]
+    candidates = np.empty((streams, steps, generator.n, *values.shape[2:]), dtype=values.dtype)
+    positions = np.empty((streams, steps), dtype=np.int64)
+    state = generator.begin(streams, rng)
+    for step in range(steps):
+        state, candidates[:, step], positions[:, step] = generator.next(state, values[:, step], rng)
+    return candidates, positions
+
+
+def place_truth(
+    candidates: npt.NDArray[Kind], position: IntArray, places: IntArray, rng: RandomSource
+) -> npt.NDArray[Kind]:
+    """The candidates of [streams, n] in a new order: the truth at `places`, the fakes anywhere else."""
+    streams, n = candidates.shape[:2]
+    if places.shape != (streams,) or not ((places >= 0) & (places < n)).all():
+        raise LocalError(f"each stream has a place for its truth, from 0 to {n - 1}")
+    order = np.argsort(rng.random((streams, n)), axis=1)
+    drawn = np.argmax(order == position[:, None], axis=1)
+    return candidates[np.arange(streams)[:, None], swap_candidates(order, drawn, places)]
+
+
+def swap_candidates(candidates: npt.NDArray[Kind], position: IntArray, places: IntArray) -> npt.NDArray[Kind]:
+    """What is at `position` to `places`, and what was there in its place."""
+    rows = np.arange(len(candidates))
+    result = candidates.copy()
+    result[rows, places] = candidates[rows, position]
+    result[rows, position] = candidates[rows, places]
+    return result
+
+
+def insert_truth(
+    fakes: npt.NDArray[Kind], values: npt.NDArray[Kind], rng: RandomSource
+) -> tuple[npt.NDArray[Kind], IntArray]:
+    """The truth at a random slot, in the place of one of n fakes that are alike in law: it is all one which."""
+    position = draw_integers(rng, fakes.shape[1], (len(values),))
+    fakes[np.arange(len(values)), position] = values
+    return fakes, position
+
+
+def fill_gaps(values: FloatArray) -> FloatArray:
+    """Series of [streams, steps] without their gaps (NaN): what was last true is published again.
+
+    So a broker does not see where there was nothing to say. Steps that do not move are then part of the truth, and
+    fakes that never rest stand out against it: laws of moves are to be fitted to series that were filled in the same
+    way.
+    """
+    known = ~np.isnan(values)
+    if not known[:, :1].all():
+        raise LocalError("a series begins with a value: there is nothing before it to fill a gap with")
+    latest = np.maximum.accumulate(np.where(known, np.arange(values.shape[1]), 0), axis=1)
+    return np.take_along_axis(values, latest, axis=1)
+
+
+def check_fakes(k: int) -> None:
+    if not 1 <= k <= FAKES_MAX:
+        raise LocalError(f"a value has 1 to {FAKES_MAX} fakes")
+
+
+def check_streams(values: npt.NDArray[Any], streams: int) -> None:
+    if values.shape[:1] != (streams,):
+        raise LocalError(f"this state is of {streams} streams, and there are values of {len(values)}")
+
+
+FAKES_MAX: Final = 1023
+"""Each is a message; the paper has ten at most."""

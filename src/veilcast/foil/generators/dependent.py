@@ -1,0 +1,152 @@
+"""Events of several attributes (P3, end of IV.B): each foiled alone, or one by the rest.
+
+Pure. Candidates have one more axis, [streams, n, attributes], and in each event the truth of all attributes is in one
+slot. Where attributes have nothing to do with one another, each has a generator of its own. Where they have, one is the
+**master**, and the others of a fake follow from it: by regression in the paper, which puts every fake on the line and
+only the truth beside it, so that it is found each time; or drawn as they are spread around the line, given the master.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Generic, Protocol, Self
+
+import numpy as np
+import numpy.typing as npt
+
+from veilcast.errors import ConfigError, LocalError
+from veilcast.foil.generators.base import Generator, Kind, State, swap_candidates
+from veilcast.foil.generators.categories import Pmf
+from veilcast.foil.generators.numeric_domain import UNBOUNDED, NumericDomain
+from veilcast.foil.random_source import FloatArray, IntArray, RandomSource
+
+
+@dataclass(frozen=True, eq=False)
+class IndependentEvents(Generic[Kind]):
+    generators: Sequence[Generator[Any, Kind]]
+    """One for each attribute, all with as many candidates."""
+
+    def __post_init__(self) -> None:
+        if not self.generators or len({generator.n for generator in self.generators}) > 1:
+            raise ConfigError("all attributes of an event have the same number of fakes")
+
+    @property
+    def n(self) -> int:
+        return self.generators[0].n
+
+    def begin(self, streams: int, rng: RandomSource) -> tuple[Any, ...]:
+        return tuple(generator.begin(streams, rng) for generator in self.generators)
+
+    def next(
+        self, state: tuple[Any, ...], values: npt.NDArray[Kind], rng: RandomSource
+    ) -> tuple[tuple[Any, ...], npt.NDArray[Kind], IntArray]:
+        _check_attributes(values, len(self.generators))
+        steps = [
+            generator.next(own, values[:, attribute], rng)
+            for attribute, (generator, own) in enumerate(zip(self.generators, state, strict=True))
+        ]
+        # Truths come together in the slot of the first; what has stood in one slot for ever still does.
+        position = steps[0][2]
+        columns = [swap_candidates(candidates, own, position) for _, candidates, own in steps]
+        return tuple(own for own, _, _ in steps), np.stack(columns, axis=2), position
+
+
+class ConditionalLaw(Protocol[Kind]):
+    """How a slave attribute is spread, given the master."""
+
+    def check(self, master: npt.NDArray[Kind], values: npt.NDArray[Kind]) -> None:
+        """Refuse values that, as it was declared, cannot be true beside that master."""
+
+    def draw(self, master: npt.NDArray[Kind], rng: RandomSource) -> npt.NDArray[Kind]: ...
+
+
+@dataclass(frozen=True, eq=False)
+class DependentEvents(Generic[State, Kind]):
+    primary: Generator[State, Kind]
+    """Of the first attribute."""
+    dependents: Sequence[ConditionalLaw[Kind]]
+    """Of the others, in their order."""
+
+    @property
+    def n(self) -> int:
+        return self.primary.n
+
+    def begin(self, streams: int, rng: RandomSource) -> State:
+        return self.primary.begin(streams, rng)
+
+    def next(
+        self, state: State, values: npt.NDArray[Kind], rng: RandomSource
+    ) -> tuple[State, npt.NDArray[Kind], IntArray]:
+        _check_attributes(values, 1 + len(self.dependents))
+        for attribute, slave in enumerate(self.dependents, start=1):
+            slave.check(values[:, 0], values[:, attribute])
+        state, masters, position = self.primary.next(state, values[:, 0], rng)
+        candidates = np.stack([masters, *(slave.draw(masters, rng) for slave in self.dependents)], axis=2)
+        candidates[np.arange(len(values)), position] = values
+        return state, candidates, position
+
+
+@dataclass(frozen=True)
+class LinearLaw:
+    """A number, on a line or spread around it by a normal law."""
+
+    slope: float
+    intercept: float
+    deviation: float
+    """0 is the paper's."""
+    domain: NumericDomain = UNBOUNDED
+
+    def __post_init__(self) -> None:
+        if not (math.isfinite(self.slope) and math.isfinite(self.intercept) and 0 <= self.deviation < math.inf):
+            raise ConfigError("a line has finite numbers, and a deviation that is not negative")
+
+    @classmethod
+    def fit(cls, master: FloatArray, slave: FloatArray, span: NumericDomain = UNBOUNDED) -> Self:
+        """By least squares."""
+        if master.shape != slave.shape or len(master) < 3 or not np.isfinite(master + slave).all():
+            raise LocalError("a line is fitted to three pairs of finite numbers or more")
+        if not np.ptp(master) > 0:
+            raise LocalError("a master that never changes says nothing of the others")
+        slope = float(np.cov(master, slave)[0, 1] / master.var(ddof=1))
+        intercept = float(slave.mean() - slope * master.mean())
+        residuals = slave - slope * master - intercept
+        return cls(slope, intercept, float(np.sqrt((residuals**2).sum() / (len(master) - 2))), span)
+
+    def check(self, master: FloatArray, values: FloatArray) -> None:
+        self.domain.check(values)
+
+    def draw(self, master: FloatArray, rng: RandomSource) -> FloatArray:
+        line = self.slope * master + self.intercept
+        return self.domain.fit(line + self.deviation * rng.standard_normal(master.shape) if self.deviation else line)
+
+
+class ConditionalTable:
+    """A category, by a table of its probabilities for each category of the master."""
+
+    def __init__(self, table: npt.ArrayLike) -> None:
+        self._rows = [Pmf(row) for row in np.asarray(table, dtype=np.float64)]
+
+    def check(self, master: IntArray, values: IntArray) -> None:
+        for chosen, row in self._chosen(master):
+            row.check_codes(values[chosen])
+
+    def draw(self, master: IntArray, rng: RandomSource) -> IntArray:
+        where = rng.random(master.shape)
+        result = np.empty(master.shape, dtype=np.int64)
+        for chosen, row in self._chosen(master):
+            result[chosen] = row.codes_at(where[chosen])
+        return result
+
+    def _chosen(self, master: IntArray) -> Iterator[tuple[npt.NDArray[np.bool_], Pmf]]:
+        """Where each row of the table holds."""
+        if not ((master >= 0) & (master < len(self._rows))).all():
+            raise LocalError(f"the table has rows for masters 0 to {len(self._rows) - 1}")
+        for code, row in enumerate(self._rows):
+            yield master == code, row
+
+
+def _check_attributes(values: npt.NDArray[Any], attributes: int) -> None:
+    if values.ndim != 2 or values.shape[1] != attributes:
+        raise LocalError(f"an event has {attributes} attributes")

@@ -1,0 +1,62 @@
+"""Trajectories: fakes that go their own way, by the law of the truth, from a start that everybody knows.
+
+Pure. Noise is drawn anew at each step, and only the truth goes on from where it was: who smooths over time finds it.
+Here each fake goes on from itself. If it moves by the law of the truth, the candidates are exchangeable as whole paths,
+and no look at any number of steps is better than a guess; all hangs on the mover. All lineages start at the first
+value, which thereby becomes public: one publishes first what is known anyway (yesterday's close).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Generic
+
+import numpy as np
+
+from veilcast.foil.generators.base import check_fakes, check_streams
+from veilcast.foil.generators.movers import Memory, Mover
+from veilcast.foil.generators.numeric_domain import UNBOUNDED, NumericDomain
+from veilcast.foil.random_source import FloatArray, IntArray, RandomSource, draw_integers
+
+
+@dataclass(frozen=True, eq=False)
+class Lineages(Generic[Memory]):
+    position: IntArray
+    memory: Memory
+    values: FloatArray | None = None
+    """Of [streams, n], what was last published; None before the first step."""
+    origin: IntArray | None = None
+    """Of [streams, n]: in which slot each was a step before that, where lineages branch."""
+
+
+@dataclass(frozen=True, eq=False)
+class Trajectories(Generic[Memory]):
+    k: int
+    mover: Mover[Memory]
+    domain: NumericDomain = UNBOUNDED
+
+    def __post_init__(self) -> None:
+        check_fakes(self.k)
+
+    @property
+    def n(self) -> int:
+        return self.k + 1
+
+    def begin(self, streams: int, rng: RandomSource) -> Lineages[Memory]:
+        """Each truth has one slot for ever."""
+        return Lineages(draw_integers(rng, self.n, (streams,)), self.mover.begin(streams, self.n, rng))
+
+    def next(
+        self, state: Lineages[Memory], values: FloatArray, rng: RandomSource
+    ) -> tuple[Lineages[Memory], FloatArray, IntArray]:
+        check_streams(values, len(state.position))
+        self.domain.check(values)
+        if state.values is None:
+            memory, candidates = state.memory, np.repeat(values[:, None], self.n, axis=1)
+        else:
+            rows = np.arange(len(values))
+            before = state.values[rows, state.position]
+            memory, candidates = self.mover.move(state.memory, state.values, before, values, rng)
+            candidates = self.domain.fit(candidates)
+            candidates[rows, state.position] = values
+        return Lineages(state.position, memory, candidates, state.origin), candidates, state.position

@@ -1,0 +1,211 @@
+"""What a publisher keeps on its disk: its events as they leave, byte for byte, and what its fakes go on from.
+
+A publication is two records. The first has its events, one for each topic, with the state that the fakes of that topic
+are in after it; it stands for as long as the event may have to be repeated, and longer while it is the last one of its
+topic, for the state. The second says that the publication is not through, and is settled when the broker has
+acknowledged all of it: that is what an owner waits for. They are written in this order, so whatever was promised is
+there, and a state is never behind an event that has left: fakes that jumped would tell which candidate did not.
+
+One more record has the member's own secret; and of what it read others have the ids (`remembering`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Annotated, Final, TypeAlias
+
+import msgspec
+
+from veilcast.core.durable_records import DurableRecords, WhenDurable
+from veilcast.core.outbox import PendingPublication
+from veilcast.crypto.secret import Secret
+from veilcast.decoding import MsgpackDecoder
+from veilcast.errors import LocalError, TamperedError
+from veilcast.foil.topic_names import Coordinate
+
+
+class StoredEvent(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+    """An event on one topic. `places` are its candidates in the order of their slots; the truth is in `slot`."""
+
+    pending: PendingPublication
+    published_us: int
+    places: tuple[tuple[Coordinate, ...], ...]
+    slot: int
+    period: int
+    stream: bytes
+    number: int
+    fake_key: bytes
+    sealed: bytes
+    state: bytes
+
+
+class _Own(msgspec.Struct, frozen=True, array_like=True, tag="own", forbid_unknown_fields=True):
+    secret: Annotated[bytes, msgspec.Meta(min_length=1)]
+
+
+class _Events(msgspec.Struct, frozen=True, array_like=True, tag="events", forbid_unknown_fields=True):
+    items: tuple[StoredEvent, ...]
+
+
+class _Read(msgspec.Struct, frozen=True, array_like=True, tag="read", forbid_unknown_fields=True):
+    notes: bytes
+
+
+class _Open(msgspec.Struct, frozen=True, array_like=True, tag="open", forbid_unknown_fields=True):
+    events: int
+
+
+_Any: TypeAlias = _Own | _Events | _Read | _Open
+
+
+class PublisherStore:
+    """Bounded: `records_max` publications that are not through, and `kept_max` that are.
+
+    `records` is what earlier lives had stored and did not settle.
+    """
+
+    def __init__(self, records: Mapping[int, bytes], records_max: int, kept_max: int, now: int) -> None:
+        self._records_max, self._kept_max = records_max, kept_max
+        self._ledger = DurableRecords(records)
+        self._items: dict[int, tuple[StoredEvent, ...]] = {}
+        self._open: dict[int, int] = {}
+        """For each record of events, that by which its publication is known to its owner; while it is not through."""
+        self._through_us: dict[int, int] = {}
+        """When the broker had all of each, at the latest."""
+        self._last: dict[str, int] = {}
+        """For each topic, the record with the state of its fakes."""
+        self.secret: Secret | None = None
+        self._read: dict[int, bytes] = {}
+        for number, data in sorted(records.items()):
+            match _read(data):
+                case _Own(secret):
+                    self.secret = Secret(secret)
+                case _Events(items):
+                    self._take(number, items)
+                case _Read(notes):
+                    self._read[number] = notes
+                case _Open(events):
+                    self._open[events] = number
+        self._open = {events: record for events, record in self._open.items() if events in self._items}
+        self._through_us = dict.fromkeys((events for events in self._items if events not in self._open), now)
+        self.stored, self.next_event, self.settle = self._ledger.stored, self._ledger.next_event, self._ledger.settle
+
+    def __len__(self) -> int:
+        return len(self._items)
+
+    @property
+    def pending_count(self) -> int:
+        """Publications that are not through."""
+        return len(self._open)
+
+    def store_secret(self, secret: Secret) -> None:
+        self.secret = secret
+        self._ledger.keep(_ENCODER.encode(_Own(secret.reveal())))
+
+    def read_ids(self) -> list[tuple[int, bytes]]:
+        """What earlier lives remembered, by record, oldest first."""
+        return sorted(self._read.items())
+
+    def store_read_ids(self, notes: bytes, record: int | None) -> int:
+        """Write the ids of what was read, in place of that record if one is named."""
+        return self._ledger.keep(_ENCODER.encode(_Read(notes)), record)
+
+    def check_capacity(self) -> None:
+        if len(self._open) >= self._records_max:
+            raise LocalError(f"{len(self._open)} publications wait already; try again when some are through")
+
+    def store(self, items: tuple[StoredEvent, ...], now: int, then: WhenDurable) -> tuple[int, int]:
+        """Write a publication down: the numbers of its events and of itself. When all is on the disk, `then`."""
+        self.check_capacity()
+        events = self._ledger.keep(_ENCODER.encode(_Events(items)))
+        self._take(events, items)
+        record = self._ledger.keep(_ENCODER.encode(_Open(events)))
+        self._open[events] = record
+        self._ledger.when_durable(record, now, then)
+        return events, record
+
+    def replace(self, events: int, items: tuple[StoredEvent, ...], now: int, then: WhenDurable) -> None:
+        """Write its events anew, as they will leave."""
+        self._items[events] = items
+        self._ledger.keep(_ENCODER.encode(_Events(items)), events)
+        self._ledger.when_durable(events, now, then)
+
+    def items(self, events: int) -> tuple[StoredEvent, ...]:
+        return self._items.get(events, ())
+
+    def unsettled(self) -> Iterator[int]:
+        """The events of publications that are not through, oldest first."""
+        return iter(list(self._open))
+
+    def record_of(self, events: int) -> int | None:
+        """By which its owner knows a publication that is not through."""
+        return self._open.get(events)
+
+    def events_of(self, record: int) -> int | None:
+        return next((events for events, known in self._open.items() if known == record), None)
+
+    def settle_publication(self, events: int, now: int) -> None:
+        """The broker has all of it."""
+        record = self._open.pop(events, None)
+        if record is not None:
+            self._through_us[events] = now
+            self._ledger.settle(record)
+
+    def withdraw(self, events: int, now: int) -> None:
+        """Its owner does not want it sent any more, nor repeated: what is left of it is the state of its fakes."""
+        items = tuple(msgspec.structs.replace(item, period=NO_PERIOD) for item in self._items[events])
+        self.replace(events, items, now, lambda _: None)
+        self.settle_publication(events, now)
+
+    def find_events(self, topic: str, span: int, since_us: int, until_us: int) -> Iterator[tuple[int, int]]:
+        """What the broker may have had to bring on in this time, on this topic and in this span, by record and place.
+
+        From when it was published until the broker had all of it, which may be much later, somebody may have missed it.
+        """
+        for events, items in self._items.items():
+            through_us = self._through_us.get(events, until_us)
+            for place, item in enumerate(items):
+                here = item.period == span and item.pending.topic == topic
+                if here and item.published_us <= until_us and since_us <= through_us:
+                    yield events, place
+
+    def streams(self) -> dict[bytes, tuple[str, int]]:
+        """All streams with events that may be asked about, with their topics and spans."""
+        return {item.stream: (item.pending.topic, item.period) for items in self._items.values() for item in items}
+
+    def generator_state(self, topic: str) -> bytes | None:
+        """What the fakes of a topic go on from."""
+        events = self._last.get(topic)
+        return (
+            None if events is None else next(item.state for item in self._items[events] if item.pending.topic == topic)
+        )
+
+    def expire(self, before_us: int) -> None:
+        """Keep no longer what the broker had before that time, and no more than there is room for."""
+        spare = len(self._items) - self._kept_max
+        gone = []
+        for events, through_us in self._through_us.items():
+            if spare <= 0 and through_us >= before_us:
+                break  # They are in the order of their times.
+            if events not in self._last.values():
+                gone.append(events)
+                spare -= 1
+        for events in gone:
+            del self._items[events], self._through_us[events]
+            self._ledger.settle(events)
+
+    def _take(self, events: int, items: tuple[StoredEvent, ...]) -> None:
+        self._items[events] = items
+        for item in items:
+            self._last[item.pending.topic] = events
+
+
+def _read(data: bytes) -> _Any:
+    record: _Any = _DECODER.decode(data)
+    return record
+
+
+NO_PERIOD: Final = -1
+"""No span."""
+_ENCODER: Final = msgspec.msgpack.Encoder()
+_DECODER: Final = MsgpackDecoder(_Any, TamperedError, "a record of what was published is damaged")

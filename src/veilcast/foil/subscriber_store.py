@@ -1,0 +1,73 @@
+"""What was read, on the disk: so that what a broker brings once more to a reader who starts anew is known.
+
+A broker has all that passed, and may bring it again at any time; and a reader that starts anew asks for repeats of
+whatever it may have missed. What its owner has acknowledged is known by the ids of its notes, in records of some ids
+each; an id stays what it is when an event is made anew for another session. The first is written at once and what
+follows soon after together: a life that ends in between may be followed by one that delivers these few once more.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import Final
+
+from veilcast.foil.publisher_store import PublisherStore
+from veilcast.wire.geometry import NOTE_ID
+
+
+class SubscriberStore:
+    """Holds the ids of what earlier lives read. Bounded: about `seen_max` of them, and as many again on the disk."""
+
+    def __init__(self, keeping: PublisherStore, seen_max: int) -> None:
+        self._keeping, self._most = keeping, max(1, -(-seen_max // IDS_PER_RECORD))
+        every = [(record, _split(notes)) for record, notes in keeping.read_ids()]
+        self._records = deque(record for record, _ in every)
+        self._before = {note for _, notes in every for note in notes}
+        self._record: int | None = None
+        self._ids: list[bytes] = []
+        """Of the record that is being filled; many short lives fill one."""
+        if every and len(every[-1][1]) < IDS_PER_RECORD:
+            self._record, self._ids = every[-1]
+        self._wrote_us = 0
+        self._due_us: int | None = None
+
+    def __contains__(self, note: bytes) -> bool:
+        return note in self._before
+
+    def __len__(self) -> int:
+        return len(self._before)
+
+    def add(self, note: bytes, now: int) -> None:
+        self._ids.append(note)
+        if self._due_us is None:
+            self._due_us = max(now, self._wrote_us + WRITE_PAUSE_US)
+        if len(self._ids) >= IDS_PER_RECORD:
+            self._write(now)
+            self._ids, self._record = [], None
+        self.handle(now)
+
+    def handle(self, now: int) -> None:
+        if self._due_us is not None and now >= self._due_us:
+            self._write(now)
+
+    def next_us(self) -> int | None:
+        return self._due_us
+
+    def _write(self, now: int) -> None:
+        self._wrote_us, self._due_us = now, None
+        if not self._ids:
+            return
+        record = self._keeping.store_read_ids(b"".join(self._ids), self._record)
+        if self._record is None:
+            self._record = record
+            self._records.append(record)
+        while len(self._records) > self._most + 1:
+            self._keeping.settle(self._records.popleft())
+
+
+def _split(notes: bytes) -> list[bytes]:
+    return [notes[at : at + NOTE_ID] for at in range(0, len(notes) - NOTE_ID + 1, NOTE_ID)]
+
+
+IDS_PER_RECORD: Final = 256
+WRITE_PAUSE_US: Final = 1_000_000

@@ -1,0 +1,281 @@
+"""What a coalition of members makes of what it overheard: the table `insiders` in, the table `guess_from_coalition`
+out.
+
+All that was overheard in a run comes to one task (`coalition_tables`); there the attackers score every honest node
+(`conspirators`), after each of the numbers of epochs that are asked for. Topics are told apart where the coalition
+knows their tokens; what those do who know none is in `keyless`.
+
+
+Without keys: what a coalition makes of tokens whose topics nobody told it. `insiders` in, `guess_from_tokens` out.
+
+Everybody knows about how many ask for each topic, so tokens are named by how many ask for them (`token_frequency`); and
+group testing says of everybody how surely it asks for what was named. Named are the tokens of the last epoch. What is
+counted for them are all epochs in which the same tokens were seen ("token-frequency"): of tokens that change with the
+epoch, the last one alone. Or tokens of each epoch are linked with those of the one before, by what stays around them
+("relinking"), and what was counted of these counts too."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from veilcast.errors import ConfigError
+from veilcast.lab import tables
+from veilcast.lab.attack.insider import coalition_tables, token_inference
+from veilcast.lab.attack.insider.group_tests import build_group_tests, infer_beliefs
+from veilcast.lab.attack.insider.observations import CoalitionObservations
+from veilcast.lab.attack.insider.token_inference import assign_best, count_requests, naming_likelihoods
+from veilcast.lab.attack.spark_grouping import GroupedRun, make_guesses, union_tables
+from veilcast.lab.models.link_observations import SILENT, LinkObservations
+from veilcast.lab.tables import GuessRow
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+from typing import TYPE_CHECKING
+
+from veilcast.lab.attack.insider.attackers import (
+    ATTACKS,
+    COALITION_ATTACKERS,
+    TRAINED,
+    UNTRAINED,
+    CoalitionAttacker,
+    PublicKnowledge,
+)
+
+Names = NDArray[np.int64]
+
+
+def guess_from_tokens(
+    insiders: DataFrame,
+    topology: DataFrame,
+    presence: DataFrame,
+    asks: Mapping[str, float],
+    *,
+    attacks: Collection[str] | None = None,
+    epochs: Sequence[int] = (1, 5, 20, 50),
+    kept: bool = False,
+    roots: DataFrame | None = None,
+    hop_us: int | None = None,
+) -> DataFrame:
+    """Of every honest node and every topic that a token is taken for, how much it looks like one who asks for that.
+
+    `asks` has for each topic the share of nodes that ask for it, as far as that is public, covers too; `kept` says that
+    nodes keep their parents; `roots` (run, token, epoch, node) where floods begin, if that is public. With `hop_us`,
+    the time that a message takes, answers to adverts can be timed.
+    """
+    from pyspark.sql import functions as sql
+
+    chosen = tuple(_TRACKS) if attacks is None else tuple(attacks)
+    for attack in chosen:
+        if attack not in _TRACKS:
+            raise ConfigError(f"no attack on tokens is called {attack!r}; there are {', '.join(_TRACKS)}")
+    if not asks or not all(0 < share < 1 for share in asks.values()):
+        raise ConfigError("for each topic a share of nodes between none and all asks")
+
+    def by_token(frame: DataFrame) -> DataFrame:
+        return frame.where("length(token) > 0").withColumn("topic", sql.hex("token"))
+
+    named = by_token(insiders)
+    needs = {coalition_tables.SIGHTS, coalition_tables.ORIGINS, coalition_tables.NOTES}
+    sheets = coalition_tables.select_tables(
+        named, topology, presence, needs, None if roots is None else by_token(roots)
+    )
+
+    def of_run(rows: pa.Table) -> pa.Table:
+        return _guess_tokens(GroupedRun(rows), chosen, asks, epochs, kept, hop_us)
+
+    return union_tables(sheets).groupBy("run").applyInArrow(of_run, tables.spark_schema(GuessRow))
+
+
+@dataclass(frozen=True, eq=False)
+class TokenViews:
+    """Of E epochs and T tokens; tokens of different epochs that have the same bytes are one."""
+
+    tokens: tuple[CoalitionObservations, ...]
+    alive: NDArray[np.bool_]
+    """E x T: whether it was heard of."""
+
+    def first_epochs(self, epochs: int) -> TokenViews:
+        return TokenViews(tuple(token.first_epochs(epochs) for token in self.tokens), self.alive[:epochs])
+
+    @property
+    def lively(self) -> list[int]:
+        """The epochs in which any was."""
+        return np.flatnonzero(self.alive.any(axis=1)).tolist()
+
+    def similar(self, before: int, after: int) -> NDArray[np.float64]:
+        """Tokens that were alive in an epoch x those of a later one: how much likelier they are one topic's than any
+        two's."""
+        links, notes, origin = self._around(before)
+        later_links, later_notes, later_origin = self._around(after)
+        found = token_inference.compare_links(links, later_links) + token_inference.compare_counts(notes, later_notes)
+        return found + token_inference.compare_origins(origin, later_origin, self.tokens[0].graph.nodes)
+
+    def _around(self, epoch: int) -> tuple[NDArray[np.bool_], NDArray[np.float64], NDArray[np.int32]]:
+        """Of the tokens of an epoch: on which links something passed, how many notes came, and where floods began."""
+        here = [self.tokens[token] for token in np.flatnonzero(self.alive[epoch])]
+        links = np.array([each.seen.seen[epoch] > SILENT for each in here])
+        # Who is in a mesh counts its notes; of others nothing is known.
+        notes = np.where(links.any(axis=1), [each.read[epoch] for each in here], -1).astype(np.float64)
+        return links, notes, np.array([each.seen.origin[epoch] for each in here], np.int32)
+
+
+def track_by_bytes(heard: TokenViews) -> Names:
+    """Tokens of the last epoch x epochs: which token each was in which epoch, and -1 where it was not heard of."""
+    last = np.flatnonzero(heard.alive[heard.lively[-1]])
+    return np.where(heard.alive.T[last], last[:, None], -1)
+
+
+def track_by_surroundings(heard: TokenViews) -> Names:
+    """The same as far as relinking leads back."""
+    lively = heard.lively
+    places = np.full((np.count_nonzero(heard.alive[lively[-1]]), len(heard.alive)), -1)
+    places[:, lively[-1]] = np.flatnonzero(heard.alive[lively[-1]])
+    for after, before in pairwise(reversed(lively)):
+        earlier, later = (np.flatnonzero(heard.alive[epoch]) for epoch in (before, after))
+        link = assign_best(heard.similar(before, after).T)
+        at = np.full(len(heard.tokens), -1)
+        at[later] = np.where(link >= 0, earlier[link], -1)
+        followed = places[:, after] >= 0
+        places[followed, before] = at[places[followed, after]]
+    return places
+
+
+def _guess_tokens(
+    folder: GroupedRun,
+    attacks: Sequence[str],
+    asks: Mapping[str, float],
+    epochs: Sequence[int],
+    kept: bool,
+    hop_us: int | None,
+) -> pa.Table:
+    tokens = coalition_tables.find_topics(folder)
+    whole = TokenViews(
+        tuple(coalition_tables.build_coalition(folder, token, hop_us) for token in tokens),
+        coalition_tables.mark_heard_topics(folder, tokens),
+    )
+    graph, honest = whole.tokens[0].graph, np.flatnonzero(~whole.tokens[0].hostile)
+    names, topics = [folder.names[node] for node in honest], list(asks)
+    shares = np.array(list(asks.values()))
+    parts = [tables.arrow_schema(GuessRow).empty_table()]
+    for number in sorted({min(number, len(whole.alive)) for number in epochs}):
+        so_far = whole.first_epochs(number)
+        if not so_far.lively:
+            continue
+        counted = np.array([count_requests(graph, token.seen) for token in so_far.tokens])
+        for attack in attacks:
+            places = _TRACKS[attack](so_far)
+            asked, chances = (_summed(counted[:, which], places) for which in (0, 1))
+            for place, topic in zip(places, assign_best(naming_likelihoods(asked, chances, shares)), strict=True):
+                if topic >= 0:
+                    tests = build_group_tests(graph, _followed(so_far, place), kept=kept)
+                    scores = infer_beliefs(tests, graph.nodes, shares[topic])[honest]
+                    size = graph.nodes - len(names)
+                    parts.append(
+                        make_guesses(folder.run, attack, number, size, topics[topic], "subscriber", names, scores)
+                    )
+    return pa.concat_tables(parts)
+
+
+def _summed(counts: NDArray[np.float64], places: Names) -> NDArray[np.float64]:
+    """Of tokens x epochs, by track."""
+    each = np.arange(counts.shape[1])
+    return np.asarray(np.where(places >= 0, counts[places, each], 0.0).sum(axis=1), np.float64)
+
+
+def _followed(heard: TokenViews, place: Names) -> LinkObservations:
+    """What was seen of one track, in the epochs in which it was."""
+    epochs = np.flatnonzero(place >= 0)
+    any_one = heard.tokens[0].seen
+    rows = [(heard.tokens[place[epoch]].seen, epoch) for epoch in epochs]
+    return LinkObservations(
+        any_one.observer,
+        any_one.peer,
+        np.array([seen.origin[epoch] for seen, epoch in rows], np.int32),
+        any_one.present[epochs],
+        np.array([seen.seen[epoch] for seen, epoch in rows]),
+        np.array([seen.delay[epoch] for seen, epoch in rows]),
+        np.empty((0, 6), np.int32),
+    )
+
+
+_TRACKS: Final[Mapping[str, Callable[[TokenViews], Names]]] = {
+    "token-frequency": track_by_bytes,
+    "relinking": track_by_surroundings,
+}
+
+
+def guess_from_coalition(
+    insiders: DataFrame,
+    topology: DataFrame,
+    presence: DataFrame,
+    *,
+    attacks: Collection[str] = UNTRAINED,
+    epochs: Sequence[int] = (1, 5, 20, 50),
+    known: PublicKnowledge | None = None,
+    topics: DataFrame | None = None,
+    roots: DataFrame | None = None,
+    hop_us: int | None = None,
+) -> DataFrame:
+    """Of every honest node, what each attack holds of it after so many epochs; numbers above all that there are, once.
+
+    `topics` (run, epoch, token, topic) says which tokens the coalition knows, and what it knows none of is left out;
+    without, all is taken for one topic. `roots` (run, topic, epoch, node) says where floods begin, if that is public.
+    With `hop_us`, the time that a message takes, answers to adverts can be timed. Attacks of who is alone are left out
+    where there are several.
+    """
+    granted = known or PublicKnowledge()
+    chosen = _chosen(attacks, granted, epochs)
+    named = _named(insiders, topics)
+    needs = frozenset().union(*(each.needs for each in chosen))
+    sheets = coalition_tables.select_tables(named, topology, presence, needs, roots)
+
+    def of_run(rows: pa.Table) -> pa.Table:
+        return _guess_run(GroupedRun(rows), chosen, granted, epochs, hop_us)
+
+    return union_tables(sheets).groupBy("run").applyInArrow(of_run, tables.spark_schema(GuessRow))
+
+
+def _chosen(attacks: Collection[str], known: PublicKnowledge, epochs: Sequence[int]) -> list[CoalitionAttacker]:
+    for attack in attacks:
+        if attack not in ATTACKS:
+            raise ConfigError(f"no attack from inside is called {attack!r}; there are {', '.join(ATTACKS)}")
+        if attack in TRAINED and not all((attack, number) in known.trained for number in epochs):
+            raise ConfigError(f"{attack} is a trained attack, and was not trained for every number of epochs")
+    return [each for each in COALITION_ATTACKERS if each.attack in attacks]
+
+
+def _named(insiders: DataFrame, topics: DataFrame | None) -> DataFrame:
+    from pyspark.sql import functions as sql
+
+    if topics is None:
+        return insiders.withColumn("topic", sql.lit(""))
+    return insiders.join(sql.broadcast(topics), ["run", "epoch", "token"])
+
+
+def _guess_run(
+    folder: GroupedRun,
+    chosen: list[CoalitionAttacker],
+    known: PublicKnowledge,
+    epochs: Sequence[int],
+    hop_us: int | None,
+) -> pa.Table:
+    together = [each for each in chosen if not each.alone]
+    parts = [tables.arrow_schema(GuessRow).empty_table()]
+    for topic in coalition_tables.find_topics(folder):
+        whole = coalition_tables.build_coalition(folder, topic, hop_us)
+        honest = np.flatnonzero(~whole.hostile)
+        names = [folder.names[node] for node in honest]
+        size = len(folder.names) - len(names)
+        for number in sorted({min(number, whole.epochs) for number in epochs}):
+            so_far = whole.first_epochs(number)
+            for each in chosen if size == 1 else together:
+                scores = each.scores(so_far, known)[honest]
+                parts.append(make_guesses(folder.run, each.attack, number, size, topic, each.role, names, scores))
+    return pa.concat_tables(parts)

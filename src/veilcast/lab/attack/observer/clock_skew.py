@@ -1,0 +1,150 @@
+"""Clock skew: which addresses are one machine?
+
+A clock runs fast or slow by some parts in a million, and keeps doing so for years. Where cells leave on a grid of the
+sender's clock, the spacing of the grid shows the error, through any delay that is drawn anew for each cell and bounded
+(Kohno, Broido and Claffy, "Remote physical device fingerprinting", 2005). An observer who has the error of two
+addresses compares them: a machine that has changed its address is known again, and two members on one machine are seen
+to be.
+
+1. The cells of each link are numbered by their slots: a gap is as many slots as it has periods, rounded.
+2. The slope of the times over the numbers, in periods of the link's class, is the error of the clock. Three estimators:
+   - `envelope`: the line below all points that is nearest to them, as Kohno et al. find it by linear programming. It is
+     the best where delays are never negative and often near nothing. The line is an edge of the lower convex hull;
+   - `least-squares`: the best where delays are normal;
+   - `ends`: the first cells against the last. It is the best where the phase does a random walk.
+3. The error of a node is the mean of those of the links that it sends on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from itertools import pairwise
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+Times = NDArray[np.int64]
+Numbers = NDArray[np.float64]
+
+
+class LinkSkews(NamedTuple):
+    """By link: sender, receiver, and the error of the sender's clock in ppm."""
+
+    src: NDArray[np.int32]
+    dst: NDArray[np.int32]
+    ppm: Numbers
+
+
+def estimate_nodes(t_us: Times, src: NDArray[np.int32], dst: NDArray[np.int32], nodes: int, estimator: str) -> Numbers:
+    """By node, the error of its clock in ppm; NaN for a node that sends on no link for long enough."""
+    links = estimate_links(t_us, src, dst, estimator)
+    counts = np.bincount(links.src, minlength=nodes)
+    sums = np.bincount(links.src, links.ppm, nodes)
+    return np.where(counts > 0, sums / np.maximum(1, counts), np.nan)
+
+
+def estimate_links(t_us: Times, src: NDArray[np.int32], dst: NDArray[np.int32], estimator: str) -> LinkSkews:
+    """Links with fewer than `CELLS_MIN` cells are left out. Cells may come in any order."""
+    order = np.lexsort((t_us, dst, src))
+    t_us, src, dst = t_us[order], src[order], dst[order]
+    edges = [0, *(np.flatnonzero((np.diff(src) != 0) | (np.diff(dst) != 0)) + 1).tolist(), len(src)]
+    found = [
+        (int(src[start]), int(dst[start]), estimate_link(t_us[start:end], estimator))
+        for start, end in pairwise(edges)
+        if end - start >= CELLS_MIN
+    ]
+    senders, receivers, ppm = zip(*found, strict=True) if found else ((), (), ())
+    return LinkSkews(np.array(senders, np.int32), np.array(receivers, np.int32), np.array(ppm, np.float64))
+
+
+def estimate_link(t_us: Times, estimator: str) -> float:
+    """How much slower than its class a link sends, in ppm, by its times in order: a fast clock is below 0."""
+    return ESTIMATORS[estimator](*number_slots(t_us)) * _MILLION
+
+
+def number_slots(t_us: Times) -> tuple[Numbers, Numbers]:
+    """When each cell of a link would be due by its class, after the first, and by how much later it came."""
+    gaps = np.diff(t_us)
+    periods = np.array(PERIODS_US)
+    period = float(periods[np.argmin(np.abs(np.log(periods / np.median(gaps))))])
+    slots = np.append(0, np.cumsum(np.maximum(1, np.rint(gaps / period))))
+    due_us = slots * period
+    return due_us, (t_us - t_us[0]) - due_us
+
+
+def identify(before: Numbers, after: Numbers) -> NDArray[np.intp]:
+    """By each machine seen after, the one seen before that is most like it."""
+    return np.asarray(np.argmin(np.abs(after[:, None] - before[None, :]), axis=1))
+
+
+def estimate_skews(cells: DataFrame, estimator: str) -> DataFrame:
+    """`estimate_nodes` of the table `cells`: columns run, node, ppm, links. One link must fit into a task."""
+    from pyspark.sql import functions as sql
+
+    def of_link(rows: pa.Table) -> pa.Table:
+        t_us = np.sort(rows["t_us"].to_numpy())
+        if len(t_us) < CELLS_MIN:
+            return _LINK_SCHEMA.empty_table()
+        names = [rows["run"][0].as_py()], [rows["src"][0].as_py()], [estimate_link(t_us, estimator)]
+        return pa.table(list(names), schema=_LINK_SCHEMA)
+
+    links = (
+        cells.select("run", "src", "dst", "t_us")
+        .groupBy("run", "src", "dst")
+        .applyInArrow(of_link, "run string, node string, ppm double")
+    )
+    return links.groupBy("run", "node").agg(sql.mean("ppm").alias("ppm"), sql.count("*").alias("links"))
+
+
+def _envelope(x: Numbers, y: Numbers) -> float:
+    """The slope of the edge of the lower convex hull over the mean of x; of a stretch of points the lowest counts."""
+    block = max(1, len(x) // BLOCKS)
+    whole = len(x) // block * block
+    lowest = np.arange(0, whole, block) + np.argmin(y[:whole].reshape(-1, block), axis=1)
+    if whole < len(x):
+        lowest = np.append(lowest, whole + int(np.argmin(y[whole:])))
+    hull: list[tuple[float, float]] = []
+    for at, height in zip(x[lowest].tolist(), y[lowest].tolist(), strict=True):
+        while len(hull) > 1 and _turns_down(*hull[-2], *hull[-1], at, height):
+            hull.pop()
+        hull.append((at, height))
+    middle = float(x.mean())
+    right = next((place for place, (at, _) in enumerate(hull) if at >= middle), len(hull) - 1)
+    (left_at, left), (right_at, height) = hull[max(0, right - 1)], hull[max(right, min(1, len(hull) - 1))]
+    return 0.0 if left_at == right_at else (height - left) / (right_at - left_at)
+
+
+def _turns_down(x0: float, y0: float, x1: float, y1: float, x2: float, y2: float) -> bool:
+    return (y1 - y0) * (x2 - x0) >= (y2 - y0) * (x1 - x0)
+
+
+def _least_squares(x: Numbers, y: Numbers) -> float:
+    centred = x - x.mean()
+    return float((centred * y).sum() / (centred * centred).sum())
+
+
+def _ends(x: Numbers, y: Numbers) -> float:
+    few = max(1, min(ENDS, len(x) // 4))
+    return float((y[-few:].mean() - y[:few].mean()) / (x[-few:].mean() - x[:few].mean()))
+
+
+ESTIMATORS: Final[Mapping[str, Callable[[Numbers, Numbers], float]]] = {
+    "envelope": _envelope,
+    "least-squares": _least_squares,
+    "ends": _ends,
+}
+PERIODS_US: Final = (1_000_000.0, 250_000.0, 62_500.0)
+"""Of the classes of links, which are public."""
+CELLS_MIN: Final = 32
+"""Cells that a link needs."""
+BLOCKS: Final = 512
+"""Stretches that a link is cut into, for the hull."""
+ENDS: Final = 16
+"""Cells at either end."""
+_MILLION: Final = 1e6
+_LINK_SCHEMA: Final = pa.schema([("run", pa.string()), ("node", pa.string()), ("ppm", pa.float64())])

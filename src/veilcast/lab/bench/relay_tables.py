@@ -1,0 +1,111 @@
+"""What a relay's server, its proxy and the wires of its clients saw, as large as one likes: tiled as `tiles` does it.
+
+A tile is one epoch of a relay of the paper's profile, where users keep their pseudonyms and topics their tags. The
+attackers of `spark_job`, `spark_job` and `spark_job` go over it on Spark; every run has the same answer.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from math import ceil
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+import numpy as np
+
+from veilcast.lab import tables
+from veilcast.lab.attack.server import spark_job
+from veilcast.lab.bench.tiled_tables import tile_table, write_tiles
+from veilcast.lab.models.relay import (
+    EPOCH_US,
+    WINDOW_US,
+    RelayObservations,
+    RelayService,
+    RelayTruth,
+    run_relay,
+    settle_users,
+)
+from veilcast.lab.models.server_log import DELIVERED, SENT, server_rows
+from veilcast.lab.models.topic_mix import zipf_popularity
+from veilcast.observe import CellRow, ObservationRow, PresenceRow, ServerRow
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+
+class RelayTables(msgspec.Struct, frozen=True):
+    """Directories of Parquet files."""
+
+    server: str
+    cells: str
+    presence: str
+    rows: int
+    """Of `server`."""
+
+
+def write_tables(folder: Path, count: int) -> RelayTables:
+    """Write so many rows of what server and proxy saw, and what the wires had of it."""
+    base = {row: tables.from_rows(row, made) for row, made in _epoch().items()}
+    tiles = ceil(count / len(base[ServerRow]))
+    places = {row: folder / tables.TABLE_OF[row] for row in base}
+    for row, table in base.items():
+        write_tiles(places[row], row, tile_table(table, tiles, EPOCH_US))
+    return RelayTables(
+        **{tables.TABLE_OF[row]: str(place) for row, place in places.items()}, rows=tiles * len(base[ServerRow])
+    )
+
+
+def run_attackers(spark: SparkSession, ledgers: RelayTables) -> DataFrame:
+    """What all attackers hold of whom."""
+
+    def read(place: str, row: type[ObservationRow]) -> DataFrame:
+        return spark.read.schema(tables.spark_schema(row)).parquet(f"file://{place}")
+
+    server, cells = read(ledgers.server, ServerRow), read(ledgers.cells, CellRow)
+    words = server.select("run").distinct().crossJoin(spark.createDataFrame(_words(), "topic string, tag binary"))
+    popularity = {_TOPIC % number: float(share) for number, share in enumerate(zipf_popularity(_TOPICS, _MOST))}
+    named = spark_job.guess_from_log(
+        server, attacks=spark_job.LOG_ATTACKS, popularity=popularity, users=_USERS, lasting=True, words=words
+    )
+    seen = spark_job.guess_from_windows(cells, server, proxy=_PROXY, window_us=WINDOW_US, attacks=["disclosure"])
+    presence = read(ledgers.presence, PresenceRow)
+    followed = spark_job.guess_from_filters(server, presence, words=words, attacks=["filter-intersection"])
+    return named.unionByName(seen).unionByName(followed)
+
+
+@cache
+def _relay() -> tuple[RelayObservations, RelayTruth]:
+    reads = np.random.default_rng(1).random((_USERS, _TOPICS)) < zipf_popularity(_TOPICS, _MOST)
+    return run_relay(settle_users(reads, 2, 80.0, 0.2, 1), RelayService("paper", batch=4), 1)
+
+
+def _epoch() -> dict[type[ObservationRow], list[ObservationRow]]:
+    shown, _ = _relay()
+    wires: list[ObservationRow] = []
+    for kind in (SENT, DELIVERED):
+        part = shown.proxy.select(kind)
+        for t_us, who in zip(part.t_us.tolist(), part.who.tolist(), strict=True):
+            src, dst = (_USER % who, _PROXY) if kind == SENT else (_PROXY, _USER % who)
+            wires.append(CellRow("", 0, t_us, src, dst, 500))
+    there = np.flatnonzero(shown.present[0]).tolist()
+    return {
+        ServerRow: [
+            *server_rows(shown.server, "", "server", lambda who: f"{who:x}"),
+            *server_rows(shown.proxy, "", "proxy", lambda who: _USER % who),
+        ],
+        CellRow: wires,
+        PresenceRow: [PresenceRow("", 0, _USER % user) for user in there],
+    }
+
+
+def _words() -> list[tuple[str, bytes]]:
+    return [(_TOPIC % topic, int(tag).to_bytes(8, "big")) for topic, tag in enumerate(_relay()[1].computed)]
+
+
+_USERS: Final = 60
+_TOPICS: Final = 8
+_MOST: Final = 0.5
+_USER: Final = "u%02d"
+_TOPIC: Final = "t%d"
+_PROXY: Final = "proxy"

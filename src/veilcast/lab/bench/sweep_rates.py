@@ -1,0 +1,74 @@
+"""How many runs a second Spark sweeps, of short runs and of longer ones.
+
+The runs are those of the loops, with all measures; a sweep moreover checks and sorts every row, writes them to disk,
+and sums them up. It has several processes, so its seconds are the clock's on the wall, and what others do on the
+machine is in them. Until Spark and its workers stand is told apart. Runs of half a thousandth of a second show what a
+sweep costs beside them; how much faster two cores are shows where runs take longer than that.
+"""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from collections.abc import Mapping
+from functools import partial
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from veilcast.errors import LocalError
+from veilcast.lab.bench.run_rates import PARAMS
+from veilcast.lab.bench.stopwatch import measure_time
+from veilcast.lab.experiment import sweep
+from veilcast.lab.experiment.definition import Experiment
+from veilcast.lab.runs.table import ENGINES
+from veilcast.lab.spark import session
+
+
+class SweepTiming(msgspec.Struct, frozen=True):
+    """On so many cores of this machine."""
+
+    cores: int
+    ready_s: float
+    """Until Spark and its workers stood."""
+    rates: dict[int, float]
+    """Runs a second, by the number of nodes."""
+
+
+def measure_sweeps(cores: int, seeds: Mapping[int, int]) -> SweepTiming:
+    """Sweep overlays of these numbers of nodes, each over so many seeds."""
+    start = time.perf_counter()
+    with tempfile.TemporaryDirectory(prefix="veilcast-bench-") as folder, session(f"local[{cores}]") as spark:
+
+        def work(nodes: int, wanted: int, out: str) -> sweep.SweepResult:
+            runner = ENGINES["kernel"]
+            return sweep.run_sweep(
+                spark, "bench", _experiment(nodes), Path(folder) / out, engine="kernel", runner=runner, seeds=wanted
+            )
+
+        # The first sweep starts the workers, and compiles what was not.
+        work(min(seeds), 1, "first")
+        ready_s = time.perf_counter() - start
+        rates = {}
+        for nodes, wanted in seeds.items():
+            seconds, result = measure_time(partial(work, nodes, wanted, f"timed-{nodes}"), time.perf_counter)
+            if result.runs != wanted * _CELLS:
+                raise LocalError(f"a sweep did {result.runs} runs, not {wanted * _CELLS}")
+            rates[nodes] = result.runs / seconds
+    return SweepTiming(cores, ready_s, rates)
+
+
+def _experiment(nodes: int) -> Experiment:
+    return Experiment(
+        title="Sweeps",
+        claim="",
+        reading="",
+        minutes=1,
+        base={"cover": PARAMS.cover, "nodes": nodes},
+        axes={"mu": tuple(round(PARAMS.mu + 0.001 * step, 3) for step in range(_CELLS))},
+    )
+
+
+_CELLS: Final = 20
+"""As many as figures of P0 have, about; they differ by a thousandth of mu."""

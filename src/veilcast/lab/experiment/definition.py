@@ -1,0 +1,348 @@
+"""An experiment as its TOML file says it: a claim of a paper (or ours), what to run, what to draw, what was published.
+
+Its cells are the product of its axes, once for each series; a cell and a seed are a run. Figures name curves over an
+axis or over the steps inside a run. Published points are data, with the margin within which the same number counts as
+reproduced, and the verdict that is expected: an experiment says beforehand what will not come out. Matrices hold
+defences against attackers (see `lab.sweep.matrix`).
+
+
+A matrix of an experiment: its series down, attackers across, one metric in each cell, and what a defence costs.
+
+This is what a decision is made from: who is stopped by what, and at which price. Where the experiment has axes, or its
+runs have steps, there is a matrix for every combination of them; the reader chooses, and `at` says where they begin."""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections.abc import Collection, Iterator, Mapping
+from fnmatch import fnmatchcase
+from functools import cache
+from importlib import resources
+from importlib.resources.abc import Traversable
+from pathlib import Path
+from typing import Any, Final, Literal, TypeVar
+
+import msgspec
+
+from veilcast.decoding import read_toml
+from veilcast.errors import ConfigError
+from veilcast.lab.experiment.file_problems import find_problems, unknown_name
+from veilcast.lab.experiment.params import Params
+
+
+class AttackMatrix(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    name: str
+    """Unique among the figures and matrices of its experiment, and fit for a file name."""
+    title: str
+    attacks: tuple[str, ...]
+    """From left to right. What an attack does not give for a series stays empty."""
+    metric: str = "auc"
+    over: str = ""
+    """A metric of the same attack by which it is divided: success over base rate. Empty for the metric as it is."""
+    chance: float = 0.5
+    """What an attacker reaches who has learned nothing: where colour begins."""
+    certain: float = 1.0
+    """What one reaches who has learned all: where colour is full."""
+    costs: tuple[str, ...] = ()
+    """Metrics of the network itself, which stand beside."""
+    at: dict[str, Any] = {}
+    """What is shown first: a value of an axis, and "step". The last, where nothing is said."""
+
+    def __post_init__(self) -> None:
+        if not self.attacks or len(set(self.attacks)) < len(self.attacks):
+            raise ConfigError(f"matrices.{self.name}: attacks must be there, each once")
+        if self.chance == self.certain:
+            raise ConfigError(f"matrices.{self.name}: chance and certain must differ")
+
+    def find_problems(self, axes: Mapping[str, Collection[Any]], steps: Collection[float]) -> Iterator[str]:
+        """Values that it begins with and that no run has."""
+        for name, value in self.at.items():
+            if value not in (steps if name == "step" else axes.get(name, ())):
+                yield f"matrices.{self.name}: `at` {name} = {value} is in no cell"
+
+
+_O = TypeVar("_O", bound="ExperimentOutline")
+
+
+class Series(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """One of the things that stand beside one another: its name and the parameters that make it."""
+
+    name: str
+    params: dict[str, Any] = {}
+
+
+class FigureCurve(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """One line of a figure: a metric of a series, over the figure's x; `at` fixes the other axes."""
+
+    label: str
+    metric: str
+    series: str = ""
+    """Empty where the experiment has none."""
+    attack: str = ""
+    """Empty for a metric of the network itself."""
+    at: dict[str, Any] = {}
+    """Also "step", where x is an axis and not the last step of the runs is meant."""
+    style: Literal["line", "points", "reference"] = "line"
+
+
+class Figure(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    name: str
+    """Unique in its experiment, and fit for a file name."""
+    title: str
+    x: str
+    """An axis, or "step"."""
+    x_label: str
+    y_label: str
+    curves: tuple[FigureCurve, ...]
+    log_x: bool = False
+    log_y: bool = False
+
+
+class PublishedValue(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A number of the paper, and which of ours it is held against."""
+
+    what: str
+    value: float
+    figure: str
+    curve: str
+    """The label of the curve it lies on."""
+    within: float
+    """How far ours may be from `target`, or from the value where there is none."""
+    x: float | None = None
+    """Where on the curve; None for what is said of a curve as a whole."""
+    statistic: Literal["value", "change", "gap", "slope", "argmin", "settles", "last"] = "value"
+    """Of the curve: its value at x; that less its value at `since`, or less that of the curve `beside`; the slope of
+    its least-squares line; where it is least; from which x on it stays within `margin` of `beside`; its last value."""
+    since: float | None = None
+    compare: Literal["equal", "at most", "at least", "not told from"] = "equal"
+    """Whether the number is a value, or the bound of what is claimed without one: that a curve falls, that costs stay
+    below those of a broadcast; or what would come of chance, from which ours is not to be told."""
+    among: int = 1
+    """How many numbers are looked at of which any one would be a finding: the interval holds for all of them."""
+    beside: str = ""
+    margin: float = 0.0
+    target: float | None = None
+    """What the reading gives when executed elsewhere, where that is known and differs from what was published."""
+    expect: Literal["fits", "partly", "not reproduced"] = "fits"
+    why: str = ""
+    """Why it is not, where it is not expected to fit."""
+
+
+class QuickSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What `--quick` changes."""
+
+    seeds: int = 4
+    params: dict[str, Any] = {}
+
+
+class MachineSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What of it the machines run, who are some thousand times slower."""
+
+    seeds: int = 30
+    cells: tuple[str, ...] = ("*",)
+    """By their names, or patterns of names."""
+    params: dict[str, Any] = {}
+    """What is smaller there."""
+
+
+class ExperimentCell(msgspec.Struct, frozen=True):
+    """One combination of an experiment's parameters."""
+
+    name: str
+    series: str
+    at: dict[str, Any]
+    params: Params
+
+
+class ExperimentOutline(msgspec.Struct, frozen=True, kw_only=True):
+    """What of an experiment says how many runs it has and what they need, without what is drawn and checked."""
+
+    title: str
+    claim: str
+    """The sentence that the experiment tests."""
+    minutes: float
+    """About how long all of it takes on two cores."""
+    source: str = ""
+    """The figure or table of a paper; empty for our own."""
+    seeds: int = 100
+    """Runs of each cell."""
+    base: dict[str, Any] = {}
+    """Parameters of all runs."""
+    axes: dict[str, tuple[Any, ...]] = {}
+    """Parameters that take several values, each with the list of its values."""
+    series: tuple[Series, ...] = (Series(""),)
+    quick: QuickSettings = QuickSettings()
+    machines: MachineSettings = MachineSettings()
+    engines: tuple[Literal["kernel", "machines", "live"], ...] = ("kernel", "machines")
+    """What can run it: models on arrays, the real code in the simulator, or the real code on sockets; the first is the
+    default."""
+
+    def make_cells(self, *, quick: bool = False, engine: str = "kernel") -> Iterator[ExperimentCell]:
+        """In the order of the file; their names are unique and stable."""
+        shrunk = self.quick.params if quick else {}
+        shrunk = shrunk | self.machines.params if engine == "machines" else shrunk
+        chosen = self.machines.cells if engine == "machines" else ("*",)
+        for series in self.series:
+            for values in itertools.product(*self.axes.values()):
+                at = dict(zip(self.axes, values, strict=True))
+                parts = [*filter(None, [series.name]), *(f"{axis}={value}" for axis, value in at.items())]
+                name = " ".join(parts) or "all"
+                if any(fnmatchcase(name, pattern) for pattern in chosen):
+                    yield ExperimentCell(name, series.name, at, _params(self.base | series.params | at | shrunk))
+
+    def default_seeds(self, engine: str, *, quick: bool = False) -> int:
+        """How many there are if nobody says otherwise."""
+        usual = self.machines.seeds if engine == "machines" else self.seeds
+        return min(usual, self.quick.seeds) if quick else usual
+
+
+class Experiment(ExperimentOutline, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    reading: str
+    """How the paper was read, where it can be read in more than one way."""
+    figures: tuple[Figure, ...] = ()
+    matrices: tuple[AttackMatrix, ...] = ()
+    published: tuple[PublishedValue, ...] = ()
+
+    def __post_init__(self) -> None:
+        if min(self.seeds, self.quick.seeds, self.machines.seeds) < 1:
+            raise ConfigError("seeds must be at least 1")
+        if not self.series or len({series.name for series in self.series}) < len(self.series):
+            raise ConfigError("series must have names of their own")
+        for axis, values in self.axes.items():
+            if not values or len(set(values)) < len(values):
+                raise ConfigError(f"axes.{axis} must have values, each once")
+        cells = list(self.make_cells())
+        for _ in self.make_cells(engine="machines"):
+            pass
+        for pattern in self.machines.cells:
+            if not any(fnmatchcase(cell.name, pattern) for cell in cells):
+                raise ConfigError(f"machines.cells: no cell is called {pattern!r}")
+        steps = {step for cell in cells for step in cell.params.steps}
+        if found := [*self._of_figures(), *self._of_published(), *self._of_matrices(steps)]:
+            raise ConfigError("; ".join(found))
+
+    def check_requirements(self, name: str, engine: str, data: Path | None) -> None:
+        """Raise `ConfigError` unless this is an engine that it runs on, and there is a data folder if it needs one."""
+        if engine not in self.engines:
+            raise ConfigError(f"{name} runs on {' and '.join(self.engines)} only, not on {engine}")
+        sources = self.data_sources(engine)
+        if data is None and sources:
+            from veilcast.lab.data import files_of, missing_folder_error  # Only a refusal pays for it.
+
+            raise missing_folder_error(name, files_of(sources))
+
+    def data_sources(self, engine: str, *, quick: bool = False) -> set[str]:
+        """What its runs read from the data folder, by the names of `lab.data`."""
+        cells = self.make_cells(quick=quick, engine=engine)
+        return {source for cell in cells for source in cell.params.sources(engine)}
+
+    def _of_figures(self) -> Iterator[str]:
+        """What figures name that is not in the experiment."""
+        series = {each.name for each in self.series}
+        taken: set[str] = set()
+        for figure in self.figures:
+            if figure.x != "step" and figure.x not in self.axes:
+                yield f"figures.{figure.name}: x: {unknown_name('axis', figure.x, [*self.axes, 'step'])}"
+            if figure.name in taken:
+                yield f"figures: {figure.name!r} is there twice"
+            taken.add(figure.name)
+            for curve in figure.curves:
+                place = f"figures.{figure.name}, {curve.label}"
+                if curve.series not in series:
+                    yield f"{place}: {unknown_name('series', curve.series, series)}"
+                for name, value in curve.at.items():
+                    if name == figure.x or (name != "step" and value not in self.axes.get(name, ())):
+                        yield f"{place}: `at` {name} = {value} is in no cell"
+                free = set(self.axes) - {figure.x} - set(curve.at)
+                if free and figure.x in {*self.axes, "step"}:
+                    yield f"{place}: `at` must fix {', '.join(sorted(free))}"
+
+    def _of_published(self) -> Iterator[str]:
+        figures = {figure.name: figure for figure in self.figures}
+        for point in self.published:
+            place = f"published {point.what!r}"
+            if point.among < 1:
+                yield f"{place}: among is at least 1, itself"
+            for name, meant in _NEEDED.items():
+                if (getattr(point, name) in (None, "")) == (point.statistic in meant):
+                    yield f"{place}: {name} is for {' or '.join(meant)}, and needed there"
+            if point.figure not in figures:
+                yield f"{place}: {unknown_name('figure', point.figure, figures)}"
+                continue
+            figure = figures[point.figure]
+            for x in (point.x, point.since):
+                if x is not None and figure.x in self.axes and x not in self.axes[figure.x]:
+                    yield f"{place}: {x} is not among axes.{figure.x}"
+            labels = [curve.label for curve in figure.curves]
+            for label in filter(None, (point.curve, point.beside)):
+                if label not in labels:
+                    yield f"{place}: in figure {figure.name!r} {unknown_name('curve', label, labels)}"
+
+    def _of_matrices(self, steps: set[float]) -> Iterator[str]:
+        taken = {figure.name for figure in self.figures}
+        for matrix in self.matrices:
+            if matrix.name in taken:
+                yield f"matrices: {matrix.name!r} is there twice"
+            taken.add(matrix.name)
+            yield from matrix.find_problems(self.axes, steps)
+
+
+@cache
+def packaged_names() -> tuple[str, ...]:
+    """The experiments that come with the package."""
+    files = (Path(entry.name) for entry in _packaged().iterdir())
+    return tuple(sorted(file.stem for file in files if file.suffix == ".toml"))
+
+
+def load_experiment(name_or_path: str | Path) -> tuple[str, Experiment]:
+    """An experiment by name, or from a file; with its name."""
+    name = str(name_or_path)
+    if name in packaged_names():
+        return name, parse_experiment((_packaged() / f"{name}.toml").read_bytes(), name)
+    path = Path(name)
+    if path.suffix != ".toml":
+        raise ConfigError(f"no experiment {name}; `veilcast lab list` shows those there are")
+    try:
+        return path.stem, parse_experiment(path.read_bytes(), name)
+    except OSError as error:
+        raise ConfigError(f"no experiment {name}: {error.strerror}") from error
+
+
+def load_outline(name_or_path: str) -> tuple[str, ExperimentOutline]:
+    """The same without figures, matrices and published numbers, which are most of the text of a packaged file."""
+    if name_or_path not in packaged_names():
+        return load_experiment(name_or_path)
+    text = (_packaged() / f"{name_or_path}.toml").read_text()
+    tables = re.split(r"^(?=\[)", text, flags=re.MULTILINE)
+    kept = "".join(table for table in tables if not table.lstrip("[").startswith(_DRAWN))
+    return name_or_path, _converted(kept.encode(), name_or_path, ExperimentOutline)
+
+
+def parse_experiment(toml: bytes, name: str) -> Experiment:
+    return _converted(toml, name, Experiment)
+
+
+def _converted(toml: bytes, name: str, kind: type[_O]) -> _O:
+    table = read_toml(toml, f"experiment {name}")
+    try:
+        return msgspec.convert(table, kind)
+    except (msgspec.ValidationError, ConfigError) as error:
+        told = "; ".join(find_problems(table, kind, Params)) or str(error)
+        raise ConfigError(f"experiment {name}: {told}") from error
+
+
+def _params(given: dict[str, Any]) -> Params:
+    try:
+        return msgspec.convert(given, Params)
+    except msgspec.ValidationError as error:
+        raise ConfigError(str(error)) from error
+
+
+def _packaged() -> Traversable:
+    return resources.files("veilcast") / "experiments"
+
+
+_DRAWN: Final = ("figures", "matrices", "published")
+_NEEDED: Final = {"x": ("value", "change", "gap"), "since": ("change",), "beside": ("gap", "settles")}
+"""Which statistics need what is said of a published number, and which have no use for it."""

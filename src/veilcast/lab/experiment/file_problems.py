@@ -1,0 +1,107 @@
+"""Everything that is wrong with the fields of an experiment's file, found at once.
+
+A decoder stops at the first fault, and says little about names: a file with five faults takes six calls. Here the file
+is compared with the structs that it is decoded to, field by field. Each fault has its path in the file, and the names
+or values that would be right. This module only explains a refusal; whether a file is refused, the decoder decides.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, Final
+
+import msgspec
+from msgspec import inspect
+
+from veilcast.nearest import did_you_mean
+
+
+def find_problems(table: Mapping[str, Any], kind: type[msgspec.Struct], params: type[msgspec.Struct]) -> list[str]:
+    """The faults of a decoded TOML file of an experiment; its parameters are the fields of `params`."""
+    found = list(_of_struct(table, inspect.type_info(kind), ""))
+    known = inspect.type_info(params)
+    for path, given in _parameters(table):
+        found += _of_struct(given, known, path, whole=False)
+    return list(dict.fromkeys(found))
+
+
+def unknown_name(what: str, name: str, known: Iterable[str]) -> str:
+    """One sentence for a name that is not known, with those that are; if these are many, with the nearest alone."""
+    names = sorted(set(known) - {""})
+    near = did_you_mean(name, names)
+    told = f"; there are {', '.join(names)}" if names and not (near and len(names) > _LISTED) else ""
+    return f"there is no {what} {name!r}{told}{near}"
+
+
+def _parameters(table: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """Each part of the file that names parameters of runs, with its path; what is of another type is told elsewhere."""
+    series = table.get("series")
+    places = [("base", table.get("base"))]
+    if isinstance(series, list):
+        places += [(f"series[{number}].params", _get(each, "params")) for number, each in enumerate(series)]
+    places += [(f"{name}.params", _get(table.get(name), "params")) for name in ("quick", "machines")]
+    for path, given in places:
+        if isinstance(given, dict):
+            yield path, given
+    axes = table.get("axes")
+    for name, values in axes.items() if isinstance(axes, dict) else ():
+        for value in values if isinstance(values, list) else ():
+            yield "axes", {name: value}
+
+
+def _get(given: object, name: str) -> object:
+    return given.get(name) if isinstance(given, dict) else None
+
+
+def _of_struct(given: object, kind: inspect.Type, path: str, *, whole: bool = True) -> Iterator[str]:
+    """`whole`: required fields that are not there are faults, too."""
+    if not isinstance(given, dict) or not isinstance(kind, inspect.StructType):
+        yield from _of_value(given, kind, path)
+        return
+    fields = {field.encode_name: field for field in kind.fields}
+    if whole:
+        missing = [name for name, field in fields.items() if field.required and name not in given]
+        if missing:
+            yield f"{path + ': ' if path else ''}missing {', '.join(missing)}"
+    for name, value in given.items():
+        where = f"{path}.{name}" if path else name
+        if name not in fields:
+            yield f"{path + ': ' if path else ''}{unknown_name('field', name, fields)}"
+        else:
+            yield from _of_value(value, fields[name].type, where)
+
+
+def _of_value(given: object, kind: inspect.Type, path: str) -> Iterator[str]:
+    if isinstance(kind, inspect.StructType) and isinstance(given, dict):
+        yield from _of_struct(given, kind, path)
+    elif isinstance(kind, inspect.VarTupleType) and isinstance(given, list):
+        for number, each in enumerate(given):
+            yield from _of_value(each, kind.item_type, f"{path}[{number}]")
+    elif values := _values(kind):
+        if given not in values:
+            near = did_you_mean(given, map(str, values)) if isinstance(given, str) else ""
+            yield f"{path}: there is no {given!r}; there are {', '.join(map(str, values))}{near}"
+    elif (wanted := _TYPES.get(type(kind))) and not isinstance(given, wanted[0]):
+        yield f"{path}: {given!r} is not {wanted[1]}"
+
+
+def _values(kind: inspect.Type) -> list[Any]:
+    """All values of a type that is a list of values, or several such lists."""
+    if isinstance(kind, inspect.LiteralType):
+        return list(kind.values)
+    if isinstance(kind, inspect.UnionType) and all(isinstance(each, inspect.LiteralType) for each in kind.types):
+        return sorted(value for each in kind.types for value in _values(each))
+    return []
+
+
+_TYPES: Final[dict[type[inspect.Type], tuple[tuple[type, ...], str]]] = {
+    inspect.StrType: ((str,), "a text"),
+    inspect.IntType: ((int,), "a whole number"),
+    inspect.FloatType: ((int, float), "a number"),
+    inspect.BoolType: ((bool,), "true or false"),
+    inspect.DictType: ((dict,), "a table"),
+    inspect.VarTupleType: ((list,), "a list"),
+    inspect.StructType: ((dict,), "a table"),
+}
+_LISTED: Final = 40
+"""More names than these are not listed where one of them is near."""

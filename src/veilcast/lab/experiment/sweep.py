@@ -1,0 +1,149 @@
+"""An experiment, swept: its runs on Spark, job by job, to measures, scores and verdicts.
+
+Measures come to this process a job at a time, in the order of their runs, and are written here, portion by portion: so
+executors need no disk in common with us, files are few, and the same rows are the same bytes on any master. What this
+process holds is bounded by a job. The scores are Spark's again: from the files, however many, where the executors see
+them.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+import msgspec
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql import SparkSession
+
+from veilcast.errors import StorageError
+from veilcast.lab import tables
+from veilcast.lab.experiment import plan, store
+from veilcast.lab.experiment import verdicts as curves
+from veilcast.lab.experiment.definition import Experiment, ExperimentCell
+from veilcast.lab.experiment.manifest import SweepManifest, describe_sweep
+from veilcast.lab.experiment.plan import RunPace, SeedPortion, SweepJob
+from veilcast.lab.experiment.task import DURATION_COLUMN, RunTask
+from veilcast.lab.measure import summary
+from veilcast.lab.runs.table import RunFunction
+from veilcast.lab.spark import SPARK_ERRORS, Progress, translate_error
+from veilcast.lab.spark.code_archive import code_fingerprint
+from veilcast.lab.tables import MeasureRow, RunRow, ScoreRow, VerdictRow
+
+
+class SweepResult(msgspec.Struct, frozen=True):
+    """A sweep that is complete."""
+
+    manifest: SweepManifest
+    runs: int
+    """Done this time; the others were there."""
+    scores: pa.Table
+    verdicts: pa.Table
+
+
+def run_sweep(
+    spark: SparkSession,
+    name: str,
+    experiment: Experiment,
+    out: Path,
+    *,
+    engine: str,
+    runner: RunFunction,
+    seeds: int | None = None,
+    quick: bool = False,
+    data: Path | None = None,
+    fresh: bool = False,
+    progress: Progress | None = None,
+    command: str = "",
+) -> SweepResult:
+    """Do what is missing of the experiment's first `seeds` seeds in `out`. Seeds that are there beyond those stay."""
+    experiment.check_requirements(name, engine, data)
+    cells = tuple(experiment.make_cells(quick=quick, engine=engine))
+    wanted = seeds or experiment.default_seeds(engine, quick=quick)
+    now = describe_sweep(name, experiment, engine=engine, quick=quick, folder=data, command=command)
+    done = 0
+    try:
+        with store.open_store(out, name) as stored:
+            manifest = stored.begin(now.with_session(spark), fresh=fresh)
+            portions = plan.missing_portions(wanted, manifest.portions())
+            total, pace = len(portions), None
+            while portions:
+                started = time.perf_counter()
+                job = plan.next_job(portions, len(cells), spark.sparkContext.defaultParallelism, pace)
+                if progress is not None:
+                    label = f"{name}, seeds {job.seeds[0]} to {job.seeds[-1]}"
+                    progress.begin(label, total - len(portions), total)
+                measures, pace = _measure(spark, cells, job, runner, manifest.data)
+                # Executors import what lies there when they start, and one may have started late.
+                if code_fingerprint() != manifest.fingerprint:
+                    raise StorageError(f"the code of veilcast was changed while {name} was swept with it: start again")
+                took = time.perf_counter() - started
+                for portion in job.portions:
+                    runs = _runs(name, cells, portion, manifest.commit)
+                    share = took * portion.seeds / len(job.seeds)
+                    manifest = stored.add(manifest, portion, runs, _of(portion, measures), share)
+                    done += len(runs)
+                portions = portions[len(job.portions) :]
+            started = time.perf_counter()
+            if progress is not None:
+                progress.begin(f"{name}, scores", total, total)
+            scores = _scores(spark, name, cells, out, stored.files(manifest))
+            # A quick run is smaller than what was published, and is not held against it.
+            judged = [] if quick else curves.judge_published(name, experiment, curves.ScoreTable(scores.to_pylist()))
+            verdicts = tables.from_rows(VerdictRow, judged)
+            manifest = stored.finish(manifest, scores, verdicts, time.perf_counter() - started)
+    except SPARK_ERRORS as error:
+        raise translate_error(error) from error
+    return SweepResult(manifest, done, scores, verdicts)
+
+
+def check_sweep(
+    name: str, experiment: Experiment, out: Path, *, engine: str, quick: bool, data: Path | None, fresh: bool
+) -> None:
+    """Raise what would keep a sweep from being made in `out`, before anything is started for it."""
+    now = describe_sweep(name, experiment, engine=engine, quick=quick, folder=data, command="")
+    with store.open_store(out, name) as stored:
+        stored.check(now, fresh=fresh)
+
+
+def _measure(
+    spark: SparkSession, cells: Sequence[ExperimentCell], job: SweepJob, runner: RunFunction, data: str | None
+) -> tuple[pa.Table, RunPace]:
+    """The rows of a job, and how fast they came."""
+    named = tuple((cell.name, msgspec.json.encode(cell.params)) for cell in cells)
+    numbers = spark.range(0, len(cells) * len(job.seeds), 1, job.tasks)
+    schema = tables.spark_schema(MeasureRow, stored=True).add(DURATION_COLUMN, "double", nullable=False)
+    rows = numbers.mapInArrow(RunTask(named, job.seeds, runner, data), schema).toArrow()
+    # The shortest of each cell: the first run in a worker also loads what all of them need.
+    shortest = rows.group_by("cell").aggregate([(DURATION_COLUMN, "min")])[f"{DURATION_COLUMN}_min"]
+    pace = RunPace(pc.mean(shortest).as_py(), len(rows) / (len(cells) * len(job.seeds)))
+    return rows.drop_columns([DURATION_COLUMN]).cast(tables.arrow_schema(MeasureRow, stored=True)), pace
+
+
+def _of(portion: SeedPortion, measures: pa.Table) -> pa.Table:
+    """Its rows of a job's, in one piece: into how many they come depends on the tasks, and shows in a file's bytes."""
+    inside = pc.and_(pc.greater_equal(measures["seed"], portion.first), pc.less_equal(measures["seed"], portion.last))
+    return measures.filter(inside).combine_chunks()
+
+
+def _runs(name: str, cells: Sequence[ExperimentCell], portion: SeedPortion, commit: str) -> pa.Table:
+    rows = []
+    for cell in cells:
+        params = msgspec.json.encode(cell.params).decode()
+        for seed in range(portion.first, portion.last + 1):
+            rows.append(RunRow(f"{cell.name} seed={seed}", name, cell.name, params, seed, commit))
+    return tables.from_rows(RunRow, rows)
+
+
+def _scores(
+    spark: SparkSession, name: str, cells: Sequence[ExperimentCell], out: Path, files: Sequence[Path]
+) -> pa.Table:
+    if (spark.sparkContext.master or "").startswith("local"):
+        measures = tables.frame(spark, out, MeasureRow, name, files)
+    else:
+        measures = spark.createDataFrame(tables.read(out, MeasureRow, name, files))
+    rows = summary.summarise_frame(measures).toArrow().to_pylist()
+    order = {cell.name: number for number, cell in enumerate(cells)}
+    rows.sort(key=lambda row: (order[row["cell"]], row["attack"], row["metric"], row["step"]))
+    return tables.from_rows(ScoreRow, (ScoreRow(series=cells[order[row["cell"]]].series, **row) for row in rows))

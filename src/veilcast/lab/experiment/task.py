@@ -1,0 +1,83 @@
+"""What an executor does: run after run of its range, by an engine, to rows.
+
+A run's rows depend on its parameters and its seed alone, and leave in one order: so a portion has the same rows, in the
+same order, on however many cores it was done. How long each took goes with them, to plan by, and is not kept. What an
+engine cannot do is told with the run that it could not do.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Iterator
+from itertools import pairwise
+from pathlib import Path
+from typing import Any, Final, TypeAlias
+
+import msgspec
+import pyarrow as pa
+
+from veilcast.decoding import JsonDecoder
+from veilcast.errors import LocalError, TamperedError, VeilcastError
+from veilcast.lab.experiment.params import Params
+from veilcast.lab.runs.table import RunFunction
+from veilcast.lab.tables import MeasureRow, arrow_schema
+
+_Row: TypeAlias = tuple[Any, ...]
+"""Of the table `measures`, as far as it is stored."""
+
+
+class RunTask(msgspec.Struct, frozen=True):
+    """The runs of a job; called with the numbers of those that fall to an executor."""
+
+    cells: tuple[tuple[str, bytes], ...]
+    """Their names, and their parameters as JSON."""
+    seeds: tuple[int, ...]
+    run: RunFunction
+    data: str | None
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """A batch of rows for a batch of numbers: one for each run would cost as much again as the runs."""
+        schema = arrow_schema(MeasureRow, stored=True).append(pa.field(DURATION_COLUMN, pa.float64(), nullable=False))
+        for batch in batches:
+            rows: list[_Row] = []
+            for number in batch["id"].to_pylist():
+                at, seed = divmod(number, len(self.seeds))
+                cell, params = self.cells[at]
+                start = time.perf_counter()
+                found = self._rows(cell, params, self.seeds[seed])
+                took = time.perf_counter() - start
+                rows += [(*row, took) for row in found]
+            columns = zip(*rows, strict=True)
+            arrays = [pa.array(column, field.type) for column, field in zip(columns, schema, strict=True)]
+            yield pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+    def _rows(self, cell: str, params: bytes, seed: int) -> list[_Row]:
+        run = f"cell {cell}, seed {seed}"
+        try:
+            decoded = _PARAMS.decode(params)
+            measures = self.run(decoded, seed, Path(self.data) if self.data is not None else None)
+        except VeilcastError:
+            raise
+        except Exception as error:
+            raise LocalError(f"{run}: {type(error).__name__}: {' '.join(str(error).split())}") from error
+        rows = sorted((cell, seed, *msgspec.structs.astuple(measure)) for measure in measures)
+        _check(run, rows)
+        return rows
+
+
+def _check(run: str, rows: list[_Row]) -> None:
+    """A number that is none, or stands there twice, would spoil a mean without a word."""
+    if not rows:
+        raise LocalError(f"{run}: nothing was measured")
+    for _, _, attack, metric, step, value in rows:
+        if not isinstance(value, (int, float)) or not math.isfinite(value):
+            raise LocalError(f"{run}: {attack} {metric} at {step} is {value}")
+    for before, after in pairwise(rows):
+        if before[:-1] == after[:-1]:
+            raise LocalError(f"{run}: {after[2]} {after[3]} at {after[4]} is there twice")
+
+
+_PARAMS: Final = JsonDecoder(Params, TamperedError, "the parameters of a run are damaged")
+DURATION_COLUMN: Final = "took"
+"""The column of how long its run took, in seconds."""

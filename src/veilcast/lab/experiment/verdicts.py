@@ -1,0 +1,85 @@
+"""From scores to what a figure shows and a verdict judges: the points of each curve of an experiment.
+
+A curve is one metric of one series, over an axis (a cell for each point) or over the steps inside one cell's runs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from typing import NamedTuple
+
+from veilcast.lab.experiment.definition import Experiment, Figure, FigureCurve
+from veilcast.lab.measure.summary import widening
+from veilcast.lab.measure.verdicts import CurvePoint, NoPointError, judge_number
+from veilcast.lab.tables import VerdictRow
+
+
+class Score(NamedTuple):
+    """A row of the table `scores`, as far as curves need it."""
+
+    cell: str
+    attack: str
+    metric: str
+    step: float
+    value: float
+    low: float
+    high: float
+    seeds: int
+
+
+class ScoreTable:
+    """The scores of one experiment, found by what they are of."""
+
+    def __init__(self, rows: Iterable[Mapping[str, object] | Score]) -> None:
+        self._steps: dict[tuple[str, str, str], dict[float, Score]] = {}
+        for row in rows:
+            score = row if isinstance(row, Score) else Score(**{name: row[name] for name in Score._fields})  # type: ignore[arg-type]
+            self._steps.setdefault((score.cell, score.attack, score.metric), {})[score.step] = score
+
+    def steps(self, cell: str, attack: str, metric: str) -> dict[float, Score]:
+        return self._steps.get((cell, attack, metric), {})
+
+
+def curve_points(
+    experiment: Experiment, figure: Figure, curve: FigureCurve, scores: ScoreTable, among: int = 1
+) -> list[CurvePoint]:
+    """In order of x. Where a cell has no such score, there is no point. Intervals hold for so many numbers together."""
+    found = []
+    at = {name: value for name, value in curve.at.items() if name != "step"}
+    for cell in experiment.make_cells():
+        if cell.series != curve.series or any(cell.at[name] != value for name, value in at.items()):
+            continue
+        steps = scores.steps(cell.name, curve.attack, curve.metric)
+        if figure.x == "step":
+            found += [_point(step, score, among) for step, score in steps.items()]
+        elif steps:
+            step = curve.at.get("step", max(steps))
+            found += [_point(float(cell.at[figure.x]), steps[step], among)] if step in steps else []
+    return sorted(found)
+
+
+def judge_published(name: str, experiment: Experiment, scores: ScoreTable) -> list[VerdictRow]:
+    """Every published number of the experiment, judged. Where the machines ran a part of the cells only, what is said
+    of another part is left out, and what is said of a curve as a whole."""
+    judged = []
+    for figure in experiment.figures:
+        said = [published for published in experiment.published if published.figure == figure.name]
+        drawn = {
+            among: {curve.label: curve_points(experiment, figure, curve, scores, among) for curve in figure.curves}
+            for among in sorted({published.among for published in said})
+        }
+        for published in said:
+            curves = drawn[published.among]
+            whole = figure.x == "step" or len(curves[published.curve]) == len(experiment.axes[figure.x])
+            if whole or published.x is not None:
+                with suppress(NoPointError):
+                    judged.append(judge_number(name, published, curves))
+    return judged
+
+
+def _point(x: float, score: Score, among: int) -> CurvePoint:
+    if among == 1:
+        return CurvePoint(x, score.value, score.low, score.high)
+    half = (score.high - score.value) * widening(score.seeds, among)
+    return CurvePoint(x, score.value, score.value - half, score.value + half)

@@ -1,0 +1,286 @@
+"""What a coalition of members sees on its own links, epoch after epoch, and nothing of what is true.
+
+Insiders follow the protocol and put together what they notice. On a link to an honest neighbour that is: whether it is
+there; whether it asked for the topic, and how long after the advert; who invited whom to be a cover, and who refused,
+which only those do who are in the mesh already; in a shell game the names in the sets that are handed over, and who
+takes whose place; and, where publications go by a stem, from whom and to whom one passed. All know the graph and where
+the flood began.
+
+A subscriber answers an advert at once, a forwarder when it was asked itself: two hops later for each link between it
+and the nearest who asks below. Where subscriptions wait for a random moment of a window, this is not to be seen.
+
+The arrays are for attackers; `insider_rows` are the same as the `insiders` table has it, for networks of a small size.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from veilcast.lab.models import hardened_mesh
+from veilcast.lab.models.epochs import Epoch, MeshPolicy, Population, run_epochs
+from veilcast.lab.models.link_observations import (
+    ASKED,
+    AWAY,
+    FOLLOWED,
+    INVITED,
+    RECRUITED,
+    REFUSED,
+    SILENT,
+    LinkObservations,
+)
+from veilcast.lab.models.mesh import MeshTree
+from veilcast.lab.models.numba_cache import jit
+from veilcast.lab.models.publication_delay import schedule_publications
+from veilcast.lab.models.rng import Stream, draw_below, stream
+from veilcast.observe import InsiderRow
+
+
+@dataclass(frozen=True, eq=False)
+class CoalitionView(LinkObservations):
+    """And what else it knows of the notes of a topic that it reads, or that went by its members."""
+
+    stem_passages: NDArray[np.int32]
+    """Rows of (epoch, observer, from whom, to whom, whether it came climbing): the notes that left in an epoch, all by
+    one stem, in the order of its way. To whom is the observer itself where it is the root."""
+    delivered: NDArray[np.int32]
+    """E: how many notes came down the mesh."""
+
+    def known_members(self, epoch: int) -> NDArray[np.bool_]:
+        """Of all nodes, those of which the coalition knows in this epoch that they are in the mesh."""
+        inside = np.zeros(self.present.shape[1], np.bool_)
+        inside[self.peer[self.seen[epoch] > SILENT]] = True
+        games = self.handovers[self.handovers[:, 0] == epoch]
+        inside[games[:, 3]] = inside[games[:, 5]] = True
+        return inside
+
+
+def watch_epochs(people: Population, conduct: MeshPolicy, count: int) -> CoalitionView:
+    """What the insiders of a population see in its first `count` epochs."""
+    observer, peer = insider_links(people)
+    seen, delay = np.empty((count, observer.size), np.int8), np.full((count, observer.size), -1, np.int16)
+    present = np.empty((count, people.graph.nodes), np.bool_)
+    origin = np.empty(count, np.int32)
+    handed = [np.empty((0, 6), np.int32)]
+    ways: list[hardened_mesh.StemWalk | None] = []
+    for epoch in run_epochs(people, conduct, count):
+        number = epoch.number
+        origin[number], present[number] = epoch.root_paths.root, epoch.present
+        seen[number] = observe_links(epoch, observer, peer)
+        if conduct.timing == "seen":
+            delay[number] = np.where(seen[number] == ASKED, subscription_delays(epoch)[peer], -1)
+        if conduct.games:
+            games = round(conduct.games * epoch.covered_mesh.members.size)
+            named = play_handovers(epoch.covered_mesh, people.insiders, games, stream(people.seed, "games", number))
+            handed.append(np.insert(named, 0, number, axis=1))
+        if conduct.origin == "elected":
+            ways.append(epoch_stem(people, conduct, epoch))
+    there = present[:, people.publisher]
+    opened = np.array([way is not None for way in ways]) if ways else there
+    notes = schedule_publications(there, opened, conduct.departures, conduct.hold, people.key("notes"))
+    passed = [_passages(people, number, way) for number, way in enumerate(ways) if way and notes.departed[number]]
+    passed.append(np.empty((0, 5), np.int32))
+    return CoalitionView(
+        observer, peer, origin, present, seen, delay, np.concatenate(handed), np.concatenate(passed), notes.delivered
+    )
+
+
+def epoch_stem(people: Population, conduct: MeshPolicy, epoch: Epoch) -> hardened_mesh.StemWalk | None:
+    """The way of this epoch's notes to the root, if there is one."""
+    key, relay = people.key("life"), conduct.relay_number(epoch.number)
+    return hardened_mesh.walk_stem(
+        people.graph, epoch.graph, epoch.root_paths, people.publisher, hardened_mesh.ONWARD_PROBABILITY, key, relay
+    )
+
+
+def insider_links(people: Population) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
+    """Between insiders and their honest neighbours: the one, and the other."""
+    ends = np.repeat(np.arange(people.graph.nodes, dtype=np.int32), people.graph.degrees)
+    outward = people.insiders[ends] & ~people.insiders[people.graph.targets]
+    return ends[outward], people.graph.targets[outward]
+
+
+def observe_links(epoch: Epoch, observer: NDArray[np.int32], peer: NDArray[np.int32]) -> NDArray[np.int8]:
+    """What each of these pairs shows to the observer in one epoch."""
+    invited = epoch.invited
+    offsets, targets, parent = epoch.graph.offsets, epoch.graph.targets, epoch.covered_mesh.parent
+    return _observe_links(offsets, targets, epoch.present, epoch.mesh.parent, parent, invited, observer, peer)
+
+
+def subscription_delays(epoch: Epoch) -> NDArray[np.int16]:
+    """For every node that asked, how many hops after the advert it did; -1 for others."""
+    depth = hardened_mesh.mesh_depths(epoch.mesh)
+    inward = np.argsort(-depth, kind="stable")[: epoch.mesh.members.size]
+    return _delays(inward, epoch.mesh.parent, epoch.mesh.publisher, epoch.asking)
+
+
+def play_handovers(mesh: MeshTree, insiders: NDArray[np.bool_], games: int, state: Stream) -> NDArray[np.int32]:
+    """So many games of random inner nodes, the publisher apart, with a random child of each; as
+    `CoalitionView.handed`.
+    """
+    offsets, children = mesh.children
+    inner = np.flatnonzero(np.diff(offsets)).astype(np.int32)
+    inner = inner[inner != mesh.publisher]
+    if inner.size == 0:
+        return np.empty((0, 5), np.int32)
+    return _handovers(offsets, children, mesh.parent, inner, insiders, games, state)
+
+
+def insider_rows(
+    view: CoalitionView, run: str, names: list[str], token: bytes, *, start_us: int, epoch_us: int, hop_us: int
+) -> Iterator[InsiderRow]:
+    """The `insiders` table: epochs from `start_us` on, and in each the messages in the order in which they came.
+
+    What nobody can time stands at the epoch's beginning.
+    """
+
+    def row(number: int, hops: int, observer: int, peer: int, kind: str, about: str = "") -> InsiderRow:
+        at_us = start_us + number * epoch_us
+        place = (run, at_us // epoch_us, at_us + max(0, hops) * hop_us, names[observer], names[peer])
+        return InsiderRow(*place, kind, b"", token, b"", about)
+
+    for number in range(len(view.origin)):
+        for link in np.argsort(view.delay[number], kind="stable"):
+            if (kind := _KINDS.get(int(view.seen[number, link]))) is not None:
+                yield row(number, int(view.delay[number, link]), view.observer[link], view.peer[link], kind)
+        for _, _, observer, peer, message, node in view.handovers[view.handovers[:, 0] == number]:
+            yield row(number, 0, observer, peer, _GAMES[int(message)], names[node])
+        for _, observer, source, target, climbs in view.stem_passages[view.stem_passages[:, 0] == number]:
+            yield row(number, 0, observer, source, "in:Stem", _CLIMBS if climbs else "")
+            if target != observer:
+                yield row(number, 0, observer, target, "out:Stem")
+
+
+def _passages(people: Population, number: int, way: hardened_mesh.StemWalk) -> NDArray[np.int32]:
+    """Where the stem of an epoch's notes met insiders."""
+    after = np.append(way.path[1:], way.path[-1])
+    return np.array(
+        [
+            (number, node, way.path[place - 1], after[place], place > way.climb_start)
+            for place, node in enumerate(way.path)
+            if place > 0 and people.insiders[node]
+        ],
+        np.int32,
+    ).reshape(-1, 5)
+
+
+@jit
+def _observe_links(
+    offsets: NDArray[np.int64],
+    targets: NDArray[np.int32],
+    present: NDArray[np.bool_],
+    before: NDArray[np.int32],
+    parent: NDArray[np.int32],
+    invited: NDArray[np.int8],
+    observers: NDArray[np.int32],
+    peers: NDArray[np.int32],
+) -> NDArray[np.int8]:
+    seen = np.empty(observers.size, np.int8)
+    for link in range(observers.size):
+        observer, peer = observers[link], peers[link]
+        if not present[peer]:
+            seen[link] = AWAY
+        elif before[peer] == observer:
+            seen[link] = ASKED
+        elif parent[peer] == observer:
+            seen[link] = RECRUITED
+        elif before[observer] == peer:
+            seen[link] = FOLLOWED
+        elif _invites(offsets, targets, invited, peer, observer):
+            seen[link] = INVITED
+        elif _invites(offsets, targets, invited, observer, peer):
+            seen[link] = REFUSED
+        else:
+            seen[link] = SILENT
+    return seen
+
+
+@jit
+def _invites(
+    offsets: NDArray[np.int64], targets: NDArray[np.int32], invited: NDArray[np.int8], host: int, guest: int
+) -> bool:
+    for slot in range(offsets[host], offsets[host + 1]):
+        if targets[slot] == guest:
+            return bool(invited[slot] != 0)
+    return False
+
+
+@jit
+def _delays(
+    inward: NDArray[np.int64], parent: NDArray[np.int32], root: int, asking: NDArray[np.bool_]
+) -> NDArray[np.int16]:
+    """From the deepest inward: at once, or two hops after the first that asked."""
+    delay = np.full(parent.size, -1, np.int16)
+    for node in inward:
+        if asking[node]:
+            delay[node] = 0
+        above = parent[node]
+        if node != root and (delay[above] < 0 or delay[node] + 2 < delay[above]):
+            delay[above] = delay[node] + 2
+    return delay
+
+
+@jit
+def _handovers(
+    offsets: NDArray[np.int64],
+    children: NDArray[np.int32],
+    parent: NDArray[np.int32],
+    inner: NDArray[np.int32],
+    insiders: NDArray[np.bool_],
+    games: int,
+    state: Stream,
+) -> NDArray[np.int32]:
+    """As `mesh/swap.py` plays: v1 at place a asks v2 at a child's place b, and they exchange."""
+    occupant = np.arange(parent.size).astype(np.int32)
+    log, size = np.empty((1024, 5), np.int32), 0
+    for game in range(games):
+        a = inner[draw_below(state, inner.size)]
+        b = children[offsets[a] + draw_below(state, offsets[a + 1] - offsets[a])]
+        v1, v2 = occupant[a], occupant[b]
+        most = size + 2 * (1 + offsets[a + 1] - offsets[a] + offsets[b + 1] - offsets[b])
+        if most > len(log):
+            more = np.empty((2 * most, 5), np.int32)
+            more[:size] = log[:size]
+            log = more
+        for place in range(offsets[a] - 1, offsets[a + 1]):
+            near = occupant[parent[a] if place < offsets[a] else children[place]]
+            if near == v2:
+                continue
+            if insiders[v2]:
+                size = _append_row(log, size, game, v2, v1, ASK, near)
+            if insiders[near]:
+                size = _append_row(log, size, game, near, v1, COMMIT, v2)
+        for place in range(offsets[b], offsets[b + 1]):
+            near = occupant[children[place]]
+            if insiders[v1]:
+                size = _append_row(log, size, game, v1, v2, ANSWER, near)
+            if insiders[near]:
+                size = _append_row(log, size, game, near, v2, COMMIT, v1)
+        occupant[a], occupant[b] = v2, v1
+    return log[:size].copy()
+
+
+@jit
+def _append_row(log: NDArray[np.int32], size: int, game: int, observer: int, peer: int, message: int, node: int) -> int:
+    log[size, 0], log[size, 1], log[size, 2], log[size, 3], log[size, 4] = game, observer, peer, message, node
+    return size + 1
+
+
+ASK: Final = 0
+ANSWER: Final = 1
+COMMIT: Final = 2
+"""The messages of a game that hand names over."""
+
+_KINDS: Final = {
+    ASKED: "in:Subscribe",
+    RECRUITED: "in:Subscribe",
+    REFUSED: "in:Decline",
+    INVITED: "in:Invite",
+    FOLLOWED: "out:Subscribe",
+}
+_CLIMBS: Final = "climbs"
+_GAMES: Final = {ASK: "in:SwapAsk", ANSWER: "in:SwapAnswer", COMMIT: "in:SwapCommit"}

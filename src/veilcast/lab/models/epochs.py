@@ -1,0 +1,270 @@
+"""Epochs: who is away, a new flood from the origin, a new tree, and who asks for the topic again.
+
+What an epoch hides, fifty of them may give away: those who stay the same stand out from what changes. So a defence is
+described by what it keeps over epochs and what it draws anew (`MeshPolicy`), and an epoch is a function of the
+population,
+the conduct and its number; only relays that stay for an epoch longer make one depend on the one before.
+
+Insiders are always there, forward as everybody does, and neither read nor cover. Those who publish or are the root are
+honest and always there too, unless a publisher that is no origin is said to come and go; all others are away in an
+epoch with probability `churn`, each by itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from veilcast.errors import ConfigError
+from veilcast.lab.models import hardened_mesh, keyed_draws
+from veilcast.lab.models.graph import Graph
+from veilcast.lab.models.hardened_mesh import RootPaths
+from veilcast.lab.models.keyed_draws import derive_key, draw_bits
+from veilcast.lab.models.mesh import MeshTree
+from veilcast.lab.models.numba_cache import jit
+
+
+@dataclass(frozen=True)
+class MeshPolicy:
+    """A way to run a mesh, by what it keeps. The defaults are P0's baseline, BL."""
+
+    origin: Literal["publisher", "elected", "fresh"] = "publisher"
+    """Where the flood begins: at the publisher; at a root that is kept; or in each epoch elsewhere."""
+    parents: Literal["fresh", "kept"] = "fresh"
+    """Whether the choice among equally near parents is made in each epoch or for life."""
+    timing: Literal["seen", "hidden"] = "seen"
+    """Whether who answers an advert at once can be told from who answers when it was asked itself."""
+    kappa: float = 0.0
+    """The share of others who ask as if they were readers."""
+    life: int = hardened_mesh.COVER_LIFE
+    """For how many epochs they do, on the average: 1 draws them anew in each, 0 once for all."""
+    relays: Literal["leave", "stay"] = "leave"
+    """Whether who has forwarded asks in the next epoch too, whether or not anybody needs it."""
+    mu: float = 0.0
+    """Probabilistic forwarding, by the rule "one"."""
+    recruits: Literal["fresh", "kept", "sole"] = "fresh"
+    """Whether coins and whom to ask first are drawn in each epoch or for life; "sole": for life, and nobody else is
+    asked where that one refuses."""
+    games: float = 0.0
+    """Shell games in an epoch for each node of the mesh."""
+    departures: int = 0
+    """A publisher hands over what it has once in so many epochs; 0 or 1 in every one."""
+    hold: int = 0
+    """For how many epochs a root keeps a note at most."""
+    relay_epochs: int = 0
+    """After how many epochs a publisher has another first relay; 0 for never."""
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.kappa <= 1 or not 0 <= self.mu <= 1:
+            raise ConfigError("kappa and mu must be shares between 0 and 1")
+        if min(self.life, self.games, self.departures, self.hold, self.relay_epochs) < 0:
+            raise ConfigError("life, games, departures, hold and relay_epochs must not be negative")
+
+    def relay_number(self, epoch: int) -> int:
+        """How many first relays the publisher has had before this epoch's."""
+        return epoch // self.relay_epochs if self.relay_epochs else 0
+
+
+@dataclass(frozen=True, eq=False)
+class Population:
+    """Who lives on a graph. The truth: no attacker is handed one."""
+
+    graph: Graph
+    publisher: int
+    subscribers: NDArray[np.int32]
+    insiders: NDArray[np.bool_]
+    churn: float
+    seed: int
+    steady: bool = True
+    """Whether the publisher is always there, or, where the flood does not begin with it, away as often as others."""
+    topic: int = 0
+    """Which of several on the same graph: these share who is away, and no other draw."""
+
+    def key(self, *names: str | int) -> np.uint64:
+        """The key of a draw that each topic makes for itself."""
+        return derive_key(self.seed, *names, *((self.topic,) if self.topic else ()))
+
+
+@dataclass(frozen=True, eq=False)
+class Epoch:
+    """One of them, when its mesh stands."""
+
+    number: int
+    present: NDArray[np.bool_]
+    graph: Graph
+    """Of those who are there; the others have no neighbours in it."""
+    root_paths: RootPaths
+    asking: NDArray[np.bool_]
+    """Who asked for its own sake, reader or not."""
+    mesh: MeshTree
+    """As subscriptions made it, before anybody was recruited or changed places."""
+    covered_mesh: MeshTree
+    """With those who were recruited: the mesh itself, where nobody is."""
+    invited: NDArray[np.int8]
+    """For every slot of `graph`, whether that node invited that neighbour: 0, ACCEPTED or REFUSED."""
+
+
+def settle_population(
+    graph: Graph,
+    publisher: int,
+    subscribers: NDArray[np.int32],
+    insiders: float,
+    churn: float,
+    seed: int,
+    *,
+    steady: bool = True,
+) -> Population:
+    """Insiders are a share of all nodes, drawn from those without a role."""
+    idle = np.ones(graph.nodes, np.bool_)
+    idle[publisher] = idle[subscribers] = False
+    many = round(insiders * graph.nodes)
+    if many > np.count_nonzero(idle):
+        raise ConfigError(f"there are no {many} nodes left for insiders; fewer of them, or a smaller ratio")
+    chosen = np.zeros(graph.nodes, np.bool_)
+    chosen[
+        _shuffle_nodes(np.flatnonzero(idle).astype(np.int32), derive_key(seed, "insiders"), keyed_draws.LOTS)[:many]
+    ] = True
+    return Population(graph, publisher, subscribers, chosen, churn, seed, steady)
+
+
+def run_epochs(people: Population, conduct: MeshPolicy, count: int) -> Iterator[Epoch]:
+    """The first `count` of them."""
+    life, honest = people.key("life"), ~people.insiders
+    root = people.publisher if conduct.origin == "publisher" else hardened_mesh.elect_root(honest, life)
+    relayed = np.zeros(people.graph.nodes, np.bool_)
+    for number in range(count):
+        once = people.key("epoch", number)
+        if conduct.origin == "fresh":
+            root = hardened_mesh.elect_root(honest, once)
+        everybody = derive_key(people.seed, "epoch", number)
+        present = ~keyed_draws.draw_share(everybody, keyed_draws.AWAY, people.graph.nodes, 0, people.churn)
+        present |= people.insiders
+        present[people.publisher] |= people.steady or conduct.origin != "elected"
+        present[root] = True
+        graph = restrict_graph(people.graph, present)
+        order = keyed_draws.rank_neighbours(graph, life if conduct.parents == "kept" else once, keyed_draws.PARENTS)
+        found = hardened_mesh.find_root_paths(graph, root, order)
+        asking = hardened_mesh.draw_covers(graph.nodes, conduct.kappa, life, number, conduct.life) & honest
+        asking[people.subscribers] = True
+        if conduct.relays == "stay":
+            asking |= relayed
+        asking &= present
+        mesh = hardened_mesh.form_mesh(found, asking)
+        covered, invited = _recruit_covers(graph, mesh, conduct, once if conduct.recruits == "fresh" else life, once)
+        relayed = find_forwarders(mesh)
+        yield Epoch(number, present, graph, found, asking, mesh, covered, invited)
+
+
+def restrict_graph(graph: Graph, present: NDArray[np.bool_]) -> Graph:
+    """The same graph, where those who are away have no links."""
+    return Graph(*_restrict_graph(graph.offsets, graph.targets, present))
+
+
+def find_forwarders(mesh: MeshTree) -> NDArray[np.bool_]:
+    """Who has somebody below it in the mesh."""
+    inner = np.zeros(mesh.parent.size, np.bool_)
+    members = mesh.members
+    inner[mesh.parent[members[members != mesh.publisher]]] = True
+    return inner
+
+
+def _recruit_covers(
+    graph: Graph, mesh: MeshTree, conduct: MeshPolicy, key: np.uint64, once: np.uint64
+) -> tuple[MeshTree, NDArray[np.int8]]:
+    """Probabilistic forwarding as the machines do it (`mesh/cover.py`), with every invitation; the statistics of
+    `kernels.cover` need none of these.
+    """
+    if conduct.mu == 0:
+        return mesh, np.zeros(graph.targets.size, np.int8)
+    coins = keyed_draws.draw_share(key, keyed_draws.COINS, graph.nodes, 0, conduct.mu)
+    order = keyed_draws.rank_neighbours(graph, key, keyed_draws.RECRUITS)
+    members = mesh.members
+    turns = _shuffle_nodes(members[members != mesh.publisher], once, keyed_draws.TURNS)
+    tries = 1 if conduct.recruits == "sole" else graph.nodes
+    parent, invited = _recruit(graph.offsets, graph.targets, mesh.parent, order, coins, turns, tries)
+    return MeshTree(mesh.publisher, parent, mesh.distance), invited
+
+
+def _shuffle_nodes(nodes: NDArray[np.int32], key: np.uint64, purpose: int) -> NDArray[np.int32]:
+    """These nodes in a random order."""
+    return nodes[np.argsort(_lots(nodes, key, purpose), kind="stable")]
+
+
+@jit
+def _lots(nodes: NDArray[np.int32], key: np.uint64, purpose: int) -> NDArray[np.uint64]:
+    lots = np.empty(nodes.size, np.uint64)
+    for place in range(nodes.size):
+        lots[place] = draw_bits(key, purpose, nodes[place], 0, 0)
+    return lots
+
+
+@jit
+def _restrict_graph(
+    offsets: NDArray[np.int64], targets: NDArray[np.int32], present: NDArray[np.bool_]
+) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
+    nodes, kept = offsets.size - 1, 0
+    fewer, left = np.zeros(offsets.size, np.int64), np.empty(targets.size, np.int32)
+    for node in range(nodes):
+        for slot in range(offsets[node], offsets[node + 1]):
+            if present[node] and present[targets[slot]]:
+                left[kept] = targets[slot]
+                kept += 1
+        fewer[node + 1] = kept
+    return fewer, left[:kept].copy()
+
+
+@jit
+def _recruit(
+    offsets: NDArray[np.int64],
+    targets: NDArray[np.int32],
+    before: NDArray[np.int32],
+    order: NDArray[np.uint64],
+    coins: NDArray[np.bool_],
+    turns: NDArray[np.int32],
+    tries: int,
+) -> tuple[NDArray[np.int32], NDArray[np.int8]]:
+    """Whose coin says so invites its neighbours in order, but for those next to it in the mesh, until one accepts."""
+    parent, invited = before.copy(), np.zeros(targets.size, np.int8)
+    queue = np.empty(parent.size, np.int32)
+    queue[: turns.size] = turns
+    first, last = 0, turns.size
+    while first < last:
+        node = queue[first]
+        first += 1
+        if not coins[node]:
+            continue
+        slots = offsets[node] + np.argsort(order[offsets[node] : offsets[node + 1]])
+        for slot in slots[:tries]:
+            other = targets[slot]
+            if parent[node] == other or parent[other] == node:
+                continue
+            if parent[other] >= 0:
+                invited[slot] = REFUSED
+            else:
+                invited[slot], parent[other], queue[last] = ACCEPTED, node, other
+                last += 1
+                break
+    return parent, invited
+
+
+ACCEPTED: Final = 1
+REFUSED: Final = 2
+
+MESH_POLICIES: Final = {
+    "BL": MeshPolicy(),
+    "BL hidden": MeshPolicy(timing="hidden"),
+    "BL kept": MeshPolicy(timing="hidden", parents="kept"),
+    "BL new publisher": MeshPolicy(origin="fresh"),
+    "PF fresh": MeshPolicy(mu=0.6),
+    "PF sole": MeshPolicy(mu=1.0, recruits="sole"),
+    "SG": MeshPolicy(games=4.0),
+    "SG few": MeshPolicy(games=0.25),
+    "PFSG fresh": MeshPolicy(mu=0.6, games=4.0),
+    "PFSG sole": MeshPolicy(mu=1.0, recruits="sole", games=4.0),
+    "H": MeshPolicy(origin="elected", parents="kept", timing="hidden", kappa=0.78, relays="stay"),
+}
+"""The papers' meshes as insiders are shown them, and the hardened one."""

@@ -1,0 +1,66 @@
+"""A ledger: what the server of a relay, or its proxy, could write down of what passes through it.
+
+Rows are requests, or parts of one: somebody subscribes by a tag, publishes by a tag, sends a body, or is sent one. Who
+and what are numbers without a meaning, the same where the observer could see that they are the same. A server writes
+pseudonyms, and gives a number to each publication; a proxy writes its clients.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from veilcast.observe import ServerRow
+
+Numbers = NDArray[np.int64]
+_ALL: Final = 2**63 - 1
+
+
+@dataclass(frozen=True, eq=False)
+class ServerLog:
+    epoch: Numbers
+    t_us: Numbers
+    kind: NDArray[np.int8]
+    who: Numbers
+    what: Numbers
+
+    def select(self, kind: int, first: int = 0, last: int = _ALL) -> ServerLog:
+        """The rows of a kind; from one epoch to another, both included, if they are named."""
+        return self._where((self.kind == kind) & (self.epoch >= first) & (self.epoch <= last))
+
+    def before(self, epoch: int) -> ServerLog:
+        """The rows of all epochs before this one."""
+        return self._where(self.epoch < epoch)
+
+    def __len__(self) -> int:
+        return len(self.who)
+
+    def _where(self, rows: NDArray[np.bool_]) -> ServerLog:
+        return ServerLog(self.epoch[rows], self.t_us[rows], self.kind[rows], self.who[rows], self.what[rows])
+
+
+def server_rows(ledger: ServerLog, run: str, observer: str, name: Callable[[int], str]) -> Iterator[ServerRow]:
+    """As rows of the table `server`; `name` is what those whom the observer knows are called."""
+    columns = (ledger.epoch, ledger.t_us, ledger.kind, ledger.who, ledger.what)
+    for epoch, t_us, kind, who, what in zip(*(column.tolist() for column in columns), strict=True):
+        yield ServerRow(run, epoch, t_us, f"{observer}:{KINDS[kind]}", name(who), what.to_bytes(8, "big"), 0)
+
+
+def cross_table(who: Numbers, what: Numbers) -> tuple[NDArray[np.bool_], Numbers, Numbers]:
+    """Who has to do with what, as a mask; and whose its rows are, and of what its columns."""
+    people, row = np.unique(who, return_inverse=True)
+    things, column = np.unique(what, return_inverse=True)
+    mask = np.zeros((people.size, things.size), np.bool_)
+    mask[row, column] = True
+    return mask, people, things
+
+
+SUBSCRIBED: Final = 0
+PUBLISHED: Final = 1
+SENT: Final = 2
+DELIVERED: Final = 3
+KINDS: Final = ("subscribe", "publish", "send", "deliver")

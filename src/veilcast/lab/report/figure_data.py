@@ -1,0 +1,79 @@
+"""What a figure shows, as plain values: its lines with their intervals, and what was published about them.
+
+A published value lies on its curve where the paper gives it. One that is said of a whole curve (from where on it stays
+near another, where it is least) is a place on the horizontal axis. Slopes, differences and mere bounds are neither, and
+stand in the table alone.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from veilcast.lab.experiment import verdicts
+from veilcast.lab.experiment.definition import Experiment, Figure, PublishedValue
+from veilcast.lab.experiment.verdicts import ScoreTable
+from veilcast.lab.measure.verdicts import CurvePoint
+
+
+@dataclass(frozen=True)
+class PlotLine:
+    label: str
+    style: Literal["line", "points", "reference"]
+    points: tuple[CurvePoint, ...]
+
+
+@dataclass(frozen=True)
+class PublishedMark:
+    """Something published: at (x, y) of a line, or at x alone."""
+
+    what: str
+    line: int
+    x: float
+    y: float | None
+
+
+@dataclass(frozen=True)
+class FigureData:
+    title: str
+    x_label: str
+    y_label: str
+    lines: tuple[PlotLine, ...]
+    marks: tuple[PublishedMark, ...] = ()
+    log_x: bool = False
+    log_y: bool = False
+
+
+def make_figure_data(experiment: Experiment, figure: Figure, scores: ScoreTable) -> FigureData:
+    lines = tuple(
+        PlotLine(curve.label, curve.style, tuple(verdicts.curve_points(experiment, figure, curve, scores)))
+        for curve in figure.curves
+    )
+    places = {line.label: number for number, line in enumerate(lines)}
+    marks = [
+        mark
+        for published in experiment.published
+        if published.figure == figure.name and (mark := _mark(published, lines, places[published.curve]))
+    ]
+    return FigureData(figure.title, figure.x_label, figure.y_label, lines, tuple(marks), figure.log_x, figure.log_y)
+
+
+def has_interval(point: CurvePoint) -> bool:
+    """Whether it has an interval: one seed gives none."""
+    return math.isfinite(point.low) and math.isfinite(point.high) and point.low < point.high
+
+
+def _mark(published: PublishedValue, lines: Sequence[PlotLine], line: int) -> PublishedMark | None:
+    if published.compare != "equal":
+        return None
+    match published.statistic:
+        case "value" if published.x is not None:
+            return PublishedMark(published.what, line, published.x, published.value)
+        case "last" if lines[line].points:
+            return PublishedMark(published.what, line, lines[line].points[-1].x, published.value)
+        case "argmin" | "settles":
+            return PublishedMark(published.what, line, published.value, None)
+        case _:
+            return None

@@ -1,0 +1,87 @@
+"""Runs over P4's brokers on the kernels: a trace replayed on overlays, and what follows from it.
+
+Users are placed once in a run, and their interactions become a matrix of brokers (`kernels.overlay_users`); overlays
+and sets of Byzantine brokers are drawn on that, as many as are asked for. A synthetic trace is made part by part, so
+its length costs time and no memory. Traces of another length are scaled to P4's 1.4 million interactions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from math import ceil
+from pathlib import Path
+from typing import Final, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from veilcast.lab import data as stored
+from veilcast.lab import trace_file
+from veilcast.lab.experiment.params import Measure, Params
+from veilcast.lab.models.broker_tree import BrokerTree, grow_tree
+from veilcast.lab.models.synthetic_trace import TraceLaw
+from veilcast.lab.models.user_placement import Matrix, UserPlacement, Users
+
+
+def run(params: Params, seed: int, data: Path | None = None) -> list[Measure]:
+    from veilcast.lab.runs.brokers import costs, losses
+    from veilcast.lab.runs.brokers import placement as broker_places
+
+    params.heed("runs over brokers", "brokers")
+    match params.brokers:
+        case "path":
+            return costs.measure_path(params)
+        case "shares":
+            return costs.measure_shares(params, seed, data)
+        case "refresh":
+            return costs.measure_refresh(params, seed, data)
+        case "placement":
+            return broker_places.run(params, seed)
+        case _:
+            return losses.run(params, seed, data)
+
+
+class TracePart(NamedTuple):
+    """Of a trace, with all that its publishers say."""
+
+    publisher: Users
+    subscriber: Users
+    key: NDArray[np.int32]
+    """The publisher, in each month another: what a key outlasts a month for is not counted."""
+
+
+def make_trace_parts(params: Params, seed: int, data: Path | None) -> Iterator[TracePart]:
+    if params.trace == "synthetic" and not params.own_trace:
+        law = TraceLaw(params.users, params.relations, params.interactions, seed)
+        pieces = ceil(params.interactions / PART_INTERACTIONS)
+        for number in range(pieces):
+            made = law.interactions_of(law.part(number, pieces))
+            yield TracePart(made.publisher, made.subscriber, made.publisher)
+    else:
+        read = (
+            trace_file.load_trace(Path(params.own_trace)) if params.own_trace else stored.load_trace(params.trace, data)
+        )
+        month = (read.hour // MONTH_HOURS).astype(np.int32)
+        yield TracePart(read.publisher, read.subscriber, read.publisher * (month.max() + 1) + month)
+
+
+def replay_trace(params: Params, seed: int, data: Path | None) -> Matrix:
+    placement = place_users(params, seed)
+    matrix = np.zeros((params.nodes, params.nodes), np.int64)
+    for part in make_trace_parts(params, seed, data):
+        matrix += placement.matrix(part.publisher, part.subscriber)
+    return matrix
+
+
+def place_users(params: Params, seed: int) -> UserPlacement:
+    return UserPlacement.by_zipf(params.nodes, params.users_zipf, seed)
+
+
+def draw_overlays(params: Params, seed: int) -> Iterator[BrokerTree]:
+    for number in range(params.overlays):
+        yield grow_tree(params.nodes, params.fanout, params.family, seed, number)
+
+
+PART_INTERACTIONS: Final = 2_000_000
+"""Interactions, about."""
+MONTH_HOURS: Final = 730

@@ -1,0 +1,64 @@
+"""An experiment on a trace of the user's own, in place of the synthetic one.
+
+Whatever replayed the synthetic trace replays the file. What replays a real one stays beside it, and is left out if
+there is no data folder. Totals are those of a month of the file's. Nothing is held against what was published, which is
+of another trace; what of the file was refused is said with the results.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from veilcast.errors import ConfigError
+from veilcast.lab.experiment.definition import Experiment, Figure, QuickSettings, Series
+from veilcast.lab.interaction_traces import InteractionTrace
+from veilcast.lab.runs.brokers.trace_replay import MONTH_HOURS
+
+
+def replay_user_trace(
+    name: str, experiment: Experiment, file: Path, trace: InteractionTrace, data: Path | None
+) -> Experiment:
+    """Raises `ConfigError` where no trace is replayed."""
+    replays = {cell.series: cell.params for cell in experiment.make_cells() if cell.params.replays()}
+    if not replays:
+        raise ConfigError(f"{name} replays no trace; --trace is for experiments that do, as brokers-fig9")
+    out = {series for series, params in replays.items() if params.traced() and data is None}
+    month: dict[str, Any] = {"interactions": monthly_interactions(trace)}
+    own = month | {"own_trace": str(file.absolute())}
+
+    def on_it(series: Series) -> Series:
+        params = replays.get(series.name)
+        more = {} if params is None else month if params.traced() else own
+        return msgspec.structs.replace(series, params=series.params | more)
+
+    shrunk = {key: value for key, value in experiment.quick.params.items() if key not in _OF_TRACES}
+    return msgspec.structs.replace(
+        experiment,
+        title=f"{experiment.title}, on {file.name}",
+        reading=f"{experiment.reading.rstrip()}\n{describe_trace(file, trace)}\n",
+        series=tuple(on_it(series) for series in experiment.series if series.name not in out),
+        figures=tuple(filter(None, (_without(figure, out) for figure in experiment.figures))),
+        published=(),
+        quick=QuickSettings(experiment.quick.seeds, shrunk),
+    )
+
+
+def monthly_interactions(trace: InteractionTrace) -> int:
+    """How many interactions there are in a month; a shorter trace is one."""
+    return max(1, round(trace.publisher.size * MONTH_HOURS / max(float(trace.hour.max()), MONTH_HOURS)))
+
+
+def describe_trace(file: Path, trace: InteractionTrace) -> str:
+    many = f"{trace.publisher.size:,} interactions of {trace.users:,} users in {trace.hour.max():,.0f} hours"
+    return f"The trace is {file.name}: {many}, {monthly_interactions(trace):,} a month; {trace.describe_refused()}."
+
+
+def _without(figure: Figure, out: set[str]) -> Figure | None:
+    curves = tuple(curve for curve in figure.curves if curve.series not in out)
+    return msgspec.structs.replace(figure, curves=curves) if curves else None
+
+
+_OF_TRACES = ("users", "relations", "interactions")

@@ -1,0 +1,84 @@
+"""Categories (P3, Scenarios II and III): fakes that level, and fakes out of buckets.
+
+A stream is a chain: with some probability a category stays, and else it is drawn by its law. Against it stand attackers
+who know the law and attackers who count. The entropy of all messages together is Scenario II's aim.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from veilcast.errors import ConfigError
+from veilcast.foil.generators.base import Generator, foil_series
+from veilcast.foil.generators.categories import BucketFakes, EntropyFakes, Pmf, fakes_for_uniform
+from veilcast.foil.random_source import FloatArray, IntArray
+from veilcast.lab.attack.stream.model import StreamModel
+from veilcast.lab.attack.stream.single_step import score_counts
+from veilcast.lab.experiment.params import Measure, Params
+from veilcast.lab.measure.foil_privacy import composite_entropy, indistinguishability, likeliest_candidates
+from veilcast.lab.models.rng import stream
+from veilcast.lab.runs.foil.guesses import FoiledStreams, measure_attackers
+
+
+def run(params: Params, seed: int) -> list[Measure]:
+    pmf = make_pmf(params)
+    rng = np.random.default_rng(stream(seed, "codes"))
+    values = _lasting(pmf, params, rng)
+    maker = _maker(params, pmf)
+    candidates, position = foil_series(maker, values, np.random.default_rng(stream(seed, "fakes", params.foil)))
+    model = StreamModel(pmf=pmf.p, fake_pmf=_fakes(maker))
+    numbers = FoiledStreams(
+        candidates.astype(np.float64), position, values.astype(np.float64), np.arange(len(values)), model
+    )
+    by_counts = indistinguishability(likeliest_candidates(score_counts(numbers.candidates, model)), position)
+    return [
+        *measure_attackers([numbers], params, seed),
+        Measure("counts", "identified", 0, float(by_counts.mean())),
+        Measure("", "entropy", 0, composite_entropy(numbers.candidates, len(pmf))),
+        Measure("", "entropy_most", 0, float(np.log2(len(pmf)))),
+        Measure("", "smallest_k", 0, float(fakes_for_uniform(pmf))),
+    ]
+
+
+def make_pmf(params: Params) -> Pmf:
+    codes = np.arange(params.categories)
+    match params.law:
+        case "zipf-1":
+            return Pmf(1 / (codes + 1))
+        case "zipf-2":
+            return Pmf(1 / (codes + 1) ** 2)
+        case "gaussian":
+            return Pmf(np.exp(-((codes - (params.categories - 1) / 2) ** 2) / (2 * 6.0**2)))
+        case _:
+            return Pmf(np.ones(params.categories))
+
+
+def _lasting(pmf: Pmf, params: Params, rng: np.random.Generator) -> IntArray:
+    shape = (params.streams, params.length)
+    fresh, stays = pmf.codes_at(rng.random(shape)), rng.random(shape) < params.lasting
+    stays[:, 0] = False
+    since = np.maximum.accumulate(np.where(stays, 0, np.arange(params.length)), axis=1)
+    return np.take_along_axis(fresh, since, axis=1)
+
+
+def _maker(params: Params, pmf: Pmf) -> Generator[Any, np.int64]:
+    match params.foil:
+        case "entropy":
+            return EntropyFakes(params.fakes, pmf)
+        case "bucketing":
+            return BucketFakes(params.fakes, pmf, params.buckets, params.cache, params.match)
+        case other:
+            raise ConfigError(f"categories are foiled by entropy or bucketing, not by {other}")
+
+
+def _fakes(maker: Generator[Any, np.int64]) -> FloatArray:
+    """How likely each code is as a fake: out of buckets, by its share of its own."""
+    if isinstance(maker, EntropyFakes):
+        return maker.fakes.p
+    if isinstance(maker, BucketFakes) and maker.buckets == "hard":
+        ends = np.clip(np.ceil(np.round(maker.pmf.upto * maker.n, 9)).astype(np.int64) - 1, 0, maker.k)
+        masses = np.bincount(ends, weights=maker.pmf.p, minlength=maker.n)
+        return maker.pmf.p / masses[ends]
+    return maker.pmf.p if isinstance(maker, BucketFakes) else np.empty(0)

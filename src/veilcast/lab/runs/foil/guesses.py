@@ -1,0 +1,263 @@
+"""Streams are foiled, every attacker that applies looks at them, and is held against the truth.
+
+What is measured of each: `identified`, P3's indistinguishability I(e, G) / |G|, over all steps but the first, which is
+public; `last`, the same at the end of a stream, when most has been seen; `significant`, the same where the truth moves
+farthest, and `degraded`, how much worse that is; `value`, how often a guess has the true value, in whichever message;
+`deviation`, how far a guess is off.
+
+`measure_best` is whoever is the strongest: chosen on half of the days and measured on the others (`identified`), and
+chosen and
+measured on all of them (`largest`), which flatters it; the interval of this one draws whole days (`measure.strongest`).
+Its `value` is that of whoever finds most true values, whichever messages hold them; chosen on all days, too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from veilcast.errors import ConfigError
+from veilcast.foil.generators.base import foil_series
+from veilcast.foil.generators.moran import MoranTrajectories
+from veilcast.foil.random_source import FloatArray, IntArray
+from veilcast.lab.attack.stream.attackers import STREAM_ATTACKERS
+from veilcast.lab.attack.stream.model import StreamModel
+from veilcast.lab.attack.stream.trained import FittedLogit, fit_logit
+from veilcast.lab.experiment.params import Measure, Params
+from veilcast.lab.measure.foil_privacy import (
+    Chosen,
+    indistinguishability,
+    likeliest_candidates,
+    truth_deviation,
+    value_known,
+)
+from veilcast.lab.measure.strongest_attacker import find_strongest
+from veilcast.lab.models.rng import stream
+from veilcast.lab.runs.foil import generators
+from veilcast.lab.runs.foil import truths as foil_truths
+from veilcast.lab.runs.foil.truths import TrueStreams
+
+
+@dataclass(frozen=True, eq=False)
+class FoiledStreams:
+    """Streams as attackers see them, and as they are."""
+
+    candidates: FloatArray
+    position: IntArray
+    values: FloatArray
+    day: IntArray
+    model: StreamModel
+    unit: float = 1.0
+    """Of what values are counted in."""
+    ancestral: FloatArray | None = None
+    """Where lineages branch: of each slot at the end, where it and its forebears were, step by step."""
+
+
+@dataclass(frozen=True, eq=False)
+class AttackerResult:
+    """By one attacker, of [streams, steps] without the first."""
+
+    identified: FloatArray
+    value: FloatArray
+    deviation: FloatArray
+
+
+def run(params: Params, seed: int, data: Path | None) -> list[Measure]:
+    return measure_attackers(list(foil_streams(params, seed, data)), params, seed)
+
+
+def measure_attackers(parts: Sequence[FoiledStreams], params: Params, seed: int) -> list[Measure]:
+    """What attackers reach on all of these together."""
+    found = [run_attackers(part, params.guessers) for part in parts]
+    day = np.concatenate([part.day for part in parts])
+    far = _far(np.concatenate([part.values for part in parts]))
+    measures = [
+        Measure("", "chance", 0, 1 / (params.fakes + 1)),
+        Measure("", "deviation", 0, float(np.concatenate([_off(part) for part in parts]).mean())),
+    ]
+    by_day: dict[str, FloatArray] = {}
+    value = 0.0
+    for attack in [attack for attack in found[0] if all(attack in each for each in found)]:
+        every = _together([each[attack] for each in found])
+        by_day[attack] = _means(every.identified.mean(axis=1), day)
+        summed = _summed(every, far)
+        value = max(value, summed["value"])
+        measures += [Measure(attack, metric, 0, number) for metric, number in summed.items()]
+    return [*measures, *measure_best(by_day, seed), Measure("best", "value", 0, value)]
+
+
+def foil_streams(params: Params, seed: int, data: Path | None) -> Iterator[FoiledStreams]:
+    """All of a law together, real ones day by day, for each day has a past of its own."""
+    rng = np.random.default_rng(stream(seed, "truth of foiling", params.truth))
+    truths = list(foil_truths.draw_truth(params, rng, data))
+    chance = np.random.default_rng(stream(seed, "fakes", params.foil, params.fakes))
+    pupils = _trained(params, truths, data, chance) if params.training else {}
+    for truth in truths:
+        part = _foiled(params, truth, chance)
+        fold = int(truth.day[0]) % FOLDS if len(truths) > 1 else 0
+        yield replace(part, model=replace(part.model, fitted=pupils[fold])) if pupils else part
+
+
+def _trained(
+    params: Params, truths: Sequence[TrueStreams], data: Path | None, rng: np.random.Generator
+) -> dict[int, FittedLogit]:
+    """For each fold of days who has learned from the others, by foiling them; of a law, from more that it gives."""
+    if len(truths) == 1:
+        more = msgspec.structs.replace(params, streams=params.streams * params.training)
+        parts = [_foiled(params, truth, rng) for truth in foil_truths.draw_truth(more, rng, data)]
+        return {0: _fitted(parts)}
+    found = {}
+    for fold in range(FOLDS):
+        lessons = [
+            replace(
+                truth,
+                values=_lessons(truth.values, params),
+                traded=None if truth.traded is None else _lessons(truth.traded, params),
+            )
+            for truth in truths
+            if truth.day[0] % FOLDS != fold
+        ]
+        found[fold] = _fitted([_foiled(params, lesson, rng) for lesson in lessons])
+    return found
+
+
+def _lessons(rows: FloatArray, params: Params) -> FloatArray:
+    """Each stream as often as it is foiled to learn from it."""
+    return np.repeat(rows[:: params.copies], params.training, axis=0)
+
+
+def _fitted(parts: Sequence[FoiledStreams]) -> FittedLogit:
+    paths = [part.candidates if part.ancestral is None else part.ancestral for part in parts]
+    return fit_logit(np.concatenate(paths), np.concatenate([part.position[:, -1] for part in parts]))
+
+
+def run_attackers(part: FoiledStreams, names: Sequence[str] = ()) -> dict[str, AttackerResult]:
+    """By these attackers, or by all that apply."""
+    if unknown := set(names) - set(STREAM_ATTACKERS):
+        raise ConfigError(f"no attackers on streams are called {', '.join(sorted(unknown))}")
+    found = {}
+    for name in names or [name for name, attacker in STREAM_ATTACKERS.items() if attacker.applies(part.model)]:
+        attacker = STREAM_ATTACKERS[name]
+        if name in PATH_ATTACKERS and part.ancestral is not None:
+            found[name] = _at_the_end(likeliest_candidates(attacker.score(part.ancestral, part.model)), part)
+        else:
+            found[name] = _right(likeliest_candidates(attacker.score(part.candidates, part.model)), part)
+    return found
+
+
+def measure_best(by_day: Mapping[str, FloatArray], seed: int) -> list[Measure]:
+    """From what each attacker reached on each day."""
+    found = find_strongest(by_day, 1, seed)
+    value, low, high = found.largest
+    measures = {"identified": found.corrected, "largest": value, "low": low, "high": high}
+    return [Measure("best", metric, 0, value) for metric, value in measures.items()]
+
+
+def _right(chosen: Chosen, part: FoiledStreams) -> AttackerResult:
+    return AttackerResult(
+        indistinguishability(chosen, part.position)[:, 1:],
+        value_known(chosen, part.candidates, part.position)[:, 1:],
+        truth_deviation(chosen, part.candidates, part.position)[:, 1:] * part.unit,
+    )
+
+
+def _at_the_end(chosen: Chosen, part: FoiledStreams) -> AttackerResult:
+    """Of who is shown all forebears of what stands there in the end, and judges those."""
+    right = _right(np.repeat(chosen[:, -1:], chosen.shape[1], axis=1), part)
+    steps = chosen.shape[1] - 1
+    return AttackerResult(
+        *(np.repeat(each[:, -1:], steps, axis=1) for each in (right.identified, right.value, right.deviation))
+    )
+
+
+def _together(parts: Sequence[AttackerResult]) -> AttackerResult:
+    columns = zip(*((each.identified, each.value, each.deviation) for each in parts), strict=True)
+    return AttackerResult(*map(np.concatenate, columns))
+
+
+def _foiled(params: Params, truth: TrueStreams, rng: np.random.Generator) -> FoiledStreams:
+    proxy = foil_truths.activity_proxy(truth, rng)
+    maker = generators.make_generator(params, truth.past, whole=truth.unit > 0)
+    model = generators.make_attacker_model(params, truth, proxy)
+    ancestral = None
+    if isinstance(maker, MoranTrajectories):
+        candidates, position, ancestral = _branched(maker, truth.values, rng)
+        ancestral = truth.in_cells(ancestral)
+    else:
+        candidates, position = foil_series(maker, truth.values, rng)
+    seen, values = truth.in_cells(candidates), truth.in_cells(truth.values)
+    if params.asking:
+        model = replace(model, asked=_asked(seen, values, params.asking, rng))
+    return FoiledStreams(seen, position, values, truth.day, model, truth.unit or 1.0, ancestral)
+
+
+def _asked(candidates: FloatArray, values: FloatArray, share: float, rng: np.random.Generator) -> NDArray[np.bool_]:
+    """P3's step 4: a reader whose range holds so large a share of a stream's values asks about all that it is sent."""
+    ordered = np.sort(values, axis=1)
+    held = max(1, round(share * values.shape[1]))
+    first = rng.integers(values.shape[1] - held + 1, size=len(values))
+    rows = np.arange(len(values))
+    low, high = (ordered[rows, at][:, None, None] for at in (first, first + held - 1))
+    return np.asarray((low <= candidates) & (candidates <= high), np.bool_)
+
+
+def _branched(
+    maker: MoranTrajectories[Any], values: FloatArray, rng: np.random.Generator
+) -> tuple[FloatArray, IntArray, FloatArray]:
+    """As `foil_series`, and of each slot at the end all that it came from."""
+    (many, steps), state = values.shape, maker.begin(len(values), rng)
+    candidates, origin = np.empty((many, steps, maker.n)), np.empty((many, steps, maker.n), np.int64)
+    position = np.empty((many, steps), np.int64)
+    for step in range(steps):
+        state, candidates[:, step], position[:, step] = maker.next(state, values[:, step], rng)
+        origin[:, step] = np.arange(maker.n) if state.origin is None else state.origin
+    ancestral = np.empty_like(candidates)
+    slot = np.tile(np.arange(maker.n), (many, 1))
+    for step in reversed(range(steps)):
+        ancestral[:, step] = np.take_along_axis(candidates[:, step], slot, axis=1)
+        slot = np.take_along_axis(origin[:, step], slot, axis=1)
+    return candidates, position, ancestral
+
+
+def _summed(guesses: AttackerResult, far: NDArray[np.bool_]) -> dict[str, float]:
+    overall, where_far = float(guesses.identified.mean()), float(guesses.identified[far].mean())
+    return {
+        "identified": overall,
+        "last": float(guesses.identified[:, -1].mean()),
+        "significant": where_far,
+        "degraded": 1 - where_far / overall if overall else 0.0,
+        "value": float(guesses.value.mean()),
+        "deviation": float(guesses.deviation.mean()),
+    }
+
+
+def _far(values: FloatArray) -> NDArray[np.bool_]:
+    """The steps of the largest moves."""
+    moves = np.abs(np.diff(values, axis=1))
+    far: NDArray[np.bool_] = moves >= np.quantile(moves, 1 - SIGNIFICANT_SHARE)
+    return far
+
+
+def _off(part: FoiledStreams) -> FloatArray:
+    """How far fakes are from the truth, on the average."""
+    n = part.candidates.shape[2]
+    off = np.abs(part.candidates - part.values[:, :, None]).sum(axis=2)
+    return np.asarray(part.unit / (n - 1) * off, np.float64)
+
+
+def _means(values: FloatArray, day: IntArray) -> FloatArray:
+    _, number = np.unique(day, return_inverse=True)
+    return np.bincount(number, values) / np.bincount(number)
+
+
+PATH_ATTACKERS: Final = ("likelihood-ratio", "turns", "restless", "endings", "trained")
+"""Attackers that judge whole paths. Where lineages branch, they are shown whose path is whose."""
+FOLDS: Final = 3
+SIGNIFICANT_SHARE: Final = 0.1
+"""The share of moves that are significant events. P3 says "comparatively large"."""

@@ -1,0 +1,52 @@
+"""What foiling sends, beside plain brokers and beside encryption that lets a broker match nothing (P3, III.B).
+
+Subscriptions are ranges that hold a share of all true values. A plain broker notifies for each event whoever asked for
+its value. Foiled, there are K more events and k_s more ranges for each true one, and the broker notifies for all that
+meet. Where values are encrypted, whoever wants anything of the attribute gets every event. Counted are messages of one
+event to the broker and from it.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+
+from veilcast.foil.random_source import FloatArray
+from veilcast.lab.experiment.params import Measure, Params
+from veilcast.lab.models.rng import stream
+from veilcast.lab.runs.foil import guesses
+
+
+def run(params: Params, seed: int, data: Path | None) -> list[Measure]:
+    rng = np.random.default_rng(stream(seed, "interests"))
+    plain, foiled, events = 0.0, 0.0, 0
+    for part in guesses.foil_streams(params, seed, data):
+        true, false = (_ranges(part.values, params, wanted, rng) for wanted in (1, params.false_interests))
+        events += part.values.size
+        plain += _met(part.values, true)
+        foiled += _met(part.candidates, true) + _met(part.candidates, false)
+    n, each = params.fakes + 1, float(params.interests)
+    sent = {"plain": 1 + plain / events, "foiled": n + foiled / events, "encrypted": 1 + each}
+    return [
+        *(Measure("", metric, 0, value) for metric, value in sent.items()),
+        Measure("", "notified", 0, foiled / events),
+        Measure("", "bound", 0, n * (1 + params.false_interests) * plain / events),
+        Measure("", "of_encrypted", 0, sent["foiled"] / sent["encrypted"]),
+        Measure("", "of_plain", 0, sent["foiled"] / sent["plain"]),
+        Measure("", "notified_of_plain", 0, foiled / plain),
+    ]
+
+
+def _ranges(values: FloatArray, params: Params, times: int, rng: np.random.Generator) -> tuple[FloatArray, FloatArray]:
+    """Low ends and high ends, each sorted, which is all that counting needs."""
+    start = rng.random(params.interests * times) * (1 - params.width)
+    low, high = np.quantile(values, start), np.quantile(values, start + params.width)
+    return np.sort(low), np.sort(high)
+
+
+def _met(values: FloatArray, ranges: tuple[FloatArray, FloatArray]) -> float:
+    """How many ranges hold a value, over all values: those that began by then, less those that ended before."""
+    low, high = ranges
+    began, ended = np.searchsorted(low, values, side="right"), np.searchsorted(high, values, side="left")
+    return float((began - ended).sum())

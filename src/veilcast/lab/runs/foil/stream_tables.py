@@ -1,0 +1,59 @@
+"""Foiled streams as a table, and attackers on it: a group of rows is a stream, and its guesses are rows again.
+
+For what a broker wrote down, or for a few streams that somebody wants to see. A sweep never writes any: candidates are
+as many as streams, steps and slots together, and of them it keeps sums. What attackers know is small and goes along to
+every executor; each stream is one group, and its mathematics are the attackers' own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+
+from veilcast.errors import ConfigError
+from veilcast.lab import tables
+from veilcast.lab.attack.stream.attackers import STREAM_ATTACKERS
+from veilcast.lab.attack.stream.model import Candidates, StreamModel
+from veilcast.lab.tables import StreamGuessRow, StreamRow
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+
+def stream_rows(run: str, candidates: Candidates) -> pa.Table:
+    """The candidates of [streams, steps, n] as rows of `streams`."""
+    stream, step, slot = (index.ravel() for index in np.indices(candidates.shape))
+    names = pa.repeat(pa.scalar(run), candidates.size)
+    columns = [names, *map(pa.array, (stream, step, slot, candidates.ravel().astype(np.float64)))]
+    return pa.table(columns, schema=tables.arrow_schema(StreamRow))
+
+
+def guess_streams(streams: DataFrame, attacks: Sequence[str], model: StreamModel) -> DataFrame:
+    """Rows of `streams` to rows of `stream_guesses`; all streams are of one model."""
+    unknown = sorted(set(attacks) - set(STREAM_ATTACKERS))
+    if unknown:
+        raise ConfigError(f"no attackers on streams are called {', '.join(unknown)}")
+    schema = tables.spark_schema(StreamGuessRow)
+    return streams.groupBy("run", "stream").applyInArrow(_guess(tuple(attacks), model), schema)
+
+
+def _guess(attacks: tuple[str, ...], model: StreamModel) -> Callable[[pa.Table], pa.Table]:
+    def guess(group: pa.Table) -> pa.Table:
+        ordered = group.sort_by([("step", "ascending"), ("slot", "ascending")])
+        steps = len(np.unique(ordered["step"].to_numpy()))
+        values = ordered["value"].to_numpy()
+        if len(values) % steps:
+            raise ConfigError("a stream has as many candidates at each step")
+        seen = values.reshape(1, steps, -1)
+        parts = []
+        for attack in attacks:
+            columns = {name: ordered[name] for name in ("run", "stream", "step", "slot")}
+            columns["attack"] = pa.repeat(pa.scalar(attack), len(values))
+            columns["score"] = pa.array(STREAM_ATTACKERS[attack].score(seen, model).ravel())
+            parts.append(pa.table(columns).select(tables.arrow_schema(StreamGuessRow).names))
+        return pa.concat_tables(parts).cast(tables.arrow_schema(StreamGuessRow))
+
+    return guess

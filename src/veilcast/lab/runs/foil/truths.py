@@ -1,0 +1,217 @@
+"""The truth that is foiled: streams of numbers by a law, or windows of real prices; and what is known of each before.
+
+Who foils, and who attacks, fits laws to the past. Real days are few, so the past of a day is all the others: nothing of
+a day is known to who must foil it, or to who guesses in it. Streams of one day share its chance, and intervals draw
+whole days; streams by a law are days of their own.
+
+Real prices are foiled in cents, as they are quoted; a broker sees these, or the larger cells that it routes by. A
+window never reaches over a night.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+
+from veilcast.errors import ConfigError
+from veilcast.foil.generators.movers import (
+    RevertingMoves,
+    SignPersistence,
+    StudentMoves,
+    fit_student_t,
+    geometric_brownian,
+    moves_between,
+)
+from veilcast.foil.generators.noise import MINUTE, SIGMA
+from veilcast.foil.random_source import FloatArray, IntArray
+from veilcast.lab.data import DAILY
+from veilcast.lab.experiment.params import Params
+from veilcast.lab.prices import load_daily, load_minutes
+
+
+@dataclass(frozen=True, eq=False)
+class ValueHistory:
+    """What is known before, and what was fitted to it."""
+
+    moves: FloatArray
+    relative: bool
+    """Whether moves are of logarithms."""
+    values: FloatArray | None = None
+    """Where these are counted in units: all that were published."""
+
+    @cached_property
+    def student(self) -> StudentMoves:
+        return fit_student_t(self.moves, relative=self.relative)
+
+    @cached_property
+    def lean(self) -> SignPersistence:
+        return SignPersistence.fit(self.moves)
+
+    @cached_property
+    def spread(self) -> float:
+        return float(self.moves.std())
+
+    @cached_property
+    def mean(self) -> float:
+        return float(self.moves.mean())
+
+
+@dataclass(frozen=True, eq=False)
+class TrueStreams:
+    """Of one day, or of a law."""
+
+    values: FloatArray
+    """Of [streams, steps]; in units, where there is one."""
+    day: IntArray
+    """Of [streams]."""
+    past: ValueHistory
+    seen_past: ValueHistory
+    """The same as brokers saw it: in cells, where there are some."""
+    unit: float = 0.0
+    """What values are multiples of; 0: of nothing."""
+    width: float = 0.0
+    """Of a cell, in units; 0: brokers see values as they are."""
+    traded: FloatArray | None = None
+    """Of [streams, steps]: the volume that was traded, which everybody sees; None of what a law draws."""
+
+    def in_cells(self, values: FloatArray) -> FloatArray:
+        return np.floor(values / self.width) * self.width if self.width else values
+
+
+@dataclass(frozen=True, eq=False)
+class _Days:
+    """Series that no window reaches beyond, in units, each with the past that the others are to it."""
+
+    prices: tuple[FloatArray, ...]
+    traded: tuple[FloatArray, ...]
+    pasts: tuple[ValueHistory, ...]
+    seen: tuple[ValueHistory, ...]
+    unit: float
+    width: float
+
+
+def draw_truth(params: Params, rng: np.random.Generator, data: Path | None) -> Iterator[TrueStreams]:
+    if params.truth in ("gbm", "ar1"):
+        yield _by_law(params, rng)
+        return
+    days = _days(params.truth, data, params.price, params.moves, params.cell)
+    empty = True
+    every = zip(days.prices, days.traded, days.pasts, days.seen, strict=True)
+    for number, (prices, volumes, past, seen) in enumerate(every):
+        many = len(prices) // params.length
+        if many:
+            empty = False
+            windows, traded = (
+                np.repeat(day[: many * params.length].reshape(many, -1), params.copies, axis=0)
+                for day in (prices, volumes)
+            )
+            yield TrueStreams(windows, np.full(len(windows), number), past, seen, days.unit, days.width, traded)
+    if empty:
+        raise ConfigError(f"no day of {params.truth} has {params.length} steps")
+
+
+def _by_law(params: Params, rng: np.random.Generator) -> TrueStreams:
+    shape = (params.streams, params.length)
+    if params.truth == "gbm":
+        law = geometric_brownian(DRIFT, SIGMA, MINUTE)
+        moves = law.mean + law.deviation * rng.standard_normal(shape)
+        moves[:, 0] = 0
+        values = START_PRICE * np.exp(np.cumsum(moves, axis=1))
+        past = ValueHistory(law.mean + law.deviation * rng.standard_normal(_PAST_STEPS), relative=True)
+    else:
+        values = _reverting(REVERTING, shape, rng)
+        past = ValueHistory(
+            moves_between(_reverting(REVERTING, (1, _PAST_STEPS), rng)[0], relative=False), relative=False
+        )
+    return TrueStreams(values, np.arange(params.streams), past, past)
+
+
+def _reverting(law: RevertingMoves, shape: tuple[int, int], rng: np.random.Generator) -> FloatArray:
+    """From where the law stays, once it has been going on for long."""
+    away = law.deviation * rng.standard_normal(shape)
+    away[:, 0] /= np.sqrt(1 - law.keep**2)
+    for step in range(1, shape[1]):
+        away[:, step] += law.keep * away[:, step - 1]
+    return law.mean + away
+
+
+@lru_cache(maxsize=4)
+def _days(truth: str, data: Path | None, price: float, moves: float, cell: float) -> _Days:
+    relative = truth == "daily"
+    series = _brought(_read(truth, data), price, moves)
+    unit = 0.0 if price or moves else CENT
+    if unit:
+        series = tuple(np.round(each / unit) for each in series)
+    width = round(cell / CENT) if unit else 0
+    pasts = _pasts(series, relative, whole=unit > 0)
+    celled = tuple(np.floor(each / width) * width for each in series) if width else series
+    seen = _pasts(celled, relative, whole=True) if width else pasts
+    return _Days(series, _traded(truth, data), pasts, seen, unit, float(width))
+
+
+def _pasts(series: tuple[FloatArray, ...], relative: bool, *, whole: bool) -> tuple[ValueHistory, ...]:
+    found = []
+    for number in range(len(series)):
+        others = series[:number] + series[number + 1 :]
+        moves = [np.diff(np.log(each) if relative else each) for each in others]
+        found.append(ValueHistory(np.concatenate(moves), relative, np.concatenate(others) if whole else None))
+    return tuple(found)
+
+
+def _read(truth: str, data: Path | None) -> tuple[FloatArray, ...]:
+    if truth == "daily":
+        return tuple(load_daily(symbol, data).close for symbol in DAILY.rows)
+    return tuple(load_minutes(truth.upper(), data).days())
+
+
+def _traded(truth: str, data: Path | None) -> tuple[FloatArray, ...]:
+    if truth == "daily":
+        return tuple(load_daily(symbol, data).volume for symbol in DAILY.rows)
+    return tuple(load_minutes(truth.upper(), data).traded())
+
+
+def _brought(series: tuple[FloatArray, ...], price: float, moves: float) -> tuple[FloatArray, ...]:
+    """To the mean price and the mean size of moves that are asked for."""
+    if moves:
+        scale = moves / np.abs(np.concatenate([np.diff(each) for each in series])).mean()
+        series = tuple(each * scale for each in series)
+    if price and moves:
+        shift = price - np.concatenate(series).mean()
+        return tuple(each + shift for each in series)
+    if price:
+        scale = price / np.concatenate(series).mean()
+        return tuple(each * scale for each in series)
+    return series
+
+
+def activity_proxy(truth: TrueStreams, rng: np.random.Generator) -> FloatArray:
+    """How restless each step is, as everybody sees it elsewhere, up to a factor.
+
+    Of real prices, the root of the volume traded: the variance of moves grows with it (Clark 1973). Laws have none; for
+    them an index is made up that moves about as the truth does, and not exactly.
+    """
+    if truth.traded is not None:
+        return np.asarray(np.sqrt(np.maximum(truth.traded, 1.0)), np.float64)
+    values, relative = truth.values, truth.past.relative
+    moves = np.abs(np.diff(np.log(values) if relative else values, axis=1, prepend=values[:, :1]))
+    sums = np.cumsum(moves, axis=1)
+    sums[:, _RECENT:] -= np.cumsum(moves, axis=1)[:, :-_RECENT]
+    recent = sums / np.minimum(np.arange(1, values.shape[1] + 1), _RECENT)
+    # Where nothing moved for a while, elsewhere something does.
+    seen: FloatArray = np.maximum(recent, _CALM * moves.mean()) * np.exp(_BLUR * rng.standard_normal(values.shape))
+    return seen
+
+
+DRIFT: Final = 0.12
+START_PRICE: Final = 500.0
+REVERTING: Final = RevertingMoves(START_PRICE, 0.9, 1.0)
+CENT: Final = 0.01
+_PAST_STEPS: Final = 4000
+_RECENT: Final = 10
+_BLUR: Final = 0.5
+_CALM: Final = 0.1

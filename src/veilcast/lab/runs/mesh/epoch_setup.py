@@ -1,0 +1,129 @@
+"""Runs over epochs, as their parameters describe them: who lives where, how the mesh is run, and what wires show.
+
+A `EpochWires` is what an observer of all wires has of one epoch: who is there, how they are connected, and over which
+links
+the epoch's note went, in which order. The shell game moves nodes about before that. Where the mesh is hardened, every
+link carries cells of one size at one rate, whether or not there is anything to say. Then what is seen is the whole
+overlay at once, and whoever looks for a note in it is shown that.
+
+
+What epochs have in common: the mean of each number over those of them that have it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from statistics import mean
+from typing import Final, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from veilcast.errors import ConfigError
+from veilcast.lab.experiment.params import Measure, Params
+from veilcast.lab.models import hardened_mesh
+from veilcast.lab.models.epochs import MESH_POLICIES, Epoch, MeshPolicy, Population, settle_population
+from veilcast.lab.models.graph import Graph
+from veilcast.lab.models.rng import stream
+from veilcast.lab.models.shell_game import GameOutcome, play_swaps
+from veilcast.lab.runs.mesh.overlay_setup import draw_overlay
+
+
+def average_epochs(epochs: Sequence[Mapping[str, float]], step: float) -> list[Measure]:
+    """Of what the network did in these epochs, up to this step."""
+    metrics = dict.fromkeys(metric for facts in epochs for metric in facts)
+    return [Measure("", metric, step, mean(facts[metric] for facts in epochs if metric in facts)) for metric in metrics]
+
+
+Mask = NDArray[np.bool_]
+
+
+@dataclass(frozen=True, eq=False)
+class EpochWires:
+    present: Mask
+    graph: Graph
+    """Of those who are there."""
+    src: NDArray[np.int32]
+    dst: NDArray[np.int32]
+    hop: NDArray[np.int64]
+    """When each copy went, in hops after the first."""
+    members_at_joins: Mask
+    """The members of the mesh when all of its readers have come, three quarters, a half and a quarter of them."""
+
+
+def make_policy(params: Params) -> MeshPolicy:
+    """How the mesh is run."""
+    if params.look != "epochs":
+        raise ConfigError('kappa, insiders, churn, games, origin and attacks are for runs over epochs: look = "epochs"')
+    if params.game != "none" or params.cover == "each":
+        raise ConfigError('over epochs there is a mesh with cover = "one", and games for each node of it')
+    if params.kappa:
+        if params.cover != "none" or params.games or params.origin == "fresh":
+            raise ConfigError("over epochs a hardened mesh has neither covers nor games, and keeps its root")
+        return replace(
+            MESH_POLICIES["H"],
+            kappa=params.kappa,
+            departures=params.departures,
+            hold=params.hold,
+            relay_epochs=params.relay_epochs,
+        )
+    if params.departures or params.hold or params.relay_epochs or not params.steady:
+        raise ConfigError("publishers come and go, and their notes wait, in a hardened mesh: kappa above 0")
+    return MeshPolicy(
+        origin="fresh" if params.origin == "fresh" else "publisher",
+        mu=params.mu if params.cover == "one" else 0.0,
+        recruits=_RECRUITS[params.covers],
+        games=params.games,
+    )
+
+
+def settle_people(params: Params, seed: int, data: Path | None) -> Population:
+    """Who lives there, and who of them are insiders."""
+    return settle_population(
+        *draw_overlay(params, seed, data), params.insiders, params.churn, seed, steady=params.steady
+    )
+
+
+def play_games(people: Population, epoch: Epoch, games: float) -> GameOutcome:
+    """The shell games of an epoch. What insiders are told (`insiders.handovers`) is of games of the same kind, drawn by
+    themselves: no attacker here puts the two together."""
+    seed = int(stream(people.seed, "epoch's games", epoch.number)[0])
+    return play_swaps(epoch.covered_mesh, round(games * epoch.covered_mesh.members.size), seed)
+
+
+def observe_wires(people: Population, epoch: Epoch, shuffled: GameOutcome | None) -> EpochWires:
+    """What wires show of an epoch that hides nothing, after these games if there are any."""
+    src, dst = epoch.covered_mesh.links()
+    at = hardened_mesh.mesh_depths(epoch.covered_mesh)[dst].astype(np.int64) - 1
+    looks = _looks(people, epoch)
+    if shuffled is not None:
+        src, dst = shuffled.occupant[src], shuffled.occupant[dst]
+    return EpochWires(epoch.present, epoch.graph, src, dst, at, looks)
+
+
+def observe_constant_wires(epoch: Epoch) -> EpochWires:
+    """What they show of one that hides everything: all links alike, in both directions, all the time."""
+    ends = np.repeat(np.arange(epoch.graph.nodes, dtype=np.int32), epoch.graph.degrees)
+    looks = np.tile(epoch.present, (len(_SHARES), 1))
+    return EpochWires(epoch.present, epoch.graph, ends, epoch.graph.targets, np.zeros(ends.size, np.int64), looks)
+
+
+def _looks(people: Population, epoch: Epoch) -> Mask:
+    order = np.random.default_rng(stream(people.seed, "comings", epoch.number)).random(people.graph.nodes)
+    rows = []
+    for share in _SHARES:
+        inside = hardened_mesh.form_mesh(epoch.root_paths, epoch.asking & (order < share)).parent >= 0
+        covers = (epoch.covered_mesh.parent >= 0) & (epoch.mesh.parent < 0)
+        while (more := covers & ~inside & inside[epoch.covered_mesh.parent]).any():
+            inside |= more
+        rows.append(inside)
+    return np.array(rows)
+
+
+_SHARES: Final = (1.0, 0.75, 0.5, 0.25)
+_RECRUITS: Final[Mapping[str, Literal["fresh", "kept", "sole"]]] = {
+    "fixed": "kept",
+    "sole": "sole",
+    "variable": "fresh",
+}

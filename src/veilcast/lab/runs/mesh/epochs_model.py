@@ -1,0 +1,78 @@
+"""Runs over epochs on the kernels: what a mesh costs that is laid anew in each, and what attackers learn of it.
+
+In every epoch some are away, a flood lays new ways, and one note is published. What a run gives of the network is the
+price, on the average over the epochs up to each step; and of every attacker that it asks for, what that has reached by
+the step with all that it saw (`suite`).
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+
+from veilcast.lab.experiment.params import Measure, Params
+from veilcast.lab.measure.delivery_cost import delivery_cost
+from veilcast.lab.models import hardened_mesh
+from veilcast.lab.models.coalition_view import epoch_stem
+from veilcast.lab.models.epochs import Epoch, MeshPolicy, Population, run_epochs
+from veilcast.lab.models.keyed_draws import derive_key
+from veilcast.lab.models.publication_delay import schedule_publications
+from veilcast.lab.runs.mesh.attack_suite import AttackSuite
+from veilcast.lab.runs.mesh.epoch_setup import average_epochs, play_games, settle_people
+from veilcast.lab.runs.mesh.epoch_setup import make_policy as conduct_of
+from veilcast.wire.geometry import CELL
+
+
+def run(params: Params, seed: int, data: Path | None = None) -> list[Measure]:
+    way = conduct_of(params)
+    params.heed("runs over epochs", *_HEEDED)
+    people = settle_people(params, seed, data)
+    suite = AttackSuite(params, people, way, data)
+    found: list[Measure] = []
+    before: list[dict[str, float]] = []
+    for epoch in run_epochs(people, way, int(params.steps[-1])):
+        shuffled = play_games(people, epoch, way.games) if way.games else None
+        facts = _facts(people, way, epoch, params.hop_s, hides=params.kappa > 0)
+        if shuffled is not None:
+            facts["control"] = float(shuffled.messages)
+        before.append(facts)
+        suite.see(epoch, shuffled)
+        if epoch.number + 1 in params.steps:
+            found += average_epochs(before, epoch.number + 1)
+            if params.kappa:
+                found.append(Measure("", "delay", epoch.number + 1, _delay(people, way, before)))
+            found += suite.measures()
+    return found
+
+
+def _delay(people: Population, way: MeshPolicy, facts: list[dict[str, float]]) -> float:
+    """For how many epochs a note that was read had waited, with its publisher and with the root."""
+    there, waits = np.array([[fact["there"], fact["waits"]] for fact in facts], np.bool_).T
+    return schedule_publications(there, ~waits, way.departures, way.hold, derive_key(people.seed, "notes")).delay
+
+
+def _facts(people: Population, conduct: MeshPolicy, epoch: Epoch, hop_s: float, *, hides: bool) -> dict[str, float]:
+    """Of one note; one whose publisher must wait for its successor has a mesh, and no way to it."""
+    mesh = epoch.covered_mesh
+    present = people.subscribers[epoch.present[people.subscribers]]
+    facts = {"overlay": float(mesh.members.size), "notes": float(mesh.members.size - 1)}
+    if not hides:
+        direct = hardened_mesh.StemWalk(epoch.root_paths.parent[[epoch.root_paths.root]], 0, 0)
+        cost = hardened_mesh.measure_cost(mesh, direct, present)
+    else:
+        way = epoch_stem(people, conduct, epoch)
+        facts |= {"there": float(epoch.present[people.publisher]), "waits": float(way is None)}
+        if way is None:
+            return facts
+        cost = hardened_mesh.measure_cost(mesh, way, present)
+        facts["stem"] = float(way.path.size - 1)
+    facts |= {"messages": float(cost.messages), "hops": cost.hops, "reached": cost.reached_share}
+    return facts | delivery_cost(cost.messages, CELL, round(cost.reached_share * present.size), cost.hops, hop_s)
+
+
+_HEEDED: Final = (
+    *("cover", "kappa", "insiders", "churn", "origin", "games"),
+    *("steady", "departures", "hold", "relay_epochs", "attacks"),
+)

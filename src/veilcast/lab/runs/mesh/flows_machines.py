@@ -1,0 +1,201 @@
+"""Runs on the real machines: the mesh nodes of `veilcast.mesh`, in the simulator, under the same parameters.
+
+They are laid out on the scene that the kernels have under the same seed (`town`). What the observer has is taken in two
+ways.
+
+- *From the wires*, where nobody plays the shell game. When the mesh has come to rest the publisher publishes, and every
+  frame that is not of a heartbeat's size is a copy of the note: its source and destination are a link of the flow.
+  Where covers are chosen anew for every publication, they have left and others were found before the next.
+- *From a stop of the world*, where it is played: at the moment when so many swaps are done, or so many seconds are
+  over, the flow is from whom each node has the topic. To publish then would not show the same: a node sends notes for a
+  while to where it left (a lease), so the wires show the places before and after a swap at once; and to let the
+  game rest first would change the number of swaps, at which machines and kernels are compared.
+
+What differs from the kernels, and where it shows. A swap takes messages that wait for heartbeats, and games that meet
+give way to one another: so seconds are not the kernels' seconds, and the two are compared at equal numbers of swaps;
+there locks make no difference, in the kernels either. Nobody plays before its ways to the publisher have rested, so
+with an immediate start everybody begins on a finished mesh, and subscribers do not rise while it is laid, as they do in
+P0 and in the kernels; an exponential start is the same in both. Machines have no swaps without games: bare swaps are
+here games without decay, after exponential waits, whose initiator and child are as random as the kernels' but for those
+who are locked. `lock_s` and `hop_s` are the kernels': here locks and hops take what heartbeats take. Of several equally
+near neighbours a machine follows the first that tells, and who looks for a cover asks one after the other: kernels do
+the same where `pace` is "beats", and are held against machines so. The plain ones have meshes that are a twentieth
+larger at degree 16, and a fiftieth with covers at mu = 0.9.
+
+An overlay that falls apart, as small worlds of degree 2 do, is run as it is: subscribers whom no advert reaches are not
+in the mesh, and `reached` tells how many are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from math import inf
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+
+from veilcast.crypto.hash_chain import LENGTH_MAX
+from veilcast.errors import ConfigError
+from veilcast.lab.experiment.params import Measure, Params
+from veilcast.lab.measure.accuracy import RunTruth
+from veilcast.lab.models.mesh import hop_distances
+from veilcast.lab.runs.mesh import active_insiders, epochs_machines
+from veilcast.lab.runs.mesh.flow_observer import FlowObservation, PublicationFlow, measure_flows
+from veilcast.lab.runs.mesh.mesh_simulation import MeshSimulation, link_ends, node_number
+from veilcast.lab.runs.mesh.overlay_setup import OverlaySetup, draw_overlay
+from veilcast.mesh.config import CoverChoice, CoverConfig, MeshConfig, ShellGameConfig
+from veilcast.observe import CellRow, ObservationRow
+from veilcast.wire.geometry import NEIGHBOURS_MAX
+
+
+def run(params: Params, seed: int, data: Path | None = None) -> list[Measure]:
+    if params.topics or params.pruner != "none":
+        raise ConfigError("several topics, and an insider who prunes, are for the kernels")
+    if params.script:
+        return active_insiders.run(params, seed)
+    if params.look == "epochs":
+        return epochs_machines.run(params, seed, data)
+    _check(params)
+    found = draw_overlay(params, seed, data)
+    graph, publisher, subscribers = found
+    subscribes = np.zeros(graph.nodes, dtype=np.bool_)
+    subscribes[subscribers] = True
+    shown = _Run(params, found, seed)
+    sights = shown.publications() if params.game == "none" else shown.games()
+    return measure_flows(RunTruth(publisher, subscribes), sights, persistent=params.publications > 1)
+
+
+class _Run:
+    def __init__(self, params: Params, found: OverlaySetup, seed: int) -> None:
+        self._params = params
+        self._forming = _forming(found)
+        config = _config(params, self._forming)
+        self._wires = _Wires(config.heartbeat_bytes)
+        self._town = MeshSimulation(
+            found,
+            config,
+            seed,
+            latency_us=(PERIOD_US // 100, PERIOD_US // 10),
+            recorder=self._wires if params.game == "none" else None,
+        )
+
+    def publications(self) -> Iterator[FlowObservation]:
+        params, flows = self._params, list[PublicationFlow]()
+        self._town.run(self._forming)
+        for number in range(1, params.publications + 1):
+            if number == 1 or params.covers == "variable":
+                self._come_to_rest()
+            flows.append(self._publish(number))
+            if params.look == "publications" and number in params.steps:
+                yield FlowObservation(number, tuple(flows))
+                flows = []
+        if params.look == "end":
+            yield FlowObservation(0, tuple(flows))
+
+    def _come_to_rest(self) -> None:
+        """Until nobody joins any more: for longer than a message waits, or an invitation for its answer. Covers are
+        looked for as long after a node has joined, or has passed a note on, as a mesh takes to form."""
+        self._town.run(self._forming if self._params.cover != "none" else 0)
+        before, size = -1, len(self._town.members())
+        while size != before:
+            self._town.run(_QUIET)
+            before, size = size, len(self._town.members())
+
+    def _publish(self, number: int) -> PublicationFlow:
+        self._wires.seen.clear()
+        self._town.publish(b"note %d" % number)
+        seen = -1
+        while seen != len(self._wires.seen):
+            seen = len(self._wires.seen)
+            self._town.run(1)
+        return PublicationFlow(*link_ends(self._wires.seen))
+
+    def games(self) -> Iterator[FlowObservation]:
+        """Looks at what the parameters count, a fraction of a heartbeat late at most; seconds are those since the first
+        swap. A game that has cooled down, or that nobody can play, is at the steps that are left as it ended."""
+        town, world = self._town, self._town.world
+        town.run(self._forming)
+        steps, swaps, first_us, last_us = list(self._params.steps or (inf,)), 0, 0, world.now
+        size = len(town.members()) if self._params.look == "rounds" else 1
+        while steps:
+            town.run(1 / _SLICES)
+            before, swaps = swaps, town.count_swaps()
+            if swaps > before:
+                first_us, last_us = first_us or world.now, world.now
+            seconds = (world.now - first_us) / 1_000_000 if first_us else 0.0
+            over = world.now - last_us > _PATIENCE * PERIOD_US
+            while steps and (over or (seconds if self._params.look == "seconds" else swaps) >= steps[0] * size):
+                step = steps.pop(0)
+                facts = {"swaps": swaps, "seconds": seconds}
+                yield FlowObservation(step if step < inf else 0, (PublicationFlow(*link_ends(town.links())),), facts)
+
+
+class _Wires:
+    """What an observer of all wires writes down: the ends of whatever is not a heartbeat."""
+
+    def __init__(self, heartbeat_bytes: int) -> None:
+        self._heartbeat_bytes = heartbeat_bytes
+        self.seen: list[tuple[int, int]] = []
+
+    def append(self, row: ObservationRow) -> None:
+        if isinstance(row, CellRow) and row.size != self._heartbeat_bytes:
+            self.seen.append((node_number(row.src), node_number(row.dst)))
+
+
+def _config(params: Params, forming: int) -> MeshConfig:
+    cover = CoverConfig()
+    if params.cover != "none":
+        choice: CoverChoice = "fresh" if params.covers == "variable" else "kept"
+        cover = CoverConfig(params.cover, params.mu, forming * PERIOD_US, choice)
+    game = ShellGameConfig()
+    if params.game != "none":
+        waits = params.game == "swaps" or params.start == "wait"
+        game = ShellGameConfig(
+            start="child",
+            first="exponential" if waits else "immediate",
+            wait_us=round(params.wait_s * 1_000_000),
+            decay=params.decay_by,
+            rate=params.decay if params.game == "events" else 0.0,
+            settle_periods=forming if params.cover == "none" else forming + _COVERING,
+        )
+    return MeshConfig(
+        heartbeat_us=PERIOD_US,
+        neighbours_max=NEIGHBOURS_MAX,
+        address_bytes_max=8,
+        d_max=LENGTH_MAX,
+        cover=cover,
+        shellgame=game,
+    )
+
+
+def _forming(found: OverlaySetup) -> int:
+    """Heartbeats that a mesh takes to form: a hop takes half of one and a little, there and back."""
+    return _FIRST + round(_HOP * int(hop_distances(found[0], found[1])[0].max()))
+
+
+def _check(params: Params) -> None:
+    params.heed('machines that are not run over epochs (look = "epochs")', "cover", "publications", "game")
+    refused = {
+        f"ties = {params.ties!r}: they follow who tells first": params.ties != "uniform",
+        f"look = {params.look!r} for this": params.look not in _LOOKS[params.game],
+    }
+    for what, is_so in refused.items():
+        if is_so:
+            raise ConfigError(f"the machines do not run {what}")
+
+
+PERIOD_US: Final = 1_000_000
+"""A heartbeat, by which all else is timed."""
+_FIRST: Final = 3
+_HOP: Final = 1.2
+_COVERING: Final = 40
+_QUIET: Final = 6
+_SLICES: Final = 4
+_PATIENCE: Final = 400
+"""Heartbeats without a swap after which a game is over: eighty waits of one node."""
+_LOOKS: Final = {
+    "none": ("end", "publications"),
+    "events": ("end", "swaps", "seconds"),
+    "swaps": ("swaps", "rounds"),
+}

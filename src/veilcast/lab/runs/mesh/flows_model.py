@@ -1,0 +1,132 @@
+"""Runs on the kernels: overlay, mesh, covers and games as arrays, and the flows that an observer would see.
+
+Every draw has a stream of its own under the run's seed, so cells of an experiment that differ in the defence alone
+share the overlay, the roles and the mesh below it: differences between them are of the defence.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from veilcast.errors import ConfigError
+from veilcast.lab.experiment.params import Measure, Params
+from veilcast.lab.measure.accuracy import RunTruth
+from veilcast.lab.models import heartbeat_mesh
+from veilcast.lab.models.cover import add_covers
+from veilcast.lab.models.graph import Graph
+from veilcast.lab.models.mesh import MeshTree, build_mesh
+from veilcast.lab.models.rng import stream
+from veilcast.lab.models.shell_game import GameOutcome, play_events, play_swaps
+from veilcast.lab.runs.brokers import trace_replay
+from veilcast.lab.runs.foil import dispatch
+from veilcast.lab.runs.mesh import clocks_model, epochs_model, pruning_model, topics_model
+from veilcast.lab.runs.mesh.flow_observer import FlowObservation, PublicationFlow, measure_flows
+from veilcast.lab.runs.mesh.overlay_setup import draw_overlay
+from veilcast.lab.runs.relay import attacks_model
+from veilcast.lab.runs.tree import costs_model
+
+
+def run(params: Params, seed: int, data: Path | None = None) -> list[Measure]:
+    if params.clocks:
+        return clocks_model.run(params, seed)
+    if params.foil:
+        return dispatch.run(params, seed, data)
+    if params.pruner != "none":
+        return pruning_model.run(params, seed, data)
+    if params.brokers:
+        return trace_replay.run(params, seed, data)
+    if params.tree:
+        return costs_model.run(params, seed)
+    if params.relay:
+        return attacks_model.run(params, seed, data)
+    if params.topics:
+        return topics_model.run(params, seed, data)
+    if params.look == "epochs":
+        return epochs_model.run(params, seed, data)
+    params.heed('runs that are not over epochs (look = "epochs")', "cover", "publications", "game")
+    graph, publisher, subscribers = draw_overlay(params, seed, data)
+    if params.pace == "beats":
+        mesh: MeshTree | heartbeat_mesh.TimedMesh = heartbeat_mesh.lay_mesh(graph, publisher, subscribers, seed)
+    else:
+        mesh = build_mesh(graph, publisher, subscribers, seed, params.ties)
+    subscribes = np.zeros(graph.nodes, dtype=np.bool_)
+    subscribes[subscribers] = True
+    if params.game == "none":
+        sights = _publications(params, graph, mesh, seed)
+    else:
+        sights = _games(params, _covered(params, graph, mesh, seed), subscribers, seed)
+    return measure_flows(RunTruth(publisher, subscribes), sights, persistent=params.publications > 1)
+
+
+def _publications(
+    params: Params, graph: Graph, mesh: MeshTree | heartbeat_mesh.TimedMesh, seed: int
+) -> Iterator[FlowObservation]:
+    if params.look not in ("end", "publications"):
+        raise ConfigError(f"look = {params.look!r} is for a shell game")
+    fixed = PublicationFlow(*_covered(params, graph, mesh, seed).links())
+    flows = []
+    for number in range(1, params.publications + 1):
+        if params.covers == "variable" and number > 1:
+            flows.append(PublicationFlow(*_covered(params, graph, mesh, _renewed(seed, number)).links()))
+        else:
+            flows.append(fixed)
+        if params.look == "publications" and number in params.steps:
+            yield FlowObservation(number, tuple(flows))
+            flows = []
+    if params.look == "end":
+        yield FlowObservation(0, tuple(flows))
+
+
+def _games(params: Params, mesh: MeshTree, subscribers: NDArray[np.int32], seed: int) -> Iterator[FlowObservation]:
+    if params.game == "swaps":
+        if params.look not in ("swaps", "rounds"):
+            raise ConfigError('bare swaps take no time and have no end: look = "swaps" or "rounds"')
+        each = mesh.members.size if params.look == "rounds" else 1
+        played = [play_swaps(mesh, round(step * each), seed) for step in params.steps]
+    elif params.look not in ("end", "swaps", "seconds"):
+        raise ConfigError(f"look = {params.look!r} is not for a shell game with waits")
+    else:
+        played = play_events(
+            mesh,
+            subscribers,
+            seed,
+            decay=params.decay,
+            decay_by=params.decay_by,
+            start=params.start,
+            wait_s=params.wait_s,
+            lock_s=params.lock_s,
+            hop_s=params.hop_s,
+            look=params.look,
+            steps=params.steps,
+        )
+    for step, shuffled in zip(params.steps or (0.0,), played, strict=True):
+        yield FlowObservation(step, (_flow(mesh, shuffled),), _facts(shuffled))
+
+
+def _flow(mesh: MeshTree, shuffled: GameOutcome) -> PublicationFlow:
+    """Of a publication after the game."""
+    src, dst = mesh.links()
+    return PublicationFlow(shuffled.occupant[src], shuffled.occupant[dst])
+
+
+def _facts(shuffled: GameOutcome) -> dict[str, float]:
+    return {
+        "swaps": float(shuffled.swaps),
+        "swap_messages": float(shuffled.messages),
+        "seconds": shuffled.seconds,
+    }
+
+
+def _covered(params: Params, graph: Graph, mesh: MeshTree | heartbeat_mesh.TimedMesh, seed: int) -> MeshTree:
+    if isinstance(mesh, heartbeat_mesh.TimedMesh):
+        return mesh.mesh if params.cover == "none" else heartbeat_mesh.recruit_covers(graph, mesh, params.mu, seed)
+    return mesh if params.cover == "none" else add_covers(graph, mesh, params.mu, seed, params.cover)
+
+
+def _renewed(seed: int, publication: int) -> int:
+    """The seed of what is drawn anew for a publication."""
+    return int(stream(seed, "publication", publication)[0])

@@ -1,0 +1,257 @@
+"""Runs with several topics: what insiders without keys make of tokens, and what that tells of who reads what.
+
+Tokens of the papers never change: all that is counted up to a step counts ("token-frequency"). Tokens that change with
+the epoch leave the last one alone ("token-frequency-once"), unless they are linked from epoch to epoch: by the links
+that ask alone ("relinking-links"), or also by how many notes come and where floods begin ("relinking"); then what was
+counted goes with them ("token-frequency-relinked"). Tokens are handed to attackers in an order drawn anew in each
+epoch. Where the data tell which topics are read by the same users, tokens that do not change are also named by what is
+asked for together ("token-frequency-pairs").
+
+P2's third definition asks which topic a reader reads. Who holds every key knows tokens by name, and has what group
+testing makes of each ("group-testing"); who holds none has the same, by the names that it gave ("token-frequency").
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Final
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import expit, logit
+
+from veilcast.errors import ConfigError
+from veilcast.lab.attack.insider import token_inference
+from veilcast.lab.attack.insider.group_tests import build_group_tests, infer_beliefs
+from veilcast.lab.attack.insider.token_inference import (
+    assign_best,
+    count_pairs,
+    count_requests,
+    naming_likelihoods,
+    refine_naming,
+)
+from veilcast.lab.data import load_overlay
+from veilcast.lab.experiment.params import Measure, Params
+from veilcast.lab.measure import definitions, ranking
+from veilcast.lab.models import topic_mix
+from veilcast.lab.models.epochs import MeshPolicy
+from veilcast.lab.models.rng import stream
+from veilcast.lab.models.topic_mix import TokenObservations, TopicMix
+from veilcast.lab.runs.mesh.epoch_setup import make_policy
+from veilcast.lab.runs.mesh.overlay_setup import draw_overlay
+
+Floats = NDArray[np.float64]
+Names = NDArray[np.int64]
+
+
+def run(params: Params, seed: int, data: Path | None = None) -> list[Measure]:
+    if params.insiders == 0:
+        raise ConfigError("several topics are for insiders who see their tokens: insiders above 0")
+    if params.games:
+        raise ConfigError(
+            "where there are several topics nobody plays the shell game: it does not change who asks whom"
+        )
+    # A hardened mesh keeps its root; what it would be worth not to is asked here.
+    way = make_policy(msgspec.structs.replace(params, origin="kept"))
+    if params.origin == "fresh":
+        way = replace(way, origin="fresh")
+    params.heed("runs of several topics", *_HEEDED)
+    town, popularity, together = _settled(params, seed, data)
+    # Who asks reads, or covers; a share kappa of those who do not read cover.
+    asks = popularity + way.kappa * (1 - popularity)
+    traces = topic_mix.observe_tokens(town, way, int(params.steps[-1]))
+    shown = _shown(town, traces, seed)
+    return [
+        Measure(attack, metric, step, value)
+        for step in params.steps
+        for attack, found in (
+            *_named(shown, town, asks, int(step)),
+            *_paired(shown, town, traces, asks, together, int(step)),
+            *_linked(shown, int(step)),
+            *_interests(shown, town, traces, way, popularity, asks, int(step)),
+        )
+        for metric, value in found.items()
+    ]
+
+
+@dataclass(frozen=True, eq=False)
+class _Shown:
+    """What attackers are handed of E epochs, token by token, in an order that is drawn for each; and that order."""
+
+    topic: Names
+    """E x tokens: whose each is. The truth."""
+    asked: Floats
+    """E x tokens: how many asked for it."""
+    chances: Floats
+    """E x tokens: how many might have."""
+    noticed: NDArray[np.bool_]
+    """E x tokens x links."""
+    notes: Floats
+    origin: NDArray[np.int32]
+    nodes: int
+
+    def similar(self, epoch: int, *, links_alone: bool) -> Floats:
+        """Tokens of the epoch before x tokens of this one."""
+        found = token_inference.compare_links(self.noticed[epoch - 1], self.noticed[epoch])
+        if not links_alone:
+            found = found + token_inference.compare_counts(self.notes[epoch - 1], self.notes[epoch])
+            found = found + token_inference.compare_origins(self.origin[epoch - 1], self.origin[epoch], self.nodes)
+        return found
+
+    def is_same(self, epoch: int) -> NDArray[np.bool_]:
+        same: NDArray[np.bool_] = self.topic[epoch - 1][:, None] == self.topic[epoch]
+        return same
+
+
+def _settled(params: Params, seed: int, data: Path | None) -> tuple[TopicMix, Floats, Floats | None]:
+    """Who reads what; how popular topics are known to be, the most popular first; and pairs of them, if known."""
+    if params.graph == "deezer":
+        overlay = load_overlay("deezer", data)
+        most = sorted(overlay.topics, key=lambda name: (-overlay.topics[name].size, name))[: params.topics]
+        graph, readers = overlay.graph, [overlay.topics[name] for name in most]
+        reads = np.zeros((graph.nodes, len(readers)))
+        for number, those in enumerate(readers):
+            reads[those, number] = 1.0
+        popularity, together = reads.mean(axis=0), reads.T @ reads / graph.nodes
+    else:
+        graph, _, _ = draw_overlay(params, seed, data)
+        popularity, together = topic_mix.zipf_popularity(params.topics, params.ratio), None
+        readers = topic_mix.draw_readers(graph, popularity, seed)
+    return topic_mix.settle_topics(graph, readers, params.insiders, params.churn, _NOTES, seed), popularity, together
+
+
+def _shown(town: TopicMix, traces: TokenObservations, seed: int) -> _Shown:
+    graph = town.topics[0].graph
+    epochs, topics = traces.notes.shape
+    rng = np.random.default_rng(stream(seed, "tokens"))
+    topic = np.array([rng.permutation(topics) for _ in range(epochs)])
+    counted = np.array([count_requests(graph, view) for view in traces.views])
+    each = np.arange(epochs)[:, None]
+    return _Shown(
+        topic=topic,
+        asked=counted[:, 0].T[each, topic],
+        chances=counted[:, 1].T[each, topic],
+        noticed=traces.noticed[each, topic],
+        notes=traces.notes[each, topic].astype(np.float64),
+        origin=traces.origin[each, topic],
+        nodes=graph.nodes,
+    )
+
+
+def _named(shown: _Shown, town: TopicMix, asks: Floats, step: int) -> Iterator[tuple[str, dict[str, float]]]:
+    """How many tokens of the first epoch, or of the last one, are given their names."""
+    for attack, place in (
+        ("token-frequency", _kept(shown, step)),
+        ("token-frequency-once", None),
+        ("token-frequency-relinked", _followed(shown, step)),
+    ):
+        topic = shown.topic[0 if place is not None else step - 1]
+        yield attack, _right(town, _names(shown, asks, step, place), topic)
+
+
+def _paired(
+    shown: _Shown, town: TopicMix, traces: TokenObservations, asks: Floats, together: Floats | None, step: int
+) -> Iterator[tuple[str, dict[str, float]]]:
+    """How many have their names by what is asked for together."""
+    if together is None:
+        return
+    topic = shown.topic[0]
+    both = count_pairs([traces.views[number].until(step) for number in topic], shown.nodes)
+    names = refine_naming(_likelihoods(shown, asks, step, _kept(shown, step)), both, together)
+    yield "token-frequency-pairs", _right(town, names, topic)
+
+
+def _right(town: TopicMix, names: Names, topic: Names) -> dict[str, float]:
+    readers, right = town.reads.sum(axis=0), names == topic
+    return {
+        "named": float(np.mean(right)),
+        "named_readers": float(readers[topic[right]].sum() / readers.sum()),
+        "base": 1 / len(topic),
+    }
+
+
+def _names(shown: _Shown, asks: Floats, step: int, place: Names | None) -> Names:
+    return assign_best(_likelihoods(shown, asks, step, place))
+
+
+def _likelihoods(shown: _Shown, asks: Floats, step: int, place: Names | None) -> Floats:
+    """Tokens x topics, where a share `asks` asks for each: by what was counted of those in these places in each epoch
+    up to the step, or of those of the last one alone."""
+    if place is None:
+        asked, chances = shown.asked[step - 1], shown.chances[step - 1]
+    else:
+        each = np.arange(step)[:, None]
+        asked, chances = shown.asked[each, place].sum(axis=0), shown.chances[each, place].sum(axis=0)
+    return naming_likelihoods(asked, chances, asks)
+
+
+def _kept(shown: _Shown, step: int) -> Names:
+    """Epochs x tokens of the first: where each of them is, if tokens do not change."""
+    where = np.argsort(shown.topic[:step], axis=1)
+    return where[:, shown.topic[0]]
+
+
+def _followed(shown: _Shown, step: int) -> Names:
+    """The same as far as relinking leads."""
+    places = [np.arange(shown.topic.shape[1])]
+    for epoch in range(1, step):
+        places.append(assign_best(shown.similar(epoch, links_alone=False))[places[-1]])
+    return np.array(places)
+
+
+def _linked(shown: _Shown, step: int) -> Iterator[tuple[str, dict[str, float]]]:
+    """How well tokens are found again in the next epoch, on the average; and how many still are at the step."""
+    if step == 1:
+        return
+    for attack, links_alone in (("relinking", False), ("relinking-links", True)):
+        aucs, shares = [], []
+        for epoch in range(1, step):
+            similar, same = shown.similar(epoch, links_alone=links_alone), shown.is_same(epoch)
+            aucs.append(ranking.auc(similar.reshape(-1), same.reshape(-1)))
+            shares.append(np.mean(same[np.arange(len(same)), assign_best(similar)]))
+        found = {"auc": float(np.mean(aucs)), "linked": float(np.mean(shares)), "base": 1 / shown.topic.shape[1]}
+        if not links_alone:
+            found["followed"] = float(np.mean(shown.topic[step - 1][_followed(shown, step)[-1]] == shown.topic[0]))
+        yield attack, found
+
+
+def _interests(
+    shown: _Shown,
+    town: TopicMix,
+    traces: TokenObservations,
+    way: MeshPolicy,
+    popularity: Floats,
+    asks: Floats,
+    step: int,
+) -> Iterator[tuple[str, dict[str, float]]]:
+    """P2's third definition: by topic, how likely each user reads it, for who knows names and for who guesses them."""
+    graph, honest = town.topics[0].graph, ~town.topics[0].insiders
+    evidence = np.stack(
+        [
+            infer_beliefs(
+                build_group_tests(graph, view.first_epochs(step), kept=way.parents == "kept"), graph.nodes, _PRIOR
+            )
+            - logit(_PRIOR)
+            for view in traces.views
+        ],
+        axis=1,
+    )
+    guessed = np.empty(len(popularity), np.int64)
+    guessed[_names(shown, asks, step, _kept(shown, step))] = shown.topic[0]
+    for attack, topics in (("group-testing", np.arange(len(popularity))), ("token-frequency", guessed)):
+        reads = expit(evidence[:, topics] + logit(asks)) * popularity / asks
+        found = definitions.measure_subscription(reads[honest], town.reads[honest])
+        yield (
+            attack,
+            {"subscription": found.probability, "subscription_bound": found.bound, "subscription_prior": found.prior},
+        )
+
+
+_HEEDED: Final = ("topics", "cover", "kappa", "insiders", "churn", "origin")
+_NOTES: Final = 20.0
+"""How many notes come in an epoch and a topic, on the average."""
+_PRIOR: Final = 0.1
+"""What group testing takes for the share of those who ask, until the topic is known."""

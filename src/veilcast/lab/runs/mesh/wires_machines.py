@@ -1,0 +1,150 @@
+"""Runs on the real machines with their links: all wires are recorded, and attacked from outside.
+
+What the networks are is said in `captured_network`. Notes come out at random times, by several publishers, so that
+about as much
+is known of the AUC of publishers as of that of readers. Epochs are short, too: a capture begins when links are up, and
+has an edge of epochs in it.
+
+Classifiers are trained on captures of their own, whose seeds no run has.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from pathlib import Path
+from random import Random
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from veilcast.lab.experiment.params import Measure, Params
+from veilcast.lab.experiment.plan import SEEDS_MAX
+from veilcast.lab.models.graph import from_edges
+from veilcast.lab.runs.mesh import captured_network
+from veilcast.lab.runs.mesh.wire_attackers import (
+    CaptureRoles,
+    TrainedCadence,
+    WireCapture,
+    measure_attackers,
+    train_cadence,
+)
+from veilcast.machine import Address, Delivered, Event, Machine, Publication
+from veilcast.mesh.config import MeshConfig
+from veilcast.observe import CellRow, ObservationRow
+from veilcast.sim.links import LinkDelays
+from veilcast.sim.mesh.population import TOPIC, MeshPopulation
+from veilcast.sim.mesh.topic_roles import TopicRoles, addresses_with_role
+from veilcast.sim.rng import derive_rng
+from veilcast.sim.world import World
+from veilcast.sim.wrappers import unwrap
+from veilcast.topics import Label
+
+
+def run(params: Params, seed: int, data: Path | None = None) -> list[Measure]:
+    captured_network.check_params(params, "captures", "publications")
+    capture, truth, delivered = take_capture(params, seed)
+    found = measure_attackers(capture, truth, _trained(params))
+    return [*found, Measure("", "delivered", 0, delivered)]
+
+
+def take_capture(params: Params, seed: int) -> tuple[WireCapture, CaptureRoles, float]:
+    """A capture, who was what, and the share of notes and readers that came together."""
+    people = _population(params)
+    places = {address: place for place, address in enumerate(people.addresses())}
+    wires, delivered = _Wires(places), _Delivered()
+    world = World(seed=seed, links=_LINKS, recorder=wires, epoch_us=_EPOCH_US, on_event=delivered.take)
+    people.populate(world, _LASTS_US)
+    cast, rng = people.draw_roles(seed)[TOPIC], derive_rng(seed, "captured")
+    published = sorted(rng.randrange(_FIRST_US, _LAST_US) for _ in range(params.publications))
+    for number, at_us in enumerate(published):
+        _publish(world, at_us, rng.choice(addresses_with_role(cast, "publisher")), number)
+    world.run(_BEGINS_US)
+    wires.rows.clear()
+    world.run(_LASTS_US - _BEGINS_US)
+    publishes, subscribes = (_mask(places, addresses_with_role(cast, role)) for role in ("publisher", "subscriber"))
+    t_us, src, dst, size = np.array(wires.rows, dtype=np.int64).T
+    capture = WireCapture(
+        t_us=t_us,
+        src=src.astype(np.int32),
+        dst=dst.astype(np.int32),
+        size=size,
+        graph=from_edges(len(places), src, dst),
+        subscriber_share=float(np.mean(subscribes)),
+        published=world.start + np.array(published),
+        heartbeat_us=people.mesh.heartbeat_us,
+        epoch_us=_EPOCH_US,
+    )
+    pairs = params.publications * int(np.count_nonzero(subscribes))
+    return capture, CaptureRoles(publishes, subscribes), delivered.notes / pairs
+
+
+class CapturedMesh(MeshPopulation, frozen=True, forbid_unknown_fields=True, tag_field="kind", tag="captured"):
+    """A mesh whose publishers are drawn as its readers are, from anywhere."""
+
+    def _cast(self, seed: int) -> TopicRoles:
+        rng: Random = derive_rng(seed, "roles")
+        drawn = rng.sample(self.addresses(), self.publishers + self._readers)
+        publishers, readers = drawn[: self.publishers], drawn[self.publishers :]
+        return dict.fromkeys(publishers, "publisher") | dict.fromkeys(readers, "subscriber")
+
+
+class _Wires:
+    """Where the world writes down every cell."""
+
+    def __init__(self, places: dict[Address, int]) -> None:
+        self._places = places
+        self.rows: list[tuple[int, int, int, int]] = []
+
+    def append(self, row: ObservationRow) -> None:
+        if isinstance(row, CellRow):
+            ends = self._places[Address(row.src)], self._places[Address(row.dst)]
+            self.rows.append((row.t_us, *ends, row.size))
+
+
+class _Delivered:
+    def __init__(self) -> None:
+        self.notes = 0
+
+    def take(self, address: Address, event: Event, now: int) -> None:
+        self.notes += isinstance(event, Delivered)
+
+
+@lru_cache(maxsize=8)
+def _trained(params: Params) -> TrainedCadence:
+    return train_cadence([take_capture(params, SEEDS_MAX + number)[:2] for number in range(_TRAINED_ON)])
+
+
+def _population(params: Params) -> CapturedMesh:
+    return CapturedMesh(
+        **captured_network.population_fields(params, _PAPER), publishers=params.publishers, whole=False, checks=()
+    )
+
+
+def _publish(world: World, at_us: int, publisher: Address, number: int) -> None:
+    note = Publication((Label(TOPIC).pair,), b"note %3d" % number)
+
+    def publish(machine: Machine, now: int) -> None:
+        unwrap(machine).publish(note, now)
+
+    world.after(at_us, lambda: world.call(publisher, publish))
+
+
+def _mask(places: dict[Address, int], chosen: list[Address]) -> NDArray[np.bool_]:
+    found = np.zeros(len(places), np.bool_)
+    found[[places[address] for address in chosen]] = True
+    return found
+
+
+_SECOND_US: Final = 1_000_000
+_EPOCH_US: Final = 6 * _SECOND_US
+_BEGINS_US: Final = 2 * _SECOND_US
+"""The observer comes when the network stands."""
+_FIRST_US: Final = 4 * _SECOND_US
+_LAST_US: Final = 8 * _SECOND_US
+"""Notes come out between these."""
+_LASTS_US: Final = 9 * _SECOND_US
+_LINKS: Final = LinkDelays(latency_us=(1_000, 20_000))
+_PAPER: Final = MeshConfig(heartbeat_us=250_000, silent_periods=100, neighbours_max=32, address_bytes_max=8)
+_TRAINED_ON: Final = 8
+"""Captures."""

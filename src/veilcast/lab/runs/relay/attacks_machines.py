@@ -1,0 +1,201 @@
+"""Runs of a relay on the real machines, in the simulator: what their server and their proxy really get to see.
+
+A few clients, one proxy, real keys, as many short epochs as the last step says. The attackers that need neither many
+users nor many epochs are held against it: the dictionary that the server's own keys make, bodies that go down as they
+went up, and subjects by which the proxy could tell that two clients want the same. What is measured has the kernels'
+names.
+
+
+Taps on the real machines of a relay: the rows of the table `server` that its server and its proxy could write.
+
+Neither is asked anything that it does not know. The server's tags are what its own keys make of the subjects that reach
+it. The proxy has on its disk the transformation keys of its clients, and which pseudonym is whose; in the paper's relay
+it computes tags with the former, in the hardened one a subject is to it whatever bytes came. What it wrote down of
+pseudonyms is also the truth that the server's attackers are held against."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import Final, TypeAlias
+
+import msgspec
+
+from veilcast.authority.topic_record import Profile
+from veilcast.core.match_elements import qualify_element
+from veilcast.crypto.group import Point, Scalar, multiply_each
+from veilcast.decoding import MsgpackDecoder
+from veilcast.errors import ConfigError, TamperedError
+from veilcast.lab.experiment.params import Measure, Params
+from veilcast.machine import Address, Event, Frame, Record
+from veilcast.observe import ServerRow
+from veilcast.relay.enrolment import ServerKeys
+from veilcast.relay.hardened import HardenedServerProfile
+from veilcast.relay.paper import PaperServerProfile
+from veilcast.relay.profile import ServerProfile
+from veilcast.relay.roster import EnrolledClient, LeasePseudonym
+from veilcast.relay.subject_tags import blind_element, move_element, tag_of
+from veilcast.sim.checkers import Checker
+from veilcast.sim.relay.population import SERVER, RelayPopulation, server_keys
+from veilcast.sim.world import World
+from veilcast.topics import TOPIC, Conjunction, Equal
+from veilcast.topics.elements import string_element
+from veilcast.wire import decode
+from veilcast.wire.relay import Lease, RelayDelivery, Subjects, Submit
+
+_Entry: TypeAlias = EnrolledClient | LeasePseudonym
+
+
+class RelayTap(Checker):
+    """Of one run, in a world with these proxies."""
+
+    def __init__(self, run: str, profile: Profile, keys: ServerKeys, proxies: Sequence[Address]) -> None:
+        self.rows: list[ServerRow] = []
+        self.client_of: dict[str, Address] = {}
+        """By pseudonym."""
+        self._run, self._profile, self._proxies = run, profile, tuple(proxies)
+        # It only reads, and so needs no chance.
+        self._server: ServerProfile = (
+            PaperServerProfile(keys, bytes) if profile == "paper" else HardenedServerProfile(keys, bytes, multiply_each)
+        )
+        self._transformations: dict[tuple[Address, Address], Scalar] = {}
+        """By proxy and client, who has another key with each."""
+
+    def on_event(self, world: World, address: Address, event: Event) -> None:
+        if address not in self._proxies or not isinstance(event, Record):
+            return
+        entry = _DECODER.decode(event.data)
+        if isinstance(entry, EnrolledClient):
+            self._transformations[address, Address(entry.client)] = Scalar(entry.transformation)
+        if entry.pseudonym:
+            self.client_of[entry.pseudonym.hex()] = Address(entry.client)
+
+    def on_frames(self, world: World, address: Address, frames: Sequence[Frame]) -> None:
+        for frame in frames:
+            at_server = SERVER in (address, frame.destination)
+            message, now = decode(frame.data), world.clock(SERVER)
+            match message:
+                case Lease() if at_server:
+                    self._note(world, now, "server:subscribe", message.name.hex(), self._tags(message))
+                case Submit() if at_server:
+                    self._note(world, now, "server:publish", f"{address}/{message.number}", self._tags(message))
+                case RelayDelivery() if at_server:
+                    for name in message.names:
+                        self._note(world, now, "server:deliver", name.hex(), [message.sealed])
+                case Lease():
+                    seen = self._moved(frame.destination, address, message.subjects)
+                    self._note(world, now, "proxy:subscribe", address, seen)
+                case Submit():
+                    seen = self._moved(frame.destination, address, message.subjects)
+                    self._note(world, now, "proxy:publish", address, seen)
+                    self._note(world, now, "proxy:send", address, [message.sealed])
+                case RelayDelivery():
+                    self._note(world, now, "proxy:deliver", frame.destination, [message.sealed])
+                case _:
+                    pass
+
+    def _note(self, world: World, now: int, role: str, who: str, tags: Sequence[bytes]) -> None:
+        epoch = now // world.epoch_us
+        self.rows += [ServerRow(self._run, epoch, now, role, who, each, len(each)) for each in tags]
+
+    def _tags(self, message: Lease | Submit) -> list[bytes]:
+        """As the server has them."""
+        bond = (
+            self._server.open_lease(message).bond
+            if isinstance(message, Lease)
+            else self._server.open_submission(message).bond
+        )
+        return [each for group in self._server.compute_tags(message.subjects, bond) for each in group]
+
+    def _moved(self, proxy: Address, client: Address, subjects: Subjects) -> list[bytes]:
+        """As the proxy has them."""
+        flat = [subject for group in subjects for subject in group]
+        if self._profile == "hardened":
+            return flat
+        return [tag_of(move_element(Point(subject), self._transformations[proxy, client])) for subject in flat]
+
+
+_DECODER: Final = MsgpackDecoder(_Entry, TamperedError, "not a record of a proxy")
+
+
+def run(params: Params, seed: int) -> list[Measure]:
+    params.heed("runs of a relay's machines", "relay", "batch", "constant", "queries", "topics", "churn")
+    if params.constant or params.churn:
+        raise ConfigError("a relay's machines are run without churn, and not at a constant rate")
+    step = params.steps[-1]
+    population = _population(params, int(step))
+    taps, reads = observe_run(population, seed)
+    return [
+        Measure("dictionary", "named_readers", step, _by_dictionary(population, taps, reads)),
+        Measure("bodies", "linked", step, linked_share(taps.rows)),
+        Measure("proxy-frequency", "repeats", step, repeated_share(taps.rows)),
+        Measure("", "delivered", step, float(sum(row.role == "proxy:deliver" for row in taps.rows))),
+    ]
+
+
+def observe_run(population: RelayPopulation, seed: int) -> tuple[RelayTap, dict[Address, tuple[str, ...]]]:
+    """A run with taps on it; and the truth: which topics each client reads."""
+    world = World(seed=seed, epoch_us=_EPOCH_US)
+    taps = RelayTap(f"seed {seed}", population.profile, server_keys(), population.proxy_names())
+    world.watch(taps)
+    duration = population.first_us + population.notes * population.every_us + _AFTER_US
+    population.populate(world, duration)
+    world.run(duration)
+    world.finish()
+    wishes = population.draw_subscriptions(seed)
+    reads = {client: tuple(dict.fromkeys(map(_topic, wishes[client]))) for client in population.client_names()}
+    return taps, reads
+
+
+def linked_share(rows: list[ServerRow]) -> float:
+    """The share of deliveries whose body somebody was seen to send."""
+    sent = {row.tag for row in rows if row.role == "proxy:send"}
+    got = [row.tag in sent for row in rows if row.role == "proxy:deliver"]
+    return sum(got) / len(got) if got else 0.0
+
+
+def repeated_share(rows: list[ServerRow]) -> float:
+    """The share of subjects at the proxy that came from several clients."""
+    asked = {(row.pseudonym, row.tag) for row in rows if row.role == "proxy:subscribe"}
+    clients = Counter(each for _, each in asked)
+    return sum(clients[each] > 1 for _, each in asked) / len(asked)
+
+
+def _population(params: Params, epochs: int) -> RelayPopulation:
+    plain = RelayPopulation(profile="paper" if params.relay == "paper" else "hardened", proxies=1)
+    batch_us = plain.proxy.batch_us if params.batch else 0
+    return msgspec.structs.replace(
+        plain,
+        clients=params.nodes,
+        publishers=max(1, params.nodes // 3),
+        topics=params.topics,
+        notes=epochs * _NOTES,
+        every_us=_EPOCH_US // _NOTES,
+        proxy=msgspec.structs.replace(plain.proxy, batch_us=batch_us),
+    )
+
+
+def _by_dictionary(population: RelayPopulation, taps: RelayTap, reads: dict[Address, tuple[str, ...]]) -> float:
+    """The share of subscriptions whose topic the server names by computing the tag of the topic's label."""
+    held: dict[Address, set[bytes]] = {}
+    for row in taps.rows:
+        if row.role == "server:subscribe":
+            held.setdefault(taps.client_of[row.pseudonym], set()).add(row.tag)
+    key = server_keys().k_r
+    words = {
+        topic: tag_of(blind_element(qualify_element(topic, string_element(TOPIC, topic)), key))
+        for topic in dict.fromkeys(topic for topics in reads.values() for topic in topics)
+    }
+    right = [words[topic] in held[client] for client, topics in reads.items() for topic in topics]
+    return sum(right) / len(right)
+
+
+def _topic(interest: Conjunction) -> str:
+    return next(each.text for each in interest.constraints if isinstance(each, Equal) and each.attribute == TOPIC)
+
+
+_EPOCH_US: Final = 10_000_000
+_NOTES: Final = 10
+"""In an epoch."""
+_AFTER_US: Final = 5_000_000
+"""In which all that was published arrives."""

@@ -1,0 +1,119 @@
+"""What a coalition learns of one subscriber whose trees are drawn anew in every epoch, held against the truth.
+
+The subscriber is the only one who reads the topic, and the coalition knows the topic: the worst that can be. "count",
+"lasting", "depth" and "volume" need to know nothing of how trees are made (`attack.parents`). "likelihood" knows the
+shape of the paper's trees; "guards" knows how hardened chains are made, how far behind the root each of its own is, and
+how often guards are replaced (`attack.guards`). "path" is P2's own: whole paths.
+
+Of each it is told whether the subscriber is the unique first ("first"), the probability that who is named is it
+("named", where the first of several is any of them), how well it stands out ("auc"); of who gives probabilities, which
+one the subscriber has ("belief"); and of counting, whether it has found the subscriber for good ("disclosed").
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from veilcast.lab.attack.insider import tree_nodes
+from veilcast.lab.experiment.params import Measure, Params
+from veilcast.lab.measure import disclosure_time, ranking
+from veilcast.lab.models import tree, tree_refreshes
+from veilcast.lab.models.tree_entries import TreeEntries
+from veilcast.lab.models.tree_refreshes import TreePolicy, TreeReaders
+
+Scores = NDArray[np.float64]
+
+
+def run(params: Params, seed: int) -> list[Measure]:
+    params.heed("attacks on trees", *_HEEDED)
+    habit, village = make_tree_policy(params), draw_readers(params, seed)
+    entries = tree_refreshes.watch_refreshes(village, habit, int(params.steps[-1]), params.publications)
+    found = []
+    for step in params.steps:
+        for attack, scores in _attackers(entries.before(int(step)), village, habit):
+            reached = _measure_scores(scores, village)
+            if attack == "guards":
+                reached["belief"] = float(scores[village.readers[0]])
+            found += [Measure(attack, metric, step, value) for metric, value in reached.items()]
+    found += _measure_disclosure(entries, village, params)
+    return found + _paths(village, habit, params)
+
+
+def make_tree_policy(params: Params) -> TreePolicy:
+    return TreePolicy(
+        profile="paper" if params.tree == "paper" else "hardened",
+        depth=params.depth,
+        chain=params.chain,
+        tail=params.tail,
+        kept=params.guards == "kept",
+        turnover=params.churn,
+        padded=params.padded,
+    )
+
+
+def draw_readers(params: Params, seed: int) -> TreeReaders:
+    """One subscriber, and a coalition of others."""
+    size = max(1, round(params.insiders * params.nodes))
+    drawn = tree.draw_nodes(params.nodes, min(size + 1, params.nodes), seed, "village")
+    return TreeReaders(params.nodes, np.sort(drawn[1:]), drawn[:1], np.zeros(1, np.int64), seed)
+
+
+def _attackers(entries: TreeEntries, village: TreeReaders, habit: TreePolicy) -> Iterator[tuple[str, Scores]]:
+    for attack, scorer in _SCORERS.items():
+        yield attack, scorer(entries, village.nodes)
+    if habit.profile == "paper":
+        branching = tree.least_branching(village.nodes, habit.depth)
+        yield "likelihood", tree_nodes.score_likelihood(entries, village.nodes, village.insiders.size, branching)
+    else:
+        length = habit.chain + habit.tail
+        allowed = range(2, length + 2) if habit.tail else [length + 1]
+        turnover = habit.turnover if habit.kept else 1.0
+        yield "guards", tree_nodes.score_guards(entries, village.honest, allowed, turnover)
+
+
+def _measure_scores(scores: Scores, village: TreeReaders) -> dict[str, float]:
+    honest = village.honest
+    truth = np.arange(village.nodes) == village.readers[0]
+    target = int(np.flatnonzero(truth[honest])[0])
+    return {
+        "first": float(disclosure_time.is_first(scores[honest], target)),
+        "named": ranking.precision_at(scores[honest], truth[honest], 1),
+        "auc": ranking.auc(scores[honest], truth[honest]),
+    }
+
+
+def _measure_disclosure(entries: TreeEntries, village: TreeReaders, params: Params) -> list[Measure]:
+    """By counting alone: whether the subscriber was found by each step, for good."""
+    honest = village.honest
+    counts = np.zeros((int(params.steps[-1]), village.nodes))
+    np.add.at(counts, (entries.refresh, entries.parent), 1.0)
+    target = int(np.count_nonzero(honest[: village.readers[0]]))
+    after = disclosure_time.rounds_to_disclosure(np.cumsum(counts, axis=0)[:, honest], target)
+    return [Measure("count", "disclosed", step, float(after is not None and after <= step)) for step in params.steps]
+
+
+def _paths(village: TreeReaders, habit: TreePolicy, params: Params) -> list[Measure]:
+    """Of one tree, whichever step."""
+    runs, last, owned = tree_refreshes.trace_paths(village, habit, _PATHS)
+    share = village.insiders.size / (village.nodes - 1)
+    branching = tree.least_branching(village.nodes, habit.depth)
+    found = _measure_scores(tree_nodes.score_paths(runs, last, village.nodes), village)
+    found["owned"] = owned
+    found["claimed"] = share**habit.depth
+    found["below_root"] = 1 - (1 - share) ** branching
+    return [Measure("path", metric, params.steps[-1], value) for metric, value in found.items()]
+
+
+_SCORERS: Final[dict[str, Callable[[TreeEntries, int], Scores]]] = {
+    "count": tree_nodes.score_counts,
+    "lasting": tree_nodes.score_lasting,
+    "depth": tree_nodes.score_depth,
+    "volume": tree_nodes.score_volume,
+}
+_PATHS: Final = 2000
+"""Publications of which it is asked who held them from their origin on."""
+_HEEDED: Final = ("tree", "insiders", "publications", "churn")

@@ -1,0 +1,26 @@
+"""What publications cost on the real machines of trees, in the simulator: the names are the kernels'.
+
+A few dozen nodes, all of them real, with real keys; every copy that one sends to another is counted. So the kernels are
+held against what nodes do, where both can be run.
+"""
+
+from __future__ import annotations
+
+from veilcast.errors import ConfigError
+from veilcast.lab.experiment.params import Measure, Params
+from veilcast.lab.runs.tree.costs_model import MESSAGES_MAX
+from veilcast.sim.tree.load import measure_load
+
+
+def run(params: Params, seed: int) -> list[Measure]:
+    params.heed("what trees cost on their machines", "tree", "readers", "routing", "publications")
+    if params.tree != "paper" or params.look != "end":
+        raise ConfigError("on their machines, it is asked what the paper's trees cost, and nothing else")
+    load = measure_load(params.nodes, params.readers, params.routing, params.publications, seed, MESSAGES_MAX)
+    each = load.copies / load.publications
+    return [
+        Measure("", "copies", 0, each),
+        Measure("", "messages", 0, each),
+        Measure("", "busiest", 0, float(load.busiest)),
+        Measure("", "server", 0, float(load.subscribers * load.publications)),
+    ]

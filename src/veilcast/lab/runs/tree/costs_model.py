@@ -1,0 +1,84 @@
+"""Runs of spanning trees on the kernels: what publications cost; what a coalition learns; who drops what.
+
+Which of these is meant follows from the parameters: nothing that lasts is looked at in the end, attackers over epochs,
+each of which draws new trees, and with droppers the subscriber's own search for them.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+
+from veilcast.errors import ConfigError
+from veilcast.lab.experiment.params import Measure, Params
+from veilcast.lab.models import tree
+from veilcast.lab.models.rng import stream
+from veilcast.lab.runs.tree import attacks_model, definitions_model, droppers_model
+
+
+def run(params: Params, seed: int) -> list[Measure]:
+    if params.look == "end":
+        return _costs(params, seed)
+    if params.droppers:
+        return droppers_model.run(params, seed)
+    return definitions_model.run(params, seed) if params.topics else attacks_model.run(params, seed)
+
+
+def _costs(params: Params, seed: int) -> list[Measure]:
+    """Of some publications to some readers: messages, hops, and how often the busiest node sends, beside the one server
+    that would have to send everything to everybody."""
+    params.heed("what trees cost", "tree", "readers", "routing", "publications")
+    readers = tree.draw_nodes(params.nodes, params.readers, seed, "readers")
+    origin = tree.draw_origins(params.nodes, params.publications, seed)
+    found = {"server": float(params.readers * params.publications)}
+    if params.tree == "hardened" or params.routing == "trees":
+        found |= _by_trees(params, readers, origin, seed)
+    else:
+        above = tree.all_parents(tree.subscriber_rooted(params.nodes, params.depth, readers, seed))
+        found |= _by_topic(params, above, origin, seed)
+    return [Measure("", metric, 0, value) for metric, value in found.items()]
+
+
+def _by_trees(params: Params, readers: tree.Nodes, origin: tree.Nodes, seed: int) -> dict[str, float]:
+    if params.routing != "trees":
+        raise ConfigError("hardened trees are never mixed: routing is by trees")
+    if params.tree == "paper":
+        trees = tree.subscriber_rooted(params.nodes, params.depth, readers, seed)
+        chain = 0
+    else:
+        trees = tree.randomly_rooted(params.nodes, params.depth, readers.size, seed)
+        # From the root to the first guard, and from the last to the subscriber.
+        chain = params.chain + params.tail + 1
+    cost = tree.climb_trees(trees, origin)
+    sent = cost.sent + (_by_guards(params, readers, origin.size, seed) if chain else 0)
+    return {
+        "messages": cost.messages + chain * readers.size,
+        "copies": cost.copies + chain * readers.size,
+        "hops": cost.hops + chain,
+        "busiest": float(sent.max()),
+        "mean": float(sent.mean()),
+    }
+
+
+def _by_guards(params: Params, readers: tree.Nodes, publications: int, seed: int) -> tree.Nodes:
+    """What nodes send besides, as guards of readers: each of them everything."""
+    rng = np.random.default_rng(stream(seed, "guards"))
+    guards = [rng.permutation(params.nodes)[: params.chain + params.tail] for _ in readers]
+    return publications * np.bincount(np.concatenate(guards), minlength=params.nodes)
+
+
+def _by_topic(params: Params, above: tree.Nodes, origin: tree.Nodes, seed: int) -> dict[str, float]:
+    if params.routing == "seen":
+        messages = [tree.count_flood(above, int(start)) for start in origin]
+        return {"messages": float(np.mean(messages))}
+    walked = np.array(
+        [tree.count_wander(above, int(start), MESSAGES_MAX, LABEL_BITS, seed + at) for at, start in enumerate(origin)]
+    )
+    return {"messages": float(walked.mean()), "cut": float(np.mean(walked == MESSAGES_MAX))}
+
+
+MESSAGES_MAX: Final = 2_000_000
+"""Where counting stops."""
+LABEL_BITS: Final = 128
+"""Of P2's header; with four positions for a label, a path of ten hops ends too early in nearly one of a hundred."""

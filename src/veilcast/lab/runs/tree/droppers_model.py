@@ -1,0 +1,118 @@
+"""How subscribers find who drops: the recipe of real nodes (`tree.suspects`), on test publications over drawn trees.
+
+In every epoch a test publication enters the subscriber's tree at each node, and climbs: the tree, and the chain of
+guards. Droppers throw away what they should hand on, always or at times. Then some are named. It is told how many of
+those named do drop ("precision"; 1 where nobody is named), and how many of the droppers are named ("recall"); besides,
+how many test publications came back. Controls stand beside them: "honest" is the number of nodes that are named where
+nobody drops and publications are lost now and then all the same, and "shuffled" the precision where the results are
+dealt out to other ways.
+
+A chain that lets nothing through at all is left for another, as a subscriber does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from veilcast.lab.experiment.params import Measure, Params
+from veilcast.lab.models import tree
+from veilcast.lab.models.rng import stream
+from veilcast.tree.suspects import DropSuspects
+
+Mask = NDArray[np.bool_]
+NodePath = tuple[int, ...]
+
+
+class TestRound(NamedTuple):
+    """What came of one test publication for each node."""
+
+    ways: list[NodePath]
+    returned: Mask
+
+
+def run(params: Params, seed: int) -> list[Measure]:
+    params.heed("droppers", "tree", "droppers")
+    rng = np.random.default_rng(stream(seed, "drops"))
+    drops = np.zeros(params.nodes, np.bool_)
+    subscriber, *hostile = tree.draw_nodes(
+        params.nodes, 1 + round(params.droppers * params.nodes), seed, "droppers"
+    ).tolist()
+    drops[hostile] = True
+    kinds = {
+        "suspects": _rounds(params, subscriber, drops, seed, rng),
+        "honest": _rounds(params, subscriber, np.zeros_like(drops), seed, rng),
+        "shuffled": _dealt(_rounds(params, subscriber, drops, seed, rng), rng),
+    }
+    found = []
+    for kind, rounds in kinds.items():
+        for step, named, back in _name_suspects(rounds, params):
+            right = int(np.count_nonzero(drops[named]))
+            told = {
+                "precision": right / len(named) if named else 1.0,
+                "recall": right / len(hostile),
+                "named": float(len(named)),
+                "returned": back,
+            }
+            found += [Measure(kind, metric, step, value) for metric, value in told.items()]
+    return found
+
+
+def _name_suspects(rounds: Iterator[TestRound], params: Params) -> Iterator[tuple[float, list[int], float]]:
+    """After the rounds that are asked for, who is named, and what share of the last came back."""
+    suspects = DropSuspects(remembered=int(params.steps[-1]) * params.nodes, loss=_LOSS)
+    for number, (ways, returned) in enumerate(rounds, start=1):
+        for way, came in zip(ways, returned.tolist(), strict=True):
+            suspects.record([_name(node) for node in way], returned=came)
+        if number in params.steps:
+            yield (
+                number,
+                [int.from_bytes(each.node, "big") for each in suspects.find_suspects()],
+                float(returned.mean()),
+            )
+        if number == params.steps[-1]:
+            return
+
+
+def _rounds(params: Params, subscriber: int, drops: Mask, seed: int, rng: np.random.Generator) -> Iterator[TestRound]:
+    guards = _guards(params, subscriber, rng)
+    number = 0
+    while True:
+        above = tree.all_parents(tree.randomly_rooted(params.nodes, params.depth, 1, seed, "round", number))[:, 0]
+        ways = [_way(above, node, guards) for node in range(params.nodes) if node != subscriber]
+        passed = [
+            not any(drops[node] and rng.random() < params.drops for node in way if node != subscriber) for way in ways
+        ]
+        returned = np.array(passed) & (rng.random(len(ways)) >= _LOSS)
+        yield TestRound(ways, returned)
+        if not returned.any():
+            guards = _guards(params, subscriber, rng)
+        number += 1
+
+
+def _dealt(rounds: Iterator[TestRound], rng: np.random.Generator) -> Iterator[TestRound]:
+    for ways, returned in rounds:
+        yield TestRound(ways, rng.permutation(returned))
+
+
+def _way(above: tree.Nodes, node: int, guards: NodePath) -> NodePath:
+    climbed = [node]
+    while above[climbed[-1]] >= 0:
+        climbed.append(int(above[climbed[-1]]))
+    return (*climbed, *guards)
+
+
+def _guards(params: Params, subscriber: int, rng: np.random.Generator) -> NodePath:
+    drawn = rng.permutation(params.nodes)[: params.chain + 1]
+    return tuple(drawn[drawn != subscriber][: params.chain].tolist())
+
+
+def _name(node: int) -> bytes:
+    return node.to_bytes(16, "big")
+
+
+_LOSS: Final = 0.02
+"""What is lost by nobody's fault."""

@@ -1,0 +1,140 @@
+"""Which link a source address belongs to: the addresses in use of all links, and those that are being asked.
+
+Bounded: three addresses for each link.
+
+
+Alarms: when each link wants to be looked at next, and which ones are due now, without a look at all the others.
+
+A heap in which nothing is ever moved: a link remembers the alarm that counts, and one that it no longer wants is
+thrown away when its time comes. So there are never more than were set in the second before now.
+
+
+Sparing: which link makes room for another, when there are as many as there may be.
+
+Status: numbers about all links of a node together."""
+
+from __future__ import annotations
+
+import heapq
+from collections import Counter
+from collections.abc import Collection, Mapping
+from itertools import count
+from typing import Final
+
+from veilcast.link.link import Link
+from veilcast.link.pacing import SECOND_US
+from veilcast.machine import Address
+
+
+class LinkTimers:
+    def __init__(self) -> None:
+        self._heap: list[tuple[int, int, Link]] = []
+        self._number = count().__next__
+
+    def __len__(self) -> int:
+        return len(self._heap)
+
+    def set(self, link: Link, at_us: int) -> None:
+        """Let this link be due at this time, unless it is before."""
+        if link.timer_us is None or at_us < link.timer_us:
+            link.timer_us = at_us
+            heapq.heappush(self._heap, (at_us, self._number(), link))
+
+    def pop_due(self, now: int) -> list[Link]:
+        """Those whose time has come, the earliest first; each needs a new alarm."""
+        links, heap = [], self._heap
+        while heap and heap[0][0] <= now:
+            at_us, _, link = heapq.heappop(heap)
+            if link.timer_us == at_us:
+                link.timer_us = None
+                links.append(link)
+        return links
+
+    @property
+    def next_us(self) -> int | None:
+        return self._heap[0][0] if self._heap else None
+
+
+def choose_link_to_evict(links: Collection[Link], now: int) -> Link | None:
+    """None if none can be spared.
+
+    First one of a peer that knocks from many places and has not used its keys. Then the one that our machine has had no
+    use for the longest; what strangers say on theirs does not keep a place for them.
+    """
+    lines = {link.name: link.channel.generations for link in links if link.channel is not None}
+    places = Counter(line.remote_static for line in lines.values())
+    for link in links:
+        line = lines.get(link.name)
+        if line is not None and not link.is_up and not line.is_initiator and places[line.remote_static] > 1:
+            return link
+    spare = min(links, key=_useless_since)
+    return spare if now - _useless_since(spare) >= UNUSED_US else None
+
+
+def _useless_since(link: Link) -> int:
+    """A peer that does not answer is of no use, however much we have to say to it."""
+    return link.last_sent_us if link.is_up else link.since_us
+
+
+UNUSED_US: Final = 10 * SECOND_US
+"""How long a link must have been of no use."""
+
+
+def summarize_links(links: Collection[Link], counts: Mapping[str, int], now: int) -> dict[str, int | float]:
+    """Sums over all links, with `counts` for those that are closed. No number is about one peer."""
+    waiting_us = [oldest_us for link in links if (oldest_us := link.oldest_waiting_us) is not None]
+    transfers = [link.channel.transfer for link in links if link.channel is not None]
+    cells = counts.get("cells", 0)
+    padding = counts.get("padding", 0) + sum(transfer.padding for transfer in transfers)
+    return {
+        "links": len(links),
+        "links up": sum(link.is_up for link in links),
+        "messages waiting": sum(transfer.waiting for transfer in transfers),
+        "messages dropped": counts.get("messages dropped", 0) + sum(transfer.dropped for transfer in transfers),
+        "queue age us": now - min(waiting_us, default=now),
+        "slots missed": counts.get("slots missed", 0) + sum(link.slots.missed for link in links),
+        "padding share": padding / max(1, cells),
+        **{kind: counts.get(kind, 0) for kind in ("cells", "letters", "datagrams", "cells taken")},
+        **{kind: times for kind, times in sorted(counts.items()) if kind.startswith("refused")},
+    }
+
+
+class PathTable:
+    def __init__(self) -> None:
+        self._links: dict[Address, Link] = {}
+
+    def __len__(self) -> int:
+        return len(self._links)
+
+    def get(self, source: Address) -> Link | None:
+        return self._links.get(source)
+
+    def is_free(self, source: Address, link: Link) -> bool:
+        """False if another link uses this address: a peer that forges its source cannot take the address of another.
+
+        An address that another link is only asking does not count.
+        """
+        other = self._links.get(source)
+        return other is None or other is link or other.route.path != source
+
+    def begin(self, link: Link) -> None:
+        """Enter a new link. Its address is its own, whatever link has moved there."""
+        link.route.listed_addresses = link.route.addresses
+        self._links[link.route.path] = link
+
+    def update(self, link: Link) -> None:
+        """Enter the link under the addresses that its route has now."""
+        addresses = link.route.addresses
+        if addresses == link.route.listed_addresses:
+            return
+        self.remove(link)
+        link.route.listed_addresses = addresses
+        for address in addresses:
+            if self.is_free(address, link):
+                self._links[address] = link
+
+    def remove(self, link: Link) -> None:
+        for address in link.route.listed_addresses:
+            if self._links.get(address) is link:
+                del self._links[address]
+        link.route.listed_addresses = ()

@@ -1,0 +1,97 @@
+"""The inbox: each note to the application once, in its publisher's order, and again until it says it has it.
+
+A note that arrives out of order waits for those before it, but not for ever: after `gap_us` the gap is given up. What
+was delivered and not acknowledged is delivered again every `again_us`, with the same id. All of it is bounded. A number
+that was here before is passed over, whatever note it comes with: nothing that was recorded is delivered twice.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TypeAlias
+
+from veilcast.link.replay_window import ReplayWindow
+from veilcast.machine import Delivered, Note
+
+PublisherStream: TypeAlias = tuple[str, bytes]
+"""A topic, and the stream of one publisher of it."""
+
+
+class OrderedInbox:
+    """For one node; readers are numbers of subscriptions."""
+
+    def __init__(self, *, unread_max: int, streams_max: int, again_us: int, gap_us: int) -> None:
+        self._unread_max, self._streams_max = unread_max, streams_max
+        self._again_us, self._gap_us = again_us, gap_us
+        self._unread: dict[bytes, tuple[int, tuple[Delivered, ...]]] = {}
+        self._next: dict[PublisherStream, int] = {}
+        self._windows: dict[PublisherStream, ReplayWindow] = {}
+        self._early: dict[PublisherStream, dict[int, tuple[int, tuple[Delivered, ...]]]] = {}
+        self._waiting = 0
+        """Notes in all of `_early`."""
+        self._ready: deque[Delivered] = deque(maxlen=unread_max)
+
+    def put(self, stream: PublisherStream, number: int, note: Note, readers: list[int], now: int) -> None:
+        """A new note for these readers; for none, if it only has its place in the order."""
+        deliveries = tuple(Delivered(reader, note) for reader in readers)
+        expected = self._next.get(stream)
+        if expected is None:
+            # The first that is heard of a stream is where it begins: who joins late misses what was before.
+            if len(self._next) >= self._streams_max:
+                oldest = next(iter(self._next))
+                del self._next[oldest], self._windows[oldest]
+                self._waiting -= len(self._early.pop(oldest, ()))
+            self._next[stream] = expected = number
+            self._windows[stream] = ReplayWindow()
+        if not self._windows[stream].take(number):
+            return
+        if number < expected:
+            self._deliver(deliveries, now)  # Its gap was given up: late is better than never.
+            return
+        self._early.setdefault(stream, {})[number] = (now + self._gap_us, deliveries)
+        self._waiting += 1
+        self._release(stream, now)
+        if self._waiting > self._unread_max:
+            # A publisher may have any number of streams: they share the room, and whoever takes most of it pays.
+            greediest = max(self._early, key=lambda name: len(self._early[name]))
+            self._next[greediest] = min(self._early[greediest])
+            self._release(greediest, now)
+
+    def acknowledge(self, note: bytes) -> None:
+        self._unread.pop(note, None)
+
+    def next_delivery(self) -> Delivered | None:
+        return self._ready.popleft() if self._ready else None
+
+    def beat(self, now: int) -> None:
+        """Give up gaps that stayed open too long, and deliver again what nobody acknowledged."""
+        for stream, early in list(self._early.items()):
+            first = min(early)
+            if early[first][0] <= now:
+                self._next[stream] = first
+                self._release(stream, now)
+        for name, (due, deliveries) in list(self._unread.items()):
+            if due <= now:
+                self._unread[name] = (now + self._again_us, deliveries)
+                self._ready.extend(deliveries)
+
+    def size(self) -> int:
+        return len(self._unread) + self._waiting
+
+    def _release(self, stream: PublisherStream, now: int) -> None:
+        """Deliver what is next in line."""
+        early = self._early[stream]
+        while self._next[stream] in early:
+            self._deliver(early.pop(self._next[stream])[1], now)
+            self._waiting -= 1
+            self._next[stream] += 1
+        if not early:
+            del self._early[stream]
+
+    def _deliver(self, deliveries: tuple[Delivered, ...], now: int) -> None:
+        if not deliveries:
+            return
+        if len(self._unread) >= self._unread_max:
+            del self._unread[next(iter(self._unread))]
+        self._unread[deliveries[0].note.id] = (now + self._again_us, deliveries)
+        self._ready.extend(deliveries)

@@ -1,0 +1,298 @@
+"""The shell game (P0 4.5): nodes of a mesh change places, so that a place in it says nothing about who is there.
+
+When to play is decided here, how two change places in `swap`. A node plays first when its mesh begins to form, and then
+again and again after exponential waits, ever more seldom: it cools down. All is looked at once in a heartbeat, for
+nothing could leave earlier.
+
+Places and adverts. A node that has moved, or that another has moved next to, has the topic from whoever is next to its
+place, not by the nearest way that the adverts offer, and it stays even if nobody needs it there. From then on to follow
+an advert could lead round in a circle, for others too are not where the adverts would have them. So nobody plays until
+its ways have come to rest; and when a way changes afterwards, the parent at a place fails, or a game ends in doubt, the
+node asks the origin for a fresh chain. The mesh is laid anew along that, places on the old chain end with the old
+chain, and the game begins again.
+
+What the game leaves behind. Who was next to us gets notes for one lease more, so that none is lost while some have
+moved and others not yet; copies are suppressed as always. Those newly next to us are acquaintances, if they are no
+neighbours, and get heartbeats. Every node reminds its parents now and then that it is there, by a plain `Subscribe`,
+and forgets children that do not: so two who came to disagree, for a message was lost, agree again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from math import exp
+from random import Random
+from typing import Final
+
+from veilcast.machine import Address
+from veilcast.mesh.config import MeshConfig
+from veilcast.mesh.hiding_policy import HidingPolicy, MeshPosition, PolicyContext
+from veilcast.mesh.routes import AdvertisedOrigin
+from veilcast.mesh.swap import LockLimits, SwapGame, SwapMessage, Swaps
+from veilcast.wire.mesh import Message, Subscribe
+
+
+class ShellGamePolicy:
+    """A policy around another one, which goes on as if nobody moved: with covers inside, this is P0's PFSG."""
+
+    def __init__(self, config: MeshConfig, seat: PolicyContext, inner: HidingPolicy, rng: Random) -> None:
+        self._rule, self._seat, self._inner, self._rng = config.shellgame, seat, inner, rng
+        self._lease_us = self._rule.lease_periods * config.heartbeat_us
+        self._remind_us = self._rule.remind_periods * config.heartbeat_us
+        self._settle_us = self._rule.settle_periods * config.heartbeat_us
+        self.swaps = Swaps(
+            self,
+            rng,
+            lease_us=self._lease_us,
+            patience=LockLimits(self._rule.patience_periods * config.heartbeat_us, config.neighbours_max),
+            names_max=config.neighbours_max,
+            name_bytes_max=config.address_bytes_max,
+            memory=config.tokens_max,
+        )
+        self._players: dict[bytes, _GameState] = {}
+        self._places: dict[bytes, MeshPosition] = {}
+        self._lingering: dict[bytes, dict[Address, int]] = {}
+        self._doubts: dict[bytes, tuple[AdvertisedOrigin, ...]] = {}
+        self._released: dict[bytes, None] = {}
+
+    # --- the policy
+
+    def parent(self, token: bytes) -> Address | None:
+        return self._inner.parent(token)
+
+    def covers(self, token: bytes) -> Collection[Address]:
+        return self._inner.covers(token)
+
+    def position(self, token: bytes) -> MeshPosition | None:
+        """Where we are, as long as there is a way to one of the origins whose mesh it is a place in."""
+        place = self._places.get(token)
+        if place is not None and not any(origin in place.origins for origin in self._seat.reachable_origins(token)):
+            del self._places[token]
+            return None
+        return place
+
+    def former_neighbours(self, token: bytes) -> Collection[Address]:
+        return self._lingering.get(token, ())
+
+    def is_locked(self, token: bytes) -> bool:
+        return self.swaps.is_locked(token)
+
+    def on_advert(self, token: bytes, now: int) -> None:
+        self._inner.on_advert(token, now)
+
+    def on_joined(self, token: bytes, now: int) -> None:
+        self._inner.on_joined(token, now)
+
+    def on_left(self, token: bytes) -> list[Address]:
+        return self._inner.on_left(token)
+
+    def on_forwarded(self, token: bytes, now: int) -> None:
+        self._inner.on_forwarded(token, now)
+
+    def on_neighbour_lost(self, neighbour: Address) -> None:
+        """Whoever has lost the parent at its place asks for a fresh chain, until there is one."""
+        for token, place in list(self._places.items()):
+            if neighbour in place.inward:
+                del self._places[token]
+                self._doubts[token] = place.origins
+        for held in self._lingering.values():
+            held.pop(neighbour, None)
+        self._inner.on_neighbour_lost(neighbour)
+        self.swaps.on_neighbour_lost(neighbour)
+
+    def on_message(self, message: Message, source: Address, now: int) -> None:
+        if isinstance(message, SwapMessage):
+            self.swaps.on_message(message, source, now)
+            self._settle(now)
+        else:
+            if isinstance(message, Subscribe) and message.token in self._players:
+                self._players[message.token].child_reminders[source] = now
+            self._inner.on_message(message, source, now)
+
+    def beat(self, now: int) -> None:
+        self._inner.beat(now)
+        self.swaps.expire(now)
+        self._tidy(now)
+        self._settle(now)
+        tokens = self._seat.branches.tokens()
+        self._players = {token: self._players[token] for token in tokens if token in self._players}
+        for token in tokens:
+            self._look(token, now)
+            if not self.is_locked(token):
+                self._remind(token, self._players[token], now)
+        self._settle(now)
+        self._acquaint(now)
+
+    def size(self) -> int:
+        lingering = sum(len(held) for held in self._lingering.values())
+        games = len(self._players) + len(self._places) + len(self._doubts) + len(self.swaps.active_games())
+        return self._inner.size() + games + lingering
+
+    def active_games(self) -> list[SwapGame]:
+        return self.swaps.active_games()
+
+    def swaps_completed(self) -> int:
+        return self.swaps.completed
+
+    # --- the board of a swap
+
+    def inward(self, token: bytes) -> list[Address]:
+        return self._seat.branches.inward(token)
+
+    def outward(self, token: bytes) -> list[Address]:
+        return self._seat.branches.outward(token)
+
+    def is_settled(self, token: bytes, now: int) -> bool:
+        origins = self._seat.reachable_origins(token)
+        return bool(origins) and self._settled_on(token, now) == origins
+
+    def may_move(self, token: bytes) -> bool:
+        return self._rule.publisher_plays or not self._seat.originates(token)
+
+    def has_room_for(self, names: int) -> bool:
+        """A lock may bring one more, for which there must be room as well."""
+        known = len(self._seat.acquaintances()) + len(self.swaps.active_games())
+        return known + names <= self._rule.acquaintances_max
+
+    def send(self, neighbour: Address, message: Message) -> None:
+        self._seat.send(neighbour, message)
+
+    def relink(
+        self, token: bytes, inward: Sequence[Address], outward: Sequence[Address], now: int, *, moved: bool
+    ) -> None:
+        branches, before = self._seat.branches, (self.inward(token), self.outward(token))
+        near = dict.fromkeys((*inward, *outward))
+        held = self._lingering.setdefault(token, {})
+        held |= dict.fromkeys((*before[0], *before[1]), now + self._lease_us)
+        self._lingering[token] = {name: until for name, until in held.items() if name not in near}
+        for name in before[0]:
+            branches.remove_inward(token, name)
+        for name in before[1]:
+            branches.remove_outward(token, name)
+        for name in inward:
+            branches.add_inward(token, name)
+        for name in outward:
+            branches.add_outward(token, name)
+        # A chain that has come since the game began leads elsewhere: to hold on to this place would be to miss it.
+        self._places[token] = MeshPosition(tuple(inward), tuple(self._settled_on(token, now)))
+        if moved and token in self._players:
+            self._players[token].neighbours, self._players[token].parents_reminded_us = near, now
+        self._acquaint(now)
+
+    def on_doubt(self, token: bytes) -> None:
+        self._doubts[token] = tuple(self._seat.reachable_origins(token))
+
+    def on_released(self, token: bytes) -> None:
+        self._released[token] = None
+
+    # --- when to play
+
+    def _look(self, token: bytes, now: int) -> None:
+        """Play if it is time. A mesh that was laid anew is a new one."""
+        rule, origins = self._rule, tuple(self._seat.reachable_origins(token))
+        player = self._players.get(token)
+        if player is None or not any(origin in player.origins for origin in origins):
+            player = self._players[token] = _GameState(now, origins, player)
+        outward = self.outward(token)
+        near = dict.fromkeys((*self.inward(token), *outward))
+        if player.due_us is None:
+            if outward if rule.start == "child" else near:
+                player.due_us = now if rule.first == "immediate" else now + self._wait()
+        elif rule.start == "change" and near != player.neighbours:
+            player.due_us = now
+        player.neighbours = near
+        settled = self.is_settled(token, now)
+        if player.settled and not settled:
+            player.settled = False
+            self.on_doubt(token)
+        if settled and not player.settled:
+            player.settled, player.since_us = True, now
+        if settled and player.due_us is not None and player.due_us <= now:
+            player.due_us = now + self._wait()
+            if (
+                outward
+                and self.may_move(token)
+                and self._rng.random() < player.play_probability(rule.rate, rule.decay, now)
+            ):
+                player.games += self.swaps.start(token, self._rng.choice(outward), now)
+
+    def _settled_on(self, token: bytes, now: int) -> list[AdvertisedOrigin]:
+        """The origins to which our ways have come to rest."""
+        return [origin for origin in self._seat.reachable_origins(token) if now - origin.changed_us >= self._settle_us]
+
+    def _wait(self) -> int:
+        return round(self._rng.expovariate(1 / self._rule.wait_us))
+
+    # --- what games leave behind
+
+    def _remind(self, token: bytes, player: _GameState, now: int) -> None:
+        """Tell our parents that we are there, and forget the children who have not told us for long."""
+        if now - player.parents_reminded_us >= self._remind_us:
+            player.parents_reminded_us = now
+            for parent in self.inward(token):
+                self.send(parent, Subscribe(token))
+        player.child_reminders = {child: player.child_reminders.get(child, now) for child in self.outward(token)}
+        for child, since in player.child_reminders.items():
+            if now - since > _REMINDERS * self._remind_us:
+                self._seat.branches.remove_outward(token, child)
+                self.on_released(token)
+
+    def _settle(self, now: int) -> None:
+        """What had to wait while we were bound is done now."""
+        released, self._released = list(self._released), {}
+        for token in released:
+            self._seat.reconcile(token, now)
+
+    def _tidy(self, now: int) -> None:
+        for token, held in list(self._lingering.items()):
+            kept = self._lingering[token] = {name: until for name, until in held.items() if until > now}
+            if not kept:
+                del self._lingering[token]
+        for token in list(self._places):
+            self.position(token)
+        for token, origins in list(self._doubts.items()):
+            if doubted := [origin for origin in self._seat.reachable_origins(token) if origin in origins]:
+                self._seat.request_fresh_chains(doubted, now)
+            else:
+                del self._doubts[token]
+
+    def _acquaint(self, now: int) -> None:
+        branches = self._seat.branches
+        near = [name for token in branches.tokens() for name in (*branches.inward(token), *branches.outward(token))]
+        near += [name for held in self._lingering.values() for name in held]
+        self._seat.set_acquaintances(dict.fromkeys(near), now)
+
+
+class _GameState:
+    """What the game knows of one mesh: since when it is fit to play on, when we play next, who was next to us."""
+
+    __slots__ = (
+        "child_reminders",
+        "due_us",
+        "games",
+        "neighbours",
+        "origins",
+        "parents_reminded_us",
+        "settled",
+        "since_us",
+    )
+
+    def __init__(self, now: int, origins: tuple[AdvertisedOrigin, ...], before: _GameState | None = None) -> None:
+        """Reminders go on as `before`: where a mesh is laid anew again and again, they are all that repairs it."""
+        self.since_us, self.origins = now, origins
+        self.due_us: int | None = None
+        self.games = 0
+        self.settled = False
+        """Whether our ways have been so before."""
+        self.neighbours: dict[Address, None] = {}
+        self.parents_reminded_us: int = now if before is None else before.parents_reminded_us
+        self.child_reminders: dict[Address, int] = {} if before is None else before.child_reminders
+        """When each child last told us that it is there."""
+
+    def play_probability(self, rate: float, decay: str, now: int) -> float:
+        """The probability to play; it falls with time, or with the games played."""
+        return exp(-rate * (self.games if decay == "count" else (now - self.since_us) / 1_000_000))
+
+
+_REMINDERS: Final = 5
+"""How many a child may miss."""

@@ -1,0 +1,60 @@
+"""Why streams end: for the counts and the log of this machine, and never for the other side.
+
+The reasons are words from a fixed list, which tell nothing of anybody, so they may be logged. Strangers can cause as
+many as they like; of those in one minute only the first few are written, and all are counted.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from collections.abc import Callable
+from typing import Final
+
+from veilcast.net.log import Plain
+
+
+class CloseReasons:
+    def __init__(self, now: Callable[[], int]) -> None:
+        self._now = now
+        self._minute = -1
+        self._written = 0
+        self.counts: Counter[str] = Counter()
+        """Streams, handshakes and calls that ended, by the reason."""
+
+    def add(self, reason: str) -> None:
+        self.counts[reason] += 1
+        minute = self._now() // 60_000_000
+        if minute != self._minute:
+            self._minute, self._written = minute, 0
+        self._written += 1
+        if self._written <= LINES_PER_MINUTE:
+            _LOG.info("a stream ended: %s", Plain(reason))
+
+
+LINES_PER_MINUTE: Final = 20
+"""Lines a minute."""
+
+UNREACHABLE: Final = "nobody answers there"
+LEFT: Final = "it left before the handshake was over"
+LATE: Final = "it took too long"
+CLOSED: Final = "it closed the stream"
+REFUSED: Final = "it does not let us in"
+UNWELCOME: Final = "it began without a welcome"
+UNASKED: Final = "the SOCKS port does not take calls as Tor does"
+NOT_TLS: Final = "it does not speak TLS 1.3 as we do"
+STRANGE: Final = "its certificate is not of our authority"
+UNTRUSTED: Final = "its certificate is of nobody whom we trust; name who signed it (ca)"
+UNSHOWN: Final = "it showed no certificate"
+UNFIT: Final = "its certificate is not for this side of a call"
+MISNAMED: Final = "its certificate is for another name"
+ANOTHER: Final = "another answers there than should"
+OVER: Final = "its certificate is not for this time"
+TOO_LONG: Final = "it sent something too long"
+GARBLED: Final = "it sent what no protocol of ours has"
+SLOW: Final = "it reads too slowly"
+CROWDED: Final = "too many others wanted in"
+FULL: Final = "there is no room for more streams"
+REPLACED: Final = "it came anew"
+EXHAUSTED: Final = "the system has no sockets left"
+_LOG: Final = logging.getLogger("veilcast.streams")

@@ -1,0 +1,200 @@
+"""What every driver does: one machine, moved in turns.
+
+Whatever happens, happens in turns: something arrived, or a timer is due, or the owner has called the machine; then the
+machine's frames are sent, its events are told and one timer is armed. Nothing here waits, and a turn is limited, so the
+event loop looks at its timers between any two of them. How frames travel, and what becomes of those that cannot, is for
+the drivers themselves.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import ClassVar, Final
+
+from veilcast.faults import faults_of
+from veilcast.machine import Address, Event, Frame, Machine
+from veilcast.net.clock import SystemClock
+from veilcast.net.log import FaultLog
+
+
+class TrafficCounts:
+    """What went through the sockets, in numbers only."""
+
+    __slots__ = ("late_us", "received", "sent", "timers", "undeliverable")
+    unit: ClassVar[str]
+    """What a frame is called on this kind of socket, in the names of metrics."""
+
+    def __init__(self) -> None:
+        self.received = 0
+        self.sent = 0
+        self.undeliverable = 0
+        """Frames that have no way at all: no route, no such address, no stream."""
+        self.timers = 0
+        self.late_us = 0
+        """By how much timers ran after their time, summed up."""
+
+    def numbers(self) -> dict[str, float]:
+        """By the names of metrics."""
+        return {
+            f"{self.unit}_received_total": self.received,
+            f"{self.unit}_sent_total": self.sent,
+            f"{self.unit}_undeliverable_total": self.undeliverable,
+            "timer_lateness_seconds_sum": self.late_us / 1e6,
+            "timer_lateness_seconds_count": self.timers,
+        }
+
+
+class MachineDriver:
+    """One machine, and the base of what drives it: a driver says how frames are sent, and starts a turn for all that
+    arrives."""
+
+    counts: TrafficCounts
+
+    def __init__(self, machine: Machine, act_on: Callable[[Event], object], clock: SystemClock | None) -> None:
+        self._machine = machine
+        self.faults = faults_of(machine)
+        self.faults.on_fault = FaultLog()
+        self._act_on = act_on
+        self._clock = clock or SystemClock()
+        self.now = self._clock.now
+        self._alarm: asyncio.TimerHandle | None = None
+        self._alarm_us = 0
+        self._timer_ran_us = -1
+        self._touched = False
+        self._is_open = False
+
+    @property
+    def addresses(self) -> tuple[Address, ...]:
+        """Where the sockets are, in the order of `listen`; none when all is closed."""
+        raise NotImplementedError
+
+    def numbers(self) -> dict[str, float]:
+        return {**self.counts.numbers(), "machine_faults_total": self.faults.count}
+
+    def open(self) -> None:
+        """Bind and start, on the running event loop."""
+        self._loop = asyncio.get_running_loop()
+        try:
+            self._start()
+        except BaseException:
+            self._stop()
+            raise
+        self._is_open = True
+        self.touch()
+
+    def touch(self) -> None:
+        """The owner has called the machine; soon, once for all calls until then, do what follows from it."""
+        if not self._touched and self._is_open:
+            self._touched = True
+            self._loop.call_soon(self._again)
+
+    async def drain(self, finish: Callable[[], Awaitable[None]], within_s: float) -> bool:
+        """Let the owner finish, with the machine running on, then close; whether that was done in time."""
+        try:
+            async with asyncio.timeout(within_s):
+                await finish()
+                self._turn(self.now())
+                await self._flushed()
+        except TimeoutError:
+            return False
+        finally:
+            self.close()
+        return True
+
+    def close(self) -> None:
+        self._is_open = False
+        if self._alarm is not None:
+            self._alarm.cancel()
+            self._alarm = None
+        self._stop()
+
+    # --- what a driver says of itself -------------------------------------------------------------------------
+
+    def _start(self) -> None:
+        """Bind. If this fails, `_stop` is called."""
+        raise NotImplementedError
+
+    def _stop(self) -> None:
+        """Close all that is open; may be called at any time."""
+        raise NotImplementedError
+
+    def _send(self, frames: list[Frame]) -> None:
+        raise NotImplementedError
+
+    def _room(self) -> int:
+        """How many frames may be sent now."""
+        return FRAMES
+
+    def _tell(self, event: Event, now: int) -> None:
+        """Act on what concerns the way to peers; the rest is for the owner."""
+        raise NotImplementedError
+
+    async def _flushed(self) -> None:
+        """Returns when nothing waits here to be sent."""
+
+    # --- turns ------------------------------------------------------------------------------------------------
+
+    def _due(self) -> None:
+        self._alarm = None
+        now, due = self.now(), self._machine.next_timer()
+        if due is None or due > now:
+            # The alarm was set for an earlier deadline, which the machine has moved since.
+            self._arm(now)
+            return
+        self.counts.timers += 1
+        self.counts.late_us += now - due
+        self._timer_ran_us = now
+        self.faults.contain(self._machine.handle_timer, now)
+        self._turn(now)
+
+    def _again(self) -> None:
+        self._touched = False
+        if self._is_open:
+            self._turn(self.now())
+
+    def _turn(self, now: int) -> None:
+        more = False
+        try:
+            room = self._room()
+            if room and (frames := self.faults.call_or_none(self._machine.frames_to_send, now, room)):
+                more = len(frames) == room
+                self._send(frames)
+            for _ in range(EVENTS):
+                event = self.faults.call_or_none(self._machine.next_event)
+                if event is None:
+                    break
+                # What the owner does about it may give the machine something to send.
+                more = True
+                self._tell(event, now)
+        finally:
+            if more:
+                self.touch()
+            self._arm(now)
+
+    def _notice(self, what: str, peer: Address, now: int) -> None:
+        """Tell the machine `peer_up` or `peer_lost`, if it wants to know."""
+        notice = getattr(self._machine, what, None)
+        if notice is not None:
+            self.faults.contain(notice, peer, now)
+
+    def _arm(self, now: int) -> None:
+        """See to it that an alarm comes no later than the machine's deadline. One that comes too early does no harm,
+        so a deadline that moves away, as it does all the time, costs nothing."""
+        due = self._machine.next_timer()
+        if due is None or not self._is_open:
+            return
+        if due <= now == self._timer_ran_us:
+            # It has run, and is due still. A machine at fault must not keep the loop from all else.
+            due = now + RETRY_US
+        if self._alarm is not None:
+            if self._alarm_us <= due:
+                return
+            self._alarm.cancel()
+        self._alarm_us = due
+        self._alarm = self._loop.call_at(self._clock.loop_time(due), self._due)
+
+
+FRAMES: Final = 256
+EVENTS: Final = 256
+RETRY_US: Final = 1000

@@ -1,0 +1,79 @@
+"""The one thread that writes for a machine's owner: all that has gathered since the last write, in one go.
+
+The disk is slow and the links must not wait for it. So the books, which wait for nothing, gather changes; a thread
+writes them, while more gather; and when they are on the disk the books hear of it, and tell the machine. Whoever was
+promised something on the disk waits for the write that has it. A write that fails ends all: nothing may go on as if it
+had succeeded.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, Protocol
+
+from veilcast.faults import Faults
+from veilcast.machine import Event
+
+
+class EventJournal(Protocol):
+    """What is kept of a machine, without waiting; `changes` are the disk's own, and so is what it answers."""
+
+    def take(self, event: Event, now: int) -> bool: ...
+
+    def changes(self) -> list[Any]: ...
+
+    def written(self, changes: Sequence[Any], answer: Any, now: int) -> None: ...
+
+
+class ServiceDriver(Protocol):
+    """The part of a driver that an owner needs."""
+
+    @property
+    def faults(self) -> Faults: ...
+
+    def now(self) -> int: ...
+
+    def touch(self) -> None: ...
+
+
+class GroupCommit:
+    def __init__(self, books: EventJournal, write: Callable[[Sequence[Any]], Any], driver: ServiceDriver) -> None:
+        """`write` is called in the thread, and returns when all is on the disk."""
+        self._books, self._write, self._driver = books, write, driver
+        self._dirty = asyncio.Event()
+        self.committed = asyncio.Event()
+        """Set, and replaced, when a write is done."""
+        self._begun = 0
+        self._done = 0
+
+    async def run(self) -> None:
+        """Write what gathers. Returns never."""
+        loop = asyncio.get_running_loop()
+        with ThreadPoolExecutor(1, "disk") as thread:
+            while True:
+                await self._dirty.wait()
+                self._dirty.clear()
+                self._begun += 1
+                if changes := self._books.changes():
+                    answer = await loop.run_in_executor(thread, self._write, changes)
+                    self._books.written(changes, answer, self._driver.now())
+                    self._driver.touch()
+                self._done = self._begun
+                news, self.committed = self.committed, asyncio.Event()
+                news.set()
+
+    def act_on(self, event: Event) -> None:
+        """An event of the machine's that the driver leaves to its owner."""
+        if self._books.take(event, self._driver.now()):
+            self._dirty.set()
+
+    async def flush(self) -> None:
+        """Wait until all that the books have been told by now is on the disk."""
+        self._driver.touch()
+        self._dirty.set()
+        # A write under way may have begun before; the next one has it for certain.
+        goal = self._begun + 1
+        while self._done < goal:
+            await self.committed.wait()

@@ -1,0 +1,165 @@
+"""Those who call us: from a connection of anybody to a stream of a guest who is let in.
+
+What strangers can do is limited before they are known: so many handshakes at a time, in shares by prefix
+(`handshake_slots`), and a few seconds for each. So strangers that hold connections open shut nobody else out.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import resource
+import socket
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from veilcast.errors import RemoteError
+from veilcast.machine import Address
+from veilcast.net.address import SocketAddress, format_address, listen_error, parse_address
+from veilcast.net.close_reasons import CROWDED, EXHAUSTED, LATE, CloseReasons
+from veilcast.net.handshake_slots import HandshakeSlots
+from veilcast.net.stream import FrameStream
+from veilcast.net.stream_limits import StreamLimits
+from veilcast.net.stream_setup import PeerIdentity, StreamSetup
+
+
+class InboundStreams:
+    """The listening sockets, and the streams whose handshake is under way: `stream.Ears` of these."""
+
+    def __init__(
+        self,
+        listen: Sequence[str | socket.socket],
+        way: StreamSetup,
+        limits: StreamLimits,
+        now: Callable[[], int],
+        ends: CloseReasons,
+        let_in: Callable[[FrameStream, PeerIdentity], None],
+    ) -> None:
+        """`let_in` takes over the streams of those who may be here, if there is room for them. Whoever listens already
+        can be taken over, too."""
+        self._wanted = [parse_address(where) if isinstance(where, str) else where for where in listen]
+        self._way = way
+        self._limits, self._now, self._ends, self._let_in = limits, now, ends, let_in
+        self._listeners: list[socket.socket] = []
+        self._strangers: dict[FrameStream, asyncio.TimerHandle] = {}
+        self._slots = HandshakeSlots[FrameStream](limits.handshakes, lambda stream: stream.has_sent)
+        self.accepted = 0
+        """Connections, whatever became of them."""
+
+    @property
+    def addresses(self) -> tuple[Address, ...]:
+        return tuple(format_address(bound.getsockname()) for bound in self._listeners)
+
+    def open(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        for where in self._wanted:
+            self._listeners.append(where if isinstance(where, socket.socket) else open_listener(*where))
+        for bound in self._listeners:
+            loop.add_reader(bound, self._accept, bound)
+        if self._listeners:
+            _raise_socket_limit(self._limits.callers + self._limits.handshakes + OTHERS)
+
+    def close(self) -> None:
+        for bound in self._listeners:
+            self._loop.remove_reader(bound)
+            bound.close()
+        self._listeners.clear()
+        for stream, alarm in self._strangers.items():
+            alarm.cancel()
+            self._slots.remove(stream)
+            stream.end()
+        self._strangers.clear()
+
+    def handshake_done(self, stream: FrameStream, certificate: bytes) -> None:
+        try:
+            guest = self._way.identify_caller(certificate)
+            guest.check(self._now())
+        except RemoteError as error:
+            stream.drop(str(error))
+        else:
+            self._strangers.pop(stream).cancel()
+            self._slots.remove(stream)
+            self._let_in(stream, guest)
+
+    def frames_received(self, stream: FrameStream, records: list[bytes]) -> None:
+        raise AssertionError("nobody is heard before it is let in")
+
+    def drained(self, stream: FrameStream) -> None:
+        """A handshake waits for nobody."""
+
+    def stream_ended(self, stream: FrameStream, reason: str) -> None:
+        alarm = self._strangers.pop(stream, None)
+        if alarm is not None:
+            alarm.cancel()
+            self._slots.remove(stream)
+        self._ends.add(reason)
+
+    def _accept(self, bound: socket.socket) -> None:
+        for _ in range(ACCEPTS):
+            try:
+                caller, source = bound.accept()
+            except BlockingIOError:
+                return
+            except OSError as error:
+                if error.errno in _EXHAUSTED:
+                    self._rest(bound)
+                    return
+                continue  # Gone before it was taken.
+            self.accepted += 1
+            if self._slots.refuses(format_address(source)):
+                caller.close()
+                self._ends.add(CROWDED)
+                continue
+            victim = self._slots.victim()
+            if victim is not None:
+                victim.drop(CROWDED)
+            stream = FrameStream(
+                caller, self._way.wrap_inbound(), self._way.frame_format, self, self._loop, self._limits, called=True
+            )
+            self._strangers[stream] = self._loop.call_later(self._limits.handshake_s, stream.drop, LATE)
+            self._slots.add(stream, format_address(source))
+            stream.start()
+
+    def _rest(self, bound: socket.socket) -> None:
+        """The system has no sockets to give: leave callers waiting there, rather than ask all the time."""
+        self._ends.add(EXHAUSTED)
+        self._loop.remove_reader(bound)
+        self._loop.call_later(REST_S, self._again, bound)
+
+    def _again(self, bound: socket.socket) -> None:
+        if bound in self._listeners:
+            self._loop.add_reader(bound, self._accept, bound)
+
+
+def _raise_socket_limit(count: int) -> None:
+    """What a process is given at first is often 1,024, far less than it may have."""
+    given, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = count if most == resource.RLIM_INFINITY else min(count, most)
+    if given != resource.RLIM_INFINITY and given < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, most))
+
+
+def open_listener(family: socket.AddressFamily, address: SocketAddress) -> socket.socket:
+    bound = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        bound.setblocking(False)
+        # Who is started again need not wait until the system has forgotten its old streams.
+        bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if family == socket.AF_INET6:
+            # Each family has its own socket, as with UDP.
+            bound.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+        bound.bind(address)
+        bound.listen(BACKLOG)
+    except OSError as error:
+        bound.close()
+        raise listen_error("listen", address, error) from error
+    return bound
+
+
+ACCEPTS: Final = 64
+"""Connections taken at a time, so that timers hardly wait."""
+BACKLOG: Final = 256
+OTHERS: Final = 128
+"""Files and sockets that a process has besides."""
+REST_S: Final = 1.0
+_EXHAUSTED: Final = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)

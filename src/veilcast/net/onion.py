@@ -1,0 +1,151 @@
+"""Drives one machine over streams that hide who calls: onion services, and circuits of Tor, one for each purpose.
+
+Whoever comes is nobody: each stream that arrives has a fresh name, "in:17", on which we may answer and by which nothing
+can be learned. Whom we call is named by a purpose and an address, "hop@xyz.onion:80"; every call has a circuit of its
+own, so that what is said for two purposes has no caller in common.
+
+Tor brings those who call our onion service to a doorway, a socket on loopback. Whatever else on this machine comes to
+it is nobody, too. Strangers can come in any number, and need no certificate to stay: so when there is no room, who has
+been silent for longest gives way.
+"""
+
+from __future__ import annotations
+
+import re
+import secrets
+import socket
+from collections.abc import Callable, Sequence
+from itertools import count
+from random import Random
+from typing import Final
+
+from veilcast.errors import ConfigError
+from veilcast.machine import Address, Event, Machine
+from veilcast.net.address import SocketAddress, parse_address
+from veilcast.net.clock import SystemClock
+from veilcast.net.close_reasons import CROWDED
+from veilcast.net.inbound import open_listener
+from veilcast.net.records import RECORDS
+from veilcast.net.socks import SocksWrapper
+from veilcast.net.stream import FrameStream
+from veilcast.net.stream_limits import StreamLimits
+from veilcast.net.stream_setup import AnonymousPeer, DialTarget, PeerIdentity, PlainWrapper, StreamWrapper
+from veilcast.net.streams import BaseStreamDriver
+
+
+class OnionDriver(BaseStreamDriver):
+    """One machine; the same outer methods as `StreamDriver` has. `listen`: doorways, or addresses as text."""
+
+    def __init__(
+        self,
+        machine: Machine,
+        *,
+        listen: Sequence[str | socket.socket],
+        reach: TorDialer | DirectDialer,
+        act_on: Callable[[Event], object],
+        clock: SystemClock | None = None,
+        limits: StreamLimits | None = None,
+        rng: Random | None = None,
+    ) -> None:
+        super().__init__(
+            machine,
+            listen=listen,
+            way=_OnionSetup(reach),
+            act_on=act_on,
+            clock=clock,
+            limits=limits or ONION_LIMITS,
+            rng=rng,
+        )
+        self._quiet: dict[FrameStream, None] = {}
+        """Those who called us, the one that has been silent for longest first."""
+
+    def frames_received(self, stream: FrameStream, records: list[bytes]) -> None:
+        if stream.is_inbound:
+            del self._quiet[stream]
+            self._quiet[stream] = None
+        super().frames_received(stream, records)
+
+    def _make_room(self) -> bool:
+        next(iter(self._quiet)).drop(CROWDED)
+        return True
+
+    def _set_up(self, peer: Address, stream: FrameStream, guest: PeerIdentity) -> None:
+        if stream.is_inbound:
+            self._quiet[stream] = None
+        super()._set_up(peer, stream, guest)
+
+    def _forget(self, stream: FrameStream) -> None:
+        self._quiet.pop(stream, None)
+        super()._forget(stream)
+
+
+class TorDialer:
+    """Calls go through a SOCKS port of Tor, each on a circuit of its own, to onion services and nowhere else."""
+
+    def __init__(self, socks: SocketAddress) -> None:
+        self.socks = socks
+        self._family = socket.AF_INET6 if len(socks) == 4 else socket.AF_INET
+
+    def dial(self, purpose: str, place: str) -> DialTarget:
+        match = ONION_ADDRESS.fullmatch(place)
+        if match is None:
+            raise ConfigError("this is no onion service")
+        # The purpose alone would keep one caller's streams apart, but not those of two nodes that share a Tor. What
+        # nobody has used before does both, and a call that is repeated does not meet the circuit that failed.
+        user, password = purpose.encode(), secrets.token_bytes(16)
+        return DialTarget(self._family, self.socks, SocksWrapper(match["host"], int(match["port"]), user, password))
+
+
+class DirectDialer:
+    """Calls go straight to "purpose@127.0.0.1:4000", for tests and comparisons: nobody is anonymous."""
+
+    def dial(self, purpose: str, place: str) -> DialTarget:
+        return DialTarget(*parse_address(place), PlainWrapper())
+
+
+def open_doorway() -> socket.socket:
+    """A socket that listens on loopback, for Tor to bring callers to; a driver takes it over."""
+    return open_listener(socket.AF_INET, ("127.0.0.1", 0))
+
+
+class _OnionSetup:
+    """Fulfils `wrap.Way`."""
+
+    frame_format = RECORDS
+
+    def __init__(self, reach: TorDialer | DirectDialer) -> None:
+        self._reach = reach
+        self._numbers = count()
+
+    def wrap_inbound(self) -> StreamWrapper:
+        return PlainWrapper()
+
+    def dial(self, peer: Address) -> DialTarget:
+        purpose, _, place = peer.partition("@")
+        if not PURPOSE.fullmatch(purpose):
+            raise ConfigError("no purpose is named")
+        return self._reach.dial(purpose, place)
+
+    def identify_caller(self, certificate: bytes) -> PeerIdentity:
+        return AnonymousPeer(Address(f"in:{next(self._numbers)}"))
+
+    def identify_callee(self, certificate: bytes, peer: Address) -> PeerIdentity:
+        return _ANYBODY
+
+
+ONION_ADDRESS: Final = re.compile(r"(?P<host>[a-z2-7]{56}\.onion):(?P<port>[1-9][0-9]{0,4})", re.ASCII)
+"""Of version 3."""
+PURPOSE: Final = re.compile(r"[a-z0-9-]{1,64}", re.ASCII)
+ONION_LIMITS: Final = StreamLimits(
+    write_max=4 << 20,
+    waiting_max=64 << 20,
+    callers=1024,
+    calls=1024,
+    handshake_s=20.0,
+    backoff_s=1.0,
+    review_s=30.0,
+)
+"""A circuit takes seconds to build, and one that takes much longer is best given up for another; who is on the other
+side of one is nobody who could be held to account."""
+_ANYBODY: Final = AnonymousPeer(Address(""))
+"""Whoever answers at an onion address has its key, and Tor has seen to that."""

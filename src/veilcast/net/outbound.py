@@ -1,0 +1,192 @@
+"""Those whom we call, for as long as they are wanted: one call after another, until one is answered.
+
+A call is answered when its welcome comes: an empty record by which the other side says that it has judged us, for in
+TLS 1.3 a caller's handshake is over before that. Those who have no such word (`framing`) have answered when it is over.
+A call that fails, or a stream that ends, is followed by another after a while: twice as long after every failure, and
+never quite as long as somebody else's.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import socket
+from collections.abc import Callable
+from random import Random
+from typing import Final, NamedTuple
+
+from veilcast.errors import ConfigError, RemoteError
+from veilcast.machine import Address
+from veilcast.net.close_reasons import CLOSED, LATE, REFUSED, UNREACHABLE, UNWELCOME, CloseReasons
+from veilcast.net.records import WELCOME
+from veilcast.net.stream import FrameStream
+from veilcast.net.stream_limits import StreamLimits
+from veilcast.net.stream_setup import PeerIdentity, StreamSetup
+
+
+class MissingPeer(NamedTuple):
+    """A peer that is called and not here: since when, and why the last call or stream ended."""
+
+    peer: Address
+    since_us: int
+    reason: str
+
+
+class _OutboundPeer:
+    """One peer that is wanted."""
+
+    __slots__ = ("alarm", "failures", "guest", "reason", "since_us", "stream")
+
+    def __init__(self, now: int) -> None:
+        self.stream: FrameStream | None = None
+        """While a call is under way."""
+        self.guest: PeerIdentity | None = None
+        self.alarm: asyncio.TimerHandle | None = None
+        """Of the next call, or of the end of this one's time; none while the peer is here."""
+        self.since_us = now
+        """When it came, or went."""
+        self.failures = 0
+        self.reason = ""
+
+
+class OutboundStreams:
+    """All of them: `stream.Ears` of those under way."""
+
+    def __init__(
+        self,
+        way: StreamSetup,
+        limits: StreamLimits,
+        rng: Random,
+        now: Callable[[], int],
+        ends: CloseReasons,
+        answered: Callable[[Address, FrameStream, PeerIdentity], None],
+        lost: Callable[[Address], None],
+    ) -> None:
+        """`answered` takes over a stream, and tells `again` of its end; `lost` hears of calls that fail."""
+        self._way, self._limits, self._rng, self._now, self._ends = way, limits, rng, now, ends
+        self._answered, self._lost = answered, lost
+        self._calls: dict[Address, _OutboundPeer] = {}
+        self._under_way: dict[FrameStream, Address] = {}
+
+    def open(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+
+    def close(self) -> None:
+        for peer in list(self._calls):
+            self.forget(peer)
+
+    def missing_peers(self) -> list[MissingPeer]:
+        return [
+            MissingPeer(peer, call.since_us, call.reason)
+            for peer, call in self._calls.items()
+            if call.alarm is not None
+        ]
+
+    def want(self, peer: Address) -> None:
+        """From now on, until `forget`."""
+        if peer in self._calls:
+            return  # It is here, or is being called, or will be in its time.
+        if len(self._calls) >= self._limits.calls:
+            self._lost(peer)
+            return
+        self._calls[peer] = _OutboundPeer(self._now())
+        self._dial(peer)
+
+    def forget(self, peer: Address) -> None:
+        call = self._calls.pop(peer, None)
+        if call is None:
+            return
+        if call.alarm is not None:
+            call.alarm.cancel()
+        if call.stream is not None:
+            del self._under_way[call.stream]
+            call.stream.end()
+
+    def redial_later(self, peer: Address, reason: str) -> None:
+        """The stream of a peer that was here has ended, or a call has failed: call again after a while."""
+        call = self._calls.get(peer)
+        if call is None:
+            return
+        now = self._now()
+        if call.alarm is not None:
+            call.alarm.cancel()
+        else:
+            # It was here. If for longer than it would now be waited for, all is as at the beginning.
+            if now - call.since_us >= self._pause_s(call) * 1_000_000:
+                call.failures = 0
+            call.since_us = now
+        call.stream, call.reason = None, reason
+        # Those who have lost the same host at one moment do not all come back at one moment.
+        pause_s = self._pause_s(call) * self._rng.uniform(0.5, 1)
+        call.failures += 1
+        call.alarm = self._loop.call_later(pause_s, self._dial, peer)
+
+    def handshake_done(self, stream: FrameStream, certificate: bytes) -> None:
+        try:
+            guest = self._way.identify_callee(certificate, self._under_way[stream])
+            guest.check(self._now())
+        except RemoteError as error:
+            stream.drop(str(error))
+            return
+        self._calls[self._under_way[stream]].guest = guest
+        if not self._way.frame_format.has_welcome:
+            self._take_up(stream)
+
+    def frames_received(self, stream: FrameStream, records: list[bytes]) -> None:
+        if records.pop(0) != WELCOME:
+            stream.drop(UNWELCOME)
+            return
+        self._take_up(stream)
+        if records:
+            stream.callbacks.frames_received(stream, records)
+
+    def drained(self, stream: FrameStream) -> None:
+        """A handshake waits for nobody."""
+
+    def stream_ended(self, stream: FrameStream, reason: str) -> None:
+        peer = self._under_way.pop(stream)
+        self._failed(peer, REFUSED if reason == CLOSED else reason)
+
+    def _take_up(self, stream: FrameStream) -> None:
+        peer = self._under_way.pop(stream)
+        call = self._calls[peer]
+        if call.alarm is not None:
+            call.alarm.cancel()
+        assert call.guest is not None
+        guest, call.stream, call.guest, call.alarm = call.guest, None, None, None
+        call.since_us, call.reason = self._now(), ""
+        self._answered(peer, stream, guest)
+
+    def _dial(self, peer: Address) -> None:
+        call = self._calls[peer]
+        try:
+            family, address, wrap = self._way.dial(peer)
+            dialled = socket.socket(family, socket.SOCK_STREAM)
+        except (ConfigError, OSError):
+            self._failed(peer, UNREACHABLE)
+            return
+        call.stream = stream = FrameStream(
+            dialled, wrap, self._way.frame_format, self, self._loop, self._limits, called=False
+        )
+        call.alarm = self._loop.call_later(self._limits.handshake_s, stream.drop, LATE)
+        self._under_way[stream] = peer
+        try:
+            code = dialled.connect_ex(address)
+        except OSError as error:
+            code = error.errno or errno.EINVAL
+        if code in (0, errno.EINPROGRESS):
+            stream.start_when_connected()
+        else:
+            stream.drop(UNREACHABLE)
+
+    def _pause_s(self, call: _OutboundPeer) -> float:
+        limits = self._limits
+        return min(limits.backoff_s * (1 << min(call.failures, DOUBLINGS)), limits.backoff_max_s)
+
+    def _failed(self, peer: Address, reason: str) -> None:
+        self._ends.add(reason)
+        self.redial_later(peer, reason)
+        self._lost(peer)
+
+
+DOUBLINGS: Final = 16

@@ -1,0 +1,125 @@
+"""The ledger: a machine's records, as its driver keeps them from life to life (`machine.Durable`).
+
+All that a relay's server or proxy keeps is here; a member's node has it too, beside what it keeps for its clients.
+
+
+The clerk: keeps the records of a machine that has no clients of its own, as a relay's server and proxy have none.
+
+As an `Agent` does, it waits for nothing: what is to be written gathers, whoever may wait for the disk writes it, and
+only then is the machine told that its records are stored. So nothing leaves that rests on what a kill would undo."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final, TypeAlias
+
+import msgspec
+
+from veilcast.crypto.secret import Secret
+from veilcast.faults import faults_of
+from veilcast.machine import Durable, Entropy, Event, Record, Settled
+from veilcast.node.database import Database, Execute
+from veilcast.node.sealed_slots import ItemName
+
+
+class KeepRecord(msgspec.Struct, frozen=True):
+    """Write a machine's record, or over it; that of a publication, or one of the machine's own."""
+
+    record: int
+    data: bytes
+    published: bool = False
+
+
+class ForgetRecord(msgspec.Struct, frozen=True):
+    """A machine's record is settled."""
+
+    record: int
+
+
+RecordChange: TypeAlias = KeepRecord | ForgetRecord
+
+
+class RecordTable:
+    """The records in a database; the machine bounds their number."""
+
+    def __init__(self, database: Database) -> None:
+        self._slots = database.slots
+
+    def apply(self, run: Execute, entry: RecordChange) -> None:
+        match entry:
+            case KeepRecord(record, data, published):
+                self._slots.put(run, ItemName(_KIND, record), bytes([published]) + data)
+            case ForgetRecord(record):
+                self._slots.drop(run, ItemName(_KIND, record))
+
+    def unsettled(self) -> dict[int, bytes]:
+        """What the machine's earlier lives had stored and did not settle."""
+        return {record: data[1:] for record, data in self._all()}
+
+    def unsettled_publications(self) -> list[int]:
+        """Those among them that are publications."""
+        return [record for record, data in self._all() if data[0]]
+
+    def _all(self) -> list[tuple[int, bytes]]:
+        found = ((name.number, self._slots.get(name)) for name in self._slots.names(_KIND))
+        return sorted((record, data) for record, data in found if data is not None)
+
+
+class RecordStore:
+    """A database of records and nothing else."""
+
+    def __init__(self, directory: Path, secret: Secret, entropy: Entropy) -> None:
+        self._database = Database(directory, FILE, secret, entropy)
+        self._records = RecordTable(self._database)
+        self.unsettled = self._records.unsettled
+
+    def write(self, entries: Sequence[RecordChange]) -> None:
+        """Do all of it or nothing, and return when it is on the disk."""
+        try:
+            with self._database.transaction() as run:
+                for entry in entries:
+                    self._records.apply(run, entry)
+        except BaseException:
+            self._database.slots.load()
+            raise
+
+    def close(self) -> None:
+        self._database.close()
+
+    def __enter__(self) -> RecordStore:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+FILE: Final = "ledger.sqlite"
+_KIND: Final = "record"
+
+
+class HostRecords:
+    def __init__(self, machine: Durable) -> None:
+        self._machine, self._faults = machine, faults_of(machine)
+        self._entries: list[RecordChange] = []
+
+    def take(self, event: Event, now: int) -> bool:
+        """False if the event is not about what is kept."""
+        match event:
+            case Record(record, data):
+                self._entries.append(KeepRecord(record, data))
+            case Settled(record):
+                self._entries.append(ForgetRecord(record))
+            case _:
+                return False
+        return True
+
+    def changes(self) -> list[RecordChange]:
+        """All that is to be written since this was last asked; the caller writes it, or ends this life."""
+        entries, self._entries = self._entries, []
+        return entries
+
+    def written(self, entries: Sequence[RecordChange], _: None, now: int) -> None:
+        for entry in entries:
+            if isinstance(entry, KeepRecord):
+                self._faults.contain(self._machine.stored, entry.record, now)

@@ -1,0 +1,145 @@
+"""Pacing: records of one size at one distance between a client and its proxy, whatever there is to say (an option).
+
+Whoever watches a client's stream sees when it is there, and nothing else: neither when it publishes nor how much it
+gets. Messages are laid end to end, each with its length in front, and the row is cut into records; what is left of a
+record is zeros. Streams bring records in order and lose none; one that does is no stream, and is given up.
+
+A record: its number (4) | how much of it is used (2) | that much of the row | zeros.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from random import Random
+from typing import Final
+
+from veilcast.core.timers import Timers
+from veilcast.errors import MalformedError, RemoteError, StaleError
+from veilcast.machine import Address, Frame
+from veilcast.relay.config import RelayClientConfig, RelayProxyConfig
+from veilcast.wire.geometry import LENGTH_PREFIX, MESSAGE_MAX
+
+
+class Pacer:
+    """Of all paced streams of a machine. Bounded: `backlog_max` messages wait for each, and one comes in in parts."""
+
+    def __init__(self, rng: Random, *, period_us: int, record_bytes: int, backlog_max: int) -> None:
+        self._rng, self._period_us, self._backlog_max = rng, period_us, backlog_max
+        self._room = record_bytes - HEAD
+        self._streams: dict[Address, _Stream] = {}
+        self._alarms: Timers[Address] = Timers()
+
+    def __len__(self) -> int:
+        """How many messages wait, for the one for whom most do."""
+        return max((stream.waiting for stream in self._streams.values()), default=0)
+
+    def stream_up(self, peer: Address, now: int) -> None:
+        """A stream is up: the first record leaves at a moment of its own, the others follow at the same distance."""
+        self._streams[peer] = stream = _Stream(now + self._rng.randrange(self._period_us) + 1)
+        self._alarms.set(peer, stream.due_us)
+
+    def stream_down(self, peer: Address) -> None:
+        self._streams.pop(peer, None)
+        self._alarms.cancel(peer)
+
+    def put(self, peer: Address, data: bytes) -> bool:
+        """Queue a message; False if there is no stream, or too much waits for it."""
+        stream = self._streams.get(peer)
+        if stream is None or stream.waiting >= self._backlog_max:
+            return False
+        stream.out += len(data).to_bytes(LENGTH_PREFIX, "big") + data
+        stream.ends.append(stream.queued + len(stream.out))
+        return True
+
+    def unpack_record(self, peer: Address, record: bytes) -> list[bytes]:
+        """The messages that are whole with this record; raises `RemoteError` if this is no stream of records."""
+        stream = self._streams.get(peer)
+        if stream is None or len(record) != HEAD + self._room:
+            raise MalformedError("not a record of a stream that is up")
+        number, used = int.from_bytes(record[:4], "big"), int.from_bytes(record[4:HEAD], "big")
+        if number != stream.expected:
+            raise StaleError("a record is missing, or came twice")
+        if used > self._room or any(record[HEAD + used :]):
+            raise MalformedError("a record that is not filled up with zeros")
+        stream.expected = (number + 1) % _NUMBERS
+        stream.parts += record[HEAD : HEAD + used]
+        return stream.whole()
+
+    def next_us(self) -> int | None:
+        return self._alarms.next_us()
+
+    def handle(self, now: int) -> list[Frame]:
+        """The records that are due. One that is late does not make the next one late, nor are those missed made up for.
+
+        So nothing of how busy we were stays in the times of what follows.
+        """
+        frames = []
+        for peer in self._alarms.pop_due(now):
+            stream = self._streams[peer]
+            frames.append(Frame(peer, stream.record(self._room)))
+            stream.due_us += self._period_us * ((now - stream.due_us) // self._period_us + 1)
+            self._alarms.set(peer, stream.due_us)
+        return frames
+
+
+def make_pacer(config: RelayClientConfig | RelayProxyConfig, rng: Random) -> Pacer | None:
+    """As it is configured; None where streams are not paced."""
+    if not config.rate_us:
+        return None
+    size, most = config.record_bytes, config.backlog_max
+    return Pacer(rng, period_us=config.rate_us, record_bytes=size, backlog_max=most)
+
+
+def unpack_frame(pacer: Pacer | None, data: bytes, peer: Address, give_up: Callable[[], object]) -> list[bytes]:
+    """What a frame brings: a message, or what is whole with a record. A stream that is none is given up."""
+    if pacer is None:
+        return [data]
+    try:
+        return pacer.unpack_record(peer, data)
+    except RemoteError:
+        give_up()
+        raise
+
+
+@dataclass(slots=True)
+class _Stream:
+    due_us: int
+    out: bytearray = field(default_factory=bytearray)
+    ends: list[int] = field(default_factory=list)
+    """Where each waiting message ends, counted from the beginning of the stream."""
+    queued: int = 0
+    """How much has left."""
+    number: int = 0
+    parts: bytearray = field(default_factory=bytearray)
+    expected: int = 0
+
+    @property
+    def waiting(self) -> int:
+        return len(self.ends)
+
+    def record(self, room: int) -> bytes:
+        used = bytes(self.out[:room])
+        del self.out[:room]
+        self.queued += len(used)
+        while self.ends and self.ends[0] <= self.queued:
+            del self.ends[0]
+        head = self.number.to_bytes(4, "big") + len(used).to_bytes(2, "big")
+        self.number = (self.number + 1) % _NUMBERS
+        return (head + used).ljust(HEAD + room, b"\0")
+
+    def whole(self) -> list[bytes]:
+        messages = []
+        while len(self.parts) >= LENGTH_PREFIX:
+            end = LENGTH_PREFIX + int.from_bytes(self.parts[:LENGTH_PREFIX], "big")
+            if end > LENGTH_PREFIX + MESSAGE_MAX:
+                raise MalformedError("a message of impossible length")
+            if len(self.parts) < end:
+                break
+            messages.append(bytes(self.parts[LENGTH_PREFIX:end]))
+            del self.parts[:end]
+        return messages
+
+
+HEAD: Final = 6
+_NUMBERS: Final = 1 << 32

@@ -1,0 +1,361 @@
+"""Byzantine brokers: each is the real machine with its own keys, and does one thing that it should not.
+
+A liar knows its place and its signing key, and those who speak to it; it draws from the `rng` it is given. Whatever it
+says otherwise is numbered and acknowledged as it should be (`broker_streams`), so that nobody can tell it by its
+stream. All Byzantine brokers pool what they have, whatever else they do: that is `broker_checkers.Secret`, and who does
+nothing but that is no class here.
+
+`lies` counts what can be held against a liar, by whom it was told.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, deque
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from random import Random
+from typing import Any, Final
+
+import msgspec
+
+from veilcast.brokers.keys import agreement
+from veilcast.brokers.keys.agreement import AgreementMessage, AttendanceRoll
+from veilcast.brokers.keys.agreement import SignedBroadcast as Flooding
+from veilcast.brokers.keys.paper_split import KeyAttempt, SplitShare, split_again
+from veilcast.brokers.keys.redistribution import DealtShare, HeldShare, IssuedDealing, redistribute_share
+from veilcast.brokers.keys.scheme import ReplicaId, ReplicaKeys, Scheme
+from veilcast.crypto.derive import digest
+from veilcast.crypto.group import Scalar
+from veilcast.crypto.secret import Secret
+from veilcast.crypto.sign import SigningKey
+from veilcast.crypto.verifiable_sharing import Commitments, VerifiableShare
+from veilcast.errors import RemoteError
+from veilcast.machine import Address, Entropy, Machine
+from veilcast.sim.brokers.rewritten_streams import RewritingBroker
+from veilcast.sim.brokers.share_pool import scalar_at_zero
+from veilcast.sim.wrappers import Delayer, MachineWrapper
+from veilcast.wire.brokers import (
+    AgreementWord,
+    Claim,
+    ConfirmContent,
+    DisputeDealing,
+    FloodKind,
+    ForwardContent,
+    LastShare,
+    NextShare,
+    OverlayOrder,
+    RequestBlocks,
+    ShareReceived,
+    VersionAdopted,
+    WithdrawClaim,
+)
+from veilcast.wire.mesh import Message
+
+
+@dataclass(frozen=True)
+class ReplicaView:
+    """What a replica knows beside what it hears: where it stands, its key, and who is who."""
+
+    place: ReplicaId
+    signing: SigningKey
+    peers: Mapping[Address, ReplicaId]
+    """Replicas of its own node and of those beside it."""
+    schemes: Mapping[bytes, Scheme]
+    rng: Random
+    entropy: Entropy
+    hardened: bool = True
+
+
+class ByzantineBroker(RewritingBroker):
+    """The base of those who say other things."""
+
+    def __init__(self, inner: Machine, view: ReplicaView) -> None:
+        super().__init__(inner)
+        self._view = view
+        self.lies: Counter[Address] = Counter()
+        """What can be held against it, by who was told it."""
+
+
+class DroppingBroker(ByzantineBroker):
+    """Says that all is well, and passes on neither content nor keys; half of them, where it is in two minds."""
+
+    def __init__(self, inner: Machine, view: ReplicaView) -> None:
+        super().__init__(inner, view)
+        self._half = view.rng.random() < 0.5
+
+    def on_message(self, message: Message, source: Address) -> None:
+        if isinstance(message, ForwardContent):
+            self.inject(source, ConfirmContent(message.routing.content, message.attempt))
+
+    def rewrite(self, message: Message, peer: Address) -> list[Message]:
+        kept = isinstance(message, ForwardContent | NextShare | LastShare | AgreementWord | RequestBlocks)
+        return [] if kept and not (self._half and self._view.rng.random() < 0.5) else [message]
+
+
+class ShareCorruptingBroker(ByzantineBroker):
+    """Hands on shares that are not those it committed to; or, in the paper's way, pieces of something else, for which
+    it signs."""
+
+    def __init__(self, inner: Machine, view: ReplicaView) -> None:
+        super().__init__(inner, view)
+        self._split: dict[bytes, dict[int, SplitShare]] = {}
+
+    def rewrite(self, message: Message, peer: Address) -> list[Message]:
+        if not isinstance(message, NextShare | LastShare):
+            return [message]
+        self.lies[peer] += 1
+        if not self._view.hardened and isinstance(message, NextShare) and self._view.rng.random() < 0.5:
+            parcel = SplitShare.decode(message.share)
+            parcel = self._pieces(parcel)[parcel.index]
+            return [msgspec.structs.replace(message, share=parcel.encode().reveal())]
+        return [msgspec.structs.replace(message, share=_spoilt(message.share, self._view.rng))]
+
+    def _pieces(self, parcel: SplitShare) -> dict[int, SplitShare]:
+        """Of a secret that is none, under a statement that is signed."""
+        name, own = parcel.trail[-1].name, parcel.trail[-1].path[-1]
+        if name not in self._split:
+            other = SplitShare(parcel.trail[:-1], own, Secret(self._view.entropy(len(parcel.data))))
+            made = split_again(other, parcel.trail[-1].to, self._view.signing, self._view.entropy)
+            self._split = {name: {each.index: each for each in made}}
+        return self._split[name]
+
+
+class BlockCorruptingBroker(ByzantineBroker):
+    """Spoils the content that it passes on."""
+
+    def rewrite(self, message: Message, peer: Address) -> list[Message]:
+        if not isinstance(message, ForwardContent) or message.block is None:
+            return [message]
+        self.lies[peer] += 1
+        return [msgspec.structs.replace(message, block=_spoilt(message.block, self._view.rng))]
+
+
+class ReplayingBroker(ByzantineBroker):
+    """Says what it has heard or said before once more, to anybody."""
+
+    def __init__(self, inner: Machine, view: ReplicaView) -> None:
+        super().__init__(inner, view)
+        self._heard: deque[Message] = deque(maxlen=REMEMBERED_MAX)
+
+    def on_message(self, message: Message, source: Address) -> None:
+        self._heard.append(message)
+
+    def rewrite(self, message: Message, peer: Address) -> list[Message]:
+        said = [message]
+        if self._heard and self._view.rng.random() < 0.5:
+            said.append(self._view.rng.choice(self._heard))
+        self._heard.append(message)
+        return said
+
+
+class EquivocatingBroker(ByzantineBroker):
+    """Deals twice and says two things: half of the others get one, half the other; all of it signed."""
+
+    def __init__(self, inner: Machine, view: ReplicaView) -> None:
+        super().__init__(inner, view)
+        self._second: dict[bytes, list[Any]] = {}
+
+    def preview(self, batch: Sequence[tuple[Address, Message]]) -> None:
+        """From a majority of what it deals it has what it needs to deal once more."""
+        dealings: dict[bytes, list[DealtShare]] = {}
+        for _, message in batch:
+            if isinstance(message, NextShare) and self._view.hardened:
+                portion = DealtShare.decode(message.share)
+                dealings.setdefault(portion.holder_header.name, []).append(portion)
+        for name, portions in dealings.items():
+            if name not in self._second and len(portions) >= portions[0].holder_header.new_scheme.threshold:
+                self._remember(name, self._dealt_again(portions).shares)
+
+    def rewrite(self, message: Message, peer: Address) -> list[Message]:
+        place = self._view.peers.get(peer)
+        if place is None or place.index % 2:
+            return [message]
+        said: Message = message
+        match message:
+            case NextShare():
+                said = self._other_share(message)
+            case AgreementWord(flood=FloodKind.ATTENDANCE):
+                said = _reworded(message, self._view, _with_less)
+        if said != message:
+            self.lies[peer] += 1
+        return [said]
+
+    def _dealt_again(self, portions: Sequence[DealtShare]) -> IssuedDealing:
+        header = portions[0].holder_header
+        shares = {portion.share.index: portion.share for portion in portions}
+        chosen = list(shares.values())[: header.new_scheme.threshold]
+        value = scalar_at_zero({share.index: share.value.reveal() for share in chosen})
+        blinding = scalar_at_zero({share.index: share.blinding.reveal() for share in chosen})
+        own = VerifiableShare(header.holder, Scalar(value), Scalar(blinding))
+        held = HeldShare(
+            portions[0].publisher_header,
+            ReplicaId(header.old_scheme, header.holder),
+            Commitments.decode(header.old_points),
+            own,
+        )
+        return redistribute_share(held, header.new_scheme, self._view.signing, self._view.entropy)
+
+    def _other_share(self, message: NextShare) -> NextShare:
+        if not self._view.hardened:
+            parcel = SplitShare.decode(message.share)
+            other = self._split_again(parcel)[parcel.index - 1]
+        else:
+            portion = DealtShare.decode(message.share)
+            if portion.holder_header.name not in self._second:
+                return message
+            other = self._second[portion.holder_header.name][portion.share.index - 1]
+        return msgspec.structs.replace(message, share=other.encode().reveal())
+
+    def _split_again(self, parcel: SplitShare) -> list[Any]:
+        """What it was given it cannot tell from one piece: the second statement is on something else."""
+        statement = parcel.trail[-1]
+        if statement.name not in self._second:
+            other = SplitShare(parcel.trail[:-1], statement.path[-1], Secret(self._view.entropy(len(parcel.data))))
+            self._remember(statement.name, split_again(other, statement.to, self._view.signing, self._view.entropy))
+        return self._second[statement.name]
+
+    def _remember(self, name: bytes, made: list[Any]) -> None:
+        self._second[name] = made
+        if len(self._second) > REMEMBERED_MAX:
+            del self._second[next(iter(self._second))]
+
+
+class IntermittentBroker(ByzantineBroker):
+    """With one key it passes on nothing, with the next all; and it does without those who do not lie, and says so."""
+
+    def __init__(self, inner: Machine, view: ReplicaView) -> None:
+        super().__init__(inner, view)
+        self._asleep: dict[bytes, bool] = {}
+
+    def rewrite(self, message: Message, peer: Address) -> list[Message]:
+        match message:
+            case NextShare(share=share) | LastShare(share=share):
+                key = share[:_NAMED]
+            case AgreementWord(key=key):
+                pass
+            case _:
+                return [message]
+        if self._asleep.setdefault(key, self._view.rng.random() < 0.5):
+            return []
+        if len(self._asleep) > REMEMBERED_MAX:
+            del self._asleep[next(iter(self._asleep))]
+        if isinstance(message, AgreementWord) and message.flood is FloodKind.ATTENDANCE:
+            return [_reworded(message, self._view, self._without_others)]
+        return [message]
+
+    def _without_others(self, roll: AttendanceRoll) -> AttendanceRoll:
+        scheme = self._view.place.scheme
+        others = [index for index in range(1, scheme.size + 1) if index != self._view.place.index]
+        aside = sorted(roll.table)[:1]
+        table = {holder: dealt for holder, dealt in roll.table.items() if holder not in aside}
+        return AttendanceRoll(table, tuple(others[: scheme.max_faulty]), tuple(aside))
+
+
+class MisroutingBroker(ByzantineBroker):
+    """Sends to others what is for one: content, shares, claims."""
+
+    def rewrite(self, message: Message, peer: Address) -> list[Message]:
+        if not isinstance(
+            message, ForwardContent | NextShare | LastShare | Claim | WithdrawClaim | ConfirmContent | ShareReceived
+        ):
+            return [message]
+        others = [other for other in self._view.peers if other != peer]
+        if others and self._view.rng.random() < 0.5:
+            self.inject(self._view.rng.choice(others), message)
+        return [message] if isinstance(message, Claim) or self._view.rng.random() < 0.5 else []
+
+
+class AccusingBroker(ByzantineBroker):
+    """Says of the others of its node that they lack what they were dealt, so that it is shown to all."""
+
+    def on_message(self, message: Message, source: Address) -> None:
+        if not isinstance(message, NextShare) or not self._view.hardened:
+            return
+        try:
+            portion = DealtShare.decode(message.share)
+        except RemoteError:
+            return
+        origin, header, scheme = portion.publisher_header.key_attempt, portion.holder_header, self._view.place.scheme
+        others = tuple(index for index in range(1, scheme.size + 1) if index != self._view.place.index)
+        self.inject(source, DisputeDealing(origin.key, origin.attempt, header.name, others))
+
+
+class StallingBroker(ByzantineBroker):
+    """Stays when it should go, and never says that it is ready for a change."""
+
+    def rewrite(self, message: Message, peer: Address) -> list[Message]:
+        return [] if isinstance(message, OverlayOrder | VersionAdopted) else [message]
+
+
+class SilentBroker(MachineWrapper):
+    """Hears all, and says nothing at all."""
+
+    def frames_to_send(self, now: int, limit: int) -> list[Any]:
+        self._frames_of_inner(now, limit)
+        return []
+
+
+def make_byzantine(behaviour: str, inner: Machine, view: ReplicaView, bound_us: int) -> Machine:
+    """A broker that does this; one that only pools what it has is the broker itself."""
+    match behaviour:
+        case "pool":
+            return inner
+        case "mute":
+            return SilentBroker(inner)
+        case "delay":
+            return Delayer(inner, view.rng.choice((bound_us // 2, bound_us, 3 * bound_us)))
+    return _LIARS[behaviour](inner, view)
+
+
+def provable_lies(machine: Any) -> Counter[Address]:
+    """The lies that can be proven which this one has told; none, if it is no liar of that kind."""
+    while machine is not None and not isinstance(machine, ByzantineBroker):
+        machine = getattr(machine, "inner", None)
+    return Counter() if machine is None else machine.lies
+
+
+def _reworded(
+    message: AgreementWord, view: ReplicaView, change: Callable[[AttendanceRoll], AttendanceRoll]
+) -> AgreementWord:
+    """With another word of its own, which it signs."""
+    said, old = AgreementMessage.decode(message.word), view.schemes.get(message.node)
+    if old is None:
+        return message
+    about = digest(msgspec.msgpack.encode((KeyAttempt(message.key, message.attempt), old)), purpose=b"vc/attend")
+    flood = Flooding(about, view.place, ReplicaKeys(nodes=1), view.signing)
+    words = tuple(
+        flood.announce(agreement.encode_roll(change(agreement.decode_roll(vouched.payload))))
+        if vouched.author == view.place.index
+        else vouched
+        for vouched in said.statements
+    )
+    return msgspec.structs.replace(message, word=msgspec.structs.replace(said, statements=words).encode())
+
+
+def _with_less(roll: AttendanceRoll) -> AttendanceRoll:
+    """That it has nothing of the last holder who dealt to it."""
+    return roll._replace(table=dict(list(roll.table.items())[:-1]))
+
+
+def _spoilt(data: bytes, rng: Random) -> bytes:
+    """A bit is wrong, near the end: where a share, a piece and a block have nothing but their secret."""
+    spoilt = bytearray(data)
+    spoilt[-min(len(data), 1 + rng.randrange(1, 16))] ^= 1 << rng.randrange(8)
+    return bytes(spoilt)
+
+
+REMEMBERED_MAX: Final = 64
+_NAMED: Final = 24
+"""Whatever is dealt begins with the key's name."""
+_LIARS: Final[dict[str, Callable[[Machine, ReplicaView], Machine]]] = {
+    "drop": DroppingBroker,
+    "share": ShareCorruptingBroker,
+    "block": BlockCorruptingBroker,
+    "replay": ReplayingBroker,
+    "equivocate": EquivocatingBroker,
+    "doze": IntermittentBroker,
+    "misroute": MisroutingBroker,
+    "accuse": AccusingBroker,
+    "stall": StallingBroker,
+}
+BEHAVIOURS: Final = (*_LIARS, "delay", "mute", "pool")

@@ -1,0 +1,94 @@
+"""Checkers of secret forwarding: what Byzantine brokers can put together, and who is called a liar."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+from veilcast.brokers.keys.scheme import ReplicaId
+from veilcast.machine import Address, Frame
+from veilcast.sim.brokers.adversaries import provable_lies
+from veilcast.sim.brokers.rewritten_streams import decode_or_none
+from veilcast.sim.brokers.share_pool import SharePool
+from veilcast.sim.checkers import Checker, ViolationError
+from veilcast.sim.wrappers import unwrap
+from veilcast.wire.brokers import TYPE_BYTES, AgreementWord, FirstShare, LastShare, NextShare, PushShare, SessionItem
+
+if TYPE_CHECKING:
+    from veilcast.sim.world import World
+
+
+class KeySecrecy(Checker):
+    """All Byzantine brokers of all nodes, with whatever they ever got or sent, know no key of any publication.
+
+    What was lost on its way to them counts as theirs, too. `keys` says of how many keys that was found.
+    """
+
+    def __init__(self, byzantine: Iterable[Address], hardened: bool) -> None:
+        self._byzantine = dict.fromkeys(byzantine)
+        self._truth, self._theirs = SharePool(hardened), SharePool(hardened)
+        self.keys = 0
+
+    def on_frames(self, world: World, address: Address, frames: Sequence[Frame]) -> None:
+        for frame in frames:
+            message = decode_or_none(frame.data) if frame.data[0] == _ITEM else None
+            if not isinstance(message, SessionItem) or message.cargo[0] not in _SHARES:
+                continue
+            cargo = decode_or_none(message.cargo)
+            if cargo is not None:
+                self._truth.add_message(cargo)
+                if address in self._byzantine or frame.destination in self._byzantine:
+                    self._theirs.add_message(cargo)
+
+    def on_end(self, world: World) -> None:
+        self._truth.interpolate_all()
+        keys = self._truth.keys()
+        self.keys = len(keys)
+        self._theirs.derive_all(self._truth)
+        for name, known in self._theirs.keys().items():
+            if keys.get(name) == known:
+                raise ViolationError(f"{len(self._byzantine)} Byzantine brokers know the key {name.hex()}")
+
+
+class LiarsNamed(Checker):
+    """Whoever is proven to lie does; and, if that is asked for, whoever told an honest broker a lie that can be proven
+    is named. A reader that has what it wanted does not look at what else comes.
+
+    `suspects` says whom a machine holds for proven.
+    """
+
+    def __init__(
+        self,
+        who: Mapping[ReplicaId, Address],
+        liars: Sequence[Address],
+        witnesses: Sequence[Address],
+        suspects: Callable[[Any], Iterable[ReplicaId]],
+        all_of_them: bool = False,
+    ) -> None:
+        self._who, self._liars, self._all = who, liars, all_of_them
+        self._witnesses, self._suspects = witnesses, suspects
+
+    def on_end(self, world: World) -> None:
+        named: dict[Address, Address] = {}
+        for witness in self._witnesses:
+            machine = world.machine(witness)
+            for place in self._suspects(unwrap(machine)) if machine is not None else ():
+                named[self._who[place]] = witness
+        for name, witness in named.items():
+            if name not in self._liars:
+                raise ViolationError(f"{witness} calls an honest broker a liar: {name}")
+        brokers = tuple(self._who.values())
+        for liar in self._liars:
+            lies = provable_lies(world.machine(liar)) if self._all and liar not in named else {}
+            victims = [told for told in lies if lies[told] and told in brokers and told not in self._liars]
+            if victims:
+                raise ViolationError(f"{liar} lied to {victims[0]}, and nobody says so")
+
+
+_ITEM: Final = next(number for number, kind in TYPE_BYTES.items() if kind is SessionItem)
+_SHARES: Final = bytes(
+    number
+    for number, kind in TYPE_BYTES.items()
+    if kind in (FirstShare, NextShare, LastShare, AgreementWord, PushShare)
+)
+"""By these a frame is known before it is decoded."""

@@ -1,0 +1,152 @@
+"""A client of the Byzantine brokers' own: it has no grant, and asks for what others asked for.
+
+Byzantine brokers hear claims on their way, whole and with their proofs, and those of their edge as their clients bring
+them (`EavesdroppingBroker`). The intruder links to all replicas of an edge node as a client does and brings the same
+claims, as they
+were brought to others; with a word of its own; and in its own name, with a proof of its own. It does so at once, so
+that what a Byzantine replica of the edge hears first comes to the others before its reader's own word does. It says
+that it lacks the keys. Whatever it is given belongs to the coalition.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+import msgspec
+
+from veilcast.brokers.queues import PeerQueues
+from veilcast.brokers.routing.claims import make_bring
+from veilcast.crypto.sign import SIGNATURE, SigningKey
+from veilcast.errors import RemoteError
+from veilcast.machine import Address, Connect, Entropy, Event, Frame
+from veilcast.sim.brokers.rewritten_streams import decode_or_none
+from veilcast.sim.wrappers import MachineWrapper
+from veilcast.wire.brokers import BringClaim, Claim, ClaimKind, ForwardContent, SessionItem, WantKey
+from veilcast.wire.mesh import Message
+
+
+@dataclass
+class ClaimExchange:
+    """What Byzantine brokers tell the intruder: claims by name, and keys that they saw named; so many at most.
+
+    Of what `friends` say, nothing: these are the intruders. `wake` has them look at a claim that is new.
+    """
+
+    friends: tuple[Address, ...] = ()
+    wake: Callable[[], None] = lambda: None
+    claims: dict[bytes, BringClaim] = field(default_factory=dict)
+    keys: dict[tuple[bytes, bytes], None] = field(default_factory=dict)
+
+    def record(self, message: object) -> None:
+        if isinstance(message, Claim):
+            message = BringClaim(message, bytes(SIGNATURE))
+        if isinstance(message, BringClaim) and message.claim.id not in self.claims and len(self.claims) < HEARD_MAX:
+            self.claims[message.claim.id] = message
+            self.wake()
+        elif isinstance(message, ForwardContent) and len(self.keys) < HEARD_MAX:
+            self.keys[message.routing.advertisement, message.routing.key] = None
+
+
+class EavesdroppingBroker(MachineWrapper):
+    """Around a Byzantine broker: tells the coalition what comes."""
+
+    coalition: ClaimExchange
+
+    def receive(self, data: bytes, source: Address, now: int) -> None:
+        message = decode_or_none(data) if source not in self.coalition.friends else None
+        if isinstance(message, SessionItem):
+            self.coalition.record(decode_or_none(message.cargo))
+        super().receive(data, source, now)
+
+
+class Intruder:
+    """At the replicas of one edge node, which have these keys; its name on the wire is `edge`."""
+
+    version = 0
+
+    def __init__(
+        self, replicas: Mapping[Address, bytes], edge: bytes, coalition: ClaimExchange, entropy: Entropy, now: int
+    ) -> None:
+        self._replicas, self._edge, self._coalition, self._entropy = replicas, edge, coalition, entropy
+        self._queues = PeerQueues(256, 8_192, 1 << 20, entropy)
+        self._events: deque[Event] = deque(Connect(replica) for replica in replicas)
+        self._due, self._rounds = now + EVERY_US, 0
+        self._lost: dict[Address, None] = {}
+        self._said: dict[bytes, None] = {}
+        for replica in replicas:
+            self._queues.expect(replica)
+        self.bring_claims(now)
+
+    def bring_claims(self, now: int) -> None:
+        """Bring all claims that are new."""
+        for name, brought in self._coalition.claims.items():
+            if name not in self._said:
+                self._said[name] = None
+                self._tell_all(brought.claim, brought)
+                signing, own = self._own(brought.claim)
+                for peer, key in self._replicas.items():
+                    for claim in (brought.claim, own):
+                        self._queues.put(peer, make_bring(claim, signing, key))
+
+    def receive(self, data: bytes, source: Address, now: int) -> None:
+        try:
+            self._queues.receive(data, source, now)
+        except RemoteError:
+            return
+
+    def handle_timer(self, now: int) -> None:
+        self._queues.handle(now)
+        if now < self._due:
+            return
+        self._due = now + EVERY_US
+        self._rounds += 1
+        if self._lost:
+            self._events.extend(Connect(peer) for peer in self._lost)
+            self._lost.clear()
+            self._said.clear()
+            self.bring_claims(now)
+        if self._rounds <= WANT_ROUNDS:
+            for advertisement, key in self._coalition.keys:
+                self._tell_all(WantKey(advertisement, key))
+
+    def next_timer(self) -> int | None:
+        owed = self._queues.next_us()
+        return self._due if owed is None else min(owed, self._due)
+
+    def frames_to_send(self, now: int, limit: int) -> list[Frame]:
+        return self._queues.frames(now, limit)
+
+    def next_event(self) -> Event | None:
+        return self._events.popleft() if self._events else None
+
+    def peer_up(self, peer: Address, now: int) -> None:
+        self._queues.peer_up(peer)
+
+    def peer_lost(self, peer: Address, now: int) -> None:
+        """Whoever is thrown out calls again, a little later."""
+        self._queues.peer_lost(peer)
+        self._lost[peer] = None
+
+    def sizes(self) -> dict[str, int]:
+        return {}
+
+    def _tell_all(self, *messages: Message) -> None:
+        for replica in self._replicas:
+            for message in messages:
+                self._queues.put(replica, message)
+
+    def _own(self, claim: Claim) -> tuple[SigningKey, Claim]:
+        """The same interest, here, in its own name, signed with a key that nobody granted."""
+        signing = SigningKey.generate(self._entropy)
+        reader = signing.public if claim.kind is ClaimKind.ADVERTISEMENT else None
+        own = msgspec.structs.replace(claim, edge=self._edge, holder=signing.public, reader=reader)
+        return signing, msgspec.structs.replace(own, proof=signing.sign(own.body, purpose=b"veilcast/claim"))
+
+
+EVERY_US: Final = 5_000_000
+WANT_ROUNDS: Final = 8
+"""Each key that is dealt again for nothing costs everybody a passage, and the simulator the most."""
+HEARD_MAX: Final = 256

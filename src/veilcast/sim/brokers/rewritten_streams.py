@@ -1,0 +1,161 @@
+"""What lies under a Byzantine broker's words: the numbered items of its streams, so that it can say more, less or other
+things than the honest machine inside it.
+
+Items are numbered and acknowledged, and whoever leaves a gap is not listened to any more. So what is said otherwise is
+numbered anew, and numbers that come back are translated. What is said once under a number stays the same when it is
+sent again on the next stream.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from functools import lru_cache
+from typing import Final
+
+import msgspec
+
+from veilcast.errors import MalformedError
+from veilcast.machine import Address, Frame, Machine
+from veilcast.sim.wrappers import MachineWrapper
+from veilcast.wire import decode, encode
+from veilcast.wire.brokers import Hello, ItemAck, SessionItem
+from veilcast.wire.mesh import Message
+
+
+class RewritingBroker(MachineWrapper):
+    """Wraps a broker, and says of each of its messages what `rewrite` makes of it: the base of the liars."""
+
+    def __init__(self, inner: Machine) -> None:
+        super().__init__(inner)
+        self._lines: dict[Address, _StreamSession] = {}
+        self._out: list[Frame] = []
+
+    def rewrite(self, message: Message, peer: Address) -> list[Message]:
+        """What it tells this peer in place of the message."""
+        return [message]
+
+    def preview(self, batch: Sequence[tuple[Address, Message]]) -> None:
+        """Look at all that is about to be said for the first time, before any of it is."""
+
+    def on_message(self, message: Message, source: Address) -> None:
+        """Look at what has come, before the machine inside does."""
+
+    def inject(self, peer: Address, *messages: Message) -> None:
+        """Say this besides, to a peer that it has spoken with; past a bound nothing more is added."""
+        line = self._lines.get(peer)
+        if line is not None and len(line) < INJECTED_MAX:
+            self._send(peer, line, line.put(map(encode, messages)))
+
+    def receive(self, data: bytes, source: Address, now: int) -> None:
+        message, line = decode_or_none(data), self._lines.get(source)
+        if line is not None and isinstance(message, ItemAck):
+            data = encode(ItemAck(line.heard(message.number)))
+        elif line is not None and isinstance(message, Hello):
+            if message.theirs == line.session:
+                data = encode(msgspec.structs.replace(message, heard=line.heard(message.heard)))
+                line.open = False
+                self._open(source, line)
+            elif not line.said:  # To whoever knows us not, the machine has said nothing; what we said we say anew.
+                self._lines[source] = _StreamSession(line.session)
+                self._lines[source].put(item.cargo for item in line.unheard())
+                self._open(source, self._lines[source])
+        elif isinstance(message, SessionItem) and (cargo := decode_or_none(message.cargo)) is not None:
+            self.on_message(cargo, source)
+        super().receive(data, source, now)
+
+    def peer_lost(self, peer: Address, now: int) -> None:
+        if peer in self._lines:
+            self._lines[peer].open = False
+        super().peer_lost(peer, now)
+
+    def frames_to_send(self, now: int, limit: int) -> list[Frame]:
+        read = [(frame, decode_or_none(frame.data)) for frame in self._frames_of_inner(now, limit)]
+        self.preview(
+            [
+                (frame.destination, cargo)
+                for frame, message in read
+                if isinstance(message, SessionItem)
+                and not self._said(frame.destination, message.number)
+                and (cargo := decode_or_none(message.cargo)) is not None
+            ]
+        )
+        for frame, message in read:
+            self._translate(frame, message)
+        sent, self._out = self._out[:limit], self._out[limit:]
+        return sent
+
+    def _said(self, peer: Address, number: int) -> bool:
+        return peer in self._lines and number <= self._lines[peer].said
+
+    def _translate(self, frame: Frame, message: Message | None) -> None:
+        peer = frame.destination
+        line = self._lines.get(peer)
+        if isinstance(message, Hello) and (line is None or line.session != message.session):
+            self._lines[peer] = _StreamSession(message.session)
+        if not isinstance(message, SessionItem) or line is None:
+            self._out.append(frame)
+        elif message.number > line.said:
+            # It is greeted, or would not say anything; and what it says again, we have said again.
+            self._open(peer, line)
+            cargo = decode_or_none(message.cargo)
+            said = [] if cargo is None else self.rewrite(cargo, peer)
+            self._send(peer, line, line.put(map(encode, said), message.number))
+
+    def _open(self, peer: Address, line: _StreamSession) -> None:
+        if not line.open:
+            line.open = True
+            self._send(peer, line, line.unheard())
+
+    def _send(self, peer: Address, line: _StreamSession, items: Iterable[SessionItem]) -> None:
+        if line.open:
+            self._out += [Frame(peer, encode(item)) for item in items]
+
+
+class _StreamSession:
+    """One session with one peer: what was said and not heard, and which of the machine's own items it stands for."""
+
+    def __init__(self, session: bytes) -> None:
+        self.session = session
+        self.open = False
+        self.said = 0
+        """The last of the machine's own items."""
+        self._items: dict[int, SessionItem] = {}
+        self._ends: dict[int, int] = {}
+        """By the machine's items: the last of ours that has to be heard for each."""
+        self._last = self._heard = 0
+
+    def __len__(self) -> int:
+        return len(self._items)
+
+    def put(self, cargoes: Iterable[bytes], number: int | None = None) -> list[SessionItem]:
+        """Number these; they stand for the machine's item of this number, or for none."""
+        items = [SessionItem(self._last + at, cargo) for at, cargo in enumerate(cargoes, 1)]
+        self._items |= {item.number: item for item in items}
+        self._last += len(items)
+        if number is not None:
+            self.said = number
+            self._ends[number] = self._last
+        return items
+
+    def unheard(self) -> list[SessionItem]:
+        return list(self._items.values())
+
+    def heard(self, number: int) -> int:
+        """The peer has all of ours up to this one; up to which of the machine's own that is."""
+        self._items = {at: item for at, item in self._items.items() if at > number}
+        while (following := self._heard + 1) in self._ends and self._ends[following] <= number:
+            del self._ends[following]
+            self._heard = following
+        return self._heard
+
+
+@lru_cache(1024)
+def decode_or_none(data: bytes) -> Message | None:
+    """What stands there, if it is a message. A frame is looked at by who sends it, who gets it and who checks it."""
+    try:
+        return decode(data)
+    except MalformedError:
+        return None
+
+
+INJECTED_MAX: Final = 256

@@ -1,0 +1,88 @@
+"""What active insiders share: a member whose node works as it should, and who hears and says what its script wants.
+
+A member is trusted with the inside of its links. So a script reads every message that comes, in heartbeats or alone;
+may keep back or change every one that its node sends; and may put words of its own into heartbeats that have room, so
+that outsiders see nothing of it.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from veilcast.machine import Address, Frame, Machine
+from veilcast.mesh.heartbeat import read_heartbeat
+from veilcast.sim.wrappers import MachineWrapper
+from veilcast.wire import decode, encode, pad
+from veilcast.wire.geometry import LENGTH_PREFIX
+from veilcast.wire.mesh import Advert, Heartbeat, Message
+
+
+class ActiveInsider(MachineWrapper):
+    """The base of all scripts; by itself it only listens. The topic is the first that it hears of."""
+
+    def __init__(self, inner: Machine) -> None:
+        super().__init__(inner)
+        self.token = b""
+        self._words: dict[Address, list[bytes]] = {}
+        self._out: list[Frame] = []
+
+    def on_message(self, message: Message, source: Address, now: int) -> None:
+        """A message has come, and goes to the node next."""
+
+    def rewrite(self, message: Message, destination: Address, now: int) -> Message | None:
+        """What is sent for this message of the node; None is nothing."""
+        return message
+
+    def add_to_heartbeat(self, message: Message, destination: Address) -> None:
+        """With the next heartbeat that has room for it."""
+        self._words.setdefault(destination, []).append(encode(message))
+
+    def send(self, message: Message, destination: Address) -> None:
+        """At once, and alone, as notes travel."""
+        self._out.append(Frame(destination, encode(message)))
+
+    def receive(self, data: bytes, source: Address, now: int) -> None:
+        if data[:1] != b"\0":
+            self._listen(data, source, now)
+        elif not _is_idle(data):
+            for rider in read_heartbeat(data, len(data)).riders:
+                self._listen(rider, source, now)
+        super().receive(data, source, now)
+
+    def frames_to_send(self, now: int, limit: int) -> list[Frame]:
+        for frame in self._frames_of_inner(now, limit):
+            self._out += self._beat(frame, now) if frame.data[:1] == b"\0" else self._note(frame, now)
+        sent, self._out = self._out[:limit], self._out[limit:]
+        return sent
+
+    def _listen(self, data: bytes, source: Address, now: int) -> None:
+        message = decode(data)
+        if isinstance(message, Advert):
+            self.token = self.token or message.token
+        self.on_message(message, source, now)
+
+    def _note(self, frame: Frame, now: int) -> list[Frame]:
+        said = self.rewrite(decode(frame.data), frame.destination, now)
+        return [] if said is None else [Frame(frame.destination, encode(said))]
+
+    def _beat(self, frame: Frame, now: int) -> list[Frame]:
+        words = self._words.get(frame.destination)
+        if _is_idle(frame.data) and not words:
+            return [frame]
+        size = len(frame.data)
+        beat = read_heartbeat(frame.data, size)
+        edited = (self.rewrite(decode(rider), frame.destination, now) for rider in beat.riders)
+        riders = [encode(message) for message in edited if message is not None]
+        while words and sum(map(len, riders)) + len(words[0]) + _AIR * (len(riders) + 2) <= size:
+            riders.append(words.pop(0))
+        return [Frame(frame.destination, pad(encode(Heartbeat(beat.number, tuple(riders))), size))]
+
+
+def _is_idle(data: bytes) -> bool:
+    return int.from_bytes(data[:LENGTH_PREFIX], "big") < _IDLE
+
+
+_IDLE: Final = 12
+"""Bytes that a heartbeat without riders has at most."""
+_AIR: Final = 8
+"""Bytes that a rider takes besides itself, or the frame of all of them."""

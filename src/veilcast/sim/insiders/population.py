@@ -1,0 +1,53 @@
+"""A mesh with hostile members in it: who they are, who publishes and who reads is said, and each has its script.
+
+A coalition that wants to besiege a victim is where the victim is. So roles are not drawn here, as in a plain
+population, but handed in; the neighbourhood is still drawn from the seed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeAlias
+
+from veilcast.machine import Address, Machine
+from veilcast.mesh.config import MeshConfig
+from veilcast.sim.host import Birth, MachineFactory
+from veilcast.sim.mesh.owners import MeshNodeOwner
+from veilcast.sim.mesh.population import MeshPopulation
+
+InsiderScript: TypeAlias = Callable[[Machine, Birth], Machine]
+"""Wraps an honest node."""
+
+
+class InfiltratedPopulation(MeshPopulation, frozen=True, kw_only=True, tag="infiltrated"):
+    publisher: Address
+    subscriber_addresses: tuple[Address, ...]
+    coalition: tuple[Address, ...]
+    script: InsiderScript
+    coalition_subscribes: bool = False
+    """Whether they read the topic, too, so as to be in its mesh."""
+    coalition_config: MeshConfig | None = None
+    """What their nodes are told, where that is something else."""
+
+    def roles(self, seed: int) -> tuple[Address, tuple[Address, ...]]:
+        return self.publisher, (
+            *self.subscriber_addresses,
+            *self.coalition,
+        ) if self.coalition_subscribes else self.subscriber_addresses
+
+    def neighbours_of(self, seed: int) -> dict[Address, list[Address]]:
+        """Everybody's."""
+        known: dict[Address, list[Address]] = {address: [] for address in self.addresses()}
+        for u, v in self._graph(seed):
+            known[u].append(v)
+            known[v].append(u)
+        return known
+
+    def _started(self, owner: MeshNodeOwner, address: Address) -> MachineFactory:
+        if address not in self.coalition:
+            return owner.start
+
+        def start(birth: Birth) -> Machine:
+            return self.script(owner.with_config(self.coalition_config or self.mesh).start(birth), birth)
+
+        return start

@@ -1,0 +1,98 @@
+"""The owners of a mesh's nodes, as plain as can be: who starts a node, and who takes what it delivers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from copy import copy
+from typing import TYPE_CHECKING, Self
+
+from veilcast.authority.epoch import epoch_of
+from veilcast.authority.keyring import Keyring
+from veilcast.link.config import LinkConfig
+from veilcast.link.machine import LinkMachine
+from veilcast.machine import Address, Delivered, Event, Machine, Publication
+from veilcast.mesh.config import MeshConfig
+from veilcast.mesh.node import MeshNode
+from veilcast.sim.checkers import Checker
+from veilcast.sim.host import Birth
+from veilcast.sim.mesh.adversaries import Forger
+from veilcast.sim.wrappers import unwrap
+from veilcast.topics import Label
+
+if TYPE_CHECKING:
+    from veilcast.sim.world import World
+
+
+class MeshNodeOwner:
+    """Starts a node, and does at every start what its roles in the topics ask for.
+
+    At its first start a node knows the contacts `earlier` than itself only: two that wait for each other, each with
+    newcomers of its own, would be two networks.
+    """
+
+    def __init__(
+        self,
+        config: MeshConfig,
+        keyring: Keyring,
+        roles: dict[str, str],
+        neighbours: Sequence[Address],
+        prefix_of: Callable[[Address], str],
+        earlier: int | None = None,
+        link: LinkConfig | None = None,
+    ) -> None:
+        self._config, self._keyring, self._roles = config, keyring, roles
+        self._neighbours, self._prefix_of, self._earlier, self._link = neighbours, prefix_of, earlier, link
+
+    def with_config(self, config: MeshConfig) -> Self:
+        """The same owner, who tells its node something else."""
+        other = copy(self)
+        other._config = config
+        return other
+
+    def start(self, birth: Birth) -> Machine:
+        known = self._neighbours[: None if birth.incarnation else self._earlier]
+        node = MeshNode(
+            self._config,
+            self._keyring,
+            birth.rng,
+            birth.entropy,
+            known,
+            birth.now,
+            birth.address,
+            self._prefix_of,
+            birth.stored,
+        )
+        for topic, role in self._roles.items():
+            if role in ("publisher", "both"):
+                node.advertise(topic, birth.now)
+            if role in ("subscriber", "both"):
+                node.subscribe(Label(topic), birth.now)
+        for topic in (topic for topic, role in self._roles.items() if role == "forger"):
+            epoch = epoch_of(birth.now, self._keyring.epoch_us)
+            forged = Publication((Label(topic).pair,), b"note of a forger")
+            return self._linked(
+                Forger(node, self._keyring.keys_at(epoch).topic(topic), epoch, forged, birth.entropy), birth
+            )
+        return self._linked(node, birth)
+
+    def _linked(self, node: MeshNode | Forger, birth: Birth) -> Machine:
+        if self._link is None:
+            return node
+        return LinkedNode(node, self._link, self._keyring, birth.rng, birth.entropy)
+
+
+class LinkedNode(LinkMachine):
+    """A node with its links, as checkers know it."""
+
+    @property
+    def version(self) -> int:
+        return int(unwrap(self).version)
+
+
+class AcknowledgingClients(Checker):
+    """Nothing to check: the clients of all nodes, who acknowledge what they get."""
+
+    def on_event(self, world: World, address: Address, event: Event) -> None:
+        if isinstance(event, Delivered):
+            note = event.note.id
+            world.call(address, lambda machine, now: unwrap(machine).acknowledge(note, now))

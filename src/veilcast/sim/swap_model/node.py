@@ -1,0 +1,158 @@
+"""A chair: one node of a shell game on bare tables, with the real swap code in it and its post in our hands.
+
+What a chair holds can be taken out as a value and put back, so that a search may try one move after another. Values
+that differ only in the order of names are the same value: no rule of the swap asks for an order.
+
+A name that somebody has on a liar's word alone is `UnverifiedName`. The code treats it like any other name; but the
+mark stays
+with it as it is handed on, so that whatever goes back to the lie can be told from what honest nodes know themselves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from random import Random
+from typing import Final, NamedTuple, TypeAlias
+
+from veilcast.machine import Address
+from veilcast.mesh.replay import SeenIds
+from veilcast.mesh.swap import LockLimits, SwapGame, SwapMessage, Swaps, SwapState
+from veilcast.wire.mesh import Message
+
+Names: TypeAlias = tuple[Address, ...]
+
+
+class UnverifiedName(str):
+    """A name for which there is only a liar's word."""
+
+    __slots__ = ()
+
+
+class BoundGame(NamedTuple):
+    """The game a node is bound in; when it began is left out, for the search has no clock."""
+
+    name: bytes
+    state: SwapState
+    partner: Address
+    inward: Names
+    outward: Names
+    theirs: tuple[Names, Names]
+    missing: Names
+
+
+class NodeState(NamedTuple):
+    """What a node holds: who is next to it, the games that are over for it, and the one it is bound in."""
+
+    inward: Names
+    outward: Names
+    over: tuple[bytes, ...] = ()
+    bound: BoundGame | None = None
+
+
+class ModelNode:
+    """A `Board` of one topic that is always fit to play on. `sent` is what it wants to say, and to whom."""
+
+    def __init__(self, name: str) -> None:
+        self.name = Address(name)
+        self.inward_names: Names = ()
+        self.outward_names: Names = ()
+        self.sent: list[tuple[Address, SwapMessage]] = []
+        self.names = _Names()
+        patience = LockLimits(1 << 60, 16)  # Time stands still in a search, so nobody's is ever at an end.
+        bounds = {"names_max": 16, "name_bytes_max": 16, "memory": 64}
+        self.swaps = Swaps(self, self.names, lease_us=LEASE_US, patience=patience, **bounds)
+
+    def snapshot(self) -> NodeState:
+        """What the node holds now."""
+        bound = None
+        for game in self.swaps.active_games():
+            theirs = sort_names(game.partner_neighbours[0]), sort_names(game.partner_neighbours[1])
+            sets = sort_names(game.inward), sort_names(game.outward), theirs, sort_names(game.awaited_votes)
+            bound = BoundGame(game.name, game.state, game.partner, *sets)
+        return NodeState(
+            sort_names(self.inward_names), sort_names(self.outward_names), tuple(sorted(self.swaps._over._seen)), bound
+        )
+
+    def restore(self, held: NodeState) -> None:
+        """Let the node hold this instead."""
+        self.inward_names, self.outward_names, self.sent = held.inward, held.outward, []
+        self.swaps._over = SeenIds(64)
+        for name in held.over:
+            self.swaps._over.add(name)
+        self.swaps._games = {}
+        if held.bound is not None:
+            bound = held.bound
+            game = SwapGame(bound.name, TOKEN, bound.state, bound.partner, 0, LEASE_US)
+            game.inward, game.outward, game.partner_neighbours = bound.inward, bound.outward, bound.theirs
+            game.awaited_votes = dict.fromkeys(bound.missing)
+            self.swaps._games[TOKEN] = game
+
+    # --- the board
+
+    def inward(self, token: bytes) -> list[Address]:
+        return list(self.inward_names)
+
+    def outward(self, token: bytes) -> list[Address]:
+        return list(self.outward_names)
+
+    def is_settled(self, token: bytes, now: int) -> bool:
+        return True
+
+    def may_move(self, token: bytes) -> bool:
+        return True
+
+    def has_room_for(self, names: int) -> bool:
+        return True
+
+    def send(self, neighbour: Address, message: Message) -> None:
+        if not isinstance(message, SwapMessage):
+            raise TypeError("a swap sends messages of swaps only")
+        self.sent.append((neighbour, message))
+
+    def relink(
+        self, token: bytes, inward: Sequence[Address], outward: Sequence[Address], now: int, *, moved: bool
+    ) -> None:
+        self.inward_names, self.outward_names = tuple(inward), tuple(outward)
+
+    def on_doubt(self, token: bytes) -> None:
+        pass
+
+    def on_released(self, token: bytes) -> None:
+        pass
+
+
+def sort_names(names: Iterable[str]) -> Names:
+    return tuple(Address(name) for name in sorted(names, key=spell_name))
+
+
+def spell_name(name: str) -> str:
+    """The name, with a mark if it is hearsay, which compares equal to the name itself."""
+    return f"{name}?" if isinstance(name, UnverifiedName) else str(name)
+
+
+def make_tree(parents: dict[str, str]) -> dict[str, NodeState]:
+    """What the nodes of a tree hold before any game. It is given by the parent of each; the root is its own."""
+    return {
+        name: NodeState(
+            sort_names([parent] if parent != name else []),
+            sort_names(child for child, above in parents.items() if above == name != child),
+        )
+        for name, parent in parents.items()
+    }
+
+
+class _Names(Random):
+    """Names of games in place of random ones: it is said before which comes next, so that states are met again."""
+
+    def __init__(self) -> None:
+        super().__init__(0)
+        self.next = b""
+
+    def randbytes(self, n: int) -> bytes:
+        return self.next.ljust(n)[:n]
+
+
+TOKEN: Final = bytes(32)
+LEASE_US: Final = 100
+NAME_BYTES: Final = 16
+"""Of a game."""

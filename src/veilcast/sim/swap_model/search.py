@@ -1,0 +1,395 @@
+"""Every way that a few shell games can go: a search over all states of the real swap code.
+
+A state is what all nodes hold, all that is under way, and what may still happen. From each, any message may be
+delivered next, whatever their order; a game may begin; and within the plan's numbers a message may be lost, or be
+delivered and stay for another time, a node may crash, and a liar may say anything to anybody. Leases end when nothing
+is under way any more, that of whoever leads a game before those of the others in it, for it is the shorter, or began
+earlier. The search goes in breadth, so the way to a fault that it shows is a shortest one.
+
+Three things keep it small, and none hides a fault.
+
+Reactions are looked up (`reactions`), so a step costs no run of the code; states that are met again are known by a
+fingerprint of 64 bits. Among n states one is passed over for another with probability below n^2 / 2^64.
+
+A message about a game that is over for its target, or to a crashed node, is dropped at once. The code refuses such a
+message without any change, and games that are over stay so: so to deliver it, to lose it or to let it lie is the same,
+and it can be moved in front of every other step.
+
+A fault that could have been saved is not tried: to lose a message that would change nothing, or to keep a copy of one
+that would be refused. And a state that was met with more faults left, of each kind, is not looked at again: whatever
+may follow with fewer may follow with more.
+
+If leases may end at any moment (`late`), messages need never come: then a lost message is one that is never delivered,
+and a crashed node one to which nothing is delivered any more; all that they lead to is found without them, for any
+number of losses and crashes. Whoever hears that a neighbour is lost does what it does when a lease ends.
+
+What must hold. In every state each node has the topic from somebody who has it from the root, in the end; and no lock
+outlives its lease, so nobody waits for ever. In a last state each edge is known at both its ends, if nothing was lost.
+With a liar: each honest node's way leads to the root, or to the liar, or to a name that it has on the liar's word; and
+edges between honest nodes who have no such name next to them are known at both ends. A liar knows a game's name when it
+has begun, for names are random.
+
+
+All that a liar could say in a few shell games.
+
+A liar knows every node and every game, its own too, and says what it likes to whom it likes, when it likes; it never
+keeps a promise, for it has no tables. So it need not be a machine: it is a list of messages, and the search lets each
+of them come at any moment. Whoever the liar names is named by its word alone, and marked so; of itself it speaks true.
+
+
+The faults that may still happen, as numbers: how many losses, copies, crashes and lies are left.
+
+With more left, all can happen that can happen with fewer. So a state need not be looked at again when no more is left
+of any kind than when it was met before. Sets of such numbers are bits of an integer."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from itertools import product
+from typing import Any, Final, NamedTuple, TypeAlias
+
+import msgspec
+
+from veilcast.errors import ConfigError
+from veilcast.machine import Address
+from veilcast.mesh.swap import SwapMessage
+from veilcast.sim.rng import derive_rng
+from veilcast.sim.swap_model.node import TOKEN, UnverifiedName, make_tree
+from veilcast.sim.swap_model.transitions import SwapDelivery, Transition, TransitionTable
+from veilcast.wire.mesh import SwapAbort, SwapAnswer, SwapAsk, SwapCommit, SwapLock, SwapVote
+
+
+def list_forgeries(liar: str, names: Iterable[str], games: Sequence[bytes]) -> list[SwapMessage]:
+    """Sets of neighbours have at most one bogus name each: more only add branches that lead nowhere."""
+    others = [Address(UnverifiedName(name)) for name in (*(name for name in names if name != liar), "ghost")]
+    sets: list[tuple[Address, ...]] = [(), *((name,) for name in others)]
+    said: list[SwapMessage] = []
+    for game in games:
+        said += [SwapAsk(game, TOKEN, (inward,), outward) for inward in others for outward in sets]
+        said += [SwapAnswer(game, True, outward) for outward in sets]
+        said += [SwapLock(game, TOKEN, True), SwapLock(game, TOKEN, False), SwapVote(game, True)]
+        said += [SwapCommit(game, TOKEN, successor) for successor in (*others, Address(liar))]
+        said += [SwapAnswer(game, False, ()), SwapVote(game, False), SwapAbort(game)]
+    return said
+
+
+class FaultBudget:
+    """All that can be left of these numbers of faults, each by its number."""
+
+    def __init__(self, *faults: int) -> None:
+        self.remaining: Final = list(product(*(range(number + 1) for number in faults)))
+        numbers = {left: number for number, left in enumerate(self.remaining)}
+        self.full: Final = len(self.remaining) - 1
+        """The number of all of them."""
+        self.used: Final = [sum(faults) - sum(left) for left in self.remaining]
+        """How many have happened."""
+        self.after_fault: Final = [
+            [numbers.get((*left[:kind], left[kind] - 1, *left[kind + 1 :]), -1) for kind in range(len(faults))]
+            for left in self.remaining
+        ]
+        """The number after one more of each kind, or -1."""
+        self.covered: Final = [
+            sum(1 << numbers[low] for low in self.remaining if _within(low, left)) for left in self.remaining
+        ]
+        """Those with which nothing more can happen than with this one, itself among them."""
+        self.above: Final = [
+            sum(1 << numbers[high] for high in self.remaining if high != left and _within(left, high))
+            for left in self.remaining
+        ]
+        """The others, with which all can happen that can with this one."""
+
+
+def _within(low: tuple[int, ...], high: tuple[int, ...]) -> bool:
+    return all(few <= many for few, many in zip(low, high, strict=True))
+
+
+Progress: TypeAlias = Callable[[int, int], object]
+"""Is told the states found and the depth, now and then."""
+
+
+class SearchPlan(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What may happen, and how often."""
+
+    games: int = 3
+    """The first so many of `GAMES`."""
+    losses: int = 0
+    copies: int = 0
+    crashes: int = 0
+    liar: str = ""
+    """The node that lies, or none."""
+    lies: int = 0
+    late: bool = False
+    """Leases may end while messages are under way; losses and crashes add nothing then."""
+    states_max: int = 10_000_000
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.games <= len(GAMES):
+            raise ConfigError(f"games must be between 0 and {len(GAMES)}")
+        if min(self.losses, self.copies, self.crashes, self.lies) < 0 or self.states_max < 1:
+            raise ConfigError("numbers of faults must not be negative, and there is one state at least")
+        if self.liar not in ("", *TREE):
+            raise ConfigError(f"the liar must be one of {', '.join(TREE)}")
+        if bool(self.liar) != bool(self.lies):
+            raise ConfigError("a liar needs lies, and lies need a liar")
+
+
+class SearchResult(NamedTuple):
+    """What the search found; `fault` is empty if all was well, and `steps` lead to it."""
+
+    states: int
+    depth: int
+    exhausted: bool
+    fault: str = ""
+    steps: tuple[str, ...] = ()
+
+    @property
+    def collision_probability(self) -> float:
+        """The probability, at most, that two states had one fingerprint."""
+        return self.states**2 / 2.0**64
+
+
+def explore_swaps(plan: SearchPlan, progress: Progress = lambda states, depth: None) -> SearchResult:
+    try:
+        return _SwapSearch(plan, progress).run()
+    except _FaultError:
+        return _SwapSearch(plan, progress, traced=True).explain()
+
+
+_State: TypeAlias = tuple[int, tuple[int, ...], tuple[int, ...], int, int]
+"""A fingerprint of all but the faults left; the numbers of what nodes hold, and of what is under way; the games that
+may still begin, one bit each; and the number of the faults left."""
+
+
+class _FaultError(Exception):
+    """Something is wrong in a state."""
+
+    def __init__(self, text: str, state: _State, states: int, depth: int) -> None:
+        self.text, self.state, self.states, self.depth = text, state, states, depth
+
+
+class _SwapSearch:
+    """One search; a traced one also remembers how it came to each state."""
+
+    def __init__(self, plan: SearchPlan, progress: Progress, *, traced: bool = False) -> None:
+        self._plan, self._progress = plan, progress
+        self._names = [f"game {index + 1}".encode().ljust(16) for index in range(plan.games)]
+        known = [*self._names, *([b"no game".ljust(16)] if plan.liar else [])]
+        self._tables = TransitionTable(TREE, known, derive_rng(0, "fingerprints"))
+        self._lies = list_forgeries(plan.liar, TREE, known) if plan.liar else []
+        self._telling: dict[int, list[tuple[SwapDelivery, Transition, int]]] = {}
+        self._faults = FaultBudget(plan.losses, plan.copies, plan.crashes, plan.lies)
+        self._game_key = [self._tables.draw_key() for _ in range(1 << plan.games)]
+        self._starters = [self._tables.names.index(starter) for starter, _ in GAMES]
+        self._seen: dict[int, int] = {}
+        """For each fingerprint, the faults left with which nothing new can come of it."""
+        self._next: list[_State] = []
+        self._states = self._depth = 0
+        self._came: dict[tuple[int, int], tuple[_State, str, Any]] | None = {} if traced else None
+
+    def run(self) -> SearchResult:
+        frontier = [self._first()]
+        above = self._faults.above
+        while frontier:
+            self._next = []
+            for state in frontier:
+                if self._seen[state[0]] & above[state[4]]:
+                    continue  # It was met meanwhile with more faults left.
+                if self._states >= self._plan.states_max:
+                    return SearchResult(self._states, self._depth, False)
+                if not self._states & 0x3FFF:
+                    self._progress(self._states, self._depth)
+                self._states += 1
+                self._expand(state)
+            frontier = self._next
+            self._depth += 1
+        return SearchResult(self._states, self._depth - 1, True)
+
+    def explain(self) -> SearchResult:
+        """Search again up to the fault, and show the way to it."""
+        try:
+            return self.run()
+        except _FaultError as found:
+            steps, came, state = [], self._came or {}, found.state
+            while (state[0], state[4]) in came:
+                state, word, what = came[state[0], state[4]]
+                steps.append(f"{word}: {what}")
+            return SearchResult(found.states, found.depth, False, found.text, tuple(reversed(steps)))
+
+    def _first(self) -> _State:
+        plan, tables = self._plan, self._tables
+        nodes = tuple(
+            tables.number_state(place, held, inert=name == plan.liar)
+            for place, (name, held) in enumerate(make_tree(TREE).items())
+        )
+        games = (1 << plan.games) - 1
+        fingerprint = sum(tables.held_key[node] for node in nodes) + self._game_key[games] & _MASK
+        self._seen[fingerprint] = self._faults.covered[self._faults.full]
+        return fingerprint, nodes, (), games, self._faults.full
+
+    def _expand(self, state: _State) -> None:
+        """Take every step that is possible. The searches spend their time here."""
+        fingerprint, nodes, bag, games, faults = state
+        tables, seen, names = self._tables, self._seen, self._tables.names
+        target, over, fails, post_key = tables.target, tables.over, tables.fails, tables.post_key
+        losing, copying, crashing, lying = self._faults.after_fault[faults]
+        last = -1
+        for post in bag:
+            if post == last:
+                continue
+            last, place = post, target[post]
+            step = tables.deliver(nodes[place], post)
+            after = self._after(state, place, step)
+            refused = over[step.held] & fails[post]
+            reached = (after if refused else after - post_key[post]) & _MASK
+            if not seen.get(reached, 0) >> faults & 1:
+                self._keep(reached, state, place, step, post, games, faults, "delivered", post)
+            if step.held == nodes[place] and not step.posts:
+                continue
+            if losing >= 0:
+                reached = fingerprint - post_key[post] & _MASK
+                if not seen.get(reached, 0) >> losing & 1:
+                    still = Transition(nodes[place], (), False, False, 0)
+                    self._keep(reached, state, place, still, post, games, losing, "lost", post)
+            if copying >= 0 and not refused:
+                reached = after & _MASK
+                if not seen.get(reached, 0) >> copying & 1:
+                    self._keep(reached, state, place, step, -1, games, copying, "delivered, and a copy stays", post)
+        for which, place in enumerate(self._starters):
+            if games >> which & 1:
+                step = tables.begin(nodes[place], self._names[which], GAMES[which][1])
+                self._go(state, place, step, games ^ 1 << which, faults, "begins", " with ".join(GAMES[which]))
+        if crashing >= 0:
+            for place, node in enumerate(nodes):
+                if over[node] >= 0:
+                    self._go(state, place, tables.crash(node), games, crashing, "crashes", names[place])
+        if lying >= 0:
+            for place, node in enumerate(nodes):
+                for lie, step, unknown in self._told(node):
+                    if not unknown & games:
+                        self._go(state, place, step, games, lying, "a lie", lie)
+        if self._plan.late or not bag:
+            bound = [place for place, node in enumerate(nodes) if tables.bound[node]]
+            for place in bound:
+                leader, led = tables.follows[nodes[place]]
+                if self._plan.late or not tables.leads[nodes[leader]] & led:
+                    self._go(state, place, tables.expire(nodes[place]), games, faults, "lease ends", names[place])
+            if not bound and not bag and not games:
+                self._check_end(state)
+
+    def _after(self, state: _State, place: int, step: Transition) -> int:
+        """The fingerprint after a step, but for what is used up by it: what is refused from now on is gone."""
+        fingerprint, nodes, bag, _, _ = state
+        tables = self._tables
+        target, over, fails, post_key = tables.target, tables.over, tables.fails, tables.post_key
+        held, posts, ended, _, change = step
+        fingerprint += change
+        for post in posts:
+            if over[nodes[target[post]]] & fails[post]:
+                fingerprint -= post_key[post]
+        if ended:
+            gone = over[held]
+            for post in bag:
+                if target[post] == place and gone & fails[post]:
+                    fingerprint -= post_key[post]
+        return fingerprint
+
+    def _go(self, state: _State, place: int, step: Transition, games: int, faults: int, word: str, what: Any) -> None:
+        """A step for which no message is needed."""
+        reached = self._after(state, place, step) + self._game_key[games] - self._game_key[state[3]] & _MASK
+        if not self._seen.get(reached, 0) >> faults & 1:
+            self._keep(reached, state, place, step, -1, games, faults, word, what)
+
+    def _keep(
+        self,
+        fingerprint: int,
+        state: _State,
+        place: int,
+        step: Transition,
+        taken: int,
+        games: int,
+        faults: int,
+        word: str,
+        what: Any,
+    ) -> None:
+        """Look at a new state, and later at what follows; the message `taken`, if there is one, is used up."""
+        _, nodes, bag, _, _ = state
+        tables, held = self._tables, step.held
+        target, over, fails = tables.target, tables.over, tables.fails
+        self._seen[fingerprint] = self._seen.get(fingerprint, 0) | self._faults.covered[faults]
+        posts = list(bag)
+        if taken >= 0:
+            posts.remove(taken)
+        after = (*nodes[:place], held, *nodes[place + 1 :])
+        if step.posts or step.ended:
+            posts = sorted(post for post in (*posts, *step.posts) if not over[after[target[post]]] & fails[post])
+        reached = fingerprint, after, tuple(posts), games, faults
+        self._next.append(reached)
+        if self._came is not None:
+            self._came[fingerprint, faults] = state, word, tables.posts[what] if isinstance(what, int) else what
+        if step.moved and (fault := self._adrift(after)):
+            raise self._fault(fault, reached)
+        if tables.bound[held] and tables.bound[tables.expire(held).held]:
+            raise self._fault(f"the lock of {tables.names[place]} outlives its lease", reached)
+
+    def _told(self, node: int) -> list[tuple[SwapDelivery, Transition, int]]:
+        """The lies that make a difference to a node that holds this, and the game that must have begun to be named."""
+        told = self._telling.get(node)
+        if told is None:
+            tables, liar = self._tables, Address(self._plan.liar)
+            name = Address(tables.names[tables.place[node]])
+            steps: dict[tuple[Transition, int], SwapDelivery] = {}
+            for message in self._lies if name != liar else ():
+                post = SwapDelivery(liar, name, message)
+                step = tables.react(node, post)
+                unknown = 1 << self._names.index(message.game) if message.game in self._names else 0
+                if step.held != node or step.posts:
+                    steps.setdefault((step, unknown), post)
+            told = self._telling[node] = [(post, step, unknown) for (step, unknown), post in steps.items()]
+        return told
+
+    # --- what must hold
+
+    def _adrift(self, nodes: tuple[int, ...]) -> str:
+        """Who has the topic from nobody: its ways end at another than the root, or run in a circle."""
+        tables = self._tables
+        anchored = [ROOT, self._plan.liar]
+        waiting = [name for name in TREE if name not in anchored]
+        held = dict(zip(TREE, nodes, strict=True))
+        while found := [name for name in waiting if self._hangs(tables.held[held[name]].inward, anchored)]:
+            anchored += found
+            waiting = [name for name in waiting if name not in found]
+        return f"no way leads from {', '.join(waiting)} to the root" if waiting else ""
+
+    @staticmethod
+    def _hangs(inward: Sequence[Address], anchored: Sequence[str]) -> bool:
+        return any(isinstance(parent, UnverifiedName) or parent in anchored for parent in inward)
+
+    def _check_end(self, state: _State) -> None:
+        """Nothing was lost: so of two next to one another both know it, unless one is the liar or has believed it."""
+        left, whole = self._faults.remaining[state[4]], self._faults.remaining[self._faults.full]
+        if self._plan.late or (left[0], left[2]) != (whole[0], whole[2]):
+            return
+        honest = {
+            name: self._tables.held[node]
+            for name, node in zip(TREE, state[1], strict=True)
+            if name != self._plan.liar and not self._tables.misled[node]
+        }
+        for name, held in honest.items():
+            for parent in held.inward:
+                if parent in honest and name not in honest[parent].outward:
+                    raise self._fault(f"{parent} does not know that {name} has the topic from it", state)
+            for child in held.outward:
+                if child in honest and name not in honest[child].inward:
+                    raise self._fault(f"{child} does not know that {name} gives it the topic", state)
+
+    def _fault(self, text: str, state: _State) -> _FaultError:
+        return _FaultError(text, state, self._states, self._depth + 1)
+
+
+ROOT: Final = "p"
+TREE: Final = {"p": "p", "a": "p", "b": "a", "c": "b", "d": "b", "e": "c"}
+"""The parent of each node."""
+GAMES: Final = (("a", "b"), ("b", "c"), ("c", "e"))
+"""Who begins with which child: each game shares nodes with both others; the publisher keeps its place."""
+
+_MASK: Final = (1 << 64) - 1

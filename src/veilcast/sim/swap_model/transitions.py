@@ -1,0 +1,222 @@
+"""Reactions: what a node does with a message, worked out once by the real code and looked up ever after.
+
+What a node does depends on what it holds and on the message alone. So both are given numbers, and (number, number) ->
+(what it holds then, what it sends) is a table that fills itself by running the code. A state of the whole parlour is
+then a handful of numbers, and a step of the search a few look-ups.
+
+Every number also has a random key of 64 bits. The sum of the keys of all numbers in a state, modulo 2^64, is its
+fingerprint: two different states share one with probability 2^-63 at most (a number that occurs twice in one of them
+costs a bit), whatever they are, and a step changes it by the keys of what changed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from random import Random
+from typing import Any, NamedTuple
+
+import msgspec
+
+from veilcast.errors import RemoteError
+from veilcast.machine import Address
+from veilcast.mesh.swap import SwapMessage, SwapState
+from veilcast.sim.swap_model.node import (
+    LEASE_US,
+    NAME_BYTES,
+    TOKEN,
+    BoundGame,
+    ModelNode,
+    NodeState,
+    UnverifiedName,
+    sort_names,
+    spell_name,
+)
+from veilcast.wire.mesh import SwapAbort, SwapCommit
+
+
+class Transition(NamedTuple):
+    """What comes of a node's move: what it holds, what it sends, and whether a game is over for it by that."""
+
+    held: int
+    posts: tuple[int, ...]
+    ended: bool
+    moved: bool
+    """Whether it has the topic from somebody else."""
+    change: int
+    """What it adds to the fingerprint of the whole."""
+
+
+class SwapDelivery(NamedTuple):
+    source: Address
+    target: Address
+    message: SwapMessage
+
+    def __str__(self) -> str:
+        fields = msgspec.structs.asdict(self.message)
+        words = [_said(value) for name, value in fields.items() if name != "token"]
+        return f"{type(self.message).__name__}({', '.join(words)}) from {self.source} to {self.target}"
+
+
+class TransitionTable:
+    """The numbers of all that was met, by which the lists are indexed, and the steps between them."""
+
+    def __init__(self, names: Iterable[str], games: Iterable[bytes], rng: Random) -> None:
+        self.names = list(names)
+        self._chairs = [ModelNode(name) for name in self.names]
+        self._games = list(games)
+        self._rng = rng
+        self._held_numbers: dict[Any, int] = {}
+        self.held: list[NodeState] = []
+        self.held_key: list[int] = []
+        self.place: list[int] = []
+        """Whose it is."""
+        self.bound: list[bool] = []
+        self.misled: list[bool] = []
+        """Whether somebody is next to it by hearsay."""
+        self.leads: list[int] = []
+        """The bit of the game that it leads, if it does."""
+        self.follows: list[tuple[int, int]] = []
+        """The place of who leads the game it is bound in, and the bit of that; none, if it leads itself or is free."""
+        self.over: list[int] = []
+        """The games that are over for it, as bits; all, for a node that does nothing any more."""
+        self._post_numbers: dict[Any, int] = {}
+        self.posts: list[SwapDelivery] = []
+        self.post_key: list[int] = []
+        self.target: list[int] = []
+        self.fails: list[int] = []
+        """The bit that, if over for the target, means that a message is refused for ever."""
+        self._steps: dict[tuple[int, int], Transition] = {}
+        self._expired: dict[int, Transition] = {}
+        self._crashed: dict[int, Transition] = {}
+        self._begun: dict[tuple[int, bytes, str], Transition] = {}
+
+    def draw_key(self) -> int:
+        return self._rng.getrandbits(64)
+
+    def number_state(self, place: int, held: NodeState, *, inert: bool = False) -> int:
+        """The number of what the node at this place holds; an inert one will never do anything again."""
+        if inert:
+            held = held._replace(over=(), bound=None)
+        name = place, inert, _spelled(held)
+        number = self._held_numbers.setdefault(name, len(self.held))
+        if number == len(self.held):
+            self.held.append(held)
+            self.held_key.append(self.draw_key())
+            self.place.append(place)
+            self.bound.append(held.bound is not None)
+            self.over.append(-1 if inert else self._over(held.over))
+            self.misled.append(any(isinstance(name, UnverifiedName) for name in (*held.inward, *held.outward)))
+            self._place_in_game(held.bound)
+        return number
+
+    def number_message(self, post: SwapDelivery) -> int:
+        message = msgspec.structs.replace(
+            post.message,
+            **{
+                name: sort_names(value)
+                for name, value in msgspec.structs.asdict(post.message).items()
+                if isinstance(value, tuple)
+            },
+        )
+        name = post.source, post.target, type(message), _spelled(msgspec.structs.astuple(message))
+        number = self._post_numbers.setdefault(name, len(self.posts))
+        if number == len(self.posts):
+            self.posts.append(SwapDelivery(post.source, post.target, message))
+            self.post_key.append(self.draw_key())
+            self.target.append(self.names.index(str(post.target)))
+            self.fails.append(self._fails(message, post.source))
+        return number
+
+    def deliver(self, held: int, post: int) -> Transition:
+        step = self._steps.get((held, post))
+        if step is None:
+            step = self._steps[held, post] = self.react(held, self.posts[post])
+        return step
+
+    def react(self, held: int, post: SwapDelivery) -> Transition:
+        def receive(chair: ModelNode) -> None:
+            with suppress(RemoteError):
+                chair.swaps.on_message(post.message, post.source, 0)
+
+        return self._move(held, receive)
+
+    def expire(self, held: int) -> Transition:
+        """The lease of the node's lock ends."""
+        step = self._expired.get(held)
+        if step is None:
+            step = self._expired[held] = self._move(held, lambda chair: chair.swaps.expire(2 * LEASE_US))
+        return step
+
+    def begin(self, held: int, game: bytes, child: str) -> Transition:
+        """The node begins this game, if the other is a child of its."""
+
+        def start(chair: ModelNode) -> None:
+            chair.names.next = game
+            if self.over[held] >= 0 and child in chair.outward_names:
+                chair.swaps.start(TOKEN, Address(child), 0)
+
+        step = self._begun.get((held, game, child))
+        if step is None:
+            step = self._begun[held, game, child] = self._move(held, start)
+        return step
+
+    def crash(self, held: int) -> Transition:
+        step = self._crashed.get(held)
+        if step is None:
+            after = self.number_state(self.place[held], self.held[held], inert=True)
+            step = self._crashed[held] = Transition(after, (), True, False, self.held_key[after] - self.held_key[held])
+        return step
+
+    def _bit(self, game: bytes, source: str = "") -> int:
+        """The bit of a game, or of what one node says of it."""
+        which = self.names.index(source) + 1 if source else 0
+        return 1 << self._games.index(game) * (len(self.names) + 1) + which
+
+    def _over(self, known: Iterable[bytes]) -> int:
+        return sum(self._bit(name[:NAME_BYTES], name[NAME_BYTES:].decode()) for name in known)
+
+    def _fails(self, message: SwapMessage, source: str) -> int:
+        """Nobody enters or leads a game twice; but it may hear of it from several nodes."""
+        heard = isinstance(message, SwapCommit | SwapAbort)
+        return self._bit(message.game, source if heard else "")
+
+    def _place_in_game(self, bound: BoundGame | None) -> None:
+        leads = bound is not None and bound.state in (SwapState.ASKING, SwapState.DECIDED)
+        self.leads.append(self._bit(bound.name) if bound is not None and leads else 0)
+        follows = bound is not None and not leads
+        self.follows.append(
+            (self.names.index(bound.partner), self._bit(bound.name)) if bound is not None and follows else (0, 0)
+        )
+
+    def _move(self, held: int, act: Callable[[ModelNode], None]) -> Transition:
+        place, before = self.place[held], self.held[held]
+        chair = self._chairs[place]
+        chair.restore(before)
+        act(chair)
+        after = self.number_state(place, chair.snapshot(), inert=self.over[held] < 0)
+        others = [
+            name for name in self.names if name != chair.name
+        ]  # A liar may have named nobody, or the node itself.
+        posts = tuple(
+            self.number_message(SwapDelivery(chair.name, target, message))
+            for target, message in chair.sent
+            if target in others
+        )
+        moved = _spelled(self.held[after].inward) != _spelled(before.inward)
+        change = self.held_key[after] - self.held_key[held] + sum(self.post_key[post] for post in posts)
+        return Transition(after, posts, self.over[after] != self.over[held], moved, change)
+
+
+def _spelled(value: Any) -> Any:
+    if isinstance(value, str):
+        return spell_name(value)
+    return tuple(map(_spelled, value)) if isinstance(value, tuple) else value
+
+
+def _said(value: Any) -> str:
+    if isinstance(value, tuple):
+        return f"({' '.join(map(spell_name, value))})"
+    if isinstance(value, bytes):
+        return value.decode().strip()
+    return spell_name(value) if isinstance(value, str) else str(value).lower()

@@ -1,0 +1,183 @@
+"""The exact index: which of a million subscriptions hold a tag of this publication in each of their constraints?
+
+Touches nothing. It has the methods of `BloomIndex`. But whoever fills its filters itself hides nothing from itself with
+them, so it may as well keep the tags: nothing is let through wrongly, and a tag that many share is kept once.
+
+Tags are kept in runs. A run is three arrays: its tags, sorted; where the columns of each begin; and the columns. What
+is inserted becomes a run of its own, and two runs are merged whenever the younger is at least half as large as the
+older, so there are few runs and every column is moved a logarithmic number of times. A publication looks its tags up in
+every run by bisection; that costs next to nothing, and the rest goes into the columns that are found.
+
+A run cannot forget one column cheaply. A subscription that ends leaves its columns behind, which no longer count and
+are not given out again, until as many are stale as are in use, or no others are left: then all runs are swept. So
+removal costs little on average, but the one that meets the sweep waits for a pass over the whole index (a third of a
+second for a million ranges). Leases end with their epoch, all at once; that is when it falls due.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence
+from typing import Final, NamedTuple, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from veilcast.errors import LocalError
+from veilcast.topics.elements import Cover
+from veilcast.topics.index_columns import NumberArray, SubscriptionIndex
+
+Tags: TypeAlias = npt.NDArray[np.bytes_]
+Short: TypeAlias = npt.NDArray[np.int32]
+"""Columns, as 32 bits: what most of the memory goes into."""
+
+
+class TagIndex(SubscriptionIndex):
+    """At most `capacity` columns. The elements of a cover are tags."""
+
+    def __init__(self, *, capacity: int) -> None:
+        super().__init__(capacity)
+        self._runs: list[_Run] = []
+        self._stale: list[int] = []
+        self._marks = np.zeros(0, dtype=np.bool_)
+        self._looked = 0
+        """What looking into one run more has cost since any were merged, in columns that are merged as fast."""
+
+    @property
+    def nbytes(self) -> int:
+        runs = sum(array.nbytes for run in self._runs for array in run)
+        return runs + self._columns.nbytes + self._marks.nbytes
+
+    def insert_many(self, subscriptions: Sequence[Collection[Cover]], expiry: int) -> NumberArray:
+        constraints = [tuple(dict.fromkeys(cover)) for covers in subscriptions for cover in covers]
+        if not all(subscriptions) or not all(constraints):
+            raise LocalError("a subscription needs constraints of at least one tag each")
+        tags = _tags([tag for cover in constraints for tag in cover])
+        if len(constraints) > self._columns.spare:
+            self._sweep()
+        columns, numbers = self._columns.take([len(covers) for covers in subscriptions], expiry)
+        if len(columns):
+            self._add(_Run.of(tags, np.repeat(columns, [len(cover) for cover in constraints]).astype(np.int32)))
+        return numbers
+
+    def match(self, queries: Collection[bytes]) -> NumberArray:
+        asked = _tags(list(dict.fromkeys(queries)))
+        self._look()
+        found = [columns for run in self._runs for columns in run.find(asked)]
+        hit = self._ascending(found)
+        if self._stale:
+            hit = hit[self._columns.are_taken(hit)]
+        return self._columns.subscriptions(hit)
+
+    def _ascending(self, found: list[Short]) -> NumberArray:
+        """These columns, each once: sorted if they are few, by a mark for each column there is if they are many."""
+        total = sum(map(len, found))
+        if total * _FEW < self._columns.used:
+            return np.unique(np.concatenate(found)).astype(np.int64) if found else np.zeros(0, dtype=np.int64)
+        if len(self._marks) < self._columns.used:
+            self._marks = np.zeros(self._columns.size, dtype=np.bool_)
+        for columns in found:
+            self._marks[columns] = True
+        hit = np.flatnonzero(self._marks)
+        self._marks.fill(False)
+        return hit
+
+    # --- runs ---------------------------------------------------------------------------------------------------------
+
+    def _add(self, run: _Run) -> None:
+        while self._runs and 2 * len(run.columns) >= len(self._runs[-1].columns):
+            run = self._runs.pop().merged(run)
+        self._runs.append(run)
+
+    def _look(self) -> None:
+        """Merge the last two runs when that costs no more than to look into both has cost: who is asked often and
+        changed seldom has few runs then, and who is changed often does not merge in vain. Nobody waits for long ones.
+        """
+        if len(self._runs) < 2:
+            return
+        before, last = self._runs[-2:]
+        both = len(before.columns) + len(last.columns)
+        self._looked += _LOOK
+        if both <= min(self._looked, _MERGED_MAX):
+            self._looked = 0
+            self._runs[-2:] = [before.merged(last)]
+
+    def _release(self, columns: NumberArray) -> None:
+        self._stale += columns.tolist()
+        if len(self._stale) > max(self._columns.taken, _UNSWEPT):
+            self._sweep()
+
+    def _sweep(self) -> None:
+        """Forget the stale columns, and free them for others."""
+        if self._stale:
+            taken = self._columns.are_taken(np.arange(self._columns.used))
+            self._runs = [kept for run in self._runs if len((kept := run.only(taken)).columns)]
+            self._columns.free(self._stale)
+            self._stale = []
+
+
+class _Run(NamedTuple):
+    """Sorted tags without repeats; the columns of tag i are `columns[starts[i] : starts[i + 1]]`."""
+
+    tags: Tags
+    starts: npt.NDArray[np.int64]
+    columns: Short
+
+    @classmethod
+    def of(cls, tags: Tags, columns: Short) -> _Run:
+        """From tags in any order, a column beside each."""
+        order = np.argsort(tags, kind="stable")
+        tags = tags[order]
+        firsts = np.flatnonzero(np.append(True, tags[1:] != tags[:-1]))
+        return cls(tags[firsts], np.append(firsts, len(tags)), columns[order])
+
+    def find(self, asked: Tags) -> Iterator[Short]:
+        """The columns of each of these tags that is here."""
+        places = self.tags.searchsorted(asked)
+        places[places == len(self.tags)] = 0
+        for place in places[self.tags[places] == asked].tolist():
+            yield self.columns[self.starts[place] : self.starts[place + 1]]
+
+    def merged(self, other: _Run) -> _Run:
+        """Both in one; the columns of a tag that both have stand one after the other."""
+        tags = np.union1d(self.tags, other.tags)
+        homes = [np.searchsorted(tags, run.tags) for run in (self, other)]
+        counts = np.zeros(len(tags), dtype=np.int64)
+        for run, home in zip((self, other), homes, strict=True):
+            counts[home] += np.diff(run.starts)
+        starts = np.append(0, np.cumsum(counts))
+        columns = np.empty(starts[-1], dtype=np.int32)
+        room = starts[:-1].copy()
+        for run, home in zip((self, other), homes, strict=True):
+            each = np.diff(run.starts)
+            columns[np.repeat(room[home] - run.starts[:-1], each) + np.arange(len(run.columns))] = run.columns
+            room[home] += each
+        return _Run(tags, starts, columns)
+
+    def only(self, taken: npt.NDArray[np.bool_]) -> _Run:
+        """Without the columns that are not taken, and without the tags that have no others."""
+        kept = taken[self.columns]
+        starts = np.append(0, np.cumsum(kept))[self.starts]
+        needed = np.diff(starts) > 0
+        return _Run(self.tags[needed], np.append(starts[:-1][needed], starts[-1]), self.columns[kept])
+
+
+def _tags(tags: Sequence[bytes]) -> Tags:
+    if not all(isinstance(tag, bytes) and len(tag) == TAG for tag in tags):
+        raise LocalError(f"a tag is {TAG} bytes")
+    return np.frombuffer(b"".join(tags), dtype=f"S{TAG}")
+
+
+TAG: Final = 16
+"""Among 2^32 tags two are the same by chance with a probability of 2^-65."""
+
+_FEW: Final = 64
+"""Fewer hits than a column in so many are sorted: a look at every mark would take longer."""
+
+_LOOK: Final = 64
+"""So many columns are merged in the time that it takes to look for a few tags in a run."""
+
+_MERGED_MAX: Final = 1 << 15
+"""Columns: to merge more would keep who asks waiting for more than a few milliseconds."""
+
+_UNSWEPT: Final = 1024
+"""So many stale columns wait, however few are in use."""

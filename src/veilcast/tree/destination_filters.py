@@ -1,0 +1,107 @@
+"""The paper's routing table: for each destination one Bloom filter, into which falls all that should go there.
+
+Pure. A destination is a node that is the parent of this one in some tree; subscriptions live in its filter as elements
+(`authority.subjects`: plain, with the topic's name in front), several poured together. A publication goes to every
+destination whose filter has an element of each of its groups. Whose tree an element came with is not kept: that is P2
+to the letter, and why a publication of two subscribers leaves the way that either of them laid.
+
+The chance of a wrong match is at most `geometry.bound` for each destination, as long as no filter holds more elements
+than that bound is for; so a filter that would is full. The bound must be far below one over the number of destinations:
+with 499 of them and 1 %, every visit sends five copies astray, and each goes on.
+
+P2 has no way to unsubscribe. Filters then only grow, and hold as many elements as were ever poured in; or they count
+(`counting`), as the paper proposes, and what was poured in can be taken out once. To take out what was never in would
+tear holes into others, so what is not found is left alone; a false positive is found, and does tear them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Final, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from veilcast.errors import LocalError
+from veilcast.topics import PUBLIC_KEY, Geometry
+
+Counts: TypeAlias = npt.NDArray[np.uint16]
+
+
+class DestinationFilters:
+    """At most `destinations` filters of this geometry."""
+
+    def __init__(self, geometry: Geometry, *, destinations: int, counting: bool = False) -> None:
+        if destinations < 1:
+            raise LocalError("a routing table has room for at least one destination")
+        self.geometry: Final = geometry
+        self._room = destinations
+        self._counting = counting
+        self._columns: dict[bytes, int] = {}
+        self._held: list[int] = []
+        # One row for each position of a filter, one column for each destination: a look-up reads a few whole rows.
+        self._counts: Counts = np.zeros((geometry.rows, 0), dtype=np.uint16)
+
+    def __len__(self) -> int:
+        return len(self._columns)
+
+    def add(self, destination: bytes, elements: Iterable[bytes]) -> None:
+        """All of them or none: `LocalError` if there is no room for the destination, or in its filter."""
+        rows = self._rows(elements)
+        column = self._columns.get(destination)
+        new = rows if column is None or self._counting else rows[~self._holds(rows, column)]
+        if len(new) + (0 if column is None else self._held[column]) > self.geometry.elements:
+            raise LocalError(f"a filter holds at most {self.geometry.elements} elements")
+        if column is None:
+            column = self._new_column(destination)
+        places = new.reshape(-1)
+        if self._counting:
+            if len(places) and int(self._counts[places, column].max()) > _COUNT_MAX - len(places):
+                raise LocalError("a filter counts no further")
+            np.add.at(self._counts[:, column], places, 1)
+        else:
+            self._counts[places, column] = 1
+        self._held[column] += len(new)
+
+    def remove(self, destination: bytes, elements: Iterable[bytes]) -> None:
+        """Of what was poured in, each once more; what is not found is left alone."""
+        if not self._counting:
+            raise LocalError("these filters only grow")
+        column = self._columns.get(destination)
+        if column is None:
+            return
+        for row in self._rows(elements):
+            if self._counts[row, column].all():
+                self._counts[row, column] -= 1
+                self._held[column] -= 1
+
+    def match(self, groups: Sequence[Sequence[bytes]]) -> list[bytes]:
+        """The destinations whose filters have an element of each group, in the order in which they came."""
+        if not groups:
+            return []
+        hit = np.ones(len(self._columns), dtype=np.bool_)
+        for group in groups:
+            rows = self._rows(group)
+            hit &= (self._counts[rows, : len(hit)] > 0).all(axis=1).any(axis=0)
+        return [destination for destination, wanted in zip(self._columns, hit.tolist(), strict=True) if wanted]
+
+    def _holds(self, rows: npt.NDArray[np.int64], column: int) -> npt.NDArray[np.bool_]:
+        return np.asarray((self._counts[rows, column] > 0).all(axis=1))
+
+    def _rows(self, elements: Iterable[bytes]) -> npt.NDArray[np.int64]:
+        return self.geometry.positions(tuple(dict.fromkeys(elements)), PUBLIC_KEY)
+
+    def _new_column(self, destination: bytes) -> int:
+        column = len(self._columns)
+        if column >= self._room:
+            raise LocalError(f"a routing table has at most {self._room} destinations")
+        if column >= self._counts.shape[1]:
+            wider: Counts = np.zeros((self.geometry.rows, min(max(8, 2 * column), self._room)), dtype=np.uint16)
+            wider[:, :column] = self._counts
+            self._counts = wider
+        self._columns[destination] = column
+        self._held.append(0)
+        return column
+
+
+_COUNT_MAX: Final = np.iinfo(np.uint16).max

@@ -1,0 +1,184 @@
+"""Membership: a node's place in the listing, and the listing that it has of all others.
+
+Enrols anew when a third of its lease is over, so that a directory may be away for a while. Fetches the whole listing
+now and then, so that nothing shows who needs whom. Each time it does so on a stream of its own, and at a time of its
+own: a directory that could tell who asks could show everyone else the truth, and this one a listing of its friends.
+Only who has just started asks soon after it has said its name, and in a quiet network that may be seen.
+
+A listing that fails any check is dropped. The last one that was good is kept when there is no other: a directory that
+is away stops nobody.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from random import Random
+from typing import Final
+
+import msgspec
+
+from veilcast.authority.keyring import Keyring
+from veilcast.authority.revocation import RevokedKeys
+from veilcast.authority.statement import StatementReader
+from veilcast.core.connector import backoff
+from veilcast.core.stream_purpose import name_stream
+from veilcast.core.timers import Timers
+from veilcast.crypto.derive import fingerprint
+from veilcast.crypto.key_agreement import public_of
+from veilcast.errors import ForgedError, RemoteError
+from veilcast.machine import Address, Entropy
+from veilcast.tree.config import TreeConfig
+from veilcast.tree.descriptor import build_descriptor
+from veilcast.tree.listing import Listing, ListingDownload
+from veilcast.tree.membership_proof import MembershipProver
+from veilcast.tree.streams import DIRECTORY_STREAM, FETCH_STREAM, Answer, RequestStreams, fresh_purpose
+from veilcast.wire.mesh import Message
+from veilcast.wire.tree import FetchListing, ListingHead, ListingPage, NodeEnrolled, RefusalCode, RequestRefused
+
+
+class DirectoryClient:
+    """Bounded: one listing, and one that is being fetched; of `listed_max` nodes at most."""
+
+    def __init__(
+        self,
+        config: TreeConfig,
+        keyring: Keyring,
+        directory: Address,
+        address: Address,
+        streams: RequestStreams,
+        changed: Callable[[int], None],
+        rng: Random,
+        entropy: Entropy,
+        now: int,
+        revoked: RevokedKeys | None = None,
+    ) -> None:
+        self._config, self._keyring, self._streams, self._changed, self._rng = config, keyring, streams, changed, rng
+        self._directory, self._address, self._entropy = directory, address, entropy
+        self._reader, self._prover, self._since_us = StatementReader(keyring, revoked), MembershipProver(keyring), now
+        self.home: Final = fingerprint(public_of(keyring.membership.link))
+        self.listing = Listing(())
+        self.enrolled_until_us = 0
+        self.refusal: RefusalCode | None = None
+        """Why the directory did not list us when we last asked."""
+        self._head: ListingHead | None = None
+        """Of the listing that we have."""
+        self._fetching = name_stream(directory, FETCH_STREAM)
+        """The stream of the listing that is being fetched."""
+        self._gathering: ListingDownload | None = None
+        self._tries = {_ENROL: 0, _FETCH: 0}
+        self._silent: dict[str, None] = {}
+        """What the directory was last asked for without an answer."""
+        self._alarms: Timers[str] = Timers()
+        self._alarms.set(_ENROL, now)
+        self._alarms.set(_FETCH, now + 1 + rng.randrange(config.connect_us))
+
+    def address_of(self, node: bytes) -> Address | None:
+        """Where another node can be reached, if it is listed."""
+        number = self.listing.numbered(node)
+        return None if number is None or node == self.home else self.listing.addresses[number]
+
+    @property
+    def is_unanswered(self) -> bool:
+        """Whether the directory left the last request of either kind without an answer."""
+        return bool(self._silent)
+
+    def next_us(self) -> int | None:
+        return self._alarms.next_us()
+
+    def handle(self, now: int) -> None:
+        for due in self._alarms.pop_due(now):
+            if due == _ENROL:
+                peer = name_stream(self._directory, DIRECTORY_STREAM)
+                self._ask(
+                    peer,
+                    lambda number: build_descriptor(self._keyring, self._address, number, now, self._since_us),
+                    _ENROL,
+                    now,
+                )
+            elif due == _FETCH:
+                self._gathering = None
+                self._fetching = name_stream(self._directory, fresh_purpose(FETCH_STREAM, self._entropy))
+                self._ask(self._fetching, lambda number: self._prover.prove(FetchListing(number, 0, None)), _FETCH, now)
+
+    # --- inside
+
+    def _ask(self, peer: Address, build: Callable[[int], Message], what: str, now: int) -> None:
+        def then(answer: Answer | None, now: int) -> None:
+            self._silent = {each: None for each in self._silent if each != what}
+            match answer:
+                case NodeEnrolled() if what == _ENROL:
+                    self.refusal = None
+                    self._listed(answer, now)
+                case RequestRefused() if what == _ENROL:
+                    self.refusal = RefusalCode(answer.code)
+                    self._again(what, now)
+                case ListingHead() if what == _FETCH:
+                    self._begin(answer, now)
+                case ListingPage() if what == _FETCH:
+                    self._add(answer, now)
+                case None:
+                    self._silent[what] = None
+                    self._again(what, now)
+                case _:
+                    self._again(what, now)
+
+        until_us = now + self._streams.patience_us
+        if not self._streams.request(peer, build, then, until_us=until_us, linger_us=0, now=now):
+            self._again(what, now)
+
+    def _again(self, what: str, now: int) -> None:
+        self._alarms.set(what, now + backoff(self._rng, self._config.connect_us, self._tries[what]))
+        self._tries[what] += 1
+
+    def _listed(self, enrolled: NodeEnrolled, now: int) -> None:
+        self.enrolled_until_us, self._tries[_ENROL] = enrolled.until_us, 0
+        self._alarms.set(_ENROL, now + min(max(_SOON_US, (enrolled.until_us - now) // 3), _LATE_US))
+
+    def _begin(self, head: ListingHead, now: int) -> None:
+        try:
+            self._gathering = ListingDownload(head, self._reader, self.listing, now, self._config.listed_max)
+            if self._head is not None and self._head.version == head.version and self._head.pages != head.pages:
+                raise ForgedError("the directory has signed two listings under one name")
+        except RemoteError:
+            self._again(_FETCH, now)
+            raise
+        self._tries[_FETCH] = 0
+        self._go_on(now)
+
+    def _add(self, page: ListingPage, now: int) -> None:
+        if self._gathering is None:
+            self._again(_FETCH, now)  # A page where a head was asked for.
+            return
+        try:
+            self._gathering.add_page(page)
+        except RemoteError:
+            self._again(_FETCH, now)
+            raise
+        self._go_on(now)
+
+    def _go_on(self, now: int) -> None:
+        gathering = self._gathering
+        if gathering is None:
+            return
+        page = gathering.missing_page()
+        if page is not None and gathering.head.version != self.listing.version:
+            version = gathering.head.version
+            asked = self._prover.prove(FetchListing(0, version, page))
+            self._ask(self._fetching, lambda number: msgspec.structs.replace(asked, number=number), _FETCH, now)
+            return
+        self._gathering = None
+        self._alarms.set(_FETCH, now + self._config.fetch_us)
+        if gathering.head.version != self.listing.version:
+            self.listing, self._head = gathering.listing(), gathering.head
+            self._changed(now)
+        # Who was not listed yet was early, and others may have been, too.
+        soon = self.home not in self.listing
+        half = (self._config.connect_us if soon else self._config.fetch_us) // 2
+        self._alarms.set(_FETCH, now + half + self._rng.randrange(half + 1))
+
+
+_ENROL: Final = "enrol"
+_FETCH: Final = "fetch"
+_SOON_US: Final = 1_000_000
+_LATE_US: Final = 600_000_000
+"""No directory makes us enrol more often than the one, or less often than the other."""

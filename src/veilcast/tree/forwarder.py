@@ -1,0 +1,154 @@
+"""Forwarding, hardened: takes instructions, matches what is offered, and hands on what it carries.
+
+An instruction comes in a layer that only this node can open, together with the layers of others, which are handed on.
+A publication is matched once, by the origin that its publisher chose; from there on each copy is addressed to one entry
+of the next node's table, and no more is known of it. A message that comes again under the same entry is answered and
+dropped, so nothing can go in circles. What waits for somebody who is away, under an entry that is turned to somebody
+else, goes there, too.
+
+Installers are anonymous, and one of them can install many entries with one tag. So an origin bounds the copies of one
+offer by the size of the listing (`trees_each`), and those of all offers by a rate. If more entries match, the origin
+draws among them: an installer of many entries lowers the chance of the others, and makes no more copies. An entry that
+is turned again and again makes one copy of a message for each node that it is turned to, and these count, too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import suppress
+from random import Random
+from typing import Final
+
+import msgspec
+
+from veilcast.authority.epoch import epoch_of
+from veilcast.authority.keyring import Keyring
+from veilcast.core.bounded import remember
+from veilcast.core.rate_limit import TokenBucket
+from veilcast.crypto.derive import digest
+from veilcast.crypto.noise import Keypair
+from veilcast.errors import ExcessError, MalformedError, StaleError
+from veilcast.tree.config import TreeConfig
+from veilcast.tree.hop_queue import HopQueue
+from veilcast.tree.instruction_bundles import open_layer
+from veilcast.tree.membership_proof import MembershipProver, bundle_context
+from veilcast.tree.routing_table import RoutingEntry, RoutingTable
+from veilcast.wire.geometry import INSTALL_BLOCK, NOTE_ID
+from veilcast.wire.padding import pad, unpad
+from veilcast.wire.tree import ForwardPublication, Install, Offer
+
+
+class Forwarder:
+    """Bounded: `entries_max` entries, `seen_max` messages that are known when they come again."""
+
+    def __init__(
+        self,
+        config: TreeConfig,
+        keyring: Keyring,
+        hops: HopQueue,
+        arrive: Callable[[ForwardPublication, int], bool],
+        rng: Random,
+    ) -> None:
+        """`arrive` takes what has come to the end of its way, and says whether it was that."""
+        self._config, self._hops, self._arrive, self._rng = config, hops, arrive, rng
+        self._copies = TokenBucket(config.copies_every_us, config.copies_burst)
+        self.listed_count = 0
+        """Nodes of the listing."""
+        self._epoch_us = keyring.epoch_us
+        self._box = Keypair(keyring.membership.link)
+        self._prover = MembershipProver(keyring)
+        self._entries = RoutingTable(entries_max=config.entries_max, columns_max=config.columns_max)
+        self._seen: dict[tuple[bytes, bytes], None] = {}
+
+    @property
+    def entry_count(self) -> int:
+        return len(self._entries)
+
+    @property
+    def seen_count(self) -> int:
+        return len(self._seen)
+
+    def install(self, install: Install, now: int) -> None:
+        """Take what is ours, and hand on the rest; raises `RemoteError`."""
+        self._prover.check(install)
+        if install.removes or len(install.sealed) != INSTALL_BLOCK:
+            raise MalformedError("not an instruction of the hardened profile")
+        if not now < install.until_us <= (epoch_of(now, self._epoch_us) + EPOCHS_AHEAD) * self._epoch_us:
+            raise StaleError("an instruction for another time")
+        mark = digest(install.sealed, purpose=b"vc/tree-told", size=NOTE_ID)
+        if (_INSTALLED, mark) in self._seen:
+            return  # Whoever sends it again would have all who stand behind us send it again.
+        layer = open_layer(self._box, unpad(install.sealed), context=bundle_context(install.until_us, install.groups))
+        with suppress(StaleError):  # We know better, and those behind us may not know anything.
+            entry = self._entries.put(layer.instruction, install.groups, install.until_us)
+            self._turn(entry, now)
+        self._remember(_INSTALLED, mark)
+        for child, bundle in layer.children:
+            passed = msgspec.structs.replace(install, number=0, sealed=pad(bundle, INSTALL_BLOCK), proof=None)
+            self._hops.send(child, self._prover.prove(passed), now)
+
+    def offer(self, offer: Offer, now: int) -> int:
+        """Match a publication, and send a copy along each tree that wants it: so many. Raises `RemoteError`."""
+        self._prover.check(offer)
+        if offer.labels is not None:
+            raise MalformedError("not an offer of the hardened profile")
+        if (_OFFERED, offer.message) in self._seen:
+            return 0
+        matched = self._entries.match([tag for group in offer.groups for tag in group])
+        most = min(max(COPIES_LEAST, self._config.trees_each * self.listed_count), self._config.copies_burst)
+        if len(matched) > most:
+            self._hops.dropped += len(matched) - most
+            matched = self._rng.sample(matched, most)
+        if not self._copies.take(now, len(matched)):
+            raise ExcessError("more copies than an origin makes")
+        self._remember(_OFFERED, offer.message)
+        for entry in matched:
+            self._pass_on(entry, offer.message, offer.body, now)
+        return len(matched)
+
+    def forward(self, carry: ForwardPublication, now: int) -> None:
+        """Send it on to where its entry says; `StaleError` for an entry that we do not have."""
+        if (carry.entry, carry.message) in self._seen:
+            return
+        entry = None
+        if not self._arrive(carry, now):
+            entry = self._entries.get(carry.entry)
+            if entry is None or entry.until_us <= now:
+                raise StaleError("nothing is known of this entry")
+            if not self._hops.has_room(entry.parent):
+                raise ExcessError("too much waits for this parent")
+        self._remember(carry.entry, carry.message)
+        if entry is not None:
+            self._pass_on(entry, carry.message, carry.body, now)
+
+    def next_us(self) -> int | None:
+        return self._entries.next_us()
+
+    def handle(self, now: int) -> None:
+        self._entries.expire(now)
+
+    def _turn(self, entry: RoutingEntry, now: int) -> None:
+        """Send what waits for the entry's former parents to its present one, too, within the rate of all copies."""
+        waiting = self._hops.waiting_under(entry.name, entry.parent)
+        if not self._copies.take(now, len(waiting)):
+            self._hops.dropped += len(waiting)
+            return
+        for held in waiting:
+            self._pass_on(entry, held.message, held.body, now)
+
+    def _pass_on(self, entry: RoutingEntry, message: bytes, body: bytes, now: int) -> None:
+        """To its parent, who may be this node itself: a guard may be the root of the tree that hangs by it."""
+        self._hops.send(entry.parent, ForwardPublication(0, entry.parent_entry, message, body), now, entry=entry.name)
+
+    def _remember(self, entry: bytes, message: bytes) -> None:
+        remember(self._seen, (entry, message), None, self._config.seen_max)
+
+
+_OFFERED: Final = b""
+"""In the place of an entry: seen as its origin."""
+_INSTALLED: Final = b"install"
+"""In the place of an entry: seen as an instruction."""
+COPIES_LEAST: Final = 64
+"""So many copies of one offer are made in the smallest network."""
+EPOCHS_AHEAD: Final = 4
+"""No entry reaches further than to the end of the epoch after the next, and one of grace."""

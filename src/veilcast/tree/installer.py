@@ -1,0 +1,167 @@
+"""Planting: how a subscriber tells the nodes of its tree their instructions, without showing itself.
+
+Nodes are told in groups. A group's instructions are wrapped in layers and go, through the anonymous network and on a
+stream of their own, to the first of the group, which hands the rest on. All are padded to one size and leave one by one
+at random moments. When the first does not answer, another of the group is the first next time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from random import Random
+from typing import Final
+
+from veilcast.core.connector import backoff
+from veilcast.core.match_elements import ElementGroups
+from veilcast.core.stream_purpose import name_stream
+from veilcast.core.timers import Timers
+from veilcast.errors import RemoteError
+from veilcast.machine import Address, Entropy
+from veilcast.tree.config import TreeConfig
+from veilcast.tree.instruction_bundles import wrap_group
+from veilcast.tree.live_tree import LiveTree, Stop
+from veilcast.tree.membership_proof import MembershipProver, bundle_context
+from veilcast.tree.streams import INSTALL_STREAM as FOR_INSTALL
+from veilcast.tree.streams import Answer, RequestStreams, fresh_purpose
+from veilcast.wire.geometry import INSTALL_BLOCK
+from veilcast.wire.padding import pad
+from veilcast.wire.tree import Install, RefusalCode, RequestRefused
+
+
+@dataclass(slots=True, eq=False)
+class InstallParcel:
+    """Instructions for some stops of one tree, until they are with the first of them."""
+
+    tree: LiveTree
+    stops: tuple[Stop, ...]
+    groups: ElementGroups
+    until_us: int
+    tries: int = 0
+
+
+class TreeInstaller:
+    """Bounded by those who plant: a tree of n nodes is n / `group` parcels, and each is tried a few times."""
+
+    def __init__(
+        self,
+        config: TreeConfig,
+        streams: RequestStreams,
+        prover: MembershipProver,
+        home: bytes,
+        where: Callable[[bytes], Address | None],
+        keep: Callable[[Install, int], None],
+        rng: Random,
+        entropy: Entropy,
+    ) -> None:
+        """`keep` takes instructions for this node itself."""
+        self._config, self._streams, self._prover, self._home = config, streams, prover, home
+        self._where, self._keep, self._rng, self._entropy = where, keep, rng, entropy
+        self._alarms: Timers[InstallParcel] = Timers()
+        self._under_way: dict[InstallParcel, None] = {}
+
+    def __len__(self) -> int:
+        return len(self._alarms) + len(self._under_way)
+
+    def has_pending(self, tree: LiveTree) -> bool:
+        """Whether anything of this tree has still to leave, or to be answered."""
+        return any(parcel.tree is tree for parcel in (*self._alarms, *self._under_way))
+
+    def install_tree(self, tree: LiveTree, groups: ElementGroups, until_us: int, now: int) -> None:
+        """All of a new tree."""
+        parcels = [*tree.groups(self._config.group), *((stop,) for stop in tree.chain)]
+        self._schedule(tree, parcels, groups, until_us, self._config.spread_us, now)
+
+    def update_stops(
+        self, tree: LiveTree, stops: Sequence[Stop], groups: ElementGroups, until_us: int, now: int, within_us: int = 0
+    ) -> None:
+        """Some stops of a tree that stands, within this time. Guards are told one by one, as before."""
+        places = [stop for stop in dict.fromkeys(stops) if stop >= 0]
+        self._rng.shuffle(places)
+        size = self._config.group
+        parcels = [tuple(places[start : start + size]) for start in range(0, len(places), size)]
+        parcels += [(stop,) for stop in dict.fromkeys(stops) if stop < 0]
+        self._schedule(tree, parcels, groups, until_us, within_us, now)
+
+    def drop_tree(self, tree: LiveTree) -> None:
+        for parcel in [each for each in self._alarms if each.tree is tree]:
+            self._alarms.cancel(parcel)
+
+    def next_us(self) -> int | None:
+        return self._alarms.next_us()
+
+    def handle(self, now: int) -> None:
+        for parcel in self._alarms.pop_due(now):
+            self._send(parcel, now)
+
+    def _schedule(
+        self,
+        tree: LiveTree,
+        parcels: Sequence[tuple[Stop, ...]],
+        groups: ElementGroups,
+        until_us: int,
+        within_us: int,
+        now: int,
+    ) -> None:
+        for stops in parcels:
+            parcel = InstallParcel(tree, stops, tree.tags_for(stops[0], groups), until_us + tree.version_of(stops))
+            self._alarms.set(parcel, now + self._rng.randrange(within_us + 1))
+            for own in [stop for stop in stops if tree.node(stop) == self._home]:
+                # We need nobody to tell us; but others do, too, or they would see who is left out.
+                self._take(parcel, [own], now)
+
+    def _send(self, parcel: InstallParcel, now: int) -> None:
+        stops = self._in_order(parcel)
+        if not stops:
+            return
+        first = parcel.tree.node(stops[0])
+        if first == self._home:
+            if not self._take(parcel, stops, now):
+                self._later(parcel, now)
+            return
+        address = self._where(first)
+        peer = None if address is None else name_stream(address, fresh_purpose(FOR_INSTALL, self._entropy))
+
+        def build(number: int) -> Install:
+            return self._wrapped(parcel, stops, number)
+
+        def then(answer: Answer | None, now: int) -> None:
+            self._under_way.pop(parcel, None)
+            if answer is None or (isinstance(answer, RequestRefused) and answer.code != RefusalCode.MALFORMED):
+                self._later(parcel, now)
+
+        until_us = now + self._streams.patience_us
+        self._under_way[parcel] = None
+        if peer is None or not self._streams.request(peer, build, then, until_us=until_us, linger_us=0, now=now):
+            self._under_way.pop(parcel, None)
+            self._later(parcel, now)
+
+    def _later(self, parcel: InstallParcel, now: int) -> None:
+        parcel.tries += 1
+        if parcel.tries < TRIES_MAX and now < parcel.until_us:
+            self._alarms.set(parcel, now + backoff(self._rng, self._config.connect_us, 0))
+
+    def _in_order(self, parcel: InstallParcel) -> tuple[Stop, ...]:
+        """Whoever is tried first changes. This node itself is where chance has put it, also if it is the first: whoever
+        hands instructions on sees to whom, and a place that only subscribers have would name them."""
+        turn = parcel.tries % len(parcel.stops)
+        return (*parcel.stops[turn:], *parcel.stops[:turn])
+
+    def _take(self, parcel: InstallParcel, stops: Sequence[Stop], now: int) -> bool:
+        """What is for this node itself, and for others after it. It may have no room: others can fill its table."""
+        try:
+            self._keep(self._wrapped(parcel, stops, 0), now)
+        except RemoteError:
+            return False
+        return True
+
+    def _wrapped(self, parcel: InstallParcel, stops: Sequence[Stop], number: int) -> Install:
+        tree, context = parcel.tree, bundle_context(parcel.until_us, parcel.groups)
+        recipients = [tree.recipient(stop) for stop in stops]
+        told = [tree.instruction(stop) for stop in stops]
+        bundle = wrap_group(recipients, told, self._config.fan, self._entropy, context=context)
+        return self._prover.prove(Install(number, parcel.until_us, parcel.groups, pad(bundle, INSTALL_BLOCK)))
+
+
+TRIES_MAX: Final = 8
+"""After which a parcel is given up: probes tell whom it did not reach."""

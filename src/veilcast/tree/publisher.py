@@ -1,0 +1,179 @@
+"""Publishing: a publication on its way to the origins that its publisher chose, until they have it.
+
+Each copy goes to another node, drawn from those who have been listed for long enough to know all trees, through the
+anonymous network and on a stream of its own. It is sealed anew, under another name, so that nobody who sees two copies
+can tell them for the same. An origin that does not answer is given up for another. When all copies are with somebody,
+the publication is through; what an origin loses after that, the other copies are for.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from random import Random
+from typing import Final
+
+from veilcast.core.connector import backoff
+from veilcast.core.outbox import Outbox, PendingPublication
+from veilcast.core.stream_purpose import name_stream
+from veilcast.core.timers import Timers, earliest
+from veilcast.errors import LocalError
+from veilcast.machine import Address, Delay, Entropy, Event, Overdue
+from veilcast.tree.config import TreeConfig
+from veilcast.tree.listing import Listing
+from veilcast.tree.profile import TreeProfile
+from veilcast.tree.streams import PUBLISH_STREAM, Answer, RequestStreams, fresh_purpose
+from veilcast.wire.tree import Offer, RequestRefused
+
+
+class TreePublisher:
+    """Bounded: `copies` of each of `records_max` publications."""
+
+    def __init__(
+        self,
+        config: TreeConfig,
+        home: bytes,
+        streams: RequestStreams,
+        part: TreeProfile,
+        listing: Callable[[], Listing],
+        records: Outbox,
+        rng: Random,
+        entropy: Entropy,
+    ) -> None:
+        self._config, self._home, self._streams, self._part = config, home, streams, part
+        self._listing, self._records, self._rng, self._entropy = listing, records, rng, entropy
+        self._sendings: dict[int, list[_Sending]] = {}
+        self._copies: Timers[_Copy] = Timers()
+        self._overdue: Timers[int] = Timers()
+        self._events: deque[Event] = deque()
+
+    def __len__(self) -> int:
+        return sum(map(len, self._sendings.values()))
+
+    def add(self, record: int, letter: PendingPublication, now: int) -> None:
+        sending = _Sending(record, letter, self._part.copies)
+        self._sendings.setdefault(record, []).append(sending)
+        if record not in self._overdue:
+            self._overdue.set(record, now + self._config.wait_us)
+        for number in range(self._part.copies):
+            self._copies.set(_Copy(sending), now + number * self._config.again_us)
+
+    def withdraw(self, record: int) -> None:
+        for sending in self._sendings.pop(record, ()):
+            sending.missing = 0
+        self._overdue.cancel(record)
+
+    def delay(self, now: int) -> Delay | None:
+        """Why the last of what is not through waits; None if all is."""
+        if not self._sendings:
+            return None
+        last = next(reversed(self._sendings.values()))[-1]
+        if not any(node != self._home for node in self._listing().ids):
+            return Delay("the directory has told of no other node")
+        if last.missing == self._part.copies and len(last.tried) >= _TRIED_ENOUGH:
+            return Delay("none of the nodes that were asked to pass it on has answered")
+        answer_us = max(self._streams.usual_us, _ANSWER_US)
+        if last.missing < self._part.copies:
+            return Delay("one node passes it on, and another is to confirm a copy", now + answer_us)
+        return Delay("a node of the network is to take it and pass it on", now + 2 * answer_us)
+
+    def next_us(self) -> int | None:
+        return earliest(self._copies.next_us(), self._overdue.next_us())
+
+    def handle(self, now: int) -> None:
+        for copy in self._copies.pop_due(now):
+            if copy.sending.missing:
+                self._try(copy, now)
+        for record in self._overdue.pop_due(now):
+            self._overdue.set(record, now + self._config.wait_us)
+            self._events.append(Overdue(record, self._sendings[record][0].letter.content.publication))
+
+    def next_event(self) -> Event | None:
+        return self._events.popleft() if self._events else None
+
+    def _try(self, copy: _Copy, now: int) -> None:
+        origin = self._origin(copy.sending, now)
+        if origin is None:
+            self._later(copy, now)
+            return
+        try:
+            offer = self._part.build_offer(copy.sending.letter, now)
+        except LocalError:
+            self._later(copy, now)  # A grant has ended, and may be renewed.
+            return
+
+        def build(number: int) -> Offer:
+            return Offer(number, offer.message, offer.groups, offer.labels, offer.body, offer.proof)
+
+        def then(answer: Answer | None, now: int) -> None:
+            if answer is None or isinstance(answer, RequestRefused):
+                self._later(copy, now)
+            else:
+                self._heard(copy.sending)
+
+        peer, until_us = (
+            name_stream(origin, fresh_purpose(PUBLISH_STREAM, self._entropy)),
+            now + self._streams.patience_us,
+        )
+        if not self._streams.request(peer, build, then, until_us=until_us, linger_us=0, now=now):
+            self._later(copy, now)
+
+    def _later(self, copy: _Copy, now: int) -> None:
+        if copy.sending.missing:
+            self._copies.set(copy, now + backoff(self._rng, self._config.connect_us, copy.tries) // 2 + 1)
+            copy.tries += 1
+
+    def _heard(self, sending: _Sending) -> None:
+        if not sending.missing:
+            return
+        sending.missing -= 1
+        if not sending.missing:
+            left = self._sendings[sending.record]
+            left.remove(sending)
+            if not left:
+                del self._sendings[sending.record]
+                self._overdue.cancel(sending.record)
+            self._records.settle(sending.record, sending.letter)
+
+    def _origin(self, sending: _Sending, now: int) -> Address | None:
+        """Somebody else each time, of those who know all trees; while nobody does, of those who are there longest."""
+        listing = self._listing()
+        others = [number for number, node in enumerate(listing.ids) if node != self._home]
+        settled = [n for n in others if listing.since[n] + SETTLED_AFTER_FETCHES * self._config.fetch_us <= now]
+        if not settled:
+            others.sort(key=lambda number: listing.since[number])
+            settled = others[: (len(others) + 1) // 2]
+        fit = [number for number in settled if listing.ids[number] not in sending.tried] or settled
+        if not fit:
+            return None
+        chosen = self._rng.choice(fit)
+        if len(sending.tried) >= TRIED_MAX:
+            sending.tried.clear()
+        sending.tried[listing.ids[chosen]] = None
+        return listing.addresses[chosen]
+
+
+@dataclass(slots=True, eq=False)
+class _Sending:
+    """A letter, and how many copies of it nobody has yet."""
+
+    record: int
+    letter: PendingPublication
+    missing: int
+    tried: dict[bytes, None] = field(default_factory=dict)
+
+
+@dataclass(slots=True, eq=False)
+class _Copy:
+    sending: _Sending
+    tries: int = 0
+
+
+SETTLED_AFTER_FETCHES: Final = 3
+"""After so many rounds of fetching, everybody knows of a newcomer, and has told it its trees."""
+TRIED_MAX: Final = 64
+_TRIED_ENOUGH: Final = 4
+_ANSWER_US: Final = 500_000
+"""What an answer takes, as long as none has been measured that took longer. The way from an origin to a subscriber,
+on streams that are up, takes no longer than a call and its answer."""

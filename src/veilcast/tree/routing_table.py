@@ -1,0 +1,94 @@
+"""The routing table of the hardened tree: entries by their names, and by the tags of what is wanted.
+
+An instruction says: what comes in under this name goes to that node, under that name there. The name that an entry is
+called by is a digest of the token in its instruction. Children are told the name and not the token, so none of them can
+change where its parent forwards to; who planted the tree can, with instructions that end later than those before. What
+was sent earlier and comes again, from whomever, changes nothing.
+
+Only an origin matches: it looks for the entries whose constraints a publication all meets, in an exact index of tags.
+Entries end by themselves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from veilcast.crypto.derive import digest
+from veilcast.errors import ExcessError, MalformedError, StaleError
+from veilcast.topics.tag_index import TagIndex
+from veilcast.tree.instruction_bundles import Instruction
+from veilcast.wire.geometry import ENTRY, TAG
+
+
+@dataclass(frozen=True, slots=True)
+class RoutingEntry:
+    name: bytes
+    parent: bytes
+    parent_entry: bytes
+    until_us: int
+    number: int
+    """In the index."""
+    columns: int
+    """So many constraints it has there."""
+
+
+def entry_name(token: bytes) -> bytes:
+    """What the entry of this token is called by those who send to it."""
+    return digest(token, purpose=b"vc/tree-name", size=ENTRY)
+
+
+class RoutingTable:
+    """Bounded: `entries_max` entries with `columns_max` constraints in all."""
+
+    def __init__(self, *, entries_max: int, columns_max: int) -> None:
+        self._entries_max, self._columns_max, self._columns = entries_max, columns_max, 0
+        self._entries: dict[bytes, RoutingEntry] = {}
+        self._names: dict[int, bytes] = {}
+        self._index = TagIndex(capacity=columns_max)
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def put(self, told: Instruction, groups: Sequence[tuple[bytes, ...]], until_us: int) -> RoutingEntry:
+        """Take an instruction; `RemoteError` for one that is older than what we have, is none, or has no room."""
+        name = entry_name(told.entry)
+        old = self._entries.get(name)
+        if old is not None and old.until_us >= until_us:
+            if (old.parent, old.parent_entry, old.until_us) == (told.parent, told.parent_entry, until_us):
+                return old
+            raise StaleError("an instruction older than the one we have")
+        if old is None and len(self._entries) >= self._entries_max:
+            raise ExcessError("the routing table is full")
+        if not groups or not all(groups) or any(len(tag) != TAG for group in groups for tag in group):
+            raise MalformedError("an instruction for nothing, or for what are no tags")
+        if self._columns + len(groups) - (0 if old is None else old.columns) > self._columns_max:
+            raise ExcessError("the index of the routing table is full")
+        if old is not None:
+            self._index.remove(old.number)
+            self._forget(old)
+        number = self._index.insert(groups, until_us)
+        entry = self._entries[name] = RoutingEntry(name, told.parent, told.parent_entry, until_us, number, len(groups))
+        self._names[number] = name
+        self._columns += entry.columns
+        return entry
+
+    def get(self, name: bytes) -> RoutingEntry | None:
+        return self._entries.get(name)
+
+    def match(self, tags: Sequence[bytes]) -> list[RoutingEntry]:
+        """The entries that a publication with these tags is for."""
+        if any(len(tag) != TAG for tag in tags):
+            raise MalformedError("a publication with what are no tags")
+        return [self._entries[self._names[number]] for number in self._index.match(tags).tolist()] if tags else []
+
+    def next_us(self) -> int | None:
+        return self._index.next_expiry()
+
+    def expire(self, now: int) -> None:
+        for number in self._index.expire(now).tolist():
+            self._forget(self._entries[self._names[number]])
+
+    def _forget(self, entry: RoutingEntry) -> None:
+        del self._entries[entry.name], self._names[entry.number]
+        self._columns -= entry.columns

@@ -1,0 +1,31 @@
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import get_args
+
+import pytest
+
+from veilcast.authority.topic_record import COVER_SHARES, Privacy, TopicRecord, choose_cover_share
+from veilcast.errors import ConfigError
+from veilcast.topics import Schema
+
+
+def test_more_privacy_takes_more_cover_and_the_default_is_high() -> None:
+    levels = tuple(COVER_SHARES)
+    assert levels == get_args(Privacy)
+    assert all(choose_cover_share(less) < choose_cover_share(more) < 1 for less, more in pairwise(levels))
+    assert TopicRecord("t", Schema()).cover_share == choose_cover_share("high") == 0.78
+
+
+@pytest.mark.parametrize("privacy", ["low", "medium", "high"])
+def test_a_topic_of_a_fifth_of_the_members_is_sent_to_all(privacy: Privacy) -> None:
+    assert choose_cover_share(privacy, subscribers=99, members=500) == COVER_SHARES[privacy]
+    assert choose_cover_share(privacy, subscribers=0, members=1) == COVER_SHARES[privacy]
+    assert choose_cover_share(privacy, subscribers=100, members=500) == 1.0
+    assert choose_cover_share(privacy, subscribers=500, members=500) == 1.0
+
+
+@pytest.mark.parametrize(("subscribers", "members"), [(1, None), (None, 1), (2, 1), (-1, 5), (0, 0), (0, -1)])
+def test_a_size_that_cannot_be_is_told(subscribers: int | None, members: int | None) -> None:
+    with pytest.raises(ConfigError):
+        choose_cover_share("high", subscribers=subscribers, members=members)

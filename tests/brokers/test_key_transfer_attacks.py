@@ -1,0 +1,415 @@
+"""Liars, one at every node, who know all rules of a hop: no key is stopped or read, and nobody honest is named."""
+
+from __future__ import annotations
+
+from heapq import heappush
+
+import msgspec
+import pytest
+
+from support.byzantine_scripts import ANY, change_table, drop, follow_protocol, without
+from support.forged_dealings import FixedRandom, brief_roll_message, forged_share, level, root_of, unpicked_keys
+from support.key_transfer_chain import (
+    ADVERT,
+    PUBLISHER,
+    ByzantineReplica,
+    CoalitionKnowledge,
+    Script,
+    TransferChain,
+    U,
+    key_arrived,
+    scheme,
+    signing,
+)
+from veilcast.brokers.keys.agreement import AgreementMessage, EndorsedStatement
+from veilcast.brokers.keys.redistribution import DealtShare, HolderHeader
+from veilcast.brokers.keys.scheme import ReplicaId
+from veilcast.brokers.routing.view import Outgoing, Peer
+from veilcast.crypto.group import Scalar
+from veilcast.crypto.verifiable_sharing import VerifiableShare
+from veilcast.wire.brokers import AgreementWord, FloodKind, LastShare, NextShare, ShareReceived
+from veilcast.wire.mesh import Message
+
+
+def at(hop: int, index: int) -> ReplicaId:
+    return ReplicaId(scheme(hop), index)
+
+
+def headers_of(liar: ByzantineReplica, key: bytes) -> list[HolderHeader]:
+    """What holders signed that it was dealt of this key."""
+    dealt = [
+        DealtShare.decode(message.share).holder_header for message, _ in liar.received if isinstance(message, NextShare)
+    ]
+    return list({header.holder: header for header in dealt if header.key_attempt.key == key}.values())
+
+
+def passes_on_nothing(liar: ByzantineReplica, outgoing: Outgoing, now: int) -> list[tuple[int, Outgoing]]:
+    """Says its own words, and none of others."""
+    message = outgoing.message
+    others = isinstance(message, AgreementWord) and any(
+        word.author != 1 for word in AgreementMessage.decode(message.word).statements
+    )
+    return [] if others else [(0, outgoing)]
+
+
+LATER = b"l" * 16
+"""An advertisement that is not known at first."""
+
+DENY = change_table(lambda table, to: without(table, 2))
+"""Says that it lacks what holder 2 dealt, so that the hop takes as long as it can."""
+
+
+@pytest.mark.parametrize("attempts", [3])
+def test_who_deals_long_before_all_others_makes_nobody_give_up(attempts: int) -> None:
+    """The last liar but one needs no share for it: the publisher's word is enough. The liars before it hold up every
+    hop, and the last one is silent, so that each honest replica of its node is needed."""
+    world = TransferChain(
+        5, 3, {(1, 1): follow_protocol} | {(hop, 1): DENY for hop in (2, 3, 4)} | {(5, 1): drop(*ANY)}
+    )
+    (key,) = unpicked_keys(1)
+    for attempt in range(attempts):
+        origin = world.deal(attempt, key=key)
+        world.send(at(4, 1), forged_share(root_of(world, origin), at(4, 1), at(5, 3)))
+        world.run(150 * U)
+        assert key_arrived(world, origin)
+    assert (5, 2) not in world.proven_faulty()
+    assert (5, 3) not in world.proven_faulty()
+    assert not level(world, (5, 2), (5, 3))
+
+
+def repeat(world: TransferChain, key: bytes, victim: ReplicaId) -> None:
+    """The liar of node 1 deals again what it dealt once, and that of node 2 shows that the hop had begun."""
+    dealt = [m for m, *ends in world.shares if isinstance(m, NextShare) and ends == [at(1, 1), victim]]
+    again = next(message for message in dealt if DealtShare.decode(message.share).holder_header.key_attempt.key == key)
+    world.send(at(1, 1), Outgoing(victim, again))
+    liar = world.replicas[at(2, 1)]
+    assert isinstance(liar, ByzantineReplica)
+    headers = headers_of(liar, key)
+    root = DealtShare.decode(again.share).publisher_header
+    said = AgreementMessage(scheme(1), scheme(2), (), root, tuple(headers), True)
+    world.send(
+        at(2, 1), Outgoing(victim, AgreementWord(key, 0, scheme(1).node, FloodKind.ATTENDANCE, said.encode())), U
+    )
+
+
+def test_what_was_dealt_long_ago_begins_nothing_so_nobody_says_two_things_of_it() -> None:
+    world = TransferChain(2, 3, {(1, 1): follow_protocol, (2, 1): follow_protocol})
+    origin = world.deal()
+    world.run(450 * U)
+    assert key_arrived(world, origin)
+    liar = world.replicas[at(2, 1)]
+    assert isinstance(liar, ByzantineReplica)
+    old = [message for message, source in liar.received if isinstance(message, AgreementWord) and source == at(2, 2)]
+    repeat(world, origin.key, at(2, 2))
+    repeat(world, origin.key, at(2, 3))
+    for message in old:
+        world.send(at(2, 1), Outgoing(at(2, 3), message))
+    world.run(100 * U)
+    assert world.proven_faulty() == []
+    assert all(replica.key_forwarder.sizes()["hops"] == 0 for replica in world.honest)
+
+
+def test_old_keys_that_are_repeated_fill_no_room() -> None:
+    world = TransferChain(2, 3, {(1, 1): follow_protocol, (2, 1): follow_protocol}, keys_max=16)
+    *old, new = unpicked_keys(5)
+    for key in old:
+        world.deal(key=key)
+        world.run(60 * U)
+    world.run(450 * U)
+    for key in old:
+        repeat(world, key, at(2, 3))
+    world.run(3 * U)
+    assert world.replicas[at(2, 3)].key_forwarder.sizes()["passages"] == 0
+    origin = world.deal(key=new)
+    world.run(100 * U)
+    assert key_arrived(world, origin)
+    assert not level(world, (2, 2), (2, 3))
+
+
+def test_a_key_is_fresh_while_its_passage_is_remembered() -> None:
+    """Else there would be a time in which it could pass again."""
+    world = TransferChain(2, 3, {(1, 1): follow_protocol, (2, 1): follow_protocol})
+    origin = world.deal()
+    for _ in range(60):
+        world.run(10 * U)
+        repeat(world, origin.key, at(2, 2))
+    world.run(100 * U)
+    assert world.proven_faulty() == []
+    assert world.messages["Disputed"] == 0
+
+
+def test_what_is_due_is_said_although_a_word_comes_that_does_not_hold() -> None:
+    """Holder 1 leaves out replica 2, and shows nothing to replica 3, to which its own liar says nothing of others. A
+    spoilt word comes to replica 2 just when it has to say what it has."""
+
+    def leaves_out(liar: ByzantineReplica, outgoing: Outgoing, now: int) -> list[tuple[int, Outgoing]]:
+        if isinstance(outgoing.message, NextShare) and isinstance(outgoing.to, ReplicaId):
+            index = DealtShare.decode(outgoing.message.share).share.index
+            return [] if outgoing.to == at(2, 2) or index != outgoing.to.index else [(0, outgoing)]
+        return [(0, outgoing)]
+
+    world = TransferChain(2, 3, {(1, 1): leaves_out, (2, 1): passes_on_nothing})
+    world.rng = FixedRandom()  # type: ignore[assignment]
+    (key,) = unpicked_keys(1)
+    origin = world.deal(key=key)
+    world.run(U)
+    way = world.replicas[at(2, 2)].key_forwarder._redistributing
+    assert way is not None
+    (hop,) = way._hops.values()
+    assert hop._begun is not None
+    spoilt = AgreementMessage(scheme(1), scheme(2), (EndorsedStatement(1, b"x", bytes(64)),)).encode()
+    word = AgreementWord(key, 0, scheme(1).node, FloodKind.ATTENDANCE, spoilt)
+    heappush(world._queue, (hop._begun + 4 * U, -1, at(2, 1), at(2, 2), word))
+    world.run(60 * U)
+    assert key_arrived(world, origin)
+    assert set(world.proven_faulty()) <= {(1, 1), (2, 1)}
+    assert not level(world, (2, 3), (2, 2))
+
+
+def test_what_is_due_is_said_although_an_advertisement_comes_for_a_portion_that_does_not_hold() -> None:
+    """Holder 1 has left a spoilt portion with replica 2, for an advertisement that becomes known just when the replica
+    has to say what it has. Its word must not be lost with the portion: the node's own liar says nothing."""
+
+    def spoils(liar: ByzantineReplica, outgoing: Outgoing, now: int) -> list[tuple[int, Outgoing]]:
+        if not isinstance(outgoing.message, NextShare):
+            return [(0, outgoing)]
+        if outgoing.to != at(2, 2):
+            return []
+        portion = DealtShare.decode(outgoing.message.share)
+        share = VerifiableShare(portion.share.index, portion.share.value + Scalar.of(1), portion.share.blinding)
+        spoilt = DealtShare(portion.publisher_header, portion.holder_header, share).encode().reveal()
+        return [(0, Outgoing(at(2, 2), NextShare(LATER, spoilt)))]
+
+    world = TransferChain(2, 3, {(1, 1): spoils, (2, 1): drop(*ANY)})
+    world.rng = FixedRandom()  # type: ignore[assignment]
+    (key,) = unpicked_keys(1)
+    origin = world.deal(key=key)
+    world.run(U)
+    replica = world.replicas[at(2, 2)]
+    way = replica.key_forwarder._redistributing
+    assert way is not None
+    (hop,) = way._hops.values()
+    assert hop._begun is not None
+    due = hop._begun + 4 * U
+    world.run(due - 1 - world.now)
+    world.now = due
+    replica.routes.other_publishers[LATER] = PUBLISHER.public
+    replica.key_forwarder.on_advertisement(LATER, due)
+    assert any(isinstance(outgoing.message, AgreementWord) for outgoing in replica.key_forwarder.outbox)
+    world.run(60 * U)
+    assert key_arrived(world, origin)
+    assert world.proven_faulty() == [(1, 1)]
+
+
+def test_who_does_without_an_honest_holder_still_has_enough_to_go_on_with() -> None:
+    """The liar of node 2 acknowledged nothing once, and denied what holder 2 dealt, who got the benefit of the doubt;
+    since then all do without holder 2. The liar of node 1 deals shares of a sharing that never was."""
+    lying: list[bool] = []
+
+    def denies(liar: ByzantineReplica, outgoing: Outgoing, now: int) -> list[tuple[int, Outgoing]]:
+        if lying:
+            return [(0, outgoing)]
+        return [] if isinstance(outgoing.message, ShareReceived | LastShare) else DENY(liar, outgoing, now)
+
+    def forges(liar: ByzantineReplica, outgoing: Outgoing, now: int) -> list[tuple[int, Outgoing]]:
+        if not lying or not isinstance(outgoing.message, NextShare) or not isinstance(outgoing.to, ReplicaId):
+            return [(0, outgoing)]
+        root = DealtShare.decode(outgoing.message.share).publisher_header
+        return [(0, forged_share(root, at(1, 1), outgoing.to))]
+
+    world = TransferChain(2, 3, {(1, 1): forges, (2, 1): denies})
+    world.unacknowledging = [at(2, 1)]
+    first, *later = unpicked_keys(6)
+    world.deal(key=first)
+    world.run(60 * U)
+    assert level(world, (2, 2), (1, 2)) == level(world, (2, 3), (1, 2)) == 1
+    does_without(world, at(2, 1), signing(1, 2).public)
+    world.unacknowledging = []
+    lying.append(True)
+    for key in later:
+        origin = world.deal(key=key)
+        world.run(40 * U)
+        assert key_arrived(world, origin)
+
+
+def test_two_honest_replicas_that_missed_one_another_once_are_not_played_off_against_each_other() -> None:
+    """The link between them stalled, with one key. With the next, liars have one of them done by what it says without
+    the other so late that its portion is asked for at the next node, when it has come to one honest replica there."""
+    one, other, liar_between = at(2, 2), at(2, 3), at(2, 1)
+    lying: list[bytes] = []
+
+    def late(liar: ByzantineReplica, outgoing: Outgoing, now: int) -> list[tuple[int, Outgoing]]:
+        held = lying and isinstance(outgoing.message, NextShare) and outgoing.to == other
+        return [(U * 385 // 100 if held else 0, outgoing)]
+
+    def two_sided(liar: ByzantineReplica, outgoing: Outgoing, now: int) -> list[tuple[int, Outgoing]]:
+        if not lying:
+            return passes_on_nothing(liar, outgoing, now)
+        sent = [] if isinstance(outgoing.message, AgreementWord) and outgoing.to == other else [(0, outgoing)]
+        headers = headers_of(liar, lying[0])
+        if len(headers) == 3 and "said" not in liar.memory:
+            liar.memory["said"] = True
+            sent.append(
+                (
+                    0,
+                    Outgoing(
+                        other, brief_roll_message(liar.world, liar_between, headers[0].key_attempt, headers, (2,))
+                    ),
+                )
+            )
+        return sent
+
+    world = TransferChain(3, 3, {(1, 1): late, (2, 1): two_sided, (3, 1): follow_protocol})
+    world.rng = FixedRandom()  # type: ignore[assignment]
+    first, second, third = unpicked_keys(3)
+    world.extra_delay = lambda source, to, message: (
+        40 * U if isinstance(message, AgreementWord) and {source, to} == {one, other} else 0
+    )
+    assert passed_by(world, first, 60)
+    assert level(world, (2, 2), (2, 3)) == level(world, (2, 3), (2, 2)) == 1
+
+    def slow(source: Peer, to: Peer, message: Message) -> int:
+        """Within the bound."""
+        if not isinstance(message, NextShare) or not isinstance(source, ReplicaId) or not isinstance(to, ReplicaId):
+            return 0
+        held = to.index == 2 if source == other else to.index != 2
+        return U * 7 // 10 if held and to.scheme == scheme(3) else 0
+
+    world.extra_delay = slow
+    does_without(world, liar_between, signing(2, 3).public)
+    lying.append(second)
+    assert passed_by(world, second, 100)
+    assert not CoalitionKnowledge(world).has_key()
+    assert set(world.proven_faulty()) <= {(2, 1)}
+    assert passed_by(world, third, 100)
+    assert level(world, (2, 2), (2, 3)) == level(world, (2, 3), (2, 2)) == 0, "who speaks in time is waited for again"
+
+
+def does_without(world: TransferChain, liar: ReplicaId, whom: bytes) -> None:
+    """A liar goes along with those who do."""
+    way = world.replicas[liar].key_forwarder._redistributing
+    assert way is not None
+    way._absences.record_missed(PUBLISHER.public, whom, 0)
+
+
+def passed_by(world: TransferChain, key: bytes, units: int) -> bool:
+    origin = world.deal(key=key)
+    world.run(units * U)
+    return key_arrived(world, origin)
+
+
+@pytest.mark.parametrize("known", [False, True])
+def test_a_hop_that_outlives_its_scheme_ends_nobody(known: bool) -> None:
+    """Two orders for one node, one soon after the other."""
+    silent: Script = drop(*ANY)
+    world = TransferChain(2, 3, {(1, 1): silent})
+    first, second = unpicked_keys(2)
+    if known:
+        assert passed_by(world, first, 60)
+    world.deal(key=second)
+    world.run(U // 4)
+    for version in (1, 2):
+        world.roster.add(scheme(1, 3, version), [signing(1, index, version).public for index in (1, 2, 3)])
+    world.run(60 * U)
+    assert world.proven_faulty() == []
+
+
+def test_portions_that_are_shown_before_they_are_asked_for_are_checked_before_they_are_kept() -> None:
+    world = TransferChain(2, 3, {(1, 1): drop(NextShare), (2, 1): drop(AgreementWord)})
+    world.rng = FixedRandom()  # type: ignore[assignment]
+    (key,) = unpicked_keys(1)
+    origin = world.deal(key=key)
+    world.run(5 * U)
+    replica = world.replicas[at(2, 2)]
+    way = replica.key_forwarder._redistributing
+    assert way is not None
+    (hop,) = way._hops.values()
+    assert hop._receiving.has_announced
+    long = bytes((1, 254)) + bytes(32 * 254)
+    root = msgspec.structs.replace(root_of(world, origin), points=long)
+    header = HolderHeader(origin, scheme(1), 1, scheme(2), long, long, bytes(64))
+    for index in (1, 3, 4, 255):
+        portion = DealtShare(root, header, VerifiableShare(index, Scalar.of(1), Scalar.of(1)))
+        replica.receive(NextShare(ADVERT, portion.encode().reveal()), at(1, 1), world.now)
+    assert not hop._shown
+    assert sum(replica.refused.values()) == 4
+
+
+@pytest.mark.parametrize("early", [415, 420, 425])
+def test_what_honest_ones_send_into_a_hop_that_a_liar_opened_early_is_not_lost_with_it(early: int) -> None:
+    """The liar of node 4 deals to replica 3 of node 5 so long before the others, in tenths of a unit, that what it
+    opened would be given up between what comes from honest ones; the liar of node 5 is silent."""
+
+    def build() -> tuple[TransferChain, list[int]]:
+        world = TransferChain(
+            5, 3, {(1, 1): follow_protocol} | {(hop, 1): DENY for hop in (2, 3, 4)} | {(5, 1): drop(*ANY)}
+        )
+        world.rng = FixedRandom()  # type: ignore[assignment]
+        dealt: list[int] = []
+
+        def slow(source: Peer, to: Peer, message: Message) -> int:
+            if not isinstance(message, NextShare) or not isinstance(to, ReplicaId) or to.scheme != scheme(5):
+                return 0
+            if source != at(4, 1):
+                dealt.append(world.now)
+            return U * 7 // 10 if to == at(5, 3) else 0
+
+        world.extra_delay = slow
+        return world, dealt
+
+    (key,) = unpicked_keys(1)
+    world, dealt = build()
+    begun = world.now
+    world.deal(key=key)
+    world.run(150 * U)
+    took = dealt[0] - begun
+    world, _ = build()
+    origin = world.deal(key=key)
+    world.run(took - early * U // 10)
+    world.send(at(4, 1), forged_share(root_of(world, origin), at(4, 1), at(5, 3)))
+    world.run(150 * U)
+    assert key_arrived(world, origin)
+    assert not level(world, (5, 2), (5, 3))
+
+
+def test_a_key_that_grows_old_while_a_node_takes_it_is_taken_whole() -> None:
+    """The publisher's clock is slow. Who refused one honest portion of what it had begun would say that it lacks it."""
+    late, holder = at(3, 3), at(2, 2)
+    (key,) = unpicked_keys(1)
+    for age in [U * tenths // 10 for tenths in range(2, 14)]:
+        world = TransferChain(3, 3, {(hop, 1): follow_protocol for hop in (1, 2, 3)})
+        world.rng = FixedRandom()  # type: ignore[assignment]
+        world.extra_delay = lambda source, to, message: (
+            U * 7 // 10 if isinstance(message, NextShare) and (source, to) == (holder, late) else 0
+        )
+        clock, world.now = world.now, world.now - world.config.hold_us + age
+        world.deal(key=key)
+        world._queue = [(when + clock - world.now, *rest) for when, *rest in world._queue]  # type: ignore[misc]
+        world._last.clear()
+        world.now = clock
+        world.run(100 * U)
+        assert not CoalitionKnowledge(world).has_key()
+        assert world.messages["Disputed"] == 0
+        assert world.proven_faulty() == []
+
+
+def test_what_was_said_before_a_hop_had_begun_is_heard_as_soon_as_it_has() -> None:
+    """One word waits, and the next one, of another, shows that the hop has begun."""
+    world = TransferChain(2, 5)
+    world.rng = FixedRandom()  # type: ignore[assignment]
+    late = ReplicaId(scheme(2, 5), 5)
+    world.extra_delay = lambda source, to, message: (
+        3 * U if isinstance(message, NextShare) and to == late and source != ReplicaId(scheme(1, 5), 1) else 0
+    )
+    (key,) = unpicked_keys(1)
+    world.deal(key=key)
+    way = world.replicas[late].key_forwarder._redistributing
+    assert way is not None
+    while not way._words:
+        world.run(U // 20)
+    (hop,) = way._hops.values()
+    while hop._begun is None:
+        world.run(U // 20)
+    assert len(way._words) == 0
+    world.run(60 * U)
+    assert world.proven_faulty() == []

@@ -1,0 +1,373 @@
+"""A member of two overlays: as long as one of them carries, all arrives, and once."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from functools import partial
+from random import Random
+
+import pytest
+
+from support.broker_keyrings import EPOCH_US, OPERATOR, TOPIC, signing
+from support.broker_network import BrokerNetwork
+from veilcast.authority.topic_record import Profile
+from veilcast.brokers.config import BrokerClientConfig
+from veilcast.brokers.multipath_client import MultipathClient
+from veilcast.core.outbox import PendingPublication
+from veilcast.errors import LocalError
+from veilcast.machine import Address, Connect, Event, Overdue, Publication, Settled
+from veilcast.sim.brokers.adversaries import DroppingBroker, ReplicaView
+from veilcast.topics import Label
+from veilcast.wire import decode
+from veilcast.wire.brokers import BringClaim, ForwardContent, LastShare, SessionItem
+from veilcast.wire.mesh import Message
+
+CLIENT = BrokerClientConfig(refresh_messages=8, records_max=32, connect_us=200_000, wait_us=20_000_000, ahead_us=0)
+FIRST, SECOND = (("B1", "B2"),), (("C1", "C2"),)
+
+
+class Village:
+    """A publisher at one end of both overlays, and a reader at the other."""
+
+    def __init__(self, profile: Profile = "hardened", client: BrokerClientConfig = CLIENT) -> None:
+        self.town = BrokerNetwork(profile, FIRST, client=client)
+        self.second = self.town.second_overlay(SECOND)
+        self.member("P", ("B1", "C1"), 0, "publisher")
+        self.member("R", ("B2", "C2"), 1)
+        self.town.run(1)
+        self.reader.subscribe(Label(TOPIC), self.town.now)
+        self.town.touch("R")
+        self.town.run(4)
+        self.sent = 0
+
+    def member(self, name: str, edges: tuple[str, str], number: int, role: str = "subscriber") -> None:
+        overlays = (self.town.overlay, self.second)
+        self.town.member(name, tuple(zip(overlays, edges, strict=True)), number, role)
+
+    @property
+    def publisher(self) -> MultipathClient:
+        machine: MultipathClient = self.town.places[Address("P")].machine
+        return machine
+
+    @property
+    def reader(self) -> MultipathClient:
+        machine: MultipathClient = self.town.places[Address("R")].machine
+        return machine
+
+    def publish(self, count: int = 1) -> None:
+        for _ in range(count):
+            body = str(self.sent).encode()
+            self.publisher.publish(Publication((("topic", TOPIC),), body), self.town.now)
+            self.sent += 1
+            self.town.touch("P")
+
+    def heard_all_once(self) -> bool:
+        heard = [body for who, _, body in self.town.heard if who == "R"]
+        return sorted(heard, key=int) == [str(number).encode() for number in range(self.sent)]
+
+    def kill(self, letter: str) -> None:
+        for name in self.brokers(letter):
+            self.town.kill(name)
+
+    def revive(self, letter: str) -> None:
+        for name in self.brokers(letter):
+            self.town.restart(name)
+
+    def brokers(self, letter: str) -> list[Address]:
+        return [name for name in self.town.places if name.startswith(letter) and "." in name]
+
+
+@pytest.mark.parametrize("profile", ["hardened", "paper"])
+def test_what_comes_by_two_paths_is_delivered_once(profile: Profile) -> None:
+    village = Village(profile)
+    village.publish(20)
+    village.town.run(5)
+    assert village.heard_all_once()
+    assert not village.publisher.sizes()["left"]
+    assert [client.sizes()["inbox"] for client in village.reader.clients] == [0, 0]
+
+
+@pytest.mark.parametrize("lost", ["B", "C"])
+def test_one_path_alone_carries_all_and_the_lost_one_holds_up_nobody(lost: str) -> None:
+    """Three times as many publications as may wait, whose copies for the lost path would fill all room."""
+    village = Village()
+    village.kill(lost)
+    for _ in range(12):
+        village.publish(8)
+        village.town.run(7)
+    assert village.heard_all_once()
+    village.town.run(60)
+    assert not village.publisher.sizes()["left"]
+    assert not village.town.places[Address("P")].disk
+
+
+def test_a_path_that_is_back_carries_again() -> None:
+    village = Village()
+    village.kill("C")
+    for _ in range(6):
+        village.publish(8)
+        village.town.run(7)
+    village.revive("C")
+    village.town.run(30)
+    village.publish(16)
+    village.town.run(20)
+    village.kill("B")
+    village.publish(8)
+    village.town.run(40)
+    assert village.heard_all_once()
+    village.town.run(60)
+    assert not village.publisher.sizes()["left"]
+
+
+class Told:
+    """In a client's place: a path that says what a test has it say. It has room for 32 publications."""
+
+    def __init__(self) -> None:
+        self.said: deque[Event] = deque()
+        self.open: dict[int, None] = {}
+        self._last = 0
+
+    def draft(self, publication: Publication, now: int) -> list[PendingPublication]:
+        return []
+
+    def check_room(self) -> None:
+        if len(self.open) >= 32:
+            raise LocalError("full")
+
+    def keep(self, letters: list[PendingPublication]) -> int:
+        self._last += 1
+        self.open[self._last] = None
+        return self._last
+
+    def through(self, record: int) -> None:
+        del self.open[record]
+        self.said.append(Settled(record))
+
+    def withdraw(self, record: int, now: int) -> None:
+        if record in self.open:
+            self.through(record)
+
+    def next_event(self) -> Event | None:
+        return self.said.popleft() if self.said else None
+
+    def next_timer(self) -> int | None:
+        return None
+
+
+def refused_by(helps: Callable[[bool], bool], ticks: int) -> list[int]:
+    """When a publisher finds no room that publishes once a tick, by a path that is in time and one that is late after
+    a hundred ticks; unless it `helps`, if it is behind or not: then it says that the last one is through."""
+    good, bad = Told(), Told()
+    paths = MultipathClient([good, bad], [], 16, 0)  # type: ignore[list-item]
+    when: dict[int, int] = {}
+    refused = []
+    for now in range(ticks):
+        try:
+            when[paths.publish(Publication((), b""), now)] = now
+        except LocalError:
+            refused.append(now)
+        for record in list(good.open):
+            good.through(record)
+        late = [record for record in bad.open if now - when[record] >= 100]
+        bad.said.extend(Overdue(record, Publication((), b"")) for record in late)
+        if bad.open and helps(bool(paths._behind)):
+            bad.through(max(bad.open))
+        paths.handle_timer(now)
+    return refused
+
+
+def test_a_path_that_gets_one_through_whenever_it_is_behind_holds_up_others_ever_more_seldom() -> None:
+    lost = refused_by(lambda behind: False, 4_000)
+    assert max(lost) <= 101, "once, until it is behind"
+    refused = refused_by(lambda behind: behind, 4_000)
+    assert sum(at < 2_000 for at in refused) <= 6 * len(lost)
+    assert sum(at >= 2_000 for at in refused) <= 2 * len(lost)
+
+
+def test_a_path_is_waited_for_again_when_enough_was_in_time_and_is_forgiven_by_and_by() -> None:
+    good, bad = Told(), Told()
+    paths = MultipathClient([good, bad], [], 16, 0)  # type: ignore[list-item]
+
+    def publish() -> int:
+        record = paths.publish(Publication((), b""), 0)
+        good.through(record)
+        return record
+
+    def falls_behind() -> int:
+        """And after how many in time it is behind no more."""
+        bad.said.append(Overdue(publish(), Publication((), b"")))
+        paths.handle_timer(0)
+        return next(count for count in range(1, 5_000) if not keeps_up())
+
+    def keeps_up() -> bool:
+        bad.through(publish())
+        paths.handle_timer(0)
+        return bool(paths._behind)
+
+    assert [falls_behind() for _ in range(8)] == [16, 32, 64, 128, 256, 512, 1_024, 1_024]
+    for _ in range(16 * 1_024):
+        keeps_up()
+    assert [falls_behind() for _ in range(2)] == [16, 32]
+
+
+def astray(village: Village, node: str) -> None:
+    """All replicas of a node say that everything is through, and pass on nothing."""
+
+    class Always(Random):
+        def random(self) -> float:
+            return 0.9
+
+    for index in (1, 2, 3):
+        place = village.town.places[Address(f"{node}.{index}")]
+        at = village.second.verify(OPERATOR.public).node(node).replica_id(signing(node, index).public)
+        assert at is not None
+        view = ReplicaView(at, signing(node, index), {}, {}, Always(1), lambda size: bytes(size))
+        place.machine = DroppingBroker(place.machine, view)
+
+
+def test_a_path_whose_edge_says_that_all_is_through_costs_the_other_nothing_even_if_the_publisher_dies() -> None:
+    village = Village()
+    astray(village, "C1")
+    village.town.wires[Address("P")] = lambda frame, source: None if frame.destination.startswith("B") else frame
+    village.publish(32)
+    village.town.run(3)
+    with pytest.raises(LocalError, match="32 publications wait already"):
+        village.publish()
+    assert village.publisher.sizes()["left"] == 32
+    village.town.kill("P")
+    del village.town.wires[Address("P")]
+    village.town.restart("P")
+    village.town.run(20)
+    assert village.heard_all_once()
+    assert not village.publisher.sizes()["left"]
+
+
+def test_a_reader_that_was_killed_and_a_publisher_that_was_go_on_by_both_paths() -> None:
+    village = Village()
+    village.publish(4)
+    village.town.run(1)
+    for name in ("P", "R"):
+        village.town.kill(name)
+        village.town.run(1)
+        village.town.restart(name)
+    village.reader.subscribe(Label(TOPIC), village.town.now)
+    village.town.touch("R")
+    village.town.run(5)
+    village.publish(4)
+    village.town.run(10)
+    assert {body for _, _, body in village.town.heard} == {str(number).encode() for number in range(8)}
+
+
+def test_who_gives_up_a_wish_and_wants_it_again_gets_it_by_both_paths_in_the_next_life_too() -> None:
+    """How often it was withdrawn is one record for all paths; a claim that was withdrawn stays so."""
+    village = Village()
+    village.reader.unsubscribe(1, village.town.now)
+    village.town.touch("R")
+    village.town.run(1)
+    assert list(village.town.places[Address("R")].disk) == [1]
+    village.town.kill("R")
+    village.town.restart("R")
+    village.reader.subscribe(Label(TOPIC), village.town.now)
+    village.town.touch("R")
+    village.town.run(4)
+    village.kill("B")
+    village.publish(2)
+    village.town.run(10)
+    village.revive("B")
+    village.town.run(10)
+    village.kill("C")
+    village.publish(2)
+    village.town.run(15)
+    assert village.heard_all_once()
+
+
+def test_withdrawn_is_withdrawn_on_all_paths_and_settled_once() -> None:
+    village = Village()
+    village.kill("B")
+    village.kill("C")
+    village.publish()
+    village.town.run(1)
+    (record,) = village.town.places[Address("P")].disk
+    village.publisher.withdraw(record, village.town.now)
+    events = []
+    while (event := village.publisher.next_event()) is not None:
+        events.append(event)
+    assert events == [Settled(record)]
+    assert [client.sizes()["pending"] for client in village.publisher.clients] == [0, 0]
+
+
+def test_nothing_that_a_member_says_in_one_overlay_has_the_key_that_it_has_in_the_other() -> None:
+    """Who watches both knows a reader again by when it speaks, and not by what its claims are signed with."""
+    village = Village()
+    holders: dict[str, set[bytes]] = {"B": set(), "C": set()}
+
+    def look(frame: object, source: Address) -> object:
+        message = decode(frame.data)  # type: ignore[attr-defined]
+        if isinstance(message, SessionItem) and isinstance(brought := decode(message.cargo), BringClaim):
+            holders[frame.destination[0]].add(brought.claim.holder)  # type: ignore[attr-defined]
+        return frame
+
+    village.town.wires[Address("R")] = look  # type: ignore[assignment]
+    village.town.kill("R")
+    village.town.restart("R")
+    village.reader.subscribe(Label(TOPIC), village.town.now)
+    village.town.touch("R")
+    village.town.run(4)
+    assert all(holders.values())
+    assert holders["B"].isdisjoint(holders["C"])
+
+
+def test_a_broker_that_an_order_puts_onto_a_second_path_is_called_by_the_first_alone() -> None:
+    village = Village()
+    peer = Address("B1.1")
+    village.publisher._take(1, Connect(peer), {}, village.town.now)
+    assert village.publisher.next_event() is None
+    village.publish(3)
+    village.town.run(5)
+    assert village.heard_all_once()
+
+
+def test_notes_that_are_remembered_are_so_many_at_most() -> None:
+    village = Village(client=BrokerClientConfig(refresh_messages=8, seen_max=5))
+    for _ in range(10):
+        village.publish()
+        village.town.run(2)
+    assert village.heard_all_once()
+    assert village.reader.sizes()["read"] == 5
+
+
+def test_copies_that_are_kept_back_until_their_advertisement_is_over_are_refused_though_they_were_forgotten() -> None:
+    """A whole overlay lies. Before that, it can bring again what the reader has forgotten (docs/limitations.md)."""
+    village = Village(client=BrokerClientConfig(refresh_messages=8, seen_max=2))
+    kept: list[Callable[[], None]] = []
+
+    def keep(say: Callable[[Address, Message], None], peer: Address, message: Message) -> None:
+        if peer == "R" and isinstance(message, ForwardContent | LastShare):
+            kept.append(partial(say, peer, message))
+        else:
+            say(peer, message)
+
+    liars = [Address(f"C2.{index}") for index in (1, 2, 3)]
+    for name in liars:
+        links = village.town.broker(name)._links
+        links.send = partial(keep, links.send)  # type: ignore[method-assign]
+    village.publish(6)
+    village.town.run(5)
+    assert kept
+    assert village.heard_all_once()
+    assert village.reader.sizes()["read"] == 2
+    village.town.run(2 * EPOCH_US / 1_000_000)
+    for bring in kept:
+        bring()
+    for name in liars:
+        village.town.touch(name)
+    village.town.run(5)
+    assert village.heard_all_once()
+    assert village.reader.refused["StaleError"] >= 6
+
+
+def test_paths_are_two_at_least() -> None:
+    town = BrokerNetwork("hardened", FIRST)
+    with pytest.raises(LocalError, match="at least two"):
+        town.member("P", ((town.overlay, "B1"),), 0, "publisher")

@@ -1,0 +1,396 @@
+"""The paper's way of a key: pieces carry what proves them, whoever lies is named, and nobody else is."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterator, Sequence
+from itertools import chain, combinations, product
+
+import msgspec
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from veilcast.brokers.keys import share_counts
+from veilcast.brokers.keys.paper_split import (
+    BAD_SHARE,
+    BAD_SPLIT,
+    HOPS_MAX,
+    TWO_STATEMENTS,
+    KeyAttempt,
+    KeyGatherer,
+    SplitShare,
+    TrailVerifier,
+    split_again,
+    split_key,
+)
+from veilcast.brokers.keys.scheme import ReplicaId, ReplicaKeys, Scheme, check_hardened, majority, max_faulty
+from veilcast.crypto.derive import derive
+from veilcast.crypto.secret import Secret
+from veilcast.crypto.shamir import ShamirShare, reconstruct, split
+from veilcast.crypto.sign import SigningKey
+from veilcast.errors import ConfigError, ExcessError, ForgedError, LocalError, MalformedError, RemoteError, StaleError
+from veilcast.machine import Entropy
+
+KEY = Secret(bytes(range(16)))
+ORIGIN = KeyAttempt(b"k" * 16)
+PUBLISHER = SigningKey(Secret(b"p" * 32))
+Behaviour = Callable[["World", SplitShare, Scheme | None], list[SplitShare]]
+
+
+def scheme(hop: int, size: int = 3, version: int = 0) -> Scheme:
+    return Scheme(bytes((hop,)) * 16, version, size)
+
+
+def signing(place: ReplicaId) -> SigningKey:
+    return SigningKey(Secret(place.scheme.node + bytes((place.index, place.scheme.version)) * 8))
+
+
+class World:
+    """Brokers of some hops, some of whom behave as told."""
+
+    def __init__(self, sizes: Sequence[int], seed: int = 1) -> None:
+        self.schemes = [scheme(hop, size) for hop, size in enumerate(sizes, 1)]
+        self.roster = ReplicaKeys(nodes=len(sizes))
+        for each in self.schemes:
+            self.roster.add(each, [signing(ReplicaId(each, index)).public for index in range(1, each.size + 1)])
+        self.trails = TrailVerifier(PUBLISHER.public, self.roster)
+        self.entropy: Entropy = random.Random(seed).randbytes
+        self.gathering = KeyGatherer(ORIGIN, self.trails)
+        self.refused: list[str] = []
+
+    def parcels(self) -> list[SplitShare]:
+        return split_key(KEY, ORIGIN, self.schemes[0], PUBLISHER, self.entropy)
+
+    def run(self, behaviours: dict[ReplicaId, Behaviour]) -> KeyGatherer:
+        parcels = self.parcels()
+        for to in [*self.schemes[1:], None]:
+            parcels = [piece for parcel in parcels for piece in behaviours.get(parcel.holder, honest)(self, parcel, to)]
+            if to is not None:
+                parcels = [piece for piece in parcels if self.taken(piece)]
+        for parcel in parcels:
+            try:
+                self.gathering.add(parcel, parcel.holder)
+            except RemoteError as error:
+                self.refused.append(str(error))
+        return self.gathering
+
+    def taken(self, parcel: SplitShare) -> bool:
+        """An honest receiver's check; a lying receiver gains nothing by taking what does not hold."""
+        try:
+            self.trails.check(parcel)
+        except RemoteError:
+            return False
+        return True
+
+
+def honest(world: World, parcel: SplitShare, to: Scheme | None) -> list[SplitShare]:
+    return [parcel] if to is None else split_again(parcel, to, signing(parcel.holder), world.entropy)
+
+
+def silent(world: World, parcel: SplitShare, to: Scheme | None) -> list[SplitShare]:
+    return []
+
+
+def corrupting(world: World, parcel: SplitShare, to: Scheme | None) -> list[SplitShare]:
+    """Splits, or brings, another value than it was given."""
+    wrong = msgspec.structs.replace(parcel, data=Secret(world.entropy(len(parcel.data))))
+    return honest(world, wrong, to)
+
+
+def two_faced(world: World, parcel: SplitShare, to: Scheme | None) -> list[SplitShare]:
+    """Splits twice, and tells half of the receivers the one, half the other."""
+    if to is None:
+        return corrupting(world, parcel, to)
+    pair = honest(world, parcel, to), honest(world, parcel, to)
+    return [pair[piece.index % 2][piece.index - 1] for piece in pair[0]]
+
+
+def crooked(world: World, parcel: SplitShare, to: Scheme | None) -> list[SplitShare]:
+    """Signs for pieces of no polynomial of the right degree: those of a split with a higher threshold."""
+    if to is None or to.size < 3:
+        return corrupting(world, parcel, to)
+    steep = split(parcel.data, to.size, to.size, world.entropy)
+    statement = split_again(parcel, to, signing(parcel.holder), world.entropy)[0].trail[-1]
+    digests = tuple(
+        derive(piece.data, b"vc/piece", msgspec.msgpack.encode((ORIGIN, (*statement.path, piece.index)))).reveal()
+        for piece in steep
+    )
+    unsigned = msgspec.structs.replace(statement, digests=digests, signature=bytes(64))
+    signature = signing(parcel.holder).sign(msgspec.msgpack.encode(unsigned), purpose=b"veilcast/split")
+    forged = msgspec.structs.replace(unsigned, signature=signature)
+    return [SplitShare((*parcel.trail, forged), piece.index, piece.data) for piece in steep]
+
+
+LIES: tuple[Behaviour, ...] = (silent, corrupting, two_faced, crooked)
+
+
+def lying(world: World) -> Iterator[dict[ReplicaId, Behaviour]]:
+    """Every minority at every hop, with every choice of lies."""
+    hops = [
+        [chosen for count in range(each.max_faulty + 1) for chosen in combinations(range(1, each.size + 1), count)]
+        for each in world.schemes
+    ]
+    for choice in product(*hops):
+        places = list(chain(*([ReplicaId(s, i) for i in c] for s, c in zip(world.schemes, choice, strict=True))))
+        for lies in product(LIES, repeat=len(places)):
+            yield dict(zip(places, lies, strict=True))
+
+
+def check_lies(sizes: tuple[int, ...]) -> None:
+    for behaviours in lying(World(sizes)):
+        gathering = World(sizes).run(behaviours)
+        assert gathering.key == KEY
+        assert set(gathering.faulty) <= {place for place, lie in behaviours.items() if lie is not silent}
+
+
+@pytest.mark.parametrize("sizes", [(3,), (3, 3), (3, 1)], ids=str)
+def test_every_lie_of_every_minority_is_borne_and_nobody_honest_is_named(sizes: tuple[int, ...]) -> None:
+    check_lies(sizes)
+
+
+@pytest.mark.heavy
+@pytest.mark.parametrize("sizes", [(3, 3, 3), (5, 3)], ids=str)
+def test_every_lie_is_borne_over_more_hops(sizes: tuple[int, ...]) -> None:
+    check_lies(sizes)
+
+
+@pytest.mark.parametrize(
+    ("hop", "lie", "reason"),
+    [
+        (1, corrupting, BAD_SPLIT),
+        (2, corrupting, BAD_SPLIT),
+        (1, two_faced, TWO_STATEMENTS),
+        (1, crooked, BAD_SPLIT),
+        (3, corrupting, BAD_SHARE),
+    ],
+)
+def test_a_single_liar_is_named_with_what_it_did(hop: int, lie: Behaviour, reason: str) -> None:
+    world = World((3, 3, 3))
+    liar = ReplicaId(world.schemes[hop - 1], 1)
+    assert world.run({liar: lie}).faulty == {liar: reason}
+
+
+@given(st.lists(st.sampled_from([1, 2, 3, 4, 5]), min_size=1, max_size=3), st.integers(0, 2**32))
+@settings(max_examples=20)
+def test_random_lies_over_nodes_of_any_size(sizes: list[int], seed: int) -> None:
+    rng = random.Random(seed)
+    world = World(sizes, seed)
+    behaviours: dict[ReplicaId, Behaviour] = {}
+    for each in world.schemes:
+        for index in rng.sample(range(1, each.size + 1), max_faulty(each.size)):
+            behaviours[ReplicaId(each, index)] = rng.choice(LIES)
+    gathering = world.run(behaviours)
+    assert gathering.key == KEY
+    assert set(gathering.faulty) <= set(behaviours)
+
+
+def test_without_commitments_one_liar_at_each_hop_would_spoil_the_key() -> None:
+    """The planted bug: a subscriber that checks nothing takes the first pieces of a majority, and gets another key."""
+    world = World((3,))
+    parcels = [
+        piece
+        for parcel in world.parcels()
+        for piece in (corrupting if parcel.index == 1 else honest)(world, parcel, None)
+    ]
+    assert reconstruct([ShamirShare(parcel.index, parcel.data) for parcel in parcels], 2) != KEY
+
+
+# --- parcels ----------------------------------------------------------------------------------------------------------
+
+
+def over_two_hops(world: World) -> SplitShare:
+    return honest(world, world.parcels()[1], world.schemes[1])[2]
+
+
+def test_a_parcel_tells_its_way_and_survives_the_wire() -> None:
+    world = World((3, 5))
+    parcel = over_two_hops(world)
+    assert parcel.path == (2, 3)
+    assert parcel.hops == 2
+    assert [statement.to.size for statement in parcel.trail] == [3, 5]
+    assert [statement.to.threshold for statement in parcel.trail] == [2, 3]
+    assert SplitShare.decode(parcel.encode().reveal()) == parcel
+    assert "Secret of" in repr(parcel)
+
+
+@pytest.mark.parametrize("data", [b"", bytes(65)])
+def test_a_piece_of_no_size_or_too_large_a_one_is_no_parcel(data: bytes) -> None:
+    parcel = World((3,)).parcels()[0]
+    with pytest.raises(MalformedError):
+        SplitShare.decode(msgspec.msgpack.encode((parcel.trail, 1, data)))
+
+
+@given(st.binary(max_size=400))
+@settings(max_examples=25)
+def test_noise_is_no_parcel(data: bytes) -> None:
+    with pytest.raises(MalformedError):
+        SplitShare.decode(data)
+
+
+@given(st.data())
+@settings(max_examples=20)
+def test_no_byte_of_a_parcel_can_change(data: st.DataObject) -> None:
+    world = World((3, 3))
+    encoded = bytearray(over_two_hops(world).encode().reveal())
+    at = data.draw(st.integers(0, len(encoded) - 1))
+    encoded[at] ^= data.draw(st.integers(1, 255))
+    with pytest.raises(RemoteError):
+        world.trails.check(SplitShare.decode(bytes(encoded)))
+
+
+def test_a_trail_cannot_be_put_together_from_two() -> None:
+    world = World((3, 3))
+    one, other = over_two_hops(world), honest(world, world.parcels()[1], world.schemes[1])[2]
+    mixed = SplitShare((one.trail[0], other.trail[1]), other.index, other.data)
+    with pytest.raises(ForgedError):
+        world.trails.check(mixed)
+    with pytest.raises(ForgedError):
+        world.trails.check(SplitShare(one.trail[1:], one.index, one.data))
+
+
+def test_a_scheme_that_is_not_known_is_nobodys_fault() -> None:
+    world = World((3, 3))
+    parcel = over_two_hops(world)
+    world.roster.drop(world.schemes[0].node)
+    with pytest.raises(StaleError):
+        KeyGatherer(ORIGIN, TrailVerifier(PUBLISHER.public, world.roster)).add(parcel, parcel.holder)
+
+
+def test_each_branch_and_each_repeat_has_a_polynomial_of_its_own() -> None:
+    world = World((3, 3))
+    parcel = world.parcels()[0]
+    first, second = (honest(world, parcel, world.schemes[1]) for _ in range(2))
+    assert all(a.data != b.data for a, b in zip(first, second, strict=True))
+    assert all(a.data != b.data for a, b in zip(world.parcels(), world.parcels(), strict=True))
+
+
+def test_pieces_of_two_attempts_do_not_mix() -> None:
+    world = World((3,))
+    again = split_key(KEY, KeyAttempt(ORIGIN.key, 1), world.schemes[0], PUBLISHER, world.entropy)
+    with pytest.raises(StaleError):
+        world.gathering.add(again[0], again[0].holder)
+
+
+def test_disjoint_paths_are_split_apart_and_any_of_them_will_do() -> None:
+    world = World((3, 3))
+    by_one, by_other = (split_key(KEY, ORIGIN, to, PUBLISHER, world.entropy) for to in world.schemes)
+    gathering = KeyGatherer(ORIGIN, world.trails)
+    assert gathering.add(by_one[0], by_one[0].holder) is None
+    assert gathering.add(by_other[2], by_other[2].holder) is None
+    assert gathering.add(by_other[1], by_other[1].holder) == KEY
+    assert gathering.faulty == {}
+
+
+def test_a_piece_twice_counts_once() -> None:
+    world = World((3,))
+    parcel = world.parcels()[0]
+    world.gathering.add(parcel, parcel.holder)
+    assert world.gathering.add(parcel, parcel.holder) is None
+    assert len(world.gathering) == 1
+
+
+def test_who_brings_anothers_piece_is_named() -> None:
+    world = World((3,))
+    thief = ReplicaId(world.schemes[0], 2)
+    with pytest.raises(ForgedError):
+        world.gathering.add(world.parcels()[0], thief)
+    assert world.gathering.faulty == {thief: BAD_SHARE}
+
+
+def test_a_gathering_is_bounded() -> None:
+    world = World((3,))
+    gathering = KeyGatherer(ORIGIN, world.trails, most=1)
+    parcels = world.parcels()
+    gathering.add(parcels[0], parcels[0].holder)
+    with pytest.raises(ExcessError):
+        gathering.add(parcels[1], parcels[1].holder)
+
+
+def test_what_was_checked_is_remembered_within_bounds() -> None:
+    world = World((5, 3))
+    trails = TrailVerifier(PUBLISHER.public, world.roster, kept=3)
+    for parcel in world.parcels():
+        trails.check(honest(world, parcel, world.schemes[1])[0])
+    assert len(trails) == 3
+
+
+def test_a_way_is_bounded() -> None:
+    world = World((1,))
+    (parcel,) = world.parcels()
+    for _ in range(HOPS_MAX - 1):
+        (parcel,) = honest(world, parcel, world.schemes[0])
+    with pytest.raises(LocalError):
+        honest(world, parcel, world.schemes[0])
+
+
+# --- schemes ----------------------------------------------------------------------------------------------------------
+
+
+def test_the_threshold_is_a_majority_that_the_others_cannot_reach() -> None:
+    for size in range(1, 20):
+        assert max_faulty(size) < majority(size) <= size - max_faulty(size)
+
+
+@pytest.mark.parametrize(("size", "why"), [(1, "at least 3"), (2, "at least 3"), (4, "even"), (10, "even")])
+def test_hardened_refuses_small_and_even_nodes_and_says_why(size: int, why: str) -> None:
+    with pytest.raises(ConfigError, match=why):
+        check_hardened(size, "virtual node 'B1'")
+    check_hardened(3, "virtual node 'B1'")
+
+
+def test_a_roster_keeps_the_newest_versions_and_so_many_nodes() -> None:
+    roster = ReplicaKeys(nodes=1, kept=2)
+    for version in range(3):
+        roster.add(scheme(1, 3, version), [bytes((version, i)) * 16 for i in range(3)])
+    assert len(roster) == 2
+    assert roster.key_of(ReplicaId(scheme(1, 3, 2), 1)) == bytes((2, 0)) * 16
+    with pytest.raises(StaleError):
+        roster.key_of(ReplicaId(scheme(1, 3, 0), 1))
+    with pytest.raises(LocalError, match="no room"):
+        roster.add(scheme(2, 3), [bytes((9, i)) * 16 for i in range(3)])
+    with pytest.raises(LocalError, match="does not change"):
+        roster.add(scheme(1, 3, 2), [bytes((9, i)) * 16 for i in range(3)])
+    with pytest.raises(LocalError, match="no two alike"):
+        roster.add(scheme(1, 3, 3), [bytes(32)] * 3)
+
+
+# --- counts -----------------------------------------------------------------------------------------------------------
+
+
+def test_the_counts_of_the_paper_and_the_one_that_is_wrong() -> None:
+    assert share_counts.shares_received([3] * 10) == 59_049
+    assert share_counts.shares_sent([3] * 10) == 88_572
+    assert share_counts.shares_received([3, 3], paths=2) == 18
+    assert share_counts.shares_for_certain([3], [1]) == 2 >= majority(3)
+    assert share_counts.shares_for_certain_as_printed([3], [1]) == 1 < majority(3)
+    assert share_counts.shares_received([3] * 41) > 1 << 64
+
+
+def test_redistribution_takes_168_messages_where_re_splitting_takes_88572() -> None:
+    assert share_counts.messages_redistributed([3] * 10) == 3 + 2 * 9 * 9 + 3 == 168
+    assert share_counts.messages_redistributed([5] * 10) == 460
+    assert share_counts.messages_redistributed_at_worst([3] * 10) == 384
+    assert share_counts.shares_sent([5] * 10) == 12_207_030
+
+
+@given(st.lists(st.integers(1, 9), min_size=1, max_size=5), st.data())
+@settings(max_examples=25)
+def test_what_arrives_for_certain_is_enough(sizes: list[int], data: st.DataObject) -> None:
+    liars = [data.draw(st.integers(0, max_faulty(size))) for size in sizes]
+    assert (
+        share_counts.shares_needed(sizes)
+        <= share_counts.shares_for_certain(sizes, liars)
+        <= share_counts.shares_received(sizes)
+    )
+
+
+def test_counts_are_those_of_the_code() -> None:
+    world = World((3, 4))
+    gathering = world.run({ReplicaId(world.schemes[0], 1): silent, ReplicaId(world.schemes[1], 2): silent})
+    assert len(gathering) == share_counts.shares_for_certain([3, 4], [1, 1])
+    assert len(World((3, 4)).run({})) == share_counts.shares_received([3, 4])
+    with pytest.raises(LocalError):
+        share_counts.shares_for_certain([3], [4])
+    with pytest.raises(LocalError):
+        share_counts.shares_received([3], paths=0)

@@ -1,0 +1,373 @@
+"""Liars who fill the room that replicas have for others' portions get nothing shown, and nobody refused."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Collection
+from typing import Any
+
+import msgspec
+import pytest
+
+from support.byzantine_scripts import ANY, drop, follow_protocol
+from support.forged_dealings import FixedRandom, unpicked_keys
+from support.key_transfer_chain import (
+    ADVERT,
+    CLIENT,
+    KEY,
+    ByzantineReplica,
+    ChainReplica,
+    CoalitionKnowledge,
+    Script,
+    TransferChain,
+    U,
+    key_arrived,
+    scheme,
+    signing,
+)
+from veilcast.brokers.keys.agreement import AgreementMessage
+from veilcast.brokers.keys.bulk import make_key_id
+from veilcast.brokers.keys.forwarding_hardened import HardenedKeyForwarder
+from veilcast.brokers.keys.paper_split import KeyAttempt
+from veilcast.brokers.keys.redistribution import DealtShare, accept_publisher_share, deal_key, redistribute_share
+from veilcast.brokers.keys.scheme import ReplicaId
+from veilcast.brokers.routing.view import Outgoing, Peer
+from veilcast.crypto.group import Scalar
+from veilcast.crypto.secret import Secret
+from veilcast.crypto.sign import SigningKey
+from veilcast.errors import ExcessError
+from veilcast.wire.brokers import AgreementWord, FirstShare, FloodKind, NextShare, WantKey
+from veilcast.wire.mesh import Message
+
+LYING = SigningKey(Secret(b"l" * 32))
+OTHERS = b"o" * 16
+"""Its advertisement."""
+
+
+def late(victim: ReplicaId, units: int) -> Script:
+    """Deals so much later to one replica; what the lying publisher has dealt, to nobody else."""
+
+    def script(liar: ByzantineReplica, outgoing: Outgoing, now: int) -> list[tuple[int, Outgoing]]:
+        message = outgoing.message
+        if not isinstance(message, NextShare) or outgoing.to == victim:
+            return [(units * U if isinstance(message, NextShare) else 0, outgoing)]
+        return [] if message.advertisement == OTHERS else [(0, outgoing)]
+
+    return script
+
+
+def town(size: int, liars: dict[tuple[int, int], Script], **config: Any) -> TransferChain:
+    """In which a publisher that lies has advertised."""
+    world = TransferChain(2, size, liars, **config)
+    world.rng = FixedRandom()  # type: ignore[assignment]
+    for replica in world.replicas.values():
+        replica.routes.other_publishers[OTHERS] = LYING.public
+    return world
+
+
+def way_of(world: TransferChain, place: ReplicaId) -> HardenedKeyForwarder:
+    way = world.replicas[place].key_forwarder._redistributing
+    assert way is not None
+    return way
+
+
+def deal_to(world: TransferChain, number: int, indices: Collection[int]) -> None:
+    """The publisher that lies deals a key to these of the first node alone."""
+    first = world.schemes[0]
+    origin = KeyAttempt(make_key_id(LYING.public, number.to_bytes(8, "big")))
+    shares = deal_key(Scalar.of(number + 7), origin, first, LYING, random.Random(number).randbytes, world.now)
+    for index in indices:
+        share = FirstShare(OTHERS, shares[index - 1].encode().reveal())
+        world.send(CLIENT, Outgoing(ReplicaId(first, index), share))
+
+
+def dealt(world: TransferChain, number: int, holder: ReplicaId, to: ReplicaId) -> NextShare:
+    """What this holder makes of a key that the publisher that lies has dealt."""
+    entropy = random.Random(number).randbytes
+    origin = KeyAttempt(make_key_id(LYING.public, number.to_bytes(8, "big")))
+    firsts = deal_key(Scalar.of(0xBAD), origin, holder.scheme, LYING, entropy, world.now)
+    held = accept_publisher_share(firsts[holder.index - 1], holder, LYING.public)
+    portion = redistribute_share(held, to.scheme, signing(holder.scheme.node[0], holder.index), entropy).share_for(
+        to.index
+    )
+    return NextShare(OTHERS, portion.encode().reveal())
+
+
+def test_a_publisher_that_has_a_few_holders_deal_gets_nothing_of_others_shown() -> None:
+    """Nodes of five: of each key of its own, an honest holder and a lying one deal. If that filled what a replica has
+    room for, it would lack what honest holders deal next, and they would show it."""
+    victim = ReplicaId(scheme(2, 5), 5)
+    deals = late(victim, 2)
+    world = town(5, {(1, 1): deals, (1, 2): deals, (2, 1): follow_protocol, (2, 2): follow_protocol}, keys_max=16)
+    for number in range(12):
+        deal_to(world, number, (3 + number // 4, 1 + number % 2))
+    world.run(30 * U)
+    (key,) = unpicked_keys(1)
+    origin = world.deal(key=key)
+    world.run(100 * U)
+    assert not world.replicas[victim].refused
+    assert world.messages["Disputed"] == 0
+    assert key_arrived(world, origin)
+
+
+def test_nor_does_one_that_has_honest_holders_deal_all_that_they_can_at_once() -> None:
+    victim, other = ReplicaId(scheme(2), 3), ReplicaId(scheme(2), 2)
+    world = town(3, {(1, 1): late(victim, 2), (2, 1): follow_protocol}, keys_max=16)
+
+    def slow(source: Peer, to: Peer, message: Message) -> int:
+        """Within the bound."""
+        honest = isinstance(message, NextShare) and to == other and source != ReplicaId(scheme(1), 1)
+        return U * 3 // 10 if honest else 0
+
+    world.extra_delay = slow
+    for number in range(8):
+        deal_to(world, number, (2 + number // 4,))
+    world.run(U)
+    (key,) = unpicked_keys(1)
+    origin = world.deal(key=key)
+    world.run(100 * U)
+    assert not world.replicas[victim].refused
+    assert world.messages["Disputed"] == 0
+    assert key_arrived(world, origin)
+
+
+@pytest.mark.parametrize("later", [2, 4, 5])
+def test_what_honest_holders_have_dealt_is_there_whenever_liars_have_the_hop_begin(later: int) -> None:
+    """Nodes of five: the publisher's link to one honest holder has stalled, so it takes a liar for a majority. Until
+    one deals, it deals so much else that a replica which made room would have lost what the two others dealt."""
+    victim, liar = ReplicaId(scheme(2, 5), 5), ReplicaId(scheme(1, 5), 1)
+
+    def waits(liar: ByzantineReplica, outgoing: Outgoing, now: int) -> list[tuple[int, Outgoing]]:
+        return [(later * U if isinstance(outgoing.message, NextShare) else 0, outgoing)]
+
+    world = town(5, {(1, 1): waits, (1, 2): waits, (2, 1): follow_protocol, (2, 2): follow_protocol}, keys_max=8)
+    world.extra_delay = lambda source, to, message: (
+        10**15 if source == CLIENT and to == ReplicaId(scheme(1, 5), 5) else 0
+    )
+    (key,) = unpicked_keys(1)
+    origin = world.deal(key=key)
+    world.run(U)
+    for number in range(20):
+        world.send(liar, Outgoing(victim, dealt(world, number, liar, victim)))
+    world.run((later - 1) * U)
+    way = way_of(world, victim)
+    assert way._opened.inactive_count
+    assert origin not in [hop.key_attempt for hop in way._hops.values()]
+    world.run(U // 2)
+    (hop,) = [hop for hop in way._hops.values() if hop.key_attempt == origin]
+    assert hop.has_begun
+    assert hop.holder_count == 4
+    world.run(100 * U)
+    assert world.messages["Disputed"] == 0
+    assert key_arrived(world, origin)
+
+
+def test_a_word_that_shows_that_a_hop_has_begun_finds_what_was_dealt_before() -> None:
+    """Though a liar deals so much else that it is not ready to begin."""
+    victim, liar, soon = (ReplicaId(scheme(2), 3), ReplicaId(scheme(1), 1), ReplicaId(scheme(1), 2))
+    world = town(3, {(1, 1): follow_protocol, (2, 1): follow_protocol}, keys_max=4)
+    world.extra_delay = lambda source, to, message: (
+        3 * U
+        if isinstance(message, NextShare) and to == victim and source != soon and message.advertisement == ADVERT
+        else 0
+    )
+    (key,) = unpicked_keys(1)
+    origin = world.deal(key=key)
+    world.run(U // 2)
+    for number in range(9):
+        world.replicas[victim].receive(dealt(world, number, liar, victim), liar, world.now)
+    way = way_of(world, victim)
+    assert origin not in [hop.key_attempt for hop in way._hops.values()]
+    world.run(U)
+    (hop,) = [hop for hop in way._hops.values() if hop.key_attempt == origin]
+    assert hop.has_begun
+    assert hop.holder_count == 1
+    world.run(100 * U)
+    assert world.messages["Disputed"] == 0
+    assert key_arrived(world, origin)
+
+
+def test_a_holder_that_deals_more_than_honest_ones_can_is_refused_and_nobody_else_is() -> None:
+    world = town(3, {}, keys_max=2, done_max=6)
+    victim, liar, other = ReplicaId(scheme(2), 3), ReplicaId(scheme(1), 1), ReplicaId(scheme(1), 2)
+    way = way_of(world, victim)
+    for number in range(6):
+        way.on_next_share(dealt(world, number, liar, victim), liar, world.now, quiet=False)
+    with pytest.raises(ExcessError, match="no honest holder"):
+        way.on_next_share(dealt(world, 6, liar, victim), liar, world.now, quiet=False)
+    assert way.sizes()["hops"] == 2
+    assert way.sizes()["early"] == 4
+    way.on_next_share(dealt(world, 6, other, victim), other, world.now, quiet=False)
+    way.on_next_share(dealt(world, 0, other, victim), other, world.now, quiet=False)
+    assert way.sizes()["passages"] == 1, "with the second of three holders the hop has begun"
+    way.on_next_share(dealt(world, 7, liar, victim), liar, world.now, quiet=False)
+
+
+def test_hops_that_never_begin_are_kept_while_their_keys_are_fresh_and_no_longer() -> None:
+    world = town(3, {}, keys_max=2, hold_us=50 * U)
+    victim, holder = ReplicaId(scheme(2), 3), ReplicaId(scheme(1), 2)
+    for number in range(5):
+        world.replicas[victim].receive(dealt(world, number, holder, victim), holder, world.now)
+    world.run(49 * U)
+    sizes = world.replicas[victim].key_forwarder.sizes()
+    assert (sizes["hops"], sizes["early"]) == (2, 3)
+    world.run(2 * U)
+    way = way_of(world, victim)
+    assert not any((way._hops, way._until, len(way._alarms), way._opened._kept, way._opened._counts))
+    assert way.sizes()["passages past"] == 0
+    assert not CoalitionKnowledge(world).has_key()
+
+
+# --- portions that wait for an advertisement --------------------------------------------------------------------------
+
+
+def invented(portion: DealtShare, number: int, holder: ReplicaId) -> NextShare:
+    """What looks like a portion of another key, dealt by this holder; nothing stands for it."""
+    origin = KeyAttempt(number.to_bytes(16, "big"))
+    header = msgspec.structs.replace(
+        portion.holder_header, key_attempt=origin, old_scheme=holder.scheme, holder=holder.index
+    )
+    return NextShare(OTHERS, DealtShare(portion.publisher_header, header, portion.share).encode().reveal())
+
+
+def portions_for(world: TransferChain, place: ReplicaId) -> list[DealtShare]:
+    return [
+        DealtShare.decode(message.share)
+        for message, _, to in world.shares
+        if isinstance(message, NextShare) and to == place
+    ]
+
+
+def test_what_waits_for_its_advertisement_is_not_pushed_out_by_what_a_liar_has_its_holder_deal() -> None:
+    """A replica hears of the advertisement as the last. Until then an honest holder deals it a thousand keys more, of a
+    publisher whose advertisement is not known here."""
+    victim, holder = ReplicaId(scheme(2), 3), ReplicaId(scheme(1), 2)
+    world = TransferChain(2, 3, {(1, 1): follow_protocol, (2, 1): follow_protocol})
+    world.rng = FixedRandom()  # type: ignore[assignment]
+    replica = world.replicas[victim]
+    replica.routes.knows_advertisement = False
+
+    def slow(source: Peer, to: Peer, message: Message) -> int:
+        """Within the bound."""
+        return U * 6 // 10 if isinstance(message, NextShare) and to == victim and source != holder else 0
+
+    world.extra_delay = slow
+    (key,) = unpicked_keys(1)
+    origin = world.deal(key=key)
+    world.run(U * 3 // 10)
+    for number in range(1024):
+        replica.receive(invented(portions_for(world, victim)[0], number, holder), holder, world.now)
+    world.run(U * 45 // 100)
+    assert replica.key_forwarder.sizes()["early"] > 1024
+    replica.routes.knows_advertisement = True
+    replica.key_forwarder.on_advertisement(ADVERT, world.now)
+    world.run(100 * U)
+    assert world.messages["Disputed"] == 0
+    assert key_arrived(world, origin)
+
+
+def test_of_each_holder_so_much_waits_as_honest_ones_can_deal_and_no_more() -> None:
+    world = TransferChain(2, 3, keys_max=4)
+    world.deal()
+    world.run(100 * U)
+    victim = ReplicaId(scheme(2), 3)
+    replica, (portion, *_) = world.replicas[victim], portions_for(world, victim)
+    replica.routes.knows_advertisement = False
+    for index, most in ((1, 8), (2, 16)):
+        for number in range(20):
+            replica.receive(
+                invented(portion, number, ReplicaId(scheme(1), index)), ReplicaId(scheme(1), index), world.now
+            )
+        assert replica.key_forwarder.sizes()["early"] == most
+
+
+# --- words that wait for a hop ----------------------------------------------------------------------------------------
+
+
+def test_what_an_honest_replica_says_is_not_pushed_out_by_what_it_has_to_say_of_a_liar_s_keys() -> None:
+    """The other liar is silent, so each honest replica is needed. To one of them portions take as long as they may, and
+    all words of the other come before: of one key, and then of three hundred that a publisher deals at once."""
+    victim, other = ReplicaId(scheme(2), 3), ReplicaId(scheme(2), 2)
+    world = TransferChain(2, 3, {(1, 1): follow_protocol, (2, 1): drop(*ANY)})
+    world.rng = FixedRandom()  # type: ignore[assignment]
+    world.extra_delay = lambda source, to, message: (
+        U * 7 // 10 if isinstance(message, NextShare) and to == victim else 0
+    )
+    (key,) = unpicked_keys(1)
+    origin = world.deal(key=key)
+    world.run(U // 2)
+    way = way_of(world, victim)
+    assert len(way._words) == 1, "the word is there, and no portion"
+    word = AgreementMessage(scheme(1), scheme(2)).encode()
+    for number in range(300):
+        spoken = AgreementWord(number.to_bytes(16, "big"), 0, scheme(1).node, FloodKind.ATTENDANCE, word)
+        world.replicas[victim].receive(spoken, other, world.now)
+    world.run(60 * U)
+    assert key_arrived(world, origin)
+
+
+# --- a replica that was started again ---------------------------------------------------------------------------------
+
+
+def restarted() -> tuple[TransferChain, ChainReplica, DealtShare]:
+    """Nodes of five, two liars each: those of node 2 say nothing, so that each honest replica of it is needed, and one
+    of these has been killed and started. And a portion of a key that came before."""
+    liars: dict[tuple[int, int], Script] = {(hop, index): follow_protocol for hop in (1, 3) for index in (1, 2)}
+    world = TransferChain(3, 5, liars | {(2, index): drop(*ANY) for index in (1, 2)}, done_max=32)
+    world.rng = FixedRandom()  # type: ignore[assignment]
+    world.deal()
+    world.run(60 * U)
+    victim = ReplicaId(scheme(2, 5), 5)
+    world.kill(2, 5)
+    return world, world.replicas[victim], portions_for(world, victim)[0]
+
+
+def test_liars_around_a_replica_that_was_started_do_not_fill_what_it_remembers_of_others() -> None:
+    """They bring it what they have made up, while it is quiet."""
+    world, victim, portion = restarted()
+    for number in range(40):
+        for at, liar in enumerate(ReplicaId(scheme(hop, 5), index) for hop in (1, 3) for index in (1, 2)):
+            world.send(liar, Outgoing(victim.place, invented(portion, 100 * at + number, liar)))
+    world.run(2 * U)
+    assert victim.key_forwarder.is_quiet(world.now)
+    assert victim.key_forwarder.sizes()["passages past"] == 4 * 32, "of each so much and no more"
+    (key,) = unpicked_keys(1)
+    world.run(40 * U)
+    origin = world.deal(key=key)
+    world.run(60 * U)
+    assert key_arrived(world, origin)
+
+
+def test_what_an_honest_holder_brought_meanwhile_is_left_alone_for_good_and_then_forgotten() -> None:
+    world, victim, portion = restarted()
+    liar, honest = ReplicaId(scheme(1, 5), 1), ReplicaId(scheme(1, 5), 3)
+    for number in range(40):
+        victim.receive(invented(portion, number, liar), liar, world.now)
+    victim.receive(invented(portion, 99, honest), honest, world.now)
+    assert victim.refused["we may have seen this before, in an earlier life"] == 41
+    world.run(40 * U)
+    assert not victim.key_forwarder.is_quiet(world.now)
+    victim.receive(invented(portion, 99, honest), honest, world.now)
+    assert victim.refused["this is over here"] == 1
+    world.run(2 * world.config.hold_us)
+    victim.receive(invented(portion, 99, honest), honest, world.now)
+    assert victim.refused["this is over here"] == 1
+    assert victim.key_forwarder.sizes()["passages past"] == 0
+
+
+# --- keys that are wanted ---------------------------------------------------------------------------------------------
+
+
+def test_who_wants_a_key_for_another_advertisement_keeps_nobody_from_asking_for_it() -> None:
+    """The liar of the next node asks first, every time, for what the publisher that lies has nothing to do with."""
+    world = TransferChain(3, want_us=10 * U)
+    replica, liar, honest = world.replicas[ReplicaId(scheme(2), 2)], ReplicaId(scheme(3), 1), ReplicaId(scheme(3), 2)
+    replica.routes.other_publishers[OTHERS] = LYING.public
+    for moment in (0, 10, 20):
+        replica.receive(WantKey(OTHERS, KEY), liar, world.now + moment * U)
+        replica.key_forwarder.outbox.clear()
+        for again in (1, 5, 9):
+            replica.receive(WantKey(ADVERT, KEY), honest, world.now + (moment + again) * U)
+        wanted = [outgoing.message for outgoing in replica.key_forwarder.outbox]
+        assert wanted == [WantKey(ADVERT, KEY)] * 3, "of all replicas of the node before, once in a while"
+    assert not replica.refused

@@ -1,0 +1,163 @@
+"""Liars cannot make use of whom others do without, be it honest and back, or one of theirs."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+import pytest
+
+from support.byzantine_scripts import change_roll, drop, follow_protocol, without
+from support.forged_dealings import FixedRandom, unpicked_keys
+from support.key_transfer_chain import QUIET, SECRET, ByzantineReplica, Script, TransferChain, U, key_arrived, scheme
+from veilcast.brokers.keys.agreement import AttendanceRoll, DealingRef
+from veilcast.brokers.keys.redistribution import DealtShare
+from veilcast.brokers.keys.scheme import ReplicaId
+from veilcast.brokers.routing.view import Outgoing, Peer
+from veilcast.wire.brokers import AgreementWord, LastShare, NextShare, ShareReceived
+from veilcast.wire.mesh import Message
+
+
+def after_a_while(script: Script) -> tuple[Script, list[bool]]:
+    lying: list[bool] = []
+
+    def moody(liar: ByzantineReplica, outgoing: Outgoing, now: int) -> list[tuple[int, Outgoing]]:
+        return script(liar, outgoing, now) if lying else [(0, outgoing)]
+
+    return moody, lying
+
+
+def back(world: TransferChain, *places: tuple[int, int]) -> None:
+    """These were away while a key passed, and are here again."""
+    key, _ = unpicked_keys(2)
+    for hop, index in places:
+        world.kill(hop, index)
+    origin = world.deal(key=key)
+    world.run(3 * QUIET)
+    assert all(reader.reassembled.get(origin) == SECRET for reader in world.subscribers.values())
+
+
+def test_who_is_back_and_late_for_it_shows_nothing_of_honest_replicas() -> None:
+    """Replica 3 of node 2 is waited for by nobody there, and by everybody at node 3, where all were away since. A liar
+    has it deal so late that one honest replica of node 3 has said what it lacks, and another has not."""
+
+    def late(liar: ByzantineReplica, outgoing: Outgoing, now: int) -> list[tuple[int, Outgoing]]:
+        held = isinstance(outgoing.message, NextShare) and outgoing.to == ReplicaId(scheme(2), 3)
+        return [(U * 385 // 100 if held else 0, outgoing)]
+
+    def slow(source: Peer, to: Peer, message: Message) -> int:
+        """Within the bound."""
+        if not isinstance(message, NextShare) or not isinstance(source, ReplicaId) or not isinstance(to, ReplicaId):
+            return 0
+        held = to.index == 2 if source == ReplicaId(scheme(2), 3) else to.index != 2
+        return U * 7 // 10 if held and to.scheme == scheme(3) else 0
+
+    script, lying = after_a_while(late)
+    world = TransferChain(3, 3, {(1, 1): script, (2, 1): follow_protocol, (3, 1): follow_protocol})
+    world.rng = FixedRandom()  # type: ignore[assignment]
+    back(world, (2, 3))
+    for at in (1, 2, 3):
+        world.kill(3, at)
+        world.run(3 * QUIET)
+    world.extra_delay = slow
+    lying.append(True)
+    origin = world.deal(key=unpicked_keys(2)[1])
+    world.run(100 * U)
+    assert key_arrived(world, origin)
+
+
+def test_who_is_back_is_shown_what_others_agree_on_whatever_liars_told_it() -> None:
+    """Else it would have another sharing than the others, and be named for it."""
+
+    def two_words(liar: ByzantineReplica, outgoing: Outgoing, now: int) -> list[tuple[int, Outgoing]]:
+        if outgoing.to != ReplicaId(scheme(2), 3) or not isinstance(outgoing.message, AgreementWord):
+            return [(0, outgoing)]
+        made_up = {1: DealingRef(b"x" * 32, b"y" * 32)}
+        said = [change_roll(lambda roll, to: roll._replace(table={}))]
+        said += [change_roll(lambda roll, to: roll._replace(table=made_up, skipped_holders=()))]
+        said += [change_roll(lambda roll, to: AttendanceRoll(without(roll.table, 1)))]
+        return [sent for script in said for sent in script(liar, outgoing, now)]
+
+    script, lying = after_a_while(two_words)
+    leaves_out, lying_too = after_a_while(drop(NextShare, only=(3,)))
+    world = TransferChain(2, 3, {(1, 1): leaves_out, (2, 1): script})
+    back(world, (2, 3))
+    lying.append(True)
+    lying_too.append(True)
+    origin = world.deal(key=unpicked_keys(2)[1])
+    world.run(100 * U)
+    assert key_arrived(world, origin)
+
+
+@pytest.mark.heavy
+def test_who_is_back_in_a_large_node_is_shown_all_of_that() -> None:
+    """It comes before it has said what it has itself, and liars have told it nothing."""
+    silent, lying = after_a_while(drop(AgreementWord, only=(15,)))
+    leaves_out, lying_too = after_a_while(drop(NextShare, only=(15,)))
+    liars = {(1, 1): leaves_out} | {(2, at): silent for at in range(8, 15)}
+    world = TransferChain(2, 15, liars)
+    back(world, (2, 15))
+    lying.append(True)
+    lying_too.append(True)
+    origin = world.deal(key=unpicked_keys(2)[1])
+    world.run(100 * U)
+    assert key_arrived(world, origin)
+
+
+def deals_to_two(keys: Collection[bytes], silent: Collection[bytes] = ()) -> Script:
+    """Leaves out replica 3 with these keys, and shows nothing; deals nothing at all of others."""
+
+    def script(liar: ByzantineReplica, outgoing: Outgoing, now: int) -> list[tuple[int, Outgoing]]:
+        if not isinstance(outgoing.message, NextShare) or not isinstance(outgoing.to, ReplicaId):
+            return [(0, outgoing)]
+        portion = DealtShare.decode(outgoing.message.share)
+        key, other = portion.holder_header.key_attempt.key, portion.share.index != outgoing.to.index
+        left_out = key in keys and (other or outgoing.to.index == 3)
+        return [] if left_out or key in silent else [(0, outgoing)]
+
+    return script
+
+
+def test_a_liar_is_not_put_aside_by_one_and_gone_on_with_by_others() -> None:
+    """It is missed with one key while the next is under way: replica 2 has said what it has, replica 3 waits for it
+    until it is known as absent. Nobody honest was ever away."""
+    first, second = unpicked_keys(2)
+
+    def script(liar: ByzantineReplica, outgoing: Outgoing, now: int) -> list[tuple[int, Outgoing]]:
+        message = outgoing.message
+        slow = isinstance(message, AgreementWord) and message.key == first
+        return [] if slow or isinstance(message, LastShare) else [(0, outgoing)]
+
+    world = TransferChain(2, 3, {(1, 1): deals_to_two([second], silent=[first]), (2, 1): script})
+    liar = world.replicas[ReplicaId(scheme(2), 1)].key_forwarder._redistributing
+    assert liar is not None
+    liar._absences.is_skipped = lambda *_: False  # type: ignore[method-assign]
+    one = world.deal(key=first)
+    world.run(9 * U)
+    two = world.deal(key=second)
+    world.run(100 * U)
+    assert key_arrived(world, one)
+    assert key_arrived(world, two)
+
+
+def test_an_honest_holder_that_was_put_out_by_a_liar_is_not_lost_for_the_next_keys() -> None:
+    """Replica 1 acknowledges nothing, once, and denies what holder 2 dealt, so that it is missed; then holder 1 leaves
+    out replica 3. Nobody honest was ever away."""
+    first, *others = unpicked_keys(4)
+
+    def script(liar: ByzantineReplica, outgoing: Outgoing, now: int) -> list[tuple[int, Outgoing]]:
+        if isinstance(outgoing.message, ShareReceived):
+            return []
+        return change_roll(lambda roll, to: roll._replace(table=without(roll.table, 2)))(liar, outgoing, now)
+
+    world = TransferChain(2, 3, {(1, 1): deals_to_two(others), (2, 1): script})
+    world.unacknowledging = [ReplicaId(scheme(2), 1)]
+    assert after(world, first)
+    world.unacknowledging = []
+    for key in others:
+        assert after(world, key)
+
+
+def after(world: TransferChain, key: bytes) -> bool:
+    origin = world.deal(key=key)
+    world.run(60 * U)
+    return key_arrived(world, origin)

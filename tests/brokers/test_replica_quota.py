@@ -1,0 +1,65 @@
+"""What replicas bring that is of no use yet: nobody's flood takes the room of another."""
+
+from __future__ import annotations
+
+import msgspec
+
+from support.key_transfer_chain import scheme
+from veilcast.brokers.keys.scheme import ReplicaId, Scheme
+from veilcast.brokers.quota import ItemName, ReplicaQuota
+
+EDGE = scheme(1)
+FIRST, SECOND, THIRD = (ReplicaId(EDGE, index) for index in (1, 2, 3))
+ONE, OTHER = b"one", b"other"
+
+
+def named(number: int, advert: bytes = ONE) -> ItemName:
+    return advert, number.to_bytes(4, "big")
+
+
+def test_who_brings_more_than_its_part_lets_go_of_its_own_oldest() -> None:
+    holds = ReplicaQuota(9)
+    assert not [gone for number in range(3) for gone in holds.charge(named(number), FIRST)]
+    assert holds.charge(named(3), FIRST) == [named(0)]
+    assert holds.charge(named(1), FIRST) == [], "brought again, it is the newest"
+    assert holds.charge(named(4), FIRST) == [named(2)]
+    assert len(holds) == 3
+
+
+def test_what_another_holds_stays_however_much_two_liars_repeat() -> None:
+    holds = ReplicaQuota(9)
+    for bearer in (FIRST, SECOND, THIRD):
+        holds.charge(named(0), bearer)
+    gone = [gone for number in range(1, 50) for liar in (FIRST, SECOND) for gone in holds.charge(named(number), liar)]
+    assert named(0) not in gone
+    assert len(holds) == 4
+    holds.release(named(0))
+    assert len(holds) == 3
+
+
+def test_a_publisher_that_floods_pushes_out_its_own() -> None:
+    holds = ReplicaQuota(30)
+    holds.charge(named(0, OTHER), FIRST)
+    gone = [gone for number in range(100) for gone in holds.charge(named(number), FIRST)]
+    assert gone == [named(number) for number in range(91)]
+
+
+def test_all_together_hold_as_much_as_there_is_room_for() -> None:
+    holds = ReplicaQuota(10)
+    for number in range(100):
+        for at, bearer in enumerate((FIRST, SECOND, THIRD)):
+            holds.charge(named(1_000 * at + number), bearer)
+    assert len(holds) == 9
+
+
+def test_a_replica_of_a_node_that_has_changed_twice_holds_nothing() -> None:
+    """Before that, what it brought may still be of use."""
+    holds = ReplicaQuota(30)
+    holds.charge(named(0), FIRST)
+    gone = [holds.charge(named(version), ReplicaId(newer(version), 1)) for version in (1, 2)]
+    assert gone == [[], [named(0)]]
+    assert len(holds) == 2
+
+
+def newer(by: int) -> Scheme:
+    return msgspec.structs.replace(EDGE, version=EDGE.version + by)

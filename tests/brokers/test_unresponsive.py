@@ -1,0 +1,268 @@
+"""Who has failed once is not waited for again, and nothing that is safe with waiting is unsafe without."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from support.byzantine_scripts import ANY, LIES, drop, follow_protocol
+from support.key_transfer_chain import (
+    PUBLISHER,
+    QUIET,
+    SECRET,
+    ByzantineReplica,
+    ByzantineScripts,
+    CoalitionKnowledge,
+    Script,
+    TransferChain,
+    U,
+    key_arrived,
+    scheme,
+    signing,
+)
+from veilcast.brokers.keys.bulk import make_key_id
+from veilcast.brokers.keys.paper_split import KeyAttempt
+from veilcast.brokers.keys.scheme import ReplicaId
+from veilcast.brokers.keys.unresponsive import UnresponsiveReplicas
+from veilcast.brokers.routing.view import Outgoing, Peer
+from veilcast.errors import LocalError
+from veilcast.machine import Address
+from veilcast.wire.brokers import NextShare
+from veilcast.wire.mesh import Message
+
+ONE, OTHER, REPLICA = b"p" * 32, b"q" * 32, b"r" * 32
+
+
+def names(count: int) -> list[bytes]:
+    return [make_key_id(PUBLISHER.public, number.to_bytes(8, "big")) for number in range(count)]
+
+
+def waived(count: int) -> list[bytes]:
+    """Keys for which nobody is waited for who was missed once."""
+    absences = UnresponsiveReplicas(1)
+    absences.record_missed(ONE, REPLICA, 0)
+    return [key for key in names(99) if absences.is_skipped(KeyAttempt(key), ONE, REPLICA)][:count]
+
+
+# --- what is learnt ---------------------------------------------------------------------------------------------------
+
+
+def share_waived(absences: UnresponsiveReplicas) -> float:
+    keys = names(2_000)
+    return sum(absences.is_skipped(KeyAttempt(key), ONE, REPLICA) for key in keys) / len(keys)
+
+
+def test_who_is_missed_is_waited_for_now_and_then_and_half_as_often_each_time() -> None:
+    absences = UnresponsiveReplicas(10)
+    assert share_waived(absences) == 0
+    for odds in (8, 16, 32, 64, 128, 128):
+        absences.record_missed(ONE, REPLICA, absences.level(ONE, REPLICA))
+        assert 1 - share_waived(absences) == pytest.approx(1 / odds, abs=0.012)
+
+
+def test_another_attempt_waits_for_all() -> None:
+    absences = UnresponsiveReplicas(10)
+    absences.record_missed(ONE, REPLICA, 4)
+    assert not any(absences.is_skipped(KeyAttempt(key, 1), ONE, REPLICA) for key in names(200))
+
+
+def test_hops_that_waited_at_the_same_time_count_once() -> None:
+    absences = UnresponsiveReplicas(10)
+    for _ in range(5):
+        absences.record_missed(ONE, REPLICA, 0)
+    assert absences.level(ONE, REPLICA) == 1
+
+
+def test_who_came_is_waited_for_as_before() -> None:
+    absences = UnresponsiveReplicas(10)
+    absences.record_missed(ONE, REPLICA, 3)
+    absences.record_present(ONE, REPLICA)
+    assert share_waived(absences) == 0 == len(absences)
+
+
+def test_what_one_publisher_brings_about_touches_no_other() -> None:
+    absences = UnresponsiveReplicas(10)
+    absences.record_missed(ONE, REPLICA, 0)
+    assert absences.level(OTHER, REPLICA) == 0
+
+
+def test_what_was_learnt_first_goes_when_there_is_no_room() -> None:
+    absences = UnresponsiveReplicas(2)
+    for replica in (b"1", b"2", b"1", b"3"):
+        absences.record_missed(ONE, replica, 0)
+    assert [absences.level(ONE, replica) for replica in (b"1", b"2", b"3")] == [1, 0, 1]
+    with pytest.raises(LocalError):
+        UnresponsiveReplicas(0)
+
+
+# --- what comes of it -------------------------------------------------------------------------------------------------
+
+
+def keys_pass(world: TransferChain, keys: list[bytes], apart_us: int = 60 * U) -> list[int]:
+    """How long each took to all readers."""
+    took = []
+    for key in keys:
+        began, origin = world.now, world.deal(key=key)
+        end = began + apart_us
+        while world.now < end and not all(origin in reader.reassembled for reader in world.subscribers.values()):
+            world.run(U // 10)
+        took.append(world.now - began)
+        world.run(end - world.now)
+        assert all(reader.reassembled.get(origin) == SECRET for reader in world.subscribers.values()), key
+    return took
+
+
+def absences_of(world: TransferChain, hop: int, index: int) -> list[int]:
+    """How the others of its node and those of the next know this one."""
+    key = signing(hop, index).public
+    levels = []
+    for replica in world.honest:
+        redistributing = replica.key_forwarder._redistributing
+        assert redistributing is not None
+        if replica.place.scheme.node[0] in (hop, hop + 1) and replica.place != ReplicaId(
+            scheme(hop, world.size), index
+        ):
+            levels.append(redistributing._absences.level(PUBLISHER.public, key))
+    return levels
+
+
+SILENT = drop(*ANY)
+
+
+@pytest.mark.parametrize(("size", "liars", "keys"), [(3, [2], 13), (5, [1, 4], 5)])
+def test_a_replica_that_says_nothing_holds_up_the_first_key_and_few_others(
+    size: int, liars: list[int], keys: int
+) -> None:
+    world = TransferChain(3, size, {(hop, at): SILENT for hop in (1, 2, 3) for at in liars})
+    first, *others = keys_pass(world, names(keys))
+    assert first > 20 * U
+    assert sorted(others)[len(others) // 2] < 8 * U, "three hops, of two messages each, and the ends"
+    assert not CoalitionKnowledge(world).has_key()
+    assert world.proven_faulty() == []
+
+
+def test_who_is_back_is_waited_for_again() -> None:
+    silent = True
+
+    def script(liar: ByzantineReplica, outgoing: Outgoing, now: int) -> list[tuple[int, Outgoing]]:
+        return [] if silent else [(0, outgoing)]
+
+    world = TransferChain(3, 3, {(2, 3): script})
+    keys = names(40)
+    keys_pass(world, keys[:3])
+    assert min(absences_of(world, 2, 3)) > 0
+    silent = False
+    keys_pass(world, keys[3:])
+    assert set(absences_of(world, 2, 3)) == {0}
+
+
+def test_if_others_cannot_do_without_one_that_is_back_the_second_attempt_has_it() -> None:
+    """A liar beside it takes part while it is away, and deals nothing once it is back."""
+    lying = False
+
+    def script(liar: ByzantineReplica, outgoing: Outgoing, now: int) -> list[tuple[int, Outgoing]]:
+        return LIES["drop portions"](liar, outgoing, now) if lying else [(0, outgoing)]
+
+    world = TransferChain(3, 3, {(2, 1): script})
+    got = world.subscribers[Address("reader 3")].reassembled
+    first, second = waived(2)
+    world.kill(2, 2)
+    assert world.deal(key=first) not in got
+    world.run(2 * QUIET)
+    assert min(absences_of(world, 2, 2)) > 0
+    lying = True
+    lost = world.deal(key=second)
+    world.run(60 * U)
+    assert lost not in got
+    again = world.deal(1, key=second)
+    world.run(100 * U)
+    assert key_arrived(world, again)
+    assert set(absences_of(world, 2, 2)) == {0}
+
+
+def test_one_that_is_back_and_is_kept_waiting_shows_nothing_to_those_who_went_on() -> None:
+    """All delays are within the bound. The liar deals to the one that is back at the last moment; the others have gone
+    on, and the next node, which does not know that it was away, has begun to say what it lacks."""
+    lying = False
+
+    def late(liar: ByzantineReplica, outgoing: Outgoing, now: int) -> list[tuple[int, Outgoing]]:
+        held = lying and isinstance(outgoing.message, NextShare) and outgoing.to == ReplicaId(scheme(2), 3)
+        return [(int(3.85 * U) if held else 0, outgoing)]
+
+    def slow(source: Peer, to: Peer, message: Message) -> int:
+        if not lying or not isinstance(message, NextShare) or not isinstance(source, ReplicaId):
+            return 0
+        behind = [2] if source == ReplicaId(scheme(2), 3) else [1, 3]
+        return U * 7 // 10 if to in [ReplicaId(scheme(3), at) for at in behind] else 0
+
+    world = TransferChain(3, 3, {(1, 1): late, (2, 1): follow_protocol, (3, 1): follow_protocol})
+    world.rng = _Quickest()
+    world.extra_delay = slow
+    first, second = waived(2)
+    world.kill(2, 3)
+    world.deal(key=first)
+    world.run(2 * QUIET)
+    for at in (1, 2, 3):
+        world.kill(3, at)
+        world.run(2 * QUIET)
+    lying = True
+    origin = world.deal(key=second)
+    world.run(100 * U)
+    assert key_arrived(world, origin)
+
+
+class _Quickest(random.Random):
+    def randrange(self, start: int, stop: int | None = None, step: int = 1) -> int:
+        return start
+
+
+def moody(seed: int, names: list[str]) -> Script:
+    """Another behaviour every minute, so that no word on it lasts."""
+
+    def script(liar: ByzantineReplica, outgoing: Outgoing, now: int) -> list[tuple[int, Outgoing]]:
+        chosen = random.Random(f"{seed} {liar.place} {now // (60 * U)}").choice(names)
+        return LIES[chosen](liar, outgoing, now)
+
+    return script
+
+
+def moods(seed: int, size: int) -> ByzantineScripts:
+    rng = random.Random(seed)
+    of = [*LIES, *["drop"] * 12, *["curious"] * 6]
+    return {(hop, at): moody(seed, of) for hop in (1, 2, 3) for at in rng.sample(range(1, size + 1), (size - 1) // 2)}
+
+
+def moody_run(seed: int, size: int, keys: int) -> None:
+    world = TransferChain(3, size, moods(seed, size), seed=seed)
+    keys_pass(world, names(keys))
+    assert not CoalitionKnowledge(world).has_key()
+    assert [at for at in world.proven_faulty() if at not in world.scripts] == []
+
+
+@pytest.mark.parametrize(("seed", "size"), [(0, 3), (1, 3), (2, 5)])
+def test_liars_that_change_from_key_to_key_are_borne(seed: int, size: int) -> None:
+    moody_run(seed, size, 6)
+
+
+@pytest.mark.heavy
+def test_many_liars_that_change_from_key_to_key_are_borne() -> None:
+    for seed in range(100, 150):
+        moody_run(seed, 3, 12)
+    for seed in range(150, 160):
+        moody_run(seed, 5, 12)
+
+
+def test_honest_replicas_are_never_absent_to_one_another_whatever_liars_say_of_them() -> None:
+    for name in ("slander", "slander one", "slander and hide", "two words 2", "deny, hide and drop"):
+        world = TransferChain(2, 3, {(1, 3): LIES[name], (2, 3): LIES[name]})
+        keys_pass(world, names(4))
+        for hop, index in ((1, 1), (1, 2), (2, 1), (2, 2)):
+            assert set(absences_of(world, hop, index)) == {0}, (name, hop, index)
+
+
+def test_with_nobody_absent_words_are_as_they_were() -> None:
+    world = TransferChain(3, 3, {(2, 2): follow_protocol}, bound_us=10 * U, hold_us=400 * U)
+    took = keys_pass(world, names(3))
+    assert max(took) < 8 * U
+    assert world.messages["Spoken"] == 3 * 2 * 3 * 2

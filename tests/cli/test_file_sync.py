@@ -1,0 +1,30 @@
+"""A disk that is full does not end a broker or a member: it is told once, and tried again until it works."""
+
+from __future__ import annotations
+
+import logging
+
+import pytest
+
+from veilcast.cli.file_sync import FileSync
+from veilcast.errors import StorageError
+
+
+def test_a_full_disk_is_told_once_and_tried_again_until_it_has_room(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, "veilcast.keeping")
+    tries, full = list[bool](), True
+
+    def keep() -> None:
+        tries.append(full)
+        if full:
+            raise StorageError("cannot write overlay.signed: No space left on device")
+
+    keeping = FileSync(keep)
+    for _ in range(3):
+        keeping.sync()
+    assert [record.levelname for record in caplog.records] == ["WARNING"]
+    full = False
+    keeping.sync()
+    keeping.sync()
+    assert tries == [True, True, True, False, False]
+    assert caplog.messages[1:] == ["the newer overlay is in its file now"]

@@ -1,0 +1,123 @@
+"""Events of several attributes: the paper's regression gives the truth away, a conditional draw does not."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+
+from support.foil_generators import rank_of_truth, unevenness
+from veilcast.errors import ConfigError, LocalError
+from veilcast.foil.generators.base import foil_series
+from veilcast.foil.generators.categories import BucketFakes, EntropyFakes, Pmf
+from veilcast.foil.generators.dependent import ConditionalTable, DependentEvents, IndependentEvents, LinearLaw
+from veilcast.foil.generators.movers import GaussianMoves
+from veilcast.foil.generators.noise import NoiseFakes
+from veilcast.foil.generators.numeric_domain import NumericDomain
+from veilcast.foil.generators.trajectory import Trajectories
+from veilcast.foil.generators.window import WindowFakes
+
+STREAMS = 6000
+
+
+def pairs(rho: float, rng: np.random.Generator) -> npt.NDArray[np.float64]:
+    master = rng.standard_normal((STREAMS, 1))
+    slave = rho * master + np.sqrt(1 - rho**2) * rng.standard_normal((STREAMS, 1))
+    return np.stack([master, slave], axis=2)
+
+
+def rank_of_residual(slave: LinearLaw, seed: int) -> npt.NDArray[np.int64]:
+    """Where the truth is by its distance from the line, the farthest first."""
+    rng = np.random.default_rng(seed)
+    candidates, position = foil_series(DependentEvents(WindowFakes(3, 1.0), [slave]), pairs(0.8, rng), rng)
+    distance = np.abs(candidates[:, 0, :, 1] - 0.8 * candidates[:, 0, :, 0])
+    return rank_of_truth(-distance, position[:, 0], rng)
+
+
+def test_slaves_by_regression_give_the_truth_away_each_time() -> None:
+    assert (rank_of_residual(LinearLaw(0.8, 0, 0), 1) == 0).all()
+
+
+def test_slaves_drawn_given_the_master_tell_nothing() -> None:
+    assert unevenness(rank_of_residual(LinearLaw(0.8, 0, 0.6), 2), 4) < 4.5
+
+
+def test_slaves_drawn_without_regard_to_the_master_tell() -> None:
+    assert unevenness(rank_of_residual(LinearLaw(0, 0, 1), 3), 4) > 15
+
+
+def test_a_line_is_found_in_a_history() -> None:
+    history = pairs(0.8, np.random.default_rng(4))[:, 0]
+    line = LinearLaw.fit(history[:, 0], history[:, 1])
+    assert (line.slope, line.intercept, line.deviation) == pytest.approx((0.8, 0, 0.6), abs=0.03)
+
+
+def test_categories_follow_the_table_of_their_master() -> None:
+    table = np.array([[0.9, 0.1, 0.0], [0.2, 0.3, 0.5]])
+    rng = np.random.default_rng(5)
+    master = rng.integers(0, 2, (STREAMS, 4))
+    drawn = ConditionalTable(table).draw(master, rng)
+    for code in (0, 1):
+        shares = np.bincount(drawn[master == code], minlength=3) / np.sum(master == code)
+        assert shares == pytest.approx(table[code], abs=0.02)
+
+
+def test_the_truth_of_all_attributes_is_in_one_slot_and_lineages_keep_theirs() -> None:
+    rng = np.random.default_rng(6)
+    values = 100 + np.cumsum(rng.standard_normal((200, 10, 2)), axis=1)
+    generator = IndependentEvents([Trajectories(3, GaussianMoves(0, 1e-3)), Trajectories(3, GaussianMoves(0, 1e-3))])
+    candidates, position = foil_series(generator, values, rng)
+    assert (position == position[:, :1]).all()
+    fakes = np.arange(4) != position[:, :1]
+    assert np.abs(np.diff(candidates, axis=1)).max(axis=(1, 3))[fakes].max() < 0.1
+
+
+def test_no_slot_of_independent_buckets_tells_where_the_truth_is() -> None:
+    rng = np.random.default_rng(7)
+    pmf = Pmf(np.ones(100))
+    values = pmf.codes_at(rng.random((STREAMS, 1, 2)))
+    candidates, position = foil_series(IndependentEvents([BucketFakes(3, pmf), BucketFakes(3, pmf)]), values, rng)
+    assert unevenness(position, 4) < 4.5
+    for attribute in (0, 1):
+        ranks = candidates[:, 0, :, attribute].astype(np.float64)
+        assert unevenness(rank_of_truth(ranks, position[:, 0], rng), 4) < 4.5
+
+
+def test_slaves_keep_to_their_own_span() -> None:
+    rng = np.random.default_rng(8)
+    span = NumericDomain(0, 5, decimals=1)
+    values = np.tile([1.0, 2.5], (50, 4, 1))
+    candidates, _ = foil_series(DependentEvents(NoiseFakes(3, 1), [LinearLaw(3, 0, 2, span)]), values, rng)
+    span.check(candidates[..., 1])
+
+
+def test_events_that_do_not_fit_are_refused() -> None:
+    rng = np.random.default_rng(9)
+    generator = DependentEvents(NoiseFakes(3, 1), [LinearLaw(1, 0, 1)])
+    for wrong in (np.zeros((4, 3)), np.zeros(4), np.array([[1.0, np.nan]] * 4)):
+        with pytest.raises(LocalError):
+            generator.next(generator.begin(4, rng), wrong, rng)
+    with pytest.raises(LocalError):
+        IndependentEvents([NoiseFakes(3, 1)]).next((4,), np.zeros((4, 2)), rng)
+    with pytest.raises(ConfigError):
+        IndependentEvents([NoiseFakes(3, 1), NoiseFakes(2, 1)])
+    with pytest.raises(ConfigError):
+        LinearLaw(1, 0, -1)
+    for master in (np.ones(5), np.array([1.0, 2.0]), np.array([1.0, 2.0, np.nan])):
+        with pytest.raises(LocalError):
+            LinearLaw.fit(master, np.arange(float(len(master))))
+
+
+def test_slaves_that_cannot_be_true_are_refused() -> None:
+    rng = np.random.default_rng(10)
+    numbers = DependentEvents(NoiseFakes(3, 1), [LinearLaw(1, 0, 1, NumericDomain(0, 5, decimals=1))])
+    for number in (-1.0, 0.25, np.inf):
+        with pytest.raises(LocalError):
+            foil_series(numbers, np.array([[[1.0, number]]]), rng)
+    codes = DependentEvents(EntropyFakes(2, Pmf(np.ones(2))), [ConditionalTable([[0.5, 0.5, 0], [0.5, 0.5, 0.5]])])
+    foil_series(codes, np.array([[[1, 2]]]), rng)
+    for event in ([0, 2], [1, 3], [2, 0]):
+        with pytest.raises(LocalError):
+            foil_series(codes, np.array([[event]]), rng)
+    with pytest.raises(LocalError):
+        ConditionalTable([[0.5, 0.5]]).draw(np.array([1]), rng)

@@ -1,0 +1,147 @@
+"""One insider over frames: alone, as a publisher or a subscriber, it says what arrays say, and finds whom it seeks."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from support.coalition_view import tells_nothing_of_shuffled_labels
+from support.small_population import make_population
+from veilcast.crypto.hash_chain import advance_chain
+from veilcast.lab import tables
+from veilcast.lab.attack.hops import distances_from
+from veilcast.lab.attack.insider import lone_insider, spark_job
+from veilcast.lab.attack.insider.attackers import PublicKnowledge
+from veilcast.lab.measure.ranking import auc
+from veilcast.lab.models.coalition_view import subscription_delays
+from veilcast.lab.models.epochs import Epoch, MeshPolicy, Population, run_epochs
+from veilcast.observe import InsiderRow, ObservationRow, PresenceRow, TopologyRow
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+NODES, WORLDS, HOP_US, EPOCH_US = 120, 6, 1_000, 1_000_000
+NAMES = [f"n{number:03}" for number in range(NODES)]
+Guessed = dict[tuple[str, str, str], NDArray[np.float64]]
+"""By run, attack and role, the score of each node; none for the insider."""
+
+
+@cache
+def world(number: int) -> tuple[Population, Epoch]:
+    people = make_population(NODES, 8, 0.0, 0.0, 40 + number)
+    return people, next(run_epochs(people, MeshPolicy(), 1))
+
+
+def publishing(number: int) -> list[ObservationRow]:
+    """What a publisher writes down: its adverts, and who subscribes with it when."""
+    people, epoch = world(number)
+    me = people.publisher
+    run, beside, when = f"publisher {number}", people.graph.neighbours(me), subscription_delays(epoch)
+    found: list[ObservationRow] = [
+        InsiderRow(run, 0, 0, NAMES[me], NAMES[peer], "out:Advert", b"a", b"t", b"", "") for peer in beside
+    ]
+    found += [
+        InsiderRow(run, 0, int(when[peer]) * HOP_US, NAMES[me], NAMES[peer], "in:Subscribe", b"", b"t", b"", "")
+        for peer in beside
+        if epoch.mesh.parent[peer] == me
+    ]
+    return found + overlay(run, people)
+
+
+def subscribing(number: int) -> list[ObservationRow]:
+    """What one of its subscribers does: adverts from all of its neighbours, with their chain values."""
+    people, epoch = world(number)
+    me, far = insider(number), epoch.mesh.distance
+    run, first = f"subscriber {number}", int(epoch.mesh.parent[me])
+    found: list[ObservationRow] = [
+        InsiderRow(run, 0, int(peer != first), NAMES[me], NAMES[peer], "in:Advert", b"a", b"t", chain(far[peer]), "")
+        for peer in people.graph.neighbours(me)
+    ]
+    return found + overlay(run, people)
+
+
+def insider(number: int) -> int:
+    """Further out than who has the publisher beside it."""
+    people, epoch = world(number)
+    return int(people.subscribers[np.argmax(epoch.mesh.distance[people.subscribers])])
+
+
+def chain(hops: int) -> bytes:
+    return advance_chain(bytes(32), int(hops))
+
+
+def overlay(run: str, people: Population) -> list[ObservationRow]:
+    links: list[ObservationRow] = [
+        TopologyRow(run, 0, NAMES[u], NAMES[v]) for u, v in zip(*people.graph.edges(), strict=True)
+    ]
+    return links + [PresenceRow(run, 0, name) for name in NAMES]
+
+
+def frame(spark: SparkSession, kind: type[ObservationRow], found: list[ObservationRow]) -> DataFrame:
+    return spark.createDataFrame(tables.from_rows(kind, [row for row in found if isinstance(row, kind)]))
+
+
+@pytest.fixture(scope="module")
+def guessed(spark: SparkSession) -> Guessed:
+    found = [row for number in range(WORLDS) for row in (*publishing(number), *subscribing(number))]
+    found += [InsiderRow("two", 0, 0, NAMES[me], NAMES[2], "in:Advert", b"a", b"t", b"", "") for me in (0, 1)]
+    found += overlay("two", world(0)[0])
+    given = [frame(spark, kind, found) for kind in (InsiderRow, TopologyRow, PresenceRow)]
+    attacks = ("pruning", "pruning-timed", "pruning-chains", "first-spy")
+    answer = spark_job.guess_from_coalition(
+        *given, attacks=attacks, epochs=(1,), known=PublicKnowledge(acting=0.1), hop_us=HOP_US
+    )
+    scores: Guessed = {}
+    for row in answer.collect():
+        key = (row["run"], row["attack"], row["role"])
+        scores.setdefault(key, np.full(NODES, np.nan))[NAMES.index(row["node"])] = row["score"]
+    return scores
+
+
+@pytest.mark.parametrize("number", range(WORLDS))
+def test_frames_say_what_arrays_say(guessed: Guessed, number: int) -> None:
+    people, epoch = world(number)
+    me, other = people.publisher, insider(number)
+    beside = people.graph.neighbours(me)
+    asked, delay = epoch.mesh.parent[beside] == me, subscription_delays(epoch)[beside]
+    others, far = np.arange(NODES) != me, epoch.mesh.distance
+    for attack, when in (("pruning", None), ("pruning-timed", delay)):
+        wanted = lone_insider.score_branch_subscribers(people.graph, me, asked, 0.1, when)
+        assert guessed[f"publisher {number}", attack, "subscriber"][others] == pytest.approx(wanted[others])
+    near = people.graph.neighbours(other)
+    wide = lone_insider.score_first_branch(people.graph, other, int(np.searchsorted(near, epoch.mesh.parent[other])))
+    sharp = lone_insider.score_nearest_branches(people.graph, other, far[near] == far[near].min())
+    for attack, wanted in (("pruning", wide), ("pruning-chains", sharp)):
+        found = guessed[f"subscriber {number}", attack, "publisher"]
+        assert np.delete(np.exp(found), other) == pytest.approx(np.delete(wanted, other), abs=2e-6)
+
+
+def test_readers_are_found_and_by_the_time_more_and_shuffled_ones_are_not(guessed: Guessed) -> None:
+    """Both controls, where the insider publishes."""
+    areas: dict[str, list[float]] = {"pruning": [], "pruning-timed": []}
+    for number in range(WORLDS):
+        people, _ = world(number)
+        labels = np.isin(np.arange(NODES), people.subscribers)
+        for attack, found in areas.items():
+            scores, others = guessed[f"publisher {number}", attack, "subscriber"], np.arange(NODES) != people.publisher
+            found.append(auc(scores[others], labels[others]))
+            assert tells_nothing_of_shuffled_labels(scores[others], labels[others])
+    assert 0.55 < np.mean(areas["pruning"]) < 0.7 < np.mean(areas["pruning-timed"])
+
+
+def test_the_publisher_is_among_the_most_suspect_and_whoever_is_beside_the_insider_is_not(guessed: Guessed) -> None:
+    for number in range(WORLDS):
+        people, epoch = world(number)
+        found = guessed[f"subscriber {number}", "pruning-chains", "publisher"]
+        assert found[people.publisher] == np.nanmax(found)
+        assert (
+            distances_from(people.graph, insider(number))[people.publisher] == epoch.mesh.distance[insider(number)] > 1
+        )
+
+
+def test_who_is_not_alone_does_not_prune(guessed: Guessed) -> None:
+    assert {attack for run, attack, _ in guessed if run == "two"} == {"first-spy"}

@@ -1,0 +1,196 @@
+"""Tokens over frames: named by how many ask, linked by what stays around them; what that tells of who reads what."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import cache
+from typing import TYPE_CHECKING, NamedTuple
+
+import msgspec
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from veilcast.errors import ConfigError
+from veilcast.lab import tables
+from veilcast.lab.attack.insider import spark_job
+from veilcast.lab.attack.insider.group_tests import build_group_tests, infer_beliefs
+from veilcast.lab.attack.insider.observations import CoalitionObservations, HeardAdverts, HeardChains
+from veilcast.lab.attack.insider.token_inference import assign_best, count_requests, naming_likelihoods
+from veilcast.lab.measure.ranking import auc
+from veilcast.lab.models.coalition_view import insider_rows
+from veilcast.lab.models.epochs import MESH_POLICIES
+from veilcast.lab.models.graph import small_world
+from veilcast.lab.models.link_observations import LinkObservations
+from veilcast.lab.models.topic_mix import (
+    TokenObservations,
+    TopicMix,
+    draw_readers,
+    observe_tokens,
+    settle_topics,
+    zipf_popularity,
+)
+from veilcast.observe import InsiderRow, ObservationRow, PresenceRow, TopologyRow
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+NODES, TOPICS, EPOCHS, EPOCH_US = 200, 4, 4, 1_000_000
+NAMES = [f"n{number:03}" for number in range(NODES)]
+POPULAR = zipf_popularity(TOPICS, 0.5)
+ASKS = {f"topic {number}": float(share) for number, share in enumerate(POPULAR)}
+RUNS = ("kept", "changing")
+"""The same world with tokens that stay, and with others in each epoch."""
+Guessed = dict[tuple[str, str, int, str], dict[str, float]]
+"""By run, attack, number of epochs and topic, the score of each node."""
+
+
+class World(NamedTuple):
+    town: TopicMix
+    traces: TokenObservations
+
+
+@cache
+def world(conduct: str = "BL") -> World:
+    graph = small_world(NODES, 8, 0.2, 5)
+    town = settle_topics(graph, draw_readers(graph, POPULAR, 5), 0.2, 0.0, 10, 5)
+    return World(town, observe_tokens(town, MESH_POLICIES[conduct], EPOCHS))
+
+
+def token(run: str, topic: int, epoch: int) -> bytes:
+    """In the order of their bytes, tokens are not in that of topics."""
+    return b"%d" % (-topic % TOPICS) if run == "kept" else b"%d/%d" % (epoch, (topic + epoch) % TOPICS)
+
+
+def shown(run: str) -> list[ObservationRow]:
+    town, traces = world()
+    found: list[ObservationRow] = []
+    for topic, view in enumerate(traces.views):
+        for row in insider_rows(view, run, NAMES, b"", start_us=0, epoch_us=EPOCH_US, hop_us=1):
+            found.append(msgspec.structs.replace(row, token=token(run, topic, row.epoch)))
+        ours = [NAMES[node] for node in np.unique(view.observer)]
+        for epoch, notes in enumerate(traces.notes[:, topic].tolist()):
+            # Everybody hears adverts, and so of the token.
+            heard = (run, epoch, epoch * EPOCH_US)
+            name = token(run, topic, epoch)
+            found += [InsiderRow(*heard, one, one, "in:Advert", b"", name, b"", "") for one in ours]
+            found += [
+                InsiderRow(*heard, ours[0], ours[0], "in:Notify", b"%d" % note, name, b"", "") for note in range(notes)
+            ]
+    u, v = town.topics[0].graph.edges()
+    found += [TopologyRow(run, 0, NAMES[a], NAMES[b]) for a, b in zip(u, v, strict=True)]
+    present = traces.views[0].present
+    found += [PresenceRow(run, int(epoch), NAMES[node]) for epoch, node in np.argwhere(present)]
+    return found
+
+
+def frame(spark: SparkSession, kind: type[msgspec.Struct], found: list[ObservationRow]) -> DataFrame:
+    return spark.createDataFrame(tables.from_rows(kind, [row for row in found if isinstance(row, kind)]))
+
+
+@pytest.fixture(scope="module")
+def guessed(spark: SparkSession) -> Guessed:
+    found = [row for run in RUNS for row in shown(run)]
+    insiders, topology, presence = (frame(spark, kind, found) for kind in (InsiderRow, TopologyRow, PresenceRow))
+    origins = [
+        (run, token(run, topic, epoch), epoch, NAMES[int(node)])
+        for run in RUNS
+        for topic, view in enumerate(world().traces.views)
+        for epoch, node in enumerate(view.origin)
+    ]
+    roots = spark.createDataFrame(origins, "run string, token binary, epoch bigint, node string")
+    answer = spark_job.guess_from_tokens(insiders, topology, presence, ASKS, epochs=(1, EPOCHS), roots=roots, hop_us=1)
+    scores: Guessed = {}
+    for row in answer.collect():
+        key = (row["run"], row["attack"], row["epochs"], row["topic"])
+        scores.setdefault(key, {})[row["node"]] = row["score"]
+    return scores
+
+
+def honest() -> NDArray[np.intp]:
+    return np.flatnonzero(~world().town.topics[0].insiders)
+
+
+def told(scores: dict[str, float]) -> NDArray[np.float64]:
+    return np.array([scores[NAMES[node]] for node in honest()])
+
+
+@pytest.mark.parametrize(
+    ("run", "first", "until"), [("kept", 0, 1), ("kept", 0, EPOCHS), ("changing", EPOCHS - 1, EPOCHS)]
+)
+def test_frames_name_tokens_as_arrays_do(guessed: Guessed, run: str, first: int, until: int) -> None:
+    """By what was counted of the same tokens: in all epochs, or in the last alone."""
+    town, traces = world()
+    graph, views = town.topics[0].graph, [_since(view.first_epochs(until), first) for view in traces.views]
+    asked, chances = np.array([count_requests(graph, view) for view in views]).sum(axis=2).T
+    for view, name in zip(views, assign_best(naming_likelihoods(asked, chances, POPULAR)), strict=True):
+        wanted = infer_beliefs(build_group_tests(graph, view), NODES, POPULAR[name])[honest()]
+        assert told(guessed[run, "token-frequency", until, f"topic {name}"]) == pytest.approx(wanted)
+
+
+def _since(view: LinkObservations, epoch: int) -> LinkObservations:
+    late = {name: getattr(view, name)[epoch:] for name in ("origin", "present", "seen", "delay")}
+    return replace(view, **late)
+
+
+def found_readers(guessed: Guessed, run: str, attack: str) -> float:
+    """The mean AUC of who reads what, whatever tokens were named."""
+    reads = world().town.reads[honest()]
+    return float(
+        np.mean([auc(told(guessed[run, attack, EPOCHS, topic]), reads[:, at]) for at, topic in enumerate(ASKS)])
+    )
+
+
+def test_readers_are_found_by_tokens_that_stay_or_are_linked(guessed: Guessed) -> None:
+    """The positive control."""
+    assert found_readers(guessed, "kept", "token-frequency") > 0.7
+    assert found_readers(guessed, "changing", "relinking") > 0.6
+
+
+def test_names_at_random_find_nobody(guessed: Guessed) -> None:
+    """The null control: all ways to give the tokens other names."""
+    reads = world().town.reads[honest()]
+    scores = [told(guessed["kept", "token-frequency", EPOCHS, topic]) for topic in ASKS]
+    wrong = [auc(scores[one], reads[:, other]) for one in range(TOPICS) for other in range(TOPICS) if one != other]
+    assert np.mean(wrong) == pytest.approx(0.5, abs=0.06)
+
+
+def test_tokens_that_change_are_followed_back_as_far_as_they_are_linked() -> None:
+    town, traces = world("H")
+    alive = np.zeros((EPOCHS, EPOCHS * TOPICS), np.bool_)
+    for epoch in range(EPOCHS):
+        alive[epoch, epoch * TOPICS : (epoch + 1) * TOPICS] = True
+    nothing, nobody = np.empty(0, np.int64), np.empty(0, np.int32)
+    heard = spark_job.TokenViews(
+        tuple(
+            CoalitionObservations(
+                town.topics[0].graph,
+                town.topics[0].insiders,
+                view.first_epochs(EPOCHS),
+                view.stem_passages,
+                HeardAdverts(nothing, nothing, nobody),
+                HeardChains(nothing, nobody, []),
+                notes,
+            )
+            for _ in range(EPOCHS)
+            for view, notes in zip(traces.views, traces.notes.T, strict=True)
+        ),
+        alive,
+    )
+    right = np.arange(TOPICS)[:, None] + TOPICS * np.arange(EPOCHS)
+    assert (spark_job.track_by_surroundings(heard) == right).all()
+    alone = np.full((TOPICS, EPOCHS), -1)
+    alone[:, -1] = right[:, -1]
+    assert (spark_job.track_by_bytes(heard) == alone).all()
+
+
+def test_more_tokens_than_topics_leave_some_without_a_name() -> None:
+    assert assign_best(np.array([[1.0], [3.0], [2.0]])).tolist() == [-1, 0, -1]
+
+
+def test_an_attack_that_is_none_and_shares_that_are_none_are_refused(spark: SparkSession) -> None:
+    nothing = frame(spark, InsiderRow, [])
+    with pytest.raises(ConfigError, match="no attack on tokens is called 'wishing'"):
+        spark_job.guess_from_tokens(nothing, nothing, nothing, ASKS, attacks=["wishing"])
+    with pytest.raises(ConfigError, match="between none and all"):
+        spark_job.guess_from_tokens(nothing, nothing, nothing, {"a": 1.0})

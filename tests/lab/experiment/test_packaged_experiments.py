@@ -1,0 +1,204 @@
+"""The experiments that come with the package: whatever they draw or judge is something that their runs give."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache
+
+import msgspec
+import numpy as np
+import pytest
+
+from veilcast.lab.experiment import definition
+from veilcast.lab.experiment import verdicts as curves
+from veilcast.lab.experiment.definition import Experiment, ExperimentCell
+from veilcast.lab.experiment.params import Measure, Params
+from veilcast.lab.experiment.verdicts import Score, ScoreTable
+from veilcast.lab.runs.foil import truths
+from veilcast.lab.runs.mesh import attacker_training
+from veilcast.lab.runs.table import ENGINES
+
+TRAINED = ["mesh-attacks", "mesh-hardened-aim", "mesh-kappa"]
+"""Those whose attackers learn for each of many cells."""
+LARGE = ("mesh-million", "mesh-gnutella", "mesh-deezer", "mesh-tokens-deezer", "relay-tags-deezer")
+CROWDED = ["relay-attacks"]
+"""Those with many users, who need not be as many here."""
+WOODED = [name for name in definition.packaged_names() if name.startswith("tree-")]
+"""Those with many nodes, and as many trees, of whom fewer do here."""
+BROKERED = [name for name in definition.packaged_names() if name.startswith("brokers-")]
+"""Those with long traces, some of them real, which are short and synthetic here."""
+FOILED = [name for name in definition.packaged_names() if name.startswith("foil-")]
+"""Those with many streams, some of them real, of whom few are drawn here."""
+CLOCKED = ["mesh-clocks"]
+"""Those that watch many links for hours; here there are few links."""
+SMALL = [
+    name
+    for name in definition.packaged_names()
+    if name not in (*LARGE, *TRAINED, *CROWDED, *WOODED, *BROKERED, *FOILED, *CLOCKED)
+    and not name.startswith("mesh-attacks-")
+    and "kernel" in definition.load_experiment(name)[1].engines
+]
+"""Those that need neither minutes nor a data folder nor the machines."""
+
+
+@dataclass(frozen=True)
+class Lacking:
+    points: list[str]
+    verdicts: list[str]
+
+
+def each_cell(cell: ExperimentCell) -> list[Measure]:
+    return ENGINES["kernel"](cell.params, 0, None)
+
+
+@cache
+def small_world_of(params: Params) -> list[Measure]:
+    return ENGINES["kernel"](params, 0, None)
+
+
+def one_for_each_series(cell: ExperimentCell) -> list[Measure]:
+    """Cells that differ only in how large or how many something is give measures of the same names."""
+    alike = msgspec.structs.replace(
+        cell.params, nodes=100, degree=8, insiders=0.1, kappa=0.78 if cell.params.kappa else 0
+    )
+    return small_world_of(alike)
+
+
+def lacking(tried: Experiment, run: Callable[[ExperimentCell], list[Measure]] = each_cell) -> Lacking:
+    """Curves that have no point at some x, columns of matrices that nobody fills, and published numbers without a
+    verdict, after a run of each cell."""
+    rows = [
+        Score(cell.name, found.attack, found.metric, found.step, found.value, found.value, found.value, 2)
+        for cell in tried.make_cells()
+        for found in run(cell)
+    ]
+    scores = ScoreTable(rows)
+    short = [
+        f"{figure.name}, {curve.label}"
+        for figure in tried.figures
+        for curve in figure.curves
+        if len(curves.curve_points(tried, figure, curve, scores))
+        < (1 if figure.x == "step" else len(tried.axes[figure.x]))
+    ]
+    short += [
+        f"{matrix.name}, {attack or metric}"
+        for matrix in tried.matrices
+        for attack, metric in [
+            *((attack, matrix.metric) for attack in matrix.attacks),
+            *(("", c) for c in matrix.costs),
+        ]
+        if not any(scores.steps(cell.name, attack, metric) for cell in tried.make_cells())
+    ]
+    judged = {(verdict.figure, verdict.what) for verdict in curves.judge_published("tried", tried, scores)}
+    return Lacking(short, [one.what for one in tried.published if (one.figure, one.what) not in judged])
+
+
+LONGEST = ("mesh-fig08", "mesh-hardened", "mesh-hardened-insiders")
+"""Other experiments have curves of the same kinds."""
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=pytest.mark.heavy) if name in LONGEST else name for name in SMALL]
+)
+def test_every_curve_has_its_points_and_every_published_number_its_verdict(name: str) -> None:
+    assert lacking(definition.load_experiment(name)[1]) == Lacking([], [])
+
+
+@pytest.mark.parametrize("name", [pytest.param(TRAINED[0], marks=pytest.mark.heavy), *TRAINED[1:]])
+def test_so_have_those_whose_attackers_learn(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(attacker_training, "_WORLDS", 2)
+    assert lacking(definition.load_experiment(name)[1], one_for_each_series) == Lacking([], [])
+
+
+@pytest.mark.parametrize("name", CROWDED)
+def test_so_have_those_with_many_users(name: str) -> None:
+    def fewer(cell: ExperimentCell) -> list[Measure]:
+        return ENGINES["kernel"](msgspec.structs.replace(cell.params, nodes=60, topics=6), 0, None)
+
+    assert lacking(definition.load_experiment(name)[1], fewer) == Lacking([], [])
+
+
+@pytest.mark.parametrize("name", CLOCKED)
+def test_so_have_those_that_watch_clocks(name: str) -> None:
+    def fewer(cell: ExperimentCell) -> list[Measure]:
+        return ENGINES["kernel"](msgspec.structs.replace(cell.params, nodes=4, degree=2), 0, None)
+
+    assert lacking(definition.load_experiment(name)[1], fewer) == Lacking([], [])
+
+
+def machines_of(params: Params) -> list[Measure]:
+    """Of one node, as if it were of as many as are asked for."""
+    engine = "machines" if params.brokers == "messages" else "live"
+    one = ENGINES[engine](msgspec.structs.replace(params, counts=(1,), over="hops", replicas=3), 0, None)
+    return [msgspec.structs.replace(measure, step=count) for count in params.counts for measure in one]
+
+
+@pytest.mark.parametrize("name", BROKERED)
+def test_so_have_those_with_brokers(name: str) -> None:
+    tried = definition.load_experiment(name)[1]
+
+    def shorter(cell: ExperimentCell) -> list[Measure]:
+        if cell.params.brokers in ("messages", "delays"):
+            return machines_of(cell.params)
+        few = {"users": 3_000, "relations": 28_300, "interactions": 1_400, "overlays": 2, "trace": "synthetic"}
+        return ENGINES[tried.engines[0]](msgspec.structs.replace(cell.params, **few), 0, None)
+
+    assert lacking(tried, shorter) == Lacking([], [])
+
+
+@pytest.mark.parametrize("name", WOODED)
+def test_so_have_those_with_trees(name: str) -> None:
+    def fewer(cell: ExperimentCell) -> list[Measure]:
+        given = cell.params
+        small = msgspec.structs.replace(
+            given, nodes=60, readers=min(given.readers, 5), publications=min(given.publications, 3)
+        )
+        return ENGINES["kernel"](small, 0, None)
+
+    assert lacking(definition.load_experiment(name)[1], fewer) == Lacking([], [])
+
+
+@pytest.mark.parametrize("name", FOILED)
+def test_so_have_those_that_foil(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Cells that differ only in how much of something there is give measures of the same names."""
+    rng = np.random.default_rng(1)
+    days = tuple(50 + np.cumsum(0.05 * rng.standard_normal(45)) for _ in range(4))
+    monkeypatch.setattr(truths, "_read", lambda truth, data: days)
+    monkeypatch.setattr(truths, "_traded", lambda truth, data: tuple(1000.0 * (1 + day % 7) for day in days))
+    truths._days.cache_clear()
+    alike = {"ar1": "gbm", "msft": "goog", "daily": "goog"}
+
+    @cache
+    def short(params: Params) -> list[Measure]:
+        return ENGINES["kernel"](params, 0, None)
+
+    def fewer(cell: ExperimentCell) -> list[Measure]:
+        given = cell.params
+        truth = alike.get(given.truth, given.truth)
+        small = {"streams": 2, "copies": 1, "length": 20, "training": min(given.training, 1)}
+        return short(msgspec.structs.replace(given, truth=truth, fakes=2, factor=1.0, **small))
+
+    found = lacking(definition.load_experiment(name)[1], fewer)
+    truths._days.cache_clear()
+    assert found == Lacking([], [])
+
+
+@pytest.mark.parametrize("name", ["mesh-attacks-gnutella", "mesh-attacks-deezer"])
+def test_on_real_overlays_the_same_is_drawn_of_the_same_attackers(name: str) -> None:
+    """Whose runs need a data folder."""
+    tried, usual = definition.load_experiment(name)[1], definition.load_experiment("mesh-attacks")[1]
+    assert set(tried.base["attacks"]) <= set(usual.base["attacks"])
+    assert tried.series == usual.series
+    metrics = {(curve.attack, curve.metric) for figure in usual.figures for curve in figure.curves}
+    for figure in tried.figures:
+        assert {(curve.attack, curve.metric) for curve in figure.curves} <= metrics
+
+
+def test_a_metric_that_no_run_gives_is_noticed() -> None:
+    text = msgspec.json.encode(definition.load_experiment("mesh-fig12")[1]).replace(
+        b'"metric":"overlay"', b'"metric":"overlays"'
+    )
+    found = lacking(msgspec.json.decode(text, type=Experiment))
+    assert found.points == ["overlay, PF"]
+    assert len(found.verdicts) == 3

@@ -1,0 +1,67 @@
+"""Portions cover the seeds that are wanted, each once, and never cross the edge of a bucket."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from veilcast.lab.experiment import plan
+from veilcast.lab.experiment.plan import BUCKET_SEEDS, RunPace, SeedPortion
+
+SEEDS = st.integers(1, 5 * BUCKET_SEEDS)
+
+
+@given(st.lists(SEEDS, max_size=4), SEEDS)
+def test_whatever_was_done_before_each_seed_is_done_once(before: list[int], wanted: int) -> None:
+    done: list[SeedPortion] = []
+    for seeds in [*before, wanted]:
+        done += plan.missing_portions(seeds, done)
+    seeds_done = [seed for portion in done for seed in range(portion.first, portion.last + 1)]
+    assert sorted(seeds_done) == list(range(max([*before, wanted])))
+    assert all(portion.first // BUCKET_SEEDS == portion.last // BUCKET_SEEDS == portion.bucket for portion in done)
+    assert plan.missing_portions(wanted, done) == []
+
+
+def test_a_hole_is_filled_and_nothing_else() -> None:
+    assert plan.missing_portions(40, [SeedPortion(0, 4), SeedPortion(20, 39)]) == [SeedPortion(5, 19)]
+
+
+def test_a_hundred_seeds_are_five_files() -> None:
+    portions = plan.missing_portions(100, [])
+    assert len(portions) == 5
+    assert portions[1].file == "seeds-000020-000039.parquet"
+
+
+PACES = st.none() | st.builds(RunPace, st.floats(1e-6, 1e4), st.floats(1, 1e6))
+
+
+@given(st.integers(1, 50 * BUCKET_SEEDS), st.integers(1, 50), st.integers(1, 64), PACES)
+def test_jobs_take_every_portion_once_and_in_order(seeds: int, cells: int, cores: int, pace: RunPace | None) -> None:
+    waiting = plan.missing_portions(seeds, [])
+    taken: list[SeedPortion] = []
+    while waiting:
+        job = plan.next_job(waiting, cells, cores, pace)
+        assert 1 <= job.tasks <= len(job.seeds) * cells
+        taken += job.portions
+        waiting = waiting[len(job.portions) :]
+    assert taken == plan.missing_portions(seeds, [])
+
+
+def test_what_takes_long_is_cut_finely_a_portion_at_a_time() -> None:
+    waiting = plan.missing_portions(200, [])
+    for pace in (None, RunPace(10.0, 30)):
+        assert plan.next_job(waiting, 20, 2, pace) == ((waiting[0],), 24)
+    assert plan.next_job(waiting, 1, 64, None) == ((waiting[0],), 20)
+
+
+def test_short_runs_are_done_together_in_few_tasks() -> None:
+    waiting = plan.missing_portions(200, [])
+    assert plan.next_job(waiting, 20, 2, RunPace(0.0005, 30)) == (tuple(waiting), 4)
+    assert plan.next_job(waiting, 20, 2, RunPace(0.00005, 30)) == (tuple(waiting), 2)
+
+
+def test_a_job_has_no_more_rows_than_this_process_may_hold() -> None:
+    waiting = plan.missing_portions(1_000_000, [])
+    rows = 30
+    job = plan.next_job(waiting, 20, 2, RunPace(1e-9, rows))
+    assert 0 <= plan._JOB_ROWS - len(job.seeds) * 20 * rows < BUCKET_SEEDS * 20 * rows

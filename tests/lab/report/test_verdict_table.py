@@ -1,0 +1,109 @@
+"""A table says in words what it shows, and flags what nobody expected."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+from xml.etree import ElementTree
+
+import msgspec
+import pytest
+
+from veilcast.lab.measure.verdicts import CurvePoint
+from veilcast.lab.report import verdict_table
+from veilcast.lab.report.figure_data import FigureData, PlotLine
+from veilcast.lab.tables import VerdictRow
+
+ROW = VerdictRow(
+    experiment="mesh-fig08",
+    what="BL, degree 2",
+    figure="accuracy",
+    curve="BL",
+    x=2.0,
+    statistic="value",
+    published=0.927,
+    target=0.937,
+    reproduced=0.9382,
+    low=0.9353,
+    high=0.9411,
+    within=0.015,
+    difference=0.0012,
+    verdict="fits",
+    expected="fits",
+    why="",
+)
+
+
+def said(**changes: Any) -> str:
+    tree = ElementTree.fromstring(
+        f"<div>{verdict_table.render_verdicts([msgspec.structs.replace(ROW, **changes)])}</div>"
+    )
+    body = tree.find("table/tbody")
+    assert body is not None
+    return " ".join(" ".join(body.itertext()).split())
+
+
+def test_a_row_has_both_numbers_the_interval_the_difference_and_the_verdict() -> None:
+    assert said() == ("BL, degree 2 fits within 0.015 of 0.937 * 0.927 0.938 [0.935, 0.941] +0.001 from 0.937 * fits")
+    assert said(target=0.927, difference=0.0112) == (
+        "BL, degree 2 fits within 0.015 of it 0.927 0.938 [0.935, 0.941] +0.011 fits"
+    )
+    assert said(target=0.927, within=0.0).startswith("BL, degree 2 fits if equal to it 0.927")
+
+
+def test_a_number_held_against_another_than_the_published_one_is_explained() -> None:
+    assert "* What this reading of the paper gives" in verdict_table.render_verdicts([ROW])
+    assert "*" not in verdict_table.render_verdicts([msgspec.structs.replace(ROW, target=ROW.published)])
+
+
+@pytest.mark.parametrize("verdict", ["fits", "partly", "not reproduced"])
+def test_a_verdict_is_a_word_and_a_shape_of_its_own(verdict: str) -> None:
+    shapes = {
+        word: verdict_table.render_verdicts([msgspec.structs.replace(ROW, verdict=word)])
+        .split("<svg")[1]
+        .split("</svg")[0]
+        for word in ("fits", "partly", "not reproduced")
+    }
+    drawn = {word: shape.split(">", 1)[1] for word, shape in shapes.items()}
+    assert len(set(drawn.values())) == 3
+    assert said(verdict=verdict, expected=verdict).endswith(verdict)
+
+
+def test_a_row_says_why_unless_it_fits_and_what_was_expected_if_it_was_otherwise() -> None:
+    assert "odd graphs" in said(verdict="not reproduced", expected="not reproduced", why="odd graphs")
+    assert "odd graphs" not in said(why="odd graphs")
+    assert said(verdict="fits", expected="partly").endswith("fits expected: partly")
+
+
+def test_what_never_comes_about_is_said_to_be_never() -> None:
+    row = {"statistic": "settles", "published": 587.0, "target": 587.0, "reproduced": math.inf, "difference": math.inf}
+    assert "587 never" in said(**row, low=640.0, high=math.inf, verdict="not reproduced")
+
+
+def test_a_bound_is_not_shown_as_a_value() -> None:
+    row = {"published": 0.0, "target": 0.0, "reproduced": 0.11, "difference": 0.11, "low": 0.08, "high": 0.14}
+    assert said(**row, statistic="gap, at most", within=0.0).startswith(
+        "BL, degree 2 a distance of two curves at most 0 0.110 [0.080, 0.140] +0.110"
+    )
+    assert "a change along the curve; give or take 0.02 at least 0" in said(
+        **row, statistic="change, at least", within=0.02
+    )
+
+
+def test_what_a_bound_asks_for_is_said_under_the_table() -> None:
+    bound = msgspec.structs.replace(ROW, statistic="value, at most")
+    chance = msgspec.structs.replace(ROW, statistic="value, not told from", published=0.5, target=0.5)
+    assert "fits if the whole interval" not in verdict_table.render_verdicts([ROW])
+    assert verdict_table.render_verdicts([bound, bound]).count("fits if the whole interval") == 1
+    assert "hold for all of them together" in verdict_table.render_verdicts([chance])
+    assert "known to 0.015 not told from 0.5" in said(statistic=chance.statistic, published=0.5, target=0.5)
+
+
+def test_the_numbers_of_a_figure_stand_under_their_curves() -> None:
+    lines = (
+        PlotLine("BL", "line", (CurvePoint(4.0, 0.9, 0.88, 0.92), CurvePoint(2.0, 0.8, 0.8, 0.8))),
+        PlotLine("PF", "line", (CurvePoint(4.0, 0.7, 0.68, 0.72),)),
+    )
+    tree = ElementTree.fromstring(verdict_table.render_numbers(FigureData("t", "degree", "accuracy", lines)))
+    rows = [["".join(cell.itertext()) for cell in row] for row in tree.iter("tr")]
+    assert rows == [["degree", "BL", "PF"], ["2", "0.8", "\u2013"], ["4", "0.9[0.880, 0.920]", "0.7[0.680, 0.720]"]]

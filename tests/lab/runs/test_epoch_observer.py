@@ -1,0 +1,93 @@
+"""Whoever sees all wires, over epochs: both controls, and what silence leaves of it."""
+
+from __future__ import annotations
+
+from functools import cache
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from veilcast.lab.experiment.params import Params
+from veilcast.lab.measure.ranking import auc
+from veilcast.lab.models.epochs import run_epochs
+from veilcast.lab.runs.mesh.epoch_observer import EpochObserver
+from veilcast.lab.runs.mesh.epoch_setup import (
+    make_policy,
+    observe_constant_wires,
+    observe_wires,
+    play_games,
+    settle_people,
+)
+
+READERS = ("leaf", "majority", "persistence", "closure", "centrality", "intersection", "late-join", "survivor")
+SOURCES = ("flow-source", "roots", "rumor")
+SG = Params(nodes=300, degree=6, churn=0.1, look="epochs", steps=(6,), games=4.0)
+H = Params(nodes=300, degree=6, churn=0.1, look="epochs", steps=(6,), kappa=0.7)
+
+
+@cache
+def watched(params: Params, seed: int) -> tuple[EpochObserver, NDArray[np.bool_], int]:
+    people, way = settle_people(params, seed, None), make_policy(params)
+    found = EpochObserver((*READERS, *SOURCES), len(people.subscribers), 0.0)
+    for epoch in run_epochs(people, way, 6):
+        seen = (
+            observe_constant_wires(epoch)
+            if params.kappa
+            else observe_wires(people, epoch, play_games(people, epoch, way.games))
+        )
+        found.see(seen, closely=epoch.number == 0)
+    return found, np.isin(np.arange(300), people.subscribers), people.publisher
+
+
+def mean_auc(params: Params, attack: str, *, shuffled: bool = False) -> float:
+    values = []
+    for seed in range(8):
+        found, subscribes, _ = watched(params, seed)
+        labels = np.random.default_rng(seed).permutation(subscribes) if shuffled else subscribes
+        values.append(auc(found.scores(attack), labels))
+    return float(np.mean(values))
+
+
+@pytest.mark.parametrize("attack", READERS)
+def test_six_epochs_of_the_shell_game_tell_the_readers_and_shuffled_labels_are_not_found(attack: str) -> None:
+    assert mean_auc(SG, attack) > 0.88
+    assert mean_auc(SG, attack, shuffled=True) == pytest.approx(0.5, abs=0.06)
+
+
+@pytest.mark.parametrize("attack", READERS)
+def test_silent_wires_tell_nothing_of_readers(attack: str) -> None:
+    assert mean_auc(H, attack) == pytest.approx(0.5, abs=0.06)
+
+
+def suspects(found: EpochObserver, attack: str) -> NDArray[np.bool_]:
+    """Those whom nobody is more suspect than."""
+    scores = found.scores(attack)
+    return np.asarray(scores == scores.max())
+
+
+@pytest.mark.parametrize("attack", ["flow-source", "roots"])
+def test_the_publisher_is_found_where_it_must_be_and_nowhere_on_silent_wires(attack: str) -> None:
+    for seed in range(4):
+        found, _, publisher = watched(SG, seed)
+        assert suspects(found, attack)[publisher]
+        assert np.count_nonzero(suspects(found, attack)) <= 3
+        assert np.count_nonzero(suspects(watched(H, seed)[0], attack)) > 100
+
+
+def test_whom_closure_is_certain_of_reads() -> None:
+    for seed in range(8):
+        found, subscribes, _ = watched(SG, seed)
+        assert found.certain().any()
+        assert subscribes[found.certain()].all()
+
+
+def test_what_takes_long_is_done_only_where_one_looks_closely() -> None:
+    people, way = settle_people(SG, 1, None), make_policy(SG)
+    once, twice = (EpochObserver(("leaf", "roots"), 30, 0.0) for _ in range(2))
+    for epoch in run_epochs(people, way, 3):
+        once.see(observe_wires(people, epoch, None), closely=epoch.number == 0)
+        if epoch.number == 0:
+            twice.see(observe_wires(people, epoch, None))
+    assert (once.scores("roots") == twice.scores("roots")).all()
+    assert (once.scores("leaf") != twice.scores("leaf")).any()

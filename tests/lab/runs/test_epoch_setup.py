@@ -1,0 +1,81 @@
+from __future__ import annotations
+
+from functools import cache
+
+import msgspec
+import numpy as np
+import pytest
+
+from veilcast.errors import ConfigError
+from veilcast.lab.attack.observer import leaf_rule
+from veilcast.lab.experiment.params import Params
+from veilcast.lab.models.epochs import run_epochs
+from veilcast.lab.runs.mesh.epoch_setup import (
+    EpochWires,
+    Mask,
+    make_policy,
+    observe_constant_wires,
+    observe_wires,
+    play_games,
+    settle_people,
+)
+
+PLAIN = Params(nodes=120, degree=6, churn=0.1, insiders=0.1, look="epochs", steps=(4,))
+GAMES = msgspec.structs.replace(PLAIN, games=4.0)
+COVERED = msgspec.structs.replace(PLAIN, cover="one", mu=0.7, covers="variable")
+
+
+@cache
+def waves(params: Params, seed: int = 3) -> list[EpochWires]:
+    people, way = settle_people(params, seed, None), make_policy(params)
+    return [
+        observe_wires(people, epoch, play_games(people, epoch, way.games) if way.games else None)
+        for epoch in run_epochs(people, way, int(params.steps[-1]))
+    ]
+
+
+def members(seen: EpochWires) -> Mask:
+    return leaf_rule.find_members(seen.src, seen.dst, seen.graph.nodes)
+
+
+@pytest.mark.parametrize("params", [PLAIN, COVERED, GAMES], ids=["BL", "PF", "SG"])
+def test_a_wave_comes_from_one_node_and_to_every_other_member_once(params: Params) -> None:
+    for seen in waves(params):
+        assert np.unique(seen.dst).size == seen.dst.size
+        assert np.count_nonzero(members(seen)) == seen.dst.size + 1
+        assert seen.present[members(seen)].all()
+        assert (seen.hop[np.isin(seen.src, seen.dst, invert=True)] == 0).all()
+
+
+def test_games_move_members_about_and_bring_nobody_in() -> None:
+    for plain, moved in zip(waves(PLAIN), waves(GAMES), strict=True):
+        assert (members(plain) == members(moved)).all()
+        assert not np.array_equal(plain.dst, moved.dst)
+
+
+@pytest.mark.parametrize("params", [PLAIN, COVERED, GAMES], ids=["BL", "PF", "SG"])
+def test_the_mesh_grows_with_its_readers_to_what_it_is(params: Params) -> None:
+    for seen in waves(params):
+        assert (seen.members_at_joins[0] == members(seen)).all()
+        for larger, smaller in zip(seen.members_at_joins, seen.members_at_joins[1:], strict=False):
+            assert not (smaller & ~larger).any()
+        assert np.count_nonzero(seen.members_at_joins[3]) < np.count_nonzero(seen.members_at_joins[0])
+
+
+def test_on_silent_wires_all_links_are_alike() -> None:
+    params = msgspec.structs.replace(PLAIN, kappa=0.5)
+    for epoch in run_epochs(settle_people(params, 3, None), make_policy(params), 3):
+        seen = observe_constant_wires(epoch)
+        assert seen.dst.size == epoch.graph.targets.size
+        assert not seen.hop.any()
+        assert sorted(zip(seen.src, seen.dst, strict=True)) == sorted(zip(seen.dst, seen.src, strict=True))
+
+
+@pytest.mark.parametrize(
+    "more",
+    [{"cover": "one"}, {"games": 1.0}, {"origin": "fresh"}],
+    ids=lambda more: next(iter(more)),
+)
+def test_a_hardened_mesh_has_no_other_defence(more: dict[str, object]) -> None:
+    with pytest.raises(ConfigError, match="over epochs"):
+        make_policy(Params(look="epochs", steps=(1,), kappa=0.5, **more))  # type: ignore[arg-type]

@@ -1,0 +1,75 @@
+"""Observers who count copies of several topics: both controls, and what silence leaves of it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import cache
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from veilcast.lab.experiment.params import Params
+from veilcast.lab.measure.ranking import auc
+from veilcast.lab.models.epochs import MESH_POLICIES, run_epochs
+from veilcast.lab.runs.mesh.epoch_setup import settle_people
+from veilcast.lab.runs.mesh.round_counts import RoundCounts, draw_other_topic
+
+TOWN = Params(nodes=200, degree=6, churn=0.1, insiders=0.05, look="epochs", steps=(12,))
+Scores = NDArray[np.float64]
+
+
+@cache
+def counted(conduct: str, seed: int, count: int) -> tuple[Scores, Scores, NDArray[np.bool_]]:
+    people = settle_people(TOWN, seed, None)
+    rounds = RoundCounts(people, MESH_POLICIES[conduct], count)
+    for epoch in run_epochs(people, MESH_POLICIES[conduct], count):
+        rounds.see(epoch)
+    return rounds.score_by_means(), rounds.score_by_least_squares(), np.isin(np.arange(200), people.subscribers)
+
+
+def means(conduct: str, count: int, *, shuffled: bool = False) -> list[float]:
+    """The AUC of both."""
+    values = []
+    for seed in range(6):
+        *scores, labels = counted(conduct, seed, count)
+        if shuffled:
+            labels = np.random.default_rng(seed).permutation(labels)
+        values.append([auc(each, labels) for each in scores])
+    return [float(value) for value in np.mean(values, axis=0)]
+
+
+def test_readers_do_more_when_their_topic_is_busy_and_are_told_the_better_the_longer_one_counts() -> None:
+    early, late = means("BL", 1), means("BL", 12)
+    assert min(early) > 0.7
+    assert min(late) > 0.93
+    assert all(before < after for before, after in zip(early, late, strict=True))
+
+
+def test_who_explains_all_topics_together_is_misled_less() -> None:
+    by_means, by_least_squares = means("BL", 12)
+    assert by_least_squares > by_means - 0.01
+
+
+def test_shuffled_labels_are_not_found() -> None:
+    assert means("BL", 12, shuffled=True) == pytest.approx([0.5, 0.5], abs=0.07)
+
+
+def test_on_silent_wires_there_is_nothing_to_count() -> None:
+    assert means("H", 12) == pytest.approx([0.5, 0.5], abs=0.03)
+
+
+def test_before_anything_was_seen_nobody_is_suspect() -> None:
+    people = settle_people(TOWN, 1, None)
+    assert not RoundCounts(people, MESH_POLICIES["BL"], 1).score_by_least_squares().any()
+
+
+def test_topics_share_who_is_away_and_neither_ways_nor_covers() -> None:
+    people = replace(settle_people(TOWN, 1, None), publisher=0)
+    first, second = (
+        next(run_epochs(replace(topic, publisher=0), MESH_POLICIES["PF fresh"], 1))
+        for topic in (people, draw_other_topic(people, 1))
+    )
+    assert (first.present == second.present).all()
+    shared = (first.root_paths.parent == second.root_paths.parent)[first.root_paths.distance > 0]
+    assert 0.2 < shared.mean() < 0.95

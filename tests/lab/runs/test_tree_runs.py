@@ -1,0 +1,120 @@
+"""Runs of trees: what they cost, what remains of each attacker, and how well droppers are found."""
+
+from __future__ import annotations
+
+from functools import cache
+from statistics import mean
+
+import pytest
+
+from veilcast.errors import ConfigError
+from veilcast.lab.experiment.params import Params
+from veilcast.lab.runs.mesh.flows_model import run
+
+Found = dict[tuple[str, str, float], float]
+
+
+def means(params: Params, seeds: int) -> Found:
+    runs = [{(one.attack, one.metric, one.step): one.value for one in run(params, seed)} for seed in range(seeds)]
+    return {key: mean(found[key] for found in runs) for key in runs[0]}
+
+
+@cache
+def attacked(tree: str, **more: object) -> Found:
+    given: dict[str, object] = {"nodes": 150, "insiders": 0.1, "publications": 20, **more}
+    return means(Params(tree=tree, look="epochs", steps=(1, 60), **given), 20)  # type: ignore[arg-type]
+
+
+def costs(**given: object) -> dict[str, float]:
+    params = Params(**{"nodes": 100, "readers": 5, "publications": 4, **given})  # type: ignore[arg-type]
+    return {measure.metric: measure.value for measure in run(params, 1)}
+
+
+def test_what_trees_cost_grows_with_the_chain_and_not_with_what_others_read() -> None:
+    paper, hardened, longer = costs(tree="paper"), costs(tree="hardened"), costs(tree="hardened", chain=5)
+    assert paper["server"] == 20
+    assert 5 * 2 < paper["messages"] <= paper["copies"] <= 5 * 3
+    assert longer["copies"] - hardened["copies"] == 5 * 2
+    assert hardened["hops"] > 4 + 2 > 3 >= paper["hops"]
+    assert costs(tree="paper", routing="seen")["messages"] > 5 * paper["messages"]
+    assert costs(tree="paper", routing="labels", readers=2)["cut"] in (0.0, 0.25, 0.5, 0.75, 1.0)
+
+
+def test_hardened_trees_are_not_mixed() -> None:
+    with pytest.raises(ConfigError, match="never mixed"):
+        costs(tree="hardened", routing="seen")
+
+
+def test_the_papers_subscriber_is_found_by_counting_and_by_lengths() -> None:
+    found = attacked("paper")
+    for attack in ("count", "likelihood", "depth", "volume"):
+        assert found[attack, "first", 60] > 0.9
+    assert found["depth", "named", 1] == pytest.approx(found["path", "below_root", 60], abs=0.25)
+    assert found["count", "disclosed", 60] > 0.9
+    assert found["path", "owned", 60] < 0.02
+
+
+def test_hardened_a_subscriber_is_found_if_its_guard_colludes_and_else_not() -> None:
+    found = attacked("hardened")
+    for attack in ("count", "guards", "lasting"):
+        assert found[attack, "first", 60] < 0.3
+    assert found["guards", "belief", 60] == pytest.approx(0.1, abs=0.13)
+    assert found["depth", "named", 60] < 0.02
+
+
+def test_a_tail_takes_away_certainty() -> None:
+    assert attacked("hardened", insiders=0.3, tail=3)["guards", "belief", 60] < 0.15
+    assert attacked("hardened", insiders=0.3)["guards", "belief", 60] > 0.15
+
+
+def test_fresh_guards_are_no_defence() -> None:
+    assert attacked("hardened", guards="fresh")["guards", "first", 60] > 0.9
+
+
+@cache
+def read(tree: str) -> Found:
+    params = Params(tree=tree, nodes=100, insiders=0.1, topics=4, ratio=0.1, look="epochs", steps=(1, 60))  # type: ignore[arg-type]
+    return means(params, 6)
+
+
+def test_the_papers_readers_are_named_and_so_is_what_they_read() -> None:
+    found = read("paper")
+    assert found["count", "auc", 60] > 0.95
+    assert found["count", "topic_subscribers", 60] > 0.6 > 10 * found["count", "topic_subscribers_bound", 60] / 3
+    assert found["count", "subscription", 60] > found["count", "subscription_prior", 60] + 0.1
+
+
+def test_hardened_readers_are_named_as_far_as_their_guards_collude() -> None:
+    found = read("hardened")
+    assert found["count", "topic_subscribers", 60] < found["count", "topic_subscribers_bound", 60] + 0.25
+    assert found["way", "publisher", 60] <= 0.2
+
+
+def test_droppers_are_named_and_where_nobody_drops_nobody_is() -> None:
+    params = Params(tree="hardened", nodes=120, droppers=0.05, look="epochs", steps=(1, 8))
+    found = means(params, 3)
+    assert found["suspects", "recall", 8] > 0.6 > found["shuffled", "recall", 8]
+    assert found["suspects", "precision", 8] > 0.8
+    assert found["honest", "named", 8] < 1
+
+
+def test_the_same_run_of_trees_gives_the_same_measures() -> None:
+    for params in (
+        Params(tree="hardened", nodes=60, look="epochs", steps=(3,), insiders=0.2, tail=2, churn=0.1),
+        Params(tree="hardened", nodes=60, look="epochs", steps=(2,), droppers=0.1),
+        Params(tree="paper", nodes=60, readers=3, routing="labels"),
+    ):
+        assert run(params, 3) == run(params, 3)
+
+
+def test_what_trees_do_not_know_is_refused() -> None:
+    with pytest.raises(ConfigError, match="kappa"):
+        run(Params(tree="paper", kappa=0.5), 1)
+    with pytest.raises(ConfigError, match="not of both"):
+        Params(tree="paper", relay="paper")
+    with pytest.raises(ConfigError, match="looked at"):
+        Params(tree="paper", look="swaps", steps=(1,))
+    with pytest.raises(ConfigError, match="at least 1"):
+        Params(tree="paper", chain=0)
+    with pytest.raises(ConfigError, match="readers"):
+        run(Params(readers=3), 1)

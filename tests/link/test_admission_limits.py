@@ -1,0 +1,118 @@
+"""Who is turned away, when, and that nobody pays for another."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from veilcast.errors import ExcessError, RemoteError, StaleError
+from veilcast.link.admission import (
+    COOKIE_US,
+    HOST_BURST,
+    HOST_EVERY_US,
+    PREFIXES_MAX,
+    PROVEN_BURST,
+    PROVEN_EVERY_US,
+    STRANGERS_BURST,
+    AdmissionLimits,
+)
+from veilcast.machine import Address
+
+A, B = Address("10.0.0.1:4000"), Address("10.0.0.2:4000")
+NEXT_DOOR = Address("10.0.0.1:4001")
+THREAD = b"thread 8"
+NOW = 1_000 * COOKIE_US
+
+
+def doorkeeper(seed: int = 1) -> AdmissionLimits:
+    return AdmissionLimits(random.Random(seed).randbytes)
+
+
+def host(number: int) -> Address:
+    return Address(f"10.{number >> 16 & 255}.{number >> 8 & 255}.{number & 255}:4000")
+
+
+def test_a_cookie_is_good_where_it_was_sent_for_what_was_said_and_for_a_while() -> None:
+    keeper = doorkeeper()
+    cookie = keeper.cookie(A, THREAD, NOW)
+    keeper.admit(A, THREAD, cookie, NOW)
+    keeper.admit(A, THREAD, cookie, NOW + COOKIE_US)
+    for source, thread, shown, when in (
+        (B, THREAD, cookie, NOW),
+        (NEXT_DOOR, THREAD, cookie, NOW),
+        (A, b"other  8", cookie, NOW),
+        (A, THREAD, cookie[:-1] + b"\0", NOW),
+        (A, THREAD, doorkeeper(2).cookie(A, THREAD, NOW), NOW),
+        (A, THREAD, cookie, NOW + 2 * COOKIE_US),
+        (A, THREAD, cookie, NOW - COOKIE_US),
+    ):
+        with pytest.raises(StaleError):
+            keeper.admit(source, thread, shown, when)
+
+
+def test_a_host_gets_its_burst_and_twenty_a_second_whatever_its_ports() -> None:
+    keeper, admitted = doorkeeper(), 0
+    cookie = keeper.cookie(A, THREAD, NOW)
+    for step in range(2_000):
+        now = NOW + step * 1_000
+        try:
+            keeper.admit(A, THREAD, cookie, now)
+            admitted += 1
+        except StaleError:
+            pass
+    assert HOST_EVERY_US == 50_000
+    assert admitted == HOST_BURST + 2_000_000 // HOST_EVERY_US - 1
+    for port in range(4000, 4000 + HOST_BURST):
+        keeper.cookie(Address(f"10.0.0.9:{port}"), THREAD, NOW)
+    with pytest.raises(StaleError):
+        keeper.cookie(Address("10.0.0.9:9"), THREAD, NOW)
+
+
+def test_letters_in_anothers_name_do_not_shut_it_out() -> None:
+    """Whoever can write A's address on a letter uses up A's cookies, never the handshakes of A, who has one."""
+    keeper = doorkeeper()
+    cookie = keeper.cookie(A, THREAD, NOW)
+    for _ in range(1_000):
+        try:
+            keeper.cookie(A, THREAD, NOW)
+        except StaleError:
+            continue
+    for _ in range(1_000):
+        with pytest.raises(StaleError):
+            keeper.admit(A, THREAD, bytes(16), NOW)
+    keeper.admit(A, THREAD, cookie, NOW)
+
+
+def test_all_together_get_no_more_than_we_can_spare() -> None:
+    keeper, cookies = doorkeeper(), 0
+    for number in range(5_000):
+        try:
+            keeper.cookie(host(number), THREAD, NOW)
+            cookies += 1
+        except ExcessError:
+            pass
+    assert cookies == STRANGERS_BURST
+    admitted = 0
+    for number in range(5_000):
+        try:
+            keeper.admit(host(number), THREAD, keeper._cookies.make(host(number), THREAD, NOW), NOW)
+            admitted += 1
+        except ExcessError:
+            pass
+    assert admitted == PROVEN_BURST
+    keeper.admit(B, THREAD, keeper._cookies.make(B, THREAD, NOW), NOW + PROVEN_EVERY_US)
+
+
+def test_what_is_remembered_of_hosts_is_bounded() -> None:
+    keeper = doorkeeper()
+    for number in range(PREFIXES_MAX + 500):
+        now = NOW + number * HOST_EVERY_US
+        keeper.admit(host(number), THREAD, keeper.cookie(host(number), THREAD, now), now)
+    assert len(keeper._proven) == len(keeper._strangers) == PREFIXES_MAX
+
+
+def test_whoever_is_turned_away_is_a_stranger_and_no_mistake_of_ours() -> None:
+    keeper = doorkeeper()
+    with pytest.raises(RemoteError):
+        keeper.admit(A, THREAD, bytes(16), NOW)

@@ -1,0 +1,57 @@
+"""The overlay's description on a disk follows what is gone by, and never goes back."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from veilcast.brokers.overlay import BrokerOverlay, NodeEntry, Replica, SignedOverlay, sign_overlay
+from veilcast.crypto.sign import SigningKey
+from veilcast.errors import StorageError
+from veilcast.node.broker_files import read_signed, write_signed
+from veilcast.node.stored_overlay import StoredOverlay
+
+OPERATOR = SigningKey.generate(Random(5).randbytes)
+
+
+def version(number: int) -> SignedOverlay:
+    replicas = tuple(Replica(bytes([at]) * 32, f"broker:{at}@1.2.3.4:{at}", f"broker:{at}") for at in (1, 2, 3))
+    return sign_overlay(BrokerOverlay(number, (NodeEntry("a", number, replicas),)), OPERATOR)
+
+
+def test_what_is_gone_by_is_there_for_the_next_life(tmp_path: Path) -> None:
+    path = tmp_path / "overlay.signed"
+    write_signed(path, version(1))
+    kept = StoredOverlay(path, OPERATOR.public, version(1))
+    kept.update(version(2))
+    assert read_signed(path, OPERATOR.public) == version(2)
+
+
+def test_what_the_operator_has_signed_onto_the_same_file_meanwhile_stays(tmp_path: Path) -> None:
+    path = tmp_path / "overlay.signed"
+    kept = StoredOverlay(path, OPERATOR.public, version(1))
+    write_signed(path, version(3))
+    kept.update(version(2))
+    assert read_signed(path, OPERATOR.public) == version(3)
+
+
+@pytest.mark.parametrize("there", [None, b"", b"anything"])
+def test_a_file_that_is_gone_or_spoilt_is_written_anew(there: bytes | None, tmp_path: Path) -> None:
+    path = tmp_path / "overlay.signed"
+    if there is not None:
+        path.write_bytes(there)
+    StoredOverlay(path, OPERATOR.public, version(1)).update(version(2))
+    assert read_signed(path, OPERATOR.public) == version(2)
+
+
+def test_what_cannot_be_written_now_is_written_when_it_can(tmp_path: Path) -> None:
+    path = tmp_path / "away" / "overlay.signed"
+    kept = StoredOverlay(path, OPERATOR.public, version(1))
+    for _ in range(2):
+        with pytest.raises(StorageError, match="cannot write"):
+            kept.update(version(2))
+    path.parent.mkdir()
+    kept.update(version(2))
+    assert read_signed(path, OPERATOR.public) == version(2)

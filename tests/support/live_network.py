@@ -1,0 +1,138 @@
+"""A house: the hosts and members of a network as they are in service, all on one event loop.
+
+All is laid out as `veilcast net up` does it. Whatever runs here can be ended and started again, in order or by force,
+as often as a test likes; its files stay.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractContextManager, ExitStack, asynccontextmanager
+from pathlib import Path
+from random import Random
+from typing import Any
+
+from support.waits import pause
+from veilcast.authority.secret_file import read_private_file
+from veilcast.cli.context import Context
+from veilcast.cli.local.network import LocalNetwork, NetworkPlan, NodeRole, lay_out, node_file
+from veilcast.crypto.passphrase import PassphraseCost
+from veilcast.crypto.secret import Secret
+from veilcast.net.agent import Status
+from veilcast.net.client import Client, open_client
+from veilcast.net.service import ServiceSetup, serve_until
+from veilcast.node import config as node_config
+from veilcast.node.config import NodeConfig
+
+
+class LiveNetwork:
+    def __init__(self, directory: Path, plan: NetworkPlan, hasty: str = "") -> None:
+        """`hasty` is added to the files of all members: tests do not wait for what only hides a member."""
+        self.directory = directory
+        self.net: LocalNetwork = lay_out(directory, plan, Context(cost=PassphraseCost(1, 1)), Random(os.urandom(8)))
+        for number in range(plan.nodes):
+            with node_file(directory, number).open("a") as file:
+                file.write(hasty)
+        self._running: dict[str, tuple[asyncio.Task[bool], asyncio.Event]] = {}
+
+    @property
+    def publisher(self) -> str:
+        """By the name of its directory, as all members."""
+        return self._named("publisher")[0]
+
+    @property
+    def subscribers(self) -> list[str]:
+        return self._named("subscriber")
+
+    @property
+    def others(self) -> list[str]:
+        """Members who neither publish nor read."""
+        return self._named("forwarder")
+
+    def names(self) -> list[str]:
+        """All there are, the hosts first."""
+        return [*self.net.plan.hosts, self.publisher, *self.subscribers, *self.others]
+
+    def file(self, name: str) -> Path:
+        return self.directory / name / (f"{name}.toml" if name in self.net.plan.hosts else "node.toml")
+
+    @asynccontextmanager
+    async def client(self, name: str) -> AsyncIterator[Client]:
+        me = await open_client(self.file(name))
+        try:
+            yield me
+        finally:
+            await me.close()
+
+    async def subscribe(self, name: str) -> None:
+        """Let a reader's node collect; returns when the network has taken it on."""
+        async with self.client(name) as me:
+            await me.subscribe(self.net.topic, keep=True).ready()
+
+    async def publish(self, *bodies: str) -> None:
+        """Returns when all of them are with others, for good."""
+        async with self.client(self.publisher) as me:
+            for body in bodies:
+                await me.publish(self.net.topic, body)
+            await wait_for_status(me, lambda status: not status.outbox)
+
+    async def read(self, name: str, count: int) -> list[str]:
+        async with self.client(name) as me:
+            subscription = me.subscribe(self.net.topic, keep=True)
+            notes = [await anext(subscription) for _ in range(count)]
+            await subscription.acknowledge()
+            return sorted(note.publication.body.decode() for note in notes)
+
+    async def start(self, *names: str) -> None:
+        """On this event loop; returns when all of them are up."""
+        for name in names:
+            ready, stop = asyncio.Event(), asyncio.Event()
+            task = asyncio.create_task(self._serve(name, stop, ready))
+            self._running[name] = (task, stop)
+            waiting = asyncio.create_task(ready.wait())
+            await asyncio.wait([task, waiting], return_when=asyncio.FIRST_COMPLETED)
+            waiting.cancel()
+            if task.done():
+                task.result()
+
+    async def stop(self, *names: str) -> None:
+        """In order, as a signal would."""
+        for name in names:
+            task, stop = self._running.pop(name)
+            stop.set()
+            await task
+
+    async def cancel(self, name: str) -> None:
+        """At once, in the middle of whatever it does."""
+        task, _ = self._running.pop(name)
+        task.cancel()
+        await asyncio.wait([task])
+
+    async def end(self) -> None:
+        await self.stop(*self._running)
+
+    def service(self, name: str) -> AbstractContextManager[ServiceSetup[Any]]:
+        """One of the hosts or members, ready to be served."""
+        raise NotImplementedError
+
+    def member(self, name: str) -> tuple[NodeConfig, Secret]:
+        """What a member's node is composed from."""
+        config = node_config.load_config(self.file(name))
+        assert config.passphrase_file is not None
+        return config, Secret(read_private_file(Path(config.passphrase_file)))
+
+    def _named(self, role: NodeRole) -> list[str]:
+        return [node_file(self.directory, number).parent.name for number in self.net.nodes_with_role(role)]
+
+    async def _serve(self, name: str, stop: asyncio.Event, ready: asyncio.Event) -> bool:
+        with ExitStack() as parts:
+            return await serve_until(parts.enter_context(self.service(name)), stop, stop, lambda _: ready.set())
+
+
+async def wait_for_status(me: Client, true: Callable[[Status], bool]) -> Status:
+    """Ask again and again how the node is, until this is true of it."""
+    while not true(status := await me.status()):
+        await pause()
+    return status
