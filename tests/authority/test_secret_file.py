@@ -165,7 +165,7 @@ import sys
 from pathlib import Path
 from veilcast.authority.secret_file import replace_file
 for _ in range(50):
-    write_whole(Path(sys.argv[1]), sys.argv[2].encode() * 5000)
+    replace_file(Path(sys.argv[1]), sys.argv[2].encode() * 5000)
 """
 
 # Each write is a fork of an interpreter that has its imports already.
@@ -186,13 +186,13 @@ def dying(call, left):
 
 os_write, path, outcomes = os.write, Path(sys.argv[1]), []
 for step in range(1, 50):
-    write_whole(path, b"old")
+    replace_file(path, b"old")
     child = os.fork()
     if child == 0:
         left = [step]
         for name in ("open", "fchmod", "write", "fsync", "close", "replace"):
             setattr(os, name, dying(getattr(os, name), left))
-        write_whole(path, b"new" * 1000)
+        replace_file(path, b"new" * 1000)
         os._exit(0)
     code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
     outcomes.append((code, path.read_bytes().hex()))

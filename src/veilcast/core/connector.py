@@ -1,6 +1,7 @@
-"""Calling: asks for a stream to one peer until there is one, and again when it is lost, with growing pauses between.
+"""Connectors: ask the driver for a stream to a peer until there is one, and again when it is lost.
 
-A driver may well repeat a call by itself; to ask for what is under way does no harm.
+The pauses between two requests grow. A driver may repeat a request by itself; to ask for a stream that is being opened
+does no harm.
 """
 
 from __future__ import annotations
@@ -14,11 +15,12 @@ from veilcast.machine import Address, Connect
 
 
 class Connector:
-    """For one peer."""
+    """Keeps a stream to one peer."""
 
     def __init__(self, peer: Address, base_us: int, rng: Random, now: int) -> None:
         self._peer, self._base_us, self._rng = peer, base_us, rng
         self._calls = 0
+        """Requests since the stream was last up."""
         self.up = False
         self.next_us: int | None = now
         self._event: Connect | None = None
@@ -32,6 +34,7 @@ class Connector:
         self.next_us = now + backoff(self._rng, self._base_us, self._calls)
 
     def handle(self, now: int) -> None:
+        """Ask for the stream, if it is time to."""
         if self.next_us is None or now < self.next_us:
             return
         self._event = Connect(self._peer)
@@ -44,57 +47,62 @@ class Connector:
 
 
 class Connectors:
-    """For many peers, most of which are up. They are gone through only when one of them has something to do."""
+    """Keeps streams to many peers, most of which are up. It visits them only when one of them has something to do."""
 
     def __init__(self, base_us: int, rng: Random) -> None:
         self._base_us, self._rng = base_us, rng
-        self._callers: dict[Address, Connector] = {}
-        self._calling = False
+        self._connectors: dict[Address, Connector] = {}
+        self._has_events = False
+        """False only if no connector has an event."""
         self.next_us: int | None = None
 
     def __contains__(self, peer: Address) -> bool:
-        return peer in self._callers
+        return peer in self._connectors
 
     def __iter__(self) -> Iterator[Address]:
-        return iter(self._callers)
+        return iter(self._connectors)
 
     def add(self, peer: Address, now: int) -> None:
-        if peer not in self._callers:
-            self._callers[peer] = Connector(peer, self._base_us, self._rng, now)
-            self._moved()
+        if peer not in self._connectors:
+            self._connectors[peer] = Connector(peer, self._base_us, self._rng, now)
+            self._update()
 
     def drop(self, peer: Address) -> None:
-        if self._callers.pop(peer, None) is not None:
-            self._moved()
+        if self._connectors.pop(peer, None) is not None:
+            self._update()
 
     def peer_up(self, peer: Address) -> None:
-        self._callers[peer].peer_up()
-        self._moved()
+        self._connectors[peer].peer_up()
+        self._update()
 
     def peer_lost(self, peer: Address, now: int) -> None:
-        self._callers[peer].peer_lost(now)
-        self._moved()
+        self._connectors[peer].peer_lost(now)
+        self._update()
 
     def handle(self, now: int) -> None:
         if self.next_us is not None and self.next_us <= now:
-            for caller in self._callers.values():
-                caller.handle(now)
-            self._moved()
+            for connector in self._connectors.values():
+                connector.handle(now)
+            self._update()
 
     def next_event(self) -> Connect | None:
-        for caller in self._callers.values() if self._calling else ():
-            if (event := caller.next_event()) is not None:
+        for connector in self._connectors.values() if self._has_events else ():
+            if (event := connector.next_event()) is not None:
                 return event
-        self._calling = False
+        self._has_events = False
         return None
 
-    def _moved(self) -> None:
-        self._calling = True
-        self.next_us = earliest(*[caller.next_us for caller in self._callers.values()])
+    def _update(self) -> None:
+        self._has_events = True
+        self.next_us = earliest(*[connector.next_us for connector in self._connectors.values()])
 
 
 def backoff(rng: Random, base_us: int, tries: int) -> int:
-    """Twice as long with every try, up to sixteen times, and never two machines alike."""
+    """A random pause before the next try, in microseconds.
+
+    The longest pause doubles with every try, up to sixteen times `base_us`; the shortest is half of the longest. The
+    random half keeps machines that failed together from trying again together.
+    """
     most = base_us << min(tries, DOUBLINGS_MAX)
     return most // 2 + rng.randrange(most // 2 + 1)
 

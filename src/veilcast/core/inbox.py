@@ -1,8 +1,8 @@
-"""The inbox of a member: each note once for each subscription, and again until its owner says that it has it.
+"""The inbox of a member: each notification once for each subscription, and again until the client acknowledges it.
 
-Where somebody holds a note for its reader, as the relay's server does, the receipt is given only when the owner has
-acknowledged the note. So nothing is lost with a machine that dies, and one that is full takes no more, and need not
-drop anything.
+Where a server holds notifications for its subscribers, as the relay's does, the member gives the receipt only when the
+client has acknowledged the notification. So a machine that dies loses nothing, and a full inbox refuses more and drops
+nothing.
 """
 
 from __future__ import annotations
@@ -12,37 +12,46 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
+from veilcast.core.bounded import BoundedSet
 from veilcast.core.timers import Timers
 from veilcast.machine import Delivered, Note
 
 ReceiptStub: TypeAlias = tuple[bytes, bytes]
-"""The name and ticket of one delivery, by which its receipt is given, where anybody waits for one."""
+"""The name and the ticket of one delivery: what its receipt is made of, where a server waits for one."""
 
 
 class Inbox:
-    """Bounded: `unread_max` notes that are not acknowledged, and the last `seen_max` that were."""
+    """At most `unread_max` notifications that are not acknowledged, and the ids of the last `seen_max` that were.
+
+    A notification that is not acknowledged is delivered again every `again_us`.
+    """
 
     def __init__(self, *, unread_max: int, seen_max: int, again_us: int) -> None:
-        self._unread_max, self._seen_max, self._again_us = unread_max, seen_max, again_us
+        self._unread_max, self._again_us = unread_max, again_us
         self._unread: dict[bytes, _Unread] = {}
-        self._seen: dict[tuple[int, bytes], None] = {}
-        self._alarms: Timers[bytes] = Timers()
+        self._seen: BoundedSet[tuple[int, bytes]] = BoundedSet(seen_max)
+        """Subscriptions and the notifications that they had."""
+        self._timers: Timers[bytes] = Timers()
         self._ready: deque[Delivered] = deque()
 
     def __len__(self) -> int:
         return len(self._unread)
 
     def __contains__(self, note: bytes) -> bool:
-        """Whether it is here, and not acknowledged."""
+        """True if the notification of this id is here and not acknowledged."""
         return note in self._unread
 
     @property
     def seen_count(self) -> int:
         return len(self._seen)
 
-    def put(self, readers: Sequence[int], note: Note, stub: ReceiptStub | None, now: int) -> bool:
-        """A note for these subscriptions; True if all of them have it already, and its receipt may be given."""
-        new = [reader for reader in readers if (reader, note.id) not in self._seen]
+    def put(self, numbers: Sequence[int], note: Note, stub: ReceiptStub | None, now: int) -> bool:
+        """Deliver a notification to these subscriptions.
+
+        True if all of them have acknowledged it already, so that its receipt may be given. If the inbox is full, it
+        takes nothing.
+        """
+        new = [number for number in numbers if (number, note.id) not in self._seen]
         if not new:
             return True
         unread = self._unread.get(note.id)
@@ -50,34 +59,32 @@ class Inbox:
             if len(self._unread) >= self._unread_max:
                 return False
             unread = self._unread[note.id] = _Unread(note)
-            self._alarms.set(note.id, now + self._again_us)
+            self._timers.set(note.id, now + self._again_us)
         if stub is not None:
             name, ticket = stub
             unread.stubs[name] = ticket
-        for reader in new:
-            if reader not in unread.readers:
-                unread.readers[reader] = None
-                self._ready.append(Delivered(reader, note))
+        for number in new:
+            if number not in unread.numbers:
+                unread.numbers[number] = None
+                self._ready.append(Delivered(number, note))
         return False
 
     def acknowledge(self, note: bytes) -> list[ReceiptStub]:
-        """The owner has the note: the receipts to give."""
+        """The client has the notification. Returns the receipts to give."""
         unread = self._unread.pop(note, None)
         if unread is None:
             return []
-        self._alarms.cancel(note)
-        for reader in unread.readers:
-            self._seen[reader, note] = None
-        while len(self._seen) > self._seen_max:
-            del self._seen[next(iter(self._seen))]
+        self._timers.cancel(note)
+        for number in unread.numbers:
+            self._seen.add((number, note))
         return list(unread.stubs.items())
 
-    def end_subscription(self, reader: int) -> list[ReceiptStub]:
-        """The subscription has ended: nothing is delivered for it any more; the receipts to give."""
+    def end_subscription(self, number: int) -> list[ReceiptStub]:
+        """Deliver nothing more for this subscription. Returns the receipts to give."""
         left = []
         for note, unread in list(self._unread.items()):
-            unread.readers.pop(reader, None)
-            if not unread.readers:
+            unread.numbers.pop(number, None)
+            if not unread.numbers:
                 left += self.acknowledge(note)
         return left
 
@@ -85,24 +92,25 @@ class Inbox:
         while self._ready:
             delivered = self._ready.popleft()
             unread = self._unread.get(delivered.note.id)
-            if unread is not None and delivered.number in unread.readers:
+            if unread is not None and delivered.number in unread.numbers:
                 return delivered
         return None
 
     def next_us(self) -> int | None:
-        return self._alarms.next_us()
+        return self._timers.next_us()
 
     def handle(self, now: int) -> None:
-        """Deliver again what nobody acknowledged."""
-        for note in self._alarms.pop_due(now):
+        """Deliver again what the client has not acknowledged."""
+        for note in self._timers.pop_due(now):
             unread = self._unread[note]
-            self._alarms.set(note, now + self._again_us)
-            self._ready.extend(Delivered(reader, unread.note) for reader in unread.readers)
+            self._timers.set(note, now + self._again_us)
+            self._ready.extend(Delivered(number, unread.note) for number in unread.numbers)
 
 
 @dataclass(slots=True)
 class _Unread:
     note: Note
-    readers: dict[int, None] = field(default_factory=dict)
+    numbers: dict[int, None] = field(default_factory=dict)
+    """The subscriptions that it is for."""
     stubs: dict[bytes, bytes] = field(default_factory=dict)
-    """The last ticket under each name: a server that sends again may give others."""
+    """The last ticket under each name: a server that sends a notification again may give another ticket."""

@@ -1,17 +1,18 @@
-"""Subjects: what interests and publications are matched on, as groups of elements that only a topic's members can name.
+"""Match elements: interests and publications as groups of elements that only a topic's members can name.
 
-Pure. `topics.elements` makes elements of constraints and values; here is what whoever matches can do with sets of them,
-in one reading for each profile, and how elements are keyed. The modes that match on subjects share this.
+`topics.elements` makes elements of constraints and values. This module groups them so that a matching node can compare
+sets, with one reading for each profile, and keys them. The modes that match on elements share it.
 
-*Hardened*. One group for each constraint of an interest, and an index wants a match in each: exactly the coarse match
-of `topics`. The topic's own label goes without saying, since elements are keyed with the topic's key; it stands only
-where nothing else is asked for, so that whoever matches need not see what all of a topic's readers share. The key is
-the epoch's: tags of two epochs have nothing in common.
+*Hardened*. An interest has one group for each constraint, and an index requires a match in each group: exactly the
+coarse match of `topics`. The topic's own label is left out, since elements are keyed with the topic's key. It is used
+only if the interest has no other constraint, so that matching nodes need not see an element that all subscribers of a
+topic share. The key is the epoch's: tags of two epochs have nothing in common.
 
-*Paper*. All that a subscriber wants falls into one filter, which has no groups. The publication has them, one for each
-declared attribute, and a filter matches if it has an element of each. So a subscriber also wants the wildcard of every
-attribute that it says nothing of, and a publication has it in each group. Where a subscriber has several interests the
-filter mixes them: one's range and the other's (`docs/papers.md`). Elements are plain, with the topic's name in front.
+*Paper*. All that a subscriber wants falls into one filter, which has no groups. The publication has groups, one for
+each declared attribute, and a filter matches if it has an element of each group. So a subscriber also wants the
+wildcard of every attribute that its interest leaves out, and a publication has the wildcard in each group. If a
+subscriber has several interests the filter mixes them: the range of one and that of another (`docs/papers.md`).
+Elements are plain, with the topic's name in front.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ ElementGroups: TypeAlias = tuple[tuple[bytes, ...], ...]
 
 
 def subscription_elements(interest: Conjunction, record: TopicRecord) -> ElementGroups:
-    """Hardened: a group for each constraint, any element of which will do."""
+    """Hardened: a group for each constraint. One element of each group must match."""
     label = Equal(TOPIC, record.topic)
     every = zip(interest.constraints, covers(interest, record.schema), strict=True)
     others = [cover for constraint, cover in every if constraint != label]
@@ -43,12 +44,12 @@ def subscription_elements(interest: Conjunction, record: TopicRecord) -> Element
 
 
 def publication_elements(publication: Publication, record: TopicRecord) -> ElementGroups:
-    """Hardened: one group of all that the publication answers to."""
+    """Hardened: one group of all elements that the publication answers to."""
     return _few((queries(publication, record.schema),))
 
 
 def paper_subscription_elements(interest: Conjunction, record: TopicRecord) -> ElementGroups:
-    """Paper: one group, of what falls into the subscriber's filter."""
+    """Paper: one group, the content of the subscriber's filter."""
     every = list(zip(interest.constraints, covers(interest, record.schema), strict=True))
     elements: list[bytes] = []
     for domain in _attributes(record):
@@ -71,7 +72,9 @@ def paper_publication_elements(publication: Publication, record: TopicRecord) ->
 
 
 def derive_element_key(keys: TopicKeys, mode: bytes) -> Secret:
-    """What a topic's elements are keyed with in one epoch and mode; whoever reads the topic has it, and nobody else."""
+    """The key of a topic's elements in one epoch and mode. Every member that reads the topic has it, and
+    nobody else.
+    """
     return derive(keys.content, b"vc/" + mode + b"-subject")
 
 
@@ -81,7 +84,7 @@ def key_element(key: Secret, element: bytes, size: int = 32) -> bytes:
 
 
 def qualify_element(topic: str, element: bytes) -> bytes:
-    """Paper: an element of one topic among all: with the topic's name and its length in front."""
+    """Paper: an element of one topic among all, with the topic's name and its length in front."""
     name = topic.encode()
     return len(name).to_bytes(2, "big") + name + element
 
@@ -99,7 +102,7 @@ def _attributes(record: TopicRecord) -> tuple[Domain, ...]:
 
 
 def _wildcard(domain: Domain) -> bytes:
-    """Of numbers, the prefix that all of them have; of strings the empty one, which nobody can publish."""
+    """For numbers, the prefix of all values; for strings the empty one, which cannot be published."""
     if isinstance(domain, Strings):
         return string_element(domain.attribute, "")
     return prefix_element(domain.attribute, (0, 0))

@@ -1,10 +1,12 @@
-"""Content: a publication as it travels, (t_a, {m}_Ka, sig), and as its readers get it.
+"""A publication as it travels, (t_a, {m}_Ka, sig), and as its subscribers get it.
 
-Inside the seal stand the publisher's stream, its running number there, and the publication. In `paper` all publishers
-of a topic sign with one key, so the stream is what keeps their orders apart; a publisher draws one when it starts.
-The name of a note is a digest of what travels, the same at every node and on every copy; forwarders know duplicates by
-it without being able to read anything. What is sealed anew has another name. The id that readers know a note by comes
-from its place in a stream of the topic, which never changes.
+Inside the seal stand the publisher's stream, the publication's number in that stream, and the publication. In `paper`
+all publishers of a topic sign with one key, so the stream is what separates their orders; a publisher draws one when it
+starts.
+
+A notification's id is a digest of the sealed bytes, the same at every node and on every copy. Forwarders recognise
+duplicates by it without being able to read anything. A publication that is sealed again has another notification id.
+The id that subscribers know is derived from its place in a stream of the topic, which never changes.
 """
 
 from __future__ import annotations
@@ -27,7 +29,7 @@ from veilcast.wire.mesh import Notify
 
 
 class NumberedPublication(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
-    """What is sealed. `number` counts the notes of a stream, from 1."""
+    """A publication with its place: `number` counts the publications of a stream, from 1."""
 
     stream: Annotated[bytes, msgspec.Meta(min_length=8, max_length=8)]
     number: Annotated[int, msgspec.Meta(ge=1, le=(1 << 63) - 1)]
@@ -35,7 +37,9 @@ class NumberedPublication(msgspec.Struct, frozen=True, array_like=True, forbid_u
 
 
 def cell_stream(stream: bytes, cell: bytes | None) -> bytes:
-    """The stream of one cell, with an order of its own: most readers get some cells of a topic, and not the others."""
+    """The stream of one cell, with an order of its own: most subscribers get some cells of a topic, and not
+    the others.
+    """
     return stream if cell is None else digest(stream + cell, purpose=b"vc/cell-stream", size=len(stream))
 
 
@@ -44,7 +48,7 @@ def notification_id(notify: Notify) -> bytes:
 
 
 def stream_place_id(topic: str, content: NumberedPublication) -> bytes:
-    """What an application knows a note by."""
+    """The id of a delivered publication, from its place in a stream of the topic."""
     place = content.stream + content.number.to_bytes(8, "big") + topic.encode()
     return digest(place, purpose=b"vc/place", size=NOTE_ID)
 
@@ -61,12 +65,12 @@ def make_notify(keys: TopicKeys, content: NumberedPublication, entropy: Entropy)
 
 
 def make_certified_notify(keys: TopicKeys, content: NumberedPublication, entropy: Entropy) -> Notify:
-    """One that shows its publisher's certificate, for where no advert of the publisher's has."""
+    """A `Notify` with its publisher's certificate, for modes in which no advert has shown it."""
     return msgspec.structs.replace(make_notify(keys, content, entropy), certificate=keys.certificate, cell=keys.cell)
 
 
 def check_certified_notify(notify: Notify, root: bytes, first: int, last: int) -> CertificateChain:
-    """The certificate of the publisher who signed it; raises unless it is for an epoch from `first` to `last`."""
+    """The certificate of the publisher that signed it. Raises unless it is for an epoch from `first` to `last`."""
     if notify.certificate is None:
         raise ForgedError("a note without a certificate")
     leaf = notify.certificate.leaf
@@ -90,20 +94,20 @@ def check_notify(notify: Notify, publishers: list[bytes]) -> None:
 
 
 def open_notify(keys: TopicKeys, notify: Notify) -> NumberedPublication:
-    """What was sealed; raises for whatever does not open or is no publication."""
+    """Unseal a publication. Raises for anything that does not open or is no publication."""
     return decode_publication(unseal(keys.content, notify.sealed, context=keys.token))
 
 
 def open_certified_notify(
     keys: TopicKeys, notify: Notify, certificate: CertificateChain, root: bytes
 ) -> NumberedPublication:
-    """The same, of a publisher that its certificate allows to publish with these keys."""
+    """Unseal a publication whose publisher is certified to publish with these keys."""
     keys.check_publisher(certificate, root, certificate.leaf.first)
     return open_notify(keys, notify)
 
 
 def decode_publication(plain: bytes) -> NumberedPublication:
-    """`MalformedError` for what is no publication."""
+    """Raise `MalformedError` for bytes that are no publication."""
     return _DECODER.decode(plain)
 
 

@@ -1,9 +1,9 @@
-"""Sealed notes: a publication from end to end, where those who carry it see neither topic nor publisher.
+"""Sealed notifications: a publication from end to end. Forwarders see neither its topic nor its publisher.
 
-Pure recipes. Inside is the note as every mode has it (`content`: sealed for the topic, signed with the publisher's
-one-show certificate), padded to one of a few sizes, and sealed once more for the topic, because token and certificate
-would tell whoever carries it which publications are of one topic and of one publisher. What is sealed for one mode does
-not open in another.
+The inside is the notification of every mode (`publication`): sealed for the topic, and signed with the publisher's
+one-show certificate. It is padded to one of a few sizes and sealed once more for the topic, because token and
+certificate would show forwarders which publications have the same topic or publisher. A seal for one mode does not open
+in another.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ SealingMode: TypeAlias = Literal["relay", "tree"]
 
 
 def seal_notification(keys: TopicKeys, content: NumberedPublication, mode: SealingMode, entropy: Entropy) -> bytes:
-    """The publisher: for the readers of the topic in the epoch of these keys."""
+    """The publisher seals for the subscribers of the topic in the epoch of these keys."""
     note = encode_notification(keys, content, entropy)
     size = next((size for size in BODY_CLASSES if len(note) <= size - LENGTH_PREFIX), None)
     if size is None:
@@ -43,12 +43,12 @@ def seal_notification(keys: TopicKeys, content: NumberedPublication, mode: Seali
 def open_notification(
     keys: TopicKeys, sealed: bytes, mode: SealingMode, root: bytes, epoch: int
 ) -> NumberedPublication:
-    """The reader: raises for whatever was not published on this topic, in this epoch, by one of its publishers."""
+    """The subscriber opens. Raises for anything that a publisher of this topic did not publish in this epoch."""
     return NotificationOpener(keys, mode, root, epoch).open(sealed)
 
 
 class NotificationOpener:
-    """`open_notification` for many notes of a topic and epoch: what it takes is derived once."""
+    """`open_notification` for many notifications of one topic and epoch: the keys are derived once."""
 
     def __init__(self, keys: TopicKeys, mode: SealingMode, root: bytes, epoch: int) -> None:
         self._keys, self._root, self._epoch = keys, root, epoch
@@ -61,12 +61,12 @@ class NotificationOpener:
 
 
 def encode_notification(keys: TopicKeys, content: NumberedPublication, entropy: Entropy) -> bytes:
-    """The publisher, where those who carry it may know topic and publisher: the note and nothing around it."""
+    """The signed notification without the outer seal, for modes whose forwarders may know topic and publisher."""
     return encode(make_certified_notify(keys, content, entropy))
 
 
 def decode_notification(keys: TopicKeys, data: bytes, root: bytes, epoch: int) -> NumberedPublication:
-    """The reader; raises as `open_notification` does."""
+    """The subscriber decodes it. Raises as `open_notification` does."""
     return open_notify(keys, _checked(keys, data, root, epoch))
 
 

@@ -1,4 +1,4 @@
-"""The least that a setting may be: configurations say it of their fields by name, and so does the error."""
+"""Checks that the configurations of several modes share."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ import msgspec
 from veilcast.errors import ConfigError
 
 
-def check_minimum(config: msgspec.Struct, whose: str, least: int, *names: str) -> None:
-    """`ConfigError` if one of these fields is less; `whose` is the table it stands in."""
+def check_minimum(config: msgspec.Struct, table: str, least: int, *names: str) -> None:
+    """Raise `ConfigError` if one of these fields is less than `least`. The error names the field and its table."""
     for name in names:
         if getattr(config, name) < least:
-            raise ConfigError(f"{whose}.{name} must be at least {least}")
+            raise ConfigError(f"{table}.{name} must be at least {least}")

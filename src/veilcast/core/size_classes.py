@@ -1,11 +1,12 @@
-"""Filling: groups of elements are brought to a few sizes and out of their order before they leave (hardened).
+"""Size classes: groups of elements are padded to a few sizes and sorted before they leave (hardened).
 
-Pure. How many elements a range has tells where it lies, and how many a publication has tells its topic's attributes;
-prefixes that go out from the shortest to the longest tell whoever matches the level of each tag. So each group is
-filled up to a power of two with elements that nobody else has, and sorted. Elements are keyed, and to whoever lacks the
-key their order is chance; and it is the same each time, so what is sent again is what it was. What remains: of how many
-groups a subscription consists, and the size of each up to a factor of two. Fillers are never wanted by anybody or never
-published: in the time of an epoch who matches may suspect tags that nothing ever meets.
+The number of elements of a range shows where it lies, and the number of a publication's elements shows its topic's
+attributes. Prefixes in order from the shortest to the longest would show the matching node the level of each tag. So
+each group is filled up to a power of two with fillers that occur nowhere else, and sorted. Elements are keyed, so
+without the key their order looks random; it is the same each time, so a repeat is equal to the first sending.
+
+An observer still sees the number of groups of a subscription, and the size of each up to a factor of two. Nobody ever
+wants or publishes a filler: within an epoch a matching node may suspect tags that never meet another.
 """
 
 from __future__ import annotations
@@ -18,7 +19,9 @@ from veilcast.wire.geometry import SUBJECTS_MAX
 
 
 def pad_groups(groups: ElementGroups, filler: Callable[[int], bytes]) -> ElementGroups:
-    """Each group with fillers, as far as there is room for all of them; no two fillers have one number."""
+    """Each group with fillers, as far as `SUBJECTS_MAX` allows for all groups together. No two fillers have
+    one number.
+    """
     room, numbers = SUBJECTS_MAX - sum(map(len, groups)), count()
     full = []
     for group in groups:
@@ -29,5 +32,5 @@ def pad_groups(groups: ElementGroups, filler: Callable[[int], bytes]) -> Element
 
 
 def _power(size: int) -> int:
-    """The first power of two that is no smaller."""
+    """The smallest power of two that is at least `size`."""
     return 1 << (size - 1).bit_length()

@@ -1,6 +1,6 @@
-"""Ways: the name of a peer that says what the stream to it is for, so that one peer can be reached by several streams.
+"""The purpose of a stream, as a part of its peer's name, so that one node can be reached by several streams.
 
-Pure. A driver opens a stream to what stands behind the first `@`, and isolates it by what stands before.
+A driver opens a stream to the address behind the first `@`, and isolates it by the purpose before.
 """
 
 from __future__ import annotations
@@ -10,14 +10,14 @@ from veilcast.machine import Address
 
 
 def name_stream(node: Address, purpose: str) -> Address:
-    """The name of a peer: this node, for this purpose."""
+    """The name of the peer that is this node, reached for this purpose."""
     if "@" in purpose or not purpose or not node:
         raise LocalError("a purpose has at least one character, and no @; a node has an address")
     return Address(f"{purpose}@{node}")
 
 
 def split_stream_name(peer: Address) -> tuple[str, Address]:
-    """The purpose and the node that such a name is made of."""
+    """The purpose and the node in such a name."""
     purpose, at, node = peer.partition("@")
     if not (at and purpose and node):
         raise LocalError("a peer's name is made of a purpose and a node")

@@ -1,4 +1,4 @@
-"""Wishes: what the owner of a member has subscribed to, each interest once, and when it was told that it stands."""
+"""The subscriptions of a member's client, grouped by interest, and when each of them began to get what is published."""
 
 from __future__ import annotations
 
@@ -15,59 +15,63 @@ from veilcast.topics import Conjunction
 
 @dataclass(slots=True, eq=False)
 class SharedInterest:
-    """What an owner wants, for all its subscriptions with this interest."""
+    """One interest in one topic, and all subscriptions that have it."""
 
     key: bytes
+    """The encoding of topic and interest."""
     topic: str
     interest: Conjunction
     numbers: dict[int, None] = field(default_factory=dict)
+    """The numbers of the subscriptions."""
     is_active: bool = False
-    """Whether its owner has been told that it gets what is published."""
+    """True once the client was told that these subscriptions get what is published."""
 
 
 class Subscriptions:
-    """Bounded: `subscriptions_max` subscriptions; those with one interest are one wish."""
+    """At most `subscriptions_max` subscriptions; iterates over their interests, each once."""
 
     def __init__(self, subscriptions_max: int) -> None:
-        self._most = subscriptions_max
-        self._wishes: dict[bytes, SharedInterest] = {}
-        self._numbers: dict[int, SharedInterest] = {}
+        self._subscriptions_max = subscriptions_max
+        self._interests: dict[bytes, SharedInterest] = {}
+        self._by_number: dict[int, SharedInterest] = {}
         self.notices: list[Waiting] = []
+        """Events for the client."""
 
     def __len__(self) -> int:
-        return len(self._numbers)
+        return len(self._by_number)
 
     def __iter__(self) -> Iterator[SharedInterest]:
-        return iter(self._wishes.values())
+        return iter(self._interests.values())
 
-    def __contains__(self, wish: SharedInterest) -> bool:
-        return self._wishes.get(wish.key) is wish
+    def __contains__(self, shared: SharedInterest) -> bool:
+        return self._interests.get(shared.key) is shared
 
     def add(self, number: int, topic: str, interest: Conjunction, now: int) -> SharedInterest:
-        if len(self._numbers) >= self._most:
-            raise FullError(f"there are {self._most} subscriptions already; end one first")
-        spelled = _ENCODER.encode((topic, interest.constraints))
-        wish = self._wishes.setdefault(spelled, SharedInterest(spelled, topic, interest))
-        wish.numbers[number] = None
-        self._numbers[number] = wish
-        self.notices.append(Waiting(number, now if wish.is_active else None))
-        return wish
+        """Add a subscription. Raises `FullError` if there are `subscriptions_max` of them."""
+        if len(self._by_number) >= self._subscriptions_max:
+            raise FullError(f"there are {self._subscriptions_max} subscriptions already; end one first")
+        key = _ENCODER.encode((topic, interest.constraints))
+        shared = self._interests.setdefault(key, SharedInterest(key, topic, interest))
+        shared.numbers[number] = None
+        self._by_number[number] = shared
+        self.notices.append(Waiting(number, now if shared.is_active else None))
+        return shared
 
     def remove(self, number: int) -> SharedInterest:
-        """The wish that it was one of; without readers, it is none any more."""
-        wish = self._numbers.pop(number, None)
-        if wish is None:
+        """Remove a subscription, and return its interest. If no other subscription has the interest, it is gone."""
+        shared = self._by_number.pop(number, None)
+        if shared is None:
             raise LocalError(f"there is no subscription {number}")
-        del wish.numbers[number]
-        if not wish.numbers:
-            del self._wishes[wish.key]
-        return wish
+        del shared.numbers[number]
+        if not shared.numbers:
+            del self._interests[shared.key]
+        return shared
 
-    def activate(self, wish: SharedInterest, now: int) -> None:
-        """From now on it gets what is published."""
-        if not wish.is_active:
-            wish.is_active = True
-            self.notices += [Waiting(number, now) for number in wish.numbers]
+    def activate(self, shared: SharedInterest, now: int) -> None:
+        """Tell the client that from now on the subscriptions with this interest get what is published."""
+        if not shared.is_active:
+            shared.is_active = True
+            self.notices += [Waiting(number, now) for number in shared.numbers]
 
 
 _ENCODER: Final = msgspec.msgpack.Encoder()
