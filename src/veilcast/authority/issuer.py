@@ -104,9 +104,9 @@ def draw_decoy_count(
     A bulletin without entries, or with fewer, would say that the revoked member holds no grant. The grants of members
     that were revoked before leave decoys in every bulletin of their topic, so these count here, too.
     """
-    names = set(topics)
+    among = set(topics)
     held = [given for member in members.values() for given in (*member.given, *member.ended)]
-    held = [given for given in held if given.last >= effective and given.topic in names]
+    held = [given for given in held if given.last >= effective and given.topic in among]
     if not held:
         return 0
     topic = held[int.from_bytes(entropy(4), "big") % len(held)].topic
