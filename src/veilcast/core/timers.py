@@ -17,42 +17,42 @@ class Timers(Generic[Key]):
     """
 
     def __init__(self) -> None:
-        self._deadline: dict[Key, int] = {}
+        self._when: dict[Key, int] = {}
         self._heap: list[tuple[int, int, Key]] = []
         self._count = 0
         """Sequence number of the last entry; of equal deadlines, the timer that was set first comes first."""
 
     def __len__(self) -> int:
-        return len(self._deadline)
+        return len(self._when)
 
     def __contains__(self, key: Key) -> bool:
-        return key in self._deadline
+        return key in self._when
 
     def __iter__(self) -> Iterator[Key]:
-        return iter(self._deadline)
+        return iter(self._when)
 
     def set(self, key: Key, when: int) -> None:
         """Set the deadline of this key, in place of an earlier one."""
-        self._deadline[key] = when
+        self._when[key] = when
         self._count += 1
         heappush(self._heap, (when, self._count, key))
-        if len(self._heap) > 2 * len(self._deadline) + 64:
-            self._heap = [(when, place, key) for place, (key, when) in enumerate(self._deadline.items())]
+        if len(self._heap) > 2 * len(self._when) + 64:
+            self._heap = [(when, place, key) for place, (key, when) in enumerate(self._when.items())]
             heapify(self._heap)
 
     def set_if_earlier(self, key: Key, when: int) -> None:
         """Set the deadline of this key, unless it has one that is not later."""
-        known = self._deadline.get(key)
+        known = self._when.get(key)
         if known is None or when < known:
             self.set(key, when)
 
     def cancel(self, key: Key) -> None:
-        self._deadline.pop(key, None)
+        self._when.pop(key, None)
 
     def next_us(self) -> int | None:
         """The earliest deadline, in Unix microseconds; None if there is none."""
-        heap, deadline = self._heap, self._deadline
-        while heap and deadline.get(heap[0][2]) != heap[0][0]:
+        heap, when = self._heap, self._when
+        while heap and when.get(heap[0][2]) != heap[0][0]:
             heappop(heap)
         return heap[0][0] if heap else None
 
@@ -61,7 +61,7 @@ class Timers(Generic[Key]):
         keys: list[Key] = []
         while (when := self.next_us()) is not None and when <= now and (most is None or len(keys) < most):
             key = heappop(self._heap)[2]
-            del self._deadline[key]
+            del self._when[key]
             keys.append(key)
         return keys
 
