@@ -1,8 +1,9 @@
-"""The only file that calls cryptographic libraries, but for `x509`. Nothing outside `veilcast.crypto` imports it.
+"""Wrappers of cryptographic libraries. Only this file and `x509` call them, and nothing outside `veilcast.crypto`
+imports it.
 
-Thin, typed wrappers with one job each: translate the libraries' exceptions into `ForgedError` / `MalformedError`, and
-take all randomness as an argument. `cryptography` gives ciphers, PyNaCl Ed25519 and X25519 (half as long as OpenSSL's)
-and Argon2id, `hashlib` the hashes, rbcl (libsodium) ristretto255.
+The wrappers are thin and typed. They translate the libraries' exceptions into `ForgedError` and `MalformedError`, and
+take all randomness as an argument. `cryptography` provides the ciphers; PyNaCl provides Ed25519, X25519 (in half the
+time of OpenSSL) and Argon2id; `hashlib` provides the hashes; rbcl (libsodium) provides ristretto255.
 """
 
 from __future__ import annotations
@@ -38,12 +39,12 @@ def blake2b(data: bytes, *, size: int = 32, key: bytes = b"", person: bytes = b"
 
 
 def blake2s(data: bytes, *, size: int = 32, key: bytes = b"", person: bytes = b"") -> bytes:
-    """BLAKE2s: the faster one for chains; `person` at most 8 bytes."""
+    """BLAKE2s, which is faster than BLAKE2b for chains. `person` has at most 8 bytes."""
     return hashlib.blake2s(data, digest_size=size, key=key, person=person).digest()
 
 
 def digest(algorithm: str, data: bytes) -> bytes:
-    """A plain hash, by its `hashlib` name, where a published protocol fixes which."""
+    """A plain hash by its `hashlib` name, for published protocols that fix the algorithm."""
     return hashlib.new(algorithm, data).digest()
 
 
@@ -108,7 +109,7 @@ def decrypt(cipher: Aead, nonce: bytes, ciphertext: bytes, context: bytes) -> by
 
 
 def aes_blocks(key: bytes) -> Callable[[bytes], bytes]:
-    """AES, block by block: a permutation to make masks with, and no way to encrypt a message."""
+    """AES, block by block. It is a permutation for masks, not an encryption of messages."""
     return Cipher(AES(key), ECB()).encryptor().update  # noqa: S305
 
 

@@ -1,18 +1,18 @@
-"""Certificates: who may do what, in which epochs, by word of the authority (P0 4.2, P1 2.1).
+"""Certificates: which key may do what, in which epochs, by signature of the authority (P0 4.2, P1 2.1).
 
-A certificate binds a public key to a kind and a scope: a publisher's to a token, a member's to the public key of its
-lots (`lottery`), a delegate's to a group of topics (a sub-authority, P0 section 3). Forwarders see publisher
-certificates, so these name no topic and no person; in `hardened` each is for one epoch and one fresh key, so that none
-becomes a publisher's pseudonym. In `paper` one covers every epoch.
+A certificate binds a public key to a kind and a scope. The scope of a publisher is a token, that of a member is the
+public key of its lots (`vrf`), and that of a delegate is a group of topics (a sub-authority, P0 section 3). Forwarders
+see publisher certificates, so these name no topic and no person. In `hardened` each of them is for one epoch and one
+fresh key, so that none becomes a publisher's pseudonym. A `paper` certificate covers every epoch.
 
-In `hardened` a publisher's certificate also says what forwarders must know to keep a topic's covers and root from epoch
-to epoch: its lineage, a random name that outlives tokens, and the share of others that are to act as subscribers. So a
-topic's epochs can be linked by those who carry its adverts (never its publishers, nor its name); in exchange the tree
-need not form anew in every epoch, which would show insiders far more.
+In `hardened` a publisher's certificate also tells forwarders what keeps a topic's covers and root from epoch to epoch:
+its lineage, a random name that outlives tokens, and the share of other members that act as subscribers. Forwarders of a
+topic's adverts can therefore link the topic's epochs (never its publishers, nor its name). In exchange the tree is not
+formed again in every epoch, which would show insiders far more.
 
-A sub-authority's certificates come with its own delegation from the root; chains are two links long at most. A
-delegation names its group of topics as a digest: forwarders check the chain, but only those who know the topic can
-check that it belongs to the group, and they do (`group`).
+A sub-authority's certificates come with its own delegation from the root. A chain has at most two links. A delegation
+names its group of topics by a digest: forwarders check the chain, and members that know the topic also check that it
+belongs to the group (`group`).
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ COVER_MAX: Final = 1000
 
 
 class CertificateKind(enum.IntEnum):
-    """What the certified key may do. Append only: the numbers are on the wire."""
+    """The powers of a certified key. Append only: the numbers are on the wire."""
 
     MEMBER = 1
     PUBLISHER = 2
@@ -49,7 +49,8 @@ Signature = Annotated[bytes, msgspec.Meta(min_length=SIGNATURE, max_length=SIGNA
 class Certificate(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
     """`signature` is the issuer's, over everything else. `cover` is a share in thousandths.
 
-    `lineage` and `cover` are a topic's: zeros in all but publishers' certificates, and in `paper` in these too.
+    `lineage` and `cover` describe a topic. They are zero in all but publishers' certificates, and in `paper` in these
+    too.
     """
 
     kind: CertificateKind
@@ -72,7 +73,7 @@ class Certificate(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_f
             raise MalformedError("a certificate's epochs are out of order")
 
     def verify(self, issuer: bytes, kind: CertificateKind, epoch: int) -> None:
-        """Raise unless `issuer` gave this certificate, for this kind, and `epoch` lies in it."""
+        """Raise unless `issuer` signed this certificate, for this kind, and it covers `epoch`."""
         if self.kind is not kind:
             raise ForgedError("the certificate is of another kind")
         verify(
@@ -86,15 +87,16 @@ class Certificate(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_f
 
 
 class CertificateChain(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
-    """A certificate, and the delegation behind its issuer where that is not the root itself."""
+    """A certificate, and the delegation of its issuer if the issuer is not the root."""
 
     leaf: Certificate
     delegation: Certificate | None = None
 
     def verify(self, root: bytes, kind: CertificateKind, epoch: int) -> None:
-        """Raise unless the root, or a delegate of it, gave the leaf for this kind, and all stands in `epoch`.
+        """Raise unless the root or a delegate of the root certified the leaf for this kind, and both certificates cover
+        `epoch`.
 
-        The root alone makes delegates.
+        Only the root makes delegates.
         """
         if kind is CertificateKind.DELEGATE and self.delegation is not None:
             raise ForgedError("a sub-authority cannot delegate further")
@@ -102,12 +104,12 @@ class CertificateChain(msgspec.Struct, frozen=True, array_like=True, forbid_unkn
 
     @property
     def group(self) -> bytes:
-        """The digest of the group of topics its issuer may speak for; the root's is `EVERY_TOPIC`."""
+        """The digest of the group of topics that the issuer may certify for; the root's is `EVERY_TOPIC`."""
         return self.delegation.scope if self.delegation is not None else EVERY_TOPIC
 
 
 def signer_of(root: bytes, delegation: Certificate | None, epoch: int) -> bytes:
-    """Whose signature counts: the root's, or that of the delegate it named, if the delegation stands in `epoch`."""
+    """The key whose signature counts: the root, or its delegate. Raises unless the delegation covers `epoch`."""
     if delegation is None:
         return root
     delegation.verify(root, CertificateKind.DELEGATE, epoch)
@@ -131,7 +133,7 @@ def certify(
 def _body(
     kind: CertificateKind, subject: bytes, scope: bytes, first: int, last: int, lineage: bytes, cover: int
 ) -> bytes:
-    """Fixed sizes throughout, so no two certificates share a body."""
+    """The signed bytes. All fields have fixed sizes, so no two certificates share a body."""
     epochs = first.to_bytes(4, "big") + last.to_bytes(4, "big")
     return b"".join((bytes((_VERSION, kind)), subject, scope, epochs, lineage, cover.to_bytes(2, "big")))
 

@@ -1,4 +1,4 @@
-"""Deriving one key from another, and naming public bytes: hashes with a purpose, so that none serves two ends."""
+"""Derived keys and digests of public bytes. Each hash is bound to a purpose, so that no value serves two ends."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ from veilcast.errors import LocalError
 
 
 def derive(key: Secret, purpose: bytes, *parts: bytes, size: int = 32) -> Secret:
-    """A key for `purpose` (at most 16 bytes); parts are length-prefixed, so no two lists of them collide."""
+    """A key for `purpose` (at most 16 bytes). Parts are length-prefixed, so no two lists of parts collide."""
     _check(purpose)
     message = b"".join([len(part).to_bytes(4, "big") + part for part in parts])
     return Secret(hazmat.blake2b(message, size=size, key=key.reveal(), person=purpose))
 
 
 def fingerprint(public: bytes) -> bytes:
-    """A 16-byte name for a public key, for lists and for people."""
+    """A 16-byte name of a public key, for lists and for people."""
     return digest(public, purpose=b"vc/fingerprint", size=FINGERPRINT)
 
 
 def digest(public: bytes, *, purpose: bytes, size: int = 32) -> bytes:
-    """A hash of public bytes, of no use for any other purpose."""
+    """A hash of public bytes, useless for any other purpose."""
     _check(purpose)
     return hazmat.blake2b(public, size=size, person=purpose)
 

@@ -1,32 +1,29 @@
-"""The group ristretto255 (RFC 9496): points, secret scalars, and an encryption that moves from key to key.
+"""The group ristretto255 (RFC 9496): points, secret scalars, encryption that moves from key to key, and batches.
 
-Pure computation on `_primitives`; randomness is handed in. A group of prime order without cofactor, so the
-only bad values are bytes that are no point, the identity, and zero. None of them can be built here: `Point`
-and `Scalar` refuse them on decoding, and arithmetic that would end in one raises `MalformedError`, since
-honest inputs get there with probability 2^-252 and only a stranger's crafted ones do in practice.
+The computation is pure; randomness is handed in. The group has prime order and no cofactor, so the only bad values are
+bytes that encode no point, the identity, and zero. `Point` and `Scalar` reject them on decoding, and arithmetic that
+would end in one raises `MalformedError`: honest inputs get there with probability 2^-252, and crafted inputs of an
+adversary do in practice.
 
-Two things are made for the relay (P2, section 4.1), where a proxy moves what users send from each user's
-key to one common key, holding only the ratio of the two:
+Two constructions are for the relay (P2, section 4.1). There a proxy moves what users send from each user's key to one
+common key, and holds only the ratio of the two keys.
 
-- a deterministic tag of a subject s under a key k is the point k H(s): `Point.hash(s) * k`; the proxy
-  multiplies it by the ratio k_r / k_u and has it under k_r. To blind a point is to multiply it by a scalar,
-  to unblind it to divide;
-- a message M, a random point from which a content key is derived, is encrypted as (M + r G, r K) with
-  K = k G (Blaze, Bleumer and Strauss). `transform` multiplies the second part by the ratio, `rerandomise`
-  adds a fresh encryption of nothing under K, so that input and output cannot be linked without the key, and
-  multiplying both parts by a scalar multiplies what is inside.
+- A deterministic tag of a subject s under a key k is the point k H(s): `Point.hash(s) * k`. The proxy multiplies it by
+  the ratio k_r / k_u, and has the tag under k_r. To blind a point is to multiply it by a scalar; to unblind it is to
+  divide.
+- A message M is a random point from which a content key is derived. It is encrypted as (M + r G, r K) with K = k G
+  (Blaze, Bleumer and Strauss). `transform` multiplies the second part by the ratio. `rerandomise` adds a fresh
+  encryption of nothing under K, so that input and output cannot be linked without the key. Multiplying both parts by a
+  scalar multiplies the message.
 
-The ratio is symmetric: who holds it and one of the two keys has the other. `docs/decisions/0006` says what
-follows.
+The ratio is symmetric: the holder of the ratio and of one key has the other key. `docs/decisions/0006` states the
+consequences.
 
-
-Many multiplications in the group at once, by whoever is best at it.
-
-A proxy moves, and a server opens, thousands of points a second, and each takes a tenth of a millisecond. The recipes
-that handle many points take a `Multiply`: `multiply_each` here, or a pool of workers that the outside hands in
-(`veilcast.node.multiply_pool`). Whoever does it, results come in the order asked for and are the same, so a run is
-still
-decided by its seed."""
+A proxy moves, and a server opens, thousands of points a second, and each takes a tenth of a millisecond. Recipes that
+handle many points therefore take a `Multiply`: `multiply_each`, or a pool of workers that the caller hands in
+(`veilcast.node.workers`). All of them return the same results in the order asked for, so a run still depends on its
+seed alone.
+"""
 
 from __future__ import annotations
 
@@ -61,28 +58,29 @@ class Scalar(Secret):
 
     @classmethod
     def reduce(cls, wide: bytes) -> Self:
-        """Uniform if these 64 bytes are: reducing so many leaves a bias below 2^-250."""
+        """Reduce 64 bytes to a scalar. If the bytes are uniform, so is the scalar, with a bias below 2^-250."""
         return cls(_primitives.scalar_reduce(wide))
 
     @classmethod
     def of(cls, number: int) -> Self:
-        """A public number as a scalar: an index, an interpolation coefficient."""
+        """A public number as a scalar, such as an index or an interpolation coefficient."""
         return cls((number % ORDER).to_bytes(SCALAR_SIZE, "little"))
 
     def public(self) -> Point:
-        """This scalar times the generator: the public half of a key."""
+        """This scalar times the generator: the public key of this private key."""
         return Point._trusted(_primitives.ristretto_multiply_base(self._data))
 
     def inverse(self) -> Scalar:
-        """Computed once, since that takes half as long as a multiplication of a point: who divides by a key divides by
-        it often."""
+        """The inverse, computed once. It takes half as long as a multiplication of a point, and a key that divides once
+        divides often.
+        """
         if self._inverse is None:
             self._inverse = Scalar(_primitives.scalar_invert(self._data))
         return self._inverse
 
     @classmethod
     def sum(cls, terms: Iterable[Scalar]) -> Self:
-        """Of at least one term. It may pass zero on the way, which a dealer can arrange, but not end there."""
+        """The sum of at least one term. A partial sum may be zero, which a dealer can arrange; the sum may not."""
         return cls(reduce(_primitives.scalar_add, (term._data for term in terms)))
 
     # Only scalars: a point or any other secret of 32 bytes would go through the arithmetic and mean nothing.
@@ -98,7 +96,7 @@ class Scalar(Secret):
         return Scalar(_primitives.scalar_multiply(self._data, other._data))
 
     def __truediv__(self, other: Scalar) -> Scalar:
-        """The ratio of two keys: what moves a point or ciphertext from under `other` to under `self`."""
+        """The ratio of two keys, which moves a point or ciphertext from under `other` to under `self`."""
         if not isinstance(other, Scalar):
             return NotImplemented
         return self * other.inverse()
@@ -124,9 +122,9 @@ class Point:
 
     @classmethod
     def hash(cls, message: bytes, domain: bytes) -> Self:
-        """A point that nobody knows the logarithm of, to any base. `domain` (1 to 16 bytes) names the use.
+        """A point whose logarithm nobody knows, to any base. `domain` (1 to 16 bytes) names the use.
 
-        BLAKE2b fills the domain up with zeros, so one that ends in a zero would be another's and is refused.
+        BLAKE2b pads the domain with zeros. A domain that ends in a zero would equal another one, and is refused.
         """
         if not 1 <= len(domain) <= _DOMAIN_LIMIT or domain.endswith(b"\0"):
             raise LocalError(f"a domain of the hash to the group has 1 to {_DOMAIN_LIMIT} bytes, the last not zero")
@@ -138,17 +136,19 @@ class Point:
         return cls._trusted(_primitives.ristretto_map(entropy(WIDE_SIZE)))
 
     def key(self) -> Secret:
-        """A content key of 32 bytes for those who know this point."""
+        """The content key, of 32 bytes, that this point stands for."""
         return Secret(_primitives.blake2b(self._data, person=_KEY_DOMAIN))
 
     @classmethod
     def sum(cls, terms: Iterable[Point]) -> Self:
-        """Of at least one term. It may pass the identity on the way, but not end there."""
+        """The sum of at least one term. A partial sum may be the identity; the sum may not."""
         return cls._trusted(reduce(_primitives.ristretto_add, (term._data for term in terms)))
 
     @classmethod
     def weighted(cls, terms: Iterable[tuple[int, Point]]) -> Self:
-        """The sum of points times public factors. Small ones, of either sign, are added up, so time tells which."""
+        """The sum of points times public factors. Small factors, of either sign, are added up, so the time tells which
+        they are.
+        """
         total = _IDENTITY
         for factor, point in terms:
             small = min(factor % ORDER, -factor % ORDER)
@@ -198,7 +198,7 @@ class Point:
 
     @classmethod
     def _trusted(cls, data: bytes) -> Self:
-        """From a primitive's output: canonical by construction, but it may be the identity."""
+        """A point from a primitive's output: canonical by construction, but it may be the identity."""
         if data == _IDENTITY:
             raise MalformedError("the result is the identity")
         point = cls.__new__(cls)
@@ -243,24 +243,26 @@ class Ciphertext(msgspec.Struct, frozen=True):
 
 
 def encrypt(message: Point, public: Point, entropy: Entropy) -> Ciphertext:
-    """Encrypt under the key whose public half is given."""
+    """Encrypt under the key whose public key is given."""
     r = Scalar.draw(entropy)
     return Ciphertext(message + r.public(), public * r)
 
 
 def transform(ciphertext: Ciphertext, ratio: Scalar) -> Ciphertext:
-    """Move a ciphertext from under one key to under another, given new key / old key; nothing is opened."""
+    """Move a ciphertext from under one key to under another, given new key / old key. Nothing is decrypted."""
     return Ciphertext(ciphertext.body, ciphertext.key_part * ratio)
 
 
 def rerandomise(ciphertext: Ciphertext, public: Point, entropy: Entropy) -> Ciphertext:
-    """The same message under the same key; who lacks the key cannot tell that it is the same."""
+    """Another encryption of the same message under the same key. Without the key, nobody can tell that the message is
+    the same.
+    """
     r = Scalar.draw(entropy)
     return Ciphertext(ciphertext.body + r.public(), ciphertext.key_part + public * r)
 
 
 def decrypt(ciphertext: Ciphertext, key: Scalar) -> Point:
-    """Any key gives some point: whether it was the right one shows when the content key opens its box."""
+    """Any key gives some point. Whether the key was right shows when the content key opens its box."""
     return ciphertext.body - ciphertext.key_part / key
 
 
@@ -274,11 +276,13 @@ WIDE_SIZE: Final = 64
 _IDENTITY: Final = bytes(POINT_SIZE)
 _DOMAIN_LIMIT: Final = 16
 _ADDITIONS: Final = 8
-"""Up to so many bits and ones together, adding is faster than multiplying: an addition takes a seventh of it."""
+"""Up to this many bits and ones together, adding is faster than multiplying: an addition takes a seventh of
+the time.
+"""
 _KEY_DOMAIN: Final = b"veilcast point"
 
 Multiply: TypeAlias = Callable[[Sequence[tuple[Point, Scalar]]], list[Point]]
-"""Each point times its scalar; `MalformedError` if one of the products is the identity."""
+"""Multiplies each point by its scalar. Raises `MalformedError` if one of the products is the identity."""
 
 
 def multiply_each(pairs: Sequence[tuple[Point, Scalar]]) -> list[Point]:

@@ -1,14 +1,16 @@
-"""Hash chains: the hop counter nobody can lower (P1, section 2.1).
+"""Hash chains: a hop counter that nobody can lower (P1, section 2.1).
 
-An advert carries a value h; each forwarder sends H(h) on. Two values are of one chain if hashing leads from one to the
-other, and the one that comes first was nearer to the origin. Nobody can invert H, so nobody can claim to be nearer than
-they are.
+An advert carries a value h, and each forwarder sends H(h) on. Two values belong to one chain if hashing leads from one
+to the other, and the earlier one was nearer to the origin. Nobody can invert H, so no forwarder can claim to be nearer
+than it is.
 
-Paper: values stand alone; telling two apart costs up to 2 d_max hashes for every stored value, and anybody may start a
-fresh chain for a token they saw. Hardened: the origin walks the chain to its end first, and signs that end, the
-`Anchor`, with an expiry. A value is then placed by walking it to the anchor once, at most `length` hashes; all chains
-are told apart by one look-up of the anchor, and unsigned or stale ones never enter a table. The walk shows the distance
-from the origin, so in `hardened` the origin is an independent root and never the publisher.
+Paper: values stand alone. To compare two values costs up to 2 d_max hashes for every stored value, and any node may
+start a fresh chain for a token that it saw.
+
+Hardened: the origin walks the chain to its end first, and signs that end, the `Anchor`, with an expiry. A value is
+placed by walking it to the anchor once, with at most `length` hashes. One look-up of the anchor tells chains apart, and
+unsigned or stale chains never enter a table. The walk shows the distance from the origin, so in `hardened` the origin
+is an independent root and never the publisher.
 """
 
 from __future__ import annotations
@@ -29,14 +31,16 @@ def start_chain(entropy: Entropy) -> bytes:
 
 
 def advance_chain(value: bytes, steps: int = 1) -> bytes:
-    """Hash forward; `steps` hops further from the origin."""
+    """Hash forward: the value that is `steps` hops further from the origin."""
     for _ in range(steps):
         value = hazmat.blake2s(value, size=VALUE, person=b"vc/chain")
     return value
 
 
 def hops_between(first: bytes, second: bytes, d_max: int) -> int | None:
-    """How many hops `second` is further than `first` (negative: nearer); None if not of one chain within d_max."""
+    """How many hops `second` is further than `first` (negative: nearer). None if they are not on one chain within d_max
+    hops.
+    """
     forward, backward = first, second
     for distance in range(d_max + 1):
         if forward == second:
@@ -62,13 +66,13 @@ class Anchor(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields
             raise MalformedError("an anchor's length or expiry is out of bounds")
 
     def verify(self, signer: bytes, token: bytes, now: int) -> None:
-        """Raise unless `signer` gave this anchor for `token`, and it still stands."""
+        """Raise unless `signer` signed this anchor for `token`, and it has not expired."""
         if now >= self.expires_us:
             raise StaleError("the chain's anchor has expired")
         verify(signer, encode_anchor(token, self.end, self.length, self.expires_us), self.signature, purpose=_PURPOSE)
 
     def hops_from_origin(self, value: bytes) -> int:
-        """How many hops `value` is from the origin; `ForgedError` if it is not on this chain."""
+        """The number of hops from the origin to `value`. Raises `ForgedError` if the value is not on this chain."""
         for left in range(self.length + 1):
             if value == self.end:
                 return self.length - left
@@ -77,7 +81,7 @@ class Anchor(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields
 
 
 def sign_anchor(first: bytes, length: int, token: bytes, expires_us: int, key: SigningKey) -> Anchor:
-    """Sign the end of the chain that starts at `first`; adverts for `token` may then travel `length` hops."""
+    """Sign the end of the chain that starts at `first`. Adverts for `token` may then travel `length` hops."""
     if not 1 <= length <= LENGTH_MAX:
         raise LocalError(f"a chain has 1 to {LENGTH_MAX} hops, not {length}")
     end = advance_chain(first, length)

@@ -1,8 +1,8 @@
 """HPKE (RFC 9180), base mode, one message: DHKEM(X25519, HKDF-SHA256), HKDF-SHA256, ChaCha20-Poly1305.
 
 `cryptography` has HPKE too, but draws the ephemeral key itself and takes no associated data. The simulator must be a
-function of its seed, so the ephemeral key comes from the caller here (`DeriveKeyPair`, section 7.1.3). The tests hold
-this file to the vectors of the RFC, and to `cryptography` in both directions.
+function of its seed, so here the caller gives the ephemeral key (`DeriveKeyPair`, section 7.1.3). The tests compare
+this file with the vectors of the RFC, and with `cryptography` in both directions.
 
 Sealed bytes: `enc`, the ephemeral public key (32) | ciphertext | tag (16).
 """
@@ -19,20 +19,22 @@ from veilcast.errors import ForgedError, MalformedError
 
 
 def derive_keypair(material: Secret) -> Keypair:
-    """The RFC's `DeriveKeyPair`: `material` has at least 32 bytes of entropy."""
+    """The RFC's `DeriveKeyPair`. `material` has at least 32 bytes of entropy."""
     root = _extract(_KEM, b"", b"dkp_prk", material.reveal())
     return Keypair(Secret(_expand(_KEM, root, b"sk", b"", KEY_SIZE)))
 
 
 def seal_base(ephemeral: Keypair, public: bytes, plaintext: bytes, *, info: bytes, aad: bytes) -> bytes:
-    """`SealBase`; an ephemeral key must never seal twice. `MalformedError` if `public` is no key."""
+    """`SealBase`. An ephemeral key must never seal twice. Raises `MalformedError` if `public` is not a usable public
+    key.
+    """
     shared = _shared(ephemeral.agree(public), ephemeral.public, public)
     key, nonce = _schedule(shared, info)
     return ephemeral.public + hazmat.chacha20_poly1305(key).encrypt(nonce, plaintext, aad)
 
 
 def open_base(reader: Keypair, sealed: bytes, *, info: bytes, aad: bytes) -> bytes:
-    """`OpenBase`; every failure is the same `ForgedError`."""
+    """`OpenBase`. Every failure is the same `ForgedError`."""
     enc = sealed[:KEY_SIZE]
     try:
         shared = _shared(reader.agree(enc), enc, reader.public)

@@ -1,4 +1,4 @@
-"""Key agreement: X25519, as a recipe. The result is a secret to derive keys from, never a key itself."""
+"""Key agreement with X25519. The result is a secret to derive keys from, and never a key itself."""
 
 from __future__ import annotations
 
@@ -14,7 +14,9 @@ def public_of(private: Secret) -> bytes:
 
 
 def agree(private: Secret, public: bytes) -> Secret:
-    """The secret both sides get; `MalformedError` for a public key that is none, or of small order."""
+    """The secret that both sides compute. Raises `MalformedError` for bytes that are not a public key, or a key of
+    small order.
+    """
     if len(public) != PUBLIC:
         raise MalformedError("not a usable X25519 public key")
     return Secret(hazmat.x25519(_checked(private), public))

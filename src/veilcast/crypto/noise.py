@@ -1,24 +1,24 @@
-"""Noise: two parties agree on fresh keys, and each proves to the other which static key it holds.
+"""Noise handshakes: two parties agree on fresh keys, and each proves to the other which static key it holds.
 
-No I/O, no clock; fresh keys are drawn from the `entropy` handed in. After revision 34 of the Noise
-specification, with the handshakes of `noise_patterns`, which also says what each message hides and from whom.
+No I/O, no clock; fresh keys are drawn from the `entropy` handed in. The code follows revision 34 of the Noise
+specification. `noise_patterns` has the handshakes, and says what each message hides from which party.
 
-Theory. Both sides keep a transcript hash of all that was said and a chaining key of all that was agreed. Each
-key agreement moves the chaining key on and yields a new message key; each encryption is bound to the
-transcript. So two sides can read one another only if they saw the same bytes and hold the keys that the
-pattern asks for: a change anywhere is noticed at the next encryption. At the end the chaining key becomes two
-keys, one for each direction, and the transcript hash is a name for the channel.
+Theory. Both sides keep a transcript hash of all messages and a chaining key of all agreements. Each key agreement moves
+the chaining key on and yields a new message key; each encryption is bound to the transcript. So two sides can read one
+another only if they saw the same bytes and hold the keys that the pattern asks for: the next encryption after any
+change fails. At the end the chaining key becomes two keys, one for each direction, and the transcript hash is a name
+for the channel.
 
-    ours = Handshake(XX, Role.INITIATOR, static=keypair, entropy=entropy)
+    ours = Handshake(XX, HandshakeRole.INITIATOR, static=keypair, entropy=entropy)
     send(ours.write())
     ours.read(receive())
     send(ours.write())
     sender, receiver = ours.split()
 
-Keys for anything beside the messages come from `ours.export()`. A call out of turn is a `LocalError` and
-changes nothing. Whatever is wrong with the peer's message is a `RemoteError`, and the handshake is over: start
-a new one. Finished or failed, it lets go of its secrets at once. No handshake can be copied, as a copy would
-use a fresh key twice.
+Keys for other uses than the messages come from `ours.export()`. A call out of turn is a `LocalError` and changes
+nothing. Every defect of the peer's message is a `RemoteError`, and ends the handshake: start a new one. A handshake
+that has finished or failed drops its secrets at once. No handshake can be copied, as a copy would use a fresh key
+twice.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ class HandshakeRole(Enum):
 
 
 class Keypair:
-    """An X25519 key for any number of handshakes: to find its public half costs half as much as an agreement."""
+    """An X25519 key for any number of handshakes. To compute its public key costs half as much as an agreement."""
 
     __slots__ = ("_private", "public")
 
@@ -101,10 +101,10 @@ class Handshake:
         psk: Secret | None = None,
         prologue: bytes = b"",
     ) -> None:
-        """`prologue` is what both sides must agree on and do not send, such as a version.
+        """`prologue` is data that both sides must agree on and do not send, such as a version.
 
-        `remote_static` is given where the pattern starts from it, by the initiator of IK, and only there. XX
-        learns the peer's key, and the caller judges by `Handshake.remote_static` whether to go on.
+        The initiator of IK, and nobody else, gives `remote_static`, because the pattern starts from it. XX learns the
+        peer's key, and the caller decides by `Handshake.remote_static` whether to go on.
         """
         pattern = protocol.pattern
         knows_peer = pattern.responder_known and role is HandshakeRole.INITIATOR
@@ -133,9 +133,10 @@ class Handshake:
             self._symmetric.mix_hash(static.public if remote_static is None else remote_static)
 
     def write(self, payload: bytes = b"", *, to_anyone: bool = False) -> bytes:
-        """Our next message. A payload that a stranger could read is refused, unless it may go `to_anyone`.
+        """Our next message. Raises `LocalError` for a payload that a stranger could read, unless it may go `to_anyone`.
 
-        In XX that is message one, open to all on the path, and message two, open to whoever began the handshake.
+        In XX a stranger can read message one, which is open to all on the path, and message two, which is open to the
+        initiator before it has proven its key.
         """
         message = self._expect(writing=True)
         if payload and not (message.hides_payload or to_anyone):
@@ -158,7 +159,7 @@ class Handshake:
         return b"".join(parts)
 
     def read(self, data: bytes) -> bytes:
-        """The payload of the peer's next message. One in clear is vouched for by the message after it."""
+        """The payload of the peer's next message. A payload in clear is authenticated by the message after it."""
         message = self._expect(writing=False)
         with self._one_step():
             if not message.overhead <= len(data) <= MAX_MESSAGE:
@@ -183,7 +184,7 @@ class Handshake:
 
     @property
     def remote_static(self) -> bytes:
-        """The peer's static key, from the message on that brought it and proved it to be the peer's."""
+        """The peer's static key, available from the message on that brought it and proved it to be the peer's."""
         if self._step == _FAILED or "s" not in self._theirs:
             raise LocalError("the peer's static key is not known")
         return self._theirs["s"]
@@ -196,14 +197,15 @@ class Handshake:
         return self._symmetric.hash
 
     def split(self) -> tuple[Sender, Receiver]:
-        """Both directions of the channel. They are handed over once, so that no nonce can come twice."""
+        """Both directions of the channel. They are returned once, so that no nonce can repeat."""
         if self._sessions is None:
             raise LocalError("a handshake gives its sessions once, when it is finished")
         sessions, self._sessions = self._sessions, None
         return sessions
 
     def export(self) -> Secret:
-        """One more secret of the channel, for keys beside those of its messages; handed over once, as `split` does.
+        """One more secret of the channel, for keys other than those of its messages. It is returned once, as by
+        `split`.
 
         It is the third output of the derivation that gives `split` its two: nobody learns one from the others.
         """
@@ -224,7 +226,7 @@ class Handshake:
 
     @contextmanager
     def _one_step(self) -> Iterator[None]:
-        """One message: the handshake has failed unless it is read or written to its end."""
+        """One message. The handshake has failed unless the message is read or written to its end."""
         step, self._step = self._step, _FAILED
         try:
             yield
@@ -240,7 +242,7 @@ class Handshake:
                 self._forget()
 
     def _forget(self) -> None:
-        """Forward secrecy: what could compute the keys again goes now, not when this object does."""
+        """Forward secrecy: drop now everything that could compute the keys again, and not when this object goes."""
         self._mine.clear()
         self._psk = None
         self._symmetric.forget()
@@ -313,12 +315,12 @@ class _Symmetric:
         return plaintext
 
     def split(self) -> tuple[Cipher, Cipher, Secret]:
-        """The keys of the initiator's and of the responder's messages, and one for whatever else."""
+        """The keys of the initiator's and of the responder's messages, and one for other uses."""
         first, second, third = self._derive(b"", 3)
         return Cipher(self._cipher_name, first), Cipher(self._cipher_name, second), Secret(third[:KEY_SIZE])
 
     def forget(self) -> None:
-        """Nothing more can be derived or read; the transcript hash, which is no secret, stays."""
+        """Drop everything that could derive or decrypt. The transcript hash, which is no secret, stays."""
         self._chain, self._cipher = b"", None
 
     def _derive(self, material: bytes, count: int) -> list[bytes]:
@@ -337,10 +339,10 @@ def _usable(public: bytes) -> bytes:
 
 
 def _is_usable(public: bytes) -> bool:
-    """Whether a key has the right size and not a small order.
+    """True if a key has the right size and not a small order.
 
-    An agreement refuses small orders too, but it may come only with our own next message, and a stranger's
-    key is to be refused when the stranger's message is read.
+    An agreement rejects small orders too, but it may come only with our own next message. A stranger's key must be
+    rejected when the stranger's message is read.
     """
     point = int.from_bytes(public, "little") % 2**255 % _PRIME
     return len(public) == KEY_SIZE and point not in _SMALL_ORDER

@@ -1,25 +1,27 @@
-"""The Noise handshakes we speak, as a table; `veilcast.crypto.noise` interprets it.
+"""The Noise handshakes in use, as a table that `veilcast.crypto.noise` interprets.
 
-Pure data, after revision 34 of the Noise specification. A handshake is a list of messages that alternate, the
-first being the initiator's; a message is a list of tokens, then a payload. Both sides walk the same list:
+Pure data, after revision 34 of the Noise specification. A handshake is a list of messages that alternate, the first
+from the initiator. A message is a list of tokens, then a payload. Both sides walk the same list:
 
     e            the writer's fresh public key, in clear
     s            the writer's static public key, encrypted as soon as there is a key to encrypt with
     ee es se ss  a key agreement; the first letter names the initiator's key, the second the responder's
     psk          the pre-shared key is mixed in
 
-XX is for peers that meet for the first time: each learns the other's static key, and no onlooker learns
-either; the initiator shows its own last, to a responder that has proved its own. IK is for an initiator that
-knows the responder's key already: one message less, at a price. Its first message, with its identity and
-payload, can be replayed, and is laid open to whoever gets hold of the responder's static key later. IKpsk2
-and XXpsk3 in addition ask for a key shared beforehand, and fail in the last message without it.
+XX is for peers that meet for the first time. Each learns the other's static key, and no observer learns either. The
+initiator shows its own key last, to a responder that has proved its own.
 
-Two facts about each message follow from the tokens, and are computed here once: how much longer it is than
-its payload, and whether a stranger can read the payload. The second is not the same as whether it is
-encrypted. With a pre-shared key the fresh public keys are key material too, and everybody on the path knows
-those. And message two of XX is encrypted to a fresh key that anybody may have sent: no onlooker reads it, but
-whoever began the handshake does. A payload is for the peer alone once the peer's static key, or the
-pre-shared one, is part of what it is encrypted with.
+IK is for an initiator that knows the responder's key already. It saves one message, at a price: its first message, with
+the initiator's identity and payload, can be replayed, and an adversary that later gets the responder's static key can
+read it.
+
+IKpsk2 and XXpsk3 also require a key shared beforehand, and fail in the last message without it.
+
+Two facts about each message follow from the tokens, and are computed here once: how much longer it is than its payload,
+and whether a stranger can read the payload. The second differs from whether the payload is encrypted. With a pre-shared
+key the fresh public keys are key material too, and everybody on the path knows those. Message two of XX is encrypted to
+a fresh key that any node may have sent: no observer reads it, but the initiator does. A payload is for the peer alone
+once the peer's static key, or the pre-shared one, is part of its encryption key.
 """
 
 from __future__ import annotations
@@ -56,7 +58,7 @@ class NoiseProtocol:
 class HandshakePattern:
     messages: tuple[HandshakeMessage, ...]
     responder_known: bool
-    """The initiator must know the responder's static key beforehand."""
+    """True if the initiator must know the responder's static key beforehand."""
     psk: bool
 
 
@@ -66,7 +68,7 @@ class HandshakeMessage:
     overhead: int
     """Bytes that the message is longer than its payload."""
     hides_payload: bool
-    """Only who has the static key that we take for the peer's, or the pre-shared one, can read the payload."""
+    """True if only the holder of the peer's static key, or of the pre-shared key, can read the payload."""
 
 
 def _pattern(*lines: str, responder_known: bool = False) -> HandshakePattern:

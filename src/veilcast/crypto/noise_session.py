@@ -1,9 +1,8 @@
 """The two directions of a finished Noise channel: messages under one key, each with a nonce of its own.
 
-No I/O. `veilcast.crypto.noise` makes these from a handshake. The nonce is the number of the message, and the
-writing end counts it itself: no caller can make it come twice, and nothing here can be copied. The reading
-end counts along on a stream; where messages are lost or overtake each other, their number travels with them
-and `decrypt_at` takes it.
+No I/O. `veilcast.crypto.noise` makes these from a handshake. The nonce is the number of the message, and the sender
+counts it itself: no caller can repeat a nonce, and no session can be copied. On a stream the receiver counts along.
+Where messages are lost or reordered, their number travels with them, and `decrypt_at` takes it.
 """
 
 from __future__ import annotations
@@ -38,7 +37,7 @@ class Cipher:
         return primitives.decrypt(self._aead, self._spell(nonce), ciphertext, context)
 
     def successor(self) -> Cipher:
-        """Noise's REKEY: what the old key makes of zeros, under the nonce that no message gets."""
+        """Noise's REKEY: the encryption of zeros under the old key, with the nonce that no message gets."""
         return Cipher(self._name, self.seal(RESERVED_NONCE, bytes(KEY_SIZE), b""))
 
 
@@ -50,7 +49,7 @@ class _Direction:
         self._nonce = 0
 
     def rekey(self) -> None:
-        """Replace the key by one that does not betray it; both ends do so between the same two messages."""
+        """Replace the key by one that does not reveal it. Both ends do so between the same two messages."""
         self._cipher = self._cipher.successor()
 
     def _unspent_nonce(self) -> int:
@@ -66,17 +65,17 @@ class _Direction:
 
 
 class Sender(_Direction):
-    """The writing end of one direction."""
+    """The sending end of one direction."""
 
     __slots__ = ()
 
     @property
     def next_nonce(self) -> int:
-        """The number that the next message will have, for headers that carry it."""
+        """The number of the next message, for headers that carry it."""
         return self._nonce
 
     def encrypt(self, plaintext: bytes, context: bytes = b"") -> bytes:
-        """Encrypt the next message; `context` is authenticated and not sent."""
+        """Encrypt the next message. `context` is authenticated and not sent."""
         if len(plaintext) + TAG_SIZE > MAX_MESSAGE:
             raise LocalError(f"a Noise message has at most {MAX_MESSAGE} bytes")
         nonce = self._unspent_nonce()
@@ -85,18 +84,18 @@ class Sender(_Direction):
 
 
 class Receiver(_Direction):
-    """The reading end of one direction."""
+    """The receiving end of one direction."""
 
     __slots__ = ()
 
     def decrypt(self, ciphertext: bytes, context: bytes = b"") -> bytes:
-        """Open the next message in order. A refused one changes nothing: the true one may still come."""
+        """Open the next message in order. A rejected message changes nothing: the true one may still come."""
         plaintext = self.decrypt_at(self._unspent_nonce(), ciphertext, context)
         self._nonce += 1
         return plaintext
 
     def decrypt_at(self, nonce: int, ciphertext: bytes, context: bytes = b"") -> bytes:
-        """Open the message of this number, in any order and as often as asked: the caller refuses replays."""
+        """Open the message of this number, in any order and any number of times: the caller rejects replays."""
         if not 0 <= nonce < RESERVED_NONCE:
             raise MalformedError("not the number of a message")
         if not TAG_SIZE <= len(ciphertext) <= MAX_MESSAGE:

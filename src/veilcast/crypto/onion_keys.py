@@ -1,8 +1,8 @@
-"""The keys of onion services, and the names that come from them (Tor's rend-spec-v3, section 6).
+"""Keys of onion services, and the host names that follow from them (Tor's rend-spec-v3, section 6).
 
-An onion service is called by its public Ed25519 key: base32 of the key, two bytes of a checksum, and the version. Who
-reaches that name has reached the holder of the key, so an address that came by a safe way needs no certificate. Tor
-takes the private key in the long form that a seed is stretched to for signing.
+The name of an onion service is its public Ed25519 key: base32 of the key, two bytes of a checksum, and the version. A
+client that reaches the name has reached the holder of the key, so an address that was learnt safely needs no
+certificate. Tor takes the private key in the long form that a seed is expanded to for signing.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from veilcast.errors import MalformedError
 
 
 class OnionKey:
-    """The key of one service, from a seed of 32 bytes; `host` may be told, the rest may not."""
+    """The key of one service, from a seed of 32 bytes. `host` is public, the rest is secret."""
 
     __slots__ = ("_seed", "host")
 
@@ -26,16 +26,16 @@ class OnionKey:
         self.host: Final = host_of(SigningKey(seed).public)
 
     def expand(self) -> Secret:
-        """The 64 bytes that Tor wants: the scalar, and what nonces are made from."""
+        """The 64 bytes that Tor takes: the scalar, and the prefix for nonces."""
         stretched = bytearray(hashlib.sha512(self._seed.reveal()).digest())
         stretched[0] &= 0xF8
         stretched[31] = stretched[31] & 0x7F | 0x40
         return Secret(bytes(stretched))
 
     def sign(self, message: bytes, *, purpose: bytes) -> bytes:
-        """A signature that proves to hold the service at `host` (`check_host_signature`).
+        """A signature that proves possession of the service at `host` (`check_host_signature`).
 
-        Tor itself signs with keys that it derives from this one, never with this one.
+        Tor itself signs with keys that it derives from this one, and never with this one.
         """
         return SigningKey(self._seed).sign(message, purpose=purpose)
 
@@ -44,12 +44,14 @@ class OnionKey:
 
 
 def host_of(public: bytes) -> str:
-    """`....onion`, of a service with this key."""
+    """The name `....onion` of the service with this key."""
     return base64.b32encode(public + _checksum(public) + _VERSION).decode().lower() + SUFFIX
 
 
 def read_host(text: str) -> bytes:
-    """The public key of a service by its name; `MalformedError` if it is none of version 3, or has a slip in it."""
+    """The public key of the service with this name. Raises `MalformedError` if it is not a correct name of
+    version 3.
+    """
     name = text.removesuffix(SUFFIX)
     try:
         public = base64.b32decode(name.upper())[:PUBLIC]

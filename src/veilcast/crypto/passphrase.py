@@ -1,12 +1,12 @@
-"""Locking bytes with a passphrase: Argon2id, then a seal.
+"""Bytes locked with a passphrase: Argon2id, then a seal.
 
-The stretched passphrase gives two keys: one seals, one makes a check value in the header. The check tells a wrong
-passphrase from a damaged file, and commits the file to one key, so that no file opens under two passphrases. Cost
-parameters travel in the header, authenticated with it, and are bounded on reading: a hostile file cannot ask for all of
-the machine's memory.
+The stretched passphrase gives two keys. One seals; the other makes a check value in the header. The check value tells a
+wrong passphrase from a damaged file, and commits the file to one key, so that no file opens under two passphrases. Cost
+parameters travel in the header and are authenticated with it. They are bounded on reading, so a hostile file cannot ask
+for all of the machine's memory.
 
-Locked bytes: "VEIL" | version (1) | passes (1) | memory in MiB (2) | salt (16) | check (16) | sealed. What is sealed is
-the length (4), the plaintext and zeros; in version 1, which is still read, it is the plaintext alone.
+Locked bytes: "VEIL" | version (1) | passes (1) | memory in MiB (2) | salt (16) | check (16) | sealed. The sealed part
+is the length (4), the plaintext and zeros. In version 1, which is still read, it is the plaintext alone.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from veilcast.machine import Entropy
 
 
 class PassphraseCost(msgspec.Struct, frozen=True):
-    """What one guess costs. The default is the second recommendation of RFC 9106: three passes over 64 MiB."""
+    """The cost of one guess. The default is the second recommendation of RFC 9106: three passes over 64 MiB."""
 
     passes: int = 3
     memory_mib: int = 64
@@ -40,14 +40,14 @@ def lock_bytes(
 
 
 def unlock_bytes(locked: bytes, passphrase: Secret, *, purpose: bytes) -> bytes:
-    """Give the plaintext back; `PassphraseError` for the wrong passphrase, `TamperedError` for a damaged file."""
+    """The plaintext. Raises `PassphraseError` for a wrong passphrase, `TamperedError` for a damaged file."""
     return open_lock(locked, passphrase).unlock(locked, purpose=purpose)
 
 
 class PassphraseLock:
-    """A stretched passphrase, with what stands in the header: locks and unlocks again without stretching again.
+    """A stretched passphrase with its header: locks and unlocks again without stretching again.
 
-    A thief who reads it in memory opens the file, as one who reads the keys in memory has no need to.
+    An adversary that reads it from memory can open the file. Such an adversary can read the keys from memory, too.
     """
 
     __slots__ = ("_key", "_parameters")
@@ -56,11 +56,11 @@ class PassphraseLock:
         self._parameters, self._key = parameters, key
 
     def fits(self, locked: bytes) -> bool:
-        """Whether these bytes were locked with this passphrase, salt and cost."""
+        """True if these bytes were locked with this passphrase, salt and cost."""
         return locked[_PARAMETERS:_HEADER] == self._parameters
 
     def lock(self, plaintext: bytes, *, purpose: bytes, entropy: Entropy, least: int = 0) -> bytes:
-        """Lock bytes, padded to `least` bytes, doubled as often as needed; 0 is as long as they are."""
+        """Lock bytes. They are padded to `least` bytes, doubled as often as needed; with 0 they are not padded."""
         size = max(least, 0) or len(plaintext)
         while size < len(plaintext):
             size *= 2
@@ -86,7 +86,7 @@ def make_lock(passphrase: Secret, cost: PassphraseCost, entropy: Entropy) -> Pas
 
 
 def open_lock(locked: bytes, passphrase: Secret) -> PassphraseLock:
-    """The lock of a locked file; `PassphraseError` for the wrong passphrase."""
+    """The lock of a locked file. Raises `PassphraseError` for a wrong passphrase."""
     if len(locked) < _HEADER + OVERHEAD or locked[: len(_MAGIC)] != _MAGIC or locked[4] not in (_UNPADDED, _VERSION):
         raise TamperedError("not a locked file of a known version")
     parameters = locked[_PARAMETERS:_HEADER]

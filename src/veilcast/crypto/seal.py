@@ -1,8 +1,8 @@
-"""Sealing bytes under a shared key: AES-256-GCM-SIV, a fresh nonce each time.
+"""Seals under a shared key: AES-256-GCM-SIV with a fresh nonce each time.
 
-Nonces are drawn from the handed-in entropy. Should a nonce ever repeat (a cloned machine, a poor generator), GCM-SIV
-loses nothing but this: an observer sees that the same plaintext was sealed twice in the same context. A plain GCM or
-ChaCha20-Poly1305 would lose the key stream. `context` is authenticated, not sent; both sides must name the same.
+Nonces come from the entropy that the caller hands in. If a nonce ever repeats (a cloned machine, a poor generator),
+GCM-SIV reveals only that the same plaintext was sealed twice in the same context. Plain GCM or ChaCha20-Poly1305 would
+reveal the key stream. `context` is authenticated and not sent; both sides must name the same.
 
 Sealed bytes: version (1) | nonce (12) | ciphertext | tag (16).
 """
@@ -22,7 +22,7 @@ def seal(key: Secret, plaintext: bytes, *, context: bytes, entropy: Entropy) -> 
 
 
 def unseal(key: Secret, sealed: bytes, *, context: bytes) -> bytes:
-    """Give the plaintext back; every failure is the same `ForgedError`."""
+    """The plaintext. Every failure is the same `ForgedError`."""
     nonce, ciphertext = _parts(sealed)
     return hazmat.gcm_siv_decrypt(_checked(key), nonce, ciphertext, _bound(context))
 
@@ -52,7 +52,7 @@ def _parts(sealed: bytes) -> tuple[bytes, bytes]:
 
 
 def _seal_with_nonce(key: Secret, nonce: bytes, plaintext: bytes, context: bytes) -> bytes:
-    """The deterministic leaf; no public face lets a caller choose a nonce."""
+    """The deterministic core. No public function lets a caller choose a nonce."""
     ciphertext = hazmat.gcm_siv_encrypt(_checked(key), nonce, plaintext, _bound(context))
     return _FIRST + nonce + ciphertext
 

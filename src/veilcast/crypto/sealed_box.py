@@ -1,15 +1,16 @@
-"""A box for one reader: HPKE (RFC 9180) to a public key, whose private half alone opens it.
+"""Boxes for one recipient: HPKE (RFC 9180) to a public key. Only the holder of the private key opens a box.
 
-Nothing in a box tells its maker, and two boxes of one content have nothing in common. `purpose` (at most 16 bytes) is
-HPKE's `info`: a box made for one purpose does not open for another. `context` is its associated data: authenticated,
-not sent; both sides must name the same.
+Nothing in a box tells who made it, and two boxes of one content have nothing in common. `purpose` (at most 16 bytes) is
+HPKE's `info`: a box for one purpose does not open for another. `context` is the associated data: it is authenticated
+and not sent, and both sides must name the same.
 
-The ephemeral key comes from the entropy together with all that is sealed. If a machine ever draws the same bytes twice
-(a clone, a poor generator), an observer sees that the same content was sealed twice for one reader, and nothing else;
-with the entropy alone, two contents would share a key stream.
+Claim: if a machine draws the same entropy twice (a clone, a poor generator), an observer learns only that the same
+content was sealed twice for one recipient.
+Reason: the ephemeral key is derived from the entropy and from everything that is sealed. With the entropy alone, two
+contents would share a key stream.
 
-A box: version (1) | ephemeral public key (32) | ciphertext | tag (16). Version 1, of a construction of its own, began
-with the key; no reader opens it any more.
+Format of a box: version (1) | ephemeral public key (32) | ciphertext | tag (16). Version 1 was another construction
+that began with the key. No reader opens version 1 any more.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from veilcast.machine import Entropy
 
 
 def box(public: bytes, plaintext: bytes, *, purpose: bytes, entropy: Entropy, context: bytes = b"") -> bytes:
-    """Close it for the holder of this key's private half; `MalformedError` if it is no key."""
+    """Seal for the holder of the private key. Raises `MalformedError` if `public` is not a usable public key."""
     if len(public) != KEY_SIZE:
         raise MalformedError("not a usable X25519 public key")
     material = derive(Secret(entropy(KEY_SIZE)), b"vc/box", public, purpose, context, plaintext)
@@ -35,7 +36,7 @@ def box(public: bytes, plaintext: bytes, *, purpose: bytes, entropy: Entropy, co
 
 
 def unbox(reader: Keypair, boxed: bytes, *, purpose: bytes, context: bytes = b"") -> bytes:
-    """Give the plaintext back; every failure is the same `ForgedError`."""
+    """The plaintext. Every failure is the same `ForgedError`."""
     if len(boxed) < OVERHEAD or not boxed.startswith(_FIRST):
         raise ForgedError("the box does not open")
     return hpke.open_base(reader, boxed[1:], info=purpose, aad=_FIRST + context)

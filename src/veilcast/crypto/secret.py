@@ -1,7 +1,7 @@
-"""Bytes that must not be shown: keys and whatever opens like a key.
+"""Bytes that must not be shown: keys, and whatever opens like a key.
 
-A `Secret` has no telling repr, compares in constant time, and cannot be pickled or hashed, so it does not slip into a
-log, a traceback, a dictionary key or a Spark task by accident. Python cannot wipe memory for certain;
+A `Secret` has a repr without content, compares in constant time, and cannot be pickled or hashed. So it does not slip
+into a log, a traceback, a dictionary key or a Spark task by accident. Python cannot reliably wipe memory;
 `docs/limitations.md` says so.
 """
 
@@ -14,7 +14,7 @@ from veilcast.errors import LocalError
 
 
 class Secret:
-    """Some secret bytes; `reveal()` is the only way to see them, and easy to search the code for."""
+    """Secret bytes. `reveal()` is the only way to see them, and easy to search the code for."""
 
     __slots__ = ("_data",)
 

@@ -1,19 +1,17 @@
-"""Shamir's secret sharing over GF(2^8): any k of n shares give the secret back, fewer say nothing at all.
+"""Shamir's secret sharing over GF(2^8): any k of n shares give the secret back, and fewer reveal nothing.
 
-Pure computation; randomness is handed in. Each byte of a secret is the value at 0 of its own polynomial of
-degree k - 1, and share x holds the values at x, in the field of AES (x^8 + x^4 + x^3 + x + 1). Such a
-polynomial is fixed by any k of its values, so interpolation is the only operation: to split, the shares 1
-to k - 1 are drawn at random, and the others follow from them and the secret; to reconstruct, the value at 0
-follows from k shares.
+The computation is pure; randomness is handed in. Each byte of a secret is the value at 0 of its own polynomial of
+degree k - 1, and share x holds the values at x, in the field of AES (x^8 + x^4 + x^3 + x + 1). Any k values determine
+such a polynomial, so interpolation is the only operation. To split, the shares 1 to k - 1 are drawn at random, and the
+others follow from them and the secret. To reconstruct, the value at 0 follows from k shares.
 
-Interpolation is the product of a small public matrix and secret vectors. A product with a public constant
-takes only additions (XOR) and doublings, and a doubling treats every byte of a long vector alike, so no
-secret indexes a table or decides a branch. Alone, a vector is a Python integer with a byte a lane; in
-batches it is a numpy array, worked on in blocks that stay in cache. (Python drops leading zeros of an
-integer: the time of a call may tell that whole top bytes are zero.) Only batches import numpy.
+Interpolation is the product of a small public matrix and secret vectors. A product with a public constant takes only
+additions (XOR) and doublings, and a doubling treats every byte of a long vector alike, so no secret indexes a table or
+decides a branch. A single vector is a Python integer with a byte a lane; in batches it is a numpy array, worked on in
+blocks that stay in cache. (Python drops leading zeros of an integer: the time of a call may tell that whole top bytes
+are zero.) Only batches import numpy.
 
-A share proves nothing: who gets a wrong one reconstructs a wrong secret. `dealing` has shares that can be
-checked.
+A share proves nothing: a wrong share gives a wrong secret. `verifiable_sharing` has shares that can be checked.
 """
 
 from __future__ import annotations
@@ -56,9 +54,9 @@ class ShamirShare(msgspec.Struct, frozen=True):
 
 
 def split(secret: Secret, k: int, n: int, entropy: Entropy) -> tuple[ShamirShare, ...]:
-    """Shares 1 to n of the secret, of which any k reconstruct it.
+    """Shares 1 to n of the secret, any k of which reconstruct it.
 
-    A threshold of one is a copy for everyone, and allowed: a broker without replicas (P4) is such a scheme.
+    A threshold of one gives a copy to everyone, and is allowed: a broker without replicas (P4) is such a scheme.
     """
     check_threshold(k, n)
     size = len(secret)
@@ -111,7 +109,7 @@ def reconstruct_many(indices: Sequence[int], shares: Bytes) -> Bytes:
 
 
 def interpolate_many(columns: Sequence[Bytes], known: Sequence[int], wanted: Sequence[int]) -> Bytes:
-    """Of polynomials with these values (rows of bytes) at the known points, the values at the wanted ones.
+    """The values at the wanted points, of polynomials with these values (rows of bytes) at the known points.
 
     Nothing is drawn, so nothing is hidden: with the data at some points, the values at others are a Reed-Solomon code.
     """
@@ -129,7 +127,9 @@ def interpolate_many(columns: Sequence[Bytes], known: Sequence[int], wanted: Seq
 
 
 def check_threshold(k: int, n: int) -> None:
-    """Refuse what is no (k, n) scheme. This and the next two bounds hold for `dealing` too."""
+    """Raise `LocalError` unless this is a (k, n) scheme. This bound and the next two hold for
+    `verifiable_sharing` too.
+    """
     if not 1 <= k <= n <= MAX_SHARES:
         raise LocalError(f"a threshold scheme needs 1 <= k <= n <= {MAX_SHARES}, not k = {k} and n = {n}")
 
@@ -156,10 +156,10 @@ def _drawn(size: int, entropy: Entropy) -> bytes:
 
 
 def _interpolate(values: Sequence[bytes], known: tuple[int, ...], wanted: tuple[int, ...]) -> bytes:
-    """From the values at the known points those at the wanted ones, in a row.
+    """From the values at the known points, the values at the wanted points, in a row.
 
-    All wanted values are computed in one integer, going through the bits of the coefficients from the
-    highest: double everything, then add each known value wherever its coefficient has the bit.
+    All wanted values are computed in one integer, going through the bits of the coefficients from the highest: double
+    everything, then add each known value wherever its coefficient has the bit.
     """
     masks = _masks(known, wanted, len(values[0]))
     ones, low_bits = masks.ones, masks.low_bits
@@ -175,7 +175,7 @@ def _interpolate(values: Sequence[bytes], known: tuple[int, ...], wanted: tuple[
 def _value_at_zero(values: Sequence[bytes], known: tuple[int, ...]) -> bytes:
     """The same for the one value at 0, where a bit is in all bytes of a column or in none.
 
-    Nothing is remembered: any k of n holders may answer, and there are too many such sets to keep masks for.
+    Nothing is cached: any k of n holders may answer, and there are too many such sets to keep masks for.
     """
     (row,) = _coefficients(known, (0,))
     size = len(values[0])
@@ -220,7 +220,7 @@ def _masks(known: tuple[int, ...], wanted: tuple[int, ...], size: int) -> _Masks
 def _interpolate_many(
     columns: Sequence[Bytes], known: tuple[int, ...], wanted: tuple[int, ...], results: Bytes
 ) -> None:
-    """The same on arrays, one row of the zeroed `results` for each wanted point."""
+    """The same on arrays, with one row of the zeroed `results` for each wanted point."""
     import numpy as np
 
     rows = _coefficients(known, wanted)
@@ -250,7 +250,7 @@ def _double(values: Bytes, carries: Bytes) -> None:
 
 
 def _coefficients(known: tuple[int, ...], wanted: tuple[int, ...]) -> list[list[int]]:
-    """Lagrange's: for each wanted point t the factors prod (t - o) / (s - o) of the known points s."""
+    """Lagrange's coefficients: for each wanted point t the factors prod (t - o) / (s - o) of the known points s."""
     weights = [-sum(_LOG[s ^ o] for o in known if o != s) for s in known]
     rows = []
     for t in wanted:
@@ -260,7 +260,7 @@ def _coefficients(known: tuple[int, ...], wanted: tuple[int, ...]) -> list[list[
 
 
 def _bits(rows: Sequence[Sequence[int]]) -> range:
-    """The bits in use, from the highest."""
+    """The numbers of the bits in use, from the highest."""
     return range(max(map(max, rows)).bit_length() - 1, -1, -1)
 
 

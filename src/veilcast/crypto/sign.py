@@ -1,7 +1,7 @@
-"""Signatures: Ed25519, each bound to a purpose.
+"""Ed25519 signatures, each bound to a purpose.
 
-The signed bytes are `purpose | 0 | message`, so a signature given for one purpose (an advert) can never be shown as one
-for another (a certificate), whatever the messages are.
+The signed bytes are `purpose | 0 | message`. A signature for one purpose (an advert) can therefore never be shown as
+one for another (a certificate), whatever the messages are.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from veilcast.machine import Entropy
 
 
 class SigningKey:
-    """A private Ed25519 key; `public` may be shown, the seed may not."""
+    """A private Ed25519 key. `public` may be shown, the seed may not."""
 
     __slots__ = ("_seed", "public")
 
@@ -41,7 +41,7 @@ class SigningKey:
 
 
 def verify(public: bytes, message: bytes, signature: bytes, *, purpose: bytes) -> None:
-    """Return if the signature holds; raise `ForgedError` if not."""
+    """Raise `ForgedError` unless the signature holds."""
     if len(public) != PUBLIC or len(signature) != SIGNATURE:
         raise ForgedError("the signature does not hold")
     hazmat.ed25519_verify(public, _bound(purpose, message), signature)

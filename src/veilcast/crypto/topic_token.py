@@ -1,18 +1,22 @@
-"""Tokens: what a topic is called on the wire, so that only holders of its key can link the two.
+"""Tokens: the names of topics and of their cells on the wire. Only holders of a topic's key can link token and topic.
 
-Paper (P1, section 2.1): t_a = enc(a, K_a), deterministic, so forwarders match by comparing bytes. We encrypt a 16-byte
-digest of the attribute with AES-SIV, so that every token has one size; nobody ever decrypts a token. Such a token never
-changes, and so becomes a pseudonym of the topic. Hardened: a pseudorandom function of attribute and epoch under the
-epoch's key; tokens of two epochs cannot be linked without the keys.
+Paper (P1, section 2.1): t_a = enc(a, K_a), deterministic, so forwarders match by comparing bytes. Here AES-SIV encrypts
+a 16-byte digest of the attribute, so that every token has one size; nobody ever decrypts a token. Such a token never
+changes, and becomes a pseudonym of the topic.
 
+Hardened: a pseudorandom function of attribute and epoch under the epoch's key. Tokens of two epochs cannot be linked
+without the keys.
 
-Cells on the wire: one certificate for all meshes of a topic that is cut into cells, and a token for each.
+Cells. A topic may be cut into cells, each with a mesh of its own. One certificate serves all of them.
 
-A cell's name is a digest of its place under the topic's blind, 16 random bytes that holders of a grant know: others see
-that two cells belong to one topic, since they show one certificate, but not which cells they are, nor which lie next to
-each other. The token of a cell is a digest of the topic's token and the name. Whoever shows a certificate shows the
-name too, so anybody can check that the token is one of the certificate's; to find a name that leads to another topic's
-token is to invert the hash. A topic that is not cut has its own token, and no name."""
+1. A cell's name is a digest of its place under the topic's blind, 16 random bytes that holders of a grant know. Others
+   see that two cells belong to one topic, since both show one certificate, but not which cells they are, nor which lie
+   next to each other.
+2. A cell's token is a digest of the topic's token and the cell's name. A message that shows a certificate shows the
+   name too, so every node can check that the token belongs to the certificate. To find a name that leads to another
+   topic's token is to invert the hash.
+3. A topic that is not cut has its own token, and no name.
+"""
 
 from __future__ import annotations
 
@@ -43,17 +47,17 @@ _SIV: Final = 16
 
 
 def cell_name(blind: bytes, place: Iterable[tuple[int, int]]) -> bytes:
-    """The name of a cell, from its coordinates, each with its resolution in bits; neither is more than a byte."""
+    """The name of a cell, from its coordinates, each with its resolution in bits. Neither is more than a byte."""
     return digest(blind + bytes(part for pair in place for part in pair), purpose=b"vc/cell", size=CELL_NAME)
 
 
 def cell_token(scope: bytes, cell: bytes) -> bytes:
-    """What a cell is called, of the topic whose token is `scope`."""
+    """The token of a cell of the topic whose token is `scope`."""
     return digest(scope + cell, purpose=b"vc/cell-token", size=TOKEN)
 
 
 def scope_covers(scope: bytes, token: bytes, cell: bytes | None) -> bool:
-    """Whether a certificate for `scope` is one for this token too."""
+    """True if a certificate for `scope` is one for this token too."""
     return token == (scope if cell is None else cell_token(scope, cell))
 
 

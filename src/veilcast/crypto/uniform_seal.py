@@ -1,16 +1,14 @@
-"""Veils: what must look like random bytes to whoever lacks the key, with no version, length or counter to see.
+"""Seals that look like random bytes to everyone without the key: no version, length or counter is visible.
 
 A `UniformSealer` seals a message with AES-256-GCM-SIV under a fresh random nonce: nonce (12) | ciphertext | tag (16).
-GCM-SIV
-(RFC 8452) derives new keys from every nonce, and a nonce that comes twice shows only whether the same was sealed twice;
-so one key can serve a whole network, whose members cannot agree on counters.
+GCM-SIV (RFC 8452) derives new keys from every nonce, and a repeated nonce shows only whether the same plaintext was
+sealed twice. So one key can serve a whole network, whose members cannot agree on counters.
 
-A `HeaderMask` hides a few bytes that travel beside a ciphertext, such as its number, which the reader needs before it
-can
-open it: they are XORed with what a cipher makes of a sample of that ciphertext, as in QUIC (RFC 9001, 5.4). The sample
-looks random and does not come twice, and so does not the mask.
+A `HeaderMask` hides a few bytes that travel beside a ciphertext, such as its number, which the receiver needs before it
+can open the ciphertext. The bytes are XORed with a cipher's output on a sample of that ciphertext, as in QUIC (RFC
+9001, 5.4). The sample looks random and does not repeat, so the mask does not repeat either.
 
-Both load their keys once: loading one costs more than using it.
+Both load their keys once: loading a key costs more than using it.
 """
 
 from __future__ import annotations
@@ -37,7 +35,7 @@ class UniformSealer:
         return nonce + self._cipher.encrypt(nonce, plaintext, None)
 
     def open(self, sealed: bytes) -> bytes:
-        """Give the plaintext back; every failure is the same `ForgedError`."""
+        """The plaintext. Every failure is the same `ForgedError`."""
         if len(sealed) < OVERHEAD:
             raise ForgedError("the ciphertext does not open")
         return hazmat.decrypt(self._cipher, sealed[:NONCE], sealed[NONCE:], b"")
@@ -52,7 +50,7 @@ class HeaderMask:
         self._encrypt = hazmat.aes_blocks(_checked(key))
 
     def mask_for(self, sample: bytes) -> int:
-        """`sample` has `SAMPLE` bytes; shorter ones would be mixed up with the next."""
+        """The mask for a sample of `SAMPLE` bytes. Shorter samples would be mixed up with the next."""
         number: int = _NUMBER.unpack_from(self._encrypt(sample))[0]
         return number
 

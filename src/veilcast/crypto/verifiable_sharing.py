@@ -1,32 +1,32 @@
 """Verifiable secret sharing over the scalars of ristretto255, and its redistribution to other holders.
 
-Pure computation on `group`; randomness is handed in. This is Pedersen's scheme: the dealer of a scalar s
-draws a polynomial f with f(0) = s and a second one, g, that only blinds, publishes the commitments
-C_j = f_j G + g_j H, and gives holder x the share (f(x), g(x)). Everybody can compute C(x) = sum x^j C_j,
-and only shares that are those of the dealer open it. Nobody knows the logarithm of H to the base G, so the
-commitments bind whoever cannot compute it, and as g is uniform they say nothing about s, not even to who
-can, today or later.
+The computation on `group` is pure; randomness is handed in. This is Pedersen's scheme. The dealer of a scalar s draws a
+polynomial f with f(0) = s and a second one, g, that only blinds. It publishes the commitments C_j = f_j G + g_j H, and
+gives holder x the share (f(x), g(x)). Everybody can compute C(x) = sum x^j C_j, and only the dealer's shares open it.
+Nobody knows the logarithm of H to the base G, so the commitments bind every dealer that cannot compute it. As g is
+uniform, the commitments reveal nothing about s, today or later, even to an adversary that can compute the logarithm.
 
-Holders of a (k, n) sharing hand it on to holders of a (k', n') one without anyone learning s (Desmedt and
-Jajodia): holder a deals its own share again, value and blinding. The commitment of that dealing to its
-constant term must be C(a), which every receiver knows: a holder who deals another value is found out by
-all, and named. The share of receiver c is sum_a L_a f_a(c) over the same set A of k old holders, with L_a
-Lagrange's coefficients of A at 0, and the new commitments are the same sum of the old holders'. Their shares
-then are of a fresh polynomial with the same s, and the commitment to s is the old one.
+Redistribution (Desmedt and Jajodia). Holders of a (k, n) sharing hand it on to holders of a (k', n') sharing, and
+nobody learns s:
 
-That holds only if all receivers use the same A and the same commitments. A holder who deals its true share
-twice and sends half of the receivers one dealing, half the other, passes every check that one receiver can
-make alone, and leaves shares of no polynomial. So the receivers (the brokers of the next hop) first agree:
-each computes `agreement_digest` of what it was sent and sends it, signed, to the others; `combine_subshares` asks for
-the
-value they all have. If there is none, they show one another the signed commitments: two of one holder that
-differ name it, and another takes its place.
+1. Holder a deals its own share again, value and blinding. The commitment of that dealing to its constant term must be
+   C(a), which every receiver knows. So all receivers detect, and can name, a holder that deals another value.
+2. The share of receiver c is sum_a L_a f_a(c) over the same set A of k old holders, with L_a Lagrange's coefficients of
+   A at 0. The new commitments are the same sum of the old holders' commitments.
+3. The new shares are those of a fresh polynomial with the same s, and the commitment to s is the old one.
 
-Checks are linear, so receivers check the sum they compute, once; only when it fails is each part checked,
-to name who is to blame. Wrong parts whose errors cancel one another do no harm and go unnamed.
+Claim: honest receivers get shares of one polynomial.
+Assumption: all receivers use the same set A and the same commitments.
+Reason: without it, a holder could deal its true share twice, and send one dealing to half of the receivers and the
+other to the rest. Each receiver's own checks would pass, and the shares would be of no polynomial. So the receivers
+(the brokers of the next hop) first agree: each computes `agreement_digest` of its dealings and sends it, signed, to the
+others, and `combine_subshares` takes the value that they all have. If the values differ, the receivers show one another
+the signed commitments. Two commitments of one holder that differ name that holder, and another holder takes its place.
 
-What is dealt is a scalar, and not every 32 bytes are one: deal a drawn scalar and use `key_of` it as the
-key.
+Checks are linear, so a receiver checks the sum that it computes, once. Only if the sum is wrong is each part checked,
+to name the faulty holders. Wrong parts whose errors cancel do no harm and go unnamed.
+
+The shared value is a scalar, and not every 32 bytes are a scalar: deal a drawn scalar, and use `key_of` it as the key.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ from veilcast.machine import Entropy
 
 
 class FaultyHoldersError(ForgedError):
-    """Some of what was handed in does not hold; `holders` are the indices of the holders who sent it."""
+    """Some values do not hold. `holders` are the indices of the holders that sent them."""
 
     def __init__(self, liars: Iterable[int]) -> None:
         self.holders = tuple(liars)
@@ -77,7 +77,7 @@ class VerifiableShare(msgspec.Struct, frozen=True):
 
 
 class Commitments(msgspec.Struct, frozen=True):
-    """What a dealer publishes: a commitment to each coefficient, from the constant one up, so k of them."""
+    """The public part of a dealing: k commitments, one to each coefficient, the constant one first."""
 
     points: tuple[Point, ...]
 
@@ -111,7 +111,7 @@ class Dealing(msgspec.Struct, frozen=True):
 
 
 class Subshare(msgspec.Struct, frozen=True):
-    """What an old holder sends a new one in a redistribution: its commitments and the receiver's share."""
+    """A message of an old holder to a new one in a redistribution: its commitments and the receiver's share."""
 
     holder: int
     commitments: Commitments
@@ -122,12 +122,12 @@ class Subshare(msgspec.Struct, frozen=True):
 
 
 def deal_secret(secret: Scalar, k: int, n: int, entropy: Entropy) -> Dealing:
-    """Share a scalar among holders 1 to n, any k of whom can reconstruct it."""
+    """Share a scalar among holders 1 to n. Any k of them can reconstruct it."""
     return _deal(secret, Scalar.draw(entropy), k, n, entropy)
 
 
 def verify_share(share: VerifiableShare, commitments: Commitments) -> None:
-    """Raises `ForgedError` unless the share is the one committed to."""
+    """Raise `ForgedError` unless the share is the one committed to."""
     if _commit(share.value, share.blinding) != commitments.at(share.index):
         raise ForgedError("the share is not the one committed to")
 
@@ -135,7 +135,7 @@ def verify_share(share: VerifiableShare, commitments: Commitments) -> None:
 def reconstruct(shares: Sequence[VerifiableShare], commitments: Commitments) -> Scalar:
     """The secret, from the first k shares.
 
-    If they do not give it, `FaultyHoldersError` names all holders of bad shares: leave them out and call again.
+    If these shares do not give it, `FaultyHoldersError` names all holders of bad shares: leave them out and call again.
     """
     check_distinct([share.index for share in shares])
     chosen = shares[: commitments.threshold]
@@ -151,17 +151,17 @@ def reconstruct(shares: Sequence[VerifiableShare], commitments: Commitments) -> 
 
 
 def key_of(secret: Scalar) -> Secret:
-    """The key of 32 bytes that a dealt scalar stands for."""
+    """The key of 32 bytes that a shared scalar stands for."""
     return Secret(_primitives.blake2b(secret.reveal(), person=_KEY_DOMAIN))
 
 
 def redistribute_share(share: VerifiableShare, k: int, n: int, entropy: Entropy) -> Dealing:
-    """An old holder's part: its share, dealt to the new holders."""
+    """An old holder's part of a redistribution: it deals its share to the new holders."""
     return _deal(share.value, share.blinding, k, n, entropy)
 
 
 def verify_redistribution(old: Commitments, holder: int, new: Commitments, k: int) -> None:
-    """Raises `ForgedError` unless the holder dealt just its share of the old sharing, with threshold k."""
+    """Raise `ForgedError` unless the holder dealt exactly its share of the old sharing, with threshold k."""
     if new.threshold != k:
         raise ForgedError("the share is dealt again with another threshold")
     if new.points[0] != old.at(holder):
@@ -169,9 +169,9 @@ def verify_redistribution(old: Commitments, holder: int, new: Commitments, k: in
 
 
 def merge_commitments(old: Commitments, dealings: Mapping[int, Commitments], k: int) -> Commitments:
-    """The commitments of the new sharing, from public values alone: those of k old holders' dealings.
+    """The commitments of the new sharing, computed from the dealings' commitments of k old holders.
 
-    `FaultyHoldersError` names the holders who dealt something else than their share.
+    `FaultyHoldersError` names the holders that dealt something other than their share.
     """
     check_threshold(k, MAX_SHARES)
     _check_enough(len(dealings), old)
@@ -187,7 +187,7 @@ def merge_commitments(old: Commitments, dealings: Mapping[int, Commitments], k: 
 
 
 def agreement_digest(dealings: Mapping[int, Commitments]) -> bytes:
-    """What all receivers must have in common before any of them combines: who dealt again, and what."""
+    """A digest of all dealings and their holders. All receivers must have the same one before any of them combines."""
     encoded = [bytes((holder,)) + dealings[holder].encode() for holder in sorted(dealings)]
     return _primitives.blake2b(b"".join(encoded), person=_AGREEMENT_DOMAIN)
 
@@ -197,9 +197,9 @@ def combine_subshares(
 ) -> tuple[Commitments, VerifiableShare]:
     """A new holder's part: the new sharing's commitments, and its own share `index` of it.
 
-    `agreed` is the `agreement_digest` of the k old holders' dealings that all receivers have; portions of others are
-    a `ForgedError`. `FaultyHoldersError` names those whose portion is bad: all receivers must go on with others in
-    their place, and agree anew. Who has `verified` each portion before need not check the sum.
+    `agreed` is the `agreement_digest` of the k old holders' dealings that all receivers have. Subshares of other
+    dealings raise `ForgedError`. `FaultyHoldersError` names the holders of bad subshares: all receivers must replace
+    these holders and agree again. A caller that has `verified` each subshare need not check the sum.
     """
     check_index(index)
     check_distinct([portion.holder for portion in portions])
@@ -246,15 +246,15 @@ def _verify_portion(portion: Subshare, old: Commitments, index: int, k: int) -> 
 
 
 def _check_enough(count: int, commitments: Commitments) -> None:
-    """Exactly k take part: more would add nothing."""
+    """Exactly k holders take part: more would add nothing."""
     if count != commitments.threshold:
         raise LocalError(f"{commitments.threshold} holders take part, not {count}")
 
 
 def _blame(checks: Mapping[int, Callable[[], None]], error: RemoteError) -> NoReturn:
-    """Name the holders whose check raises; all are made, so that one round names every liar.
+    """Raise `FaultyHoldersError` with all holders whose check raises, so that one round names every faulty holder.
 
-    If there is none, the dealer itself is to blame (it dealt zero, say), and the error stands.
+    If no check raises, the dealer itself is faulty (it dealt zero, say), and `error` is raised.
     """
     failing = []
     for holder, check in checks.items():
@@ -268,16 +268,16 @@ def _blame(checks: Mapping[int, Callable[[], None]], error: RemoteError) -> NoRe
 
 
 _Element = TypeVar("_Element", Scalar, Point)
-"""Polynomials are evaluated in the field, and in the same words in the group.
+"""Polynomials are evaluated in the field and in the group by the same formulas.
 
-Both ways to do so add up terms none of which can be zero: a dealer who knows the indices can choose a polynomial whose
-partial sums are zero at one of them, and its holder is not to suffer for it. Factors are public and mostly small, which
-in the group is much faster (`Point.weighted`).
+Both evaluations add up terms none of which can be zero. A dealer that knows the indices can choose a polynomial whose
+partial sums are zero at one of them, and that must not harm the index's holder. Factors are public and mostly small,
+which in the group is much faster (`Point.weighted`).
 """
 
 
 def _evaluate(coefficients: Sequence[_Element], index: int) -> _Element:
-    """The value at an index; the constant coefficient comes first."""
+    """The value at an index. The constant coefficient comes first."""
     return _weighted([(pow(index, j), coefficient) for j, coefficient in enumerate(coefficients)])
 
 
@@ -290,7 +290,9 @@ def _at_zero(values: Mapping[int, _Element]) -> _Element:
 
 @lru_cache(maxsize=1024)
 def _lagrange(indices: tuple[int, ...]) -> tuple[tuple[int, ...], int]:
-    """What the values at these indices are multiplied with, and then all of it divided by, to get that at 0."""
+    """Integer weights of the values at these indices, and the common divisor of their sum, which give the
+    value at 0.
+    """
     weights = [
         prod((Fraction(other, other - a) for other in indices if other != a), start=Fraction(1)) for a in indices
     ]

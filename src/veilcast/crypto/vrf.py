@@ -1,13 +1,15 @@
-"""A lottery that nobody can rig: each member has one lot per subject, and shows it with a proof that signs as well.
+"""A lottery that nobody can rig: each member has one lot for each subject, and a proof of it that is also a signature.
 
-Pure computation on `group`; randomness is handed in. The lot of key x for a subject s is the point x H(s): a verifiable
-random function in the manner of RFC 9381. Without x it looks random, and with it there is only one: the proof is that
-of Chaum and Pedersen, that the lot is to H(s) what the public key is to the generator, and no other point has one.
-A statement takes part in the proof's challenge, so the proof is also the winner's signature of what it says as such.
+The computation on `group` is pure; randomness is handed in. The lot of key x for a subject s is the point x H(s): a
+verifiable random function in the manner of RFC 9381. Without x the lot looks random; with x there is only one. The
+proof is that of Chaum and Pedersen: the lot is to H(s) as the public key is to the generator, and no other point has
+such a proof. A statement takes part in the proof's challenge, so the proof is also the winner's signature of that
+statement.
 
-A member makes its own key, and could look for one whose lots are good. What is compared is therefore a hash of the lot
-and of the authority's signature on the certificate for that key, which no member can foresee. Every certificate is one
-more ticket, so the authority is where tickets are counted.
+Claim: a member cannot search for a key whose lots win.
+Assumption: no member can predict the authority's signature on the certificate of its key.
+Reason: lots are compared by a hash of the lot and of that signature. Every certificate is one more ticket, so the
+authority limits the number of tickets.
 """
 
 from __future__ import annotations
@@ -23,7 +25,9 @@ from veilcast.machine import Entropy
 
 
 def derive_lot_key(link: Secret) -> Scalar:
-    """The key of a member's lots, from its link key: nothing more to keep, and neither tells of the other."""
+    """A member's key for its lots, derived from its link key. There is nothing more to store, and neither key reveals
+    the other.
+    """
     return Scalar.reduce(derive(link, b"vc/lot-key", size=WIDE_SIZE).reveal())
 
 
@@ -37,10 +41,10 @@ def draw_lot(key: Scalar, subject: bytes) -> bytes:
 
 
 def prove_lot(key: Scalar, subject: bytes, statement: bytes, entropy: Entropy) -> bytes:
-    """A proof of `draw(key, subject)` that signs the statement.
+    """A proof of `draw_lot(key, subject)` that signs the statement.
 
-    Two proofs with one nonce would give the key away, so the nonce is a hash of the key and of all that is proven; the
-    entropy only adds to it, and may be bad.
+    Two proofs with one nonce would reveal the key. The nonce is therefore a hash of the key and of everything that is
+    proven; the entropy only adds to it, and may be bad.
     """
     base = _base(subject)
     lot = base * key
@@ -51,7 +55,7 @@ def prove_lot(key: Scalar, subject: bytes, statement: bytes, entropy: Entropy) -
 
 
 def check_lot(public: bytes, subject: bytes, lot: bytes, statement: bytes, proof: bytes) -> None:
-    """Raise unless `lot` is what the holder of this public key drew for the subject, and it signed the statement."""
+    """Raise unless `lot` is the lot of this public key for the subject, and the key's holder signed the statement."""
     if len(proof) != PROOF:
         raise MalformedError(f"a proof of a lot has {PROOF} bytes")
     key, drawn = Point(public), Point(lot)
@@ -63,7 +67,9 @@ def check_lot(public: bytes, subject: bytes, lot: bytes, statement: bytes, proof
 
 
 def rank_lot(lot: bytes, seal: bytes) -> int:
-    """What is compared, below 2^64; the smallest wins. `seal` is the signature on the certificate of the lot's key."""
+    """The number that is compared, below 2^64; the smallest wins. `seal` is the signature on the certificate of the
+    lot's key.
+    """
     return int.from_bytes(digest(lot + seal, purpose=b"vc/lot-rank", size=8), "big")
 
 
@@ -72,7 +78,9 @@ def _base(subject: bytes) -> Point:
 
 
 def _challenge(key: Point, subject: bytes, lot: Point, commitment: Point, on_base: Point, statement: bytes) -> Scalar:
-    """Of everything that is public. Only subject and statement vary in size, and the subject's is told."""
+    """A hash of all public values. Only subject and statement vary in size, and the length of the subject is hashed
+    too.
+    """
     points = b"".join(point.encode() for point in (key, lot, commitment, on_base))
     message = points + len(subject).to_bytes(4, "big") + subject + statement
     return Scalar.reduce(hazmat.blake2b(message, size=WIDE_SIZE, person=b"vc/lot-proof"))

@@ -1,20 +1,21 @@
-"""Certificates that TLS understands: X.509 with Ed25519, the least of it that does the work.
+"""X.509 certificates with Ed25519, as far as TLS needs them.
 
-A certificate here names a key by its fingerprint and nobody by a name; whoever connects to a host sees that host's, so
-nothing in it says what we are. What its holder may do stands in the extended key usage: to call (client), to answer
-(server), or both. So OpenSSL itself lets nobody answer who may only call. Or it is to say who stands and who does not
-(what X.509 knows as signing for OCSP). What the choices mean for a role is decided elsewhere (`authority.tls`).
+A certificate names a key by its fingerprint, and nobody by a name. A client that connects to a host sees the host's
+certificate, so nothing in it says that the host is ours. The extended key usage says what its holder may do: call
+(client), answer (server), or both; so OpenSSL itself lets nobody answer who may only call. A third usage (OCSP signing
+in X.509) allows its holder to sign lists of members. `authority.tls_identity` decides what these choices mean for a
+role.
 
-An issuer is named by its fingerprint, too, and the authority key identifier of what it issued is its public key, which
-OpenSSL compares with that of the certificate it checks the signature by. Serial numbers are digests of the rest: the
-same certificate is the same bytes, and no chance is needed. Readers rely on that: a certificate counts only if the
-issuer writes the same bytes for the same content (`check_chain`). That is stricter than RFC 5280, section 6, and leaves
-nothing of X.509 to interpret.
+An issuer is named by its fingerprint, too. The authority key identifier of a certificate is the issuer's public key,
+which OpenSSL compares with that of the certificate it checks the signature by. Serial numbers are digests of the rest,
+so the same certificate is the same bytes, and no randomness is needed. Verifiers rely on that: a certificate counts
+only if the issuer writes the same bytes for the same content (`check_chain`). That is stricter than RFC 5280, section
+6, and leaves nothing of X.509 to interpret.
 
-What is signed is DER, which begins with the byte 0x30; everything else that `sign` signs begins with a word. So one key
-may sign both.
+The signed bytes are DER, which begins with the byte 0x30. Everything else that `sign` signs begins with a word. So one
+key may sign both.
 
-With `_primitives`, the only file that calls a cryptographic library: what this needs of it is a format.
+Only this file and `_primitives` call a cryptographic library: this one needs its format.
 """
 
 from __future__ import annotations
@@ -38,9 +39,9 @@ from veilcast.errors import ForgedError, MalformedError
 
 
 class Leaf(msgspec.Struct, frozen=True):
-    """What a certificate of a member or a host says: `name` has this key, by word of the key `issuer`.
+    """The content of a member's or host's certificate: `name` has this key, by signature of the key `issuer`.
 
-    It stands from the second `first_s` to the end of the second `last_s` (Unix time).
+    It is valid from the second `first_s` to the end of the second `last_s` (Unix time).
     """
 
     name: bytes
@@ -54,17 +55,17 @@ class Leaf(msgspec.Struct, frozen=True):
 
 
 def certify_leaf(issuer: SigningKey, leaf: Leaf) -> bytes:
-    """The certificate (DER) that says what `leaf` does; `leaf.issuer` is this issuer's key."""
+    """The certificate (DER) with the content of `leaf`, whose issuer is this issuer's key."""
     return _signed(_leaf_builder(msgspec.structs.replace(leaf, issuer=issuer.public)), issuer)
 
 
 def certify_root(root: SigningKey) -> bytes:
-    """The root's certificate of itself. It stands for as long as X.509 can say."""
+    """The root's certificate of itself. It is valid for as long as X.509 can say."""
     return _signed(_root_builder(root.public), root)
 
 
 def certify_delegate(root: SigningKey, public: bytes, first_s: int, last_s: int) -> bytes:
-    """The certificate of an issuer below the root, who can make no further ones."""
+    """The certificate of an issuer below the root, which can make no further issuers."""
     return _signed(_delegate_builder(Delegate(public, first_s, last_s), root.public), root)
 
 
@@ -104,7 +105,7 @@ class CertificatePath(msgspec.Struct, frozen=True):
     delegate: Delegate | None
 
     def is_valid_at(self, second: int) -> bool:
-        """Whether this second (Unix time) lies in the validity period of every certificate of the path."""
+        """True if this second (Unix time) lies in the validity period of every certificate of the path."""
         delegate = self.delegate
         return self.leaf.first_s <= second <= self.leaf.last_s and (
             delegate is None or delegate.first_s <= second <= delegate.last_s
