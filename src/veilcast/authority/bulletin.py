@@ -1,22 +1,23 @@
 """Bulletins: signed notices that revoke members and bring new topic keys to the members that stay.
 
 A bulletin is signed, numbered and public; members carry it to one another. It lists the keys that are void from epoch
-`effective` on, and entries for the members that stay. A member finds its entry by a tag that only this member and the
-authority can compute, and all entries have one size. So nobody else learns which member an entry is for, or whether it
-brings a bridge to new topic keys or a publisher's new signature.
+`effective` on, and has entries for the members that stay. A member finds its entry by a tag that only this member and
+the authority can compute, and all entries have one size. So nobody else learns which member an entry is for, or whether
+it brings a bridge to new topic keys or a publisher's new signature.
 
-Claim: a bulletin does not join a member's link key to the keys that the member publishes with, or to its role.
+Claim: a bulletin does not link a member's link key to the keys that the member publishes with, or to its role.
 Assumption: the adversary has every bulletin, every link key with its address, and every publisher certificate.
-Reason: 1. The void names are those of link keys and of sub-authorities. No publisher key is listed: its certificate is
-for a token that nobody uses after the bridge, so the subscribers that stay refuse it without a list.
+Reason:
+
+1. The void names are those of link keys and of sub-authorities. No publisher key is listed: its certificate is for a
+   token that nobody uses after the bridge, so the subscribers that stay reject it without a list.
 2. A revoked member leaves decoys (`BulletinWriter.add_decoys`), as many as it would have entries if it had stayed,
-until its
-grants would have ended. If it holds no grant, there are as many as for the members of some topic. So the number of
-entries does not depend on the role of the revoked member.
+   until its grants would have ended. If it holds no grant, there are as many as for the members of some topic. So the
+   number of entries does not depend on the role of the revoked member.
 3. Random decoys then fill the entries up to a power of two, and the entries are in the order of their random tags.
 
-An authority speaks only for what it granted itself: its bulletins change no grant and void no key of another's. The
-root can void the key of a sub-authority, and with it everything that the sub-authority certified.
+An authority speaks only for what it granted itself: its bulletins change no grant and void no key of another authority.
+The root can void the key of a sub-authority, and with it everything that the sub-authority certified.
 
 Entry: tag (16) | seal of kind (1) and data (64).
 """
@@ -42,7 +43,7 @@ from veilcast.machine import Entropy
 
 
 class EntryKind(enum.IntEnum):
-    """What an entry brings. Append only."""
+    """The content of an entry. Append only."""
 
     BRIDGE = 1
     SIGNATURE = 2
@@ -50,7 +51,7 @@ class EntryKind(enum.IntEnum):
 
 
 class VoidKey(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
-    """A key that is void, by its fingerprint, and the last epoch it would have stood in."""
+    """A key that is void, by its fingerprint, and the last epoch of its certificate."""
 
     name: bytes
     last: int
@@ -61,7 +62,7 @@ class VoidKey(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_field
 
 
 class Bulletin(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
-    """`signature` is over everything else but the delegation, which has its own."""
+    """`signature` covers everything except the delegation, which has its own."""
 
     number: int
     effective: int
@@ -77,14 +78,14 @@ class Bulletin(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fiel
             raise MalformedError("a bulletin's lists are out of bounds")
 
     def verify(self, root: bytes, epoch: int) -> bytes:
-        """Raise unless the root, or a delegate of it, signed this; say which of them by its public key."""
+        """Raise unless the root, or a delegate of it, signed this. Returns the public key of the signer."""
         signer = signer_of(root, self.delegation, epoch)
         body = _body(self.number, self.effective, self.void, self.entries)
         verify(signer, body, self.signature, purpose=_PURPOSE)
         return signer
 
     def read(self, wrap: Secret, topic: str, epoch: int) -> tuple[EntryKind, bytes] | None:
-        """The entry for this member, topic and epoch (0 for the topic as a whole), if there is one."""
+        """The entry for this member, topic and epoch (0 for the topic as a whole); None if there is none."""
         tag, key = _address(wrap, self.number, topic, epoch)
         start = _find(self.entries, tag)
         if start is None:
@@ -101,12 +102,12 @@ class Bulletin(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fiel
 
 
 def decode_bulletin(data: bytes) -> Bulletin:
-    """Parse what somebody brought; the signature is still to be checked."""
+    """Parse bytes of another node. The signature is still to be checked."""
     return decode_struct(data, Bulletin, MalformedError)
 
 
 def apply_bulletin(keyring: Keyring, bulletin: Bulletin, epoch: int) -> Keyring:
-    """The keyring as it is after the bulletin. Each grant takes bulletins in order, and each of them once."""
+    """The keyring after this bulletin. Each grant takes bulletins in order, and each of them once."""
     signer = bulletin.verify(keyring.root, epoch)
     if keyring.void.get(signer, epoch + 1) <= epoch:
         raise ForgedError("the root has ended the sub-authority that signed this")
@@ -155,7 +156,7 @@ class BulletinWriter:
 
 
 def _through(grant: Grant, record: TopicRecord, bulletin: Bulletin, link: bytes) -> Grant:
-    """A grant of the bulletin's own authority, after it."""
+    """A grant of the bulletin's own authority, after the bulletin."""
     if bulletin.number <= grant.bulletin:
         return grant
     if bulletin.number != grant.bulletin + 1:
@@ -212,5 +213,5 @@ ENTRY: Final = TAG + OVERHEAD + 1 + SIGNATURE
 NUMBER_MAX: Final = 0xFFFF_FFFF
 VOID_MAX: Final = 20_000
 ENTRIES_MAX: Final = 140_000
-"""So that the whole of it can be carried in the parts that `wire` has room for; a test compares the two."""
+"""Chosen so that a whole bulletin fits the parts that `wire` can carry; a test compares the two."""
 _PURPOSE: Final = b"veilcast/bulletin"

@@ -1,4 +1,4 @@
-"""Epochs: time cut into numbered pieces of one length, the same for all members of an authority."""
+"""Epochs: numbered periods of one length, the same for all members of an authority."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ def epoch_of(now: int, length_us: int) -> int:
 
 
 def epochs_in(days: float, length_us: int) -> int:
-    """How many epochs a batch for so many days holds, at least one."""
+    """The number of epochs in a batch for this many days, at least one."""
     return max(1, int(days * DAY_US // length_us))
 
 
@@ -19,4 +19,4 @@ HOUR_US: Final = 3_600_000_000
 DAY_US: Final = 24 * HOUR_US
 BATCH_DAYS: Final = 30
 BATCH_MAX: Final = 10_000
-"""No grant holds more epochs; keys and certificates are made one by one."""
+"""Epochs of one grant, at most; keys and certificates are made one by one."""

@@ -1,12 +1,9 @@
-"""The authority itself: a value, and functions from one state of it to the next.
+"""The authority: its state as a value, and functions from one state to the next.
 
-Nothing is changed in place and nothing is written here, so a decision that fails leaves no trace: the caller writes the
-new state first, then hands out what came with it. The state holds the signing seed, the topics' master keys and what
-was given to whom; it never holds a member's private key, except in the moment of the short cut that makes a ready
-keyring.
-
-
-What the authority has on record: its topics, its members, and what it granted to each of them."""
+Nothing is changed in place and nothing is written here, so a decision that fails leaves no trace. The caller writes the
+new state first, then hands out the result. The state holds the signing seed, the topics' master keys and all grants by
+member. It holds a member's private key only inside `grant_ready`, which makes a ready keyring.
+"""
 
 from __future__ import annotations
 
@@ -56,10 +53,10 @@ class DeclaredTopic(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class IssuedGrant(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What a member holds of one topic. A publisher's public keys stand one after the other, one per epoch.
+    """A grant for one topic. A publisher's public keys stand one after the other, one for each epoch.
 
-    The member has the topic's record as of then; its certificates go by the cover share in that one, until the next
-    grant.
+    The member has the topic's record as of the grant. Its certificates use the cover share in that record until the
+    next grant.
     """
 
     topic: str
@@ -71,7 +68,7 @@ class IssuedGrant(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     publisher_keys: bytes = b""
 
     def count_entries(self, effective: int) -> int:
-        """The number of entries in a bulletin of epoch `effective`: a bridge, and a signature per key to come."""
+        """The number of entries in a bulletin of epoch `effective`: a bridge, and a signature for each key to come."""
         end = self.first + len(self.publisher_keys) // PUBLIC
         return 1 + max(0, end - max(self.first, effective))
 
@@ -85,7 +82,7 @@ class CertifiedKey(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class MemberRecord(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """One member, by the name only the authority knows it under.
+    """One member, under the name that only the authority knows.
 
     `ended` has the grants that were revoked before their time. Bulletins have decoys in their place.
     """
@@ -101,7 +98,7 @@ def draw_decoy_count(
 ) -> int:
     """The number of entries in a bulletin that revokes a member with a grant, drawn among the grants of these topics.
 
-    A bulletin without entries, or with fewer, would say that the revoked member holds no grant. The grants of members
+    A bulletin without entries, or with fewer, would show that the revoked member holds no grant. The grants of members
     that were revoked before leave decoys in every bulletin of their topic, so these count here, too.
     """
     among = set(topics)
@@ -159,7 +156,7 @@ def create(epoch_us: int, entropy: Entropy) -> Authority:
 
 
 def declare(authority: Authority, record: TopicRecord, entropy: Entropy) -> Authority:
-    """Declare a topic, or its attributes anew; a topic's profile is for good."""
+    """Declare a topic, or change the attributes of a declared one. A topic's profile cannot change."""
     if authority.group and not in_group(record.topic, group_scope(authority.group)):
         raise AuthorityError(f"this sub-authority speaks for {authority.group}/..., not for {record.topic!r}")
     for group in authority.delegated:
@@ -203,9 +200,9 @@ def grant(
     entropy: Entropy,
     standing: TlsRole = "member",
 ) -> tuple[Authority, bytes]:
-    """Grant what is asked: the new state, and a reply that only the asking member can open.
+    """Grant a request: the new state, and a reply that only the asking member can open.
 
-    In which role it will stand on TLS streams is for the authority to say, not for who asks.
+    The authority decides the role on TLS streams, and not the member that asks.
     """
     known = _admissible(authority, member, request, epoch, epochs)
     if standing != "member" and (request.topic or not request.tls):
@@ -247,10 +244,10 @@ def grant_ready(
     entropy: Entropy,
     standing: TlsRole | None = None,
 ) -> tuple[Authority, Keyring]:
-    """The short cut: make the member's keys too, and hand out a ready keyring for all that is wanted.
+    """The short cut: make the member's keys too, and return a ready keyring for all wanted topics.
 
-    Nothing wanted is a membership alone: all that forwarders, covers, proxies, servers and brokers need. With no
-    `standing` it is of no use on TLS streams.
+    With nothing wanted it is a membership alone, which is all that forwarders, covers, proxies, servers and brokers
+    need. Without `standing` the keyring has no certificate for TLS streams.
     """
     keyring, link = None, Secret(entropy(32))
     for topic, role in wanted or [("", "subscriber")]:
@@ -270,10 +267,10 @@ def revoke(
     *,
     every_topic: bool = False,
 ) -> Authority:
-    """Shut a member out, of one topic or of everything, from the next epoch on; the new state holds the bulletin.
+    """Revoke a member's grant for one topic, or everything, from the next epoch on. The new state holds the bulletin.
 
-    `every_topic`: new keys for all topics, so that no member learns from its own entry which topics the revoked member
-    held. The bulletin is as large as one that rotates all topics.
+    With `every_topic` all topics get new keys, so that no member learns from its own entry which topics the revoked
+    member held. The bulletin is as large as one that rotates all topics.
     """
     gone = authority.member(member)
     if gone.revoked:
@@ -305,7 +302,7 @@ def revoke_group(authority: Authority, group: str, epoch: int, entropy: Entropy)
 
 
 def rotate(authority: Authority, topic: str | None, epoch: int, entropy: Entropy) -> Authority:
-    """New keys from the next epoch on, for one topic or all, with nobody shut out."""
+    """New keys from the next epoch on, for one topic or all. Nobody is revoked."""
     if topic is not None and authority.topic(topic).record.profile == "paper":
         raise AuthorityError(f"{topic!r} is a topic of the paper profile, which has one key for ever")
     names = _hardened(authority) if topic is None else [topic]
@@ -319,8 +316,8 @@ def delegate(
 ) -> tuple[Authority, Authority]:
     """A sub-authority for a group of topics (P0, section 3): the root's new state, and the new authority.
 
-    A group may get another sub-authority, when the first one's key is lost or its time is over; `revoke_group` ends
-    them all.
+    A group may get another sub-authority if the key of the first is lost or its time is over. `revoke_group` ends all
+    of them.
     """
     check_topic(group)
     last = epoch + epochs - 1
@@ -347,7 +344,7 @@ def delegate(
 
 
 def _admissible(authority: Authority, member: str, request: Request, epoch: int, epochs: int) -> MemberRecord:
-    """What is known of the member, if it may have what it asks for."""
+    """The member's record. Raises unless the member may have what it asks for."""
     if not member or len(member) > NAME_MAX or not member.isprintable():
         raise AuthorityError(f"a member's name has 1 to {NAME_MAX} printable characters")
     if not 1 <= epochs <= BATCH_MAX:
@@ -376,7 +373,9 @@ def _admissible(authority: Authority, member: str, request: Request, epoch: int,
 
 
 def _on_tls(authority: Authority, request: Request, membership: Certificate, standing: TlsRole) -> Certificates:
-    """For as long as the membership. A sub-authority of before there were certificates for TLS can make none."""
+    """TLS certificates for as long as the membership. A sub-authority that was made before there were TLS certificates
+    can make none.
+    """
     if not request.tls or (authority.delegation is not None and not authority.tls):
         return ()
     from veilcast.authority.tls_identity import issue_tls_certificates, make_root_certificates  # See `standing`.

@@ -1,9 +1,9 @@
-"""A member's keyring: its membership and its grants, and the one way to the keys of an epoch, `Keyring.keys_at`.
+"""A member's keyring: its membership and its grants. `Keyring.keys_at` is the one way to the keys of an epoch.
 
-A membership is a link key (X25519), which the key of its lots comes from, with a certificate of both, and the network
-key that all members share; forwarders, covers, proxies, servers and brokers have no more. A grant is a batch of epoch
-keys of one topic and, for a publisher, a seed with the signatures that turn its epoch keys into one-show certificates.
-Nothing here prints a secret, and nothing reaches outside: `vault` does the files.
+A membership is a link key (X25519), from which the key of the member's lots is derived, a certificate of both, and the
+network key that all members share. Forwarders, covers, proxies, servers and brokers have no more. A grant is a batch of
+epoch keys of one topic. A publisher's grant also has a seed, and the signatures that turn its epoch keys into one-show
+certificates. Nothing here prints a secret or touches a file (`secret_file` does).
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ from veilcast.topics import Cell, Conjunction, all_cells, cell_of, cells_of
 
 
 class Membership(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The link key and its certificate, and the key of the network, which sets members apart from strangers.
+    """The link key and its certificate, and the network key, which separates members from strangers.
 
-    `tls` is for TLS streams; who asked before there were any, or for none, has nothing there.
+    `tls` has the certificates for TLS streams; it is empty if none were requested.
     """
 
     link: Secret
@@ -53,8 +53,8 @@ class Membership(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class Grant(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Keys of one topic for the epochs from `first` on, one each; in `paper` one key and one signature for all.
 
-    `wrap` is shared with the authority that granted this: its bulletins address the holder by it, and `bulletin` is the
-    number of the last one this grant has been through.
+    `wrap` is shared with the authority that granted this, whose bulletins address the holder by it. `bulletin` is the
+    number of the last bulletin that was applied to this grant.
     """
 
     record: SignedRecord
@@ -76,14 +76,14 @@ class Grant(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return self.record.delegation.subject if self.record.delegation is not None else root
 
     def last(self, record: TopicRecord) -> int:
-        """The last epoch it holds a key for; before `first` if it has ended altogether."""
+        """The last epoch it holds a key for; before `first` if the grant has ended altogether."""
         return EPOCH_MAX if record.profile == "paper" and self.keys else self.first + len(self.keys) - 1
 
 
 class TopicKeys(msgspec.Struct, frozen=True):
-    """What a member can do with one topic in one epoch; a subscriber has no signing key.
+    """The keys of one topic in one epoch. A subscriber has no signing key.
 
-    Where the topic is cut into cells, `cell` is the name of the one that these keys are for, and `token` is the cell's.
+    If the topic is cut into cells, `cell` is the name of the cell that these keys are for, and `token` is the cell's.
     """
 
     record: TopicRecord
@@ -96,21 +96,21 @@ class TopicKeys(msgspec.Struct, frozen=True):
 
     @property
     def lineage(self) -> bytes:
-        """What forwarders know the topic or cell by from epoch to epoch."""
+        """The name by which forwarders know the topic or cell from epoch to epoch."""
         return cell_lineage(self.record.lineage, self.cell)
 
     def for_cell(self, cell: bytes | None) -> TopicKeys:
-        """The topic's keys for the cell of this name; None is the whole topic."""
+        """The topic's keys for the cell of this name; None stands for the whole topic."""
         if cell is None:
             return self
         return msgspec.structs.replace(self, token=cell_token(self.token, cell), cell=cell)
 
     def for_publication(self, publication: Publication) -> TopicKeys:
-        """The keys by which it is published; `LocalError` if it has no cell."""
+        """The keys for publishing it. Raises `LocalError` if it has no cell."""
         return self.for_cell(self._name(cell_of(publication, self.record.schema)))
 
     def for_interests(self, interests: Iterable[Conjunction]) -> list[TopicKeys]:
-        """The keys by which all that these match is to be had."""
+        """The keys for receiving all that these interests match."""
         places = (place for interest in interests for place in cells_of(interest, self.record.schema))
         return [self.for_cell(self._name(place)) for place in dict.fromkeys(places)]
 
@@ -125,7 +125,9 @@ class TopicKeys(msgspec.Struct, frozen=True):
         return cell_name(self.record.blind, zip((domain.routing for domain in routed), place, strict=True))
 
     def check_publisher(self, chain: CertificateChain, root: bytes, epoch: int) -> None:
-        """Raise unless `chain` certifies a publisher of this topic; only who knows the topic can check its group."""
+        """Raise unless `chain` certifies a publisher of this topic. Only a node that knows the topic can check its
+        group.
+        """
         check_publisher_chain(chain, root, epoch)
         if not scope_covers(chain.leaf.scope, self.token, self.cell):
             raise ForgedError("the certificate is for another topic")
@@ -134,7 +136,7 @@ class TopicKeys(msgspec.Struct, frozen=True):
 
 
 class EpochKeys(msgspec.Struct, frozen=True):
-    """Everything a member holds for one epoch."""
+    """All keys of a member for one epoch."""
 
     epoch: int
     link: Secret
@@ -143,7 +145,9 @@ class EpochKeys(msgspec.Struct, frozen=True):
 
     @property
     def lot(self) -> Scalar:
-        """What this member draws its lots with; made at use, since the group takes a tenth of a second to load."""
+        """The private key of this member's lots. It is made at each use, since the group takes a tenth of a second to
+        load.
+        """
         return derive_lot_key(self.link)
 
     def topic(self, name: str) -> TopicKeys:
@@ -173,7 +177,7 @@ class _NoGrant(NamedTuple):
 
 
 class Keyring(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """All that a member takes home. `void` has the sub-authorities that the root ended, and from which epoch on."""
+    """All that a member holds. `void` has the sub-authorities that the root ended, and the first epoch of each end."""
 
     root: bytes
     epoch_us: int
@@ -182,7 +186,7 @@ class Keyring(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     void: dict[bytes, int] = {}
 
     def keys_at(self, epoch: int) -> EpochKeys:
-        """The keys of one epoch; `ExpiredError` when the membership itself does not reach it."""
+        """The keys of one epoch. Raises `ExpiredError` if the membership does not cover it."""
         leaf = self.membership.certificate.leaf
         if not leaf.first <= epoch <= leaf.last:
             raise ExpiredError(f"the membership is for epochs {leaf.first} to {leaf.last}, and this is {epoch}")
@@ -199,10 +203,10 @@ class Keyring(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return EpochKeys(epoch, self.membership.link, self.membership.certificate, topics)
 
     def erase_past(self, epoch: int) -> bool:
-        """Forget the keys of all epochs before this one, in place; False if there were none.
+        """Erase the keys of all epochs before this one, in place. False if there were none.
 
-        All parts of a process share the grants, so none of them has these keys afterwards, but for those that a machine
-        has at hand. A `paper` key serves every epoch, and stays.
+        All parts of a process share the grants, so afterwards none of them has these keys, except in the caches of
+        machines. A `paper` key serves every epoch, and stays.
         """
         erased = False
         for grant, record in self.records():
@@ -215,18 +219,20 @@ class Keyring(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return erased
 
     def records(self) -> list[tuple[Grant, TopicRecord]]:
-        """Every grant with what it is for, expired ones too."""
+        """Every grant with the record of its topic, expired grants included."""
         return [(grant, grant.record.verify(self.root, _stands(grant))) for grant in self.grants]
 
 
 @lru_cache(maxsize=1024)
 def check_publisher_chain(chain: CertificateChain, root: bytes, epoch: int) -> None:
-    """Raise unless it certifies a publisher. Kept, since a publisher shows the same one with every note of an epoch."""
+    """Raise unless it certifies a publisher. Cached, since a publisher shows the same chain with every note of an
+    epoch.
+    """
     chain.verify(root, CertificateKind.PUBLISHER, epoch)
 
 
 def _stands(grant: Grant) -> int:
-    """An epoch in which the record's delegation stands; the grant itself may begin before it or be over."""
+    """An epoch that the record's delegation covers. The grant itself may begin before the delegation or be over."""
     delegation = grant.record.delegation
     return grant.first if delegation is None else min(max(grant.first, delegation.first), delegation.last)
 

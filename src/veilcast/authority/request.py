@@ -1,14 +1,13 @@
-"""Asking for a grant with keys of one's own (P0 4.2): the private halves never leave the member.
+"""Requests for grants, made with the member's own keys (P0 4.2): the private keys never leave the member.
 
-The member keeps an `Asking` (its link key and, to publish, a seed) and sends a `Request` with the public halves: the
+The member keeps the private half (its link key and, to publish, a seed) and sends a `Request` with the public half: the
 link key, the key of its lots, and one signing key for each epoch it wants certified. Without a topic it asks for a
-membership alone. The authority answers with a box that only the link key opens. `complete_request` checks that
-everything in
-the reply was signed by one authority and fits what was asked for, and makes a keyring of it, or adds it to the one the
-member has.
+membership alone. The authority answers with a box that only the link key opens. `complete_request` checks that one
+authority signed everything in the reply, and that the reply fits the request. It makes a keyring of the reply, or adds
+the reply to the member's keyring.
 
-The reply proves which authority made it, not that it is the right one: a first keyring is bound to whatever root the
-reply names, so the member compares that root's fingerprint, or pins it in advance.
+The reply proves which authority made it, and not that this is the right one. A first keyring is bound to the root that
+the reply names, so the member compares that root's fingerprint, or pins it in advance.
 """
 
 from __future__ import annotations
@@ -35,11 +34,11 @@ from veilcast.machine import Entropy
 
 
 class Request(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
-    """The public half: what is asked for, and the keys to certify, one signing key per epoch from `first` on.
+    """The public half: the topic asked for, and the keys to certify, one signing key for each epoch from `first` on.
 
     An empty topic asks for a membership alone. `epoch_us` is the length of the epochs that `first` is counted in. Not
-    every 32 bytes are a key of lots; whoever asks for one that is none can prove no lot with it, and that is all.
-    `tls` is the public key for TLS streams, if a certificate for it is wanted.
+    every 32 bytes are a key of lots; a member with a wrong one can prove no lot, and nothing else follows. `tls` is the
+    public key for TLS streams, if a certificate for it is wanted.
     """
 
     topic: str
@@ -67,7 +66,7 @@ class Request(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_field
 
 
 class Asking(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The private half, kept by the member until the reply comes, beside the request it goes with."""
+    """The private half, kept by the member until the reply comes, with the request."""
 
     link: Secret
     seed: Secret
@@ -75,7 +74,7 @@ class Asking(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Reply(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What the authority grants, before sealing: a keyring without the member's private halves."""
+    """The authority's grant before sealing: a keyring without the member's private keys."""
 
     root: bytes
     epoch_us: int
@@ -100,9 +99,9 @@ def make_request(
     *,
     tls: bool = False,
 ) -> Asking:
-    """Make fresh keys and the request for them; `link` is the key of a membership the member already has.
+    """Make fresh keys and the request for them. `link` is the key of a membership that the member already has.
 
-    With `tls` it asks for a certificate for TLS streams, too; those who never use any are made faster without.
+    With `tls` it asks for a certificate for TLS streams, too; a request without one is made faster.
     """
     if not 1 <= epochs <= BATCH_MAX:
         raise AuthorityError(
@@ -119,7 +118,7 @@ def make_request(
 
 
 def decode_request(data: bytes) -> Request:
-    """Parse what somebody handed in."""
+    """Parse the request of a member."""
     return decode_struct(data, Request, MalformedError)
 
 
@@ -129,7 +128,7 @@ def seal_reply(reply: Reply, link: bytes, entropy: Entropy) -> bytes:
 
 
 def complete_request(asking: Asking, sealed: bytes, existing: Keyring | None) -> Keyring:
-    """Open the reply, check it against what was asked, and make the keyring of it, or add it to the existing one."""
+    """Open the reply, check it against the request, and make a keyring of it, or add it to the existing one."""
     reply = decode_struct(unbox(Keypair(asking.link), sealed, purpose=_PURPOSE), Reply, ForgedError)
     if existing is not None and existing.root != reply.root:
         raise AuthorityError("the reply comes from another authority than the keyring; keep the two apart")

@@ -1,12 +1,12 @@
-"""The void keys a node knows of: what a node checks certificates against.
+"""The void keys that a node checks certificates against.
 
-A name counts only against certificates of the authority that voided it: no sub-authority can shut out the members of
+A name counts only against certificates of the authority that voided it, so no sub-authority can revoke the members of
 another. A name is forgotten when its certificate would have ended anyway, or when the delegation of its signer ends.
 
-Claim: no sub-authority can push out the names that the root or another sub-authority has voided.
+Claim: no sub-authority can evict the names that the root or another sub-authority has voided.
 Reason: the root has `limit` places of its own. All sub-authorities together have as many, in equal shares: a
-sub-authority gets more than an equal share only while others leave theirs empty. A signer that has too many names loses
-its own, those that end soonest first.
+sub-authority gets more than an equal share only while others leave theirs empty. A signer with too many names loses its
+own, those that end soonest first.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from veilcast.errors import ForgedError, LocalError
 
 
 class RevokedKeys:
-    """Fed with bulletins, asked about certificates."""
+    """Takes bulletins, and checks certificates against them."""
 
     def __init__(self, root: bytes, limit: int) -> None:
         if limit < 1:
@@ -31,7 +31,7 @@ class RevokedKeys:
         """Void names by the key that signed the bulletin, with the first and the last epoch in which each is void."""
 
     def add(self, bulletin: Bulletin, epoch: int) -> None:
-        """Take the names of a bulletin; raises unless the root or a delegate of it signed it."""
+        """Take the names of a bulletin. Raises unless the root or a delegate of it signed it."""
         signer = bulletin.verify(self._root, epoch)
         end = EPOCH_MAX if bulletin.delegation is None else bulletin.delegation.last
         names = self._void.setdefault(signer, {})
@@ -44,7 +44,9 @@ class RevokedKeys:
         self._void = {signer: names for signer, names in self._void.items() if names}
 
     def check(self, chain: CertificateChain, epoch: int) -> None:
-        """Raise `ForgedError` if the certified key, or that of the delegate who certified it, is void in this epoch."""
+        """Raise `ForgedError` if the certified key, or that of the delegate that certified it, is void in this
+        epoch.
+        """
         issuer = self._root if chain.delegation is None else chain.delegation.subject
         self.check_key(issuer, fingerprint(chain.leaf.subject), epoch)
 
@@ -58,7 +60,7 @@ class RevokedKeys:
         return sum(map(len, self._void.values()))
 
     def _trim(self, signers: list[bytes]) -> None:
-        """Leave these signers `limit` names in all; a signer with few names leaves the rest of its share to others."""
+        """Leave these signers `limit` names in all. A signer with few names leaves the rest of its share to others."""
         left = self._limit
         for index, signer in enumerate(sorted(signers, key=lambda each: (len(self._void.get(each, ())), each))):
             names = self._void.get(signer, {})

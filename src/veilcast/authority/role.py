@@ -1,8 +1,8 @@
-"""In which role somebody stands, and the key it shows itself with: on TLS streams, and under what it states.
+"""The TLS roles, and the keys that are derived from a link key: for TLS streams and statements, as a broker, as an
+onion service.
 
-`tls` has the certificates, `statement` what is signed.
-
-Apart from these, because X.509 takes a tenth of a second to load, and most who hold keyrings never use any.
+`tls_identity` has the certificates, `statement` the signed statements. This file is apart from them because X.509 takes
+a tenth of a second to load, and most holders of keyrings never use it.
 """
 
 from __future__ import annotations
@@ -17,19 +17,19 @@ from veilcast.crypto.sign import SigningKey
 TlsRole: TypeAlias = Literal["member", "proxy", "server", "directory", "broker"]
 
 Certificates: TypeAlias = tuple[bytes, ...]
-"""DER: somebody's own, then the one of its issuer, and so on; the root's comes last."""
+"""DER: the holder's own certificate, then that of its issuer, and so on; the root's comes last."""
 
 
 def derive_tls_key(link: Secret) -> SigningKey:
-    """The key that the holder of a link key shows itself with on TLS."""
+    """The holder's key on TLS streams."""
     return SigningKey(derive(link, b"vc/tls-key"))
 
 
 def derive_broker_key(link: Secret) -> SigningKey:
-    """The key that the holder of a link key signs with as a broker, and by which the overlay knows it."""
+    """The holder's signing key as a broker, by which the overlay knows it."""
     return SigningKey(derive(link, b"vc/broker-key"))
 
 
 def derive_onion_key(link: Secret) -> OnionKey:
-    """The key of the onion service at which the holder of a link key is reached."""
+    """The key of the onion service at which the holder is reached."""
     return OnionKey(derive(link, b"vc/onion-key"))

@@ -1,8 +1,8 @@
 """Secret files: locked with a passphrase, mode 0600, and replaced whole or not at all.
 
 The only file of this room that touches a disk. A write goes to a new file beside the old one, is flushed to the disk,
-and takes the old one's name in one step; whatever happens in between, the old file or the new one is there, whole. A
-secret file that others may read is refused, and so is one of another owner.
+and takes the old one's name in one step. At every moment the old file or the new one is there, whole. A secret file
+that others may read, or that another user owns, is refused.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from veilcast.machine import Entropy
 
 
 def write_secret(path: Path, value: AnyStruct, passphrase: Secret, *, cost: PassphraseCost, entropy: Entropy) -> None:
-    """Lock `value` into `path`, and overwrite what was there."""
+    """Lock `value` into `path`, and overwrite the former file."""
     rewrite_secret(path, value, make_lock(passphrase, cost, entropy), entropy)
 
 
@@ -34,7 +34,7 @@ def read_secret(path: Path, kind: type[AnyStruct], passphrase: Secret) -> AnyStr
 
 
 def open_secret(path: Path, kind: type[AnyStruct], passphrase: Secret) -> tuple[AnyStruct, PassphraseLock]:
-    """What is locked in `path`, and the lock to write it again with."""
+    """The value that is locked in `path`, and the lock to write it again with."""
     data = read_private_file(path)
     try:
         found = open_lock(data, passphrase)
@@ -46,15 +46,15 @@ def open_secret(path: Path, kind: type[AnyStruct], passphrase: Secret) -> tuple[
 
 
 def reread_secret(path: Path, kind: type[AnyStruct], own: PassphraseLock) -> AnyStruct | None:
-    """What is locked in `path` now; None if it has been locked anew since the lock was opened."""
+    """The value that is locked in `path` now; None if another lock has been used since this one was opened."""
     data = read_private_file(path)
     return decode_struct(own.unlock(data, purpose=_purpose(kind)), kind, TamperedError) if own.fits(data) else None
 
 
 def rewrite_secret(path: Path, value: AnyStruct, own: PassphraseLock, entropy: Entropy) -> None:
-    """Lock `value` into `path`, then overwrite the bytes of the file that was there with zeros.
+    """Lock `value` into `path`, then overwrite the bytes of the former file with zeros.
 
-    Files that killed commands left beside it go the same way: they hold the same keys. A file system that copies on
+    Files that killed commands left beside it are overwritten too: they hold the same keys. A file system that copies on
     write, a journal, a backup or a solid-state disk may keep the old bytes all the same.
     """
     least = _LEAST.get(type(value).__name__, 0)
@@ -74,7 +74,7 @@ def rewrite_secret(path: Path, value: AnyStruct, own: PassphraseLock, entropy: E
 
 
 def read_private_file(path: Path) -> bytes:
-    """Read a file that nobody else may read; `PermissionsError` if somebody may."""
+    """Read a file of this user that nobody else may read. Raises `PermissionsError` otherwise."""
     try:
         with path.open("rb") as file:
             status = os.fstat(file.fileno())
@@ -118,7 +118,7 @@ def replace_file(path: Path, data: bytes, *, mode: int = 0o600) -> None:
 
 
 def _overwrite(descriptor: int) -> None:
-    """Fill a file that no longer has a name with zeros; one that has another name is somebody's copy, and is left."""
+    """Fill a file that no longer has a name with zeros. A file that has another name is a copy, and stays."""
     status = os.fstat(descriptor)
     if status.st_nlink or not stat.S_ISREG(status.st_mode):
         return
@@ -152,7 +152,7 @@ def flush_directory(directory: Path) -> None:
 
 @contextlib.contextmanager
 def lock_directory(directory: Path, by: str = "another command; wait for it to end") -> Iterator[None]:
-    """Hold a directory for one process; a second one is told so at once, and by whom."""
+    """Lock a directory for one process. A second process gets an error at once that names the holder, `by`."""
     try:
         descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     except OSError as error:
@@ -169,7 +169,7 @@ def lock_directory(directory: Path, by: str = "another command; wait for it to e
 
 
 def is_directory_locked(directory: Path) -> bool:
-    """True if a process holds the directory by `lock_directory`."""
+    """True if a process has locked the directory by `lock_directory`."""
     try:
         descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     except OSError:
@@ -189,7 +189,7 @@ def _storage_error(verb: str, path: Path, error: OSError) -> StorageError:
 
 
 def _purpose(kind: type) -> bytes:
-    """One kind of locked file can never be read as another."""
+    """The purpose of one kind of locked file, which can never be read as another kind."""
     return b"veilcast/" + kind.__name__.lower().encode()
 
 
@@ -197,4 +197,4 @@ LOCKED_BY_NODE: Final = "another node; stop that one first, or name another dire
 FILE_MAX: Final = 256 << 20
 _NEW: Final = ".new"
 _LEAST: Final = {"Keyring": 256 << 10}
-"""Keyrings are padded, so that their size does not tell what was granted."""
+"""The least size of a file, in bytes. Keyrings are padded, so that their size does not show what was granted."""

@@ -1,13 +1,16 @@
-"""Statements: what a member or a host says under its name, so that all who know the authority can tell who said it.
+"""Statements: what a member or a host signs under its name, so that all who know the authority can tell its author.
 
-A statement is signed with the key that its author stands on TLS streams with, and comes with the certificates of that
-key, all but the root's. The chain is a leaf and at most one delegate below the root (`crypto.x509.check_chain`); a
-member's certificate issues nothing. Dates and revocations of all of them are checked at each use. So a statement is
-bound to a membership and to a role, ends when these end, and is void when a bulletin voids them; there is no further
-key to make, to certify or to revoke. What TLS itself signs with that key begins with spaces, what `sign` signs with a
-word: neither can be shown as the other.
+An author signs with its TLS key, and attaches the certificates of that key, all but the root's. The chain is a leaf and
+at most one delegate below the root (`crypto.x509.check_chain`); a member's certificate issues nothing. Dates and
+revocations of all of them are checked at each use.
 
-Whoever reads a statement learns its author's name among members. It is for lists of members, not for what they publish.
+1. So a statement is bound to a membership and to a role, ends when these end, and is void when a bulletin voids them.
+   There is no further key to make, to certify or to revoke.
+2. TLS signs bytes that begin with spaces, and `sign` signs bytes that begin with a word. So neither signature can be
+   shown as the other.
+
+A reader of a statement learns its author's name among members. Statements are for lists of members, not for
+publications.
 """
 
 from __future__ import annotations
@@ -25,20 +28,20 @@ from veilcast.errors import AuthorityError, ForgedError
 
 
 class StatementSignature(NamedTuple):
-    """What comes with a statement; the author's own certificate is the first."""
+    """The signature of a statement and the author's certificates, its own first."""
 
     certificates: Certificates
     signature: bytes
 
 
 def sign_statement(keyring: Keyring, body: bytes, *, purpose: bytes) -> StatementSignature:
-    """Say this as the holder of the keyring."""
+    """Sign this as the holder of the keyring."""
     *certificates, _ = _shown(keyring)
     return StatementSignature(tuple(certificates), derive_tls_key(keyring.membership.link).sign(body, purpose=purpose))
 
 
 class StatementReader:
-    """Reads statements as the holder of this keyring, who knows of these revocations."""
+    """Verifies statements as the holder of this keyring, who knows of these revocations."""
 
     def __init__(self, keyring: Keyring, revoked: RevokedKeys | None = None) -> None:
         *_, self._anchor = _shown(keyring)
@@ -49,7 +52,8 @@ class StatementReader:
     ) -> Leaf:
         """The author's certificate. Raises `RemoteError` unless the author has this role and is valid now.
 
-        A sub-authority decides which name it certifies: only together with the issuer is the name the author's own.
+        A sub-authority decides which name it certifies: only together with the issuer does the name identify the
+        author.
         """
         path = _verified((*signed.certificates, self._anchor), self._keyring.root)
         if role_of_certificate(path.leaf, self._keyring.root) != standing:
@@ -61,7 +65,9 @@ class StatementReader:
 
 @lru_cache(maxsize=4096)
 def _verified(chain: Certificates, root: bytes) -> CertificatePath:
-    """Cached, since authors repeat their certificates. Form and signatures alone: neither depends on the time."""
+    """The checked chain. Cached, since authors repeat their certificates. It checks form and signatures alone, which do
+    not depend on the time.
+    """
     return check_chain(chain, root)
 
 

@@ -1,7 +1,8 @@
-"""Structs to bytes and back: how this room's values lie in files, in signatures and on the way to another member.
+"""Structs to bytes and back: how the values of this room are encoded in files, signatures and messages to other
+members.
 
-MessagePack behind a magic word and a version, so that no kind of value is ever read as another. One more type: a
-`Secret` is written as its bytes; the result is as secret as what went in.
+The encoding is MessagePack behind a magic word and a version, so that no kind of value is ever read as another. A
+`Secret` is written as its bytes; the result is as secret as the value.
 """
 
 from __future__ import annotations
@@ -22,7 +23,9 @@ def encode_struct(value: msgspec.Struct) -> bytes:
 
 
 def decode_struct(data: bytes, kind: type[AnyStruct], blame: type[VeilcastError]) -> AnyStruct:
-    """Parse, or raise an error of the class that says whose fault it is: a damaged file's, or a stranger's."""
+    """Parse, or raise an error of the class `blame`, which says whose fault it is: that of a damaged file, or of a
+    stranger.
+    """
     magic = MAGIC_OF[kind.__name__]
     if not data.startswith(magic):
         raise blame(f"not a {kind.__name__.lower()}")

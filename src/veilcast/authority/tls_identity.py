@@ -1,14 +1,17 @@
 """Members and hosts on TLS streams: what the authority certifies for them, and how they judge one another by it.
 
-A membership on TLS is an X.509 certificate beside the one of the link key. Its key is an Ed25519 key that comes from
-the link key; its name is the link key's fingerprint, by which bulletins void a member. So it ends when the membership
-ends, and is revoked when that is, and there is nothing new to keep or to carry.
+A membership on TLS is an X.509 certificate beside that of the link key. Its key is an Ed25519 key derived from the link
+key; its name is the link key's fingerprint, by which bulletins void a member. So it ends when the membership ends, is
+revoked when the membership is, and adds nothing to store or to distribute.
 
-The certificate also says in which role its holder stands: a member may only call, a server only answer, a proxy both;
-a directory is on no TLS stream, and signs lists; a broker calls and answers its like, and answers members. X.509 has
-three uses for these, and each role its own choice of them, by which it is known: so a broker's certificate has all
-three, and lists are taken from directories alone. Thus no member can pose as a proxy, a server or a broker to those who
-call, nor as a proxy to the server, nor sign a list; and no broker can pose as a proxy, nor a proxy as a broker.
+The certificate also states its holder's role. A member may only call, a server only answer, a proxy both. A directory
+uses no TLS stream, and signs lists. A broker calls and answers brokers, and answers members. X.509 has three uses for
+these, and each role has its own choice of them, by which it is known. A broker's certificate has all three, and lists
+are accepted from directories alone.
+
+Claim: no member can pose as a proxy, a server or a broker to a caller, nor as a proxy to the server, nor sign a list.
+No broker can pose as a proxy, nor a proxy as a broker.
+Reason: every peer reads the role from the certificate, and accepts only the roles that it expects.
 
 Only the root appoints hosts. A host serves the whole network, and a sub-authority speaks for one group of topics: its
 certificates are for members (`role_of_certificate`).
@@ -48,7 +51,7 @@ def make_root_certificates(root: SigningKey) -> Certificates:
 
 
 def make_delegate_certificates(root: SigningKey, public: bytes, first: int, last: int, epoch_us: int) -> Certificates:
-    """For a sub-authority with this key, in these epochs."""
+    """The certificates of a sub-authority with this key, for these epochs."""
     return (certify_delegate(root, public, *_seconds(first, last, epoch_us)), *make_root_certificates(root))
 
 
@@ -60,7 +63,7 @@ def issue_tls_certificates(
     standing: TlsRole,
     epoch_us: int,
 ) -> Certificates:
-    """For a member's TLS key, for as long as its membership."""
+    """The certificates of a member's TLS key, for as long as its membership."""
     calls, answers, lists = _USES[standing]
     first_s, last_s = _seconds(membership.first, membership.last, epoch_us)
     leaf = Leaf(fingerprint(membership.subject), public, issuer.public, calls, answers, first_s, last_s, lists)
@@ -75,7 +78,7 @@ def check_issued(certificates: Certificates, link: Secret, root: bytes) -> None:
 
 
 def role_of_keyring(keyring: Keyring) -> TlsRole | None:
-    """In which role its holder stands; None if it has no certificate for TLS."""
+    """The role of the keyring's holder; None if it has no certificate for TLS."""
     certificates = keyring.membership.tls
     return role_of_certificate(read_leaf(certificates[0]), keyring.root) if certificates else None
 
@@ -98,7 +101,9 @@ def check_path(path: CertificatePath, keyring: Keyring, revoked: RevokedKeys | N
 
 
 def check_leaf(leaf: Leaf, keyring: Keyring, revoked: RevokedKeys | None, now: int) -> None:
-    """Raise a `RemoteError` if its time is not now, or it has been revoked, as far as this keyring's holder knows."""
+    """Raise a `RemoteError` if the certificate is not valid now, or is revoked as far as this keyring's holder
+    knows.
+    """
     if not leaf.first_s <= now // 1_000_000 <= leaf.last_s:
         raise StaleError("its certificate is not for this time")
     epoch = epoch_of(now, keyring.epoch_us)
@@ -109,7 +114,7 @@ def check_leaf(leaf: Leaf, keyring: Keyring, revoked: RevokedKeys | None, now: i
 
 
 class TlsIdentity:
-    """This member or host as it shows itself on TLS, and as it judges others: once for all streams."""
+    """The identity of this member or host on TLS, and its judgement of others. One serves all streams."""
 
     def __init__(self, keyring: Keyring, revoked: RevokedKeys | None = None) -> None:
         certificates = keyring.membership.tls
@@ -123,12 +128,12 @@ class TlsIdentity:
         self.key: Final = key_as_pem(derive_tls_key(keyring.membership.link))
         callers, hosts = _MEETS[self.role]
         self.callers: Final = self.make_judge(*callers)
-        """Of those who call somebody of this role."""
+        """Judges the peers that call this role."""
         self.hosts: Final = self.make_judge(*hosts)
-        """Of those whom it calls."""
+        """Judges the hosts that this role calls."""
 
     def make_judge(self, *admitted: TlsRole) -> Callable[[bytes], CertifiedPeer]:
-        """What tells who has shown a certificate of ours (DER), and refuses all but these roles."""
+        """A function that names the holder of a certificate of ours (DER), and rejects all but these roles."""
 
         def judged(certificate: bytes) -> CertifiedPeer:
             leaf = read_leaf(certificate)
@@ -147,7 +152,7 @@ class TlsIdentity:
 
 
 class CertifiedPeer:
-    """Somebody who has shown a certificate: its name, which is the same whenever it comes, and whether it may stay."""
+    """A peer that has shown a certificate. Its name is the same whenever it connects."""
 
     __slots__ = ("_check", "_leaf", "name")
 
@@ -156,7 +161,7 @@ class CertifiedPeer:
         self._leaf, self._check = leaf, check
 
     def check(self, now: int) -> None:
-        """Raise a `RemoteError` if its time is over, or it has been revoked."""
+        """Raise a `RemoteError` if the certificate has expired or is revoked."""
         self._check(self._leaf, now)
 
 
@@ -166,7 +171,7 @@ def _name_in(leaf: Leaf, root: bytes) -> bytes:
 
 
 def _seconds(first: int, last: int, epoch_us: int) -> tuple[int, int]:
-    """The seconds from the beginning of an epoch to the end of another."""
+    """The seconds from the beginning of one epoch to the end of another."""
     return first * epoch_us // 1_000_000, ((last + 1) * epoch_us - 1) // 1_000_000
 
 
@@ -177,8 +182,9 @@ _USES: Final[dict[TlsRole, tuple[bool, bool, bool]]] = {
     "directory": (False, False, True),
     "broker": (True, True, True),
 }
-"""Whether a role calls, whether it answers, and whether it signs lists; no two are alike, so that each is known by it.
-Only of a directory does anybody take a list."""
+"""Whether a role calls, whether it answers, and whether it signs lists. No two roles are alike, so each is known by its
+uses. Lists are accepted from directories alone.
+"""
 _MEETS: Final[dict[TlsRole, tuple[tuple[TlsRole, ...], tuple[TlsRole, ...]]]] = {
     "member": ((), ("proxy",)),
     "proxy": (("member",), ("server",)),
@@ -186,5 +192,6 @@ _MEETS: Final[dict[TlsRole, tuple[tuple[TlsRole, ...], tuple[TlsRole, ...]]]] = 
     "directory": ((), ()),
     "broker": (("member", "broker"), ("broker",)),
 }
-"""Who may call somebody of this role, and whom it calls. A member's are those of a relay; where it uses brokers, it
-judges by itself (`judge`), so that neither can stand in for the other."""
+"""The roles that may call this role, and the roles that it calls. A member's are those of a relay. Where a member uses
+brokers, it makes its own judge (`make_judge`), so that neither can stand in for the other.
+"""

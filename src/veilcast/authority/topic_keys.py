@@ -1,9 +1,10 @@
-"""A topic's keys, epoch by epoch: made by the authority, bridged at a revocation, used by members.
+"""The keys of a topic by epoch: made by the authority, bridged at a revocation, used by members.
 
-K_e comes from the topic's master key; a member is handed the K_e of its own epochs and nothing that makes others, so a
-grant ends by itself. When somebody is shut out from epoch E on, a fresh secret, the bridge, goes to those who stay, and
-from E on the key is a hash of bridge and old key: who lacks the bridge has nothing, and who has it still has only the
-epochs of its grant. In `paper` (P1) a topic has one key for ever, and one key pair that all its publishers share.
+K_e is derived from the topic's master key. A member gets the K_e of its own epochs and nothing that makes others, so a
+grant ends by itself. When a member is revoked from epoch E on, the members that stay get a fresh secret, the bridge,
+and from E on the key is a hash of bridge and old key. A member without the bridge has nothing, and a member with it
+still has only the epochs of its grant. In `paper` (P1) a topic has one key for ever, and one key pair that all its
+publishers share.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ class Bridge(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def derive_epoch_key(master: Secret, bridges: tuple[Bridge, ...], epoch: int) -> Secret:
-    """The authority's way to K_e."""
+    """K_e, as the authority derives it."""
     key = derive(master, b"vc/epoch", epoch.to_bytes(8, "big"))
     for bridge in bridges:
         if bridge.first <= epoch:
@@ -47,22 +48,24 @@ def derive_paper_key(master: Secret) -> Secret:
 
 
 def token_of(key: Secret, profile: Profile, topic: str, epoch: int) -> bytes:
-    """What the topic is called on the wire in this epoch."""
+    """The topic's name on the wire in this epoch."""
     return paper_token(key, topic) if profile == "paper" else epoch_token(key, topic, epoch)
 
 
 def derive_content_key(key: Secret) -> Secret:
-    """What the topic's publications are sealed with; apart from the token's key, so that neither tells on the other."""
+    """The key that seals the topic's publications. It differs from the token's key, so that neither reveals
+    the other.
+    """
     return derive(key, b"vc/content")
 
 
 def derive_publisher_key(seed: Secret, topic: str, epoch: int) -> SigningKey:
-    """A publisher's fresh key for one epoch, all from one seed that never leaves it."""
+    """A publisher's fresh key for one epoch, derived from a seed that never leaves the publisher."""
     return SigningKey(derive(seed, b"vc/publisher", topic.encode(), epoch.to_bytes(8, "big")))
 
 
 def certify_publisher(issuer: SigningKey, public: bytes, token: bytes, record: TopicRecord, epoch: int) -> bytes:
-    """The signature that makes a key a publisher's: all else in its certificate, the publisher knows."""
+    """The signature that makes a key a publisher's. The publisher knows all other fields of its certificate."""
     first, last = _stands(record, epoch)
     return certify(
         issuer, CertificateKind.PUBLISHER, public, token, first, last, record.lineage, record.cover
@@ -72,11 +75,13 @@ def certify_publisher(issuer: SigningKey, public: bytes, token: bytes, record: T
 def build_publisher_certificate(
     public: bytes, token: bytes, record: TopicRecord, epoch: int, signature: bytes
 ) -> Certificate:
-    """The certificate that was signed so."""
+    """The certificate with that signature."""
     first, last = _stands(record, epoch)
     return Certificate(CertificateKind.PUBLISHER, public, token, first, last, record.lineage, record.cover, signature)
 
 
 def _stands(record: TopicRecord, epoch: int) -> tuple[int, int]:
-    """One-show in `hardened`: for this epoch only. For every epoch in `paper`."""
+    """The first and last epoch of a publisher certificate: this epoch only in `hardened` (one-show), every epoch in
+    `paper`.
+    """
     return (0, EPOCH_MAX) if record.profile == "paper" else (epoch, epoch)

@@ -3,13 +3,11 @@
 Every holder of a grant gets the record with it, so all members route and cover alike. The record names the topic and is
 therefore as confidential as the grant; it never travels in the clear.
 
-
-How much cover a topic gets for the privacy that its readers are to have.
-
-A rule of thumb with measured numbers behind it: the share of other members that must act as subscribers, so that
-insiders who watch for fifty epochs tell readers from others hardly better than by guessing (AUC at most 0.55). It grows
-with the share of members that may be insiders. Where readers are many, sending to all costs little more and leaves
-nothing to tell."""
+Cover. `choose_cover_share` is a rule of thumb with measured numbers behind it: the share of other members that must act
+as subscribers, so that insiders who watch for fifty epochs tell subscribers from others hardly better than by guessing
+(AUC at most 0.55). The share grows with the share of members that may be insiders. Where many members subscribe,
+sending to all costs little more and leaves nothing to tell.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +27,7 @@ Privacy: TypeAlias = Literal["low", "medium", "high"]
 
 
 def choose_cover_share(privacy: Privacy, *, subscribers: int | None = None, members: int | None = None) -> float:
-    """The share of others that act as subscribers; the size of topic and mesh counts if it is given."""
+    """The share of others that act as subscribers. The sizes of topic and network count if both are given."""
     if subscribers is None and members is None:
         return COVER_SHARES[privacy]
     if subscribers is None or members is None:
@@ -40,20 +38,20 @@ def choose_cover_share(privacy: Privacy, *, subscribers: int | None = None, memb
 
 
 COVER_SHARES: Final[dict[Privacy, float]] = {"low": 0.25, "medium": 0.55, "high": 0.78}
-"""For a hundredth, a twentieth and a tenth of the members as insiders."""
+"""For insiders that are a hundredth, a twentieth and a tenth of the members."""
 
 BROADCAST_SHARE: Final = 0.2
-"""The share of members that subscribe from which on everybody acts as if."""
+"""The share of members that subscribe from which on every member acts as a subscriber."""
 
 Profile: TypeAlias = Literal["hardened", "paper"]
 
 
 class TopicRecord(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What the authority declared of a topic. `cover_share` is kappa: the share of others that act as subscribers.
+    """The authority's declaration of a topic. `cover_share` is kappa: the share of others that act as subscribers.
 
-    `edition` counts the declarations of one topic; the highest is the one that holds. `lineage` is the name by which
-    forwarders know the topic from epoch to epoch; the issuer draws it, once, and only in `hardened`. `blind` hides
-    which of the topic's cells is which; it is drawn with the first declaration, too.
+    `edition` counts the declarations of one topic; the highest one holds. `lineage` is the name by which forwarders
+    know the topic from epoch to epoch; the issuer draws it, once, and only in `hardened`. `blind` hides which of the
+    topic's cells is which; it is drawn with the first declaration, too.
     """
 
     topic: str
@@ -75,19 +73,19 @@ class TopicRecord(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def cover(self) -> int:
-        """The cover share as certificates tell it; none in `paper`, where publishers do not say."""
+        """The cover share as certificates state it; 0 in `paper`, where publishers do not state it."""
         return 0 if self.profile == "paper" else round(COVER_MAX * self.cover_share)
 
 
 class SignedRecord(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A record's bytes with the authority's signature, and the delegation behind it if a sub-authority signed."""
+    """A record's bytes with the authority's signature, and the delegation if a sub-authority signed."""
 
     body: bytes
     signature: bytes
     delegation: Certificate | None = None
 
     def verify(self, root: bytes, epoch: int) -> TopicRecord:
-        """The record, if the root or the topic's own sub-authority declared it."""
+        """The record, if the root or the topic's own sub-authority signed it."""
         verify(signer_of(root, self.delegation, epoch), self.body, self.signature, purpose=_PURPOSE)
         record = decode_struct(self.body, TopicRecord, ForgedError)
         if self.delegation is not None and not in_group(record.topic, self.delegation.scope):
@@ -101,19 +99,21 @@ def sign_record(record: TopicRecord, key: SigningKey, delegation: Certificate | 
 
 
 def group_scope(group: str) -> bytes:
-    """What a delegation names a group of topics by: forwarders see it and learn no topic."""
+    """The digest by which a delegation names a group of topics: forwarders see it and learn no topic."""
     return digest(group.encode(), purpose=b"vc/group") if group else EVERY_TOPIC
 
 
 def in_group(topic: str, scope: bytes) -> bool:
-    """Whether one of the topic's own prefixes (news, news/eu, ...) is the group of this scope."""
+    """True if one of the topic's own prefixes (news, news/eu, ...) is the group of this scope."""
     parts = topic.split("/")
     prefixes = ["/".join(parts[:length]) for length in range(len(parts) + 1)]
     return any(group_scope(prefix) == scope for prefix in prefixes)
 
 
 def check_topic(topic: str) -> None:
-    """A topic is one or more words with slashes between; the words are the groups it belongs to."""
+    """Raise `ConfigError` unless this is one or more words with slashes between. The words are the groups of
+    the topic.
+    """
     if not topic.isprintable() or not 1 <= len(topic.encode()) <= TOPIC_MAX:
         raise ConfigError(f"a topic has 1 to {TOPIC_MAX} printable bytes")
     if not all(topic.split("/")):
