@@ -1,4 +1,4 @@
-"""What travels: frozen messages, one codec, and every size in one place."""
+"""Messages on the wire: frozen values, one codec, and every size in one place."""
 
 from veilcast.wire.codec import decode, encode
 from veilcast.wire.padding import pad, unpad

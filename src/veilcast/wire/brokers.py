@@ -1,12 +1,11 @@
-"""The messages of secret forwarding (P4), of both profiles, frozen and bounded as those of the other modes are.
+"""The messages of secret forwarding (P4), of both profiles, frozen and bounded like those of the other modes.
 
 Between two brokers, and between a client and each replica of its edge node, everything travels in `SessionItem`s, which
-are
-numbered, acknowledged and sent again on the next stream (`brokers.queues`). What is inside names things by digests of
-themselves: a claim by its body, a publication by its routing. So whoever signs one signs the other, and nobody can say
-two things under one name.
+are numbered, acknowledged and sent again on the next stream (`brokers.queues`). The messages inside name things by
+their digests: a claim by its body, a publication by its routing. So a signature on a name is a signature on the thing,
+and nobody can send two things under one name.
 
-What the room of `brokers` makes of keys, portions and words is bytes here; it is decoded, checked and bounded there.
+Keys, shares and agreement messages are plain bytes here. The room `brokers` decodes, checks and bounds them.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ from veilcast.wire import geometry as g
 from veilcast.wire.mesh import Counter, Message, Moment, Signature
 
 NodeName: TypeAlias = Annotated[bytes, Meta(min_length=g.NODE, max_length=g.NODE)]
-"""Of a virtual node (`brokers.sharing.scheme.NODE`)."""
+"""The name of a virtual node (`brokers.keys.scheme.NODE`)."""
 ClaimId: TypeAlias = Annotated[bytes, Meta(min_length=g.NOTE_ID, max_length=g.NOTE_ID)]
 ContentId: TypeAlias = Annotated[bytes, Meta(min_length=g.NOTE_ID, max_length=g.NOTE_ID)]
 KeyId: TypeAlias = Annotated[bytes, Meta(min_length=16, max_length=16)]
@@ -31,7 +30,7 @@ SessionId: TypeAlias = Annotated[bytes, Meta(min_length=16, max_length=16)]
 PublicKey: TypeAlias = Annotated[bytes, Meta(min_length=g.PUBLIC_KEY, max_length=g.PUBLIC_KEY)]
 Attempt: TypeAlias = Annotated[int, Meta(ge=0, le=255)]
 Interest: TypeAlias = Annotated[bytes, Meta(min_length=1, max_length=g.INTEREST_MAX)]
-"""In the language of the profile: predicates in the clear, or groups of tags."""
+"""An interest in the form of the profile: predicates in the clear, or groups of tags."""
 Cargo: TypeAlias = Annotated[bytes, Meta(min_length=1, max_length=g.ITEM_MAX)]
 Blob: TypeAlias = Annotated[bytes, Meta(min_length=1, max_length=g.SHARING_MAX)]
 
@@ -42,14 +41,14 @@ class ClaimKind(IntEnum):
 
 
 class FloodKind(IntEnum):
-    """Which of the two floods of a hop a word belongs to."""
+    """The two floods of one hop."""
 
     ATTENDANCE = 1
     SETTLING = 2
 
 
 class Hello(Message, frozen=True):
-    """First on every stream: which life of mine this is, and the last number of yours that I have."""
+    """First on every stream: the sender's session, and the last number that it has of the receiver's session."""
 
     session: SessionId
     theirs: SessionId | None
@@ -64,18 +63,18 @@ class SessionItem(Message, frozen=True):
 
 
 class ItemAck(Message, frozen=True):
-    """I have all items of your session up to this one."""
+    """The sender has all items of the receiver's session up to this number."""
 
     number: Counter
 
 
 class Claim(Message, frozen=True):
-    """What a client publishes or wants, until then; it goes from broker to broker as it is.
+    """A client's advertisement or subscription, until `until_us`. Brokers forward it unchanged.
 
-    An advertisement has the publisher's certificate, and `proof` is signed with the certified key. `reader` is the key
-    whose other half all readers of the topic can derive for this epoch; a subscription's `proof` is signed with that.
-    So brokers see that somebody was granted the topic, and not who. `holder` is the client's own key, drawn for this
-    claim, with which it is withdrawn.
+    An advertisement has the publisher's certificate, and `proof` is signed with the certified key. `reader` is a public
+    key whose private key all subscribers of the topic can derive for this epoch; a subscription's `proof` is signed
+    with that private key. So brokers see that the client was granted the topic, and not which client it is. `holder` is
+    the client's own key, drawn for this claim, with which the claim is withdrawn.
     """
 
     kind: ClaimKind
@@ -94,13 +93,14 @@ class Claim(Message, frozen=True):
 
     @property
     def body(self) -> bytes:
-        """What is signed: all but the proof."""
+        """The signed bytes: all but the proof."""
         return _ENCODER.encode(msgspec.structs.replace(self, proof=bytes(g.SIGNATURE)))
 
 
 class BringClaim(Message, frozen=True):
-    """A claim of the client that says this, to one replica of its edge node. Signed with the holder's key for this
-    replica alone: whoever hears the claim elsewhere on its way cannot bring it as its own."""
+    """A claim, from its client to one replica of the client's edge node. The signature with the holder's key is for
+    this replica alone: a broker that receives the claim elsewhere cannot bring it as its own.
+    """
 
     claim: Claim
     signature: Signature
@@ -114,8 +114,10 @@ class WithdrawClaim(Message, frozen=True):
 
 
 class Routing(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
-    """By what brokers route a publication, and readers open it. The content's id is a digest of this, so the manifest,
-    which the publisher signs, binds both. `number` is the publication's in the bulk of its key."""
+    """The fields that brokers route a publication by and that subscribers open it with. The content's id is a digest of
+    this, so the manifest, which the publisher signs, binds both. `number` is the publication's number among those under
+    its key.
+    """
 
     advertisement: ClaimId
     says: Interest
@@ -129,7 +131,7 @@ class Routing(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_field
 
 
 class ForwardContent(Message, frozen=True):
-    """A publication on its way: its routing, its manifest, and a block of it, or none where others bring them."""
+    """A publication in transit: its routing, its manifest, and a block of it; no block if other replicas send them."""
 
     routing: Routing
     manifest: Blob
@@ -139,48 +141,51 @@ class ForwardContent(Message, frozen=True):
 
 
 class RequestBlocks(Message, frozen=True):
-    """To the replicas of the node before: I lack these blocks of that content."""
+    """To the replicas of the node before: the sender lacks these blocks of that content."""
 
     content: ContentId
     blocks: Annotated[tuple[Annotated[int, Meta(ge=1, le=255)], ...], Meta(min_length=1, max_length=255)]
 
 
 class ConfirmContent(Message, frozen=True):
-    """To the node before, or the publisher: everybody behind me who wants this content has it."""
+    """To the node before, or the publisher: every subscriber behind the sender that wants this content has it."""
 
     content: ContentId
     attempt: Attempt
 
 
 class FirstShare(Message, frozen=True):
-    """From a publisher to a replica of its edge node: its share of a key for all who want what is advertised.
+    """From a publisher to a replica of its edge node: its share of a key for the subscribers of an advertisement.
 
-    In `paper`, a parcel; in `hardened`, what was dealt."""
+    In `paper` a piece of a split key, in `hardened` a dealing.
+    """
 
     advertisement: ClaimId
     share: Blob
 
 
 class NextShare(Message, frozen=True):
-    """From a replica to one of the next node: in `paper` a parcel, in `hardened` a portion of its share."""
+    """From a replica to one of the next node: in `paper` a piece of a split key, in `hardened` a subshare of
+    its share.
+    """
 
     advertisement: ClaimId
     share: Blob
 
 
 class AgreementWord(Message, frozen=True):
-    """Among the replicas of one node, `hardened`: a word on whose dealings they go on with, vouched for."""
+    """Among the replicas of one node, `hardened`: a vouched message about the dealings that they go on with."""
 
     key: KeyId
     attempt: Attempt
     node: NodeName
-    """Where the dealings came from."""
+    """The node that the dealings came from."""
     flood: FloodKind
     word: Blob
 
 
 class DisputeDealing(Message, frozen=True):
-    """To a holder: these replicas say that they lack what you dealt them; show it to all of us."""
+    """To a holder: these replicas say that they lack its dealing; the holder is to show it to all."""
 
     key: KeyId
     attempt: Attempt
@@ -189,53 +194,55 @@ class DisputeDealing(Message, frozen=True):
 
 
 class ShareReceived(Message, frozen=True):
-    """To the holders before: I have my share of this key; when a majority says so, theirs can be erased."""
+    """To the holders before: the sender has its share of this key. If a majority confirms this, the old shares can be
+    erased.
+    """
 
     key: KeyId
     attempt: Attempt
 
 
 class LastShare(Message, frozen=True):
-    """From a replica of the last node to a reader: its share of a key."""
+    """From a replica of the last node to a subscriber: its share of a key."""
 
     advertisement: ClaimId
     share: Blob
 
 
 class WantKey(Message, frozen=True):
-    """From a reader, toward the publisher: I have what was sealed with this key, and not the key."""
+    """From a subscriber, toward the publisher: it has a content that is sealed with this key, and not the key."""
 
     advertisement: ClaimId
     key: KeyId
 
 
 class OverlayOrder(Message, frozen=True):
-    """The operator's signed word on the overlay's replicas (`brokers.overlay`); goes to everybody."""
+    """The operator's signed order on the overlay's replicas (`brokers.overlay`); it goes to every broker and client."""
 
     order: Blob
 
 
 class VersionAdopted(Message, frozen=True):
-    """A replica's answer to an order: I go by this version of the overlay now; `ready`: and lack nothing for it."""
+    """A replica's answer to an order: it uses this version of the overlay now; `ready`: and lacks nothing for it."""
 
     version: Counter
     ready: bool
 
 
 class CopyRouting(Message, frozen=True):
-    """A replica that has just come, to those of the neighbouring nodes and its own: tell me all claims you know."""
+    """A new replica, to those of the neighbouring nodes and of its own: it asks for all claims they know."""
 
     version: Counter
 
 
 class RoutingCopied(Message, frozen=True):
-    """The answer to that, behind the claims: these are all."""
+    """The end of the answer to that, behind the claims."""
 
     version: Counter
 
 
 class PullShare(Message, frozen=True):
-    """A reader to a replica of the repository: the share of this key that you hold for those who can show this."""
+    """A subscriber to a replica of the repository: it asks for the share of this key, with a proof that it may read."""
 
     advertisement: ClaimId
     key: KeyId
@@ -243,9 +250,10 @@ class PullShare(Message, frozen=True):
 
 
 class PushShare(Message, frozen=True):
-    """A publisher to a replica of the repository, or that one to a reader: its share of this key.
+    """A publisher to a replica of the repository, or that one to a subscriber: its share of this key.
 
-    In `paper`, a parcel; in `hardened`, what a replica of a last node delivers."""
+    In `paper` a piece of a split key; in `hardened` the share that a replica of a last node delivers.
+    """
 
     advertisement: ClaimId
     key: KeyId

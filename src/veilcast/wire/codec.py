@@ -1,12 +1,13 @@
 """Messages to bytes and back: one type byte, then the fields as a MessagePack array.
 
-There is one encoding of each message and no other: what decodes but would be encoded differently is refused, so that
-bytes and message identify one another and nobody can mint variants of a message to slip past a duplicate check. Hostile
-bytes raise `MalformedError` and nothing else; length is checked before anything is parsed, and every field is bounded
-by its type, so time and memory are bounded too.
+Each message has exactly one encoding. Bytes that decode but would be encoded differently are rejected, so bytes and
+message identify one another, and nobody can make variants of a message to pass a duplicate check. Hostile bytes raise
+`MalformedError` and nothing else. The length is checked before anything is parsed, and every field is bounded by its
+type, so time and memory are bounded too.
 
-Bounds are checked where bytes are read, and msgspec does not check them where a message is built. So `encode` reads its
-own bytes before it gives them away: what no neighbour would take is our mistake, and never leaves this machine.
+Bounds are checked where bytes are read, and msgspec does not check them where a message is built. So `encode` decodes
+its own bytes before it returns them: a message that no neighbour would accept is our mistake, and never leaves this
+machine.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from veilcast.wire.mesh import Message
 
 
 def encode(message: Message) -> bytes:
-    """The bytes of a legal message; `LocalError` for one that breaks a bound of its type."""
+    """The bytes of a legal message. Raises `LocalError` for one that breaks a bound of its type."""
     try:
         data = _TYPE_BYTE[type(message)] + _ENCODER.encode(message)
         decode(data)
@@ -51,7 +52,7 @@ TYPE_BYTES: Final[dict[int, type[Message]]] = {
     **tree.TYPE_BYTES,
     **brokers.TYPE_BYTES,
 }
-"""Every type of message there is; each mode counts its own."""
+"""Every type of message; each mode numbers its own."""
 
 _TYPE_BYTE: Final = {kind: bytes((number,)) for number, kind in TYPE_BYTES.items()}
 _DECODERS: Final = {

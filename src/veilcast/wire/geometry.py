@@ -1,6 +1,6 @@
 """Every size on the wire, in bytes unless the name says otherwise. Nothing else in the package writes one down.
 
-A cell is what an observer sees: one size, always. Its payload carries whole small messages or fragments of long ones;
+An observer sees cells, all of one size. The payload of a cell carries whole small messages or fragments of long ones;
 the rest of the datagram is header, counter and tag of the link. `docs/wire-format.md` draws it.
 """
 
@@ -17,10 +17,10 @@ PUBLIC_KEY: Final = sign.PUBLIC
 FINGERPRINT: Final = derive.FINGERPRINT
 
 LOT: Final = 32
-"""What a member drew in a lottery: a point of the group."""
+"""A member's lot in a lottery: a point of the group."""
 
 LOT_PROOF: Final = 64
-"""The proof of a lot, which signs a statement."""
+"""The proof of a lot, which also signs a statement."""
 
 NOTE_ID: Final = 16
 CELL_NAME: Final = topic_token.CELL_NAME
@@ -31,40 +31,40 @@ CELL: Final = 1200
 CELL_PAYLOAD: Final = 1024
 
 LINK_HEADER: Final = 8
-"""Generation and counter of a cell, masked; of a letter, its stamp."""
+"""Generation and counter of a cell, masked; of a handshake message, its stamp."""
 
 LINK_SAMPLE: Final = uniform_seal.SAMPLE
-"""What the mask of a header is made from: the beginning of the ciphertext, which is never shorter."""
+"""The beginning of the ciphertext, which the mask of the header is made from. No ciphertext is shorter."""
 
 CELL_BODY: Final = CELL - LINK_HEADER - noise_patterns.TAG_SIZE
-"""What a cell carries, sealed: acknowledgement, chunks and padding."""
+"""The sealed content of a cell: acknowledgement, chunks and padding."""
 
 DATAGRAM_MIN: Final = LINK_HEADER + noise_patterns.TAG_SIZE
-"""The shortest that a session makes: of an empty body, and only where datagrams are cut to size."""
+"""The shortest datagram of a session: an empty body, and only where datagrams are cut to size."""
 
 HANDSHAKE_ID: Final = 8
-"""The name of one handshake, drawn by who begins it."""
+"""The name of one handshake, drawn by its initiator."""
 
 COOKIE: Final = 16
 
 HANDSHAKE_HEADER: Final = 1 + HANDSHAKE_ID + COOKIE + 2
-"""Kind, thread, cookie and length, before the content of a letter."""
+"""Kind, handshake id, cookie and length, before the payload of a handshake message."""
 
 HANDSHAKE_PAYLOAD_MAX: Final = CELL - LINK_HEADER - uniform_seal.OVERHEAD - HANDSHAKE_HEADER
-"""What one message of a handshake may have; a test builds the largest."""
+"""The longest message of a handshake; a test builds the largest."""
 
 ADDRESS_MAX: Final = 128
 """An address as text: an onion name with its port has 68 characters, an IPv6 literal with zone fewer."""
 
 NEIGHBOURS_MAX: Final = 64
-"""How many addresses one message may hand over."""
+"""Addresses that one message may hand over."""
 
 SHARED_ADDRESSES_MAX: Final = 8
-"""How many addresses a stranger that knocked may be told; a heartbeat that fits so many neighbours fits them too."""
+"""Addresses that a stranger that knocked may be given. A heartbeat that fits this many neighbours fits them too."""
 
 NONCE: Final = 16
 PROOF: Final = 32
-"""That a node holds the key of its certificate."""
+"""A proof that a node holds the key of its certificate."""
 
 HOPS_MAX: Final = 1024
 """Steps that a walk through the overlay may take."""
@@ -78,7 +78,9 @@ BODY_MAX: Final = 32 * 1024
 SEALED_BODY_MAX: Final = BODY_MAX + seal.OVERHEAD
 
 BODY_CLASSES: Final = (1024, 4096, 16 * 1024, 36 * 1024)
-"""What a relay's clients pad a whole note to; the last has room for the largest, with its certificates."""
+"""The sizes that a relay's clients pad a whole notification to. The last fits the largest notification, with its
+certificates.
+"""
 
 PART_MAX: Final = 16 * 1024
 """One part of something too long for a message."""
@@ -86,7 +88,7 @@ PART_MAX: Final = 16 * 1024
 PARTS_MAX: Final = 1024
 
 HEARTBEAT_MAX: Final = 32
-"""How many messages one heartbeat may carry."""
+"""Messages that one heartbeat may carry."""
 
 ADVERT_MAX: Final = 1152
 """An advert with anchor, certificate, candidacy and both delegations; a test builds the largest."""
@@ -98,23 +100,23 @@ def management_size(neighbours: int, address_bytes: int) -> int:
 
 
 def heartbeat_size(neighbours: int, address_bytes: int) -> int:
-    """What every heartbeat is padded to (P0 4.1): the largest management message, with its wrapping."""
+    """The size that every heartbeat is padded to (P0 4.1): the largest management message, with its wrapping."""
     return management_size(neighbours, address_bytes) + 32
 
 
 MANAGEMENT_MAX: Final = management_size(NEIGHBOURS_MAX, ADDRESS_MAX)
 
 MESSAGE_MAX: Final = 48 * 1024
-"""No message is longer; nothing longer is even looked at."""
+"""No message is longer, and nothing longer is parsed."""
 
 CARGO_MAX: Final = MESSAGE_MAX - 64
-"""What a stem carries: a whole message, in a little wrapping."""
+"""The cargo of a stem: a whole message, less the wrapping."""
 
 LENGTH_PREFIX: Final = 4
-"""Before the content of a padded block."""
+"""Bytes before the content of a padded block."""
 
 LANES: Final = 3
-"""Of a link: control messages, short messages, long messages."""
+"""Lanes of a link: control messages, short messages, long messages."""
 
 ACKNOWLEDGEMENTS: Final = LANES * 12
 """At the head of a body, for each lane: the number expected next, and a bit for each of the 64 after it."""
@@ -123,13 +125,13 @@ CHUNK_HEAD: Final = 6
 """Before the content of a chunk: lane, flags and length in two bytes, the number in four."""
 
 ZEROS_FIELD: Final = 2
-"""How many zeros were cut off the end of a message; in its last chunk, where there are some."""
+"""The number of zeros that were cut off the end of a message; in its last chunk, if there are some."""
 
 CHUNK_MAX: Final = CELL_PAYLOAD
 """The content of one chunk."""
 
 CELL_BODY_MIN: Final = ACKNOWLEDGEMENTS + CHUNK_HEAD + ZEROS_FIELD + CHUNK_MAX
-"""A body has room for the largest chunk, whatever else is to be said; what is left is for small messages."""
+"""A body always fits the largest chunk beside the acknowledgements; the remainder is for small messages."""
 
 SCALAR: Final = 32
 POINT: Final = 32
@@ -139,13 +141,13 @@ CIPHERTEXT: Final = 64
 BOXED_SCALAR_MAX: Final = 128
 
 SUBJECT_MIN: Final = 32
-"""A subject of the relay: a point."""
+"""A subject of the relay: one point."""
 
 SUBJECT_MAX: Final = 64
-"""Or two of them."""
+"""A subject of the relay: two points."""
 
 SUBJECTS_MAX: Final = 176
-"""Of one subscription or publication, in all its groups."""
+"""Elements of one subscription or publication, in all its groups."""
 
 GROUPS_MAX: Final = 33
 """The declared attributes of a topic, and its name."""
@@ -157,50 +159,50 @@ MOMENT_MAX: Final = 1 << 62
 """Microseconds; later than anything that ends."""
 
 RELAYED_MAX: Final = 36 * 1024 + 256
-"""A publication as the relay carries it: one of the largest class of sizes, with all its layers."""
+"""A publication as the relay carries it: the largest size class, with all its layers."""
 
 ADDRESSEES_MAX: Final = 512
 """Pseudonyms that one delivery may name."""
 
 NODE: Final = FINGERPRINT
-"""What a node of the tree is called: the fingerprint of its certified key."""
+"""The name of a node of the tree: the fingerprint of its certified key."""
 
 ENTRY: Final = 16
-"""By what a node of the tree knows one entry of its routing table."""
+"""The name of one entry in the routing table of a node of the tree."""
 
 LISTED_MAX: Final = 100_000
 """Nodes that a directory lists."""
 
 PAGE_NODES: Final = 128
-"""Of these, how many stand on one page; with the longest addresses a page has 24 KiB."""
+"""Nodes on one page of a listing; with the longest addresses a page has 24 KiB."""
 
 PAGES_MAX: Final = -(-LISTED_MAX // PAGE_NODES)
 
 DIGEST: Final = 32
 
 CERTIFICATE_MAX: Final = 512
-"""A certificate that says who signed a statement, in DER; a test makes the largest."""
+"""A certificate of a statement's author, in DER; a test makes the largest."""
 
 INSTALL_BLOCK: Final = 4 * 1024
 """The layers of one bundle, padded: room for 35 nodes (`tree.bundles.GROUP_MAX`), and one size for all."""
 
 BUNDLE_MAX: Final = 44 * 1024
-"""The same along the tree itself, as in the paper: they shrink from hop to hop."""
+"""A bundle that travels along the tree itself, as in the paper, and shrinks from hop to hop."""
 
 TAG: Final = 16
-"""What the hardened relay's server, and an origin of the hardened tree, match on."""
+"""A tag, which the hardened relay's server and an origin of the hardened tree match on."""
 
 ELEMENT_MAX: Final = 256
-"""The same in the paper's: an element as it is, with its topic's name."""
+"""A plain element in the paper's modes, with its topic's name."""
 
 LABELS: Final = 16
-"""The Bloom filter of the labels of those who have forwarded a message: 128 bits."""
+"""The Bloom filter of the labels of the nodes that have forwarded a message: 128 bits."""
 
 INTEREST_MAX: Final = 8 * 1024
-"""What a claim or a publication says, in the language of brokers: tags or predicates."""
+"""The interest of a claim, or of a publication, for brokers: tags or predicates."""
 
 SHARING_MAX: Final = 40 * 1024
-"""A share on its way with all that is said of it; after many hops of `paper`, most of it is statements."""
+"""A share in transit with all its statements; after many hops of `paper`, most of it is statements."""
 
 ITEM_MAX: Final = MESSAGE_MAX - 16
-"""What an item of a session carries: a whole message."""
+"""The content of a session item: a whole message."""

@@ -1,8 +1,8 @@
 """The messages of the mesh (P0 section 4, P1 section 2), frozen and bounded.
 
-A message is a value: it cannot be changed, and none can be sent or received whose fields break a bound (`codec` checks
-both ways). Sizes come from `geometry`. The type bytes at the end only ever grow: a number once used is never used for
-anything else. Addresses appear in messages only where nodes must learn of one another (membership, the shell game); no
+A message is an immutable value. No message whose fields break a bound can be sent or received (`codec` checks both
+ways). Sizes come from `geometry`. The type bytes at the end only ever grow: a number once used is never used for
+anything else. Addresses appear in messages only where nodes must learn of one another (membership, the shell game). No
 message names a topic or a person.
 """
 
@@ -37,24 +37,25 @@ Moment: TypeAlias = Annotated[int, Meta(ge=0, le=g.MOMENT_MAX)]
 
 
 class Heartbeat(Message, frozen=True):
-    """The neighbour lives; management messages ride inside, each encoded as it would be alone."""
+    """The sender is alive. Management messages ride inside, each encoded as it would be alone."""
 
     number: Counter
     riders: Annotated[tuple[Annotated[bytes, Meta(max_length=g.MANAGEMENT_MAX)], ...], Meta(max_length=g.HEARTBEAT_MAX)]
 
 
 class Candidacy(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
-    """What an elected root shows: who it is, and what it drew; the proof of the draw stands in the anchor."""
+    """An elected root's membership and lot; the proof of the lot stands in the anchor."""
 
     membership: CertificateChain
     draw: Annotated[bytes, Meta(min_length=g.LOT, max_length=g.LOT)]
 
 
 class Advert(Message, frozen=True):
-    """A topic can be had this way: (t_a, sig, cert_a, h). `anchor` is the hardened chain's; None in `paper`.
+    """The topic can be reached through the sender: (t_a, sig, cert_a, h). `anchor` is that of the hardened chain; None
+    in `paper`.
 
-    `root`: the chain begins at one whom a lottery chose, and what the publisher signed is its call for one. `cell`: the
-    token is of this cell of the topic that the certificate is for; as in calls and notes.
+    `root`: the chain begins at a root that a lottery chose, and the publisher's signature is that of its call for a
+    root. `cell`: the token belongs to this cell of the certificate's topic; the same holds in calls and notifications.
     """
 
     token: Token
@@ -67,26 +68,26 @@ class Advert(Message, frozen=True):
 
 
 class Unadvert(Message, frozen=True):
-    """This way to the topic is gone."""
+    """The topic can no longer be reached through the sender."""
 
     token: Token
     value: ChainValue
 
 
 class Subscribe(Message, frozen=True):
-    """Send me what comes for this token."""
+    """The sender wants the notifications of this token."""
 
     token: Token
 
 
 class Unsubscribe(Message, frozen=True):
-    """Send me nothing more for this token."""
+    """The sender wants no more notifications of this token."""
 
     token: Token
 
 
 class Notify(Message, frozen=True):
-    """A publication: (t_a, {m}_Ka, sig). `certificate` is the publisher's, where no advert has told it."""
+    """A publication: (t_a, {m}_Ka, sig). `certificate` is the publisher's, if no advert has shown it."""
 
     token: Token
     sealed: Annotated[bytes, Meta(min_length=1, max_length=g.SEALED_BODY_MAX)]
@@ -96,9 +97,9 @@ class Notify(Message, frozen=True):
 
 
 class Join(Message, frozen=True):
-    """SCAMP: somebody wants to be in others' views. This walks `hops` steps; where it ends is the contact.
+    """SCAMP: the newcomer wants to be in the views of others. The message walks `hops` steps and ends at the contact.
 
-    `fresh`: the newcomer is not in the network yet, and the contact is to offer itself for its view.
+    `fresh`: the newcomer is not in the network yet, and the contact offers itself for the newcomer's view.
     """
 
     newcomer: Name
@@ -108,7 +109,7 @@ class Join(Message, frozen=True):
 
 
 class ForwardJoin(Message, frozen=True):
-    """SCAMP: keep the newcomer with some probability, or pass this on; with no `hops` left, keep it if you can."""
+    """SCAMP: keep the newcomer with some probability, or pass this on. With no `hops` left, keep it if possible."""
 
     newcomer: Name
     lease_ms: Counter
@@ -116,31 +117,33 @@ class ForwardJoin(Message, frozen=True):
 
 
 class Keep(Message, frozen=True):
-    """SCAMP: you are in my view now (so that you can tell me when you leave)."""
+    """SCAMP: the receiver is in the view of the sender now (so that it can tell the sender when it leaves)."""
 
     lease_ms: Counter
 
 
 class Replace(Message, frozen=True):
-    """SCAMP: I leave; put this neighbour of mine in my place, or nobody."""
+    """SCAMP: the sender leaves. The receiver replaces it by this neighbour, or by nobody."""
 
     successor: Name | None
 
 
 class Invite(Message, frozen=True):
-    """Probabilistic forwarding: be my cover for this token."""
+    """Probabilistic forwarding: the sender asks the receiver to be its cover for this token."""
 
     token: Token
 
 
 class Decline(Message, frozen=True):
-    """I will not: no cover for this token."""
+    """The sender will not be a cover for this token."""
 
     token: Token
 
 
 class SwapAsk(Message, frozen=True):
-    """Shell game, first phase, to the child: change places with me; these are the others next to me in this mesh."""
+    """Shell game, first phase, to the child: the sender asks to swap places, and names its other neighbours in this
+    mesh.
+    """
 
     game: Game
     token: Token
@@ -149,7 +152,7 @@ class SwapAsk(Message, frozen=True):
 
 
 class SwapAnswer(Message, frozen=True):
-    """First phase, from the child: agreed, and these are mine, besides you; or refused."""
+    """First phase, from the child: it agrees and names its other neighbours, or refuses."""
 
     game: Game
     agreed: bool
@@ -157,7 +160,9 @@ class SwapAnswer(Message, frozen=True):
 
 
 class SwapLock(Message, frozen=True):
-    """First phase, to all others next to the asker: hold still. `inner` if it has the topic from the one it asks."""
+    """First phase, to all other neighbours of the asker: stay as you are. `inner`: the receiver has the topic from the
+    node that was asked.
+    """
 
     game: Game
     token: Token
@@ -165,14 +170,14 @@ class SwapLock(Message, frozen=True):
 
 
 class SwapVote(Message, frozen=True):
-    """First phase, from them: locked, or not."""
+    """First phase, the answer to a lock: locked, or not."""
 
     game: Game
     locked: bool
 
 
 class SwapCommit(Message, frozen=True):
-    """Second phase: where the sender stood in this mesh, `successor` stands from now on."""
+    """Second phase: `successor` takes the sender's place in this mesh from now on."""
 
     game: Game
     token: Token
@@ -180,13 +185,13 @@ class SwapCommit(Message, frozen=True):
 
 
 class SwapAbort(Message, frozen=True):
-    """Second phase: as if nothing had been."""
+    """Second phase: everything stays as it was before."""
 
     game: Game
 
 
 class BulletinPart(Message, frozen=True):
-    """One part of an authority's bulletin, carried by members; each authority counts its own."""
+    """One part of an authority's bulletin, carried by members; each authority numbers its own."""
 
     authority: Annotated[bytes, Meta(min_length=g.FINGERPRINT, max_length=g.FINGERPRINT)]
     number: Counter
@@ -196,11 +201,13 @@ class BulletinPart(Message, frozen=True):
 
 
 class Greet(Message, frozen=True):
-    """You are new to me, and I hold nothing of yours: forget what I told you, and tell me your adverts and wishes."""
+    """The sender does not know the receiver and holds nothing of it. The receiver forgets what the sender told it, and
+    sends its adverts and subscriptions.
+    """
 
 
 class Call(Message, frozen=True):
-    """A publisher asks for a root for this token: to the one there is, or, flooded, for an election."""
+    """A publisher asks for a root for this token: at the present root or, flooded, for an election."""
 
     token: Token
     certificate: CertificateChain
@@ -209,27 +216,29 @@ class Call(Message, frozen=True):
 
 
 class Stem(Message, frozen=True):
-    """On the way from a publisher to the root: a `Call` or `Notify`, walking first, and then `climbing` to the root."""
+    """Between a publisher and the root: a `Call` or `Notify`, on a random walk first, and then `climbing` to
+    the root.
+    """
 
     climbing: bool
     cargo: Annotated[bytes, Meta(min_length=1, max_length=g.CARGO_MAX)]
 
 
 class StemReceipt(Message, frozen=True):
-    """Back along the stem: the root has the cargo of this name, and signs it with the key of its lot."""
+    """Back along the stem: the root has the cargo of this name, and signs this with its lot key."""
 
     name: Annotated[bytes, Meta(min_length=g.NOTE_ID, max_length=g.NOTE_ID)]
     receipt: Annotated[bytes, Meta(min_length=g.LOT_PROOF, max_length=g.LOT_PROOF)]
 
 
 class Knock(Message, frozen=True):
-    """Certified membership, to a stranger: are you there, and who are you?"""
+    """Certified membership, to a stranger: the sender asks whether it is there, and for its certificate."""
 
     nonce: Nonce
 
 
 class Answer(Message, frozen=True):
-    """To who knocked: this is my certificate; show me that you have one, with this cookie."""
+    """To the node that knocked: the sender's certificate, and a cookie with which the receiver is to show its own."""
 
     nonce: Nonce
     cookie: Nonce
@@ -237,7 +246,9 @@ class Answer(Message, frozen=True):
 
 
 class Show(Message, frozen=True):
-    """To who answered: my certificate, and the proof that its key is mine. `stay`: I want a link, and not only news."""
+    """To the node that answered: the sender's certificate, and the proof that it holds the key. `stay`: it wants a
+    link, and not only addresses.
+    """
 
     nonce: Nonce
     cookie: Nonce
@@ -248,7 +259,9 @@ class Show(Message, frozen=True):
 
 
 class Admit(Message, frozen=True):
-    """To who has shown itself: my proof, whether there is a link now, and some addresses of others."""
+    """To the node that has shown its certificate: the sender's proof, whether there is a link now, and some addresses
+    of others.
+    """
 
     nonce: Nonce
     proof: Proof

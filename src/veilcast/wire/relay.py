@@ -1,11 +1,10 @@
-"""The messages of the relay (P2 section 4.1), of both profiles, frozen and bounded as those of the mesh are.
+"""The messages of the relay (P2 section 4.1), of both profiles, frozen and bounded like those of the mesh.
 
-Most of them travel twice, from client to proxy and from proxy to server or back, and look alike on both ways: what
-changes is the number, which each hop counts for itself; the name, by which a client knows one of its leases and the
-server, as a pseudonym, the proxy's word for it; and the subjects, which the proxy moves from under one key to under
-another. What is sealed is for the far end, and the proxy hands it on unread. Every request is answered by a
-`RequestReply` of
-its number, and may be repeated until then: none of them does anything twice.
+Most of them travel twice, between client and proxy and between proxy and server, and have the same form on both hops.
+Three fields change: the number, which each hop counts for itself; the name, which is the client's name of a lease on
+one hop and the proxy's pseudonym for it on the other; and the subjects, which the proxy moves from under one key to
+under another. The sealed part is for the far end, and the proxy forwards it unread. Every request is answered by a
+`RequestReply` of its number, and may be repeated until then: no request has an effect twice.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ Sealed: TypeAlias = Annotated[bytes, Meta(min_length=1, max_length=g.RELAYED_MAX
 Subject: TypeAlias = Annotated[bytes, Meta(min_length=g.SUBJECT_MIN, max_length=g.SUBJECT_MAX)]
 SubjectGroup: TypeAlias = Annotated[tuple[Subject, ...], Meta(max_length=g.SUBJECTS_MAX)]
 Subjects: TypeAlias = Annotated[tuple[SubjectGroup, ...], Meta(max_length=g.GROUPS_MAX)]
-"""What is wanted or published, as points of the group: alone in `paper`, in veiled pairs in `hardened`."""
+"""Subscribed or published elements as points of the group: single points in `paper`, veiled pairs in `hardened`."""
 
 
 class ReplyCode(IntEnum):
@@ -37,11 +36,11 @@ class ReplyCode(IntEnum):
     FULL = 1
     """There is no room; there may be later."""
     LIMITED = 2
-    """More than one client is given, or faster."""
+    """The client has asked for more than a client may have, or too fast."""
     MALFORMED = 3
-    """Not a request that could ever be granted."""
+    """The request can never be granted."""
     UNKNOWN = 4
-    """It rests on something that is not known here (any more): to be told anew."""
+    """The request relies on something that is not known here (any more): the sender must send that again."""
 
 
 class EnrolClient(Message, frozen=True):
@@ -54,7 +53,7 @@ class EnrolClient(Message, frozen=True):
 
 
 class Blind(Message, frozen=True):
-    """The proxy to the server, for an `EnrolClient`: what is the route key over this b?"""
+    """The proxy to the server, for an `EnrolClient`: it asks for the route key over this b."""
 
     number: Counter
     sealed: Annotated[bytes, Meta(min_length=1, max_length=g.BOXED_SCALAR_MAX)]
@@ -68,9 +67,10 @@ class Blinded(Message, frozen=True):
 
 
 class Lease(Message, frozen=True):
-    """Bring me what has a subject of each group, until then; again under the same name, and it is the same lease.
+    """The client asks for everything that has a subject of each group, until `until_us`. Sent again under the same
+    name, it is the same lease.
 
-    In `hardened` what is sealed is the key that deliveries are to be wrapped with. In `paper` nothing is, and all
+    In `hardened` the sealed part is the key that deliveries are wrapped with. In `paper` there is none, and all
     subjects of all of a client's leases fall into one filter.
     """
 
@@ -82,7 +82,7 @@ class Lease(Message, frozen=True):
 
 
 class Release(Message, frozen=True):
-    """I want this lease no more. In `paper` the subjects say which part of the filter is to go."""
+    """The client ends this lease. In `paper` the subjects name the part of the filter to remove."""
 
     number: Counter
     name: LeaseName
@@ -90,7 +90,7 @@ class Release(Message, frozen=True):
 
 
 class Resume(Message, frozen=True):
-    """Here I am: send what waits under this name."""
+    """The client is present: send the publications that wait under this name."""
 
     number: Counter
     name: LeaseName
@@ -106,9 +106,9 @@ class Submit(Message, frozen=True):
 
 
 class RequestReply(Message, frozen=True):
-    """What became of the request of this number.
+    """The result of the request of this number.
 
-    `proof` is the server's word that a lease or a publication is done, in `hardened`: something of what was sealed.
+    `proof` shows that the server has taken a lease or a publication, in `hardened`: a value from the sealed part.
     """
 
     number: Counter
@@ -117,7 +117,7 @@ class RequestReply(Message, frozen=True):
 
 
 class RelayDelivery(Message, frozen=True):
-    """A publication for these names: for one, but for several on the way from server to proxy in `paper`."""
+    """A publication for these names: several from server to proxy in `paper`, one everywhere else."""
 
     names: Annotated[tuple[LeaseName, ...], Meta(min_length=1, max_length=g.ADDRESSEES_MAX)]
     ticket: Ticket
@@ -126,7 +126,7 @@ class RelayDelivery(Message, frozen=True):
 
 
 class Receipt(Message, frozen=True):
-    """What came with this ticket is safe with its reader."""
+    """The publication of this ticket is safe with its subscriber."""
 
     name: LeaseName
     ticket: Ticket

@@ -1,9 +1,8 @@
-"""The messages of the tree (P2 section 4.2), of both profiles, frozen and bounded as those of the other modes are.
+"""The messages of the tree (P2 section 4.2), of both profiles, frozen and bounded like those of the other modes.
 
-Nodes speak through an anonymous network: whoever gets a message can answer on the stream that it came by, and knows
-nothing else of its sender. Every request is answered by `RequestAck`, by `RequestRefused`, or by what was asked for,
-under its
-number, which counts on its stream only; it may be repeated until then, and does nothing twice.
+Nodes speak through an anonymous network. A receiver can answer on the stream that a message came by, and knows nothing
+else of its sender. Every request is answered by `RequestAck`, by `RequestRefused`, or by its result, under the
+request's number, which counts on its stream only. A request may be repeated until then, and has no effect twice.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ Digest: TypeAlias = Annotated[bytes, Meta(min_length=g.DIGEST, max_length=g.DIGE
 Certificates: TypeAlias = Annotated[
     tuple[Annotated[bytes, Meta(min_length=1, max_length=g.CERTIFICATE_MAX)], ...], Meta(min_length=1, max_length=2)
 ]
-"""Of who signed it: its own, and that of a sub-authority that gave it."""
+"""The signer's own certificate, and that of the sub-authority that issued it, if one did."""
 Element: TypeAlias = Annotated[bytes, Meta(min_length=1, max_length=g.ELEMENT_MAX)]
 """A tag in `hardened`; in `paper` the element itself, behind its topic's name."""
 Groups: TypeAlias = Annotated[
@@ -42,19 +41,19 @@ class RefusalCode(IntEnum):
     FULL = 1
     """There is no room; there may be later."""
     LIMITED = 2
-    """More than one stream, or all together, are given."""
+    """One stream, or all streams together, have sent more than they may."""
     MALFORMED = 3
-    """Not a request that could ever be granted."""
+    """The request can never be granted."""
     UNKNOWN = 4
-    """It rests on something that is not known here (any more): an entry, or a version of the listing."""
+    """The request relies on something that is not known here (any more): an entry, or a version of the listing."""
 
 
 class ListedNode(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
-    """A node as the directory lists it until `until_us`, in the life that it began at `since_us`, or in which it came.
-    Instructions for it are sealed with `box`.
+    """A node as the directory lists it until `until_us`, in the life that it began, or first enrolled in, at
+    `since_us`. Instructions for it are sealed with `box`.
 
-    That is the key which its membership is certified for, and the node's name is the key's fingerprint: a directory
-    can leave a node out, and say that it is somewhere else, but nobody can open in its place what is sealed for it.
+    `box` is the key that its membership is certified for, and the node's name is the fingerprint of `box`. A directory
+    can leave a node out or give a wrong address, but nobody else can open what is sealed for the node.
     """
 
     address: Name
@@ -68,11 +67,12 @@ class ListedNode(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fi
 
 
 class EnrolNode(Message, frozen=True):
-    """A node to the directory: list me, at this address, from now on for one lease. Signed by the certified member.
+    """A node asks the directory to list it at this address, from now on for one lease. Signed by the certified member.
 
-    `box` is the key of its membership, and `since_us` when it was started: who starts anew has forgotten what it was
-    told. Of two enrolments the one that was issued later counts. `holds` is a signature with the key of the onion
-    service at `address`, and nil where the address is no onion service. `proof` shows knowledge of the network key.
+    `box` is the key of its membership, and `since_us` the time of its start: a node that starts again has forgotten its
+    instructions. Between two enrolments, the one that was issued later counts. `holds` is a signature with the key of
+    the onion service at `address`, and nil if the address is no onion service. `proof` shows knowledge of the network
+    key.
     """
 
     number: Counter
@@ -87,14 +87,14 @@ class EnrolNode(Message, frozen=True):
 
 
 class NodeEnrolled(Message, frozen=True):
-    """You are listed until then; enrol anew before."""
+    """The node is listed until `until_us`, and must enrol again before."""
 
     number: Counter
     until_us: Moment
 
 
 class FetchListing(Message, frozen=True):
-    """To the directory: a page of this version of the listing; with no page, the head of the newest.
+    """To the directory: a request for a page of this version of the listing; with no page, for the head of the newest.
 
     `proof` shows knowledge of the network key: the listing is for members.
     """
@@ -106,9 +106,9 @@ class FetchListing(Message, frozen=True):
 
 
 class ListingHead(Message, frozen=True):
-    """How many nodes are listed, in which version, until when, and the digest of each page; signed by the directory.
+    """The number of listed nodes, the version, its end, and the digest of each page; signed by the directory.
 
-    A version is named by the moment it was made at, so that a later one has a higher name.
+    The name of a version is the moment at which it was made, so that a later version has a higher name.
     """
 
     number: Counter
@@ -121,7 +121,7 @@ class ListingHead(Message, frozen=True):
 
 
 class ListingPage(Message, frozen=True):
-    """So many nodes, in the order of their names; all pages but the last are full."""
+    """Nodes in the order of their names. All pages but the last are full."""
 
     number: Counter
     version: Moment
@@ -130,10 +130,11 @@ class ListingPage(Message, frozen=True):
 
 
 class Install(Message, frozen=True):
-    """Instructions for a node and those behind it, of one tree: what is wanted, until when, and the sealed layers.
+    """Instructions for a node and for those behind it, of one tree: the wanted elements, their end, and the sealed
+    layers.
 
     In `hardened` the sealed part has one size, and `proof` shows that a member made it. In `paper` there is no proof;
-    with `removes` the instructions are to be taken back.
+    `removes` takes the instructions back.
     """
 
     number: Counter
@@ -145,7 +146,9 @@ class Install(Message, frozen=True):
 
 
 class Offer(Message, frozen=True):
-    """A publication for its origin, who matches it. In `paper` it goes on as it is, with the labels of its way."""
+    """A publication for its origin, which matches it. In `paper` it travels on unchanged, with the labels of the nodes
+    that forwarded it.
+    """
 
     number: Counter
     message: MessageId
@@ -156,7 +159,7 @@ class Offer(Message, frozen=True):
 
 
 class ForwardPublication(Message, frozen=True):
-    """A publication on its way, for one entry of a node's table; `hardened` only."""
+    """A publication in transit, for one entry of a node's table; `hardened` only."""
 
     number: Counter
     entry: EntryId
@@ -165,13 +168,13 @@ class ForwardPublication(Message, frozen=True):
 
 
 class RequestAck(Message, frozen=True):
-    """I have what you sent under this number, and will do with it what is to be done."""
+    """The sender has the request of this number, and will act on it."""
 
     number: Counter
 
 
 class RequestRefused(Message, frozen=True):
-    """I will do nothing about what you sent under this number."""
+    """The sender will not act on the request of this number."""
 
     number: Counter
     code: Annotated[int, Meta(ge=int(min(RefusalCode)), le=int(max(RefusalCode)))]

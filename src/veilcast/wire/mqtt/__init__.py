@@ -1,11 +1,9 @@
-"""MQTT 3.1.1 and 5, as far as a client of ours goes: packets to bytes and back, in both directions, without I/O.
+"""MQTT 3.1.1 and 5, as far as a client of ours needs them: packets to bytes and back, in both directions, without I/O.
 
-A client says that it is there (`ConnectPacket`), asks for topics (`SubscribePacket`), publishes what must arrive at
-least once
-(`PublishPacket` with a number, quality of service 1) and acknowledges what is brought to it so (`PubackPacket`). Of the
-rest of
-MQTT there is nothing here: no will, no exactly-once, no aliases of topics, no further authentication. What would need
-them is refused like any other malformed packet, since nobody was asked for it.
+A client connects (`ConnectPacket`), asks for topics (`SubscribePacket`), publishes what must arrive at least once
+(`PublishPacket` with a number, quality of service 1) and acknowledges what arrives so (`PubackPacket`). The rest of
+MQTT is missing: no will, no exactly-once, no topic aliases, no further authentication. Packets that would need them are
+rejected like any other malformed packet, since the client asked for none of them.
 """
 
 from veilcast.wire.mqtt.codec import decode, encode, number_of

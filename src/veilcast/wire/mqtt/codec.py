@@ -1,7 +1,7 @@
-"""Packets of MQTT to bytes and back. Hostile bytes raise `MalformedError` and nothing else.
+"""MQTT packets to bytes and back. Hostile bytes raise `MalformedError` and nothing else.
 
-Properties of version 5 that no packet of ours holds are checked and let go. So several byte strings stand for one
-packet, and bytes must never be compared where packets are meant.
+Properties of version 5 that no packet of ours holds are checked and dropped. So several byte strings stand for one
+packet, and comparing bytes does not compare packets.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ from veilcast.wire.mqtt.packets import (
 
 
 def encode(packet: Packet, version: Version) -> bytes:
-    """The bytes of a legal packet; `LocalError` for any other. A `ConnectPacket` is of its own version."""
+    """The bytes of a legal packet. Raises `LocalError` for any other. A `ConnectPacket` has its own version."""
     version = packet.version if isinstance(packet, ConnectPacket) else version
     try:
         check_packet(packet, version)
@@ -52,7 +52,7 @@ def encode(packet: Packet, version: Version) -> bytes:
 
 
 def decode(data: bytes, version: Version) -> Packet:
-    """One whole packet of a connection of this version; a `ConnectPacket` is of its own."""
+    """Decode one whole packet of a connection of this version. A `ConnectPacket` has its own version."""
     found = read_length(data, 1)
     if found is None:
         raise MalformedError("a packet without a length")
@@ -94,7 +94,7 @@ def number_of(data: bytes) -> int | None:
 
 
 def _written(packet: Packet, version: Version) -> tuple[PacketKind, int, bytes]:
-    """What kind it is, the flags of its first byte, and its body."""
+    """The kind of a packet, the flags of its first byte, and its body."""
     none = _NO_PROPERTIES[version]
     match packet:
         case PublishPacket(topic, payload, number, again, retained):
@@ -171,7 +171,7 @@ def _connack(packet: ConnackPacket, version: Version) -> bytes:
 
 
 def _unless(value: int, default: int) -> int | None:
-    """What goes without saying is not said."""
+    """The value, or None if it is the default, which is left out."""
     return None if value == default else value
 
 

@@ -1,8 +1,9 @@
-"""What MQTT packets are made of: numbers, texts, lengths of variable size, and the properties of version 5.
+"""Fields of MQTT packets: numbers, texts, lengths of variable size, and the properties of version 5.
 
 Every number is big-endian. A length has seven bits a byte, lowest first, at most four bytes, and no more than it needs.
-A property is a number and a value whose type the number decides; each stands at most once in a packet, but those of
-users, and only in packets it belongs to. We keep what decides how we talk, check the rest and let it go.
+A property is a number and a value whose type the number decides. Each stands at most once in a packet, except user
+properties, and only in packets it belongs to. Properties that decide how we talk are kept; the rest are checked and
+dropped.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ class PacketKind(IntEnum):
 
 
 class Property(IntEnum):
-    """Those that decide how we talk."""
+    """The properties that decide how we talk."""
 
     EXPIRY = 0x11
     KEEP_ALIVE = 0x13
@@ -57,7 +58,7 @@ def encode_length(size: int) -> bytes:
 
 
 def read_length(data: bytes | bytearray | memoryview, at: int) -> tuple[int, int] | None:
-    """A length and where it ends, or None where more bytes must come first."""
+    """A length and the index behind it; None if more bytes must come first."""
     size = 0
     for place in range(LENGTH_BYTES):
         if at + place >= len(data):
@@ -88,7 +89,7 @@ def encode_prefixed(data: bytes) -> bytes:
 
 
 def encode_properties(values: Mapping[Property, int | None]) -> bytes:
-    """As they stand in a packet, those that are None left out."""
+    """The properties of a packet, without those that are None."""
     body = b"".join(
         bytes((number,)) + _whole(value, _SIZES[number]) for number, value in values.items() if value is not None
     )
@@ -96,7 +97,7 @@ def encode_properties(values: Mapping[Property, int | None]) -> bytes:
 
 
 class FieldReader:
-    """Reads one packet from front to back; `MalformedError` where it does not go on as it must."""
+    """Reads one packet from front to back. Raises `MalformedError` where the packet is not as it must be."""
 
     __slots__ = ("_at", "_data")
 
@@ -143,7 +144,7 @@ class FieldReader:
             raise MalformedError("a packet that goes on after its end")
 
     def properties(self, kind: PacketKind) -> dict[Property, int]:
-        """What we keep of a packet's properties."""
+        """The properties of a packet that we keep."""
         section = FieldReader(self.take(self._length()), 0)
         kept: dict[Property, int] = {}
         seen: set[int] = set()
@@ -189,7 +190,7 @@ def _whole(value: int, size: int) -> bytes:
 
 
 def _places(rows: Iterable[tuple[PacketKind | None, str]]) -> dict[int, tuple[PacketKind, ...]]:
-    """By property, the packets it belongs to; `None` stands for all that have properties."""
+    """The packets that each property belongs to; `None` stands for all that have properties."""
     places: dict[int, tuple[PacketKind, ...]] = {}
     for kind, numbers in rows:
         for number in bytes.fromhex(numbers):
@@ -215,8 +216,9 @@ _PLACES: Final = _places(
         (None, "26"),
     ]
 )
-"""Aliases of topics and identifiers of subscriptions are missing: who never offers the one nor gives the other may
-never be sent any."""
+"""Topic aliases and subscription identifiers are missing: a client that never offers the one nor uses the other may
+never be sent any.
+"""
 _TEXTS: Final = (0x03, 0x08, 0x12, 0x15, 0x1A, 0x1C, 0x1F)
 _BLOBS: Final = (0x09, 0x16)
 _FLAGS: Final = (0x01, 0x17, 0x19, 0x24, 0x25, 0x28, 0x29, 0x2A)

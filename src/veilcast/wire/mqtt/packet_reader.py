@@ -1,7 +1,7 @@
-"""Cuts a stream of MQTT into packets, each with its header: a frame of a machine that speaks MQTT is one of them.
+"""Cuts a stream of MQTT into packets, each with its header. A frame of a machine that speaks MQTT is one packet.
 
-However a stream is cut on its way, the same packets come out of it. What has come of one that is not whole is kept,
-and nothing longer than the limit is waited for.
+The packets do not depend on how the stream was cut in transit. An incomplete packet is kept; one longer than the limit
+is rejected as soon as its length is known.
 """
 
 from __future__ import annotations
@@ -16,13 +16,14 @@ class PacketReader:
     __slots__ = ("_buffer", "_packet_max")
 
     def __init__(self, packet_max: int) -> None:
-        """`packet_max` is of whole packets, as in version 5."""
+        """`packet_max` is the longest whole packet, in bytes, as in version 5."""
         self._packet_max = packet_max
         self._buffer = bytearray()
 
     def feed(self, chunk: bytes) -> Iterator[bytes]:
-        """The packets that end in this chunk; `ExcessError` where one announces itself that is too long, and
-        `MalformedError` where no length is to be read."""
+        """The packets that end in this chunk. Raises `ExcessError` for a packet that will be too long, and
+        `MalformedError` for a broken length.
+        """
         buffer = self._buffer
         buffer += chunk
         start, size = 0, len(buffer)

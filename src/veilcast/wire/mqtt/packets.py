@@ -1,10 +1,9 @@
-"""The packets of MQTT that a client of ours sends and gets, frozen, and what makes one legal.
+"""The MQTT packets that a client of ours sends and gets, frozen, and the rules for legal ones.
 
-A packet holds what a client acts on. Of version 5 that is little: how long a session is kept, and what the other side
-cannot take. Version 3.1.1 has none of this.
+A packet holds the fields that a client acts on. In version 5 these are few: how long a session is kept, and what the
+other side cannot take. Version 3.1.1 has none of them.
 
-What is legal is written down once, in `check_packet`: a packet that breaks it is our mistake where it is made, and a
-stranger's where it is read.
+`check_packet` has all rules. A packet that breaks one is our mistake if we make it, and a stranger's if we read it.
 """
 
 from __future__ import annotations
@@ -28,10 +27,11 @@ class Packet(msgspec.Struct, frozen=True):
 
 
 class ConnectPacket(Packet, frozen=True):
-    """A client begins. With `clean` an earlier session of its name is forgotten.
+    """A client begins. `clean` discards an earlier session of its name.
 
-    Without it version 3.1.1 keeps the session as the broker likes, and 5 for `expiry_s` after the connection's end.
-    `receive_max` (unacknowledged at a time) and `packet_max` say what the client can take, in version 5.
+    Without `clean`, version 3.1.1 keeps the session as long as the broker likes, and version 5 keeps it for `expiry_s`
+    after the connection's end. In version 5 `receive_max` (unacknowledged packets at a time) and `packet_max` say what
+    the client can take.
     """
 
     client: str
@@ -51,7 +51,7 @@ class ConnectPacket(Packet, frozen=True):
 class ConnackPacket(Packet, frozen=True):
     """The broker's answer; any code but 0 is a refusal. `present`: it has the session of an earlier connection.
 
-    All else only in version 5: what the broker can take, and where it does other than it was asked.
+    The other fields exist only in version 5: what the broker can take, and where it deviates from what it was asked.
     """
 
     present: bool = False
@@ -65,7 +65,7 @@ class ConnackPacket(Packet, frozen=True):
 
 
 class PublishPacket(Packet, frozen=True):
-    """With number 0 it arrives at most once and nobody acknowledges it. `again`: it may have come before."""
+    """With number 0 it arrives at most once and is not acknowledged. `again`: it may have come before."""
 
     topic: str
     payload: bytes
@@ -80,14 +80,14 @@ class PubackPacket(Packet, frozen=True):
 
 
 class SubscribePacket(Packet, frozen=True):
-    """To all of these at least once, and in version 5 to nothing that was retained."""
+    """Subscribe to all of these at least once, and in version 5 without retained messages."""
 
     number: int
     filters: tuple[str, ...]
 
 
 class SubackPacket(Packet, frozen=True):
-    """For each filter the quality of service that is granted, or a refusal, from `REFUSED` on."""
+    """For each filter the granted quality of service, or a refusal, from `REFUSED` on."""
 
     number: int
     codes: tuple[int, ...]
@@ -114,15 +114,16 @@ class PingrespPacket(Packet, frozen=True):
 
 
 class DisconnectPacket(Packet, frozen=True):
-    """The end. In version 5 also the broker's, with its reason; and the client may change what becomes of its session
-    by `expiry_s`."""
+    """The end of the connection. In version 5 the broker may send it too, with its reason, and the client may change
+    the lifetime of its session by `expiry_s`.
+    """
 
     code: int = 0
     expiry_s: int | None = None
 
 
 def check_packet(packet: Packet, version: Version) -> None:
-    """Raise `ValueError` for what this version of MQTT does not have."""
+    """Raise `ValueError` if this version of MQTT has no such packet."""
     five = version is Version.MQTT_5
     match packet:
         case PublishPacket(topic, _, number, again, _):
@@ -193,4 +194,4 @@ def _check_code(code: int, good: tuple[int, ...], *, refusals: bool) -> None:
 
 
 REFUSED: Final = 0x80
-"""This code and all above it say no."""
+"""This code and all above it are refusals."""

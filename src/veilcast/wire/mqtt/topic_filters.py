@@ -10,7 +10,7 @@ from typing import Final
 
 
 def check_text(text: str) -> bytes:
-    """The bytes of a text; `ValueError` where MQTT has no such text."""
+    """The bytes of a text. Raises `ValueError` if MQTT has no such text."""
     data = text.encode()
     if len(data) > TEXT_MAX or "\0" in text:
         raise ValueError("a text that is too long or holds U+0000")
@@ -36,7 +36,7 @@ def check_filter(pattern: str) -> bytes:
 
 
 def filter_matches(pattern: str, topic: str) -> bool:
-    """Whether a broker brings a legal topic to whoever subscribed to a legal filter."""
+    """True if a broker sends a publication on a legal topic to a client with this legal filter."""
     wanted, levels = pattern.split("/"), topic.split("/")
     if topic.startswith("$") and wanted[0] in ("+", "#"):
         return False
