@@ -1,17 +1,17 @@
-"""Topics: what can be subscribed to, what it means to match, and how to find who wants a publication.
+"""Topics: interests, what it means to match one, and how to find the subscriptions that a publication matches.
 
-Imports the errors and the contract only, and touches nothing: no clock, no chance, no I/O.
+Imports only the errors and the machine contract; no clock, no randomness, no I/O.
 
-    interests   labels, ranges, boxes, conjunctions; `matches` is the specification (P2, section 3)
-    domain      the declared attributes of a topic and their resolution
-    declared    the check of a member's publications and subscriptions against what is declared
-    cells       a topic cut into coarse boxes, each of which can be routed by itself
-    dyadic      ranges as binary prefixes
-    elements    interests and publications as sets of elements; `coarse_match`, the oracle of the indexes
-    bloom       the shape of a filter and the bound it proves
-    columns     whose the columns of an index are, and until when
-    index       one publication against a million filters
-    tags        one publication against the exact tags of a million subscriptions
+    interests      labels, ranges, boxes, conjunctions; `matches` is the specification (P2, section 3)
+    domain         the declared attributes of a topic and their resolution
+    schema_check   the check of a member's publications and subscriptions against the declaration
+    routing_cells  a topic cut into coarse boxes, each of which can be routed by itself
+    dyadic         ranges as binary prefixes
+    elements       interests and publications as sets of elements; `coarse_match`, the oracle of the indexes
+    bloom          the shape of a filter and the bound it proves
+    index_columns  the columns of an index: their subscriptions and expiries
+    bloom_index    one publication against a million filters
+    tag_index      one publication against the exact tags of a million subscriptions
 
 A name is imported at its first use: a label costs no index, and so no numpy.
 """

@@ -1,19 +1,18 @@
 """The shape of a Bloom filter, the bound it proves, and the keyed positions of its elements.
 
-Touches nothing; imports the errors. A filter here is partitioned: `hashes` slices of `width` positions, and
-every element sets one position in each slice. Slices are then independent, and the chance that a filter of n
-elements answers wrongly to one it does not hold is exactly
+Pure; imports the errors. A filter here is partitioned: `hashes` slices of `width` positions, and every element sets one
+position in each slice. Slices are then independent, and the chance that a filter of n elements answers wrongly for an
+element it does not hold is exactly
 
     (1 - (1 - 1/width) ** n) ** hashes
 
-for uniform positions; the usual formula for one shared array is an approximation, and from below (Bose et
-al. 2008). A publication asks q elements and is let through wrongly if any of them is. The q answers of one
-filter are not independent, but the union bound does not mind: the chance is at most q times that of one.
-`Geometry.bound` is this product. It holds for every filter of at most `elements` elements and every
-publication of at most `queries`.
+for uniform positions; the usual formula for one shared array is an approximation, and from below (Bose et al. 2008). A
+publication queries q elements and passes wrongly if any of them does. The q answers of one filter are not independent,
+but by the union bound the chance is at most q times that of one. `Geometry.bound` is this product. It holds for every
+filter of at most `elements` elements and every publication of at most `queries`.
 
-Positions come from BLAKE2b under a key, never from Python's `hash`. The key decides who can compute them; the
-bound rests on the elements being chosen without it (or, with the public key, without search for collisions).
+Positions come from BLAKE2b under a key, never from Python's `hash`. The key decides who can compute them. The bound
+assumes that the elements are chosen without the key (or, with the public key, without search for collisions).
 
 Only the positions are arrays: a process that needs a shape alone imports no numpy.
 """
@@ -36,7 +35,7 @@ if TYPE_CHECKING:
 
 
 class Geometry(msgspec.Struct, frozen=True):
-    """`hashes` slices of `width` positions, and how many elements and queries the bound is for."""
+    """`hashes` slices of `width` positions, and the numbers of elements and queries that the bound is for."""
 
     hashes: int
     width: int
@@ -52,10 +51,10 @@ class Geometry(msgspec.Struct, frozen=True):
 
     @classmethod
     def sized(cls, *, elements: int, queries: int, bound: float) -> Self:
-        """The shape for a bound on false positives per publication and subscription.
+        """The shape for a bound on false positives for each publication and subscription.
 
-        A hash more is a row more to read for each query; a row more is memory. The smallest filter takes
-        about twice the hashes of one a quarter larger, so this is the fewest hashes within that quarter.
+        One more hash is one more row to read for each query; one more row is memory. The smallest filter takes about
+        twice the hashes of one a quarter larger, so this is the fewest hashes within that quarter.
         """
         _check_counts(elements, queries)
         if not 0 < bound < 1:
@@ -94,10 +93,11 @@ class Geometry(msgspec.Struct, frozen=True):
 
 
 def false_hit(hashes: int, width: int, elements: int) -> float:
-    """An upper bound on the chance that a filter of so many elements answers yes to one it does not hold.
+    """An upper bound on the chance that a filter with this number of elements answers yes for an element it does not
+    hold.
 
-    Exact but for the scaling of 32 bits to `width` positions, some of which are drawn once in 2**32 too
-    often; the likeliest position stands for all of them.
+    It is exact except for the scaling of 32 bits to `width` positions, some of which are drawn once in 2**32 too often;
+    the likeliest position stands for all of them.
     """
     likeliest = -(-(2**32) // width) / 2**32
     taken = -math.expm1(elements * math.log1p(-likeliest))
@@ -116,7 +116,7 @@ def _narrowest(hashes: int, elements: int, chance: float) -> int:
 
 
 PUBLIC_KEY: Final = b"veilcast public filter positions"
-"""For filters that hide nothing: anyone may compute where an element falls."""
+"""For filters that hide nothing: anyone may compute an element's positions."""
 
 MAX_HASHES: Final = 16
 """A digest of 64 bytes gives 16 positions of 32 bits."""

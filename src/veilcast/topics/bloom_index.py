@@ -1,19 +1,19 @@
-"""The bit-sliced Bloom index: which of a million subscriptions might want this publication?
+"""The bit-sliced Bloom index: which of a million subscriptions might match this publication?
 
-Touches nothing; imports the errors, the columns and the filters. The bits of all filters form one matrix whose rows are
-bit positions and whose columns are filters. Looking an element up reads `hashes` whole rows and ANDs them, 64
-columns a word, instead of visiting a million filters; a publication is the OR over its elements. Rows are
-read whole: cutting them into blocks for the cache (at one and ten million columns), following only the words
-that still have a hit, or sharing lookups between the publications of a batch measured no or little faster.
+Pure; imports the errors, the columns and the filters. The bits of all filters form one matrix whose rows are bit
+positions and whose columns are filters. Looking an element up reads `hashes` whole rows and ANDs them, 64 columns a
+word, instead of visiting a million filters; a publication is the OR over its elements. Rows are read whole: cutting
+them into blocks for the cache (at one and ten million columns), following only the words that still have a hit, or
+sharing lookups between the publications of a batch measured no or little faster.
 
-A column is one constraint, a subscription is one or more columns (`columns`). It matches if each of its columns
-does, which is resolved once the columns that hit are known. So a subscription that should not match has at least
-one column that should not hit, and is let through with a chance of at most `geometry.bound`, however many
-constraints it has. Nothing that matches is ever missed.
+A column is one constraint, a subscription is one or more columns (`index_columns`). It matches if each of its columns
+does, which is resolved once the columns that hit are known. So a subscription that should not match has at least one
+column that should not hit, and passes with a chance of at most `geometry.bound`, however many constraints it has.
+Nothing that matches is ever missed.
 
-What a subscription stands for is the caller's business: a subscriber's interest, a destination in a routing
-table, or, for P2 to the letter, everything one subscriber wants poured into a single column (which mixes its
-subscriptions; a test shows how). The number of one that was removed or has expired will be given out again.
+The caller decides what a subscription stands for: a subscriber's interest, a destination in a routing table, or,
+exactly as in P2, everything one subscriber wants in a single column (which mixes its subscriptions; a test shows how).
+The number of a subscription that was removed or has expired will be given out again.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ Bitmap: TypeAlias = npt.NDArray[np.uint64]
 
 
 class BloomIndex(SubscriptionIndex):
-    """At most `capacity` columns; `key` says where elements fall, and is the public one unless given."""
+    """At most `capacity` columns. `key` determines the positions of elements, and is the public key by default."""
 
     def __init__(self, geometry: Geometry, *, capacity: int, key: bytes = PUBLIC_KEY) -> None:
         super().__init__(capacity)
@@ -94,7 +94,7 @@ class BloomIndex(SubscriptionIndex):
         return self.geometry.positions(distinct, self._key)[elements]
 
     def _set_bits(self, columns: NumberArray, rows: NumberArray) -> None:
-        """In each column its element's row of each slice."""
+        """Set, in each column, its element's row of each slice."""
         owners = columns[:, np.newaxis]
         words = rows * self._bits.shape[1] + owners // 64
         masks = np.broadcast_to(_bit(owners), words.shape)
@@ -102,7 +102,7 @@ class BloomIndex(SubscriptionIndex):
         np.bitwise_or.at(self._bits.reshape(-1), words.reshape(-1), masks.reshape(-1))
 
     def _release(self, columns: NumberArray) -> None:
-        """Clear columns that are nobody's, and free them for others."""
+        """Clear columns that belong to no subscription, and free them."""
         self._clear_bits(columns)
         self._columns.free(columns.tolist())
 

@@ -1,12 +1,15 @@
-"""What an attribute can hold, and how finely it is routed: the part of a topic that is declared and signed.
+"""Numeric and string domains of attributes, and how finely they are routed: the declared and signed part of a topic.
 
-Touches nothing; imports the errors and the interests. A numeric domain lays `2**bits` cells over its values
-by a map `cell` that never falls as the value rises. That alone keeps matching complete: if low <= v <= high
-then cell(low) <= cell(v) <= cell(high), so a range is routed as the cells of its ends and everything between,
-rounded outwards, and no matching value is missed, whatever the resolution and however floating point rounds.
-What shares a cell with an end but lies outside the range is let through; the subscriber's client filters it.
+Pure; imports the errors and the interests. A numeric domain lays `2**bits` cells over its values by a map `cell` that
+never falls as the value rises.
 
-The domains are plain structs with a tag, ready to stand in a signed record.
+Claim: no matching value is missed, whatever the resolution and however floating point rounds.
+Reason: if low <= v <= high then cell(low) <= cell(v) <= cell(high), and a range is routed as the cells of its ends and
+everything between, rounded outwards.
+
+A value that shares a cell with an end of a range but lies outside the range passes; the subscriber's client filters it.
+
+The domains are plain structs with a tag, for use in a signed record.
 """
 
 from __future__ import annotations
@@ -35,7 +38,7 @@ class Integers(msgspec.Struct, frozen=True, tag="integers", forbid_unknown_field
     """The attribute holds whole numbers low..high, routed by the first `bits` bits of their offset from low.
 
     With as many bits as the values need, matching is exact; with fewer, neighbours share a cell. The mesh, which has no
-    filters, routes by the first `routing` of these bits, one mesh for each cell (see `cells`); with 0 by none.
+    filters, routes by the first `routing` of these bits, one mesh for each cell (see `routing_cells`); with 0 by none.
     """
 
     attribute: str
@@ -71,7 +74,7 @@ class Integers(msgspec.Struct, frozen=True, tag="integers", forbid_unknown_field
         return self.cell(first), self.cell(last)
 
     def _width(self) -> int:
-        """How many bits tell all values apart."""
+        """The number of bits that tell all values apart."""
         return (self.high - self.low).bit_length()
 
 
@@ -152,11 +155,11 @@ class Schema(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def largest_cover(self) -> int:
-        """How many elements the worst constraint has: what a filter must hold within its bound."""
+        """The number of elements of the worst constraint: what a filter must hold within its bound."""
         return largest_cover(self._finest)
 
     def most_queries(self, pairs: int) -> int:
-        """How many elements the worst publication of so many pairs has."""
+        """The number of elements of the worst publication with this number of pairs."""
         return pairs * (self._finest + 1)
 
     @property

@@ -1,14 +1,14 @@
 """Dyadic covers: a range of integers as few binary prefixes, a value as the prefixes it starts with.
 
-Pure arithmetic; imports nothing. A node `(level, prefix)` of the binary tree over `bits`-bit values stands
-for all values whose first `level` bits are `prefix`: the root `(0, 0)` for every value, `(bits, v)` for v
-alone. A range is cut into the largest nodes that fit; it holds exactly the values that have one of their
-`bits + 1` prefixes among them. So "is v in the range?" becomes "do two sets share an element?", which a hash
-table, a Bloom filter or a keyed token can answer without knowing the order of values.
+Pure arithmetic; imports nothing. A node `(level, prefix)` of the binary tree over `bits`-bit values stands for all
+values whose first `level` bits are `prefix`: the root `(0, 0)` for every value, `(bits, v)` for v alone. A range is cut
+into the largest nodes that fit; it holds exactly the values that have one of their `bits + 1` prefixes among them. So
+"is v in the range?" becomes "do two sets share an element?", which a hash table, a Bloom filter or a keyed token can
+answer without knowing the order of values.
 
-The cover takes at most two nodes a level, one at each ragged end. Level 0 is the whole domain, and a node of
-level 1 leaves only one end ragged; so the worst range has two nodes on each of the levels 2 to `bits`, which
-is 2 * bits - 2 in all; [1, 2**bits - 2] is such a range. With one bit, a cover is always one node.
+The cover takes at most two nodes a level, one at each ragged end. Level 0 is the whole domain, and a node of level 1
+leaves only one end ragged. So the worst range has two nodes on each of the levels 2 to `bits`, which is 2 * bits - 2 in
+all; [1, 2**bits - 2] is such a range. A cover over one bit is always one node.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from __future__ import annotations
 from typing import TypeAlias
 
 DyadicNode: TypeAlias = tuple[int, int]
-"""(level, prefix): how many leading bits are fixed, and their value."""
+"""(level, prefix): the number of fixed leading bits, and their value."""
 
 
 def cover_range(low: int, high: int, bits: int) -> list[DyadicNode]:
@@ -50,5 +50,5 @@ def prefixes_of(value: int, bits: int) -> list[DyadicNode]:
 
 
 def largest_cover(bits: int) -> int:
-    """How many nodes the worst range needs."""
+    """The number of nodes that the worst range needs."""
     return max(1, 2 * bits - 2)

@@ -1,16 +1,14 @@
-"""Interests and publications as sets of elements: what a broker can match on without understanding it.
+"""Interests and publications as sets of elements, which a node can match on without understanding them.
 
-Touches nothing; imports the domains and the covers. Each constraint becomes a cover, the elements of which
-any one will do; each pair of a publication becomes the elements it answers to: the prefixes of a number's
-cell, or the string. A publication matches coarsely if it shares an element with every cover. `coarse_match`
-says so in one line and is the oracle of every index; for values within their domains, which are all that may
-be published, it lets through all that `Conjunction.matches` does (completeness), and beyond that only values
-that share a cell with an end of a range.
+Pure; imports the domains and the covers. Each constraint becomes a cover, and any one element of the cover meets it.
+Each pair of a publication becomes the elements it answers to: the prefixes of a number's cell, or the string. A
+publication matches coarsely if it shares an element with every cover. `coarse_match` says so in one line and is the
+oracle of every index. For values within their domains, which are all that may be published, it passes everything that
+`Conjunction.matches` does (completeness), and beyond that only values that share a cell with an end of a range.
 
-An element is bytes that name an attribute and a prefix of a cell, or an attribute and a string, and nothing
-else. The encoding is injective: a kind byte, the attribute with its length in front, and then either a level
-with just the bytes that level needs, or the string to the end. Modes turn elements into keyed tokens before
-they show them to anyone.
+An element is bytes that name an attribute and a prefix of a cell, or an attribute and a string, and nothing else. The
+encoding is injective: a kind byte, the attribute with its length in front, and then either a level with exactly the
+bytes that the level needs, or the string to the end. Modes turn elements into keyed tokens before other nodes see them.
 """
 
 from __future__ import annotations
@@ -36,23 +34,23 @@ def covers(interest: Conjunction, schema: Schema) -> tuple[Cover, ...]:
 def queries(publication: Publication, schema: Schema) -> tuple[bytes, ...]:
     """All elements a publication answers to, without repeats, in the order of its pairs: the publisher's view.
 
-    A value outside its attribute's domain is a `LocalError`. By definition a range that reaches past the domain
-    matches it, but no cover does, so it must not be published. An attribute that this topic does not
-    declare adds no element: another topic of the same publication declares it (`declared.check_publication`).
+    A value outside its attribute's domain raises `LocalError`. By definition a range that reaches past the domain
+    matches it, but no cover does, so it must not be published. An attribute that this topic does not declare adds no
+    element: another topic of the same publication declares it (`schema_check.check_publication`).
     """
     return _merged(pair_elements(domain, value) for domain, value in _declared_pairs(publication, schema))
 
 
 def queries_received(publication: Publication, schema: Schema) -> tuple[bytes, ...]:
-    """The same for what a stranger published: pairs that its publisher should have refused are passed over.
+    """The same for a stranger's publication: pairs that its publisher should have refused are ignored.
 
-    One such pair must not keep the others from those who want them.
+    One such pair must not keep the other pairs from their subscribers.
     """
     return _merged(_elements_or_none(domain, value) for domain, value in _declared_pairs(publication, schema))
 
 
 def pair_elements(domain: Domain, value: Value) -> tuple[bytes, ...]:
-    """The elements one pair answers to; a value outside the domain is a `LocalError`."""
+    """The elements one pair answers to. Raises `LocalError` for a value outside the domain."""
     if isinstance(domain, Strings):
         if not isinstance(value, str):
             raise LocalError(f"{domain.attribute!r} must be a string")
@@ -62,7 +60,7 @@ def pair_elements(domain: Domain, value: Value) -> tuple[bytes, ...]:
 
 
 def coarse_match(covers: Collection[Cover], queries: Collection[bytes]) -> bool:
-    """Whether every cover has an element among the queries."""
+    """True if every cover has an element among the queries."""
     return all(any(element in queries for element in cover) for cover in covers)
 
 

@@ -1,13 +1,12 @@
-"""The columns of an index: whose each is, until when, and which are free; and what every index does with them.
+"""The columns of an index: the subscription and expiry of each, and which are free; and the interface of every index.
 
-Touches nothing; imports the errors and the elements. A column is one constraint; a subscription is one or more columns,
-numbered by its first, and matches if each of them is hit. What a column holds is the index's business: bits of a
-filter, places in lists of tags. So `IndexColumns` knows nothing of elements, and every index of ours is an
-`SubscriptionIndex` that has
-its columns there.
+Pure; imports the errors and the elements. A column is one constraint. A subscription is one or more columns, numbered
+by its first, and matches if each of them is hit. The content of a column belongs to the index: bits of a filter, or
+places in lists of tags. So `IndexColumns` knows nothing of elements, and every index is a `SubscriptionIndex` that
+keeps its columns there.
 
-A column goes three ways: `take` gives it to a subscription, `drop` takes it away from its subscription, `free` lets it
-be given out again, once the index holds nothing of it any more.
+A column has three transitions. `take` gives it to a subscription. `drop` takes it away from its subscription. `free`
+makes it available again, once the index holds nothing of it any more.
 """
 
 from __future__ import annotations
@@ -26,13 +25,13 @@ NumberArray: TypeAlias = npt.NDArray[np.int64]
 
 
 class SubscriptionIndex(ABC):
-    """Subscriptions, at most `capacity` columns of them, and which of them want a publication."""
+    """At most `capacity` columns of subscriptions, and a search for those that match a publication."""
 
     def __init__(self, capacity: int) -> None:
         self._columns = IndexColumns(capacity)
 
     def __len__(self) -> int:
-        """How many subscriptions there are."""
+        """The number of subscriptions."""
         return self._columns.live
 
     @property
@@ -41,13 +40,13 @@ class SubscriptionIndex(ABC):
 
     @property
     def columns(self) -> int:
-        """How many columns they take, of `capacity`."""
+        """The number of columns that subscriptions take, of `capacity`."""
         return self._columns.taken
 
     @property
     @abstractmethod
     def nbytes(self) -> int:
-        """The memory held for what is in the columns, and for book-keeping."""
+        """The memory for the content of the columns and for book-keeping, in bytes."""
 
     def insert(self, covers: Collection[Cover], expiry: int) -> int:
         """Add one subscription, valid before `expiry`, and return its number."""
@@ -58,11 +57,13 @@ class SubscriptionIndex(ABC):
         """Add subscriptions and return their numbers, in the order given. All or none are added."""
 
     def remove(self, number: int) -> None:
-        """Take one subscription out before it expires."""
+        """Remove one subscription before it expires."""
         self._release(self._columns.drop(number))
 
     def expire(self, now: int) -> NumberArray:
-        """Take out what has expired by `now`, and return its numbers, ascending: they are free for others."""
+        """Remove the subscriptions that have expired by `now`. Returns their numbers, ascending, which may be given out
+        again.
+        """
         columns, numbers = self._columns.expire(now)
         self._release(columns)
         return numbers
@@ -81,7 +82,7 @@ class SubscriptionIndex(ABC):
 
     @abstractmethod
     def _release(self, columns: NumberArray) -> None:
-        """These columns are nobody's; they are freed once nothing is left in them."""
+        """These columns belong to no subscription; free them once nothing is left in them."""
 
 
 class IndexColumns:
@@ -98,22 +99,22 @@ class IndexColumns:
         self._count = np.zeros(0, dtype=np.int32)
         self._expiry = np.zeros(0, dtype=np.int64)
         self.used = 0
-        """Columns that were ever used; all others are above these."""
+        """Columns that were ever used; all unused columns are above these."""
         self._free: list[int] = []  # of those, which may be used again
         self.live = 0
-        """How many subscriptions there are."""
+        """The number of subscriptions."""
         self.taken = 0
-        """How many columns are theirs."""
+        """The number of columns that subscriptions have."""
         self._soonest = NEVER
 
     @property
     def size(self) -> int:
-        """Columns that there is room for by now; it grows with what is used."""
+        """Columns that are allocated so far; it grows with use."""
         return len(self._number)
 
     @property
     def spare(self) -> int:
-        """Columns that can be taken; those that were dropped and are not yet free are not among them."""
+        """Columns that can be taken; those that were dropped and are not yet free do not count."""
         return self.capacity - self.used + len(self._free)
 
     @property
@@ -121,7 +122,8 @@ class IndexColumns:
         return sum(array.nbytes for array in (self._number, self._next, self._count, self._expiry))
 
     def take(self, counts: Sequence[int], expiry: int) -> tuple[NumberArray, NumberArray]:
-        """Columns for subscriptions of so many each, one after the other, and the subscriptions' numbers. All or none.
+        """Take columns for subscriptions with these numbers of columns. Returns the columns, one subscription after the
+        other, and the subscriptions' numbers. All or none are taken.
 
         Columns that were freed last come first, then new ones.
         """
@@ -145,13 +147,13 @@ class IndexColumns:
         return columns, numbers
 
     def drop(self, number: int) -> NumberArray:
-        """This subscription is no more; its columns, which are nobody's now."""
+        """Remove this subscription. Returns its columns, which belong to no subscription now."""
         if not 0 <= number < self.used or not self._count[number]:
             raise LocalError(f"there is no subscription {number}")
         return self._drop(np.array([number], dtype=np.int64))
 
     def expire(self, now: int) -> tuple[NumberArray, NumberArray]:
-        """Drop what has expired by `now`: its columns, and its numbers, ascending."""
+        """Remove the subscriptions that have expired by `now`: their columns, and their numbers, ascending."""
         if now < self._soonest:
             nothing = np.zeros(0, dtype=np.int64)
             return nothing, nothing
@@ -165,14 +167,16 @@ class IndexColumns:
         return self._soonest if self.live else None
 
     def free(self, columns: list[int]) -> None:
-        """Nothing is left in these, so they may be taken again."""
+        """Nothing is left in these columns, so they may be taken again."""
         self._free += columns
 
     def are_taken(self, columns: NumberArray) -> npt.NDArray[np.bool_]:
         return np.not_equal(self._number[columns], _NONE)
 
     def subscriptions(self, columns: NumberArray) -> NumberArray:
-        """The subscriptions all of whose columns are among these, which are taken and ascend; ascending, too."""
+        """The subscriptions all of whose columns are among these, which are taken and ascend. The result
+        ascends, too.
+        """
         if self.taken == self.live:
             return columns  # each is a subscription of its own
         numbers = self._number[columns]

@@ -1,12 +1,11 @@
-"""What a subscriber can want: labels, equalities, ranges, boxes, and all of several at once.
+"""Interests: labels, equalities, ranges, boxes, and conjunctions of several.
 
-Touches nothing; imports the errors and the contract. Every interest is a conjunction of constraints, and what
-it means to match is written down once, in `Conjunction.matches`. That method is the specification (P2,
-section 3): it is what the client filters by, what the indexes are measured against, and what each mode must
-equal after the client's filter.
+Pure; imports the errors and the machine contract. Every interest is a conjunction of constraints, and
+`Conjunction.matches` is the specification of matching (P2, section 3): the client filters by it, the indexes are
+measured against it, and each mode must equal it after the client's filter.
 
-Strings are equal when their code points are; nothing is normalised. Numbers compare exactly, an int with a
-float too. The wire form of an interest is its tuple of constraints: `Equal` and `Range` are tagged structs.
+Strings are equal if their code points are; nothing is normalised. Numbers compare exactly, an int with a float too. The
+wire form of an interest is its tuple of constraints: `Equal` and `Range` are tagged structs.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ Number: TypeAlias = int | float
 
 
 class Conjunction:
-    """What every interest is: constraints that must all be met."""
+    """The base of every interest: constraints that must all be met."""
 
     __slots__ = ()
 
@@ -35,10 +34,10 @@ class Conjunction:
         raise NotImplementedError
 
     def matches(self, publication: Publication) -> bool:
-        """P2's definition: each constraint has at least one pair of its attribute whose value lies within.
+        """P2's definition: for each constraint, at least one pair has its attribute and a value within.
 
-        Attributes may repeat, and pairs that nobody asks for do not disturb. Two constraints on one attribute
-        may be met by two pairs, so they are not the same as their intersection.
+        Attributes may repeat, and pairs without a constraint do not count. Two constraints on one attribute may be met
+        by two pairs, so they are not the same as their intersection.
         """
         for constraint in self.constraints:
             for attribute, value in publication.pairs:
@@ -68,7 +67,7 @@ class Equal(Conjunction, msgspec.Struct, frozen=True, tag="equal", forbid_unknow
 
 
 class Range(Conjunction, msgspec.Struct, frozen=True, tag="range", forbid_unknown_fields=True):
-    """The attribute has a number between the ends. An end is closed unless said to be open; None is no end.
+    """The attribute has a number between the ends. An end is closed unless declared open; None stands for no end.
 
     `Range("temp", 20, 25)` is 20 <= temp <= 25; `Range("price", 9.5, None, low_open=True)` is price > 9.5.
     """
@@ -121,7 +120,7 @@ class Label(Conjunction, msgspec.Struct, frozen=True, tag="label"):
 
     @property
     def pair(self) -> tuple[str, Value]:
-        """What a publication on this label carries."""
+        """The pair that a publication on this label has."""
         return (TOPIC, self.name)
 
 
@@ -173,7 +172,7 @@ class All(Conjunction):
 
 
 def topic_of(interest: Interest) -> tuple[str, Conjunction]:
-    """The topic whose keys a subscription is made with, and all that it wants; `LocalError` if it names none."""
+    """The topic whose keys a subscription uses, and the whole interest. Raises `LocalError` if it names no topic."""
     if isinstance(interest, Conjunction):
         for constraint in interest.constraints:
             if isinstance(constraint, Equal) and constraint.attribute == TOPIC:
@@ -182,7 +181,9 @@ def topic_of(interest: Interest) -> tuple[str, Conjunction]:
 
 
 def topics_of(publication: Publication) -> list[str]:
-    """All topics that a publication is labelled with, each once; `LocalError` if it has none, or a number as one."""
+    """All topics that a publication is labelled with, each once. Raises `LocalError` if it has none, or a number as
+    one.
+    """
     topics = [value for attribute, value in publication.pairs if attribute == TOPIC]
     if not topics:
         raise LocalError("a publication names its topic: it needs a label")
@@ -193,7 +194,7 @@ def topics_of(publication: Publication) -> list[str]:
 
 
 def is_number(value: object) -> TypeGuard[Number]:
-    """Whether it is a finite number that fits 64 bits; a bool is none."""
+    """True for a finite number that fits 64 bits; a bool does not count."""
     if isinstance(value, float):
         return math.isfinite(value)
     return isinstance(value, int) and not isinstance(value, bool) and -(2**63) <= value < 2**63
@@ -216,7 +217,7 @@ def check_count(constraints: tuple[Constraint, ...]) -> None:
 
 @lru_cache(maxsize=1024)
 def _labelled(name: str) -> tuple[Constraint, ...]:
-    """Kept, for every note is held against the labels of its readers."""
+    """The constraint of a label. Cached, for every notification is matched with the labels of its subscribers."""
     return (Equal(TOPIC, name),)
 
 

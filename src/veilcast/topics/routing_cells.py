@@ -1,10 +1,12 @@
-"""Routing cells: how a topic with numbers is cut into coarse boxes, each of which can have a mesh of its own.
+"""Routing cells: a topic with numeric attributes is cut into coarse boxes, each of which can have a mesh of its own.
 
 Pure functions of a schema. Each routed attribute is cut into at most `2**routing` dyadic cells, and a topic into their
 products. A publication lies in exactly one product cell, since it must have exactly one value of each routed attribute.
-An interest touches the cells that its ranges touch, all of them where it says nothing. By the monotony of `cell` (see
-`domain`) whatever matches an interest lies in a cell that it touches, so following these cells misses nothing; what is
-excessive lies in the same cells, and the reader filters it exactly.
+An interest touches the cells that its ranges touch, and all cells of an attribute that it does not constrain.
+
+Claim: a subscriber that follows the cells of its interest misses no matching publication.
+Reason: `cell` is monotonic (see `domain`), so a publication that matches an interest lies in a cell that the interest
+touches. Publications that do not match lie in the same cells, and the subscriber filters them exactly.
 """
 
 from __future__ import annotations
@@ -22,7 +24,9 @@ Cell: TypeAlias = tuple[int, ...]
 
 
 def cell_of(publication: Publication, schema: Schema) -> Cell:
-    """The cell of a publication; `LocalError` unless it has one value of each routed attribute, within its domain."""
+    """The cell of a publication. Raises `LocalError` unless it has one value of each routed attribute, within its
+    domain.
+    """
     place = []
     for domain in schema.routed:
         values = [value for attribute, value in publication.pairs if attribute == domain.attribute]
@@ -35,12 +39,12 @@ def cell_of(publication: Publication, schema: Schema) -> Cell:
 
 
 def cells_of(interest: Conjunction, schema: Schema) -> tuple[Cell, ...]:
-    """The cells that an interest touches, in order; `LocalError` for one that nothing can match."""
+    """The cells that an interest touches, in order. Raises `LocalError` for an interest that nothing can match."""
     return tuple(product(*(_touched(interest, domain) for domain in schema.routed)))
 
 
 def all_cells(schema: Schema) -> tuple[Cell, ...]:
-    """Every cell there is; for a topic that is not cut, the one without coordinates."""
+    """Every cell; for a topic that is not cut, the one without coordinates."""
     return tuple(product(*(_whole(domain) for domain in schema.routed)))
 
 

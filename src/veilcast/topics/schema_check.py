@@ -1,13 +1,13 @@
-"""What a member may say about a topic: the attributes that its record declares, with values of their domains.
+"""The check of a member's publications and subscriptions against the attributes and domains of a topic's record.
 
-Every mode checks its owner's publications and subscriptions here, before anything leaves. Three reasons:
+Every mode checks its client's publications and subscriptions here, before anything leaves. Three reasons:
 
-1. An attribute that no record declares is a slip of the pen. No range on it can be asked for, so the publication would
-   miss its readers without an error.
+1. An attribute that no record declares is a mistake of the client. No subscriber can ask for a range of it, so the
+   publication would miss its subscribers without an error.
 2. A value outside its domain matches no cover, although by definition a range that reaches past the domain matches it.
 3. A subscription to an undeclared attribute, of the wrong kind, or outside the domain would never get anything.
 
-What arrives from others is not checked here: a reader passes over pairs that their publisher should have refused
+Publications of other members are not checked here: a receiver ignores pairs that their publisher should have refused
 (`elements.queries_received`).
 """
 
@@ -24,7 +24,8 @@ from veilcast.topics.interests import TOPIC, Conjunction
 
 
 def check_publication(publication: Publication, schemas: Mapping[str, Schema]) -> None:
-    """Raise `LocalError` for what none of the publication's topics declares, or that is outside of its domain.
+    """Raise `LocalError` for an attribute that none of the publication's topics declares, or a value outside its
+    domain.
 
     `schemas` has all topics of the publication, by name.
     """
@@ -48,7 +49,7 @@ def check_complete(publication: Publication, schemas: Mapping[str, Schema]) -> N
 
 
 def check_interest(interest: Conjunction, topic: str, schema: Schema) -> None:
-    """Raise `LocalError` for what the topic does not declare, and for ranges that no value of theirs lies in."""
+    """Raise `LocalError` for attributes that the topic does not declare, and for ranges outside their domains."""
     for constraint in interest.constraints:
         if schema.find(constraint.attribute) is None:
             raise LocalError(_undeclared(constraint.attribute, {topic: schema}))

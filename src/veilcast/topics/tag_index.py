@@ -1,17 +1,17 @@
 """The exact index: which of a million subscriptions hold a tag of this publication in each of their constraints?
 
-Touches nothing. It has the methods of `BloomIndex`. But whoever fills its filters itself hides nothing from itself with
-them, so it may as well keep the tags: nothing is let through wrongly, and a tag that many share is kept once.
+Pure. It has the methods of `BloomIndex`. A node that fills its filters itself hides nothing from itself with them, so
+it may as well keep the tags: nothing passes wrongly, and a tag that many subscriptions share is kept once.
 
-Tags are kept in runs. A run is three arrays: its tags, sorted; where the columns of each begin; and the columns. What
-is inserted becomes a run of its own, and two runs are merged whenever the younger is at least half as large as the
-older, so there are few runs and every column is moved a logarithmic number of times. A publication looks its tags up in
-every run by bisection; that costs next to nothing, and the rest goes into the columns that are found.
+Tags are kept in runs. A run is three arrays: its tags, sorted; where the columns of each begin; and the columns. Each
+insertion becomes a run of its own. Two runs are merged whenever the younger is at least half as large as the older, so
+there are few runs and every column is moved a logarithmic number of times. A publication looks its tags up in every run
+by bisection, which costs next to nothing; most of the time goes into the columns that are found.
 
-A run cannot forget one column cheaply. A subscription that ends leaves its columns behind, which no longer count and
-are not given out again, until as many are stale as are in use, or no others are left: then all runs are swept. So
-removal costs little on average, but the one that meets the sweep waits for a pass over the whole index (a third of a
-second for a million ranges). Leases end with their epoch, all at once; that is when it falls due.
+A run cannot forget one column cheaply. A subscription that ends leaves its columns behind. They no longer count and are
+not given out again, until as many are stale as are in use, or no others are left: then all runs are swept. So removal
+costs little on average, but the removal that triggers the sweep waits for a pass over the whole index (a third of a
+second for a million ranges). Leases end with their epoch, all at once; that is when the sweep falls due.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from veilcast.topics.index_columns import NumberArray, SubscriptionIndex
 
 Tags: TypeAlias = npt.NDArray[np.bytes_]
 Short: TypeAlias = npt.NDArray[np.int32]
-"""Columns, as 32 bits: what most of the memory goes into."""
+"""Columns as 32-bit numbers, which take most of the memory."""
 
 
 class TagIndex(SubscriptionIndex):
@@ -40,7 +40,7 @@ class TagIndex(SubscriptionIndex):
         self._stale: list[int] = []
         self._marks = np.zeros(0, dtype=np.bool_)
         self._looked = 0
-        """What looking into one run more has cost since any were merged, in columns that are merged as fast."""
+        """The cost of looking into one more run since the last merge, in columns that are merged in the same time."""
 
     @property
     def nbytes(self) -> int:
@@ -69,7 +69,7 @@ class TagIndex(SubscriptionIndex):
         return self._columns.subscriptions(hit)
 
     def _ascending(self, found: list[Short]) -> NumberArray:
-        """These columns, each once: sorted if they are few, by a mark for each column there is if they are many."""
+        """These columns, each once, ascending: sorted if they are few, by a mark for each column if they are many."""
         total = sum(map(len, found))
         if total * _FEW < self._columns.used:
             return np.unique(np.concatenate(found)).astype(np.int64) if found else np.zeros(0, dtype=np.int64)
@@ -89,8 +89,9 @@ class TagIndex(SubscriptionIndex):
         self._runs.append(run)
 
     def _look(self) -> None:
-        """Merge the last two runs when that costs no more than to look into both has cost: who is asked often and
-        changed seldom has few runs then, and who is changed often does not merge in vain. Nobody waits for long ones.
+        """Merge the last two runs when that costs no more than looking into both has cost. An index that is asked often
+        and changed seldom then has few runs, and one that is changed often does not merge in vain. Long runs are not
+        merged here, so no query waits for them.
         """
         if len(self._runs) < 2:
             return
@@ -107,7 +108,7 @@ class TagIndex(SubscriptionIndex):
             self._sweep()
 
     def _sweep(self) -> None:
-        """Forget the stale columns, and free them for others."""
+        """Forget the stale columns, and free them."""
         if self._stale:
             taken = self._columns.are_taken(np.arange(self._columns.used))
             self._runs = [kept for run in self._runs if len((kept := run.only(taken)).columns)]
@@ -168,16 +169,16 @@ def _tags(tags: Sequence[bytes]) -> Tags:
 
 
 TAG: Final = 16
-"""Among 2^32 tags two are the same by chance with a probability of 2^-65."""
+"""Bytes of a tag. Among 2^32 tags two are equal by chance with a probability of 2^-65."""
 
 _FEW: Final = 64
-"""Fewer hits than a column in so many are sorted: a look at every mark would take longer."""
+"""If fewer than one column in this many is hit, the hits are sorted: reading every mark would take longer."""
 
 _LOOK: Final = 64
-"""So many columns are merged in the time that it takes to look for a few tags in a run."""
+"""Columns that are merged in the time of looking for a few tags in a run."""
 
 _MERGED_MAX: Final = 1 << 15
-"""Columns: to merge more would keep who asks waiting for more than a few milliseconds."""
+"""Columns that are merged at most: a merge of more would delay a query by more than a few milliseconds."""
 
 _UNSWEPT: Final = 1024
-"""So many stale columns wait, however few are in use."""
+"""Stale columns that may wait, however few columns are in use."""
