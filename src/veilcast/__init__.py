@@ -1,7 +1,7 @@
 """Publish and subscribe without revealing who you are, and measure how anonymous you really are.
 
-The public names; everything else may change between versions. A name is imported at its first use: a program pays for
-what it uses.
+These are the public names; everything else may change between versions. A name is imported at its first use, so a
+program pays only for what it uses.
 """
 
 from veilcast.errors import (

@@ -1,17 +1,17 @@
-"""The one place where bytes of others, or of a disk, become values: MessagePack, JSON and TOML.
+"""The one place where bytes of other nodes, or of a disk, become values: MessagePack, JSON and TOML.
 
 No other module builds or calls a decoder (`tests/test_decoding_rules.py`). A caller names the type, the error that says
-whose fault bad bytes are, and the error's text. Then:
+whose fault bad bytes are, and the error's text.
 
-1. Nothing but that error leaves `decode`. Whatever the library, a hook or a `__post_init__` raises becomes it:
-   `DecodeError`, `UnicodeDecodeError`, `RecursionError`, `OverflowError`, `MemoryError`, errors of ours.
+1. `decode` raises that error and no other. Every exception of the library, of a hook or of a `__post_init__` becomes
+   it: `DecodeError`, `UnicodeDecodeError`, `RecursionError`, `OverflowError`, `MemoryError`, errors of ours.
 2. The size is checked first.
 3. The depth is checked before the library parses, so the stack of C cannot overflow in any version of Python. msgspec
-   recurses once for each level of what it reads as `Any` or skips. It skips the fields that a struct does not know, and
-   all that stands before the tag in a union of structs that are maps. Where the type has none of these (`is_closed`),
-   the type itself bounds the depth, and nothing is scanned. Elsewhere one linear pass over the bytes looks.
+   recurses once for each level of a value that it reads as `Any` or skips. It skips the fields that a struct does not
+   know, and everything before the tag in a union of structs that are maps. If the type has none of these (`is_closed`),
+   the type itself bounds the depth, and nothing is scanned. Otherwise one linear pass over the bytes checks the depth.
 
-An error of a MessagePack decoder never quotes the bytes, which may be secret. One of a file in JSON or TOML says what
+An error of a MessagePack decoder never quotes the bytes, which may be secret. An error of a JSON or TOML file says what
 is wrong and where, for the person who wrote the file.
 """
 
@@ -30,7 +30,7 @@ from veilcast.errors import ConfigError, VeilcastError
 
 T = TypeVar("T")
 Hook: TypeAlias = Callable[[type, Any], Any]
-"""Makes a value of a type that msgspec does not know, from what it read; raises for what does not fit."""
+"""Makes a value of a type that msgspec does not know, from the value it read. Raises if the value does not fit."""
 
 
 class MsgpackDecoder(Generic[T]):
@@ -79,7 +79,7 @@ class MsgpackDecoder(Generic[T]):
 
 
 class JsonDecoder(Generic[T]):
-    """Reads JSON as values of one type. The text of its error begins with `where`, and ends with what is wrong."""
+    """Reads JSON as values of one type. The text of its error begins with `where`, and ends with the defect."""
 
     @overload
     def __init__(
@@ -122,7 +122,9 @@ class JsonDecoder(Generic[T]):
 
 
 def read_toml(data: bytes, where: object) -> dict[str, Any]:
-    """Read a TOML file as a table; `msgspec.convert` makes a typed value of it. `ConfigError` for other bytes."""
+    """Read a TOML file as a table; `msgspec.convert` makes a typed value of it. Raises `ConfigError` for other
+    bytes.
+    """
     if len(data) > SIZE_MAX:
         raise ConfigError(f"{where}: not a TOML file: it has more than {SIZE_MAX:,} bytes")
     try:
@@ -136,7 +138,7 @@ def read_toml(data: bytes, where: object) -> dict[str, Any]:
 def is_closed(kind: Any, *, tags: bool = True) -> bool:
     """True if the type bounds how deep msgspec recurses, whatever the bytes are.
 
-    `tags` says that a tag does. In MessagePack it does; in JSON msgspec skips a wrong one, with all that is in it.
+    `tags`: a tag bounds it. In MessagePack it does; in JSON msgspec skips a wrong tag, with everything in it.
     """
     return _is_closed(inspect.type_info(kind), (), tags)
 
@@ -210,7 +212,7 @@ def check_json_depth(data: bytes) -> None:
 
 
 def _check_table_depth(table: dict[str, Any]) -> None:
-    """A dotted key makes a table for each dot, in a loop of the parser's; what converts the tables recurses."""
+    """A dotted key makes a table for each dot, in a loop of the parser; the code that converts the tables recurses."""
     level: list[Any] = [table]
     for _ in range(DEPTH_MAX):
         level = [
@@ -227,7 +229,7 @@ def _check_table_depth(table: dict[str, Any]) -> None:
 DEPTH_MAX: Final = 32
 """Levels of arrays and maps. No value of ours has more than about ten."""
 SIZE_MAX: Final = 1 << 27
-"""Bytes; where a caller has no closer bound, and must have one."""
+"""Bytes; the bound for callers that have no closer one."""
 
 _SCALARS: Final = (
     inspect.NoneType,

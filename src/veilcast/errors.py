@@ -1,8 +1,8 @@
 """The errors of Veilcast, sorted by whose fault they are.
 
-Imports nothing. `LocalError` is our own misuse, configuration or files; `RemoteError` is what a stranger sent us.
-Toward the network every `RemoteError` is the same silence; the class and text are for the local trace only. No message
-ever holds a key, a passphrase, a token or a plaintext, so `str(error)` may be printed.
+Imports nothing. `LocalError` is our own misuse, configuration or files; `RemoteError` is bad bytes or behaviour of a
+stranger. Toward the network every `RemoteError` is the same silence; the class and text are for the local trace only.
+No message ever holds a key, a passphrase, a token or a plaintext, so `str(error)` may be printed.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ class VeilcastError(Exception):
 
 
 class LocalError(VeilcastError):
-    """We, or the person at this machine, did something that cannot work."""
+    """This process, or the person at this machine, did something that cannot work."""
 
 
 class ConfigError(LocalError):
@@ -45,7 +45,7 @@ class FullError(LocalError):
 
 
 class NotReadyError(LocalError, TimeoutError):
-    """A subscription was not ready in the time that the caller gave it; it stands all the same."""
+    """A subscription was not ready in the caller's time; it continues all the same."""
 
 
 class SparkError(LocalError):
@@ -69,7 +69,7 @@ class ExpiredError(AuthorityError):
 
 
 class RemoteError(VeilcastError):
-    """Bytes or behaviour of someone else that we refuse."""
+    """Bytes or behaviour of another node that we refuse."""
 
 
 class MalformedError(RemoteError):
@@ -81,8 +81,8 @@ class ForgedError(RemoteError):
 
 
 class StaleError(RemoteError):
-    """A certificate, anchor or bulletin that holds, but not at this time."""
+    """A certificate, anchor or bulletin that is genuine, but not valid at this time."""
 
 
 class ExcessError(RemoteError):
-    """More than we take of one neighbour."""
+    """A neighbour sent more than its limit."""

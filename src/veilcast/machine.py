@@ -1,11 +1,11 @@
 """The contract that every role of every mode fulfils: a machine without I/O.
 
-A machine is moved by three things only: bytes that arrive, a timer that is due, and a call of its owner. It answers
-with frames to send, one next deadline, and events. It holds no socket, no clock and no source of randomness of its own:
-time comes in as `now`, chance as the `rng` and `entropy` it was built with. So the network and the simulator drive the
-very same object with the very same bytes, and a run is decided by its seed.
+Three things move a machine: bytes that arrive, a timer that is due, and a call of its owner. It answers with frames to
+send, one next deadline, and events. It holds no socket, no clock and no source of randomness of its own: time comes in
+as `now`, randomness as the `rng` and `entropy` it was built with. So the network and the simulator drive the very same
+object with the very same bytes, and the seed decides a run.
 
-`now` is Unix time in integer microseconds and never goes back; the driver sees to that. Calls with nothing to do are
+`now` is Unix time in integer microseconds and never goes back; the driver ensures that. Calls with nothing to do are
 harmless: a spurious `handle_timer` or an empty `frames_to_send` changes nothing.
 
 How a driver runs a machine, after every call that may have changed it:
@@ -23,13 +23,17 @@ from typing import NewType, Protocol, TypeAlias
 import msgspec
 
 Address = NewType("Address", str)
-"""An opaque name of a peer; compared, never parsed, by machines. One per inbound stream where the sender is hidden."""
+"""An opaque name of a peer. Machines compare it and never parse it. Each inbound stream has its own if the sender is
+hidden.
+"""
 
 Entropy: TypeAlias = Callable[[int], bytes]
-"""Gives that many bytes fit for keys: the system's generator in production, a seeded one in the simulator."""
+"""Returns this many bytes fit for keys: from the system's generator in production, from a seeded one in the
+simulator.
+"""
 
 Value: TypeAlias = int | float | str
-"""What an attribute of a publication can hold."""
+"""The value of an attribute of a publication."""
 
 
 class Frame(msgspec.Struct, frozen=True, gc=False):
@@ -40,19 +44,19 @@ class Frame(msgspec.Struct, frozen=True, gc=False):
 
 
 class Machine(Protocol):
-    """The five methods. A driver knows nothing else, but for the notices of `Peers` and `Durable`."""
+    """The five methods. A driver knows nothing else, except the notices of `Peers` and `Durable`."""
 
     def receive(self, data: bytes, source: Address, now: int) -> None:
-        """Take bytes of a peer. Never raises for what a stranger sent."""
+        """Take bytes of a peer. Never raises, whatever a stranger sent."""
 
     def handle_timer(self, now: int) -> None:
         """Do what is due at `now`."""
 
     def next_timer(self) -> int | None:
-        """When `handle_timer` wants to be called next; None for never."""
+        """The next deadline for `handle_timer`; None for never."""
 
     def frames_to_send(self, now: int, limit: int) -> list[Frame]:
-        """Hand over at most `limit` frames; what is left stays queued."""
+        """Hand over at most `limit` frames; the rest stays queued."""
 
     def next_event(self) -> Event | None:
         """Hand over one event; None when there is none."""
@@ -67,30 +71,35 @@ class Peers(Protocol):
 
 
 class Durable(Protocol):
-    """The notice of a driver with a disk: what `Record` asked for is safe now, and may leave or be acknowledged.
+    """The notice of a driver with a disk: the bytes of a `Record` are safe now, and what relies on them may leave or be
+    acknowledged.
 
-    Such a driver gives a machine's next life what was stored and not `Settled`, by its numbers.
+    Such a driver gives a machine's next life all records that were stored and not `Settled`, by their numbers.
     """
 
     def stored(self, record: int, now: int) -> None: ...
 
 
 class Publication(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What a publisher says: attribute-value pairs to match on, and a body. Attributes may repeat (P2, section 3)."""
+    """What a publisher submits: attribute-value pairs to match on, and a body. Attributes may repeat (P2,
+    section 3).
+    """
 
     pairs: tuple[tuple[str, Value], ...]
     body: bytes = b""
 
 
 class Note(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A publication as a subscriber gets it. The id is the same on every delivery of it, until it is acknowledged."""
+    """A notification: a publication as a subscriber gets it. The id is the same on every delivery, until it is
+    acknowledged.
+    """
 
     id: bytes
     publication: Publication
 
 
 class Delay(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Why publications that are on the disk are not with their subscribers yet, for the publisher's own eyes.
+    """Why publications that are on the disk are not with their subscribers yet. Only the publisher sees it.
 
     `until_us` is an estimate, in Unix microseconds, of when subscribers have the last of them; None if it depends on
     something that may never happen.
@@ -107,16 +116,17 @@ class Interest(Protocol):
 
 
 class Member(Machine, Protocol):
-    """What a member's machine offers its owner, in every mode; all that clients and commands use."""
+    """The calls of a member's machine for its owner, in every mode; all that clients and commands use."""
 
     def publish(self, publication: Publication, now: int) -> int:
-        """Take a publication, and return the number of the `Record` that asks for it to be kept.
+        """Take a publication, and return the number of the `Record` that asks the driver to store it.
 
-        When that is stored it is safe, and leaves. Raises `LocalError` for what cannot be sent, or if too much waits.
+        When the record is stored, the publication is safe, and leaves. Raises `LocalError` for a publication that
+        cannot be sent, or if too many wait.
         """
 
     def withdraw(self, record: int, now: int) -> None:
-        """Try no more for the publication of this record; whoever has it already keeps it."""
+        """Stop trying to send the publication of this record. Subscribers that have it already keep it."""
 
     def subscribe(self, interest: Interest, now: int) -> int:
         """Start a subscription and return its number."""
@@ -124,7 +134,7 @@ class Member(Machine, Protocol):
     def unsubscribe(self, number: int, now: int) -> None: ...
 
     def acknowledge(self, note: bytes, now: int) -> None:
-        """The client has the note of this id; deliver it no more."""
+        """The client has the notification of this id; deliver it no more."""
 
 
 class Event(msgspec.Struct, frozen=True):
@@ -132,7 +142,7 @@ class Event(msgspec.Struct, frozen=True):
 
 
 class Connect(Event, frozen=True):
-    """Asks for a way to this peer; answered by `peer_up` or `peer_lost`."""
+    """Asks for a connection to this peer; answered by `peer_up` or `peer_lost`."""
 
     peer: Address
 
@@ -144,13 +154,14 @@ class Disconnect(Event, frozen=True):
 
 
 class Listen(Event, frozen=True):
-    """Asks to be reachable; `filter` is the mode's own word for whom to let in."""
+    """Asks to be reachable. `filter` is the mode's own word for the callers to admit."""
 
     filter: str
 
 
 class Record(Event, frozen=True):
-    """Asks for bytes to be made durable; answered by `stored`, before anything that rests on them may leave.
+    """Asks the driver to store bytes. The driver answers by `stored`; nothing that relies on the bytes may leave
+    before.
 
     A record stands until the next one of its number, or until it is `Settled`.
     """
@@ -160,22 +171,24 @@ class Record(Event, frozen=True):
 
 
 class Settled(Event, frozen=True):
-    """Nothing more is to be done for this record: the driver may forget it."""
+    """This record is done with: the driver may forget it."""
 
     record: int
 
 
 class Waiting(Event, frozen=True):
-    """Subscription `number` is taken, and gets what is published from `until_us` on; None while nobody can say when."""
+    """Subscription `number` is accepted, and gets what is published from `until_us` on; None while that time is
+    unknown.
+    """
 
     number: int
     until_us: int | None
 
 
 class Overdue(Event, frozen=True):
-    """A publication that could not be handed on in all the time it was given; nobody got it, as far as is known.
+    """A publication that could not be handed on within its time. As far as is known, no subscriber has it.
 
-    It is not given up: it is tried on, and this comes again, until it is through or the owner withdraws it.
+    It is not given up: the machine keeps trying, and this event repeats, until it succeeds or the owner withdraws it.
     """
 
     record: int
@@ -183,7 +196,7 @@ class Overdue(Event, frozen=True):
 
 
 class Delivered(Event, frozen=True):
-    """A note for subscription `number`; comes again until its id is acknowledged."""
+    """A notification for subscription `number`; it repeats until its id is acknowledged."""
 
     number: int
     note: Note

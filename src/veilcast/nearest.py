@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 
 def did_you_mean(typed: str, known: Iterable[str]) -> str:
-    """ "; did you mean 'x'?", or nothing if no known name is near. Case and leading dashes do not count."""
+    """The text "; did you mean 'x'?"; empty if no known name is near. Case and leading dashes do not count."""
     from difflib import get_close_matches  # Only a mistake pays for it.
 
     names = {name.lstrip("-").casefold(): name for name in known}

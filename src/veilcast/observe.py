@@ -1,13 +1,12 @@
-"""What can be observed of a run: one frozen row type per table, and a writer.
+"""The observations of a run: one frozen row type for each table, and a writer.
 
-These rows are the only thing the lab ever sees of a network. They are plain on purpose: the simulator, a node's tap and
-a packet capture fill the same columns, and `lab/tables.py` derives its Spark schemas from the fields below. Times are
-integer microseconds (`_us`), stamped with the injected `now`, never with a clock of our own.
+The lab sees nothing else of a network. The rows are plain on purpose: the simulator, a node's tap and a packet capture
+fill the same columns, and `lab/tables.py` derives its Spark schemas from the fields below. Times are integer
+microseconds (`_us`), stamped with the injected `now`, never with a clock of our own.
 
-Who sees what: `CellRow` a global observer; `InsiderRow` a coalition of members; `ServerRow` a relay's server or proxy,
-or a tree
-node; `TopologyRow` and `PresenceRow` anyone who maps the overlay. `TruthRow` holds the labels; `lab/measure` alone
-reads it.
+Which adversary sees which table: `CellRow` a global observer; `InsiderRow` a coalition of members; `ServerRow` a
+relay's server or proxy, or a tree node; `TopologyRow` and `PresenceRow` anyone who maps the overlay. `TruthRow` holds
+the labels; only `lab/measure` reads it.
 """
 
 from __future__ import annotations
@@ -25,13 +24,13 @@ from veilcast.errors import StorageError, TamperedError
 
 
 class ObservationRow(msgspec.Struct, frozen=True, gc=False):
-    """The base of every row; `run` says which run it was seen in."""
+    """The base of every row. `run` names the run it was seen in."""
 
     run: str
 
 
 class CellRow(ObservationRow, frozen=True, gc=False):
-    """One frame on one wire: what an observer of every link sees."""
+    """One frame on one wire, as an observer of every link sees it."""
 
     epoch: int
     t_us: int
@@ -70,7 +69,7 @@ class InsiderRow(ObservationRow, frozen=True, gc=False):
 
 
 class ServerRow(ObservationRow, frozen=True, gc=False):
-    """One request as a relay's server or proxy, or a tree node, saw it."""
+    """One request, as a relay's server or proxy, or a tree node, saw it."""
 
     epoch: int
     t_us: int
@@ -81,7 +80,7 @@ class ServerRow(ObservationRow, frozen=True, gc=False):
 
 
 class TruthRow(ObservationRow, frozen=True, gc=False):
-    """Who really was what, and when: the labels an attack is measured against."""
+    """The true role of a node in a topic, and its period: the labels that an attack is measured against."""
 
     topic: str
     node: str
