@@ -20,7 +20,8 @@ def shown(text: str) -> list[str]:
     return [line.split(" > ")[0].removeprefix("./run ") for line in lines if re.match(r"(\./run )?veilcast ", line)]
 
 
-COMMANDS = [command for name in ("README.md", "docs/operating.md") for command in shown((ROOT / name).read_text())]
+GUIDES = ("README.md", "docs/member.md", "docs/researcher.md", "docs/operator/*.md")
+COMMANDS = [command for name in GUIDES for path in sorted(ROOT.glob(name)) for command in shown(path.read_text())]
 
 
 @pytest.mark.parametrize("command", dict.fromkeys(COMMANDS))

@@ -1,4 +1,4 @@
-"""The transcripts in docs/operating.md of commands that need no running node say just what these commands say.
+"""The transcripts in the guides under docs/ of commands that need no running node say just what these commands say.
 
 Each "step by step" section is run in a directory of its own, command by command, at a terminal that types passphrases.
 A command that the document shows without any output may say anything: there the document shows the command alone.
@@ -21,7 +21,8 @@ from veilcast.cli.context import Context
 from veilcast.cli.main import main
 from veilcast.crypto.passphrase import PassphraseCost
 
-DOCUMENT = (Path(__file__).parents[2] / "docs" / "operating.md").read_text()
+DOCS = Path(__file__).parents[2] / "docs"
+DOCUMENT = "\n".join(path.read_text() for path in (DOCS / "member.md", *sorted((DOCS / "operator").glob("*.md"))))
 FENCE = re.compile(r"^```\n(.*?)^```", re.MULTILINE | re.DOTALL)
 SECTION = re.compile(r"^## ([^\n]*step by step)\n(.*?)(?=^## |\Z)", re.MULTILINE | re.DOTALL)
 

@@ -14,7 +14,7 @@ from veilcast.net import metrics
 from veilcast.net.address import parse_address
 from veilcast.net.metrics import METRICS, MetricsServer, render
 
-DOCUMENT = Path(__file__).parents[2] / "docs" / "operating.md"
+DOCUMENT = Path(__file__).parents[2] / "docs" / "member.md"
 
 
 def with_server(test: Callable[[MetricsServer], Awaitable[None]], listen: str = "127.0.0.1:0") -> None:

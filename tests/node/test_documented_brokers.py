@@ -1,4 +1,4 @@
-"""The table of the brokers' files in docs/operating.md, held to the types that read them."""
+"""The table of the brokers' files in docs/operator/brokers.md, held to the types that read them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import msgspec
 
 from veilcast.brokers.config import BrokerClientConfig, BrokerConfig
 
-DOCUMENT = Path(__file__).parents[2] / "docs" / "operating.md"
+DOCUMENT = Path(__file__).parents[2] / "docs" / "operator" / "brokers.md"
 SETTINGS: dict[str, type[msgspec.Struct]] = {"broker": BrokerConfig, "member": BrokerClientConfig}
 
 

@@ -1,4 +1,4 @@
-"""The table of the node's file in docs/operating.md, held to the types that read it."""
+"""The table of the node's file in docs/member.md, held to the types that read it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from veilcast.node.modes import MODES
 from veilcast.node.toml_file import LogConfig, MetricsConfig
 from veilcast.node.tor_table import TorTable
 
-DOCUMENT = Path(__file__).parents[2] / "docs" / "operating.md"
+DOCUMENT = Path(__file__).parents[2] / "docs" / "member.md"
 TABLES: dict[str, type[msgspec.Struct]] = {
     "limits": NodeLimits,
     "log": LogConfig,

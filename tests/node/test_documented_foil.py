@@ -1,4 +1,4 @@
-"""The table of foiling in docs/operating.md, held to the types that read it."""
+"""The table of foiling in docs/operator/foil.md, held to the types that read it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import msgspec
 from veilcast.foil.config import FoilConfig
 from veilcast.node.foil_member import FoilSettings
 
-DOCUMENT = Path(__file__).parents[2] / "docs" / "operating.md"
+DOCUMENT = Path(__file__).parents[2] / "docs" / "operator" / "foil.md"
 
 
 def test_defaults_are_documented_as_they_are() -> None:

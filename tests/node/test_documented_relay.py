@@ -1,4 +1,4 @@
-"""The tables of the relay's files in docs/operating.md, held to the types that read them."""
+"""The tables of the relay's files in docs/operator/relay.md, held to the types that read them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from veilcast.node.relay_files import ProxyFile, ServerFile
 from veilcast.node.toml_file import ProcessConfig
 from veilcast.relay.config import RelayClientConfig, RelayProxyConfig, RelayServerConfig
 
-DOCUMENT = Path(__file__).parents[2] / "docs" / "operating.md"
+DOCUMENT = Path(__file__).parents[2] / "docs" / "operator" / "relay.md"
 SETTINGS: dict[str, type[msgspec.Struct]] = {
     "server": RelayServerConfig,
     "proxy": RelayProxyConfig,

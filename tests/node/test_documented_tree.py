@@ -1,4 +1,4 @@
-"""The table of the tree's files in docs/operating.md, held to the types that read them."""
+"""The table of the tree's files in docs/operator/tree.md, held to the types that read them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import msgspec
 
 from veilcast.tree.config import DirectoryConfig, TreeConfig
 
-DOCUMENT = Path(__file__).parents[2] / "docs" / "operating.md"
+DOCUMENT = Path(__file__).parents[2] / "docs" / "operator" / "tree.md"
 SETTINGS: dict[str, type[msgspec.Struct]] = {"node": TreeConfig, "directory": DirectoryConfig}
 
 

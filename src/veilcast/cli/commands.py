@@ -80,7 +80,7 @@ def _top() -> tuple[CommandParser, Any]:
         prog="veilcast",
         usage="veilcast [-h] [--version] COMMAND ...",
         description="Publish and subscribe without revealing who you are, and measure what shows.",
-        epilog="All take --json and --help. Exit codes: docs/operating.md. Not audited.",
+        epilog="All take --json and --help. Exit codes: docs/exit-codes.md. Not audited.",
         # With a deeper indent the longest name gets a line of its own, and the whole no longer fits a screen.
         formatter_class=lambda prog: _Brief(prog, indent_increment=1),
         add_help=False,

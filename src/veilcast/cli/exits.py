@@ -1,4 +1,4 @@
-"""Exit codes: one meaning each, documented in docs/operating.md. Append only."""
+"""Exit codes: one meaning each, documented in docs/exit-codes.md. Append only."""
 
 from __future__ import annotations
 

@@ -152,7 +152,7 @@ METRICS: Final[dict[str, tuple[Kind, str]]] = {
     "brokers_refused_total": ("counter", "What a broker has refused, or could not read."),
     "machine_faults_total": ("counter", "Messages and timers that veilcast itself failed on; it dropped them."),
 }
-"""Every metric there is. Append only; docs/operating.md has the same table."""
+"""Every metric there is. Append only; docs/member.md has the same table."""
 
 PREFIX: Final = "veilcast_"
 REQUEST_MAX: Final = 4096
