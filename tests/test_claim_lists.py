@@ -14,10 +14,10 @@ def test_the_page_lists_every_claim_that_only_a_longer_run_holds(request: pytest
     page = text = PAGE.read_text()
     for mark, lines in lists_of(items).items():
         text = replace_list(text, mark, lines)
-    if request.config.getoption("--write-tiers"):
+    if request.config.getoption("--write-pages"):
         PAGE.write_text(text)
         return
-    assert page == text, "write the lists anew: ./run test tests --write-tiers -k the_page_lists_every_claim"
+    assert page == text, "write the lists anew: ./run test tests --write-pages -k the_page_lists_every_claim"
 
 
 def test_every_folder_of_tests_is_on_the_page() -> None:
