@@ -1,7 +1,7 @@
-"""What every test shares: one hypothesis profile, a seeded entropy, a disk that is quick to flush; the lab's Spark, and
+"""Fixtures of all tests: one hypothesis profile, a seeded entropy, a disk that is quick to flush, the lab's Spark, and
 a private Tor network.
 
-What the lab or Tor needs is imported by those who ask for it: no other test waits for Spark.
+Only the fixtures that need the lab or Tor import them: no other test waits for Spark.
 """
 
 from __future__ import annotations

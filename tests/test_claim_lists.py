@@ -1,4 +1,4 @@
-"""The page of tests says which claims leave the quick run, and its lists are those of the marks."""
+"""docs/tests.md says which claims leave the quick run, and its lists are those of the marks."""
 
 from __future__ import annotations
 

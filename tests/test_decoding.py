@@ -124,13 +124,13 @@ RAISED: list[Exception] = [
 
 
 @pytest.mark.parametrize("number", range(6))
-def test_whatever_a_struct_raises_is_the_error_that_the_caller_named(number: int) -> None:
+def test_every_exception_of_a_struct_becomes_the_error_that_the_caller_named(number: int) -> None:
     data = msgspec.msgpack.encode({"number": number})
     with pytest.raises(MalformedError, match=r"^nothing of ours$"):
         MsgpackDecoder(Picky, MalformedError, "nothing of ours").decode(data)
 
 
-def test_whatever_a_hook_raises_is_the_error_that_the_caller_named() -> None:
+def test_every_exception_of_a_hook_becomes_the_error_that_the_caller_named() -> None:
     def hook(kind: type, value: Any) -> Any:
         raise ZeroDivisionError
 
@@ -180,7 +180,7 @@ def depth(value: Any) -> int:
 
 
 @given(VALUES, st.integers(0, DEPTH_MAX + 8))
-def test_the_scan_agrees_with_the_depth_of_what_was_written(value: Any, more: int) -> None:
+def test_the_scan_finds_the_depth_of_the_written_value(value: Any, more: int) -> None:
     for _ in range(more):
         value = [1, value, b"\x91" * 40]
     deep = depth(value) > DEPTH_MAX
@@ -218,7 +218,7 @@ def test_any_bytes_are_read_or_are_the_error_that_the_caller_named(data: bytes) 
 
 
 @given(st.binary(min_size=1, max_size=8), st.integers(1, 1 << 16))
-def test_whatever_is_repeated_the_library_never_runs_out_of_stack(unit: bytes, times: int) -> None:
+def test_no_repeated_pattern_exhausts_the_stack_of_the_library(unit: bytes, times: int) -> None:
     """The scan is what stops it, and not the library's own limit: with 3.12 and later that one may come too late."""
     for decoder in (MsgpackDecoder(Any, MalformedError, "x"), MsgpackDecoder(Tolerant, MalformedError, "x")):
         causes: list[BaseException | None] = []

@@ -1,4 +1,4 @@
-"""The rules of decoding, executed: one module builds decoders, and what they read forbids unknown fields."""
+"""The rules of decoding, executed: one module builds decoders, and their types forbid unknown fields."""
 
 from __future__ import annotations
 
@@ -115,7 +115,7 @@ def test_the_rule_catches_each_planted_decoder(breach: str) -> None:
         "import msgspec\nx = msgspec.json.format(b'')",
     ],
 )
-def test_the_rule_lets_pass_what_writes(fine: str) -> None:
+def test_the_rule_accepts_code_that_writes(fine: str) -> None:
     assert breaches(fine) == []
 
 
@@ -177,7 +177,7 @@ def test_the_rule_finds_a_planted_struct_that_takes_unknown_fields() -> None:
 def test_kinds_of_authority_files_are_among_those_that_are_looked_at() -> None:
     from veilcast.authority import bulletin, issuer, keyring, request, topic_record
 
-    kinds = {"Authority": issuer, "Keyring": keyring, "Asking": request, "Request": request, "Reply": request}
+    kinds = {"Authority": issuer, "Keyring": keyring, "PendingRequest": request, "Request": request, "Reply": request}
     kinds |= {"Bulletin": bulletin, "TopicRecord": topic_record}
     assert kinds.keys() == struct_codec.MAGIC_OF.keys()
     for name, module in kinds.items():

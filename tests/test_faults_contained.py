@@ -1,4 +1,4 @@
-"""`Faults`: what is no error of ours becomes a refusal, is counted, and ends a simulation."""
+"""`Faults`: an exception that is no error of ours becomes a refusal, is counted, and ends a simulation."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ def fail(error: Exception) -> int:
     raise error
 
 
-def test_a_fault_is_refused_like_what_a_stranger_sent_and_errors_of_ours_pass() -> None:
+def test_a_fault_becomes_a_refusal_and_errors_of_ours_pass() -> None:
     faults = Faults()
     with pytest.raises(FaultError) as caught, faults.refuse_exceptions():
         fail(RecursionError())
@@ -24,7 +24,7 @@ def test_a_fault_is_refused_like_what_a_stranger_sent_and_errors_of_ours_pass() 
     assert faults.count == 1
 
 
-def test_faults_are_counted_and_told() -> None:
+def test_faults_are_counted_and_reported() -> None:
     faults, told = Faults(), list[Exception]()
     faults.on_fault = told.append
     faults.contain(fail, ValueError())

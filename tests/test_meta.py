@@ -36,7 +36,7 @@ LONG_FILES: dict[str, int] = {}
 """Files past the warning, and how long each may be. A ratchet: numbers go down, entries go away, none is added."""
 
 
-def test_protocol_rooms_have_no_io_no_clock_and_no_chance_of_their_own() -> None:
+def test_protocol_rooms_have_no_io_no_clock_and_no_randomness_of_their_own() -> None:
     names = {str(path.relative_to(SOURCE)): path.read_text() for path in PROTOCOL}
     found = {name: violations(text, may_use_files=name in WITH_FILES) for name, text in names.items()}
     assert len(found) > 100
@@ -157,7 +157,7 @@ def test_the_checker_catches_each_planted_use_of_files(breach: str) -> None:
         "class A:\n  s: list[int]\n  def f(self): return [x for x in self.s]",
     ],
 )
-def test_the_checker_lets_pass_what_is_allowed(fine: str) -> None:
+def test_the_checker_accepts_allowed_code(fine: str) -> None:
     assert violations(fine) == []
 
 
@@ -287,7 +287,7 @@ def test_every_example_runs(example: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "path", [*sorted((ROOT / "docs").rglob("*.md")), ROOT / "README.md"], ids=lambda path: path.name
 )
-def test_what_the_documents_point_to_exists(path: Path) -> None:
+def test_every_link_in_the_documents_leads_somewhere(path: Path) -> None:
     for target in re.findall(r"\]\(([^)#]+)[^)]*\)", path.read_text()):
         if "://" not in target:
             assert (path.parent / target).exists(), f"{path.name} points to {target}"

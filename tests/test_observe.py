@@ -85,7 +85,7 @@ def test_a_damaged_line_is_named(line: str, reason: str, tmp_path: Path) -> None
         list(read_table(tmp_path, CellRow))
 
 
-def test_a_place_that_cannot_be_written_is_told_in_one_line(tmp_path: Path) -> None:
+def test_a_directory_that_cannot_be_written_is_a_one_line_error(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(StorageError, match="cannot make"):
         TableWriter(tmp_path / "file" / "tables")

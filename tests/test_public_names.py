@@ -1,6 +1,7 @@
-"""The public names: imported at their first use, and known to the type checker all the same.
+"""The public names are imported at their first use, and known to the type checker all the same.
 
-mypy reads this file. Where it accepted a name that does not exist, it would call the comment that silences it unused.
+mypy reads this file. If it accepted a name that does not exist, it would report the comment that silences the error as
+unused.
 """
 
 from __future__ import annotations

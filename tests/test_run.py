@@ -82,7 +82,7 @@ def test_a_python_that_is_too_old_is_named(checkout: Path) -> None:
     assert_one_line(run(checkout, "veilcast", PYTHON=old), "found Python 3.9.1", checkout)
 
 
-def test_a_python_without_venv_is_told_what_to_install(checkout: Path) -> None:
+def test_a_python_without_venv_gets_an_error_that_names_the_package_to_install(checkout: Path) -> None:
     assert_one_line(run(checkout, "veilcast", PYTHON=fake_python(checkout, BARE)), "python3-venv", checkout)
 
 
@@ -102,7 +102,7 @@ def made(checkout: Path, where: Path | str, layer: str = "core") -> Path:
     return checkout / ".venv"
 
 
-def test_an_environment_made_elsewhere_or_without_its_python_is_made_anew(checkout: Path) -> None:
+def test_an_environment_made_elsewhere_or_without_its_python_is_made_again(checkout: Path) -> None:
     made(checkout, checkout)
     here = run(checkout, "veilcast")
     assert (here.returncode, here.stdout, here.stderr) == (0, "as it was\n", "")
@@ -163,7 +163,7 @@ def test_heavy_includes_all(option: str, runs: set[str], request: pytest.Fixture
 
 
 @pytest.mark.parametrize("python", ["/bin/false", "./nonexistent", "nonexistent"])
-def test_an_interpreter_that_is_none_is_told_in_one_line(python: str, checkout: Path) -> None:
+def test_a_missing_interpreter_is_a_one_line_error(python: str, checkout: Path) -> None:
     assert_one_line(run(checkout, "veilcast", PYTHON=python), "needs Python 3.11", checkout)
 
 
@@ -178,12 +178,12 @@ def test_a_set_up_under_way_is_waited_for_and_said_once(checkout: Path) -> None:
     assert (checkout / "slept").read_text() == "\n" * 3
 
 
-def test_a_lock_that_cannot_be_made_is_told_and_not_waited_for(checkout: Path) -> None:
+def test_a_lock_that_cannot_be_made_is_an_error_at_once(checkout: Path) -> None:
     script(checkout / "bin" / "mkdir", 'echo "mkdir: .venv.lock: Read-only file system" >&2; exit 1')
     assert_one_line(run(checkout, "veilcast", PATH=path_with(checkout / "bin")), "Read-only", checkout)
 
 
-def test_who_comes_second_to_a_dead_lock_leaves_it_to_the_first(checkout: Path) -> None:
+def test_the_second_process_at_a_dead_lock_leaves_it_to_the_first(checkout: Path) -> None:
     """Between seeing that the owner is dead and taking its lock, another took it: this process, which lives."""
     (checkout / ".venv.lock").mkdir()
     (checkout / ".venv.lock" / str(dead_process())).touch()
@@ -194,7 +194,7 @@ def test_who_comes_second_to_a_dead_lock_leaves_it_to_the_first(checkout: Path) 
     assert (checkout / "seen").read_text() == f"{os.getpid()}\n"
 
 
-def test_the_lock_of_a_dead_set_up_goes_to_one_of_those_who_wait(checkout: Path) -> None:
+def test_one_waiting_set_up_gets_the_lock_of_a_dead_one(checkout: Path) -> None:
     """Each enters alone: two at once would find the other's directory in their way."""
     (checkout / ".venv.lock").mkdir()
     (checkout / ".venv.lock" / str(dead_process())).touch()

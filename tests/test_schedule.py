@@ -1,4 +1,4 @@
-"""Tests are spread over workers so that what they share is made once, and in the same order each time."""
+"""Tests are spread over workers so that shared fixtures are made once, and in the same order each time."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ CLAIM = re.compile(r"- \*\*(can|cannot|not known)\*\* \((both|hardened|paper)\):
 PROOF = re.compile(r"`(tests/[\w/]+\.py)::(\w+)`")
 
 
-def test_the_threat_model_holds_what_it_says_of_itself() -> None:
+def test_the_threat_model_keeps_its_own_rules() -> None:
     assert breaches(TEXT) == []
 
 

@@ -1,4 +1,4 @@
-"""The checker of `time_rules` finds what is planted; `test_meta.py` holds it against all tests."""
+"""The checker of `time_rules` finds planted breaches; `test_meta.py` runs it over all tests."""
 
 from __future__ import annotations
 
@@ -53,5 +53,5 @@ def test_the_checker_finds_each_planted_breach(breach: str) -> None:
         "stream.settimeout(None)",
     ],
 )
-def test_the_checker_lets_pass_what_is_allowed(fine: str) -> None:
+def test_the_checker_accepts_allowed_code(fine: str) -> None:
     assert time_violations(fine) == []

@@ -20,7 +20,7 @@ from veilcast.wire import geometry
 LAST = NOW + EPOCHS - 1
 
 
-def test_those_who_stay_go_on_together_and_the_one_shut_out_is_left_behind() -> None:
+def test_members_that_stay_share_new_keys_and_the_revoked_member_lacks_them() -> None:
     people = make_authority_members()
     state = issuer.revoke(people.authority, "mallory", None, NOW + 2, people.entropy)
     notice = bulletin_of(state)
@@ -41,7 +41,7 @@ def test_those_who_stay_go_on_together_and_the_one_shut_out_is_left_behind() -> 
         assert certificate.leaf.scope == bob.keys_at(epoch).topic(TOPIC).token
 
 
-def test_a_newcomer_after_the_revocation_meets_those_who_stayed() -> None:
+def test_a_member_that_joins_after_a_revocation_has_the_keys_of_the_members_that_stayed() -> None:
     people = make_authority_members()
     state = issuer.revoke(people.authority, "mallory", None, NOW, people.entropy)
     notice = bulletin_of(state)
@@ -69,7 +69,7 @@ def test_several_bulletins_add_up_and_must_come_in_order() -> None:
     assert dora.keys_at(NOW + 3).topic(OTHER).token == bob.keys_at(NOW + 3).topic(OTHER).token
 
 
-def test_shut_out_of_one_topic_a_member_keeps_the_others() -> None:
+def test_a_member_revoked_from_one_topic_keeps_the_others() -> None:
     people = make_authority_members()
     state = issuer.revoke(people.authority, "bob", TOPIC, NOW, people.entropy)
     notice = bulletin_of(state)
@@ -122,7 +122,7 @@ def test_a_sub_authority_shuts_out_its_own_members() -> None:
         known.check(dora.membership.certificate, NOW + 1)
 
 
-def test_the_list_of_void_keys_is_bounded_and_forgets_what_has_ended() -> None:
+def test_the_list_of_void_keys_is_bounded_and_forgets_ended_certificates() -> None:
     people = make_authority_members()
     state = issuer.revoke(people.authority, "mallory", None, NOW, people.entropy)
     first = bulletin_of(state)
@@ -153,7 +153,7 @@ def test_forwarders_take_no_void_keys_from_strangers_or_from_the_wrong_authority
         known.add(forged, NOW)
 
 
-def test_all_entries_have_one_size_and_none_names_its_reader() -> None:
+def test_all_entries_have_one_size_and_none_names_its_member() -> None:
     people = make_authority_members()
     state = issuer.revoke(people.authority, "mallory", None, NOW, people.entropy)
     notice = bulletin_of(state)
@@ -183,7 +183,7 @@ def test_a_member_can_open_no_entry_but_its_own() -> None:
     assert not any(data)
 
 
-def test_nothing_of_a_bulletin_can_be_changed_and_nobody_else_can_write_one() -> None:
+def test_no_byte_of_a_bulletin_can_be_changed_and_only_the_authority_can_write_one() -> None:
     people = make_authority_members()
     state = issuer.revoke(people.authority, "mallory", None, NOW, people.entropy)
     notice = bulletin_of(state)
@@ -239,7 +239,7 @@ def test_a_paper_grant_ends_by_being_forgotten() -> None:
     assert people.bob.keys_at(NOW + 1).topic(TOPIC).token == people.alice.keys_at(NOW + 1).topic(TOPIC).token
 
 
-def test_a_grant_that_came_late_takes_the_bulletin_the_others_have_had() -> None:
+def test_a_late_grant_applies_the_bulletin_that_other_grants_have_applied() -> None:
     people = make_authority_members()
     asking = make_request(OTHER, "subscriber", HOUR_US, NOW, EPOCHS, people.entropy, people.alice.membership.link)
     state, reply = issuer.grant(people.authority, "alice", asking.request, NOW, EPOCHS, people.entropy)

@@ -26,6 +26,6 @@ def test_a_topic_of_a_fifth_of_the_members_is_sent_to_all(privacy: Privacy) -> N
 
 
 @pytest.mark.parametrize(("subscribers", "members"), [(1, None), (None, 1), (2, 1), (-1, 5), (0, 0), (0, -1)])
-def test_a_size_that_cannot_be_is_told(subscribers: int | None, members: int | None) -> None:
+def test_an_impossible_topic_size_is_an_error(subscribers: int | None, members: int | None) -> None:
     with pytest.raises(ConfigError):
         choose_cover_share("high", subscribers=subscribers, members=members)

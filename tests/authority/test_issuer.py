@@ -141,7 +141,7 @@ def test_only_the_member_that_asked_can_open_the_reply() -> None:
             complete_request(stolen, bytes_, None)
 
 
-def test_bad_wishes_are_refused_and_leave_no_trace() -> None:
+def test_bad_requests_are_refused_and_leave_no_trace() -> None:
     people = make_authority_members()
     state, entropy = people.authority, people.entropy
     before = repr(sorted(state.members)), state.bulletins
@@ -193,7 +193,7 @@ def test_a_paper_topic_has_one_key_for_ever_and_one_key_pair_for_all_its_publish
         issuer.rotate(people.authority, TOPIC, NOW, people.entropy)
 
 
-def test_a_profile_is_for_good_and_attributes_may_change() -> None:
+def test_a_profile_cannot_change_and_attributes_can() -> None:
     people = make_authority_members()
     schema = Schema((Reals("temp", -40, 60, 12),))
     state = issuer.declare(people.authority, TopicRecord(TOPIC, schema, 0.5), people.entropy)
@@ -298,7 +298,7 @@ def test_a_sub_authority_grants_its_group_and_nothing_else() -> None:
         issuer.grant_ready(child, "late", [("sports/tennis", "subscriber")], LAST, EPOCHS, people.entropy)
 
 
-def test_when_a_sub_authority_has_ended_what_others_granted_stands() -> None:
+def test_grants_of_other_authorities_stand_when_a_sub_authority_has_ended() -> None:
     people = make_authority_members()
     _, child = issuer.delegate(people.authority, "sports", NOW, 2, people.entropy)
     child = issuer.declare_label(child, "sports/tennis", "hardened", people.entropy)
@@ -318,7 +318,7 @@ def test_a_sub_authority_that_declares_a_foreign_topic_by_force_convinces_no_mem
         issuer.grant_ready(forced, "v", [("news/asia", "subscriber")], NOW, EPOCHS, people.entropy)
 
 
-def test_epochs_count_time_in_pieces() -> None:
+def test_epochs_number_periods_of_equal_length() -> None:
     assert epoch_of(7_200_000_000, 3_600_000_000) == 2
     assert epochs_in(30, 3_600_000_000) == 720
     assert epochs_in(0.0001, 3_600_000_000) == 1
@@ -333,7 +333,7 @@ def test_a_membership_alone_is_a_grant_of_no_topic() -> None:
         forwarder.keys_at(LAST + 1)
 
 
-def test_nobody_can_have_anothers_key_certified_and_so_voided() -> None:
+def test_no_member_can_have_the_key_of_another_certified_and_so_voided() -> None:
     people = make_authority_members()
     asking = make_request(TOPIC, "subscriber", HOUR_US, NOW, EPOCHS, people.entropy, people.alice.membership.link)
     with pytest.raises(AuthorityError, match="another member"):
@@ -361,7 +361,7 @@ def test_a_revoked_member_gets_nothing_more_under_its_name() -> None:
         issuer.revoke(state, "mallory", None, NOW, people.entropy)
 
 
-def test_who_publishes_and_reads_a_topic_can_do_both() -> None:
+def test_a_member_that_publishes_and_reads_a_topic_can_do_both() -> None:
     people = make_authority_members()
     orders: tuple[list[TopicRole], list[TopicRole]] = (["publisher", "subscriber"], ["subscriber", "publisher"])
     for roles in orders:
@@ -372,7 +372,7 @@ def test_who_publishes_and_reads_a_topic_can_do_both() -> None:
         assert both.keys_at(NOW).topic(TOPIC).signing is not None
 
 
-def test_a_reply_must_fit_what_was_asked_and_come_from_one_authority() -> None:
+def test_a_reply_must_fit_its_request_and_come_from_one_authority() -> None:
     people = make_authority_members()
     asking = make_request(TOPIC, "publisher", HOUR_US, NOW, EPOCHS, people.entropy)
     _, reply = issuer.grant(people.authority, "dora", asking.request, NOW, EPOCHS, people.entropy)
@@ -466,7 +466,7 @@ def test_requests_that_contradict_themselves_cannot_be_built() -> None:
             decode_request(bad)
 
 
-def test_all_members_of_one_network_get_its_key_and_those_of_another_do_not() -> None:
+def test_every_member_of_a_network_gets_its_key_and_no_member_of_another() -> None:
     people = make_authority_members()
     key = people.authority.network
     assert all(one.membership.network == key for one in (people.alice, people.bob, people.carol, people.mallory))

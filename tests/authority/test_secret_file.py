@@ -11,8 +11,10 @@ from pathlib import Path
 import pytest
 
 from support.waits import HANG_S
+from veilcast.authority import secret_file
+from veilcast.authority.issuer import Authority
 from veilcast.authority.keyring import Keyring
-from veilcast.authority.request import Asking, make_request
+from veilcast.authority.request import PendingRequest, make_request
 from veilcast.authority.secret_file import (
     FILE_MAX,
     lock_directory,
@@ -37,16 +39,16 @@ THING = make_request("t", "subscriber", 1, 0, 1, ENTROPY)
 def test_a_secret_file_opens_with_its_passphrase_and_kind_only(tmp_path: Path) -> None:
     path = tmp_path / "thing"
     write_secret(path, THING, RIGHT, cost=CHEAP, entropy=ENTROPY)
-    assert read_secret(path, Asking, RIGHT) == THING
+    assert read_secret(path, PendingRequest, RIGHT) == THING
     assert path.stat().st_mode & 0o777 == 0o600
     assert THING.seed.reveal() not in path.read_bytes()
     with pytest.raises(PassphraseError, match="thing"):
-        read_secret(path, Asking, Secret(b"wrong"))
+        read_secret(path, PendingRequest, Secret(b"wrong"))
     with pytest.raises(TamperedError, match="thing"):
         read_secret(path, Keyring, RIGHT)
     path.write_bytes(path.read_bytes()[:-1])
     with pytest.raises(TamperedError):
-        read_secret(path, Asking, RIGHT)
+        read_secret(path, PendingRequest, RIGHT)
 
 
 def test_a_file_of_another_user_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -58,7 +60,7 @@ def test_a_file_of_another_user_is_refused(tmp_path: Path, monkeypatch: pytest.M
 
 
 @pytest.mark.parametrize("mode", [0o644, 0o640, 0o604, 0o660, 0o620])
-def test_a_file_that_others_may_open_is_refused(mode: int, tmp_path: Path) -> None:
+def test_a_file_that_other_users_may_open_is_refused(mode: int, tmp_path: Path) -> None:
     path = tmp_path / "open"
     replace_file(path, b"x")
     path.chmod(mode)
@@ -66,7 +68,7 @@ def test_a_file_that_others_may_open_is_refused(mode: int, tmp_path: Path) -> No
         read_private_file(path)
 
 
-def test_missing_directories_and_huge_files_are_told_in_one_line(tmp_path: Path) -> None:
+def test_missing_directories_and_huge_files_are_one_line_errors(tmp_path: Path) -> None:
     with pytest.raises(StorageError, match="No such file"):
         read_private_file(tmp_path / "nothing")
     with pytest.raises(StorageError, match="cannot write"):
@@ -134,7 +136,7 @@ def test_a_directory_serves_one_command_at_a_time(tmp_path: Path) -> None:
 
 def test_plain_bytes_of_another_kind_or_version_are_not_taken() -> None:
     data = encode_struct(THING)
-    assert decode_struct(data, Asking, TamperedError) == THING
+    assert decode_struct(data, PendingRequest, TamperedError) == THING
     assert data[:5] == b"VCas\x03"
     for bad in (
         b"",
@@ -145,7 +147,7 @@ def test_plain_bytes_of_another_kind_or_version_are_not_taken() -> None:
         data[:5] + b"\xc1",
     ):
         with pytest.raises(TamperedError):
-            decode_struct(bad, Asking, TamperedError)
+            decode_struct(bad, PendingRequest, TamperedError)
 
 
 def test_two_writers_never_tear_a_file(tmp_path: Path) -> None:
@@ -218,3 +220,9 @@ def test_a_write_that_is_interrupted_leaves_the_old_file_and_nothing_beside_it(
         replace_file(path, b"a new secret")
     assert [each.name for each in tmp_path.iterdir()] == ["file"]
     assert path.read_bytes() == b"old"
+
+
+def test_the_purposes_of_locked_files_never_change() -> None:
+    """A file that was locked under one purpose does not open under another."""
+    purposes = [secret_file._purpose(kind) for kind in (Authority, Keyring, PendingRequest)]
+    assert purposes == [b"veilcast/authority", b"veilcast/keyring", b"veilcast/asking"]

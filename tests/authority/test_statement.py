@@ -36,7 +36,7 @@ def name_of(keyring: Keyring) -> bytes:
 @pytest.mark.parametrize(
     ("keyring", "standing"), [(MEMBER, "member"), (DIRECTORY, "directory"), (THEIRS, "member")], ids=str
 )
-def test_a_statement_says_who_made_it(keyring: Keyring, standing: TlsRole) -> None:
+def test_a_statement_proves_its_author(keyring: Keyring, standing: TlsRole) -> None:
     said = sign_statement(keyring, b"hello", purpose=PURPOSE)
     assert StatementReader(MEMBER).verify_author(b"hello", said, standing, AT, purpose=PURPOSE).name == name_of(keyring)
 
@@ -70,7 +70,7 @@ def test_not_a_bit_of_a_statement_can_be_changed(what: str, place: int, flip: in
         StatementReader(DIRECTORY).verify_author(parts["body"], said, "member", AT, purpose=PURPOSE)
 
 
-def test_who_is_revoked_says_nothing_any_more() -> None:
+def test_the_statements_of_a_revoked_member_are_refused() -> None:
     ended = issuer.revoke(STATE, "dora", None, NOW, ENTROPY)
     revoked = RevokedKeys(DIRECTORY.root, 10)
     revoked.add(bulletin_of(ended), NOW)
@@ -80,7 +80,7 @@ def test_who_is_revoked_says_nothing_any_more() -> None:
         reader.verify_author(BODY, WORD, "member", AT + HOUR_US, purpose=PURPOSE)
 
 
-def test_what_a_sub_authority_certified_ends_with_it() -> None:
+def test_certificates_of_a_sub_authority_end_with_it() -> None:
     void = msgspec.structs.replace(DIRECTORY, void={SUB.key.public: NOW})
     with pytest.raises(ForgedError, match="sub-authority"):
         StatementReader(void).verify_author(
@@ -88,7 +88,7 @@ def test_what_a_sub_authority_certified_ends_with_it() -> None:
         )
 
 
-def test_another_authoritys_members_say_nothing_here() -> None:
+def test_statements_of_another_authoritys_members_are_refused() -> None:
     _, stranger = issuer.grant_ready(
         make_authority_members(seed=8).authority, "eve", [], NOW, EPOCHS, ENTROPY, "member"
     )

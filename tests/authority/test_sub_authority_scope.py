@@ -1,4 +1,4 @@
-"""What a hostile sub-authority cannot do outside its group: undo revocations, appoint hosts, take names."""
+"""A hostile sub-authority cannot undo revocations, appoint hosts or take names outside its group."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def flood(known: RevokedKeys, signer: Authority, bulletins: int, size: int = VOI
         known.add(BulletinWriter(number + 1, NOW + 1, ENTROPY).sign(signer.key, names, signer.delegation), NOW)
 
 
-def test_a_sub_authority_cannot_push_out_what_the_root_has_voided() -> None:
+def test_a_sub_authority_cannot_evict_the_void_keys_of_the_root() -> None:
     known = RevokedKeys(ROOT.root, LIMIT)
     known.add(bulletin_of(issuer.revoke(ROOT, "mallory", None, NOW, ENTROPY)), NOW)
     flood(known, CHESS, 8)
@@ -44,7 +44,7 @@ def test_a_sub_authority_cannot_push_out_what_the_root_has_voided() -> None:
         known.check(PEOPLE.mallory.membership.certificate, NOW + 1)
 
 
-def test_a_sub_authority_cannot_push_out_what_another_has_voided_whichever_comes_first() -> None:
+def test_a_sub_authority_cannot_evict_the_void_keys_of_another_in_either_order() -> None:
     go = issuer.declare_label(GO, "go/news", "hardened", ENTROPY)
     go, ella = issuer.grant_ready(go, "ella", [("go/news", "publisher")], NOW, EPOCHS, ENTROPY)
     notice = bulletin_of(issuer.revoke(go, "ella", None, NOW, ENTROPY))
@@ -58,7 +58,7 @@ def test_a_sub_authority_cannot_push_out_what_another_has_voided_whichever_comes
             known.check(ella.membership.certificate, NOW + 1)
 
 
-def test_many_sub_authorities_share_what_one_would_have_alone() -> None:
+def test_many_sub_authorities_share_the_places_that_one_would_have_alone() -> None:
     root, known = ROOT, RevokedKeys(ROOT.root, 40)
     for number in range(5):
         root, child = issuer.delegate(root, f"group{number}", NOW, EPOCHS, ENTROPY)

@@ -68,7 +68,7 @@ def test_the_role_that_was_granted_is_the_role_that_is_shown(standing: TlsRole) 
 
 
 @pytest.mark.parametrize("standing", ["member", "proxy", "server", "directory"])
-def test_members_call_proxies_who_call_the_server_and_nobody_meets_anybody_else(standing: TlsRole) -> None:
+def test_members_call_proxies_and_proxies_call_the_server_and_no_other_pair_connects(standing: TlsRole) -> None:
     """Beside one another in one row: each is called by the one before it. A directory stands apart, and has no TLS."""
     party, row = TlsIdentity(RINGS[standing]), ["directory", "", "member", "proxy", "server", ""]
     place = row.index(standing)
@@ -78,7 +78,7 @@ def test_members_call_proxies_who_call_the_server_and_nobody_meets_anybody_else(
                 judge(shown(keyring))
 
 
-def test_brokers_call_their_like_and_answer_their_like_and_members_and_meet_nobody_else() -> None:
+def test_brokers_call_brokers_and_answer_brokers_and_members_and_no_other_role() -> None:
     party = TlsIdentity(BROKER)
     _, other = let_in(STATE, "berta", "broker")
     assert party.callers(shown(other)).name == party.hosts(shown(other)).name
@@ -120,7 +120,7 @@ def test_a_new_grant_keeps_the_name_and_lasts_longer() -> None:
     judge(shown(renewed)).check(at(LAST + 1))
 
 
-def test_whoever_was_revoked_is_refused_from_the_epoch_of_the_bulletin_on() -> None:
+def test_a_revoked_member_is_refused_from_the_epoch_of_the_bulletin_on() -> None:
     state = issuer.revoke(STATE, "dora", None, NOW + 2, ENTROPY)
     revoked = RevokedKeys(state.root, 100)
     visitor = TlsIdentity(PROXY, revoked).make_judge("member")(shown(MEMBER))
@@ -131,13 +131,13 @@ def test_whoever_was_revoked_is_refused_from_the_epoch_of_the_bulletin_on() -> N
         visitor.check(at(NOW + 3))
 
 
-def test_nobody_is_let_in_with_our_own_certificate() -> None:
+def test_a_peer_that_shows_our_own_certificate_is_refused() -> None:
     with pytest.raises(ForgedError, match="our own"):
         TlsIdentity(PROXY).make_judge("proxy")(shown(PROXY))
 
 
 @given(st.binary(max_size=300))
-def test_whatever_is_shown_is_judged_without_a_fault(data: bytes) -> None:
+def test_no_certificate_raises_anything_but_an_error_of_ours(data: bytes) -> None:
     with pytest.raises(MalformedError):
         TlsIdentity(PROXY).make_judge("member", "proxy", "server")(data)
 
@@ -182,13 +182,13 @@ def test_a_host_is_let_in_with_a_tls_key_and_without_topics() -> None:
             issuer.grant(STATE, "new", asking.request, NOW, EPOCHS, ENTROPY, "proxy")
 
 
-def test_who_asks_cannot_choose_its_role() -> None:
+def test_a_member_that_asks_cannot_choose_its_role() -> None:
     asking = make_request("", "subscriber", HOUR_US, NOW, EPOCHS, ENTROPY, tls=True)
     _, reply = issuer.grant(STATE, "new", asking.request, NOW, EPOCHS, ENTROPY)
     assert TlsIdentity(complete_request(asking, reply, None)).role == "member"
 
 
-def test_keyrings_requests_and_authorities_of_before_still_load_and_say_what_they_lack() -> None:
+def test_files_of_earlier_versions_still_load_and_name_the_fields_they_lack() -> None:
     old = plain_without(MEMBER, "membership", "tls")
     keyring = decode_struct(old, Keyring, TamperedError)
     assert keyring.membership.link == MEMBER.membership.link

@@ -1,4 +1,4 @@
-"""Callers: as one caller for each peer, though they are gone through only when one of them has something to do."""
+"""Connectors behave as one connector for each peer, although they visit the peers only if one has something to do."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from veilcast.machine import Address, Connect
 PEERS = [Address(name) for name in "abcd"]
 
 
-def test_they_do_what_a_caller_for_each_peer_does() -> None:
+def test_connectors_do_what_one_connector_for_each_peer_does() -> None:
     for seed in range(30):
         chance, many, plain = Random(seed), Connectors(1000, Random(1)), dict[Address, Connector]()
         rng, now = Random(1), 0
@@ -42,7 +42,7 @@ def test_they_do_what_a_caller_for_each_peer_does() -> None:
             assert list(iter(many.next_event, None)) == asked
 
 
-def test_who_is_added_twice_is_called_once_and_who_is_dropped_is_not() -> None:
+def test_a_peer_added_twice_is_connected_once_and_a_dropped_peer_is_not() -> None:
     callers = Connectors(1000, Random(1))
     for peer in (*PEERS, *PEERS):
         callers.add(peer, 5)

@@ -1,4 +1,6 @@
-"""The inbox: each note once for each subscription, until it is acknowledged, and no receipt before."""
+"""The inbox delivers each notification once for each subscription until it is acknowledged, and gives no receipt
+before.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,7 @@ def delivered(box: Inbox) -> list[Delivered]:
     return out
 
 
-def test_a_note_is_delivered_once_and_its_receipt_is_given_when_it_is_acknowledged() -> None:
+def test_a_notification_is_delivered_once_and_its_receipt_is_given_when_it_is_acknowledged() -> None:
     box = inbox()
     assert not box.put([1, 2], note(5), (b"name", b"ticket"), 0)
     assert delivered(box) == [Delivered(1, note(5)), Delivered(2, note(5))]
@@ -32,7 +34,7 @@ def test_a_note_is_delivered_once_and_its_receipt_is_given_when_it_is_acknowledg
     assert delivered(box) == []
 
 
-def test_a_note_that_comes_for_another_subscription_is_delivered_for_that() -> None:
+def test_a_repeat_for_another_subscription_is_delivered_to_that_one() -> None:
     box = inbox()
     box.put([1], note(5), (b"a", b"t"), 0)
     box.acknowledge(note(5).id)
@@ -40,11 +42,11 @@ def test_a_note_that_comes_for_another_subscription_is_delivered_for_that() -> N
     assert delivered(box) == [Delivered(2, note(5))]
 
 
-def test_what_concerns_nobody_needs_no_acknowledgement() -> None:
+def test_a_notification_for_no_subscription_needs_no_acknowledgement() -> None:
     assert inbox().put([], note(5), (b"a", b"t"), 0)
 
 
-def test_what_nobody_acknowledges_comes_again() -> None:
+def test_an_unacknowledged_notification_is_delivered_again() -> None:
     box = inbox()
     box.put([1], note(5), (b"a", b"t"), 0)
     delivered(box)
@@ -56,7 +58,7 @@ def test_what_nobody_acknowledges_comes_again() -> None:
     assert box.next_us() == 200
 
 
-def test_a_full_inbox_takes_no_more_and_gives_no_receipt() -> None:
+def test_a_full_inbox_accepts_nothing_and_gives_no_receipt() -> None:
     box = inbox(unread_max=2)
     for number in range(3):
         assert not box.put([1], note(number), (b"a", b"t"), 0)
@@ -67,7 +69,7 @@ def test_a_full_inbox_takes_no_more_and_gives_no_receipt() -> None:
     assert [each.note for each in delivered(box)] == [note(2)]
 
 
-def test_only_the_last_acknowledged_are_remembered() -> None:
+def test_the_inbox_remembers_only_the_last_acknowledged_notifications() -> None:
     box = inbox(seen_max=2)
     for number in range(3):
         box.put([1], note(number), (b"a", b"t"), 0)
@@ -77,7 +79,7 @@ def test_only_the_last_acknowledged_are_remembered() -> None:
     assert not box.put([1], note(0), (b"a", b"t"), 0)
 
 
-def test_a_subscription_that_has_ended_is_delivered_nothing_and_its_receipts_are_given() -> None:
+def test_an_ended_subscription_gets_nothing_and_its_receipts_are_given() -> None:
     box = inbox()
     box.put([1], note(1), (b"a", b"t"), 0)
     box.put([1, 2], note(2), (b"a", b"u"), 0)

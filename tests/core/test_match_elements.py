@@ -1,4 +1,4 @@
-"""Elements as they travel: no two topics, epochs or modes have one in common."""
+"""Keyed elements: no two topics, epochs or modes have one in common."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def test_elements_of_two_topics_are_never_the_same() -> None:
     assert len(set(keys)) == len(keys)
 
 
-def test_whoever_is_of_the_topic_names_an_element_alike_and_every_key_otherwise() -> None:
+def test_all_members_of_a_topic_key_an_element_alike_and_each_key_differently() -> None:
     alice, bob = (
         match_elements.derive_element_key(each.keys_at(NOW).topic(TOPIC), b"tree")
         for each in (PEOPLE.alice, PEOPLE.bob)

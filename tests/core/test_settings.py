@@ -12,7 +12,7 @@ class Settings(msgspec.Struct, frozen=True):
     many: int = 9
 
 
-def test_a_setting_that_is_less_is_named_with_its_table_and_the_least() -> None:
+def test_a_setting_below_its_minimum_is_named_with_its_table() -> None:
     check_minimum(Settings(), "shop", 0, "few", "many")
     with pytest.raises(ConfigError, match=r"^shop\.few must be at least 1$"):
         check_minimum(Settings(), "shop", 1, "many", "few")

@@ -1,4 +1,4 @@
-"""Cells on the wire: names that tell no place, and tokens that fit one topic's certificate alone."""
+"""Cell names reveal no place, and cell tokens fit one topic's certificate alone."""
 
 from __future__ import annotations
 

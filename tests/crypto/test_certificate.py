@@ -75,7 +75,7 @@ def test_a_delegate_may_certify_but_not_delegate_further(entropy: Entropy) -> No
         CertificateChain(deeper, second).verify(root.public, CertificateKind.PUBLISHER, 3)
 
 
-def test_an_ended_delegation_ends_what_it_signed(entropy: Entropy) -> None:
+def test_an_ended_delegation_ends_everything_it_signed(entropy: Entropy) -> None:
     root, delegate = SigningKey.generate(entropy), SigningKey.generate(entropy)
     delegation = certify(root, CertificateKind.DELEGATE, delegate.public, b"g" * 32, 0, 10)
     leaf = certify(delegate, CertificateKind.MEMBER, delegate.public, bytes(32), 0, 99)

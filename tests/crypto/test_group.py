@@ -1,4 +1,4 @@
-"""The group refuses what it must, agrees with RFC 9496, and the relay's operations do what they say."""
+"""The group rejects invalid values, agrees with RFC 9496, and the relay's operations are correct."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ points = st.binary(max_size=40).map(lambda message: Point.hash(message, b"test")
 
 
 @pytest.mark.parametrize(("i", "encoding"), list(enumerate(VECTORS["multiples"]))[1:])
-def test_multiples_of_the_generator_are_those_of_the_rfc(i: int, encoding: str) -> None:
+def test_multiples_of_the_generator_equal_the_vectors_of_the_rfc(i: int, encoding: str) -> None:
     assert Scalar.of(i).public().encode().hex() == encoding
     assert (Point.decode(bytes.fromhex(encoding)) * Scalar.of(3)).encode() == Scalar.of(3 * i).public().encode()
 
@@ -81,7 +81,7 @@ def test_the_library_alone_would_let_the_identity_pass() -> None:
 
 
 @given(st.binary(min_size=32, max_size=32))
-def test_what_decodes_encodes_to_the_same_bytes(data: bytes) -> None:
+def test_decoded_bytes_encode_to_the_same_bytes(data: bytes) -> None:
     try:
         point = Point.decode(data)
     except MalformedError:
@@ -246,7 +246,7 @@ def test_a_message_goes_from_sender_to_receiver_through_two_keys(message: Point,
 
 
 @given(points, scalars)
-def test_rerandomising_leaves_nothing_of_what_came_in(message: Point, key: Scalar) -> None:
+def test_a_rerandomised_ciphertext_shares_nothing_with_its_input(message: Point, key: Scalar) -> None:
     draw = random.Random(8).randbytes
     before = encrypt(message, key.public(), draw)
     after = rerandomise(before, key.public(), draw)
@@ -256,7 +256,7 @@ def test_rerandomising_leaves_nothing_of_what_came_in(message: Point, key: Scala
 
 
 @given(points, scalars, st.integers(0, 2**32))
-def test_what_randomises_a_ciphertext_is_what_was_drawn(message: Point, key: Scalar, seed: int) -> None:
+def test_a_ciphertext_is_randomised_by_the_drawn_scalar(message: Point, key: Scalar, seed: int) -> None:
     draw = random.Random(seed).randbytes
     first, second = encrypt(message, key.public(), draw), encrypt(message, key.public(), draw)
     third, fourth = rerandomise(first, key.public(), draw), rerandomise(first, key.public(), draw)
@@ -276,7 +276,7 @@ def test_rerandomising_under_the_wrong_key_spoils_the_message(message: Point, ke
 
 
 @given(points, scalars, scalars)
-def test_multiplying_a_ciphertext_multiplies_what_is_inside(p: Point, key: Scalar, factor: Scalar) -> None:
+def test_multiplying_a_ciphertext_multiplies_its_message(p: Point, key: Scalar, factor: Scalar) -> None:
     ciphertext = encrypt(p, key.public(), random.Random(3).randbytes)
     assert decrypt(ciphertext * factor, key) == p * factor
 

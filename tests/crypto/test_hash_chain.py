@@ -17,7 +17,7 @@ D_MAX = 8
 
 
 @given(first=st.binary(min_size=32, max_size=32), near=st.integers(0, 20), far=st.integers(0, 20))
-def test_same_chain_measures_the_distance_up_to_d_max_and_no_further(first: bytes, near: int, far: int) -> None:
+def test_hops_between_measures_the_distance_up_to_d_max_and_no_further(first: bytes, near: int, far: int) -> None:
     a, b = hash_chain.advance_chain(first, near), hash_chain.advance_chain(first, far)
     expected = far - near if abs(far - near) <= D_MAX else None
     assert hash_chain.hops_between(a, b, D_MAX) == expected
@@ -41,7 +41,7 @@ def test_an_anchored_value_tells_its_hops_and_a_foreign_one_is_refused(entropy: 
         anchor.hops_from_origin(hash_chain.start_chain(entropy))
 
 
-def test_an_adversary_cannot_come_nearer_than_what_it_received(entropy: Entropy) -> None:
+def test_an_adversary_cannot_claim_to_be_nearer_than_the_value_it_received(entropy: Entropy) -> None:
     key, first = SigningKey.generate(entropy), hash_chain.start_chain(entropy)
     anchor = hash_chain.sign_anchor(first, D_MAX, TOKEN, 1000, key)
     received = hash_chain.advance_chain(first, 5)

@@ -1,4 +1,4 @@
-"""HPKE is the standard's: the vector of the RFC, and `cryptography`'s own implementation in both directions."""
+"""HPKE agrees with the vector of the RFC, and with `cryptography`'s implementation in both directions."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def test_the_vector_of_the_rfc_comes_out() -> None:
     assert ephemeral.public == VECTOR["pkEm"] == Keypair(Secret(VECTOR["skEm"])).public
     reader = hpke.derive_keypair(Secret(VECTOR["ikmR"]))
     assert reader.public == VECTOR["pkRm"]
-    shared = hpke._shared(ephemeral.agree(reader.public), ephemeral.public, reader.public)
+    shared = hpke._derive_shared_secret(ephemeral.agree(reader.public), ephemeral.public, reader.public)
     assert shared == VECTOR["shared_secret"]
     assert hpke._schedule(shared, VECTOR["info"]) == (VECTOR["key"], VECTOR["base_nonce"])
     sealed = hpke.seal_base(ephemeral, reader.public, VECTOR["pt"], info=VECTOR["info"], aad=VECTOR["aad"])

@@ -1,4 +1,4 @@
-"""Noise between two honest sides, with an attacker on the path, and in careless hands."""
+"""Noise between two honest sides, with an adversary on the path, and with a careless caller."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def channel(protocol: NoiseProtocol = XX) -> tuple[Sender, Receiver]:
     prologue=st.binary(max_size=40),
     notes=st.lists(st.tuples(st.booleans(), st.binary(max_size=100), st.binary(max_size=20)), max_size=6),
 )
-def test_both_sides_read_what_the_other_wrote(
+def test_each_side_reads_the_messages_of_the_other(
     name: str, seed: int, payloads: list[bytes], prologue: bytes, notes: list[tuple[bool, bytes, bytes]]
 ) -> None:
     protocol = NoiseProtocol(name)
@@ -358,7 +358,7 @@ def test_a_payload_goes_to_an_unproven_peer_only_on_demand(protocol: NoiseProtoc
     assert responder.read(initiator.write(b"hidden")) == b"hidden"
 
 
-def test_message_two_of_xx_is_read_by_any_stranger_who_began_the_handshake() -> None:
+def test_any_stranger_that_begins_a_handshake_can_read_message_two_of_xx() -> None:
     """Why it needs the demand: Eve has no key that Bob knows, and reads what he answers."""
     eve = Handshake(XX, HandshakeRole.INITIATOR, static=EVE, entropy=entropy(9), prologue=b"test")
     _, responder = pair(XX)

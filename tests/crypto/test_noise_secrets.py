@@ -1,4 +1,4 @@
-"""A handshake that is over, well or not, keeps nothing that its keys could be computed from again."""
+"""A handshake that has finished or failed keeps nothing from which its keys could be computed again."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Noise against published vectors; `tests/vectors/noise/README.md` says whose, and what they leave open."""
+"""Noise agrees with published vectors; `tests/vectors/noise/README.md` names their sources and gaps."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Onion services are called by their keys, and a slip in a name is noticed."""
+"""The name of an onion service follows from its key, and a typing error in a name is detected."""
 
 from __future__ import annotations
 
@@ -48,12 +48,12 @@ def test_a_slip_in_a_name_is_noticed(public: bytes, place: int, letter: str) -> 
     "text",
     ["", ".onion", "example.org", "a" * 56 + ".onion", "é" * 56 + ".onion", PUBLISHED[0].upper(), PUBLISHED[0][:-6]],
 )
-def test_what_is_no_name_is_refused(text: str) -> None:
+def test_a_string_that_is_no_onion_name_is_refused(text: str) -> None:
     with pytest.raises(MalformedError):
         read_host(text)
 
 
-def test_what_tor_is_given_is_the_stretched_seed_with_its_bits_set() -> None:
+def test_tor_gets_the_expanded_seed_with_its_bits_set() -> None:
     seed = bytes(range(32))
     expanded = OnionKey(Secret(seed)).expand().reveal()
     plain = hashlib.sha512(seed).digest()

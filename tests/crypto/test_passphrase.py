@@ -14,7 +14,7 @@ CHEAP = PassphraseCost(passes=1, memory_mib=1)
 RIGHT, WRONG = Secret(b"correct horse"), Secret(b"battery staple")
 
 
-def test_the_right_passphrase_opens_and_the_wrong_one_is_told_from_damage(entropy: Entropy) -> None:
+def test_the_right_passphrase_opens_and_a_wrong_one_differs_from_damage(entropy: Entropy) -> None:
     locked = lock_bytes(b"keys", RIGHT, purpose=b"p", cost=CHEAP, entropy=entropy)
     assert unlock_bytes(locked, RIGHT, purpose=b"p") == b"keys"
     with pytest.raises(PassphraseError):
@@ -51,7 +51,7 @@ def test_a_hostile_file_cannot_ask_for_endless_work(entropy: Entropy) -> None:
 
 
 @pytest.mark.parametrize("failure", [MemoryError(), sodium_errors.RuntimeError("key derivation")], ids=repr)
-def test_a_machine_without_the_memory_is_told_how_much_is_needed(
+def test_without_enough_memory_the_error_says_how_much_is_needed(
     failure: Exception, entropy: Entropy, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     locked = lock_bytes(b"keys", RIGHT, purpose=b"p", cost=CHEAP, entropy=entropy)

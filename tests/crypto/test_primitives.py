@@ -1,4 +1,4 @@
-"""What the libraries leave on the machine, and what is said where one of them cannot work."""
+"""The libraries leave nothing on the machine, and a library that cannot work gives a clear error."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def test_importing_does_not_load_the_group(module: str, tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_temporary_directory_that_cannot_serve_is_named_with_what_to_do(tmp_path: Path) -> None:
+def test_an_unusable_temporary_directory_is_named_with_a_remedy(tmp_path: Path) -> None:
     """A limit on file sizes stands for a full disk or a `noexec` mount: all end in an `OSError` of the import."""
     limit = "import resource; resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 20, 1 << 20)); "
     failed = python(limit + USE_THE_GROUP, tmp_path)

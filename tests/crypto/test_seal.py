@@ -47,7 +47,7 @@ def test_the_cipher_agrees_with_rfc_8452(key: str, nonce: str, plaintext: str, c
 
 
 @given(plaintext=st.binary(max_size=300), context=st.binary(max_size=40), seed=st.randoms(use_true_random=False))
-def test_what_was_sealed_opens_again_and_costs_a_fixed_overhead(plaintext: bytes, context: bytes, seed: object) -> None:
+def test_a_seal_opens_again_and_has_a_fixed_overhead(plaintext: bytes, context: bytes, seed: object) -> None:
     sealed = seal(KEY, plaintext, context=context, entropy=seed.randbytes)  # type: ignore[attr-defined]
     assert len(sealed) == len(plaintext) + OVERHEAD
     assert unseal(KEY, sealed, context=context) == plaintext

@@ -1,4 +1,4 @@
-"""A box opens for its reader and its purpose, and for nobody and nothing else."""
+"""A box opens for its recipient and its purpose, and for no other."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ READER = Keypair(Secret(bytes(range(32))))
 
 
 @given(plaintext=st.binary(max_size=300), seed=st.integers(0, 2**32))
-def test_what_was_boxed_opens_again_and_costs_a_fixed_overhead(plaintext: bytes, seed: int) -> None:
+def test_a_box_opens_again_and_has_a_fixed_overhead(plaintext: bytes, seed: int) -> None:
     boxed = box(READER.public, plaintext, purpose=b"test", entropy=random.Random(seed).randbytes)
     assert len(boxed) == len(plaintext) + OVERHEAD
     assert unbox(READER, boxed, purpose=b"test") == plaintext

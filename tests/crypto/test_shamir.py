@@ -1,4 +1,4 @@
-"""Any k shares give the secret, k - 1 say nothing, and one secret or many are split in the same way."""
+"""Any k shares give the secret, k - 1 reveal nothing, and one secret or many are split in the same way."""
 
 from __future__ import annotations
 
@@ -204,7 +204,7 @@ def test_an_empty_batch_gives_empty_shares() -> None:
 
 
 @pytest.mark.parametrize(("k", "n"), [(0, 3), (-1, 3), (4, 3), (1, 0), (2, 256), (256, 256)])
-def test_what_is_no_threshold_scheme_is_refused(k: int, n: int) -> None:
+def test_an_impossible_threshold_scheme_is_refused(k: int, n: int) -> None:
     with pytest.raises(LocalError):
         split(Secret(b"key"), k, n, random.Random(0).randbytes)
     with pytest.raises(LocalError):
@@ -293,7 +293,7 @@ def test_a_share_does_not_print() -> None:
     assert "show" not in repr(share.encode())
 
 
-def test_what_is_remembered_of_schemes_is_bounded() -> None:
+def test_the_cache_of_schemes_is_bounded() -> None:
     limit = shamir._masks.cache_info().maxsize
     assert limit is not None
     for n in range(2, limit + 10):
@@ -329,7 +329,9 @@ def test_values_at_other_points_are_the_oracles(count: int, wanted: int, seed: i
     ("rows", "known", "wanted"),
     [([b"ab"], [1, 2], [3]), ([], [], [3]), ([b"ab"], [1], []), ([b"ab"], [256], [3]), ([b"ab", b"a"], [1, 2], [3])],
 )
-def test_interpolation_refuses_what_does_not_fit(rows: list[bytes], known: list[int], wanted: list[int]) -> None:
+def test_interpolation_refuses_rows_and_points_that_do_not_fit(
+    rows: list[bytes], known: list[int], wanted: list[int]
+) -> None:
     with pytest.raises(LocalError):
         interpolate_many([np.frombuffer(row, dtype=np.uint8) for row in rows], known, wanted)
 

@@ -19,7 +19,7 @@ ENTROPY = random.Random(1).randbytes
 
 
 @given(st.binary(max_size=300))
-def test_what_is_sealed_opens_and_is_longer_by_nonce_and_tag(plaintext: bytes) -> None:
+def test_sealed_bytes_open_and_are_longer_by_nonce_and_tag(plaintext: bytes) -> None:
     sealed = UniformSealer(KEY).seal(plaintext, entropy=ENTROPY)
     assert len(sealed) == len(plaintext) + OVERHEAD
     assert UniformSealer(KEY).open(sealed) == plaintext
@@ -30,7 +30,7 @@ def test_it_is_gcm_siv_with_the_nonce_in_front() -> None:
     assert AESGCMSIV(KEY.reveal()).decrypt(sealed[:NONCE], sealed[NONCE:], None) == b"hello"
 
 
-def test_whatever_was_not_sealed_so_is_refused_alike() -> None:
+def test_bytes_that_were_not_sealed_are_refused_with_one_error() -> None:
     sealed = UniformSealer(KEY).seal(b"hello", entropy=ENTROPY)
     for forged in (b"", sealed[:NONCE], sealed[: OVERHEAD - 1], sealed[:-1], sealed + b"\0", bytes(len(sealed))):
         with pytest.raises(ForgedError, match="does not open"):

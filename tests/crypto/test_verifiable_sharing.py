@@ -1,4 +1,4 @@
-"""Dealt shares can be checked, handed on to other holders, and whoever lies on the way is named."""
+"""Dealt shares can be checked and redistributed to other holders, and faulty holders are named."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ def test_a_share_that_was_not_dealt_is_forged(seed: int, index: int, offset: int
             verify_share(forged, dealing.commitments)
 
 
-def test_liars_are_named_and_without_them_the_secret_comes_back() -> None:
+def test_faulty_holders_are_named_and_the_others_give_the_secret() -> None:
     dealing = dealt(3, 5)
     mixed = [spoilt(s) if s.index in (2, 5) else s for s in dealing.shares]
     with pytest.raises(FaultyHoldersError) as caught:
@@ -107,7 +107,7 @@ def test_liars_are_named_and_without_them_the_secret_comes_back() -> None:
     assert reconstruct(honest, dealing.commitments) == SECRET
 
 
-def test_shares_crafted_to_sum_to_zero_are_a_lie_like_any_other() -> None:
+def test_shares_crafted_to_sum_to_zero_name_their_holders() -> None:
     dealing = dealt(2, 2)
     first = dealing.shares[0]
     # The weights at 0 of holders 1 and 2 are 2 and -1.
@@ -130,7 +130,7 @@ def test_no_commitment_depends_on_the_secret_alone() -> None:
     assert SECRET.public() not in first
 
 
-def test_commitments_to_the_same_values_differ_by_what_blinds_them() -> None:
+def test_commitments_to_the_same_values_differ_by_their_blinding() -> None:
     """Who guesses the whole polynomial still cannot check the guess."""
     drawn = [random.Random(seed).randbytes(64) for seed in range(4)]
     blinding, slope, *blinding_slopes = drawn
@@ -196,7 +196,7 @@ def test_too_few_or_doubled_shares_are_refused() -> None:
 
 
 @pytest.mark.parametrize(("k", "n"), [(0, 3), (4, 3), (2, 256)])
-def test_what_is_no_threshold_scheme_is_refused(k: int, n: int) -> None:
+def test_an_impossible_threshold_scheme_is_refused(k: int, n: int) -> None:
     with pytest.raises(LocalError):
         dealt(k, n)
 
@@ -245,7 +245,7 @@ def test_old_and_new_shares_do_not_mix() -> None:
 
 
 @pytest.mark.parametrize("liars", [(1,), (3,), (1, 4), (1, 3, 4)])
-def test_a_holder_who_deals_a_wrong_value_again_is_named_by_everyone(liars: tuple[int, ...]) -> None:
+def test_every_receiver_names_a_holder_that_redistributes_a_wrong_value(liars: tuple[int, ...]) -> None:
     """Its sub-shares all fit its own commitments; only the constant term gives it away."""
     dealing = dealt(3, 4)
     lying = Dealing(dealing.commitments, tuple(spoilt(s) if s.index in liars else s for s in dealing.shares))
@@ -267,7 +267,7 @@ def test_a_holder_who_deals_a_wrong_value_again_is_named_by_everyone(liars: tupl
         assert caught.value.holders == liars
 
 
-def test_a_holder_who_sends_one_receiver_a_wrong_share_is_named_by_that_one() -> None:
+def test_a_receiver_of_a_wrong_share_names_the_holder_that_sent_it() -> None:
     dealing = dealt()
     dealings = handed_on(dealing, (1, 3), 2, 3)
     cheated = portions(dealings, 2)
@@ -278,7 +278,7 @@ def test_a_holder_who_sends_one_receiver_a_wrong_share_is_named_by_that_one() ->
     combined(portions(dealings, 1), dealing.commitments, 1, 2)
 
 
-def test_a_holder_who_deals_again_twice_cannot_split_the_receivers() -> None:
+def test_a_holder_that_redistributes_twice_cannot_split_the_receivers() -> None:
     """Each receiver alone finds nothing wrong; what they agreed on shows it."""
     dealing = dealt()
     one = handed_on(dealing, (1, 2), 2, 4)
@@ -292,7 +292,7 @@ def test_a_holder_who_deals_again_twice_cannot_split_the_receivers() -> None:
         combine_subshares(portions(other, 3), dealing.commitments, 3, 2, agreed=agreed)
 
 
-def test_receivers_who_chose_other_holders_do_not_combine() -> None:
+def test_receivers_that_chose_different_holders_do_not_combine() -> None:
     dealing = dealt()
     dealings = handed_on(dealing, (1, 2, 3), 2, 3)
     agreed = agreement_digest({a: dealings[a].commitments for a in (1, 2)})
@@ -303,7 +303,7 @@ def test_receivers_who_chose_other_holders_do_not_combine() -> None:
         combine_subshares(anothers, dealing.commitments, 1, 2, agreed=agreed)
 
 
-def test_another_receivers_share_or_another_threshold_is_a_lie() -> None:
+def test_a_share_of_another_receiver_or_threshold_names_its_holder() -> None:
     dealing = dealt()
     dealings = handed_on(dealing, (1, 2), 2, 3)
     good = portions(dealings, 1)
@@ -317,7 +317,7 @@ def test_another_receivers_share_or_another_threshold_is_a_lie() -> None:
     assert caught.value.holders == (2,)
 
 
-def test_any_honest_holder_can_take_the_place_of_a_liar() -> None:
+def test_any_honest_holder_can_replace_a_faulty_one() -> None:
     dealing = dealt(2, 4)
     lie = redistribute_share(spoilt(dealing.shares[3]), 2, 3, random.Random(4).randbytes)
     for honest, substitute in permutations((1, 2, 3), 2):

@@ -1,4 +1,4 @@
-"""A lot has one value for one key and subject, and nobody but the key's holder can show it or sign with it."""
+"""A key has one lot for each subject, and only the key's holder can prove it or sign with it."""
 
 from __future__ import annotations
 
@@ -37,7 +37,9 @@ NO_POINTS = [
 
 
 @given(keys, texts, texts, seeds)
-def test_what_a_holder_shows_holds(key: Scalar, subject: bytes, statement: bytes, entropy: Entropy) -> None:
+def test_the_lot_and_proof_of_a_key_holder_verify(
+    key: Scalar, subject: bytes, statement: bytes, entropy: Entropy
+) -> None:
     lot, proof = draw_lot(key, subject), prove_lot(key, subject, statement, entropy)
     check_lot(public_of(key), subject, lot, statement, proof)
     assert (len(public_of(key)), len(lot), len(proof)) == (vrf.PUBLIC, vrf.LOT, vrf.PROOF)
@@ -89,7 +91,7 @@ def test_no_bit_can_be_flipped(bit: int) -> None:
 
 
 @pytest.mark.parametrize("bad", NO_POINTS)
-def test_what_is_no_point_is_refused_as_key_and_as_lot(bad: bytes) -> None:
+def test_bytes_that_are_no_point_are_refused_as_key_and_as_lot(bad: bytes) -> None:
     for public, lot in ((bad, LOT), (PUBLIC, bad), (bad, bad)):
         with pytest.raises(MalformedError):
             check_lot(public, SUBJECT, lot, SAID, PROOF)

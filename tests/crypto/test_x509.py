@@ -40,7 +40,7 @@ leaves = st.builds(
 
 
 @given(leaves)
-def test_a_certificate_says_what_it_was_made_to_say(leaf: Leaf) -> None:
+def test_a_certificate_decodes_to_the_content_it_was_made_with(leaf: Leaf) -> None:
     data = certify_leaf(ROOT, leaf)
     assert read_leaf(data) == leaf
     assert certify_leaf(ROOT, leaf) == data
@@ -58,13 +58,13 @@ def test_certificates_that_say_something_else_have_other_serial_numbers() -> Non
     assert len(serials) == len(others)
 
 
-def test_what_would_end_after_all_time_ends_with_it() -> None:
+def test_a_certificate_beyond_the_last_date_ends_with_it() -> None:
     assert read_leaf(certify_leaf(ROOT, msgspec.structs.replace(LEAF, last_s=1 << 60))).last_s == FOREVER_S
     root = x509.load_der_x509_certificate(certify_root(ROOT))
     assert root.not_valid_after_utc == datetime.datetime(9999, 12, 31, 23, 59, 59, tzinfo=datetime.UTC)
 
 
-def test_nothing_in_a_certificate_names_anybody_or_anything() -> None:
+def test_a_certificate_names_no_person_and_no_product() -> None:
     certificate = x509.load_der_x509_certificate(certify_leaf(ROOT, LEAF))
     assert certificate.subject.rfc4514_string() == f"CN={LEAF.name.hex()}"
     assert certificate.issuer.rfc4514_string() == f"CN={fingerprint(ROOT.public).hex()}"
@@ -177,7 +177,7 @@ def crafted() -> dict[str, bytes]:
 
 @pytest.mark.filterwarnings("ignore::cryptography.utils.CryptographyDeprecationWarning")
 @pytest.mark.parametrize("data", crafted().values(), ids=crafted())
-def test_whatever_the_library_says_of_foreign_bytes_they_are_malformed(data: bytes) -> None:
+def test_every_error_of_the_library_on_foreign_bytes_is_malformed(data: bytes) -> None:
     assert data != certify_leaf(ROOT, LEAF)
     with pytest.raises(MalformedError):
         read_leaf(data)
@@ -210,7 +210,7 @@ def test_bytes_that_are_no_certificate_are_malformed(data: bytes) -> None:
         read_leaf(data)
 
 
-def test_an_issuers_certificate_is_nobodys() -> None:
+def test_an_issuers_certificate_is_not_accepted_as_a_members() -> None:
     with pytest.raises(MalformedError):
         read_leaf(certify_root(ROOT))
 

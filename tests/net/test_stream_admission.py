@@ -60,7 +60,7 @@ def appointed(*, named_issuer: str = "itself") -> StreamIdentity:
     leaf = msgspec.structs.replace(read_leaf(theirs.membership.tls[0]), calls=True, answers=True)
     if named_issuer == "the root":
         root = msgspec.structs.replace(leaf, issuer=CROWD.authority.root)
-        forged = x509._signed(x509._leaf_builder(root), sub.key)
+        forged = x509._sign_certificate(x509._leaf_builder(root), sub.key)
     else:
         forged = certify_leaf(sub.key, leaf)
     key = key_as_pem(derive_tls_key(theirs.membership.link)).reveal()

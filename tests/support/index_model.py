@@ -1,6 +1,6 @@
-"""What every index must do: in any order of calls it agrees with a list that is searched one by one.
+"""The rules of every index: in any order of calls it agrees with a list that is searched one by one.
 
-A room that has an index derives a machine from `IndexMachine` and gives it its own to make.
+The tests of an index derive a machine from `IndexMachine` that makes the index.
 """
 
 from __future__ import annotations

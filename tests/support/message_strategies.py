@@ -1,4 +1,4 @@
-"""Hypothesis strategies for every message type, made from the types' own annotations, so none can be forgotten."""
+"""Hypothesis strategies for every message type, made from the types' own annotations, so that none is missing."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
-"""The rules for protocol rooms, as a checker over syntax trees: no I/O, no clock, no chance of their own.
+"""The rules for protocol rooms, as a checker over syntax trees: no I/O, no clock, no randomness of their own.
 
-`violations(source)` gives one line for each breach. What it bans and why stands in docs/decisions/0002-rules.md;
-`tests/test_meta.py` runs it over the rooms and shows that it catches planted breaches. Names are compared by what they
-were imported as, whatever a file calls them. The rule on sets is a heuristic: it follows names and attributes within
-one file, and knows nothing of what a call returns.
+`violations(source)` gives one line for each breach. docs/decisions/0002-rules.md says what is banned and why;
+`tests/test_meta.py` runs the checker over the rooms and shows that it catches planted breaches. Names are compared by
+what they were imported as, whatever a file calls them. The rule on sets is a heuristic: it follows names and attributes
+within one file, and does not know the results of calls.
 """
 
 from __future__ import annotations

@@ -1,12 +1,12 @@
-"""Which tests run together on one worker, and in which order workers take them.
+"""The assignment of tests to workers, and the order in which workers take them.
 
-1. What needs Spark is one worker's: a second one would start Java too.
-2. A file of the lab, and a file with a fixture of its own for all its tests, is one worker's: others would set up again
-   what the file shares.
+1. All tests that need Spark go to one worker: a second one would start Java too.
+2. A file of the lab, and a file with a fixture for all its tests, goes to one worker: others would set up again what
+   the file shares.
 3. Every other test stands alone.
 
 Large scopes come first, so that no worker is left with one at the end. Tests that stand alone are shuffled, always in
-the same way: those that wait for a live network come between those that compute, and no test can rely on its
+the same way: tests that wait for a live network come between those that compute, and no test can rely on its
 neighbours.
 """
 

@@ -1,4 +1,4 @@
-"""The filter's bound, proven by counting every outcome where that can be done; test_index measures it."""
+"""The bound of a filter, proven by counting every outcome where that can be done; test_bloom_index measures it."""
 
 from __future__ import annotations
 

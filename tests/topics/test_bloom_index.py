@@ -1,4 +1,4 @@
-"""The index: complete always, excessive within its bound, clean after expiry, full when it says so."""
+"""The Bloom index is always complete, excessive only within its bound, clean after expiry, and full at its capacity."""
 
 from __future__ import annotations
 
@@ -144,7 +144,7 @@ def test_one_column_for_each_constraint_keeps_subscriptions_apart() -> None:
     assert index.match(queries(MIXED, PLANE)).tolist() == []
 
 
-def test_the_cost_of_mixing_is_what_arithmetic_says() -> None:
+def test_the_cost_of_mixing_equals_the_calculated_one() -> None:
     """Ten boxes of a ninth by a ninth match 12 % of publications; one filter for all ten lets 48 % through."""
     rng = random.Random(7)
     schema = Schema((Integers("a", 0, 999, 10), Integers("b", 0, 999, 10)))
@@ -205,7 +205,7 @@ def test_the_next_expiry_moves_on_when_the_soonest_is_gone() -> None:
         assert index.next_expiry() == following
 
 
-def test_what_is_no_element_is_refused_and_takes_no_column() -> None:
+def test_a_value_that_is_no_element_is_refused_and_takes_no_column() -> None:
     index = BloomIndex(SHARP, capacity=2)
     index.insert([(element(1),)], expiry=1)
     for illegal in ([("text",)], [(element(1), 7)], [b"abc"]):

@@ -148,7 +148,7 @@ def test_a_number_of_sixteen_bits_asks_seventeen_elements_and_a_string_one() -> 
     assert len(queries(Publication((("class", "x"),)), SCHEMA)) == 1
 
 
-def test_repeated_pairs_ask_once_and_undeclared_ones_not_at_all() -> None:
+def test_repeated_pairs_query_once_and_undeclared_pairs_not_at_all() -> None:
     once = queries(Publication((("age", 7),)), SCHEMA)
     assert queries(Publication((("age", 7), ("shoe", 44), ("age", 7))), SCHEMA) == once
     twice = queries(Publication((("age", 7), ("age", 6))), SCHEMA)

@@ -1,4 +1,4 @@
-"""What interests mean, and that none can be built that means nothing."""
+"""The meaning of interests; an interest without a meaning cannot be built."""
 
 from __future__ import annotations
 
@@ -40,13 +40,13 @@ def test_a_label_matches_the_identical_topic_only() -> None:
         (Range("t", 2**53 + 1, None), [2**53 + 1], [2**53, float(2**53)]),
     ],
 )
-def test_a_range_holds_what_lies_between_its_ends(wanted: Range, inside: list[Value], outside: list[Value]) -> None:
+def test_a_range_admits_the_values_between_its_ends(wanted: Range, inside: list[Value], outside: list[Value]) -> None:
     assert all(wanted.matches(publication(("t", value))) for value in inside)
     assert not any(wanted.matches(publication(("t", value))) for value in outside)
 
 
 @pytest.mark.parametrize("value", ["20", math.nan, math.inf, -math.inf, True, 2**63])
-def test_what_is_no_finite_number_lies_in_no_range(value: Value) -> None:
+def test_a_value_that_is_no_finite_number_lies_in_no_range(value: Value) -> None:
     assert not Range("t", None, None).matches(publication(("t", value)))
 
 

@@ -1,4 +1,4 @@
-"""Routing cells: a publication lies in one, and in one that every interest which matches it touches."""
+"""A publication lies in one routing cell, and every interest that matches it touches that cell."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def schemas(draw: st.DrawFn) -> Schema:
 
 
 @given(schemas(), st.data())
-def test_what_matches_lies_in_a_cell_that_is_touched(schema: Schema, data: st.DataObject) -> None:
+def test_a_matching_publication_lies_in_a_cell_that_the_interest_touches(schema: Schema, data: st.DataObject) -> None:
     ages, temps = schema.domains
     assert isinstance(ages, Integers)
     assert isinstance(temps, Reals)

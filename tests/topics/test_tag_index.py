@@ -1,4 +1,4 @@
-"""The exact index: right in any order of calls, never excessive, swept in time, full when it says so."""
+"""The tag index is exact in any order of calls, swept in time, and full at its capacity."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def tagged(wanted: tuple[Cover, ...]) -> list[Cover]:
 
 @given(matching_cases())
 @settings(max_examples=40)
-def test_it_lets_through_what_the_coarse_match_does_and_nothing_else(case: MatchingCase) -> None:
+def test_the_tag_index_passes_exactly_the_coarse_matches(case: MatchingCase) -> None:
     """And that one is pinned to P2's definition by the tests of `topics`."""
     index = TagIndex(capacity=1000)
     wanted = [tagged(covers(interest, case.schema)) for interest in case.interests]
@@ -67,7 +67,7 @@ TestSweptMachine = SweptMachine.TestCase
 TestSweptMachine.settings = settings(max_examples=20)
 
 
-@pytest.mark.parametrize("forgotten", ["are_taken", "only"])
+@pytest.mark.parametrize("forgotten", ["are_taken", "keep_columns"])
 def test_the_model_catches_columns_that_outlive_their_subscription(forgotten: str) -> None:
     """Planted: stale columns count as taken, or a sweep leaves them in the runs."""
     owner = IndexColumns if forgotten == "are_taken" else tag_index._Run
@@ -76,7 +76,7 @@ def test_the_model_catches_columns_that_outlive_their_subscription(forgotten: st
     machine.insert([[(element(4),)]], 9)
     with patch.object(owner, forgotten, lambda self, given: given >= 0 if forgotten == "are_taken" else self):
         machine.expire(2)
-        if forgotten == "only":
+        if forgotten == "keep_columns":
             machine.insert([[(element(5 + n),)] for n in range(149)], 9)
         with pytest.raises(AssertionError):
             machine.match([[element(1), element(2), element(3)]])
@@ -104,7 +104,7 @@ def test_there_are_few_runs_however_many_are_inserted_one_by_one() -> None:
     assert index.match([element(7)]).tolist() == list(range(7, 2000, 300))
 
 
-def test_who_is_asked_often_has_one_run_and_finds_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_index_that_is_asked_often_has_one_run_and_finds_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     index = TagIndex(capacity=1000)
     for number in range(333):
         index.insert([(tag(b"%d" % (number % 7)),)], expiry=1)
@@ -141,7 +141,7 @@ def test_memory_stays_bounded_while_subscriptions_come_and_go() -> None:
 
 
 @pytest.mark.parametrize("illegal", [[], [()], [(b"short",)], [("sixteen letters.",)], [(bytes(17),)]])
-def test_what_is_no_tag_is_refused_and_takes_no_column(illegal: list[Cover]) -> None:
+def test_a_value_that_is_no_tag_is_refused_and_takes_no_column(illegal: list[Cover]) -> None:
     index = TagIndex(capacity=2)
     with pytest.raises(LocalError):
         index.insert(illegal, expiry=1)

@@ -145,7 +145,7 @@ def test_the_adversary_succeeds_where_names_and_signatures_are_all_that_is_check
             Leaf(bytes.fromhex(str(name.value)), public, root, MEMBER in uses, False, 0, 1 << 40, lists), None
         )
 
-    monkeypatch.setattr(statement, "_verified", check_names_and_signatures)
+    monkeypatch.setattr(statement, "_verify_chain", check_names_and_signatures)
     desk = Desk()
     desk.enrol(VICTIM, NOW, TRUE)
     desk.ask(forge_descriptor(MALLORY, name_of(VICTIM), box_of(VICTIM), EVIL, NOW + SECOND), NOW + SECOND)

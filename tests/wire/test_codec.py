@@ -120,7 +120,7 @@ def test_no_message_that_breaks_a_bound_can_be_sent_or_received(kind: type[Messa
 @pytest.mark.parametrize(
     "value", ["\ud800", 1 << 70, object(), ENDLESS], ids=["surrogate", "huge", "object", "endless"]
 )
-def test_what_has_no_bytes_at_all_cannot_be_sent_either(value: Any) -> None:
+def test_a_message_that_cannot_be_encoded_cannot_be_sent(value: Any) -> None:
     with pytest.raises(LocalError):
         encode(Replace(value))
     with pytest.raises(LocalError):

@@ -166,12 +166,12 @@ def test_a_packet_has_the_bytes_that_the_text_of_mqtt_says(version: Version, pac
 
 
 @pytest.mark.parametrize(("version", "packet", "data"), SAID_OTHERWISE, ids=_id)
-def test_what_brokers_say_besides_is_checked_and_let_go(version: Version, packet: Packet, data: str) -> None:
+def test_other_properties_of_brokers_are_checked_and_dropped(version: Version, packet: Packet, data: str) -> None:
     assert decode(bytes.fromhex(data), version) == packet
 
 
 @pytest.mark.parametrize(("version", "data", "why"), MALFORMED, ids=_id)
-def test_what_is_malformed_is_refused_for_what_is_wrong_with_it(version: Version, data: str, why: str) -> None:
+def test_a_malformed_packet_is_refused_with_its_defect(version: Version, data: str, why: str) -> None:
     with pytest.raises(MalformedError, match=why):
         decode(bytes.fromhex(data), version)
 
@@ -252,7 +252,7 @@ def test_a_packet_that_no_other_side_would_take_is_never_sent(version: Version, 
         encode(packet, version)
 
 
-def test_a_packet_beyond_what_four_bytes_can_say_is_never_sent() -> None:
+def test_a_packet_longer_than_four_length_bytes_allow_is_never_sent() -> None:
     class Huge(bytes):
         def __radd__(self, other: Any) -> Any:
             return self
@@ -264,13 +264,13 @@ def test_a_packet_beyond_what_four_bytes_can_say_is_never_sent() -> None:
         encode(PublishPacket("a", Huge(), 1), THREE)
 
 
-def test_neither_user_nor_password_is_to_be_seen_in_what_is_printed() -> None:
+def test_a_printed_packet_shows_neither_user_nor_password() -> None:
     packet = ConnectPacket("me", FIVE, user="somebody", password=b"open sesame")
     assert "somebody" not in repr(packet)
     assert "sesame" not in repr(packet)
 
 
-def test_without_the_check_of_what_is_legal_a_wildcard_topic_passes_and_the_property_here_notices(
+def test_without_the_check_of_legal_packets_a_wildcard_topic_passes_and_the_property_notices(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """The planted bug: the decoder takes everything for legal."""

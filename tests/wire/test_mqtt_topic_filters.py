@@ -1,4 +1,4 @@
-"""The examples of section 4.7 of the text of MQTT, and the rule itself in a second way: as a regular expression."""
+"""The examples of section 4.7 of the MQTT specification, and the rule in a second form: a regular expression."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ FEW_FILTERS = (
         ("sport", "SPORT", False),
     ],
 )
-def test_a_filter_takes_what_the_text_of_mqtt_says(pattern: str, topic: str, is_brought: bool) -> None:
+def test_a_filter_matches_the_examples_of_the_mqtt_specification(pattern: str, topic: str, is_brought: bool) -> None:
     assert filter_matches(pattern, topic) is is_brought
 
 

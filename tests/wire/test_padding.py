@@ -16,7 +16,7 @@ def test_every_content_is_padded_to_one_size_and_comes_back(content: bytes) -> N
     assert unpad(block) == content
 
 
-def test_what_does_not_fit_is_our_own_mistake() -> None:
+def test_content_that_does_not_fit_is_a_local_error() -> None:
     with pytest.raises(LocalError):
         pad(bytes(CELL_PAYLOAD - LENGTH_PREFIX + 1), CELL_PAYLOAD)
 

@@ -116,10 +116,10 @@ def apply_bulletin(keyring: Keyring, bulletin: Bulletin, epoch: int) -> Keyring:
     for grant, record in keyring.records():
         issuer = grant.issuer(keyring.root)
         if issuer == signer:
-            grants.append(_through(grant, record, bulletin, keyring.membership.certificate.leaf.subject))
+            grants.append(_apply_to_grant(grant, record, bulletin, keyring.membership.certificate.leaf.subject))
         elif signer == keyring.root and bulletin.voids(issuer):
             void[issuer] = bulletin.effective
-            grants.append(_ended(grant, record, bulletin.effective))
+            grants.append(_end_grant(grant, record, bulletin.effective))
         else:
             grants.append(grant)
     return msgspec.structs.replace(keyring, grants=tuple(grants), void=void)
@@ -155,7 +155,7 @@ class BulletinWriter:
         return Bulletin(self.number, self.effective, names, entries, signature, delegation)
 
 
-def _through(grant: Grant, record: TopicRecord, bulletin: Bulletin, link: bytes) -> Grant:
+def _apply_to_grant(grant: Grant, record: TopicRecord, bulletin: Bulletin, link: bytes) -> Grant:
     """A grant of the bulletin's own authority, after the bulletin."""
     if bulletin.number <= grant.bulletin:
         return grant
@@ -163,13 +163,13 @@ def _through(grant: Grant, record: TopicRecord, bulletin: Bulletin, link: bytes)
         raise AuthorityError(f"bulletin {grant.bulletin + 1} is missing; apply it before number {bulletin.number}")
     entry = bulletin.read(grant.wrap, record.topic, 0)
     if bulletin.voids(link) or (entry is not None and entry[0] is EntryKind.ENDED):
-        grant = _ended(grant, record, bulletin.effective)
+        grant = _end_grant(grant, record, bulletin.effective)
     elif entry is not None:
-        grant = _bridged(grant, record, bulletin, Secret(entry[1][:32]))
+        grant = _bridge_grant(grant, record, bulletin, Secret(entry[1][:32]))
     return msgspec.structs.replace(grant, bulletin=bulletin.number)
 
 
-def _bridged(grant: Grant, record: TopicRecord, bulletin: Bulletin, bridge: Secret) -> Grant:
+def _bridge_grant(grant: Grant, record: TopicRecord, bulletin: Bulletin, bridge: Secret) -> Grant:
     kept = max(0, bulletin.effective - grant.first)
     keys = grant.keys[:kept] + tuple(bridge_key(key, bridge) for key in grant.keys[kept:])
     signatures = list(grant.signatures[:kept])
@@ -181,7 +181,7 @@ def _bridged(grant: Grant, record: TopicRecord, bulletin: Bulletin, bridge: Secr
     return msgspec.structs.replace(grant, keys=keys, signatures=tuple(signatures))
 
 
-def _ended(grant: Grant, record: TopicRecord, effective: int) -> Grant:
+def _end_grant(grant: Grant, record: TopicRecord, effective: int) -> Grant:
     """The grant without anything from `effective` on. A `paper` key serves every epoch: only forgetting it ends it."""
     kept = 0 if record.profile == "paper" else max(0, effective - grant.first)
     return msgspec.structs.replace(grant, keys=grant.keys[:kept], signatures=grant.signatures[:kept])

@@ -204,7 +204,7 @@ def grant(
 
     The authority decides the role on TLS streams, and not the member that asks.
     """
-    known = _admissible(authority, member, request, epoch, epochs)
+    known = _check_request(authority, member, request, epoch, epochs)
     if standing != "member" and (request.topic or not request.tls):
         raise AuthorityError(f"a {standing} is let in with a TLS key and with no topic")
     if standing != "member" and authority.delegation is not None:
@@ -226,11 +226,11 @@ def grant(
     )
     granted, held = None, known.given
     if request.topic:
-        granted, given = _grant_of(authority, authority.topic(request.topic), request, epochs, Secret(entropy(32)))
+        granted, given = _make_grant(authority, authority.topic(request.topic), request, epochs, Secret(entropy(32)))
         held = (*(old for old in held if (old.topic, old.role) != (given.topic, given.role)), given)
     members = {**authority.members, member: MemberRecord(held, tuple(lasting.values()), ended=known.ended)}
     chain = CertificateChain(membership, authority.delegation)
-    tls = _on_tls(authority, request, membership, standing)
+    tls = _issue_tls(authority, request, membership, standing)
     reply = Reply(authority.root, authority.epoch_us, authority.network, chain, granted, tls)
     return msgspec.structs.replace(authority, members=members), seal_reply(reply, request.link, entropy)
 
@@ -287,7 +287,7 @@ def revoke(
     before = (given for given in gone.ended if given.last > epoch)
     remaining = MemberRecord(left, gone.issued, topic is None, (*before, *ended))
     state = msgspec.structs.replace(authority, members={**authority.members, member: remaining})
-    touched = set(_hardened(state) if every_topic else ()) | {given.topic for given in ended}
+    touched = set(_hardened_topics(state) if every_topic else ()) | {given.topic for given in ended}
     return _rekey(state, sorted(touched), void, ended, epoch, entropy)
 
 
@@ -305,7 +305,7 @@ def rotate(authority: Authority, topic: str | None, epoch: int, entropy: Entropy
     """New keys from the next epoch on, for one topic or all. Nobody is revoked."""
     if topic is not None and authority.topic(topic).record.profile == "paper":
         raise AuthorityError(f"{topic!r} is a topic of the paper profile, which has one key for ever")
-    names = _hardened(authority) if topic is None else [topic]
+    names = _hardened_topics(authority) if topic is None else [topic]
     if not names:
         raise AuthorityError("there is no topic to rotate")
     return _rekey(authority, names, [], [], epoch, entropy)
@@ -343,7 +343,7 @@ def delegate(
     return root, Authority(seed, authority.root, authority.epoch_us, authority.network, group, delegation, tls=tls)
 
 
-def _admissible(authority: Authority, member: str, request: Request, epoch: int, epochs: int) -> MemberRecord:
+def _check_request(authority: Authority, member: str, request: Request, epoch: int, epochs: int) -> MemberRecord:
     """The member's record. Raises unless the member may have what it asks for."""
     if not member or len(member) > NAME_MAX or not member.isprintable():
         raise AuthorityError(f"a member's name has 1 to {NAME_MAX} printable characters")
@@ -372,7 +372,7 @@ def _admissible(authority: Authority, member: str, request: Request, epoch: int,
     return known
 
 
-def _on_tls(authority: Authority, request: Request, membership: Certificate, standing: TlsRole) -> Certificates:
+def _issue_tls(authority: Authority, request: Request, membership: Certificate, standing: TlsRole) -> Certificates:
     """TLS certificates for as long as the membership. A sub-authority that was made before there were TLS certificates
     can make none.
     """
@@ -384,7 +384,7 @@ def _on_tls(authority: Authority, request: Request, membership: Certificate, sta
     return issue_tls_certificates(authority.key, issuers, membership, request.tls, standing, authority.epoch_us)
 
 
-def _grant_of(
+def _make_grant(
     authority: Authority, topic: DeclaredTopic, request: Request, epochs: int, wrap: Secret
 ) -> tuple[Grant, IssuedGrant]:
     record, key = topic.record, authority.key
@@ -412,7 +412,7 @@ def _grant_of(
     return Grant(signed, request.role, first, tuple(keys), wrap, authority.bulletins, None, signatures), given
 
 
-def _hardened(authority: Authority) -> list[str]:
+def _hardened_topics(authority: Authority) -> list[str]:
     return [name for name, known in sorted(authority.topics.items()) if known.record.profile != "paper"]
 
 
@@ -436,17 +436,17 @@ def _rekey(
         for given in member.given:
             topic = renewed[given.topic]
             if not member.revoked and given.topic in topics and given.last > epoch and topic.record.profile != "paper":
-                _stay(writer, authority.key, topic, given)
+                _add_entries_for(writer, authority.key, topic, given)
         for given in member.ended:
             if given.topic in topics and given.last > epoch and renewed[given.topic].record.profile != "paper":
                 writer.add_decoys(given.count_entries(writer.effective) - (given in ended))
-    if void and not set(topics) & set(_hardened(authority)):
-        writer.add_decoys(draw_decoy_count(authority.members, _hardened(authority), writer.effective, entropy))
+    if void and not set(topics) & set(_hardened_topics(authority)):
+        writer.add_decoys(draw_decoy_count(authority.members, _hardened_topics(authority), writer.effective, entropy))
     bulletin = writer.sign(authority.key, void, authority.delegation)
     return msgspec.structs.replace(authority, topics=renewed, bulletins=writer.number, bulletin=bulletin)
 
 
-def _stay(writer: BulletinWriter, key: SigningKey, topic: DeclaredTopic, given: IssuedGrant) -> None:
+def _add_entries_for(writer: BulletinWriter, key: SigningKey, topic: DeclaredTopic, given: IssuedGrant) -> None:
     writer.add(given.wrap, given.topic, 0, EntryKind.BRIDGE, topic.bridges[-1].secret.reveal())
     record = msgspec.structs.replace(topic.record, cover_share=given.cover_share)
     for offset, public in enumerate(_split(given.publisher_keys)):

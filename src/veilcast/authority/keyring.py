@@ -220,7 +220,7 @@ class Keyring(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     def records(self) -> list[tuple[Grant, TopicRecord]]:
         """Every grant with the record of its topic, expired grants included."""
-        return [(grant, grant.record.verify(self.root, _stands(grant))) for grant in self.grants]
+        return [(grant, grant.record.verify(self.root, _covered_epoch(grant))) for grant in self.grants]
 
 
 @lru_cache(maxsize=1024)
@@ -231,7 +231,7 @@ def check_publisher_chain(chain: CertificateChain, root: bytes, epoch: int) -> N
     chain.verify(root, CertificateKind.PUBLISHER, epoch)
 
 
-def _stands(grant: Grant) -> int:
+def _covered_epoch(grant: Grant) -> int:
     """An epoch that the record's delegation covers. The grant itself may begin before the delegation or be over."""
     delegation = grant.record.delegation
     return grant.first if delegation is None else min(max(grant.first, delegation.first), delegation.last)

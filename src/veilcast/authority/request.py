@@ -1,7 +1,7 @@
 """Requests for grants, made with the member's own keys (P0 4.2): the private keys never leave the member.
 
-The member keeps the private half (its link key and, to publish, a seed) and sends a `Request` with the public half: the
-link key, the key of its lots, and one signing key for each epoch it wants certified. Without a topic it asks for a
+The member keeps a `PendingRequest` (its link key and, to publish, a seed) and sends a `Request` with the public half:
+the link key, the key of its lots, and one signing key for each epoch it wants certified. Without a topic it asks for a
 membership alone. The authority answers with a box that only the link key opens. `complete_request` checks that one
 authority signed everything in the reply, and that the reply fits the request. It makes a keyring of the reply, or adds
 the reply to the member's keyring.
@@ -65,7 +65,7 @@ class Request(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_field
             raise MalformedError("a publisher's request has signing keys, any other has none")
 
 
-class Asking(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class PendingRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The private half, kept by the member until the reply comes, with the request."""
 
     link: Secret
@@ -98,7 +98,7 @@ def make_request(
     link: Secret | None = None,
     *,
     tls: bool = False,
-) -> Asking:
+) -> PendingRequest:
     """Make fresh keys and the request for them. `link` is the key of a membership that the member already has.
 
     With `tls` it asks for a certificate for TLS streams, too; a request without one is made faster.
@@ -114,7 +114,7 @@ def make_request(
         keys = b"".join(derive_publisher_key(seed, topic, first + offset).public for offset in range(epochs))
     lot = vrf.public_of(vrf.derive_lot_key(link))
     shown = derive_tls_key(link).public if tls else b""
-    return Asking(link, seed, Request(topic, role, epoch_us, public_of(link), lot, first, keys, shown))
+    return PendingRequest(link, seed, Request(topic, role, epoch_us, public_of(link), lot, first, keys, shown))
 
 
 def decode_request(data: bytes) -> Request:
@@ -127,7 +127,7 @@ def seal_reply(reply: Reply, link: bytes, entropy: Entropy) -> bytes:
     return box(link, encode_struct(reply), purpose=_PURPOSE, entropy=entropy)
 
 
-def complete_request(asking: Asking, sealed: bytes, existing: Keyring | None) -> Keyring:
+def complete_request(asking: PendingRequest, sealed: bytes, existing: Keyring | None) -> Keyring:
     """Open the reply, check it against the request, and make a keyring of it, or add it to the existing one."""
     reply = decode_struct(unbox(Keypair(asking.link), sealed, purpose=_PURPOSE), Reply, ForgedError)
     if existing is not None and existing.root != reply.root:
@@ -146,7 +146,7 @@ def complete_request(asking: Asking, sealed: bytes, existing: Keyring | None) ->
     return keyring if reply.grant is None else _with_grant(keyring, reply.grant, asking)
 
 
-def _with_grant(keyring: Keyring, grant: Grant, asking: Asking) -> Keyring:
+def _with_grant(keyring: Keyring, grant: Grant, asking: PendingRequest) -> Keyring:
     if grant.role == "publisher" and grant.seed is None:
         grant = msgspec.structs.replace(grant, seed=asking.seed)
     wanted = (asking.request.topic, asking.request.role)

@@ -190,11 +190,13 @@ def _storage_error(verb: str, path: Path, error: OSError) -> StorageError:
 
 def _purpose(kind: type) -> bytes:
     """The purpose of one kind of locked file, which can never be read as another kind."""
-    return b"veilcast/" + kind.__name__.lower().encode()
+    return _PURPOSES.get(kind.__name__, b"veilcast/" + kind.__name__.lower().encode())
 
 
 LOCKED_BY_NODE: Final = "another node; stop that one first, or name another directory"
 FILE_MAX: Final = 256 << 20
 _NEW: Final = ".new"
+_PURPOSES: Final = {"PendingRequest": b"veilcast/asking"}
+"""Purposes that differ from the name of their struct. A purpose is part of the file format and never changes."""
 _LEAST: Final = {"Keyring": 256 << 10}
 """The least size of a file, in bytes. Keyrings are padded, so that their size does not show what was granted."""

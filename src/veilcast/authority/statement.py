@@ -36,7 +36,7 @@ class StatementSignature(NamedTuple):
 
 def sign_statement(keyring: Keyring, body: bytes, *, purpose: bytes) -> StatementSignature:
     """Sign this as the holder of the keyring."""
-    *certificates, _ = _shown(keyring)
+    *certificates, _ = _certificates_of(keyring)
     return StatementSignature(tuple(certificates), derive_tls_key(keyring.membership.link).sign(body, purpose=purpose))
 
 
@@ -44,7 +44,7 @@ class StatementReader:
     """Verifies statements as the holder of this keyring, who knows of these revocations."""
 
     def __init__(self, keyring: Keyring, revoked: RevokedKeys | None = None) -> None:
-        *_, self._anchor = _shown(keyring)
+        *_, self._anchor = _certificates_of(keyring)
         self._keyring, self._revoked = keyring, revoked
 
     def verify_author(
@@ -55,7 +55,7 @@ class StatementReader:
         A sub-authority decides which name it certifies: only together with the issuer does the name identify the
         author.
         """
-        path = _verified((*signed.certificates, self._anchor), self._keyring.root)
+        path = _verify_chain((*signed.certificates, self._anchor), self._keyring.root)
         if role_of_certificate(path.leaf, self._keyring.root) != standing:
             raise ForgedError("its author stands in another role")
         check_path(path, self._keyring, self._revoked, now)
@@ -64,14 +64,14 @@ class StatementReader:
 
 
 @lru_cache(maxsize=4096)
-def _verified(chain: Certificates, root: bytes) -> CertificatePath:
+def _verify_chain(chain: Certificates, root: bytes) -> CertificatePath:
     """The checked chain. Cached, since authors repeat their certificates. It checks form and signatures alone, which do
     not depend on the time.
     """
     return check_chain(chain, root)
 
 
-def _shown(keyring: Keyring) -> Certificates:
+def _certificates_of(keyring: Keyring) -> Certificates:
     if not keyring.membership.tls:
         raise AuthorityError("this keyring has no key to sign statements with; ask the authority for a new grant")
     return keyring.membership.tls

@@ -54,7 +54,7 @@ VERSION: Final = 3
 MAGIC_OF: Final = {
     "Authority": b"VCau",
     "Keyring": b"VCkr",
-    "Asking": b"VCas",
+    "PendingRequest": b"VCas",
     "Request": b"VCrq",
     "Reply": b"VCre",
     "Bulletin": b"VCbu",

@@ -66,7 +66,7 @@ def derive_publisher_key(seed: Secret, topic: str, epoch: int) -> SigningKey:
 
 def certify_publisher(issuer: SigningKey, public: bytes, token: bytes, record: TopicRecord, epoch: int) -> bytes:
     """The signature that makes a key a publisher's. The publisher knows all other fields of its certificate."""
-    first, last = _stands(record, epoch)
+    first, last = _validity_of(record, epoch)
     return certify(
         issuer, CertificateKind.PUBLISHER, public, token, first, last, record.lineage, record.cover
     ).signature
@@ -76,11 +76,11 @@ def build_publisher_certificate(
     public: bytes, token: bytes, record: TopicRecord, epoch: int, signature: bytes
 ) -> Certificate:
     """The certificate with that signature."""
-    first, last = _stands(record, epoch)
+    first, last = _validity_of(record, epoch)
     return Certificate(CertificateKind.PUBLISHER, public, token, first, last, record.lineage, record.cover, signature)
 
 
-def _stands(record: TopicRecord, epoch: int) -> tuple[int, int]:
+def _validity_of(record: TopicRecord, epoch: int) -> tuple[int, int]:
     """The first and last epoch of a publisher certificate: this epoch only in `hardened` (one-show), every epoch in
     `paper`.
     """

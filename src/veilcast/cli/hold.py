@@ -8,7 +8,7 @@ from pathlib import Path
 from veilcast.authority import bulletin, request
 from veilcast.authority.epoch import epoch_of, epochs_in
 from veilcast.authority.keyring import Keyring
-from veilcast.authority.request import Asking
+from veilcast.authority.request import PendingRequest
 from veilcast.authority.secret_file import lock_directory, read_secret, replace_file, write_secret
 from veilcast.authority.struct_codec import encode_struct
 from veilcast.authority.topic_record import check_topic
@@ -64,7 +64,7 @@ def accept(arguments: argparse.Namespace, context: Context) -> Report:
         existing = read_secret(keyring_file, Keyring, secret) if keyring_file.exists() else None
         try:
             keyring = request.complete_request(
-                read_secret(waiting, Asking, secret), read_file(arguments.answer), existing
+                read_secret(waiting, PendingRequest, secret), read_file(arguments.answer), existing
             )
         except RemoteError as error:
             raise ForgedError(f"{arguments.answer} is no answer to the request that waits here: {error}") from error

@@ -40,12 +40,12 @@ def subscription_elements(interest: Conjunction, record: TopicRecord) -> Element
     label = Equal(TOPIC, record.topic)
     every = zip(interest.constraints, covers(interest, record.schema), strict=True)
     others = [cover for constraint, cover in every if constraint != label]
-    return _few(tuple(others) or covers(Label(record.topic), record.schema))
+    return _check_count(tuple(others) or covers(Label(record.topic), record.schema))
 
 
 def publication_elements(publication: Publication, record: TopicRecord) -> ElementGroups:
     """Hardened: one group of all elements that the publication answers to."""
-    return _few((queries(publication, record.schema),))
+    return _check_count((queries(publication, record.schema),))
 
 
 def paper_subscription_elements(interest: Conjunction, record: TopicRecord) -> ElementGroups:
@@ -55,7 +55,7 @@ def paper_subscription_elements(interest: Conjunction, record: TopicRecord) -> E
     for domain in _attributes(record):
         asked = [cover for constraint, cover in every if constraint.attribute == domain.attribute]
         elements += [element for cover in asked for element in cover] or [_wildcard(domain)]
-    return _few((tuple(dict.fromkeys(elements)),))
+    return _check_count((tuple(dict.fromkeys(elements)),))
 
 
 def paper_publication_elements(publication: Publication, record: TopicRecord) -> ElementGroups:
@@ -65,7 +65,7 @@ def paper_publication_elements(publication: Publication, record: TopicRecord) ->
         values = [value for attribute, value in publication.pairs if attribute == domain.attribute]
         elements = [element for value in values for element in pair_elements(domain, value)]
         groups.append(tuple(dict.fromkeys([*elements, _wildcard(domain)])))
-    return _few(tuple(groups))
+    return _check_count(tuple(groups))
 
 
 # --- elements as they travel ------------------------------------------------------------------------------------------
@@ -108,7 +108,7 @@ def _wildcard(domain: Domain) -> bytes:
     return prefix_element(domain.attribute, (0, 0))
 
 
-def _few(groups: ElementGroups) -> ElementGroups:
+def _check_count(groups: ElementGroups) -> ElementGroups:
     if sum(map(len, groups)) > SUBJECTS_MAX:
         raise LocalError(f"a subscription or publication has at most {SUBJECTS_MAX} elements: narrow its ranges")
     return groups

@@ -55,11 +55,11 @@ def stream_place_id(topic: str, content: NumberedPublication) -> bytes:
 
 def check_publishable(keys: TopicKeys, content: NumberedPublication) -> None:
     """Raise unless these keys can publish it."""
-    _spell(keys, content)
+    _encode_for_signing(keys, content)
 
 
 def make_notify(keys: TopicKeys, content: NumberedPublication, entropy: Entropy) -> Notify:
-    signing, plain = _spell(keys, content)
+    signing, plain = _encode_for_signing(keys, content)
     sealed = seal(keys.content, plain, context=keys.token, entropy=entropy)
     return Notify(keys.token, sealed, signing.sign(keys.token + sealed, purpose=_PURPOSE))
 
@@ -111,7 +111,7 @@ def decode_publication(plain: bytes) -> NumberedPublication:
     return _DECODER.decode(plain)
 
 
-def _spell(keys: TopicKeys, content: NumberedPublication) -> tuple[SigningKey, bytes]:
+def _encode_for_signing(keys: TopicKeys, content: NumberedPublication) -> tuple[SigningKey, bytes]:
     if keys.signing is None:
         raise LocalError(f"only a publisher of {keys.record.topic!r} can publish on it")
     plain = _ENCODER.encode(content)

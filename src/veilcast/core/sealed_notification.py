@@ -56,7 +56,7 @@ class NotificationOpener:
 
     def open(self, sealed: bytes) -> NumberedPublication:
         data = unpad(self._outer.unseal(sealed, context=self._context))
-        note = _checked(self._keys, data, self._root, self._epoch)
+        note = _check_notification(self._keys, data, self._root, self._epoch)
         return decode_publication(self._inner.unseal(note.sealed, context=note.token))
 
 
@@ -67,10 +67,10 @@ def encode_notification(keys: TopicKeys, content: NumberedPublication, entropy: 
 
 def decode_notification(keys: TopicKeys, data: bytes, root: bytes, epoch: int) -> NumberedPublication:
     """The subscriber decodes it. Raises as `open_notification` does."""
-    return open_notify(keys, _checked(keys, data, root, epoch))
+    return open_notify(keys, _check_notification(keys, data, root, epoch))
 
 
-def _checked(keys: TopicKeys, data: bytes, root: bytes, epoch: int) -> Notify:
+def _check_notification(keys: TopicKeys, data: bytes, root: bytes, epoch: int) -> Notify:
     note = decode(data)
     if not isinstance(note, Notify) or note.certificate is None or note.token != keys.token:
         raise ForgedError("not a certified note of this topic and epoch")

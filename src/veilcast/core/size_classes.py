@@ -25,12 +25,12 @@ def pad_groups(groups: ElementGroups, filler: Callable[[int], bytes]) -> Element
     room, numbers = SUBJECTS_MAX - sum(map(len, groups)), count()
     full = []
     for group in groups:
-        short = min(_power(len(group)) - len(group), room)
+        short = min(_next_power_of_two(len(group)) - len(group), room)
         room -= short
         full.append(tuple(sorted((*group, *(filler(next(numbers)) for _ in range(short))))))
     return tuple(sorted(full))
 
 
-def _power(size: int) -> int:
+def _next_power_of_two(size: int) -> int:
     """The smallest power of two that is at least `size`."""
     return 1 << (size - 1).bit_length()

@@ -28,7 +28,7 @@ def seal_base(ephemeral: Keypair, public: bytes, plaintext: bytes, *, info: byte
     """`SealBase`. An ephemeral key must never seal twice. Raises `MalformedError` if `public` is not a usable public
     key.
     """
-    shared = _shared(ephemeral.agree(public), ephemeral.public, public)
+    shared = _derive_shared_secret(ephemeral.agree(public), ephemeral.public, public)
     key, nonce = _schedule(shared, info)
     return ephemeral.public + hazmat.chacha20_poly1305(key).encrypt(nonce, plaintext, aad)
 
@@ -37,14 +37,14 @@ def open_base(reader: Keypair, sealed: bytes, *, info: bytes, aad: bytes) -> byt
     """`OpenBase`. Every failure is the same `ForgedError`."""
     enc = sealed[:KEY_SIZE]
     try:
-        shared = _shared(reader.agree(enc), enc, reader.public)
+        shared = _derive_shared_secret(reader.agree(enc), enc, reader.public)
     except MalformedError as error:
         raise ForgedError("the ciphertext does not open") from error
     key, nonce = _schedule(shared, info)
     return hazmat.decrypt(hazmat.chacha20_poly1305(key), nonce, sealed[KEY_SIZE:], aad)
 
 
-def _shared(agreed: bytes, enc: bytes, public: bytes) -> bytes:
+def _derive_shared_secret(agreed: bytes, enc: bytes, public: bytes) -> bytes:
     """`ExtractAndExpand` of the KEM (section 4.1)."""
     root = _extract(_KEM, b"", b"eae_prk", agreed)
     return _expand(_KEM, root, b"shared_secret", enc + public, _HASH)

@@ -10,7 +10,7 @@ from veilcast.errors import LocalError, MalformedError
 
 
 def public_of(private: Secret) -> bytes:
-    return hazmat.x25519_public(_checked(private))
+    return hazmat.x25519_public(_reveal_private_key(private))
 
 
 def agree(private: Secret, public: bytes) -> Secret:
@@ -19,10 +19,10 @@ def agree(private: Secret, public: bytes) -> Secret:
     """
     if len(public) != PUBLIC:
         raise MalformedError("not a usable X25519 public key")
-    return Secret(hazmat.x25519(_checked(private), public))
+    return Secret(hazmat.x25519(_reveal_private_key(private), public))
 
 
-def _checked(private: Secret) -> bytes:
+def _reveal_private_key(private: Secret) -> bytes:
     if len(private) != PRIVATE:
         raise LocalError(f"a private key has {PRIVATE} bytes, not {len(private)}")
     return private.reveal()

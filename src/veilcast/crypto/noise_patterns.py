@@ -74,10 +74,10 @@ class HandshakeMessage:
 def _pattern(*lines: str, responder_known: bool = False) -> HandshakePattern:
     messages = [tuple(line.split()) for line in lines]
     psk = any("psk" in tokens for tokens in messages)
-    return HandshakePattern(tuple(_measured(messages, psk)), responder_known, psk)
+    return HandshakePattern(tuple(_measure_messages(messages, psk)), responder_known, psk)
 
 
-def _measured(messages: list[tuple[str, ...]], psk: bool) -> Iterable[HandshakeMessage]:
+def _measure_messages(messages: list[tuple[str, ...]], psk: bool) -> Iterable[HandshakeMessage]:
     encrypts = False
     agreed: set[str] = set()
     for number, tokens in enumerate(messages):

@@ -24,7 +24,7 @@ def seal(key: Secret, plaintext: bytes, *, context: bytes, entropy: Entropy) -> 
 def unseal(key: Secret, sealed: bytes, *, context: bytes) -> bytes:
     """The plaintext. Every failure is the same `ForgedError`."""
     nonce, ciphertext = _parts(sealed)
-    return hazmat.gcm_siv_decrypt(_checked(key), nonce, ciphertext, _bound(context))
+    return hazmat.gcm_siv_decrypt(_reveal_key(key), nonce, ciphertext, _bound(context))
 
 
 class Sealer:
@@ -33,7 +33,7 @@ class Sealer:
     __slots__ = ("_cipher",)
 
     def __init__(self, key: Secret) -> None:
-        self._cipher = hazmat.gcm_siv(_checked(key))
+        self._cipher = hazmat.gcm_siv(_reveal_key(key))
 
     def seal(self, plaintext: bytes, *, context: bytes, entropy: Entropy) -> bytes:
         nonce = entropy(NONCE)
@@ -53,7 +53,7 @@ def _parts(sealed: bytes) -> tuple[bytes, bytes]:
 
 def _seal_with_nonce(key: Secret, nonce: bytes, plaintext: bytes, context: bytes) -> bytes:
     """The deterministic core. No public function lets a caller choose a nonce."""
-    ciphertext = hazmat.gcm_siv_encrypt(_checked(key), nonce, plaintext, _bound(context))
+    ciphertext = hazmat.gcm_siv_encrypt(_reveal_key(key), nonce, plaintext, _bound(context))
     return _FIRST + nonce + ciphertext
 
 
@@ -62,7 +62,7 @@ def _bound(context: bytes) -> bytes:
     return _FIRST + context
 
 
-def _checked(key: Secret) -> bytes:
+def _reveal_key(key: Secret) -> bytes:
     if len(key) != KEY:
         raise LocalError(f"a sealing key has {KEY} bytes, not {len(key)}")
     return key.reveal()

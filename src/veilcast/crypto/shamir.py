@@ -62,7 +62,7 @@ def split(secret: Secret, k: int, n: int, entropy: Entropy) -> tuple[ShamirShare
     size = len(secret)
     if size > MAX_SIZE:
         raise LocalError(f"a secret to split has at most {MAX_SIZE} bytes")
-    drawn = _drawn((k - 1) * size, entropy)
+    drawn = _draw_bytes((k - 1) * size, entropy)
     values = [secret.reveal(), *(drawn[at : at + size] for at in range(0, len(drawn), size))]
     data = drawn + _interpolate(values, tuple(range(k)), tuple(range(k, n + 1)))
     return tuple([ShamirShare(x, Secret(data[(x - 1) * size : x * size])) for x in range(1, n + 1)])
@@ -88,7 +88,7 @@ def split_many(secrets: Bytes, k: int, n: int, entropy: Entropy) -> Bytes:
     if secrets.ndim != 2 or secrets.dtype != np.uint8:
         raise LocalError("secrets to split are the rows of an array (count, size) of bytes")
     shares = np.zeros((n, secrets.size), dtype=np.uint8)
-    shares[: k - 1].reshape(-1)[:] = np.frombuffer(_drawn((k - 1) * secrets.size, entropy), dtype=np.uint8)
+    shares[: k - 1].reshape(-1)[:] = np.frombuffer(_draw_bytes((k - 1) * secrets.size, entropy), dtype=np.uint8)
     known = [secrets.reshape(-1), *shares[: k - 1]]
     _interpolate_many(known, tuple(range(k)), tuple(range(k, n + 1)), shares[k - 1 :])
     return shares.reshape(n, *secrets.shape)
@@ -144,7 +144,7 @@ def check_distinct(indices: Sequence[int]) -> None:
         raise MalformedError("two shares have the same index")
 
 
-def _drawn(size: int, entropy: Entropy) -> bytes:
+def _draw_bytes(size: int, entropy: Entropy) -> bytes:
     """A short draw would be spread over the shares by numpy, or leave some out: neither hides anything."""
     drawn = entropy(size)
     if len(drawn) != size:

@@ -28,7 +28,7 @@ class UniformSealer:
     __slots__ = ("_cipher",)
 
     def __init__(self, key: Secret) -> None:
-        self._cipher = hazmat.gcm_siv(_checked(key))
+        self._cipher = hazmat.gcm_siv(_reveal_key(key))
 
     def seal(self, plaintext: bytes, *, entropy: Entropy) -> bytes:
         nonce = entropy(NONCE)
@@ -47,7 +47,7 @@ class HeaderMask:
     __slots__ = ("_encrypt",)
 
     def __init__(self, key: Secret) -> None:
-        self._encrypt = hazmat.aes_blocks(_checked(key))
+        self._encrypt = hazmat.aes_blocks(_reveal_key(key))
 
     def mask_for(self, sample: bytes) -> int:
         """The mask for a sample of `SAMPLE` bytes. Shorter samples would be mixed up with the next."""
@@ -55,7 +55,7 @@ class HeaderMask:
         return number
 
 
-def _checked(key: Secret) -> bytes:
+def _reveal_key(key: Secret) -> bytes:
     if len(key) != KEY:
         raise LocalError(f"the key of a veil has {KEY} bytes, not {len(key)}")
     return key.reveal()

@@ -278,13 +278,13 @@ which in the group is much faster (`Point.weighted`).
 
 def _evaluate(coefficients: Sequence[_Element], index: int) -> _Element:
     """The value at an index. The constant coefficient comes first."""
-    return _weighted([(pow(index, j), coefficient) for j, coefficient in enumerate(coefficients)])
+    return _sum_weighted([(pow(index, j), coefficient) for j, coefficient in enumerate(coefficients)])
 
 
 def _at_zero(values: Mapping[int, _Element]) -> _Element:
     """The value at 0 of the polynomial with these values at these indices (Lagrange)."""
     weights, common = _lagrange(tuple(values))
-    total = _weighted(list(zip(weights, values.values(), strict=True)))
+    total = _sum_weighted(list(zip(weights, values.values(), strict=True)))
     return total if common == 1 else total * Scalar.of(pow(common, -1, ORDER))
 
 
@@ -300,7 +300,7 @@ def _lagrange(indices: tuple[int, ...]) -> tuple[tuple[int, ...], int]:
     return tuple(int(weight * common) for weight in weights), common
 
 
-def _weighted(terms: Sequence[tuple[int, _Element]]) -> _Element:
+def _sum_weighted(terms: Sequence[tuple[int, _Element]]) -> _Element:
     _, first = terms[0]
     if isinstance(first, Point):
         return Point.weighted(terms)

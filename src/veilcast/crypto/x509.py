@@ -56,17 +56,17 @@ class Leaf(msgspec.Struct, frozen=True):
 
 def certify_leaf(issuer: SigningKey, leaf: Leaf) -> bytes:
     """The certificate (DER) with the content of `leaf`, whose issuer is this issuer's key."""
-    return _signed(_leaf_builder(msgspec.structs.replace(leaf, issuer=issuer.public)), issuer)
+    return _sign_certificate(_leaf_builder(msgspec.structs.replace(leaf, issuer=issuer.public)), issuer)
 
 
 def certify_root(root: SigningKey) -> bytes:
     """The root's certificate of itself. It is valid for as long as X.509 can say."""
-    return _signed(_root_builder(root.public), root)
+    return _sign_certificate(_root_builder(root.public), root)
 
 
 def certify_delegate(root: SigningKey, public: bytes, first_s: int, last_s: int) -> bytes:
     """The certificate of an issuer below the root, which can make no further issuers."""
-    return _signed(_delegate_builder(Delegate(public, first_s, last_s), root.public), root)
+    return _sign_certificate(_delegate_builder(Delegate(public, first_s, last_s), root.public), root)
 
 
 def read_leaf(data: bytes) -> Leaf:
@@ -75,7 +75,7 @@ def read_leaf(data: bytes) -> Leaf:
     Raises `MalformedError` unless `certify_leaf` writes exactly these bytes, apart from the signature.
     """
     certificate = _load(data)
-    with _mapped():
+    with _map_errors():
         (common,) = certificate.subject
         uses = certificate.extensions.get_extension_for_class(x509.ExtendedKeyUsage).value
         issuer = certificate.extensions.get_extension_for_class(x509.AuthorityKeyIdentifier).value.key_identifier
@@ -187,8 +187,8 @@ def _builder(
     told = kind + name + public + issuer + first_s.to_bytes(8, "big") + last_s.to_bytes(8, "big")
     serial = int.from_bytes(digest(told, purpose=b"vc/serial", size=16), "big") | 1
     return x509.CertificateBuilder(
-        issuer_name=_named(fingerprint(issuer)),
-        subject_name=_named(name),
+        issuer_name=_make_name(fingerprint(issuer)),
+        subject_name=_make_name(name),
         public_key=Ed25519PublicKey.from_public_bytes(public),
         serial_number=serial,
         not_valid_before=datetime.fromtimestamp(first_s, UTC),
@@ -196,7 +196,7 @@ def _builder(
     )
 
 
-def _named(name: bytes) -> x509.Name:
+def _make_name(name: bytes) -> x509.Name:
     return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name.hex())])
 
 
@@ -214,7 +214,7 @@ def _key_usage(*, signs_certificates: bool) -> x509.KeyUsage:
     )
 
 
-def _signed(builder: x509.CertificateBuilder, issuer: SigningKey) -> bytes:
+def _sign_certificate(builder: x509.CertificateBuilder, issuer: SigningKey) -> bytes:
     return builder.sign(_private(issuer), None).public_bytes(Encoding.DER)
 
 
@@ -225,7 +225,7 @@ def _private(key: SigningKey) -> Ed25519PrivateKey:
 def _read_delegate(data: bytes, root: bytes) -> Delegate:
     """Parse the certificate of an issuer below this root. The caller still has to check its signature."""
     certificate = _load(data)
-    with _mapped():
+    with _map_errors():
         delegate = Delegate(_public_of(certificate), *_dates(certificate))
         expected = _delegate_builder(delegate, root)
     _check_form(data, expected)
@@ -238,7 +238,7 @@ def _check_form(data: bytes, expected: x509.CertificateBuilder) -> None:
     A certificate of ours has one encoding, and the Ed25519 signature is its last 64 bytes. So there is no list of
     checks that could lack one: another version, algorithm, extension or order of extensions is another byte.
     """
-    with _mapped():
+    with _map_errors():
         written = expected.sign(Ed25519PrivateKey.from_private_bytes(bytes(SEED)), None).public_bytes(Encoding.DER)
     if data[:-SIGNATURE] != written[:-SIGNATURE]:
         raise MalformedError("not a certificate of ours")
@@ -246,7 +246,7 @@ def _check_form(data: bytes, expected: x509.CertificateBuilder) -> None:
 
 def _check_signature(data: bytes, issuer: bytes) -> None:
     """Raise `ForgedError` unless this key signed the certificate, whose form has been checked."""
-    with _mapped():
+    with _map_errors():
         signed = _load(data).tbs_certificate_bytes
         key = Ed25519PublicKey.from_public_bytes(issuer)
     try:
@@ -256,7 +256,7 @@ def _check_signature(data: bytes, issuer: bytes) -> None:
 
 
 def _load(data: bytes) -> x509.Certificate:
-    with _mapped():
+    with _map_errors():
         return x509.load_der_x509_certificate(data)
 
 
@@ -266,7 +266,7 @@ def _dates(certificate: x509.Certificate) -> tuple[int, int]:
 
 
 @contextmanager
-def _mapped() -> Iterator[None]:
+def _map_errors() -> Iterator[None]:
     """Turn every exception that foreign bytes raise in the library into `MalformedError`.
 
     The library's exceptions have no common base, and some (`InvalidVersion`, `UnsupportedAlgorithm`) are no

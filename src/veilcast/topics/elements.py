@@ -38,7 +38,7 @@ def queries(publication: Publication, schema: Schema) -> tuple[bytes, ...]:
     matches it, but no cover does, so it must not be published. An attribute that this topic does not declare adds no
     element: another topic of the same publication declares it (`schema_check.check_publication`).
     """
-    return _merged(pair_elements(domain, value) for domain, value in _declared_pairs(publication, schema))
+    return _merge_groups(pair_elements(domain, value) for domain, value in _declared_pairs(publication, schema))
 
 
 def queries_received(publication: Publication, schema: Schema) -> tuple[bytes, ...]:
@@ -46,7 +46,7 @@ def queries_received(publication: Publication, schema: Schema) -> tuple[bytes, .
 
     One such pair must not keep the other pairs from their subscribers.
     """
-    return _merged(_elements_or_none(domain, value) for domain, value in _declared_pairs(publication, schema))
+    return _merge_groups(_elements_or_none(domain, value) for domain, value in _declared_pairs(publication, schema))
 
 
 def pair_elements(domain: Domain, value: Value) -> tuple[bytes, ...]:
@@ -87,7 +87,7 @@ def _elements_or_none(domain: Domain, value: Value) -> tuple[bytes, ...]:
         return ()
 
 
-def _merged(groups: Iterable[tuple[bytes, ...]]) -> tuple[bytes, ...]:
+def _merge_groups(groups: Iterable[tuple[bytes, ...]]) -> tuple[bytes, ...]:
     return tuple(dict.fromkeys(element for group in groups for element in group))
 
 

@@ -116,7 +116,7 @@ class Label(Conjunction, msgspec.Struct, frozen=True, tag="label"):
 
     @property
     def constraints(self) -> tuple[Constraint, ...]:
-        return _labelled(self.name)
+        return _label_constraints(self.name)
 
     @property
     def pair(self) -> tuple[str, Value]:
@@ -216,7 +216,7 @@ def check_count(constraints: tuple[Constraint, ...]) -> None:
 
 
 @lru_cache(maxsize=1024)
-def _labelled(name: str) -> tuple[Constraint, ...]:
+def _label_constraints(name: str) -> tuple[Constraint, ...]:
     """The constraint of a label. Cached, for every notification is matched with the labels of its subscribers."""
     return (Equal(TOPIC, name),)
 

@@ -34,38 +34,38 @@ def cell_of(publication: Publication, schema: Schema) -> Cell:
             raise LocalError(
                 f"the topic is routed by {domain.attribute!r}: a publication needs exactly one value of it"
             )
-        place.append(_coarse(domain, domain.cell(values[0])))
+        place.append(_routing_cell(domain, domain.cell(values[0])))
     return tuple(place)
 
 
 def cells_of(interest: Conjunction, schema: Schema) -> tuple[Cell, ...]:
     """The cells that an interest touches, in order. Raises `LocalError` for an interest that nothing can match."""
-    return tuple(product(*(_touched(interest, domain) for domain in schema.routed)))
+    return tuple(product(*(_touched_cells(interest, domain) for domain in schema.routed)))
 
 
 def all_cells(schema: Schema) -> tuple[Cell, ...]:
     """Every cell; for a topic that is not cut, the one without coordinates."""
-    return tuple(product(*(_whole(domain) for domain in schema.routed)))
+    return tuple(product(*(_all_coordinates(domain) for domain in schema.routed)))
 
 
-def _touched(interest: Conjunction, domain: Integers | Reals) -> range:
+def _touched_cells(interest: Conjunction, domain: Integers | Reals) -> range:
     """The one value of the attribute meets all constraints on it, so its cell lies in all their ranges."""
-    touched = _whole(domain)
+    touched = _all_coordinates(domain)
     for constraint in interest.constraints:
         if constraint.attribute != domain.attribute:
             continue
         if not isinstance(constraint, Range):
             raise LocalError(f"{domain.attribute!r} must be constrained by a range, as the topic declares it")
-        first, last = (_coarse(domain, cell) for cell in domain.cells(constraint))
+        first, last = (_routing_cell(domain, cell) for cell in domain.cells(constraint))
         touched = range(max(touched.start, first), min(touched.stop, last + 1))
     if not touched:
         raise LocalError(f"the ranges of {domain.attribute!r} have nothing in common")
     return touched
 
 
-def _whole(domain: Integers | Reals) -> range:
-    return range(_coarse(domain, domain.cell(domain.high)) + 1)
+def _all_coordinates(domain: Integers | Reals) -> range:
+    return range(_routing_cell(domain, domain.cell(domain.high)) + 1)
 
 
-def _coarse(domain: Integers | Reals, cell: int) -> int:
+def _routing_cell(domain: Integers | Reals, cell: int) -> int:
     return cell >> (domain.bits - domain.routing)

@@ -32,7 +32,7 @@ def check_publication(publication: Publication, schemas: Mapping[str, Schema]) -
     for attribute, value in publication.pairs:
         domains = [domain for schema in schemas.values() if (domain := schema.find(attribute)) is not None]
         if not domains:
-            raise LocalError(_undeclared(attribute, schemas))
+            raise LocalError(_undeclared_text(attribute, schemas))
         for domain in domains:
             pair_elements(domain, value)
 
@@ -40,11 +40,11 @@ def check_publication(publication: Publication, schemas: Mapping[str, Schema]) -
 def check_complete(publication: Publication, schemas: Mapping[str, Schema]) -> None:
     """Raise `LocalError` if the publication lacks an attribute that one of its topics declares."""
     present = {attribute for attribute, _ in publication.pairs}
-    lacking = [name for name in _declared(schemas) if name not in present]
+    lacking = [name for name in _declared_names(schemas) if name not in present]
     if lacking:
         raise LocalError(
-            f"the publication lacks {_listed(lacking)}, and the broker would see that; give every declared attribute"
-            " a value"
+            f"the publication lacks {_join_names(lacking)}, and the broker would see that; give every declared"
+            " attribute a value"
         )
 
 
@@ -52,13 +52,17 @@ def check_interest(interest: Conjunction, topic: str, schema: Schema) -> None:
     """Raise `LocalError` for attributes that the topic does not declare, and for ranges outside their domains."""
     for constraint in interest.constraints:
         if schema.find(constraint.attribute) is None:
-            raise LocalError(_undeclared(constraint.attribute, {topic: schema}))
+            raise LocalError(_undeclared_text(constraint.attribute, {topic: schema}))
     covers(interest, schema)
 
 
-def _undeclared(attribute: str, schemas: Mapping[str, Schema]) -> str:
-    one, declared = len(schemas) == 1, _declared(schemas)
-    topics = f"the topic {_listed(list(schemas))} declares" if one else f"the topics {_listed(list(schemas))} declare"
+def _undeclared_text(attribute: str, schemas: Mapping[str, Schema]) -> str:
+    one, declared = len(schemas) == 1, _declared_names(schemas)
+    topics = (
+        f"the topic {_join_names(list(schemas))} declares"
+        if one
+        else f"the topics {_join_names(list(schemas))} declare"
+    )
     if not declared:
         return f"{topics} no attribute {attribute!r}, nor any other; put it in the body"
     question, names = did_you_mean(attribute, declared), ", ".join(declared)
@@ -67,11 +71,11 @@ def _undeclared(attribute: str, schemas: Mapping[str, Schema]) -> str:
     return f"{topics} no attribute {attribute!r}{rest} {names}"
 
 
-def _declared(schemas: Mapping[str, Schema]) -> list[str]:
+def _declared_names(schemas: Mapping[str, Schema]) -> list[str]:
     names = [domain.attribute for schema in schemas.values() for domain in schema.domains]
     return [name for name in dict.fromkeys(names) if name != TOPIC]
 
 
-def _listed(names: list[str]) -> str:
+def _join_names(names: list[str]) -> str:
     *others, last = (repr(name) for name in names)
     return f"{', '.join(others)} and {last}" if others else last

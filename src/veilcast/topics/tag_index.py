@@ -39,7 +39,7 @@ class TagIndex(SubscriptionIndex):
         self._runs: list[_Run] = []
         self._stale: list[int] = []
         self._marks = np.zeros(0, dtype=np.bool_)
-        self._looked = 0
+        self._look_cost = 0
         """The cost of looking into one more run since the last merge, in columns that are merged in the same time."""
 
     @property
@@ -61,7 +61,7 @@ class TagIndex(SubscriptionIndex):
 
     def match(self, queries: Collection[bytes]) -> NumberArray:
         asked = _tags(list(dict.fromkeys(queries)))
-        self._look()
+        self._maybe_merge()
         found = [columns for run in self._runs for columns in run.find(asked)]
         hit = self._ascending(found)
         if self._stale:
@@ -85,10 +85,10 @@ class TagIndex(SubscriptionIndex):
 
     def _add(self, run: _Run) -> None:
         while self._runs and 2 * len(run.columns) >= len(self._runs[-1].columns):
-            run = self._runs.pop().merged(run)
+            run = self._runs.pop().merge(run)
         self._runs.append(run)
 
-    def _look(self) -> None:
+    def _maybe_merge(self) -> None:
         """Merge the last two runs when that costs no more than looking into both has cost. An index that is asked often
         and changed seldom then has few runs, and one that is changed often does not merge in vain. Long runs are not
         merged here, so no query waits for them.
@@ -97,10 +97,10 @@ class TagIndex(SubscriptionIndex):
             return
         before, last = self._runs[-2:]
         both = len(before.columns) + len(last.columns)
-        self._looked += _LOOK
-        if both <= min(self._looked, _MERGED_MAX):
-            self._looked = 0
-            self._runs[-2:] = [before.merged(last)]
+        self._look_cost += _LOOK
+        if both <= min(self._look_cost, _MERGED_MAX):
+            self._look_cost = 0
+            self._runs[-2:] = [before.merge(last)]
 
     def _release(self, columns: NumberArray) -> None:
         self._stale += columns.tolist()
@@ -111,7 +111,7 @@ class TagIndex(SubscriptionIndex):
         """Forget the stale columns, and free them."""
         if self._stale:
             taken = self._columns.are_taken(np.arange(self._columns.used))
-            self._runs = [kept for run in self._runs if len((kept := run.only(taken)).columns)]
+            self._runs = [kept for run in self._runs if len((kept := run.keep_columns(taken)).columns)]
             self._columns.free(self._stale)
             self._stale = []
 
@@ -138,7 +138,7 @@ class _Run(NamedTuple):
         for place in places[self.tags[places] == asked].tolist():
             yield self.columns[self.starts[place] : self.starts[place + 1]]
 
-    def merged(self, other: _Run) -> _Run:
+    def merge(self, other: _Run) -> _Run:
         """Both in one; the columns of a tag that both have stand one after the other."""
         tags = np.union1d(self.tags, other.tags)
         homes = [np.searchsorted(tags, run.tags) for run in (self, other)]
@@ -154,7 +154,7 @@ class _Run(NamedTuple):
             room[home] += each
         return _Run(tags, starts, columns)
 
-    def only(self, taken: npt.NDArray[np.bool_]) -> _Run:
+    def keep_columns(self, taken: npt.NDArray[np.bool_]) -> _Run:
         """Without the columns that are not taken, and without the tags that have no others."""
         kept = taken[self.columns]
         starts = np.append(0, np.cumsum(kept))[self.starts]

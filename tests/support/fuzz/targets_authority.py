@@ -16,7 +16,7 @@ from support.fuzz.fuzz_target import Format, Group, Prepared
 from veilcast.authority import bulletin, issuer, request
 from veilcast.authority.issuer import Authority
 from veilcast.authority.keyring import Keyring
-from veilcast.authority.request import Asking, Reply, Request
+from veilcast.authority.request import PendingRequest, Reply, Request
 from veilcast.authority.secret_file import read_secret
 from veilcast.authority.statement import StatementReader, StatementSignature, sign_statement
 from veilcast.authority.struct_codec import MAGIC_OF, VERSION, decode_struct, encode_struct
@@ -125,7 +125,7 @@ def _plain(kind: type[msgspec.Struct], values: list[msgspec.Struct], blame: type
     )
 
 
-def _asking() -> Asking:
+def _asking() -> PendingRequest:
     return request.make_request(TOPIC, "publisher", people().authority.epoch_us, NOW, 2, people().entropy, tls=True)
 
 
@@ -141,7 +141,7 @@ def authority_file() -> Prepared:
 
 @GROUP.target("asking", "a member's private half of a request, from a vault", "authority.plain:from_bytes")
 def asking_file() -> Prepared:
-    return _plain(Asking, [_asking()], TamperedError)
+    return _plain(PendingRequest, [_asking()], TamperedError)
 
 
 @GROUP.target("request", "a request that a stranger hands in", "authority.request:decode")

@@ -45,7 +45,7 @@ def encode(packet: Packet, version: Version) -> bytes:
     version = packet.version if isinstance(packet, ConnectPacket) else version
     try:
         check_packet(packet, version)
-        kind, flags, body = _written(packet, version)
+        kind, flags, body = _write_packet(packet, version)
         return bytes((kind << 4 | flags,)) + encode_length(len(body)) + body
     except ValueError as error:
         raise LocalError(f"{type(packet).__name__} cannot be sent: {error}") from error
@@ -93,7 +93,7 @@ def number_of(data: bytes) -> int | None:
 # --- packets to bytes -------------------------------------------------------------------------------------------------
 
 
-def _written(packet: Packet, version: Version) -> tuple[PacketKind, int, bytes]:
+def _write_packet(packet: Packet, version: Version) -> tuple[PacketKind, int, bytes]:
     """The kind of a packet, the flags of its first byte, and its body."""
     none = _NO_PROPERTIES[version]
     match packet:
@@ -141,8 +141,8 @@ def _connect(packet: ConnectPacket) -> bytes:
     if packet.version is Version.MQTT_5:
         said += encode_properties(
             {
-                Property.EXPIRY: _unless(packet.expiry_s, 0),
-                Property.RECEIVE_MAX: _unless(packet.receive_max, NUMBER_MAX),
+                Property.EXPIRY: _none_if_default(packet.expiry_s, 0),
+                Property.RECEIVE_MAX: _none_if_default(packet.receive_max, NUMBER_MAX),
                 Property.PACKET_MAX: packet.packet_max,
             }
         )
@@ -161,16 +161,16 @@ def _connack(packet: ConnackPacket, version: Version) -> bytes:
             {
                 Property.EXPIRY: packet.expiry_s,
                 Property.KEEP_ALIVE: packet.keep_alive_s,
-                Property.RECEIVE_MAX: _unless(packet.receive_max, NUMBER_MAX),
-                Property.QOS_MAX: _unless(packet.qos_max, 2),
+                Property.RECEIVE_MAX: _none_if_default(packet.receive_max, NUMBER_MAX),
+                Property.QOS_MAX: _none_if_default(packet.qos_max, 2),
                 Property.PACKET_MAX: packet.packet_max,
-                Property.WILDCARDS: _unless(packet.wildcards, True),
+                Property.WILDCARDS: _none_if_default(packet.wildcards, True),
             }
         )
     return said
 
 
-def _unless(value: int, default: int) -> int | None:
+def _none_if_default(value: int, default: int) -> int | None:
     """The value, or None if it is the default, which is left out."""
     return None if value == default else value
 

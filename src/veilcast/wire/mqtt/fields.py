@@ -91,7 +91,9 @@ def encode_prefixed(data: bytes) -> bytes:
 def encode_properties(values: Mapping[Property, int | None]) -> bytes:
     """The properties of a packet, without those that are None."""
     body = b"".join(
-        bytes((number,)) + _whole(value, _SIZES[number]) for number, value in values.items() if value is not None
+        bytes((number,)) + _encode_number(value, _SIZES[number])
+        for number, value in values.items()
+        if value is not None
     )
     return encode_length(len(body)) + body
 
@@ -183,7 +185,7 @@ class FieldReader:
         return size
 
 
-def _whole(value: int, size: int) -> bytes:
+def _encode_number(value: int, size: int) -> bytes:
     if not 0 <= value < 1 << 8 * size:
         raise ValueError("a property beyond its bytes")
     return value.to_bytes(size)
