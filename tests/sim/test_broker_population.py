@@ -12,7 +12,7 @@ from veilcast.brokers.keys.scheme import ReplicaId, Scheme
 from veilcast.errors import ConfigError
 from veilcast.machine import Address
 from veilcast.sim import scenario
-from veilcast.sim.brokers import soak_every
+from veilcast.sim.brokers import soak
 from veilcast.sim.brokers.adversaries import BEHAVIOURS, ByzantineBroker
 from veilcast.sim.brokers.checkers import LiarsNamed
 from veilcast.sim.brokers.population import BrokersPopulation, operator_key
@@ -31,7 +31,7 @@ from veilcast.sim.wrappers import Puppet
         ({"liars": 2}, "3 replicas bear 1"),
         ({"behaviours": ("sing",)}, "no 'sing'"),
         ({"behaviours": ()}, "do something"),
-        ({"checks": ("none",)}, "no 'none'"),
+        ({"checks": ("none",)}, "no check 'none'"),
         ({"shrink_us": 5, "grow_us": 5}, "after it has grown"),
         ({"cast": {"v9.1": "drop"}}, "no 'v9.1'"),
         ({"cast": {"v0.1": "drop", "v0.2": "drop"}}, "v0 bears 1"),
@@ -52,7 +52,7 @@ def test_a_seed_draws_as_many_liars_at_each_node_as_are_asked_for_and_every_beha
         for node in range(4):
             assert sum(name in ground.liars for name in population.replica_names(node)) == 2
         assert set(ground.edges) == {*population.client_names(), *population.intruder_names()}
-        ground.overlays[0].verify(operator_key().public).check("hardened")
+        ground.versions[0].verify(operator_key().public).check("hardened")
         acts |= set(ground.liars.values())
     assert acts == set(BEHAVIOURS)
 
@@ -65,11 +65,11 @@ def test_on_a_line_publishers_and_readers_are_at_its_ends() -> None:
 
 def test_every_case_is_another_one_and_has_a_liar_at_each_node() -> None:
     each = 3 * len(BEHAVIOURS)
-    casts = [soak_every.make_population(case).cast for case in range(each + each**2)]
+    casts = [soak.make_case(case).cast for case in range(each + each**2)]
     assert len({tuple(cast.items()) for cast in casts}) == len(casts)
     assert {len(cast) for cast in casts[:each]} == {1}
     assert {len(cast) for cast in casts[each:]} == {2}
-    last = soak_every.make_population(soak_every.CASES - 1)
+    last = soak.make_case(soak.CASES - 1)
     assert (last.nodes, len(last.cast)) == (3, 3)
 
 

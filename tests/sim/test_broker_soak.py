@@ -23,28 +23,28 @@ from veilcast.cli.main import main
 from veilcast.core.inbox import Inbox
 from veilcast.machine import Address
 from veilcast.sim import scenario
-from veilcast.sim.brokers import soak, soak_every, soak_liars
+from veilcast.sim.brokers import soak
 from veilcast.sim.brokers.population import BrokersPopulation
 from veilcast.sim.faults import Crash, Cut, Skew
 from veilcast.sim.scenario import Scenario, ScenarioConfig, ScenarioOutcome
 from veilcast.wire.brokers import ConfirmContent, NextShare
 
 Plant = Callable[[pytest.MonkeyPatch], None]
-PLANS = [soak.plan_scenario(seed).config for seed in range(60)]
+PLANS = [soak.SOAK.plan(seed).config for seed in range(60)]
 SECOND = 1_000_000
 
 
 @pytest.mark.parametrize("seed", [2, 3])
 def test_an_overlay_loses_nothing_that_it_promised_and_tells_no_key(seed: int) -> None:
-    outcome = soak.run_seed(seed)
+    outcome = soak.SOAK.run(seed)
     assert outcome.violations == ()
     assert outcome.deliveries > 0
-    assert outcome.duration_us == soak.DURATION_US
+    assert outcome.duration_us == soak.TIMES.duration_us
 
 
 @pytest.mark.parametrize("seed", [1, 2])
 def test_two_liars_of_five_at_each_of_four_hops_stop_nothing_read_nothing_and_are_named(seed: int) -> None:
-    outcome = soak_liars.run_seed(seed)
+    outcome = soak.LIARS_SOAK.run(seed)
     assert outcome.violations == ()
     assert outcome.deliveries == 2
     assert outcome.facts["liars"] == 8
@@ -53,7 +53,7 @@ def test_two_liars_of_five_at_each_of_four_hops_stop_nothing_read_nothing_and_ar
 
 @pytest.mark.parametrize("case", range(0, 33, 4))
 def test_behaviours_one_by_one(case: int) -> None:
-    outcome = soak_every.run_seed(case)
+    outcome = soak.EVERY_SOAK.run(case)
     assert outcome.violations == ()
     assert outcome.deliveries == 2
 
@@ -81,7 +81,7 @@ def test_of_no_node_more_fail_at_a_time_than_it_bears() -> None:
             assert all(sum(one <= at < end for one, end in spells) <= spare for at, _ in spells)
         for fault in plan.faults:
             if not isinstance(fault, Skew):
-                assert soak.QUIET_US <= fault.at_us + (fault.for_us or 0) <= soak.CALM_US
+                assert soak.TIMES.quiet_us <= fault.at_us + (fault.for_us or 0) <= soak.TIMES.calm_us
     assert died == {"v", "c"}
     assert any(isinstance(fault, Cut) for plan in PLANS for fault in plan.faults)
 
@@ -115,7 +115,7 @@ def shows_portions_to_whoever_asks(patch: pytest.MonkeyPatch) -> None:
     def credulous(
         self: TransferSender, scheme: Scheme, dealt: Any, replica: int, asking: ReplicaId, now: int
     ) -> list[Outgoing]:
-        shown = NextShare(self._advertisement, dealt.handed.portion(replica).encode().reveal())
+        shown = NextShare(self._advertisement, dealt.dealing.share_for(replica).encode().reveal())
         return [Outgoing(asking, shown)]
 
     patch.setattr(TransferSender, "_show", credulous)
@@ -169,10 +169,10 @@ ONE_COPY = {
 DEATH = Crash(at_us=6 * SECOND + 50_000, for_us=SECOND, node=Address("c0"))
 
 BUGS: Mapping[Plant, tuple[dict[str, str], tuple[Any, ...], dict[str, Any], str]] = {
-    shows_portions_to_whoever_asks: ({"v1.1": "accuse"}, (), {}, "Secret"),
-    takes_claims_from_whoever_brings_them: ({"v2.1": "pool"}, (), {"intruders": 1, "checks": ("secret",)}, "Secret"),
-    names_nobody: ({"v0.1": "share"}, (), {}, "Named"),
-    blames_the_next_one: ({"v0.1": "share"}, (), {}, "Named"),
+    shows_portions_to_whoever_asks: ({"v1.1": "accuse"}, (), {}, "KeySecrecy"),
+    takes_claims_from_whoever_brings_them: ({"v2.1": "pool"}, (), {"intruders": 1, "checks": ("secret",)}, "KeySecrecy"),
+    names_nobody: ({"v0.1": "share"}, (), {}, "LiarsNamed"),
+    blames_the_next_one: ({"v0.1": "share"}, (), {}, "LiarsNamed"),
     settles_with_the_first_word: ({"v0.1": "drop"}, (), ONE_COPY, "Complete"),
     delivers_repeats: ({}, (DEATH,), {}, "AtMostOnce"),
 }

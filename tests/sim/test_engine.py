@@ -60,7 +60,7 @@ def test_the_same_seed_gives_the_same_trace_and_another_seed_another() -> None:
 
 
 def test_the_trace_does_not_depend_on_hash_randomisation() -> None:
-    program = "from veilcast.sim import scenario as s; print(s.run(s.load('flood-storm'), 5).trace_hash)"
+    program = "from veilcast.sim import scenario as s; print(s.run_scenario(s.load_scenario('flood-storm'), 5).trace_hash)"
     hashes = [
         subprocess.run(
             [sys.executable, "-c", program],

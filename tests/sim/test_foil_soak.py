@@ -27,15 +27,15 @@ from veilcast.sim.foil.population import BROKER
 from veilcast.topics import Conjunction
 
 Plant = Callable[[pytest.MonkeyPatch], None]
-PLANS = [soak.plan_scenario(seed).config for seed in range(100)]
+PLANS = [soak.SOAK.plan(seed).config for seed in range(100)]
 
 
 @pytest.mark.parametrize("seed", [2, 65])
 def test_nothing_that_was_promised_is_lost_or_comes_twice(seed: int) -> None:
-    outcome = soak.run_seed(seed)
+    outcome = soak.SOAK.run(seed)
     assert outcome.violations == ()
     assert outcome.deliveries > 0
-    assert outcome.duration_us == soak.DURATION_US
+    assert outcome.duration_us == soak.TIMES.duration_us
 
 
 @pytest.mark.all_only
@@ -54,10 +54,10 @@ def test_the_broker_dies_in_every_seed_each_member_in_some_and_all_are_back_befo
     for plan in PLANS:
         assert any(isinstance(fault, Crash) and fault.node == BROKER for fault in plan.faults)
         for fault in plan.faults:
-            assert fault.at_us >= soak.QUIET_US
+            assert fault.at_us >= soak.TIMES.quiet_us
             if not isinstance(fault, Skew | Cut):
                 assert fault.for_us is not None
-                assert fault.at_us + fault.for_us <= soak.CALM_US
+                assert fault.at_us + fault.for_us <= soak.TIMES.calm_us
 
 
 def does_not_ask_for_what_it_missed(patch: pytest.MonkeyPatch) -> None:
@@ -134,8 +134,8 @@ BUGS: Mapping[str, tuple[Plant, str]] = {
     "does not ask for what it missed": (does_not_ask_for_what_it_missed, "Complete"),
     "delivers repeats": (delivers_repeats, "AtMostOnce"),
     "delivers what decoys bring": (delivers_what_decoys_bring, "Matching"),
-    "draws fakes anew": (draws_fakes_anew, "Alike"),
-    "makes fakes shorter": (makes_fakes_shorter, "Alike"),
+    "draws fakes anew": (draws_fakes_anew, "CandidatesAlike"),
+    "makes fakes shorter": (makes_fakes_shorter, "CandidatesAlike"),
 }
 MORE_BUGS: Mapping[str, tuple[Plant, str]] = {
     "trusts what came last": (trusts_what_came_last, "Complete"),
@@ -157,7 +157,7 @@ def test_planted_bugs_of_those_who_repeat_are_found_too(bug: str, monkeypatch: p
 
 def check(plant: Plant, checker: str, patch: pytest.MonkeyPatch) -> None:
     plant(patch)
-    outcomes = (soak.run_seed(seed) for seed in SEEDS)
+    outcomes = (soak.SOAK.run(seed) for seed in SEEDS)
     found = next(outcome.violations[0] for outcome in outcomes if outcome.violations)
     assert found.startswith(checker)
     assert "veilcast sim soak --of foil --seeds 1 --seed" in found

@@ -78,7 +78,7 @@ def test_a_nonce_may_be_seen_again_with_its_note_and_under_another_key() -> None
 
 
 def test_a_nonce_that_seals_two_notes_is_found() -> None:
-    with pytest.raises(SimulationError, match=r"^Nonces: a sent a note under nonce 0101"):
+    with pytest.raises(SimulationError, match=r"^UniqueNonces: a sent a note under nonce 0101"):
         send(note(1, 1, b"x"), note(1, 1, b"y"))
 
 

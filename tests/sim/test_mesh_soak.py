@@ -11,7 +11,7 @@ from veilcast.sim.faults import SWARM_KINDS, Crash, Skew, Storm
 from veilcast.sim.mesh import soak
 from veilcast.sim.mesh.population import MeshPopulation
 
-PLANS = [soak.plan_scenario(seed).config for seed in range(200)]
+PLANS = [soak.SOAK.plan(seed).config for seed in range(200)]
 
 
 @pytest.mark.parametrize(
@@ -19,10 +19,10 @@ PLANS = [soak.plan_scenario(seed).config for seed in range(200)]
     [*range(4), *(pytest.param(seed, marks=pytest.mark.all_only) for seed in range(4, 10)), 512, 622, 768, 896],
 )  # The last four once failed.
 def test_a_mesh_keeps_its_promises_under_faults(seed: int) -> None:
-    outcome = soak.run_seed(seed)
+    outcome = soak.SOAK.run(seed)
     assert outcome.violations == ()
     assert outcome.deliveries > 0
-    assert outcome.duration_us == soak.DURATION_US
+    assert outcome.duration_us == soak.TIMES.duration_us
 
 
 @pytest.mark.all_only
@@ -49,12 +49,12 @@ def test_faults_leave_time_for_repair_and_who_crashes_starts_again() -> None:
         for fault in plan.faults:
             if not isinstance(fault, Skew):
                 assert fault.for_us is not None
-                assert fault.at_us + fault.for_us <= soak.CALM_US
+                assert fault.at_us + fault.for_us <= soak.TIMES.calm_us
     assert any(isinstance(fault, Crash) for plan in PLANS for fault in plan.faults)
 
 
 def test_a_plan_says_how_to_see_its_failure_again() -> None:
-    assert soak.plan_scenario(1234).command == "veilcast sim soak --seeds 1"
+    assert soak.SOAK.plan(1234).command == "veilcast sim soak --seeds 1"
 
 
 def test_each_mesh_has_a_forger_and_notes_that_are_owed() -> None:
@@ -63,6 +63,6 @@ def test_each_mesh_has_a_forger_and_notes_that_are_owed() -> None:
         assert isinstance(population, MeshPopulation)
         assert population.forgers == 1
         last_us = population.first_us + (population.notes - 1) * population.every_us
-        assert soak.CALM_US < population.owed_us < last_us
-        assert last_us + population.mesh.gap_us < soak.DURATION_US
+        assert soak.TIMES.calm_us < population.owed_us < last_us
+        assert last_us + population.mesh.gap_us < soak.TIMES.duration_us
         assert population.mesh.defences.replay or population.mesh.seen_max < population.notes

@@ -40,7 +40,7 @@ def honest(population: Any) -> list[Publication]:
     words, rng = getattr(population, "_vocabulary", None), Random(1)
     if words is None:
         return [Publication((Label(TOPIC).pair,))]
-    return [words.publication(rng, number) for number in range(4)]
+    return [words.draw_publication(rng, number) for number in range(4)]
 
 
 @pytest.mark.parametrize("name", [*SMALL, *LONG])

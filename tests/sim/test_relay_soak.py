@@ -21,15 +21,15 @@ from veilcast.sim.faults import Crash, Cut, Skew
 from veilcast.sim.relay import soak
 
 Plant = Callable[[pytest.MonkeyPatch], None]
-PLANS = [soak.plan_scenario(seed).config for seed in range(100)]
+PLANS = [soak.SOAK.plan(seed).config for seed in range(100)]
 
 
 @pytest.mark.parametrize("seed", [1, 2, 3])
 def test_a_relay_loses_nothing_that_it_promised(seed: int) -> None:
-    outcome = soak.run_seed(seed)
+    outcome = soak.SOAK.run(seed)
     assert outcome.violations == ()
     assert outcome.deliveries > 0
-    assert outcome.duration_us == soak.DURATION_US
+    assert outcome.duration_us == soak.TIMES.duration_us
 
 
 @pytest.mark.all_only
@@ -47,10 +47,10 @@ def test_every_part_of_a_relay_dies_in_some_seed_and_starts_again_before_the_cal
     assert any(isinstance(fault, Cut) for plan in PLANS for fault in plan.faults)
     for plan in PLANS:
         for fault in plan.faults:
-            assert fault.at_us >= soak.QUIET_US
+            assert fault.at_us >= soak.TIMES.quiet_us
             if not isinstance(fault, Skew | Cut):
                 assert fault.for_us is not None
-                assert fault.at_us + fault.for_us <= soak.CALM_US
+                assert fault.at_us + fault.for_us <= soak.TIMES.calm_us
 
 
 def forgets_whose_a_pseudonym_is(patch: pytest.MonkeyPatch) -> None:
@@ -122,7 +122,7 @@ BUGS: Mapping[str, tuple[Plant, str]] = {
 def test_each_planted_bug_is_found_by_its_checker(bug: str, monkeypatch: pytest.MonkeyPatch) -> None:
     plant, checker = BUGS[bug]
     plant(monkeypatch)
-    outcomes = (soak.run_seed(seed) for seed in SEEDS)
+    outcomes = (soak.SOAK.run(seed) for seed in SEEDS)
     found = next(outcome.violations[0] for outcome in outcomes if outcome.violations)
     assert found.startswith(checker)
     assert "veilcast sim soak --of relay --seeds 1 --seed" in found

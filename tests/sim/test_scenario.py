@@ -8,7 +8,7 @@ import pytest
 
 from veilcast.errors import ConfigError
 from veilcast.machine import Address
-from veilcast.sim import population, scenario
+from veilcast.sim import flood, scenario
 from veilcast.sim.faults import Crash, Partition
 from veilcast.sim.flood import ID_SIZE, FloodNode
 
@@ -148,7 +148,7 @@ class Forgetful(FloodNode):
 def test_a_violation_is_an_outcome_with_the_one_command_that_replays_it(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(population, "FloodNode", Forgetful)
+    monkeypatch.setattr(flood, "FloodNode", Forgetful)
     outcome = scenario.run_scenario(scenario.load_scenario("flood"), 17)
     (violation,) = outcome.violations
     assert violation.endswith("replay: veilcast sim run flood --seed 17")

@@ -26,15 +26,15 @@ from veilcast.tree.publisher import TreePublisher
 from veilcast.tree.repair import TreeRepair
 
 Plant = Callable[[pytest.MonkeyPatch], None]
-PLANS = [soak.plan_scenario(seed).config for seed in range(100)]
+PLANS = [soak.SOAK.plan(seed).config for seed in range(100)]
 SECOND = 1_000_000
 
 
 def test_a_tree_delivers_again_a_minute_after_the_last_fault() -> None:
-    outcome = soak.run_seed(1)
+    outcome = soak.SOAK.run(1)
     assert outcome.violations == ()
     assert outcome.deliveries > 0
-    assert outcome.duration_us == soak.DURATION_US
+    assert outcome.duration_us == soak.TIMES.duration_us
 
 
 @pytest.mark.all_only
@@ -54,12 +54,12 @@ def test_every_part_of_a_hardened_tree_dies_in_some_seed_and_all_but_one_are_bac
         assert isinstance(plan.population, TreePopulation)
         lasting = [fault for fault in plan.faults if not isinstance(fault, Skew | Cut)]
         for fault in lasting:
-            assert fault.at_us >= soak.QUIET_US
-            assert fault.at_us + (fault.for_us or 0) <= soak.CALM_US
+            assert fault.at_us >= soak.TIMES.quiet_us
+            assert fault.at_us + (fault.for_us or 0) <= soak.TIMES.calm_us
         last = [fault for fault in lasting if fault.for_us is None]
         busy = (*plan.population.publisher_names(), *plan.population.subscriber_names())
         if plan.population.tree.profile == "hardened":
-            assert [(type(fault), fault.at_us) for fault in last] == [(Crash, soak.CALM_US)]
+            assert [(type(fault), fault.at_us) for fault in last] == [(Crash, soak.TIMES.calm_us)]
             assert not set(last[0].nodes()) & set(busy)
         else:
             assert not any(isinstance(fault, Crash) for fault in lasting)
@@ -132,7 +132,7 @@ def settles_before_anybody_has_heard(patch: pytest.MonkeyPatch) -> None:
 
 
 PLANTED: list[tuple[Plant, tuple[Any, ...], dict[str, Any], str]] = [
-    (forwards_on_topic_only, (), {"subscribers": 6, "notes": 2, "checks": ("frugal",)}, "Frugal"),
+    (forwards_on_topic_only, (), {"subscribers": 6, "notes": 2, "checks": ("frugal",)}, "NoMultiplication"),
     (
         is_never_told_again,
         tuple(Crash(at_us=at * SECOND, for_us=SECOND, node=Address(f"n{node}")) for at, node in ((12, 2), (16, 3))),

@@ -1,110 +1,106 @@
-"""Populations: who lives in a scenario's world, how they are connected, and what they do there.
+"""The base of populations whose members subscribe through hosts: relay, tree, foil and brokers.
 
-One frozen value per kind, read from the `[population]` table; `settle` puts the machines into a world and
-schedules their doings; `facts` says what came of them. A mode of the network joins the simulator by one class
-and its name in `AnyPopulation`.
+A population is one frozen value, read from the `[population]` table of a scenario. `populate` puts its machines into a
+world and schedules their publications. `facts` reports what the run led to.
+
+All machines are the real ones, with the real cryptography. A member subscribes whenever its machine starts, and its
+client acknowledges every delivery at once. Keys come from one authority for each process (`keyrings`).
 """
 
 from __future__ import annotations
 
-from typing import Final, TypeAlias
+from typing import ClassVar
 
 import msgspec
 
+from veilcast.authority.epoch import HOUR_US
+from veilcast.authority.keyring import Keyring
+from veilcast.authority.role import TlsRole
+from veilcast.authority.topic_record import Profile
 from veilcast.errors import ConfigError
-from veilcast.machine import Address, Publication
-from veilcast.sim.brokers.population import BrokersPopulation
-from veilcast.sim.checkers import AtMostOnce, Bounded, Checker, Everyone, Intact
-from veilcast.sim.flood import ID_SIZE, FloodNode
-from veilcast.sim.foil.population import FoilPopulation
-from veilcast.sim.graphs import check_small_world, watts_strogatz
-from veilcast.sim.mesh.population import MeshPopulation
-from veilcast.sim.mesh.sybils import SybilPopulation
-from veilcast.sim.relay.population import RelayPopulation
-from veilcast.sim.rng import derive_bytes, derive_rng
-from veilcast.sim.tree.population import TreePopulation
+from veilcast.machine import Address
+from veilcast.sim.keyrings import make_keyring
+from veilcast.sim.workload import SubscriberWorkload, TopicVocabulary
 from veilcast.sim.world import World
+from veilcast.topics import Conjunction
 
 
-class FloodPopulation(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field="kind", tag="flood"):
-    """Flood machines on a small world, where someone publishes every so often."""
+class SubscriberPopulation(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, tag_field="kind"):
+    """`notes` are published by the publishers in turn, one every `every_us` from `first_us` on."""
 
-    nodes: int = 50
-    neighbours: int = 4
-    rewire: float = 0.1
-    memory: int = 1024
-    """Ids a node remembers; fewer than are under way at once, and it floods for ever."""
-    messages: int = 20
-    every_us: int = 100_000
-    body_size: int = 64
-    checks: tuple[str, ...] = ("once", "intact", "memory")
+    mode: ClassVar[str]
+    """Prefix of the topics' names."""
+    known_checks: ClassVar[tuple[str, ...]]
+    positive: ClassVar[tuple[str, ...]] = ()
+    """Fields of a subclass that must be at least 1."""
+    not_negative: ClassVar[tuple[str, ...]] = ()
+    """Fields of a subclass that must be at least 0."""
+
+    publishers: int = 2
+    topics: int = 2
+    interests: int = 2
+    """Most subscriptions of one subscriber."""
+    bits: int = 4
+    """Bits of the number that each topic has. With 0, if the mode allows it, a topic has its name alone."""
+    notes: int = 20
+    first_us: int = 10_000_000
+    every_us: int = 1_000_000
+    owed_us: int = 0
+    """Notes published from this time on must reach every subscriber whose interest they match."""
+    checks: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        check_small_world(self.nodes, self.neighbours, self.rewire)
-        for name in ("memory", "every_us"):
+        for name in ("publishers", "topics", "interests", "every_us", *self.positive):
             if getattr(self, name) < 1:
                 raise ConfigError(f"population.{name} must be at least 1")
-        for name in ("messages", "body_size"):
+        for name in ("bits", "notes", "first_us", "owed_us", *self.not_negative):
             if getattr(self, name) < 0:
                 raise ConfigError(f"population.{name} must not be negative")
         for check in self.checks:
-            if check not in _CHECKS:
-                raise ConfigError(f"population.checks: no check {check!r}, only {', '.join(_CHECKS)}")
+            if check not in self.known_checks:
+                raise ConfigError(f"population.checks: no check {check!r}, only {', '.join(self.known_checks)}")
 
-    def addresses(self) -> tuple[Address, ...]:
-        return tuple(Address(f"n{i}") for i in range(self.nodes))
+    def publisher_names(self) -> tuple[Address, ...]:
+        raise NotImplementedError
 
-    def populate(self, world: World, duration_us: int) -> None:
-        sent: dict[bytes, Publication] = {}
-        addresses = self.addresses()
-        for check in self.checks:
-            world.watch(self._checker(check, sent))
-        for address in addresses:
-            world.add(address, lambda birth: FloodNode(self.memory))
-            world.label(_TOPIC, address, "subscriber", world.start, world.start + duration_us)
-        graph = watts_strogatz(self.nodes, self.neighbours, self.rewire, derive_rng(world.seed, "graph"))
-        for u, v in graph:
-            world.connect(addresses[u], addresses[v])
-        rng = derive_rng(world.seed, "workload")
-        for number in range(self.messages):
-            self._plan_message(world, rng.choice(addresses), number, sent)
+    def subscriber_names(self) -> tuple[Address, ...]:
+        raise NotImplementedError
 
-    def facts(self, world: World) -> dict[str, int]:
-        """What a run has to say beyond the world's own counts: nothing, for a flood."""
-        return {}
+    def draw_subscriptions(self, seed: int) -> dict[Address, tuple[Conjunction, ...]]:
+        """The different subscriptions of each subscriber under this seed."""
+        return self._vocabulary.draw_subscriptions(seed, self.subscriber_names(), self.interests)
 
-    def _plan_message(self, world: World, publisher: Address, number: int, sent: dict[bytes, Publication]) -> None:
-        message = derive_bytes(world.seed, "message", str(number))[:ID_SIZE]
-        body = (b"%d " % number * self.body_size)[: self.body_size]
+    @property
+    def _profile(self) -> Profile:
+        raise NotImplementedError
 
-        def publish(machine: FloodNode, now: int) -> None:
-            sent[message] = Publication((), body)
-            world.label(_TOPIC, publisher, "publisher", world.now, world.now)
-            machine.publish(message, body)
+    @property
+    def _vocabulary(self) -> TopicVocabulary:
+        return TopicVocabulary(tuple(f"{self.mode}/{number}" for number in range(self.topics)), self.bits)
 
-        world.after(number * self.every_us, lambda: world.call(publisher, publish))
+    def _make_workload(self, world: World, duration_us: int) -> SubscriberWorkload:
+        return SubscriberWorkload(world, self.draw_subscriptions(world.seed), duration_us)
 
-    def _checker(self, check: str, sent: dict[bytes, Publication]) -> Checker:
-        match check:
-            case "once":
-                return AtMostOnce()
-            case "intact":
-                return Intact(sent)
-            case "everyone":
-                return Everyone(sent, self.addresses())
-            case _:
-                return Bounded("ids", self.memory, lambda machine: machine.remembered)
+    def _schedule_publications(self, workload: SubscriberWorkload) -> None:
+        workload.schedule_publications(
+            self.publisher_names(),
+            self._vocabulary,
+            self.notes,
+            lambda number: self.first_us + number * self.every_us,
+            self.owed_us,
+        )
 
+    def _epoch_length(self, epoch_us: int) -> int:
+        """Length of the authority's epochs, in microseconds: the papers' profile has no short ones."""
+        return epoch_us if self._profile == "hardened" else HOUR_US
 
-AnyPopulation: TypeAlias = (
-    FloodPopulation
-    | MeshPopulation
-    | SybilPopulation
-    | RelayPopulation
-    | TreePopulation
-    | FoilPopulation
-    | BrokersPopulation
-)
+    def _keyring(self, number: int, epoch_us: int) -> Keyring:
+        """The keyring of the member with this number; members below `publishers` publish."""
+        return self._keyring_for_role(number, "publisher" if number < self.publishers else "subscriber", epoch_us)
 
-_CHECKS: Final = ("once", "intact", "everyone", "memory")
-_TOPIC: Final = "flood"
+    def _keyring_for_role(self, number: int, role: str, epoch_us: int, tls_role: TlsRole | None = None) -> Keyring:
+        """A keyring with a grant of this role for every topic; with no grant, if the role is empty."""
+        vocabulary = self._vocabulary
+        grants = tuple((topic, role) for topic in vocabulary.topics) if role else ()
+        records = vocabulary.topic_records(self._profile)
+        return make_keyring(records, self._epoch_length(epoch_us), grants, number, tls_role)

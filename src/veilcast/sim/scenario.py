@@ -11,17 +11,35 @@ import shlex
 from importlib import resources
 from importlib.resources.abc import Traversable
 from pathlib import Path
+from typing import TypeAlias
 
 import msgspec
 
 from veilcast.decoding import read_toml
 from veilcast.errors import ConfigError
+from veilcast.sim.brokers.population import BrokersPopulation
 from veilcast.sim.engine import FrameCounts, SimulationError
 from veilcast.sim.faults import SWARM_KINDS, AnyFault, draw_swarm, inject_faults
+from veilcast.sim.flood import FloodPopulation
+from veilcast.sim.foil.population import FoilPopulation
 from veilcast.sim.links import LinkDelays
-from veilcast.sim.population import AnyPopulation
+from veilcast.sim.mesh.population import MeshPopulation
+from veilcast.sim.mesh.sybils import SybilPopulation
 from veilcast.sim.recorder import RowSink
+from veilcast.sim.relay.population import RelayPopulation
+from veilcast.sim.tree.population import TreePopulation
 from veilcast.sim.world import EventSink, World
+
+AnyPopulation: TypeAlias = (
+    FloodPopulation
+    | MeshPopulation
+    | SybilPopulation
+    | RelayPopulation
+    | TreePopulation
+    | FoilPopulation
+    | BrokersPopulation
+)
+"""A mode joins the simulator with one population class, named here."""
 
 
 class Swarm(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

@@ -53,12 +53,12 @@ class ClaimExchange:
 class EavesdroppingBroker(MachineWrapper):
     """Around a Byzantine broker: tells the coalition what comes."""
 
-    coalition: ClaimExchange
+    exchange: ClaimExchange
 
     def receive(self, data: bytes, source: Address, now: int) -> None:
-        message = decode_or_none(data) if source not in self.coalition.friends else None
+        message = decode_or_none(data) if source not in self.exchange.friends else None
         if isinstance(message, SessionItem):
-            self.coalition.record(decode_or_none(message.cargo))
+            self.exchange.record(decode_or_none(message.cargo))
         super().receive(data, source, now)
 
 
@@ -68,9 +68,9 @@ class Intruder:
     version = 0
 
     def __init__(
-        self, replicas: Mapping[Address, bytes], edge: bytes, coalition: ClaimExchange, entropy: Entropy, now: int
+        self, replicas: Mapping[Address, bytes], edge: bytes, exchange: ClaimExchange, entropy: Entropy, now: int
     ) -> None:
-        self._replicas, self._edge, self._coalition, self._entropy = replicas, edge, coalition, entropy
+        self._replicas, self._edge, self._exchange, self._entropy = replicas, edge, exchange, entropy
         self._queues = PeerQueues(256, 8_192, 1 << 20, entropy)
         self._events: deque[Event] = deque(Connect(replica) for replica in replicas)
         self._due, self._rounds = now + EVERY_US, 0
@@ -82,7 +82,7 @@ class Intruder:
 
     def bring_claims(self, now: int) -> None:
         """Bring all claims that are new."""
-        for name, brought in self._coalition.claims.items():
+        for name, brought in self._exchange.claims.items():
             if name not in self._said:
                 self._said[name] = None
                 self._tell_all(brought.claim, brought)
@@ -109,7 +109,7 @@ class Intruder:
             self._said.clear()
             self.bring_claims(now)
         if self._rounds <= WANT_ROUNDS:
-            for advertisement, key in self._coalition.keys:
+            for advertisement, key in self._exchange.keys:
                 self._tell_all(WantKey(advertisement, key))
 
     def next_timer(self) -> int | None:

@@ -1,13 +1,12 @@
-"""The soak of foiling: one world after the other, each with a variant and a bad time that are drawn from its seed.
+"""The soak of foiling.
 
-A broker and four members for three minutes. In the first ten seconds everybody subscribes; then, for ninety seconds,
-the broker is killed again and again, with all that it has acknowledged, streams break, ways are blocked, members die
-and start again with what their disk holds, stop and go on, clocks are wrong. From the first note on, all that is on a
-publisher's disk must reach everybody who wants it, once, and the calm at the end is all the time that there is to make
-up for it. Disks are slow, so that many a member dies between what it has done and what it has written.
+A broker and four members run for three minutes. All members subscribe in the first ten seconds. In the next ninety
+seconds the broker is killed repeatedly, with all that it has acknowledged; streams break, links are blocked, clocks are
+wrong, and members pause or die and start again with their disk. Disks are slow, so that many members die between an
+action and its record.
 
-Streams do not lose single frames, nor bring them twice: what goes into a blocked way is gone, and the two ends have to
-find out.
+Every publication on a publisher's disk must reach every member whose interest it matches, once, from the first note on.
+Streams neither lose nor duplicate single frames. Frames sent into a blocked link are lost, and both ends must notice.
 """
 
 from __future__ import annotations
@@ -18,59 +17,34 @@ from typing import Final
 import msgspec
 
 from veilcast.foil.config import FoilConfig
-from veilcast.sim import scenario, soak
-from veilcast.sim.faults import AnyFault, Cut, draw_kills
+from veilcast.sim.faults import AnyFault, Cut
 from veilcast.sim.foil.mqtt_broker import MqttBrokerConfig
 from veilcast.sim.foil.population import BROKER, FoilPopulation
-from veilcast.sim.scenario import Scenario, ScenarioOutcome
-from veilcast.sim.soak import SoakTimes
+from veilcast.sim.soak import CUTS_MAX, SoakTimes, VariantSoak, take_variant
 
 
-def run_seed(seed: int) -> ScenarioOutcome:
-    return scenario.run_scenario(plan_scenario(seed), seed)
+def draw_faults(rng: Random, population: FoilPopulation, seed: int) -> list[AnyFault]:
+    swarm = TIMES.draw_swarm(seed, population.addresses(), KINDS)
+    return [*swarm, *_draw_cuts(rng, population), *TIMES.draw_kills(rng, lambda: BROKER, least=1)]
 
 
-def plan_scenario(seed: int) -> Scenario:
-    """The world of a seed."""
-
-    def faults(rng: Random, population: FoilPopulation) -> list[AnyFault]:
-        return [*TIMES.draw_swarm(seed, population.addresses(), KINDS), *_cuts(rng, population), *_kills(rng)]
-
-    return soak.plan_soak("foil soak", "foil", seed, VARIANTS, TIMES, faults)
-
-
-def _cuts(rng: Random, population: FoilPopulation) -> list[AnyFault]:
-    """Streams that break, at any moment of the bad time: all that a member has."""
+def _draw_cuts(rng: Random, population: FoilPopulation) -> list[AnyFault]:
+    """A cut breaks all streams of one member."""
     members = population.member_names()
-    cuts = [(rng.randrange(QUIET_US, CALM_US), rng.choice(members)) for _ in range(rng.randint(0, CUTS_MAX))]
+    cuts = [(TIMES.draw_time(rng), rng.choice(members)) for _ in range(rng.randint(0, CUTS_MAX))]
     return [Cut(at_us=at_us, between=(member, BROKER)) for at_us, member in cuts]
 
 
-def _kills(rng: Random) -> list[AnyFault]:
-    """The broker dies at any moment, and is back soon."""
-    return draw_kills(
-        rng, lambda: BROKER, least=1, most=KILLS_MAX, longest_us=KILL_US_MAX, begin_us=QUIET_US, end_us=CALM_US
-    )
-
-
-DURATION_US: Final = 180_000_000
-EPOCH_US: Final = 60_000_000
-DISK_US: Final = 200_000
-QUIET_US: Final = 10_000_000
-"""Until when nothing goes wrong, so that all subscriptions stand."""
-CALM_US: Final = 100_000_000
-"""When the last fault ends."""
-TIMES: Final = SoakTimes(DURATION_US, EPOCH_US, DISK_US, QUIET_US, CALM_US)
-CUTS_MAX: Final = 20
-KILLS_MAX: Final = 10
-KILL_US_MAX: Final = 5_000_000
+TIMES: Final = SoakTimes(
+    duration_us=180_000_000, epoch_us=60_000_000, disk_us=200_000, quiet_us=10_000_000, calm_us=100_000_000
+)
 KINDS: Final = ("crash", "pause", "partition", "skew")
 
 _HARDENED: Final = FoilPopulation(
     members=4,
     bits=3,
     notes=60,
-    first_us=QUIET_US,
+    first_us=TIMES.quiet_us,
     every_us=2_400_000,
     foil=FoilConfig(
         k_p=2,
@@ -95,3 +69,7 @@ VARIANTS: Final[dict[str, FoilPopulation]] = {
         _HARDENED, broker=MqttBrokerConfig(duplicate_ppm=200_000, reorder_ppm=200_000, window=4)
     ),
 }
+
+SOAK: Final = VariantSoak(
+    "foil soak", "veilcast sim soak --of foil --seeds 1", VARIANTS, TIMES, take_variant, draw_faults
+)

@@ -4,23 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from copy import copy
-from typing import TYPE_CHECKING, Self
+from typing import Self
 
 from veilcast.authority.epoch import epoch_of
 from veilcast.authority.keyring import Keyring
 from veilcast.link.config import LinkConfig
 from veilcast.link.machine import LinkMachine
-from veilcast.machine import Address, Delivered, Event, Machine, Publication
+from veilcast.machine import Address, Machine, Publication
 from veilcast.mesh.config import MeshConfig
 from veilcast.mesh.node import MeshNode
-from veilcast.sim.checkers import Checker
 from veilcast.sim.host import Birth
 from veilcast.sim.mesh.adversaries import Forger
 from veilcast.sim.wrappers import unwrap
 from veilcast.topics import Label
-
-if TYPE_CHECKING:
-    from veilcast.sim.world import World
 
 
 class MeshNodeOwner:
@@ -87,12 +83,3 @@ class LinkedNode(LinkMachine):
     @property
     def version(self) -> int:
         return int(unwrap(self).version)
-
-
-class AcknowledgingClients(Checker):
-    """Nothing to check: the clients of all nodes, who acknowledge what they get."""
-
-    def on_event(self, world: World, address: Address, event: Event) -> None:
-        if isinstance(event, Delivered):
-            note = event.note.id
-            world.call(address, lambda machine, now: unwrap(machine).acknowledge(note, now))

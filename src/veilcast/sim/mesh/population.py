@@ -54,7 +54,7 @@ from veilcast.sim.mesh.checkers import (
     UniqueNonces,
     mesh_node_at,
 )
-from veilcast.sim.mesh.owners import AcknowledgingClients, MeshNodeOwner
+from veilcast.sim.mesh.owners import MeshNodeOwner
 from veilcast.sim.mesh.topic_roles import (
     TopicChecker,
     TopicRoles,
@@ -63,6 +63,7 @@ from veilcast.sim.mesh.topic_roles import (
     grants_for_roles,
 )
 from veilcast.sim.rng import SeededEntropy, derive_bytes, derive_rng
+from veilcast.sim.workload import AcknowledgingClients
 from veilcast.sim.world import World
 from veilcast.sim.wrappers import unwrap
 from veilcast.topics import Label

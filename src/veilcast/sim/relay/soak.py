@@ -1,12 +1,12 @@
-"""The relay's soak: one world after the other, each with a profile and a bad time that are drawn from its seed.
+"""The soak of the relay.
 
-A server, two proxies and four clients for three minutes. In the first ten seconds everybody subscribes; then, for
-ninety seconds, streams break, frames are lost or come twice, ways are blocked, machines die and start again with what
-their disk holds, stop and go on, clocks are wrong. From the first note on, all that is on a publisher's disk must reach
-everybody who wants it, and the calm at the end is all the time that there is to make up for it. Disks are slow, so that
-many a machine dies between what it has done and what it has written.
+A server, two proxies and four clients run for three minutes. All clients subscribe in the first ten seconds. In the
+next ninety seconds streams break, frames are lost or duplicated, links are blocked, clocks are wrong, and machines
+pause or die and start again with their disk. Disks are slow, so that many machines die between an action and its
+record.
 
-Frames do not change their order, nor come again long after: streams carry them.
+Every publication on a publisher's disk must reach every client whose interest it matches, from the first note on.
+Frames are neither reordered nor replayed, since streams carry them.
 """
 
 from __future__ import annotations
@@ -17,59 +17,34 @@ from typing import Final
 import msgspec
 
 from veilcast.machine import Address
-from veilcast.sim import scenario, soak
-from veilcast.sim.faults import AnyFault, Cut, draw_kills
+from veilcast.sim.faults import AnyFault, Cut
 from veilcast.sim.relay.population import SERVER, RelayPopulation
-from veilcast.sim.scenario import Scenario, ScenarioOutcome
-from veilcast.sim.soak import SoakTimes
+from veilcast.sim.soak import CUTS_MAX, SoakTimes, VariantSoak, take_variant
 
 
-def run_seed(seed: int) -> ScenarioOutcome:
-    return scenario.run_scenario(plan_scenario(seed), seed)
+def draw_faults(rng: Random, population: RelayPopulation, seed: int) -> list[AnyFault]:
+    def draw_host() -> Address:
+        return SERVER if rng.random() < 0.5 else rng.choice(population.proxy_names())
+
+    swarm = TIMES.draw_swarm(seed, population.addresses(), KINDS)
+    return [*swarm, *_draw_cuts(rng, population), *TIMES.draw_kills(rng, draw_host)]
 
 
-def plan_scenario(seed: int) -> Scenario:
-    """The world of a seed."""
-
-    def faults(rng: Random, population: RelayPopulation) -> list[AnyFault]:
-        drawn = TIMES.draw_swarm(seed, population.addresses(), KINDS)
-        return [*drawn, *_cuts(rng, population), *_kills(rng, population)]
-
-    return soak.plan_soak("relay soak", "relay", seed, VARIANTS, TIMES, faults)
-
-
-def _cuts(rng: Random, population: RelayPopulation) -> list[AnyFault]:
-    """Streams that break, of each kind, at any moment of the bad time."""
+def _draw_cuts(rng: Random, population: RelayPopulation) -> list[AnyFault]:
+    """Broken streams between a proxy and the server or a client."""
     proxies, clients = population.proxy_names(), population.client_names()
     cuts: list[AnyFault] = []
     for _ in range(rng.randint(0, CUTS_MAX)):
         one = rng.choice(proxies)
         other: Address = SERVER if rng.random() < 0.5 else rng.choice(clients)
-        cuts.append(Cut(at_us=rng.randrange(QUIET_US, CALM_US), between=(one, other)))
+        cuts.append(Cut(at_us=TIMES.draw_time(rng), between=(one, other)))
     return cuts
 
 
-def _kills(rng: Random, population: RelayPopulation) -> list[AnyFault]:
-    """Server and proxies die at any moment, and are back soon: in the middle of what they do."""
-
-    def whom() -> Address:
-        return SERVER if rng.random() < 0.5 else rng.choice(population.proxy_names())
-
-    return draw_kills(rng, whom, most=KILLS_MAX, longest_us=KILL_US_MAX, begin_us=QUIET_US, end_us=CALM_US)
-
-
-DURATION_US: Final = 180_000_000
-EPOCH_US: Final = 30_000_000
-"""Leases reach three epochs ahead, so that nobody is away for longer."""
-DISK_US: Final = 200_000
-QUIET_US: Final = 10_000_000
-"""Until when nothing goes wrong, so that all subscriptions stand."""
-CALM_US: Final = 100_000_000
-"""When the last fault ends."""
-TIMES: Final = SoakTimes(DURATION_US, EPOCH_US, DISK_US, QUIET_US, CALM_US)
-CUTS_MAX: Final = 20
-KILLS_MAX: Final = 10
-KILL_US_MAX: Final = 5_000_000
+TIMES: Final = SoakTimes(
+    duration_us=180_000_000, epoch_us=30_000_000, disk_us=200_000, quiet_us=10_000_000, calm_us=100_000_000
+)
+"""Leases reach three epochs ahead, so that no client is away for longer than its leases."""
 KINDS: Final = ("loss", "duplicate", "crash", "pause", "partition", "skew")
 CHECKS: Final = ("once", "intact", "matching", "complete", "bounds")
 
@@ -77,7 +52,7 @@ _HARDENED: Final = RelayPopulation(
     clients=4,
     bits=3,
     notes=66,
-    first_us=QUIET_US,
+    first_us=TIMES.quiet_us,
     every_us=2_200_000,
     checks=(*CHECKS, "unasked"),
 )
@@ -94,3 +69,7 @@ VARIANTS: Final[dict[str, RelayPopulation]] = {
     ),
     "paper": msgspec.structs.replace(_HARDENED, profile="paper", checks=CHECKS),
 }
+
+SOAK: Final = VariantSoak(
+    "relay soak", "veilcast sim soak --of relay --seeds 1", VARIANTS, TIMES, take_variant, draw_faults
+)

@@ -1,19 +1,18 @@
-"""The tree's soak: one world after the other, each with a variant and a bad time that are drawn from its seed.
+"""The soak of the tree.
 
-A directory and ten nodes for four minutes. In the first thirty seconds everybody enrols and subscribes; then, for a
-hundred, streams break, frames are lost or come twice, ways are blocked, machines die and start again with what their
-disk holds, stop and go on, clocks are wrong. The last fault is that a node dies for good. A minute later delivery must
-have resumed: from then on all that is on a publisher's disk must reach everybody who wants it. Who keeps
-half of what it should pass on takes up to two minutes to find, and has another chance later; what it keeps meanwhile is
-not owed.
+A directory and ten nodes run for four minutes. All nodes enrol and subscribe in the first thirty seconds. In the next
+hundred seconds streams break, frames are lost or duplicated, links are blocked, clocks are wrong, and machines pause or
+die and start again with their disk. The last fault is that a node dies and does not come back. A minute later delivery
+must have resumed: from then on every publication on a publisher's disk must reach every node whose interest it matches.
 
-What is published in the bad time is not owed. A node that dies takes with it what it had heard and not passed on, and
-so may be lost what both origins of a publication had.
+A publication made in the time of faults may be lost: a node that dies takes with it publications that it has
+acknowledged and not forwarded, and both origins of a publication may die.
 
-The paper's profile mends nothing: a node that starts anew has forgotten its trees for good. So there nobody dies, and
-all the rest goes wrong.
+It takes up to two minutes to find a node that keeps half of the publications that it should forward, and such a node
+gets another chance later. The variant "half" therefore owes nothing.
 
-Frames do not change their order, nor come again long after: streams carry them.
+The paper's profile repairs nothing: a restarted node has lost its trees. There, no node dies, and all other faults
+happen. Frames are neither reordered nor replayed, since streams carry them.
 """
 
 from __future__ import annotations
@@ -24,71 +23,47 @@ from typing import Final
 import msgspec
 
 from veilcast.machine import Address
-from veilcast.sim import scenario, soak
-from veilcast.sim.faults import AnyFault, Crash, Cut, draw_kills
-from veilcast.sim.scenario import Scenario, ScenarioOutcome
-from veilcast.sim.soak import SoakTimes
+from veilcast.sim.faults import AnyFault, Crash, Cut
+from veilcast.sim.soak import CUTS_MAX, SoakTimes, VariantSoak, take_variant
 from veilcast.sim.tree.population import DIRECTORY, TreePopulation
 from veilcast.tree.config import DirectoryConfig, TreeConfig
 
 
-def run_seed(seed: int) -> ScenarioOutcome:
-    return scenario.run_scenario(plan_scenario(seed), seed)
-
-
-def plan_scenario(seed: int) -> Scenario:
-    """The world of a seed."""
-
-    def faults(rng: Random, population: TreePopulation) -> list[AnyFault]:
-        mends = population.tree.profile == "hardened"
-        kinds = KINDS if mends else [kind for kind in KINDS if kind != "crash"]
-        drawn = [*TIMES.draw_swarm(seed, population.addresses(), kinds), *_cuts(rng, population)]
-        return [*drawn, *_kills(rng, population), _loss(rng, population)] if mends else drawn
-
-    return soak.plan_soak("tree soak", "tree", seed, VARIANTS, TIMES, faults)
-
-
-def _cuts(rng: Random, population: TreePopulation) -> list[AnyFault]:
-    """Streams that break, at any moment of the bad time."""
-    pairs = [rng.sample(population.addresses(), 2) for _ in range(rng.randint(0, CUTS_MAX))]
-    return [Cut(at_us=rng.randrange(QUIET_US, CALM_US), between=(one, other)) for one, other in pairs]
-
-
-def _kills(rng: Random, population: TreePopulation) -> list[AnyFault]:
-    """Nodes and the directory die at any moment, and are back soon: in the middle of what they do."""
-
-    def whom() -> Address:
+def draw_faults(rng: Random, population: TreePopulation, seed: int) -> list[AnyFault]:
+    def draw_machine() -> Address:
         return DIRECTORY if rng.random() < 0.2 else rng.choice(population.node_names())
 
-    return draw_kills(rng, whom, most=KILLS_MAX, longest_us=KILL_US_MAX, begin_us=QUIET_US, end_us=CALM_US)
+    repairs = population.tree.profile == "hardened"
+    kinds = KINDS if repairs else [kind for kind in KINDS if kind != "crash"]
+    drawn = [*TIMES.draw_swarm(seed, population.addresses(), kinds), *_draw_cuts(rng, population)]
+    if not repairs:
+        return drawn
+    return [*drawn, *TIMES.draw_kills(rng, draw_machine), _draw_last_crash(rng, population)]
 
 
-def _loss(rng: Random, population: TreePopulation) -> AnyFault:
-    """A node that only forwards, and dies for good."""
+def _draw_cuts(rng: Random, population: TreePopulation) -> list[AnyFault]:
+    pairs = [rng.sample(population.addresses(), 2) for _ in range(rng.randint(0, CUTS_MAX))]
+    return [Cut(at_us=TIMES.draw_time(rng), between=(one, other)) for one, other in pairs]
+
+
+def _draw_last_crash(rng: Random, population: TreePopulation) -> AnyFault:
+    """A node that only forwards dies, and does not come back."""
     busy = (*population.publisher_names(), *population.subscriber_names(), *population.hoarder_names())
     idle = [node for node in population.node_names() if node not in busy]
-    return Crash(at_us=CALM_US, node=rng.choice(idle))
+    return Crash(at_us=TIMES.calm_us, node=rng.choice(idle))
 
 
-DURATION_US: Final = 240_000_000
-EPOCH_US: Final = 60_000_000
-DISK_US: Final = 200_000
-QUIET_US: Final = 30_000_000
-"""Until when nothing goes wrong, so that all subscriptions stand."""
-CALM_US: Final = 130_000_000
-"""When the last fault has begun, and all others have ended."""
-TIMES: Final = SoakTimes(DURATION_US, EPOCH_US, DISK_US, QUIET_US, CALM_US)
-OWED_US: Final = CALM_US + 60_000_000
-CUTS_MAX: Final = 20
-KILLS_MAX: Final = 10
-KILL_US_MAX: Final = 5_000_000
+TIMES: Final = SoakTimes(
+    duration_us=240_000_000, epoch_us=60_000_000, disk_us=200_000, quiet_us=30_000_000, calm_us=130_000_000
+)
+OWED_US: Final = TIMES.calm_us + 60_000_000
 KINDS: Final = ("loss", "duplicate", "crash", "pause", "partition", "skew")
 
 _HARDENED: Final = TreePopulation(
     nodes=10,
     bits=3,
     notes=100,
-    first_us=QUIET_US,
+    first_us=TIMES.quiet_us,
     every_us=2_000_000,
     owed_us=OWED_US,
     tree=TreeConfig(
@@ -108,7 +83,11 @@ _PAPER: Final = msgspec.structs.replace(_HARDENED.tree, profile="paper")
 VARIANTS: Final[dict[str, TreePopulation]] = {
     "hardened": _HARDENED,
     "hoarders": msgspec.structs.replace(_HARDENED, hoarders=1),
-    "half": msgspec.structs.replace(_HARDENED, hoarders=1, keep_ppm=500_000, owed_us=DURATION_US),
+    "half": msgspec.structs.replace(_HARDENED, hoarders=1, keep_ppm=500_000, owed_us=TIMES.duration_us),
     "paper": msgspec.structs.replace(_HARDENED, tree=_PAPER),
     "paper, mixed": msgspec.structs.replace(_HARDENED, tree=msgspec.structs.replace(_PAPER, routing="seen")),
 }
+
+SOAK: Final = VariantSoak(
+    "tree soak", "veilcast sim soak --of tree --seeds 1", VARIANTS, TIMES, take_variant, draw_faults
+)
