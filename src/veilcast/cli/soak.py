@@ -18,12 +18,12 @@ from veilcast.cli.context import Context, Report
 from veilcast.cli.exits import FAILED_CHECK
 from veilcast.cli.grammar.local import JOBS_MAX
 from veilcast.cli.input_checks import SEED_MAX, check_range
-from veilcast.sim.brokers import soak as broker_soak
-from veilcast.sim.brokers import soak_every, soak_liars
+from veilcast.sim.brokers import soak as brokers_soak
 from veilcast.sim.foil import soak as foil_soak
-from veilcast.sim.mesh import soak
+from veilcast.sim.mesh import soak as mesh_soak
 from veilcast.sim.relay import soak as relay_soak
 from veilcast.sim.scenario import ScenarioOutcome
+from veilcast.sim.soak import Soak
 from veilcast.sim.tree import soak as tree_soak
 
 
@@ -92,14 +92,14 @@ def _end_on_interrupt() -> None:
     signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
-SOAKS: Final = {
-    "mesh": soak,
-    "relay": relay_soak,
-    "tree": tree_soak,
-    "foil": foil_soak,
-    "brokers": broker_soak,
-    "brokers-liars": soak_liars,
-    "brokers-every": soak_every,
+SOAKS: Final[dict[str, Soak]] = {
+    "mesh": mesh_soak.SOAK,
+    "relay": relay_soak.SOAK,
+    "tree": tree_soak.SOAK,
+    "foil": foil_soak.SOAK,
+    "brokers": brokers_soak.SOAK,
+    "brokers-liars": brokers_soak.LIARS_SOAK,
+    "brokers-every": brokers_soak.EVERY_SOAK,
 }
 _SEEDS_MAX: Final = 1_000_000
 _AHEAD: Final = 4

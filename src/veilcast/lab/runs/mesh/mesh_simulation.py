@@ -25,9 +25,10 @@ from veilcast.mesh.node import MeshNode
 from veilcast.sim.checkers import Checker
 from veilcast.sim.keyrings import make_hardened_keyring
 from veilcast.sim.links import LinkDelays
-from veilcast.sim.mesh.owners import AcknowledgingClients, MeshNodeOwner
+from veilcast.sim.mesh.owners import MeshNodeOwner
 from veilcast.sim.mesh.population import TOPIC, address_prefix, role_keyrings
 from veilcast.sim.recorder import RowSink
+from veilcast.sim.workload import AcknowledgingClients
 from veilcast.sim.world import EventSink, World
 from veilcast.topics import Label
 

@@ -35,8 +35,8 @@ from veilcast.relay.server import RelayServer
 from veilcast.sim.busy_machine import BusyMachine, FrameCost
 from veilcast.sim.host import Birth
 from veilcast.sim.keyrings import make_keyring, make_topic_records
-from veilcast.sim.mesh.owners import AcknowledgingClients
 from veilcast.sim.relay.population import SERVER, proxy_mask, server_keys
+from veilcast.sim.workload import AcknowledgingClients
 from veilcast.sim.world import World
 from veilcast.topics import Label
 from veilcast.wire.mesh import Message
