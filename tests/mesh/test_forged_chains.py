@@ -11,12 +11,12 @@ from random import Random
 import msgspec
 import pytest
 
+from support.chain_forger import ChainForger
 from support.mesh_network import SMALL_CONFIG, TOKEN, MeshNetwork
 from veilcast.machine import Address, Machine
 from veilcast.mesh.config import ALL_DEFENCES, Defences, MeshConfig
 from veilcast.mesh.node import MeshNode
 from veilcast.sim.engine import START_US
-from veilcast.sim.mesh.adversaries import ChainForger
 
 CHAINS = 10_000
 STEADY, SUDDEN = 40, 1_000

@@ -12,13 +12,13 @@ from typing import Any
 import msgspec
 import pytest
 
+from support.poisoned_publications import ExtendedPublication, encode_nested
 from veilcast.core.publication import NumberedPublication
 from veilcast.machine import Address, Delivered, Event, Frame, Publication
 from veilcast.mesh.node import MeshNode
 from veilcast.sim import scenario
 from veilcast.sim.checkers import Checker
 from veilcast.sim.mesh.population import TOPIC
-from veilcast.sim.poisoned_publications import ExtendedPublication, encode_nested
 from veilcast.sim.world import World
 from veilcast.sim.wrappers import unwrap
 from veilcast.topics import Label

@@ -12,9 +12,8 @@ from veilcast.machine import Address, Delivered, Note, Publication
 from veilcast.mesh.forwarding_load import ForwardingLoad
 from veilcast.sim import scenario
 from veilcast.sim.checkers import OnlySubscribers, ViolationError
-from veilcast.sim.mesh.checkers import mesh_node_at
+from veilcast.sim.mesh.checkers import TopicChecker, mesh_node_at
 from veilcast.sim.mesh.population import MeshPopulation
-from veilcast.sim.mesh.topic_roles import TopicChecker
 from veilcast.sim.world import World
 from veilcast.topics import Label
 

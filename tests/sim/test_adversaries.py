@@ -4,19 +4,11 @@ from __future__ import annotations
 
 from random import Random
 
+from support.frame_adversaries import Dropper, RecordingWrapper, Replayer, ScriptedPeer, Tamperer
 from veilcast.machine import Address, Frame
 from veilcast.observe import InsiderRow, ObservationRow
 from veilcast.sim.flood import ID_SIZE, FloodNode
-from veilcast.sim.wrappers import (
-    MEMORY_MAX,
-    Delayer,
-    Dropper,
-    MachineWrapper,
-    Puppet,
-    RecordingWrapper,
-    Replayer,
-    Tamperer,
-)
+from veilcast.sim.wrappers import MEMORY_MAX, Delayer, MachineWrapper
 
 A, B = Address("a"), Address("b")
 
@@ -89,7 +81,7 @@ def test_a_delayer_holds_so_many_frames_and_no_more() -> None:
 
 
 def test_a_replayer_sends_each_frame_once_more_to_the_next_who_writes() -> None:
-    wrapper = Replayer(Puppet())
+    wrapper = Replayer(ScriptedPeer())
     for number in range(3):
         wrapper.receive(b"%d" % number, A if number % 2 else B, 0)
     assert wrapper.frames_to_send(0, 9) == [Frame(A, b"0"), Frame(B, b"1")]
@@ -126,7 +118,7 @@ def test_adversaries_stack() -> None:
 
 
 def test_a_puppet_says_its_script_and_remembers_so_much() -> None:
-    puppet = Puppet([(20, Frame(B, b"2")), (10, Frame(B, b"1"))])
+    puppet = ScriptedPeer([(20, Frame(B, b"2")), (10, Frame(B, b"1"))])
     assert puppet.next_timer() == 10
     puppet.handle_timer(10)
     assert puppet.frames_to_send(10, 9) == [Frame(B, b"1")]

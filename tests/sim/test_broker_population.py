@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from support.frame_adversaries import ScriptedPeer
 from veilcast.brokers.config import BrokerClientConfig
 from veilcast.brokers.keys.scheme import ReplicaId, Scheme
 from veilcast.errors import ConfigError
@@ -19,7 +20,6 @@ from veilcast.sim.brokers.population import BrokersPopulation, operator_key
 from veilcast.sim.checkers import ViolationError
 from veilcast.sim.links import LinkDelays
 from veilcast.sim.world import World
-from veilcast.sim.wrappers import Puppet
 
 
 @pytest.mark.parametrize(
@@ -98,7 +98,7 @@ def test_two_come_and_two_go_although_one_wants_to_stay_and_nothing_is_lost() ->
 # --- who is called a liar ---------------------------------------------------------------------------------------------
 
 
-class Witness(Puppet):
+class Witness(ScriptedPeer):
     def __init__(self, named: list[ReplicaId]) -> None:
         super().__init__()
         self.named = named
@@ -106,7 +106,7 @@ class Witness(Puppet):
 
 class Lied(ByzantineBroker):
     def __init__(self) -> None:
-        self._inner, self.lies = Puppet(), Counter({B: 1})
+        self._inner, self.lies = ScriptedPeer(), Counter({B: 1})
 
 
 A, B, W = Address("a"), Address("b"), Address("w")

@@ -109,7 +109,7 @@ def run(cast: dict[str, str], *faults: Any, **changes: Any) -> ScenarioOutcome:
     )
 
 
-def shows_portions_to_whoever_asks(patch: pytest.MonkeyPatch) -> None:
+def shows_shares_to_anyone(patch: pytest.MonkeyPatch) -> None:
     """A holder believes one replica that others lack what it dealt them."""
 
     def credulous(
@@ -121,7 +121,7 @@ def shows_portions_to_whoever_asks(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(TransferSender, "_show", credulous)
 
 
-def takes_claims_from_whoever_brings_them(patch: pytest.MonkeyPatch) -> None:
+def accepts_claims_from_anyone(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(broker, "check_bring", lambda brought, key: None)
 
 
@@ -169,8 +169,13 @@ ONE_COPY = {
 DEATH = Crash(at_us=6 * SECOND + 50_000, for_us=SECOND, node=Address("c0"))
 
 BUGS: Mapping[Plant, tuple[dict[str, str], tuple[Any, ...], dict[str, Any], str]] = {
-    shows_portions_to_whoever_asks: ({"v1.1": "accuse"}, (), {}, "KeySecrecy"),
-    takes_claims_from_whoever_brings_them: ({"v2.1": "pool"}, (), {"intruders": 1, "checks": ("secret",)}, "KeySecrecy"),
+    shows_shares_to_anyone: ({"v1.1": "accuse"}, (), {}, "KeySecrecy"),
+    takes_claims_from_whoever_brings_them: (
+        {"v2.1": "pool"},
+        (),
+        {"intruders": 1, "checks": ("secret",)},
+        "KeySecrecy",
+    ),
     names_nobody: ({"v0.1": "share"}, (), {}, "LiarsNamed"),
     blames_the_next_one: ({"v0.1": "share"}, (), {}, "LiarsNamed"),
     settles_with_the_first_word: ({"v0.1": "drop"}, (), ONE_COPY, "Complete"),

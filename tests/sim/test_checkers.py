@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from support.frame_adversaries import ScriptedPeer, Tamperer
 from veilcast.errors import LocalError
 from veilcast.machine import Address, Delivered, Event, Frame, Note, Publication
 from veilcast.sim.checkers import AtMostOnce, Bounded, Checker, Everyone, Intact
@@ -16,7 +17,7 @@ from veilcast.sim.engine import SimulationError
 from veilcast.sim.flood import ID_SIZE, FloodNode
 from veilcast.sim.host import Birth
 from veilcast.sim.world import World
-from veilcast.sim.wrappers import MachineWrapper, Puppet, Tamperer
+from veilcast.sim.wrappers import MachineWrapper
 
 NODES = tuple(Address(f"n{i}") for i in range(8))
 BODY = b"body"
@@ -166,7 +167,7 @@ def test_a_machine_without_a_version_cannot_escape_a_checker(wrap: Callable[[Any
 
 
 def test_a_machine_is_looked_at_from_its_birth_on_in_every_life() -> None:
-    class Big(Puppet):
+    class Big(ScriptedPeer):
         size = 4
 
     world = World(seed=1)
@@ -180,7 +181,7 @@ def test_a_machine_is_looked_at_from_its_birth_on_in_every_life() -> None:
         world.run(10)
 
 
-class Reader(Puppet):
+class Reader(ScriptedPeer):
     """Delivers what it is told to."""
 
     def __init__(self) -> None:

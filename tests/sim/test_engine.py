@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from support.frame_adversaries import ScriptedPeer
 from veilcast.machine import Address, Event, Frame, Listen
 from veilcast.observe import CellRow, ObservationRow
 from veilcast.sim import engine, scenario
@@ -21,7 +22,6 @@ from veilcast.sim.flood import ID_SIZE, FloodNode
 from veilcast.sim.links import LinkDelays
 from veilcast.sim.recorder import RowSink
 from veilcast.sim.world import World
-from veilcast.sim.wrappers import Puppet
 
 A, B = Address("a"), Address("b")
 
@@ -60,7 +60,9 @@ def test_the_same_seed_gives_the_same_trace_and_another_seed_another() -> None:
 
 
 def test_the_trace_does_not_depend_on_hash_randomisation() -> None:
-    program = "from veilcast.sim import scenario as s; print(s.run_scenario(s.load_scenario('flood-storm'), 5).trace_hash)"
+    program = (
+        "from veilcast.sim import scenario as s; print(s.run_scenario(s.load_scenario('flood-storm'), 5).trace_hash)"
+    )
     hashes = [
         subprocess.run(
             [sys.executable, "-c", program],
@@ -143,7 +145,7 @@ def test_a_run_in_pieces_is_the_run_in_one() -> None:
 def test_every_single_byte_counts_in_the_trace() -> None:
     def trace(data: bytes) -> str:
         world = World(seed=1)
-        world.add(A, lambda birth: Puppet([(birth.now + 5, Frame(B, data))]))
+        world.add(A, lambda birth: ScriptedPeer([(birth.now + 5, Frame(B, data))]))
         world.run(1_000_000)
         return world.trace_hash
 
@@ -171,7 +173,7 @@ def test_no_frame_is_made_or_destroyed_unseen(seed: int, kinds: tuple[str, ...],
 # --- the contract -------------------------------------------------------------------------------------------
 
 
-class Talker(Puppet):
+class Talker(ScriptedPeer):
     """Has many frames at once, and writes down every call."""
 
     def __init__(self, frames: int) -> None:
@@ -188,14 +190,14 @@ class Talker(Puppet):
 def test_a_machine_with_many_frames_is_asked_until_it_has_none() -> None:
     world = World(seed=1)
     world.add(A, lambda birth: Talker(3 * FRAMES_LIMIT))
-    world.add(B, lambda birth: Puppet())
+    world.add(B, lambda birth: ScriptedPeer())
     world.run(0)
     assert world.machine(A).limits == [FRAMES_LIMIT] * 4
     world.run(1_000_000)
     assert [data for _, _, data in world.machine(B).received] == [b"%d" % n for n in range(3 * FRAMES_LIMIT)]
 
 
-class Restless(Puppet):
+class Restless(ScriptedPeer):
     """Moves its one deadline to and fro at every call; counts how often it is woken."""
 
     def __init__(self, now: int) -> None:
@@ -238,7 +240,7 @@ def test_moving_a_deadline_to_and_fro_fills_no_queue() -> None:
 
 def test_frames_to_addresses_nobody_has_are_lost() -> None:
     world = World(seed=1)
-    world.add(A, lambda birth: Puppet([(birth.now, Frame(Address("nobody"), b"x"))]))
+    world.add(A, lambda birth: ScriptedPeer([(birth.now, Frame(Address("nobody"), b"x"))]))
     world.run(1_000_000)
     assert (world.counts.sent, world.counts.lost) == (1, 1)
 
@@ -260,7 +262,7 @@ def test_a_run_after_an_interrupted_one_is_as_long_as_it_says() -> None:
         raise KeyboardInterrupt
 
     world = World(seed=1)
-    world.add(A, lambda birth: Puppet())
+    world.add(A, lambda birth: ScriptedPeer())
     world.after(5, interrupt)
     with pytest.raises(KeyboardInterrupt):
         world.run(100)
@@ -272,27 +274,27 @@ def test_a_run_after_an_interrupted_one_is_as_long_as_it_says() -> None:
 # --- machines that break it ---------------------------------------------------------------------------------
 
 
-class Broken(Puppet):
+class Broken(ScriptedPeer):
     def receive(self, data: bytes, source: Address, now: int) -> None:
         raise ZeroDivisionError("planted")
 
 
-class Stuck(Puppet):
+class Stuck(ScriptedPeer):
     def next_timer(self) -> int | None:
         return 0
 
 
-class Greedy(Puppet):
+class Greedy(ScriptedPeer):
     def frames_to_send(self, now: int, limit: int) -> list[Frame]:
         return [Frame(B, b"")] * (limit + 1)
 
 
-class Endless(Puppet):
+class Endless(ScriptedPeer):
     def frames_to_send(self, now: int, limit: int) -> list[Frame]:
         return [Frame(B, b"")] * limit
 
 
-class Chatty(Puppet):
+class Chatty(ScriptedPeer):
     def next_event(self) -> Event | None:
         return Listen("all")
 
@@ -308,13 +310,13 @@ class Chatty(Puppet):
     ],
 )
 def test_a_machine_that_breaks_the_contract_ends_the_run_with_the_replay_command(
-    machine: type[Puppet], match: str, monkeypatch: pytest.MonkeyPatch
+    machine: type[ScriptedPeer], match: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(engine, "TURNS_LIMIT", 50)
     monkeypatch.setattr(engine, "EVENTS_LIMIT", 50)
     world = World(seed=1, replay="veilcast sim run x --seed 1")
     world.add(A, lambda birth: machine())
-    world.add(B, lambda birth: Puppet([(birth.now, Frame(A, b""))]))
+    world.add(B, lambda birth: ScriptedPeer([(birth.now, Frame(A, b""))]))
     with pytest.raises(SimulationError, match=match) as first:
         world.run(1_000_000)
     assert "replay: veilcast sim run x --seed 1" in str(first.value)
@@ -330,6 +332,6 @@ def test_addresses_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(engine, "HOSTS_LIMIT", 10)
     world = World(seed=1)
     script = [(0, Frame(Address(f"made up {number}"), b"")) for number in range(20)]
-    world.add(A, lambda birth: Puppet(script))
+    world.add(A, lambda birth: ScriptedPeer(script))
     with pytest.raises(SimulationError, match="addresses"):
         world.run(1_000_000)

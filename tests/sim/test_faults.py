@@ -6,12 +6,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from support.frame_adversaries import ScriptedPeer
 from veilcast.errors import ConfigError
 from veilcast.machine import Address, Frame
 from veilcast.sim.faults import SWARM_KINDS, AnyFault, Crash, Partition, Pause, Skew, Storm, draw_swarm, inject_faults
 from veilcast.sim.links import LinkDelays, Weather
 from veilcast.sim.world import World
-from veilcast.sim.wrappers import Puppet
 
 A, B = Address("a"), Address("b")
 NODES = tuple(Address(f"n{i}") for i in range(20))
@@ -23,11 +23,11 @@ def arrivals(*faults: AnyFault) -> list[int]:
     world = World(seed=1, links=LinkDelays(latency_us=(100_000,)))
     got: list[int] = []
 
-    class Ear(Puppet):
+    class Ear(ScriptedPeer):
         def receive(self, data: bytes, source: Address, now: int) -> None:
             got.append((now - world.start) // 100_000)
 
-    world.add(A, lambda birth: Puppet([(birth.now + i * 100_000, Frame(B, b"x")) for i in range(10)]))
+    world.add(A, lambda birth: ScriptedPeer([(birth.now + i * 100_000, Frame(B, b"x")) for i in range(10)]))
     world.add(B, lambda birth: Ear())
     inject_faults(world, faults)
     world.run(5 * SECOND)

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
+from support.frame_adversaries import ScriptedPeer
 from veilcast.machine import Address, Delivered, Frame, Note, Publication
 from veilcast.sim.checkers import Checker, ViolationError
 from veilcast.sim.engine import SimulationError
 from veilcast.sim.mesh.checkers import PublisherOrder, SentNote, UniqueNonces
 from veilcast.sim.world import World
-from veilcast.sim.wrappers import Puppet
 from veilcast.wire import encode
 from veilcast.wire.mesh import Notify
 
@@ -61,7 +61,9 @@ def test_the_lives_of_a_publisher_have_turns_of_their_own_and_strange_notes_have
 def send(*notes: Notify) -> None:
     world = World(seed=1)
     world.watch(UniqueNonces())
-    world.add(A, lambda birth: Puppet([(birth.now, Frame(B, b"\0")), *((birth.now, _framed(note)) for note in notes)]))
+    world.add(
+        A, lambda birth: ScriptedPeer([(birth.now, Frame(B, b"\0")), *((birth.now, _framed(note)) for note in notes)])
+    )
     world.run(1_000_000)
 
 
@@ -93,6 +95,6 @@ def test_frames_are_checked_before_the_first_bad_weather() -> None:
 
     world = World(seed=1)
     world.watch(Watcher())
-    world.add(A, lambda birth: Puppet([(birth.now, Frame(B, b"x"))]))
+    world.add(A, lambda birth: ScriptedPeer([(birth.now, Frame(B, b"x"))]))
     world.run(1_000)
     assert seen == [Frame(B, b"x")]

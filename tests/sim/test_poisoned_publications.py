@@ -8,13 +8,13 @@ from typing import Any
 import msgspec
 import pytest
 
+from support.poisoned_publications import make_poisons, publish_poison
 from veilcast.core.publication import decode_publication
 from veilcast.errors import MalformedError
 from veilcast.machine import Publication
 from veilcast.sim import scenario
 from veilcast.sim.engine import SimulationError
 from veilcast.sim.mesh.population import TOPIC
-from veilcast.sim.poisoned_publications import make_poisons, publish_poison
 from veilcast.sim.world import World
 from veilcast.sim.wrappers import iterate_layers, unwrap
 from veilcast.topics import Equal, Label

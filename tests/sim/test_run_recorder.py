@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
+from support.frame_adversaries import ScriptedPeer
 from veilcast.machine import Address, Frame
 from veilcast.observe import CellRow, ObservationRow, PresenceRow, TableWriter, TopologyRow, TruthRow, read_table
 from veilcast.sim import scenario
 from veilcast.sim.links import LinkDelays, Weather
 from veilcast.sim.world import World
-from veilcast.sim.wrappers import Puppet
 
 A, B, C = Address("a"), Address("b"), Address("c")
 EPOCH = 1_000_000
@@ -25,8 +25,8 @@ class Rows(list[ObservationRow]):
 def world_of_two(rows: Rows) -> World:
     world = World(seed=1, links=LinkDelays(latency_us=(1_000,)), recorder=rows, run="r", epoch_us=EPOCH)
     frames = [(world.start + time, Frame(B, b"12345")) for time in (100, EPOCH + 7)]
-    world.add(A, lambda birth: Puppet(frames))
-    world.add(B, lambda birth: Puppet())
+    world.add(A, lambda birth: ScriptedPeer(frames))
+    world.add(B, lambda birth: ScriptedPeer())
     return world
 
 

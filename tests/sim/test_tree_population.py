@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from support.frame_adversaries import ScriptedPeer
 from veilcast.errors import ConfigError
 from veilcast.machine import Address, Frame
 from veilcast.sim.checkers import ViolationError
@@ -16,7 +17,6 @@ from veilcast.sim.tree.checkers import PARENTS_MAX, CopyCounter, NoMultiplicatio
 from veilcast.sim.tree.load import measure_load
 from veilcast.sim.tree.population import DIRECTORY, TreePopulation
 from veilcast.sim.world import World
-from veilcast.sim.wrappers import Puppet
 from veilcast.tree.config import TreeConfig
 from veilcast.wire import decode, encode
 from veilcast.wire.tree import ForwardPublication, Install, Offer, RequestAck
@@ -56,7 +56,7 @@ def test_publishers_come_first_subscribers_last_and_hoarders_between() -> None:
 
 
 def test_a_hoarder_says_it_has_heard_and_keeps_what_it_should_pass_on() -> None:
-    inner = Puppet()
+    inner = ScriptedPeer()
     hoarder = HoardingNode(inner, random.Random(1))
     hoarder.receive(carry(7, b"e"), STREAM, 0)
     hoarder.receive(encode(Offer(8, b"m" * 16, ((b"t",),), None, b"body")), STREAM, 0)
@@ -69,7 +69,7 @@ def test_a_hoarder_says_it_has_heard_and_keeps_what_it_should_pass_on() -> None:
 
 
 def test_a_hoarder_of_nothing_does_as_it_should() -> None:
-    inner = Puppet([(0, Frame(STREAM, b"x"))])
+    inner = ScriptedPeer([(0, Frame(STREAM, b"x"))])
     hoarder = HoardingNode(inner, random.Random(1), keep_ppm=0)
     hoarder.receive(carry(7, b"e"), STREAM, 0)
     hoarder.handle_timer(0)

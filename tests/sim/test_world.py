@@ -7,6 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from support.event_logger import EventLogger, LoggerPair
+from support.frame_adversaries import ScriptedPeer
 from veilcast.errors import ConfigError, LocalError
 from veilcast.machine import Address, Event, Listen, Machine, Record
 from veilcast.sim.checkers import AtMostOnce
@@ -15,7 +16,6 @@ from veilcast.sim.flood import FloodNode
 from veilcast.sim.host import Birth
 from veilcast.sim.links import LinkDelays, Weather
 from veilcast.sim.world import World
-from veilcast.sim.wrappers import Puppet
 
 
 @pytest.fixture
@@ -150,7 +150,7 @@ def test_an_incarnation_has_its_own_chance_and_others_keep_theirs() -> None:
 
         def born(birth: Birth) -> Machine:
             drawn[birth.address] = birth.rng.getrandbits(64) ^ int.from_bytes(birth.entropy(8), "big")
-            return Puppet()
+            return ScriptedPeer()
 
         for name in addresses:
             world.add(Address(name), born)
@@ -337,7 +337,7 @@ def test_events_are_handed_out_with_their_place_and_time() -> None:
     seen: list[object] = []
     world = World(seed=1, links=LinkDelays(), on_event=lambda *what: seen.append(what))
 
-    class Asker(Puppet):
+    class Asker(ScriptedPeer):
         asked = False
 
         def next_event(self) -> Listen | None:

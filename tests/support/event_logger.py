@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+from support.frame_adversaries import ScriptedPeer
 from veilcast.machine import Address, Event, Frame, Record
 from veilcast.sim.links import LinkDelays
 from veilcast.sim.world import World
-from veilcast.sim.wrappers import Puppet
 
 
-class EventLogger(Puppet):
+class EventLogger(ScriptedPeer):
     """A puppet that also emits what it is told to, keeps notices, and sets one timer."""
 
     def __init__(self, stored: dict[int, bytes] | None = None) -> None:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import msgspec
 import pytest
 
+from support.frame_adversaries import ScriptedPeer
 from veilcast.machine import Address, Frame, Machine
 from veilcast.mesh.heartbeat import read_heartbeat
 from veilcast.sim.insiders.insider import ActiveInsider
@@ -14,7 +15,6 @@ from veilcast.sim.insiders.probe_timing import ANSWER_TIMEOUT_US, REST_US, Probe
 from veilcast.sim.insiders.swap_attacks import BogusSetInsider, RefusingInsider
 from veilcast.sim.insiders.traffic_attacks import IntermittentInsider, ReplayingInsider, TaggingInsider
 from veilcast.sim.rng import derive_rng
-from veilcast.sim.wrappers import Puppet
 from veilcast.wire import decode, encode, pad
 from veilcast.wire.mesh import Heartbeat, Message, Notify, Subscribe, SwapAnswer, SwapVote, Unsubscribe
 
@@ -48,14 +48,14 @@ class Listener(ActiveInsider):
         return None if isinstance(message, Unsubscribe) else message
 
 
-def speaking(*frames: Frame) -> Puppet:
-    puppet = Puppet([(0, frame) for frame in frames])
+def speaking(*frames: Frame) -> ScriptedPeer:
+    puppet = ScriptedPeer([(0, frame) for frame in frames])
     puppet.handle_timer(0)
     return puppet
 
 
 def test_a_script_hears_what_rides_in_heartbeats_and_what_comes_alone_and_its_node_gets_all_of_it() -> None:
-    node = Puppet()
+    node = ScriptedPeer()
     ears = Listener(node)
     for data in (beat(), beat(Subscribe(TOKEN)), encode(note())):
         ears.receive(data, A, 5)
@@ -89,7 +89,7 @@ def test_a_limit_of_frames_loses_none() -> None:
 
 def test_probers_ask_one_node_at_a_time_leave_it_when_they_have_their_answer_and_rest() -> None:
     survey = ProbeSchedule({A: P, B: Q}, start_us=10)
-    first, second = (ProbingInsider(Puppet(), name, survey) for name in (P, Q))
+    first, second = (ProbingInsider(ScriptedPeer(), name, survey) for name in (P, Q))
     first.token = second.token = TOKEN
     assert _turns(9, first, second) == [[], []]
     assert _turns(10, first, second) == [[], [Subscribe(TOKEN)]]
@@ -104,7 +104,7 @@ def test_probers_ask_one_node_at_a_time_leave_it_when_they_have_their_answer_and
 
 def test_who_asks_one_of_them_is_in_the_mesh_and_need_not_be_asked() -> None:
     survey = ProbeSchedule({A: P}, start_us=0)
-    prober = ProbingInsider(Puppet(), P, survey)
+    prober = ProbingInsider(ScriptedPeer(), P, survey)
     prober.token = TOKEN
     prober.receive(beat(Subscribe(TOKEN)), A, 1)
     assert _turns(2, prober) == [[]]

@@ -12,6 +12,7 @@ from veilcast.crypto.seal import NONCE
 from veilcast.machine import Address, Delivered, Event, Frame
 from veilcast.sim.checkers import Checker, ViolationError
 from veilcast.sim.wrappers import unwrap
+from veilcast.topics import Label
 from veilcast.wire import decode
 from veilcast.wire.mesh import Notify
 
@@ -126,6 +127,20 @@ class UniqueNonces(Checker):
                 nonce = note.sealed[1 : 1 + NONCE]
                 if self._used.setdefault((note.token, nonce), note.sealed) != note.sealed:
                     raise ViolationError(f"{address} sent a note under nonce {nonce.hex()}, which another has used")
+
+
+class TopicChecker(Checker):
+    """A checker that is told of one topic's deliveries only; one for each topic, and none mixes them up."""
+
+    def __init__(self, topic: str, checker: Checker) -> None:
+        self._pair, self._checker = Label(topic).pair, checker
+
+    def on_event(self, world: World, address: Address, event: Event) -> None:
+        if isinstance(event, Delivered) and self._pair in event.note.publication.pairs:
+            self._checker.on_event(world, address, event)
+
+    def on_end(self, world: World) -> None:
+        self._checker.on_end(world)
 
 
 def mesh_node_at(world: World, address: Address) -> Any:

@@ -51,12 +51,12 @@ from veilcast.sim.mesh.checkers import (
     SentNote,
     SubscribersAlwaysReachable,
     SubscribersReachable,
+    TopicChecker,
     UniqueNonces,
     mesh_node_at,
 )
 from veilcast.sim.mesh.owners import MeshNodeOwner
 from veilcast.sim.mesh.topic_roles import (
-    TopicChecker,
     TopicRoles,
     addresses_with_role,
     draw_topic_roles,

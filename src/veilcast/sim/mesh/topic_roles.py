@@ -3,15 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import Final, TypeAlias
 
-from veilcast.machine import Address, Delivered, Event
-from veilcast.sim.checkers import Checker
+from veilcast.machine import Address
 from veilcast.sim.rng import derive_rng
-from veilcast.topics import Label
-
-if TYPE_CHECKING:
-    from veilcast.sim.world import World
 
 TopicRoles: TypeAlias = dict[Address, str]
 """Who is more than a forwarder of a topic, and what: "publisher", "subscriber", "both" of these, or "forger"."""
@@ -34,20 +29,6 @@ def addresses_with_role(cast: TopicRoles, role: str) -> list[Address]:
 def grants_for_roles(wishes: dict[str, str]) -> tuple[tuple[str, str], ...]:
     """What a node must be granted for its roles; a publisher's keys open what it reads."""
     return tuple((topic, _GRANTS.get(role, role)) for topic, role in wishes.items())
-
-
-class TopicChecker(Checker):
-    """A checker that is told of one topic's deliveries only; one for each topic, and none mixes them up."""
-
-    def __init__(self, topic: str, checker: Checker) -> None:
-        self._pair, self._checker = Label(topic).pair, checker
-
-    def on_event(self, world: World, address: Address, event: Event) -> None:
-        if isinstance(event, Delivered) and self._pair in event.note.publication.pairs:
-            self._checker.on_event(world, address, event)
-
-    def on_end(self, world: World) -> None:
-        self._checker.on_end(world)
 
 
 _BOTH: Final = 0.5
