@@ -170,7 +170,7 @@ DEATH = Crash(at_us=6 * SECOND + 50_000, for_us=SECOND, node=Address("c0"))
 
 BUGS: Mapping[Plant, tuple[dict[str, str], tuple[Any, ...], dict[str, Any], str]] = {
     shows_shares_to_anyone: ({"v1.1": "accuse"}, (), {}, "KeySecrecy"),
-    takes_claims_from_whoever_brings_them: (
+    accepts_claims_from_anyone: (
         {"v2.1": "pool"},
         (),
         {"intruders": 1, "checks": ("secret",)},
