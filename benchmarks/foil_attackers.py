@@ -22,7 +22,7 @@ import numpy.typing as npt
 
 from veilcast.foil.generators.base import foil_series
 from veilcast.foil.generators.noise import NoiseFakes
-from veilcast.lab.attack.stream.attackers import STREAM_ATTACKERS
+from veilcast.lab.attack.registry import score_candidates
 from veilcast.lab.attack.stream.model import MoveLaw, StreamModel
 
 Numbers = npt.NDArray[np.float64]
@@ -65,10 +65,9 @@ def peers() -> list[tuple[str, str, Callable[[Numbers], Numbers]]]:
 
 
 def measured(name: str, plain: str, how: Callable[[Numbers], Numbers], candidates: Numbers) -> Result:
-    attacker = STREAM_ATTACKERS[name]
-    ours, theirs = attacker.score(candidates, MODEL)[0], how(candidates[0])
+    ours, theirs = score_candidates(name, candidates, MODEL)[0], how(candidates[0])
     assert np.allclose(ours, theirs, atol=1e-9), name
-    mine = min(timed(lambda: attacker.score(candidates, MODEL)) for _ in range(TURNS))
+    mine = min(timed(lambda: score_candidates(name, candidates, MODEL)) for _ in range(TURNS))
     other = min(timed(lambda: how(candidates[0])) for _ in range(TURNS))
     return Result(name, mine * 1e3, plain, other * 1e3, other / mine)
 

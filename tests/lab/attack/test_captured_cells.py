@@ -9,9 +9,10 @@ from support.ring_traffic import BEAT_US, NODES, NOTE, TREE, record_ring
 from support.watched_meshes import expect_nothing
 from veilcast.lab import tables
 from veilcast.lab.attack import observations as volumes_of
+from veilcast.lab.attack.observations import CaptureObservations
 from veilcast.lab.attack.observer import captured_cells
-from veilcast.lab.attack.observer.attackers import WIRE_ATTACKERS
 from veilcast.lab.attack.observer.captured_cells import CapturedCells
+from veilcast.lab.attack.registry import attackers_on
 from veilcast.lab.measure.ranking import auc
 from veilcast.observe import CellRow
 
@@ -48,7 +49,7 @@ def test_a_record_has_the_notes_the_overlay_and_who_was_there(seen: CapturedCell
 def test_every_attacker_says_something_and_leaves_come_first(seen: CapturedCells) -> None:
     """The positive control, and the null control."""
     found = captured_cells.score_all(seen.observations(BEAT_US, NOTE))
-    assert list(found) == [(each.attack, each.role) for each in WIRE_ATTACKERS]
+    assert list(found) == [(each.name, each.role) for each in attackers_on(CaptureObservations)]
     asked = np.array(seen.names) != NODES[0]
     assert auc(found["leaf", "subscriber"][asked], READERS[asked]) > 0.9
     for attack in ("flow-source", "flow-correlation"):

@@ -18,10 +18,10 @@ from veilcast.errors import ConfigError
 from veilcast.lab import tables
 from veilcast.lab.attack.classifiers import fit_linear
 from veilcast.lab.attack.insider import advert_origin, coalition_tables, publisher_evidence, spark_job, swap_handover
-from veilcast.lab.attack.insider.attackers import COALITION_ATTACKERS, UNTRAINED, PublicKnowledge
 from veilcast.lab.attack.insider.group_tests import build_group_tests, infer_beliefs, origin_distances
 from veilcast.lab.attack.insider.node_features import extract_node_features
-from veilcast.lab.attack.insider.observations import CoalitionObservations, HeardAdverts, HeardChains
+from veilcast.lab.attack.insider.observations import CoalitionObservations, HeardAdverts, HeardChains, PublicKnowledge
+from veilcast.lab.attack.registry import attackers_on, find_attacker
 from veilcast.lab.models.coalition_view import CoalitionView, insider_rows, watch_epochs
 from veilcast.lab.models.epochs import MESH_POLICIES, Population
 from veilcast.lab.models.link_observations import ASKED, FOLLOWED, INVITED, RECRUITED, REFUSED
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 NODES, EPOCHS, FEW, HOP_US, EPOCH_US = 60, 6, 2, 1_000, 1_000_000
 NAMES = [f"n{number:02}" for number in range(NODES)]
 KNOWN = PublicKnowledge(acting=0.1, kept=True)
+TOGETHER = [each.name for each in attackers_on(CoalitionObservations) if not each.trained and not each.lone]
 RUNS = {"SG": MESH_POLICIES["SG"], "H": replace(MESH_POLICIES["H"], timing="seen")}
 
 
@@ -144,7 +145,7 @@ def expected(run: str, attack: str, epochs: int) -> NDArray[np.float64]:
 
 
 @pytest.mark.parametrize("run", RUNS)
-@pytest.mark.parametrize("attack", [attack for attack in UNTRAINED if not attack.startswith("pruning")])
+@pytest.mark.parametrize("attack", TOGETHER)
 def test_frames_say_what_arrays_say(guessed: Guessed, run: str, attack: str) -> None:
     names = [NAMES[node] for node in honest(run)]
     for epochs in (FEW, EPOCHS):
@@ -200,8 +201,8 @@ def test_a_run_that_is_shorter_than_what_was_trained_for_is_judged_by_that() -> 
     coalition = CoalitionObservations(
         people.graph, people.insiders, view, view.stem_passages, adverts, chains, view.delivered.astype(np.int64)
     )
-    [linear] = [each for each in COALITION_ATTACKERS if each.attack == "linear"]
-    assert linear.scores(coalition, known) == pytest.approx(learned.scores(shown))
+    linear = find_attacker("linear", CoalitionObservations)
+    assert linear.score(replace(coalition, known=known)) == pytest.approx(learned.scores(shown))
 
 
 def test_what_was_overheard_in_an_epoch_of_which_nobody_tells_who_was_there_stays_in_it(spark: SparkSession) -> None:

@@ -15,7 +15,7 @@ from veilcast.crypto.hash_chain import advance_chain
 from veilcast.lab import tables
 from veilcast.lab.attack.hops import distances_from
 from veilcast.lab.attack.insider import lone_insider, spark_job
-from veilcast.lab.attack.insider.attackers import PublicKnowledge
+from veilcast.lab.attack.insider.observations import PublicKnowledge
 from veilcast.lab.measure.ranking import auc
 from veilcast.lab.models.coalition_view import subscription_delays
 from veilcast.lab.models.epochs import Epoch, MeshPolicy, Population, run_epochs

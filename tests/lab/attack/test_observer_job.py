@@ -11,8 +11,9 @@ import pytest
 from support.ring_traffic import BEAT_US, NODES, NOTE, RING, columns, record_ring
 from veilcast.errors import ConfigError
 from veilcast.lab import tables
+from veilcast.lab.attack.observations import CaptureObservations
 from veilcast.lab.attack.observer import leaf_rule, publication_waves, spark_job
-from veilcast.lab.attack.observer.attackers import ATTACKS
+from veilcast.lab.attack.registry import attack_names
 from veilcast.observe import CellRow
 
 if TYPE_CHECKING:
@@ -79,7 +80,9 @@ def test_the_overlay_and_who_is_there_are_read_off_the_wires(cells: DataFrame) -
 
 
 def test_every_attack_says_something_of_every_node_in_every_run(guessed: Rows, runs: dict[str, list[CellRow]]) -> None:
-    assert {(row["attack"], row["run"]) for row in guessed} == {(attack, run) for attack in ATTACKS for run in runs}
+    assert {(row["attack"], row["run"]) for row in guessed} == {
+        (attack, run) for attack in attack_names(CaptureObservations) for run in runs
+    }
     kinds = {(row["attack"], row["run"], row["role"]) for row in guessed}
     assert all(sorted(scores(guessed, run, attack, role)) == sorted(NODES) for attack, run, role in kinds)
     assert np.isfinite([row["score"] for row in guessed]).all()

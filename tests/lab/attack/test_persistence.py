@@ -41,7 +41,7 @@ def test_covers_that_stay_are_never_told_apart() -> None:
     assert np.flatnonzero(watch(fixed, fixed, fixed).name_by_links()).tolist() == [4, 5]
 
 
-@pytest.mark.parametrize("observer", ["by_links", "by_nodes"])
+@pytest.mark.parametrize("observer", ["name_by_links", "name_by_nodes"])
 def test_it_finds_readers_below_changing_covers_and_nothing_in_shuffled_labels(observer: str) -> None:
     """Both controls: a star of 40 readers, each of which has a cover in half of the publications."""
     rng, readers, nodes = np.random.default_rng(3), np.arange(1, 41), 200

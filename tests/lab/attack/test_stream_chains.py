@@ -17,7 +17,7 @@ from veilcast.foil.generators.movers import GaussianMoves
 from veilcast.foil.generators.noise import NoiseFakes
 from veilcast.foil.generators.trajectory import Trajectories
 from veilcast.foil.generators.window import WindowFakes
-from veilcast.lab.attack.stream.attackers import STREAM_ATTACKERS
+from veilcast.lab.attack.registry import score_candidates
 from veilcast.lab.attack.stream.model import Candidates, MoveLaw, Numbers, StreamModel
 from veilcast.lab.measure.foil_privacy import Places, indistinguishability, likeliest_candidates
 from veilcast.lab.models import hidden_chain
@@ -39,9 +39,7 @@ def walk(streams: int, steps: int, seed: int) -> Numbers:
 
 
 def found(name: str, candidates: Candidates, position: Places, model: StreamModel) -> float:
-    return float(
-        indistinguishability(likeliest_candidates(STREAM_ATTACKERS[name].score(candidates, model)), position).mean()
-    )
+    return float(indistinguishability(likeliest_candidates(score_candidates(name, candidates, model)), position).mean())
 
 
 @settings(max_examples=40)
@@ -113,10 +111,10 @@ def test_whole_trajectories_of_the_same_law_leave_no_more_than_a_guess(k: int) -
 def test_relative_laws_see_logarithms() -> None:
     candidates, _ = foil_series(NoiseFakes(3, 0.5), walk(5, 60, 6), np.random.default_rng(6))
     model, logs = StreamModel(truth=MoveLaw(0.1), noise=0.1, relative=True), np.log(candidates)
-    plain = STREAM_ATTACKERS["smoother"].score(logs, StreamModel(truth=MoveLaw(0.1), noise=0.1))
-    assert STREAM_ATTACKERS["smoother"].score(candidates, model) == pytest.approx(plain)
+    plain = score_candidates("smoother", logs, StreamModel(truth=MoveLaw(0.1), noise=0.1))
+    assert score_candidates("smoother", candidates, model) == pytest.approx(plain)
     with pytest.raises(ConfigError, match="above 0"):
-        STREAM_ATTACKERS["smoother"].score(-candidates, model)
+        score_candidates("smoother", -candidates, model)
 
 
 @pytest.mark.parametrize(("rate", "published"), [(0.0, 1.0), (0.4, 0.44), (1.6, 0.26)])
@@ -127,7 +125,7 @@ def test_what_was_true_shows_what_is_unless_lineages_branch(rate: float, publish
         MoranTrajectories(Trajectories(n - 1, GaussianMoves(0, 1)), rate), values, np.random.default_rng(7)
     )
     model = StreamModel(truth=MoveLaw(1.0), told=values, delay=delay, branching=min(rate / n, 1))
-    score = STREAM_ATTACKERS["hindsight"].score(candidates, model)
+    score = score_candidates("hindsight", candidates, model)
     hits = indistinguishability(likeliest_candidates(score), position)
     assert hits[:, delay + 1 :].mean() == pytest.approx(published, abs=0.06)
     assert score[:, :delay] == pytest.approx(1 / n), "before anything is public it guesses"
@@ -139,7 +137,7 @@ def test_hindsight_does_not_look_at_what_is_not_public_yet() -> None:
     later = values.copy()
     later[:, 21:] = 0
     scores = [
-        STREAM_ATTACKERS["hindsight"].score(candidates, StreamModel(truth=MoveLaw(1.0), told=told, delay=10))
+        score_candidates("hindsight", candidates, StreamModel(truth=MoveLaw(1.0), told=told, delay=10))
         for told in (values, later)
     ]
     assert np.array_equal(scores[0][:, :31], scores[1][:, :31])

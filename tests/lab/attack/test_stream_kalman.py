@@ -8,7 +8,7 @@ import pytest
 from veilcast.foil.generators.base import foil_series
 from veilcast.foil.generators.noise import NoiseFakes
 from veilcast.foil.generators.window import WindowFakes
-from veilcast.lab.attack.stream.attackers import STREAM_ATTACKERS
+from veilcast.lab.attack.registry import score_candidates
 from veilcast.lab.attack.stream.model import MoveLaw, StreamModel
 from veilcast.lab.measure.foil_privacy import indistinguishability, likeliest_candidates
 
@@ -22,7 +22,7 @@ def reached(name: str, k: int, factor: float, seed: int) -> float:
     values = 500 + MOVE * np.cumsum(rng.standard_normal((60, 300)), axis=1)
     noise = NOISE * factor**0.5
     candidates, position = foil_series(NoiseFakes(k, noise), values, rng)
-    score = STREAM_ATTACKERS[name].score(candidates, StreamModel(truth=MoveLaw(FILTER), noise=noise))
+    score = score_candidates(name, candidates, StreamModel(truth=MoveLaw(FILTER), noise=noise))
     return float(indistinguishability(likeliest_candidates(score), position)[:, 1:].mean())
 
 
@@ -54,7 +54,7 @@ def test_it_finds_the_truth_where_it_must_and_only_guesses_where_nothing_moves_b
         flat[rows, position.ravel()], flat[rows, 0] = flat[rows, 0].copy(), values.ravel()
         position = np.zeros_like(position)
     hits = indistinguishability(
-        likeliest_candidates(STREAM_ATTACKERS[name].score(candidates, StreamModel(truth=MoveLaw(1.0), noise=30.0))),
+        likeliest_candidates(score_candidates(name, candidates, StreamModel(truth=MoveLaw(1.0), noise=30.0))),
         position,
     )
     assert hits[:, 10:].mean() > (0.7 if name != "kalman-mean" else 0.3)
@@ -63,6 +63,6 @@ def test_it_finds_the_truth_where_it_must_and_only_guesses_where_nothing_moves_b
     candidates, position = foil_series(WindowFakes(3, 30.0), values, rng)
     alike = candidates.reshape(-1, 4)[rng.permutation(6000)].reshape(60, 100, 4)
     hits = indistinguishability(
-        likeliest_candidates(STREAM_ATTACKERS[name].score(alike, StreamModel(truth=MoveLaw(1.0)))), position
+        likeliest_candidates(score_candidates(name, alike, StreamModel(truth=MoveLaw(1.0)))), position
     )
     assert hits.mean() == pytest.approx(0.25, abs=0.02)

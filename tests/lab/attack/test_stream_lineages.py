@@ -13,8 +13,8 @@ from veilcast.errors import ConfigError
 from veilcast.foil.generators.base import foil_series
 from veilcast.foil.generators.movers import GaussianMoves, Mover, SignFlipMoves, StudentMoves
 from veilcast.foil.generators.trajectory import Trajectories
-from veilcast.lab.attack.stream.attackers import STREAM_ATTACKERS
-from veilcast.lab.attack.stream.model import KNOWS_NOTHING, MoveLaw, Numbers, SignLaw, StreamModel
+from veilcast.lab.attack.registry import applies, attackers_on, score_candidates
+from veilcast.lab.attack.stream.model import KNOWS_NOTHING, MoveLaw, Numbers, SignLaw, StreamModel, StreamObservations
 from veilcast.lab.measure.foil_privacy import indistinguishability, likeliest_candidates
 
 STREAMS, STEPS, K = 800, 60, 3
@@ -24,9 +24,7 @@ ERROR = (0.25 * 0.75 / STREAMS) ** 0.5
 def reached(name: str, moves: Numbers, mover: Mover[Any], model: StreamModel) -> float:
     values = 500 + np.cumsum(moves, axis=1)
     candidates, position = foil_series(Trajectories(K, mover), values, np.random.default_rng(3))
-    return float(
-        indistinguishability(likeliest_candidates(STREAM_ATTACKERS[name].score(candidates, model)), position).mean()
-    )
+    return float(indistinguishability(likeliest_candidates(score_candidates(name, candidates, model)), position).mean())
 
 
 def test_normal_fakes_of_a_truth_with_heavy_tails_are_known_by_their_likelihood() -> None:
@@ -60,12 +58,12 @@ def test_who_sees_questions_knows_what_was_asked_about() -> None:
     asked = position[:, :, None] == np.arange(4)
     asked[:, ::2] = False
     hits = indistinguishability(
-        likeliest_candidates(STREAM_ATTACKERS["confirmation"].score(candidates, StreamModel(asked=asked))), position
+        likeliest_candidates(score_candidates("confirmation", candidates, StreamModel(asked=asked))), position
     )
     assert hits[:, 1::2].mean() == 1
     assert hits[:, ::2].mean() == pytest.approx(0.25), "and guesses where nobody asked"
     with pytest.raises(ConfigError, match="same shape"):
-        STREAM_ATTACKERS["confirmation"].score(candidates, StreamModel(asked=asked[:1]))
+        score_candidates("confirmation", candidates, StreamModel(asked=asked[:1]))
 
 
 def test_logs_are_those_of_the_laws() -> None:
@@ -83,7 +81,7 @@ def test_logs_are_those_of_the_laws() -> None:
         lambda: StreamModel(branching=2.0),
         lambda: StreamModel(delay=3),
         lambda: StreamModel(told=np.zeros((1, 1))),
-        lambda: STREAM_ATTACKERS["restless"].score(np.ones((1, 3, 2)), StreamModel(proxy=np.zeros((1, 3)))),
+        lambda: score_candidates("restless", np.ones((1, 3, 2)), StreamModel(proxy=np.zeros((1, 3)))),
     ],
 )
 def test_what_nobody_can_know_is_refused(wrong: Callable[[], object]) -> None:
@@ -92,11 +90,11 @@ def test_what_nobody_can_know_is_refused(wrong: Callable[[], object]) -> None:
 
 
 def test_an_attacker_says_what_it_needs() -> None:
-    for name, attacker in STREAM_ATTACKERS.items():
-        assert attacker.applies(KNOWS_NOTHING) == (not attacker.needs), name
+    for attacker in attackers_on(StreamObservations):
+        assert applies(attacker, KNOWS_NOTHING) == (not attacker.needs), attacker.name
         if attacker.needs:
             with pytest.raises(ConfigError, match="needs to know"):
-                attacker.score(np.zeros((1, 2, 2)), KNOWS_NOTHING)
+                score_candidates(attacker.name, np.zeros((1, 2, 2)), KNOWS_NOTHING)
 
 
 def test_every_attacker_gives_shares() -> None:
@@ -116,9 +114,9 @@ def test_every_attacker_gives_shares() -> None:
         proxy=np.ones((4, 30)),
         asked=rng.random(candidates.shape) < 0.2,
     )
-    for name, attacker in STREAM_ATTACKERS.items():
-        if attacker.applies(model):
-            score = attacker.score(candidates, model)
-            assert score.shape == candidates.shape, name
-            assert (score >= 0).all(), name
-            assert score.sum(axis=2) == pytest.approx(1), name
+    for attacker in attackers_on(StreamObservations):
+        if applies(attacker, model):
+            score = score_candidates(attacker.name, candidates, model)
+            assert score.shape == candidates.shape, attacker.name
+            assert (score >= 0).all(), attacker.name
+            assert score.sum(axis=2) == pytest.approx(1), attacker.name

@@ -11,7 +11,7 @@ from veilcast.errors import ConfigError
 from veilcast.foil.generators.base import foil_series
 from veilcast.foil.generators.categories import BucketFakes, Pmf
 from veilcast.foil.random_source import IntArray
-from veilcast.lab.attack.stream.attackers import STREAM_ATTACKERS
+from veilcast.lab.attack.registry import score_candidates
 from veilcast.lab.attack.stream.model import StreamModel
 from veilcast.lab.measure.foil_privacy import indistinguishability, likeliest_candidates
 from veilcast.lab.models import repeated_values
@@ -31,7 +31,7 @@ def lasting(keep: float, seed: int) -> IntArray:
 
 def reached(name: str, generator: BucketFakes, keep: float) -> float:
     codes, position = foil_series(generator, lasting(keep, 1), np.random.default_rng(2))
-    score = STREAM_ATTACKERS[name].score(codes.astype(np.float64), StreamModel(pmf=PMF.p))
+    score = score_candidates(name, codes.astype(np.float64), StreamModel(pmf=PMF.p))
     return float(indistinguishability(likeliest_candidates(score), position).mean())
 
 
@@ -49,7 +49,7 @@ def test_what_was_in_few_sets_is_true_in_a_new_one() -> None:
     generator = BucketFakes(3, PMF, "fractional", cache=1000)
     codes, position = foil_series(generator, lasting(0, 1), np.random.default_rng(2))
     candidates = codes.astype(np.float64)
-    score = STREAM_ATTACKERS["newcomer"].score(candidates, StreamModel(pmf=PMF.p))
+    score = score_candidates("newcomer", candidates, StreamModel(pmf=PMF.p))
     assert indistinguishability(likeliest_candidates(score), position).mean() > 0.27
 
 
@@ -86,4 +86,4 @@ def test_counts_are_those_of_a_plain_loop(rows: list[list[int]]) -> None:
 
 def test_what_are_no_codes_is_refused() -> None:
     with pytest.raises(ConfigError, match="codes from 0 to 63"):
-        STREAM_ATTACKERS["repeats"].score(np.full((1, 1, 2), 0.5), StreamModel(pmf=PMF.p))
+        score_candidates("repeats", np.full((1, 1, 2), 0.5), StreamModel(pmf=PMF.p))

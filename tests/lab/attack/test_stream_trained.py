@@ -12,7 +12,7 @@ from veilcast.foil.generators.base import Generator, foil_series
 from veilcast.foil.generators.movers import GaussianMoves, SignFlipMoves
 from veilcast.foil.generators.numeric_domain import NumericDomain
 from veilcast.foil.generators.trajectory import Trajectories
-from veilcast.lab.attack.stream.attackers import STREAM_ATTACKERS
+from veilcast.lab.attack.registry import score_candidates
 from veilcast.lab.attack.stream.many_steps import count_endings
 from veilcast.lab.attack.stream.model import Numbers, StreamModel
 from veilcast.lab.attack.stream.trained import STEPS_MIN, fit_logit
@@ -33,9 +33,7 @@ def prices(seed: int, rounded: float) -> Numbers:
 
 def reached(name: str, values: Numbers, generator: Generator[Any, np.float64], model: StreamModel) -> float:
     candidates, position = foil_series(generator, values, np.random.default_rng(3))
-    return float(
-        indistinguishability(likeliest_candidates(STREAM_ATTACKERS[name].score(candidates, model)), position).mean()
-    )
+    return float(indistinguishability(likeliest_candidates(score_candidates(name, candidates, model)), position).mean())
 
 
 def learnt(generator: Generator[Any, np.float64], seed: int, rounded: float) -> StreamModel:
@@ -54,8 +52,8 @@ def test_cells_that_are_wider_than_what_is_rounded_to_show_no_ending() -> None:
     flips = Trajectories(K, SignFlipMoves(), CENTS)
     past, _ = foil_series(flips, prices(2, 0.3), np.random.default_rng(2))
     candidates, position = foil_series(flips, prices(1, 0.3), np.random.default_rng(3))
-    scores = STREAM_ATTACKERS["endings"].score(
-        np.floor(candidates / 32), StreamModel(endings=count_endings(np.floor(past / 32)))
+    scores = score_candidates(
+        "endings", np.floor(candidates / 32), StreamModel(endings=count_endings(np.floor(past / 32)))
     )
     assert indistinguishability(likeliest_candidates(scores), position).mean() < 0.25 + 3.5 * ERROR
 
@@ -70,9 +68,9 @@ def test_training_finds_what_is_wrong_with_a_law_and_nothing_in_the_right_one() 
 
 def test_what_cannot_be_trained_or_read_is_refused() -> None:
     with pytest.raises(ConfigError, match="smallest unit"):
-        STREAM_ATTACKERS["endings"].score(np.full((1, 2, 2), 0.5), StreamModel(endings=np.full(10, 0.1)))
+        score_candidates("endings", np.full((1, 2, 2), 0.5), StreamModel(endings=np.full(10, 0.1)))
     with pytest.raises(ConfigError, match="brings what it was trained to"):
-        STREAM_ATTACKERS["trained"].score(np.zeros((1, STEPS_MIN, 2)), StreamModel(fitted=3))
+        score_candidates("trained", np.zeros((1, STEPS_MIN, 2)), StreamModel(fitted=3))
     with pytest.raises(ConfigError, match=f"{STEPS_MIN} steps"):
         fit_logit(np.zeros((1, STEPS_MIN - 1, 2)), np.zeros(1, np.int64))
     with pytest.raises(ConfigError, match="a slot"):
@@ -81,5 +79,5 @@ def test_what_cannot_be_trained_or_read_is_refused() -> None:
 
 def test_streams_that_never_move_are_no_matter() -> None:
     still = np.zeros((5, STEPS_MIN, 3))
-    score = STREAM_ATTACKERS["trained"].score(still, StreamModel(fitted=fit_logit(still, np.zeros(5, np.int64))))
+    score = score_candidates("trained", still, StreamModel(fitted=fit_logit(still, np.zeros(5, np.int64))))
     assert score == pytest.approx(1 / 3)

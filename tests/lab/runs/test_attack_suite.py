@@ -27,7 +27,7 @@ HIDDEN = msgspec.structs.replace(SMALL, kappa=0.7)
 @pytest.fixture(autouse=True)
 def few_worlds(monkeypatch: pytest.MonkeyPatch) -> None:
     """To learn from; enough to learn something."""
-    monkeypatch.setattr(attacker_training, "_WORLDS", 6)
+    monkeypatch.setattr(attacker_training, "_NETWORKS", 6)
 
 
 @cache
@@ -75,7 +75,7 @@ def test_classifiers_learn_from_worlds_that_no_run_has(monkeypatch: pytest.Monke
 def test_where_the_data_say_who_subscribes_they_are_not_learned_from() -> None:
     params = Params(graph="deezer", topic="Metal", look="epochs", steps=(1,), attacks=("linear",), insiders=0.1)
     people = settle_people(SMALL, 1, None)
-    learned = attacker_training._training(params, people)
+    learned = attacker_training._training_params(params, people)
     assert learned.topic == ""
     assert learned.ratio == pytest.approx(0.1)
 

@@ -8,10 +8,11 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from veilcast.lab.attack.observations import EpochObservations
+from veilcast.lab.attack.registry import find_attacker
 from veilcast.lab.experiment.params import Params
 from veilcast.lab.measure.ranking import auc
 from veilcast.lab.models.epochs import run_epochs
-from veilcast.lab.runs.mesh.epoch_observer import EpochObserver
 from veilcast.lab.runs.mesh.epoch_setup import (
     make_policy,
     observe_constant_wires,
@@ -27,9 +28,9 @@ H = Params(nodes=300, degree=6, churn=0.1, look="epochs", steps=(6,), kappa=0.7)
 
 
 @cache
-def watched(params: Params, seed: int) -> tuple[EpochObserver, NDArray[np.bool_], int]:
+def watched(params: Params, seed: int) -> tuple[EpochObservations, NDArray[np.bool_], int]:
     people, way = settle_people(params, seed, None), make_policy(params)
-    found = EpochObserver((*READERS, *SOURCES), len(people.subscribers), 0.0)
+    found = EpochObservations(people.graph, len(people.subscribers), 0.0)
     for epoch in run_epochs(people, way, 6):
         seen = (
             observe_constant_wires(epoch)
@@ -45,7 +46,7 @@ def mean_auc(params: Params, attack: str, *, shuffled: bool = False) -> float:
     for seed in range(8):
         found, subscribes, _ = watched(params, seed)
         labels = np.random.default_rng(seed).permutation(subscribes) if shuffled else subscribes
-        values.append(auc(found.scores(attack), labels))
+        values.append(auc(find_attacker(attack, EpochObservations).score(found), labels))
     return float(np.mean(values))
 
 
@@ -60,9 +61,9 @@ def test_silent_wires_tell_nothing_of_readers(attack: str) -> None:
     assert mean_auc(H, attack) == pytest.approx(0.5, abs=0.06)
 
 
-def suspects(found: EpochObserver, attack: str) -> NDArray[np.bool_]:
+def suspects(found: EpochObservations, attack: str) -> NDArray[np.bool_]:
     """Those whom nobody is more suspect than."""
-    scores = found.scores(attack)
+    scores = find_attacker(attack, EpochObservations).score(found)
     return np.asarray(scores == scores.max())
 
 
@@ -84,7 +85,7 @@ def test_whom_closure_is_certain_of_reads() -> None:
 
 def test_what_takes_long_is_done_only_where_one_looks_closely() -> None:
     people, way = settle_people(SG, 1, None), make_policy(SG)
-    once, twice = (EpochObserver(("leaf", "roots"), 30, 0.0) for _ in range(2))
+    once, twice = (EpochObservations(("leaf", "roots"), 30, 0.0) for _ in range(2))
     for epoch in run_epochs(people, way, 3):
         once.see(observe_wires(people, epoch, None), closely=epoch.number == 0)
         if epoch.number == 0:

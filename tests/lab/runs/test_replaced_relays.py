@@ -9,10 +9,13 @@ import numpy as np
 import pytest
 
 from veilcast.errors import ConfigError
+from veilcast.lab.attack.insider.observations import CoalitionObservations
+from veilcast.lab.attack.registry import find_attacker
 from veilcast.lab.experiment.params import Params
 from veilcast.lab.models.coalition_view import epoch_stem, watch_epochs
 from veilcast.lab.models.epochs import MeshPolicy, run_epochs
-from veilcast.lab.runs.mesh import publisher_attacks
+from veilcast.lab.runs.mesh.advert_observer import AdvertObserver
+from veilcast.lab.runs.mesh.attacker_training import know_network
 from veilcast.lab.runs.mesh.epoch_setup import make_policy, settle_people
 from veilcast.lab.runs.mesh.flows_model import run
 
@@ -50,13 +53,16 @@ def test_the_first_stage_is_that_of_a_relay_that_is_kept() -> None:
 
 def test_attackers_of_one_stage_are_the_attackers_of_a_relay_that_is_kept() -> None:
     people = settle_people(PARAMS, 3, None)
-    kept = watch_epochs(people, replaced(0), 48)
-    for scores in (
-        publisher_attacks.score_by_stems,
-        publisher_attacks.score_by_presence,
-        publisher_attacks.score_by_both,
-    ):
-        assert np.array_equal(scores(people, kept, replaced(0), 48), scores(people, kept, replaced(48), 48))
+    view = watch_epochs(people, replaced(0), 48)
+    kept, one_stage = (
+        AdvertObserver(people, together=True).observe_coalition(
+            view, 48, know_network(people, PARAMS, replaced(relay_epochs), 48, (), None)
+        )
+        for relay_epochs in (0, 48)
+    )
+    for name in ("predecessor", "presence", "sender"):
+        attacker = find_attacker(name, CoalitionObservations)
+        assert np.array_equal(attacker.score(kept), attacker.score(one_stage))
 
 
 def success(relay_epochs: int, seeds: int) -> float:

@@ -9,6 +9,8 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from veilcast.lab.attack.observations import EpochObservations
+from veilcast.lab.attack.registry import find_attacker
 from veilcast.lab.experiment.params import Params
 from veilcast.lab.measure.ranking import auc
 from veilcast.lab.models.epochs import MESH_POLICIES, run_epochs
@@ -23,9 +25,13 @@ Scores = NDArray[np.float64]
 def counted(conduct: str, seed: int, count: int) -> tuple[Scores, Scores, NDArray[np.bool_]]:
     people = settle_people(TOWN, seed, None)
     rounds = RoundCounts(people, MESH_POLICIES[conduct], count)
+    seen = EpochObservations(people.graph, len(people.subscribers), 0.0)
     for epoch in run_epochs(people, MESH_POLICIES[conduct], count):
-        rounds.see(epoch)
-    return rounds.score_by_means(), rounds.score_by_least_squares(), np.isin(np.arange(200), people.subscribers)
+        seen.count_rounds(*rounds.draw(epoch))
+    by_means, by_least_squares = (
+        find_attacker(name, EpochObservations).score_topics(seen)[0] for name in ("disclosure", "least-squares")
+    )
+    return by_means, by_least_squares, np.isin(np.arange(200), people.subscribers)
 
 
 def means(conduct: str, count: int, *, shuffled: bool = False) -> list[float]:

@@ -10,7 +10,7 @@ from veilcast.errors import ConfigError
 from veilcast.foil.generators.base import foil_series
 from veilcast.foil.generators.noise import NoiseFakes
 from veilcast.lab import tables
-from veilcast.lab.attack.stream.attackers import STREAM_ATTACKERS
+from veilcast.lab.attack.registry import score_candidates
 from veilcast.lab.attack.stream.model import KNOWS_NOTHING
 from veilcast.lab.runs.foil import stream_tables
 from veilcast.lab.tables import StreamGuessRow, StreamRow
@@ -38,6 +38,6 @@ def test_a_group_of_rows_is_guessed_like_its_array_in_whatever_order_it_comes() 
     assert found.schema == tables.arrow_schema(StreamGuessRow)
     scores = found["score"].to_numpy().reshape(2, *seen.shape[1:])
     for score, attack in zip(scores, ("medoid", "uniform"), strict=True):
-        assert np.array_equal(score, STREAM_ATTACKERS[attack].score(seen[2:3], KNOWS_NOTHING)[0])
+        assert np.array_equal(score, score_candidates(attack, seen[2:3], KNOWS_NOTHING)[0])
     with pytest.raises(ConfigError, match="as many candidates"):
         stream_tables._guess(("medoid",), KNOWS_NOTHING)(group.slice(1))

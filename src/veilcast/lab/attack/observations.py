@@ -1,13 +1,19 @@
-"""A record: what an outside observer has of one run, as arrays. Nodes are numbers.
+"""Observations of a global observer, as arrays: meshes, copies of publications, activity, gaps and volumes.
 
-Notes lie in waves (`publication_waves`), one for each publication, and a wave shows a mesh: who is in it, and who sent
-first. Waves
-of one epoch that came of one source show the same mesh, and are taken together: a copy that was missed in one is in
-another. Of each epoch the mesh that was shown most often stays. Others are noise, or other topics.
+Nodes are numbers. Two kinds of runs give such observations:
+
+- `CaptureObservations`: cells of a capture. Notifications form waves (`publication_waves`), one for each publication.
+  A wave shows a mesh: its members, and the node that sent first. Waves of one epoch with the same source show the same
+  mesh and are joined: a copy that was missed in one is in another. The mesh that was shown most often in an epoch
+  stays; others are noise, or other topics.
+- `EpochObservations`: a model run, of which the observer sees one publication in every epoch. P0 grants its observer
+  the overlay and the number of subscribers.
 """
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Final, NamedTuple, Self
@@ -15,38 +21,119 @@ from typing import Final, NamedTuple, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from veilcast.lab.attack.hops import hop_distances
-from veilcast.lab.attack.observer import flow_correlation, publication_waves
+from veilcast.lab.attack.hops import distances_from, hop_distances
+from veilcast.lab.attack.observer import closure, flow_correlation, leaf_rule, publication_waves
 from veilcast.lab.attack.observer.cadence import GapCounts
+from veilcast.lab.attack.observer.disclosure import RoundMoments, sum_moments
 from veilcast.lab.models.graph import Graph
 
 Nodes = NDArray[np.int32]
 Masks = NDArray[np.bool_]
+Scores = NDArray[np.float64]
 
 
-class ObservedMesh(NamedTuple):
+@dataclass(frozen=True, eq=False)
+class ObservedMesh:
+    graph: Graph
+    """Overlay at that time."""
     source: int
     members: Masks
-    """By node, whether it had notes, the source too."""
+    """Nodes that had notifications, the source included."""
     distance: Nodes
-    """By node, hops from the source over the whole overlay."""
+    """Hops from the source over the whole overlay."""
     asked: Masks
-    """By node, whether the mesh tells anything of it: it was there, and is not the source."""
+    """Nodes that the mesh says anything about: neither absent nodes nor the source."""
+    joins: Masks | None = None
+    """Rows of members with all subscribers, and with three quarters, a half and a quarter of them, if that was seen."""
+
+    @cached_property
+    def supported(self) -> Masks:
+        return closure.supported_members(self.graph, self.members, self.distance)
+
+    @cached_property
+    def need(self) -> Scores:
+        """Probability, by node, that a supported member hangs on it."""
+        return closure.need_probability(self.graph, self.supported, self.distance)
+
+
+class ObservedFlow(NamedTuple):
+    """The copies of one publication: source, destination and time of each."""
+
+    src: Nodes
+    dst: Nodes
+    at: NDArray[np.int64]
+
+
+class WireObservations(ABC):
+    """The common part of all observations of wires."""
+
+    graph: Graph
+    """Overlay of all epochs together."""
+
+    @property
+    def nodes(self) -> int:
+        return self.graph.nodes
+
+    @property
+    @abstractmethod
+    def rate(self) -> float:
+        """The share of subscribers, as far as it is known."""
+
+    @property
+    @abstractmethod
+    def subscribers(self) -> int:
+        """The number of subscribers, as far as it is known."""
+
+    @property
+    @abstractmethod
+    def busy(self) -> Masks:
+        """Rounds x topics: whether something was published."""
+
+    @property
+    @abstractmethod
+    def activity(self) -> Scores:
+        """Rounds x nodes: what each node received."""
+
+    @property
+    @abstractmethod
+    def moments(self) -> RoundMoments | None:
+        """The moments of all rounds; None if there are no rounds."""
+
+    @abstractmethod
+    def each_flow(self, score: Callable[[WireObservations, ObservedFlow], Scores]) -> Sequence[Scores]:
+        """Score every publication by itself."""
+
+    @abstractmethod
+    def each_mesh(
+        self, score: Callable[[WireObservations, ObservedMesh], Scores], *, slow: bool = False
+    ) -> Sequence[Scores]:
+        """Score every mesh by itself. A `slow` attacker is shown only the meshes that the observer looks at closely."""
+
+    @abstractmethod
+    def average(self, scores: Sequence[Scores]) -> Scores:
+        """The mean over all publications or meshes that say something about a node."""
+
+    def mean(self, scores: Sequence[Scores]) -> Scores:
+        """The plain mean; 0 if there is nothing to average."""
+        total = np.zeros(self.nodes)
+        for each in scores:
+            total += each
+        return total / max(1, len(scores))
 
 
 class ActivityRounds(NamedTuple):
     length_us: int
     first: int
-    """Since the beginning of time."""
-    activity: NDArray[np.float64]
-    """Rounds x nodes: how much each got."""
+    """Number of the first round since the beginning of time."""
+    activity: Scores
+    """Rounds x nodes: bytes that each node received."""
 
 
 class ByteVolumes(NamedTuple):
-    """Bytes in short bins of time, as many to a heartbeat as `flow_correlation` has it: nodes x bins."""
+    """Bytes in short bins of time, `BINS_PER_HEARTBEAT` to a heartbeat: nodes x bins."""
 
-    leaving: NDArray[np.float64]
-    arriving: NDArray[np.float64]
+    leaving: Scores
+    arriving: Scores
 
     @classmethod
     def from_rows(
@@ -54,11 +141,11 @@ class ByteVolumes(NamedTuple):
         number: NDArray[np.int64],
         node: Nodes,
         arriving: NDArray[np.int64],
-        size: NDArray[np.int64] | NDArray[np.float64],
+        size: NDArray[np.int64] | Scores,
         nodes: int,
     ) -> Self | None:
-        """From bytes in any order: in which bin, of whom, and 1 where they arrived. None if there are none, or more
-        nodes than can be compared; of a record that is too long, its beginning."""
+        """Count bytes that come in any order: their bin, their node, and 1 where they arrived. None if there are none,
+        or more nodes than can be compared. Only the beginning of a record that is too long is counted."""
         if not len(number) or nodes > NODES_MAX:
             return None
         first = int(number.min())
@@ -69,48 +156,47 @@ class ByteVolumes(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False)
-class CaptureObservations:
+class CaptureObservations(WireObservations):
     graph: Graph
-    """The overlay of all epochs together."""
     present: Masks
-    """Epochs x nodes: who was there."""
+    """Epochs x nodes: presence."""
     src: Nodes
     dst: Nodes
     at: NDArray[np.int64]
-    """When each copy of a note was seen, in the order of time."""
+    """Time of each copy of a notification, in order."""
     epoch: NDArray[np.int64]
-    """The row of `present` of each copy."""
+    """Row of `present` of each copy."""
     rounds: ActivityRounds
     published: NDArray[np.int64]
-    """When something was published, if the observer reads along; else it is the waves that tell."""
+    """Times of publications, if the observer is a subscriber; otherwise the waves tell them."""
     topic: NDArray[np.int64]
-    """Of each of these."""
+    """Topic of each of these publications."""
     cadence: GapCounts
-    """Of all cells."""
+    """Gaps of all cells."""
     volumes: ByteVolumes | None = None
-    """If anybody has counted."""
+    """None if volumes were not counted."""
+    rate: float = 0.1
 
     @property
-    def nodes(self) -> int:
-        return self.graph.nodes
+    def subscribers(self) -> int:
+        return round(self.rate * self.nodes)
 
     @cached_property
     def publication(self) -> NDArray[np.int64]:
-        """Of which publication each copy is, from 0 on."""
+        """Publication of each copy, from 0 on."""
         return publication_waves.assign_publications(self.at, self.src, self.dst)
 
     @cached_property
-    def flows(self) -> list[tuple[Nodes, Nodes]]:
-        """The copies of each publication: from whom, and to whom."""
+    def flows(self) -> list[ObservedFlow]:
         if not len(self.at):
             return []
         order = np.argsort(self.publication, kind="stable")
         cuts = np.flatnonzero(np.diff(self.publication[order])) + 1
-        return list(zip(*(np.split(ends[order], cuts) for ends in (self.src, self.dst)), strict=True))
+        columns = (np.split(column[order], cuts) for column in (self.src, self.dst, self.at))
+        return [ObservedFlow(*each) for each in zip(*columns, strict=True)]
 
     @cached_property
     def busy(self) -> Masks:
-        """Rounds x topics: when something was published."""
         at, topic = self.published, self.topic
         if not len(at):
             at = self.at[np.unique(self.publication, return_index=True)[1]]
@@ -121,16 +207,23 @@ class CaptureObservations:
         found[row[known], topic[known]] = True
         return found
 
+    @property
+    def activity(self) -> Scores:
+        return self.rounds.activity
+
+    @property
+    def moments(self) -> RoundMoments | None:
+        return sum_moments(self.busy.astype(np.float64), self.activity) if len(self.busy) else None
+
     @cached_property
     def received(self) -> Masks:
-        """Publications x nodes: who got a copy."""
+        """Publications x nodes: the nodes that received a copy."""
         found = np.zeros((len(self.flows), self.nodes), np.bool_)
         found[self.publication, self.dst] = True
         return found
 
     @cached_property
     def correlated(self) -> flow_correlation.FlowScores:
-        """Who follows, and who leads."""
         if self.volumes is None:
             return flow_correlation.FlowScores(np.zeros(self.nodes), np.zeros(self.nodes))
         leaving, arriving = (
@@ -140,7 +233,7 @@ class CaptureObservations:
 
     @cached_property
     def meshes(self) -> list[ObservedMesh]:
-        """In the order of epochs."""
+        """One mesh for each epoch with publications, in order."""
         _, first = np.unique(self.publication, return_index=True)
         shown = self.epoch[first] * self.nodes + self.src[first]
         kinds, kind, count = np.unique(shown, return_inverse=True, return_counts=True)
@@ -152,12 +245,129 @@ class CaptureObservations:
         roots, root = np.unique(source[kept].astype(np.int32), return_inverse=True)
         distance = hop_distances(self.graph, roots)[root]
         return [
-            ObservedMesh(int(source[each]), members[each], far, self.present[epoch[each]] & (far != 0))
+            ObservedMesh(self.graph, int(source[each]), members[each], far, self.present[epoch[each]] & (far != 0))
             for each, far in zip(kept, distance, strict=True)
         ]
 
+    def each_flow(self, score: Callable[[WireObservations, ObservedFlow], Scores]) -> list[Scores]:
+        return [score(self, flow) for flow in self.flows]
+
+    def each_mesh(
+        self, score: Callable[[WireObservations, ObservedMesh], Scores], *, slow: bool = False
+    ) -> list[Scores]:
+        return [score(self, mesh) for mesh in self.meshes]
+
+    def average(self, scores: Sequence[Scores]) -> Scores:
+        return self.mean(scores)
+
+
+@dataclass(frozen=True, eq=False)
+class EpochWires:
+    """The wires in one epoch of a model run."""
+
+    present: Masks
+    graph: Graph
+    """Overlay of the present nodes."""
+    src: Nodes
+    dst: Nodes
+    hop: NDArray[np.int64]
+    """Time of each copy, in hops after the first."""
+    members_at_joins: Masks
+    """Members of the mesh when all of its subscribers have joined, three quarters, a half and a quarter of them."""
+
+
+class EpochObservations(WireObservations):
+    """The epochs of a model run that the observer has seen so far.
+
+    The publisher is the node that sends without having received. Absent nodes and the publisher are not asked about.
+    Every epoch is independent evidence. Each epoch is scored once, however often the attackers are asked.
+    """
+
+    def __init__(self, graph: Graph, subscribers: int, covers: float) -> None:
+        """`covers` is the public probability that a node that no member needs is in the mesh as a cover."""
+        self.graph, self.covers = graph, covers
+        self._subscribers = subscribers
+        self.meshes: list[ObservedMesh] = []
+        self.flows: list[ObservedFlow] = []
+        self._close: list[int] = []
+        self._scored: dict[object, list[Scores]] = {}
+        self._busy: list[Masks] = []
+        self._activity: list[Scores] = []
+        self._moments: RoundMoments | None = None
+
+    def see(self, wires: EpochWires, *, closely: bool = True) -> None:
+        """Add one epoch. Slow attackers, which try every member as the root, use only epochs seen `closely`."""
+        nodes = wires.graph.nodes
+        members = leaf_rule.find_members(wires.src, wires.dst, nodes)
+        origins = np.flatnonzero(members & ~leaf_rule.mask_of(wires.dst, nodes))
+        # On constant wires no node is the origin, and any member will do.
+        origin = int(origins[0] if origins.size else np.argmax(members))
+        asked = wires.present.copy()
+        asked[origin] = False
+        if closely:
+            self._close.append(len(self.meshes))
+        distance = distances_from(wires.graph, origin)
+        self.meshes.append(ObservedMesh(wires.graph, origin, members, distance, asked, wires.members_at_joins))
+        self.flows.append(ObservedFlow(wires.src, wires.dst, wires.hop))
+
+    def count_rounds(self, busy: Masks, activity: Scores) -> None:
+        """Add rounds: rounds x topics, the topic in question first; and rounds x nodes."""
+        self._busy.append(busy[:, :1])
+        self._activity.append(activity)
+        seen = sum_moments(busy.astype(np.float64), activity)
+        self._moments = seen if self._moments is None else self._moments + seen
+
+    @property
+    def rate(self) -> float:
+        return self._subscribers / self.nodes
+
+    @property
+    def subscribers(self) -> int:
+        return self._subscribers
+
+    @property
+    def asked(self) -> Masks:
+        """Epochs x nodes."""
+        return np.array([mesh.asked for mesh in self.meshes])
+
+    @property
+    def members(self) -> Masks:
+        """Epochs x nodes."""
+        return np.array([mesh.members for mesh in self.meshes])
+
+    @property
+    def busy(self) -> Masks:
+        """Rounds x 1: the topic in question alone; the observer does not know when other topics were busy."""
+        return np.concatenate(self._busy)
+
+    @property
+    def activity(self) -> Scores:
+        return np.vstack(self._activity)
+
+    @property
+    def moments(self) -> RoundMoments | None:
+        return self._moments
+
+    def each_flow(self, score: Callable[[WireObservations, ObservedFlow], Scores]) -> list[Scores]:
+        known = self._scored.setdefault(score, [])
+        known += [score(self, flow) for flow in self.flows[len(known) :]]
+        return known
+
+    def each_mesh(
+        self, score: Callable[[WireObservations, ObservedMesh], Scores], *, slow: bool = False
+    ) -> list[Scores]:
+        epochs = self._close if slow else range(len(self.meshes))
+        known = self._scored.setdefault(score, [])
+        known += [score(self, self.meshes[epoch]) for epoch in epochs[len(known) :]]
+        return known
+
+    def average(self, scores: Sequence[Scores]) -> Scores:
+        asked = self.asked
+        said = np.sum(scores, axis=0, where=asked)
+        return np.asarray(said / np.maximum(1, asked.sum(axis=0)), np.float64)
+
 
 NODES_MAX: Final = 4_096
-"""Whose volumes are compared, all with all: some numbers of 8 bytes for each pair."""
+"""Largest number of nodes whose volumes are compared, all with all: some numbers of 8 bytes for each pair."""
 BINS_MAX: Final = 1 << 25
-"""Over all nodes, each way: a quarter of a gigabyte, a few times."""
+"""Largest number of bins over all nodes, in each direction: a quarter of a gigabyte, a few times."""

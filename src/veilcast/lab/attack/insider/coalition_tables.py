@@ -30,7 +30,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from veilcast.lab.attack.insider.observations import CoalitionObservations, HeardAdverts, HeardChains, infer_origins
+from veilcast.lab.attack.insider.observations import (
+    CoalitionObservations,
+    HeardAdverts,
+    HeardChains,
+    PublicKnowledge,
+    infer_origins,
+)
 from veilcast.lab.attack.spark_grouping import GroupedRun, RunTable, distinct_values
 from veilcast.lab.models.graph import Graph, from_edges
 from veilcast.lab.models.link_observations import AWAY, SILENT, LinkObservations
@@ -201,7 +207,9 @@ def mark_heard_topics(folder: GroupedRun, topics: list[str]) -> NDArray[np.bool_
     return mask
 
 
-def build_coalition(folder: GroupedRun, topic: str, hop_us: int | None) -> CoalitionObservations:
+def build_coalition(
+    folder: GroupedRun, topic: str, hop_us: int | None, known: PublicKnowledge | None = None
+) -> CoalitionObservations:
     """With `hop_us`, the time that a message takes, answers to adverts can be timed."""
     links, there, ours = folder.table(_LINK), folder.table(_THERE), folder.table(_OURS)
     adverts, chains, stems, notes = (folder.table(kind, topic) for kind in (ADVERTS, CHAINS, STEMS, NOTES))
@@ -227,7 +235,7 @@ def build_coalition(folder: GroupedRun, topic: str, hop_us: int | None) -> Coali
     read = np.zeros(len(epochs), np.int64)
     read[rows(notes)] = notes["number"].to_numpy()
     seen = _seen(folder, topic, graph, enemy, present, origin, epochs, hop_us)
-    return CoalitionObservations(graph, enemy, seen, passed, heard, held, read)
+    return CoalitionObservations(graph, enemy, seen, passed, heard, held, read, known or PublicKnowledge())
 
 
 def _epochs(folder: GroupedRun) -> NDArray[np.int64]:

@@ -1,27 +1,53 @@
-"""What a coalition has of one topic in one run, as arrays, put together from what its members overheard.
+"""Observations of a coalition about one topic in one run, as arrays; and the public knowledge about the network.
 
-Where floods begin must be known to most of its attackers. Where roots are elected everybody knows; else the coalition
-works it out for each epoch: by chains, if adverts carry any (`advert_origin`), or by whom it heard first
-(`advert_origin`).
+Most attackers need to know where floods begin. Where roots are elected this is public. Otherwise the coalition infers
+it for each epoch: by chains, if adverts carry any (trilateration), or by the neighbour heard first (first spy).
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from veilcast.lab.attack.classifiers import BinnedClassifier, LinearClassifier
 from veilcast.lab.attack.insider import advert_origin
-from veilcast.lab.attack.insider.group_tests import origin_distances
+from veilcast.lab.attack.insider.group_tests import build_group_tests, infer_beliefs, origin_distances
+from veilcast.lab.attack.insider.node_features import extract_node_features
 from veilcast.lab.models.graph import Graph
 from veilcast.lab.models.link_observations import LinkObservations
 
+Scores = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class PublicKnowledge:
+    """Parameters of the network that every member knows, and the results of the coalition's own training."""
+
+    acting: float = 0.1
+    """Share of honest nodes that act as subscribers, covers included."""
+    kept: bool = False
+    """Whether nodes keep their parents, and relays their next hops."""
+    onward: float = 0.5
+    """Probability that a relay hands a stem on."""
+    departures: int = 0
+    """Number of epochs in which publishers release their notifications once; 0 for in every epoch."""
+    hold: int = 0
+    """Largest number of epochs for which roots hold a notification back."""
+    relay_epochs: int = 0
+    """Number of epochs after which a publisher changes its first relay; 0 for never."""
+    waits: bool = False
+    """Whether publishers wait for an absent first relay."""
+    trained: Mapping[tuple[str, int], LinearClassifier | BinnedClassifier] = field(default_factory=dict)
+    """Classifiers by attack and number of epochs."""
+
 
 class HeardAdverts(NamedTuple):
-    """From whom each came first; a row for each member that had it so."""
+    """The neighbour that sent each advert first; one row for each insider that heard it at that time."""
 
     epoch: NDArray[np.int64]
     message: NDArray[np.int64]
@@ -29,7 +55,7 @@ class HeardAdverts(NamedTuple):
 
 
 class HeardChains(NamedTuple):
-    """With which value the first advert of an epoch came from a neighbour."""
+    """Chain value of each neighbour's first advert in an epoch."""
 
     epoch: NDArray[np.int64]
     peer: NDArray[np.int32]
@@ -41,28 +67,58 @@ class CoalitionObservations:
     """Epochs are numbers from 0 on."""
 
     graph: Graph
-    """The overlay of all epochs together."""
+    """Overlay of all epochs together."""
     hostile: NDArray[np.bool_]
-    """By node, whether it is of the coalition."""
+    """Mask of the coalition."""
     seen: LinkObservations
     passed: NDArray[np.int32]
-    """Rows (epoch, observer, from whom, to whom, whether it came climbing), as `predecessor` has them."""
+    """Rows (epoch, observer, from, to, whether it came climbing), as in `publisher_evidence`."""
     adverts: HeardAdverts
     chains: HeardChains
-    read: NDArray[np.int64]
-    """By epoch, how many notes came."""
+    read: NDArray[np.integer]
+    """Number of notifications that came, by epoch."""
+    known: PublicKnowledge = PublicKnowledge()
+    overlays: tuple[Graph, ...] = ()
+    """Overlay of each epoch, where the coalition knows it."""
+
+    @property
+    def nodes(self) -> int:
+        return self.graph.nodes
 
     @property
     def epochs(self) -> int:
         return len(self.seen.present)
 
+    @property
+    def stages(self) -> list[tuple[int, int]]:
+        """First epoch and end of the time of each first relay of a publisher."""
+        length = self.known.relay_epochs or self.epochs
+        return [(first, min(first + length, self.epochs)) for first in range(0, self.epochs, length)]
+
     @cached_property
     def distance(self) -> NDArray[np.int32]:
-        """Epochs x nodes: from where the flood began."""
+        """Epochs x nodes: hops from the origin of the flood."""
         return origin_distances(self.graph, self.seen)
 
+    @cached_property
+    def belief(self) -> Scores:
+        """Log-odds of each node to subscribe, by the group tests."""
+        tests = build_group_tests(self.graph, self.seen, kept=self.known.kept)
+        return infer_beliefs(tests, self.nodes, self.known.acting)
+
+    @cached_property
+    def features(self) -> Scores:
+        """Nodes x features for the trained attackers."""
+        return extract_node_features(self.graph, self.seen, self.belief)
+
+    @cached_property
+    def chain_fits(self) -> list[Scores | None]:
+        """By epoch, how well each node explains the chain values as the origin; None where none were heard."""
+        graphs = self.overlays or (self.graph,) * self.epochs
+        return [score_chain_fit(graph, self.chains, epoch) for epoch, graph in enumerate(graphs)]
+
     def first_epochs(self, epochs: int) -> CoalitionObservations:
-        """What it had after the first epochs."""
+        """The observations of the first epochs."""
         heard = self.adverts.epoch < epochs
         adverts = HeardAdverts(self.adverts.epoch[heard], self.adverts.message[heard], self.adverts.peer[heard])
         held = np.flatnonzero(self.chains.epoch < epochs)
@@ -74,11 +130,17 @@ class CoalitionObservations:
             adverts=adverts,
             chains=HeardChains(self.chains.epoch[held], self.chains.peer[held], values),
             read=self.read[:epochs],
+            overlays=self.overlays[:epochs],
         )
+
+    def passed_between(self, first: int, end: int) -> NDArray[np.int32]:
+        """The rows of `passed` in these epochs, counted from `first`."""
+        passed = self.passed[(self.passed[:, 0] >= first) & (self.passed[:, 0] < end)]
+        return np.asarray(passed - np.array([first, 0, 0, 0, 0], np.int32), np.int32)
 
 
 def infer_origins(graph: Graph, epochs: int, adverts: HeardAdverts, chains: HeardChains) -> NDArray[np.int32]:
-    """By epoch, where the flood seems to have begun; who heard nothing keeps to the epoch before."""
+    """The likeliest origin of the flood of each epoch; an epoch without adverts keeps the origin before."""
     found = np.zeros(epochs, np.int32)
     for epoch in range(epochs):
         scores = score_chain_fit(graph, chains, epoch)
@@ -91,8 +153,8 @@ def infer_origins(graph: Graph, epochs: int, adverts: HeardAdverts, chains: Hear
     return found
 
 
-def score_chain_fit(graph: Graph, chains: HeardChains, epoch: int) -> NDArray[np.float64] | None:
-    """By node, how well it explains the chain values of an epoch; nothing where there are none."""
+def score_chain_fit(graph: Graph, chains: HeardChains, epoch: int) -> Scores | None:
+    """How well each node explains the chain values of an epoch; None where none were heard."""
     rows = np.flatnonzero(chains.epoch == epoch)
     if not len(rows):
         return None

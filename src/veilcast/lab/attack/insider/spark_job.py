@@ -29,26 +29,47 @@ from veilcast.errors import ConfigError
 from veilcast.lab import tables
 from veilcast.lab.attack.insider import coalition_tables, token_inference
 from veilcast.lab.attack.insider.group_tests import build_group_tests, infer_beliefs
-from veilcast.lab.attack.insider.observations import CoalitionObservations
+from veilcast.lab.attack.insider.observations import CoalitionObservations, PublicKnowledge
 from veilcast.lab.attack.insider.token_inference import assign_best, count_requests, naming_likelihoods
+from veilcast.lab.attack.registry import Attacker, attackers_on
 from veilcast.lab.attack.spark_grouping import GroupedRun, make_guesses, union_tables
 from veilcast.lab.models.link_observations import SILENT, LinkObservations
 from veilcast.lab.tables import GuessRow
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
-from typing import TYPE_CHECKING
-
-from veilcast.lab.attack.insider.attackers import (
-    ATTACKS,
-    COALITION_ATTACKERS,
-    TRAINED,
-    UNTRAINED,
-    CoalitionAttacker,
-    PublicKnowledge,
-)
 
 Names = NDArray[np.int64]
+
+
+def guess_from_coalition(
+    insiders: DataFrame,
+    topology: DataFrame,
+    presence: DataFrame,
+    *,
+    attacks: Collection[str] | None = None,
+    epochs: Sequence[int] = (1, 5, 20, 50),
+    known: PublicKnowledge | None = None,
+    topics: DataFrame | None = None,
+    roots: DataFrame | None = None,
+    hop_us: int | None = None,
+) -> DataFrame:
+    """Of every honest node, what each attack holds of it after so many epochs; numbers above all that there are, once.
+
+    `topics` (run, epoch, token, topic) says which tokens the coalition knows, and what it knows none of is left out;
+    without, all is taken for one topic. `roots` (run, topic, epoch, node) says where floods begin, if that is public.
+    With `hop_us`, the time that a message takes, answers to adverts can be timed. Attacks of who is alone are left out
+    where there are several.
+    """
+    granted = known or PublicKnowledge()
+    chosen = _choose(attacks, granted, epochs)
+    needs = {need for each in chosen for need in each.needs}
+    grouped = coalition_tables.select_tables(_name_topics(insiders, topics), topology, presence, needs, roots)
+
+    def of_run(rows: pa.Table) -> pa.Table:
+        return _guess_run(GroupedRun(rows), chosen, granted, epochs, hop_us)
+
+    return union_tables(grouped).groupBy("run").applyInArrow(of_run, tables.spark_schema(GuessRow))
 
 
 def guess_from_tokens(
@@ -205,53 +226,20 @@ def _followed(heard: TokenViews, place: Names) -> LinkObservations:
     )
 
 
-_TRACKS: Final[Mapping[str, Callable[[TokenViews], Names]]] = {
-    "token-frequency": track_by_bytes,
-    "relinking": track_by_surroundings,
-}
+def _choose(
+    attacks: Collection[str] | None, known: PublicKnowledge, epochs: Sequence[int]
+) -> list[Attacker[CoalitionObservations]]:
+    """Without names, all attackers that need no training."""
+    found = attackers_on(CoalitionObservations, attacks, called="attack from inside")
+    if attacks is None:
+        return [each for each in found if not each.trained]
+    for each in found:
+        if each.trained and not all((each.name, number) in known.trained for number in epochs):
+            raise ConfigError(f"{each.name} is a trained attack, and was not trained for every number of epochs")
+    return found
 
 
-def guess_from_coalition(
-    insiders: DataFrame,
-    topology: DataFrame,
-    presence: DataFrame,
-    *,
-    attacks: Collection[str] = UNTRAINED,
-    epochs: Sequence[int] = (1, 5, 20, 50),
-    known: PublicKnowledge | None = None,
-    topics: DataFrame | None = None,
-    roots: DataFrame | None = None,
-    hop_us: int | None = None,
-) -> DataFrame:
-    """Of every honest node, what each attack holds of it after so many epochs; numbers above all that there are, once.
-
-    `topics` (run, epoch, token, topic) says which tokens the coalition knows, and what it knows none of is left out;
-    without, all is taken for one topic. `roots` (run, topic, epoch, node) says where floods begin, if that is public.
-    With `hop_us`, the time that a message takes, answers to adverts can be timed. Attacks of who is alone are left out
-    where there are several.
-    """
-    granted = known or PublicKnowledge()
-    chosen = _chosen(attacks, granted, epochs)
-    named = _named(insiders, topics)
-    needs = frozenset().union(*(each.needs for each in chosen))
-    sheets = coalition_tables.select_tables(named, topology, presence, needs, roots)
-
-    def of_run(rows: pa.Table) -> pa.Table:
-        return _guess_run(GroupedRun(rows), chosen, granted, epochs, hop_us)
-
-    return union_tables(sheets).groupBy("run").applyInArrow(of_run, tables.spark_schema(GuessRow))
-
-
-def _chosen(attacks: Collection[str], known: PublicKnowledge, epochs: Sequence[int]) -> list[CoalitionAttacker]:
-    for attack in attacks:
-        if attack not in ATTACKS:
-            raise ConfigError(f"no attack from inside is called {attack!r}; there are {', '.join(ATTACKS)}")
-        if attack in TRAINED and not all((attack, number) in known.trained for number in epochs):
-            raise ConfigError(f"{attack} is a trained attack, and was not trained for every number of epochs")
-    return [each for each in COALITION_ATTACKERS if each.attack in attacks]
-
-
-def _named(insiders: DataFrame, topics: DataFrame | None) -> DataFrame:
+def _name_topics(insiders: DataFrame, topics: DataFrame | None) -> DataFrame:
     from pyspark.sql import functions as sql
 
     if topics is None:
@@ -260,22 +248,28 @@ def _named(insiders: DataFrame, topics: DataFrame | None) -> DataFrame:
 
 
 def _guess_run(
-    folder: GroupedRun,
-    chosen: list[CoalitionAttacker],
+    run: GroupedRun,
+    chosen: list[Attacker[CoalitionObservations]],
     known: PublicKnowledge,
     epochs: Sequence[int],
     hop_us: int | None,
 ) -> pa.Table:
-    together = [each for each in chosen if not each.alone]
+    together = [each for each in chosen if not each.lone]
     parts = [tables.arrow_schema(GuessRow).empty_table()]
-    for topic in coalition_tables.find_topics(folder):
-        whole = coalition_tables.build_coalition(folder, topic, hop_us)
+    for topic in coalition_tables.find_topics(run):
+        whole = coalition_tables.build_coalition(run, topic, hop_us, known)
         honest = np.flatnonzero(~whole.hostile)
-        names = [folder.names[node] for node in honest]
-        size = len(folder.names) - len(names)
+        names = [run.names[node] for node in honest]
+        size = len(run.names) - len(names)
         for number in sorted({min(number, whole.epochs) for number in epochs}):
             so_far = whole.first_epochs(number)
             for each in chosen if size == 1 else together:
-                scores = each.scores(so_far, known)[honest]
-                parts.append(make_guesses(folder.run, each.attack, number, size, topic, each.role, names, scores))
+                scores = each.score(so_far)[honest]
+                parts.append(make_guesses(run.run, each.name, number, size, topic, each.role, names, scores))
     return pa.concat_tables(parts)
+
+
+_TRACKS: Final[Mapping[str, Callable[[TokenViews], Names]]] = {
+    "token-frequency": track_by_bytes,
+    "relinking": track_by_surroundings,
+}

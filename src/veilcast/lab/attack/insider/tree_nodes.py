@@ -46,10 +46,12 @@ Spark's: the scores are those of `attack.parents`, for each topic and each paren
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.stats import hypergeom
 
 from veilcast.errors import ConfigError
 from veilcast.lab import tables
@@ -58,9 +60,32 @@ from veilcast.lab.tables import GuessRow
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
-from scipy.stats import hypergeom
 
-_GuardScores = NDArray[np.float64]
+Scores = NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class TreeObservations:
+    """Instructions that a coalition received for one topic, and what it knows of how trees are made."""
+
+    entries: TreeEntries
+    nodes: int
+    honest: NDArray[np.bool_]
+    branching: int | None = None
+    """Children of an inner node, if the trees have the paper's shape."""
+    places: Sequence[int] | None = None
+    """Places behind the root where a subscriber may stand, if the trees have hardened chains."""
+    turnover: float = 1.0
+    """Probability that a guard is gone by the next refresh."""
+
+
+def score_known_shape(seen: TreeObservations) -> Scores:
+    insiders = int(np.count_nonzero(~seen.honest))
+    return score_likelihood(seen.entries, seen.nodes, insiders, seen.branching or 1)
+
+
+def score_known_chain(seen: TreeObservations) -> Scores:
+    return score_guards(seen.entries, seen.honest, seen.places or (), seen.turnover)
 
 
 class ChainLink(NamedTuple):
@@ -71,9 +96,7 @@ class ChainLink(NamedTuple):
     """The log-likelihood of it, if it is a guard who stands there."""
 
 
-def score_guards(
-    entries: TreeEntries, honest: NDArray[np.bool_], allowed: Sequence[int], turnover: float
-) -> _GuardScores:
+def score_guards(entries: TreeEntries, honest: NDArray[np.bool_], allowed: Sequence[int], turnover: float) -> Scores:
     """By node, the probability that it is the subscriber. `allowed` are the places where it may stand, counted from the
     root; `turnover` is the probability with which a guard is gone by the next refresh."""
     crowd = int(np.count_nonzero(honest))
@@ -114,10 +137,8 @@ def _link(entries: TreeEntries, place: int, turnover: float, crowd: int) -> Chai
 
 _IMPOSSIBLE: Final = 1e-300
 
-Numbers = NDArray[np.int64]
 
-
-def score_paths(runs: Numbers, last: Numbers, nodes: int) -> NDArray[np.float64]:
+def score_paths(runs: NDArray[np.int64], last: NDArray[np.int64], nodes: int) -> NDArray[np.float64]:
     """By node, the longest row of insiders, from an origin on, that it came after."""
     longest = np.zeros(nodes)
     np.maximum.at(longest, last, runs)
@@ -154,8 +175,6 @@ def guess_from_trees(server: DataFrame, words: DataFrame, *, attacks: Collection
 
 
 TREE_ATTACKS: Final = ("count", "lasting", "depth")
-
-Scores = NDArray[np.float64]
 
 
 def score_counts(entries: TreeEntries, nodes: int) -> Scores:

@@ -1,162 +1,196 @@
-"""Every attacker that looks from outside, by its name: a record in, a score for each node out.
+"""Attackers of a global observer: each scores nodes from observations of wires. `registry` names them.
 
-Each is a file of its own with its own theory; here is only what of a record it is shown. None is told who publishes:
-who needs a root takes the one that flows show. A share of readers is granted, as P0 grants their number. Where a record
-has several meshes, what is said of each is averaged, unless it is in their differences that an attacker reads.
+No attacker is told the publisher: an attacker that needs a root takes the one that flows show. The share of subscribers
+is granted, as P0 grants their number. The theory of each attacker is in the module that it calls. An attacker on single
+meshes or publications averages over them. Model runs (`EpochObservations`) grant more than captures do: presence in
+every epoch, the rate of covers, and the mesh at several moments of joining.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
 from itertools import pairwise
-from typing import Final, NamedTuple
+from typing import Final
 
 import numpy as np
-from numpy.typing import NDArray
 
-from veilcast.lab.attack.observations import CaptureObservations
+from veilcast.lab.attack.observations import (
+    CaptureObservations,
+    EpochObservations,
+    ObservedFlow,
+    ObservedMesh,
+    Scores,
+    WireObservations,
+)
 from veilcast.lab.attack.observer import cadence, closure, disclosure, leaf_rule, mesh_source
 
-Scores = NDArray[np.float64]
+
+def score_leaf(seen: WireObservations) -> Scores:
+    return seen.average(seen.each_flow(_leaf_of_flow))
 
 
-NOTES: Final = "notes"
-ACTIVITY: Final = "activity"
-CADENCE: Final = "cadence"
-VOLUMES: Final = "volumes"
+def score_majority(seen: WireObservations) -> Scores:
+    return seen.average(seen.each_flow(_majority_of_flow))
 
 
-class WireAttacker(NamedTuple):
-    attack: str
-    role: str
-    """Whom it looks for."""
-    scores: Callable[[CaptureObservations, float], Scores]
-    """By topic and node; where topics cannot be told apart, of all in one. The number is the share of readers."""
-    needs: str = NOTES
-    """What of a record it reads beside the overlay."""
+def score_centrality(seen: WireObservations) -> Scores:
+    return seen.average(seen.each_mesh(_centrality_of_mesh))
 
 
-def _leaf(record: CaptureObservations, _: float) -> Scores:
-    return _mean(record, (leaf_rule.score_leaf_rule(src, dst, record.nodes) for src, dst in record.flows))
+def score_disclosure(seen: WireObservations) -> Scores:
+    """Topics x nodes."""
+    return np.array([disclosure.score_disclosure(busy, seen.activity) for busy in seen.busy.T])
 
 
-def _majority(record: CaptureObservations, rate: float) -> Scores:
-    readers = round(rate * record.nodes)
-    return _mean(record, (leaf_rule.name_majority(src, dst, record.nodes, readers) for src, dst in record.flows))
+def score_least_squares(seen: CaptureObservations) -> Scores:
+    """Topics x nodes."""
+    return np.zeros((1, seen.nodes)) if seen.moments is None else disclosure.solve_weights(seen.moments)
 
 
-def _persistence(record: CaptureObservations, _: float) -> Scores:
-    """With closure: to be there without being needed, again and again."""
-    if not record.meshes:
-        return np.zeros((1, record.nodes))
-    inside = [closure.supported_members(record.graph, mesh.members, mesh.distance) for mesh in record.meshes]
-    needed = [
-        closure.need_probability(record.graph, members, mesh.distance)
-        for members, mesh in zip(inside, record.meshes, strict=True)
-    ]
-    asked = [mesh.asked for mesh in record.meshes]
-    return closure.score_membership_likelihood(np.array(inside), np.array(asked), np.array(needed))[None]
+def score_least_squares_of_epochs(seen: EpochObservations) -> Scores:
+    """The topic in question alone; 0 before any round. Rounding removes what is left of constant activity."""
+    if seen.moments is None:
+        return np.zeros(seen.nodes)
+    return np.asarray(np.round(disclosure.solve_weights(seen.moments)[0], _DIGITS), np.float64)
 
 
-def _closure(record: CaptureObservations, rate: float) -> Scores:
-    return _mean(
-        record, (closure.score_closure(record.graph, mesh.members, mesh.distance, rate) for mesh in record.meshes)
-    )
+def score_flow_source(seen: WireObservations) -> Scores:
+    return seen.mean(seen.each_flow(_source_of_flow))
 
 
-def _centrality(record: CaptureObservations, _: float) -> Scores:
-    return _mean(
-        record, (closure.score_centrality(record.graph, mesh.members, mesh.distance) for mesh in record.meshes)
-    )
+def score_roots(seen: WireObservations) -> Scores:
+    return seen.mean(seen.each_mesh(_root_of_mesh, slow=True))
 
 
-def _intersection(record: CaptureObservations, _: float) -> Scores:
-    """In what share of the publications it was still left."""
-    return _mean(record, disclosure.remaining_candidates(record.received))
+def score_rumor(seen: WireObservations) -> Scores:
+    return seen.mean(seen.each_mesh(_rumor_of_mesh, slow=True))
 
 
-def _disclosure(record: CaptureObservations, _: float) -> Scores:
-    return np.array([disclosure.score_disclosure(busy, record.rounds.activity) for busy in record.busy.T])
+def score_persistence(seen: CaptureObservations) -> Scores:
+    """Membership without being needed, mesh after mesh."""
+    return _membership_likelihood(seen.meshes, 0.0) if seen.meshes else np.zeros(seen.nodes)
 
 
-def _least_squares(record: CaptureObservations, _: float) -> Scores:
-    if not len(record.busy):
-        return np.zeros((1, record.nodes))
-    return disclosure.solve_weights(disclosure.sum_moments(record.busy.astype(np.float64), record.rounds.activity))
+def score_persistence_of_epochs(seen: EpochObservations) -> Scores:
+    return closure.score_membership_frequency(seen.members, seen.asked)
 
 
-def _unlike_readers(record: CaptureObservations, _: float) -> Scores:
-    return cadence.score_cadence(record.cadence, record.nodes).received[None]
+def score_closure(seen: CaptureObservations) -> Scores:
+    return seen.average(seen.each_mesh(_closure_of_mesh))
 
 
-def _unlike_publishers(record: CaptureObservations, _: float) -> Scores:
-    return cadence.score_cadence(record.cadence, record.nodes).sent[None]
+def score_closure_of_epochs(seen: EpochObservations) -> Scores:
+    """Log-odds over all epochs, without the prior."""
+    return _membership_likelihood(seen.meshes, seen.covers)
 
 
-def _late_join(record: CaptureObservations, rate: float) -> Scores:
-    """The clearest of its comings: from one mesh to the next of the same publisher."""
-    found = np.zeros(record.nodes)
-    for before, after in pairwise(record.meshes):
+def score_intersection(seen: CaptureObservations) -> Scores:
+    """The share of the publications up to which the node was in all of them."""
+    return seen.mean([each.astype(np.float64) for each in disclosure.remaining_candidates(seen.received)])
+
+
+def score_intersection_of_epochs(seen: EpochObservations) -> Scores:
+    # An absent node may have been the target as well.
+    remaining = disclosure.remaining_candidates(seen.members | ~seen.asked)
+    return np.asarray(remaining[-1], np.float64)
+
+
+def score_late_join(seen: CaptureObservations) -> Scores:
+    """The clearest of a node's joins, from one mesh to the next of the same publisher."""
+    found = np.zeros(seen.nodes)
+    for before, after in pairwise(seen.meshes):
         if before.source == after.source:
-            came = closure.score_late_join(record.graph, before.members, after.members, after.distance, rate)
-            np.maximum(found, came, out=found)
-    return found[None]
+            joined = closure.score_late_join(seen.graph, before.members, after.members, after.distance, seen.rate)
+            np.maximum(found, joined, out=found)
+    return found
 
 
-def _survivor(record: CaptureObservations, rate: float) -> Scores:
-    """Of those who were there at first, and from mesh to mesh are fewer."""
-    if not record.meshes:
-        return np.zeros((1, record.nodes))
-    first = record.meshes[0]
-    looks = [mesh.members for mesh in record.meshes if mesh.source == first.source]
-    return closure.score_survivors(record.graph, np.logical_and.accumulate(looks), first.distance, rate)[None]
+def score_late_join_of_epochs(seen: EpochObservations) -> Scores:
+    return seen.average(seen.each_mesh(_join_of_mesh))
 
 
-def _flow_source(record: CaptureObservations, _: float) -> Scores:
-    return mesh_source.score_flow_source(record.publication, record.src, record.dst, record.at, record.nodes)[None]
+def score_survivor(seen: CaptureObservations) -> Scores:
+    """The members of the first mesh, of which fewer are left from mesh to mesh."""
+    if not seen.meshes:
+        return np.zeros(seen.nodes)
+    first = seen.meshes[0]
+    looks = [mesh.members for mesh in seen.meshes if mesh.source == first.source]
+    return closure.score_survivors(seen.graph, np.logical_and.accumulate(looks), first.distance, seen.rate)
 
 
-def _roots(record: CaptureObservations, _: float) -> Scores:
-    return _mean(record, (mesh_source.score_roots(record.graph, mesh.members) for mesh in record.meshes))
+def score_survivor_of_epochs(seen: EpochObservations) -> Scores:
+    return seen.average(seen.each_mesh(_survivor_of_mesh))
 
 
-def _rumor(record: CaptureObservations, _: float) -> Scores:
-    return _mean(record, (mesh_source.score_rumor(record.graph, mesh.members) for mesh in record.meshes))
+def score_cadence_of_subscribers(seen: CaptureObservations) -> Scores:
+    return cadence.score_cadence(seen.cadence, seen.nodes).received
 
 
-def _follows(record: CaptureObservations, _: float) -> Scores:
-    return record.correlated.follows[None]
+def score_cadence_of_publishers(seen: CaptureObservations) -> Scores:
+    return cadence.score_cadence(seen.cadence, seen.nodes).sent
 
 
-def _leads(record: CaptureObservations, _: float) -> Scores:
-    return record.correlated.leads[None]
+def score_followers(seen: CaptureObservations) -> Scores:
+    return seen.correlated.follows
 
 
-def _mean(record: CaptureObservations, found: Iterable[Scores | NDArray[np.bool_]]) -> Scores:
-    total, count = np.zeros(record.nodes), 0
-    for each in found:
-        total += each
-        count += 1
-    return (total / max(1, count))[None]
+def score_leaders(seen: CaptureObservations) -> Scores:
+    return seen.correlated.leads
 
 
-WIRE_ATTACKERS: Final = (
-    WireAttacker("leaf", "subscriber", _leaf),
-    WireAttacker("majority", "subscriber", _majority),
-    WireAttacker("persistence", "subscriber", _persistence),
-    WireAttacker("closure", "subscriber", _closure),
-    WireAttacker("centrality", "subscriber", _centrality),
-    WireAttacker("intersection", "subscriber", _intersection),
-    WireAttacker("disclosure", "subscriber", _disclosure, ACTIVITY),
-    WireAttacker("least-squares", "subscriber", _least_squares, ACTIVITY),
-    WireAttacker("cadence", "subscriber", _unlike_readers, CADENCE),
-    WireAttacker("late-join", "subscriber", _late_join),
-    WireAttacker("survivor", "subscriber", _survivor),
-    WireAttacker("flow-source", "publisher", _flow_source),
-    WireAttacker("roots", "publisher", _roots),
-    WireAttacker("rumor", "publisher", _rumor),
-    WireAttacker("cadence", "publisher", _unlike_publishers, CADENCE),
-    WireAttacker("flow-correlation", "subscriber", _follows, VOLUMES),
-    WireAttacker("flow-correlation", "publisher", _leads, VOLUMES),
-)
-ATTACKS: Final = tuple(dict.fromkeys(each.attack for each in WIRE_ATTACKERS))
+def find_certain_subscribers(mesh: ObservedMesh) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
+    """Mask of the subscribers that closure is certain of."""
+    return closure.find_certain_subscribers(mesh.graph, mesh.members, mesh.distance)
+
+
+def _leaf_of_flow(seen: WireObservations, flow: ObservedFlow) -> Scores:
+    return leaf_rule.score_leaf_rule(flow.src, flow.dst, seen.nodes)
+
+
+def _majority_of_flow(seen: WireObservations, flow: ObservedFlow) -> Scores:
+    return leaf_rule.name_majority(flow.src, flow.dst, seen.nodes, seen.subscribers).astype(np.float64)
+
+
+def _source_of_flow(seen: WireObservations, flow: ObservedFlow) -> Scores:
+    return mesh_source.score_flow_source(np.zeros(flow.src.size, np.int64), flow.src, flow.dst, flow.at, seen.nodes)
+
+
+def _centrality_of_mesh(_: WireObservations, mesh: ObservedMesh) -> Scores:
+    return closure.score_centrality(mesh.graph, mesh.members, mesh.distance)
+
+
+def _closure_of_mesh(seen: WireObservations, mesh: ObservedMesh) -> Scores:
+    return closure.score_closure(mesh.graph, mesh.members, mesh.distance, seen.rate)
+
+
+def _root_of_mesh(_: WireObservations, mesh: ObservedMesh) -> Scores:
+    return mesh_source.score_roots(mesh.graph, mesh.members)
+
+
+def _rumor_of_mesh(_: WireObservations, mesh: ObservedMesh) -> Scores:
+    return mesh_source.score_rumor(mesh.graph, mesh.members)
+
+
+def _join_of_mesh(seen: WireObservations, mesh: ObservedMesh) -> Scores:
+    """One half of the subscribers joins the mesh of the other half; both are scored."""
+    if mesh.joins is None:
+        return np.zeros(seen.nodes)
+    after, before = mesh.joins[0], mesh.joins[2]
+    first = closure.score_closure(mesh.graph, before, mesh.distance, seen.rate)
+    joined = closure.score_late_join(mesh.graph, before, after, mesh.distance, seen.rate)
+    return np.where(before, first, joined)
+
+
+def _survivor_of_mesh(seen: WireObservations, mesh: ObservedMesh) -> Scores:
+    if mesh.joins is None:
+        return np.zeros(seen.nodes)
+    return closure.score_survivors(mesh.graph, mesh.joins, mesh.distance, seen.rate)
+
+
+def _membership_likelihood(meshes: list[ObservedMesh], covers: float) -> Scores:
+    supported, asked, need = (
+        np.array(columns) for columns in zip(*((mesh.supported, mesh.asked, mesh.need) for mesh in meshes), strict=True)
+    )
+    return closure.score_membership_likelihood(supported, asked, need, covers)
+
+
+_DIGITS: Final = 6

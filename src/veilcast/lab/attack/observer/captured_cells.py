@@ -6,7 +6,7 @@ the same, and so is what they say.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Self
 
@@ -15,10 +15,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from veilcast.lab.attack.observations import ActivityRounds, ByteVolumes, CaptureObservations
+from veilcast.lab.attack.observations import ActivityRounds, ByteVolumes, CaptureObservations, Scores
 from veilcast.lab.attack.observer import cadence, publication_waves
-from veilcast.lab.attack.observer.attackers import ATTACKS, WIRE_ATTACKERS, Scores
 from veilcast.lab.attack.observer.flow_correlation import BINS_PER_HEARTBEAT
+from veilcast.lab.attack.registry import attackers_on
 from veilcast.lab.models.graph import from_edges
 
 Nodes = NDArray[np.int32]
@@ -105,9 +105,6 @@ class CapturedCells:
         return ByteVolumes.from_rows(np.tile(number, 2), np.append(self.src, self.dst), arriving, size, len(self.names))
 
 
-def score_all(
-    record: CaptureObservations, attacks: Collection[str] = ATTACKS, rate: float = 0.1
-) -> dict[tuple[str, str], Scores]:
-    """By attack and role: a score for each node."""
-    chosen = (each for each in WIRE_ATTACKERS if each.attack in attacks)
-    return {(each.attack, each.role): each.scores(record, rate)[0] for each in chosen}
+def score_all(seen: CaptureObservations) -> dict[tuple[str, str], Scores]:
+    """By attack and role, a score for each node."""
+    return {(each.name, each.role): each.score_topics(seen)[0] for each in attackers_on(CaptureObservations)}

@@ -45,7 +45,7 @@ def take_quick_look(table: pa.Table, heartbeat_us: int, published_us: Sequence[i
     )
     names, count = cells.names, len(seen.flows)
     named, scores = np.zeros(len(names)), np.zeros(len(names))
-    for src, dst in seen.flows:
+    for src, dst, _ in seen.flows:
         named += leaf_rule.find_leaves(src, dst, len(names))
         scores += leaf_rule.score_leaf_rule(src, dst, len(names))
     source = mesh_source.score_flow_source(seen.publication, seen.src, seen.dst, seen.at, len(names))

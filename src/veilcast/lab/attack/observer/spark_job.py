@@ -1,7 +1,7 @@
 """What a global observer makes of its cells: the table `cells` in, the table `guess_roles` out, of any number of runs.
 
 Spark brings cells down to what attackers work on (`spark_job`), each kind only if somebody asks for it, and all of a
-run to one task (`folder`); there the attackers score every node (`outsiders`). A run must fit into a task as its notes
+run to one task (`run`); there the attackers score every node (`outsiders`). A run must fit into a task as its notes
 and counts do, not as its cells.
 
 
@@ -33,20 +33,11 @@ if TYPE_CHECKING:
 from collections.abc import Collection
 from typing import TYPE_CHECKING, Final
 
-from veilcast.errors import ConfigError
 from veilcast.lab import tables
 from veilcast.lab.attack.observations import ActivityRounds, ByteVolumes, CaptureObservations
 from veilcast.lab.attack.observer import cadence
-from veilcast.lab.attack.observer.attackers import (
-    ACTIVITY,
-    ATTACKS,
-    CADENCE,
-    NOTES,
-    VOLUMES,
-    WIRE_ATTACKERS,
-    WireAttacker,
-)
 from veilcast.lab.attack.observer.cadence import GapCounts
+from veilcast.lab.attack.registry import ACTIVITY, CADENCE, VOLUMES, WAVES, Attacker, attackers_on
 from veilcast.lab.attack.spark_grouping import GroupedRun, RunTable, make_guesses, union_tables
 from veilcast.lab.models.graph import from_edges
 from veilcast.lab.tables import GuessRow
@@ -122,7 +113,7 @@ def guess_roles(
     presence: DataFrame | None = None,
     *,
     heartbeat_us: int,
-    attacks: Collection[str] = ATTACKS,
+    attacks: Collection[str] | None = None,
     rate: float = 0.1,
     published: DataFrame | None = None,
     notes: DataFrame | None = None,
@@ -134,93 +125,89 @@ def guess_roles(
     who reads along, and knows when something came; `notes` (run, epoch, t_us, src, dst) for one who knows which cells
     are copies of publications.
     """
-    chosen = _chosen(attacks)
-    needs = {each.needs for each in chosen}
+    chosen = attackers_on(CaptureObservations, attacks, called="attack from outside")
+    needs = {need for each in chosen for need in each.needs}
     links = aggregate_links(cells) if topology is None else topology
     there = aggregate_presence(links) if presence is None else presence
-    sheets = [RunTable(_LINK, links, {"u": "u", "v": "v"}), RunTable(_THERE, there, {"at": "epoch", "u": "node"})]
-    if needs & {NOTES, ACTIVITY}:
+    grouped = [RunTable(_LINKS, links, {"u": "u", "v": "v"}), RunTable(_PRESENCE, there, {"at": "epoch", "u": "node"})]
+    if needs & {WAVES, ACTIVITY}:
         notes = select_notifications(cells, heartbeat_us) if notes is None else notes
-        sheets.append(RunTable(NOTES, notes, {"at": "t_us", "u": "src", "v": "dst", "number": "epoch"}))
+        grouped.append(RunTable(WAVES, notes, {"at": "t_us", "u": "src", "v": "dst", "number": "epoch"}))
     if ACTIVITY in needs:
         activity = aggregate_activity(cells, heartbeat_us)
-        sheets.append(RunTable(ACTIVITY, activity, {"at": "round", "u": "node", "share": "double(bytes)"}))
+        grouped.append(RunTable(ACTIVITY, activity, {"at": "round", "u": "node", "share": "double(bytes)"}))
     if CADENCE in needs:
         columns = {"at": "gap", "u": "src", "v": "dst", "number": "size", "share": "double(cells)"}
-        sheets.append(RunTable(CADENCE, cadence.count_gaps_frame(cells), columns))
+        grouped.append(RunTable(CADENCE, cadence.count_gaps_frame(cells), columns))
     if VOLUMES in needs:
         columns = {"at": "bin", "u": "node", "number": "bigint(arriving)", "share": "double(bytes)"}
-        sheets.append(RunTable(VOLUMES, aggregate_volumes(cells, heartbeat_us), columns))
+        grouped.append(RunTable(VOLUMES, aggregate_volumes(cells, heartbeat_us), columns))
     if published is not None:
-        sheets.append(RunTable(_PUBLISHED, published, {"at": "t_us", "word": "topic"}))
+        grouped.append(RunTable(_PUBLISHED, published, {"at": "t_us", "word": "topic"}))
 
     def of_run(rows: pa.Table) -> pa.Table:
-        return _guessed(GroupedRun(rows), chosen, heartbeat_us, rate)
+        return _guess_run(GroupedRun(rows), chosen, heartbeat_us, rate)
 
-    return union_tables(sheets).groupBy("run").applyInArrow(of_run, tables.spark_schema(GuessRow))
-
-
-def _chosen(attacks: Collection[str]) -> list[WireAttacker]:
-    for attack in attacks:
-        if attack not in ATTACKS:
-            raise ConfigError(f"no attack from outside is called {attack!r}; there are {', '.join(ATTACKS)}")
-    return [each for each in WIRE_ATTACKERS if each.attack in attacks]
+    return union_tables(grouped).groupBy("run").applyInArrow(of_run, tables.spark_schema(GuessRow))
 
 
-def _guessed(folder: GroupedRun, chosen: list[WireAttacker], heartbeat_us: int, rate: float) -> pa.Table:
-    record, topics = _record(folder, heartbeat_us)
+def _guess_run(
+    run: GroupedRun, chosen: list[Attacker[CaptureObservations]], heartbeat_us: int, rate: float
+) -> pa.Table:
+    seen, topics = _observations(run, heartbeat_us, rate)
     parts = []
     for each in chosen:
-        found = each.scores(record, rate)
-        # Who cannot tell topics apart says one thing of all of them.
+        found = each.score_topics(seen)
+        # An attacker that cannot tell topics apart has one score for all of them.
         for topic, scores in zip(topics if len(found) == len(topics) else [""], found, strict=True):
-            epochs = len(record.present)
-            parts.append(make_guesses(folder.run, each.attack, epochs, 0, topic, each.role, folder.names, scores))
+            epochs = len(seen.present)
+            parts.append(make_guesses(run.run, each.name, epochs, 0, topic, each.role, run.names, scores))
     return pa.concat_tables(parts)
 
 
-def _record(folder: GroupedRun, heartbeat_us: int) -> tuple[CaptureObservations, list[str]]:
-    """And the topics that are known; one without a name, if none are."""
+def _observations(run: GroupedRun, heartbeat_us: int, rate: float) -> tuple[CaptureObservations, list[str]]:
+    """The observations, and the known topics; one without a name if none is known."""
     links, there, notes, activity, tally, published = map(
-        folder.table, (_LINK, _THERE, NOTES, ACTIVITY, CADENCE, _PUBLISHED)
+        run.table, (_LINKS, _PRESENCE, WAVES, ACTIVITY, CADENCE, _PUBLISHED)
     )
     epochs = np.union1d(there["at"].to_numpy(), notes["number"].to_numpy())
-    present = np.zeros((len(epochs), len(folder.names)), np.bool_)
-    present[np.searchsorted(epochs, there["at"].to_numpy()), folder.node_numbers(there["u"])] = True
-    # Of copies at the same time the order is any, but always the same.
+    present = np.zeros((len(epochs), len(run.names)), np.bool_)
+    present[np.searchsorted(epochs, there["at"].to_numpy()), run.node_numbers(there["u"])] = True
+    # Copies at the same time are in an arbitrary but fixed order.
     notes = notes.sort_by([("at", "ascending"), ("u", "ascending"), ("v", "ascending")])
     topics = distinct_values([published["word"]])
     counts = (tally["at"].to_numpy(), tally["number"].to_numpy(), tally["share"].to_numpy().astype(np.int64))
-    record = CaptureObservations(
-        graph=from_edges(len(folder.names), folder.node_numbers(links["u"]), folder.node_numbers(links["v"])),
+    seen = CaptureObservations(
+        graph=from_edges(len(run.names), run.node_numbers(links["u"]), run.node_numbers(links["v"])),
         present=present,
-        src=folder.node_numbers(notes["u"]),
-        dst=folder.node_numbers(notes["v"]),
+        src=run.node_numbers(notes["u"]),
+        dst=run.node_numbers(notes["v"]),
         at=notes["at"].to_numpy(),
         epoch=np.searchsorted(epochs, notes["number"].to_numpy()),
-        rounds=_rounds(folder, activity, heartbeat_us),
+        rounds=_rounds(run, activity, heartbeat_us),
         published=published["at"].to_numpy(),
         topic=np.asarray(pc.index_in(published["word"], topics).to_numpy(), np.int64),
-        cadence=GapCounts(folder.node_numbers(tally["u"]), folder.node_numbers(tally["v"]), *counts),
-        volumes=_volumes(folder),
+        cadence=GapCounts(run.node_numbers(tally["u"]), run.node_numbers(tally["v"]), *counts),
+        volumes=_volumes(run),
+        rate=rate,
     )
-    return record, topics.to_pylist() or [""]
+    return seen, topics.to_pylist() or [""]
 
 
-def _rounds(folder: GroupedRun, activity: pa.Table, length_us: int) -> ActivityRounds:
+def _rounds(run: GroupedRun, activity: pa.Table, length_us: int) -> ActivityRounds:
     number = activity["at"].to_numpy()
     first = int(number.min()) if len(number) else 0
-    did = np.zeros((int(number.max(initial=first - 1)) + 1 - first, len(folder.names)))
-    did[number - first, folder.node_numbers(activity["u"])] = activity["share"].to_numpy()
+    did = np.zeros((int(number.max(initial=first - 1)) + 1 - first, len(run.names)))
+    did[number - first, run.node_numbers(activity["u"])] = activity["share"].to_numpy()
     return ActivityRounds(length_us, first, did)
 
 
-def _volumes(folder: GroupedRun) -> ByteVolumes | None:
-    counted = folder.table(VOLUMES)
+def _volumes(run: GroupedRun) -> ByteVolumes | None:
+    counted = run.table(VOLUMES)
     number, arriving, size = (counted[name].to_numpy() for name in ("at", "number", "share"))
-    return ByteVolumes.from_rows(number, folder.node_numbers(counted["u"]), arriving, size, len(folder.names))
+    return ByteVolumes.from_rows(number, run.node_numbers(counted["u"]), arriving, size, len(run.names))
 
 
-_LINK: Final = "links"
-_THERE: Final = "there"
+_LINKS: Final = "links"
+_PRESENCE: Final = "there"
 _PUBLISHED: Final = "published"

@@ -114,4 +114,9 @@ def require_known(value: T | None) -> T:
     return value
 
 
+class StreamObservations(NamedTuple):
+    candidates: Candidates
+    model: StreamModel
+
+
 KNOWS_NOTHING: Final = StreamModel()

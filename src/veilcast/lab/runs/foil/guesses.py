@@ -26,8 +26,8 @@ from veilcast.errors import ConfigError
 from veilcast.foil.generators.base import foil_series
 from veilcast.foil.generators.moran import MoranTrajectories
 from veilcast.foil.random_source import FloatArray, IntArray
-from veilcast.lab.attack.stream.attackers import STREAM_ATTACKERS
-from veilcast.lab.attack.stream.model import StreamModel
+from veilcast.lab.attack.registry import applies, attack_names, attackers_on, score_candidates
+from veilcast.lab.attack.stream.model import StreamModel, StreamObservations
 from veilcast.lab.attack.stream.trained import FittedLogit, fit_logit
 from veilcast.lab.experiment.params import Measure, Params
 from veilcast.lab.measure.foil_privacy import (
@@ -139,15 +139,14 @@ def _fitted(parts: Sequence[FoiledStreams]) -> FittedLogit:
 
 def run_attackers(part: FoiledStreams, names: Sequence[str] = ()) -> dict[str, AttackerResult]:
     """By these attackers, or by all that apply."""
-    if unknown := set(names) - set(STREAM_ATTACKERS):
+    if unknown := set(names) - set(attack_names(StreamObservations)):
         raise ConfigError(f"no attackers on streams are called {', '.join(sorted(unknown))}")
     found = {}
-    for name in names or [name for name, attacker in STREAM_ATTACKERS.items() if attacker.applies(part.model)]:
-        attacker = STREAM_ATTACKERS[name]
+    for name in names or [each.name for each in attackers_on(StreamObservations) if applies(each, part.model)]:
         if name in PATH_ATTACKERS and part.ancestral is not None:
-            found[name] = _at_the_end(likeliest_candidates(attacker.score(part.ancestral, part.model)), part)
+            found[name] = _at_the_end(likeliest_candidates(score_candidates(name, part.ancestral, part.model)), part)
         else:
-            found[name] = _right(likeliest_candidates(attacker.score(part.candidates, part.model)), part)
+            found[name] = _right(likeliest_candidates(score_candidates(name, part.candidates, part.model)), part)
     return found
 
 

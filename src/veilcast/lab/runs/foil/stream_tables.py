@@ -15,8 +15,8 @@ import pyarrow as pa
 
 from veilcast.errors import ConfigError
 from veilcast.lab import tables
-from veilcast.lab.attack.stream.attackers import STREAM_ATTACKERS
-from veilcast.lab.attack.stream.model import Candidates, StreamModel
+from veilcast.lab.attack.registry import attack_names, score_candidates
+from veilcast.lab.attack.stream.model import Candidates, StreamModel, StreamObservations
 from veilcast.lab.tables import StreamGuessRow, StreamRow
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ def stream_rows(run: str, candidates: Candidates) -> pa.Table:
 
 def guess_streams(streams: DataFrame, attacks: Sequence[str], model: StreamModel) -> DataFrame:
     """Rows of `streams` to rows of `stream_guesses`; all streams are of one model."""
-    unknown = sorted(set(attacks) - set(STREAM_ATTACKERS))
+    unknown = sorted(set(attacks) - set(attack_names(StreamObservations)))
     if unknown:
         raise ConfigError(f"no attackers on streams are called {', '.join(unknown)}")
     schema = tables.spark_schema(StreamGuessRow)
@@ -52,7 +52,7 @@ def _guess(attacks: tuple[str, ...], model: StreamModel) -> Callable[[pa.Table],
         for attack in attacks:
             columns = {name: ordered[name] for name in ("run", "stream", "step", "slot")}
             columns["attack"] = pa.repeat(pa.scalar(attack), len(values))
-            columns["score"] = pa.array(STREAM_ATTACKERS[attack].score(seen, model).ravel())
+            columns["score"] = pa.array(score_candidates(attack, seen, model).ravel())
             parts.append(pa.table(columns).select(tables.arrow_schema(StreamGuessRow).names))
         return pa.concat_tables(parts).cast(tables.arrow_schema(StreamGuessRow))
 

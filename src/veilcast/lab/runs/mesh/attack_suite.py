@@ -1,21 +1,28 @@
-"""Every attacker that a run over epochs asks for, at each of its steps, held against the truth.
+"""All attackers that a run over epochs names, at each of its steps, compared with the truth.
 
-All see the same run: onlookers its wires, a coalition its own links, each up to the step and no further. Attackers get
-what they saw, and give a score to every node; who is what is known only here.
+All attackers see the same run: a global observer its wires, a coalition its own links, each up to the step and no
+further. Attackers come from `attack.registry`; they get observations and score every node. Only this module knows the
+roles.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Final, get_args
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit, softmax
 
 from veilcast.errors import ConfigError
-from veilcast.lab.experiment.params import Inside, Measure, Outside, Params, Source
+from veilcast.lab.attack.insider.attackers import chain_fit_by_epoch, first_spy_by_epoch
+from veilcast.lab.attack.insider.coalition_tables import ADVERTS, CHAINS
+from veilcast.lab.attack.insider.observations import CoalitionObservations
+from veilcast.lab.attack.observations import EpochObservations
+from veilcast.lab.attack.observer.attackers import find_certain_subscribers
+from veilcast.lab.attack.registry import ACTIVITY, PUBLISHER, Attacker, find_attacker
+from veilcast.lab.experiment.params import Measure, Params
 from veilcast.lab.measure import ranking
 from veilcast.lab.measure.attack_measures import (
     measure_probabilities,
@@ -27,10 +34,9 @@ from veilcast.lab.models.coalition_view import CoalitionView, watch_epochs
 from veilcast.lab.models.epochs import Epoch, MeshPolicy, Population
 from veilcast.lab.models.rng import stream
 from veilcast.lab.models.shell_game import GameOutcome
-from veilcast.lab.runs.mesh import attacker_training, publisher_attacks
-from veilcast.lab.runs.mesh.epoch_observer import EpochObserver
+from veilcast.lab.runs.mesh.advert_observer import AdvertObserver
+from veilcast.lab.runs.mesh.attacker_training import judged_nodes, know_network
 from veilcast.lab.runs.mesh.epoch_setup import observe_constant_wires, observe_wires
-from veilcast.lab.runs.mesh.publisher_attacks import AdvertObserver
 from veilcast.lab.runs.mesh.round_counts import RoundCounts
 
 Mask = NDArray[np.bool_]
@@ -38,7 +44,7 @@ Scores = NDArray[np.float64]
 
 
 class AttackSuite:
-    """The attackers of one run, after the epochs that they have been shown, in turn."""
+    """The attackers of one run, after the epochs that they have been shown."""
 
     def __init__(
         self,
@@ -48,52 +54,62 @@ class AttackSuite:
         data: Path | None,
         view: CoalitionView | None = None,
     ) -> None:
-        """`view` is what the coalition saw, where it is not to be what the kernels would show it."""
-        wanted = set(params.attacks)
-        if params.origin == "fresh" and wanted & set(get_args(Source)):
+        """`view` replaces the view of the coalition that the models would give."""
+        self._attackers = [find_attacker(name, EpochObservations, CoalitionObservations) for name in params.attacks]
+        inside = [each for each in self._attackers if each.observes is CoalitionObservations]
+        if params.origin == "fresh" and any(each.role == PUBLISHER for each in self._attackers):
             raise ConfigError("where another node publishes in each epoch there is no publisher to be found")
-        if wanted & _INSIDERS and not people.insiders.any():
+        if inside and not people.insiders.any():
             raise ConfigError("attacks by insiders need some: insiders above 0")
-        self._params, self._people, self._data = params, people, data
-        self._asked, self._near = attacker_training.judged_nodes(people), _near(people)
+        self._params, self._people, self._conduct, self._data = params, people, conduct, data
+        self._asked, self._near = judged_nodes(people), _find_exposed(people)
         self._subscribes = np.zeros(people.graph.nodes, np.bool_)
         self._subscribes[people.subscribers] = True
-        self._onlookers = EpochObserver(wanted, len(people.subscribers), _COVERED if conduct.mu else 0.0)
+        self._watches_wires = len(inside) < len(self._attackers)
+        self._counts_rounds = any(ACTIVITY in each.needs for each in self._attackers)
+        self._hears_adverts = any(_reads_adverts(each) for each in inside)
+        self._wires = EpochObservations(people.graph, len(people.subscribers), _COVERED if conduct.mu else 0.0)
         self._rounds = RoundCounts(people, conduct, int(params.steps[-1]))
-        self._spies = AdvertObserver(people, together=params.pace == "instant")
-        self._conduct, self._step = conduct, 0
-        watching = bool(wanted & (_INSIDERS - _ADVERTS))
-        self._view = watch_epochs(people, conduct, int(params.steps[-1])) if watching and view is None else view
+        self._adverts = AdvertObserver(people, together=params.pace == "instant")
+        watches_links = any(not _reads_adverts(each) for each in inside)
+        self._view = watch_epochs(people, conduct, int(params.steps[-1])) if watches_links and view is None else view
+        self._step = 0
 
     def see(self, epoch: Epoch, shuffled: GameOutcome | None) -> None:
-        """One more epoch, after these games; a step ends with it if the parameters say so."""
-        wanted = set(self._params.attacks)
+        """Add one epoch, after these games; a step ends with it if the parameters say so."""
         self._step = epoch.number + 1
-        if wanted & _WIRES:
-            seen = observe_constant_wires(epoch) if self._params.kappa else observe_wires(self._people, epoch, shuffled)
-            self._onlookers.see(seen, closely=epoch.number + 1 in self._params.steps)
-        if wanted & _COUNTING:
-            self._rounds.see(epoch)
-        if wanted & _ADVERTS:
-            self._spies.hear(epoch)
+        if self._watches_wires:
+            hidden = self._params.kappa > 0
+            wires = observe_constant_wires(epoch) if hidden else observe_wires(self._people, epoch, shuffled)
+            self._wires.see(wires, closely=epoch.number + 1 in self._params.steps)
+        if self._counts_rounds:
+            self._wires.count_rounds(*self._rounds.draw(epoch))
+        if self._hears_adverts:
+            self._adverts.hear(epoch)
 
     def measures(self) -> Iterator[Measure]:
-        """What each has reached by now."""
-        step, people, params = self._step, self._people, self._params
-        suspected: dict[str, Scores] = {}
-        if self._view is not None and set(params.attacks) & set(get_args(Inside)):
-            suspected = attacker_training.score_suspects(people, self._view, params, step, self._data)
-        for attack in params.attacks:
-            if attack in get_args(Source):
-                found = self._of_publisher(attack)
-            elif attack in suspected:
-                found = self._of_subscribers(attack, suspected[attack])
+        """The success of each attacker so far."""
+        coalition = self._coalition()
+        for attacker in self._attackers:
+            inside = attacker.observes is CoalitionObservations
+            scores = attacker.score_topics(coalition if inside else self._wires)[0]
+            if attacker.role == PUBLISHER:
+                found = self._measure_publisher(attacker, scores, coalition)
             else:
-                scores = self._of_wires(attack)
-                found = self._of_subscribers(attack, scores) | self._of_mesh(attack, scores)
-            yield from (Measure(attack, metric, step, value) for metric, value in found.items())
+                found = self._measure_subscribers(attacker.name, scores)
+                if not inside:
+                    found |= self._measure_members(attacker.name, scores)
+            yield from (Measure(attacker.name, metric, self._step, value) for metric, value in found.items())
 
-    def _of_subscribers(self, attack: str, scores: Scores) -> dict[str, float]:
+    def _coalition(self) -> CoalitionObservations | None:
+        """All that the coalition has observed by this step; None if no attacker is inside."""
+        if self._view is None and not self._hears_adverts:
+            return None
+        names = [each.name for each in self._attackers]
+        known = know_network(self._people, self._params, self._conduct, self._step, names, self._data)
+        return self._adverts.observe_coalition(self._view, self._step, known)
+
+    def _measure_subscribers(self, attack: str, scores: Scores) -> dict[str, float]:
         seed = int(stream(self._people.seed, "shuffles", attack)[0])
         found = measure_subscriber_attack(scores, self._subscribes, self._asked, self._near, seed)
         if attack in _LOG_ODDS:
@@ -102,68 +118,47 @@ class AttackSuite:
             found |= measure_probabilities(expit(scores + prior), self._asked)
         return found
 
-    def _of_wires(self, attack: str) -> Scores:
-        match attack:
-            case "disclosure":
-                return self._rounds.score_by_means()
-            case "least-squares":
-                return self._rounds.score_by_least_squares()
-            case _:
-                return self._onlookers.scores(attack)
-
-    def _of_mesh(self, attack: str, scores: Scores) -> dict[str, float]:
-        """Among those who are in the last mesh; and of those whom closure is sure of."""
-        inside = self._onlookers.members() & self._asked
+    def _measure_members(self, attack: str, scores: Scores) -> dict[str, float]:
+        """The AUC among the members of the last mesh; and the nodes that closure is certain of."""
+        mesh = self._wires.meshes[-1]
+        inside = mesh.members & mesh.asked & self._asked
         found = {"auc_mesh": ranking.auc(scores[inside], self._subscribes[inside])}
         if attack == "closure":
-            certain = self._onlookers.certain()
+            certain = find_certain_subscribers(mesh)
             found["certain"] = float(np.count_nonzero(certain))
             if certain.any():
                 found["certain_precision"] = float(np.mean(self._subscribes[certain]))
         return found
 
-    def _of_publisher(self, attack: str) -> dict[str, float]:
+    def _measure_publisher(
+        self, attacker: Attacker[Any], scores: Scores, coalition: CoalitionObservations | None
+    ) -> dict[str, float]:
         people, honest = self._people, ~self._people.insiders
-        rounds: Scores | None = None
-        if attack in _ADVERTS:
-            rounds = np.array(self._spies.first if attack == "first-spy" else self._spies.fit)
-            scores = rounds.mean(axis=0)
-        elif attack == "predecessor":
-            scores = publisher_attacks.score_by_stems(people, self._seen(), self._conduct, self._step)
-        elif attack == "presence":
-            scores = publisher_attacks.score_by_presence(people, self._seen(), self._conduct, self._step)
-        elif attack == "sender":
-            scores = publisher_attacks.score_by_both(people, self._seen(), self._conduct, self._step)
-        else:
-            scores = self._onlookers.scores(attack)
         found = measure_publisher_attack(scores, people.publisher, honest)
-        if attack in _LOG_LIKELIHOODS:
+        if attacker.name in _LOG_LIKELIHOODS:
             found |= measure_probabilities(softmax(scores), honest)
-        if rounds is not None:
-            so_far = np.cumsum(rounds, axis=0)[:, honest]
+        if coalition is not None and _reads_adverts(attacker):
+            by_epoch = first_spy_by_epoch(coalition) if ADVERTS in attacker.needs else chain_fit_by_epoch(coalition)
+            so_far = np.cumsum(by_epoch, axis=0)[:, honest]
             place = int(np.count_nonzero(honest[: people.publisher]))
             found["disclosed"] = float(rounds_to_disclosure(so_far, place) is not None)
         return found
 
-    def _seen(self) -> CoalitionView:
-        if self._view is None:
-            raise ConfigError("this attack needs what insiders see")
-        return self._view
+
+def _reads_adverts(attacker: Attacker[Any]) -> bool:
+    return bool({ADVERTS, CHAINS} & set(attacker.needs))
 
 
-def _near(people: Population) -> Mask:
-    """Who has an insider beside it."""
+def _find_exposed(people: Population) -> Mask:
+    """Mask of the nodes with an insider as a neighbour."""
     ends = np.repeat(np.arange(people.graph.nodes), people.graph.degrees)
     mask = np.zeros(people.graph.nodes, np.bool_)
     mask[ends[people.insiders[people.graph.targets]]] = True
     return mask
 
 
-_COUNTING: Final = frozenset({"disclosure", "least-squares"})
-_ADVERTS: Final = frozenset({"first-spy", "trilateration"})
-_WIRES: Final = frozenset({*get_args(Outside), "flow-source", "roots", "rumor"})
-_INSIDERS: Final = frozenset({*get_args(Inside), *get_args(Source)}) - _WIRES
 _LOG_ODDS: Final = frozenset({"closure", "group-testing"})
 _LOG_LIKELIHOODS: Final = frozenset({"predecessor", "presence", "sender"})
 _COVERED: Final = 0.35
-"""About so many of those whom nobody needs are covers in P0's meshes; an observer who reckons with it learns more."""
+"""Approximate probability that a node that no member needs is a cover in P0's meshes. An observer with this number
+learns more."""

@@ -1,13 +1,13 @@
-"""Insiders against subscribers: what a coalition makes of what it saw in the first epochs of a run.
+"""The knowledge of a coalition about a model run: public parameters, and classifiers trained on networks of its own.
 
-Group testing needs no training. The classifiers are trained on worlds of the coalition's own, made from the same
-parameters under seeds that no run has: what is learned depends on the parameters alone, and is kept in a process. Where
-the data say who subscribes, their subscribers would be the ones that are sought; there a training world draws as many
-at random.
+The coalition makes its training networks from the same parameters under seeds that no run has. So the classifiers
+depend on the parameters alone, and a process keeps them. If the data say which users subscribe, training on them would
+reveal the targets; there a training network draws as many subscribers at random.
 """
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -18,14 +18,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from veilcast.lab.attack.classifiers import BinnedClassifier, LinearClassifier, fit_binned, fit_linear
-from veilcast.lab.attack.insider import swap_handover
-from veilcast.lab.attack.insider.group_tests import build_group_tests, infer_beliefs, origin_distances
+from veilcast.lab.attack.insider.group_tests import build_group_tests, infer_beliefs
 from veilcast.lab.attack.insider.node_features import extract_node_features
+from veilcast.lab.attack.insider.observations import PublicKnowledge
 from veilcast.lab.experiment.params import Params
 from veilcast.lab.experiment.plan import SEEDS_MAX
-from veilcast.lab.models.coalition_view import CoalitionView, watch_epochs
-from veilcast.lab.models.epochs import Population
-from veilcast.lab.models.link_observations import LinkObservations
+from veilcast.lab.models.coalition_view import watch_epochs
+from veilcast.lab.models.epochs import MeshPolicy, Population
+from veilcast.lab.models.hardened_mesh import ONWARD_PROBABILITY
 from veilcast.lab.runs.mesh.epoch_setup import make_policy, settle_people
 
 Scores = NDArray[np.float64]
@@ -33,45 +33,46 @@ Scores = NDArray[np.float64]
 
 @dataclass(frozen=True, eq=False)
 class TrainedClassifiers:
-    """To tell subscribers by what is seen in so many epochs."""
+    """Classifiers of subscribers for one number of epochs."""
 
     linear: LinearClassifier
     binned: BinnedClassifier
 
 
-def score_suspects(
-    people: Population, view: CoalitionView, params: Params, epochs: int, data: Path | None
-) -> dict[str, Scores]:
-    """By attack, and by node how much it looks like a subscriber, after so many epochs."""
-    seen = view.first_epochs(epochs)
-    belief = _belief(people, seen, params)
-    found = {"group-testing": belief}
-    if "handed" in params.attacks:
-        found["handed"] = swap_handover.score_handover(people.graph, seen, origin_distances(people.graph, seen))
-    if "linear" in params.attacks or "binned" in params.attacks:
-        learned = _train_classifiers(_training(params, people), data)[epochs]
-        observed = extract_node_features(people.graph, seen, belief)
-        found |= {"linear": learned.linear.scores(observed), "binned": learned.binned.scores(observed)}
-    return {attack: scores for attack, scores in found.items() if attack in params.attacks}
+def know_network(
+    people: Population, params: Params, conduct: MeshPolicy, epochs: int, attacks: Collection[str], data: Path | None
+) -> PublicKnowledge:
+    """The coalition's knowledge after these epochs; with classifiers if any of these attacks is trained."""
+    trained: dict[tuple[str, int], LinearClassifier | BinnedClassifier] = {}
+    if "linear" in attacks or "binned" in attacks:
+        learned = _train_classifiers(_training_params(params, people), data)[epochs]
+        trained = {("linear", epochs): learned.linear, ("binned", epochs): learned.binned}
+    return PublicKnowledge(
+        acting=_acting_share(people, params),
+        kept=params.kappa > 0,
+        onward=ONWARD_PROBABILITY,
+        departures=conduct.departures,
+        hold=conduct.hold,
+        relay_epochs=conduct.relay_epochs,
+        waits=True,
+        trained=trained,
+    )
 
 
 def judged_nodes(people: Population) -> NDArray[np.bool_]:
-    """Those who are judged: the honest, but for the publisher."""
+    """Mask of the nodes that attackers are judged on: all honest nodes except the publisher."""
     mask = ~people.insiders
     mask[people.publisher] = False
     return mask
 
 
-def _belief(people: Population, seen: LinkObservations, params: Params) -> Scores:
-    """Insiders know how many subscribe, and how many act as if they did."""
+def _acting_share(people: Population, params: Params) -> float:
+    """Insiders know how many nodes subscribe, and how many act as subscribers."""
     share = len(people.subscribers) / int(np.count_nonzero(~people.insiders))
-    acting = share + (1 - share) * params.kappa
-    tests = build_group_tests(people.graph, seen, kept=params.kappa > 0)
-    return infer_beliefs(tests, people.graph.nodes, min(acting, _SURE))
+    return min(share + (1 - share) * params.kappa, _SURE)
 
 
-def _training(params: Params, people: Population) -> Params:
-    """What their worlds are made from."""
+def _training_params(params: Params, people: Population) -> Params:
     if not params.topic:
         return msgspec.structs.replace(params, attacks=())
     return msgspec.structs.replace(params, attacks=(), topic="", ratio=len(people.subscribers) / people.graph.nodes)
@@ -79,16 +80,19 @@ def _training(params: Params, people: Population) -> Params:
 
 @lru_cache(maxsize=256)
 def _train_classifiers(params: Params, data: Path | None) -> dict[int, TrainedClassifiers]:
-    """By the number of epochs."""
+    """Classifiers by number of epochs."""
     steps = [int(step) for step in params.steps]
     rows: dict[int, list[Scores]] = {step: [] for step in steps}
     labels: list[NDArray[np.bool_]] = []
-    while len(labels) < _WORLDS and sum(map(len, labels)) < _ROWS:
+    while len(labels) < _NETWORKS and sum(map(len, labels)) < _ROWS:
         people = settle_people(params, SEEDS_MAX + len(labels), data)
         view, among = watch_epochs(people, make_policy(params), steps[-1]), judged_nodes(people)
+        acting = _acting_share(people, params)
         for step in steps:
             seen = view.first_epochs(step)
-            rows[step].append(extract_node_features(people.graph, seen, _belief(people, seen, params))[among])
+            tests = build_group_tests(people.graph, seen, kept=params.kappa > 0)
+            belief = infer_beliefs(tests, people.graph.nodes, acting)
+            rows[step].append(extract_node_features(people.graph, seen, belief)[among])
         subscribes = np.zeros(people.graph.nodes, np.bool_)
         subscribes[people.subscribers] = True
         labels.append(subscribes[among])
@@ -99,7 +103,7 @@ def _train_classifiers(params: Params, data: Path | None) -> dict[int, TrainedCl
     }
 
 
-_WORLDS: Final = 40
+_NETWORKS: Final = 40
 _ROWS: Final = 18_000
-"""So many worlds, or fewer if they have as many nodes as this to learn from."""
+"""Training ends after `_NETWORKS` networks, or earlier with this number of rows."""
 _SURE: Final = 0.999

@@ -12,7 +12,7 @@ What epochs have in common: the mean of each number over those of them that have
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from statistics import mean
 from typing import Final, Literal
@@ -21,10 +21,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from veilcast.errors import ConfigError
+from veilcast.lab.attack.observations import EpochWires
 from veilcast.lab.experiment.params import Measure, Params
 from veilcast.lab.models import hardened_mesh
 from veilcast.lab.models.epochs import MESH_POLICIES, Epoch, MeshPolicy, Population, settle_population
-from veilcast.lab.models.graph import Graph
 from veilcast.lab.models.rng import stream
 from veilcast.lab.models.shell_game import GameOutcome, play_swaps
 from veilcast.lab.runs.mesh.overlay_setup import draw_overlay
@@ -37,19 +37,6 @@ def average_epochs(epochs: Sequence[Mapping[str, float]], step: float) -> list[M
 
 
 Mask = NDArray[np.bool_]
-
-
-@dataclass(frozen=True, eq=False)
-class EpochWires:
-    present: Mask
-    graph: Graph
-    """Of those who are there."""
-    src: NDArray[np.int32]
-    dst: NDArray[np.int32]
-    hop: NDArray[np.int64]
-    """When each copy went, in hops after the first."""
-    members_at_joins: Mask
-    """The members of the mesh when all of its readers have come, three quarters, a half and a quarter of them."""
 
 
 def make_policy(params: Params) -> MeshPolicy:

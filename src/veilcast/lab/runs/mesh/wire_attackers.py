@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from veilcast.lab.attack.classifiers import BinnedClassifier, LinearClassifier, fit_binned, fit_linear
 from veilcast.lab.attack.observations import ActivityRounds, ByteVolumes, CaptureObservations
 from veilcast.lab.attack.observer import cadence, disclosure, flow_correlation, publication_waves
-from veilcast.lab.attack.observer.attackers import WIRE_ATTACKERS
+from veilcast.lab.attack.registry import attackers_on
 from veilcast.lab.experiment.params import Measure
 from veilcast.lab.measure.ranking import auc, true_positives_at
 from veilcast.lab.models.graph import Graph
@@ -105,8 +105,8 @@ def measure_attackers(capture: WireCapture, truth: CaptureRoles, trained: Traine
 
 def score_roles(capture: WireCapture, trained: TrainedCadence) -> Iterator[RoleScores]:
     seen = observe_capture(capture)
-    for each in WIRE_ATTACKERS:
-        yield each.attack, each.role, each.scores(seen, capture.subscriber_share)[0]
+    for each in attackers_on(CaptureObservations):
+        yield each.name, each.role, each.score_topics(seen)[0]
     yield "disclosure", "publisher", disclosure.score_disclosure(seen.busy[:, 0], _bytes(capture, capture.src).T)
     for role, (linear, binned) in trained.by_role.items():
         yield "cadence-linear", role, linear.scores(capture.cadence_features)
@@ -133,6 +133,7 @@ def observe_capture(capture: WireCapture) -> CaptureObservations:
         volumes=ByteVolumes(
             *(_bytes(capture, ends, flow_correlation.BINS_PER_HEARTBEAT) for ends in (capture.src, capture.dst))
         ),
+        rate=capture.subscriber_share,
     )
 
 
@@ -162,7 +163,7 @@ def _bytes(capture: WireCapture, ends: NDArray[np.int32], parts: int = 1) -> NDA
 
 
 ROLES: Final = ("subscriber", "publisher")
-ATTACKER_COUNT: Final = len(WIRE_ATTACKERS) + 1 + 2 * len(ROLES)
+ATTACKER_COUNT: Final = len(attackers_on(CaptureObservations)) + 1 + 2 * len(ROLES)
 """For each role and attack one: whoever would be alarmed by any of them has so many chances to be wrong."""
 _WINDOW_US: Final = 1_000_000
 _MOMENT_US: Final = 400_000

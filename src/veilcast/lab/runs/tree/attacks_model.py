@@ -12,13 +12,15 @@ one the subscriber has ("belief"); and of counting, whether it has found the sub
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from veilcast.lab.attack.insider import tree_nodes
+from veilcast.lab.attack.insider.tree_nodes import TreeObservations
+from veilcast.lab.attack.registry import applies, attackers_on
 from veilcast.lab.experiment.params import Measure, Params
 from veilcast.lab.measure import disclosure_time, ranking
 from veilcast.lab.models import tree, tree_refreshes
@@ -63,16 +65,17 @@ def draw_readers(params: Params, seed: int) -> TreeReaders:
 
 
 def _attackers(entries: TreeEntries, village: TreeReaders, habit: TreePolicy) -> Iterator[tuple[str, Scores]]:
-    for attack, scorer in _SCORERS.items():
-        yield attack, scorer(entries, village.nodes)
     if habit.profile == "paper":
         branching = tree.least_branching(village.nodes, habit.depth)
-        yield "likelihood", tree_nodes.score_likelihood(entries, village.nodes, village.insiders.size, branching)
+        seen = TreeObservations(entries, village.nodes, village.honest, branching=branching)
     else:
         length = habit.chain + habit.tail
-        allowed = range(2, length + 2) if habit.tail else [length + 1]
+        places = range(2, length + 2) if habit.tail else [length + 1]
         turnover = habit.turnover if habit.kept else 1.0
-        yield "guards", tree_nodes.score_guards(entries, village.honest, allowed, turnover)
+        seen = TreeObservations(entries, village.nodes, village.honest, places=places, turnover=turnover)
+    for attacker in attackers_on(TreeObservations):
+        if applies(attacker, seen):
+            yield attacker.name, attacker.score(seen)
 
 
 def _measure_scores(scores: Scores, village: TreeReaders) -> dict[str, float]:
@@ -108,12 +111,6 @@ def _paths(village: TreeReaders, habit: TreePolicy, params: Params) -> list[Meas
     return [Measure("path", metric, params.steps[-1], value) for metric, value in found.items()]
 
 
-_SCORERS: Final[dict[str, Callable[[TreeEntries, int], Scores]]] = {
-    "count": tree_nodes.score_counts,
-    "lasting": tree_nodes.score_lasting,
-    "depth": tree_nodes.score_depth,
-    "volume": tree_nodes.score_volume,
-}
 _PATHS: Final = 2000
 """Publications of which it is asked who held them from their origin on."""
 _HEEDED: Final = ("tree", "insiders", "publications", "churn")

@@ -1,0 +1,201 @@
+"""The registry of attackers: every attacker of the lab once, with its name, its observations, and its target role.
+
+An attacker is one function from observations to scores. `observes` is the class of these observations; an attacker on a
+base class serves every subclass. A name may stand twice where two kinds of observations, or two roles, need different
+formulas: a model run grants its observer more than a capture does. Sweeps, audits, benches, the live runs and the Spark
+jobs take their attackers from here. To add an attacker, write its function and add an entry.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
+from typing import Any, Final, Generic, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from veilcast.errors import ConfigError
+from veilcast.lab.attack.insider import attackers as insider
+from veilcast.lab.attack.insider import lone_insider, tree_nodes
+from veilcast.lab.attack.insider.coalition_tables import ADVERTS, CHAINS, NOTES, ORIGINS, SIGHTS, STEMS
+from veilcast.lab.attack.insider.observations import CoalitionObservations
+from veilcast.lab.attack.insider.tree_nodes import TreeObservations
+from veilcast.lab.attack.observations import CaptureObservations, EpochObservations, WireObservations
+from veilcast.lab.attack.observer import attackers as observer
+from veilcast.lab.attack.stream import many_steps, single_step, trained
+from veilcast.lab.attack.stream.model import Candidates, Posterior, StreamModel, StreamObservations
+
+Observed = TypeVar("Observed")
+Scores = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Attacker(Generic[Observed]):
+    name: str
+    role: str
+    """Role that it looks for: `subscriber`, `publisher`, or `truth` among the candidates of a stream."""
+    observes: type[Observed]
+    score: Callable[[Observed], Scores]
+    """Scores by node; topics x nodes if the attacker tells topics apart; probabilities of candidates for a stream."""
+    needs: tuple[str, ...] = ()
+    """Parts of the observations that it reads: tables of a capture or a coalition, fields of a stream's model."""
+    lone: bool = False
+    """Whether it is for a single insider that has no coalition."""
+    trained: bool = False
+    """Whether it needs training on networks of the attacker's own."""
+    online: bool = True
+    """Whether it judges a step of a stream without looking at later steps."""
+
+    def score_topics(self, observed: Observed) -> Scores:
+        """Topics x nodes; one row if the attacker cannot tell topics apart."""
+        return np.atleast_2d(self.score(observed))
+
+
+def attackers_on(
+    observes: type[Observed], names: Collection[str] | None = None, *, called: str = "attack"
+) -> list[Attacker[Observed]]:
+    """The attackers on these observations, in the order of the table; only those with these names, if any are given.
+
+    Raises `ConfigError`, with the known names, for a name that no attacker on these observations has.
+    """
+    found = [each for each in ATTACKERS if issubclass(observes, each.observes)]
+    for name in names or ():
+        if all(each.name != name for each in found):
+            known = ", ".join(dict.fromkeys(each.name for each in found))
+            raise ConfigError(f"no {called} is called {name!r}; there are {known}")
+    return [each for each in found if names is None or each.name in names]
+
+
+def find_attacker(name: str, *observes: type[Any]) -> Attacker[Any]:
+    """The first attacker of this name on any of these observations."""
+    for each in ATTACKERS:
+        if each.name == name and any(issubclass(kind, each.observes) for kind in observes):
+            return each
+    raise ConfigError(f"no attack on these observations is called {name!r}")
+
+
+def attack_names(observes: type[Any]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(each.name for each in attackers_on(observes)))
+
+
+def score_candidates(name: str, candidates: Candidates, model: StreamModel) -> Posterior:
+    """The posterior of a stream attacker over these candidates.
+
+    Raises `ConfigError` for malformed candidates, for an unknown name, and for a model without what it needs.
+    """
+    attacker = find_attacker(name, StreamObservations)
+    if candidates.ndim != 3 or 0 in candidates.shape or not np.isfinite(candidates).all():
+        raise ConfigError("candidates are finite numbers of [streams, steps, n], some of each")
+    if not applies(attacker, model):
+        raise ConfigError(f"this attacker needs to know {' and '.join(attacker.needs)}")
+    return attacker.score(StreamObservations(np.ascontiguousarray(candidates, np.float64), model))
+
+
+def applies(attacker: Attacker[Any], known: object) -> bool:
+    """Whether a stream's model, or a tree's observations, hold all that the attacker needs."""
+    return all(getattr(known, need) is not None for need in attacker.needs)
+
+
+def _on_wires(
+    name: str, role: str, observes: type[Observed], score: Callable[[Observed], Scores], *needs: str
+) -> Attacker[Observed]:
+    return Attacker(name, role, observes, score, needs or (WAVES,))
+
+
+def _of_coalition(
+    name: str, role: str, score: Callable[[CoalitionObservations], Scores], *needs: str, **kind: bool
+) -> Attacker[CoalitionObservations]:
+    return Attacker(name, role, CoalitionObservations, score, needs, **kind)
+
+
+def _of_tree(name: str, score: Callable[[TreeObservations], Scores], *needs: str) -> Attacker[TreeObservations]:
+    return Attacker(name, SUBSCRIBER, TreeObservations, score, needs)
+
+
+def _on_stream(
+    name: str, score: Callable[[Candidates, StreamModel], Posterior], *needs: str, online: bool = True
+) -> Attacker[StreamObservations]:
+    return Attacker(name, "truth", StreamObservations, lambda seen: score(*seen), needs, online=online)
+
+
+SUBSCRIBER: Final = "subscriber"
+PUBLISHER: Final = "publisher"
+
+WAVES: Final = "notes"
+ACTIVITY: Final = "activity"
+CADENCE: Final = "cadence"
+VOLUMES: Final = "volumes"
+"""Parts of a capture, beside the overlay."""
+
+_WIRES: Final[tuple[Attacker[Any], ...]] = (
+    _on_wires("leaf", SUBSCRIBER, WireObservations, observer.score_leaf),
+    _on_wires("majority", SUBSCRIBER, WireObservations, observer.score_majority),
+    _on_wires("persistence", SUBSCRIBER, CaptureObservations, observer.score_persistence),
+    _on_wires("persistence", SUBSCRIBER, EpochObservations, observer.score_persistence_of_epochs),
+    _on_wires("closure", SUBSCRIBER, CaptureObservations, observer.score_closure),
+    _on_wires("closure", SUBSCRIBER, EpochObservations, observer.score_closure_of_epochs),
+    _on_wires("centrality", SUBSCRIBER, WireObservations, observer.score_centrality),
+    _on_wires("intersection", SUBSCRIBER, CaptureObservations, observer.score_intersection),
+    _on_wires("intersection", SUBSCRIBER, EpochObservations, observer.score_intersection_of_epochs),
+    _on_wires("disclosure", SUBSCRIBER, WireObservations, observer.score_disclosure, ACTIVITY),
+    _on_wires("least-squares", SUBSCRIBER, CaptureObservations, observer.score_least_squares, ACTIVITY),
+    _on_wires("least-squares", SUBSCRIBER, EpochObservations, observer.score_least_squares_of_epochs, ACTIVITY),
+    _on_wires("cadence", SUBSCRIBER, CaptureObservations, observer.score_cadence_of_subscribers, CADENCE),
+    _on_wires("late-join", SUBSCRIBER, CaptureObservations, observer.score_late_join),
+    _on_wires("late-join", SUBSCRIBER, EpochObservations, observer.score_late_join_of_epochs),
+    _on_wires("survivor", SUBSCRIBER, CaptureObservations, observer.score_survivor),
+    _on_wires("survivor", SUBSCRIBER, EpochObservations, observer.score_survivor_of_epochs),
+    _on_wires("flow-source", PUBLISHER, WireObservations, observer.score_flow_source),
+    _on_wires("roots", PUBLISHER, WireObservations, observer.score_roots),
+    _on_wires("rumor", PUBLISHER, WireObservations, observer.score_rumor),
+    _on_wires("cadence", PUBLISHER, CaptureObservations, observer.score_cadence_of_publishers, CADENCE),
+    _on_wires("flow-correlation", SUBSCRIBER, CaptureObservations, observer.score_followers, VOLUMES),
+    _on_wires("flow-correlation", PUBLISHER, CaptureObservations, observer.score_leaders, VOLUMES),
+)
+_COALITIONS: Final = (
+    _of_coalition("group-testing", SUBSCRIBER, insider.score_group_tests, SIGHTS, ORIGINS),
+    _of_coalition("linear", SUBSCRIBER, insider.score_linear, SIGHTS, ORIGINS, trained=True),
+    _of_coalition("binned", SUBSCRIBER, insider.score_binned, SIGHTS, ORIGINS, trained=True),
+    _of_coalition("handed", SUBSCRIBER, insider.score_handover, SIGHTS, ORIGINS),
+    _of_coalition("first-spy", PUBLISHER, insider.score_first_spy, ADVERTS),
+    _of_coalition("trilateration", PUBLISHER, insider.score_trilateration, CHAINS),
+    _of_coalition("predecessor", PUBLISHER, insider.score_predecessor, STEMS, ORIGINS),
+    _of_coalition("presence", PUBLISHER, insider.score_presence, NOTES),
+    _of_coalition("sender", PUBLISHER, insider.score_stems_and_presence, STEMS, ORIGINS, NOTES),
+    _of_coalition("pruning", SUBSCRIBER, insider.score_pruned_branches, SIGHTS, ORIGINS, lone=True),
+    _of_coalition("pruning-timed", SUBSCRIBER, insider.score_timed_branches, SIGHTS, ORIGINS, lone=True),
+    _of_coalition("pruning", PUBLISHER, lone_insider.score_publisher_by_first_advert, ADVERTS, lone=True),
+    _of_coalition("pruning-chains", PUBLISHER, lone_insider.score_publisher_by_chains, CHAINS, lone=True),
+)
+_TREES: Final = (
+    _of_tree("count", lambda seen: tree_nodes.score_counts(seen.entries, seen.nodes)),
+    _of_tree("lasting", lambda seen: tree_nodes.score_lasting(seen.entries, seen.nodes)),
+    _of_tree("depth", lambda seen: tree_nodes.score_depth(seen.entries, seen.nodes)),
+    _of_tree("volume", lambda seen: tree_nodes.score_volume(seen.entries, seen.nodes)),
+    _of_tree("likelihood", tree_nodes.score_known_shape, "branching"),
+    _of_tree("guards", tree_nodes.score_known_chain, "places"),
+)
+_STREAMS: Final = (
+    _on_stream("uniform", single_step.score_uniform),
+    _on_stream("medoid", single_step.score_medoid),
+    _on_stream("most", single_step.score_most_common),
+    _on_stream("odds", single_step.score_odds, "pmf", "fake_pmf"),
+    _on_stream("kalman-nearest", many_steps.score_kalman_nearest, "truth"),
+    _on_stream("kalman-bank", many_steps.score_kalman_bank, "truth"),
+    _on_stream("kalman-mean", many_steps.score_kalman_mean, "truth"),
+    _on_stream("filter", many_steps.score_filter, "truth"),
+    _on_stream("smoother", many_steps.score_smoother, "truth", online=False),
+    _on_stream("viterbi", many_steps.score_viterbi, "truth", online=False),
+    _on_stream("hindsight", many_steps.score_hindsight, "truth", "told"),
+    _on_stream("likelihood-ratio", many_steps.score_likelihood_ratio, "truth", "fakes", online=False),
+    _on_stream("turns", many_steps.score_turns, "signs", online=False),
+    _on_stream("restless", many_steps.score_restless, "proxy", online=False),
+    _on_stream("endings", many_steps.score_endings, "endings", online=False),
+    _on_stream("trained", trained.score_trained, "fitted", online=False),
+    _on_stream("intersection", many_steps.score_intersection, online=False),
+    _on_stream("repeats", many_steps.score_repeats, "pmf"),
+    _on_stream("newcomer", many_steps.score_newcomer),
+    _on_stream("confirmation", single_step.score_confirmation, "asked"),
+)
+ATTACKERS: Final[tuple[Attacker[Any], ...]] = (*_WIRES, *_COALITIONS, *_TREES, *_STREAMS)

@@ -1,0 +1,46 @@
+"""The registry of attackers: one entry for each name, role and kind of observations; and the names in experiments."""
+
+from __future__ import annotations
+
+from typing import get_args
+
+import pytest
+
+from veilcast.errors import ConfigError
+from veilcast.lab.attack.insider.observations import CoalitionObservations
+from veilcast.lab.attack.observations import CaptureObservations, EpochObservations
+from veilcast.lab.attack.registry import ATTACKERS, PUBLISHER, SUBSCRIBER, attack_names, attackers_on, find_attacker
+from veilcast.lab.attack.stream.model import StreamObservations
+from veilcast.lab.experiment.params import Inside, Outside, Source
+
+KINDS = {each.observes for each in ATTACKERS} | {CaptureObservations, EpochObservations}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_name_and_a_role_stand_for_one_attacker_on_one_kind_of_observations(kind: type) -> None:
+    keys = [(each.name, each.role) for each in attackers_on(kind)]
+    assert len(set(keys)) == len(keys)
+
+
+def test_every_attack_that_an_experiment_may_name_is_registered_for_model_runs_with_its_role() -> None:
+    for name in get_args(Outside):
+        assert find_attacker(name, EpochObservations).role == SUBSCRIBER
+    for name in get_args(Inside):
+        assert find_attacker(name, CoalitionObservations).role == SUBSCRIBER
+    for name in get_args(Source):
+        assert find_attacker(name, EpochObservations, CoalitionObservations).role == PUBLISHER
+
+
+def test_captures_and_model_runs_share_the_attackers_that_need_no_more_than_wires() -> None:
+    shared = {each.name for each in attackers_on(CaptureObservations)} & {
+        each.name for each in attackers_on(EpochObservations) if each in attackers_on(CaptureObservations)
+    }
+    assert shared == {"leaf", "majority", "centrality", "disclosure", "flow-source", "roots", "rumor"}
+
+
+def test_an_unknown_name_is_refused_with_the_known_ones() -> None:
+    with pytest.raises(ConfigError, match=r"no attack is called 'guess'; there are uniform, medoid"):
+        attackers_on(StreamObservations, ["guess"])
+    with pytest.raises(ConfigError, match="no attack on these observations is called 'leaf'"):
+        find_attacker("leaf", CoalitionObservations)
+    assert "leaf" not in attack_names(CoalitionObservations)
