@@ -1,17 +1,17 @@
 """Real overlays and real subscriptions, read from a folder that the user names; none of it comes with the package.
 
-Real prices are in `stocks`, which reads them by what is here.
+Real prices are in `prices`, which reads them by the functions here.
 
-`gnutella` is a snapshot of a file-sharing network (SNAP, p2p-Gnutella08; Ripeanu et al. 2002): an overlay as a
-protocol without a plan makes it. `deezer` are the friendships of one country's users of a music service and the genres
-each of them likes (GEMSEC 2019): overlay and subscriptions of one population. Users are numbers, and stay so: nothing
-here or in an experiment tries to find out who anybody is. `planetlab` are the round-trip times between 490 machines of
-a research network, all over the world. `facebook` are the wall posts of New Orleans in 2007 (Viswanath et al. 2009),
+`gnutella` is a snapshot of a file-sharing network (SNAP, p2p-Gnutella08; Ripeanu et al. 2002): an overlay that a
+protocol without a plan made. `deezer` holds the friendships of one country's users of a music service and the genres
+each of them likes (GEMSEC 2019): overlay and subscriptions of one population. Users are numbers and stay so: nothing
+here or in an experiment tries to identify anyone. `planetlab` holds the round-trip times between 490 machines of a
+research network, all over the world. `facebook` holds the wall posts of New Orleans in 2007 (Viswanath et al. 2009),
 and `college` the messages of students (Panzarasa et al. 2009): interactions for the replays of P4, whose own trace is
 not public.
 
-A file is taken only if it has exactly what it is published to have, so a part of one is not mistaken for the whole. A
-process reads each once.
+A file is accepted only if it has exactly its published content, so a part of one is not mistaken for the whole. A
+process reads each file once.
 """
 
 from __future__ import annotations
@@ -46,10 +46,10 @@ Source: TypeAlias = Literal["gnutella", "deezer"]
 class DataOverlay:
     graph: Graph
     topics: Mapping[str, NDArray[np.int32]] = field(default_factory=dict)
-    """Who subscribes to what, in order; empty where nobody knows."""
+    """Subscribers by topic, in order; empty if unknown."""
 
     def sample_around(self, size: int, seed: int) -> DataOverlay:
-        """As many nodes around one of the largest component, with what they subscribe to."""
+        """The overlay of `size` nodes around a random node of the largest component, with their subscriptions."""
         choices = np.flatnonzero(largest_component(self.graph))
         nodes = nearest_nodes(self.graph, int(choices[draw_below(stream(seed, "centre"), choices.size)]), size)
         topics = {
@@ -59,9 +59,10 @@ class DataOverlay:
         return DataOverlay(induce_subgraph(self.graph, nodes), topics)
 
     def cast(self, topic: str, ratio: float, seed: int) -> tuple[int, NDArray[np.int32]]:
-        """A publisher and its topic's subscribers, some of whom it may not reach; without a topic, a share of all.
+        """A publisher and its topic's subscribers, some of which it may not reach; without a topic, a share of all
+        nodes.
 
-        The publisher is any node of the largest component that is not itself among them.
+        The publisher is any node of the largest component that is not a subscriber.
         """
         if topic and topic not in self.topics:
             known = ", ".join(sorted(self.topics)) or "none"
@@ -76,14 +77,14 @@ class DataOverlay:
 
 
 def load_overlay(source: Source, folder: Path | None) -> DataOverlay:
-    """Raises `ConfigError` if no folder is named, and `StorageError` for what is not there, or is something else."""
+    """Raises `ConfigError` if no folder is named, and `StorageError` if a file is missing or is another one."""
     if folder is None:
         raise missing_folder_error(source)
     return _load(source, folder.absolute())
 
 
 def load_round_trips(folder: Path | None) -> NDArray[np.float64]:
-    """Between any two machines of PlanetLab, in milliseconds; the same both ways. Raises as `load_overlay` does."""
+    """Milliseconds between any two machines of PlanetLab, equal both ways. Raises as `load_overlay` does."""
     if folder is None:
         raise missing_folder_error("planetlab")
     return _round_trips(folder.absolute())
@@ -97,8 +98,7 @@ def load_trace(source: str, folder: Path | None) -> interaction_traces.Interacti
 
 
 def file_digests(sources: Iterable[str], folder: Path | None) -> dict[str, str]:
-    """Of the files that these are read from, by their names: the SHA-256 of each. None is read for an overlay that is
-    drawn."""
+    """The SHA-256 of each file that these sources are read from, by name. A generated overlay has no files."""
     require_files(sources := set(sources), folder)
     return {
         file.name: hashlib.sha256(_read_stored(file, folder)).hexdigest()
@@ -108,7 +108,7 @@ def file_digests(sources: Iterable[str], folder: Path | None) -> dict[str, str]:
 
 
 def files_of(sources: Collection[str]) -> list[File]:
-    """The files that these sources are read from; an overlay that is drawn has none."""
+    """The files that these sources are read from; a generated overlay has none."""
     read: dict[str, list[File]] = {name: files.all() for name, files in FILES.items()}
     read |= {"planetlab": [PLANETLAB], "minutes": [MINUTES], "daily": [DAILY]}
     read |= {name: [file] for name, file in TRACES.items()}
@@ -116,7 +116,7 @@ def files_of(sources: Collection[str]) -> list[File]:
 
 
 def require_files(sources: Collection[str], folder: Path | None) -> None:
-    """Raise `StorageError` with all files of these sources that are missing, or `ConfigError` if no folder is named."""
+    """Raises `StorageError` with all missing files of these sources, or `ConfigError` if no folder is named."""
     files = files_of(sources)
     if files and folder is None:
         raise missing_folder_error(" and ".join(sorted(sources)), files)
@@ -128,12 +128,12 @@ def require_files(sources: Collection[str], folder: Path | None) -> None:
 
 
 def describe_files(files: Iterable[File]) -> str:
-    """The path of each file below the data folder, and where the file comes from."""
+    """The path of each file below the data folder, and its origin."""
     return "; ".join(f"{file.name} (get it from {file.origin})" for file in files)
 
 
 def largest_component(graph: Graph) -> NDArray[np.bool_]:
-    """Which nodes are in the largest component."""
+    """Mask of the nodes in the largest component."""
     links = csr_matrix((np.ones(graph.targets.size, np.int8), graph.targets, graph.offsets), shape=(graph.nodes,) * 2)
     _, part = connected_components(links, directed=False)
     inside: NDArray[np.bool_] = part == np.bincount(part).argmax()
@@ -221,7 +221,7 @@ def _read_stored(file: File, folder: Path) -> bytes:
 
 
 def missing_folder_error(source: str, files: Iterable[File] = ()) -> ConfigError:
-    """`source` is what is read; `files` are those that it needs in the folder."""
+    """`source` is the data to read; `files` are those that it needs in the folder."""
     below = f"; the folder holds {describe_files(files)}" if files else ""
     return ConfigError(f"{source} is read from a data folder: name it with --data DIR, or in VEILCAST_DATA{below}")
 
@@ -242,7 +242,7 @@ class EdgeFile(File):
     edges: int
     delimiter: str | None
     header: int
-    """Lines to pass over."""
+    """Number of lines to skip."""
 
 
 @dataclass(frozen=True)
@@ -259,7 +259,7 @@ class TimesFile(File):
 @dataclass(frozen=True)
 class BarsFile(File):
     rows: Mapping[str, int]
-    """Of each symbol."""
+    """Number of rows by symbol."""
 
 
 @dataclass(frozen=True)
@@ -301,7 +301,7 @@ FILES: Final[dict[str, Files]] = {
         SubscriptionFile("pubsub/deezer_ro_genres.json.gz", _GEMSEC, 84, 252_132),
     ),
 }
-"""Where each lies in the folder, where it is from, and what it must have."""
+"""Path in the folder, origin, and required content of each source."""
 TRACES: Final[dict[str, TraceFile]] = {
     "facebook": TraceFile(
         "social/fb_wall_2007.csv.gz",

@@ -1,9 +1,9 @@
-"""Traces of interactions, as text or as columns: who wrote to whom, and when.
+"""Traces of interactions, as text or as columns: a sender, a receiver and a time.
 
-A line has a sender, a receiver and a time, with commas between; the first line is a heading. Lines that are not so are
-counted, the first of them are named with what is wrong, and none is taken: a trace with some of them is a trace. So it
-is with the rows of columns. Users are renumbered from 0, in the order of their names as numbers; they are numbers, and
-stay so. Interactions come in the order of senders, and of each in the order of time.
+A line has a sender, a receiver and a time, separated by commas; the first line is a heading. Malformed lines are
+counted, the first of them are reported with the reason, and none is used: a trace with some of them is still a trace.
+The same holds for rows of columns. Users are renumbered from 0, in the order of their names as numbers; they are
+numbers and stay so. Interactions are sorted by sender, then by time.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from veilcast.errors import ConfigError
 
 Clock: TypeAlias = Literal["hours", "stamps", "seconds", "dates"]
 """Hours since a beginning; month/day/year and a time of twelve hours, as "4/15/04 2:56 PM"; seconds since 1970, ten
-digits before the point; or dates as ISO 8601 has them, "2004-04-15T14:56"."""
+digits before the point; or ISO 8601 dates, "2004-04-15T14:56"."""
 
 
 class RefusedLine(NamedTuple):
     line: int
-    """The heading is line 1; of columns, the first row."""
+    """Line number; the heading is line 1. For columns, the row from 1."""
     why: str
 
 
@@ -35,27 +35,27 @@ class InteractionTrace(NamedTuple):
     publisher: NDArray[np.int32]
     subscriber: NDArray[np.int32]
     hour: NDArray[np.float64]
-    """Since the first."""
+    """Hours since the first interaction."""
     users: int
     refused: int
-    """Lines."""
+    """Number of refused lines."""
     named: tuple[RefusedLine, ...]
     """The first of those."""
 
     def describe_refused(self) -> str:
-        """What was refused, in a line."""
+        """The refused lines, in one line of text."""
         first = "; ".join(f"line {one.line}: {one.why}" for one in self.named)
         more = f"; and {self.refused - len(self.named)} more" if self.refused > len(self.named) else ""
         return f"{self.refused} lines are no interactions: {first}{more}" if self.refused else "every line is one"
 
 
 def parse(text: bytes, clock: Clock) -> InteractionTrace:
-    """Raises `ConfigError` if nothing is left."""
+    """Raises `ConfigError` if no interaction is left."""
     return parse_lines(BytesIO(text), clock)
 
 
 def parse_lines(lines: Iterable[bytes], clock: Clock | None) -> InteractionTrace:
-    """The same, line by line. If no clock is named, the first time that one can read decides for all."""
+    """The same, line by line. If `clock` is None, the first readable time decides for all."""
     ends, times = array("q"), array("d")
     named: list[RefusedLine] = []
     refused = 0
@@ -77,7 +77,7 @@ def parse_lines(lines: Iterable[bytes], clock: Clock | None) -> InteractionTrace
 def parse_columns(
     sender: NDArray[np.int64], receiver: NDArray[np.int64], hour: NDArray[np.float64]
 ) -> InteractionTrace:
-    """The same from columns; a user that is missing is negative, and a time that is missing is no number."""
+    """The same from columns; a missing user is negative, and a missing time is NaN."""
     wrong = (
         ("the sender is no user", sender < 0),
         ("the receiver is no user", receiver < 0),
@@ -130,7 +130,7 @@ def _hours(text: str) -> float:
 
 def _stamped(text: str) -> float:
     try:
-        # Whatever the zone was, the hours between are the same, but for those of summer time.
+        # Whatever the zone, differences of hours are the same, except over changes of summer time.
         return datetime.strptime(text, "%m/%d/%y %I:%M %p").replace(tzinfo=UTC).timestamp() / 3600
     except ValueError as error:
         raise ValueError("the time is none") from error

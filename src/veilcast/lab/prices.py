@@ -1,9 +1,9 @@
 """Real prices, for P3: closes of one-minute bars and of days, from the data folder that the user names.
 
 Minutes are of GOOG (three days of 2015) and MSFT (21 days of 2016), days of five stocks up to 2013. The paper's own
-minutes (Google, 2007) are not public. Closes are taken in order, and a minute without a trade has no bar, so a step is
-from one bar to the next; from one day to the next it is the night. Daily closes are adjusted for splits, which are no
-moves of the price.
+minutes (Google, 2007) are not public. Closes are taken in order. A minute without a trade has no bar, so a step goes
+from one bar to the next; between days it spans the night. Daily closes are adjusted for splits, which are no moves of
+the price.
 """
 
 from __future__ import annotations
@@ -28,16 +28,16 @@ class Bars:
     close: NDArray[np.float64]
     volume: NDArray[np.float64]
     day: NDArray[np.int64]
-    """Which day each is of, counted from 0."""
+    """Day of each bar, counted from 0."""
     trading: NDArray[np.bool_]
-    """Whether it is of the hours of trade, half past nine to four; before and after, trades are few and far between."""
+    """Whether the bar is within trading hours, half past nine to four; trades before and after are rare."""
 
     def days(self) -> list[NDArray[np.float64]]:
-        """The closes of each day, of the hours of trade."""
+        """The closes of each day, within trading hours."""
         return self._by_day(self.close)
 
     def traded(self) -> list[NDArray[np.float64]]:
-        """The volumes of the same."""
+        """The volumes of the same bars."""
         return self._by_day(self.volume)
 
     def _by_day(self, column: NDArray[np.float64]) -> list[NDArray[np.float64]]:
@@ -45,17 +45,17 @@ class Bars:
 
 
 def load_minutes(symbol: str, folder: Path | None) -> Bars:
-    """Raises `ConfigError` if no folder is named or no such symbol is there, and `StorageError` for another file."""
+    """Raises `ConfigError` if no folder is named or the symbol is missing, and `StorageError` for another file."""
     return _choose("minutes", MINUTES, symbol, folder)
 
 
 def load_daily(symbol: str, folder: Path | None) -> Bars:
-    """The same."""
+    """Raises as `load_minutes` does."""
     return _choose("daily", DAILY, symbol, folder)
 
 
 def cut_windows(series: NDArray[np.float64], steps: int, apart: int) -> NDArray[np.float64]:
-    """Streams of [streams, steps]: pieces of a series, one begun so many steps after the other."""
+    """Streams [streams, steps]: pieces of a series, each beginning `apart` steps after the last."""
     if not 1 <= steps <= len(series) or apart < 1:
         raise ConfigError(f"a piece has 1 to {len(series)} steps, and the next begins 1 step later or more")
     return sliding_window_view(series, steps)[::apart].copy()

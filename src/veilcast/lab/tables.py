@@ -1,9 +1,10 @@
 """Every table of the lab, once: a row type each, from which the Arrow and the Spark schema follow.
 
-What a network shows is defined in `veilcast.observe`, for the core writes it; here stand the tables that the lab itself
-makes. They lie as Parquet under a root, `ROOT/TABLE/experiment=NAME/[bucket=K/]*.parquet`: the experiment is in the
-path and not in the file, as Spark, pyarrow and others expect it. A file is put in its place in one step, so what is
-there is whole. Who reads gets the columns that are defined here, in their order, or is told which one is wrong.
+`veilcast.observe` defines the tables of what a network shows, because the core writes them. This module defines the
+tables that the lab itself makes. They are Parquet files under a root,
+`ROOT/TABLE/experiment=NAME/[bucket=K/]*.parquet`: the experiment is in the path and not in the file, as Spark, pyarrow
+and others expect it. A file is put in its place in one step, so every file there is complete. A reader gets the columns
+that are defined here, in their order, or an error that names the wrong one.
 """
 
 from __future__ import annotations
@@ -29,18 +30,18 @@ if TYPE_CHECKING:
 
 
 class RunRow(observe.ObservationRow, frozen=True, gc=False):
-    """What a run was made from; its name is unique in its experiment."""
+    """The origin of a run; its name is unique in its experiment."""
 
     experiment: str
     cell: str
     params: str
-    """As JSON."""
+    """JSON text."""
     seed: int
     commit: str
 
 
 class GuessRow(observe.ObservationRow, frozen=True, gc=False):
-    """How strongly an attack holds that a node has a role."""
+    """How strongly an attack believes that a node has a role."""
 
     attack: str
     epochs: int
@@ -61,7 +62,7 @@ class StreamRow(observe.ObservationRow, frozen=True, gc=False):
 
 
 class StreamGuessRow(observe.ObservationRow, frozen=True, gc=False):
-    """How likely an attack holds a candidate to be true."""
+    """The probability that an attack gives a candidate to be true."""
 
     attack: str
     stream: int
@@ -71,7 +72,7 @@ class StreamGuessRow(observe.ObservationRow, frozen=True, gc=False):
 
 
 class MeasureRow(msgspec.Struct, frozen=True, gc=False):
-    """One number that came of one run."""
+    """One number of one run."""
 
     experiment: str
     cell: str
@@ -83,8 +84,8 @@ class MeasureRow(msgspec.Struct, frozen=True, gc=False):
 
 
 class ScoreRow(msgspec.Struct, frozen=True, gc=False):
-    """The same number over all seeds: its mean, its standard deviation, and the 95 % interval of the mean; of one seed
-    the two are infinite."""
+    """The same number over all seeds: its mean, its standard deviation, and the 95 % interval of the mean; with one
+    seed the last two are infinite."""
 
     experiment: str
     cell: str
@@ -100,14 +101,14 @@ class ScoreRow(msgspec.Struct, frozen=True, gc=False):
 
 
 class Relation(msgspec.Struct, frozen=True, gc=False):
-    """Of a trace: whom a user knows."""
+    """Trace: an acquaintance of a user."""
 
     user: int
     friend: int
 
 
 class Interaction(msgspec.Struct, frozen=True, gc=False):
-    """Of a trace: who said something to whom, and when, in hours since its beginning."""
+    """Trace: a sender, a receiver and a time in hours since the beginning."""
 
     publisher: int
     subscriber: int
@@ -115,7 +116,7 @@ class Interaction(msgspec.Struct, frozen=True, gc=False):
 
 
 class Replayed(msgspec.Struct, frozen=True, gc=False):
-    """How many interactions go from one broker to another, if users are placed by Zipf's law with alpha."""
+    """Number of interactions from one broker to another, if users are placed by Zipf's law with alpha."""
 
     alpha: float
     source: int
@@ -139,14 +140,14 @@ class VerdictRow(msgspec.Struct, frozen=True, gc=False):
     high: float
     within: float
     difference: float
-    """Ours less the target."""
+    """Ours minus the target."""
     verdict: str
     expected: str
     why: str
 
 
 def arrow_schema(row: type[msgspec.Struct], *, stored: bool = False) -> pa.Schema:
-    """Of the whole table; `stored` leaves out the columns that the path of a file holds."""
+    """The schema of the whole table; `stored` leaves out the columns that the path of a file holds."""
     return pa.schema([pa.field(name, kind, nullable=nullable) for name, kind, nullable in _columns(row, stored)])
 
 
@@ -179,7 +180,7 @@ def from_rows(row: type[msgspec.Struct], rows: Iterable[msgspec.Struct]) -> pa.T
 
 
 def write(path: Path, table: pa.Table) -> None:
-    """Put a table at `path`, without the columns that the path holds, in one step; the same rows are the same bytes."""
+    """Put a table at `path` in one step, without the columns that the path holds; equal rows give equal bytes."""
     kept = table.drop_columns([name for name in table.column_names if name in _IN_PATH])
     beside = path.with_name(f".{path.name}.{os.getpid()}.new")
     try:
@@ -196,7 +197,7 @@ def write(path: Path, table: pa.Table) -> None:
 
 
 def read(root: Path, row: type[msgspec.Struct], experiment: str, files: Sequence[Path] | None = None) -> pa.Table:
-    """An experiment's part of a table: all files of it, or those that are named, in the order of their names."""
+    """An experiment's part of a table: all files of it, or these files, in the order of their names."""
     parts = [_read_file(path, row, experiment) for path in _files(root, row, experiment, files)]
     return pa.concat_tables(parts) if parts else arrow_schema(row).empty_table()
 
@@ -204,7 +205,7 @@ def read(root: Path, row: type[msgspec.Struct], experiment: str, files: Sequence
 def frame(
     spark: SparkSession, root: Path, row: type[msgspec.Struct], experiment: str, files: Sequence[Path] | None = None
 ) -> DataFrame:
-    """The same as a Spark frame; nothing but the files' footers is read here."""
+    """The same as a Spark frame; only the files' footers are read here."""
     from pyspark.sql import functions as sql
 
     schema = spark_schema(row)
@@ -213,7 +214,7 @@ def frame(
         check(path, row)
     if not paths:
         return spark.createDataFrame([], schema)
-    # Spark takes a path as it is, but for what it would read as a pattern.
+    # Spark takes a path literally, except characters that it reads as a pattern.
     places = [_PATTERN.sub(r"\\\g<0>", f"file://{path.resolve()}") for path in paths]
     rows = spark.read.schema(spark_schema(row, stored=True)).parquet(*places)
     return rows.withColumn("experiment", sql.lit(experiment)).select(*schema.fieldNames())
@@ -239,7 +240,7 @@ def check(path: Path, row: type[msgspec.Struct]) -> None:
 
 
 def _files(root: Path, row: type[msgspec.Struct], experiment: str, files: Sequence[Path] | None) -> list[Path]:
-    # What is not whole yet has a name with a dot before it.
+    # An incomplete file has a name that begins with a dot.
     found = place(root, row, experiment).rglob("[!.]*.parquet") if files is None else files
     return sorted(found)
 
@@ -284,7 +285,7 @@ _ARROW: Final[dict[type, pa.DataType]] = {
 }
 _PATTERN: Final = re.compile(r"[][*?{}\\]")
 _IN_PATH: Final = ("experiment",)
-"""Columns that the path of a file holds, and not the file."""
+"""Columns that are in the path of a file, not in the file."""
 
 TABLES: Final[dict[str, type[msgspec.Struct]]] = {
     **observe.TABLES,

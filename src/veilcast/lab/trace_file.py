@@ -1,9 +1,8 @@
 """A trace of the user's own, from the file that `lab run --trace` names.
 
-CSV as `interaction_traces` has it, packed by gzip or not; or Parquet, a file or a directory of them as Spark writes it,
-with the
-columns of the lab's table `interactions`: publisher and subscriber, whole numbers, and hour, a number or a date. Which
-of both it is, is told by the first bytes and not by the name. A process reads it once.
+It is CSV as in `interaction_traces`, packed by gzip or not; or Parquet, a file or a directory as Spark writes it, with
+the columns of the lab's table `interactions`: publisher and subscriber, whole numbers, and hour, a number or a date.
+The first bytes tell the format, not the name. A process reads it once.
 """
 
 from __future__ import annotations
@@ -28,12 +27,12 @@ from veilcast.lab.interaction_traces import InteractionTrace
 
 
 def load_trace(path: Path) -> InteractionTrace:
-    """Raises `StorageError` for what cannot be read, and `ConfigError` for what is no trace."""
+    """Raises `StorageError` for an unreadable file, and `ConfigError` for one that is no trace."""
     return _load(path.absolute())
 
 
 def digest_trace(path: Path) -> str:
-    """The SHA-256 of it; of a directory, of all that is in it."""
+    """Its SHA-256; for a directory, that of all its files."""
     found = hashlib.sha256()
     try:
         for file in sorted(path.rglob("*")) if path.is_dir() else [path]:
@@ -62,7 +61,7 @@ def _load(path: Path) -> InteractionTrace:
     except (gzip.BadGzipFile, EOFError, zlib.error) as error:
         raise StorageError(f"{path} cannot be read as a trace: it is packed, and damaged; fetch it anew") from error
     except (OSError, pa.ArrowException) as error:
-        # The system's reasons are short; Arrow's are sentences for programmers, and some of them are errors of files.
+        # The system's reasons are short; Arrow's are long, and some of them are file errors.
         why = os.strerror(error.errno) if isinstance(error, OSError) and error.errno else _NO_PARQUET
         raise StorageError(f"{path} cannot be read as a trace: {why}; name a file of CSV, or Parquet") from error
 

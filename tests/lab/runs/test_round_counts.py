@@ -1,4 +1,4 @@
-"""Observers who count copies of several topics: both controls, and what silence leaves of it."""
+"""Observers that count copies of several topics: positive and null controls, and silent wires."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def counted(conduct: str, seed: int, count: int) -> tuple[Scores, Scores, NDArra
 
 
 def means(conduct: str, count: int, *, shuffled: bool = False) -> list[float]:
-    """The AUC of both."""
+    """AUC of the difference of means and of least squares."""
     values = []
     for seed in range(6):
         *scores, labels = counted(conduct, seed, count)
@@ -45,14 +45,14 @@ def means(conduct: str, count: int, *, shuffled: bool = False) -> list[float]:
     return [float(value) for value in np.mean(values, axis=0)]
 
 
-def test_readers_do_more_when_their_topic_is_busy_and_are_told_the_better_the_longer_one_counts() -> None:
+def test_subscribers_are_busier_with_their_topic_and_more_epochs_reveal_more_of_them() -> None:
     early, late = means("BL", 1), means("BL", 12)
     assert min(early) > 0.7
     assert min(late) > 0.93
     assert all(before < after for before, after in zip(early, late, strict=True))
 
 
-def test_who_explains_all_topics_together_is_misled_less() -> None:
+def test_explaining_all_topics_together_does_no_worse_than_one_at_a_time() -> None:
     by_means, by_least_squares = means("BL", 12)
     assert by_least_squares > by_means - 0.01
 
@@ -65,12 +65,13 @@ def test_on_silent_wires_there_is_nothing_to_count() -> None:
     assert means("H", 12) == pytest.approx([0.5, 0.5], abs=0.03)
 
 
-def test_before_anything_was_seen_nobody_is_suspect() -> None:
+def test_without_any_round_no_node_is_suspect() -> None:
     people = settle_people(TOWN, 1, None)
-    assert not RoundCounts(people, MESH_POLICIES["BL"], 1).score_by_least_squares().any()
+    seen = EpochObservations(people.graph, len(people.subscribers), 0.0)
+    assert not find_attacker("least-squares", EpochObservations).score(seen).any()
 
 
-def test_topics_share_who_is_away_and_neither_ways_nor_covers() -> None:
+def test_topics_share_absences_but_neither_paths_nor_covers() -> None:
     people = replace(settle_people(TOWN, 1, None), publisher=0)
     first, second = (
         next(run_epochs(replace(topic, publisher=0), MESH_POLICIES["PF fresh"], 1))

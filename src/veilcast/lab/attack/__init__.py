@@ -1,1 +1,1 @@
-"""Attackers: what was observed in, guesses out. They know the overlay and what is public, and never the truth."""
+"""Attackers: observations in, scores or guesses out. No attacker can read the truth."""

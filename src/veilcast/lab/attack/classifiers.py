@@ -1,11 +1,11 @@
-"""Classifiers that are trained on worlds of the attacker's own, whose truth it knows, and turned on others.
+"""Two classifiers that an attacker trains on networks of its own, whose truth it knows, and applies to others.
 
-Both are logistic regressions with a quadratic penalty. The linear one weighs the features, each brought to mean 0 and
-variance 1. The binned one cuts every feature into as many bins of equal counts as tell anything and gives each bin a
-weight of its own: an additive model of any shape, which finds what is not monotonous. A cover that is drawn anew in
-each epoch, for one, is seen more often than somebody idle and less often than a reader.
+Both are logistic regressions with a quadratic penalty. The linear one weighs the features, each scaled to mean 0 and
+variance 1. The binned one cuts every feature into bins of equal counts and gives each bin a weight: an additive model
+of any shape, which also finds effects that are not monotonous. A cover that is drawn again in each epoch, for example,
+is seen more often than an idle node and less often than a subscriber.
 
-Training and test are different runs; a row of one never helps to judge another row of the same.
+Training and test use different runs. A row of a run never helps to judge another row of the same run.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class LinearClassifier:
     weights: NDArray[np.float64]
 
     def scores(self, observations: NDArray[np.float64]) -> NDArray[np.float64]:
-        """For every row, how much it looks like a subscriber."""
+        """How much it looks like a subscriber, by row."""
         return (observations - self.mean) / self.scale @ self.weights
 
 
@@ -43,12 +43,12 @@ class BinnedClassifier:
     weights: NDArray[np.float64]
 
     def scores(self, observations: NDArray[np.float64]) -> NDArray[np.float64]:
-        """For every row, how much it looks like a subscriber."""
+        """How much it looks like a subscriber, by row."""
         return np.asarray(_in_bins(observations, self.edges) @ self.weights, np.float64)
 
 
 def fit_linear(observations: NDArray[np.float64], labels: NDArray[np.bool_]) -> LinearClassifier:
-    """To rows of features, and whether each is a subscriber's."""
+    """Fit to rows of features; `labels` marks the subscribers' rows."""
     _check(observations, labels)
     mean, spread = observations.mean(axis=0), observations.std(axis=0)
     scale = np.where(spread > 0, spread, 1.0)
@@ -56,7 +56,7 @@ def fit_linear(observations: NDArray[np.float64], labels: NDArray[np.bool_]) -> 
 
 
 def fit_binned(observations: NDArray[np.float64], labels: NDArray[np.bool_], bins: int = 12) -> BinnedClassifier:
-    """The same, with at most so many bins for each feature."""
+    """Fit to rows of features, with at most `bins` bins for each."""
     _check(observations, labels)
     if bins < 2:
         raise ConfigError(f"a feature has at least 2 bins, not {bins}")
@@ -73,7 +73,7 @@ def _check(observations: NDArray[np.float64], labels: NDArray[np.bool_]) -> None
 
 
 def _in_bins(observations: NDArray[np.float64], edges: tuple[NDArray[np.float64], ...]) -> csr_array:
-    """A column for each bin: 1 for the rows in it. A value that many share is an edge, and has a bin to itself."""
+    """A column for each bin, 1 for the rows in it. A value that many rows share is an edge and has a bin of its own."""
     rows, features = observations.shape
     first = np.cumsum([0, *(2 * len(cuts) + 1 for cuts in edges)])
     bins = np.empty((rows, features), np.int64)
@@ -84,7 +84,7 @@ def _in_bins(observations: NDArray[np.float64], edges: tuple[NDArray[np.float64]
 
 
 def _weights(columns: NDArray[np.float64] | csr_array, labels: NDArray[np.bool_]) -> NDArray[np.float64]:
-    """Those of least penalised log-loss. The intercept orders nobody, and is left out of what is returned."""
+    """The weights of least penalised log-loss. The intercept does not change the order of rows and is not returned."""
     goal = labels.astype(np.float64)
 
     def loss(parameters: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:

@@ -1,7 +1,7 @@
-"""How far everybody is from somebody, and which links lead away: what an observer works out from the overlay alone.
+"""Hop distances in the overlay, and the links that lead away from a root.
 
-The basic overlay is granted (P0 2.3), and adverts flood it, so distances are no secret. Floods from many roots go side
-by side: one product with the adjacency matrix takes all of them a hop further.
+The overlay is granted to the observer (P0 2.3), and adverts flood it, so distances are no secret. Floods from many
+roots run side by side: one product with the adjacency matrix takes all of them one hop further.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from veilcast.lab.models.graph import Graph
 
 
 def hop_distances(graph: Graph, roots: NDArray[np.int32]) -> NDArray[np.int32]:
-    """A row for each root: the distance of every node, -1 of whom no flood reaches."""
+    """A row for each root: the distance of every node; -1 for nodes that no flood reaches."""
     ones = np.ones(len(graph.targets), np.float32)
     adjacency = csr_array((ones, graph.targets, graph.offsets), shape=(graph.nodes, graph.nodes))
     distance = np.full((graph.nodes, len(roots)), -1, np.int32)
@@ -34,7 +34,7 @@ def distances_from(graph: Graph, root: int) -> NDArray[np.int32]:
 
 
 def outward_links(graph: Graph, distance: NDArray[np.int32]) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
-    """Every link that leads a hop further: its near ends, and its far ends."""
+    """The near ends and the far ends of every link that leads one hop further from the root."""
     near = np.repeat(np.arange(graph.nodes, dtype=np.int32), graph.degrees)
     down = (distance[near] >= 0) & (distance[graph.targets] == distance[near] + 1)
     return near[down], graph.targets[down]

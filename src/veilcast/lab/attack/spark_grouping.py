@@ -1,11 +1,8 @@
-"""A folder: all that was gathered of a run, of different kinds, in one frame; so one shuffle brings it to one task.
+"""Grouping on Spark: several tables of a run in one frame, so that one shuffle brings all of them to one task.
 
-Each kind is a sheet. What a sheet's columns are called where it was gathered, and which of the few columns of a folder
-they lie in, is told when it is put in; a task takes the sheets out again as arrays. Nodes become numbers, in the order
-of their names over all sheets.
-
-
-How an attacker's scores become rows of the table `guesses`."""
+Each table says which of its columns go into which of the few columns of the common frame. A task takes the tables out
+again as arrays. Nodes become numbers, in the order of their names over all tables.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +31,7 @@ def make_guesses(
     names: Sequence[str],
     scores: NDArray[np.float64],
 ) -> pa.Table:
-    """A row for each of these nodes."""
+    """Rows of the table `guesses`: one for each of these nodes."""
     schema = tables.arrow_schema(GuessRow)
     same = (run, attack, epochs, coalition, topic, role)
     columns = [pa.repeat(pa.scalar(value, schema.types[place]), len(names)) for place, value in enumerate(same)]
@@ -44,13 +41,13 @@ def make_guesses(
 class RunTable(NamedTuple):
     kind: str
     frame: DataFrame
-    """With a column `run`."""
+    """A frame with a column `run`."""
     columns: dict[str, str]
-    """Which column of the folder holds which of the frame."""
+    """Expression over the frame, by column of the common frame."""
 
 
 def union_tables(sheets: Iterable[RunTable]) -> DataFrame:
-    """What there is, of all runs."""
+    """One frame of all tables, of all runs."""
     from pyspark.sql import functions as sql
 
     parts = []
@@ -64,7 +61,7 @@ def union_tables(sheets: Iterable[RunTable]) -> DataFrame:
 
 
 class GroupedRun:
-    """Of one run."""
+    """All tables of one run, inside a task."""
 
     def __init__(self, rows: pa.Table) -> None:
         self._rows = rows
@@ -73,7 +70,7 @@ class GroupedRun:
         self.names: list[str] = self._names.to_pylist()
 
     def table(self, kind: str, word: str | None = None) -> pa.Table:
-        """All rows of a kind; of one word only, if there is one."""
+        """All rows of a kind; only those with this `word`, if one is given."""
         found = self._rows.filter(pc.equal(self._rows["kind"], kind))
         return found if word is None else found.filter(pc.equal(found["word"], word))
 
@@ -82,7 +79,7 @@ class GroupedRun:
 
 
 def distinct_values(columns: Iterable[pa.ChunkedArray]) -> pa.Array:
-    """What stands in any of them, once, in order."""
+    """The distinct values of these columns, in order."""
     every = pa.chunked_array([chunk for column in columns for chunk in column.chunks], pa.string())
     return pc.unique(every).drop_null().sort()
 
@@ -94,4 +91,5 @@ _COLUMNS: Final = {
     **dict.fromkeys(("u", "v", "w", "word"), "cast(null as string)"),
     "value": "cast(null as binary)",
 }
-"""And what stands there where a sheet has no use for it: `u`, `v` and `w` are nodes, `word` is any other text."""
+"""Columns of the common frame, with the value for tables that do not use them. `u`, `v` and `w` are nodes, `word` is
+any other text."""

@@ -1,30 +1,26 @@
-"""What each attacker made of the record: whom it suspects, how surely, and, where the truth is known, how rightly.
+"""Reports of all attackers in an audit: the suspects, the confidence, and, if roles are known, the measures.
 
-Without the truth there are scores, and confidence in that those who stand out keep standing out (`suspicion`); so an
-attacker *names* whom it is sure of. With it, there are the measures of `lab/measure`: of subscribers the AUC with its
-interval, how many are found where one of a hundred others is named wrongly, and the sizes of anonymity sets; of
-publishers whether the first guess is right. Intervals are corrected for the number of attackers, one of which might be
-lucky.
+Without known roles a report has scores, and confidence that suspects keep standing out. An attacker *names* the nodes
+that it is sure of. With known roles there are the measures of `lab/measure`: for subscribers the AUC with its interval,
+the share found at 1 % false alarms, and the anonymity sets; for publishers whether the first guess is right. Intervals
+are corrected for the number of attackers, because one of them might be lucky.
 
-Cadence says only who is unlike all others, and flow correlation whose volumes rise together, as those of nodes on one
-machine do that has much to do: not that anybody reads. They name nobody; and each counts as an attacker on a role where
-what it says goes with that role more than chance would have it.
+Cadence says only which nodes differ from all others. Flow correlation says whose volumes rise together, as those of
+nodes on one busy machine do. Neither says that a node subscribes, so they name no node. Each counts as an attacker on a
+role only where its scores go with that role more than by chance.
 
-
-How sure an attacker may be of a suspect, without knowing the truth: does it suspect the same one again?
-
-The record is cut into parts, and the attack is made on each by itself. If scores meant nothing, a node would stand
-among the first x of all in one part as in another by chance alone. Of m parts, the chance to be among the first x in
-all of them but one at most is
+Confidence without the truth: does the attacker suspect the same node again? The record is cut into parts, and the
+attack is made on each part. If scores meant nothing, a node would be among the first share x of all nodes in each part
+by chance alone. Of m parts, the probability to be among the first x in all parts except at most one is
 
     m x^(m-1) - (m-1) x^m
 
-and as there are many nodes, one of which might be lucky, it is multiplied by their number. One less this is the
-confidence. One part may be missed, for readers come and go, and notes are lost; parts in which all look alike say
-nothing, and do not count.
-
-It is confidence in that a node stands out, and keeps doing so. Whether that is for its role only the truth can tell:
-who takes the middle of a mesh for its publisher does so again, as long as the mesh is the same."""
+and it is multiplied by the number of nodes, one of which might be lucky. Confidence is one minus this. One part may be
+missed, because subscribers come and go and notifications are lost. Parts in which all nodes look alike say nothing and
+do not count. This is confidence that a node stands out and keeps standing out. Only the truth can tell whether its role
+is the reason: an attacker that takes the middle of a mesh for its publisher does so again as long as the mesh is the
+same.
+"""
 
 from __future__ import annotations
 
@@ -41,12 +37,12 @@ from veilcast.lab.measure import anonymity, ranking
 
 
 def confidence(parts: NDArray[np.float64]) -> NDArray[np.float64]:
-    """By node; `parts` has a row of scores for each part of the record."""
+    """The confidence in each node; `parts` has a row of scores for each part of the record."""
     telling = parts[parts.min(axis=1) < parts.max(axis=1)]
     count, nodes = telling.shape
     if count < _PARTS_MIN:
         return np.zeros(nodes)
-    # In each part, the share of nodes that are as suspect or more; of these over all parts the last but one.
+    # The share of nodes that are as suspect or more, in each part; then the second largest over all parts.
     first = np.array([np.mean(scores >= scores[:, None], axis=1) for scores in telling])
     x = np.sort(first, axis=0)[-2]
     by_chance = count * x ** (count - 1) - (count - 1) * x**count
@@ -54,17 +50,14 @@ def confidence(parts: NDArray[np.float64]) -> NDArray[np.float64]:
     return found
 
 
-_PARTS_MIN: Final = 3
-
-
 class SuspectReport(msgspec.Struct, frozen=True):
     node: str
     score: float
     confidence: float
     among: int
-    """How many are as suspect or more, itself included."""
+    """Number of nodes that are as suspect or more, this one included."""
     right: bool | None = None
-    """Whether it has the role; None if that is not known."""
+    """Whether the node has the role; None if that is unknown."""
 
 
 class AttackerReport(msgspec.Struct, frozen=True):
@@ -73,21 +66,21 @@ class AttackerReport(msgspec.Struct, frozen=True):
     says: bool
     """Whether it tells any two nodes apart."""
     suspects: tuple[SuspectReport, ...] = ()
-    """Those who are named, and then the most suspect of the others."""
+    """The named nodes, then the most suspect of the others."""
     named: int = 0
     measures: dict[str, float] = {}
-    """Where roles are known."""
+    """Empty if roles are unknown."""
 
     @property
     def counts(self) -> bool:
-        """Whether what it says is about roles."""
+        """Whether its scores are about roles."""
         return self.says and (self.attack not in UNLIKE or self.measures.get("auc_low", 0.0) > 0.5)
 
 
 def judge_attackers(
     nodes: Sequence[str], guesses: Sequence[AttackerGuesses], members: Sequence[ListedMember]
 ) -> tuple[AttackerReport, ...]:
-    """By role, the most telling first."""
+    """Reports by role, the most telling first."""
     tried = {role: sum(each.role == role for each in guesses) for role in ROLES}
     having = {role: {member.node for member in members if member.role == role} for role in ROLES}
     found = [_judge(nodes, each, having if members else None, tried[each.role]) for each in guesses]
@@ -148,18 +141,18 @@ def _measures(
 
 
 def _worth(attacker: AttackerReport) -> float:
-    """What the best attacker has most of."""
+    """The quantity that the best attacker has most of."""
     if attacker.measures:
         return attacker.measures["auc"]
     sure = [suspect.confidence for suspect in attacker.suspects]
     if not attacker.named:
         return max(sure, default=0.0) / 2
-    # Of publishers there are few: who names many knows less than who names one.
+    # There are few publishers: an attacker that names many knows less than one that names one.
     return sum(sure[: attacker.named]) if attacker.role == "subscriber" else max(sure) / attacker.named
 
 
+_PARTS_MIN: Final = 3
 UNLIKE: Final = frozenset({"cadence", "flow-correlation"})
-"""Attacks that tell who is unlike others, or goes with them, and not what for."""
+"""Attacks that tell which nodes differ from others, or move with them, but not why."""
 SURE: Final = 0.95
-
 _SUSPECTS: Final = 10

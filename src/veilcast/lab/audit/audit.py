@@ -1,9 +1,8 @@
-"""An audit: what was observed of a network in, what an observer of every wire learns out.
+"""An audit: observations of a network in, the knowledge of an observer of every wire out.
 
-Each network of a capture has an audit of its own, and a check holds for the capture only if it holds for each.
-
-
-From findings to what to change: rules, each of which looks at one thing that was found."""
+Each network of a capture has an audit of its own. A check holds for the capture only if it holds for each network.
+`advise` turns findings into advice by rules, each of which looks at one finding.
+"""
 
 from __future__ import annotations
 
@@ -36,6 +35,118 @@ def advise(
     wire: WireSummary, publications: int, attackers: tuple[AttackerReport, ...], members: bool
 ) -> tuple[Advice, ...]:
     return tuple(_rules(wire, publications, attackers, members))
+
+
+class NotificationFlow(msgspec.Struct, frozen=True):
+    """A link on which notifications stood out."""
+
+    src: str
+    dst: str
+    notes: int
+
+
+class Audit(msgspec.Struct, frozen=True):
+    reading: ReadingReport
+    """Report on the reading of the captures."""
+    wire: WireSummary
+    links: tuple[tuple[str, str], ...]
+    """Pairs of nodes that exchanged cells, each once."""
+    publications: int
+    flows: tuple[NotificationFlow, ...]
+    attackers: tuple[AttackerReport, ...]
+    """Reports by role, the most telling first."""
+    advice: tuple[Advice, ...]
+    remarks: tuple[str, ...]
+    """Remarks on this network's record."""
+    with_members: bool
+    nodes: tuple[str, ...] = ()
+    """Every observed node of this network."""
+    roles: dict[str, int] = {}
+    """Number of these nodes that are listed in each role."""
+
+    def best(self, role: str) -> AttackerReport | None:
+        """The most telling attacker on this role, if any says something."""
+        return next((each for each in self.attackers if each.role == role and each.counts), None)
+
+    @property
+    def is_brief(self) -> bool:
+        """Whether the record is too short for attackers that find nothing to prove anything."""
+        return _is_brief(self.wire)
+
+    def found(self) -> dict[str, float]:
+        """The figures that limits compare with (`limits.NAMES`), as far as they are known: nodes with the role and
+        nodes without it must have been seen."""
+        counted = [each for each in self.attackers if each.counts]
+        numbers = {
+            "named": float(sum(best.named for role in ROLES if (best := self.best(role)))),
+            "publications": float(self.publications),
+            "sizes": float(len(self.wire.telling)),
+            "odd_links": float(len(self.wire.odd)),
+        }
+        measured = {each.role for each in self.attackers if each.measures}
+        if "subscriber" in measured:
+            readers = [each.measures for each in counted if each.role == "subscriber"]
+            numbers["auc"] = max((each["auc"] for each in readers), default=0.5)
+            numbers["auc_low"] = max((each["auc_low"] for each in readers), default=0.5)
+            numbers["tpr"] = max((each["tpr_1"] for each in readers), default=0.01)
+        if measured:
+            sets = [each.measures["set_min"] for each in counted if each.measures]
+            numbers["set"] = min(sets, default=float(self.wire.nodes))
+        return numbers
+
+
+class CaptureAudit(msgspec.Struct, frozen=True):
+    """The audits of all networks in a capture."""
+
+    networks: tuple[Audit, ...]
+    """The network of which attackers learn most comes first."""
+    left_out: LeftOut
+    remarks: tuple[str, ...]
+    """Remarks on the operator's files."""
+
+    @property
+    def worst(self) -> Audit:
+        return self.networks[0]
+
+    def found(self) -> dict[str, float]:
+        """The worst figure of any network, by name: the smallest `set`, and the largest of all else."""
+        found: dict[str, float] = {}
+        for each in self.networks:
+            for name, value in each.found().items():
+                found[name] = (min if name == "set" else max)(value, found.get(name, value))
+        return found
+
+    def crossed_limits(self, limits: Sequence[Limit]) -> list[Limit]:
+        """The limits that any network crosses.
+
+        Raises `ConfigError` if no limit is crossed and the captures do not suffice to say so: a check that was not made
+        is not a check that passed.
+        """
+        crossed = [limit for limit in limits if any(limit.is_crossed(each.found()) for each in self.networks)]
+        if limits and not crossed:
+            for limit in limits:
+                self._require_told(limit)
+            if any(each.is_brief for each in self.networks):
+                raise ConfigError(f"the checks cannot be made: {_BRIEF}")
+            if self.left_out.doubts:
+                raise ConfigError(f"the checks cannot be made: {'; '.join(self.left_out.doubts)}")
+        return crossed
+
+    def _require_told(self, limit: Limit) -> None:
+        roles = ROLES if limit.name == "set" else ("subscriber",)
+        asked = [each for each in self.networks if any(each.roles.get(role) for role in roles)]
+        if limit.name in NEED_MEMBERS and not (asked and all(limit.name in each.found() for each in asked)):
+            raise ConfigError(f"--fail-if {limit}: members who read, and others, must be in the captures")
+
+
+def audit_capture(
+    seen: ObservedCapture, links: Sequence[OverlayLink] = (), members: Sequence[ListedMember] = ()
+) -> CaptureAudit:
+    """`links` and `members` are those that were known when the capture was observed."""
+    audits = [_audit(each, members) for each in seen.networks]
+    return CaptureAudit(
+        tuple(sorted(audits, key=_severity, reverse=True)), seen.left_out, tuple(_remarks(seen.seen, links, members))
+    )
 
 
 def _rules(
@@ -86,120 +197,8 @@ def _rules(
         )
 
 
-class NotificationFlow(msgspec.Struct, frozen=True):
-    """A link on which notes stood out."""
-
-    src: str
-    dst: str
-    notes: int
-
-
-class Audit(msgspec.Struct, frozen=True):
-    reading: ReadingReport
-    """What was read, left out and corrected."""
-    wire: WireSummary
-    links: tuple[tuple[str, str], ...]
-    """Who had to do with whom, each once."""
-    publications: int
-    flows: tuple[NotificationFlow, ...]
-    attackers: tuple[AttackerReport, ...]
-    """By role, the most telling first."""
-    advice: tuple[Advice, ...]
-    remarks: tuple[str, ...]
-    """What is to be known of the files that were given besides."""
-    with_members: bool
-    nodes: tuple[str, ...] = ()
-    """Every node of this network that was seen."""
-    roles: dict[str, int] = {}
-    """How many of these nodes are listed as publishers, and how many as subscribers."""
-
-    def best(self, role: str) -> AttackerReport | None:
-        """The most telling one that says anything of this role."""
-        return next((each for each in self.attackers if each.role == role and each.counts), None)
-
-    @property
-    def is_brief(self) -> bool:
-        """Whether so little was recorded that attackers who find nothing prove nothing."""
-        return _is_brief(self.wire)
-
-    def found(self) -> dict[str, float]:
-        """What limits are held against (`limits.NAMES`), as far as it can be told: who have a role must have been seen,
-        and others too."""
-        counted = [each for each in self.attackers if each.counts]
-        numbers = {
-            "named": float(sum(best.named for role in ROLES if (best := self.best(role)))),
-            "publications": float(self.publications),
-            "sizes": float(len(self.wire.telling)),
-            "odd_links": float(len(self.wire.odd)),
-        }
-        measured = {each.role for each in self.attackers if each.measures}
-        if "subscriber" in measured:
-            readers = [each.measures for each in counted if each.role == "subscriber"]
-            numbers["auc"] = max((each["auc"] for each in readers), default=0.5)
-            numbers["auc_low"] = max((each["auc_low"] for each in readers), default=0.5)
-            numbers["tpr"] = max((each["tpr_1"] for each in readers), default=0.01)
-        if measured:
-            sets = [each.measures["set_min"] for each in counted if each.measures]
-            numbers["set"] = min(sets, default=float(self.wire.nodes))
-        return numbers
-
-
-class CaptureAudit(msgspec.Struct, frozen=True):
-    """The audits of all networks in a capture."""
-
-    networks: tuple[Audit, ...]
-    """The network of which attackers learn most comes first."""
-    left_out: LeftOut
-    remarks: tuple[str, ...]
-    """Notes on the files that the operator gave besides."""
-
-    @property
-    def worst(self) -> Audit:
-        return self.networks[0]
-
-    def found(self) -> dict[str, float]:
-        """The worst figure of any network, by name: the smallest `set`, and the largest of all else."""
-        found: dict[str, float] = {}
-        for each in self.networks:
-            for name, value in each.found().items():
-                found[name] = (min if name == "set" else max)(value, found.get(name, value))
-        return found
-
-    def crossed_limits(self, limits: Sequence[Limit]) -> list[Limit]:
-        """The limits that any network crosses.
-
-        Raises `ConfigError` if none does and the captures do not tell enough to say so: a check that was not made is
-        not a check that passed.
-        """
-        crossed = [limit for limit in limits if any(limit.is_crossed(each.found()) for each in self.networks)]
-        if limits and not crossed:
-            for limit in limits:
-                self._require_told(limit)
-            if any(each.is_brief for each in self.networks):
-                raise ConfigError(f"the checks cannot be made: {_BRIEF}")
-            if self.left_out.doubts:
-                raise ConfigError(f"the checks cannot be made: {'; '.join(self.left_out.doubts)}")
-        return crossed
-
-    def _require_told(self, limit: Limit) -> None:
-        roles = ROLES if limit.name == "set" else ("subscriber",)
-        asked = [each for each in self.networks if any(each.roles.get(role) for role in roles)]
-        if limit.name in NEED_MEMBERS and not (asked and all(limit.name in each.found() for each in asked)):
-            raise ConfigError(f"--fail-if {limit}: members who read, and others, must be in the captures")
-
-
-def audit_capture(
-    seen: ObservedCapture, links: Sequence[OverlayLink] = (), members: Sequence[ListedMember] = ()
-) -> CaptureAudit:
-    """`links` and `members` are those that were known when the capture was observed."""
-    audits = [_audit(each, members) for each in seen.networks]
-    return CaptureAudit(
-        tuple(sorted(audits, key=_severity, reverse=True)), seen.left_out, tuple(_remarks(seen.seen, links, members))
-    )
-
-
 def _severity(each: Audit) -> tuple[float, ...]:
-    """A network of which attackers learn more comes later in this order; of equal ones, the larger."""
+    """Sort key: a network of which attackers learn more comes later; of equal ones, the larger."""
     found = each.found()
     return (*(found.get(name, 0.0) for name in ("auc", "named", "publications", "sizes", "odd_links")), each.wire.cells)
 

@@ -1,4 +1,4 @@
-"""What must not come out of an audit: `auc>0.6`, `set<20`. A limit that is crossed fails the check."""
+"""Limits of an audit: `auc>0.6`, `set<20`. A crossed limit fails the check."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class Limit(msgspec.Struct, frozen=True):
     value: float
 
     def is_crossed(self, found: Mapping[str, float]) -> bool:
-        """Whether what was found is so; what was not found is not."""
+        """Whether the figure crosses the limit; a figure that is missing does not."""
         return self.name in found and bool(_SIGNS[self.sign](found[self.name], self.value))
 
     def __str__(self) -> str:

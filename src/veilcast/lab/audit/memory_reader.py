@@ -1,4 +1,4 @@
-"""Captures that fit into memory."""
+"""Captures that fit into memory, observed for an audit."""
 
 from __future__ import annotations
 
@@ -34,10 +34,10 @@ def observe(
     *,
     only_listed: bool = False,
 ) -> ObservedCapture:
-    """Each network of the captures; `networks.split_networks` says what a network is."""
+    """Observe each network of the captures; `networks.split_networks` defines a network."""
     table, reading = capture.read(captures, run="", epoch_us=epoch_us, trusted=networks.listed_nodes(links, listed))
     require_one(len(table["run"].unique()))
-    carried = _carried(table)
+    carried = _count_cells(table)
     found, left_out = networks.split_networks(carried, links, listed, only_listed=only_listed)
     seen = frozenset(end for name in ("src", "dst") for end in carried[name].unique().to_pylist())
     return ObservedCapture([_observe(table, each, reading, links) for each in found], left_out, seen)
@@ -51,7 +51,7 @@ def _observe(
     cells = CapturedCells.from_table(table, [end for link in links for end in (link.u, link.v)])
     overlay = _overlay(cells, links) if links else None
     beat = estimate_heartbeat_us(cells.t_us, cells.src, cells.dst, cells.size) or HEARTBEAT_US
-    # Parts are too short to tell by themselves what stands out.
+    # Parts are too short to find the size of notifications.
     notes = cells.notification_size(beat)
     record = cells.observations(beat, notes, overlay)
     whole = captured_cells.score_all(record)
@@ -64,9 +64,11 @@ def _observe(
     return ObservedNetwork(
         reading=reading,
         heartbeat_us=beat,
-        carried=_carried(table),
+        carried=_count_cells(table),
         gaps=_gaps(cells),
-        notes=pa.table([record.at, _named(cells, record.src), _named(cells, record.dst)], ["t_us", "src", "dst"]),
+        notes=pa.table(
+            [record.at, _name_nodes(cells, record.src), _name_nodes(cells, record.dst)], ["t_us", "src", "dst"]
+        ),
         nodes=cells.names,
         guesses=[AttackerGuesses(*key, found, np.array([part[key] for part in parts])) for key, found in whole.items()],
     )
@@ -78,7 +80,7 @@ def _overlay(cells: CapturedCells, links: Sequence[OverlayLink]) -> tuple[Nodes,
     return u, v
 
 
-def _carried(table: pa.Table) -> pa.Table:
+def _count_cells(table: pa.Table) -> pa.Table:
     found = table.group_by(["src", "dst", "size"]).aggregate([("t_us", "count"), ("t_us", "min"), ("t_us", "max")])
     return found.rename_columns(["src", "dst", "size", "cells", "first", "last"])
 
@@ -87,10 +89,10 @@ def _gaps(cells: CapturedCells) -> pa.Table:
     seen = cadence.count_gaps(cells.t_us, cells.src, cells.dst, cells.size)
     bins = np.floor(BIN * np.log2(1 + seen.gap)).astype(np.int64)
     found = pa.table(
-        [_named(cells, seen.src), _named(cells, seen.dst), bins, seen.cells], ["src", "dst", "bin", "cells"]
+        [_name_nodes(cells, seen.src), _name_nodes(cells, seen.dst), bins, seen.cells], ["src", "dst", "bin", "cells"]
     )
     return found.group_by(["src", "dst", "bin"]).aggregate([("cells", "sum")]).rename_columns(found.column_names)
 
 
-def _named(cells: CapturedCells, nodes: Nodes) -> pa.Array:
+def _name_nodes(cells: CapturedCells, nodes: Nodes) -> pa.Array:
     return pa.array(cells.names, pa.string()).take(pa.array(nodes))

@@ -1,4 +1,4 @@
-"""Which nodes of a capture are one network, and which traffic is left out of its audit.
+"""The networks in a capture, and the traffic that their audits leave out.
 
 A capture of a port holds all traffic of that port: other networks, port scans, datagrams of an adversary. Figures that
 mix two networks are those of neither: the attackers look for one publisher where there are two, the size of the notes
@@ -7,8 +7,8 @@ is that of the busier network, and a network that shows everything passes its ch
 Claim: traffic with an end that is not listed cannot turn a failed check into a passed one.
 Assumption: no stranger sends datagrams under a listed node's address.
 Reason, in steps:
-1. If nodes are listed (by roles, or by links), cells with any other end are removed. What the attackers see then does
-   not depend on strangers.
+1. If nodes are listed (by roles, or by links), cells with any other end are removed. The attackers' observations then
+   do not depend on strangers.
 2. The remaining nodes are split into networks: two nodes are in one network if each sends the other something, or if
    the operator has listed a link between them. Each network is attacked by itself. A check fails if it fails in any.
 3. If a stranger exchanges cells with a listed node, the stranger may be a member that the operator forgot, and the
@@ -78,7 +78,7 @@ def split_networks(
     groups = _groups([*answered, *((link.u, link.v) for link in links)])
     groups = [group for group in groups if not group.isdisjoint(seen)]
     grouped = {node for group in groups for node in group}
-    # Nodes that nobody answers, and that exchange something with one another.
+    # Nodes that get no answer from a network, and that exchange cells with one another.
     one_way = _groups(flow for flow in inside if grouped.isdisjoint(flow) and flow[0] != flow[1])
     number = {node: place for place, group in enumerate([*groups, *one_way]) for node in group}
     weight = [0] * (len(groups) + len(one_way))
@@ -131,7 +131,7 @@ def pluralise(number: int, word: str) -> str:
 
 
 def _require_seen(what: str, named: Collection[str], seen: set[str]) -> None:
-    """If none is in the captures, the operator's file names the nodes in another form, as without ports."""
+    """If none is in the captures, the operator's file names the nodes in another form, such as without ports."""
     if named and seen.isdisjoint(named):
         raise ConfigError(f"none of the {what} is in the captures: {min(named)} is not, and {min(seen)} is")
 
@@ -145,7 +145,7 @@ def _flows(carried: pa.Table) -> dict[tuple[str, str], int]:
 
 
 def _find_fed(inside: dict[tuple[str, str], int], answered: Sequence[tuple[str, str]], silent: set[str]) -> set[str]:
-    """Those silent nodes that get from another node half as much as the peers of that node do."""
+    """The silent nodes that receive from another node at least half as much as that node's peers do."""
     usual: dict[str, list[int]] = {}
     for flow in answered:
         usual.setdefault(flow[0], []).append(inside[flow])

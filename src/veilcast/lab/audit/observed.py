@@ -1,8 +1,8 @@
-"""What an audit goes by: cells brought down to links, gaps, notes and guesses, by whatever could hold them.
+"""The input of an audit: cells reduced to links, gaps, notifications and guesses.
 
-A capture may hold several networks (`networks`). The record of each is looked at as a whole, and in parts of equal
-length, each by itself: so it is seen whom attackers suspect, and whether they would again (`suspicion`).
-Captures of some size are read into memory (`small`), larger ones by Spark (`large`); what comes of both is the same.
+A capture may hold several networks (`networks`). Each network's record is attacked as a whole and in parts of equal
+length, each by itself. This shows the suspects, and whether attackers would suspect them again. Small captures are read
+into memory (`memory_reader`), larger ones by Spark (`spark_reader`); both give the same result.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from veilcast.lab.capture import ReadingReport
 
 @dataclass(frozen=True, eq=False)
 class AttackerGuesses:
-    """The scores of one attacker: of the whole record, and of its parts, a row each."""
+    """Scores of one attacker: for the whole record, and one row for each part."""
 
     attack: str
     role: str
@@ -31,23 +31,23 @@ class AttackerGuesses:
 
 @dataclass(frozen=True, eq=False)
 class ObservedNetwork:
-    """One network."""
+    """Observations of one network."""
 
     reading: ReadingReport
-    """What was read, left out and corrected."""
+    """Report on the reading of the captures."""
     heartbeat_us: int
     carried: pa.Table
-    """Columns src, dst, size, cells, first, last: what each link carried of each size, and from when to when."""
+    """Columns src, dst, size, cells, first, last: cells of each size on each link, with the first and the last time."""
     gaps: pa.Table
-    """Columns src, dst, bin, cells: how many gaps of each length it had, in bins of `BIN`."""
+    """Columns src, dst, bin, cells: number of gaps of each length on each link, in bins of `BIN`."""
     notes: pa.Table
-    """Columns t_us, src, dst: the cells that look like copies of publications."""
+    """Columns t_us, src, dst: cells that look like copies of publications."""
     nodes: list[str]
     guesses: list[AttackerGuesses]
 
 
 class ObservedCapture(NamedTuple):
-    """All that was given to an audit: each network by itself, and what belongs to none."""
+    """All observations of an audit: each network by itself, and the traffic that is in none."""
 
     networks: list[ObservedNetwork]
     left_out: LeftOut
@@ -61,10 +61,10 @@ def require_one(runs: int) -> None:
 
 
 PARTS: Final = 8
-"""Into so many a record is cut."""
+"""Number of parts that a record is cut into."""
 BIN: Final = 8
-"""Of gaps so many bins double their length, in milliseconds."""
+"""Number of bins over which the length of a gap, in milliseconds, doubles."""
 HEARTBEAT_US: Final = 1_000_000
-"""Where nothing comes again from which it could be told."""
+"""Heartbeat if nothing periodic tells it, in microseconds."""
 SMALL_BYTES: Final = 512 << 20
-"""Captures of this size together still fit into memory as cells: a gigabyte, about."""
+"""Total size of captures that still fit into memory as cells: about a gigabyte there."""

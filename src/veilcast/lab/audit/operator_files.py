@@ -1,8 +1,8 @@
-"""What an audit is told besides captures: who has which role, and who has links to whom.
+"""Files of the operator beside the captures: members with their roles, and links.
 
-Both come as JSON, a list of objects, or as CSV with a line of names; both may have more than is asked for. Members have
-`node` and `role`, and links `u` and `v`. What `veilcast net status --json` prints will do for members: there, what is
-seen on the wire is called `address`.
+Both are JSON, a list of objects, or CSV with a line of names; both may have more columns than needed. Members have
+`node` and `role`, links `u` and `v`. The output of `veilcast net status --json` serves as members; there the name on
+the wire is called `address`.
 """
 
 from __future__ import annotations
@@ -21,23 +21,23 @@ Kind = TypeVar("Kind")
 
 
 class ListedMember(msgspec.Struct, frozen=True):
-    """Somebody whose role is known; nodes are named as on the wire, ADDRESS:PORT."""
+    """A member with a known role; nodes are named as on the wire, ADDRESS:PORT."""
 
     node: str
     role: str
-    """`publisher`, `subscriber`, or anything else for one who is neither."""
+    """`publisher`, `subscriber`, or any other word for a member that is neither."""
     topic: str = ""
 
 
 def read_members(path: Path) -> tuple[ListedMember, ...]:
-    """Every node and role once, at least one of the roles that are looked for."""
+    """Every node and role once; at least one publisher or subscriber."""
     found: dict[ListedMember, None] = {}
     for number, row in enumerate(_rows(path), 1):
         known = {"role": "", **row, "node": row.get("address") or row.get("node") or ""}
         member = _convert(path, number, known, ListedMember)
         if not member.node or not member.role:
             raise ConfigError(f"{path}: entry {number} lacks `node` or `role`")
-        # An audit that takes a subscriber for a member without a role finds that attackers are wrong.
+        # With a misspelt role a subscriber would count as a member without a role, and attackers would seem wrong.
         if member.role not in ROLES and (meant := member.role.strip().lower().removesuffix("s")) in ROLES:
             raise ConfigError(f"{path}: entry {number}: the role is {member.role!r}; write {meant!r}")
         found[member] = None
@@ -72,7 +72,7 @@ def _rows(path: Path) -> list[dict[str, Any]]:
     except UnicodeDecodeError as error:
         raise ConfigError(f"{path} is neither JSON nor CSV: it is no text") from error
     if text.lstrip()[:1] not in ("[", "{"):
-        # Cells without a name go under None, and names without a cell have none.
+        # `DictReader` puts cells without a name under None, and gives None to names without a cell.
         return [{name: cell or "" for name, cell in row.items() if name} for row in csv.DictReader(io.StringIO(text))]
     found = _DECODER.decode(text, path)
     rows = found.get("nodes") if isinstance(found, dict) else found

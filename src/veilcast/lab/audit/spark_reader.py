@@ -1,4 +1,5 @@
-"""Captures of any size, on Spark. Cells stay there; what comes back is as small as links, notes and nodes are."""
+"""Captures of any size, observed for an audit on Spark. Cells stay there; the results are as small as links,
+notifications and nodes are."""
 
 from __future__ import annotations
 
@@ -42,7 +43,7 @@ def observe(
     *,
     only_listed: bool = False,
 ) -> ObservedCapture:
-    """The same as `small.observe`, but that the length of a heartbeat is taken from some links alone."""
+    """The same as `memory_reader.observe`, except that the heartbeat is estimated from some links alone."""
     from pyspark.sql import functions as sql
 
     cells, reading = capture.read(
@@ -70,7 +71,7 @@ def observe(
 
 
 def _within(cells: DataFrame, network: frozenset[str]) -> DataFrame:
-    """The cells both of whose ends are of one network."""
+    """The cells with both ends in one network."""
     from pyspark.sql import functions as sql
 
     nodes = cells.sparkSession.createDataFrame([(node,) for node in sorted(network)], "node string")
@@ -95,7 +96,7 @@ def _observe(
 
 
 def _heartbeat(cells: DataFrame, carried: pa.Table) -> int:
-    """From a while of some links."""
+    """Estimated from some links over a limited time."""
     from pyspark.sql import functions as sql
 
     links = carried.group_by(["src", "dst"]).aggregate([]).sort_by([("src", "ascending"), ("dst", "ascending")])
@@ -109,7 +110,7 @@ def _heartbeat(cells: DataFrame, carried: pa.Table) -> int:
 def _guesses(
     cells: DataFrame, notes: DataFrame, carried: pa.Table, beat: int, links: Sequence[OverlayLink]
 ) -> pa.Table:
-    """Of the whole record, and of its parts, each as a run."""
+    """Guesses for the whole record and for its parts, each as a run."""
     from pyspark.sql import functions as sql
 
     first, last = pc.min(carried["first"]).as_py(), pc.max(carried["last"]).as_py()
@@ -118,7 +119,7 @@ def _guesses(
     def cut(frame: DataFrame) -> DataFrame:
         return frame.withColumn("run", sql.lit(_WHOLE)).unionByName(frame.withColumn("run", part))
 
-    # Parts are too short to tell by themselves what stands out, so notes are those of the whole.
+    # Parts are too short to find the size of notifications, so that of the whole record is used.
     runs = cut(cells)
     topology = None
     if links:
@@ -128,7 +129,7 @@ def _guesses(
 
 
 def _by_attacker(rows: pa.Table) -> tuple[list[str], list[AttackerGuesses]]:
-    """The nodes in order, and what each attacker holds of them; 0 where a part had nothing to do with one."""
+    """The nodes in order, and each attacker's scores; 0 where a part did not contain the node."""
     names = pc.unique(rows["node"]).sort()
     node = pc.index_in(rows["node"], names).to_numpy()
     run = rows["run"].to_numpy(zero_copy_only=False)

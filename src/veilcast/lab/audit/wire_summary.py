@@ -1,9 +1,9 @@
-"""What the wires show before anybody attacks: how much, between whom, in which sizes, and which links are odd.
+"""The wires before any attack: volume, links, sizes, and odd links.
 
-Links that hide everything carry cells of one size at one rate. So a size that only some links have tells those from the
-others, and a link whose gaps are unlike all others' does so too: `apart` is the largest distance between its
-distribution of gaps and theirs (Kolmogorov and Smirnov), 0 for the same and 1 for nothing in common. Timers of a busy
-machine alone bring it to a few hundredths.
+Links that hide everything carry cells of one size at one rate. So a size that only some links have tells them from the
+others. So does a link whose gaps differ from all others': `apart` is the largest distance between its distribution of
+gaps and theirs (Kolmogorov and Smirnov), 0 for the same and 1 for nothing in common. Timers of a busy machine alone
+bring it to a few hundredths.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class CellSize(msgspec.Struct, frozen=True):
     size: int
     cells: int
     links: int
-    """On how many it was seen, each way by itself."""
+    """Number of links it was seen on, each direction by itself."""
 
 
 class OddLink(msgspec.Struct, frozen=True):
@@ -39,11 +39,11 @@ class WireSummary(msgspec.Struct, frozen=True):
     cells: int
     nodes: int
     links: int
-    """Each way by itself."""
+    """Number of links, each direction by itself."""
     first_us: int
     last_us: int
     heartbeat_us: int
-    """As far as it can be told."""
+    """Estimated heartbeat, in microseconds."""
     sizes: tuple[CellSize, ...]
     """The most frequent first."""
     odd: tuple[OddLink, ...]
@@ -51,7 +51,7 @@ class WireSummary(msgspec.Struct, frozen=True):
 
     @property
     def telling(self) -> tuple[CellSize, ...]:
-        """The sizes that some links have and others have not."""
+        """The sizes that some links have and others lack."""
         return tuple(each for each in self.sizes if each.links < USUAL_SHARE * self.links)
 
 
@@ -78,7 +78,7 @@ def _odd(gaps: pa.Table) -> tuple[OddLink, ...]:
     apart, much = _apart(
         np.array([number[link] for link in links], np.int64), gaps["bin"].to_numpy(), gaps["cells"].to_numpy()
     )
-    # A link has a cell more than it has gaps.
+    # A link has one cell more than gaps.
     odd = [OddLink(*link, int(much[place]) + 1, float(apart[place])) for link, place in number.items()]
     return tuple(sorted((each for each in odd if each.apart >= ODD), key=lambda each: -each.apart))
 
@@ -86,7 +86,7 @@ def _odd(gaps: pa.Table) -> tuple[OddLink, ...]:
 def _apart(
     link: NDArray[np.int64], value: NDArray[np.int64], count: NDArray[np.int64]
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """By link, how far the distribution of its values is from that of all others, and how many values it has."""
+    """The distance of its distribution of values from that of all others, and its number of values, by link."""
     links = int(link.max(initial=-1)) + 1
     much = np.bincount(link, count, links).astype(np.float64)
     scale = np.sqrt(much * (much.sum() - much) / max(1.0, much.sum()))
@@ -94,5 +94,5 @@ def _apart(
 
 
 ODD: Final = 0.1
-"""How far apart a link's gaps must be from all others' to be called odd."""
+"""Distance from all others' gaps from which a link is called odd."""
 _TINY: Final = 1e-9

@@ -1,12 +1,12 @@
-"""Clocks that disagree: how far one file's is ahead of another's, from what both saw.
+"""Clocks that disagree: how far one file's clock is ahead of another's, from packets that both hold.
 
-A packet from u to v, seen at both ends, has times that differ by the difference of the clocks plus its time on the way;
-one from v to u by the difference less the time on the way. Half the sum of the two is the difference of the clocks, as
-in NTP, and it does not matter which file was recorded at which end. Medians keep stragglers out. Where all packets went
-one way, their time on the way stays in the estimate, and this is said.
+A packet from u to v, seen at both ends, has times that differ by the clock difference plus its travel time; a packet
+from v to u, by the clock difference minus the travel time. Half the sum of the two is the clock difference, as in NTP,
+whichever file was recorded at which end. Medians remove stragglers. If all packets went one way, the travel time stays
+in the estimate, and the report says so.
 
-Captures know a packet again by its mark. Taps have none: there the times of a link in both are laid over one another,
-and the shift at which most of them meet is taken; what traffic is uneven by is the same at both ends.
+Captures recognise a packet by its mark. Taps have no marks: there the times of a link in both files are laid over one
+another, and the shift at which most of them coincide is taken; irregularities of the traffic are the same at both ends.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from veilcast.lab.capture.reading_report import ClockCorrection
 
 Integers: TypeAlias = NDArray[np.int64]
 Times: TypeAlias = tuple[Integers, Integers]
-"""Of the same link in one file, and in another."""
+"""Times of the same link in one file, and in another."""
 
 
 class ClockDifference(msgspec.Struct, frozen=True):
@@ -36,16 +36,16 @@ class ClockDifference(msgspec.Struct, frozen=True):
 
 
 class Sightings(msgspec.Struct, frozen=True):
-    """Packets of one capture: a sample that takes the same ones in every file."""
+    """Packets of one capture: a sample that takes the same packets in every file."""
 
     mark: Integers
     t_us: Integers
     link: NDArray[np.uint64]
-    """The same for both ways."""
+    """Equal for both directions."""
     forward: NDArray[np.bool_]
 
     def once(self) -> Sightings:
-        """Those whose mark was seen once; of others it is not known which is which."""
+        """Packets whose mark was seen once; repeated marks cannot be matched."""
         _, first, count = np.unique(self.mark, return_index=True, return_counts=True)
         kept = first[count == 1]
         return Sightings(self.mark[kept], self.t_us[kept], self.link[kept], self.forward[kept])
@@ -54,9 +54,9 @@ class Sightings(msgspec.Struct, frozen=True):
 def set_clocks(
     paths: Sequence[str], shared: Callable[[int, int], int], compare: Callable[[int, int], ClockDifference | None]
 ) -> tuple[list[int], list[ClockCorrection]]:
-    """Set all files by the first: each by that one of those already set with which it shares most.
+    """Set all files by the first: each by the file already set with which it shares most.
 
-    Returns how far each is ahead, and what is to be told of all but the first.
+    Returns how far each is ahead, and the report for all files except the first.
     """
     ahead: dict[int, int] = {}
     clocks: dict[int, ClockCorrection] = {}
@@ -80,7 +80,7 @@ def count_shared(first: Sightings, second: Sightings) -> int:
 
 
 def compare_by_marks(first: Sightings, second: Sightings) -> ClockDifference | None:
-    """From packets that both saw once."""
+    """From packets that both files hold once."""
     _, a, b = np.intersect1d(first.mark, second.mark, assume_unique=True, return_indices=True)
     if len(a) < PACKETS_MIN:
         return None
@@ -90,23 +90,23 @@ def compare_by_marks(first: Sightings, second: Sightings) -> ClockDifference | N
     back = _medians(link[~forward], differences[~forward])
     middles = [(there[link] + back[link]) / 2 for link in there.keys() & back.keys()]
     ahead_us = round(float(np.median(middles if middles else differences)))
-    return ClockDifference(ahead_us, len(a), _spread(differences - ahead_us), bool(middles))
+    return ClockDifference(ahead_us, len(a), _error_quantile(differences - ahead_us), bool(middles))
 
 
 def compare_by_rhythm(there: Times, back: Times) -> ClockDifference | None:
-    """From the times of a link in the first and in the second file: of one way, and of the other."""
-    known = [shifts for way in (there, back) if len(shifts := _meet(*way))]
+    """From the times of a link in the first and in the second file: one direction, then the other."""
+    known = [shifts for way in (there, back) if len(shifts := _find_shift(*way))]
     if not known:
         return None
     ahead_us = round(float(np.mean([np.median(shifts) for shifts in known])))
     differences = np.concatenate(known)
-    return ClockDifference(ahead_us, len(differences), _spread(differences - ahead_us), len(known) == 2)
+    return ClockDifference(ahead_us, len(differences), _error_quantile(differences - ahead_us), len(known) == 2)
 
 
 def _steps(
     ways: list[tuple[int, int, int]], ahead: dict[int, int], compare: Callable[[int, int], ClockDifference | None]
 ) -> Iterator[tuple[int, int, ClockDifference]]:
-    """Files that can be set by one that is; ways that lead nowhere are struck off."""
+    """Files that can be set by one that is set; pairs that fail are removed."""
     for way in list(ways):
         _, old, new = way
         if old in ahead and new not in ahead:
@@ -122,8 +122,8 @@ def _medians(link: NDArray[np.uint64], differences: Integers) -> dict[int, float
     return dict(zip(links.tolist(), middle.tolist(), strict=True))
 
 
-def _meet(first: Integers, second: Integers) -> Integers:
-    """The differences that lie closest together, if enough of the times meet there."""
+def _find_shift(first: Integers, second: Integers) -> Integers:
+    """The differences that lie closest together, if enough of the times coincide there."""
     if min(len(first), len(second)) < PACKETS_MIN:
         return np.empty(0, np.int64)
     differences = np.sort((second[None, :TIMES_MAX] - first[:TIMES_MAX, None]).ravel())
@@ -134,13 +134,13 @@ def _meet(first: Integers, second: Integers) -> Integers:
     return differences[best : best + int(within[best])]
 
 
-def _spread(residuals: Integers) -> int:
+def _error_quantile(residuals: Integers) -> int:
     return int(np.quantile(np.abs(residuals), 0.9))
 
 
 PACKETS_MIN: Final = 3
-"""Fewer that both saw say nothing."""
+"""Fewer common packets say nothing."""
 TIMES_MAX: Final = 256
-"""Of a link, so many times are compared: all with all."""
+"""Times of a link that are compared, all with all."""
 MEETING_US: Final = 2_000
 MEETING_SHARE: Final = 0.3

@@ -1,11 +1,11 @@
-"""One packet, seen in several places, is one cell.
+"""Duplicates: one packet, seen in several places, is one cell.
 
-Both ends of a link record it, a router where it comes in and where it goes out. It is known again by its mark, among
-sightings that follow one another within a short time. The same place twice means two packets of the same content; so
-the first sighting at one place and the first at another are the same packet, and the second ones, and so on. There are
-as many packets as the place that saw most of them saw. The earliest sighting stays.
+Both ends of a link record a packet, and a router where it comes in and where it goes out. A packet is recognised by its
+mark, among sightings that follow one another within a short time. Two sightings at the same place are two packets of
+the same content. So the first sighting at one place and the first at another are the same packet, then the second ones,
+and so on. The number of packets is the largest number of sightings at one place. The earliest sighting stays.
 
-Over a Spark frame the rows of a mark come together by a shuffle, and each partition is gone through once, in order.
+On Spark the rows of a mark come together by a shuffle, and each partition is gone through once, in order.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class DuplicateFilter:
 
 
 def fold_duplicates(table: pa.Table) -> pa.Table:
-    """The cells of a table with the columns `mark` and `point`; in the order of time."""
+    """The cells of a table with the columns `mark` and `point`, in time order."""
     mark, t_us, point = (table[name].to_numpy() for name in (MARK, "t_us", POINT))
     order = np.lexsort((point, t_us, mark))
     kept = order[DuplicateFilter().keep(mark[order], t_us[order], point[order])]
@@ -49,15 +49,15 @@ def fold_duplicates(table: pa.Table) -> pa.Table:
 
 
 def add_mark_columns(schema: StructType) -> StructType:
-    """With the columns that folding needs."""
+    """The schema with the columns that folding needs."""
     return schema.add(MARK, "long", False).add(POINT, "long", False)
 
 
 def fold_frame(frame: DataFrame) -> DataFrame:
-    """The same of a Spark frame, in no order."""
+    """The same for a Spark frame, in no order."""
     from pyspark.sql import functions as sql
 
-    # What has no mark is nobody's double, and goes anywhere.
+    # A row without a mark has no duplicate and may go to any partition.
     spread = sql.when(frame[MARK] == 0, frame["t_us"]).otherwise(0)
     together = frame.repartition(frame[MARK], spread).sortWithinPartitions(MARK, "t_us", POINT)
     return together.mapInArrow(_fold_batches, frame.schema).drop(MARK, POINT)
@@ -98,6 +98,6 @@ def _fold(
 MARK: Final = "mark"
 POINT: Final = "point"
 WINDOW_US: Final = 500_000
-"""So long a packet may be on its way from one place to another; with a longer silence, another story begins."""
+"""Longest travel time of a packet between two places; after a longer silence a new packet begins."""
 PLACES_MAX: Final = 64
-"""At so many places a packet is known again; what is seen at more is kept as it is."""
+"""Largest number of places at which a packet is recognised; sightings at more places stay."""

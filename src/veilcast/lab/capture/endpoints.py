@@ -1,7 +1,7 @@
 """The two ends of packets as text, as the taps of nodes write them: "192.0.2.1:4000", "[2001:db8::1]:4000".
 
-Of millions of packets there are few ends. Each gets a number by a table of open addressing, and its text is made once.
-A capture does not know the zone of a link-local address, so there is none in the text.
+Millions of packets have few ends. An open-addressing table numbers them, and each text is made once. A capture does not
+know the zone of a link-local address, so the text has none.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from veilcast.lab.models.numba_cache import jit
 
 
 def name_endpoints(ends: NDArray[np.uint64]) -> tuple[pa.StringArray, pa.StringArray]:
-    """The sources and the destinations, of rows of six words as `packets.Dissected` has them."""
+    """The sources and the destinations of rows of six words, as in `packets.Dissected`."""
     every = ends.reshape(-1, 3)
     numbers, firsts = _number(every)
     names = pa.array([_text(*row) for row in every[firsts].tolist()], pa.string())
@@ -27,14 +27,15 @@ def name_endpoints(ends: NDArray[np.uint64]) -> tuple[pa.StringArray, pa.StringA
 
 
 def number_links(ends: NDArray[np.uint64]) -> tuple[NDArray[np.uint64], NDArray[np.bool_]]:
-    """For rows of two ends: a number of the pair, whoever sends, and whether it goes from the lower to the higher."""
+    """For rows of two ends: a number of the pair, equal for both directions, and whether it goes from the lower to the
+    higher end."""
     words = ends.reshape(-1, 2, 3) * _ODD
     source, destination = np.bitwise_xor.reduce(words, axis=2).T * _ODD[0]
     return source ^ destination, source < destination
 
 
 def are_between(rows: NDArray[np.uint64], nodes: frozenset[str]) -> NDArray[np.bool_]:
-    """Which rows have both ends among these nodes."""
+    """Mask of the rows with both ends among these nodes."""
     names = pa.array(sorted(nodes), pa.string())
     source, destination = name_endpoints(rows)
     both: NDArray[np.bool_] = pc.and_(pc.is_in(source, names), pc.is_in(destination, names)).to_numpy(
@@ -51,7 +52,7 @@ def _text(high: int, low: int, port: int) -> str:
 
 @jit
 def _number(ends: NDArray[np.uint64]) -> tuple[NDArray[np.int32], Column]:
-    """A number for each row, equal where the rows are; and by number, where it was met first."""
+    """A number for each row, equal for equal rows; and by number, its first row."""
     slots, count = np.full(1024, -1, np.int64), 0
     numbers, firsts = np.empty(len(ends), np.int32), np.empty(1024, np.int64)
     for row in range(len(ends)):
@@ -75,7 +76,7 @@ def _number(ends: NDArray[np.uint64]) -> tuple[NDArray[np.int32], Column]:
 
 @jit
 def _find(slots: Column, firsts: Column, ends: NDArray[np.uint64], row: Word) -> Word:
-    """The slot that this row has, or would have."""
+    """The slot of this row, whether used or free."""
     high, low, port = ends[row, 0], ends[row, 1], ends[row, 2]
     mixed = (high * np.uint64(0x9E3779B97F4A7C15) ^ low) * np.uint64(0xBF58476D1CE4E5B9) ^ port
     mixed = (mixed ^ (mixed >> np.uint64(31))) * np.uint64(0x94D049BB133111EB)

@@ -1,11 +1,11 @@
-"""Captures cut into spans, each of which can be read by itself, by another process or machine.
+"""Captures cut into spans, each of which another process or machine can read by itself.
 
-One quick pass hops from header to header and cuts where a record begins; nothing of a packet is looked at. A packed
-file (gzip) cannot be entered in the middle: it is one span, read in pieces as it is unpacked, so that memory does not
-grow with what comes out of it. Files are told apart by their first bytes, never by their names.
+One quick pass goes from header to header and cuts where a record begins; it looks at no packet. A packed file (gzip)
+cannot be entered in the middle: it is one span, read in pieces as it is unpacked, so that memory does not grow with the
+unpacked size. The first bytes tell the format of a file, never its name.
 
-A capture that ends in the middle of a record, or has one whose length cannot be, is used up to there; what is wrong is
-part of what is found. One whose very header is cut is refused.
+A capture that ends within a record, or has a record of impossible length, is used up to there, and the damage is
+reported. A capture whose header itself is cut is refused.
 """
 
 from __future__ import annotations
@@ -28,20 +28,20 @@ FileKind: TypeAlias = Literal["capture", "packed", "table"]
 
 
 class CaptureSpan(msgspec.Struct, frozen=True):
-    """A part of a capture; of a packed one, all of it."""
+    """A part of a capture; all of a packed one."""
 
     path: str
     file: int
-    """Its number among those that are read together."""
+    """Its number among the files that are read together."""
     start: int = 0
     end: int = 0
     packets: int = 0
     layout: Layout | None = None
-    """None if it is packed, and not known before it is unpacked."""
+    """None if it is packed, and unknown before it is unpacked."""
 
 
 class Piece(msgspec.Struct, frozen=True):
-    """Bytes, and the packets that lie in them."""
+    """Bytes, and the packets in them."""
 
     data: Octets
     packets: Packets
@@ -49,7 +49,7 @@ class Piece(msgspec.Struct, frozen=True):
 
 
 def detect_kind(path: Path) -> FileKind:
-    """What the first bytes say that this is, or `TamperedError`."""
+    """The kind that the first bytes tell. Raises `TamperedError` for unknown ones."""
     try:
         with path.open("rb") as file:
             head = file.read(4)
@@ -71,7 +71,7 @@ def detect_kind(path: Path) -> FileKind:
 
 
 def cut_spans(path: Path, file: int, step: int) -> tuple[list[CaptureSpan], str | None]:
-    """The spans of a file, of about `step` bytes each, and what is wrong with its end."""
+    """The spans of a file, of about `step` bytes each, and the damage at its end."""
     if detect_kind(path) == "packed":
         return [CaptureSpan(str(path), file)], None
     data = _map_file(path)
@@ -84,7 +84,7 @@ def cut_spans(path: Path, file: int, step: int) -> tuple[list[CaptureSpan], str 
 
 
 class Pieces:
-    """A span's bytes with their packets, piece by piece; `damage` is known when all of them have been taken."""
+    """A span's bytes with their packets, piece by piece; `damage` is known after the last piece."""
 
     def __init__(self, span: CaptureSpan, step: int) -> None:
         self.damage: str | None = None
@@ -136,7 +136,7 @@ class _Walk:
         self._begin = self._walker.begin
 
     def over(self, data: Octets, *, last: bool) -> Iterator[tuple[int, int, int, Layout]]:
-        """Start, end, packets and layout of each part that has packets; `last` if no bytes will follow these."""
+        """Start, end, packets and layout of each part with packets; `last` if no bytes follow these."""
         at, reason = self._begin, None
         self._begin = 0
         while at < len(data) and reason != SHORT:
@@ -188,7 +188,7 @@ def _map_file(path: Path) -> Octets:
 
 
 class _Unpacking:
-    """What is packed in a file, in chunks of a bounded size, as far as it can be unpacked."""
+    """The content of a packed file, in chunks of bounded size, as far as it can be unpacked."""
 
     def __init__(self, path: Path) -> None:
         self.damage: str | None = None
@@ -208,11 +208,11 @@ class _Unpacking:
         decoder = zlib.decompressobj(_WITH_HEADER)
         try:
             with self._path.open("rb") as file:
-                # In small bites: where unpacking fails, what comes of this bite is lost.
+                # In small bites: a failure loses only the output of the current bite.
                 while packed := file.read(_BITE):
                     while packed:
                         if decoder.eof:
-                            # Packed files may be put one after another.
+                            # Packed files may be concatenated.
                             decoder = zlib.decompressobj(_WITH_HEADER)
                         yield decoder.decompress(packed)
                         packed = decoder.unused_data
@@ -229,6 +229,6 @@ _GZIP: Final = b"\x1f\x8b"
 _WITH_HEADER: Final = 31
 _BITE: Final = 1 << 12
 _HEAD: Final = 28
-"""What is needed to know a format."""
+"""Bytes needed to recognise a format."""
 CHUNK: Final = 1 << 24
 STEP: Final = 1 << 25

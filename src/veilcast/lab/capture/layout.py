@@ -1,7 +1,7 @@
-"""How the bytes of a capture are to be read: byte order, and what was said about each interface.
+"""How to read the bytes of a capture: byte order, and the description of each interface.
 
-A capture is a chain of records, each of which tells how long it is. Whoever knows the layout can begin at any record;
-so a long file is cut into spans that are read by themselves, each with the layout that holds in it.
+A capture is a chain of records, each of which states its length. With the layout, reading can begin at any record. So a
+long file is cut into spans that are read by themselves, each with the layout that holds in it.
 """
 
 from __future__ import annotations
@@ -13,24 +13,24 @@ import numpy as np
 from numpy.typing import NDArray
 
 Octets: TypeAlias = NDArray[np.uint8]
-"""Read-only, whether they come from a map of a file or from what was unpacked."""
+"""Read-only bytes, mapped from a file or unpacked."""
 
 Column: TypeAlias = NDArray[np.int64]
 Word: TypeAlias = Any
-"""An integer in a kernel, where those of Python and of numpy are the same."""
+"""An integer in a kernel, where Python's and numpy's are the same."""
 
 
 class Interface(msgspec.Struct, frozen=True):
-    """What was said about an interface: its link type, and how its times count."""
+    """Description of an interface: its link type, and how its times count."""
 
     link: int
     exponent: int = 6
     """A tick is 10 (or, if `binary`, 2) to the minus this of a second."""
     binary: bool = False
     offset_s: int = 0
-    """Seconds that are to be added to every time."""
+    """Seconds to add to every time."""
     snap: int = 0
-    """How much of a packet is kept; 0 for all."""
+    """Bytes kept of a packet; 0 for all."""
 
     def __post_init__(self) -> None:
         if not 0 <= self.exponent <= (BINARY_MAX if self.binary else DECIMAL_MAX):
@@ -42,22 +42,22 @@ class Interface(msgspec.Struct, frozen=True):
 class Layout(msgspec.Struct, frozen=True):
     format: Literal["pcap", "pcapng"]
     big: bool
-    """Whether numbers have their big end first."""
+    """Whether numbers are big-endian."""
     interfaces: tuple[Interface, ...] = ()
 
 
 class Packets(msgspec.Struct, frozen=True):
-    """Where the packets of a span lie, in columns."""
+    """Positions of the packets of a span, in columns."""
 
     at: Column
     kept: Column
-    """How many bytes of it are there."""
+    """Bytes in the capture."""
     length: Column
-    """How many it had on the wire."""
+    """Bytes on the wire."""
     t_us: Column
-    """Unix time; 0 where none was recorded, -1 where it cannot be."""
+    """Unix time in microseconds; 0 if none was recorded, -1 if it is impossible."""
     link: Column
-    """Its link type; -1 where the interface is not known."""
+    """Link type; -1 if the interface is unknown."""
     interface: Column
 
 
@@ -66,26 +66,26 @@ class Walker(Protocol):
 
     layout: Layout
     begin: int
-    """Where the first record is."""
+    """Position of the first record."""
 
     def walk(self, data: Octets, at: int, stop: int) -> tuple[int, int, int]:
-        """Go over whole records until one begins at or after `stop`, another layout begins, or no more can be gone.
+        """Go over whole records until one begins at or after `stop`, another layout begins, or the bytes end.
 
-        Returns where that is, how many packets were passed, and which of the reasons below it was.
+        Returns that position, the number of packets passed, and one of the reasons below.
         """
 
     def damage(self) -> str:
-        """What was wrong with the record where the walk ended as `ABSURD`."""
+        """The damage of the record at which the walk ended as `ABSURD`."""
 
 
 REACHED: Final = 0
 SHORT: Final = 1
 """The bytes end before the record does."""
 ABSURD: Final = 2
-"""The record says of itself what cannot be."""
+"""The record states something impossible."""
 
 SECONDS_MAX: Final = 1 << 40
-"""Times beyond are no times; with microseconds, they still fit 64 bits."""
+"""Later times are invalid; in microseconds, these still fit 64 bits."""
 BINARY_MAX: Final = 63
 DECIMAL_MAX: Final = 24
-"""Of finer ticks 64 bits do not hold a second's worth."""
+"""64 bits do not hold one second of finer ticks."""

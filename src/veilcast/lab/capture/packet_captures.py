@@ -1,14 +1,10 @@
-"""Captures of one network, of any number of files, recorded at any number of places.
+"""Captures of one network: any number of files, recorded at any number of places.
 
-All spans are surveyed first. What is no capture of ours to read is refused then; clocks are set by what several files
-saw; and only where packets can have been seen at several places do rows carry marks, and are folded.
-
-
-The packets of captures as rows of the table `make_cells`.
-
-A first look at a span: how many packets are of what kind, where they were seen, and a sample to set clocks by.
-
-The sample takes packets by their mark, so it takes the same ones in every file, however files were cut."""
+First all spans are surveyed: the number of packets of each kind, the places, and a sample to set clocks by. The sample
+takes packets by their mark, so it takes the same packets in every file, however files were cut. Unreadable captures are
+refused then, and clocks are set by packets that several files hold. Only if packets can have been seen in several
+places do rows carry marks, and duplicates are folded.
+"""
 
 from __future__ import annotations
 
@@ -43,11 +39,11 @@ class CellPlan(msgspec.Struct, frozen=True):
     epoch_us: int
     step: int
     ahead_us: tuple[int, ...]
-    """By file, how far its clock is ahead."""
+    """How far its clock is ahead, in microseconds, by file."""
     marked: bool
-    """Whether rows say, too, what `merge` needs to know."""
+    """Whether rows have the columns that `duplicates` needs."""
     trusted: frozenset[str] = frozenset()
-    """Nodes whose packets no other packet stands for; empty if no node is told from others."""
+    """Nodes whose packets no other packet stands for; empty if all nodes are treated alike."""
 
     @property
     def schema(self) -> pa.Schema:
@@ -58,12 +54,12 @@ class CellPlan(msgspec.Struct, frozen=True):
 
 
 def make_cells(span: CaptureSpan, plan: CellPlan) -> Iterator[pa.Table]:
-    """Piece by piece, in the order of the capture."""
+    """Tables of cells, piece by piece, in the order of the capture."""
     for piece in Pieces(span, plan.step):
         seen = dissect(piece.data, piece.packets)
         kept = np.flatnonzero(seen.reason <= FIRST_FRAGMENT)
         t_us = piece.packets.t_us[kept]
-        # What has no time stays at 0.
+        # A packet without a time stays at 0.
         t_us -= np.where(t_us > 0, plan.ahead_us[span.file], 0)
         source, destination = endpoints.name_endpoints(seen.ends[kept])
         columns = [
@@ -77,25 +73,21 @@ def make_cells(span: CaptureSpan, plan: CellPlan) -> Iterator[pa.Table]:
         if plan.marked:
             mark = seen.mark[kept]
             if plan.trusted:
-                # A mark is no secret, and odd. A stranger's packet that was made to have a member's mark stays apart.
+                # A mark is public, and odd. A stranger's packet that imitates a member's mark gets an even one.
                 mark = np.where(endpoints.are_between(seen.ends[kept], plan.trusted), mark, mark & ~1)
             columns += [pa.array(mark), pa.array(seen.point[kept] + (span.file << _FILE))]
         yield pa.table(columns, plan.schema)
 
 
-_FILE: Final = 48
-"""Above the number of a point stands that of its file."""
-
-
 class SpanFindings(msgspec.Struct):
-    """Of one span, or of a whole file; small, and fit to be sent."""
+    """Findings of one span, or of a whole file; small enough to send."""
 
     file: int
     format: str = ""
     reasons: list[int] = msgspec.field(default_factory=lambda: [0] * len(REASONS))
-    """How many packets there are of each."""
+    """Number of packets by reason."""
     ours: int = 0
-    """How many are as long as our cells."""
+    """Number of packets as long as a Veilcast cell."""
     untimed: int = 0
     unmarked: int = 0
     points: list[int] = []
@@ -115,8 +107,8 @@ class SpanFindings(msgspec.Struct):
 
 
 def survey_span(span: CaptureSpan, step: int, every: int, trusted: frozenset[str] = frozenset()) -> SpanFindings:
-    """`every` so many marks, one is in the sample; none if it is 0. If any nodes are `trusted`, the sample holds
-    packets between those alone."""
+    """One of `every` marks is in the sample; none if it is 0. If any nodes are `trusted`, the sample holds only packets
+    between those."""
     found = SpanFindings(span.file)
     pieces = Pieces(span, step)
     for piece in pieces:
@@ -145,30 +137,10 @@ def survey_span(span: CaptureSpan, step: int, every: int, trusted: frozenset[str
 
 
 def merge_findings(parts: Sequence[SpanFindings], files: int) -> list[SpanFindings]:
-    """What was found in all spans, by file."""
+    """The findings of all spans, by file."""
     return [
         _join_findings([SpanFindings(file), *(part for part in parts if part.file == file)]) for file in range(files)
     ]
-
-
-def _join_findings(parts: Sequence[SpanFindings]) -> SpanFindings:
-    columns = [part.sample for part in parts if part.sample]
-    return SpanFindings(
-        parts[0].file,
-        next((part.format for part in parts if part.format), ""),
-        np.sum([part.reasons for part in parts], axis=0).tolist(),
-        sum(part.ours for part in parts),
-        sum(part.untimed for part in parts),
-        sum(part.unmarked for part in parts),
-        sorted({point for part in parts for point in part.points})[:POINTS_MAX],
-        sorted({link for part in parts for link in part.strange_links})[:POINTS_MAX],
-        [b"".join(several) for several in zip(*columns, strict=True)],
-        next((part.damage for part in parts if part.damage), None),
-    )
-
-
-POINTS_MAX: Final = 64
-"""More places in one file are not told apart when they are counted."""
 
 
 def read_captures(
@@ -207,8 +179,24 @@ def read_captures(
     ), notes
 
 
+def _join_findings(parts: Sequence[SpanFindings]) -> SpanFindings:
+    columns = [part.sample for part in parts if part.sample]
+    return SpanFindings(
+        parts[0].file,
+        next((part.format for part in parts if part.format), ""),
+        np.sum([part.reasons for part in parts], axis=0).tolist(),
+        sum(part.ours for part in parts),
+        sum(part.untimed for part in parts),
+        sum(part.unmarked for part in parts),
+        sorted({point for part in parts for point in part.points})[:POINTS_MAX],
+        sorted({link for part in parts for link in part.strange_links})[:POINTS_MAX],
+        [b"".join(several) for several in zip(*columns, strict=True)],
+        next((part.damage for part in parts if part.damage), None),
+    )
+
+
 def _sample_every(files: Sequence[Path]) -> int:
-    """One of how many packets is enough to set clocks by."""
+    """One of how many packets suffices to set clocks by."""
     largest = max(file.stat().st_size for file in files)
     return 1 + largest // (_SAMPLE * _PACKET)
 
@@ -241,6 +229,10 @@ def _about(name: str, found: SpanFindings, *, several: bool) -> FileReport:
     return FileReport(name, found.format, sum(found.reasons), found.cells, left_out, tuple(remarks))
 
 
+_FILE: Final = 48
+"""Bit above a point's number at which the number of its file begins."""
+POINTS_MAX: Final = 64
+"""Places in one file that are told apart when they are counted."""
 _SAMPLE: Final = 20_000
 _PACKET: Final = 128
-"""How many bytes a packet has at least, about."""
+"""Approximate smallest size of a packet in a capture, in bytes."""

@@ -1,15 +1,15 @@
-"""What a packet shows to who sees the wire: from where, to where, how long; and a mark by which it is known again.
+"""The visible part of a packet: its two ends and its size; and a mark by which it is recognised.
 
 From the outside in: the link (Ethernet with VLAN tags, Linux cooked, BSD loopback, bare IP), IPv4 or IPv6 with its
-extension headers, then UDP or TCP. Sizes are those that the headers tell, so it does no harm that a capture kept only
-the beginning of each packet. Nothing is guessed: what is no whole datagram or segment of ours to read is counted under
-the reason why it is left out.
+extension headers, then UDP or TCP. Sizes are those that the headers state, so a capture may hold only the beginning of
+each packet. Nothing is guessed: a packet that is not a whole readable datagram or segment is counted under the reason
+why it is left out.
 
-A fragment tells ports and length in its first piece only. Of UDP the first piece is taken for the datagram, for its
-header has the whole length; later pieces are counted.
+A fragment tells ports and length in its first piece only. The first piece of a UDP datagram counts as the datagram,
+because its header has the whole length; later pieces are counted.
 
 The mark is a hash of what stays the same on the way: both ends, the length, and the first bytes of the content (with
-the number of a TCP segment). The checksum is not in it: a sender's network card often fills that in after the capture
+the sequence number of a TCP segment). The checksum is not in it: a network card often fills that in after the capture
 has seen the packet.
 """
 
@@ -34,9 +34,9 @@ class Dissected(msgspec.Struct, frozen=True):
     """Source and destination, three words each: the address in two, and the port with the version of IP above it."""
     size: Column
     mark: Column
-    """0 where too little of the packet was kept."""
+    """0 if too little of the packet was kept."""
     point: Column
-    """Where in its capture it was seen: a number for each interface and direction."""
+    """Place in its capture: a number for each interface and direction."""
 
 
 def dissect(data: Octets, packets: Packets) -> Dissected:
@@ -84,7 +84,7 @@ def _dissect(
         reason, version, at, point = _open_link(data, begin, end, links[i])
         points[i] += point
         if reason == CELL:
-            # What follows the link's header on the wire, whatever the IP header says of it.
+            # Bytes after the link's header on the wire, whatever the IP header says.
             rest = begin + lengths[i] - at
             reason, protocol, at, rest = _open_ip(data, at, end, version, rest, ends[i])
             if reason <= FIRST_FRAGMENT:
@@ -96,7 +96,7 @@ def _dissect(
 
 @jit
 def _open_link(data: Octets, at: Word, end: Word, link: Word) -> tuple[int, Word, Word, Word]:
-    """Why not, or the version of IP, where it begins, and at what point of a cooked capture it was seen."""
+    """The reason to leave it out, or the version of IP, where it begins, and the place in a cooked capture."""
     point: Word = 0
     kind: Word = 0
     version: Word = 0
@@ -118,7 +118,7 @@ def _open_link(data: Octets, at: Word, end: Word, link: Word) -> tuple[int, Word
     elif link in (NULL, LOOP):
         if at + 4 > end:
             return CUT, version, at, point
-        # In the order of whatever machine wrote it; a family is a small number.
+        # In the byte order of the machine that wrote it; a family is a small number.
         family = _u32(data, at)
         if family > 0xFFFF:
             family = np.int64(data[at]) | np.int64(data[at + 1]) << 8
@@ -145,14 +145,14 @@ def _open_link(data: Octets, at: Word, end: Word, link: Word) -> tuple[int, Word
 def _open_ip(
     data: Octets, at: Word, end: Word, version: Word, rest: Word, ends: NDArray[np.uint64]
 ) -> tuple[int, Word, Word, Word]:
-    """Why not, or the protocol inside, where it begins, and how long it is; fills in the addresses."""
+    """The reason to leave it out, or the protocol inside, where it begins, and its length; fills in the addresses."""
     if version == 4:
         if at + 20 > end:
             return CUT, 0, at, rest
         header = np.int64(data[at] & 15) * 4
         total = _u16(data, at + 2)
         if total == 0:
-            # A segment that the network card is still to cut up.
+            # A segment that the network card has yet to split.
             total = rest
         if data[at] >> 4 != 4 or header < 20 or total < header:
             return MALFORMED, 0, at, rest
@@ -197,7 +197,7 @@ def _open_ip(
 def _open_transport(
     data: Octets, at: Word, end: Word, protocol: Word, rest: Word, reason: int, ends: NDArray[np.uint64]
 ) -> tuple[int, Word, Word]:
-    """Why not, or how long the content is, and the mark; fills in the ports."""
+    """The reason to leave it out, or the length of the content, and the mark; fills in the ports."""
     number = np.uint64(protocol)
     if protocol == UDP:
         if at + 8 > end:
@@ -260,7 +260,7 @@ def _u64(data: Octets, at: Word) -> Word:
 
 CELL: Final = 0
 FIRST_FRAGMENT: Final = 1
-"""This one is taken, too, as are all up to it."""
+"""This reason and all below it are cells."""
 LATER_FRAGMENT: Final = 2
 TCP_FRAGMENT: Final = 3
 BARE: Final = 4
@@ -295,13 +295,13 @@ RAW_4: Final = 228
 RAW_6: Final = 229
 COOKED_2: Final = 276
 LINKS: Final = frozenset((NULL, ETHERNET, RAW_BSD, RAW_OPENBSD, RAW, LOOP, COOKED, RAW_4, RAW_6, COOKED_2))
-"""The link types that we read, by the numbers that captures give them."""
+"""The link types that are read, by their numbers in captures."""
 
 TCP: Final = 6
 UDP: Final = 17
 TAGS_MAX: Final = 4
 EXTENSIONS_MAX: Final = 16
 MARKED: Final = 16
-"""How much of the content is in the mark. That of our cells is ciphertext: so many bytes are never the same twice."""
+"""Bytes of the content in the mark. Our cells are ciphertext: this many bytes never repeat."""
 _OUTGOING: Final = 4
-"""In a cooked header: this machine sent it."""
+"""In a cooked header: this machine sent the packet."""

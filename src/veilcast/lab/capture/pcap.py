@@ -1,7 +1,7 @@
-"""The format pcap: one header of 24 bytes, then packets, each with a header of 16: time, bytes kept, bytes on the wire.
+"""The format pcap: a header of 24 bytes, then packets, each with a header of 16: time, bytes kept, bytes on the wire.
 
-The first four bytes tell the byte order, and whether times count micro- or nanoseconds. There is no mark between
-records: where one length is wrong, everything after it is lost. So a length that no capture tool writes ends the walk.
+The first four bytes tell the byte order, and whether times count micro- or nanoseconds. There is no marker between
+records: after one wrong length everything is lost. So a length that no capture tool writes ends the walk.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from veilcast.lab.models.numba_cache import jit
 
 
 class PcapWalker:
-    """A `Walker`; the file's header must be the beginning of the bytes that it is shown first."""
+    """A `Walker`; the first bytes that it gets must begin with the file's header."""
 
     def __init__(self, data: Octets) -> None:
         if len(data) < HEADER:
@@ -72,7 +72,7 @@ def _hop(data: Octets, at: Word, stop: Word, big: bool) -> tuple[int, int, int]:
 def _locate(
     data: Octets, at: Word, end: Word, big: bool, nano: bool, where: Column, kept: Column, length: Column, t_us: Column
 ) -> None:
-    # Lengths are looked at again: the file may be another by now.
+    # Check lengths again: the file may have changed.
     for i in range(len(where)):
         if at + 16 > end:
             break
@@ -93,9 +93,9 @@ MAGICS: Final = {
     b"\x4d\x3c\xb2\xa1": (False, _NANO),
     b"\xa1\xb2\x3c\x4d": (True, _NANO),
 }
-"""The first bytes of a file: whether numbers have their big end first, and the exponent of a tick."""
+"""The first bytes of a file: whether numbers are big-endian, and the exponent of a tick."""
 HEADER: Final = 24
 KEPT_MAX: Final = 262_144
-"""What capture tools keep of a packet at most."""
+"""Most bytes that capture tools keep of a packet."""
 _LINK_TYPE: Final = 0xFFFF
-"""The bits above say how long a checksum there is at the end of each packet, which does not concern us."""
+"""The higher bits give the length of a checksum at the end of each packet, which is not needed here."""

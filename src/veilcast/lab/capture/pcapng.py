@@ -1,8 +1,8 @@
 """The format pcapng: a chain of blocks, each with its kind before it and its length before and after it.
 
-A section begins with a block that tells the byte order of all that follow up to the next section. In it, interfaces are
-described, each with a link type and a way to count time; packets name their interface by its number. Blocks of other
-kinds (statistics, names, secrets) are passed over. A simple packet has no time, and is of the first interface.
+A section begins with a block that tells the byte order of all blocks up to the next section. It describes interfaces,
+each with a link type and a time resolution; packets name their interface by its number. Blocks of other kinds
+(statistics, names, secrets) are skipped. A simple packet has no time and belongs to the first interface.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from veilcast.lab.models.numba_cache import jit
 
 
 class PcapngWalker:
-    """A `Walker`; the bytes that it is shown first must begin with a section."""
+    """A `Walker`; the first bytes that it gets must begin with a section."""
 
     def __init__(self, data: Octets) -> None:
         if len(data) < _SECTION_MIN:
@@ -43,7 +43,7 @@ class PcapngWalker:
         packets, found = 0, _SECTION if data[at : at + 4].tobytes() == SECTION_KIND else REACHED
         while True:
             if packets and found in (_SECTION, _INTERFACE):
-                # What is said here does not hold for the packets before it.
+                # This block does not apply to the packets before it.
                 return at, packets, REACHED
             if found == _SECTION:
                 found = self._enter(data, at)
@@ -124,7 +124,7 @@ def _is_big(data: Octets, at: int) -> bool:
 
 
 def _interface(body: bytes, big: bool) -> Interface:
-    """Raises `ValueError` with what is wrong."""
+    """Raises `ValueError` with the reason."""
     order: Final = "big" if big else "little"
     if len(body) < 8:
         raise ValueError("too short a description")
@@ -199,7 +199,7 @@ def _locate(
     link: Column,
     number: Column,
 ) -> None:
-    # Lengths are looked at again: the file may be another by now.
+    # Check lengths again: the file may have changed.
     i = 0
     while at + 12 <= end and i < len(where):
         kind, size = _u32(data, at, big), _u32(data, at + 4, big)
@@ -233,12 +233,12 @@ def _locate(
 
 @jit
 def _microseconds(ticks: Word, exponent: Word, offset_s: Word) -> Word:
-    """Of ticks of 10^-exponent seconds, or 2^exponent if that is negative; -1 if that is no time."""
+    """Convert ticks of 10^-exponent seconds, or 2^exponent if that is negative; -1 if the time is invalid."""
     if exponent < 0:
         shift = np.uint64(-exponent)
         seconds = ticks >> shift
         fraction = ticks - (seconds << shift)
-        # So many bits of a fraction, times a million, fit 64.
+        # 43 bits of a fraction, times a million, fit 64 bits.
         if shift > np.uint64(43):
             fraction >>= shift - np.uint64(43)
             shift = np.uint64(43)
@@ -266,7 +266,7 @@ def _microseconds(ticks: Word, exponent: Word, offset_s: Word) -> Word:
 
 
 SECTION_KIND: Final = b"\x0a\x0d\x0d\x0a"
-"""The first bytes of a file, in either order."""
+"""The first bytes of a file, in either byte order."""
 _MAGICS: Final = {b"\x1a\x2b\x3c\x4d": True, b"\x4d\x3c\x2b\x1a": False}
 _SECTION_MIN: Final = 28
 _SECTION_HEADER: Final = 0x0A0D0D0A
@@ -277,7 +277,7 @@ _ENHANCED: Final = 6
 _SECTION: Final = 3
 _INTERFACE: Final = 4
 _READ: Final = 5
-"""What a walk finds, beside the reasons to end it: a section, an interface; and that it was read."""
+"""Results of a walk, beside the reasons to end it: a section, an interface; and that it was read."""
 
 _END: Final = 0
 _RESOLUTION: Final = 9
@@ -287,4 +287,4 @@ _OFFSET: Final = 14
 BLOCK_MAX: Final = 1 << 24
 INTERFACES_MAX: Final = 1024
 SECTIONS_MAX: Final = 1024
-"""In one file."""
+"""Largest number in one file."""

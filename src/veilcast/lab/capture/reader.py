@@ -1,11 +1,11 @@
-"""One door to whatever was recorded of a network: its cells, and notes about what was left out or corrected.
+"""One reader for all records of a network: its cells, and a report on what was left out or corrected.
 
-Given are captures (pcap, pcapng, packed or not), or directories of taps, or those of simulations; what each is, its
-content says. All that is given is of one network: packets that were seen in several places are one cell each, and
-clocks are set by one another.
+The input is captures (pcap, pcapng, packed or not), or directories of taps, or of simulations; the content decides. All
+input is of one network: a packet seen in several places is one cell, and clocks are set by one another.
 
-It goes over the files twice: once to count, to set clocks and to see whether anything was seen in several places; and
-once to make the rows, which on Spark happens when they are asked for. Reading is quick beside what is done with rows.
+The reader goes over the files twice: once to count, to set clocks and to see whether packets were seen in several
+places, and once to make the rows. On Spark the second pass happens when the rows are needed. Reading is quick beside
+what is done with the rows.
 """
 
 from __future__ import annotations
@@ -49,9 +49,9 @@ def read(
 ) -> tuple[pa.Table | DataFrame, ReadingReport]:
     """The cells, as an Arrow table or, with a session, as a frame.
 
-    `run` names captures and taps; simulations keep their own runs. Files are cut into parts of about `step` bytes, each
-    of which is a task. Clocks are set by packets between nodes of `trusted`, or, if it is empty, by all packets: a
-    stranger who repeats a packet at another place and time would set them wrong.
+    `run` names captures and taps; simulations keep their own runs. Files are cut into parts of about `step` bytes, one
+    task each. Clocks are set by packets between nodes of `trusted`, or, if it is empty, by all packets: a stranger that
+    repeats a packet at another place and time would set them wrong.
     """
     if not paths:
         raise ConfigError("no capture was given")

@@ -1,4 +1,4 @@
-"""What is to be known about a reading: what was left out and why, what was corrected, and what looks wrong."""
+"""Report on a reading: what was left out and why, what was corrected, and what looks wrong."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ class FileReport(msgspec.Struct, frozen=True):
     path: str
     format: str
     rows: int
-    """Packets, or rows of a table, that were looked at."""
+    """Number of packets, or of table rows, that were read."""
     cells: int
-    """Those of them that are cells; before what was seen elsewhere, too, is taken out."""
+    """Number of those that are cells, before duplicates are removed."""
     left_out: dict[str, int] = {}
-    """By reason."""
+    """Number of packets left out, by reason."""
     remarks: tuple[str, ...] = ()
 
     def lines(self) -> Iterator[str]:
@@ -29,19 +29,19 @@ class FileReport(msgspec.Struct, frozen=True):
 
 
 class ClockCorrection(msgspec.Struct, frozen=True):
-    """How a file's clock compares with another's, by packets that both saw."""
+    """A file's clock compared with another's, by packets that both hold."""
 
     path: str
     against: str | None
-    """The file that it was compared with; None for one that there was nothing to compare with."""
+    """File it was compared with; None if there was none to compare with."""
     ahead_us: int = 0
-    """Of that file."""
+    """How far this file is ahead of that one, in microseconds."""
     packets: int = 0
-    """How many were compared."""
+    """Number of compared packets."""
     spread_us: int = 0
-    """Nine tenths of them lie within this of the estimate; the time on the way is in it."""
+    """Nine tenths of the differences lie within this of the estimate, travel time included."""
     both_ways: bool = True
-    """Packets went either way, so that the time on the way cancels out."""
+    """Whether packets went both ways, so that the travel time cancels out."""
 
     def line(self) -> str:
         if self.against is None:
@@ -56,16 +56,16 @@ class ClockCorrection(msgspec.Struct, frozen=True):
 class ReadingReport(msgspec.Struct, frozen=True):
     files: tuple[FileReport, ...]
     clocks: tuple[ClockCorrection, ...] = ()
-    """Of all files but the first, whose clock the others are set by."""
+    """Corrections of all files except the first, by which the others are set."""
     remarks: tuple[str, ...] = ()
 
     def lines(self) -> list[str]:
-        """For people."""
+        """The report as text."""
         found = [line for file in self.files for line in file.lines()]
         return [*found, *(clock.line() for clock in self.clocks), *self.remarks]
 
     def summary(self) -> list[str]:
-        """The same, with one line for all files of which nothing is remarked, and one for all clocks that were set."""
+        """The same, with one line for all files without remarks and one for all clocks that were set."""
         plain = [file for file in self.files if not file.left_out and not file.remarks]
         if len(plain) < 2:
             plain = []

@@ -1,17 +1,14 @@
-"""Tables that nodes and simulations wrote themselves: `cells`, and whatever else stands beside it.
+"""Tables that nodes and simulations wrote themselves (`veilcast.observe.TableWriter`): `cells`, and others beside it.
 
-Tables that a `veilcast.observe.TableWriter` wrote, read in parts: JSON lines, cut where a line ends.
-
-A writer that was stopped may leave a line without an end; it is left out, and this is said. A line that is no row of
-its table is an error, told by where it stands.
-
-
-Whose each tap is, how its clock goes, and which of its rows stay.
+The files are JSON lines, read in parts that are cut where a line ends. A writer that was stopped may leave an
+incomplete last line; it is left out, and the report says so. A line that is no row of its table is an error that names
+its position.
 
 A simulation records every wire once. A node's tap records what this node sends and receives: its own address is in
-every row, and that is how the two are told apart. Where both ends of a link have a tap, what the sender recorded is
-what was on the wire; the receiver's rows of it are left out for the time in which the sender's tap was running, so that
-each datagram is one cell, and one that was lost on the way is one, too."""
+every row, and that tells the two apart. Where both ends of a link have a tap, the sender's rows are what was on the
+wire. The receiver's rows are left out for the time in which the sender's tap was running. So each datagram is one cell,
+and so is one that was lost on the way.
+"""
 
 from __future__ import annotations
 
@@ -50,7 +47,7 @@ class TapPart(msgspec.Struct, frozen=True):
 
 
 def cut_lines(path: Path, file: int, step: int) -> tuple[list[TapPart], str | None]:
-    """The parts of a file, of about `step` bytes each, and what is wrong with its end."""
+    """The parts of a file, of about `step` bytes each, and the damage at its end."""
     parts, start = [], 0
     try:
         size = path.stat().st_size
@@ -100,39 +97,8 @@ def rows_to_table(values: list[tuple[Any, ...]], row: type[observe.ObservationRo
     return pa.table([pa.array(column, field.type) for column, field in zip(columns, schema, strict=True)], schema)
 
 
-def _wrong_line(data: bytes, decoder: JsonDecoder[tuple[Any, ...]]) -> tuple[int, str] | None:
-    at = 0
-    for line in data.splitlines(keepends=True):
-        try:
-            decoder.decode(line)
-        except TamperedError as error:
-            return at, str(error.__cause__)
-        at += len(line)
-    return None
-
-
-@cache
-def _decoder(row: type[observe.ObservationRow]) -> JsonDecoder[tuple[Any, ...]]:
-    kinds = tuple(_field_kind(field) for field in msgspec.structs.fields(row))
-    return JsonDecoder(tuple.__class_getitem__(kinds), TamperedError, "is no row")
-
-
-def _field_kind(field: msgspec.structs.FieldInfo) -> Any:
-    if field.name == "t_us":
-        return _TIME
-    return _INT64 if field.type is int else field.type
-
-
-_TIME: Final = Annotated[int, msgspec.Meta(ge=0, le=1 << 60)]
-"""Differences of such times still fit 64 bits, whatever is taken off them."""
-_INT64: Final = Annotated[int, msgspec.Meta(ge=-(1 << 63), le=(1 << 63) - 1)]
-LINE_MAX: Final = 1 << 20
-TAP_STEP: Final = 1 << 23
-"""The most in one part: as rows of Python, it is some thirty times as large."""
-
-
 class TapFindings(msgspec.Struct):
-    """Of one part, or of a whole file; small, and fit to be sent."""
+    """Findings of one part, or of a whole file; small enough to send."""
 
     file: int
     rows: int = 0
@@ -142,7 +108,7 @@ class TapFindings(msgspec.Struct):
     first_us: int = 1 << 62
     last_us: int = 0
     times: dict[str, dict[str, list[int]]] = {}
-    """When the first cells were seen, by source and destination."""
+    """Times of the first cells, by source and destination."""
 
 
 class NodeTap(msgspec.Struct, frozen=True):
@@ -151,7 +117,7 @@ class NodeTap(msgspec.Struct, frozen=True):
     own: str
     ahead_us: int
     tapped: dict[str, tuple[int, int]] = {}
-    """When the taps of other nodes were running, by their address, in their corrected time."""
+    """When the taps of other nodes were running, by address, in corrected time."""
 
 
 def survey_tap(part: TapPart, trusted: frozenset[str] = frozenset()) -> TapFindings:
@@ -172,7 +138,7 @@ def survey_tap(part: TapPart, trusted: frozenset[str] = frozenset()) -> TapFindi
 
 
 def merge_tap_findings(parts: Sequence[TapFindings], files: int) -> list[TapFindings]:
-    """What was found in all parts, which are in their order, by file."""
+    """The findings of all parts, in order, by file."""
     found = [TapFindings(file) for file in range(files)]
     for part in parts:
         whole = found[part.file]
@@ -190,7 +156,7 @@ def merge_tap_findings(parts: Sequence[TapFindings], files: int) -> list[TapFind
 def arrange_taps(
     paths: Sequence[str], found: Sequence[TapFindings]
 ) -> tuple[list[NodeTap] | None, list[ClockCorrection]]:
-    """Whose each tap is, and how its clock goes; None if these are records of whole networks."""
+    """The node of each tap and its clock; None if these are records of whole networks."""
     whole = [not one.own for one in found]
     if all(whole):
         return None, []
@@ -214,7 +180,7 @@ def arrange_taps(
 
 
 def tap_cells(part: TapPart, tap: NodeTap | None, run: str, epoch_us: int) -> pa.Table:
-    """The cells of a part; those of a simulation as they are, for they may be of several runs."""
+    """The cells of a part; those of a simulation unchanged, because they may be of several runs."""
     found = tap_lines.rows_to_table(tap_lines.read_rows(part, observe.CellRow), observe.CellRow)
     if tap is None:
         return found
@@ -224,24 +190,6 @@ def tap_cells(part: TapPart, tap: NodeTap | None, run: str, epoch_us: int) -> pa
     found = found.take(pa.array(kept))
     columns = [pa.repeat(pa.scalar(run), len(kept)), pa.array(t_us // epoch_us), pa.array(t_us)]
     return pa.table([*columns, *(found[name] for name in ("src", "dst", "size"))], tables.arrow_schema(observe.CellRow))
-
-
-def _seen_elsewhere(found: pa.Table, t_us: NDArray[np.int64], tap: NodeTap) -> NDArray[np.bool_]:
-    """Which rows the sender's tap has, too; what it sent last may have been on its way when it ended."""
-    sources = found["src"].combine_chunks().dictionary_encode()
-    running = [tap.tapped.get(source, _NEVER) for source in sources.dictionary.to_pylist()]
-    if not running:
-        return np.zeros(len(t_us), np.bool_)
-    since, until = (np.array(edge, np.int64)[sources.indices.to_numpy()] for edge in zip(*running, strict=True))
-    elsewhere: NDArray[np.bool_] = (since <= t_us) & (t_us <= until + WINDOW_US)
-    return elsewhere
-
-
-def _without_needless(found: TapFindings) -> TapFindings:
-    """No clock is set by the links of a whole network."""
-    if not found.own:
-        found.times = {}
-    return found
 
 
 def remember_times(times: dict[str, dict[str, list[int]]], source: str, destination: str, more: list[int]) -> None:
@@ -254,30 +202,6 @@ def remember_times(times: dict[str, dict[str, list[int]]], source: str, destinat
         return
     known = several.setdefault(destination, [])
     known += more[: clocks.TIMES_MAX - len(known)]
-
-
-def _owners(candidates: Sequence[list[str]]) -> list[str]:
-    """Who has one neighbour could be either end of that link: then it is one that no other tap is of."""
-    taken = {own[0] for own in candidates if len(own) == 1}
-    owners = []
-    for own in candidates:
-        owners.append(next((end for end in own if len(own) == 1 or end not in taken), own[0]))
-        taken.add(owners[-1])
-    return owners
-
-
-def _ways(found: Sequence[TapFindings], owners: Sequence[str], a: int, b: int) -> tuple[Times, Times]:
-    """When either tap saw what went from the first to the second, and what went back."""
-    return _times(found[a], found[b], owners[a], owners[b]), _times(found[a], found[b], owners[b], owners[a])
-
-
-def _times(first: TapFindings, second: TapFindings, source: str, destination: str) -> Times:
-    seen = [np.array(each.times.get(source, {}).get(destination, []), np.int64) for each in (first, second)]
-    return seen[0], seen[1]
-
-
-ENDS_MAX: Final = 1024
-_NEVER: Final = (1, 0)
 
 
 def read_taps(
@@ -308,7 +232,8 @@ def read_taps(
 
 
 def read_table(directories: Sequence[Path], row: type[observe.ObservationRow]) -> pa.Table:
-    """A table as all of these have it: `topology`, `presence`, `insiders`, `truth`; empty if none has it."""
+    """A table as all of these directories have it: `topology`, `presence`, `insiders`, `truth`; empty if none
+    has it."""
     found = [tables.arrow_schema(row).empty_table()]
     for directory in directories:
         path = directory / f"{observe.TABLE_OF[row]}.jsonl"
@@ -326,5 +251,76 @@ def find_cells_file(path: Path) -> Path:
     return file
 
 
+def _wrong_line(data: bytes, decoder: JsonDecoder[tuple[Any, ...]]) -> tuple[int, str] | None:
+    at = 0
+    for line in data.splitlines(keepends=True):
+        try:
+            decoder.decode(line)
+        except TamperedError as error:
+            return at, str(error.__cause__)
+        at += len(line)
+    return None
+
+
+@cache
+def _decoder(row: type[observe.ObservationRow]) -> JsonDecoder[tuple[Any, ...]]:
+    kinds = tuple(_field_kind(field) for field in msgspec.structs.fields(row))
+    return JsonDecoder(tuple.__class_getitem__(kinds), TamperedError, "is no row")
+
+
+def _field_kind(field: msgspec.structs.FieldInfo) -> Any:
+    if field.name == "t_us":
+        return _TIME
+    return _INT64 if field.type is int else field.type
+
+
+def _seen_elsewhere(found: pa.Table, t_us: NDArray[np.int64], tap: NodeTap) -> NDArray[np.bool_]:
+    """Mask of the rows that the sender's tap holds too; its last cells may have been under way when it ended."""
+    sources = found["src"].combine_chunks().dictionary_encode()
+    running = [tap.tapped.get(source, _NEVER) for source in sources.dictionary.to_pylist()]
+    if not running:
+        return np.zeros(len(t_us), np.bool_)
+    since, until = (np.array(edge, np.int64)[sources.indices.to_numpy()] for edge in zip(*running, strict=True))
+    elsewhere: NDArray[np.bool_] = (since <= t_us) & (t_us <= until + WINDOW_US)
+    return elsewhere
+
+
+def _without_needless(found: TapFindings) -> TapFindings:
+    """No clock is set by the links of a whole network."""
+    if not found.own:
+        found.times = {}
+    return found
+
+
+def _owners(candidates: Sequence[list[str]]) -> list[str]:
+    """A node with one neighbour could be either end of that link: then it is the end that no other tap belongs to."""
+    taken = {own[0] for own in candidates if len(own) == 1}
+    owners = []
+    for own in candidates:
+        owners.append(next((end for end in own if len(own) == 1 or end not in taken), own[0]))
+        taken.add(owners[-1])
+    return owners
+
+
+def _ways(found: Sequence[TapFindings], owners: Sequence[str], a: int, b: int) -> tuple[Times, Times]:
+    """When either tap saw the cells from the first to the second, and those back."""
+    return _times(found[a], found[b], owners[a], owners[b]), _times(found[a], found[b], owners[b], owners[a])
+
+
+def _times(first: TapFindings, second: TapFindings, source: str, destination: str) -> Times:
+    seen = [np.array(each.times.get(source, {}).get(destination, []), np.int64) for each in (first, second)]
+    return seen[0], seen[1]
+
+
 def _cells(part: TapPart, taps: Sequence[NodeTap] | None, run: str, epoch_us: int) -> Iterator[pa.Table]:
     yield tap_cells(part, taps[part.file] if taps else None, run, epoch_us)
+
+
+_TIME: Final = Annotated[int, msgspec.Meta(ge=0, le=1 << 60)]
+"""Differences of such times fit 64 bits."""
+_INT64: Final = Annotated[int, msgspec.Meta(ge=-(1 << 63), le=(1 << 63) - 1)]
+LINE_MAX: Final = 1 << 20
+TAP_STEP: Final = 1 << 23
+"""Largest part in bytes: as Python rows it is about thirty times as large."""
+ENDS_MAX: Final = 1024
+_NEVER: Final = (1, 0)

@@ -1,7 +1,7 @@
-"""Work in parts: here one after the other, or as tasks of Spark, one each.
+"""Work in parts: here one after the other, or as Spark tasks, one for each part.
 
-What is to be done goes to a task in a few bytes, and it reads its part of a file by itself; so the files must be where
-executors find them by the same names.
+A task gets its description in a few bytes and reads its part of a file itself. So executors must find the files under
+the same names.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ Answer = TypeVar("Answer", bound=msgspec.Struct)
 def cut_all(
     files: Sequence[Path], cut: Callable[[Path, int], tuple[list[Job], str | None]]
 ) -> tuple[list[Job], list[str | None]]:
-    """The parts of all files, and what is wrong with each file's end."""
+    """The parts of all files, and the damage at each file's end."""
     every = [cut(file, number) for number, file in enumerate(files)]
     return [part for parts, _ in every for part in parts], [damage for _, damage in every]
 
@@ -57,7 +57,7 @@ def run_jobs(
 def frame(
     spark: SparkSession, jobs: Sequence[Job], work: Callable[[Job], Iterable[pa.Table]], schema: StructType
 ) -> DataFrame:
-    """The rows of all jobs; nothing is done before they are asked for."""
+    """The rows of all jobs, evaluated lazily."""
 
     def rows(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for number in _numbers(batches):
@@ -68,7 +68,7 @@ def frame(
 
 
 def table(jobs: Sequence[Job], work: Callable[[Job], Iterable[pa.Table]], schema: pa.Schema) -> pa.Table:
-    """The same, at once."""
+    """The rows of all jobs, at once."""
     return pa.concat_tables([schema.empty_table(), *(table for job in jobs for table in work(job))])
 
 
@@ -82,4 +82,4 @@ def _numbers(batches: Iterator[pa.RecordBatch]) -> Iterator[int]:
 
 
 ROWS: Final = 1 << 16
-"""In one batch on its way to Spark."""
+"""Rows in one batch on its way to Spark."""

@@ -1,1 +1,1 @@
-"""Guesses and truth to metrics: the only place where the two meet."""
+"""Guesses and truth to metrics: the only place where the two are joined."""

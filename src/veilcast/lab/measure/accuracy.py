@@ -1,13 +1,14 @@
-"""P0's measures of an observer's success, and what they are to be held against.
+"""P0's measures of an observer's success, and what they compare with.
 
-Accuracy (Eq. 5) is the share of nodes that were classified rightly. P0 counts it in two ways without saying so, and
-both are here by name: its worked example (Fig. 7) asks about the mesh without the publisher (`_mesh`), its curves for
-BL and PF fit only if all nodes are asked about (`_all`): those outside the mesh are right answers, and subscribers whom
-the mesh does not reach are wrong ones. What it draws for SG is neither, but the share of subscribers among the leaves,
-`leaf_precision`, whose limit is |Sa|/|Va|, `share`; how much of the way from there to certainty is left is `residual`.
+Accuracy (Eq. 5) is the share of nodes that were classified correctly. P0 counts it in two ways without saying so, and
+both are here by name. Its worked example (Fig. 7) counts the mesh without the publisher (`_mesh`). Its curves for BL
+and PF fit only if all nodes count (`_all`): nodes outside the mesh are right answers, and subscribers that the mesh
+does not reach are wrong ones. Its curve for SG is neither, but the share of subscribers among the leaves,
+`leaf_precision`, whose limit is |Sa|/|Va|, `share`; `residual` is the part of the way from there to certainty that is
+left.
 
-Accuracy depends on the base rate, and says little alone. So beside it stand what three observers reach without looking:
-one who names nobody, one who names at random with the right frequency, and one who says the opposite of the attack.
+Accuracy depends on the base rate and says little alone. So beside it stand three observers that do not look: one that
+names no node, one that names at random with the right frequency, and one that says the opposite of the attack.
 """
 
 from __future__ import annotations
@@ -23,21 +24,21 @@ Mask = NDArray[np.bool_]
 
 @dataclass(frozen=True, eq=False)
 class RunTruth:
-    """Who was what in a run. Only measures see it."""
+    """The publisher and the subscribers of a run. Only measures see it."""
 
     publisher: int
     subscribes: Mask
 
     @cached_property
     def candidates(self) -> Mask:
-        """Those who might subscribe: all but the publisher."""
+        """The possible subscribers: all nodes except the publisher."""
         mask = np.ones(len(self.subscribes), dtype=np.bool_)
         mask[self.publisher] = False
         return mask
 
 
 def measure_mesh(truth: RunTruth, members: Mask) -> dict[str, float]:
-    """What is so whatever the attack: sizes, shares, and the accuracy of those who do not look."""
+    """Measures that do not depend on the attack: sizes, shares, and the accuracy of observers that do not look."""
     found = {"overlay": float(np.count_nonzero(members))}
     if truth.subscribes.any():
         found["reached"] = _share(members, truth.subscribes)
@@ -51,8 +52,8 @@ def measure_mesh(truth: RunTruth, members: Mask) -> dict[str, float]:
 
 
 def measure_guess(truth: RunTruth, members: Mask, named: Mask) -> dict[str, float]:
-    """What an attack that named these reached. What is not defined, as the precision of one who names nobody, is not
-    there."""
+    """The success of an attack that named these nodes. Undefined measures, as the precision of an attack that names no
+    node, are left out."""
     found, share = {}, 1.0
     right = named == truth.subscribes
     for name, among in _populations(truth, members):
@@ -74,5 +75,5 @@ def _populations(truth: RunTruth, members: Mask) -> list[tuple[str, Mask]]:
 
 
 def _share(of: Mask, among: Mask) -> float:
-    """Counted, and not taken as a mean: measures are most of a short run, and this is a third of the time."""
+    """Counted, not taken as a mean: measures are most of a short run, and this takes a third of the time."""
     return int(np.count_nonzero(of & among)) / int(np.count_nonzero(among))

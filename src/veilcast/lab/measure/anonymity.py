@@ -1,9 +1,9 @@
-"""Anonymity sets (P0 Eq. 4): with how many others would one have to be named to be named at all?
+"""Anonymity sets (P0 Eq. 4): how many nodes must an attacker name to name one subscriber?
 
-An attacker's scores are an order in which it suspects. Whoever names a subscriber by them also names all who are as
-suspect or more. Those of these who do not subscribe are whom it hides among; with itself they are its anonymity set. So
-a set of one is a subscriber who is named without a single false alarm, however many others are. P0 asks that no set be
-smaller than k, so the smallest counts; beside it stand the mean, and the size that all but 5 of 100 have at least.
+An attacker's scores are an order of suspicion. To name a subscriber by them, the attacker also names all nodes that are
+as suspect or more. Those of these that do not subscribe hide the subscriber; with itself they are its anonymity set. So
+a set of one is a subscriber that is named without a single false alarm. P0 asks that no set be smaller than k, so the
+smallest counts. Beside it stand the mean and the 5 % quantile.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from veilcast.lab.measure.accuracy import Mask
 
 
 def anonymity_set_sizes(scores: NDArray[np.float64], positive: Mask) -> NDArray[np.int64]:
-    """Of the set of each positive node, in order."""
+    """Size of the anonymity set of each positive node, in order."""
     others = np.sort(scores[~positive])
     found: NDArray[np.int64] = 1 + len(others) - np.searchsorted(others, scores[positive], side="left")
     return found
 
 
 def summarise_sets(sizes: NDArray[np.int64]) -> dict[str, float]:
-    """What is said about them, if there are any."""
+    """Mean, 5 % quantile and minimum; empty if there are no sets."""
     if not len(sizes):
         return {}
     return {

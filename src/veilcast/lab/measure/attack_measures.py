@@ -1,11 +1,11 @@
-"""Everything that is said of an attacker who suspects some nodes more than others, in one place.
+"""All measures of one attacker in one run.
 
-Of one that looks for subscribers: how well it orders them before the others (`ranking`), among all who are asked about
-and among those with an insider beside them, who are worse off; in what sets they hide (`anonymity`); how many bits its
-scores hold about a role, above what shuffled roles give (`information`); and the least epsilon that they leave possible
-(`privacy_loss`). Of one that looks for the publisher: whether its first guess is right, and how far down the list one
-must go. The share of those who are sought, `base`, is always there: whoever guesses blindly reaches as much. Where
-scores are probabilities, `uncertainty` says how sure it is.
+For an attacker on subscribers: how well it ranks them above others (`ranking`), over all candidates and over those with
+an insider as a neighbour, who are worse off; their anonymity sets (`anonymity`); the bits of its scores about a role,
+above those of shuffled roles (`information`); and the smallest epsilon that its scores leave possible (`privacy_loss`).
+For an attacker on the publisher: whether its first guess is right, and the publisher's rank. The share of targets,
+`base`, always stands beside: a blind guess reaches as much. Where scores are probabilities, their entropy says how sure
+the attacker is.
 """
 
 from __future__ import annotations
@@ -23,7 +23,8 @@ Scores = NDArray[np.float64]
 
 
 def measure_subscriber_attack(scores: Scores, subscribes: Mask, asked: Mask, near: Mask, seed: int) -> dict[str, float]:
-    """About those who are `asked` about; `near` are those with an insider beside them. The seed is for shuffles."""
+    """Measures over the nodes `asked` about; `near` marks those with an insider as a neighbour. The seed is for
+    shuffles."""
     guess, positive = scores[asked], subscribes[asked]
     found = ranking.measure_ranking(guess, positive)
     if not found:
@@ -42,7 +43,8 @@ def measure_subscriber_attack(scores: Scores, subscribes: Mask, asked: Mask, nea
 
 
 def measure_publisher_attack(scores: Scores, publisher: int, asked: Mask) -> dict[str, float]:
-    """About a first guess among those who are asked about; of several with the same score any is as likely."""
+    """Measures of the first guess among the nodes asked about; of several with the same score each is equally
+    likely."""
     guess, own = scores[asked], scores[publisher]
     before, tied = int(np.count_nonzero(guess > own)), int(np.count_nonzero(guess == own))
     return {
@@ -53,7 +55,8 @@ def measure_publisher_attack(scores: Scores, publisher: int, asked: Mask) -> dic
 
 
 def measure_probabilities(probability: Scores, asked: Mask) -> dict[str, float]:
-    """Of a posterior over those who are asked about, exactly one of whom is sought, or each of several in turn."""
+    """Entropy measures of a posterior over the nodes asked about; exactly one of them is the target, or each of several
+    in turn."""
     return measure_posterior(probability[asked])
 
 

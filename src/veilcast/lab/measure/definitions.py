@@ -1,19 +1,19 @@
-"""P2's three definitions of anonymity, each a probability that no coalition may exceed, and what an attacker reached.
+"""P2's three definitions of anonymity: a probability that no coalition may exceed, and the attacker's.
 
-Publisher anonymity (Definition 1): who published is not named with more than 1/h, of h honest users. Topic-subscriber
+Publisher anonymity (Definition 1): the publisher is not named with more than 1/h, of h honest users. Topic-subscriber
 anonymity (Definition 2): that a user subscribes to a topic is not known with more than (s - As)/(S - As), the share of
-readers among all who are not of the coalition; read as the share of those rightly named, both for the one that is most
-suspect and for as many as there are readers. Subscription anonymity (Definition 3): which topic a reader reads is not
-named with more than 1/T, of T topics; read for a subscription drawn at random, so who reads k topics is right for one
-of them with 1/k of what it would be for any.
+subscribers among all users outside the coalition. It is read as the share of correctly named users, both for the most
+suspect user and for as many as there are subscribers. Subscription anonymity (Definition 3): the topic of a subscriber
+is not named with more than 1/T, of T topics. It is read for a random subscription, so for a user with k topics a guess
+is right for one of them with 1/k of the probability for any.
 
-The definitions take for granted that nothing is known beforehand. For publishers and readers of one topic that is no
-loss: there is one base rate. Topics are not equally popular, though, and whoever names the most popular for everybody
-exceeds 1/T without looking. So beside each bound stands `prior`, what is reached without looking, and an attack
-is to be held against the larger of the two.
+The definitions assume no prior knowledge. For publishers and subscribers of one topic that is no loss: there is one
+base rate. But topics are not equally popular, and naming the most popular one for every user exceeds 1/T without
+looking. So beside each bound stands `prior`, the success without looking, and an attack counts only above the larger of
+the two.
 
-Where scores are tied, the first guess is any of them. The same functions serve every mode: they ask for scores by
-user, and for the truth.
+Where scores are tied, the first guess is any of them. The same functions serve every mode: they take scores by user,
+and the truth.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ Scores = NDArray[np.float64]
 
 class DefinitionResult(NamedTuple):
     probability: float
-    """That what the attacker says is so."""
+    """Probability that the attacker's statement is true."""
     bound: float
-    """What the definition allows."""
+    """Probability that the definition allows."""
     prior: float
-    """What is reached without looking."""
+    """Success without looking."""
 
     @property
     def holds(self) -> bool:
@@ -44,7 +44,7 @@ class DefinitionResult(NamedTuple):
 
 
 def measure_publisher(scores: Scores, publishes: int, honest: Mask) -> DefinitionResult:
-    """Definition 1. A coalition does not suspect its own."""
+    """Definition 1. A coalition does not suspect its own members."""
     if not honest[publishes]:
         raise ConfigError("a publisher of the coalition has nothing to hide from it")
     truth = np.arange(honest.size) == publishes
@@ -53,29 +53,29 @@ def measure_publisher(scores: Scores, publishes: int, honest: Mask) -> Definitio
 
 
 def measure_topic_subscriber(scores: Scores, subscribes: Mask, honest: Mask) -> DefinitionResult:
-    """Definition 2, for the one user that is most suspect; `honest` are the S - As."""
-    return _named(scores, subscribes, honest, 1)
+    """Definition 2, for the most suspect user; `honest` marks the S - As users."""
+    return _measure_named(scores, subscribes, honest, 1)
 
 
 def measure_topic_subscribers(scores: Scores, subscribes: Mask, honest: Mask) -> DefinitionResult:
-    """Definition 2, for as many users as there are readers among the honest."""
-    return _named(scores, subscribes, honest, int(np.count_nonzero(subscribes & honest)))
+    """Definition 2, for as many users as there are honest subscribers."""
+    return _measure_named(scores, subscribes, honest, int(np.count_nonzero(subscribes & honest)))
 
 
 def measure_subscription(scores: Scores, subscribes: Mask) -> DefinitionResult:
-    """Definition 3: both are users x topics; users without a subscription are not asked about."""
+    """Definition 3; both arrays are users x topics. Users without a subscription do not count."""
     reads = subscribes.sum(axis=1)
     asked = reads > 0
     if not asked.any():
         raise ConfigError("nobody subscribes, so there is no subscription to hide")
     truth, total = subscribes[asked], int(reads.sum())
     first = scores[asked] == scores[asked].max(axis=1, keepdims=True)
-    # A subscription drawn at random is one of a user's by the number of them, and the guess is it with 1/k of the rest.
+    # A random subscription is a user's in proportion to its k subscriptions, and a right guess meets it with 1/k.
     right = (first & truth).sum(axis=1) / first.sum(axis=1)
     return DefinitionResult(float(right.sum() / total), 1 / subscribes.shape[1], float(truth.sum(axis=0).max() / total))
 
 
-def _named(scores: Scores, subscribes: Mask, honest: Mask, many: int) -> DefinitionResult:
+def _measure_named(scores: Scores, subscribes: Mask, honest: Mask, many: int) -> DefinitionResult:
     readers = int(np.count_nonzero(subscribes & honest))
     if not readers:
         raise ConfigError("no honest user subscribes, so there is nobody to name")

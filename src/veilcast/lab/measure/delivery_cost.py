@@ -1,17 +1,16 @@
-"""What a delivery costs: messages, bytes and time, for each reader that has got a note.
+"""The cost of a delivery: messages, bytes and time for each subscriber that received a notification.
 
-A defence is paid for in all three (Das and others 2018: strong anonymity, low latency, little traffic, choose two), and
-a mesh that serves few pays more for each of them. Bytes are those of what carried the note. Where links are silent,
-cells go whether there is anything to say or not, and a note costs none beyond these: then its bytes are the share that
-it has of a price that is paid anyway.
+A defence costs all three (Das and others 2018: strong anonymity, low latency, low traffic, choose two), and a mesh with
+few subscribers pays more for each. Bytes are those of the messages that carried the notification. On silent links cells
+travel in any case and a notification adds none; its bytes are then its share of a price that is paid anyway.
 """
 
 from __future__ import annotations
 
 
 def delivery_cost(messages: float, size: float, readers: float, hops: float, hop_s: float) -> dict[str, float]:
-    """Of a note that took so many messages of this size to reach so many readers, who got it so many hops later on the
-    average; nothing where it reached nobody."""
+    """Cost of a notification of `size` bytes that took `messages` messages to reach `readers` subscribers after `hops`
+    hops on average; empty if it reached none."""
     if not readers:
         return {}
     return {"messages_each": messages / readers, "bytes": messages * size / readers, "latency": hops * hop_s}

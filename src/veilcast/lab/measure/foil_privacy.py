@@ -1,10 +1,10 @@
-"""How well foiling hides a value: P3's measures (III.B), of an attacker's posterior and where the truth was.
+"""How well foiling hides a value: P3's measures (III.B) of an attacker's posterior.
 
-An attacker names a set G of candidates: those it holds for likeliest, or as many as have a given share of its belief.
-Indistinguishability is I(e, G) / |G|: the chance to hit the true message by a guess within G; 1 / (k + 1) is the best
-case. Two messages may hold one value, and who wants the value does not care which of them is the true one. So beside it
-stands `value_known`, the chance that a guess within G has the true value; it may be far above the other where fakes
-are coarse. Truth deviation is how far a guess within G is off on the average.
+An attacker names a set G of candidates: the likeliest, or the smallest set with a given share of its belief.
+Indistinguishability is I(e, G) / |G|: the probability to hit the true message by a guess within G; 1 / (k + 1) is the
+best case. Two messages may hold one value, and an attacker that wants the value does not care which message is true. So
+`value_known` is the probability that a guess within G has the true value; it may be far larger where fakes are coarse.
+Truth deviation is the mean error of a guess within G.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ from numpy.typing import NDArray
 from veilcast.errors import ConfigError
 
 Numbers: TypeAlias = NDArray[np.float64]
-"""Candidates and posteriors are of [streams, steps, n], what is measured is of [streams, steps]."""
+"""Candidates and posteriors are [streams, steps, n]; measures are [streams, steps]."""
 Places: TypeAlias = NDArray[np.int64]
-"""Where the truth is, of [streams, steps]."""
+"""Slot of the truth, [streams, steps]."""
 Chosen: TypeAlias = NDArray[np.bool_]
 """The sets G."""
 
 
 def likeliest_candidates(posterior: Numbers) -> Chosen:
-    """The best guess, and what is as good, up to the last bits."""
+    """The best guess and all candidates that are as good, up to the last bits."""
     best = posterior.max(axis=2, keepdims=True)
     chosen: Chosen = posterior >= best * (1 - 1e-9)
     return chosen
@@ -61,31 +61,31 @@ def truth_deviation(chosen: Chosen, candidates: Numbers, position: Places) -> Nu
 
 
 def composite_entropy(candidates: Numbers, values: int) -> float:
-    """H(M) for Scenario II, in bits: of the codes of all messages together; at most log2 of how many there are."""
+    """H(M) for Scenario II in bits, over the codes of all messages together; at most log2 of the number of codes."""
     counts = np.bincount(candidates.astype(np.int64).ravel(), minlength=values)
     share = counts[counts > 0] / counts.sum()
     return float(-(share * np.log2(share)).sum())
 
 
 class Overhead(NamedTuple):
-    """For one true event."""
+    """Cost of one true event."""
 
     events: int
-    """Sent to the broker."""
+    """Events sent to the broker."""
     subscriptions: int
-    """Held there for each true one."""
+    """Subscriptions held there for each true one."""
     plain: float
-    """Notifications where nothing is hidden."""
+    """Notifications if nothing is hidden."""
     foiled: float
-    """Where events and subscriptions are."""
+    """Notifications if events and subscriptions are foiled."""
     encrypted: float
-    """Where values are sealed, and the broker delivers to everybody who asked for the attribute (P3, III.B)."""
+    """Notifications if values are sealed and the broker delivers to every subscriber of the attribute (P3, III.B)."""
 
 
 def estimate_overhead(*, subscribers: int, wanted: float, fake_wanted: float, k_p: int, k_s: int) -> Overhead:
-    """`wanted` is the chance that a subscription matches a true event, `fake_wanted` that it matches a fake.
+    """`wanted` is the probability that a subscription matches a true event, `fake_wanted` that it matches a fake.
 
-    Fake subscriptions are like true ones, so the same chances are theirs.
+    Fake subscriptions look like true ones, so the same probabilities apply to them.
     """
     if not (0 <= wanted <= 1 and 0 <= fake_wanted <= 1) or min(subscribers, k_p, k_s) < 0:
         raise ConfigError("chances are from 0 to 1, and numbers are not negative")

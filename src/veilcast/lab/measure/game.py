@@ -1,12 +1,12 @@
 """The game between a foiler and an attacker (P3, VII): each chooses without knowing the other's choice.
 
 A matrix has a row for each generator of fakes and a column for each attacker, and holds how often that attacker is
-right. The foiler wants it small, the attacker large: a game of two with opposite interests. Each may draw its choice by
-lot, and then there is a value that the foiler can keep below and the attacker above, whatever the other does (von
-Neumann 1928). It is found by two linear programmes, one for each side; that both come to one value proves it.
+right. The foiler wants it small, the attacker large: a zero-sum game. Each side may draw its choice at random. Then
+there is a value that the foiler can stay below and the attacker above, whatever the other does (von Neumann 1928). Two
+linear programmes find it, one for each side; that both agree on the value proves it.
 
-A foiler also pays for fakes, and wants that a wrong guess is far off. What it can have is the frontier: choices such
-that no other is at least as good in everything and better in something.
+A foiler also pays for fakes and wants wrong guesses to be far off. Its options are the frontier: choices such that no
+other is at least as good in everything and better in something.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ Numbers: TypeAlias = NDArray[np.float64]
 
 class GameSolution(NamedTuple):
     value: float
-    """How often the attacker is right if both play as well as they can."""
+    """How often the attacker is right if both play optimally."""
     foiler: Numbers
-    """With which probability each row is to be drawn."""
+    """Probability of each row."""
     attacker: Numbers
-    """And each column."""
+    """Probability of each column."""
 
 
 def solve_game(matrix: Numbers) -> GameSolution:
@@ -42,7 +42,7 @@ def solve_game(matrix: Numbers) -> GameSolution:
 
 
 def find_frontier(costs: Numbers) -> NDArray[np.bool_]:
-    """Of [choices, measures], all of them the better the smaller: which choices no other one beats."""
+    """Choices that no other one beats; `costs` is [choices, measures], smaller is better."""
     if costs.ndim != 2 or not np.isfinite(costs).all():
         raise ConfigError("choices have finite measures")
     no_worse = (costs[:, None, :] <= costs[None, :, :]).all(axis=2)
@@ -51,7 +51,7 @@ def find_frontier(costs: Numbers) -> NDArray[np.bool_]:
 
 
 def _least(matrix: Numbers) -> tuple[Numbers, float]:
-    """The lot over rows whose worst column is as small as can be, and how small that is."""
+    """The lottery over rows whose worst column is smallest, and that column's value."""
     rows, columns = matrix.shape
     found = linprog(
         c=np.append(np.zeros(rows), 1.0),

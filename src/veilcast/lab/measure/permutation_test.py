@@ -1,10 +1,10 @@
-"""Can what happened be told from what was seen? A classifier, and what it would reach by chance.
+"""Can events be told from observations? A classifier, and its success by chance.
 
-What is seen at one time hangs together: a machine that is busy for a second delays all cells of that second. So samples
-are split by phase, never within one, and what chance gives is found by exchanging the labels of whole phases. The
-classifier learns from one half of the phases and is judged by the other; so, if labels mean nothing, every exchange of
-labels among the latter was as likely as the one that is true. The verdict is the area under the curve (0.5 tells
-nothing, 1 everything), and the interval in which it falls for 95 of 100 exchanges.
+Observations of one time are correlated: a machine that is busy for a second delays all cells of that second. So samples
+are split by phase, never within one, and the success by chance comes from permuting the labels of whole phases. The
+classifier learns from one half of the phases and is judged on the other. If labels mean nothing, every permutation of
+the labels of the other half was as likely as the true one. The verdict is the area under the curve (0.5 tells nothing,
+1 everything), and the interval that holds it for 95 of 100 permutations.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from veilcast.lab.attack.classifiers import fit_binned
 
 
 class PhaseSamples(NamedTuple):
-    """One row for each sample: what was seen, what it was (0 or 1), and in which phase."""
+    """One row for each sample: its features, its label (0 or 1), and its phase."""
 
     features: NDArray[np.float64]
     labels: NDArray[np.int64]
@@ -40,20 +40,20 @@ class PermutationVerdict(NamedTuple):
 Fit: TypeAlias = Callable[
     [NDArray[np.float64], NDArray[np.bool_]], Callable[[NDArray[np.float64]], NDArray[np.float64]]
 ]
-"""From rows and whether something happened to what scores other rows."""
+"""From rows and labels to a function that scores other rows."""
 
 
 def fit_additive(
     features: NDArray[np.float64], happened: NDArray[np.bool_]
 ) -> Callable[[NDArray[np.float64]], NDArray[np.float64]]:
-    """A weight for each bin of each feature."""
+    """One weight for each bin of each feature."""
     return fit_binned(features, happened).scores
 
 
 def judge_classifier(
     samples: PhaseSamples, seed: int, exchanges: int = 2000, fit: Fit = fit_additive
 ) -> PermutationVerdict:
-    """Every phase has one label; there are at least two of either."""
+    """Every phase has one label; there are at least two phases of either label."""
     rng = np.random.default_rng(seed)
     test = _half(samples, rng)
     scores = fit(samples.features[~test], samples.labels[~test] == 1)(samples.features[test])
@@ -63,7 +63,7 @@ def judge_classifier(
 
 
 def _half(samples: PhaseSamples, rng: np.random.Generator) -> NDArray[np.bool_]:
-    """Which samples are for the test: those of half of the phases of either label."""
+    """Mask of the test samples: those of half of the phases of either label."""
     chosen: list[int] = []
     for label in (0, 1):
         phases = rng.permutation(np.unique(samples.phases[samples.labels == label]))
@@ -72,7 +72,7 @@ def _half(samples: PhaseSamples, rng: np.random.Generator) -> NDArray[np.bool_]:
 
 
 class _Curve:
-    """The area under the curve by ranks, summed up for each phase once, so that an exchange of labels costs little."""
+    """The area under the curve by ranks, summed for each phase once, so that a permutation of labels is cheap."""
 
     def __init__(self, scores: NDArray[np.float64], phases: NDArray[np.int64], labels: NDArray[np.int64]) -> None:
         _, first, index = np.unique(phases, return_index=True, return_inverse=True)

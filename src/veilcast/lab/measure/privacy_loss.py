@@ -1,14 +1,14 @@
-"""Empirical privacy loss: the least epsilon that an attacker's success leaves possible.
+"""Empirical privacy loss: the smallest epsilon that an attacker's success leaves possible.
 
-A mechanism that is (epsilon, delta)-private keeps every test of "does it subscribe?" to TPR <= e^epsilon FPR + delta,
-and the same for the opposite answer, TNR <= e^epsilon FNR + delta (Kairouz and others 2015). So a test that was seen to
-do better refutes every smaller epsilon. Both rates are known from counts only, so the bounds of Clopper and Pearson
-(1934) take their place, each on the side that makes epsilon smaller: what is said is a lower bound, and holds for all
-but a share `miss` of what might have been drawn (Jagielski and others 2020). It says nothing of better attackers.
+An (epsilon, delta)-private mechanism keeps every test of "does it subscribe?" to TPR <= e^epsilon FPR + delta, and for
+the opposite answer to TNR <= e^epsilon FNR + delta (Kairouz and others 2015). A test that does better refutes every
+smaller epsilon. Both rates are known from counts only, so the bounds of Clopper and Pearson (1934) take their place,
+each on the side that makes epsilon smaller. The result is a lower bound that holds except for a share `miss` of the
+possible draws (Jagielski and others 2020). It says nothing about better attackers.
 
-Who tries several thresholds and keeps the best would find some loss in noise; so the share that may miss is divided
-among all that are tried, and those are places in the order of the others, fixed beforehand. Counts are taken to be
-independent: of nodes of one run they are not quite, so a bound that matters is taken over many runs, a node from each.
+Choosing the best of several thresholds would find some loss in noise. So `miss` is divided among all thresholds that
+are tried, and those are fixed quantiles. Counts are assumed independent. Nodes of one run are not quite, so a bound
+that matters is taken over many runs, with a node from each.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def epsilon_of_scores(
 def epsilon_of_counts(
     hits: int, positives: int, alarms: int, others: int, *, delta: float = 0.0, miss: float = 0.05
 ) -> float:
-    """The lower bound from one test: how many it named of those that are so, and of those that are not."""
+    """The lower bound from one test: the number of named positives (`hits`) and of named others (`alarms`)."""
     # Two inequalities of two rates each: four bounds, any of which may miss.
     part = miss / 4
     found = [
@@ -56,12 +56,12 @@ def epsilon_of_counts(
 
 
 def lower_bound(count: int, of: int, miss: float) -> float:
-    """The least probability under which so many, or more, would still come with probability `miss`."""
+    """The smallest probability under which `count` or more would still come with probability `miss`."""
     return float(betaincinv(count, of - count + 1, miss)) if count else 0.0
 
 
 def upper_bound(count: int, of: int, miss: float) -> float:
-    """The largest probability under which so many, or fewer, would still come with probability `miss`."""
+    """The largest probability under which `count` or fewer would still come with probability `miss`."""
     return float(betaincinv(count + 1, of - count, 1 - miss)) if count < of else 1.0
 
 
@@ -70,4 +70,4 @@ def _ratio(above: float, below: float) -> float:
 
 
 SHARES: Final = np.array([0.001, 0.003, 0.01, 0.03, 0.1, 0.3])
-"""What share of the nodes each threshold names that is tried."""
+"""Shares of the nodes that the tried thresholds name."""

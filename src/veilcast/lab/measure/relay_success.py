@@ -1,11 +1,10 @@
-"""What attackers of a relay reached: of subscriptions, of users and what they read, of publications, of who reads whom.
+"""Success of a relay's attackers: on subscriptions, users and their topics, publications, links of users, and the order
+of values.
 
-How well the right ones stand out is asked for each topic, or for each writer, by itself and then averaged: that some
-topics are popular, and some writers much read, is no secret. P2's definitions are reported where they are asked.
-
-
-How well an order was recovered: Spearman's rank correlation, up to mirroring, for what is left of the value is then
-one bit for all of them. Tied places count as their mean."""
+How well the right answers stand out is measured for each topic, or for each publisher, and then averaged: that some
+topics are popular, and some publishers have many subscribers, is no secret. P2's definitions are reported where they
+apply.
+"""
 
 from __future__ import annotations
 
@@ -16,26 +15,27 @@ from scipy.stats import rankdata
 from veilcast.lab.measure import definitions, ranking
 from veilcast.lab.measure.accuracy import Mask
 
+Scores = NDArray[np.float64]
+
 
 def measure_order(place: NDArray[np.float64], value: NDArray[np.int64]) -> float:
-    """1 if all values are in order, or all in the reverse one; 0 where nothing can be told."""
+    """Spearman's rank correlation of a recovered order, up to mirroring: 1 if all values are in order or in reverse
+    order; 0 where nothing can be told. Mirroring leaves one bit for all values together. Tied places count as their
+    mean."""
     found, true = rankdata(place), rankdata(value)
     if found.std() == 0 or true.std() == 0:
         return 0.0
     return abs(float(np.corrcoef(found, true)[0, 1]))
 
 
-Scores = NDArray[np.float64]
-
-
 def measure_subscriptions(scores: Scores, holds: Mask) -> dict[str, float]:
-    """Both are pseudonyms x topics; a subscription is named as far as its topic is held to be there."""
+    """Both arrays are pseudonyms x topics; a subscription is named as far as its topic is believed to be there."""
     named, topics = float(scores[holds].mean()), holds.shape[1]
     return {"auc": _by_column(scores, holds), "named_readers": named, "base": 1 / topics}
 
 
 def measure_users(scores: Scores, reads: Mask) -> dict[str, float]:
-    """Both are users x topics: Definitions 2 and 3."""
+    """Definitions 2 and 3; both arrays are users x topics."""
     everybody = np.ones(len(reads), np.bool_)
     topics = np.flatnonzero(reads.any(axis=0))
     second = [definitions.measure_topic_subscribers(scores[:, topic], reads[:, topic], everybody) for topic in topics]
@@ -51,7 +51,7 @@ def measure_users(scores: Scores, reads: Mask) -> dict[str, float]:
 
 
 def measure_publications(scores: Scores, publishers: NDArray[np.int64]) -> dict[str, float]:
-    """Publications x users, and who published each: Definition 1. Nothing, where nothing was published."""
+    """Definition 1; publications x users, and the publisher of each. Empty if nothing was published."""
     right = np.arange(scores.shape[1]) == publishers[:, None]
     honest = np.ones(scores.shape[1], np.bool_)
     named = [definitions.measure_publisher(one, int(who), honest) for one, who in zip(scores, publishers, strict=True)]
@@ -65,7 +65,8 @@ def measure_publications(scores: Scores, publishers: NDArray[np.int64]) -> dict[
 
 
 def measure_links(scores: Scores, writes: Mask, reads: Mask) -> dict[str, float]:
-    """Users x users: whether the one reads a topic that the other writes to; of oneself nothing is to be found out."""
+    """Users x users: whether one subscribes to a topic that the other publishes; a user's link to itself does not
+    count."""
     truth = writes.astype(np.int64) @ reads.T.astype(np.int64) > 0
     others = ~np.eye(len(truth), dtype=np.bool_)
     writers = np.flatnonzero(writes.any(axis=1))
@@ -74,6 +75,6 @@ def measure_links(scores: Scores, writes: Mask, reads: Mask) -> dict[str, float]
 
 
 def _by_column(scores: Scores, truth: Mask) -> float:
-    """Half where in no column there is anything to compare."""
+    """0.5 if no column has anything to compare."""
     asked = np.flatnonzero(truth.any(axis=0) & ~truth.all(axis=0))
     return float(np.mean([ranking.auc(scores[:, each], truth[:, each]) for each in asked])) if asked.size else 0.5

@@ -1,8 +1,8 @@
-"""Many runs to one number: the mean over seeds, its spread, and the interval in which the mean lies.
+"""Many runs to one number: the mean over seeds, its spread, and its interval.
 
-The interval is Student's at 95 %: runs are independent, and means of bounded measures over thirty seeds or more are as
-good as normal. Sums are rounded once, at their end (`math.fsum`), so a summary does not depend on the order in which
-Spark brings the values together, and is the same on any number of cores.
+The interval is Student's at 95 %: runs are independent, and means of bounded measures over thirty seeds or more are
+close to normal. Sums are rounded once, at their end (`math.fsum`), so a summary does not depend on the order in which
+Spark collects the values, and is the same on any number of cores.
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ if TYPE_CHECKING:
 
 class Summary(NamedTuple):
     value: float
-    """The mean."""
+    """Mean over the seeds."""
     spread: float
-    """The standard deviation from one run to another."""
+    """Standard deviation between runs."""
     low: float
     high: float
-    """Where the mean lies, with a confidence of 95 %."""
+    """`low` and `high` are the 95 % interval of the mean."""
     seeds: int
 
 
 def summarise(values: Iterable[float]) -> Summary:
-    """Of at least one value. One alone tells nothing of the spread, nor of how far the mean is: both have no bound."""
+    """At least one value is needed. One value tells neither spread nor interval: both are infinite."""
     numbers = list(values)
     count = len(numbers)
     mean = fsum(numbers) / count
@@ -41,8 +41,8 @@ def summarise(values: Iterable[float]) -> Summary:
 
 
 def widening(seeds: int, among: int) -> float:
-    """By how much intervals of so many seeds must be wider so that `among` of them hold together, at 95 %: each may
-    miss so many times more seldom (Bonferroni), however the runs that they share make them go together."""
+    """Factor by which intervals of `seeds` seeds must grow so that `among` of them hold together at 95 % (Bonferroni),
+    whatever the correlation of the runs they share."""
     return _reach(seeds, among) / _reach(seeds, 1) if seeds > 1 else 1.0
 
 
@@ -51,7 +51,7 @@ def _reach(seeds: int, among: int) -> float:
 
 
 def summarise_frame(measures: DataFrame) -> DataFrame:
-    """The table `measures` to `summarise_frame`, but for the column `series`, which is the experiment's to say."""
+    """The table `measures` to `scores`, without the column `series`, which the experiment defines."""
     from pyspark.sql import functions as sql
 
     summary = sql.udf(summarise, _TYPE, useArrow=False)

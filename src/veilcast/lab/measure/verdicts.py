@@ -1,14 +1,15 @@
-"""Published, reproduced, verdict: a number of a paper held against a curve of ours.
+"""Verdicts: a published number of a paper beside a curve of ours.
 
-A number *fits* if ours lies within the stated margin of the target (of the published value, or of what the reading
-gives when it is executed elsewhere, where that is known) and is known as well as that; it fits *partly* if it may lie
-there, for our own uncertainty reaches into the margin, and is *not reproduced* otherwise. A bound ("at most", "at
-least") has a margin on one side only: it fits if all of the uncertainty keeps it, and partly if some does. What is "not
-told from" a target fits if the uncertainty holds the target, and is no wider than the margin on either side; partly if
-it is wider, for then little was asked of it.
+A number *fits* if ours lies within the stated margin of the target and is known as precisely as that. The target is the
+published value, or the value that the reading gives when it is executed elsewhere, where that is known. It fits
+*partly* if our interval reaches into the margin, and is *not reproduced* otherwise. A bound ("at most", "at least") has
+a margin on one side only: it fits if the whole interval keeps it, and partly if some of it does. A number that is "not
+told from" a target fits if the interval holds the target and is no wider than the margin on either side; it fits partly
+if the interval is wider, because then little was asked of it.
 
-The uncertainty is the interval of the mean; for where a curve is least, the range over which it is not distinguished
-from its minimum. An experiment also says what it expects, and a verdict other than that is news, good or bad.
+The interval is that of the mean; for the place of a curve's minimum, the range over which the curve is not
+distinguished from its minimum. An experiment also states the verdict it expects; any other verdict is news, good or
+bad.
 """
 
 from __future__ import annotations
@@ -35,11 +36,11 @@ class CurvePoint(NamedTuple):
 
 
 class NoPointError(LookupError):
-    """A number is about a point that a curve does not have."""
+    """A published number is about a point that the curve does not have."""
 
 
 class PublishedNumber(Protocol):
-    """What an experiment says of a published number; see `PublishedNumber` in `lab.sweep.experiment`."""
+    """A published number as an experiment states it; see `lab.experiment.definition`."""
 
     @property
     def what(self) -> str: ...
@@ -72,8 +73,8 @@ class PublishedNumber(Protocol):
 
 
 def judge_number(experiment: str, published: PublishedNumber, curves: Mapping[str, Sequence[CurvePoint]]) -> VerdictRow:
-    """Hold one published number of an experiment against the curves of its figure, by their labels. Raises
-    `NoPointError` where the curve has no point that it is about."""
+    """Compare one published number of an experiment with the curves of its figure, by their labels. Raises
+    `NoPointError` if the curve lacks the point."""
     target = published.value if published.target is None else published.target
     found, low, high = _statistic(published, curves)
     bound = "" if published.compare == "equal" else f", {published.compare}"
@@ -114,8 +115,8 @@ def _word(published: PublishedNumber, target: float, ours: Estimate) -> VerdictW
             sure = possible and high - low <= 2 * margin
         case _:
             possible = low <= most and high >= least
-            # What is known less well than within the margin may lie in it by luck. Where on a plateau a curve is least
-            # is chance altogether: only a minimum that stands out is where it is.
+            # A number with an interval wider than the margin may lie in it by luck. The place of the minimum on a
+            # plateau is random: only a minimum that stands out has a place.
             known = least <= low and high <= most if published.statistic == "argmin" else high - low <= 2 * margin
             sure = known and least <= found <= most
     return "fits" if sure else "partly" if possible else "not reproduced"
@@ -158,14 +159,14 @@ def _at(curve: Sequence[CurvePoint], x: float | None) -> CurvePoint:
 
 
 def _slope(curve: Sequence[CurvePoint]) -> Estimate:
-    """Of the least-squares line; the interval follows from those of the points, as if they were independent. Cells that
-    share their seeds go up and down together, and then it is wider than need be."""
+    """The slope of the least-squares line. Its interval follows from those of the points as if they were independent;
+    cells that share their seeds move together, and the interval is then wider than needed."""
     x = np.array([point.x for point in curve])
     away = x - x.mean()
     weights = away / (away @ away)
     slope = float(weights @ np.array([point.value for point in curve]))
     halves = np.array([(point.high - point.low) / 2 for point in curve])
-    # A point that has no interval leaves none to the line, whatever its weight.
+    # A point without an interval leaves the line without one, whatever its weight.
     half = float(np.sqrt((weights * halves) @ (weights * halves))) if np.isfinite(halves).all() else math.inf
     return slope, slope - half, slope + half
 
@@ -177,8 +178,8 @@ def _argmin(curve: Sequence[CurvePoint]) -> Estimate:
 
 
 def _settles(curve: Sequence[CurvePoint], beside: Sequence[CurvePoint], margin: float) -> Estimate:
-    """The first x from which on all points stay within the margin of the other curve; at the earliest and at the latest
-    if every point lay at the near or at the far end of its interval. A curve that never does, does so at infinity."""
+    """The first x from which all points stay within the margin of the other curve, with the earliest and the latest x
+    if every point lay at the near or the far end of its interval. A curve that never settles does so at infinity."""
     away = [(point.x, abs(point.value - _at(beside, point.x).value), (point.high - point.low) / 2) for point in curve]
 
     def since(shift: float) -> float:

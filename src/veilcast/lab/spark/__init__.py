@@ -1,4 +1,4 @@
-"""Spark: the one place that makes a session, and knows of Java, of masters, and of how our code reaches executors."""
+"""Spark: the one place that makes a session and knows Java, masters, and how code reaches executors."""
 
 from veilcast.lab.spark.error_translation import SPARK_ERRORS, translate_error
 from veilcast.lab.spark.master import LOCAL, Master

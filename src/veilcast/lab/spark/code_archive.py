@@ -1,8 +1,8 @@
 """Our own code, packed for executors that do not have it.
 
-The archive holds the package and nothing else: the interpreter of the executors must have the libraries (PYSPARK_PYTHON
-names it). It comes first on their path, so that they run this version whatever else is installed there. Its name tells
-the content, which is also how numba, which keeps machine code beside the name, notices another version.
+The archive holds only the package: the executors' interpreter must have the libraries (PYSPARK_PYTHON names it). The
+archive comes first on their path, so that they run this version whatever else is installed there. Its name contains a
+hash of its content. By that name numba, which keeps machine code beside it, notices another version.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ def package_root() -> Path:
 
 
 def package_sources() -> Iterator[tuple[str, Path]]:
-    """Every file of the package that decides what it does, by its name in the archive, in one order."""
+    """Every file of the package that determines its behaviour, by its name in the archive, in a fixed order."""
     root = package_root()
     for path in sorted(root.rglob("*")):
         if path.suffix in _SHIPPED:
@@ -29,7 +29,7 @@ def package_sources() -> Iterator[tuple[str, Path]]:
 
 
 def code_fingerprint() -> str:
-    """Of our code: the same for the same sources, wherever they are installed."""
+    """A hash of our code: equal for equal sources, wherever they are installed."""
     digest = hashlib.sha256()
     for name, path in package_sources():
         if path.suffix == ".py":

@@ -1,7 +1,7 @@
-"""What the lab would run on, tried out: Java, Spark, memory, cores, scratch space, and the executors' libraries.
+"""A trial of the lab's platform: Java, Spark, memory, cores, scratch space, and the executors' libraries.
 
-Every step is taken that a sweep takes, up to a job whose tasks look for what kernels need; so what is wrong shows here,
-in a line, and not in the middle of a night's sweep.
+The trial takes every step that a sweep takes, up to a job whose tasks look for the libraries that kernels need. So a
+problem shows here, in a line, and not in the middle of a night's sweep.
 """
 
 from __future__ import annotations

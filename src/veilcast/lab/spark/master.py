@@ -1,7 +1,7 @@
-"""Where the work is done: the master's address, checked before a Java machine is started for it.
+"""The master's address, checked before a Java machine is started for it.
 
-Spark itself takes a minute to give up on an address where nobody answers. So we knock first; which also tells by which
-of our own addresses the executors can reach us.
+Spark itself takes a minute to give up on an address that does not answer. So this module connects first. The connection
+also tells by which of our own addresses the executors can reach us.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from veilcast.errors import ConfigError, UnreachableError
 
 class Master(msgspec.Struct, frozen=True):
     url: str
-    """As Spark wants it."""
+    """The address in Spark's form."""
     places: tuple[tuple[str, int], ...] = ()
-    """Hosts and ports of a standalone or Kubernetes master; none where there is nothing to knock at."""
+    """Hosts and ports of a standalone or Kubernetes master; empty if there is nothing to connect to."""
 
     @classmethod
     def parse(cls, url: str) -> Self:
         if found := re.fullmatch(r"local(?:\[(\d+|\*)\])?", url):
-            # A task is tried as often as on a cluster: a worker may fall to the system's hunger for memory.
+            # A task is retried as often as on a cluster: the system may kill a worker to free memory.
             cores = found[1] or "1"
             if cores == "0":
                 raise ConfigError(f"--master {url}: at least one core is needed")
@@ -43,7 +43,7 @@ class Master(msgspec.Struct, frozen=True):
         return self.url.startswith("local[")
 
     def local_address(self) -> str | None:
-        """Our own address on the way to the master, or None where that is not ours to find out."""
+        """Our own address on the route to the master; None if it cannot be found out here."""
         if self.is_local:
             return _LOOPBACK
         refused = []

@@ -1,7 +1,7 @@
-"""A bar on the terminal: which part of a sweep is under way, and how many tasks of its stages are done.
+"""A progress bar on the terminal: the current part of a sweep, and the finished tasks of its stages.
 
-Shown on stderr and only on a terminal. Elsewhere each part is told by a line when it begins. A thread asks Spark's
-status tracker; it never waits for it, so that a session that is gone ends the bar and not the program.
+The bar goes to stderr, and only on a terminal. Elsewhere a line announces each part. A thread asks Spark's status
+tracker and never waits for it, so a lost session ends the bar and not the program.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from rich.progress import Progress as Bars
 
 
 class Progress:
-    """A context manager; `begin` names what comes next."""
+    """A context manager; `begin` names the next part."""
 
     def __init__(
         self, spark: SparkSession, console: Console | None = None, say: Callable[[str], object] = lambda _: None
     ) -> None:
-        """`say` gets the lines that are for a reader without a terminal."""
+        """`say` gets the lines for a reader without a terminal."""
         self._tracker = spark.sparkContext.statusTracker()
         self._console, self._say = console or Console(file=sys.stderr), say
         columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[stages]}"))
@@ -34,13 +34,13 @@ class Progress:
         self._thread = threading.Thread(target=self._watch, daemon=True)
 
     def begin(self, label: str, done: int, total: int) -> None:
-        """`done` of `total` parts are there."""
+        """`done` of `total` parts are finished."""
         self._bars.update(self._bar, description=label, completed=done, total=total, stages="")
         if not self._console.is_terminal:
             self._say(f"{label}: {done} of {total} parts done")
 
     def say(self, say: Callable[[str], object], lines: Iterable[str]) -> None:
-        """Lines that stay, above the bar."""
+        """Print lines that stay, above the bar."""
         self._bars.update(self._bar, visible=False, refresh=True)
         for line in lines:
             say(line)
@@ -57,7 +57,7 @@ class Progress:
     ) -> None:
         self._left.set()
         if self._bars.live.is_started:
-            # The thread may have ended before; the terminal gets its cursor back all the same.
+            # The thread may have ended before; the terminal gets its cursor back anyway.
             self._thread.join()
             self._bars.stop()
 
@@ -66,10 +66,10 @@ class Progress:
             while not self._left.wait(_POLL_S):
                 self._bars.update(self._bar, stages=self.stages())
         except Exception:  # noqa: S110
-            pass  # The session is gone, and whoever works with it is told so.
+            pass  # The session is gone, and the main thread gets the error.
 
     def stages(self) -> str:
-        """The stages under way, each with its tasks."""
+        """The running stages, each with its tasks."""
         shown = []
         for number in sorted(self._tracker.getActiveStageIds()):
             if (stage := self._tracker.getStageInfo(number)) is not None:

@@ -1,8 +1,7 @@
-"""What this machine has, and what of it Spark gets.
+"""The resources of this machine, and Spark's part of them.
 
-The work of a sweep is done by Python processes beside the Java machine, one a core, and what they allocate is theirs;
-so Java gets a quarter of the memory, within bounds. In a container the limit of its control group counts, not what the
-machine has.
+Python processes beside the Java machine do the work of a sweep, one for each core, and own their memory. So Java gets a
+quarter of the memory, within bounds. In a container the limit of its control group counts, not the machine's memory.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ class Resources(msgspec.Struct, frozen=True):
 
     @property
     def driver_mb(self) -> int:
-        """What Java gets on this machine."""
+        """Java's memory on this machine, in MB."""
         return min(max(self.memory_mb // 4, DRIVER_MB_MIN), DRIVER_MB_MAX)
 
 

@@ -1,8 +1,8 @@
 """The one place that makes a SparkSession.
 
-On this machine it binds to loopback alone, shows no web page, and takes a bounded part of the memory. Whatever Java and
-Spark print goes to a file: its last lines tell why nothing came of a start. Executors elsewhere are sent our code;
-those of this machine find it where it lies. Each task has one core, so the libraries it uses get one thread.
+On this machine the session binds to loopback alone, shows no web page, and takes a bounded part of the memory. The
+output of Java and Spark goes to a file; its last lines tell why a start failed. Remote executors are sent our code;
+local ones find it in place. Each task has one core, so its libraries get one thread.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def session(url: str = LOCAL) -> Iterator[SparkSession]:
     resources = Resources.of_machine()
     with _scratch("veilcast-spark-") as scratch:
         settings = SparkConf(loadDefaults=False).setAll(list(_settings(master, address, resources, scratch).items()))
-        # Spark puts a handler of its own in the place of this one, and leaves it there.
+        # Spark replaces this handler with its own and does not restore it.
         handler = signal.getsignal(signal.SIGINT)
         context = _start(master, settings)
         try:
@@ -48,14 +48,15 @@ def session(url: str = LOCAL) -> Iterator[SparkSession]:
             with _interruptible(context, handler):
                 yield SparkSession(context)
         finally:
-            # What is left to stop may be gone already.
+            # The context may be gone already.
             with contextlib.suppress(Exception):
                 context.stop()
 
 
 @contextlib.contextmanager
 def _interruptible(context: SparkContext, handler: Any) -> Iterator[None]:
-    """Ctrl-C cancels the jobs, and stays what it is though a call that waited for one complains of that.
+    """Ctrl-C cancels the jobs and raises `KeyboardInterrupt`, even if a waiting call raises another error because of
+    it.
 
     If the caller's process ignores Ctrl-C, as a background job of a script does, so does the session.
     """
@@ -64,7 +65,7 @@ def _interruptible(context: SparkContext, handler: Any) -> Iterator[None]:
     def interrupt(*_: object) -> None:
         nonlocal interrupted
         interrupted = True
-        # They end in any case when we do.
+        # The jobs end with this process in any case.
         with contextlib.suppress(*SPARK_ERRORS):
             context.cancelAllJobs()
         raise KeyboardInterrupt
@@ -93,7 +94,7 @@ def _settings(master: Master, address: str | None, resources: Resources, scratch
         "spark.driver.maxResultSize": f"{resources.driver_mb // 2}m",
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.execution.arrow.pyspark.enabled": "true",
-        # As many as there are tasks at once: our shuffles are small, and Spark joins what is smaller still.
+        # As many as there are concurrent tasks: our shuffles are small, and Spark coalesces smaller ones.
         "spark.sql.shuffle.partitions": str(max(2, resources.cores)),
         **{f"spark.executorEnv.{library}_NUM_THREADS": "1" for library in ("OMP", "OPENBLAS", "MKL", "NUMBA")},
     }
@@ -102,7 +103,7 @@ def _settings(master: Master, address: str | None, resources: Resources, scratch
     if master.is_local:
         settings |= {
             "spark.local.dir": scratch,
-            # Loopback is everybody's on this machine; who does not know a secret that is drawn anew is not listened to.
+            # Every user of this machine reaches loopback; a fresh secret keeps other users out.
             "spark.authenticate": "true",
             "spark.executorEnv.PYTHONPATH": str(code_archive.package_root().parent),
         }
@@ -110,7 +111,7 @@ def _settings(master: Master, address: str | None, resources: Resources, scratch
 
 
 def _start(master: Master, settings: SparkConf) -> SparkContext:
-    """The context. Its Java machine serves all sessions of this process, and ends with it."""
+    """The context. Its Java machine serves all sessions of this process and ends with it."""
     with _environment(master):
         if SparkContext._gateway is None:
             _start_java(settings)
@@ -136,14 +137,14 @@ def _start(master: Master, settings: SparkConf) -> SparkContext:
 
 
 def _start_java(settings: SparkConf) -> None:
-    """The machine that Spark runs in, with its words going to a file."""
+    """Start the machine that Spark runs in; its output goes to a file."""
     found = java.find_java()
-    # Removed when this process ends, as the Java machine does when our end of its pipe closes.
+    # Removed when this process ends; the Java machine ends too, when our end of its pipe closes.
     kept = _scratch("veilcast-java-")
     atexit.register(kept.cleanup)
     scratch = Path(kept.name)
     log = scratch / "spark.log"
-    with _disk_told():
+    with _disk_errors_translated():
         os.environ["JAVA_HOME"] = str(found.home(scratch))
     os.environ["SPARK_CONF_DIR"] = os.environ.get("SPARK_CONF_DIR", str(scratch))
     try:
@@ -158,13 +159,13 @@ def _start_java(settings: SparkConf) -> None:
 
 
 def _scratch(prefix: str) -> tempfile.TemporaryDirectory[str]:
-    with _disk_told():
+    with _disk_errors_translated():
         return tempfile.TemporaryDirectory(prefix=prefix, ignore_cleanup_errors=True)
 
 
 @contextlib.contextmanager
-def _disk_told() -> Iterator[None]:
-    """A place for temporary files that is full, or that nobody may write to."""
+def _disk_errors_translated() -> Iterator[None]:
+    """Translate errors of a full or unwritable temporary directory."""
     try:
         yield
     except OSError as error:
@@ -174,7 +175,7 @@ def _disk_told() -> Iterator[None]:
 
 
 def _kill_java() -> None:
-    """End it, whatever it does; the next session starts another."""
+    """End the Java machine, whatever it does; the next session starts another."""
     gateway = SparkContext._gateway
     SparkContext._gateway = SparkContext._jvm = SparkContext._active_spark_context = None
     if gateway is not None:
@@ -185,7 +186,7 @@ def _kill_java() -> None:
 
 @contextlib.contextmanager
 def _environment(master: Master) -> Iterator[None]:
-    """What Spark reads from the environment, for as long as it starts."""
+    """The environment that Spark reads while it starts."""
     before = dict(os.environ)
     os.environ["SPARK_HOME"] = str(Path(pyspark.__file__).parent)
     os.environ.pop("PYSPARK_SUBMIT_ARGS", None)
@@ -204,8 +205,8 @@ def _environment(master: Master) -> Iterator[None]:
 
 
 def _ship(context: SparkContext, scratch: Path) -> None:
-    """Our code, to executors, of which there must be one."""
-    with _disk_told():
+    """Send our code to the executors, at least one of which must exist."""
+    with _disk_errors_translated():
         archive = code_archive.pack_archive(scratch)
     try:
         context.addPyFile(str(archive))
@@ -215,7 +216,7 @@ def _ship(context: SparkContext, scratch: Path) -> None:
 
 
 def _wait_for_executors(context: SparkContext) -> None:
-    # The driver itself is one of those that are counted.
+    # The count includes the driver.
     pause = threading.Event()
     for _ in range(int(_EXECUTORS_S / _POLL_S)):
         if len(context.statusTracker().getExecutorInfos()) > 1:

@@ -1,23 +1,21 @@
-"""Chain trilateration: hash chains tell colluders how much further one neighbour is from the origin than another.
+"""Where an advert's flood began, as a coalition infers it: first spy and chain trilateration.
 
-A node sends on the value of the hop it is at, so of any two that insiders hold, hashing leads from the nearer to the
-further, and the number of hashes is the difference of the two distances (P1 2.1 wants it so: this is how loops are
-told). The overlay is known, so every node v can be tried as the origin: its distances to all who were heard, less
-those that the chain shows, must be one constant, the start of the chain. An offset at the start cancels out. The score
-is minus the spread of that difference: zero for whoever fits exactly.
+First spy (Fanti and others 2017, "Dandelion"): the neighbour that first passed a message to the coalition is its
+source. A flood spreads from its origin over all links, and the neighbour that an insider hears first is the nearest to
+the origin that the coalition has heard. If an insider is next to the origin and every link takes equally long, that
+neighbour is the origin itself. Where links take different times, a faster detour may overtake. Nodes are scored by how
+early an insider heard them, so that the whole order can be judged, not the first guess alone. Ties go to the node that
+more insiders heard at that time.
 
-Every honest neighbour's value counts, not only that of the one it was heard from first: a few insiders hear some tens
-of nodes, and in a small world of some hundred nodes that leaves one candidate.
-
-
-First-spy: whoever passed a message to the coalition first is its source (Fanti and others 2017, "Dandelion").
-
-A flood spreads from its origin by all links, and the neighbour that an insider hears it from first is the nearest to
-the origin that the coalition has heard of. If an insider is next to the origin, and every link takes equally long, it
-is the origin itself; where links take different times, a faster way round may overtake.
-
-Nodes are scored by how early an insider had it from them, so that the whole order can be judged, and not the first
-guess alone. Of those who were equally early the one is taken from whom more insiders had it then."""
+Chain trilateration: hash chains tell a coalition how much further one neighbour is from the origin than another. A node
+sends on the value of its own hop. So of any two values that insiders hold, hashing leads from the nearer to the
+further, and the number of hashes is the difference of the two distances (P1 2.1 needs this to detect loops). The
+overlay is known, so every node v can be tried as the origin. Its distances to all heard nodes, minus those that the
+chain shows, must be one constant: the start of the chain. An offset at the start cancels out. The score is minus the
+variance of that difference: 0 for a node that fits exactly. The value of every honest neighbour counts, not only the
+first one heard. A few insiders hear some tens of nodes, and in a small world of some hundred nodes that leaves one
+candidate.
+"""
 
 from __future__ import annotations
 
@@ -32,9 +30,10 @@ from veilcast.lab.models.numba_cache import jit
 
 
 def rank_first_spy(peer: NDArray[np.int32], time: NDArray[np.float64], nodes: int) -> NDArray[np.float64]:
-    """By node, of one message that insiders had from `peer[i]` at `time[i]`; -inf for who was not heard.
+    """Rank of each node for one message that insiders received from `peer[i]` at `time[i]`; -inf for nodes that were
+    not heard.
 
-    Only the order of the scores says anything.
+    Only the order of the scores has a meaning.
     """
     earliest = np.full(nodes, np.inf)
     np.minimum.at(earliest, peer, time)
@@ -51,7 +50,7 @@ def rank_first_spy(peer: NDArray[np.int32], time: NDArray[np.float64], nodes: in
 def score_first_spy(
     message: NDArray[np.integer], peer: NDArray[np.int32], time: NDArray[np.float64], nodes: int
 ) -> NDArray[np.float64]:
-    """By node, in what share of the messages it is the first guess; those who are equally suspect share one."""
+    """Its share of the messages for which it is the first guess, by node; equally suspect nodes share one message."""
     total = np.zeros(nodes)
     numbers, which = np.unique(message, return_inverse=True)
     order = np.argsort(which, kind="stable")
@@ -64,9 +63,9 @@ def score_first_spy(
 
 
 def score_trilateration(graph: Graph, peer: NDArray[np.int32], values: Sequence[bytes]) -> NDArray[np.float64]:
-    """By node, of one advert that the neighbours `peer` sent with these values.
+    """Score each node as the origin of one advert that the neighbours `peer` sent with these values.
 
-    Values that are on no chain with the first say nothing, and are left out.
+    Values on no chain with the first one are left out.
     """
     hops = chain_hops(values)
     told = ~np.isnan(hops)
@@ -75,7 +74,7 @@ def score_trilateration(graph: Graph, peer: NDArray[np.int32], values: Sequence[
 
 
 def chain_hops(values: Sequence[bytes]) -> NDArray[np.float64]:
-    """By value, how many hops further it is than the first; no number where it is on no chain with that."""
+    """How many hops further it is than the first value, by value; NaN if it is on no chain with that."""
     hops = [hops_between(values[0], value, LENGTH_MAX) for value in values]
     return np.array([np.nan if hop is None else hop for hop in hops], np.float64)
 
@@ -84,7 +83,7 @@ def chain_hops(values: Sequence[bytes]) -> NDArray[np.float64]:
 def _distances(
     offsets: NDArray[np.int64], targets: NDArray[np.int32], sources: NDArray[np.int32]
 ) -> NDArray[np.float64]:
-    """A row for each source; whom it does not reach is further than anybody."""
+    """A row for each source; unreachable nodes are further than any other."""
     nodes = offsets.size - 1
     distance, queue = np.full((sources.size, nodes), float(nodes)), np.empty(nodes, np.int32)
     for row in range(sources.size):

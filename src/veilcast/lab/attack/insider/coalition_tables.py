@@ -1,29 +1,19 @@
-"""A dossier: all that a coalition overheard in a run, brought to one task, and put together there topic by topic.
+"""From the table `insiders` to `CoalitionObservations`: aggregation on Spark, then arrays inside a task.
 
-Spark brings rows down to what attackers work on (`coalition_tables`), each kind only if somebody asks for it, and all
-of a run
-to one task (`folder`). There it becomes a `CoalitionObservations` for each topic: arrays over nodes, links and epochs.
+Insiders write a row for every message that comes or goes. Of these, the activity of a link in an epoch is a few bits
+and a time, and of an advert only the first sender counts. Both are aggregations with small states, so the largest table
+is reduced where it lies. Only the aggregations that a chosen attacker needs are made. All rows of a run go to one task
+(`spark_grouping`) and become arrays over nodes, links and epochs, for each topic. The coalition knows its own members:
+messages among them are left out where they tell nothing.
 
-
-Overheard: from all that members of a coalition wrote down, however much, to what their attackers work on.
-
-Insiders write a row for every message that comes or goes. Of these, what happened on a link in an epoch is a few bits
-and a time; of an advert, it is who was first with it. Both are aggregations with small states: what is most is first
-brought down on the side where it lies. The coalition knows its own: what they said to one another is left out where it
-would tell nothing.
-
-Frames have the columns of `insiders` and one more, `topic`. Kinds are those of the wire's messages, with `in:` or
-`out:` before them; a stem that climbs to the root already says so in `about`."""
+Frames have the columns of `insiders` and a column `topic`. Kinds are those of the wire's messages, prefixed with `in:`
+or `out:`. A stem that already climbs to the root says so in `about`.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
-
-from veilcast.lab.models.link_observations import ASKED, FOLLOWED, INVITED, RECRUITED, REFUSED
-
-if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame
 from collections.abc import Iterator, Set
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 import pyarrow as pa
@@ -39,7 +29,19 @@ from veilcast.lab.attack.insider.observations import (
 )
 from veilcast.lab.attack.spark_grouping import GroupedRun, RunTable, distinct_values
 from veilcast.lab.models.graph import Graph, from_edges
-from veilcast.lab.models.link_observations import AWAY, SILENT, LinkObservations
+from veilcast.lab.models.link_observations import (
+    ASKED,
+    AWAY,
+    FOLLOWED,
+    INVITED,
+    RECRUITED,
+    REFUSED,
+    SILENT,
+    LinkObservations,
+)
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -51,7 +53,7 @@ def select_observers(insiders: DataFrame) -> DataFrame:
 
 
 def select_honest_peers(insiders: DataFrame) -> DataFrame:
-    """The rows whose peer is not of the coalition."""
+    """The rows whose peer is not in the coalition."""
     from pyspark.sql import functions as sql
 
     ours = select_observers(insiders).withColumnRenamed("node", "peer")
@@ -59,9 +61,7 @@ def select_honest_peers(insiders: DataFrame) -> DataFrame:
 
 
 def aggregate_sights(honest: DataFrame) -> DataFrame:
-    """Columns run, topic, epoch, observer, peer, sight, t_us: one of the codes of `aggregate_sights`, and since
-    when.
-    """
+    """Columns run, topic, epoch, observer, peer, sight, t_us: a code of the insiders' view, and its first time."""
     from pyspark.sql import functions as sql
 
     def was(kind: str) -> Column:
@@ -89,14 +89,14 @@ def aggregate_sights(honest: DataFrame) -> DataFrame:
 
 
 def first_times(insiders: DataFrame) -> DataFrame:
-    """Columns run, topic, epoch, t_us: when the first was heard of a topic in an epoch."""
+    """Columns run, topic, epoch, t_us: the first message of a topic in an epoch."""
     from pyspark.sql import functions as sql
 
     return insiders.groupBy("run", "topic", "epoch").agg(sql.min("t_us").alias("t_us"))
 
 
 def own_origins(insiders: DataFrame) -> DataFrame:
-    """Columns run, topic, epoch, node: which member a flood began with, where one sent an advert before any came."""
+    """Columns run, topic, epoch, node: the insider that a flood began with, if one sent an advert before any came."""
     from pyspark.sql import functions as sql
 
     adverts = insiders.where("kind in ('in:Advert', 'out:Advert')")
@@ -106,18 +106,19 @@ def own_origins(insiders: DataFrame) -> DataFrame:
 
 
 def select_first_adverts(honest: DataFrame) -> DataFrame:
-    """Columns run, topic, epoch, message, peer: from whom each advert came first, once for each who had it so."""
+    """Columns run, topic, epoch, message, peer: the first sender of each advert, once for each insider that heard it
+    then."""
     from pyspark.sql import functions as sql
 
     advert = ["run", "topic", "epoch", "message"]
     heard = honest.where("kind = 'in:Advert'").select(*advert, "t_us", "peer")
     first = heard.groupBy(*advert).agg(sql.min("t_us").alias("t_us"))
-    # Adverts are few beside all who hear of them, so nothing of what was heard need be moved to be compared.
+    # There are few adverts beside their receivers, so a broadcast avoids moving the received rows.
     return heard.join(sql.broadcast(first), [*advert, "t_us"], "left_semi").drop("t_us")
 
 
 def select_first_chains(honest: DataFrame) -> DataFrame:
-    """Columns run, topic, epoch, node, chain: the value with which each neighbour's first advert of an epoch came."""
+    """Columns run, topic, epoch, node, chain: the value of each neighbour's first advert of an epoch."""
     from pyspark.sql import functions as sql
 
     adverts = honest.where("kind = 'in:Advert' and length(chain) > 0")
@@ -132,7 +133,7 @@ def select_handed_names(insiders: DataFrame) -> DataFrame:
 
 
 def select_stems(insiders: DataFrame) -> DataFrame:
-    """Columns run, topic, epoch, t_us, observer, peer, climbs: from whom publications came on their way to the root."""
+    """Columns run, topic, epoch, t_us, observer, peer, climbs: the senders of publications on their way to the root."""
     from pyspark.sql import functions as sql
 
     climbs = (sql.col("about") == CLIMBS).cast("bigint").alias("climbs")
@@ -140,38 +141,21 @@ def select_stems(insiders: DataFrame) -> DataFrame:
 
 
 def count_notifications(insiders: DataFrame) -> DataFrame:
-    """Columns run, topic, epoch, notes: how many notes came to the coalition."""
+    """Columns run, topic, epoch, notes: the number of notifications that reached the coalition."""
     from pyspark.sql import functions as sql
 
     notes = insiders.where("kind = 'in:Notify'").groupBy("run", "topic", "epoch")
     return notes.agg(sql.countDistinct("message").alias("notes"))
 
 
-CLIMBS: Final = "climbs"
-_OF_LINKS: Final = {
-    "asked": "in:Subscribe",
-    "invited_by_us": "out:Invite",
-    "followed": "out:Subscribe",
-    "invited": "in:Invite",
-    "refused": "in:Decline",
-}
-
-ADVERTS: Final = "adverts"
-CHAINS: Final = "chains"
-NOTES: Final = "notes"
-ORIGINS: Final = "origins"
-SIGHTS: Final = "sights"
-STEMS: Final = "stems"
-
-
 def select_tables(
     insiders: DataFrame, topology: DataFrame, presence: DataFrame, needs: Set[str], roots: DataFrame | None
 ) -> Iterator[RunTable]:
-    """What is needed of these rows, which have a column `topic`; `roots` (run, topic, epoch, node) says where floods
-    begin, if that is public."""
-    yield RunTable(_LINK, topology, {"u": "u", "v": "v"})
-    yield RunTable(_THERE, presence, {"at": "epoch", "u": "node"})
-    yield RunTable(_OURS, select_observers(insiders), {"u": "node"})
+    """The tables that `needs` asks for. The rows have a column `topic`. `roots` (run, topic, epoch, node) says where
+    floods begin, if that is public."""
+    yield RunTable(_LINKS, topology, {"u": "u", "v": "v"})
+    yield RunTable(_PRESENCE, presence, {"at": "epoch", "u": "node"})
+    yield RunTable(_COALITION, select_observers(insiders), {"u": "node"})
     honest = select_honest_peers(insiders)
     if ORIGINS in needs and roots is None:
         needs = needs | {ADVERTS, CHAINS}
@@ -193,14 +177,14 @@ def select_tables(
         yield RunTable(ORIGINS, own_origins(insiders) if roots is None else roots, of_node)
 
 
-def find_topics(folder: GroupedRun) -> list[str]:
-    """Of which anything was overheard; one without a name, if there are none."""
-    return distinct_values([folder.table(kind)["word"] for kind in _OF_TOPICS]).to_pylist() or [""]
+def find_topics(run: GroupedRun) -> list[str]:
+    """The topics that the coalition heard of; a nameless one if it heard of none."""
+    return distinct_values([run.table(kind)["word"] for kind in _OF_TOPICS]).to_pylist() or [""]
 
 
-def mark_heard_topics(folder: GroupedRun, topics: list[str]) -> NDArray[np.bool_]:
-    """Epochs x topics, all that there are: whether anything was overheard."""
-    epochs, began = _epochs(folder), folder.table(_BEGAN)
+def mark_heard_topics(run: GroupedRun, topics: list[str]) -> NDArray[np.bool_]:
+    """Epochs x topics: whether the coalition heard of the topic."""
+    epochs, began = _epochs(run), run.table(_BEGAN)
     mask = np.zeros((len(epochs), len(topics)), np.bool_)
     places = pc.index_in(began["word"], pa.array(topics, pa.string())).to_numpy()
     mask[np.searchsorted(epochs, began["at"].to_numpy()), places] = True
@@ -208,44 +192,44 @@ def mark_heard_topics(folder: GroupedRun, topics: list[str]) -> NDArray[np.bool_
 
 
 def build_coalition(
-    folder: GroupedRun, topic: str, hop_us: int | None, known: PublicKnowledge | None = None
+    run: GroupedRun, topic: str, hop_us: int | None, known: PublicKnowledge | None = None
 ) -> CoalitionObservations:
     """With `hop_us`, the time that a message takes, answers to adverts can be timed."""
-    links, there, ours = folder.table(_LINK), folder.table(_THERE), folder.table(_OURS)
-    adverts, chains, stems, notes = (folder.table(kind, topic) for kind in (ADVERTS, CHAINS, STEMS, NOTES))
-    nodes, epochs = len(folder.names), _epochs(folder)
-    graph = from_edges(nodes, folder.node_numbers(links["u"]), folder.node_numbers(links["v"]))
+    links, there, ours = run.table(_LINKS), run.table(_PRESENCE), run.table(_COALITION)
+    adverts, chains, stems, notes = (run.table(kind, topic) for kind in (ADVERTS, CHAINS, STEMS, NOTES))
+    nodes, epochs = len(run.names), _epochs(run)
+    graph = from_edges(nodes, run.node_numbers(links["u"]), run.node_numbers(links["v"]))
     enemy, present = np.zeros(nodes, np.bool_), np.zeros((len(epochs), nodes), np.bool_)
-    enemy[folder.node_numbers(ours["u"])] = True
+    enemy[run.node_numbers(ours["u"])] = True
 
     def rows(sheet: pa.Table) -> NDArray[np.int64]:
         return np.asarray(np.searchsorted(epochs, sheet["at"].to_numpy()), np.int64)
 
-    present[rows(there), folder.node_numbers(there["u"])] = True
-    heard = HeardAdverts(rows(adverts), _numbered(adverts["value"]), folder.node_numbers(adverts["u"]))
-    held = HeardChains(rows(chains), folder.node_numbers(chains["u"]), chains["value"].to_pylist())
-    told_of = folder.table(ORIGINS, topic)
-    told_of = told_of.filter(np.isin(told_of["at"].to_numpy(), epochs))
-    everywhere = len(np.unique(rows(told_of))) == len(epochs)
+    present[rows(there), run.node_numbers(there["u"])] = True
+    heard = HeardAdverts(rows(adverts), _number_values(adverts["value"]), run.node_numbers(adverts["u"]))
+    held = HeardChains(rows(chains), run.node_numbers(chains["u"]), chains["value"].to_pylist())
+    known_origins = run.table(ORIGINS, topic)
+    known_origins = known_origins.filter(np.isin(known_origins["at"].to_numpy(), epochs))
+    everywhere = len(np.unique(rows(known_origins))) == len(epochs)
     origin = np.zeros(len(epochs), np.int32) if everywhere else infer_origins(graph, len(epochs), heard, held)
-    origin[rows(told_of)] = folder.node_numbers(told_of["u"])
+    origin[rows(known_origins)] = run.node_numbers(known_origins["u"])
     stems = stems.sort_by([("at", "ascending"), ("number", "ascending")])
-    observer, peer = folder.node_numbers(stems["u"]), folder.node_numbers(stems["v"])
+    observer, peer = run.node_numbers(stems["u"]), run.node_numbers(stems["v"])
     passed = np.column_stack([rows(stems), observer, peer, observer, stems["share"].to_numpy()]).astype(np.int32)
     read = np.zeros(len(epochs), np.int64)
     read[rows(notes)] = notes["number"].to_numpy()
-    seen = _seen(folder, topic, graph, enemy, present, origin, epochs, hop_us)
+    seen = _observe_links(run, topic, graph, enemy, present, origin, epochs, hop_us)
     return CoalitionObservations(graph, enemy, seen, passed, heard, held, read, known or PublicKnowledge())
 
 
-def _epochs(folder: GroupedRun) -> NDArray[np.int64]:
-    """All in which somebody was there, or anything was overheard: meshes form before their epoch comes."""
-    kinds = (_THERE, *_OF_TOPICS)
-    return np.asarray(np.unique(np.concatenate([folder.table(kind)["at"].to_numpy() for kind in kinds])), np.int64)
+def _epochs(run: GroupedRun) -> NDArray[np.int64]:
+    """All epochs in which a node was present or a message was heard: meshes form before their epoch begins."""
+    kinds = (_PRESENCE, *_OF_TOPICS)
+    return np.asarray(np.unique(np.concatenate([run.table(kind)["at"].to_numpy() for kind in kinds])), np.int64)
 
 
-def _seen(
-    folder: GroupedRun,
+def _observe_links(
+    run: GroupedRun,
     topic: str,
     graph: Graph,
     enemy: NDArray[np.bool_],
@@ -254,17 +238,17 @@ def _seen(
     epochs: NDArray[np.int64],
     hop_us: int | None,
 ) -> LinkObservations:
-    """What happened on each link between a member and an honest neighbour; on most, nothing."""
+    """The events on each link between an insider and an honest neighbour; on most links, nothing."""
     ends = np.repeat(np.arange(graph.nodes, dtype=np.int32), graph.degrees)
     outward = enemy[ends] & ~enemy[graph.targets]
     observer, peer = ends[outward], graph.targets[outward]
     seen = np.where(present[:, peer], SILENT, AWAY).astype(np.int8)
     delay = np.full(seen.shape, -1, np.int16)
 
-    sights, names, began = folder.table(SIGHTS, topic), folder.table(_NAMES, topic), folder.table(_BEGAN, topic)
-    pairs, wanted = _pairs(observer, peer), _pairs(folder.node_numbers(sights["u"]), folder.node_numbers(sights["v"]))
+    sights, names, began = run.table(SIGHTS, topic), run.table(_NAMES, topic), run.table(_BEGAN, topic)
+    pairs, wanted = _pairs(observer, peer), _pairs(run.node_numbers(sights["u"]), run.node_numbers(sights["v"]))
     link = np.minimum(np.searchsorted(pairs, wanted), len(pairs) - 1)
-    # Who is no neighbour by the topology, as after a swap of places, says nothing of a way.
+    # A peer that is no neighbour by the topology, as after a swap of places, says nothing about paths.
     known = np.flatnonzero(pairs[link] == wanted) if len(pairs) else np.empty(0, np.int64)
     row, link, sight = np.searchsorted(epochs, sights["at"].to_numpy()[known]), link[known], sights["number"].to_numpy()
     seen[row, link] = sight[known]
@@ -275,7 +259,7 @@ def _seen(
         hops = np.round((sights["share"].to_numpy()[known][asked] - start[row[asked]]) / hop_us)
         delay[row[asked], link[asked]] = np.minimum(hops, np.iinfo(np.int16).max)
 
-    named = [folder.node_numbers(names[column]) for column in ("u", "v", "w")]
+    named = [run.node_numbers(names[column]) for column in ("u", "v", "w")]
     nothing = np.zeros(len(names), np.int32)
     at = np.searchsorted(epochs, names["at"].to_numpy())
     handed = np.column_stack([at, nothing, named[0], named[1], nothing, named[2]]).astype(np.int32)
@@ -286,14 +270,28 @@ def _pairs(observer: NDArray[np.int32], peer: NDArray[np.int32]) -> NDArray[np.i
     return (observer.astype(np.int64) << 32) | peer
 
 
-def _numbered(values: pa.ChunkedArray) -> NDArray[np.int64]:
-    """The same number for the same bytes."""
+def _number_values(values: pa.ChunkedArray) -> NDArray[np.int64]:
+    """Equal numbers for equal bytes."""
     return np.asarray(pc.dictionary_encode(values).combine_chunks().indices.to_numpy(), np.int64)
 
 
-_LINK: Final = "links"
-_THERE: Final = "there"
-_OURS: Final = "ours"
+CLIMBS: Final = "climbs"
+_OF_LINKS: Final = {
+    "asked": "in:Subscribe",
+    "invited_by_us": "out:Invite",
+    "followed": "out:Subscribe",
+    "invited": "in:Invite",
+    "refused": "in:Decline",
+}
+ADVERTS: Final = "adverts"
+CHAINS: Final = "chains"
+NOTES: Final = "notes"
+ORIGINS: Final = "origins"
+SIGHTS: Final = "sights"
+STEMS: Final = "stems"
+_LINKS: Final = "links"
+_PRESENCE: Final = "there"
+_COALITION: Final = "ours"
 _NAMES: Final = "names"
 _BEGAN: Final = "began"
 _OF_TOPICS: Final = (ADVERTS, CHAINS, NOTES, SIGHTS, STEMS, _NAMES, _BEGAN)

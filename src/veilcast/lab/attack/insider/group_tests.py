@@ -1,34 +1,29 @@
-"""Group testing by belief propagation: who asks, given which pools were active (`pools`).
+"""Group tests by a coalition: one test for each honest node w and epoch, and belief propagation over all tests.
 
-Every test is a noisy OR: a pool is active unless each of its members is idle or goes another way, and nothing else
-caused it. Each test tells each of its members the log-likelihood ratio of the result with and without it, the others
-being taken as they are believed to be; each member tells each test what the others make of it. Pools share members in
-loops, and ways are taken to be independent where they join, so this is an approximation; a few rounds with damping do,
-and the order of the scores, which is all that is used, hardly changes after them (Sejdinovic and Johnson 2010).
+A node is in the mesh if it subscribes itself, or if a subscriber below it has its path through it. So an observation of
+w is a test (Dorfman 1943) of a pool: w itself with certainty, and every node whose path may lead through w, with the
+probability that it does. Distances from the origin are known, and so are the possible parents of a node. Each parent is
+equally likely. Where nodes keep their choices, a parent that was chosen before others is likelier than those, and than
+third ones. Paths end at insiders: an insider sees which node subscribes with it, and knows its own parent.
 
-Every result may be wrong with a small probability, so that no message is certain and contradictions are borne.
+Nothing is counted twice. A node that subscribed with an insider is in no other pool. A node that was silent to some
+possible parents chose among the others, if any. An insider that subscribed with w is a known cause for w's membership
+and explains away the other causes (`quiet`). Where choices are kept, a node that prefers an honest parent is silent to
+an insider in fifty epochs for one reason, not for fifty: equal results of one node share the weight of one.
 
+A test is positive if w subscribed with an insider, was named in a shell game, refused an invitation or sent one. The
+last three can also be due to recruitment, with a probability that the coalition reads off its own members. A test is
+negative with certainty if w accepted an invitation, and weakly if nothing was seen, by the probability that something
+would have been. Where answers can be timed, the delay of w's answer tells how far below w the nearest subscriber is.
+That gives two tests: of the nearer nodes, negative; and of the nodes at exactly that distance.
 
-Pools: what insiders see as group tests (Dorfman 1943), one for each honest node w and epoch.
-
-A node is in the mesh if it asks for its own sake, or somebody below it does whose way leads through it. So what an
-insider notices of w is a test of a pool: w itself, surely, and everybody from whom a way may lead through w, each with
-the probability that it does. Distances from the origin are known, and so are the parents that a node may choose from;
-each is as likely as another, or, where choices are kept, one that was seen to be chosen before others is likelier than
-those, and than third ones. Ways end at insiders, who see whom they are asked by and know whom they asked themselves.
-
-Nothing here is counted twice. A node that was seen to ask an insider is in no other pool, and one that was seen to be
-silent to some of its possible parents has chosen among the others, if any. An insider that asked w is a known cause
-for which w is in the mesh, and explains away the others (`quiet`).
-
-Where choices are kept, though, whoever prefers a parent that is honest is silent to an insider in fifty epochs for one
-reason, and not for fifty: like results of one node share the weight of one.
-
-A test is positive if w asked an insider, or was named in a shell game, or refused an invitation or gave one; the last
-three may be due to recruitment too, with a probability that the coalition reads off its own members. It is negative
-for certain if w accepted an invitation; and a little if nothing was seen, by the chance that something would have been.
-Where answers can be timed, the delay of w's says how far below it the nearest who asks is: two tests, of those who
-are nearer, which is negative, and of those who are just as far."""
+Inference: every test is a noisy OR. A pool is active unless each member is idle or uses another path, and nothing else
+caused the result. Each test sends each member the log-likelihood ratio of the result with and without it, given the
+current beliefs about the others. Each member sends each test the sum of the other messages. Pools share members in
+loops, and paths are treated as independent where they join, so this is an approximation. A few damped rounds suffice;
+the order of the scores, which is all that is used, hardly changes after them (Sejdinovic and Johnson 2010). Every
+result may be wrong with a small probability, so no message is certain and contradictions are tolerated.
+"""
 
 from __future__ import annotations
 
@@ -47,26 +42,26 @@ from veilcast.lab.models.numba_cache import jit
 
 @dataclass(frozen=True, eq=False)
 class GroupTests:
-    """T of them, with K members of pools in all."""
+    """T tests whose pools have K members in all."""
 
     epoch: NDArray[np.int32]
-    """T, in order."""
+    """T: epoch of the test, in order."""
     node: NDArray[np.int32]
-    """T: below whom the pool lies."""
+    """T: node that the pool lies below."""
     positive: NDArray[np.bool_]
-    """T: the result."""
+    """T: result."""
     sight: NDArray[np.float64]
-    """T: with which probability an active pool would have been noticed; 1 for a positive result."""
+    """T: probability that the coalition notices an active pool; 1 for a positive result."""
     quiet: NDArray[np.float64]
-    """T: the probability that nothing but the pool caused the result."""
+    """T: probability that nothing but the pool caused the result."""
     weight: NDArray[np.float64]
-    """T: how much it counts; less where others say the same for the same reason."""
+    """T: weight of the test; below 1 where others give the same result for the same reason."""
     offsets: NDArray[np.int64]
     """T + 1: where each pool begins, and where the last one ends."""
     member: NDArray[np.int32]
-    """K: who is in the pool."""
+    """K: node in the pool."""
     reach: NDArray[np.float64]
-    """K: the probability that the way of this member leads through the node."""
+    """K: probability that this member's path leads through the node."""
 
 
 def build_group_tests(graph: Graph, sights: LinkObservations, *, kept: bool = False) -> GroupTests:
@@ -75,7 +70,7 @@ def build_group_tests(graph: Graph, sights: LinkObservations, *, kept: bool = Fa
     recruits, names = recruitment_rate(sights), find_named_members(sights)
     caught = naming_rate(sights, names)
     far = origin_distances(graph, sights)
-    better = _preferred(graph.offsets, graph.targets, sights.observer, sights.peer, sights.seen, far, kept)
+    better = _find_preferred(graph.offsets, graph.targets, sights.observer, sights.peer, sights.seen, far, kept)
     parts = [
         _pools(
             graph.offsets, graph.targets, enemy, far[epoch], better,
@@ -92,7 +87,7 @@ def build_group_tests(graph: Graph, sights: LinkObservations, *, kept: bool = Fa
 
 
 def origin_distances(graph: Graph, sights: LinkObservations) -> NDArray[np.int32]:
-    """E x nodes: from the origin in hops, over those who are there; -1 for whom no flood reaches."""
+    """E x nodes: hops from the origin over the present nodes; -1 for nodes that no flood reaches."""
     floods = zip(sights.present, sights.origin.tolist(), strict=True)
     return np.array([_distances(graph.offsets, graph.targets, present, origin) for present, origin in floods])
 
@@ -100,15 +95,15 @@ def origin_distances(graph: Graph, sights: LinkObservations) -> NDArray[np.int32
 def path_probabilities(
     graph: Graph, enemy: NDArray[np.bool_], distance: NDArray[np.int32], node: int
 ) -> NDArray[np.float64]:
-    """By node, the probability that its way leads through this one, and past no insider before."""
-    honest, watched = _nearer(graph.offsets, graph.targets, enemy, distance)
+    """The probability that the path of each node leads through `node`, and past no insider before."""
+    honest, watched = _count_parents(graph.offsets, graph.targets, enemy, distance)
     reach, pool, nothing = np.zeros(graph.nodes), np.empty(graph.nodes, np.int32), np.zeros(graph.nodes, np.int8)
-    _below(graph.offsets, graph.targets, enemy, distance, honest + watched, nothing, node, reach, pool)
+    _find_pool(graph.offsets, graph.targets, enemy, distance, honest + watched, nothing, node, reach, pool)
     return reach
 
 
 def recruitment_rate(sights: LinkObservations) -> float:
-    """The share of those outside a mesh who are recruited, as insiders have it: they are outside like others."""
+    """The share of nodes outside a mesh that are recruited, as insiders outside the mesh observe it."""
     inside = _by_observer(sights, (sights.seen == ASKED) | (sights.seen == FOLLOWED))
     invited = _by_observer(sights, sights.seen == INVITED)
     outside = sights.coalition & ~inside
@@ -116,13 +111,29 @@ def recruitment_rate(sights: LinkObservations) -> float:
 
 
 def naming_rate(sights: LinkObservations, names: NDArray[np.bool_]) -> float:
-    """The share of a mesh that shell games name to insiders, as insiders have it who are in it."""
+    """The share of a mesh that shell games name to insiders, as insiders inside the mesh observe it."""
     inside = _by_observer(sights, (sights.seen == ASKED) | (sights.seen == FOLLOWED))
     return _share(names, inside)
 
 
+def infer_beliefs(tests: GroupTests, nodes: int, prior: float) -> NDArray[np.float64]:
+    """The log-odds that it subscribes, by node; `prior` is the share of subscribing nodes."""
+    return _beliefs(
+        tests.positive,
+        tests.sight,
+        tests.quiet,
+        tests.weight,
+        tests.offsets,
+        tests.member,
+        tests.reach,
+        nodes,
+        prior,
+        _ROUNDS,
+    )
+
+
 def _weights(node: NDArray[np.int32], positive: NDArray[np.bool_], sight: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Where choices are kept, a node's results have the same hidden cause in all epochs: alike, they count as one."""
+    """Where choices are kept, a node's results have one hidden cause in all epochs: equal results count as one."""
     kind = 3 * node.astype(np.int64) + np.where(positive, 0, np.where(sight == 1, 1, 2))
     _, place, count = np.unique(kind, return_inverse=True, return_counts=True)
     return np.asarray(1.0 / count[place], np.float64)
@@ -133,7 +144,7 @@ def _share(found: NDArray[np.bool_], among: NDArray[np.bool_]) -> float:
 
 
 def _by_observer(sights: LinkObservations, noticed: NDArray[np.bool_]) -> NDArray[np.bool_]:
-    """E x nodes: the insiders who noticed it on any of their links."""
+    """E x nodes: the insiders that noticed something on any of their links."""
     mask = np.zeros(sights.present.shape, np.bool_)
     epoch, link = np.nonzero(noticed)
     mask[epoch, sights.observer[link]] = True
@@ -163,10 +174,10 @@ def _pools(
     NDArray[np.int32],
     NDArray[np.float64],
 ]:
-    """The tests of one epoch: the columns of `GroupTests`, with the sizes of the pools instead of where they begin."""
+    """The tests of one epoch: the columns of `GroupTests`, with the sizes of the pools in place of the offsets."""
     nodes = enemy.size
-    honest, _ = _nearer(offsets, targets, enemy, distance)
-    watched = _chances(offsets, targets, observer, peer, distance, better)
+    honest, _ = _count_parents(offsets, targets, enemy, distance)
+    watched = _choice_probabilities(offsets, targets, observer, peer, distance, better)
     result, wait = names.astype(np.int8) * REFUSED, np.full(nodes, -1, np.int32)
     for link in range(peer.size):
         w, sight = peer[link], seen[link]
@@ -174,7 +185,7 @@ def _pools(
             result[w], wait[w] = sight, delay[link]
         elif sight in (REFUSED, INVITED) and result[w] not in (ASKED, RECRUITED):
             result[w] = REFUSED
-    after = np.full(nodes, -1, np.int32)  # Of each insider, how far below it the nearest who asks is.
+    after = np.full(nodes, -1, np.int32)  # By insider, hops down to the nearest subscriber below it.
     for link in range(peer.size):
         x, hops = observer[link], delay[link] // 2 + 1
         if seen[link] == ASKED and delay[link] >= 0 and (after[x] < 0 or hops < after[x]):
@@ -190,7 +201,7 @@ def _pools(
         sight = 1.0 - (1.0 - watched[w]) * (1.0 - caught)
         if result[w] == 0 and sight <= 0:
             continue
-        size = _below(offsets, targets, enemy, distance, honest, result, w, reach, pool)
+        size = _find_pool(offsets, targets, enemy, distance, honest, result, w, reach, pool)
         timed = result[w] == ASKED and wait[w] >= 0
         far = distance[w] + wait[w] // 2
         quiet = 1.0 - recruits if result[w] == REFUSED else 1.0
@@ -239,7 +250,7 @@ def _distances(
 
 
 @jit
-def _preferred(
+def _find_preferred(
     offsets: NDArray[np.int64],
     targets: NDArray[np.int32],
     observer: NDArray[np.int32],
@@ -248,8 +259,8 @@ def _preferred(
     far: NDArray[np.int32],
     kept: bool,
 ) -> NDArray[np.bool_]:
-    """For each link, which of the peer's neighbours it likes no better than the observer: that one, and where its order
-    is kept all others that it could have chosen when it chose the observer."""
+    """For each link, the peer's neighbours that it likes no better than the observer: the observer itself, and, where
+    the order is kept, every neighbour that it could have chosen when it chose the observer."""
     better = np.zeros((peer.size, np.diff(offsets).max()), np.bool_)
     for link in range(peer.size):
         w, x = peer[link], observer[link]
@@ -263,7 +274,7 @@ def _preferred(
 
 
 @jit
-def _chances(
+def _choice_probabilities(
     offsets: NDArray[np.int64],
     targets: NDArray[np.int32],
     observer: NDArray[np.int32],
@@ -273,7 +284,7 @@ def _chances(
 ) -> NDArray[np.float64]:
     """The probability that a node chooses an insider, if it chooses.
 
-    The best of a is the best of b more as well with probability a / (a + b).
+    The best of a candidates is also the best of a + b candidates with probability a / (a + b).
     """
     chance = np.zeros(distance.size)
     for link in range(peer.size):
@@ -290,10 +301,10 @@ def _chances(
 
 
 @jit
-def _nearer(
+def _count_parents(
     offsets: NDArray[np.int64], targets: NDArray[np.int32], enemy: NDArray[np.bool_], distance: NDArray[np.int32]
 ) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
-    """How many honest and how many hostile parents a node may choose from."""
+    """The number of honest and of hostile parents that a node may choose from."""
     honest, watched = np.zeros(enemy.size, np.int32), np.zeros(enemy.size, np.int32)
     for v in range(enemy.size):
         for slot in range(offsets[v], offsets[v + 1]):
@@ -306,7 +317,7 @@ def _nearer(
 
 
 @jit
-def _below(
+def _find_pool(
     offsets: NDArray[np.int64],
     targets: NDArray[np.int32],
     enemy: NDArray[np.bool_],
@@ -317,9 +328,9 @@ def _below(
     reach: NDArray[np.float64],
     pool: NDArray[np.int32],
 ) -> int:
-    """From w outward: whose ways may lead through it, and how likely they do. Returns how many there are.
+    """From w outward: the nodes whose path may lead through w, and the probability. Returns their number.
 
-    Of so many `parents` each node has chosen one; who was seen to choose another is in no pool.
+    Each node has chosen one of its `parents`. A node that was seen to choose another parent is in no pool.
     """
     pool[0], reach[w], head, tail = w, 1.0, 0, 1
     while head < tail:
@@ -334,22 +345,6 @@ def _below(
                 tail += 1
             reach[v] += reach[u] / parents[v]
     return tail
-
-
-def infer_beliefs(tests: GroupTests, nodes: int, prior: float) -> NDArray[np.float64]:
-    """By node, the log-odds that it asks; `prior` is the share of those who do."""
-    return _beliefs(
-        tests.positive,
-        tests.sight,
-        tests.quiet,
-        tests.weight,
-        tests.offsets,
-        tests.member,
-        tests.reach,
-        nodes,
-        prior,
-        _ROUNDS,
-    )
 
 
 @jit
@@ -393,6 +388,6 @@ def _beliefs(
 _ROUNDS: Final = 12
 _DAMPING: Final = 0.6
 _WRONG: Final = 1e-3
-"""The probability that a result is not what the model says."""
+"""Probability that a result differs from what the model says."""
 _SURE: Final = 1.0 - 1e-9
 _TINY: Final = 1e-12

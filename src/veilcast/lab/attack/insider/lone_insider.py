@@ -1,28 +1,24 @@
-"""One insider, alone, who prunes in every epoch that it sees; what each epoch leaves is put together.
+"""Pruning by one insider alone: shortest paths from itself to every node, minus those that the observations exclude.
 
-How a branch is pruned is said in `lone_insider`. Of readers an insider learns where it published itself: each epoch
-gives a
-probability for every node, and as most of what makes one differ from another is chance of the ways, their mean counts.
-A publisher is one for all epochs, so there the likelihoods multiply, and the sets that are left intersect.
+This is the only insider that P0 (4.7) and P1 (3) discuss. It knows the overlay, so it knows through which of its
+neighbours it reaches every node: the node's branch. If several neighbours do equally well, each node on the path
+chooses any of the nearer ones.
 
+As a subscriber it hears an advert and looks which of its neighbours are nearest to the origin. A publisher with other
+nearest neighbours is excluded. P0 keeps the branch of the neighbour that sent the advert first (`score_first_branch`).
+But the chain values of all neighbours say which are nearest, and that leaves fewer (`score_nearest_branches`).
 
-Pruning: one insider, alone, takes the shortest ways from itself to everybody and cuts off what cannot be.
+As a publisher it is the root of the mesh, and one neighbour for each branch subscribes if the branch has a subscriber.
+P0 and P1 stop here: all nodes of the branch are equally suspect, so its size is the anonymity set. But let r be the
+share of subscribers and q the probability that any other node of the branch causes the subscription. By Bayes, the odds
+of a node on the path grow with 1/q: small branches tell more, and a branch of one tells all. A branch also answers when
+its nearest subscriber is reached: at once, or two hops later for each hop down. An insider that looks at the time knows
+at which depth a subscriber is, and that none is above it. The anonymity set is then the nodes at that depth.
 
-It is the only insider whom P0 (4.7) and P1 (3) argue about. It knows the overlay, so it knows by which of its
-neighbours every node is reached: the node's branch. Several neighbours may do equally well, and then each node on the
-way is taken to choose any of the nearer ones.
-
-As a subscriber it hears an advert and looks which of its neighbours are nearest to where it began. A publisher for whom
-other neighbours would have been nearest is cut off. P0 keeps the branch of the neighbour that told first
-(`score_first_branch`);
-but the chain values that all of them send say which are nearest, and that leaves fewer (`score_nearest_branches`).
-
-As a publisher it is the root of the mesh and is told by one neighbour for each branch that somebody in it subscribes.
-P0 and P1 stop here: all in the branch are equally suspect, so its size is the anonymity set. For a node v on the way by
-w, with a share r of nodes that read, and q the chance that anybody else in the branch brings it about, Bayes gives odds
-that grow with 1/q: small branches tell more, and a branch of one tells all. And a branch answers when its
-nearest reader was reached: at once, or two hops later for each hop down. Whoever looks at the time knows at which
-depth somebody reads, and that nobody does above it; the set is then those at that depth."""
+Over epochs: each epoch in which the insider published gives a probability for every node. Differences between epochs
+are mostly due to random paths, so their mean counts. The publisher is the same in all epochs, so there the likelihoods
+multiply and the remaining sets intersect.
+"""
 
 from __future__ import annotations
 
@@ -39,13 +35,17 @@ from veilcast.lab.models.graph import Graph, from_edges
 from veilcast.lab.models.link_observations import ASKED
 
 Mask = NDArray[np.bool_]
+Scores = NDArray[np.float64]
 
 
 def score_branch_subscribers(
     graph: Graph, insider: int, asked: Mask, rate: float, delay: NDArray[np.int16] | None = None
 ) -> NDArray[np.float64]:
-    """By node, the probability that it reads, where a share `rate` does and these neighbours of the publishing insider
-    subscribed, each so many hops after its advert; without `delay`, nobody looked at the time."""
+    """The probability that it subscribes, where a share `rate` does, by node.
+
+    `asked` marks the neighbours of the publishing insider that subscribed, each `delay` hops after its advert; without
+    `delay` the insider did not look at the time.
+    """
     distance, ways = find_branches(graph, insider)
     odds = np.zeros(graph.nodes)
     for branch in np.flatnonzero(asked):
@@ -54,7 +54,7 @@ def score_branch_subscribers(
         told = depth >= 0 if delay is None else depth == delay[branch] // 2
         idle = np.where(told, np.log1p(-rate * reach), 0.0)
         by_others = -np.expm1(idle.sum() - idle)
-        # Who is further out than the nearest reader is as likely to read as before.
+        # The evidence says nothing about nodes further out than the nearest subscriber.
         further = np.zeros(graph.nodes) if delay is None else (depth > delay[branch] // 2).astype(np.float64)
         odds += reach * np.where(told, 1 / (by_others + _TINY), further)
     odds *= rate / (1 - rate)
@@ -63,21 +63,22 @@ def score_branch_subscribers(
 
 
 def score_first_branch(graph: Graph, insider: int, first: int) -> NDArray[np.float64]:
-    """By node, the probability that it publishes, where the subscribing insider had the advert first by this one of its
-    neighbours, counted in order: P0's insider. Who is not 0 is in the set."""
+    """The probability of each node to publish, if the subscribing insider received the advert first from its neighbour
+    number `first`: P0's insider. Nodes above 0 are in the anonymity set."""
     _, ways = find_branches(graph, insider)
     nearest = ways > 0
     return _shares(nearest[:, first] / np.maximum(1, nearest.sum(axis=1)))
 
 
 def score_nearest_branches(graph: Graph, insider: int, told: Mask) -> NDArray[np.float64]:
-    """The same where the chain values say that these are the neighbours that are nearest, and no others are."""
+    """The same, if the chain values say that exactly the neighbours in `told` are nearest to the origin."""
     distance, ways = find_branches(graph, insider)
     return _shares(((ways > 0) == told).all(axis=1) & (distance > 0))
 
 
 def find_branches(graph: Graph, insider: int) -> tuple[NDArray[np.int32], NDArray[np.float64]]:
-    """How far everybody is; and nodes x neighbours, the probability that a node's way comes in by that neighbour."""
+    """Distances from the insider; and nodes x neighbours, the probability that a node's path enters by that
+    neighbour."""
     distance = distances_from(graph, insider)
     near, far = outward_links(graph, distance)
     ways = np.zeros((graph.nodes, graph.degree(insider)))
@@ -89,17 +90,8 @@ def find_branches(graph: Graph, insider: int) -> tuple[NDArray[np.int32], NDArra
     return distance, ways
 
 
-def _shares(weights: NDArray[np.float64] | Mask) -> NDArray[np.float64]:
-    return weights / max(_TINY, float(weights.sum()))
-
-
-_TINY: Final = 1e-12
-
-Scores = NDArray[np.float64]
-
-
 def score_subscribers_by_pruning(coalition: CoalitionObservations, rate: float, *, timed: bool) -> Scores:
-    """By node, the probability that it reads what the insider published, where a share `rate` does."""
+    """The probability that it subscribes to what the insider published, where a share `rate` does, by node."""
     insider, seen = _insider(coalition), coalition.seen
     found = []
     for epoch in np.flatnonzero(seen.origin == insider):
@@ -112,9 +104,10 @@ def score_subscribers_by_pruning(coalition: CoalitionObservations, rate: float, 
 
 
 def score_publisher_by_first_advert(coalition: CoalitionObservations) -> Scores:
-    """By node, how likely it publishes: by who told the insider first, as P0 has it."""
+    """The log-likelihood of each node to publish, given the neighbours that sent the insider each advert first, as in
+    P0."""
     insider, adverts = _insider(coalition), coalition.adverts
-    return _together(
+    return _sum_logs(
         coalition.graph.nodes,
         (
             score_first_branch(here, insider, int(np.searchsorted(here.neighbours(insider), peer)))
@@ -125,8 +118,12 @@ def score_publisher_by_first_advert(coalition: CoalitionObservations) -> Scores:
 
 
 def score_publisher_by_chains(coalition: CoalitionObservations) -> Scores:
-    """The same by all whose chain values say that they are nearest."""
-    return _together(coalition.graph.nodes, _by_chains(coalition))
+    """The same, by all neighbours whose chain values say that they are nearest."""
+    return _sum_logs(coalition.graph.nodes, _by_chains(coalition))
+
+
+def _shares(weights: NDArray[np.float64] | Mask) -> NDArray[np.float64]:
+    return weights / max(_TINY, float(weights.sum()))
 
 
 def _by_chains(coalition: CoalitionObservations) -> Iterable[Scores]:
@@ -143,19 +140,20 @@ def _insider(coalition: CoalitionObservations) -> int:
 
 
 def _overlay(coalition: CoalitionObservations, epoch: int) -> Graph:
-    """Of those who are there; the insider is."""
+    """The overlay of the nodes that are present; the insider is."""
     there = coalition.seen.present[epoch] | coalition.hostile
     u, v = coalition.graph.edges()
     both = there[u] & there[v]
     return from_edges(coalition.graph.nodes, u[both], v[both])
 
 
-def _together(nodes: int, found: Iterable[Scores]) -> Scores:
-    """The log-likelihood of all that was heard; in no epoch is anybody cut off for certain, for clocks err."""
+def _sum_logs(nodes: int, found: Iterable[Scores]) -> Scores:
+    """The log-likelihood of all observations; no epoch excludes a node with certainty, because clocks err."""
     total = np.zeros(nodes)
     for each in found:
         total += np.log(each + _MISTAKEN)
     return total
 
 
+_TINY: Final = 1e-12
 _MISTAKEN: Final = 1e-6

@@ -1,9 +1,9 @@
-"""What a classifier is shown of each node: twenty-two numbers, from what insiders saw in some epochs.
+"""Features of a node for a classifier: twenty-two numbers from what insiders saw in some epochs.
 
-Belief propagation (`group_testing`) has most of what there is to know, but takes for granted how a mesh is formed.
-These numbers take nothing for granted: how often a node asked where it could have, and of how many; when; whether it
-stopped, which covers do when their time is over and readers do not; invitations; what shell games gave away of it, and
-whether anybody named lies further out, who could be what it forwards for (closure); and how its neighbours stand.
+Belief propagation (`group_tests`) extracts most of the information but assumes how a mesh is formed. These features
+assume nothing. They say how often a node subscribed with an insider where it could have, and with how many; when;
+whether it stopped, as covers do when their time is over and subscribers do not; invitations; what shell games revealed;
+whether any named node lies further out, for which it could forward (closure); and the same of its neighbours.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ from veilcast.lab.models.link_observations import (
 
 
 def extract_node_features(graph: Graph, sights: LinkObservations, belief: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Nodes x `FEATURE_NAMES`; `belief` is what group testing makes of the same."""
+    """Nodes x `FEATURE_NAMES`; `belief` is the result of the group tests on the same observations."""
     nodes, enemy, half = graph.nodes, sights.coalition, len(sights.origin) // 2
     seen, delay, observer, peer = sights.seen, sights.delay, sights.observer, sights.peer
     far = origin_distances(graph, sights)
     there = np.maximum(1, np.count_nonzero(sights.present, axis=0))
 
     def each(noticed: NDArray[np.bool_]) -> NDArray[np.float64]:
-        """In how many epochs and links something was noticed of each node."""
+        """Number of epochs and links in which something was noticed, by node."""
         return np.bincount(peer, noticed.sum(axis=0, dtype=np.float64), nodes).astype(np.float64)
 
     asked = seen == ASKED

@@ -1,38 +1,31 @@
-"""The sender: where stems met insiders, and who was there when notes came, put together for pairs of neighbours.
+"""Evidence against the publisher from stems and presence: predecessor, presence, and both together.
 
-A publisher hands over to one neighbour for life, its successor. So what is sought is a pair (v, s): v has the note and
-s has it next. Alone, a walk says how likely the steps that insiders saw are from s on (`predecessor`), and presence
-says whether notes came only when v was there (`presence`), or s. Together they say far more: notes leave only while
-both are there, and of some thousand pairs that presence leaves a handful of, few lie where the walk began.
+Predecessor (Wright and others 2002): from which node does the first insider on a notification's path receive it? A
+publisher hands its notification to a neighbour. Each relay hands it on with probability q, and otherwise the
+notification climbs to the root. The node before the first insider is the publisher, or a relay near it. So each node v
+is tried as the publisher: how likely does a walk of honest nodes from v end with this step? The publisher certainly
+hands over and a relay may not, so the predecessor itself is likelier than the nodes behind it. Fresh walks betray the
+publisher in the end: the evidence of each adds up. Where relays keep their choices for life, the same step says nothing
+new and counts once. A notification that reaches an insider while climbing ended its stem anywhere from which a path
+leads through the node it climbed from.
 
-Times are counted in epochs. Where notes leave once in several, at an epoch that nobody knows, a pair that was apart
-just before is likelier to meet then; and only some of what leaves meets an insider. So each pair has for each epoch a
-chance that something leaves, up to a factor that fits best. What readers get tells the same, later by what the root
-holds it back: then the counts of an epoch are what left in those before, spread out.
+Presence: the publisher is present whenever something is published. This needs one subscriber and a view of presence.
+With a publication in every epoch and a tenth of all others absent in each, the candidates shrink by a tenth each time:
+an intersection attack that no overlay can prevent. If notifications are held back for up to a known number of epochs,
+presence in any of those epochs counts, and the evidence thins out. A publisher that hands over to the same neighbour
+for life, and waits while that neighbour is absent, is silent in exactly the epochs in which its successor is absent.
+Subscribers that know that it would have published find the successor by its absences; the publisher is one of its
+neighbours.
 
-If the successor is an insider itself, nothing is left to guess: all steps are from one neighbour to that insider.
-
-
-The predecessor attack on stems (Wright and others 2002): from whom the first insider on a note's way has it.
-
-A publisher hands its note to a neighbour, each relay hands it on with probability q, and otherwise it climbs to the
-root. Whoever it comes from to the first insider is the publisher itself, or a relay that had it from somebody near.
-So each node v is tried as the publisher: how likely is it that a walk of honest nodes from v ends with this step.
-The publisher surely hands over, a relay may not, so the predecessor itself is likelier than those behind it, and
-fresh walks betray it in the end: the evidence adds up with each. Where relays keep their choices for life, the same
-step says nothing new, and counts once. What comes to an insider climbing has ended its stem anywhere from where a way
-leads through the one that it climbed from.
-
-
-Presence: who publishes was there, whenever something was published. It needs one reader, and eyes for who is there.
-
-With a publication in every epoch, and a tenth of all others away in each, the candidates shrink by a tenth each time:
-an intersection attack that no overlay can help against. If notes are held back, for any number of epochs up to some
-known one, presence in any of those counts, and the evidence thins out.
-
-A publisher that hands over to the same neighbour for life, and waits while that one is away, is silent in just the
-epochs in which its successor is not there. Readers who know that it would have had something to say find the successor
-by its absences, and the publisher is one of its neighbours."""
+Both together: the target is a pair (v, s) of the publisher and its successor. The walk says how likely the observed
+steps are from s on, and presence whether notifications came only while v, or s, was present. Notifications leave only
+while both are present. Of some thousand pairs presence leaves a handful, and few of them lie where the walk began.
+Times are counted in epochs. Where notifications leave once in several epochs, at an unknown one, a pair that was apart
+just before is likelier to meet then, and only some of the departures meet an insider. So each pair has for each epoch a
+probability of a departure, up to the factor that fits best. Subscribers see the same later, by the time that the root
+holds it back: the counts of an epoch are then the spread-out departures of earlier ones. If the successor itself is an
+insider, nothing is left to guess: all steps go from one neighbour to that insider.
+"""
 
 from __future__ import annotations
 
@@ -56,11 +49,10 @@ def score_stems(
     *,
     kept: bool,
 ) -> NDArray[np.float64]:
-    """By node, the log-likelihood that it publishes; all the same where no insider was on the way.
+    """The log-likelihood that it publishes, by node; all equal if no insider was on the path.
 
-    `passed` has rows (epoch, observer, from whom, to whom, whether it came climbing) in the order of each way, `enemy`
-    says who is of the coalition, `distance` is E x nodes from the root, `onward` is q, and `kept` whether relays keep
-    their choices.
+    `passed` has rows (epoch, observer, from, to, whether it came climbing) in the order of each path. `enemy` marks the
+    coalition. `distance` is E x nodes from the root. `onward` is q. `kept` says whether relays keep their choices.
     """
     total = np.zeros(graph.nodes)
     for step in find_first_steps(passed, kept=kept):
@@ -75,7 +67,7 @@ def score_stems(
 
 
 class FirstStep(NamedTuple):
-    """From whom the first insider on a way had the note."""
+    """The step by which the first insider on a path received the notification."""
 
     epoch: int
     observer: int
@@ -84,7 +76,7 @@ class FirstStep(NamedTuple):
 
 
 def find_first_steps(passed: NDArray[np.int32], *, kept: bool) -> list[FirstStep]:
-    """The first step to an insider of every way; like ones once, where choices are kept."""
+    """The first step to an insider of every path; equal ones once, where choices are kept."""
     _, first = np.unique(passed[:, 0], return_index=True)
     found: dict[tuple[int, ...], FirstStep] = {}
     for epoch, observer, source, _, climbed in passed[first].tolist():
@@ -95,7 +87,7 @@ def find_first_steps(passed: NDArray[np.int32], *, kept: bool) -> list[FirstStep
 def relay_likelihood(
     graph: Graph, enemy: NDArray[np.bool_], distance: NDArray[np.int32], step: FirstStep, onward: float
 ) -> NDArray[np.float64]:
-    """By node, how likely it is that a note that it has as a relay takes this step, past no insider before."""
+    """The probability that a notification that it has as a relay takes this step, past no insider before, by node."""
     if step.climbed:
         here = (1.0 - onward) * path_probabilities(graph, enemy, distance, step.source)
     else:
@@ -107,23 +99,11 @@ def relay_likelihood(
     return total
 
 
-def _neighbour_mean(graph: Graph, enemy: NDArray[np.bool_], of: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Over the neighbours of each node, of whom insiders count nothing."""
-    ends = np.repeat(np.arange(graph.nodes), graph.degrees)
-    share = np.where(enemy[graph.targets], 0.0, 1.0 / np.maximum(1, graph.degrees)[ends])
-    return np.bincount(ends, share * of[graph.targets], graph.nodes).astype(np.float64)
-
-
-_STEPS: Final = 40
-_STRAY: Final = 1e-6
-"""What else may have brought it there, as a probability."""
-
-
 def score_presence(present: NDArray[np.bool_], published: NDArray[np.bool_], held: int = 0) -> NDArray[np.float64]:
-    """By node, the log-likelihood that it published in these epochs; `present` is E x nodes.
+    """The log-likelihood that it published in these epochs, by node; `present` is E x nodes.
 
-    A note may have been held back for 0 to `held` epochs, each equally likely. That somebody is there more often than
-    others says nothing by itself, so it is presence then against presence at all that counts.
+    A notification may have been held back for 0 to `held` epochs, each equally likely. High presence alone says
+    nothing, so the score compares presence at those times with presence at all.
     """
     usual = np.log((np.count_nonzero(present, axis=0) + 1) / (len(present) + 1))
     total = np.zeros(present.shape[1])
@@ -133,21 +113,16 @@ def score_presence(present: NDArray[np.bool_], published: NDArray[np.bool_], hel
 
 
 def score_successors(present: NDArray[np.bool_], published: NDArray[np.bool_]) -> NDArray[np.float64]:
-    """By node, the log-likelihood that somebody who would publish in every epoch waits for it."""
+    """The log-likelihood that a publisher with something to publish in every epoch waits for it, by node."""
     return np.asarray(np.log((present == published[:, None]) + _PRESENCE_ERROR).sum(axis=0), np.float64)
 
 
 def score_behind_successor(graph: Graph, successor: NDArray[np.float64]) -> NDArray[np.float64]:
-    """By node, the log-likelihood that it publishes: that any of its neighbours, as likely as another, is the one."""
+    """The log-likelihood that it publishes, by node: any of its neighbours is equally likely the successor."""
     ends = np.repeat(np.arange(graph.nodes), graph.degrees)
     weight = np.exp(successor - successor.max())
     shares = np.bincount(ends, weight[graph.targets], graph.nodes) / np.maximum(1, graph.degrees)
     return np.log(shares + _SMALLEST)
-
-
-_PRESENCE_ERROR: Final = 1e-4
-"""The probability that presence was not what it seemed."""
-_SMALLEST: Final = 1e-30
 
 
 def score_stems_and_presence(
@@ -160,34 +135,43 @@ def score_stems_and_presence(
     departures: int = 0,
     hold: int = 0,
 ) -> NDArray[np.float64]:
-    """By node, the log-likelihood that it publishes.
+    """The log-likelihood that it publishes, by node.
 
-    `passed` is as in `predecessor.scores`, `read` has the number of notes that readers got in each epoch; `departures`
-    and `hold` are what everybody knows of how the network is run.
+    `passed` is as in `score_stems`. `read` has the number of notifications that subscribers received in each epoch.
+    `departures` and `hold` are public parameters of the network.
     """
     enemy, far = sights.coalition, origin_distances(graph, sights)
     first = np.repeat(np.arange(graph.nodes), graph.degrees)
     second = graph.targets
-    total = -np.log(graph.degrees[first]) + _walked(graph, enemy, far, find_first_steps(passed, kept=True), onward)
+    total = -np.log(graph.degrees[first]) + _walk_likelihood(
+        graph, enemy, far, find_first_steps(passed, kept=True), onward
+    )
     meets = sights.present[:, first] & sights.present[:, second]
-    leaves, many = _leaving(meets, max(1, departures))
+    leaves, many = _departure_probabilities(meets, max(1, departures))
     noticed = np.zeros(len(read), np.int32)
     noticed[passed[:, 0]] = 1
     if noticed.any():
-        total += _fit(noticed, leaves)
+        total += _count_likelihood(noticed, leaves)
     if hold:
-        total += _fit(read, _spread(many, hold))
+        total += _count_likelihood(read, _spread_deliveries(many, hold))
     elif (noticed < (read > 0)).any():
-        total += _fit(read > 0, leaves)
+        total += _count_likelihood(read > 0, leaves)
     total[enemy[first]] = -np.inf
     likelihood = np.bincount(first, np.exp(total - total.max()), graph.nodes)
     return np.asarray(np.log(likelihood + _TINY), np.float64)
 
 
-def _walked(
+def _neighbour_mean(graph: Graph, enemy: NDArray[np.bool_], of: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Mean over the neighbours of each node; insiders count as 0."""
+    ends = np.repeat(np.arange(graph.nodes), graph.degrees)
+    share = np.where(enemy[graph.targets], 0.0, 1.0 / np.maximum(1, graph.degrees)[ends])
+    return np.bincount(ends, share * of[graph.targets], graph.nodes).astype(np.float64)
+
+
+def _walk_likelihood(
     graph: Graph, enemy: NDArray[np.bool_], far: NDArray[np.int32], seen: list[FirstStep], onward: float
 ) -> NDArray[np.float64]:
-    """By pair, the log-likelihood of these steps."""
+    """The log-likelihood of these steps, by pair."""
     total = np.zeros(graph.nodes)
     for step in seen:
         if not enemy[step.source]:
@@ -200,8 +184,11 @@ def _walked(
     return np.where(enemy[graph.targets], np.where(straight, 0.0, _NEVER), total[graph.targets])
 
 
-def _leaving(meets: NDArray[np.bool_], departures: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """E x pairs: the chance that notes leave, who do as soon as a pair meets after a departure; and about how many."""
+def _departure_probabilities(
+    meets: NDArray[np.bool_], departures: int
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """E x pairs: the probability that notifications leave, as they do when a pair first meets after a departure; and
+    their expected number."""
     chance, many, apart = np.zeros(meets.shape), np.zeros(meets.shape), np.zeros(meets.shape[1])
     for epoch, together in enumerate(meets):
         apart += 1
@@ -211,17 +198,19 @@ def _leaving(meets: NDArray[np.bool_], departures: int) -> tuple[NDArray[np.floa
     return chance, many
 
 
-def _spread(many: NDArray[np.float64], hold: int) -> NDArray[np.float64]:
-    """How many are read, when each note was held back for any number of epochs up to this."""
+def _spread_deliveries(many: NDArray[np.float64], hold: int) -> NDArray[np.float64]:
+    """Expected number of deliveries, if each notification is held back for any number of epochs up to `hold`."""
     added = np.vstack([np.zeros(many.shape[1]), np.cumsum(many, axis=0)])
     epochs = np.arange(len(many))
     return np.asarray((added[epochs + 1] - added[np.maximum(0, epochs - hold)]) / (hold + 1), np.float64)
 
 
-def _fit(counts: NDArray[np.integer] | NDArray[np.bool_], chance: NDArray[np.float64]) -> NDArray[np.float64]:
-    """By pair, the log-likelihood of these counts where they are `chance` on the average, times what fits best.
+def _count_likelihood(
+    counts: NDArray[np.integer] | NDArray[np.bool_], chance: NDArray[np.float64]
+) -> NDArray[np.float64]:
+    """The log-likelihood of these counts, if their mean is `chance` times the factor that fits best, by pair.
 
-    Ones and nothing else are coins, larger counts Poisson's.
+    Counts of 0 and 1 alone are coins; larger counts are Poisson's.
     """
     factor = counts.sum() / np.maximum(chance.sum(axis=0), 1e-9)
     rows = np.asarray(counts, np.float64)[:, None]
@@ -232,9 +221,15 @@ def _fit(counts: NDArray[np.integer] | NDArray[np.bool_], chance: NDArray[np.flo
     return np.asarray((rows * np.log(mean) + (1 - rows) * np.log(1 - mean)).sum(axis=0), np.float64)
 
 
+_STEPS: Final = 40
+_STRAY: Final = 1e-6
+"""Probability that the notification came there by another way."""
+_PRESENCE_ERROR: Final = 1e-4
+"""Probability that the observed presence is wrong."""
+_SMALLEST: Final = 1e-30
 _MISTAKEN: Final = 1e-4
-"""The probability that presence was not what it seemed."""
+"""Probability that the observed presence is wrong."""
 _NOISE: Final = 1e-6
-"""What else may have brought a note to where it was seen, as a probability."""
+"""Probability that a notification came to where it was seen by another way."""
 _NEVER: Final = -60.0
 _TINY: Final = 1e-30

@@ -1,18 +1,14 @@
-"""What a coalition of members makes of what it overheard: the table `insiders` in, the table `guess_from_coalition`
-out.
+"""Coalitions on Spark: the table `insiders` in, the table `guesses` out.
 
-All that was overheard in a run comes to one task (`coalition_tables`); there the attackers score every honest node
-(`conspirators`), after each of the numbers of epochs that are asked for. Topics are told apart where the coalition
-knows their tokens; what those do who know none is in `keyless`.
+All observations of a run go to one task (`coalition_tables`). There the attackers of the registry score every honest
+node after each requested number of epochs.
 
-
-Without keys: what a coalition makes of tokens whose topics nobody told it. `insiders` in, `guess_from_tokens` out.
-
-Everybody knows about how many ask for each topic, so tokens are named by how many ask for them (`token_frequency`); and
-group testing says of everybody how surely it asks for what was named. Named are the tokens of the last epoch. What is
-counted for them are all epochs in which the same tokens were seen ("token-frequency"): of tokens that change with the
-epoch, the last one alone. Or tokens of each epoch are linked with those of the one before, by what stays around them
-("relinking"), and what was counted of these counts too."""
+`guess_from_coalition` is for a coalition that knows the tokens of its topics. `guess_from_tokens` is for a coalition
+without keys. About how many nodes ask for each topic is public, so tokens are named by how many nodes ask for them
+(`token_inference`), and group tests score every node as a subscriber of the named topic. The tokens of the last epoch
+are named. "token-frequency" counts all epochs in which the same tokens were seen; if tokens change with the epoch, that
+is the last one alone. "relinking" links the tokens of each epoch with those of the epoch before, and adds their counts.
+"""
 
 from __future__ import annotations
 
@@ -54,12 +50,13 @@ def guess_from_coalition(
     roots: DataFrame | None = None,
     hop_us: int | None = None,
 ) -> DataFrame:
-    """Of every honest node, what each attack holds of it after so many epochs; numbers above all that there are, once.
+    """Score every honest node by each attack, after each of these numbers of epochs; larger numbers than there are
+    count once.
 
-    `topics` (run, epoch, token, topic) says which tokens the coalition knows, and what it knows none of is left out;
-    without, all is taken for one topic. `roots` (run, topic, epoch, node) says where floods begin, if that is public.
-    With `hop_us`, the time that a message takes, answers to adverts can be timed. Attacks of who is alone are left out
-    where there are several.
+    `topics` (run, epoch, token, topic) lists the tokens that the coalition knows; other tokens are left out. Without it
+    all tokens count as one topic. `roots` (run, topic, epoch, node) says where floods begin, if that is public. With
+    `hop_us`, the time that a message takes, answers to adverts can be timed. Attacks of a lone insider are left out
+    where the coalition has several.
     """
     granted = known or PublicKnowledge()
     chosen = _choose(attacks, granted, epochs)
@@ -84,11 +81,11 @@ def guess_from_tokens(
     roots: DataFrame | None = None,
     hop_us: int | None = None,
 ) -> DataFrame:
-    """Of every honest node and every topic that a token is taken for, how much it looks like one who asks for that.
+    """Score every honest node as a subscriber of every topic that a token is taken for.
 
-    `asks` has for each topic the share of nodes that ask for it, as far as that is public, covers too; `kept` says that
-    nodes keep their parents; `roots` (run, token, epoch, node) where floods begin, if that is public. With `hop_us`,
-    the time that a message takes, answers to adverts can be timed.
+    `asks` has, for each topic, the share of nodes that ask for it, covers included, as far as it is public. `kept` says
+    that nodes keep their parents. `roots` (run, token, epoch, node) says where floods begin, if that is public. With
+    `hop_us`, the time that a message takes, answers to adverts can be timed.
     """
     from pyspark.sql import functions as sql
 
@@ -116,45 +113,44 @@ def guess_from_tokens(
 
 @dataclass(frozen=True, eq=False)
 class TokenViews:
-    """Of E epochs and T tokens; tokens of different epochs that have the same bytes are one."""
+    """Observations of E epochs and T tokens; tokens of different epochs with the same bytes are one."""
 
     tokens: tuple[CoalitionObservations, ...]
     alive: NDArray[np.bool_]
-    """E x T: whether it was heard of."""
+    """E x T: whether the token was heard of."""
 
     def first_epochs(self, epochs: int) -> TokenViews:
         return TokenViews(tuple(token.first_epochs(epochs) for token in self.tokens), self.alive[:epochs])
 
     @property
     def lively(self) -> list[int]:
-        """The epochs in which any was."""
+        """The epochs in which any token was heard of."""
         return np.flatnonzero(self.alive.any(axis=1)).tolist()
 
     def similar(self, before: int, after: int) -> NDArray[np.float64]:
-        """Tokens that were alive in an epoch x those of a later one: how much likelier they are one topic's than any
-        two's."""
+        """Tokens of an epoch x tokens of a later one: the log-likelihood ratio of one topic against any two."""
         links, notes, origin = self._around(before)
         later_links, later_notes, later_origin = self._around(after)
         found = token_inference.compare_links(links, later_links) + token_inference.compare_counts(notes, later_notes)
         return found + token_inference.compare_origins(origin, later_origin, self.tokens[0].graph.nodes)
 
     def _around(self, epoch: int) -> tuple[NDArray[np.bool_], NDArray[np.float64], NDArray[np.int32]]:
-        """Of the tokens of an epoch: on which links something passed, how many notes came, and where floods began."""
+        """The tokens of an epoch: the links on which something passed, the number of notifications, and the origin."""
         here = [self.tokens[token] for token in np.flatnonzero(self.alive[epoch])]
         links = np.array([each.seen.seen[epoch] > SILENT for each in here])
-        # Who is in a mesh counts its notes; of others nothing is known.
+        # Only a coalition with members in the mesh counts its notifications.
         notes = np.where(links.any(axis=1), [each.read[epoch] for each in here], -1).astype(np.float64)
         return links, notes, np.array([each.seen.origin[epoch] for each in here], np.int32)
 
 
 def track_by_bytes(heard: TokenViews) -> Names:
-    """Tokens of the last epoch x epochs: which token each was in which epoch, and -1 where it was not heard of."""
+    """Tokens of the last epoch x epochs: the token's number in each epoch; -1 where it was not heard of."""
     last = np.flatnonzero(heard.alive[heard.lively[-1]])
     return np.where(heard.alive.T[last], last[:, None], -1)
 
 
 def track_by_surroundings(heard: TokenViews) -> Names:
-    """The same as far as relinking leads back."""
+    """The same, as far as relinking leads back."""
     lively = heard.lively
     places = np.full((np.count_nonzero(heard.alive[lively[-1]]), len(heard.alive)), -1)
     places[:, lively[-1]] = np.flatnonzero(heard.alive[lively[-1]])
@@ -192,10 +188,10 @@ def _guess_tokens(
         counted = np.array([count_requests(graph, token.seen) for token in so_far.tokens])
         for attack in attacks:
             places = _TRACKS[attack](so_far)
-            asked, chances = (_summed(counted[:, which], places) for which in (0, 1))
+            asked, chances = (_sum_track(counted[:, which], places) for which in (0, 1))
             for place, topic in zip(places, assign_best(naming_likelihoods(asked, chances, shares)), strict=True):
                 if topic >= 0:
-                    tests = build_group_tests(graph, _followed(so_far, place), kept=kept)
+                    tests = build_group_tests(graph, _follow_track(so_far, place), kept=kept)
                     scores = infer_beliefs(tests, graph.nodes, shares[topic])[honest]
                     size = graph.nodes - len(names)
                     parts.append(
@@ -204,14 +200,14 @@ def _guess_tokens(
     return pa.concat_tables(parts)
 
 
-def _summed(counts: NDArray[np.float64], places: Names) -> NDArray[np.float64]:
-    """Of tokens x epochs, by track."""
+def _sum_track(counts: NDArray[np.float64], places: Names) -> NDArray[np.float64]:
+    """Sums of tokens x epochs, by track."""
     each = np.arange(counts.shape[1])
     return np.asarray(np.where(places >= 0, counts[places, each], 0.0).sum(axis=1), np.float64)
 
 
-def _followed(heard: TokenViews, place: Names) -> LinkObservations:
-    """What was seen of one track, in the epochs in which it was."""
+def _follow_track(heard: TokenViews, place: Names) -> LinkObservations:
+    """The observations of one track, in the epochs in which it was heard of."""
     epochs = np.flatnonzero(place >= 0)
     any_one = heard.tokens[0].seen
     rows = [(heard.tokens[place[epoch]].seen, epoch) for epoch in epochs]

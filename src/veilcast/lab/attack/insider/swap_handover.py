@@ -1,11 +1,12 @@
-"""What shell games hand over (P0 4.5): names, and with them who must be a reader.
+"""Swap handover: the names that shell games reveal (P0 4.5), and the subscribers among them.
 
-To exchange places, two nodes tell each other their neighbours in the mesh, and those are told who their new neighbour
-is. An insider who takes part, or stands beside, learns names of members; and a game comes after the subscriptions,
-so what is learnt adds to what was seen. Nobody leaves the mesh by it, so names of one epoch are a part of V_a.
+To exchange places, two nodes tell each other their neighbours in the mesh, and those learn their new neighbour. An
+insider that takes part, or stands beside, learns names of members. A game comes after the subscriptions, so this adds
+to what was seen. No node leaves the mesh by a game, so the names of one epoch are a part of V_a.
 
-Closure: a member is there for its own sake, or because the way of a member one hop further out leads through it. If no
-neighbour one hop further is named, it is likely to read. Fewer names make this a guess; over epochs they add up.
+Closure: a member is there as a subscriber, or because the path of a member one hop further out leads through it. If no
+neighbour one hop further is named, the member is a likely subscriber. With few names this is a guess; over epochs it
+adds up.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from veilcast.lab.models.link_observations import LinkObservations
 
 
 def find_named_members(sights: LinkObservations) -> NDArray[np.bool_]:
-    """E x nodes: who plays in an insider's sight, or is named to one as a neighbour: all of the mesh."""
+    """E x nodes: nodes that play before an insider, or that are named to one as a neighbour. All are in the mesh."""
     names = np.zeros(sights.present.shape, np.bool_)
     names[sights.handovers[:, 0], sights.handovers[:, 3]] = True
     names[sights.handovers[:, 0], sights.handovers[:, 5]] = True
@@ -26,7 +27,7 @@ def find_named_members(sights: LinkObservations) -> NDArray[np.bool_]:
 
 
 def find_outermost_members(graph: Graph, names: NDArray[np.bool_], distance: NDArray[np.int32]) -> NDArray[np.bool_]:
-    """E x nodes: who is named while none of its neighbours one hop further from the origin is."""
+    """E x nodes: nodes that are named while no neighbour one hop further from the origin is."""
     ends = np.repeat(np.arange(graph.nodes), graph.degrees)
     found = names.copy()
     for epoch, far in enumerate(distance):
@@ -36,9 +37,9 @@ def find_outermost_members(graph: Graph, names: NDArray[np.bool_], distance: NDA
 
 
 def score_handover(graph: Graph, sights: LinkObservations, distance: NDArray[np.int32]) -> NDArray[np.float64]:
-    """By node: in which share of the epochs in which it was there it was named, and outermost.
+    """The share of its present epochs in which it was named, plus the share in which it was outermost, by node.
 
-    `distance` is E x nodes, from the origin.
+    `distance` is E x nodes, in hops from the origin.
     """
     names = find_named_members(sights)
     weight = names.astype(np.float64) + find_outermost_members(graph, names, distance)

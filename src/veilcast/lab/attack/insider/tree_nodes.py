@@ -1,47 +1,34 @@
-"""Who is whose parent: what a coalition makes of the trees that its nodes were made part of, refresh after refresh.
+"""Attacks by colluding nodes of the trees of P2 4.2: parents, guards, and whole paths.
 
-The root of a tree has as many children as there can be, in every refresh, and everybody else is a leaf most of the
-time. So who is told to hand on to whom adds up (Wright and others 2002, for circuits: the predecessor attack):
+Parents: the root of a tree has as many children as possible in every refresh, and every other node is a leaf most of
+the time. So the instructions to hand on to a parent add up (Wright and others 2002, the predecessor attack on
+circuits):
+- `score_counts`: how often a node was a parent;
+- `score_lasting`: how often the same node was told to hand on to the same parent. New trees bring new parents; a parent
+  that stays was meant to stay;
+- `score_likelihood`: counts weighed by the known shape of the trees;
+- `score_depth`: the longest bundle that named the node as the parent. Bundles shrink on their way down, so the node
+  with the longest one stands right below the root;
+- `score_volume`: the same for the publications that were carried then. Everything climbs to the root, so nodes near it
+  carry much.
 
-- `score_counts`: how often one was somebody's parent;
-- `score_lasting`: how often the same node was told so of the same parent. New trees bring new parents; what stays was
-meant
-  to stay;
-- `score_likelihood`: counts weighed by what is known of the trees' shape;
-- `score_depth`: the longest bundle that came with one as the parent: bundles that go down the tree shrink on their way,
-and
-  what is handed the longest stands right below the root;
-- `score_volume`: the same, by publications that were then carried. Everything climbs to the root, and what is near it
-  carries much.
+Guards: a guard of the coalition knows that it is one, because it hands on to the same node in each refresh. With good
+clocks it knows how many hops behind the root it stands, and it knows the next node. So of a chain with the places 1, 2,
+... behind the root, the coalition holds some, and knows the names of the nodes right behind these. The subscriber
+stands at a place that is not the coalition's; each place that the recipe allows is equally likely. Its probability goes
+to the known name, or to all other nodes where there is none. Where guards come and go, time says more. A named node
+that changes was no subscriber, and one that stays while guards would have gone is a likelier one.
 
-Each gives a score to all nodes; whoever takes them knows whom of its own to leave out.
+Paths: P2 grants that a coalition that owns every node from the origin to a subscriber finds the subscriber, and claims
+that nothing less will do. An origin knows that it is one, and neighbours in one coalition recognise what they hand to
+each other. So they know how many of them a publication passed in a row, and the next node. If that number is the depth
+of the trees, the next node is the subscriber; the fewer they are, the less likely.
 
-
-Guards against guards: what members of a chain that know how it is made can tell of who stands on it.
-
-A guard of the coalition knows that it is one, for it is told to hand on to the same node in each refresh; with good
-clocks it knows how many hops behind the root it stands; and it knows the next one. So of a chain whose places behind
-the root are 1, 2, ..., some are taken by the coalition, and those right behind these are known by name. The subscriber
-stands at a place that is not the coalition's, each of those that the recipe allows being as likely as another: its mass
-falls on a name where there is one, and on everybody else where there is none.
-
-Where guards come and go, time says more. Who is named at a place and changes was no subscriber, and who stays while
-guards would have gone is one all the more.
-
-
-Whole paths: what a coalition makes of publications that it held from their origin on (P2 4.2).
-
-P2 grants that a subscriber is found by whoever owns every node from the origin to it, and claims that nothing less
-will do. An origin knows that it is one, and neighbours of one coalition recognise what they hand to each other; so they
-know how many of them a publication passed in a row, and who got it next. If trees are so many hops deep, and all of
-these were theirs, the next is the subscriber; the fewer they were, the less likely.
-
-
-What colluding nodes make of the trees that they are part of: the table `server` in, the table `guess_from_trees` out.
-
-The role of a row says which of them got an instruction, the pseudonym whom it is to hand on to. Tags may change with
-every refresh, but who reads a topic computes them: `words` (run, epoch, topic, tag). The rest is counting, which is
-Spark's: the scores are those of `attack.parents`, for each topic and each parent."""
+Every function scores all nodes; the caller leaves out the coalition's own. `guess_from_trees` computes the parent
+scores over the table `server`. There the role of a row says which insider got the instruction, and the pseudonym is the
+parent. Tags may change with every refresh, but a subscriber to the topic computes them: `words` (run, epoch, topic,
+tag). The rest is counting, which Spark does.
+"""
 
 from __future__ import annotations
 
@@ -89,20 +76,20 @@ def score_known_chain(seen: TreeObservations) -> Scores:
 
 
 class ChainLink(NamedTuple):
-    """What was seen right behind one place of a chain."""
+    """Observations right behind one place of a chain."""
 
     names: frozenset[int]
     stays: float
-    """The log-likelihood of it, if it is a guard who stands there."""
+    """Log-likelihood of these observations, if the node there is a guard."""
 
 
 def score_guards(entries: TreeEntries, honest: NDArray[np.bool_], allowed: Sequence[int], turnover: float) -> Scores:
-    """By node, the probability that it is the subscriber. `allowed` are the places where it may stand, counted from the
-    root; `turnover` is the probability with which a guard is gone by the next refresh."""
+    """The probability that it is the subscriber, by node. `allowed` are the places where it may stand, counted from the
+    root; `turnover` is the probability that a guard is gone by the next refresh."""
     crowd = int(np.count_nonzero(honest))
     places = np.unique(entries.hops_behind_root[entries.hops_behind_root >= 0]).tolist()
     links = {place: _link(entries, place, turnover, crowd) for place in places}
-    # The near end of the chain is no subscriber, though somebody at the root may name it.
+    # The near end of the chain is no subscriber, even if an insider at the root names it.
     named = {name for link in links.values() for name in link.names}
     rest = honest.copy()
     rest[[*named]] = False
@@ -110,7 +97,7 @@ def score_guards(entries: TreeEntries, honest: NDArray[np.bool_], allowed: Seque
     for place in allowed:
         before = links.get(place - 1)
         if place in links:
-            continue  # It is the coalition's own.
+            continue  # The place belongs to the coalition.
         if before is None:
             choices.append((rest, 0.0))
         elif len(before.names) == 1:
@@ -123,30 +110,15 @@ def score_guards(entries: TreeEntries, honest: NDArray[np.bool_], allowed: Seque
     return np.asarray(found / found.sum(), np.float64)
 
 
-def _link(entries: TreeEntries, place: int, turnover: float, crowd: int) -> ChainLink:
-    """By what each refresh shows of a place, in order; several chains of one topic are taken for one."""
-    here = entries.hops_behind_root == place
-    order = np.argsort(entries.refresh[here], kind="stable")
-    when, who = entries.refresh[here][order], entries.parent[here][order]
-    stays = 0.0
-    for gap, same in zip(np.diff(when).tolist(), (who[1:] == who[:-1]).tolist(), strict=True):
-        kept = (1.0 - turnover) ** gap
-        stays += np.log(max(kept if same else 0.0, _IMPOSSIBLE) + (1.0 - kept) / crowd)
-    return ChainLink(frozenset(who.tolist()), float(stays))
-
-
-_IMPOSSIBLE: Final = 1e-300
-
-
 def score_paths(runs: NDArray[np.int64], last: NDArray[np.int64], nodes: int) -> NDArray[np.float64]:
-    """By node, the longest row of insiders, from an origin on, that it came after."""
+    """The longest row of insiders from an origin on that it came after, by node."""
     longest = np.zeros(nodes)
     np.maximum.at(longest, last, runs)
     return longest
 
 
 def guess_from_trees(server: DataFrame, words: DataFrame, *, attacks: Collection[str]) -> DataFrame:
-    """Who, by name, is held to read a topic; a node that was nobody's parent has no row."""
+    """Score nodes by name as subscribers of a topic; a node that was no parent has no row."""
     from pyspark.sql import functions as sql
 
     for attack in attacks:
@@ -157,7 +129,7 @@ def guess_from_trees(server: DataFrame, words: DataFrame, *, attacks: Collection
     by_pair = told.groupBy("run", "topic", "pseudonym", "role").agg(
         sql.count("*").alias("times"), sql.max("size").alias("longest"), sql.collect_set("epoch").alias("when")
     )
-    # One shuffle more brings the pairs of a parent together, and all three scores come of it.
+    # One more shuffle brings the pairs of a parent together and gives all three scores.
     by_parent = by_pair.groupBy("run", "topic", "pseudonym").agg(
         sql.size(sql.array_distinct(sql.flatten(sql.collect_list("when")))).cast("bigint").alias("epochs"),
         sql.sum("times").cast("double").alias("count"),
@@ -174,9 +146,6 @@ def guess_from_trees(server: DataFrame, words: DataFrame, *, attacks: Collection
     ).select(*tables.spark_schema(GuessRow).fieldNames())
 
 
-TREE_ATTACKS: Final = ("count", "lasting", "depth")
-
-
 def score_counts(entries: TreeEntries, nodes: int) -> Scores:
     return np.bincount(entries.parent, minlength=nodes).astype(np.float64)
 
@@ -187,9 +156,9 @@ def score_lasting(entries: TreeEntries, nodes: int) -> Scores:
 
 
 def score_likelihood(entries: TreeEntries, nodes: int, insiders: int, branching: int) -> Scores:
-    """How much likelier what was seen is with each node at the root of all trees, than with it anywhere else in each.
+    """Log-likelihood ratio of the counts with each node at the root of all trees against anywhere else in each.
 
-    Of a node with c children, those of the coalition are a draw of so many out of all others.
+    Of a node with c children, the coalition's children are a draw of c from all other nodes.
     """
     refreshes, which = np.unique(entries.refresh, return_inverse=True)
     seen = np.zeros((refreshes.size, nodes), np.int64)
@@ -203,8 +172,7 @@ def score_likelihood(entries: TreeEntries, nodes: int, insiders: int, branching:
 
 
 def standardise_counts(counted: Scores) -> Scores:
-    """How far each stands out among all, in deviations that chance would have: so that what is counted of many trees
-    can be held against what is counted of few."""
+    """Counts in standard deviations above the mean, so that counts of many trees compare with counts of few."""
     mean = counted.mean()
     return np.asarray((counted - mean) / np.sqrt(max(mean, 1e-9)), np.float64)
 
@@ -217,12 +185,26 @@ def score_volume(entries: TreeEntries, nodes: int) -> Scores:
     return _most(entries.parent, entries.forwarded, nodes)
 
 
+def _link(entries: TreeEntries, place: int, turnover: float, crowd: int) -> ChainLink:
+    """The observations of a place by refresh, in order; several chains of one topic are treated as one."""
+    here = entries.hops_behind_root == place
+    order = np.argsort(entries.refresh[here], kind="stable")
+    when, who = entries.refresh[here][order], entries.parent[here][order]
+    stays = 0.0
+    for gap, same in zip(np.diff(when).tolist(), (who[1:] == who[:-1]).tolist(), strict=True):
+        kept = (1.0 - turnover) ** gap
+        stays += np.log(max(kept if same else 0.0, _IMPOSSIBLE) + (1.0 - kept) / crowd)
+    return ChainLink(frozenset(who.tolist()), float(stays))
+
+
 def _most(parent: NDArray[np.int64], value: NDArray[np.int64], nodes: int) -> Scores:
-    """By node, the most that anything of it has; 0 where there is nothing."""
+    """Its largest value, by node; 0 where there is none."""
     most = np.zeros(nodes)
     np.maximum.at(most, parent, value)
     return most
 
 
+_IMPOSSIBLE: Final = 1e-300
+TREE_ATTACKS: Final = ("count", "lasting", "depth")
 _NOISE: Final = 1e-12
-"""The probability of what cannot be."""
+"""Probability of an impossible observation."""

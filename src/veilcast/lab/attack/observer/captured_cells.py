@@ -1,7 +1,7 @@
-"""Watching: a record of cells that fits into memory, made ready for attackers without Spark.
+"""A capture that fits into memory, prepared for the attackers without Spark.
 
-It is what `gathering` and `folder` do with frames, for a capture of a few million cells or the demo's. Attackers are
-the same, and so is what they say.
+This does for a few million cells, or the demo's, what `spark_job` does with frames. The attackers and their scores are
+the same.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ Numbers = NDArray[np.int64]
 
 @dataclass(frozen=True, eq=False)
 class CapturedCells:
-    """The columns of the table `cells`, with numbers for names."""
+    """The columns of the table `cells`, with numbers in place of names."""
 
     names: list[str]
     epoch: Numbers
@@ -38,7 +38,7 @@ class CapturedCells:
 
     @classmethod
     def from_table(cls, table: pa.Table, others: Sequence[str] = ()) -> Self:
-        """With names for others, too, who are known to be there."""
+        """Read a table; `others` names further nodes that are known to be present."""
         ends = pa.chunked_array([*table["src"].chunks, *table["dst"].chunks, pa.array(others, pa.string())])
         names = pc.unique(ends).sort()
         src, dst = (np.asarray(pc.index_in(table[end], names).to_numpy(), np.int32) for end in ("src", "dst"))
@@ -46,13 +46,13 @@ class CapturedCells:
         return cls(names.to_pylist(), epoch, t_us, src, dst, size)
 
     def between(self, first_us: int, until_us: int) -> CapturedCells:
-        """Those that were seen then; names stay."""
+        """The cells from `first_us` up to `until_us`; names stay."""
         kept = (self.t_us >= first_us) & (self.t_us < until_us)
         src, dst = self.src[kept], self.dst[kept]
         return CapturedCells(self.names, self.epoch[kept], self.t_us[kept], src, dst, self.size[kept])
 
     def notification_size(self, heartbeat_us: int) -> int:
-        """How long notes are; `publication_waves.NO_NOTIFICATIONS` if nothing looks like one."""
+        """The size of a notification; `NO_NOTIFICATIONS` if no cell looks like one."""
         found = publication_waves.notification_size(self.t_us, self.src, self.dst, self.size, heartbeat_us)
         return publication_waves.NO_NOTIFICATIONS if found is None else found
 
@@ -63,8 +63,8 @@ class CapturedCells:
         links: tuple[Nodes, Nodes] | None = None,
         published: Numbers | None = None,
     ) -> CaptureObservations:
-        """`links` are all links of the overlay where they are known, and `published` the moments in which the topic
-        that is asked about was published on, for an observer who reads along."""
+        """`links` are all links of the overlay, if they are known. `published` holds the times at which the topic in
+        question was published, for an observer that is a subscriber."""
         notes = publication_waves.notifications_of_size(self.t_us, self.src, self.dst, self.size, note_size)
         epochs, epoch = np.unique(self.epoch, return_inverse=True)
         present = np.zeros((len(epochs), len(self.names)), np.bool_)
@@ -85,13 +85,13 @@ class CapturedCells:
         )
 
     def links(self) -> tuple[Nodes, Nodes]:
-        """Who had to do with whom, each once."""
+        """The pairs of nodes that exchanged cells, each once."""
         ends = np.unique(np.sort(np.column_stack([self.src, self.dst]), axis=1).reshape(-1, 2), axis=0)
         ends = ends[ends[:, 0] != ends[:, 1]]
         return ends[:, 0], ends[:, 1]
 
     def rounds(self, length_us: int) -> ActivityRounds:
-        """How much each node got in stretches of this length."""
+        """Bytes that each node received in rounds of this length."""
         number = self.t_us // length_us
         first = int(number.min()) if len(number) else 0
         rounds = int(number.max(initial=first - 1)) + 1 - first
@@ -106,5 +106,5 @@ class CapturedCells:
 
 
 def score_all(seen: CaptureObservations) -> dict[tuple[str, str], Scores]:
-    """By attack and role, a score for each node."""
+    """A score for each node, by attack and role."""
     return {(each.name, each.role): each.score_topics(seen)[0] for each in attackers_on(CaptureObservations)}

@@ -1,18 +1,17 @@
 """Clock skew: which addresses are one machine?
 
 A clock runs fast or slow by some parts in a million, and keeps doing so for years. Where cells leave on a grid of the
-sender's clock, the spacing of the grid shows the error, through any delay that is drawn anew for each cell and bounded
-(Kohno, Broido and Claffy, "Remote physical device fingerprinting", 2005). An observer who has the error of two
-addresses compares them: a machine that has changed its address is known again, and two members on one machine are seen
-to be.
+sender's clock, the spacing of the grid shows the error, through any delay that is bounded and drawn independently for
+each cell (Kohno, Broido and Claffy, "Remote physical device fingerprinting", 2005). An observer compares the errors of
+two addresses. It recognises a machine that has changed its address, and two members on one machine.
 
 1. The cells of each link are numbered by their slots: a gap is as many slots as it has periods, rounded.
 2. The slope of the times over the numbers, in periods of the link's class, is the error of the clock. Three estimators:
-   - `envelope`: the line below all points that is nearest to them, as Kohno et al. find it by linear programming. It is
-     the best where delays are never negative and often near nothing. The line is an edge of the lower convex hull;
-   - `least-squares`: the best where delays are normal;
-   - `ends`: the first cells against the last. It is the best where the phase does a random walk.
-3. The error of a node is the mean of those of the links that it sends on.
+   `envelope` is the line below all points that is nearest to them, as Kohno et al. find it by linear programming; it is
+   the best where delays are never negative and often near 0, and the line is an edge of the lower convex hull.
+   `least-squares` is the best where delays are normal. `ends` compares the first cells with the last; it is the best
+   where the phase does a random walk.
+3. The error of a node is the mean over the links that it sends on.
 """
 
 from __future__ import annotations
@@ -41,7 +40,7 @@ class LinkSkews(NamedTuple):
 
 
 def estimate_nodes(t_us: Times, src: NDArray[np.int32], dst: NDArray[np.int32], nodes: int, estimator: str) -> Numbers:
-    """By node, the error of its clock in ppm; NaN for a node that sends on no link for long enough."""
+    """The error of its clock in ppm, by node; NaN for a node that sends on no link for long enough."""
     links = estimate_links(t_us, src, dst, estimator)
     counts = np.bincount(links.src, minlength=nodes)
     sums = np.bincount(links.src, links.ppm, nodes)
@@ -63,12 +62,12 @@ def estimate_links(t_us: Times, src: NDArray[np.int32], dst: NDArray[np.int32], 
 
 
 def estimate_link(t_us: Times, estimator: str) -> float:
-    """How much slower than its class a link sends, in ppm, by its times in order: a fast clock is below 0."""
+    """How much slower than its class a link sends, in ppm; times are in order. A fast clock is below 0."""
     return ESTIMATORS[estimator](*number_slots(t_us)) * _MILLION
 
 
 def number_slots(t_us: Times) -> tuple[Numbers, Numbers]:
-    """When each cell of a link would be due by its class, after the first, and by how much later it came."""
+    """When each cell of a link is due by its class, counted from the first cell; and how much later it came."""
     gaps = np.diff(t_us)
     periods = np.array(PERIODS_US)
     period = float(periods[np.argmin(np.abs(np.log(periods / np.median(gaps))))])
@@ -78,7 +77,7 @@ def number_slots(t_us: Times) -> tuple[Numbers, Numbers]:
 
 
 def identify(before: Numbers, after: Numbers) -> NDArray[np.intp]:
-    """By each machine seen after, the one seen before that is most like it."""
+    """For each machine seen after, the machine seen before that is most like it."""
     return np.asarray(np.argmin(np.abs(after[:, None] - before[None, :]), axis=1))
 
 
@@ -102,7 +101,8 @@ def estimate_skews(cells: DataFrame, estimator: str) -> DataFrame:
 
 
 def _envelope(x: Numbers, y: Numbers) -> float:
-    """The slope of the edge of the lower convex hull over the mean of x; of a stretch of points the lowest counts."""
+    """The slope of the lower convex hull's edge over the mean of x; of each stretch of points only the lowest
+    counts."""
     block = max(1, len(x) // BLOCKS)
     whole = len(x) // block * block
     lowest = np.arange(0, whole, block) + np.argmin(y[:whole].reshape(-1, block), axis=1)
@@ -139,12 +139,12 @@ ESTIMATORS: Final[Mapping[str, Callable[[Numbers, Numbers], float]]] = {
     "ends": _ends,
 }
 PERIODS_US: Final = (1_000_000.0, 250_000.0, 62_500.0)
-"""Of the classes of links, which are public."""
+"""Periods of the classes of links, which are public, in microseconds."""
 CELLS_MIN: Final = 32
-"""Cells that a link needs."""
+"""Smallest number of cells of an estimated link."""
 BLOCKS: Final = 512
-"""Stretches that a link is cut into, for the hull."""
+"""Number of stretches that a link is cut into for the hull."""
 ENDS: Final = 16
-"""Cells at either end."""
+"""Number of cells at either end."""
 _MILLION: Final = 1e6
 _LINK_SCHEMA: Final = pa.schema([("run", pa.string()), ("node", pa.string()), ("ppm", pa.float64())])

@@ -1,29 +1,22 @@
-"""Statistical disclosure (Danezis 2003): who does more when the topic is busy than when it is not?
+"""Attacks that combine many rounds: statistical disclosure, least squares, intersection and hitting sets.
 
-Rounds are windows of time. In some of them a note of the topic was about; in all of them nodes did this and that, much
-of it for others' sake. The mean of what a node did in the former less the mean of what it did in the latter is what the
-topic makes it do: all else is in both, and falls away as the square root of the number of rounds. No model of the
-network is needed, and no rate of anything.
+Statistical disclosure (Danezis 2003): which node does more when the topic is busy than when it is not? Rounds are
+windows of time. In some of them a notification of the topic was under way; in all of them nodes did other things too.
+The difference of a node's mean activity in busy and in quiet rounds is what the topic makes it do. All else is in both
+means and falls away with the square root of the number of rounds. No model of the network and no rate is needed.
 
+Least squares disclosure (LSDA; Perez-Gonzalez and Troncoso 2012): where several topics are busy in one round, a
+difference of means blames one topic for another. LSDA explains activity by all topics together. From `busy` (rounds x
+topics) and `activity` (rounds x nodes) it finds the non-negative weights with the least squared error of activity =
+busy x weights. A constant column stands for activity without a cause. Rounds enter only by two sums of products,
+`RoundMoments`, of size topics x nodes. The moments of many rounds are the sum of those of their parts.
 
-Least squares disclosure (LSDA; Perez-Gonzalez and Troncoso 2012): what does each topic make each node do?
-
-Where several topics are busy in one round, a difference of means blames one for what another did. Here what nodes did
-is explained by all topics together: of rounds x topics `busy` and rounds x nodes `activity`, the non-negative weights
-are sought with the least squared error of activity = busy x weights. A constant column stands for what nodes do anyway.
-
-Rounds enter only by two sums of products, `RoundMoments`, which are as small as topics x nodes; whoever has many rounds
-adds
-up those of their parts.
-
-
-Intersection and hitting sets: who could have been it every time, and which few could have been all of it.
-
-Each round gives a set of candidates: the mesh of a publication, or all who sent something just before a note of the
-topic came up. Who is sought was among them. One who takes part in every round is in all the sets, so they are
-intersected, until nobody is left who was there by chance: with m sought among N that takes a number of rounds of the
-order of m log N (O'Connor 2008). If in each round it was one of m, nobody need be in all the sets, but the m together
-meet every one of them. They are a hitting set of size m; in time there is only one (Kesdogan and Pimenidis 2004)."""
+Intersection: each round gives a set of candidates, such as the mesh of a publication, or all nodes that sent just
+before a notification came up. The target was among them. A target that takes part in every round is in all sets, so
+they are intersected until no node is left that was there by chance. With m targets among N nodes this takes about m log
+N rounds (O'Connor 2008). If in each round the target was one of m, no node need be in all sets, but the m together meet
+every set. They are a hitting set of size m; in time only one is left (Kesdogan and Pimenidis 2004).
+"""
 
 from __future__ import annotations
 
@@ -37,13 +30,15 @@ from scipy.optimize import nnls
 
 from veilcast.errors import ConfigError
 
+Masks = NDArray[np.bool_]
+
 
 @dataclass(frozen=True, eq=False)
 class RoundMoments:
-    """What is kept of some rounds."""
+    """Sums of products over some rounds; sufficient for the least squares."""
 
     within: NDArray[np.float64]
-    """Topics x topics, the constant last."""
+    """Topics x topics; the constant is last."""
     across: NDArray[np.float64]
     """Topics x nodes."""
 
@@ -57,34 +52,31 @@ def sum_moments(busy: NDArray[np.float64], activity: NDArray[np.float64]) -> Rou
 
 
 def solve_weights(seen: RoundMoments) -> NDArray[np.float64]:
-    """Topics x nodes: how much of a node's activity comes of a note of the topic.
+    """Topics x nodes: the part of a node's activity that a notification of the topic causes.
 
-    Of a topic that was equally busy in all rounds nothing is said: there is nothing to compare.
+    A topic that was equally busy in all rounds gets 0: there is nothing to compare.
     """
-    # With within = R'R, |causes w - y|^2 is |R w - R'^-1 across|^2 and a constant. Topics that were never told apart
-    # would leave R without an inverse; the small ridge shares what they did among them.
+    # With within = R'R, |causes w - y|^2 is |R w - R'^-1 across|^2 and a constant. Topics that were never told
+    # apart would leave R singular; the small ridge shares their effect among them.
     ridge = 1e-9 * np.trace(seen.within) * np.eye(len(seen.within))
     root = cholesky(seen.within + ridge)
     aims = solve_triangular(root, seen.across, trans="T")
     found = np.column_stack([nnls(root, aim)[0] for aim in aims.T])[:-1]
-    # Of a topic that never changes, the ridge would leave a trace of what nodes do anyway.
+    # For a topic that never changes, the ridge would leave a trace of constant activity.
     squares, sums, rounds = np.diag(seen.within)[:-1], seen.within[:-1, -1], seen.within[-1, -1]
     found[rounds * squares == sums**2] = 0.0
     return found
 
 
-Masks = NDArray[np.bool_]
-
-
 def remaining_candidates(rounds: Masks) -> Masks:
-    """By round and node, whether it was a candidate in all rounds up to this one."""
+    """Rounds x nodes: whether the node was a candidate in every round so far."""
     left: Masks = np.logical_and.accumulate(rounds, axis=0)
     return left
 
 
 def find_hitting_sets(rounds: Masks, size: int) -> list[tuple[int, ...]]:
-    """The sets of at most `size` nodes of which each round has one, and that need all of theirs, in order."""
-    # Small rounds first: they leave the least to choose from.
+    """All sets of at most `size` nodes that meet every round and are minimal, in order."""
+    # Small rounds first: they leave the fewest choices.
     order = rounds[np.argsort(np.count_nonzero(rounds, axis=1), kind="stable")]
     found: set[tuple[int, ...]] = set()
     open_ends: list[tuple[int, ...]] = [()]
@@ -94,7 +86,7 @@ def find_hitting_sets(rounds: Masks, size: int) -> list[tuple[int, ...]]:
             hits = order[:, list(chosen)]
             missed = ~hits.any(axis=1)
             if not missed.any():
-                # Everybody in it is the only one of it in some round; else fewer would do.
+                # Each member is the only one of the set in some round; otherwise a smaller set would do.
                 if hits[np.count_nonzero(hits, axis=1) == 1].any(axis=0).all():
                     found.add(chosen)
             elif len(chosen) < size:
@@ -106,7 +98,7 @@ def find_hitting_sets(rounds: Masks, size: int) -> list[tuple[int, ...]]:
 
 
 def score_hitting_sets(rounds: Masks, size: int) -> NDArray[np.float64]:
-    """By node, the share of the hitting sets that it is in."""
+    """Its share of the hitting sets, by node."""
     sets = find_hitting_sets(rounds, size)
     counts = np.zeros(rounds.shape[1])
     for each in sets:
@@ -114,16 +106,16 @@ def score_hitting_sets(rounds: Masks, size: int) -> NDArray[np.float64]:
     return counts / max(1, len(sets))
 
 
-_SETS_MAX: Final = 100_000
-"""Sets of one size, while they are being completed."""
-
-
 def score_disclosure(busy: NDArray[np.bool_], activity: NDArray[np.float64]) -> NDArray[np.float64]:
-    """By node, what it did more in rounds that were busy; `activity` has a row for each round, a column for each node.
+    """Its mean activity in busy rounds minus that in quiet rounds, by node; `activity` is rounds x nodes.
 
-    Where all rounds are of one kind there is nothing to compare, and nothing is said.
+    If all rounds are of one kind, all scores are 0: there is nothing to compare.
     """
     if busy.all() or not busy.any():
         return np.zeros(activity.shape[1])
     more: NDArray[np.float64] = activity[busy].mean(axis=0) - activity[~busy].mean(axis=0)
     return more
+
+
+_SETS_MAX: Final = 100_000
+"""Largest number of sets of one size under construction."""

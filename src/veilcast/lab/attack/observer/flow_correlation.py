@@ -1,21 +1,20 @@
-"""Flow correlation: whose arrivals rise and fall as somebody's departures did, a little before?
+"""Flow correlation: whose arrivals follow another node's departures a little later?
 
-Nothing is opened, and no cell is told from another. What leaves each node and what reaches it is counted, in bytes, in
-short bins of time; two such series are compared by their normalised cross-correlation
+No cell is opened or told from another. The bytes that leave and reach each node are counted in short bins of time. Two
+such series are compared by their normalised cross-correlation
 
     c(u, v, k) = mean over t of z_out(u, t) z_in(v, t + k)
 
-where z has mean 0 and variance 1, at the lags k that the way between them may take; the largest counts. It works
-through any number of hops and any encryption, wherever the volume of what goes in shows in what comes out. Of a source
-the others' arrivals follow its departures, and its own arrivals follow nobody's: who leads more than it follows is
-named as the publisher, and who follows the one that leads most, as its reader. Constant cells have constant volumes;
-what is left to correlate is their jitter.
+where z has mean 0 and variance 1, at the lags k that the path between the nodes may take; the largest value counts.
+This works through any number of hops and any encryption, as long as the volume of the input shows in the output. The
+arrivals of other nodes follow the departures of a source, and its own arrivals follow no other node's. So a node that
+leads more than it follows is named as the publisher, and the nodes that follow the strongest leader as its subscribers.
+Constant cells have constant volumes; only their jitter is left to correlate.
 
-Everybody's heartbeats correlate with everybody's, and tell nothing: what a node does in the same part of every period
-is its rhythm, and is taken away first (`remove_rhythm`). Lags are few beside the bins, so a product of matrices for
-each
-costs less than transforms of all series do. A frame is brought to such series by one aggregation of bytes over run,
-node and bin, once by `src` and once by `dst`.
+All heartbeats correlate with one another and tell nothing. The activity of a node in the same part of every period is
+its rhythm and is removed first (`remove_rhythm`). There are few lags beside the bins, so a matrix product for each lag
+costs less than transforms of all series. A frame becomes such series by one aggregation of bytes over run, node and
+bin, once by `src` and once by `dst`.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ Series = NDArray[np.float64]
 
 
 class FlowScores(NamedTuple):
-    """By node, how much it looks like a reader, and like the publisher."""
+    """How much it looks like a subscriber (`follows`) and like the publisher (`leads`), by node."""
 
     follows: NDArray[np.float64]
     leads: NDArray[np.float64]
@@ -38,7 +37,7 @@ class FlowScores(NamedTuple):
 
 def score_flows(leaving: Series, arriving: Series, lags: int) -> FlowScores:
     found, _ = correlations(leaving, arriving, lags)
-    # That who gets much passes it on says nothing of anybody's part.
+    # That a node forwards what it receives says nothing about its role.
     np.fill_diagonal(found, 0.0)
     leads = (found.sum(axis=1) - found.sum(axis=0)) / max(1, len(found) - 1)
     follows = found[np.argmax(leads)] if len(found) else leads
@@ -46,8 +45,8 @@ def score_flows(leaving: Series, arriving: Series, lags: int) -> FlowScores:
 
 
 def correlations(leaving: Series, arriving: Series, lags: int) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
-    """For u and v, how strongly what reaches v follows what leaves u, at the best of the lags 0 to `lags`; and which
-    that is."""
+    """For u and v, how strongly the arrivals at v follow the departures of u at the best lag from 0 to `lags`; and that
+    lag."""
     out, into = _standard(leaving), _standard(arriving)
     bins = out.shape[1]
     best, at = np.full((len(out), len(into)), -1.0), np.zeros((len(out), len(into)), np.int64)
@@ -61,8 +60,8 @@ def correlations(leaving: Series, arriving: Series, lags: int) -> tuple[NDArray[
 def bin_bytes(
     t_us: NDArray[np.int64], ends: NDArray[np.int32], size: NDArray[np.int64], nodes: int, bin_us: int
 ) -> Series:
-    """The bytes of each node and bin, from the first cell to the last; `ends` are the cells' sources, or where they
-    went."""
+    """Bytes by node and bin, from the first cell to the last; `ends` holds the source or the destination of
+    each cell."""
     if not len(t_us):
         return np.zeros((nodes, 1))
     at = (t_us - t_us.min()) // bin_us
@@ -72,8 +71,8 @@ def bin_bytes(
 
 
 def remove_rhythm(values: Series, period: int) -> Series:
-    """What is left of whole periods of so many bins, if from each bin the usual of its place in the period is taken;
-    of less than one period, nothing."""
+    """Subtract the median of each place in the period, over whole periods of `period` bins; 0 if there is no whole
+    period."""
     bins = values.shape[1] // period * period
     if not bins:
         return np.zeros_like(values)
@@ -83,13 +82,12 @@ def remove_rhythm(values: Series, period: int) -> Series:
 
 
 def _standard(values: Series) -> Series:
-    """A series that never changes correlates with nothing."""
+    """Scale each series to mean 0 and variance 1; a constant series becomes 0 and correlates with nothing."""
     spread = values.std(axis=1, keepdims=True)
     brought: Series = (values - values.mean(axis=1, keepdims=True)) / np.where(spread > 0, spread, np.inf)
     return brought
 
 
 BINS_PER_HEARTBEAT: Final = 25
-"""Bins of a heartbeat."""
 LAGS_MAX: Final = 10
-"""Bins that a note may take between any two."""
+"""Bins that a notification may take between any two nodes."""

@@ -1,32 +1,27 @@
-"""Rumor centrality: of all who have a note at one moment, who is in the middle of them?
+"""Attacks on the publisher by a global observer: flow source, unique-root inference, and rumor centrality.
 
-An observer that comes late sees only who has it, not who had it first. If it spreads over a tree and every link is as
-likely to be next, the chance that it began at v is proportional to the number of orders in which it may have reached
-the others from there (Shah and Zaman 2011):
+Flow source: the node that sends a notification before it receives one has published it. The observer sees copies of
+every publication, each with two ends and a time. Every node that has the notification has received it, except one. A
+copy on an unwatched link makes another node look like the source. Over many publications these errors change, and the
+publisher does not. Links that carry cells of one size at one rate show nothing of this.
+
+Unique root: in a mesh of shortest paths every member has a member one hop nearer to the publisher. Under any other root
+this fails for some members: the distances call for nodes on the path that are not members. So an observer that sees
+only the set V_a tries every member as the root and counts the members without a possible parent. In practice one root
+remains that leaves none. Covers hang where no shortest path leads and leave orphans under every root; then the root
+with the fewest is the best guess.
+
+Rumor centrality: an observer that comes late sees only which nodes have a notification, not which had it first. If the
+notification spreads over a tree and every link is as likely to be next, the probability that it began at v is
+proportional to the number of orders in which it can have reached the others (Shah and Zaman 2011):
 
     R(v) = n! / product over all u of T(u, v)
 
-where T(u, v) is how many are below u if v is the root. Where links form circles, the tree of shortest ways from v
-stands for them. On a tree that grows faster than a line this finds the source with a probability that does not vanish,
-and less than a half where every node has the same degree. Where hops take equal times those who have it are a ball, and
-the Jordan centre, from which the farthest is nearest, is the better guess.
-
-
-Unique-root inference: the publisher is the one from whom the mesh can be explained.
-
-A mesh of shortest ways has, for every member, a member one hop nearer to the publisher. Held against any other node
-this fails somewhere: distances from it call for nodes on the way that are not there. So whoever sees only the set V_a
-tries every member as the root, and counts the members that are left without a possible parent. In practice one root
-remains that leaves none. Covers hang where no shortest way led, and leave some orphans under every root; then the root
-with the fewest is the best guess.
-
-
-Flow source: who sends a note before anybody has sent it one has made it.
-
-Against publishers nothing is simpler. Of every publication the observer sees copies, each with two ends and a time;
-all who have it have received it, but for one. What is missed (a copy on a link that is not watched) makes others look
-like the source; over many publications they change, and the publisher does not. Where all links carry cells of one
-size at one rate there is nothing to be seen here."""
+where T(u, v) is the number of nodes below u if v is the root. In an overlay with cycles the tree of shortest paths from
+v stands in. On a tree that grows faster than a line this finds the source with a probability that does not vanish, and
+below one half where all degrees are equal. Where all hops take the same time, the nodes that have the notification are
+a ball. Then the Jordan centre, the node whose farthest node is nearest, is the better guess.
+"""
 
 from __future__ import annotations
 
@@ -38,9 +33,12 @@ from veilcast.lab.attack.hops import hop_distances, outward_links
 from veilcast.lab.models.graph import Graph, from_edges
 from veilcast.lab.models.numba_cache import jit
 
+Mask = NDArray[np.bool_]
+
 
 def score_roots(graph: Graph, members: NDArray[np.bool_]) -> NDArray[np.float64]:
-    """By node, the share of the members that have a possible parent if it is the root; 0 of who is no member."""
+    """The share of the members that have a possible parent if this node is the root, by node; 0 for nodes outside the
+    mesh."""
     tried = np.flatnonzero(members).astype(np.int32)
     found = np.zeros(graph.nodes)
     for root, distance in zip(tried, hop_distances(graph, tried), strict=True):
@@ -52,13 +50,13 @@ def score_roots(graph: Graph, members: NDArray[np.bool_]) -> NDArray[np.float64]
 
 
 def find_possible_roots(graph: Graph, members: NDArray[np.bool_]) -> NDArray[np.bool_]:
-    """By node, whether the whole mesh can be explained from it."""
+    """Mask of the nodes from which the whole mesh can be explained."""
     explains: NDArray[np.bool_] = score_roots(graph, members) == 1
     return members & explains
 
 
 def find_likeliest_root(graph: Graph, members: NDArray[np.bool_]) -> int:
-    """The root that explains most; of several the first."""
+    """The root that explains most members; the first one of several."""
     return int(np.argmax(score_roots(graph, members)))
 
 
@@ -69,7 +67,7 @@ def score_flow_source(
     at: NDArray[np.int64],
     nodes: int,
 ) -> NDArray[np.float64]:
-    """By node, in what share of the publications it sent before it received; a row for each copy that was seen."""
+    """Its share of the publications that it sent before it received, by node; one row for each copy that was seen."""
     numbers, which = np.unique(publication, return_inverse=True)
     sent, received = (np.full((len(numbers), nodes), np.inf) for _ in range(2))
     np.minimum.at(sent, (which, src), at)
@@ -78,11 +76,8 @@ def score_flow_source(
     return share
 
 
-Mask = NDArray[np.bool_]
-
-
 def score_rumor(graph: Graph, infected: Mask) -> NDArray[np.float64]:
-    """By node, the probability that it began there; those who have it are connected."""
+    """The probability that the notification began there, by node. The infected nodes are connected."""
     tried = np.flatnonzero(infected).astype(np.int32)
     found = np.zeros(graph.nodes)
     if len(tried):
@@ -92,7 +87,7 @@ def score_rumor(graph: Graph, infected: Mask) -> NDArray[np.float64]:
 
 
 def score_jordan_centre(graph: Graph, infected: Mask) -> NDArray[np.float64]:
-    """By node, how near the farthest of those who have it is: 1 / (1 + hops), and 0 of who does not have it."""
+    """1 / (1 + hops to the farthest infected node), by node; 0 for nodes that are not infected."""
     tried = np.flatnonzero(infected).astype(np.int32)
     found = np.zeros(graph.nodes)
     if len(tried):
@@ -108,7 +103,7 @@ def _among(graph: Graph, infected: Mask) -> Graph:
 
 @jit
 def _log_sizes(offsets: NDArray[np.int64], targets: NDArray[np.int32], roots: NDArray[np.int32]) -> NDArray[np.float64]:
-    """For each root, the sum of the logarithms of what hangs on each node of its tree of shortest ways."""
+    """For each root, the sum of the logarithms of all subtree sizes in its tree of shortest paths."""
     nodes = len(offsets) - 1
     sums = np.zeros(len(roots))
     parent, size, queue = np.empty(nodes, np.int32), np.empty(nodes, np.int64), np.empty(nodes, np.int32)

@@ -1,24 +1,20 @@
-"""Rhythm: how long is a heartbeat? It is no secret, but whoever has only a record must find it there.
+"""Waves: which cells are notifications, which of them are copies of one publication, and how long a heartbeat is.
 
-On every link something of the same size comes again in every period. So of the gaps between cells of one link and one
-size the most frequent is about a period. Over several periods the jitter of both ends counts less for each: the
-estimate is taken over twice as many again and again, as long as what is known by then tells how many lie between.
+Most attackers from outside begin here. Rows are cells: time, source, destination, size. Nodes are numbers from 0.
 
-
-Waves: which cells are notes, and which of them are copies of one publication. Most outside attackers begin here.
-
-Where links hide nothing, notes travel outside heartbeats and have a size of their own, so they stand out. A size that
-is seen on nearly every link is that of bare heartbeats or of acknowledgements, and one that mostly leaves when its
-sender beats is that of a heartbeat with something in it; a node beats in a rhythm that is easily found, and how long a
-period is is no secret. Of what is left the most frequent size is that of the notes, for careful publishers make theirs
-equally long.
-
-Who sends a note shortly after it had one passes that one on; who sends one out of the blue has made it. So copies come
-together to waves, one for each publication, though several be under way at once. Notes that go one way at one time are
-taken for one wave, and one that is kept for long before it goes on begins another: over many publications both are
-noise. On constant cells there is no size that stands out, and no wave.
-
-Rows are cells: when, from whom, to whom, how long. Nodes are numbers from 0."""
+1. Where links hide nothing, notifications travel outside heartbeats and have a size of their own. A size that is seen
+   on nearly every link is that of bare heartbeats or acknowledgements. A size that mostly leaves when its sender beats
+   is that of a heartbeat with a payload. A node's beat is easily found, and the length of a period is no secret. Of the
+   remaining sizes the most frequent is that of the notifications, because careful publishers pad theirs to one length.
+2. A node that sends a notification shortly after receiving one forwards it. A node that sends one without having
+   received any has published it. So copies form waves, one for each publication, even if several are under way at once.
+   Notifications that go the same way at the same time count as one wave, and one that is held for long before it is
+   forwarded begins another. Over many publications both errors are noise. Constant cells have no size that stands out,
+   and no wave.
+3. A heartbeat sends a cell of the same size on every link in every period. So the most frequent gap between cells of
+   one link and one size is about one period. Over several periods the jitter of both ends matters less. The estimate is
+   repeated over twice as many periods each time, as long as the current value tells how many lie between two cells.
+"""
 
 from __future__ import annotations
 
@@ -31,12 +27,12 @@ from veilcast.lab.models.numba_cache import jit
 
 
 class PublicationWaves(NamedTuple):
-    """The notes among some cells, in the order of time."""
+    """The notifications among some cells, in time order."""
 
     row: NDArray[np.int64]
-    """Which cells they are."""
+    """Row of each notification's cell."""
     publication: NDArray[np.int64]
-    """Of which publication each is a copy, numbered from 0 in the order of their beginnings."""
+    """Publication that each cell is a copy of; numbered from 0 by the time of the first copy."""
 
 
 def find_notifications(
@@ -46,7 +42,7 @@ def find_notifications(
     size: NDArray[np.int64],
     heartbeat_us: int,
 ) -> PublicationWaves:
-    """All notes of a record, whose rows may come in any order."""
+    """All notifications of a record, whose rows may come in any order."""
     found = notification_size(t_us, src, dst, size, heartbeat_us)
     return notifications_of_size(t_us, src, dst, size, NO_NOTIFICATIONS if found is None else found)
 
@@ -54,7 +50,7 @@ def find_notifications(
 def notifications_of_size(
     t_us: NDArray[np.int64], src: NDArray[np.int32], dst: NDArray[np.int32], size: NDArray[np.int64], notes: int
 ) -> PublicationWaves:
-    """The same where it is known how long notes are."""
+    """The same, if the size of a notification is known."""
     rows = np.flatnonzero(size == notes)
     rows = rows[np.lexsort((dst[rows], src[rows], t_us[rows]))]
     return PublicationWaves(rows, assign_publications(t_us[rows], src[rows], dst[rows]))
@@ -68,9 +64,10 @@ def notification_size(
     heartbeat_us: int,
     cells: NDArray[np.int64] | None = None,
 ) -> int | None:
-    """How long notes are, if anything looks like one; `cells` says how many like it each row stands for.
+    """The size of a notification in bytes; None if no cell looks like one. `cells` is the number of cells that each row
+    stands for.
 
-    Of times no more is used than the millisecond of a heartbeat, where that is whole milliseconds.
+    Times are used to the millisecond of a heartbeat only, if a heartbeat is whole milliseconds.
     """
     many = np.ones(len(size), np.int64) if cells is None else cells
     usual = np.isin(size, usual_sizes(src, dst, size))
@@ -87,7 +84,7 @@ def notification_size(
 
 
 def usual_sizes(src: NDArray[np.int32], dst: NDArray[np.int32], size: NDArray[np.int64]) -> NDArray[np.int64]:
-    """The sizes that are seen on nearly every link."""
+    """The sizes seen on nearly every link."""
     _, link = np.unique(_link(src, dst), return_inverse=True)
     sizes, kind = np.unique(size, return_inverse=True)
     pairs = np.unique(kind * np.int64(len(link)) + link)
@@ -96,19 +93,49 @@ def usual_sizes(src: NDArray[np.int32], dst: NDArray[np.int32], size: NDArray[np
 
 
 def assign_publications(t_us: NDArray[np.int64], src: NDArray[np.int32], dst: NDArray[np.int32]) -> NDArray[np.int64]:
-    """For notes in the order of time, the publication of each."""
+    """The publication of each notification; rows are in time order."""
     return _publications(t_us, src, dst, max(_count(src), _count(dst)))
+
+
+def estimate_heartbeat_us(
+    t_us: NDArray[np.int64], src: NDArray[np.int32], dst: NDArray[np.int32], size: NDArray[np.int64]
+) -> int | None:
+    """The heartbeat period in microseconds; None if nothing is periodic. A record of some links is enough."""
+    usual = np.isin(size, usual_sizes(src, dst, size))
+    rows = np.column_stack([src[usual], dst[usual], size[usual]]).reshape(-1, 3)
+    _, series = np.unique(rows, axis=0, return_inverse=True)
+    order = np.lexsort((t_us[usual], series))
+    at, series = t_us[usual][order], series[order]
+    # Only the first cell of a burst counts.
+    fresh = np.ones(len(at), np.bool_)
+    fresh[1:] = (np.diff(series) != 0) | (np.diff(at) >= _LEAST_US)
+    at, series = at[fresh], series[fresh]
+    gaps = np.diff(at)[np.diff(series) == 0]
+    if len(gaps) < _GAPS_MIN:
+        return None
+    values, counts = np.unique(gaps // _BIN_US, return_counts=True)
+    near = np.abs(gaps - _BIN_US * values[counts.argmax()] - _BIN_US // 2) <= 2 * _BIN_US
+    period, apart = float(np.median(gaps[near])), 2
+    while apart < len(at):
+        same = series[apart:] == series[:-apart]
+        spans = (at[apart:] - at[:-apart])[same]
+        if len(spans) < _GAPS_MIN:
+            break
+        # A late or missing cell has another number of periods.
+        period = float(np.median(spans / np.maximum(1, np.rint(spans / period))))
+        apart *= 2
+    return round(period)
 
 
 def _phases(
     t_us: NDArray[np.int64], src: NDArray[np.int32], many: NDArray[np.int64], heartbeat_us: int, nodes: int
 ) -> NDArray[np.int64]:
-    """When each sender beats: the millisecond of a heartbeat in which it sends most of what is usual; -1 of who does
-    not."""
+    """When each sender beats: the millisecond of a heartbeat in which it sends most usual cells; -1 for a node that
+    sends none."""
     bins = heartbeat_us // PHASE_BIN_US + 1
     keys, which = np.unique(src * np.int64(bins) + t_us % heartbeat_us // PHASE_BIN_US, return_inverse=True)
     counts = np.bincount(which, many)
-    # The last of each sender is that with the highest count, and of several the first.
+    # The last row of each sender has the highest count; of several, the earliest bin.
     order = np.lexsort((-keys, counts, keys // bins))
     phase = np.full(nodes, -1, np.int64)
     phase[keys[order] // bins] = PHASE_BIN_US * (keys[order] % bins)
@@ -145,45 +172,14 @@ def _publications(
 NO_NOTIFICATIONS: Final = -1
 """A size that no cell has."""
 USUAL_SHARE: Final = 0.9
-"""The share of links on which a size is seen that everybody sends all the time."""
+"""Share of the links on which a usual size is seen at least."""
 PHASE_BIN_US: Final = 1_000
 BEAT_EARLY_US: Final = 2_000
 BEAT_LATE_US: Final = 10_000
-"""What leaves so long before a beat was due, or after it, left with it: timers of a busy machine come late."""
+"""A cell that leaves up to `BEAT_EARLY_US` before a beat is due, or up to this long after it, belongs to the beat:
+timers of a busy machine are late."""
 FORWARD_WITHIN_US: Final = 150_000
-"""Within so long after it had a note, a node passes it on."""
-
-
-def estimate_heartbeat_us(
-    t_us: NDArray[np.int64], src: NDArray[np.int32], dst: NDArray[np.int32], size: NDArray[np.int64]
-) -> int | None:
-    """The period, if anything comes again at all. A record of some links is enough."""
-    usual = np.isin(size, usual_sizes(src, dst, size))
-    rows = np.column_stack([src[usual], dst[usual], size[usual]]).reshape(-1, 3)
-    _, series = np.unique(rows, axis=0, return_inverse=True)
-    order = np.lexsort((t_us[usual], series))
-    at, series = t_us[usual][order], series[order]
-    # Of a burst the first counts.
-    fresh = np.ones(len(at), np.bool_)
-    fresh[1:] = (np.diff(series) != 0) | (np.diff(at) >= _LEAST_US)
-    at, series = at[fresh], series[fresh]
-    gaps = np.diff(at)[np.diff(series) == 0]
-    if len(gaps) < _GAPS_MIN:
-        return None
-    values, counts = np.unique(gaps // _BIN_US, return_counts=True)
-    near = np.abs(gaps - _BIN_US * values[counts.argmax()] - _BIN_US // 2) <= 2 * _BIN_US
-    period, apart = float(np.median(gaps[near])), 2
-    while apart < len(at):
-        same = series[apart:] == series[:-apart]
-        spans = (at[apart:] - at[:-apart])[same]
-        if len(spans) < _GAPS_MIN:
-            break
-        # What was on its way for long, or was not sent, has another number of periods.
-        period = float(np.median(spans / np.maximum(1, np.rint(spans / period))))
-        apart *= 2
-    return round(period)
-
-
+"""Longest time between receiving a notification and forwarding it."""
 _LEAST_US: Final = 10_000
 _BIN_US: Final = 2_000
 _GAPS_MIN: Final = 8

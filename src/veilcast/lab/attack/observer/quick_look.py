@@ -1,9 +1,10 @@
-"""A glance: what two simple attackers make of a record at once, with names; for whoever wants to be shown.
+"""A quick look at a capture: what two simple attackers find at once, with names, for the demo.
 
-The paper's attacker has the waves (`waves`) and the leaf rule (`leaf_rule`): who sends first publishes, and who passes
-nothing on in most publications reads. The other one assumes less of the wire and is granted more: it knows when notes
-were published, as a reader of the topic does, and asks who receives more than usual just then (`disclosure`). On
-constant cells the first finds no note, and the second sees the noise of clocks.
+The paper's attacker uses the waves (`publication_waves`) and the leaf rule: the node that sends first is the publisher,
+and a node that forwards nothing in most publications is a subscriber. The other attacker assumes less of the wire and
+is granted more: it knows the times of publications, as a subscriber does, and finds the nodes that receive more than
+usual just then (`disclosure`). On constant cells the first attacker finds no notification, and the second sees the
+noise of clocks.
 """
 
 from __future__ import annotations
@@ -24,21 +25,21 @@ from veilcast.lab.attack.observer.captured_cells import CapturedCells
 @dataclass(frozen=True)
 class QuickLook:
     links: frozenset[tuple[str, str]]
-    """Who had to do with whom, each once."""
+    """Pairs of nodes that exchanged cells, each once."""
     notes: Counter[tuple[str, str]]
-    """Those that stood out, by link: the mesh as it is seen."""
+    """Number of notifications that stood out, by link: the mesh as the observer sees it."""
     publications: int
     publisher: str | None
     readers: tuple[str, ...]
-    """Who is named."""
+    """Nodes named as subscribers."""
     scores: dict[str, float]
-    """By node: 1 for a leaf, and half for one that passes on, on the average."""
+    """Its mean score, by node: 1 for a leaf, 0.5 for a forwarder."""
     volumes: dict[str, float]
-    """By node, how much more than usual it receives after publications."""
+    """How much more than usual it receives after publications, by node."""
 
 
 def take_quick_look(table: pa.Table, heartbeat_us: int, published_us: Sequence[int]) -> QuickLook:
-    """At a table of cells of one run."""
+    """Look at a table of cells of one run."""
     cells = CapturedCells.from_table(table)
     seen = cells.observations(
         heartbeat_us, cells.notification_size(heartbeat_us), published=np.array(published_us, np.int64)
@@ -66,4 +67,4 @@ def _by_name(names: Sequence[str], values: NDArray[np.float64]) -> dict[str, flo
 
 
 MOMENT_US: Final = 300_000
-"""The moment of a publication: a few hops, in any profile."""
+"""Length of a round: the time of a few hops in any profile."""

@@ -1,60 +1,52 @@
-"""What a global observer makes of its cells: the table `cells` in, the table `guess_roles` out, of any number of runs.
+"""The global observer on Spark: the table `cells` in, the table `guesses` out, for any number of runs.
 
-Spark brings cells down to what attackers work on (`spark_job`), each kind only if somebody asks for it, and all of a
-run to one task (`run`); there the attackers score every node (`outsiders`). A run must fit into a task as its notes
-and counts do, not as its cells.
+1. Cells are mostly heartbeats. Attackers need much less: the links, the presence, the notifications, the bytes by node
+   and time. Each is one aggregation that Spark does on both sides of a shuffle, so the shuffled data is as small as the
+   result; nothing is sorted. Only aggregations that a chosen attacker needs are made.
+2. All rows of a run go to one task (`spark_grouping`), where the attackers score every node. A run's notifications and
+   counts must fit into a task, its cells need not.
 
-
-Gathering: from all cells that an observer has, however many, down to what attackers work on.
-
-A record of a network is mostly heartbeats. What attackers ask for is small beside it: which links there are, who was
-there, which cells are notes, how much each node got in a stretch of time. Each of these is one aggregation, which Spark
-does on both sides of a shuffle, so that what travels is as small as what comes out; nothing is sorted.
-
-Notes are told from heartbeats as in `waves`, by counts instead of rows: how many cells of a size a link carries in
-which millisecond of a heartbeat. Where a heartbeat is whole milliseconds the size that is found is the same.
-
-Frames have the columns of `cells`; each may be gone through more than once, so what is dear to read should be kept."""
+Notifications are told from heartbeats as in `publication_waves`, by counts in place of rows: the number of cells of a
+size on a link in each millisecond of a heartbeat. If a heartbeat is whole milliseconds, both find the same size. Frames
+may be scanned more than once, so persist a frame that is expensive to read.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Collection
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from veilcast.lab.attack.observer.flow_correlation import BINS_PER_HEARTBEAT
-from veilcast.lab.attack.observer.publication_waves import PHASE_BIN_US, notification_size
-from veilcast.lab.attack.spark_grouping import distinct_values
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
-from collections.abc import Collection
-from typing import TYPE_CHECKING, Final
-
 from veilcast.lab import tables
 from veilcast.lab.attack.observations import ActivityRounds, ByteVolumes, CaptureObservations
 from veilcast.lab.attack.observer import cadence
 from veilcast.lab.attack.observer.cadence import GapCounts
+from veilcast.lab.attack.observer.flow_correlation import BINS_PER_HEARTBEAT
+from veilcast.lab.attack.observer.publication_waves import PHASE_BIN_US, notification_size
 from veilcast.lab.attack.registry import ACTIVITY, CADENCE, VOLUMES, WAVES, Attacker, attackers_on
-from veilcast.lab.attack.spark_grouping import GroupedRun, RunTable, make_guesses, union_tables
+from veilcast.lab.attack.spark_grouping import GroupedRun, RunTable, distinct_values, make_guesses, union_tables
 from veilcast.lab.models.graph import from_edges
 from veilcast.lab.tables import GuessRow
 
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
 
 def aggregate_links(cells: DataFrame) -> DataFrame:
-    """Columns run, epoch, u, v: who had to do with whom in each epoch, u < v, as `topology` has it."""
+    """Columns run, epoch, u, v: the pairs of nodes that exchanged cells in each epoch, u < v, as in `topology`."""
     from pyspark.sql import functions as sql
 
-    # First by link and direction, as the rows are; what is left for comparing names is little.
+    # First by link and direction, as the rows are; few rows are left for comparing names.
     seen = cells.groupBy("run", "epoch", "src", "dst").agg(sql.count("*").alias("cells"))
     ends = sql.least("src", "dst").alias("u"), sql.greatest("src", "dst").alias("v")
     return seen.where("src != dst").select("run", "epoch", *ends).distinct()
 
 
 def aggregate_presence(links: DataFrame) -> DataFrame:
-    """Columns run, epoch, node: who had to do with anybody, as `presence` has it."""
+    """Columns run, epoch, node: the nodes with any link, as in `presence`."""
     from pyspark.sql import functions as sql
 
     return links.select("run", "epoch", sql.explode(sql.array("u", "v")).alias("node")).distinct()
@@ -69,7 +61,7 @@ def select_notifications(cells: DataFrame, heartbeat_us: int) -> DataFrame:
 
 
 def find_notification_sizes(cells: DataFrame, heartbeat_us: int) -> DataFrame:
-    """Columns run, size: how long notes are, in each run in which anything looks like one."""
+    """Columns run, size: the size of a notification, for each run in which any cell looks like one."""
     from pyspark.sql import functions as sql
 
     moment = sql.expr(f"(t_us % {heartbeat_us}) div {PHASE_BIN_US} * {PHASE_BIN_US}").alias("t_us")
@@ -86,7 +78,8 @@ def find_notification_sizes(cells: DataFrame, heartbeat_us: int) -> DataFrame:
 
 
 def aggregate_volumes(cells: DataFrame, heartbeat_us: int) -> DataFrame:
-    """Columns run, bin, node, arriving, bytes: what left each node, and what reached it, in parts of a heartbeat."""
+    """Columns run, bin, node, arriving, bytes: the bytes that left (0) and reached (1) each node, in parts of a
+    heartbeat."""
     from pyspark.sql import functions as sql
 
     number = sql.expr(f"t_us * {BINS_PER_HEARTBEAT} div {heartbeat_us}").alias("bin")
@@ -100,7 +93,7 @@ def aggregate_volumes(cells: DataFrame, heartbeat_us: int) -> DataFrame:
 
 
 def aggregate_activity(cells: DataFrame, round_us: int) -> DataFrame:
-    """Columns run, round, node, bytes: how much each node got in rounds of this length."""
+    """Columns run, round, node, bytes: the bytes that each node received in rounds of this length."""
     from pyspark.sql import functions as sql
 
     number = sql.expr(f"t_us div {round_us}").alias("round")
@@ -118,12 +111,12 @@ def guess_roles(
     published: DataFrame | None = None,
     notes: DataFrame | None = None,
 ) -> DataFrame:
-    """Of every node that was seen, what each attack holds of it.
+    """Score every observed node by each attack.
 
-    Without a topology the overlay is the links that carry anything, and without presence whoever had to do with anybody
-    was there. `rate` is the share of readers, as far as it is known. `published` (run, topic, t_us) is for an observer
-    who reads along, and knows when something came; `notes` (run, epoch, t_us, src, dst) for one who knows which cells
-    are copies of publications.
+    Without `topology` the overlay is the links that carry anything; without `presence` every node with a link is
+    present. `rate` is the share of subscribers, as far as it is known. `published` (run, topic, t_us) is for an
+    observer that is a subscriber and knows the times of publications. `notes` (run, epoch, t_us, src, dst) is for an
+    observer that knows which cells are copies of publications.
     """
     chosen = attackers_on(CaptureObservations, attacks, called="attack from outside")
     needs = {need for each in chosen for need in each.needs}

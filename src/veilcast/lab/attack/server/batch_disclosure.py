@@ -1,14 +1,12 @@
-"""Batches: in each window some send and something comes of it; over many windows it shows who sends what to whom.
+"""Disclosure through batches: over many windows it shows which user sends what, and to which subscribers.
 
-Without batches a window holds one request, and there is nothing to find out. With them a window holds several senders,
-and several requests at the server, or deliveries to readers, in any order. What comes of each sender is learnt from all
-windows together by least squares (Perez-Gonzalez and Troncoso 2012), as what a topic makes nodes do is
-(`fit_profiles`).
-Knowing that, the requests of a window are given back to its senders, each to one, so that all of it is likeliest
-(perfect matching disclosure, Troncoso and others 2008): `match_senders`. Who did not learn gives any to any
-(`spread_over_senders`).
+Without batches a window holds one request and nothing is left to find out. With batches a window holds several senders
+and, in any order, several requests at the server or deliveries to subscribers. Least squares over all windows learn
+what each sender causes (Perez-Gonzalez and Troncoso 2012; `fit_profiles`). With these profiles the requests of a window
+are assigned to its senders, one to one, so that the whole is likeliest (perfect matching disclosure, Troncoso and
+others 2008; `match_senders`). Without profiles any sender is equally likely (`spread_over_senders`).
 
-Batches only slow this down. If everybody sends in every window, all windows are alike, and nothing is said.
+Batches only slow this down. If every user sends in every window, all windows are alike and nothing is learnt.
 """
 
 from __future__ import annotations
@@ -27,9 +25,9 @@ Floats = NDArray[np.float64]
 
 
 def fit_profiles(sent: Floats, came: Floats) -> Floats:
-    """Users x effects: how much of each effect a request of a user brings about. Both are by windows.
+    """Users x effects: how much of each effect a user's request causes. Both inputs are by window.
 
-    Of who sends as much in every window nothing is said.
+    A user that sends equally much in every window gets 0.
     """
     senders = np.flatnonzero(np.ptp(sent, axis=0)) if len(sent) else np.empty(0, np.int64)
     found = np.zeros((sent.shape[1], came.shape[1]))
@@ -39,27 +37,27 @@ def fit_profiles(sent: Floats, came: Floats) -> Floats:
 
 
 def count_effects(windows: Numbers, what: Numbers, shape: tuple[int, int]) -> Floats:
-    """Windows x effects, of rows."""
+    """Windows x effects, counted from rows."""
     found = np.zeros(shape)
     np.add.at(found, (windows, what), 1.0)
     return found
 
 
 def spread_over_senders(sent: Floats, windows: Numbers) -> Floats:
-    """Requests x users: the probability that each user sent it, as far as the window tells."""
+    """Requests x users: the probability that each user sent the request, as far as the window tells."""
     here = sent[windows]
     return np.asarray(here / np.maximum(1.0, here.sum(axis=1, keepdims=True)), np.float64)
 
 
 def match_senders(sent: Floats, windows: Numbers, effect: Numbers, profile: Floats) -> Floats:
-    """The same as 1 for the one it is given to: of those who sent in its window, by what they usually send.
+    """Requests x users: 1 for the assigned sender, by what the senders of its window usually send.
 
-    Where that tells nothing it is any of them; where fewer sent than came, it is nobody.
+    Where profiles tell nothing, all senders are equally likely; where fewer sent than came, all are 0.
     """
     found = np.zeros((windows.size, sent.shape[1]))
     for requests in _together(windows):
         here = sent[windows[requests[0]]].astype(np.int64)
-        # Who sent twice is there twice.
+        # A user that sent twice has two slots.
         slots = np.repeat(np.arange(here.size), here)
         if slots.size < requests.size:
             continue

@@ -1,18 +1,16 @@
-"""Intersection against filters: a new pseudonym with an old filter is an old acquaintance.
+"""Record linkage by a relay's server and proxy: bodies, and filters under changing pseudonyms.
 
-Pseudonyms may change as often as they like: if tags do not, the filter of a subscriber is the same under all of them,
-or nearly, and two filters that share what few others have are taken for one (`match_filters`). All pseudonyms with one
-filter
-are one user, or a few with the same taste. In epochs without that filter its user was away. Who was connected is seen
-on the wires, so in time there remains only one who was there whenever the filter was, and never without it
-(`assign_users`):
-of a filter that m users have at most and c have in an epoch, a user of it is there with probability c/m.
+Bodies: a body that goes down as it went up is recognised, even if nobody there can read it. P2 encrypts a message
+separately for each subscriber and leaves open how long it is. A body of any length is sealed once, under a key that
+travels in that way (notes: flaw e). The proxy then sees the same bytes come from one client and go to others.
 
-
-Bodies: what goes down as it went up is recognised, whoever cannot read it.
-
-P2 encrypts a message anew for each reader, and leaves open how long it is; a body of any length is sealed once, under a
-key that travels so (notes: flaw e). The proxy then sees the same bytes come from one client and go to others."""
+Filters: a new pseudonym with an old filter is a known user. Pseudonyms may change often. If tags do not, the filter of
+a subscriber is the same under all of them, or nearly, and two filters that share what few others have are linked
+(`match_filters`). All pseudonyms with one filter are one user, or a few with the same interests. In epochs without that
+filter its user was absent. Presence is visible on the wires, so in time only one user is left that was present whenever
+the filter was, and never without it (`assign_users`). Of a filter that m users have at most and c have in an epoch, a
+user is present with probability c/m.
+"""
 
 from __future__ import annotations
 
@@ -26,9 +24,12 @@ from scipy.special import softmax
 from veilcast.lab.attack.insider.token_inference import jaccard_similarity
 from veilcast.lab.models.server_log import DELIVERED, SENT, Numbers, ServerLog, cross_table
 
+Mask = NDArray[np.bool_]
+Floats = NDArray[np.float64]
+
 
 def link_bodies(proxy: ServerLog, users: int) -> NDArray[np.float64]:
-    """Senders x readers: how many bodies of the one came to the other."""
+    """Senders x subscribers: how many bodies of the one came to the other."""
     sent, got = proxy.select(SENT), proxy.select(DELIVERED)
     order = np.argsort(sent.what)
     place = np.minimum(np.searchsorted(sent.what[order], got.what), max(0, len(sent) - 1))
@@ -39,24 +40,20 @@ def link_bodies(proxy: ServerLog, users: int) -> NDArray[np.float64]:
     return found
 
 
-Mask = NDArray[np.bool_]
-Floats = NDArray[np.float64]
-
-
 def compare_filters(before: Mask, after: Mask) -> Floats:
-    """Old x new filters: what they have in common, where bits that are rare count for more."""
+    """Old x new filters: common bits, where rare bits count for more."""
     rare = -np.log((before.sum(axis=0) + after.sum(axis=0) + 1) / (len(before) + len(after) + 1))
     return np.asarray(jaccard_similarity(before, after) * (1 + (before * rare) @ after.T), np.float64)
 
 
 def match_filters(before: Mask, after: Mask) -> tuple[Numbers, Numbers]:
-    """Old and new filters that are taken for one user's, each in one pair at most, as many as there can be."""
+    """Old and new filters that are taken for one user's, each in one pair at most, as many pairs as possible."""
     old, new = linear_sum_assignment(compare_filters(before, after), maximize=True)
     return np.asarray(old, np.int64), np.asarray(new, np.int64)
 
 
 def group_by_filter(subscribed: ServerLog, epochs: int) -> tuple[Mask, NDArray[np.int64], Numbers]:
-    """The distinct sets of tags, as tastes x tags; tastes x epochs, how many pseudonyms had each; and the tags."""
+    """The distinct sets of tags, as sets x tags; sets x epochs, how many pseudonyms had each; and the tags."""
     held, pseudonyms, tags = cross_table(subscribed.who, subscribed.what)
     when = np.zeros(pseudonyms.size, np.int64)
     when[np.searchsorted(pseudonyms, subscribed.who)] = subscribed.epoch
@@ -67,9 +64,9 @@ def group_by_filter(subscribed: ServerLog, epochs: int) -> tuple[Mask, NDArray[n
 
 
 def assign_users(counts: NDArray[np.int64], present: Mask) -> Floats:
-    """Users x tastes: how likely a user has that taste, by who was there in which epoch (epochs x users).
+    """Users x sets of tags: the probability that a user has that set, from presence (epochs x users).
 
-    Of who fits none nothing is said: all of its tastes are equally likely.
+    A user that fits no set gets no information: all sets are equally likely.
     """
     most = counts.max(axis=1, keepdims=True)
     there, away = np.log(counts / most + _NEVER), np.log(1 - counts / most + _NEVER)
@@ -79,4 +76,4 @@ def assign_users(counts: NDArray[np.int64], present: Mask) -> Floats:
 
 
 _NEVER: Final = 1e-6
-"""The probability of what cannot be."""
+"""Probability of an impossible observation."""

@@ -1,31 +1,22 @@
-"""What a relay's server or its proxy makes of its own ledger: the table `server` in, the table `guess_from_log` out.
+"""A relay's server, proxy and client wires on Spark: the tables `server`, `cells` and `presence` in, `guesses` out.
 
-All of it is joins and counts, which are Spark's: subscriptions are joined with the tags that a dictionary gives
-("dictionary"), or with the names that tags are given by how many subscribe ("tag-frequency", and "proxy-frequency" of
-the proxy's ledger, which names users); bodies that went up, with those that came down ("bodies"). Only the naming of
-the tags of a run, or of one of its epochs where tags change, is done in one place.
-
-
-What the wires of a relay's clients tell, alone or to its server: `cells` and `server` in, `guess_from_windows` out.
-
-Spark counts who sent records to the proxy, and who got some from it, in windows of time (a batch, where the proxy
-batches), and puts the server's requests beside them; all of a run goes to one task, where the arrays of
-`batch_disclosure` say
-who is read by whom ("disclosure"), and who sent which request: one of those who sent then ("timing"), or the one who
-usually sends such ("matching"). A publication with several tags is several rows, of which the first counts.
-
-
-What a relay's server makes of who comes under which tags: `server` and `presence` in, `guess_from_filters` out.
-
-"filter-intersection" follows tags over epochs, under whatever pseudonyms, and takes for their user who was connected
-whenever they were there and never without them (`linkage`). "order" sorts publications by the tags of their values'
-prefixes (`tag_inference`); it is for publications of one attribute, which all have as many tags. All rows of a run go
-to one
-task, where they are a ledger."""
+- `guess_from_log`: the server's or the proxy's own log. It is joins and counts, which Spark does. "dictionary" joins
+  subscriptions with the tags that a dictionary gives; "tag-frequency", and "proxy-frequency" for the proxy's log, which
+  names users, with the topics that tags are named by; "bodies" joins bodies that went up with those that came down.
+  Only the naming of the tags of a run, or of one epoch where tags change, is done in one place.
+- `guess_from_windows`: the wires of the clients, alone or together with the server's log. Spark counts the records to
+  and from the proxy in windows of time (a batch, where the proxy batches). All of a run goes to one task, where
+  `batch_disclosure` says which user another one reads ("disclosure") and which user sent a request: one of those that
+  sent then ("timing"), or the one that usually sends such ("matching"). A publication with several tags is several
+  rows, of which the first counts.
+- `guess_from_filters`: the server's log over epochs. "filter-intersection" follows tags under changing pseudonyms
+  (`linkage`). "order" sorts publications by the tags of their values' prefixes (`tag_inference`); it is for
+  publications of one attribute, which all have the same number of tags. All rows of a run go to one task.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -35,18 +26,14 @@ from numpy.typing import NDArray
 
 from veilcast.errors import ConfigError
 from veilcast.lab import tables
-from veilcast.lab.attack.server import batch_disclosure
-from veilcast.lab.attack.spark_grouping import GroupedRun, RunTable, make_guesses, union_tables
+from veilcast.lab.attack.server import batch_disclosure, linkage, tag_inference
+from veilcast.lab.attack.server.tag_inference import name_counted_tags
+from veilcast.lab.attack.spark_grouping import GroupedRun, RunTable, distinct_values, make_guesses, union_tables
+from veilcast.lab.models.server_log import KINDS, PUBLISHED, SUBSCRIBED, ServerLog
 from veilcast.lab.tables import GuessRow
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
-from collections.abc import Mapping
-
-from veilcast.lab.attack.server import linkage, tag_inference
-from veilcast.lab.attack.server.tag_inference import name_counted_tags
-from veilcast.lab.attack.spark_grouping import distinct_values
-from veilcast.lab.models.server_log import KINDS, PUBLISHED, SUBSCRIBED, ServerLog
 
 Floats = NDArray[np.float64]
 
@@ -54,10 +41,10 @@ Floats = NDArray[np.float64]
 def guess_from_windows(
     cells: DataFrame, server: DataFrame, *, proxy: str, window_us: int, attacks: Collection[str] = ("disclosure",)
 ) -> DataFrame:
-    """Of every user and request (the topic of a guess), or user and sender, what each attack holds of it.
+    """Score every pair of a user and a request (the topic of a guess), or of a user and a sender.
 
-    `proxy` is what it is called in `cells`. Of the server's rows only publications are looked at, and of cells those of
-    windows in which one went on.
+    `proxy` is the proxy's name in `cells`. Only publications in the server's log count, and only cells of windows in
+    which a publication went on.
     """
     from pyspark.sql import functions as sql
 
@@ -83,55 +70,11 @@ def guess_from_windows(
     return union_tables(sheets).groupBy("run").applyInArrow(of_run, tables.spark_schema(GuessRow))
 
 
-def _guess_windows(folder: GroupedRun, attacks: Collection[str]) -> Iterator[pa.Table]:
-    asked = folder.table(_REQUESTS).sort_by([("at", "ascending"), ("word", "ascending")])
-    at = asked["at"].to_numpy()
-    windows = np.unique(at)
-    sent, got = (_matrix(folder, kind, windows) for kind in (_SENT, _GOT))
-    if "disclosure" in attacks:
-        said = batch_disclosure.fit_profiles(sent, got)
-        for number in np.flatnonzero(sent.any(axis=0)):
-            yield make_guesses(
-                folder.run, "disclosure", 1, 0, folder.names[number], "subscriber", folder.names, said[number]
-            )
-    place = np.searchsorted(windows, at)
-    if "timing" in attacks:
-        yield from _of_requests(folder, "timing", asked, batch_disclosure.spread_over_senders(sent, place))
-    if "matching" in attacks:
-        tags = pc.unique(asked["value"].combine_chunks())
-        tag = np.asarray(pc.index_in(asked["value"], tags).to_numpy(), np.int64)
-        usual = batch_disclosure.fit_profiles(
-            sent, batch_disclosure.count_effects(place, tag, (windows.size, len(tags)))
-        )
-        yield from _of_requests(folder, "matching", asked, batch_disclosure.match_senders(sent, place, tag, usual))
-
-
-def _matrix(folder: GroupedRun, kind: str, windows: NDArray[np.int64]) -> Floats:
-    """Windows x users: how many records."""
-    sheet = folder.table(kind)
-    found = np.zeros((windows.size, len(folder.names)))
-    found[np.searchsorted(windows, sheet["at"].to_numpy()), folder.node_numbers(sheet["u"])] = sheet["share"].to_numpy()
-    return found
-
-
-def _of_requests(folder: GroupedRun, attack: str, asked: pa.Table, scores: Floats) -> Iterator[pa.Table]:
-    """Who is not suspected at all is left out."""
-    for request, said in zip(asked["word"].to_pylist(), scores, strict=True):
-        suspects = np.flatnonzero(said)
-        names = [folder.names[number] for number in suspects]
-        yield make_guesses(folder.run, attack, 1, 1, request, "publisher", names, said[suspects])
-
-
-WINDOW_ATTACKS: Final = ("disclosure", "timing", "matching")
-_REQUESTS: Final = "asked"
-_SENT: Final = "sent"
-_GOT: Final = "got"
-
-
 def guess_from_filters(
     server: DataFrame, presence: DataFrame, *, words: DataFrame | None = None, attacks: Collection[str]
 ) -> DataFrame:
-    """Users and topics, by the names that `words` (run, topic, tag) gives to tags; or publications and their places."""
+    """Score users for topics, by the names that `words` (run, topic, tag) gives to tags; or publications by their
+    order."""
     for attack in attacks:
         if attack not in FILTER_ATTACKS:
             raise ConfigError(f"pseudonyms know no attack {attack!r}; there are {', '.join(FILTER_ATTACKS)}")
@@ -151,58 +94,6 @@ def guess_from_filters(
     return union_tables(sheets).groupBy("run").applyInArrow(of_run, tables.spark_schema(GuessRow))
 
 
-def _guess_filters(folder: GroupedRun, attacks: Collection[str]) -> Iterator[pa.Table]:
-    asked, published = (folder.table(KINDS[kind]) for kind in (SUBSCRIBED, PUBLISHED))
-    tags = pc.unique(pa.chunked_array([*asked["value"].chunks, *published["value"].chunks], pa.binary()))
-    if "filter-intersection" in attacks and len(asked):
-        yield from _users(folder, _ledger(asked, tags, SUBSCRIBED), tags)
-    if "order" in attacks and len(published):
-        wanted, made = _ledger(asked, tags, SUBSCRIBED), _ledger(published, tags, PUBLISHED)
-        order = np.argsort(made.who, kind="stable")
-        requests = distinct_values([published["word"]]).to_pylist()
-        if order.size % len(requests):
-            raise ConfigError("publications of one attribute have as many tags each, and these have not")
-        ranges = [wanted.what[wanted.who == one] for one in np.unique(wanted.who)]
-        place = tag_inference.order_publications(made.what[order].reshape(len(requests), -1), ranges)
-        yield make_guesses(folder.run, "order", 1, 1, "", "order", requests, place)
-
-
-def _users(folder: GroupedRun, asked: ServerLog, tags: pa.Array) -> Iterator[pa.Table]:
-    there, words = folder.table(_THERE), folder.table(_WORDS)
-    epochs = np.union1d(np.unique(asked.epoch), there["at"].to_numpy())
-    present = np.zeros((epochs.size, len(folder.names)), np.bool_)
-    present[np.searchsorted(epochs, there["at"].to_numpy()), folder.node_numbers(there["u"])] = True
-    seen = ServerLog(np.searchsorted(epochs, asked.epoch), asked.t_us, asked.kind, asked.who, asked.what)
-    tastes, counts, held = linkage.group_by_filter(seen, epochs.size)
-    likely = linkage.assign_users(counts, present)
-    for topic in distinct_values([words["word"]]).to_pylist():
-        of_topic = words.filter(pc.equal(words["word"], topic))["value"]
-        known = np.isin(held, _numbers(of_topic, tags))
-        scores: NDArray[np.float64] = likely @ (tastes @ known > 0)
-        yield make_guesses(folder.run, "filter-intersection", epochs.size, 1, topic, "subscriber", folder.names, scores)
-
-
-def _ledger(rows: pa.Table, tags: pa.Array, kind: int) -> ServerLog:
-    who = np.asarray(pc.index_in(rows["word"], distinct_values([rows["word"]])).to_numpy(), np.int64)
-    return ServerLog(
-        rows["at"].to_numpy(),
-        rows["number"].to_numpy(),
-        np.full(len(rows), kind, np.int8),
-        who,
-        _numbers(rows["value"], tags),
-    )
-
-
-def _numbers(values: pa.ChunkedArray, tags: pa.Array) -> NDArray[np.int64]:
-    """Of each its place among the tags; -1 of what is none of them."""
-    return np.asarray(pc.fill_null(pc.index_in(values, tags), -1).to_numpy(), np.int64)
-
-
-FILTER_ATTACKS: Final = ("filter-intersection", "order")
-_THERE: Final = "there"
-_WORDS: Final = "words"
-
-
 def guess_from_log(
     server: DataFrame,
     *,
@@ -212,10 +103,10 @@ def guess_from_log(
     lasting: bool = False,
     words: DataFrame | None = None,
 ) -> DataFrame:
-    """Who, by the name that the observer has for it, is held to read a topic; "bodies": to read whom.
+    """Score the observer's names of users as subscribers of a topic; for "bodies", as subscribers of a sender.
 
-    `popularity` is the share of `users` who read each topic, as far as it is public. Where tags are `lasting` they are
-    counted over all epochs. `words` (run, topic, tag) are the tags that the server can compute.
+    `popularity` is the share of `users` that subscribe to each topic, as far as it is public. If tags are `lasting`,
+    they are counted over all epochs. `words` (run, topic, tag) are the tags that the server can compute.
     """
     for attack in attacks:
         if attack not in LOG_ATTACKS:
@@ -226,26 +117,114 @@ def guess_from_log(
         raise ConfigError("tags are named by the popularity of topics among so many users")
     found = []
     if "dictionary" in attacks and words is not None:
-        found.append(_guess("dictionary", _asked(server, "server").join(words, ["run", "tag"])))
+        found.append(_count_guesses("dictionary", _select_subscriptions(server, "server").join(words, ["run", "tag"])))
     for attack, observer in (("tag-frequency", "server"), ("proxy-frequency", "proxy")):
         if attack in attacks and popularity:
-            found.append(_guess(attack, _named(_asked(server, observer), popularity, users, lasting)))
+            found.append(
+                _count_guesses(
+                    attack, _name_subscriptions(_select_subscriptions(server, observer), popularity, users, lasting)
+                )
+            )
     if "bodies" in attacks:
-        found.append(_guess("bodies", _linked(server)))
+        found.append(_count_guesses("bodies", _link_bodies(server)))
     whole = found[0]
     for part in found[1:]:
         whole = whole.unionByName(part)
     return whole
 
 
-def _asked(server: DataFrame, observer: str) -> DataFrame:
+def _guess_windows(run: GroupedRun, attacks: Collection[str]) -> Iterator[pa.Table]:
+    asked = run.table(_REQUESTS).sort_by([("at", "ascending"), ("word", "ascending")])
+    at = asked["at"].to_numpy()
+    windows = np.unique(at)
+    sent, got = (_matrix(run, kind, windows) for kind in (_SENT, _GOT))
+    if "disclosure" in attacks:
+        said = batch_disclosure.fit_profiles(sent, got)
+        for number in np.flatnonzero(sent.any(axis=0)):
+            yield make_guesses(run.run, "disclosure", 1, 0, run.names[number], "subscriber", run.names, said[number])
+    place = np.searchsorted(windows, at)
+    if "timing" in attacks:
+        yield from _guess_requests(run, "timing", asked, batch_disclosure.spread_over_senders(sent, place))
+    if "matching" in attacks:
+        tags = pc.unique(asked["value"].combine_chunks())
+        tag = np.asarray(pc.index_in(asked["value"], tags).to_numpy(), np.int64)
+        usual = batch_disclosure.fit_profiles(
+            sent, batch_disclosure.count_effects(place, tag, (windows.size, len(tags)))
+        )
+        yield from _guess_requests(run, "matching", asked, batch_disclosure.match_senders(sent, place, tag, usual))
+
+
+def _matrix(run: GroupedRun, kind: str, windows: NDArray[np.int64]) -> Floats:
+    """Windows x users: number of records."""
+    sheet = run.table(kind)
+    found = np.zeros((windows.size, len(run.names)))
+    found[np.searchsorted(windows, sheet["at"].to_numpy()), run.node_numbers(sheet["u"])] = sheet["share"].to_numpy()
+    return found
+
+
+def _guess_requests(run: GroupedRun, attack: str, asked: pa.Table, scores: Floats) -> Iterator[pa.Table]:
+    """Guesses for each request; users with score 0 are left out."""
+    for request, said in zip(asked["word"].to_pylist(), scores, strict=True):
+        suspects = np.flatnonzero(said)
+        names = [run.names[number] for number in suspects]
+        yield make_guesses(run.run, attack, 1, 1, request, "publisher", names, said[suspects])
+
+
+def _guess_filters(run: GroupedRun, attacks: Collection[str]) -> Iterator[pa.Table]:
+    asked, published = (run.table(KINDS[kind]) for kind in (SUBSCRIBED, PUBLISHED))
+    tags = pc.unique(pa.chunked_array([*asked["value"].chunks, *published["value"].chunks], pa.binary()))
+    if "filter-intersection" in attacks and len(asked):
+        yield from _guess_users(run, _ledger(asked, tags, SUBSCRIBED), tags)
+    if "order" in attacks and len(published):
+        wanted, made = _ledger(asked, tags, SUBSCRIBED), _ledger(published, tags, PUBLISHED)
+        order = np.argsort(made.who, kind="stable")
+        requests = distinct_values([published["word"]]).to_pylist()
+        if order.size % len(requests):
+            raise ConfigError("publications of one attribute have as many tags each, and these have not")
+        ranges = [wanted.what[wanted.who == one] for one in np.unique(wanted.who)]
+        place = tag_inference.order_publications(made.what[order].reshape(len(requests), -1), ranges)
+        yield make_guesses(run.run, "order", 1, 1, "", "order", requests, place)
+
+
+def _guess_users(run: GroupedRun, asked: ServerLog, tags: pa.Array) -> Iterator[pa.Table]:
+    there, words = run.table(_THERE), run.table(_WORDS)
+    epochs = np.union1d(np.unique(asked.epoch), there["at"].to_numpy())
+    present = np.zeros((epochs.size, len(run.names)), np.bool_)
+    present[np.searchsorted(epochs, there["at"].to_numpy()), run.node_numbers(there["u"])] = True
+    seen = ServerLog(np.searchsorted(epochs, asked.epoch), asked.t_us, asked.kind, asked.who, asked.what)
+    tastes, counts, held = linkage.group_by_filter(seen, epochs.size)
+    likely = linkage.assign_users(counts, present)
+    for topic in distinct_values([words["word"]]).to_pylist():
+        of_topic = words.filter(pc.equal(words["word"], topic))["value"]
+        known = np.isin(held, _tag_numbers(of_topic, tags))
+        scores: NDArray[np.float64] = likely @ (tastes @ known > 0)
+        yield make_guesses(run.run, "filter-intersection", epochs.size, 1, topic, "subscriber", run.names, scores)
+
+
+def _ledger(rows: pa.Table, tags: pa.Array, kind: int) -> ServerLog:
+    who = np.asarray(pc.index_in(rows["word"], distinct_values([rows["word"]])).to_numpy(), np.int64)
+    return ServerLog(
+        rows["at"].to_numpy(),
+        rows["number"].to_numpy(),
+        np.full(len(rows), kind, np.int8),
+        who,
+        _tag_numbers(rows["value"], tags),
+    )
+
+
+def _tag_numbers(values: pa.ChunkedArray, tags: pa.Array) -> NDArray[np.int64]:
+    """Its place among the tags, by value; -1 for other values."""
+    return np.asarray(pc.fill_null(pc.index_in(values, tags), -1).to_numpy(), np.int64)
+
+
+def _select_subscriptions(server: DataFrame, observer: str) -> DataFrame:
     """Columns run, epoch, node, tag: each subscription once."""
     asked = server.where(f"role = '{observer}:subscribe'")
     return asked.selectExpr("run", "epoch", "pseudonym as node", "tag").distinct()
 
 
-def _named(asked: DataFrame, popularity: Mapping[str, float], users: int, lasting: bool) -> DataFrame:
-    """The same with the topics that tags are taken for."""
+def _name_subscriptions(asked: DataFrame, popularity: Mapping[str, float], users: int, lasting: bool) -> DataFrame:
+    """The subscriptions with the topics that their tags are taken for."""
     from pyspark.sql import functions as sql
 
     topics, shares = list(popularity), np.array(list(popularity.values()))
@@ -264,15 +243,15 @@ def _named(asked: DataFrame, popularity: Mapping[str, float], users: int, lastin
     return asked.join(names, ["run", "era", "tag"])
 
 
-def _linked(server: DataFrame) -> DataFrame:
-    """Who got a body that somebody sent, once for each, with the sender for a topic."""
+def _link_bodies(server: DataFrame) -> DataFrame:
+    """The receivers of each sent body, with the sender as the topic."""
     sent = server.where("role = 'proxy:send'").selectExpr("run", "tag", "pseudonym as topic")
     got = server.where("role = 'proxy:deliver'").selectExpr("run", "epoch", "tag", "pseudonym as node")
     return got.join(sent, ["run", "tag"])
 
 
-def _guess(attack: str, said: DataFrame) -> DataFrame:
-    """Rows of `guess_from_log`: how often it was so, for each node and topic."""
+def _count_guesses(attack: str, said: DataFrame) -> DataFrame:
+    """Rows of `guesses`: the number of matches, for each node and topic."""
     from pyspark.sql import functions as sql
 
     counted = said.groupBy("run", "topic", "node").agg(
@@ -282,4 +261,11 @@ def _guess(attack: str, said: DataFrame) -> DataFrame:
     return counted.withColumns(fixed).select(*tables.spark_schema(GuessRow).fieldNames())
 
 
+WINDOW_ATTACKS: Final = ("disclosure", "timing", "matching")
+_REQUESTS: Final = "asked"
+_SENT: Final = "sent"
+_GOT: Final = "got"
+FILTER_ATTACKS: Final = ("filter-intersection", "order")
+_THERE: Final = "there"
+_WORDS: Final = "words"
 LOG_ATTACKS: Final = ("dictionary", "tag-frequency", "proxy-frequency", "bodies")

@@ -1,12 +1,13 @@
-"""What an attacker on foiled streams knows: laws, and what can be seen elsewhere. Never which candidate is true.
+"""Public knowledge of an attacker on foiled streams: laws, and observations from elsewhere. It never says which
+candidate is true.
 
-P3's attacker knows the model by which the truth moves and how fakes are made of it; only the foiler's chance is secret.
-That is the worst case, and what it knows stands here. Laws are of moves from step to step: normal, or Student's t,
-which minute prices fit better. `relative` laws and deviations are of logarithms.
+P3's attacker knows the model by which the truth moves and how fakes are made; only the foiler's randomness is secret.
+That is the worst case. Laws are about moves from step to step: normal, or Student's t, which fits minute prices better.
+`relative` laws and deviations are about logarithms.
 
-Signs of moves have a law of their own, as sign-flip hides everything else: the logarithm of the odds that a move goes
-on in the direction of the last is a constant, and so much more for each unit of the product of both sizes. Prices turn
-back more often than they go on; fair coins do not.
+Signs of moves have a law of their own, because sign-flip hides everything else. The log-odds that a move continues in
+the direction of the last one are a constant, plus a slope for each unit of the product of both sizes. Prices turn back
+more often than they continue; fair coins do not.
 """
 
 from __future__ import annotations
@@ -22,22 +23,21 @@ from veilcast.errors import ConfigError
 
 T = TypeVar("T")
 Candidates: TypeAlias = NDArray[np.float64]
-"""Of [streams, steps, n]: numbers, or codes of categories written as numbers."""
+"""Array [streams, steps, n]: numbers, or codes of categories written as numbers."""
 Posterior: TypeAlias = NDArray[np.float64]
-"""Of the same shape: how likely each candidate is to be true; the n of a step sum to 1."""
+"""Array of the same shape: the probability of each candidate to be true; the n of a step sum to 1."""
 Numbers: TypeAlias = NDArray[np.float64]
 
 
 class MoveLaw(NamedTuple):
-    """Of moves."""
+    """Distribution of moves from one step to the next."""
 
     scale: float
     mean: float = 0.0
     freedom: float = math.inf
-    """Of Student's t; without end, the law is normal and `scale` its deviation."""
+    """Degrees of freedom of Student's t; infinite for a normal law with the deviation `scale`."""
 
     def log_density(self, moves: Numbers) -> Numbers:
-        """Of the density."""
         far = ((moves - self.mean) / self.scale) ** 2
         if math.isinf(self.freedom):
             return -0.5 * far - math.log(self.scale * math.sqrt(2 * math.pi))
@@ -56,36 +56,36 @@ FAIR: Final = SignLaw()
 
 @dataclass(frozen=True, eq=False)
 class StreamModel:
-    """Whoever knows less leaves it out; an attacker that needs it does then not apply."""
+    """An attacker that knows less leaves fields out; an attack that needs them does not apply then."""
 
     truth: MoveLaw | None = None
-    """How the truth moves."""
+    """Law of the truth's moves."""
     fakes: MoveLaw | None = None
-    """How fakes move, where each goes on from itself."""
+    """Law of a fake's moves, if each fake continues from itself."""
     noise: float | None = None
-    """How far fakes are spread around the truth; None where they are not around it."""
+    """Deviation of fakes around the truth; None if they are not around it."""
     signs: SignLaw | None = None
-    """How the truth's moves turn."""
+    """Law of the truth's signs."""
     fake_signs: SignLaw = FAIR
     pmf: Numbers | None = None
-    """How often each code is true."""
+    """Frequency of each code as the truth."""
     fake_pmf: Numbers | None = None
-    """And how often it is a fake."""
+    """Frequency of each code as a fake."""
     branching: float = 0.0
-    """The chance that a slot is, at a step, a copy of another."""
+    """Probability that a slot is, at a step, a copy of another."""
     delay: int = 0
-    """After how many steps the truth is public; 0: never."""
+    """Number of steps after which the truth is public; 0 for never."""
     told: Numbers | None = None
-    """What then is public, of [streams, steps]; nobody looks at it before."""
+    """The public truth, [streams, steps]; attackers do not look at it before its delay."""
     proxy: Numbers | None = None
-    """Of [streams, steps]: how restless the day is, as seen elsewhere, from the step before to this one."""
+    """Array [streams, steps]: volatility seen elsewhere, from the step before to this one."""
     endings: Numbers | None = None
-    """How often the truth, counted in its smallest unit, ends in each of the last digits."""
+    """Frequency of each of the last digits of the truth, counted in its smallest unit."""
     asked: NDArray[np.bool_] | None = None
-    """Of [streams, steps, n]: which candidates a subscriber was seen to ask the publisher about."""
+    """Array [streams, steps, n]: candidates that a subscriber was seen to ask the publisher about."""
     relative: bool = False
     fitted: Any = field(default=None)
-    """What an attacker that was trained brings from its training."""
+    """Result of a trained attacker's training."""
 
     def __post_init__(self) -> None:
         for law in (self.truth, self.fakes):
@@ -99,7 +99,7 @@ class StreamModel:
             raise ConfigError("what is told after a delay, and the delay, belong together")
 
     def numbers(self, candidates: Candidates) -> Candidates:
-        """What the laws are about: the candidates, or their logarithms."""
+        """The values that the laws are about: the candidates, or their logarithms."""
         if not self.relative:
             return candidates
         if not (candidates > 0).all():
@@ -108,13 +108,20 @@ class StreamModel:
 
 
 def require_known(value: T | None) -> T:
-    """What an attacker must know to apply."""
+    """Return the value; raises `ConfigError` if the attacker does not know it."""
     if value is None:
         raise ConfigError("the model lacks what this attacker needs")
     return value
 
 
 class StreamObservations(NamedTuple):
+    """Candidates of foiled streams, and the public knowledge about them.
+
+    Candidates are in slots. Where a generator has lineages, following each slot from step to step is granted, as the
+    worst case; hand in the candidates as `placed` orders them for the view of a broker. Attackers are deterministic.
+    Candidates that an attacker cannot tell apart get equal probabilities, and a guess by them splits a tie evenly.
+    """
+
     candidates: Candidates
     model: StreamModel
 

@@ -1,12 +1,12 @@
-"""A trained attacker: it foils the past itself, and learns by what its truth stands out.
+"""A trained attacker: it foils the past itself and learns how the truth stands out.
 
-The generator and the past of a price are public; only the chance of the day is not. So whoever attacks runs the
-generator on the past, where the truth is known, and fits what tells the truth from its fakes. Each slot's path is told
-by some forty numbers: how far it went and how restlessly, whether moves go on or turn back at several distances, what
-happens at the edges of blocks, how often it comes back to the same value or stands at a round one. Of each the mean
-over the slots is taken off, for only the comparison counts. Which slot is true is a conditional logit (McFadden 1974):
-the logarithm of each slot's odds is a sum of these numbers by weights, of the largest likelihood with a penalty on
-their squares, as days are few and numbers many.
+The generator and the past of a price are public; only the randomness of the day is not. So the attacker runs the
+generator on the past, where the truth is known, and fits what tells the truth from its fakes. Some forty numbers
+describe each slot's path: how far it went and how restlessly, whether moves continue or turn back at several lags, what
+happens at the edges of blocks, how often it returns to the same value or stands at a round one. The mean over the slots
+is subtracted from each number, because only the comparison counts. Which slot is true is a conditional logit (McFadden
+1974): the log-odds of a slot are a weighted sum of these numbers. The weights maximise the likelihood with a penalty on
+their squares, because days are few and numbers many.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class FittedLogit(NamedTuple):
 
 
 def fit_logit(candidates: Candidates, position: NDArray[np.int64], penalty: float = 10.0) -> FittedLogit:
-    """From streams whose truth stays in the slot of [streams] that `position` says."""
+    """Fit to streams whose truth stays in one slot; `position` [streams] is that slot."""
     told = extract_path_features(candidates)
     rows = np.arange(len(told))
     if position.shape != rows.shape:
@@ -58,7 +58,7 @@ def score_trained(candidates: Candidates, model: StreamModel) -> Posterior:
 
 
 def extract_path_features(candidates: Candidates) -> Numbers:
-    """Of [streams, n, features]."""
+    """Array [streams, n, features]."""
     if candidates.shape[1] < STEPS_MIN:
         raise ConfigError(f"a trained attacker looks at {STEPS_MIN} steps or more")
     moves = np.diff(candidates, axis=1)
@@ -70,7 +70,7 @@ def extract_path_features(candidates: Candidates) -> Numbers:
 
 
 def _reach(values: Candidates, moves: Numbers, size: Numbers) -> list[Numbers]:
-    """How far, and how restlessly; of moves in units of their size."""
+    """Distance and restlessness of a path; moves are in units of their size."""
     root, far = np.sqrt(values.shape[1]), np.abs(moves)
     end = (values[:, -1] - values[:, 0]) / size[:, 0] / root
     apart = np.abs(values - values.mean(axis=2, keepdims=True)) / size
@@ -92,7 +92,7 @@ def _reach(values: Candidates, moves: Numbers, size: Numbers) -> list[Numbers]:
 
 
 def _turning(moves: Numbers) -> list[Numbers]:
-    """Whether moves go on, at several distances, and from one block of them to the next."""
+    """Whether moves continue, at several lags and from one block of moves to the next."""
     streams, steps, n = moves.shape
     root, signs, told = np.sqrt(steps), np.sign(moves), []
     for lag in _LAGS:
@@ -109,7 +109,7 @@ def _turning(moves: Numbers) -> list[Numbers]:
 
 
 def _places(values: Candidates) -> list[Numbers]:
-    """Whether it comes back to where it was, and how often it stands at multiples of round numbers."""
+    """Whether the path returns to where it was, and how often it stands at multiples of round numbers."""
     root = np.sqrt(values.shape[1])
     back = [(values[:, lag:] == values[:, :-lag]).sum(axis=1) / root for lag in (2, 3)]
     different = (np.diff(np.sort(values, axis=1), axis=1) != 0).sum(axis=1) / root
@@ -120,7 +120,7 @@ STEPS_MIN: Final = 12
 _LAGS: Final = (1, 2, 3, 4, 5, 8, 10)
 _BLOCKS: Final = (5, 10, 20)
 _PARTS: Final = (5, 10, 25, 50, 100)
-"""Of the unit that candidates are counted in."""
+"""Round numbers, in the unit that candidates are counted in."""
 _ROUNDS: Final = 30
 _SETTLED: Final = 1e-6
 _LEAST: Final = 1e-9
