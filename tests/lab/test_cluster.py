@@ -111,7 +111,7 @@ def tables_in(out: Path) -> dict[str, bytes]:
     return {str(path.relative_to(out)): path.read_bytes() for path in sorted(out.rglob("*.parquet"))}
 
 
-def test_what_runs_on_the_workers_is_what_was_sent_kernels_included(spark: SparkSession) -> None:
+def test_the_workers_run_the_code_that_was_sent_kernels_included(spark: SparkSession) -> None:
     def where(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         from veilcast.lab.models import graph
 

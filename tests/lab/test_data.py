@@ -1,4 +1,4 @@
-"""Loaders of the data folder: what is there is read and checked, and what is not is one clear line."""
+"""Loaders of the data folder: files are read and checked, and a missing one is reported in one line."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def write(folder: Path, edges: bytes = EDGES, topics: bytes = TOPICS) -> None:
     (folder / "topics.json.gz").write_bytes(gzip.compress(topics))
 
 
-def test_an_overlay_has_its_edges_and_who_subscribes_to_what(folder: Path) -> None:
+def test_an_overlay_has_its_edges_and_its_subscriptions(folder: Path) -> None:
     overlay = load_overlay("deezer", folder)
     assert [ends.tolist() for ends in overlay.graph.edges()] == [[0, 0, 1, 3], [1, 2, 2, 4]]
     assert {topic: users.tolist() for topic, users in overlay.topics.items()} == {"Pop": [0, 1, 4], "Ska": [1, 3]}
@@ -56,7 +56,7 @@ def test_without_a_topic_a_share_of_all_subscribes(folder: Path) -> None:
         assert publisher not in subscribers
 
 
-def test_all_missing_files_are_named_at_once_with_their_places(tmp_path: Path) -> None:
+def test_all_missing_files_are_named_at_once_with_their_paths(tmp_path: Path) -> None:
     with pytest.raises(StorageError) as told:
         data.require_files(["deezer", "planetlab", "small-world"], tmp_path)
     names = ["pubsub/deezer_ro_edges.csv.gz", "pubsub/deezer_ro_genres.json.gz", "topology/PlanetLabData_1.txt.gz"]
@@ -81,7 +81,7 @@ def test_a_file_that_was_changed_though_its_counts_were_not_has_another_digest(f
         data.file_digests(["deezer"], None)
 
 
-def test_a_topic_that_nobody_has_or_everybody_reads_is_refused(folder: Path) -> None:
+def test_a_topic_without_subscribers_or_without_others_is_refused(folder: Path) -> None:
     with pytest.raises(ConfigError, match="no 'Polka' in the data; there are: Pop, Ska"):
         load_overlay("deezer", folder).cast("Polka", 0.1, 1)
     everybody = DataOverlay(from_edges(2, [0], [1]), {"air": np.arange(2, dtype=np.int32)})
@@ -145,7 +145,7 @@ def test_round_trips_are_read_once_and_cannot_be_changed(times: Path) -> None:
 @pytest.mark.parametrize(
     "text", [b"0 1\n", b"0 1\n2 0\n", b"0 -1\n-1 0\n", b"1 1\n1 1\n", b"0 nan\nnan 0\n", b"0 x\nx 0\n"]
 )
-def test_round_trips_that_cannot_be_are_refused(times: Path, text: bytes) -> None:
+def test_impossible_round_trips_are_refused(times: Path, text: bytes) -> None:
     (times / "times.txt.gz").write_bytes(gzip.compress(text))
     with pytest.raises(StorageError, match=r"times\.txt\.gz .*; get it from somewhere"):
         data.load_round_trips(times)

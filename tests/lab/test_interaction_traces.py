@@ -1,4 +1,4 @@
-"""Traces as text: lines that are interactions are taken, the others are counted, named, and kept out."""
+"""Traces as text: interactions are read; other lines are counted, reported, and left out."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Prices of the data folder: read in order and checked, and what is not there is one clear line."""
+"""Prices of the data folder: read in order and checked, and a missing file is reported in one line."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def test_windows_are_pieces_of_a_series() -> None:
 
 
 @pytest.mark.skipif(not os.environ.get("VEILCAST_DATA"), reason="no data folder is named")
-def test_the_real_files_are_what_they_are_said_to_be() -> None:
+def test_the_published_price_files_are_complete() -> None:
     folder = Path(os.environ["VEILCAST_DATA"])
     google, microsoft = prices.load_minutes("GOOG", folder), prices.load_minutes("MSFT", folder)
     assert [len(day) for day in google.days()] == [390, 224, 382]

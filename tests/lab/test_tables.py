@@ -19,7 +19,7 @@ VERDICT = VerdictRow("e", "w", "f", "c", None, "value", 1, 2, 3, 4, 5, 6, 7, "fi
 
 
 @pytest.mark.parametrize("rows", [MEASURED, [VERDICT], []])
-def test_what_is_written_is_read(rows: list[Any], tmp_path: Path) -> None:
+def test_a_written_table_is_read_back(rows: list[Any], tmp_path: Path) -> None:
     kind = type(rows[0]) if rows else MeasureRow
     table = tables.from_rows(kind, rows)
     tables.write(tables.place(tmp_path, kind, "e", 3) / "some.parquet", table)
@@ -63,7 +63,7 @@ def test_a_file_of_another_schema_is_refused_by_its_column(change: Any, named: s
         tables.read(tmp_path, MeasureRow, "e")
 
 
-def test_what_is_no_parquet_file_is_refused(tmp_path: Path) -> None:
+def test_a_file_that_is_not_parquet_is_refused(tmp_path: Path) -> None:
     path = tables.place(tmp_path, MeasureRow, "e") / "a.parquet"
     tables.write(path, tables.from_rows(MeasureRow, MEASURED))
     path.write_bytes(path.read_bytes()[:-100])
@@ -71,7 +71,7 @@ def test_what_is_no_parquet_file_is_refused(tmp_path: Path) -> None:
         tables.read(tmp_path, MeasureRow, "e")
 
 
-def test_a_full_disk_leaves_what_was_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_disk_leaves_the_old_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tables.place(tmp_path, MeasureRow, "e") / "a.parquet"
     before = tables.from_rows(MeasureRow, MEASURED)
     tables.write(path, before)

@@ -1,4 +1,4 @@
-"""A trace of the user's own: the forms it may have, what is refused of it, and what it changes of an experiment."""
+"""A trace of the user's own: its formats, what is refused, and its effect on an experiment."""
 
 from __future__ import annotations
 
@@ -125,7 +125,7 @@ def test_files_that_are_broken_are_told_in_a_line(tmp_path: Path, data: bytes) -
         trace_file.load_trace(write(tmp_path / "mine", data))
 
 
-def test_what_is_no_trace_is_told_without_the_words_of_libraries(tmp_path: Path) -> None:
+def test_a_file_that_is_no_trace_is_reported_without_library_errors(tmp_path: Path) -> None:
     def refused(path: Path) -> str:
         with pytest.raises(StorageError) as told:
             trace_file.load_trace(path)
@@ -185,7 +185,7 @@ def test_results_of_another_file_do_not_stand_together(mine: Path) -> None:
     assert find_difference(before, after) == f"from another {mine}"
 
 
-def test_what_replays_nothing_takes_no_trace(mine: Path) -> None:
+def test_an_experiment_without_a_replay_takes_no_trace(mine: Path) -> None:
     for name in ("brokers-fig7", "brokers-placement", "mesh-fig3"):
         if name in definition.packaged_names():
             with pytest.raises(ConfigError, match="replays no trace"):

@@ -1,4 +1,4 @@
-"""Adverts as insiders get them: when and with which value of the chain each honest neighbour sends one on."""
+"""Adverts as insiders receive them: the time and the chain value of each honest neighbour's advert."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ def hear_adverts(
 
 
 def chain_values(people: Population, peer: NDArray[np.int32], offset: int) -> list[bytes]:
-    """The values that these send, of a chain whose publisher has hashed its start so many times already."""
+    """The chain values of these neighbours; the publisher has hashed the start `offset` times already."""
     far, _ = hop_distances(people.graph, people.publisher)
     start = people.seed.to_bytes(32, "big")
     return [advance_chain(start, offset + int(far[w])) for w in peer]
 
 
 def first_guess_success(scores: NDArray[np.float64], people: Population) -> float:
-    """The probability that the first guess is the publisher, where those of the same score are equally likely."""
+    """The probability that the first guess is the publisher; nodes of the same score are equally likely."""
     named = np.flatnonzero((scores == scores[~people.insiders].max()) & ~people.insiders)
     return float(people.publisher in named) / named.size

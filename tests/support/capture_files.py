@@ -1,4 +1,4 @@
-"""Writes small captures, byte by byte, in every form that the reader knows: what tests compare the reader with."""
+"""Writes small captures, byte by byte, in every form that the reader knows."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def ip(sent: SentPacket, extensions: Sequence[tuple[int, bytes]] = (), piece: in
 
 
 def frame_packet(packet: bytes, link: int, *, tags: int = 0, outgoing: bool = False, big: bool = False) -> bytes:
-    """With the header of the link around it."""
+    """The packet with the header of the link."""
     six = packet[0] >> 4 == 6
     kind = struct.pack("!H", 0x86DD if six else 0x0800)
     tagged = b"".join(b"\x81\x00\x00\x05" for _ in range(tags)) + kind
@@ -75,7 +75,7 @@ def frame_packet(packet: bytes, link: int, *, tags: int = 0, outgoing: bool = Fa
 def pcap(
     packets: Sequence[tuple[int, bytes]], link: int = 1, *, big: bool = False, nano: bool = False, snap: int = 262_144
 ) -> bytes:
-    """Of packets with their times in microseconds."""
+    """A pcap file of packets with their times in microseconds."""
     order = ">" if big else "<"
     parts = [struct.pack(order + "IHHiIII", 0xA1B23C4D if nano else 0xA1B2C3D4, 2, 4, 0, 0, snap, link)]
     for t_us, packet in packets:
@@ -86,7 +86,7 @@ def pcap(
 
 
 class Pcapng:
-    """Block after block."""
+    """Writes a pcapng file block by block."""
 
     def __init__(self, *, big: bool = False) -> None:
         self.bytes = b""

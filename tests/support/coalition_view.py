@@ -1,4 +1,4 @@
-"""What the tests of insiders' attackers share: worlds with what a coalition sees in them, and the two controls."""
+"""Populations with the view of a coalition, for the tests of insiders' attackers; and the null control."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from veilcast.lab.models.epochs import MESH_POLICIES, MeshPolicy, Population
 
 @dataclass(frozen=True, eq=False)
 class CoalitionCase:
-    """A world, what its insiders saw, and who is to be found among whom."""
+    """A population, the view of its insiders, and the roles."""
 
     people: Population
     view: CoalitionView
@@ -30,7 +30,7 @@ class CoalitionCase:
 
 
 def make_case(conduct: MeshPolicy | str, seed: int, epochs: int, nodes: int = 500, degree: int = 8) -> CoalitionCase:
-    """A tenth of the nodes are insiders, a tenth subscribe, and a tenth of the others are away in each epoch."""
+    """A tenth of the nodes are insiders, a tenth subscribe, and a tenth of the others are absent in each epoch."""
     people = make_population(nodes, degree, 0.1, 0.1, seed)
     candidates, subscribes = ~people.insiders, np.zeros(nodes, np.bool_)
     candidates[people.publisher], subscribes[people.subscribers] = False, True
@@ -39,7 +39,7 @@ def make_case(conduct: MeshPolicy | str, seed: int, epochs: int, nodes: int = 50
 
 
 def tells_nothing_of_shuffled_labels(scores: NDArray[np.float64], labels: NDArray[np.bool_]) -> bool:
-    """The null control: over permutations, the AUC is where chance would have it, and a half on the average."""
+    """The null control: over permutations the AUC is that of chance, and 0.5 on average."""
     rng = np.random.default_rng(11)
     values = np.array([auc(scores, rng.permutation(labels)) for _ in range(400)])
     low, high = auc_by_chance(int(np.count_nonzero(labels)), int(np.count_nonzero(~labels)))

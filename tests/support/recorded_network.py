@@ -1,4 +1,4 @@
-"""Made-up networks as their wires were recorded, for audits: one in which notes stand out, and one that is silent."""
+"""Records of made-up networks for audits: one in which notifications stand out, and a silent one."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ STRANGERS = [f"10.9.0.{number}:4000" for number in range(1, 5)]
 
 
 def other_network(rng: Random, seconds: int, nodes: Sequence[str] = STRANGERS, note: int = NOTE) -> list[CellRow]:
-    """Another network on the same port: heartbeats of its own size, and far more notes than the operator's network."""
+    """Another network on the same port: heartbeats of its own size, and far more notifications."""
     found = []
     for src in nodes:
         for dst in nodes:
@@ -56,7 +56,7 @@ def other_network(rng: Random, seconds: int, nodes: Sequence[str] = STRANGERS, n
 def make_probes(
     rng: Random, seconds: int, nodes: Sequence[str], *, answered: bool = False, cells: int = 400
 ) -> list[CellRow]:
-    """Strangers that send datagrams of a note's size to nodes, which may answer."""
+    """Strangers that send datagrams of a notification's size to nodes, which may answer."""
     found = []
     for _ in range(cells):
         moment, stranger, node = rng.randrange(seconds * 1_000_000), rng.choice(STRANGERS), rng.choice(list(nodes))

@@ -1,4 +1,4 @@
-"""Wires as an outside observer has them: heartbeats on a ring, and notes that stand out from them."""
+"""Wires of a ring as a global observer sees them: heartbeats, and notifications that stand out from them."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ SIZE = 12
 NODES = [f"127.{number}.0.1:4000" for number in range(1, SIZE + 1)]
 RING = [(u, v) for u in range(SIZE) for v in ((u - 1) % SIZE, (u + 1) % SIZE)]
 TREE = {0: [1, 11], 1: [2], 11: [10], 10: [9]}
-"""Who passes notes on to whom: 0 publishes, and 2 and 9 are leaves."""
+"""Children by forwarder: 0 publishes, and 2 and 9 are leaves."""
 NOTE, BEAT, LOADED, ACK = 444, 80, 152, 60
 
 
 def heartbeats(rng: Random, seconds: int, size: int = BEAT, *, loaded: float = 0.0) -> list[CellRow]:
-    """One to each neighbour in every period, at a phase of each node; some carry more than others."""
+    """One cell to each neighbour in every period, at each node's phase; some carry a payload."""
     phases = [rng.randrange(BEAT_US) for _ in range(SIZE)]
     return [
         cell(phases[src] + beat * BEAT_US + rng.randrange(300), src, dst, LOADED if rng.random() < loaded else size)
@@ -32,7 +32,7 @@ def acknowledgements(rng: Random, seconds: int) -> list[CellRow]:
 
 
 def publication(rng: Random, moment_us: int, tree: dict[int, list[int]] = TREE) -> list[CellRow]:
-    """A note of the first of these, passed on within milliseconds, and acknowledged."""
+    """A notification of the tree's root, forwarded within milliseconds, and acknowledged."""
     found, due = [], [(next(iter(tree)), moment_us)]
     while due:
         node, now = due.pop(0)
@@ -48,7 +48,7 @@ def moments(rng: Random, seconds: int) -> list[int]:
 
 
 def record_ring(seed: int, seconds: int = 10, *, loaded: float = 0.0) -> tuple[list[CellRow], list[int]]:
-    """All of it, in the order of time, and when notes were published."""
+    """All cells in time order, and the times of publications."""
     rng = Random(seed)
     published = moments(rng, seconds)
     notes = [each for moment in published for each in publication(rng, moment)]
@@ -64,7 +64,7 @@ def sort_by_time(cells: list[CellRow]) -> list[CellRow]:
 
 
 def columns(cells: list[CellRow]) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """When, from whom, to whom, how long."""
+    """Columns time, source, destination, size."""
     place = {node: number for number, node in enumerate(NODES)}
     return (
         np.array([each.t_us for each in cells], np.int64),

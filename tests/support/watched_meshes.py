@@ -1,4 +1,4 @@
-"""What the tests of observers share: meshes of the papers as they are watched, and the null control."""
+"""Meshes of the papers as a global observer sees them, and the null control."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Mask = NDArray[np.bool_]
 
 @dataclass(frozen=True, eq=False)
 class WatchedMesh:
-    """One publication on the overlay of P0 (degree 4, a tenth reads), after many shell games."""
+    """One publication on the overlay of P0 (degree 4, a tenth subscribes), after many shell games."""
 
     graph: Graph
     publisher: int
@@ -43,7 +43,7 @@ class WatchedMesh:
         return self.members & ~mask([self.publisher], self.graph.nodes)
 
     def auc(self, scores: NDArray[np.float64]) -> float:
-        """Over V_a."""
+        """AUC over V_a."""
         return auc(scores[self.asked], self.subscribes[self.asked])
 
 
@@ -58,7 +58,7 @@ def watch_mesh(seed: int, mu: float = 0.0) -> WatchedMesh:
 
 @dataclass(frozen=True, eq=False)
 class GrowingMesh:
-    """A mesh at several moments, between which readers come or go, the last of `order` the last to come."""
+    """A mesh at several moments, between which subscribers join or leave in the order of `order`."""
 
     graph: Graph
     publisher: int
@@ -67,7 +67,7 @@ class GrowingMesh:
 
 
 def grow_mesh(seed: int, readers: Iterable[int]) -> GrowingMesh:
-    """The mesh of each of these numbers of readers, the first of them in one order; who is there keeps its way."""
+    """The mesh for each of these numbers of subscribers, joining in one order; members keep their paths."""
     graph = small_world(NODES, 4, 0.2, seed)
     publisher, subscribers = draw_roles(graph, 0.1, seed)
     order = np.random.default_rng(seed).permutation(subscribers)
@@ -76,14 +76,14 @@ def grow_mesh(seed: int, readers: Iterable[int]) -> GrowingMesh:
 
 
 def mask(nodes: ArrayLike, count: int = NODES) -> Mask:
-    """As a truth value for each of `count` nodes."""
+    """A mask over `count` nodes."""
     found = np.zeros(count, dtype=np.bool_)
     found[np.asarray(nodes, dtype=np.int64)] = True
     return found
 
 
 def expect_nothing(scores: NDArray[np.float64], positive: Mask) -> None:
-    """The null control: over shuffled labels the AUC is a half, within the interval of its mean.
+    """The null control: over shuffled labels the AUC is 0.5, within the interval of its mean.
 
     Each is a mean over ranks drawn without replacement, so the spread is known, whatever is tied.
     """

@@ -30,7 +30,7 @@ def publishers_found(service: RelayService, seed: int, *, learnt: bool) -> float
     return float(said[np.arange(truth.size), truth].mean())
 
 
-def test_without_batches_wires_tell_who_publishes_for_whom() -> None:
+def test_without_batches_wires_reveal_the_subscribers_of_each_publisher() -> None:
     """The positive control."""
     assert np.mean([linked(RelayService("hardened"), 6, seed) for seed in range(3)]) > 0.97
 
@@ -41,26 +41,26 @@ def test_batches_slow_it_down_and_do_not_stop_it() -> None:
     assert early < 0.75 < 0.9 < late
 
 
-def test_shuffled_readers_are_not_found() -> None:
+def test_shuffled_subscribers_are_not_found() -> None:
     """The null control."""
     found = [linked(RelayService("hardened"), 4, seed, shuffled=seed) for seed in range(10)]
     assert np.mean(found) == pytest.approx(0.5, abs=0.04)
 
 
-def test_at_a_constant_rate_nothing_is_said_of_anybody() -> None:
+def test_a_constant_rate_reveals_nothing() -> None:
     people, shown, _ = run_small_relay(1, RelayService("hardened", batch=8, constant=True), 3)
     assert not batch_disclosure.fit_profiles(*shown.publishing).any()
     windows = shown.windows(shown.server.select(PUBLISHED))
     assert np.allclose(batch_disclosure.spread_over_senders(shown.publishing.sent, windows), 1 / people.users)
 
 
-def test_the_sender_is_the_only_one_of_its_window_or_one_of_as_many_as_are_in_it() -> None:
+def test_a_request_is_spread_over_the_senders_of_its_window() -> None:
     assert publishers_found(RelayService("hardened"), 1, learnt=False) == 1.0
     in_batch = publishers_found(RelayService("hardened", batch=8), 1, learnt=False)
     assert 1 / 12 < in_batch < 1 / 4
 
 
-def test_who_usually_sends_such_is_given_it() -> None:
+def test_a_request_is_matched_to_the_user_that_usually_sends_such() -> None:
     batched = RelayService("hardened", batch=5)
     learnt, alone = (
         np.mean([publishers_found(batched, seed, learnt=known) for seed in range(4)]) for known in (True, False)
@@ -68,7 +68,7 @@ def test_who_usually_sends_such_is_given_it() -> None:
     assert learnt > alone + 0.2
 
 
-def test_who_sent_twice_in_a_window_may_be_given_two_requests() -> None:
+def test_a_user_that_sent_twice_in_a_window_may_get_two_requests() -> None:
     sent = np.array([[2.0, 1.0, 0.0]])
     usual = np.array([[1.0, 0.0], [0.0, 1.0], [1.0, 1.0]])
     said = batch_disclosure.match_senders(sent, np.zeros(3, np.int64), np.array([0, 1, 0]), usual)
@@ -76,7 +76,7 @@ def test_who_sent_twice_in_a_window_may_be_given_two_requests() -> None:
 
 
 def test_a_window_with_fewer_senders_than_requests_says_nothing() -> None:
-    """Some of what came is of somebody whose wire was not seen."""
+    """Some deliveries belong to a user whose wire was not observed."""
     assert not batch_disclosure.match_senders(
         np.array([[1.0]]), np.zeros(2, np.int64), np.zeros(2, np.int64), np.ones((1, 1))
     ).any()

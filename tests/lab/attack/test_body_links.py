@@ -14,17 +14,17 @@ def found(profile: str, seed: int, shuffled: int | None = None) -> float:
     return find_readers(people, link_bodies(shown.proxy, people.users), shuffled)
 
 
-def test_the_papers_bodies_link_who_sent_them_with_who_got_them() -> None:
+def test_the_papers_bodies_link_senders_with_receivers() -> None:
     """The positive control: batches do not help, for the proxy shuffles them itself."""
     people, shown, _ = run_small_relay(1, RelayService("paper", batch=8), 2)
     assert link_bodies(shown.proxy, people.users).sum() == len(shown.proxy.select(DELIVERED))
     assert np.mean([found("paper", seed) for seed in range(3)]) > 0.95
 
 
-def test_bodies_that_are_sealed_anew_link_nobody() -> None:
+def test_bodies_sealed_for_each_receiver_link_no_users() -> None:
     assert found("hardened", 1) == 0.5
 
 
-def test_shuffled_readers_are_linked_with_nobody() -> None:
+def test_shuffled_subscribers_are_linked_with_no_sender() -> None:
     """The null control."""
     assert np.mean([found("paper", seed, seed) for seed in range(10)]) == pytest.approx(0.5, abs=0.04)

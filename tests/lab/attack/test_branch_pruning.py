@@ -37,20 +37,20 @@ def reads(people: Population) -> NDArray[np.bool_]:
 
 
 def told(graph: Graph, insider: int, origin: int) -> NDArray[np.bool_]:
-    """Which of an insider's neighbours are nearest to an origin, by distances from there."""
+    """Mask of the insider's neighbours that are nearest to an origin, by distances from there."""
     far, _ = find_branches(graph, origin)
     beside = far[graph.neighbours(insider)]
     mask: NDArray[np.bool_] = beside == beside.min()
     return mask
 
 
-def test_ways_come_in_by_the_neighbours_that_are_nearer() -> None:
+def test_paths_enter_by_the_nearer_neighbours() -> None:
     distance, ways = find_branches(FORK, 0)
     assert distance.tolist() == [0, 1, 1, 2, 3, 2]
     assert ways.tolist() == [[0, 0], [1, 0], [0, 1], [0.5, 0.5], [0.5, 0.5], [1, 0]]
 
 
-def test_a_branch_that_does_not_ask_is_cut_off() -> None:
+def test_a_branch_without_a_subscription_is_excluded() -> None:
     found = score_branch_subscribers(FORK, 0, np.array([False, True]), 0.2)
     assert found[1] == found[5] == 0
     # Those who may come in by either are half as suspect as who comes in by this one alone.
@@ -62,7 +62,7 @@ def test_a_branch_of_one_tells_all() -> None:
     assert score_branch_subscribers(alone, 0, np.array([True, False]), 0.1) == pytest.approx([0, 1, 0], abs=1e-9)
 
 
-def test_the_time_of_an_answer_tells_the_depth_of_the_nearest_reader() -> None:
+def test_the_delay_of_an_answer_tells_the_depth_of_the_nearest_subscriber() -> None:
     found = score_branch_subscribers(FORK, 0, np.array([True, False]), 0.2, np.array([2, -1], np.int16))
     assert found[1] == 0
     assert found[5] > found[3] > found[4] > 0
@@ -71,7 +71,7 @@ def test_the_time_of_an_answer_tells_the_depth_of_the_nearest_reader() -> None:
     ] == pytest.approx(1)
 
 
-def test_a_publishing_insider_finds_readers_and_by_the_time_more() -> None:
+def test_a_publishing_insider_finds_subscribers_and_more_of_them_by_timing() -> None:
     """The positive control."""
     plain, timed = [], []
     for seed in range(20):
@@ -84,7 +84,7 @@ def test_a_publishing_insider_finds_readers_and_by_the_time_more() -> None:
     assert 0.5 < np.mean(plain) < np.mean(timed)
 
 
-def test_no_reader_is_ever_cut_off_and_no_set_is_smaller_than_its_children_and_itself() -> None:
+def test_no_subscriber_is_excluded_and_no_set_is_smaller_than_a_node_and_its_children() -> None:
     """P0 4.7: the branch that a reader is in holds all who hang on it, so at least |N-| + 1."""
     for seed in range(10):
         people, epoch, asked, delay = hosted(seed, 4)
@@ -98,7 +98,7 @@ def test_no_reader_is_ever_cut_off_and_no_set_is_smaller_than_its_children_and_i
             assert np.count_nonzero(entered.any(axis=1)) >= offsets[reader + 1] - offsets[reader] + 1
 
 
-def test_its_probabilities_mean_what_they_say() -> None:
+def test_its_probabilities_are_calibrated() -> None:
     """The planted fault: who takes the share of readers for three times what it is, is found out."""
     said: dict[float, list[NDArray[np.float64]]] = {0.1: [], 0.3: []}
     labels = []
@@ -139,7 +139,7 @@ def test_the_publisher_is_in_its_branch_and_among_those_with_the_same_nearest() 
     assert 1 < sharp_mean < wide_mean < 250
 
 
-def test_a_publisher_elsewhere_is_cut_off() -> None:
+def test_a_publisher_elsewhere_is_excluded() -> None:
     assert np.flatnonzero(score_first_branch(FORK, 0, 1)).tolist() == [2, 3, 4]
     assert np.flatnonzero(score_nearest_branches(FORK, 0, np.array([False, True]))).tolist() == [2]
     assert np.flatnonzero(score_nearest_branches(FORK, 0, np.array([True, True]))).tolist() == [3, 4]

@@ -1,4 +1,4 @@
-"""What is said of a node's pulse, held against what it sent."""
+"""Burst features of a node, compared with the cells it sent."""
 
 from __future__ import annotations
 
@@ -26,6 +26,6 @@ def test_gaps_are_those_inside_a_link_and_inside_the_time() -> None:
     assert found[10:].tolist() == [np.mean(sizes), np.std(sizes), 2, 9]
 
 
-def test_a_time_with_less_than_two_gaps_has_no_pulse() -> None:
+def test_a_time_with_fewer_than_two_gaps_has_no_features() -> None:
     assert extract_burst_features([(np.array([0, 10]), np.array([1, 1]))], 0, 20) is None
     assert extract_burst_features([], 0, 20) is None

@@ -43,7 +43,7 @@ def wires(seed: int, late_us: float = 0, longer: int = 0) -> tuple[Cells, Mask]:
 
 
 @pytest.mark.parametrize(("late_us", "longer", "least"), [(20_000, 0, 0.75), (60_000, 0, 0.95), (0, 1, 0.95)])
-def test_who_is_late_or_sends_longer_cells_stands_out(late_us: float, longer: int, least: float) -> None:
+def test_a_late_node_and_one_with_longer_cells_stand_out(late_us: float, longer: int, least: float) -> None:
     """The positive control, and the null one of the same scores."""
     cells, busy = wires(1, late_us, longer)
     found = score_cadence(count_gaps(*cells), NODES)
@@ -51,7 +51,7 @@ def test_who_is_late_or_sends_longer_cells_stands_out(late_us: float, longer: in
     expect_nothing(found.sent, busy)
 
 
-def test_nothing_is_found_where_all_keep_time() -> None:
+def test_nothing_is_found_where_all_nodes_are_punctual() -> None:
     areas = [
         auc(getattr(score_cadence(count_gaps(*cells), NODES), way), busy)
         for cells, busy in map(wires, range(40))
@@ -98,14 +98,14 @@ def test_a_link_can_be_odd_among_links() -> None:
     assert ends == src[0]
 
 
-def test_who_was_seen_little_looks_no_stranger_than_who_was_seen_much() -> None:
+def test_a_node_with_few_cells_looks_no_stranger_than_one_with_many() -> None:
     rng = np.random.default_rng(1)
     group = np.repeat(np.arange(400), np.where(np.arange(400) % 2, 20, 500))
     found = compare_distributions(group, rng.integers(100, size=len(group)), np.ones(len(group), np.int64), 400)
     assert np.mean(found[::2]) == pytest.approx(np.mean(found[1::2]), rel=0.1)
 
 
-def test_a_window_tells_its_cells_gaps_and_sizes() -> None:
+def test_a_window_has_its_cells_gaps_and_sizes() -> None:
     t_us, size = np.array([30, 0, 10, 130, 105]), np.array([5, 9, 3, 4, 4])
     seen = summarise_windows(t_us, np.zeros(5, np.int32), np.ones(5, np.int32), size, 100)
     assert seen.window.tolist() == [0, 1]
@@ -121,7 +121,7 @@ def test_groups_have_means_spreads_and_the_largest_of_their_rows() -> None:
     assert found.tolist() == [[2, 1, 3], [0, 0, 0], [5, 0, 5]]
 
 
-def test_nothing_seen_is_nothing_said() -> None:
+def test_without_cells_all_scores_are_zero() -> None:
     none: Cells = (np.empty(0, np.int64), np.empty(0, np.int32), np.empty(0, np.int32), np.empty(0, np.int64))
     assert score_cadence(count_gaps(*none), 2).sent.tolist() == [0, 0]
     assert extract_features(summarise_windows(*none, 10), 2).tolist() == [[0] * 6 * len(WINDOW_FEATURES)] * 2

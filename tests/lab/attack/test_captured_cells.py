@@ -1,4 +1,4 @@
-"""What is made of cells in memory; that it is the same as over frames is asked where frames are tested."""
+"""Observations from cells in memory; the tests of the Spark job compare them with frames."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def test_cells_have_numbers_for_names_in_their_order(seen: CapturedCells) -> Non
     assert CapturedCells.from_table(tables.from_rows(CellRow, cells), ["zz"]).names == [*sorted(NODES), "zz"]
 
 
-def test_a_record_has_the_notes_the_overlay_and_who_was_there(seen: CapturedCells) -> None:
+def test_observations_have_the_notifications_the_overlay_and_the_presence(seen: CapturedCells) -> None:
     assert seen.notification_size(BEAT_US) == NOTE
     made = seen.observations(BEAT_US, NOTE)
     assert made.publication.max() + 1 == 18
@@ -46,7 +46,7 @@ def test_a_record_has_the_notes_the_overlay_and_who_was_there(seen: CapturedCell
     assert [ways.sum() for ways in made.volumes] == [seen.size.sum()] * 2
 
 
-def test_every_attacker_says_something_and_leaves_come_first(seen: CapturedCells) -> None:
+def test_every_attacker_scores_and_leaves_come_first(seen: CapturedCells) -> None:
     """The positive control, and the null control."""
     found = captured_cells.score_all(seen.observations(BEAT_US, NOTE))
     assert list(found) == [(each.name, each.role) for each in attackers_on(CaptureObservations)]
@@ -58,7 +58,7 @@ def test_every_attacker_says_something_and_leaves_come_first(seen: CapturedCells
     expect_nothing(found["flow-correlation", "subscriber"], READERS)
 
 
-def test_volumes_of_too_many_nodes_are_not_counted_and_of_too_long_a_record_its_beginning(
+def test_volumes_are_bounded_by_nodes_and_by_the_length_of_a_record(
     seen: CapturedCells, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     whole = seen.volumes(BEAT_US)

@@ -15,7 +15,7 @@ def scores(seen: WatchedMesh) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
     return closure.score_centrality(seen.graph, seen.members, distances_from(seen.graph, seen.publisher))
 
 
-def test_who_has_two_possible_parents_counts_half_for_each() -> None:
+def test_a_node_with_two_possible_parents_counts_half_for_each() -> None:
     graph = from_edges(5, [0, 0, 1, 2, 3], [1, 2, 3, 3, 4])
     assert closure.expected_subtree_sizes(graph, distances_from(graph, 0)).tolist() == [5.0, 2.0, 2.0, 2.0, 1.0]
 
@@ -33,7 +33,7 @@ def test_sizes_are_the_means_over_many_trees() -> None:
     assert found[1:] / 2000 == pytest.approx(expected[1:], rel=0.08)
 
 
-def test_it_finds_readers_at_the_rim_without_a_look_at_the_mesh() -> None:
+def test_it_finds_subscribers_at_the_rim_without_the_shape_of_the_mesh() -> None:
     """The positive control."""
     worlds = [watch_mesh(seed) for seed in range(30)]
     assert np.mean([seen.auc(scores(seen)) for seen in worlds]) == pytest.approx(0.824, abs=0.02)
@@ -46,6 +46,6 @@ def test_it_finds_nothing_in_shuffled_labels() -> None:
     expect_nothing(scores(seen)[seen.asked], seen.subscribes[seen.asked])
 
 
-def test_nobody_outside_the_mesh_is_named() -> None:
+def test_no_node_outside_the_mesh_is_named() -> None:
     graph = from_edges(3, [0, 1], [1, 2])
     assert closure.score_centrality(graph, mask([0, 1], 3), distances_from(graph, 0)).tolist() == [0.0, 0.5, 0.0]

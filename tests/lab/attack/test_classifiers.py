@@ -25,14 +25,14 @@ def sample(rng: np.random.Generator, rows: int) -> tuple[NDArray[np.float64], ND
 
 
 @pytest.mark.parametrize(("fit", "least"), [(fit_linear, 0.78), (fit_binned, 0.86)])
-def test_each_finds_what_its_form_can_say(fit: Fit, least: float) -> None:
+def test_each_classifier_finds_the_effects_of_its_form(fit: Fit, least: float) -> None:
     rng = np.random.default_rng(1)
     found = fit(*sample(rng, 4000))
     values, labels = sample(rng, 4000)
     assert auc(found.scores(values), labels) > least
 
 
-def test_only_bins_find_what_is_not_monotonous() -> None:
+def test_only_bins_find_an_effect_that_is_not_monotonous() -> None:
     rng = np.random.default_rng(2)
     values = rng.normal(size=(4000, 1))
     labels = np.abs(values[:, 0]) > 1

@@ -1,4 +1,4 @@
-"""The attacker that knows machines by their clocks: it succeeds on a grid, and on links as they are it does not."""
+"""Clock skew: the attacker succeeds on a grid, and not on the links as they are."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def watch_machines(
     return np.array(t_us, np.int64), senders, receivers
 
 
-def test_on_a_grid_every_clock_is_known_to_a_part_in_a_million(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_on_a_grid_every_clock_is_estimated_to_a_part_in_a_million(monkeypatch: pytest.MonkeyPatch) -> None:
     """The positive control: links as they were."""
     monkeypatch.setattr(pacing, "STRETCH_PPB", 0)
     monkeypatch.setattr(pacing, "STEP_SHARE", 1 << 40)
@@ -64,14 +64,14 @@ def test_on_a_grid_every_clock_is_known_to_a_part_in_a_million(monkeypatch: pyte
 
 
 @pytest.mark.parametrize("estimator", sorted(ESTIMATORS))
-def test_as_links_send_no_clock_is_known(estimator: str) -> None:
+def test_on_real_links_no_clock_is_recognised(estimator: str) -> None:
     """Errors of estimates are tens of times as large as the errors of clocks."""
     t_us, src, dst = watch_machines(3)
     found = -estimate_nodes(t_us, src, dst, len(NAMES), estimator)
     assert np.median(np.abs(found - ERRORS_PPM)) > 500
 
 
-def test_where_clocks_run_alike_nobody_is_told_apart(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_equal_clocks_cannot_be_told_apart(monkeypatch: pytest.MonkeyPatch) -> None:
     """The null control."""
     monkeypatch.setattr(pacing, "STRETCH_PPB", 0)
     monkeypatch.setattr(pacing, "STEP_SHARE", 1 << 40)
@@ -108,7 +108,7 @@ def test_the_nearest_is_named() -> None:
     assert clock_skew.identify(np.array([1.0, 20.0, -7.0]), np.array([18.0, 0.0])).tolist() == [1, 0]
 
 
-def test_frames_say_the_same_as_arrays(spark: SparkSession) -> None:
+def test_frames_give_the_same_results_as_arrays(spark: SparkSession) -> None:
     rng = np.random.default_rng(2)
     rows, arrays = [], []
     for sender, error in enumerate((20, -15)):

@@ -24,14 +24,14 @@ def meshes() -> list[WatchedMesh]:
     return [watch_mesh(seed) for seed in range(30)]
 
 
-def test_how_much_somebody_is_needed_depends_on_who_else_could_be() -> None:
+def test_the_need_for_a_node_depends_on_its_alternatives() -> None:
     everybody, distance = mask(range(6), 6), distances_from(DIAMOND, 0)
     assert closure.need_probability(DIAMOND, everybody, distance).tolist() == [1.0, 0.5, 0.5, 1.0, 0.0, 0.0]
     without_2 = mask([0, 1, 3, 4], 6)
     assert closure.need_probability(DIAMOND, without_2, distance).tolist() == [1.0, 1.0, 0.0, 1.0, 0.0, 0.0]
 
 
-def test_who_is_needed_by_nobody_reads_and_the_others_by_bayes() -> None:
+def test_an_unneeded_member_subscribes_and_the_others_follow_bayes() -> None:
     everybody, distance = mask(range(6), 6), distances_from(DIAMOND, 0)
     assert np.flatnonzero(closure.find_certain_subscribers(DIAMOND, everybody, distance)).tolist() == [4, 5]
     half = 0.1 / (0.1 + 0.9 * 0.5)
@@ -39,7 +39,7 @@ def test_who_is_needed_by_nobody_reads_and_the_others_by_bayes() -> None:
     assert closure.score_closure(DIAMOND, everybody, distance, 0.1).tolist() == pytest.approx(expected)
 
 
-def test_who_hangs_on_no_shortest_way_is_dropped_and_all_on_it() -> None:
+def test_members_off_shortest_paths_are_dropped_with_all_below_them() -> None:
     members, distance = mask([0, 3, 4, 5], 6), distances_from(DIAMOND, 0)
     assert np.flatnonzero(closure.supported_members(DIAMOND, members, distance)).tolist() == [0, 5]
     assert np.flatnonzero(closure.find_certain_subscribers(DIAMOND, members, distance)).tolist() == [5]

@@ -18,7 +18,7 @@ TOPICS = 6
 
 
 def town(rounds: int, together: float, seed: int) -> tuple[NDArray[np.float64], NDArray[np.float64], Mask, Mask]:
-    """Who forwards how much while topics are busy; the meshes and readers of the first topic. With the probability
+    """Activity of nodes while topics are busy; the mesh and the subscribers of the first topic. With the probability
     `together` the second topic is busy in a round just when the first is."""
     rng, graph = np.random.default_rng(seed), small_world(NODES, 4, 0.2, seed)
     meshes, readers = [], []
@@ -33,7 +33,7 @@ def town(rounds: int, together: float, seed: int) -> tuple[NDArray[np.float64], 
     return causes, activity, meshes[0], readers[0]
 
 
-def test_what_is_done_in_busy_rounds_less_what_is_done_in_others() -> None:
+def test_the_score_is_the_difference_of_mean_activities() -> None:
     busy, activity = np.array([True, False, True]), np.array([[3.0, 1.0], [1.0, 1.0], [1.0, 1.0]])
     assert disclosure.score_disclosure(busy, activity).tolist() == [1.0, 0.0]
     assert disclosure.score_disclosure(np.ones(3, np.bool_), activity).tolist() == [0.0, 0.0]
@@ -80,14 +80,14 @@ def test_rounds_may_be_added_up_in_parts(cut: int) -> None:
     assert parts.across == pytest.approx(whole.across)
 
 
-def test_topics_that_were_never_told_apart_share_what_they_did() -> None:
+def test_topics_that_are_always_busy_together_share_the_weight() -> None:
     busy = np.array([[1.0, 1.0], [0.0, 0.0], [1.0, 1.0]])
     weights = disclosure.solve_weights(disclosure.sum_moments(busy, np.array([[2.0], [0.0], [2.0]])))
     assert weights.sum() == pytest.approx(2.0, abs=1e-3)
 
 
 @pytest.mark.parametrize("busy", [0.0, 1.0])
-def test_least_squares_says_nothing_where_all_rounds_are_of_one_kind(busy: float) -> None:
+def test_least_squares_gives_zero_where_all_rounds_are_of_one_kind(busy: float) -> None:
     # What 144 heartbeats of constant cells bring to nodes with three and with five links.
     activity = np.tile([3600.0, 6000.0], (144, 1))
     seen = disclosure.sum_moments(np.full((144, 1), busy), activity)

@@ -43,7 +43,7 @@ def test_filters_that_share_a_rare_bit_are_more_alike_than_those_that_share_a_co
     assert linkage.compare_filters(before, ~before)[0, 0] == 0
 
 
-def test_a_taste_is_counted_in_each_epoch_in_which_a_pseudonym_had_it() -> None:
+def test_a_set_of_tags_is_counted_in_each_epoch_of_its_pseudonyms() -> None:
     _, shown, _ = run_small_relay(1, RelayService("paper"), 3)
     asked = shown.server.select(SUBSCRIBED)
     tastes, counts, tags = linkage.group_by_filter(asked, 3)
@@ -52,14 +52,14 @@ def test_a_taste_is_counted_in_each_epoch_in_which_a_pseudonym_had_it() -> None:
     assert len(np.unique(tastes, axis=0)) == len(tastes)
 
 
-def test_who_was_never_there_without_a_filter_is_its_user() -> None:
+def test_a_user_never_present_without_a_filter_owns_it() -> None:
     """The positive control, on tags that do not change; it grows with the epochs."""
     few, many = (np.mean([right("paper", epochs, seed) for seed in range(3)]) for epochs in (2, 16))
     assert many > 0.95
     assert many > few + 0.05
 
 
-def test_shuffled_users_have_no_taste() -> None:
+def test_shuffled_users_are_not_assigned() -> None:
     """The null control."""
     found = [right("paper", 8, seed, shuffled=True) for seed in range(6)]
     assert abs(np.mean(found) - 0.5) < 0.05

@@ -7,7 +7,7 @@ from support.advert_floods import first_guess_success, hear_adverts
 from veilcast.lab.attack.insider.advert_origin import rank_first_spy
 
 
-def test_the_earliest_is_named_and_of_several_the_one_more_heard_it_from() -> None:
+def test_the_earliest_sender_is_named_and_ties_go_to_the_most_heard() -> None:
     peer = np.array([2, 2, 3, 3, 4], np.int32)
     found = rank_first_spy(peer, np.array([1.0, 3.0, 1.0, 1.0, 2.0]), 6)
     assert np.argsort(-found, kind="stable")[:3].tolist() == [3, 2, 4]
@@ -16,7 +16,7 @@ def test_the_earliest_is_named_and_of_several_the_one_more_heard_it_from() -> No
 
 
 def rate(degree: int, insiders: float, uneven: bool, *, shuffled: bool = False) -> float:
-    """Of 120 adverts, the share whose publisher is named; or of as many in which times are dealt out anew."""
+    """The share of 120 adverts whose publisher is named; with `shuffled`, the times are permuted."""
     hits = []
     for seed in range(120):
         people, peer, time = hear_adverts(degree, insiders, seed, uneven)
@@ -39,5 +39,5 @@ def test_it_names_as_many_publishers_as_the_prototypes(
     assert rate(degree, insiders, True) == pytest.approx(uneven, abs=0.13)
 
 
-def test_it_names_nobody_rightly_where_neighbours_are_shuffled() -> None:
+def test_shuffled_neighbours_name_no_publisher() -> None:
     assert rate(8, 0.1, True, shuffled=True) < 0.03

@@ -12,7 +12,7 @@ def columns(*copies: tuple[int, int, int, int], nodes: int = 4) -> list[float]:
     return list(mesh_source.score_flow_source(publication, src.astype(np.int32), dst.astype(np.int32), at, nodes))
 
 
-def test_who_sends_before_it_receives_is_the_source() -> None:
+def test_a_node_that_sends_before_it_receives_is_the_source() -> None:
     assert columns((7, 0, 1, 10), (7, 1, 2, 20), (7, 2, 0, 30)) == [1, 0, 0, 0]
     assert columns((7, 0, 1, 10), (7, 1, 2, 20), (9, 1, 3, 5)) == [0.5, 0.5, 0, 0]
     assert columns() == [0, 0, 0, 0]
@@ -33,7 +33,7 @@ def test_it_finds_the_publisher_in_twenty_publications_though_half_of_the_copies
     expect_nothing(scores, mask([seen.publisher]))
 
 
-def test_where_all_links_are_busy_all_the_time_the_first_to_send_is_anybody() -> None:
+def test_on_constantly_busy_links_no_source_stands_out() -> None:
     rng = np.random.default_rng(2)
     u, v = watch_mesh(1).graph.edges()
     src, dst = np.concatenate([u, v]), np.concatenate([v, u])

@@ -35,14 +35,14 @@ def pool(tests: GroupTests, test: int) -> dict[int, float]:
 BRANCH = from_edges(7, [0, 1, 2, 2, 0, 5, 6], [1, 2, 3, 4, 5, 6, 4])
 
 
-def test_a_pool_is_everybody_below_by_the_chance_that_their_way_leads_there() -> None:
+def test_a_pool_holds_the_nodes_below_with_the_probability_of_their_path() -> None:
     tests = build_group_tests(BRANCH, view([1, 1], [0, 2], [FOLLOWED, ASKED], [-1, -1], 7))
     assert tests.node.tolist() == [2]
     assert tests.positive.tolist() == [True]
     assert pool(tests, 0) == {2: 1.0, 3: 1.0, 4: 0.5}
 
 
-def test_silence_is_a_negative_result_as_strong_as_the_chance_to_have_heard() -> None:
+def test_silence_is_a_negative_result_as_strong_as_the_probability_to_notice() -> None:
     tests = build_group_tests(BRANCH, view([1, 1], [0, 2], [SILENT, SILENT], [-1, -1], 7))
     assert tests.positive.tolist() == [False]
     assert tests.sight.tolist() == [1.0]  # 2 has no other parent.
@@ -64,14 +64,14 @@ def test_an_insider_below_explains_a_result_away() -> None:
     assert pool(tests, 0) == {2: 1.0, 4: 0.5}
 
 
-def test_who_was_seen_to_go_one_way_is_in_no_pool_of_another() -> None:
+def test_a_node_with_a_known_parent_is_in_no_other_pool() -> None:
     # 4 asked 6: its way does not lead through 2.
     tests = build_group_tests(BRANCH, view([1, 1, 6, 6], [0, 2, 4, 5], [FOLLOWED, ASKED, ASKED, FOLLOWED], [-1] * 4, 7))
     pools = {int(node): pool(tests, at) for at, node in enumerate(tests.node)}
     assert pools == {2: {2: 1.0, 3: 1.0}, 4: {4: 1.0}}
 
 
-def test_who_once_chose_an_insider_before_others_would_again() -> None:
+def test_a_node_that_preferred_an_insider_prefers_it_again() -> None:
     # 4 may choose 2 or the insider 6. In the second epoch it is silent: if it keeps its choices, it does not ask.
     once = view([6, 6], [4, 5], [ASKED, FOLLOWED], [-1, -1], 7)
     twice = CoalitionView(
@@ -89,7 +89,7 @@ def test_who_once_chose_an_insider_before_others_would_again() -> None:
     assert build_group_tests(BRANCH, twice, kept=True).sight.tolist() == [1.0, 1.0]
 
 
-def test_what_is_kept_does_not_count_again() -> None:
+def test_results_of_kept_choices_count_once() -> None:
     silent = CoalitionView(
         np.array([6, 6], np.int32),
         np.array([4, 5], np.int32),
@@ -107,7 +107,7 @@ def test_what_is_kept_does_not_count_again() -> None:
 
 @pytest.mark.parametrize("name", ["BL", "SG", "PF fresh", "PFSG fresh"])
 def test_certain_results_are_true(name: str) -> None:
-    """Who accepted an invitation had nobody below, and where nobody is recruited a positive pool has one who asks."""
+    """A node that accepted an invitation had no subscriber below; without recruitment a positive pool has one."""
     world = make_case(name, 3, 6)
     tests = build_group_tests(world.people.graph, world.view)
     assert (np.diff(tests.epoch) >= 0).all()
@@ -119,7 +119,7 @@ def test_certain_results_are_true(name: str) -> None:
         assert not epoch.asking[accepted].any()
 
 
-def test_insiders_read_off_themselves_how_many_are_recruited() -> None:
+def test_insiders_estimate_the_recruitment_rate_from_themselves() -> None:
     assert recruitment_rate(make_case("BL", 1, 3).view) == 0
     shares, truth = [], []
     for seed in range(5):

@@ -23,7 +23,7 @@ def results(*pools: tuple[bool, dict[int, float]]) -> GroupTests:
     )
 
 
-def test_without_tests_everybody_is_as_before() -> None:
+def test_without_tests_beliefs_equal_the_prior() -> None:
     found = infer_beliefs(results(), 4, 0.2)
     assert 1 / (1 + np.exp(-found)) == pytest.approx(0.2)
 
@@ -34,7 +34,7 @@ def test_one_test_is_bayes_rule() -> None:
     assert 1 / (1 + np.exp(-found)) == pytest.approx([0.2 / 0.36, 0.2 / 0.36, 0.2], abs=0.005)
 
 
-def test_a_negative_result_clears_one_and_so_convicts_the_other() -> None:
+def test_a_negative_result_clears_one_node_and_incriminates_the_other() -> None:
     found = infer_beliefs(results((True, {0: 1.0, 1: 1.0}), (False, {0: 1.0})), 3, 0.1)
     assert found[0] < -5
     assert found[1] > 3
@@ -64,7 +64,7 @@ def test_it_finds_subscribers_of_the_papers_meshes(name: str, least: tuple[float
     assert (np.array(mean_aucs(name, 0.1, (1, 5, 20, 50), 8, kept=name == "BL kept")) >= least).all()
 
 
-def test_it_is_at_a_loss_before_the_hardened_mesh() -> None:
+def test_the_hardened_mesh_defeats_group_tests() -> None:
     assert mean_aucs("H", 0.8, (50,), 16, kept=True)[0] <= 0.57
 
 

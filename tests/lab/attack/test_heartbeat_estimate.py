@@ -15,7 +15,7 @@ def test_a_heartbeat_is_found_to_a_thousandth_among_notes_and_acknowledgements(l
     assert estimate_heartbeat_us(*columns(cells)) == pytest.approx(BEAT_US, rel=0.001)
 
 
-def test_it_is_found_though_a_tenth_of_the_cells_is_lost() -> None:
+def test_a_heartbeat_is_found_with_a_tenth_of_the_cells_lost() -> None:
     rng = Random(3)
     cells = [cell for cell in heartbeats(rng, 60) if rng.random() < 0.9]
     assert estimate_heartbeat_us(*columns(cells)) == pytest.approx(BEAT_US, rel=0.001)
@@ -29,7 +29,7 @@ def test_bursts_count_once() -> None:
     assert found == pytest.approx(BEAT_US, rel=0.001)
 
 
-def test_where_nothing_comes_again_there_is_no_rhythm() -> None:
+def test_without_anything_periodic_there_is_no_heartbeat() -> None:
     nothing = np.empty(0, np.int64)
     assert estimate_heartbeat_us(nothing, nothing.astype(np.int32), nothing.astype(np.int32), nothing) is None
     assert estimate_heartbeat_us(*columns(heartbeats(Random(5), 1)[:1])) is None

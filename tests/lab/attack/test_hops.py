@@ -16,7 +16,7 @@ def test_distances_are_those_of_the_adverts(seed: int, degree: int) -> None:
     assert hop_distances(graph, roots).tolist() == [distances(graph, int(root))[0].tolist() for root in roots]
 
 
-def test_links_lead_away_from_the_root_by_one_hop_and_nowhere_from_who_is_not_reached() -> None:
+def test_outward_links_lead_one_hop_further_and_skip_unreached_nodes() -> None:
     graph = from_edges(6, [0, 0, 1, 2, 1, 4], [1, 2, 3, 3, 2, 5])
     near, far = outward_links(graph, distances_from(graph, 0))
     assert list(zip(near.tolist(), far.tolist(), strict=True)) == [(0, 1), (0, 2), (1, 3), (2, 3)]

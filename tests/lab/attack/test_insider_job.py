@@ -1,4 +1,4 @@
-"""From inside, over frames: rows of `insiders` give what the array attackers say of the views they were made from."""
+"""Coalitions over frames: rows of `insiders` give the scores of the array attackers on the same views."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ RUNS = {"SG": MESH_POLICIES["SG"], "H": replace(MESH_POLICIES["H"], timing="seen
 
 
 Guessed = dict[tuple[str, str, int], dict[str, float]]
-"""By run, attack and number of epochs, the score of each node."""
+"""Scores of nodes by run, attack and number of epochs."""
 
 
 class World(NamedTuple):
@@ -146,14 +146,14 @@ def expected(run: str, attack: str, epochs: int) -> NDArray[np.float64]:
 
 @pytest.mark.parametrize("run", RUNS)
 @pytest.mark.parametrize("attack", TOGETHER)
-def test_frames_say_what_arrays_say(guessed: Guessed, run: str, attack: str) -> None:
+def test_frames_give_the_results_of_arrays(guessed: Guessed, run: str, attack: str) -> None:
     names = [NAMES[node] for node in honest(run)]
     for epochs in (FEW, EPOCHS):
         wanted = dict(zip(names, expected(run, attack, epochs).tolist(), strict=True))
         assert guessed[run, attack, epochs] == pytest.approx(wanted, abs=1e-9)
 
 
-def test_what_happened_on_a_link_is_told_by_the_kinds_of_messages(spark: SparkSession) -> None:
+def test_the_kinds_of_messages_tell_the_events_of_a_link(spark: SparkSession) -> None:
     kinds = {
         "asks": ["in:Subscribe", "in:Advert"],
         "was asked to come": ["out:Invite", "in:Subscribe"],
@@ -182,7 +182,7 @@ def test_what_happened_on_a_link_is_told_by_the_kinds_of_messages(spark: SparkSe
     }
 
 
-def test_an_attack_that_is_none_or_was_not_trained_is_refused(spark: SparkSession) -> None:
+def test_an_unknown_or_untrained_attack_is_refused(spark: SparkSession) -> None:
     nothing = frame(spark, InsiderRow, [])
     with pytest.raises(ConfigError, match="no attack from inside is called 'wishing'"):
         spark_job.guess_from_coalition(nothing, nothing, nothing, attacks=["wishing"])
@@ -190,7 +190,7 @@ def test_an_attack_that_is_none_or_was_not_trained_is_refused(spark: SparkSessio
         spark_job.guess_from_coalition(nothing, nothing, nothing, attacks=["linear"])
 
 
-def test_a_run_that_is_shorter_than_what_was_trained_for_is_judged_by_that() -> None:
+def test_a_short_run_uses_the_training_for_the_next_larger_number_of_epochs() -> None:
     people, view, _ = world("H")
     belief = infer_beliefs(build_group_tests(people.graph, view, kept=KNOWN.kept), NODES, KNOWN.acting)
     shown = extract_node_features(people.graph, view, belief)
@@ -205,7 +205,7 @@ def test_a_run_that_is_shorter_than_what_was_trained_for_is_judged_by_that() -> 
     assert linear.score(replace(coalition, known=known)) == pytest.approx(learned.scores(shown))
 
 
-def test_what_was_overheard_in_an_epoch_of_which_nobody_tells_who_was_there_stays_in_it(spark: SparkSession) -> None:
+def test_messages_of_an_epoch_without_presence_stay_in_it(spark: SparkSession) -> None:
     """Those of the epoch in the middle, and of the last."""
     rows = [row for row in shown("H") if not isinstance(row, PresenceRow) or row.epoch not in (2, EPOCHS - 1)]
     given = [frame(spark, kind, rows) for kind in (InsiderRow, TopologyRow, PresenceRow)]

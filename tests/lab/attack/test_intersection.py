@@ -16,7 +16,7 @@ from veilcast.lab.models.mesh import build_mesh, draw_roles
 
 
 @given(arrays.arrays(np.bool_, st.tuples(st.integers(1, 6), st.just(6))), st.integers(1, 3))
-def test_hitting_sets_are_all_those_that_meet_every_round_and_need_each_of_theirs(rounds: Mask, size: int) -> None:
+def test_hitting_sets_are_all_minimal_sets_that_meet_every_round(rounds: Mask, size: int) -> None:
     def hits(chosen: tuple[int, ...]) -> bool:
         return bool(rounds[:, list(chosen)].any(axis=1).all())
 
@@ -26,7 +26,7 @@ def test_hitting_sets_are_all_those_that_meet_every_round_and_need_each_of_their
     )
 
 
-def test_meshes_of_new_publishers_leave_only_readers_in_the_end() -> None:
+def test_meshes_of_new_publishers_leave_only_subscribers_in_the_end() -> None:
     """The positive control, and with it the null control."""
     graph = small_world(NODES, 4, 0.2, 1)
     _, subscribers = draw_roles(graph, 0.1, 1)
@@ -41,7 +41,7 @@ def test_meshes_of_new_publishers_leave_only_readers_in_the_end() -> None:
     expect_nothing(left.sum(axis=0).astype(np.float64), readers)
 
 
-def test_a_few_publishers_who_take_turns_are_found_though_none_is_there_always() -> None:
+def test_alternating_publishers_are_found_as_a_hitting_set() -> None:
     rng, sought = np.random.default_rng(2), [7, 30]
     rounds = rng.random((40, 60)) < 0.3
     rounds[np.arange(40), rng.choice(sought, 40)] = True
@@ -52,11 +52,11 @@ def test_a_few_publishers_who_take_turns_are_found_though_none_is_there_always()
     expect_nothing(score_hitting_sets(rounds[:8], 2), mask(sought, 60))
 
 
-def test_where_no_few_could_have_been_all_of_it_nobody_is_named() -> None:
+def test_without_a_small_hitting_set_no_node_is_named() -> None:
     assert score_hitting_sets(np.eye(4, dtype=np.bool_), 3).tolist() == [0, 0, 0, 0]
     assert score_hitting_sets(np.eye(4, dtype=np.bool_), 4).tolist() == [1, 1, 1, 1]
 
 
-def test_a_search_that_would_not_end_is_refused() -> None:
+def test_an_endless_search_is_refused() -> None:
     with pytest.raises(ConfigError, match="smaller rounds"):
         find_hitting_sets(np.tile(np.eye(20, dtype=np.bool_), (1, 12)), 6)

@@ -10,14 +10,14 @@ from veilcast.lab.measure.ranking import auc
 from veilcast.lab.models.graph import from_edges
 
 
-def test_the_outer_end_of_a_new_way_reads() -> None:
+def test_the_outer_end_of_a_new_path_subscribes() -> None:
     path = from_edges(5, [0, 1, 2, 3], [1, 2, 3, 4])
     before, after, distance = mask([0, 1], 5), mask([0, 1, 2, 3], 5), distances_from(path, 0)
     assert np.flatnonzero(closure.find_certain_joiners(path, before, after, distance)).tolist() == [3]
     assert closure.score_late_join(path, before, after, distance, 0.1).tolist() == pytest.approx([0, 0, 0.1, 1, 0])
 
 
-def test_who_comes_alone_is_named_with_certainty_if_anybody_comes() -> None:
+def test_a_single_joiner_is_named_with_certainty_if_it_is_seen() -> None:
     """The positive control."""
     named = 0
     for seed in range(100):
@@ -30,7 +30,7 @@ def test_who_comes_alone_is_named_with_certainty_if_anybody_comes() -> None:
     assert named > 65
 
 
-def test_many_at_once_hide_one_another_a_little_and_labels_that_are_shuffled_altogether() -> None:
+def test_joint_joiners_hide_one_another_a_little_and_shuffled_labels_are_not_found() -> None:
     areas = []
     for seed in range(20):
         seen = grow_mesh(seed, [25, 50])

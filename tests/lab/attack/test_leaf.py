@@ -27,7 +27,7 @@ def test_p0_fig_7_comes_out_as_printed(covers: int, accuracy: tuple[int, int]) -
     assert Fraction(int(right), int(np.count_nonzero(others))) == Fraction(*accuracy)
 
 
-def test_who_receives_and_passes_nothing_on_is_named() -> None:
+def test_a_node_that_receives_and_forwards_nothing_is_named() -> None:
     src, dst = ends((0, 1), (1, 2), (1, 3))
     assert find_leaves(src, dst, 5).tolist() == [False, False, True, True, False]
     assert find_members(src, dst, 5).tolist() == [True, True, True, True, False]
@@ -38,7 +38,7 @@ def test_a_leaf_scores_more_than_an_inner_node_and_that_more_than_an_outsider() 
     assert score_leaf_rule(src, dst, 4).tolist() == [0.0, 0.5, 1.0, 0.0]
 
 
-def test_nobody_is_named_where_nothing_was_seen() -> None:
+def test_without_observations_no_node_is_named() -> None:
     src, dst = ends()
     assert not find_leaves(src, dst, 3).any()
 

@@ -1,4 +1,4 @@
-"""One insider over frames: alone, as a publisher or a subscriber, it says what arrays say, and finds whom it seeks."""
+"""A lone insider over frames, as a publisher or a subscriber: it gives the results of arrays and finds its targets."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def world(number: int) -> tuple[Population, Epoch]:
 
 
 def publishing(number: int) -> list[ObservationRow]:
-    """What a publisher writes down: its adverts, and who subscribes with it when."""
+    """Rows of a publishing insider: its adverts, and the subscriptions that it receives."""
     people, epoch = world(number)
     me = people.publisher
     run, beside, when = f"publisher {number}", people.graph.neighbours(me), subscription_delays(epoch)
@@ -53,7 +53,7 @@ def publishing(number: int) -> list[ObservationRow]:
 
 
 def subscribing(number: int) -> list[ObservationRow]:
-    """What one of its subscribers does: adverts from all of its neighbours, with their chain values."""
+    """Rows of a subscribing insider: adverts from all of its neighbours, with their chain values."""
     people, epoch = world(number)
     me, far = insider(number), epoch.mesh.distance
     run, first = f"subscriber {number}", int(epoch.mesh.parent[me])
@@ -103,7 +103,7 @@ def guessed(spark: SparkSession) -> Guessed:
 
 
 @pytest.mark.parametrize("number", range(WORLDS))
-def test_frames_say_what_arrays_say(guessed: Guessed, number: int) -> None:
+def test_frames_give_the_results_of_arrays(guessed: Guessed, number: int) -> None:
     people, epoch = world(number)
     me, other = people.publisher, insider(number)
     beside = people.graph.neighbours(me)
@@ -120,7 +120,7 @@ def test_frames_say_what_arrays_say(guessed: Guessed, number: int) -> None:
         assert np.delete(np.exp(found), other) == pytest.approx(np.delete(wanted, other), abs=2e-6)
 
 
-def test_readers_are_found_and_by_the_time_more_and_shuffled_ones_are_not(guessed: Guessed) -> None:
+def test_subscribers_are_found_better_by_timing_and_shuffled_ones_are_not(guessed: Guessed) -> None:
     """Both controls, where the insider publishes."""
     areas: dict[str, list[float]] = {"pruning": [], "pruning-timed": []}
     for number in range(WORLDS):
@@ -133,7 +133,7 @@ def test_readers_are_found_and_by_the_time_more_and_shuffled_ones_are_not(guesse
     assert 0.55 < np.mean(areas["pruning"]) < 0.7 < np.mean(areas["pruning-timed"])
 
 
-def test_the_publisher_is_among_the_most_suspect_and_whoever_is_beside_the_insider_is_not(guessed: Guessed) -> None:
+def test_the_publisher_is_among_the_most_suspect_and_neighbours_of_the_insider_are_not(guessed: Guessed) -> None:
     for number in range(WORLDS):
         people, epoch = world(number)
         found = guessed[f"subscriber {number}", "pruning-chains", "publisher"]
@@ -143,5 +143,5 @@ def test_the_publisher_is_among_the_most_suspect_and_whoever_is_beside_the_insid
         )
 
 
-def test_who_is_not_alone_does_not_prune(guessed: Guessed) -> None:
+def test_a_coalition_of_several_does_not_prune(guessed: Guessed) -> None:
     assert {attack for run, attack, _ in guessed if run == "two"} == {"first-spy"}

@@ -8,7 +8,7 @@ SRC = np.array([0, 1, 2, 2], dtype=np.int32)
 DST = np.array([1, 2, 3, 4], dtype=np.int32)
 
 
-def test_where_subscribers_dominate_all_who_receive_are_named() -> None:
+def test_where_subscribers_dominate_every_receiver_is_named() -> None:
     assert name_majority(SRC, DST, 6, subscribers=3).tolist() == [False, True, True, True, True, False]
 
 
@@ -18,6 +18,6 @@ def test_with_half_of_the_mesh_or_less_it_is_the_leaf_rule() -> None:
     assert not np.array_equal(name_majority(SRC, DST, 6, subscribers=2), find_leaves(SRC, DST, 6))
 
 
-def test_nobody_is_named_where_nothing_was_seen() -> None:
+def test_without_observations_no_node_is_named() -> None:
     nothing = np.empty(0, dtype=np.int32)
     assert not name_majority(nothing, nothing, 6, subscribers=3).any()

@@ -57,7 +57,7 @@ def hits(conduct: MeshPolicy, count: int, churn: float = 0.0, covers: float | No
 
 
 @pytest.mark.parametrize(("count", "share"), [(2, 0.64), (3, 0.79), (5, 0.92)])
-def test_a_few_publisher_changes_name_most_readers(count: int, share: float) -> None:
+def test_a_few_publisher_changes_name_most_subscribers(count: int, share: float) -> None:
     assert hits(NEW_PUBLISHER, count) == pytest.approx(share, abs=0.03)
 
 
@@ -87,25 +87,25 @@ def test_fresh_covers_wear_off_and_sticky_ones_last() -> None:
     assert hits(STICKY, 20, covers=0.0) == pytest.approx(0.57, abs=0.03)
 
 
-def test_who_reckons_with_covers_learns_more() -> None:
+def test_an_observer_that_knows_the_rate_of_covers_learns_more() -> None:
     assert hits(COVERS, 20, covers=0.35) > hits(COVERS, 20, covers=0.0) + 0.05
     assert hits(STICKY, 20, covers=0.35) > hits(STICKY, 20, covers=0.0) + 0.1
 
 
-def test_neither_finds_anything_in_shuffled_labels() -> None:
+def test_neither_score_finds_shuffled_labels() -> None:
     seen = meshes(NEW_PUBLISHER, 0.1, 5, 1)
     expect_nothing(closure.score_membership_frequency(seen.members, seen.asked), seen.subscribes)
     expect_nothing(closure.score_membership_likelihood(seen.supported, seen.asked, seen.needed), seen.subscribes)
 
 
-def test_who_is_not_asked_about_is_neither_raised_nor_lowered() -> None:
+def test_unasked_nodes_keep_their_score() -> None:
     members, asked = np.array([[True, True], [False, True]]), np.array([[True, True], [False, True]])
     assert closure.score_membership_frequency(members, asked).tolist() == pytest.approx([2 / 3, 3 / 4])
     told = closure.score_membership_likelihood(members, asked, np.full((2, 2), 0.5))
     assert told.tolist() == pytest.approx([np.log(2), 2 * np.log(2)])
 
 
-def test_to_be_missing_once_outweighs_being_there_often() -> None:
+def test_one_absence_outweighs_many_presences() -> None:
     members, asked = np.ones((5, 2), np.bool_), np.ones((5, 2), np.bool_)
     members[0, 0] = False
     told = closure.score_membership_likelihood(members, asked, np.full((5, 2), 0.3))

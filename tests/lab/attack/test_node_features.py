@@ -30,7 +30,7 @@ def test_features_are_of_the_epochs_seen_so_far(epochs: int) -> None:
     assert not columns["recruited"].any()
 
 
-def test_who_answers_at_once_is_a_reader_and_the_outermost_named_are_more_often() -> None:
+def test_prompt_answers_are_subscribers_and_outermost_members_are_likelier() -> None:
     world = make_case("SG", 1, 20)
     found = extract_node_features(world.people.graph, world.view, np.zeros(500))
     columns = dict(zip(FEATURE_NAMES, found.T, strict=True))

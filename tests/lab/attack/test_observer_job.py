@@ -1,4 +1,4 @@
-"""From outside, over frames: what comes out is what array attackers say of the same rows, for any number of runs."""
+"""The global observer over frames: the scores of the array attackers on the same rows, for any number of runs."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def best(guessed: Rows, attack: str, count: int, role: str = "subscriber") -> se
     return set(sorted(found, key=lambda node: -found[node])[:count])
 
 
-def test_notes_are_the_same_cells_whether_told_by_rows_or_by_counts(
+def test_notifications_are_the_same_cells_by_rows_and_by_counts(
     cells: DataFrame, runs: dict[str, list[CellRow]]
 ) -> None:
     found = rows_of(spark_job.select_notifications(cells, BEAT_US))
@@ -72,14 +72,14 @@ def test_notes_are_the_same_cells_whether_told_by_rows_or_by_counts(
         assert (len(notes) > 50) == (run != "silent")
 
 
-def test_the_overlay_and_who_is_there_are_read_off_the_wires(cells: DataFrame) -> None:
+def test_the_overlay_and_the_presence_are_read_off_the_wires(cells: DataFrame) -> None:
     links = spark_job.aggregate_links(cells.where("run = 'plain'"))
     ring = sorted({tuple(sorted((NODES[u], NODES[v]))) for u, v in RING})
     assert sorted((row["u"], row["v"]) for row in rows_of(links)) == ring
     assert sorted(row["node"] for row in rows_of(spark_job.aggregate_presence(links))) == sorted(NODES)
 
 
-def test_every_attack_says_something_of_every_node_in_every_run(guessed: Rows, runs: dict[str, list[CellRow]]) -> None:
+def test_every_attack_scores_every_node_in_every_run(guessed: Rows, runs: dict[str, list[CellRow]]) -> None:
     assert {(row["attack"], row["run"]) for row in guessed} == {
         (attack, run) for attack in attack_names(CaptureObservations) for run in runs
     }
@@ -96,7 +96,7 @@ def test_leaves_are_scored_as_the_array_attacker_scores_them(guessed: Rows, runs
     assert scores(guessed, "loaded", "leaf") == pytest.approx(dict(zip(NODES, mean.tolist(), strict=True)))
 
 
-def test_the_publisher_and_the_readers_come_first(guessed: Rows) -> None:
+def test_the_publisher_and_the_subscribers_come_first(guessed: Rows) -> None:
     readers = {NODES[2], NODES[9]}
     assert best(guessed, "leaf", 2) == best(guessed, "closure", 2) == best(guessed, "persistence", 2) == readers
     assert readers <= best(guessed, "intersection", 5) == best(guessed, "disclosure", 5)
@@ -104,7 +104,7 @@ def test_the_publisher_and_the_readers_come_first(guessed: Rows) -> None:
         assert best(guessed, attack, 1, "publisher") == {NODES[0]}
 
 
-def test_where_all_cells_look_alike_nobody_stands_out(guessed: Rows) -> None:
+def test_where_all_cells_look_alike_no_node_stands_out(guessed: Rows) -> None:
     """There are no notes, and so no scores but 0; those of cadence and of volumes are about something else."""
     silent = [
         row["score"]
@@ -114,12 +114,12 @@ def test_where_all_cells_look_alike_nobody_stands_out(guessed: Rows) -> None:
     assert set(silent) == {0.0}
 
 
-def test_who_reads_along_is_told_topics_apart(guessed: Rows) -> None:
+def test_an_observer_that_subscribes_tells_topics_apart(guessed: Rows) -> None:
     told = [row for row in guessed if row["attack"] == "least-squares"]
     assert {row["topic"] for row in told if row["run"] == "loaded"} == {"news", "weather"}
     assert {row["topic"] for row in told if row["run"] == "plain"} == {""}
 
 
-def test_an_attack_that_is_none_is_refused(cells: DataFrame) -> None:
+def test_an_unknown_attack_is_refused(cells: DataFrame) -> None:
     with pytest.raises(ConfigError, match="no attack from outside is called 'wishing'"):
         spark_job.guess_roles(cells, heartbeat_us=BEAT_US, attacks=["wishing"])

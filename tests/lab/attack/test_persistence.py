@@ -25,13 +25,13 @@ def test_after_one_publication_both_are_the_leaf_rule() -> None:
     assert np.array_equal(seen.name_by_nodes(), find_leaves(src, dst, 8))
 
 
-def test_covers_that_change_fall_away() -> None:
+def test_changing_covers_drop_out() -> None:
     seen = watch([*PATH, (2, 4), (3, 5)], [*PATH, (2, 6), (3, 7)])
     assert np.flatnonzero(seen.name_by_links()).tolist() == [2, 3]
     assert not seen.name_by_nodes().any()  # Neither was a leaf yet.
 
 
-def test_who_was_there_always_and_a_leaf_once_is_named() -> None:
+def test_a_node_that_is_always_present_and_once_a_leaf_is_named() -> None:
     seen = watch([*PATH, (2, 4), (3, 5)], [*PATH, (2, 5)], [*PATH, (3, 6)])
     assert np.flatnonzero(seen.name_by_nodes()).tolist() == [2, 3]
 
@@ -42,7 +42,7 @@ def test_covers_that_stay_are_never_told_apart() -> None:
 
 
 @pytest.mark.parametrize("observer", ["name_by_links", "name_by_nodes"])
-def test_it_finds_readers_below_changing_covers_and_nothing_in_shuffled_labels(observer: str) -> None:
+def test_it_finds_subscribers_below_changing_covers_and_nothing_in_shuffled_labels(observer: str) -> None:
     """Both controls: a star of 40 readers, each of which has a cover in half of the publications."""
     rng, readers, nodes = np.random.default_rng(3), np.arange(1, 41), 200
     persistence = PersistentObserver(nodes)

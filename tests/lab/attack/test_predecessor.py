@@ -34,7 +34,7 @@ def test_the_same_step_counts_once_where_choices_are_kept_and_each_time_where_th
     assert score_stems(RING, twice, ENEMY, FAR, 0.5, kept=False) == pytest.approx(2 * one)
 
 
-def test_only_the_first_insider_on_a_way_counts_and_without_any_nobody_is_named() -> None:
+def test_only_the_first_insider_on_a_path_counts_and_without_any_no_node_is_named() -> None:
     rows = np.array([[0, 0, 1, 5, 0], [0, 0, 4, 5, 0]], np.int32)
     assert (
         score_stems(RING, rows, ENEMY, FAR, 0.5, kept=True) == score_stems(RING, rows[:1], ENEMY, FAR, 0.5, kept=True)
@@ -43,7 +43,7 @@ def test_only_the_first_insider_on_a_way_counts_and_without_any_nobody_is_named(
 
 
 def passages(people: Population, epochs: int, *, fresh: bool) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
-    """Stems of as many notes, with choices for life or drawn anew for each, and distances; everybody is there."""
+    """Stems of `count` notifications, with choices kept or drawn for each, and distances; all nodes are present."""
     life = derive_key(people.seed, "life")
     found = hardened_mesh.find_root_paths(
         people.graph, hardened_mesh.elect_root(~people.insiders, life), np.zeros(people.graph.targets.size, np.uint64)

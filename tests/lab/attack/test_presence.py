@@ -49,7 +49,7 @@ def test_shuffled_labels_are_not_found() -> None:
     assert tells_nothing_of_shuffled_labels(found[world.candidates], world.labels())
 
 
-def test_whom_a_publisher_waits_for_is_away_when_it_is_silent() -> None:
+def test_a_publisher_is_silent_while_its_successor_is_absent() -> None:
     present = np.array([[True, True, True], [True, False, True], [True, True, False]])
     found = score_successors(present, np.array([True, False, True]))
     assert found.argmax() == 1

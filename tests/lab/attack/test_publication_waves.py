@@ -71,7 +71,7 @@ def test_heartbeats_that_carry_something_are_no_notes() -> None:
     assert not len(found(few).row)
 
 
-def test_an_empty_record_is_no_error() -> None:
+def test_an_empty_record_gives_no_waves() -> None:
     assert not len(found([]).row)
 
 
@@ -84,7 +84,7 @@ def test_the_order_of_rows_does_not_matter() -> None:
 
 
 @given(st.lists(st.tuples(st.integers(0, 10**6), st.integers(0, SIZE - 1), st.integers(0, SIZE - 1)), max_size=60))
-def test_a_wave_goes_on_only_from_who_had_it_shortly_before(notes: list[tuple[int, int, int]]) -> None:
+def test_a_wave_continues_only_from_recent_receivers(notes: list[tuple[int, int, int]]) -> None:
     t_us, src, dst = np.array(sorted(notes), np.int64).reshape(-1, 3).T
     which = publication_waves.assign_publications(t_us, src.astype(np.int32), dst.astype(np.int32))
     had: dict[tuple[int, int], int] = {}

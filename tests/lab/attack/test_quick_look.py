@@ -1,4 +1,4 @@
-"""The demo's attackers must succeed on a wire that was made to give them what they need, and find nothing on none."""
+"""The demo's attackers succeed on a wire with visible notifications, and find nothing on a silent one."""
 
 from __future__ import annotations
 

@@ -77,7 +77,7 @@ def test_shuffled_tokens_are_not_linked() -> None:
     assert order == pytest.approx(0.5, abs=0.06)
 
 
-def test_links_that_everybody_asks_on_do_not_hide_the_others() -> None:
+def test_links_that_ask_for_every_token_do_not_hide_the_others() -> None:
     before = np.array([[True, True, False], [True, False, True]])
     crowd: NDArray[np.bool_] = np.ones((2, 20), np.bool_)
     after = before[::-1]
@@ -97,7 +97,7 @@ def test_counts_that_do_not_differ_say_nothing() -> None:
     assert not compare_counts(np.array([5.0, 5]), np.array([5.0, 5])).any()
 
 
-def test_the_same_origin_is_rarely_another_topics() -> None:
+def test_a_common_origin_speaks_for_one_topic() -> None:
     found = compare_origins(np.array([7, 9, -1], np.int32), np.array([9, 3, 7], np.int32), 500)
     assert found[1, 0] == pytest.approx(np.log(500)) == found[0, 2]
     assert found[0, 0] < 0 == found[2, 2]

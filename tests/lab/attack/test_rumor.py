@@ -63,7 +63,7 @@ def test_a_ball_has_its_source_for_its_jordan_centre() -> None:
         assert found[source] == found.max() == 1 / 5
 
 
-def test_where_nobody_has_it_nobody_is_named() -> None:
+def test_without_infected_nodes_no_node_is_named() -> None:
     nobody = np.zeros(7, np.bool_)
     assert (
         mesh_source.score_rumor(TREE, nobody).tolist()

@@ -1,4 +1,4 @@
-"""Against the relay, over frames: rows of `server` and `cells` give what the arrays say that they were made from."""
+"""The relay over frames: rows of `server` and `cells` give the scores of the arrays that they were made from."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ SHARES = zipf_popularity(TOPICS, 0.5)
 NAMES = [f"u{number:02}" for number in range(USERS)]
 RUNS = {"paper": RelayService("paper", batch=4), "hardened": RelayService("hardened", batch=4)}
 Guessed = dict[tuple[str, str], float]
-"""By topic and node, the score."""
+"""Scores by topic and node."""
 
 
 @cache
@@ -85,11 +85,11 @@ class Said:
 
 
 def scores(matrix: NDArray[np.float64], rows: list[str], columns: list[str]) -> Guessed:
-    """What is not 0, by row and column."""
+    """Entries that are not 0, by row and column."""
     return {(rows[row], columns[column]): float(matrix[row, column]) for row, column in np.argwhere(matrix)}
 
 
-def test_those_who_serve_say_over_frames_what_they_say_over_arrays(server: DataFrame, words: DataFrame) -> None:
+def test_log_attacks_over_frames_give_the_results_of_arrays(server: DataFrame, words: DataFrame) -> None:
     popularity = {f"t{number}": float(share) for number, share in enumerate(SHARES)}
     for run, lasting in (("paper", True), ("hardened", False)):
         shown, answers = world(run)[1:]
@@ -116,7 +116,7 @@ def test_those_who_serve_say_over_frames_what_they_say_over_arrays(server: DataF
         assert guesses.of(run, "bodies") == scores(linkage.link_bodies(shown.proxy, USERS), NAMES, NAMES)
 
 
-def test_wires_say_over_frames_what_they_say_over_arrays(server: DataFrame, cells: DataFrame) -> None:
+def test_window_attacks_over_frames_give_the_results_of_arrays(server: DataFrame, cells: DataFrame) -> None:
     guesses = Said(
         spark_job.guess_from_windows(
             cells, server, proxy="proxy", window_us=WINDOW_US, attacks=spark_job.WINDOW_ATTACKS
@@ -145,7 +145,7 @@ def test_wires_say_over_frames_what_they_say_over_arrays(server: DataFrame, cell
         assert len(same) > 0.8 * len(given)
 
 
-def test_filters_say_over_frames_what_they_say_over_arrays(
+def test_filter_attacks_over_frames_give_the_results_of_arrays(
     spark: SparkSession, server: DataFrame, words: DataFrame
 ) -> None:
     there = [
@@ -185,7 +185,7 @@ def test_values_are_sorted_over_frames_as_over_arrays(spark: SparkSession) -> No
 
 
 @pytest.mark.parametrize("attack", ["dictionary", "tag-frequency", "closure"])
-def test_an_attack_that_is_unknown_or_lacks_what_it_needs_is_refused(server: DataFrame, attack: str) -> None:
+def test_an_unknown_attack_or_one_without_its_input_is_refused(server: DataFrame, attack: str) -> None:
     with pytest.raises(ConfigError):
         spark_job.guess_from_log(server, attacks=[attack])
     with pytest.raises(ConfigError):

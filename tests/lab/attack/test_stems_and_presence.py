@@ -45,13 +45,13 @@ def named(graph: Graph, present: NDArray[np.bool_], passed: Sequence[tuple[int, 
     )
 
 
-def test_a_successor_that_is_hostile_knows_from_whom_it_has_the_notes() -> None:
+def test_a_hostile_successor_knows_the_publisher() -> None:
     there = np.ones((8, 6), np.bool_)
     assert named(RING, there, [(epoch, 0, 1, 5, 0) for epoch in range(8)], [1] * 8) == 1
 
 
 def test_presence_clears_the_predecessor_and_leads_to_the_one_behind_it() -> None:
-    """1 had it first of those whom the insider knows; but notes came while 2 and 3 were there, and only then."""
+    """Node 1 is the predecessor, but notifications came only while 2 and 3 were present."""
     there = np.ones((12, 6), np.bool_)
     there[::3, 3] = there[1::6, 2] = False
     passed = [(epoch, 0, 1, 5, 0) for epoch in range(12) if there[epoch, 2] and there[epoch, 3]]
@@ -59,7 +59,7 @@ def test_presence_clears_the_predecessor_and_leads_to_the_one_behind_it() -> Non
     assert named(RING, there, passed, read) == 3
 
 
-def test_without_anything_seen_or_read_nobody_stands_out() -> None:
+def test_without_observations_no_node_stands_out() -> None:
     there = np.ones((5, 6), np.bool_)
     found = publisher_evidence.score_stems_and_presence(
         RING, seen(there), np.empty((0, 5), np.int32), np.zeros(5, np.int32), onward=0.5
@@ -110,6 +110,6 @@ def test_hold_back_alone_does_not_help_against_insiders_on_stems_and_departures_
     assert seldom["sender"] < 0.25
 
 
-def test_stems_and_presence_of_others_name_nobody() -> None:
+def test_stems_and_presence_of_another_run_name_no_publisher() -> None:
     """The null control."""
     assert rates(0, 0, 24, shuffled=True)["sender"] < 0.06

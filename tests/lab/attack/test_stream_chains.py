@@ -118,7 +118,7 @@ def test_relative_laws_see_logarithms() -> None:
 
 
 @pytest.mark.parametrize(("rate", "published"), [(0.0, 1.0), (0.4, 0.44), (1.6, 0.26)])
-def test_what_was_true_shows_what_is_unless_lineages_branch(rate: float, published: float) -> None:
+def test_the_past_truth_shows_the_present_one_unless_lineages_branch(rate: float, published: float) -> None:
     """Four candidates, and the truth is public after 15 steps; the more branchings in a step, the less it tells."""
     values, n, delay = walk(600, 60, 7), 4, 15
     candidates, position = foil_series(

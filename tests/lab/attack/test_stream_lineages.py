@@ -51,7 +51,7 @@ def test_restlessness_that_is_seen_elsewhere_knows_fakes_of_any_law_and_not_sign
     assert reached("restless", moves, SignFlipMoves(), model) == pytest.approx(0.25, abs=1e-9)
 
 
-def test_who_sees_questions_knows_what_was_asked_about() -> None:
+def test_an_observer_of_questions_knows_the_candidates_asked_about() -> None:
     rng = np.random.default_rng(5)
     candidates = rng.random((20, 50, 4))
     position = rng.integers(4, size=(20, 50))
@@ -84,12 +84,12 @@ def test_logs_are_those_of_the_laws() -> None:
         lambda: score_candidates("restless", np.ones((1, 3, 2)), StreamModel(proxy=np.zeros((1, 3)))),
     ],
 )
-def test_what_nobody_can_know_is_refused(wrong: Callable[[], object]) -> None:
+def test_impossible_knowledge_is_refused(wrong: Callable[[], object]) -> None:
     with pytest.raises(ConfigError):
         wrong()
 
 
-def test_an_attacker_says_what_it_needs() -> None:
+def test_an_attacker_refuses_a_model_without_its_needs() -> None:
     for attacker in attackers_on(StreamObservations):
         assert applies(attacker, KNOWS_NOTHING) == (not attacker.needs), attacker.name
         if attacker.needs:
@@ -97,7 +97,7 @@ def test_an_attacker_says_what_it_needs() -> None:
                 score_candidates(attacker.name, np.zeros((1, 2, 2)), KNOWS_NOTHING)
 
 
-def test_every_attacker_gives_shares() -> None:
+def test_every_attacker_gives_probabilities() -> None:
     rng = np.random.default_rng(6)
     values = np.cumsum(rng.integers(0, 2, (4, 30)), axis=1).astype(np.float64)
     candidates = values[:, :, None] + rng.integers(0, 9, (4, 30, 5))

@@ -1,4 +1,4 @@
-"""What comes again: lasting values among fresh fakes, and cached fakes that come back with their value."""
+"""Repeated values: lasting values among fresh fakes, and cached fakes that return with their value."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ STREAMS, STEPS = 12, 800
 
 
 def lasting(keep: float, seed: int) -> IntArray:
-    """Values that stay with that chance at each step, and are else drawn anew."""
+    """Values that stay with this probability at each step, and are otherwise drawn again."""
     rng = np.random.default_rng(seed)
     values, stay = PMF.codes_at(rng.random((STREAMS, STEPS))), rng.random((STREAMS, STEPS)) < keep
     for step in range(1, STEPS):
@@ -45,7 +45,7 @@ def test_cached_fakes_come_back_as_often_as_their_value_does() -> None:
     assert reached("repeats", BucketFakes(3, PMF, "fractional", cache=1000, match="any"), 0) > 0.3
 
 
-def test_what_was_in_few_sets_is_true_in_a_new_one() -> None:
+def test_values_of_few_sets_are_true_in_a_new_one() -> None:
     generator = BucketFakes(3, PMF, "fractional", cache=1000)
     codes, position = foil_series(generator, lasting(0, 1), np.random.default_rng(2))
     candidates = codes.astype(np.float64)
@@ -84,6 +84,6 @@ def test_counts_are_those_of_a_plain_loop(rows: list[list[int]]) -> None:
                 assert times[stream, step, slot] == sum(dict(one)[value] for one in different)
 
 
-def test_what_are_no_codes_is_refused() -> None:
+def test_candidates_that_are_no_codes_are_refused() -> None:
     with pytest.raises(ConfigError, match="codes from 0 to 63"):
         score_candidates("repeats", np.full((1, 1, 2), 0.5), StreamModel(pmf=PMF.p))

@@ -1,4 +1,4 @@
-"""One look at the candidates of a step: who guesses, who takes the middle, the value of most, the better odds."""
+"""Attackers on the candidates of one step: a guess, the middle, the most common value, the better odds."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from veilcast.lab.measure.foil_privacy import indistinguishability, likeliest_ca
 
 STREAMS, STEPS = 400, 50
 MEDOID = {1: 0.50, 2: 0.50, 3: 0.43, 5: 0.36, 10: 0.28}
-"""What prototypes found, whatever the noise."""
+"""The results of the prototypes, whatever the noise."""
 
 
 def walk(seed: int) -> np.ndarray[tuple[int, int], np.dtype[np.float64]]:
@@ -55,7 +55,7 @@ def test_the_value_of_most_is_known_though_the_message_is_not() -> None:
 
 
 @pytest.mark.parametrize(("zipf", "k", "published"), [(1, 3, 0.75), (1, 7, 0.62), (2, 7, 0.94)])
-def test_who_knows_both_laws_breaks_levelling(zipf: int, k: int, published: float) -> None:
+def test_knowledge_of_both_laws_breaks_levelling(zipf: int, k: int, published: float) -> None:
     pmf = Pmf(1 / np.arange(1.0, 65.0) ** zipf)
     generator, rng = EntropyFakes(k, pmf), np.random.default_rng(2)
     codes, position = foil_series(generator, pmf.codes_at(rng.random((STREAMS, STEPS))), rng)
@@ -71,7 +71,7 @@ def test_who_knows_both_laws_breaks_levelling(zipf: int, k: int, published: floa
     assert found.mean() == pytest.approx(1 / (k + 1), abs=0.01)
 
 
-def test_what_are_no_candidates_and_what_is_not_known_is_refused() -> None:
+def test_malformed_candidates_and_missing_knowledge_are_refused() -> None:
     with pytest.raises(ConfigError, match="needs to know pmf and fake_pmf"):
         score_candidates("odds", np.zeros((1, 1, 2)), KNOWS_NOTHING)
     with pytest.raises(ConfigError, match="codes from 0 to 1"):
@@ -81,7 +81,7 @@ def test_what_are_no_candidates_and_what_is_not_known_is_refused() -> None:
             score_candidates("uniform", wrong, KNOWS_NOTHING)
 
 
-def test_at_the_beginning_who_names_the_value_of_most_finds_less_where_blocks_grow() -> None:
+def test_at_the_beginning_the_most_common_value_is_right_less_often_where_blocks_grow() -> None:
     found = []
     for growing in (False, True):
         lineages = Trajectories(9, SignFlipMoves(block=20, growing=growing))

@@ -66,7 +66,7 @@ def test_training_finds_what_is_wrong_with_a_law_and_nothing_in_the_right_one() 
     assert reached("trained", prices(1, 0.3), flips, learnt(flips, 2, 0.3)) > 0.4, "it knows round prices, too"
 
 
-def test_what_cannot_be_trained_or_read_is_refused() -> None:
+def test_untrainable_or_unreadable_streams_are_refused() -> None:
     with pytest.raises(ConfigError, match="smallest unit"):
         score_candidates("endings", np.full((1, 2, 2), 0.5), StreamModel(endings=np.full(10, 0.1)))
     with pytest.raises(ConfigError, match="brings what it was trained to"):
@@ -77,7 +77,7 @@ def test_what_cannot_be_trained_or_read_is_refused() -> None:
         fit_logit(np.zeros((2, STEPS_MIN, 2)), np.zeros(1, np.int64))
 
 
-def test_streams_that_never_move_are_no_matter() -> None:
+def test_constant_streams_are_scored() -> None:
     still = np.zeros((5, STEPS_MIN, 3))
     score = score_candidates("trained", still, StreamModel(fitted=fit_logit(still, np.zeros(5, np.int64))))
     assert score == pytest.approx(1 / 3)

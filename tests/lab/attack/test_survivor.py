@@ -10,7 +10,7 @@ from veilcast.lab.measure.ranking import auc
 from veilcast.lab.models.graph import from_edges
 
 
-def test_who_stays_without_anybody_below_it_reads_and_who_left_with_others_did_not() -> None:
+def test_a_member_that_stays_without_children_subscribes_and_one_that_left_with_others_did_not() -> None:
     """On the path 0-1-2-3-4 the readers are 2 and 4; then 4 leaves, and 3, which it alone needed."""
     path = from_edges(5, [0, 1, 2, 3], [1, 2, 3, 4])
     looks = np.array([mask(range(5), 5), mask([0, 1, 2], 5)])

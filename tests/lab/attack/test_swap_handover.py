@@ -9,14 +9,14 @@ from veilcast.lab.models.epochs import MESH_POLICIES, run_epochs
 from veilcast.lab.models.graph import from_edges
 
 
-def test_whoever_is_named_is_in_the_mesh() -> None:
+def test_every_named_node_is_in_the_mesh() -> None:
     world = make_case("SG", 2, 5)
     names = find_named_members(world.view)
     for epoch in run_epochs(world.people, MESH_POLICIES["SG"], 5):
         assert (epoch.covered_mesh.parent[names[epoch.number]] >= 0).all()
 
 
-def test_the_outermost_have_nobody_named_further_out() -> None:
+def test_outermost_members_have_no_named_neighbour_further_out() -> None:
     chain = from_edges(5, [0, 1, 2, 3], [1, 2, 3, 4])
     far = np.arange(5, dtype=np.int32)[None, :]
     names = np.array([[False, True, False, True, True]])

@@ -54,7 +54,7 @@ def test_of_more_tags_than_topics_the_most_frequent_have_names() -> None:
     assert said.sum() == 10
 
 
-def test_what_pseudonyms_have_together_tells_tags_apart_that_counts_confuse() -> None:
+def test_pairs_of_tags_tell_tags_apart_that_counts_confuse() -> None:
     rng = np.random.default_rng(4)
     taste = rng.integers(2, size=1500)
     # Five topics of one taste, five of the other, all about as popular.

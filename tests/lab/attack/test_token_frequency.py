@@ -69,11 +69,11 @@ def test_shuffled_names_are_not_found() -> None:
     assert np.mean(right) == pytest.approx(0.1, abs=3 * float(np.std(right)) / 20**0.5 + 0.02)
 
 
-def test_covers_who_ask_like_readers_hide_how_many_read() -> None:
+def test_covers_that_ask_like_subscribers_hide_the_number_of_subscribers() -> None:
     assert np.mean([named("H", seed, 3) for seed in range(4)]) < 0.25
 
 
-def test_what_is_asked_for_together_tells_tokens_apart_that_counts_confuse() -> None:
+def test_pairs_of_tokens_tell_tokens_apart_that_counts_confuse() -> None:
     """Ten topics of about the same popularity, some pairs of which are read together oftener than others."""
     alone, refined_too = [], []
     for seed in range(10):

@@ -1,4 +1,4 @@
-"""Tokens over frames: named by how many ask, linked by what stays around them; what that tells of who reads what."""
+"""Tokens over frames: named by their number of requests, linked by their surroundings, and the subscribers revealed."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def world(conduct: str = "BL") -> World:
 
 
 def token(run: str, topic: int, epoch: int) -> bytes:
-    """In the order of their bytes, tokens are not in that of topics."""
+    """The order of the tokens' bytes differs from that of topics."""
     return b"%d" % (-topic % TOPICS) if run == "kept" else b"%d/%d" % (epoch, (topic + epoch) % TOPICS)
 
 
@@ -141,13 +141,13 @@ def found_readers(guessed: Guessed, run: str, attack: str) -> float:
     )
 
 
-def test_readers_are_found_by_tokens_that_stay_or_are_linked(guessed: Guessed) -> None:
+def test_subscribers_are_found_by_constant_or_linked_tokens(guessed: Guessed) -> None:
     """The positive control."""
     assert found_readers(guessed, "kept", "token-frequency") > 0.7
     assert found_readers(guessed, "changing", "relinking") > 0.6
 
 
-def test_names_at_random_find_nobody(guessed: Guessed) -> None:
+def test_random_names_find_no_subscribers(guessed: Guessed) -> None:
     """The null control: all ways to give the tokens other names."""
     reads = world().town.reads[honest()]
     scores = [told(guessed["kept", "token-frequency", EPOCHS, topic]) for topic in ASKS]
@@ -188,7 +188,7 @@ def test_more_tokens_than_topics_leave_some_without_a_name() -> None:
     assert assign_best(np.array([[1.0], [3.0], [2.0]])).tolist() == [-1, 0, -1]
 
 
-def test_an_attack_that_is_none_and_shares_that_are_none_are_refused(spark: SparkSession) -> None:
+def test_unknown_attacks_and_impossible_shares_are_refused(spark: SparkSession) -> None:
     nothing = frame(spark, InsiderRow, [])
     with pytest.raises(ConfigError, match="no attack on tokens is called 'wishing'"):
         spark_job.guess_from_tokens(nothing, nothing, nothing, ASKS, attacks=["wishing"])

@@ -1,4 +1,4 @@
-"""Members of a chain who know how it is made: certain where it ends with the subscriber, and not where it goes on."""
+"""Guards that know how a chain is made: certain where it ends with the subscriber, and not where it goes on."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def told(*rows: tuple[int, int, int]) -> TreeEntries:
     return TreeEntries(refresh, rest + 9, parent, rest, rest, rest, behind)
 
 
-def test_nobody_of_the_coalition_on_the_chain_leaves_everybody_but_its_near_end() -> None:
+def test_a_coalition_outside_the_chain_suspects_all_nodes_except_its_near_end() -> None:
     found = tree_nodes.score_guards(told((0, 0, 3)), HONEST, [4], 0.0)
     assert found[3] == 0
     assert found[:3] == pytest.approx(1 / 7)
@@ -41,7 +41,7 @@ def test_with_a_tail_a_guard_knows_one_of_as_many_as_there_are_places() -> None:
     assert two[5] == two[6] == pytest.approx(1 / 4)
 
 
-def test_who_changes_was_a_guard_and_who_stays_is_suspect_all_the_more() -> None:
+def test_a_node_that_changes_was_a_guard_and_one_that_stays_is_more_suspect() -> None:
     changed = tree_nodes.score_guards(told((0, 3, 5), (1, 3, 6)), HONEST, range(2, 8), 0.01)
     assert not changed[[5, 6]].any()
     once, long = (
@@ -50,12 +50,12 @@ def test_who_changes_was_a_guard_and_who_stays_is_suspect_all_the_more() -> None
     assert 1 / 5 < once < 0.25 < 0.5 < long < 1
 
 
-def test_probabilities_are_such() -> None:
+def test_probabilities_sum_to_one() -> None:
     for rows in (((0, 3, 5),), ((0, 1, 2), (4, 3, 5)), ((0, 0, 1), (1, 0, 1), (2, 5, 9))):
         for allowed in ([4], range(2, 8)):
             assert tree_nodes.score_guards(told(*rows), HONEST, allowed, 0.02).sum() == pytest.approx(1)
 
 
-def test_the_longest_row_of_insiders_names_who_comes_after_it() -> None:
+def test_the_longest_row_of_insiders_names_the_node_after_it() -> None:
     found = tree_nodes.score_paths(np.array([0, 3, 1, 2]), np.array([4, 1, 1, 2]), 5)
     assert found.tolist() == [0, 3, 2, 0, 0]

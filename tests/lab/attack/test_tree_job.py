@@ -1,4 +1,4 @@
-"""What colluding nodes make of the table `server`, on Spark: the scores that the kernels' attackers give."""
+"""Colluding nodes of trees over the table `server`, on Spark: the scores of the array attackers."""
 
 from __future__ import annotations
 
@@ -49,6 +49,6 @@ def test_the_same_scores_come_of_the_table(spark: SparkSession, habit: TreePolic
             assert (scores == scorer(entries.of_topic(topic), NODES)).all()
 
 
-def test_an_attack_that_nodes_do_not_have_is_refused(spark: SparkSession) -> None:
+def test_an_unknown_tree_attack_is_refused(spark: SparkSession) -> None:
     with pytest.raises(ConfigError, match="have no attack"):
         tree_nodes.guess_from_trees(words(spark), words(spark), attacks=["magic"])

@@ -1,4 +1,4 @@
-"""Who is whose parent, over refreshes: the root of the paper's trees stands out, and nobody who is none does."""
+"""Parents over refreshes: the root of the paper's trees stands out, and no other node does."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def every(entries: TreeEntries, people: TreeReaders) -> dict[str, Scores]:
     }
 
 
-def test_the_papers_root_is_first_after_some_refreshes_whoever_asks() -> None:
+def test_the_papers_root_is_first_after_some_refreshes_by_every_score() -> None:
     """The positive control."""
     for seed in range(3):
         people = village(seed)
@@ -46,7 +46,7 @@ def test_the_papers_root_is_first_after_some_refreshes_whoever_asks() -> None:
             assert disclosure_time.is_first(np.where(people.honest, scores, -np.inf), target), attack
 
 
-def test_another_node_in_the_place_of_the_subscriber_is_nobody_special() -> None:
+def test_another_node_in_the_place_of_the_subscriber_does_not_stand_out() -> None:
     """The null control."""
     aucs: dict[str, list[float]] = {}
     for seed in range(40):
@@ -89,7 +89,7 @@ def test_lengths_that_are_all_the_same_name_all_parents_alike() -> None:
     assert set(np.unique(tree_nodes.score_depth(entries, NODES))) <= {0.0, 4096.0}
 
 
-def test_what_lasts_is_what_one_node_is_told_again() -> None:
+def test_lasting_counts_repeated_instructions_to_one_node() -> None:
     numbers = np.array
     zero = np.zeros(4, np.int64)
     entries = TreeEntries(numbers([0, 1, 2, 2]), numbers([7, 7, 7, 8]), numbers([3, 3, 4, 4]), zero, zero, zero, zero)
@@ -97,5 +97,5 @@ def test_what_lasts_is_what_one_node_is_told_again() -> None:
     assert tree_nodes.score_lasting(entries, 5).tolist() == [0, 0, 0, 2, 1]
 
 
-def test_standing_out_is_told_in_deviations() -> None:
+def test_standardised_counts_are_in_deviations() -> None:
     assert tree_nodes.standardise_counts(np.array([4.0, 4.0, 4.0, 8.0, 0.0])).tolist() == [0, 0, 0, 2, -2]

@@ -29,7 +29,7 @@ def test_shuffled_values_lead_nowhere() -> None:
     assert rate(8, 0.01, shuffled=True) < 0.05
 
 
-def test_who_fits_exactly_has_no_spread_and_values_of_other_chains_say_nothing() -> None:
+def test_an_exact_fit_has_no_spread_and_other_chains_are_left_out() -> None:
     people, peer, _ = hear_adverts(8, 0.01, 1, False)
     values = chain_values(people, peer, 0)
     found = score_trilateration(people.graph, peer, values)
@@ -38,7 +38,7 @@ def test_who_fits_exactly_has_no_spread_and_values_of_other_chains_say_nothing()
     assert (score_trilateration(people.graph, np.append(peer, peer[0]), spoilt) == found).all()
 
 
-def test_one_value_fits_everybody() -> None:
+def test_one_value_fits_every_node() -> None:
     assert score_trilateration(from_edges(3, [0, 1], [1, 2]), np.array([1], np.int32), [bytes(32)]).tolist() == [
         0,
         0,

@@ -41,7 +41,7 @@ def test_where_notes_stand_out_publisher_and_leaves_are_named(told: Audit) -> No
     assert any("hardened" in each.change for each in told.advice)
 
 
-def test_silence_tells_nothing_and_nothing_is_advised(tmp_path: Path) -> None:
+def test_silent_links_reveal_nothing_and_need_no_advice(tmp_path: Path) -> None:
     seen = memory_reader.observe([write_silent_network(tmp_path / "net")], EPOCH_US)
     found = audit.audit_capture(seen, members=operator_files.read_members(members(tmp_path / "members.json"))).worst
     assert (found.publications, found.flows, found.wire.telling, found.wire.odd) == (0, (), (), ())
@@ -108,7 +108,7 @@ def test_members_and_links_of_another_network_are_refused(tmp_path: Path) -> Non
         memory_reader.observe([net], EPOCH_US, [OverlayLink("a", "b")])
 
 
-def test_of_a_moment_it_is_said_that_it_means_little(tmp_path: Path) -> None:
+def test_a_brief_record_gets_a_remark(tmp_path: Path) -> None:
     found = audit.audit_capture(
         memory_reader.observe([write_cells(tmp_path / "net", record_ring(1)[0][:120])], EPOCH_US)
     ).worst

@@ -26,7 +26,7 @@ def test_members_come_as_json_or_as_csv(text: str, tmp_path: Path) -> None:
     assert operator_files.read_members(path) == MEMBERS
 
 
-def test_what_net_status_prints_will_do_for_members(tmp_path: Path) -> None:
+def test_the_output_of_net_status_serves_as_members(tmp_path: Path) -> None:
     path = tmp_path / "status.json"
     nodes = [{"node": "01", "address": "127.1.0.1:4000", "role": "publisher", "up": True, "neighbours": 3}]
     path.write_text(json.dumps({"up": 1, "pids": [5], "nodes": nodes}))
@@ -63,7 +63,7 @@ def test_a_link_counts_once_whichever_way_it_is_written(tmp_path: Path) -> None:
         "[" * 9999,
     ],
 )
-def test_what_is_no_list_of_members_is_refused_in_a_line(text: str, tmp_path: Path) -> None:
+def test_a_malformed_list_of_members_is_refused_in_a_line(text: str, tmp_path: Path) -> None:
     path = tmp_path / "members"
     path.write_text(text)
     with pytest.raises(ConfigError, match="members") as refused:
@@ -71,7 +71,7 @@ def test_what_is_no_list_of_members_is_refused_in_a_line(text: str, tmp_path: Pa
     assert "\n" not in str(refused.value)
 
 
-def test_what_is_no_list_of_links_is_refused(tmp_path: Path) -> None:
+def test_a_malformed_list_of_links_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "links"
     path.write_text("u,v\na,a\n")
     with pytest.raises(ConfigError, match="entry 1 is no link"):

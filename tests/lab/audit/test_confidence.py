@@ -6,7 +6,7 @@ import pytest
 from veilcast.lab.audit.attacker_reports import confidence
 
 
-def test_who_is_first_in_every_part_is_suspected_with_confidence_and_others_are_not() -> None:
+def test_only_a_node_that_is_first_in_every_part_is_suspected_with_confidence() -> None:
     parts = np.random.default_rng(1).random((8, 40))
     parts[:, 7] = 2.0
     found = confidence(parts)
@@ -31,7 +31,7 @@ def test_parts_in_which_all_look_alike_do_not_count() -> None:
     assert not confidence(parts[:2]).any()
 
 
-def test_who_is_as_suspect_as_many_others_is_not_sure() -> None:
+def test_a_node_as_suspect_as_many_others_has_no_confidence() -> None:
     parts = np.zeros((8, 24))
     parts[:, :4] = 1
     assert confidence(parts)[0] > 0.95

@@ -12,21 +12,21 @@ from veilcast.lab.audit import limits
     ("text", "crossed"),
     [("auc>0.6", True), ("auc > .7", False), ("auc>=0.7", True), ("set<20", False), ("set<=20", True)],
 )
-def test_a_limit_is_crossed_if_it_is_so(text: str, crossed: bool) -> None:
+def test_a_limit_is_crossed_by_a_larger_figure(text: str, crossed: bool) -> None:
     assert limits.parse_limit(text).is_crossed({"auc": 0.7, "set": 20.0}) is crossed
 
 
-def test_what_was_not_found_is_not_crossed() -> None:
+def test_a_missing_figure_crosses_no_limit() -> None:
     assert not limits.parse_limit("named>0").is_crossed({"auc": 1.0})
 
 
 @pytest.mark.parametrize("text", ["", "auc", "auc=1", "auc>x", "auc>1 or set<2", "AUC>1", "auc>1e9"])
-def test_what_is_no_limit_is_refused(text: str) -> None:
+def test_a_malformed_limit_is_refused(text: str) -> None:
     with pytest.raises(ConfigError, match="--fail-if"):
         limits.parse_limit(text)
 
 
-def test_a_name_that_there_is_not_is_told_with_those_there_are() -> None:
+def test_an_unknown_limit_is_refused_with_the_known_names() -> None:
     with pytest.raises(ConfigError, match=r"there is no accuracy; there are auc, .*set"):
         limits.parse_limit("accuracy>1")
 

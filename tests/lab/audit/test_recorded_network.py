@@ -35,7 +35,7 @@ def veilcast(*words: object, codes: tuple[int, ...] = (0,)) -> dict[str, Any]:
 
 @contextmanager
 def recorded(file: Path, hosts: list[str]) -> Iterator[None]:
-    """What these hosts send one another: other networks may be on the same interface."""
+    """Packets between these hosts alone: other networks may be on the same interface."""
     assert DUMP is not None
     wanted = "udp and port 4000 and (" + " or ".join(f"src host {host}" for host in hosts) + ")"
     command = [DUMP, "-i", "lo", "-U", "-s", "128", "-B", "65536", "-w", str(file), wanted]

@@ -1,4 +1,4 @@
-"""The one door: the same rows from Spark as without, and notes that say what is to be known."""
+"""The reader: the same rows from Spark as without, and a report on the reading."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def traffic(count: int, seed: int, size: int = 1200) -> list[SentPacket]:
 
 
 def both(paths: list[Path], spark: SparkSession, step: int) -> tuple[pa.Table, capture.ReadingReport]:
-    """What is read with Spark, which must be what is read without."""
+    """The rows read with Spark, which must equal those read without."""
     table, notes = capture.read(paths, run="r", epoch_us=EPOCH_US, step=step)
     frame, told = capture.read(paths, run="r", epoch_us=EPOCH_US, step=step, spark=spark)
     assert frame.schema == tables.spark_schema(CellRow)

@@ -1,4 +1,4 @@
-"""One packet, seen in several places, is one cell; clocks that disagree are set by what both saw, and this is told."""
+"""A packet seen in several places is one cell; clocks that disagree are corrected, and the correction is reported."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def traffic(count: int, ends: tuple[str, str], seed: int = 1, *, both_ways: bool
 
 
 def seen(sent: list[SentPacket], at: str, *, way_us: int = 0, ahead_us: int = 0, snap: int = 262_144) -> bytes:
-    """What the capture at one end has: what it sends at once, what it receives after its time on the way."""
+    """The capture at one end: sent packets at once, received packets after their travel time."""
     late = [(one.t_us + (0 if one.src == at else way_us) + ahead_us, frame_packet(ip(one), 1)) for one in sent]
     return pcap(sorted(late), snap=snap)
 
@@ -67,7 +67,7 @@ def test_a_clock_that_is_wrong_is_set_and_the_correction_is_told(ahead_us: int, 
     assert notes.clocks[0].line().endswith("; corrected")
 
 
-def test_where_all_packets_go_one_way_the_time_on_the_way_stays_in_the_estimate_and_this_is_told(
+def test_one_way_traffic_leaves_the_travel_time_in_the_estimate_and_is_reported(
     tmp_path: Path,
 ) -> None:
     sent = traffic(50, (U, V), both_ways=False)
@@ -145,7 +145,7 @@ def test_packets_that_only_one_end_saw_are_cells_too(tmp_path: Path) -> None:
 
 
 def test_the_same_content_again_is_another_packet(tmp_path: Path) -> None:
-    """As bare heartbeats are; each end loses one of them."""
+    """Packets of equal content, as bare heartbeats are; each end loses one of them."""
     beats = [SentPacket(START_US + second * 1_000_000, U, V, b"beat" * 50) for second in range(10)]
     other = traffic(20, (U, V))
     paths = [
@@ -204,7 +204,7 @@ def test_packets_cut_too_short_to_be_known_again_are_counted(tmp_path: Path) -> 
     assert notes.files[0].remarks == ("10 are cut too short to be known again where they were seen twice",)
 
 
-def test_what_a_mark_is_made_of_tells_packets_apart(tmp_path: Path) -> None:
+def test_every_part_of_a_mark_tells_packets_apart(tmp_path: Path) -> None:
     one = SentPacket(START_US, content=bytes(200))
     others = [
         replace(one, src="192.0.2.1:4001"),

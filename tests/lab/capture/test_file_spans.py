@@ -1,4 +1,4 @@
-"""However a capture is cut, packed or damaged, what is whole in it is read once, and the rest is told."""
+"""However a capture is cut, packed or damaged, every whole record is read once, and the rest is reported."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def test_spans_lie_one_after_another_and_know_how_many_packets_they_hold(name: s
 
 
 @pytest.mark.parametrize("name", FILES)
-def test_a_truncated_capture_is_used_as_far_as_it_is_whole_and_the_cut_is_told(name: str, tmp_path: Path) -> None:
+def test_a_truncated_capture_is_used_up_to_the_cut_and_the_cut_is_reported(name: str, tmp_path: Path) -> None:
     data = FILES[name]
     found, remarks = times(tmp_path, data[:-20])
     assert sorted(found) == [one.t_us for one in SENT[:-1]]
@@ -103,7 +103,7 @@ def test_a_packed_capture_that_is_cut_or_damaged_is_used_as_far_as_it_goes(tmp_p
     ],
     ids=["one too long", "4 GB", "4 GB block", "short block", "odd block", "other length behind", "no byte order"],
 )
-def test_a_length_that_cannot_be_ends_the_reading_there(spoiled: bytes, tmp_path: Path) -> None:
+def test_an_impossible_length_ends_the_reading_there(spoiled: bytes, tmp_path: Path) -> None:
     for data in (spoiled, gzip.compress(spoiled)):
         found, remarks = times(tmp_path, data)
         assert sorted(found) == [one.t_us for one in SENT]
@@ -130,14 +130,14 @@ def test_a_length_that_cannot_be_ends_the_reading_there(spoiled: bytes, tmp_path
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
-def test_what_is_no_capture_is_refused_in_one_line(data: bytes, told: str, tmp_path: Path) -> None:
+def test_a_file_that_is_no_capture_is_refused_in_one_line(data: bytes, told: str, tmp_path: Path) -> None:
     with pytest.raises(TamperedError, match=told) as caught:
         times(tmp_path, data)
     assert "a.pcap" in str(caught.value)
     assert "\n" not in str(caught.value)
 
 
-def test_what_cannot_be_read_is_told(tmp_path: Path) -> None:
+def test_an_unreadable_capture_is_reported(tmp_path: Path) -> None:
     with pytest.raises(StorageError, match="No such file"):
         capture.read([tmp_path / "none"], run="r", epoch_us=EPOCH_US)
     with pytest.raises(StorageError, match=r"holds no cells\.jsonl"):

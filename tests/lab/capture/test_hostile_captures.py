@@ -1,4 +1,4 @@
-"""Whatever bytes are given: our errors or rows, in a time that grows with them. Nothing else, and nothing for ever."""
+"""Any bytes give rows or an error of ours, in a time that grows with their number."""
 
 from __future__ import annotations
 

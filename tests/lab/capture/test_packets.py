@@ -1,4 +1,4 @@
-"""Whatever link a packet was captured on, it shows the same: from where, to where, how long. Nothing is guessed."""
+"""A packet shows the same source, destination and size on every link type. Nothing is guessed."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def test_a_segment_that_the_network_card_will_cut_up_has_the_length_of_its_recor
     assert read(tmp_path, pcap([(sent.t_us, frame_packet(bytes(packet), 1))]))[0] == rows(sent)
 
 
-def test_what_is_no_cell_is_counted_under_its_reason(tmp_path: Path) -> None:
+def test_packets_that_are_no_cells_are_counted_by_reason(tmp_path: Path) -> None:
     sent, bare = SentPacket(START_US), SentPacket(START_US, protocol=6, content=b"")
     good = ip(sent)
     packets = {

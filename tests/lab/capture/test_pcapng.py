@@ -75,7 +75,7 @@ def test_a_simple_packet_has_no_time_and_this_is_said(tmp_path: Path) -> None:
     assert notes.remarks == ("1 have no time, and stand at 0",)
 
 
-def test_packets_of_interfaces_that_nobody_described_are_counted(tmp_path: Path) -> None:
+def test_packets_of_undescribed_interfaces_are_counted(tmp_path: Path) -> None:
     times, notes = read(
         tmp_path, Pcapng().interface(1).enhanced(1, 5, PACKET).enhanced(0, 6, PACKET).other(6, b"short")
     )
@@ -84,7 +84,7 @@ def test_packets_of_interfaces_that_nobody_described_are_counted(tmp_path: Path)
 
 
 @pytest.mark.parametrize("step", [1, 1 << 20])
-def test_what_is_said_of_an_interface_holds_for_the_packets_after_it(step: int, tmp_path: Path) -> None:
+def test_a_description_of_an_interface_holds_for_the_packets_after_it(step: int, tmp_path: Path) -> None:
     file = Pcapng().interface(1).enhanced(1, 5, PACKET).interface(1).enhanced(1, 6, PACKET)
     file.section(big=False).interface(1).enhanced(1, 7, PACKET).enhanced(0, 8, PACKET)
     table, notes = capture.read([write_file(tmp_path, file.bytes)], run="r", epoch_us=EPOCH_US, step=step)
@@ -101,7 +101,7 @@ def test_an_interface_that_is_not_read_among_others_is_counted_and_alone_is_refu
         read(tmp_path, Pcapng().interface(127).enhanced(0, 5, PACKET))
 
 
-def test_times_that_cannot_be_are_left_out(tmp_path: Path) -> None:
+def test_impossible_times_are_left_out(tmp_path: Path) -> None:
     file = Pcapng().interface(1, 0).interface(1, offset_s=-10).enhanced(0, 1 << 50, PACKET).enhanced(1, 5, PACKET)
     times, notes = read(tmp_path, file.enhanced(0, 3, PACKET))
     assert times == [3_000_000]
@@ -112,7 +112,7 @@ def test_times_that_cannot_be_are_left_out(tmp_path: Path) -> None:
     ("resolution", "offset_s", "told"),
     [(25, None, "resolution"), (0x80 | 64, None, "resolution"), (6, 1 << 41, "offset"), (6, -(1 << 63), "offset")],
 )
-def test_an_interface_that_cannot_be_ends_the_reading_there(
+def test_an_impossible_interface_ends_the_reading_there(
     resolution: int, offset_s: int | None, told: str, tmp_path: Path
 ) -> None:
     file = Pcapng().interface(1).enhanced(0, 5, PACKET).interface(1, resolution, offset_s).enhanced(0, 6, PACKET)

@@ -1,4 +1,4 @@
-"""What nodes and simulations wrote: every datagram once, with the clock of the first tap."""
+"""Tables of nodes and simulations: every datagram once, by the clock of the first tap."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def network(count: int, seed: int = 1) -> list[CellRow]:
 
 
 def tap(cells: list[CellRow], own: str, *, way_us: int = 300, ahead_us: int = 0, lost: int = 0) -> list[CellRow]:
-    """What the tap of one node has; each so many, one does not arrive."""
+    """The tap of one node; one of each `lost` datagrams does not arrive."""
     found = []
     for number, cell in enumerate(cells):
         if own == cell.src or (own == cell.dst and not (lost and number % lost == 0)):
@@ -82,7 +82,7 @@ def test_a_tap_whose_clock_is_wrong_is_set_by_the_rhythm_of_its_links(tmp_path: 
     assert max(abs(a[2] - b[2]) for a, b in zip(found, rows(cells), strict=True)) <= 5  # type: ignore[operator]
 
 
-def test_what_a_node_received_before_the_senders_tap_ran_is_kept(tmp_path: Path) -> None:
+def test_cells_received_before_the_senders_tap_ran_are_kept(tmp_path: Path) -> None:
     cells = network(600)
     paths = [
         written(tmp_path / "0", list(tap(cells, NODES[0], way_us=0))),
@@ -159,7 +159,7 @@ def test_a_line_without_end_is_not_read_into_memory(tmp_path: Path) -> None:
         read(tmp_path, step=100)
 
 
-def test_what_is_remembered_of_a_tap_is_bounded() -> None:
+def test_the_memory_of_a_tap_is_bounded() -> None:
     times: dict[str, dict[str, list[int]]] = {}
     for end in range(taps.ENDS_MAX + 5):
         taps.remember_times(times, "hub", str(end), list(range(TIMES_MAX + 5)))

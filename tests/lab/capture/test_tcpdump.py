@@ -21,7 +21,7 @@ DUMP = shutil.which("tcpdump", path="/usr/bin:/usr/sbin:/sbin:/bin")
 
 @contextmanager
 def dump(path: Path, device: str, ports: list[int], packets: int, *options: str) -> Iterator[None]:
-    """Records so many packets of these ports, and then ends by itself."""
+    """Records `packets` packets of these ports, and then ends by itself."""
     assert DUMP is not None
     wanted = " or ".join(f"port {port}" for port in ports)
     command = [DUMP, "-i", device, "-U", "-w", str(path), "-c", str(packets), *options, wanted]
@@ -48,7 +48,7 @@ def dump(path: Path, device: str, ports: list[int], packets: int, *options: str)
     ids=["Ethernet", "cooked", "nanoseconds", "cut"],
 )
 @pytest.mark.parametrize("host", ["127.0.0.1", "::1"])
-def test_what_tcpdump_records_is_what_was_sent(
+def test_tcpdump_records_exactly_the_sent_datagrams(
     host: str, device: str, options: tuple[str, ...], tmp_path: Path
 ) -> None:
     family = socket.AF_INET6 if ":" in host else socket.AF_INET

@@ -5,13 +5,13 @@ import numpy as np
 from veilcast.lab.measure.anonymity import anonymity_set_sizes, summarise_sets
 
 
-def test_one_hides_among_others_who_are_as_suspect_or_more() -> None:
+def test_a_subscriber_hides_among_others_that_are_as_suspect_or_more() -> None:
     scores = np.array([0.9, 0.9, 0.5, 0.5, 0.5, 0.1])
     positive = np.array([True, True, True, False, False, True])
     assert anonymity_set_sizes(scores, positive).tolist() == [1, 1, 3, 3]
 
 
-def test_where_nothing_is_known_everybody_else_hides_one() -> None:
+def test_without_knowledge_all_others_hide_a_subscriber() -> None:
     assert anonymity_set_sizes(np.zeros(10), np.arange(10) < 3).tolist() == [8, 8, 8]
 
 

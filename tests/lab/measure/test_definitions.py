@@ -16,7 +16,7 @@ from veilcast.lab.measure.definitions import (
 HONEST = np.array([True, True, True, True, False])
 
 
-def test_who_knows_nothing_is_right_as_often_as_the_definitions_allow() -> None:
+def test_a_blind_attacker_reaches_exactly_the_bounds() -> None:
     nothing, reads = np.zeros(5), np.array([True, False, False, False, True])
     for found in (measure_publisher(nothing, 2, HONEST), measure_topic_subscriber(nothing, reads, HONEST)):
         assert found == pytest.approx((1 / 4, 1 / 4, 1 / 4))
@@ -25,7 +25,7 @@ def test_who_knows_nothing_is_right_as_often_as_the_definitions_allow() -> None:
     assert measure_subscription(np.zeros((3, 3)), equal) == pytest.approx((1 / 3, 1 / 3, 1 / 3))
 
 
-def test_who_knows_all_breaks_all_three() -> None:
+def test_a_perfect_attacker_breaks_all_three_definitions() -> None:
     reads = np.array([True, False, True, False, False])
     found = measure_publisher(np.eye(5)[2], 2, HONEST), measure_topic_subscriber(reads * 1.0, reads, HONEST)
     for reached in (*found, measure_topic_subscribers(reads * 1.0, reads, HONEST)):
@@ -73,7 +73,7 @@ def test_what_is_reached_is_a_probability_and_does_not_depend_on_the_scale(seed:
     assert found == measure_subscription(3 * scores - 7, reads)
 
 
-def test_what_nobody_does_cannot_be_asked_about() -> None:
+def test_definitions_need_a_publisher_and_a_subscriber() -> None:
     with pytest.raises(ConfigError, match="nobody"):
         measure_subscription(np.zeros((2, 2)), np.zeros((2, 2), np.bool_))
     with pytest.raises(ConfigError, match="nobody"):

@@ -10,5 +10,5 @@ def test_a_delivery_costs_its_share_of_all_messages() -> None:
     assert found == pytest.approx({"messages_each": 2.5, "bytes": 1500, "latency": 2})
 
 
-def test_what_reached_nobody_has_no_cost_of_a_delivery() -> None:
+def test_a_notification_without_deliveries_has_no_cost_of_a_delivery() -> None:
     assert delivery_cost(3, 600, 0, 0, 1) == {}

@@ -6,7 +6,7 @@ from veilcast.lab.measure.disclosure_time import rounds_to_disclosure, survival_
 
 
 def rounds(*first: int) -> np.ndarray[tuple[int, int], np.dtype[np.float64]]:
-    """Who of three is most suspect in each; 3 says that all are as suspect."""
+    """The most suspect of three nodes in each round; 3 means that all are equally suspect."""
     return np.array([[float(node == who) for node in range(3)] for who in first])
 
 
@@ -20,5 +20,5 @@ def test_to_be_as_suspect_as_others_is_no_disclosure() -> None:
     assert rounds_to_disclosure(rounds(3, 3, 3), 0, stays=1) is None
 
 
-def test_those_who_never_are_stay_in_the_curve_to_its_end() -> None:
+def test_undisclosed_targets_stay_in_the_curve_to_its_end() -> None:
     assert survival_curve([1, 2, 2, None], 3).tolist() == [1.0, 0.75, 0.25, 0.25]

@@ -46,7 +46,7 @@ def test_the_entropy_of_a_composite_is_at_most_that_of_an_even_one() -> None:
     assert composite_entropy(np.array([[[0.0, 1.0, 1.0, 1.0]]]), 8) == pytest.approx(0.8113, abs=1e-4)
 
 
-def test_foiling_pays_with_fakes_and_encryption_with_deliveries_that_nobody_wants() -> None:
+def test_foiling_pays_with_fakes_and_encryption_with_unwanted_deliveries() -> None:
     """Ten subscribers of an attribute, each with a twentieth of its domain."""
     cost = estimate_overhead(subscribers=10, wanted=0.05, fake_wanted=0.05, k_p=3, k_s=0)
     assert cost.events == 4
@@ -60,7 +60,7 @@ def test_foiling_pays_with_fakes_and_encryption_with_deliveries_that_nobody_want
         estimate_overhead(subscribers=1, wanted=2, fake_wanted=0, k_p=0, k_s=0)
 
 
-def test_the_luckiest_of_many_who_guess_is_not_called_strong() -> None:
+def test_the_luckiest_of_many_guessing_attackers_is_not_called_strong() -> None:
     rng = np.random.default_rng(1)
     plain, corrected = [], []
     for trial in range(60):
@@ -92,7 +92,7 @@ def test_blocks_of_neighbours_that_are_alike_make_intervals_wider() -> None:
             block_interval(values, block, 1)
 
 
-def test_what_cannot_be_compared_is_refused() -> None:
+def test_incomparable_results_are_refused() -> None:
     for hits in ({}, {"a": np.zeros(0)}, {"a": np.full(3, np.nan)}):
         with pytest.raises(ConfigError):
             find_strongest(hits, 1, 1)

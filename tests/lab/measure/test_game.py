@@ -40,6 +40,6 @@ def test_the_frontier_is_what_no_other_choice_beats() -> None:
 
 
 @pytest.mark.parametrize("wrong", [np.zeros((0, 2)), np.zeros(3), np.array([[np.nan]])])
-def test_what_is_no_game_is_refused(wrong: np.ndarray[tuple[int, ...], np.dtype[np.float64]]) -> None:
+def test_a_malformed_game_is_refused(wrong: np.ndarray[tuple[int, ...], np.dtype[np.float64]]) -> None:
     with pytest.raises(ConfigError):
         solve_game(wrong)

@@ -20,7 +20,7 @@ def test_a_channel_that_errs_in_a_tenth_of_the_cases_has_its_capacity() -> None:
     assert mutual_information(seen.astype(np.float64), positive, 1, shuffles=20).bits == pytest.approx(0.531, abs=0.02)
 
 
-def test_scores_that_say_nothing_lie_on_the_floor() -> None:
+def test_blind_scores_lie_on_the_floor() -> None:
     """The null control."""
     rng = np.random.default_rng(2)
     found = [mutual_information(rng.random(300), rng.random(300) < 0.1, seed, shuffles=50) for seed in range(60)]

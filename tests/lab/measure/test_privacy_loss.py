@@ -32,7 +32,7 @@ def test_delta_takes_from_what_is_found() -> None:
     assert epsilon_of_counts(500, 1000, 10, 1000, delta=0.1) < epsilon_of_counts(500, 1000, 10, 1000)
 
 
-def test_a_test_that_says_nothing_refutes_nothing() -> None:
+def test_a_blind_test_refutes_no_epsilon() -> None:
     assert (
         epsilon_of_counts(0, 100, 0, 100)
         == epsilon_of_counts(100, 100, 100, 100)
@@ -42,7 +42,7 @@ def test_a_test_that_says_nothing_refutes_nothing() -> None:
 
 
 def noise(miss: float, shares: int) -> float:
-    """In what share of draws of pure noise a loss is found."""
+    """The share of draws of pure noise in which a loss is found."""
     rng = np.random.default_rng(3)
     levels = np.linspace(0.02, 0.5, shares)
     found = [

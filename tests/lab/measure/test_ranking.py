@@ -62,7 +62,7 @@ def test_the_publisher_is_not_asked_about() -> None:
     assert found["auc"] == found["tpr_1"] == found["tpr_0_1"] == 1
 
 
-def test_where_all_are_of_one_kind_there_is_nothing_to_rank() -> None:
+def test_with_one_kind_of_nodes_there_is_nothing_to_rank() -> None:
     assert measure_candidates(RunTruth(0, np.array([False, True, True])), np.zeros(3)) == {}
 
 

@@ -1,4 +1,4 @@
-"""What attackers of a relay reached: everything if they say the truth, and no more than the definitions if nothing."""
+"""Success of a relay's attackers: everything for a perfect one, and the bounds of the definitions for a blind one."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ READS = RNG.random((60, 5)) < np.array([0.5, 0.25, 0.2, 0.1, 0.1])
 WRITES = RNG.random((60, 5)) < 0.1
 
 
-def test_who_says_the_truth_reaches_all_of_it() -> None:
+def test_a_perfect_attacker_reaches_everything() -> None:
     said = measure_users(READS.astype(np.float64), READS)
     assert said["auc"] == said["topic_subscribers"] == 1.0
     # Who reads k topics is right for one of them.
@@ -23,7 +23,7 @@ def test_who_says_the_truth_reaches_all_of_it() -> None:
     assert measure_publications(np.eye(20, 60), publishers)["publisher"] == 1.0
 
 
-def test_who_says_nothing_reaches_what_the_definitions_allow() -> None:
+def test_a_blind_attacker_reaches_the_bounds_of_the_definitions() -> None:
     said = measure_users(np.zeros((60, 5)), READS)
     assert said["auc"] == 0.5
     assert said["topic_subscribers"] == pytest.approx(said["topic_subscribers_bound"])
@@ -38,5 +38,5 @@ def test_that_a_topic_is_popular_is_not_taken_for_a_success() -> None:
     assert measure_users(popularity, READS)["auc"] == 0.5
 
 
-def test_where_nothing_was_published_nothing_is_said() -> None:
+def test_without_publications_there_are_no_measures() -> None:
     assert measure_publications(np.zeros((0, 60)), np.zeros(0, np.int64)) == {}

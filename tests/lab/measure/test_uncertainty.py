@@ -9,13 +9,13 @@ from veilcast.errors import ConfigError
 from veilcast.lab.measure.information import measure_posterior
 
 
-def test_who_knows_nothing_has_all_to_search() -> None:
+def test_a_uniform_posterior_has_the_full_entropy() -> None:
     assert measure_posterior(np.full(8, 3.0)) == pytest.approx(
         {"entropy": 3, "min_entropy": 3, "effective_size": 8, "possible": 8, "degree": 1}
     )
 
 
-def test_who_is_certain_has_nothing_left_to_ask() -> None:
+def test_a_certain_posterior_has_no_entropy() -> None:
     assert measure_posterior(np.array([0.0, 2.0, 0.0])) == {
         "entropy": 0,
         "min_entropy": 0,
@@ -33,6 +33,6 @@ def test_the_best_guess_is_never_less_than_the_mean_says(weights: list[float]) -
 
 
 @pytest.mark.parametrize("weights", [[0.0, 0.0], [-1.0, 2.0], []])
-def test_what_are_no_probabilities_is_refused(weights: list[float]) -> None:
+def test_a_posterior_without_probabilities_is_refused(weights: list[float]) -> None:
     with pytest.raises(ConfigError, match="probabilities"):
         measure_posterior(np.array(weights))

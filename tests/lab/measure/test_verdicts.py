@@ -44,7 +44,7 @@ def test_one_whose_interval_reaches_the_margin_fits_partly_and_one_beyond_is_not
     assert judge(published(value=0.735), CURVES).verdict == "not reproduced"
 
 
-def test_what_is_known_less_well_than_within_the_margin_fits_partly_at_best() -> None:
+def test_an_interval_wider_than_the_margin_fits_partly_at_best() -> None:
     assert judge(published(within=0.009), CURVES).verdict == "partly"
     assert judge(published(within=0.011), CURVES).verdict == "fits"
 
@@ -65,7 +65,7 @@ def test_a_bound_has_one_side_and_fits_if_all_of_the_interval_keeps_it() -> None
     assert judge(published(value=0.9, compare="at most", within=0), CURVES).statistic == "value, at most"
 
 
-def test_what_is_not_told_from_chance_holds_it_in_an_interval_that_is_narrow_enough() -> None:
+def test_not_told_from_needs_the_target_inside_a_narrow_interval() -> None:
     chance = {"compare": "not told from", "within": 0.02}
     assert judge(published(value=0.695, **chance), CURVES).verdict == "fits"
     assert judge(published(value=0.715, **chance), CURVES).verdict == "not reproduced"
@@ -104,7 +104,7 @@ def test_the_last_value_is_the_last() -> None:
     assert judge(published(curve="rises", statistic="last", x=None, value=0.5), CURVES).reproduced == 0.5
 
 
-def test_where_a_curve_has_no_such_point_it_is_said() -> None:
+def test_a_missing_point_of_a_curve_is_an_error() -> None:
     with pytest.raises(NoPointError, match="no point at 7"):
         judge(published(x=7), CURVES)
     with pytest.raises(NoPointError, match="no point at"):

@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 
 from veilcast.errors import ConfigError
+from veilcast.lab.attack.observations import EpochWires
 from veilcast.lab.attack.observer import leaf_rule
 from veilcast.lab.experiment.params import Params
 from veilcast.lab.models.epochs import run_epochs
 from veilcast.lab.runs.mesh.epoch_setup import (
-    EpochWires,
     Mask,
     make_policy,
     observe_constant_wires,

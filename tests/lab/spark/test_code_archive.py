@@ -1,4 +1,4 @@
-"""What is sent to executors is the package, and its fingerprint tells one version from another."""
+"""The archive for executors is the package, and its fingerprint tells one version from another."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is no master is given up; and where the machine has no Java, the wheel's does all that a sweep needs."""
+"""A listener that is no master is given up; and without Java on the machine the wheel's runs all of a sweep."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from veilcast.lab.spark import doctor, java, session, sessions
 
 
 @pytest.mark.all_only
-def test_what_listens_and_is_no_master_is_given_up_and_the_next_session_works(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_listener_that_is_no_master_is_given_up_and_the_next_session_works(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sessions, "_REGISTER_S", 5.0)
     monkeypatch.setattr("shutil.which", lambda *_, **__: None)
     monkeypatch.delenv("JAVA_HOME", raising=False)
@@ -32,7 +32,7 @@ def test_what_listens_and_is_no_master_is_given_up_and_the_next_session_works(mo
     assert signal.getsignal(signal.SIGINT) is before
 
 
-def test_without_a_place_for_temporary_files_nothing_starts_and_it_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_scratch_space_nothing_starts_and_the_reason_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     def nowhere() -> str:
         raise FileNotFoundError(errno.ENOENT, "No usable temporary directory found in ['/tmp']")
 
@@ -45,7 +45,7 @@ def test_without_a_place_for_temporary_files_nothing_starts_and_it_is_said(monke
 
 
 @pytest.mark.all_only
-def test_what_is_wrong_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_problem_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(java, "_candidates", lambda _: [])
     monkeypatch.setattr(doctor, "LIBRARIES", ("numpy", "no-such-library"))
     diagnosis = doctor.diagnose("spark://127.0.0.1:1")

@@ -1,4 +1,4 @@
-"""Whatever Spark says, one line of it is told, by a class that has an exit code."""
+"""Every error of Spark becomes one line of ours, of a class with an exit code."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ Driver stacktrace:
         ("first\nsecond", SparkError, "Spark gave up: first"),
     ],
 )
-def test_one_line_is_told(text: str, kind: type[Exception], line: str) -> None:
+def test_every_spark_error_becomes_one_line(text: str, kind: type[Exception], line: str) -> None:
     error = translate_error(RuntimeError(text))
     assert type(error) is kind
     assert line in str(error)

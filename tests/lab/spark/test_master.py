@@ -1,4 +1,4 @@
-"""A master's address is checked, and knocked at, before anything is started for it."""
+"""A master's address is checked, and connected to, before anything is started for it."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ def test_places_of_a_standalone_cluster_are_all_of_its_masters() -> None:
 
 
 @pytest.mark.parametrize("url", ["", "loca", "local[]", "local[0]", "local[-1]", "http://a:1", "spark:a:1", "yarn://x"])
-def test_what_is_no_kind_of_master_is_refused(url: str) -> None:
+def test_an_unknown_kind_of_master_is_refused(url: str) -> None:
     with pytest.raises(ConfigError, match=r"^--master "):
         Master.parse(url)
 
 
 @pytest.mark.parametrize("place", ["", "a", "a:b", ":7", "a:99999", "a:7077/x", "me@a:1", "a:1,"])
-def test_what_is_no_place_is_refused_in_one_line(place: str) -> None:
+def test_a_malformed_address_is_refused_in_one_line(place: str) -> None:
     with pytest.raises(ConfigError, match=r"^--master ") as told:
         Master.parse(f"spark://{place}")
     assert "\n" not in str(told.value)
@@ -44,7 +44,7 @@ def test_our_address_is_the_one_on_the_way_to_the_master() -> None:
         assert Master.parse(f"spark://127.0.0.1:{listening.getsockname()[1]}").local_address() == "127.0.0.1"
 
 
-def test_where_nobody_listens_it_is_told_at_once() -> None:
+def test_an_unreachable_master_is_reported_at_once() -> None:
     with socket.create_server(("127.0.0.1", 0)) as listening:
         port = listening.getsockname()[1]
     with pytest.raises(UnreachableError, match=f"no Spark master answers at 127.0.0.1:{port}"):

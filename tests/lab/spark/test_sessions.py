@@ -47,7 +47,7 @@ def test_the_environment_and_the_handlers_are_as_before(spark: SparkSession) -> 
     assert spark.sparkContext.master == "local[2,4]"
 
 
-def test_others_on_this_machine_are_not_listened_to(spark: SparkSession) -> None:
+def test_other_users_of_this_machine_are_refused(spark: SparkSession) -> None:
     """Spark draws the secret itself, and would not have started without one."""
     assert spark.sparkContext.getConf().get("spark.authenticate") == "true"
 
