@@ -180,7 +180,7 @@ def test_a_check_that_cannot_be_made_is_no_pass(capsys: pytest.CaptureFixture[st
     )
     code, _, err = run(capsys, write_loud_network(tmp_path / "net", 8), "--members", known, "--fail-if", "auc>0.6")
     assert (code, err.count("\n")) == (3, 1)
-    assert "members who read" in err
+    assert "subscribers, and other members" in err
 
 
 def test_a_place_for_the_page_is_refused_before_anything_is_read(

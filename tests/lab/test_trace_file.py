@@ -137,7 +137,7 @@ def test_a_file_that_is_no_trace_is_reported_without_library_errors(tmp_path: Pa
     write(tmp_path / "full" / "notes.txt", b"a,b,t\n1,2,3\n")
     assert refused(tmp_path / "full") == no_parquet
     assert refused(write(tmp_path / "mine", b"PAR1rubbish")) == no_parquet
-    assert refused(write(tmp_path / "packed", CUT_OFF)) == "it is packed, and damaged; fetch it anew"
+    assert refused(write(tmp_path / "packed", CUT_OFF)) == "it is packed, and damaged; fetch it again"
 
 
 @pytest.fixture

@@ -59,7 +59,7 @@ def _load(path: Path) -> InteractionTrace:
     except ConfigError as error:
         raise ConfigError(f"{path} is no trace: {error}") from error
     except (gzip.BadGzipFile, EOFError, zlib.error) as error:
-        raise StorageError(f"{path} cannot be read as a trace: it is packed, and damaged; fetch it anew") from error
+        raise StorageError(f"{path} cannot be read as a trace: it is packed, and damaged; fetch it again") from error
     except (OSError, pa.ArrowException) as error:
         # The system's reasons are short; Arrow's are long, and some of them are file errors.
         why = os.strerror(error.errno) if isinstance(error, OSError) and error.errno else _NO_PARQUET

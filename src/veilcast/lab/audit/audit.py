@@ -136,7 +136,7 @@ class CaptureAudit(msgspec.Struct, frozen=True):
         roles = ROLES if limit.name == "set" else ("subscriber",)
         asked = [each for each in self.networks if any(each.roles.get(role) for role in roles)]
         if limit.name in NEED_MEMBERS and not (asked and all(limit.name in each.found() for each in asked)):
-            raise ConfigError(f"--fail-if {limit}: members who read, and others, must be in the captures")
+            raise ConfigError(f"--fail-if {limit}: subscribers, and other members, must be in the captures")
 
 
 def audit_capture(
@@ -157,9 +157,9 @@ def _rules(
         named.setdefault(each.role, each.named if each.counts else 0)
     if publications:
         yield Advice(
-            f"{publications:,} publications are told from everything else by their size and moment",
-            'run the nodes with profile = "hardened": links then carry cells of one size at one rate, and a note takes '
-            "the place of a cell that would be sent in any case",
+            f"{publications:,} publications are told from all other traffic by their size and time",
+            'run the nodes with profile = "hardened": links then carry cells of one size at one rate, and a '
+            "notification takes the place of a cell that would be sent in any case",
         )
     elif wire.telling:
         sizes = ", ".join(str(each.size) for each in wire.telling[:5])
@@ -170,12 +170,12 @@ def _rules(
         )
     if named.get("publisher"):
         yield Advice(
-            "who publishes is seen by who sends first",
-            "only silent links hide this from who watches wires: use the hardened profile",
+            "the first sender of a notification reveals the publisher",
+            "only silent links hide this from an observer of the wires: use the hardened profile",
         )
     if named.get("subscriber") and publications:
         yield Advice(
-            f"{named['subscriber']} nodes are named as readers",
+            f"{named['subscriber']} nodes are named as subscribers",
             "covers and the shell game (profile paper with cover and shellgame) slow this down by some publications, "
             "and do not stop it; the hardened profile does",
         )
@@ -183,16 +183,16 @@ def _rules(
         yield Advice(
             f"{len(wire.odd):,} links keep another rhythm than the others",
             "see that no machine is overloaded, that all nodes have the same rate, and that no link is throttled; "
-            "what is still odd then goes with something, and that may be a role",
+            "a link that is still odd then has a cause, which may be a role",
         )
     if not publications and any(each.attack in UNLIKE and each.counts for each in attackers):
         yield Advice(
-            "rhythm, sizes or volumes of what a node gets or sends go with its role",
+            "rhythm, sizes or volumes of a node's traffic go with its role",
             "this must not be in the hardened profile: please report it, with the version and this page",
         )
     if not members:
         yield Advice(
-            "who has which role was not told, so nothing here says whether suspects are the right ones",
+            "the roles are not known, so nothing here says whether the suspects are the right ones",
             "give --members FILE, and see how often the attackers are right",
         )
 

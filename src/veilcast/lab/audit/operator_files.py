@@ -42,7 +42,7 @@ def read_members(path: Path) -> tuple[ListedMember, ...]:
             raise ConfigError(f"{path}: entry {number}: the role is {member.role!r}; write {meant!r}")
         found[member] = None
     if not any(member.role in ROLES for member in found):
-        raise ConfigError(f"{path} names no members who are {' or '.join(ROLES)}")
+        raise ConfigError(f"{path} names no member that is {' or '.join(ROLES)}")
     return tuple(found)
 
 

@@ -3,7 +3,7 @@
 Insiders write a row for every message that comes or goes. Of these, the activity of a link in an epoch is a few bits
 and a time, and of an advert only the first sender counts. Both are aggregations with small states, so the largest table
 is reduced where it lies. Only the aggregations that a chosen attacker needs are made. All rows of a run go to one task
-(`spark_grouping`) and become arrays over nodes, links and epochs, for each topic. The coalition knows its own members:
+(`grouped_tables`) and become arrays over nodes, links and epochs, for each topic. The coalition knows its own members:
 messages among them are left out where they tell nothing.
 
 Frames have the columns of `insiders` and a column `topic`. Kinds are those of the wire's messages, prefixed with `in:`
@@ -20,6 +20,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from veilcast.lab.attack.grouped_tables import GroupedRun, RunTable, distinct_values
 from veilcast.lab.attack.insider.observations import (
     CoalitionObservations,
     HeardAdverts,
@@ -27,7 +28,6 @@ from veilcast.lab.attack.insider.observations import (
     PublicKnowledge,
     infer_origins,
 )
-from veilcast.lab.attack.spark_grouping import GroupedRun, RunTable, distinct_values
 from veilcast.lab.models.graph import Graph, from_edges
 from veilcast.lab.models.link_observations import (
     ASKED,

@@ -23,12 +23,12 @@ from numpy.typing import NDArray
 
 from veilcast.errors import ConfigError
 from veilcast.lab import tables
+from veilcast.lab.attack.grouped_tables import GroupedRun, make_guesses, union_tables
 from veilcast.lab.attack.insider import coalition_tables, token_inference
 from veilcast.lab.attack.insider.group_tests import build_group_tests, infer_beliefs
 from veilcast.lab.attack.insider.observations import CoalitionObservations, PublicKnowledge
 from veilcast.lab.attack.insider.token_inference import assign_best, count_requests, naming_likelihoods
 from veilcast.lab.attack.registry import Attacker, attackers_on
-from veilcast.lab.attack.spark_grouping import GroupedRun, make_guesses, union_tables
 from veilcast.lab.models.link_observations import SILENT, LinkObservations
 from veilcast.lab.tables import GuessRow
 

@@ -3,7 +3,7 @@
 1. Cells are mostly heartbeats. Attackers need much less: the links, the presence, the notifications, the bytes by node
    and time. Each is one aggregation that Spark does on both sides of a shuffle, so the shuffled data is as small as the
    result; nothing is sorted. Only aggregations that a chosen attacker needs are made.
-2. All rows of a run go to one task (`spark_grouping`), where the attackers score every node. A run's notifications and
+2. All rows of a run go to one task (`grouped_tables`), where the attackers score every node. A run's notifications and
    counts must fit into a task, its cells need not.
 
 Notifications are told from heartbeats as in `publication_waves`, by counts in place of rows: the number of cells of a
@@ -21,13 +21,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from veilcast.lab import tables
+from veilcast.lab.attack.grouped_tables import GroupedRun, RunTable, distinct_values, make_guesses, union_tables
 from veilcast.lab.attack.observations import ActivityRounds, ByteVolumes, CaptureObservations
 from veilcast.lab.attack.observer import cadence
 from veilcast.lab.attack.observer.cadence import GapCounts
 from veilcast.lab.attack.observer.flow_correlation import BINS_PER_HEARTBEAT
 from veilcast.lab.attack.observer.publication_waves import PHASE_BIN_US, notification_size
 from veilcast.lab.attack.registry import ACTIVITY, CADENCE, VOLUMES, WAVES, Attacker, attackers_on
-from veilcast.lab.attack.spark_grouping import GroupedRun, RunTable, distinct_values, make_guesses, union_tables
 from veilcast.lab.models.graph import from_edges
 from veilcast.lab.tables import GuessRow
 

@@ -26,9 +26,9 @@ from numpy.typing import NDArray
 
 from veilcast.errors import ConfigError
 from veilcast.lab import tables
+from veilcast.lab.attack.grouped_tables import GroupedRun, RunTable, distinct_values, make_guesses, union_tables
 from veilcast.lab.attack.server import batch_disclosure, linkage, tag_inference
 from veilcast.lab.attack.server.tag_inference import name_counted_tags
-from veilcast.lab.attack.spark_grouping import GroupedRun, RunTable, distinct_values, make_guesses, union_tables
 from veilcast.lab.models.server_log import KINDS, PUBLISHED, SUBSCRIBED, ServerLog
 from veilcast.lab.tables import GuessRow
 
@@ -110,11 +110,11 @@ def guess_from_log(
     """
     for attack in attacks:
         if attack not in LOG_ATTACKS:
-            raise ConfigError(f"nobody who serves has an attack {attack!r}; there are {', '.join(LOG_ATTACKS)}")
+            raise ConfigError(f"no attack on a server log is called {attack!r}; there are {', '.join(LOG_ATTACKS)}")
     if "dictionary" in attacks and words is None:
         raise ConfigError("a dictionary attack needs words")
     if {"tag-frequency", "proxy-frequency"} & set(attacks) and not (popularity and users):
-        raise ConfigError("tags are named by the popularity of topics among so many users")
+        raise ConfigError("naming tags needs the popularity of topics and the number of users")
     found = []
     if "dictionary" in attacks and words is not None:
         found.append(_count_guesses("dictionary", _select_subscriptions(server, "server").join(words, ["run", "tag"])))

@@ -46,12 +46,12 @@ class RunTable(NamedTuple):
     """Expression over the frame, by column of the common frame."""
 
 
-def union_tables(sheets: Iterable[RunTable]) -> DataFrame:
+def union_tables(tables: Iterable[RunTable]) -> DataFrame:
     """One frame of all tables, of all runs."""
     from pyspark.sql import functions as sql
 
     parts = []
-    for kind, frame, columns in sheets:
+    for kind, frame, columns in tables:
         rest = [sql.expr(columns.get(name, absent)).alias(name) for name, absent in _COLUMNS.items()]
         parts.append(frame.select("run", sql.lit(kind).alias("kind"), *rest))
     whole = parts[0]
