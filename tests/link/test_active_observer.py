@@ -1,4 +1,4 @@
-"""What an observer that also drops, delays, repeats, splices and records datagrams learns or does on links.
+"""What an active observer, which drops, delays, repeats, splices and records datagrams, learns or achieves on links.
 
 The wire of a busy link is compared with the wire of a quiet one, cell by cell, while the observer interferes with both
 in the same way.
@@ -32,7 +32,7 @@ INTERFERENCE = {
 
 
 def wire_of(interference: list[tuple[int, Weather]], *, busy: bool) -> list[tuple[int, Address, Address, int]]:
-    """All datagrams of a link in 300 seconds: when, from where, to where, how long."""
+    """All datagrams of a link in 300 seconds: time, source, destination, length."""
     street = LinkWorld("a", "b", seed=4, watched=True)
     for second in range(0, 300, 20):
         for name, peer in (("a", "b"), ("b", "a")):
@@ -54,7 +54,7 @@ def test_interference_does_not_tell_a_busy_link_from_a_quiet_one(what: str) -> N
 
 
 def test_splices_of_recorded_datagrams_get_no_answer_and_no_memory() -> None:
-    """A stranger without the network key has recordings of true letters and cells, and joins pieces of them."""
+    """A stranger without the network key splices recordings of valid packets and cells."""
     town, rng = town_of("a", "b"), random.Random(2)
     recorded = [frame.data for _, _, frame in town.sent]
     before, sent = remembered(town.machines["a"]), len(town.sent)
@@ -75,7 +75,7 @@ def test_splices_of_recorded_datagrams_get_no_answer_and_no_memory() -> None:
 
 
 def test_no_curve_operation_is_spent_before_a_cookie_came_back(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A member floods from addresses at which it does not receive: each first letter is sealed with the network key."""
+    """A member floods from addresses at which it does not receive: each first packet is sealed with the network key."""
     people, operations = network(), list[str]()
     theirs = admission(people.bob, 2)
     flood = [admission(people.alice, seed).initiate(B, NOW) for seed in range(100)]

@@ -1,4 +1,5 @@
-"""The prefix of an address: near ones share it, far ones do not, and no text upsets it."""
+"""Prefixes of addresses: addresses of one owner share one, addresses of different networks do not, and any text has
+one."""
 
 from __future__ import annotations
 

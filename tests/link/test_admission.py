@@ -1,4 +1,4 @@
-"""Links are opened through losses, copies and recordings; floods leave bounded traces."""
+"""Links open despite losses, duplicates and recordings. Floods leave bounded state."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def reply_of(one: LinkAdmission, datagram: bytes, source: Address, now: int = NO
 
 
 def shown_hello(ours: LinkAdmission, theirs: LinkAdmission, remote: bytes | None, now: int = NOW) -> bytes:
-    """Alice's first letter with Bob's cookie in it."""
+    """Alice's first packet with Bob's cookie in it."""
     return reply_of(ours, reply_of(theirs, ours.initiate(B, now, remote), A, now), B, now)
 
 
@@ -101,7 +101,7 @@ def test_first_contact_takes_five_letters_and_a_known_peer_four() -> None:
 
 @pytest.mark.parametrize("known", [False, True])
 def test_links_open_through_losses_and_copies(known: bool) -> None:
-    """Half of all letters are lost, the rest may come twice; who knocked repeats until it hears a cell."""
+    """Half of all packets are lost, the rest may come twice. The initiator repeats until it hears a cell."""
     for seed in range(30):
         rng, (ours, theirs) = random.Random(seed), doors()
         contacts: dict[Address, HandshakeResult] = {}

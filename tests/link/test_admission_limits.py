@@ -1,4 +1,4 @@
-"""Who is turned away, when, and that nobody pays for another."""
+"""Which strangers are refused, when, and that no host pays for another."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def test_a_host_gets_its_burst_and_twenty_a_second_whatever_its_ports() -> None:
 
 
 def test_letters_in_anothers_name_do_not_shut_it_out() -> None:
-    """Whoever can write A's address on a letter uses up A's cookies, never the handshakes of A, who has one."""
+    """An adversary that forges A's address uses up the cookies of A, never the handshakes of A, which has a cookie."""
     keeper = doorkeeper()
     cookie = keeper.cookie(A, THREAD, NOW)
     for _ in range(1_000):

@@ -1,4 +1,4 @@
-"""Chunks to bytes and back, and bytes that are none."""
+"""Encoding and decoding of chunks, and malformed bytes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Letters, and whatever is none."""
+"""Handshake packets, valid and malformed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Sessions follow one another on a link: at the right time, by the right side, and no key outlives its session."""
+"""Sessions of a link follow one another: at the right time, begun by the right side, and no key outlives its
+session."""
 
 from __future__ import annotations
 
@@ -15,7 +16,7 @@ RENEWED = NOW + REKEY_US
 
 
 def both() -> tuple[SessionGenerations, SessionGenerations]:
-    """Who began, and who answered."""
+    """The initiator and the responder."""
     ours, theirs = identity(network().alice, 1), identity(network().bob, 2)
     contact, other = shake_hands(ours, theirs)
     return SessionGenerations(ours, contact), SessionGenerations(theirs, other)

@@ -1,4 +1,4 @@
-"""Handshakes between members, and against everybody who is none, or pretends to be another."""
+"""Handshakes between members, and with strangers and impostors."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def test_members_learn_who_the_other_is_and_share_a_session(theirs: LinkIdentity
 
 
 def test_every_message_fits_a_letter_even_with_the_largest_certificates() -> None:
-    """Of a sub-authority, with epochs whose numbers are as long as they come."""
+    """Certificates of a sub-authority, with the longest epoch numbers."""
     entropy, epoch = random.Random(8).randbytes, 2**32 - 30
     _, child = issuer.delegate(issuer.create(1, entropy), "sports", epoch, 20, entropy)
     parties = []
@@ -130,7 +130,7 @@ def test_who_has_another_network_key_gets_no_session(known: bool) -> None:
 def refused_both_ways(
     liar: LinkIdentity, honest: LinkIdentity, error: type[RemoteError], match: str, now: int = NOW
 ) -> None:
-    """As who begins, with and without the other's key, and as who is asked."""
+    """The peer is refused as initiator, with and without the other's key, and as responder."""
     with pytest.raises(error, match=match):
         ResponderHandshake(
             honest, InitiatorHandshake(liar, now, remote=honest.static.public).first_message, now, known=True
@@ -147,7 +147,7 @@ def refused_both_ways(
 
 
 class Liar(LinkIdentity):
-    """Shows whatever it likes, and believes everybody."""
+    """Shows any certificate, and accepts every peer."""
 
     def __init__(self, keyring: Keyring, shown: bytes) -> None:
         super().__init__(keyring, random.Random(9).randbytes)
@@ -242,21 +242,21 @@ def test_whose_own_membership_is_over_begins_nothing_and_answers_nobody() -> Non
 
 
 def flips(data: bytes) -> list[bytes]:
-    """The data with one bit changed, for every bit of it."""
+    """The data with one bit changed, for every bit."""
     number = int.from_bytes(data, "big")
     return [(number ^ 1 << bit).to_bytes(len(data), "big") for bit in range(len(data) * 8)]
 
 
 @pytest.mark.parametrize("known", [False, True])
 def test_every_single_changed_bit_of_a_first_message_is_refused(known: bool) -> None:
-    """Also in XX, where the first message is all but in clear: the tag is of the fresh key itself."""
+    """Also in XX, where the first message is nearly in clear: the tag covers the ephemeral key itself."""
     for changed in flips(begin(ALICE, BOB, known).first_message):
         with pytest.raises(RemoteError):
             ResponderHandshake(BOB, changed, NOW, known=known)
 
 
 def test_a_changed_answer_or_last_message_is_refused() -> None:
-    """A handshake ends with the first wrong message, so each bit needs a new one: a sample of them."""
+    """A handshake ends with the first wrong message, so each bit needs a new handshake: a sample of bits."""
     rng = random.Random(6)
     for _ in range(60):
         for known in (False, True):

@@ -1,4 +1,4 @@
-"""What strangers, eavesdroppers and hostile members can do to links: waste a little of our time, and no more."""
+"""What strangers, eavesdroppers and hostile members can do to links: waste a little time, and no more."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def test_what_was_on_the_wire_before_is_taken_no_second_time_and_moves_nobody(wi
 
 
 def test_a_cell_that_was_held_back_moves_nobody() -> None:
-    """An eavesdropper stops a cell, and sends it from elsewhere when later ones have arrived."""
+    """An eavesdropper stops a cell, and sends it from elsewhere after later ones have arrived."""
     town = town_of("a", "b")
     held = line_of(town, "b", "a").generations.session.seal(bytes(CELL_BODY), town.now)
     town.run(SECOND_US)
@@ -195,7 +195,7 @@ def machine_static(town: MovingLinks) -> bytes:
 
 
 def test_a_recorded_knock_opens_nothing() -> None:
-    """Whoever has the network key can copy the first message of another into a letter of its own, cookie and all."""
+    """A member can copy the first message of another into a packet of its own, with the cookie."""
     town = town_of("a", "b")
     sealed = envelopes()
     first = InitiatorHandshake(town.machines["b"]._party, town.now, remote=machine_static(town)).first_message

@@ -1,4 +1,4 @@
-"""A peer that holds the keys and sends the worst that can be written costs no more than the bounds."""
+"""A peer that holds the keys and sends the worst possible bodies costs no more than the bounds."""
 
 from __future__ import annotations
 
@@ -132,7 +132,8 @@ def test_random_bodies_raise_nothing_but_remote_errors(data: bytes, start: bytes
 
 
 def test_the_worst_of_legal_traffic_keeps_within_the_bounds(side: Transfer) -> None:
-    """Chunks of one byte and of the most, early, late and repeated, for long; a lane without such a gap goes on."""
+    """Chunks of one byte and of the largest size, early, late and repeated, for long. A lane without such a gap
+    continues."""
     rng, most = random.Random(11), 0
     for number in range(3_000):
         early = write_chunk(LONG, rng.randrange(1, WINDOW), b"x" * rng.choice((1, CHUNK_MAX)), rng.choice((None, 0, 9)))

@@ -1,4 +1,4 @@
-"""Late timers over many links: cells that a stall has held up leave one by one, and none is lost."""
+"""Late timers over many links: cells delayed by a stall leave one by one, and none is lost."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def star(links: int, rate: int) -> LinkWorld:
 
 
 def stall(street: LinkWorld, stall_us: int, times: int) -> list[int]:
-    """Stop the hub now and then for so long; the times of its cells."""
+    """Stop the hub at intervals for this time. Returns the times of its cells."""
     start, rng, peers = street.now - street.start, Random(stall_us), street.links(HUB).peers()
     for turn in range(times):
         street.tell(HUB, peers[turn % len(peers)], b"work")
@@ -42,7 +42,7 @@ def stall(street: LinkWorld, stall_us: int, times: int) -> list[int]:
 
 
 def most_at_once(times: list[int], within_us: int = 1) -> int:
-    """The most cells that left within one such stretch of time."""
+    """The largest number of cells that left within an interval of this length."""
     most = first = 0
     for last, at in enumerate(times):
         while at - times[first] >= within_us:

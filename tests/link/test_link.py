@@ -1,4 +1,4 @@
-"""What was said on a link and may not have arrived is said again on its next line, to the same peer, within bounds."""
+"""Messages that may not have arrived are sent again on the next channel of a link, to the same peer, within bounds."""
 
 from __future__ import annotations
 

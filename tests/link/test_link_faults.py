@@ -1,4 +1,4 @@
-"""A message that the machine inside fails on takes no other message of its cell with it, and ends no link."""
+"""A message on which the wrapped machine raises takes no other message of its cell with it, and ends no link."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whatever is lost, repeated or reordered, each message arrives once and in order; and the check sees it if not."""
+"""Each message arrives once and in order, whatever is lost, repeated or reordered. The check detects planted faults."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def _stormy(rng: random.Random) -> Fate:
 
 
 class _Forgetful(ReceivingLane):
-    """Takes every chunk that is not early for the one expected."""
+    """Takes every chunk that is not early for the expected one."""
 
     def accept(self, wire: int, content: bytes, zeros: int | None) -> list[tuple[bytes, int]] | None:
         return super().accept(min(wire, self._expected), content, zeros) or (
@@ -57,7 +57,7 @@ class _Forgetful(ReceivingLane):
 
 
 class _Hasty(ReceivingLane):
-    """Gives a message away before its turn."""
+    """Delivers a message before its turn."""
 
     def accept(self, wire: int, content: bytes, zeros: int | None) -> list[tuple[bytes, int]] | None:
         if wire > self._expected and wire not in self._early and zeros is not None and not self._partial:
@@ -89,7 +89,7 @@ class _WithoutZeros(Transfer):
 
 
 class _Deaf(Transfer):
-    """Believes that whatever it sent has arrived."""
+    """Assumes that everything it sent has arrived."""
 
     def fill(self, room: int, now: int) -> bytes:
         body = super().fill(room, now)

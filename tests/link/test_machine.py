@@ -1,4 +1,5 @@
-"""Links between machines: they open, carry, renew their keys, survive and end, and the wire shows none of it."""
+"""Links between machines open, carry messages, renew their keys, survive faults and close. The wire shows none of
+it."""
 
 from __future__ import annotations
 
@@ -25,7 +26,7 @@ LOSSY = Weather(loss_ppm=300_000)
 
 
 def chat(street: LinkWorld, seconds: int, *, every_us: int = SECOND_US) -> tuple[list[bytes], list[bytes]]:
-    """Let both say something now and then, short and long; what they said."""
+    """Let both sides send short and long messages at intervals. Returns the messages."""
     said: tuple[list[bytes], list[bytes]] = ([], [])
     for turn in range(seconds * SECOND_US // every_us):
         for place, (name, peer) in enumerate(((A, B), (B, A))):
@@ -95,7 +96,7 @@ def test_weather_of_every_kind_changes_nothing() -> None:
 
 @pytest.mark.parametrize("rate", RATES)
 def test_the_wire_of_a_busy_link_is_that_of_a_quiet_one(rate: int) -> None:
-    """Times, sizes and directions, over three generations of keys; the busy one has more to say than fits."""
+    """Times, sizes and directions, over three generations of keys. The busy link has more messages than fit."""
     wires, kinds = [], []
     for busy in (False, True):
         street = LinkWorld("a", "b", config=LinkConfig(rate=rate), seed=3, watched=True)
@@ -113,7 +114,7 @@ def test_the_wire_of_a_busy_link_is_that_of_a_quiet_one(rate: int) -> None:
 
 @pytest.fixture
 def on_the_slot(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Cells do not sway, so that the grid behind them shows."""
+    """Cells have no jitter, so that the grid of slots shows."""
     monkeypatch.setattr(SendJitter, "draw", lambda self, below: 0)
 
 
@@ -128,7 +129,7 @@ def test_the_wire_of_a_link_that_renews_its_keys_is_a_grid() -> None:
 
 
 def test_the_planted_burst_is_seen_on_the_wire() -> None:
-    """The comparison above is worth something: a machine that sends one cell more is caught."""
+    """Validates the comparison above: a machine that sends one additional cell is detected."""
     wires = []
     for planted in (False, True):
         street = LinkWorld("a", "b", watched=True)

@@ -51,7 +51,7 @@ def test_a_late_timer_sends_one_cell_and_keeps_to_the_grid(rate: int, phase: int
 
 
 class _Diligent(CellSlots):
-    """Makes up for what it missed."""
+    """Makes up for missed slots."""
 
     def take_due_slot(self, now: int) -> bool:
         if now < self.next_us:

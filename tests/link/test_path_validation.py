@@ -39,7 +39,7 @@ def linked_town(config: LinkConfig | None = None) -> MovingLinks:
 
 
 def keep_talking(town: MovingLinks, seconds: int) -> None:
-    """Both members say something every second, as neighbours in a mesh do."""
+    """Both members send a message every second, as mesh neighbours do."""
     for _ in range(seconds):
         town.tell("a", "b", b"a %d" % town.now)
         town.tell("b", "a", b"b %d" % town.now)
@@ -55,7 +55,7 @@ def lost_links(town: MovingLinks) -> list[tuple[str, Address]]:
 
 
 def stop_one(town: MovingLinks) -> None:
-    """The adversary stops the next cell from B to A, and sends it on from its own address."""
+    """The adversary stops the next cell from B to A, and forwards it from its own address."""
     stopped: list[Frame] = []
 
     def intercept(source: Address, frame: Frame) -> list[tuple[Address, Frame]]:
@@ -68,21 +68,21 @@ def stop_one(town: MovingLinks) -> None:
 
 
 def relay(source: Address, frame: Frame) -> list[tuple[Address, Frame]]:
-    """The adversary stops every cell both ways, and sends each on from an address of its own."""
+    """The adversary stops every cell both ways, and forwards each from an address of its own."""
     if source == B:
         return [(EVIL, Frame(A, frame.data))]
     return [(BEHIND, Frame(B, frame.data))]
 
 
 def redirect_all(source: Address, frame: Frame) -> list[tuple[Address, Frame]]:
-    """The adversary stops every cell from B to A, and sends it on from its own address."""
+    """The adversary stops every cell from B to A, and forwards it from its own address."""
     return [(EVIL if source == B and frame.destination == A else source, frame)]
 
 
 def race_all(source: Address, frame: Frame) -> list[tuple[Address, Frame]]:
     """The adversary stops nothing, but its copy of every cell, either way, is faster than the cell itself.
 
-    What comes to its own addresses it sends on, so each challenge reaches the peer that it is for.
+    It forwards what comes to its own addresses, so each challenge reaches its peer.
     """
     if frame.destination in (EVIL, BEHIND):
         return relay(source, frame)
@@ -100,7 +100,7 @@ def test_one_stopped_cell_that_is_sent_on_from_elsewhere_moves_no_link(wire: str
 
 
 def test_challenges_that_come_by_one_way_are_all_answered() -> None:
-    """An adversary that carries both challenges from one address must not have the second hide the first."""
+    """An adversary that carries both challenges from one address must not hide the first by the second."""
     route = PeerPath(B, random.Random(1).randbytes)
     tokens = [b"token  1", b"token  2"]
     route.on_cell(B, [(CHALLENGE, tokens[0])], follow=True, now=0)
@@ -126,8 +126,8 @@ def test_an_adversary_that_carries_all_cells_or_only_copies_them_moves_no_link(a
 def test_a_relay_that_stops_the_direct_path_holds_a_link_no_longer_than_it_stops_it(rate: int) -> None:
     """The limit of path validation: an adversary that stops the direct cells can become a relay, and no more.
 
-    It takes one end after the other. When it lets the direct path go, a challenge to the first address brings both ends
-    home, though the adversary still carries all that is sent to its own addresses.
+    It takes one end after the other. When it opens the direct path, a challenge to the first address brings both ends
+    home, although the adversary still carries everything that is sent to its own addresses.
     """
     town = linked_town(LinkConfig(rate=rate))
 
@@ -196,7 +196,7 @@ def test_a_link_follows_an_honest_peer_with_one_cell_a_slot(rate: int) -> None:
 
 @pytest.mark.parametrize("rate", RATES)
 def test_a_link_follows_a_peer_that_moves_again_while_the_first_address_is_asked(rate: int) -> None:
-    """The challenge to the first address is under way from 15 to 27 seconds after the first move."""
+    """The challenge to the first address is in flight from 15 to 27 seconds after the first move."""
     for stay in range(12, 30, 2):
         town = linked_town(LinkConfig(rate=rate))
         town.where["b"] = Address("b2")
@@ -232,7 +232,7 @@ def test_a_candidate_from_which_no_more_cells_come_does_not_keep_a_link_from_fol
 def test_a_relay_that_holds_a_link_when_the_peer_moves_holds_it_no_longer_than_it_carries(
     place: str, rate: int
 ) -> None:
-    """The limit of path validation when a peer moves: the adversary stops nothing, and carries what comes to it."""
+    """The limit of path validation when a peer moves: the adversary stops nothing, and forwards what comes to it."""
     town, moved = linked_town(LinkConfig(rate=rate)), Address("b2")
     held, copies = (EVIL if place == "fast copies" else B), 0
     town.where["b"] = moved
@@ -304,7 +304,7 @@ def test_an_answer_of_the_address_in_use_counts_from_anywhere() -> None:
 
 
 def checked_route() -> PeerPath:
-    """A route with the candidate EVIL; both addresses have been sent their challenges."""
+    """A path with the candidate EVIL. Both addresses have been sent their challenges."""
     route = PeerPath(B, random.Random(1).randbytes)
     route.on_cell(EVIL, [], follow=True, now=0)
     assert route.next_cell(0)[0] == B
@@ -320,8 +320,8 @@ def token_to(address: Address, route: PeerPath) -> bytes:
 
 @given(st.data())
 def test_whatever_a_peer_says_about_paths_little_is_kept_and_little_goes_astray(data: st.DataObject) -> None:
-    """Against every order of cells, sources, tokens and slots: cells to an address that has not answered are no more
-    than came from there, and the link leaves home only for an address that has answered."""
+    """For every order of cells, sources, tokens and slots: no more cells go to an unproven address than came from
+    there, and the link leaves home only for an address that has answered."""
     route, now = PeerPath(B, random.Random(1).randbytes), 0
     came: Counter[Address] = Counter()
     went: Counter[Address] = Counter()

@@ -1,4 +1,4 @@
-"""Each number once, and none that lies too far behind to know."""
+"""A replay window takes each number once, and none that lies behind the window."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Cells, mostly from the side of who records, changes, repeats and reorders them."""
+"""Cells, mostly from the view of an adversary that records, changes, repeats and reorders them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How room is given away, how fast losses are repaired, and where everything ends: queues, windows, patience."""
+"""How the room of bodies is used, how fast losses are repaired, and the bounds of queues, windows and timeouts."""
 
 from __future__ import annotations
 
@@ -217,7 +217,7 @@ def test_zeros_under_way_are_bounded_and_all_arrive() -> None:
 
 @pytest.mark.parametrize("loss", [0.1, 0.3, 0.5])
 def test_short_messages_pass_a_lossy_link_in_about_a_period_a_loss(loss: float) -> None:
-    """With room to spare the delay is that of the cells alone: the number of tries until one arrives."""
+    """With spare room the delay is that of the cells alone: the number of tries until one arrives."""
     courier, rng, waits = transfer_pair(), random.Random(4), []
     for number in range(400):
         message = number.to_bytes(2, "big") + b"."

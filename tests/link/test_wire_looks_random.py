@@ -1,8 +1,9 @@
-"""No two datagrams share anything: not a byte, not a bit, not a counter, whether cell or letter.
+"""No two datagrams share a byte, a bit or a counter, whether cell or handshake packet.
 
-The tests are of what a stranger sees, over thousands of datagrams of equal bodies: each byte of the datagram as a
-column. A column's values are compared with the even spread by chi-square, and neighbouring datagrams' bytes with chance
-agreement. The bounds are for one false alarm in a million at this seed; every check is shown to catch a planted bug.
+The tests take the view of a stranger, over thousands of datagrams of equal bodies: each byte of the datagram is a
+column. A chi-square test compares the values of a column with the uniform distribution, and the bytes of consecutive
+datagrams with chance agreement. The bounds are for one false alarm in a million at this seed. Every check detects a
+planted bug.
 """
 
 from __future__ import annotations
@@ -31,14 +32,14 @@ def as_wire(datagrams: list[bytes]) -> Wire:
 
 @cache
 def cells() -> Wire:
-    """A link that carries nothing at all."""
+    """The cells of an idle link."""
     session = handshake_pair()[0].session
     return as_wire([session.seal(bytes(CELL_BODY), NOW) for _ in range(4096)])
 
 
 @cache
 def letters() -> Wire:
-    """The same two meet again and again; every letter of every meeting."""
+    """Every packet of many handshakes of the same two members."""
     people, seen = network(), list[bytes]()
     meeting = 0
     while len(seen) < 4096:
@@ -58,7 +59,7 @@ def letters_of_one_meeting(ours: LinkAdmission, theirs: LinkAdmission) -> list[b
 
 
 def worst_chi_square(wire: Wire) -> float:
-    """The largest of all columns, in standard deviations over its mean; 255 degrees of freedom each."""
+    """The largest of all columns, in standard deviations over its mean, with 255 degrees of freedom each."""
     counts = np.stack([np.bincount(column, minlength=256) for column in wire.T])
     expected = len(wire) / 256
     chi_square = ((counts - expected) ** 2 / expected).sum(axis=1)
@@ -72,14 +73,14 @@ def worst_bit(wire: Wire) -> float:
 
 
 def agreement_of_neighbours(wire: Wire) -> float:
-    """How often a column has the same byte in two datagrams that follow one another, at its worst; 1/256 by chance."""
+    """Share of consecutive datagrams with the same byte in a column, at its worst; 1/256 by chance."""
     same = (wire[1:] == wire[:-1]).sum(axis=0)
     expected = (len(wire) - 1) / 256
     return float((same.max() - expected) / np.sqrt(expected))
 
 
 def worst_step(wire: Wire) -> float:
-    """How often the first eight bytes differ from one datagram to the next by the same number; a counter's would."""
+    """Share of consecutive datagrams whose first eight bytes differ by the same number, as a counter's would."""
     numbers = np.frombuffer(wire[:, :8].tobytes(), dtype=">u8").astype(np.uint64)
     _, counts = np.unique(np.diff(numbers), return_counts=True)
     return float(counts.max())

@@ -1,4 +1,4 @@
-"""The address book: hearsay stays hearsay, and no liar fills it."""
+"""The address book: hearsay stays hearsay, and no Byzantine member fills it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Adoption: when a peer that came becomes an own link, and what an adversary that ends own links gains by it."""
+"""Adoption: when a peer that came becomes an own link, and what an adversary that ends own links gains."""
 
 from __future__ import annotations
 
@@ -68,7 +68,8 @@ def test_a_node_that_hears_no_own_link_adopts_a_peer_that_came_though_it_still_t
 
 
 def test_one_heartbeat_of_an_own_link_ends_the_need() -> None:
-    """An adversary that ends own links does not keep the node from new ones: these come before the count is full."""
+    """An adversary that ends own links does not keep the node from new ones: these come before the count is
+    complete."""
     bench = bereft()
     for _ in range(10):
         assert bench.beat(NEED_PERIODS - 1) is None
@@ -89,7 +90,7 @@ def test_an_adversary_that_cuts_the_node_off_and_comes_first_has_no_head_start()
 
 
 def test_later_peers_are_not_adopted_from_however_many_prefixes_they_come() -> None:
-    """The flood comes when six members are linked, and fills the slots that remain; the node's own links end then."""
+    """The flood comes when six members are linked, and fills the remaining slots. Then the node's own links end."""
     adopted: Counter[str] = Counter()
     for seed in range(50):
         bench = Bench(seed)
@@ -124,7 +125,7 @@ def test_a_node_without_a_first_relay_waits_longer_before_it_adopts_a_peer() -> 
 
 @pytest.mark.parametrize("has_relay", [True, False])
 def test_a_node_whose_only_contact_is_dead_has_an_own_link_in_the_end(has_relay: bool) -> None:
-    """All members that the node knows have come to it, so that it knocks at its dead contact again and again."""
+    """All members that the node knows have come to it, so it knocks at its dead contact again and again."""
     street = CertifiedNetwork()
     node = street.add("hub", "gone")
     if has_relay:

@@ -1,4 +1,4 @@
-"""Chains that only those who may can start: what is refused, what expires, and how many one signer gets."""
+"""Chains that only authorised members can start: refusals, expiry, and the quota of one signer."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def signed(seed: int = 1, expires_us: int = START_US + LIFE_US, length: int = 16
 
 
 def fresh_chain(captured: Advert, seed: int) -> Advert:
-    """What anybody can make of an advert: the signed parts of it, and a value of one's own."""
+    """What any member can make of an advertisement: its signed parts, and a value of its own."""
     return replace_chain_value(captured, Random(seed).randbytes(32))
 
 
@@ -226,7 +226,7 @@ def test_what_a_publisher_that_died_had_advertised_is_forgotten_everywhere_in_ti
 
 
 def test_repair_starts_fresh_chains_within_the_quota() -> None:
-    """A ring whose links fail one after the other: the publisher advertises again and again, and is believed."""
+    """A ring whose links fail one after the other: the publisher advertises again and again, and is accepted."""
     village = MeshNetwork("p-a a-b b-s s-c c-d d-p", config=ON).run(10)
     for round_ in range(12):
         broken = Address("abcd"[round_ % 4])

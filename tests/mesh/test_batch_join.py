@@ -1,4 +1,4 @@
-"""Joining: who asks for a hardened mesh, when, and behind whom; seen by the neighbours of one node."""
+"""Joining: which nodes ask for a hardened mesh, when, and which parent; as seen by the neighbours of one node."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ EDGE_US = START_US + EPOCH_US
 
 
 def asked(said: list[tuple[int, str, Message]], later: int = 0) -> list[tuple[int, str]]:
-    """When the node asked whom for the mesh of that epoch."""
+    """When the node asked which neighbours for the mesh of that epoch."""
     return [(at_us, name) for at_us, name, message in said if message == Subscribe(token(later))]
 
 
@@ -36,7 +36,7 @@ def ahead(cottage: SingleHardenedNode, later: int = 1) -> None:
 
 
 def joined(role: str = "subscriber", cover: float = 0, seed: int = 3) -> SingleHardenedNode:
-    """A node in the mesh of the first epoch, which it has from a."""
+    """A node in the mesh of the first epoch, with the parent a."""
     cottage = SingleHardenedNode(role, cover=cover, seed=seed)
     if role == "subscriber":
         cottage.node.subscribe(LABEL, cottage.now)
@@ -47,7 +47,7 @@ def joined(role: str = "subscriber", cover: float = 0, seed: int = 3) -> SingleH
 
 
 def test_who_is_told_not_to_cover_asks_for_others_alone() -> None:
-    """Of everybody, with a share of one."""
+    """With a share of one, every node would be a cover."""
     cottage = SingleHardenedNode(config=with_rules(covers=False), cover=1)
     cottage.hear("a", root_advert(cover=1))
     assert asked(cottage.run(RULES.window_periods + 2)) == []
@@ -59,7 +59,7 @@ def test_who_is_told_not_to_cover_asks_for_others_alone() -> None:
 
 
 def moments(role: str, cover: float) -> list[float]:
-    """When nodes that differ in nothing but chance ask, in periods after the advert."""
+    """When otherwise equal nodes with different seeds ask, in periods after the advertisement."""
     found = []
     for seed in range(120):
         cottage = SingleHardenedNode(role, cover=cover, seed=seed)
@@ -74,9 +74,9 @@ def moments(role: str, cover: float) -> list[float]:
 
 
 def test_readers_and_covers_ask_at_moments_of_one_law() -> None:
-    """Kolmogorov and Smirnov find no difference between them, nor from a uniform moment of the window.
+    """A Kolmogorov-Smirnov test finds no difference between them, nor from a uniform moment of the window.
 
-    What waits is sent with the next heartbeat, up to a period later.
+    A waiting message leaves with the next heartbeat, up to a period later.
     """
     reading, covering = moments("subscriber", 0), moments("forwarder", 1)
     assert reading == covering
@@ -164,7 +164,7 @@ def test_a_reader_of_what_nobody_advertises_waits_for_nobody_knows_how_long() ->
 
 
 def test_a_reader_of_what_nobody_advertises_is_ready_once_it_would_have_heard_of_a_mesh() -> None:
-    """The publisher that comes then finds it in the first mesh."""
+    """A publisher that comes then finds the subscriber in the first mesh."""
     cottage = SingleHardenedNode("subscriber")
     number = cottage.node.subscribe(LABEL, cottage.now)
     assert cottage.events() == [Waiting(number, None)]
@@ -200,8 +200,8 @@ def test_a_reader_is_told_anew_when_an_advert_comes() -> None:
 
 @pytest.mark.parametrize(("is_first", "seed"), [(True, 1), (True, 2), (False, 1), (False, 2)])
 def test_what_is_published_once_a_reader_is_ready_reaches_it(is_first: bool, seed: int) -> None:
-    """In a whole network, with a publisher that has advertised or with one that has not; a reader is ready when its
-    owner hears so."""
+    """In a whole network, with a publisher that has advertised or with one that has not. A subscriber is ready when its
+    owner is told so."""
     hamlet = HardenedMeshNetwork("p-a a-b b-s a-s b-s2 p-b", seed=seed)
     if is_first:
         hamlet.world.call(Address("p"), lambda machine, now: machine.unadvertise(TOPIC, now))
@@ -253,7 +253,7 @@ def test_who_unsubscribes_gets_no_more_notes_but_passes_them_on() -> None:
 
 
 def choose(cottage: SingleHardenedNode, later: int) -> str:
-    """All three neighbours are as near to the root; whom does the node ask?"""
+    """The parent that the node asks, of three neighbours equally near to the root."""
     if later:
         ahead(cottage, later)
     advert = root_advert(later=later, at_us=cottage.now)
@@ -296,7 +296,7 @@ def test_a_lost_parent_is_replaced_in_the_next_slot_by_the_next_in_the_order() -
 
 
 def test_a_parent_whose_heartbeat_was_lost_is_asked_again() -> None:
-    """The other way is as near, so the chain lives on; the order brings the node back to its parent."""
+    """The other way is as near, so the chain survives. The order brings the node back to its parent."""
     cottage = SingleHardenedNode("subscriber")
     cottage.node.subscribe(LABEL, cottage.now)
     first = choose(cottage, 0)
@@ -310,7 +310,7 @@ def test_a_parent_whose_heartbeat_was_lost_is_asked_again() -> None:
 
 
 def test_a_neighbour_that_flaps_does_not_make_the_node_flap() -> None:
-    """One that is gone and back in every period is asked at most once in each slot."""
+    """A neighbour that is gone and back in every period is asked at most once in each slot."""
     cottage = SingleHardenedNode("subscriber")
     cottage.node.subscribe(LABEL, cottage.now)
     first = choose(cottage, 0)
@@ -339,7 +339,7 @@ def test_a_mesh_is_kept_for_the_grace_and_then_forgotten_without_a_word() -> Non
 
 
 def test_what_is_over_cannot_be_brought_back() -> None:
-    """Its anchor still stands and its certificate is but an epoch old; passed on, it would go round for ever."""
+    """Its anchor is still valid and its certificate is only one epoch old. Forwarded, it would circulate forever."""
     cottage = joined()
     cottage.run_until(EDGE_US + (RULES.grace_periods + 2) * PERIOD_US)
     cottage.hear("a", root_advert())
@@ -396,8 +396,8 @@ def test_nobody_can_have_the_next_mesh_form_before_its_time_and_keep_new_readers
 
 @pytest.mark.parametrize("role", ["forwarder", "subscriber"])
 def test_a_reader_outside_the_mesh_refuses_notes_as_others_there_do_and_reads_them_all_the_same(role: str) -> None:
-    """If it took them it would not pass them on later, and by that a neighbour could tell. Who waits for the edge is
-    such a reader, and who is cut off in an upheaval that it has not noticed."""
+    """If it accepted them it would not forward them later, and a neighbour could notice that. A subscriber that waits
+    for the edge is in this state, and so is one that is cut off in a mass failure that it has not noticed."""
     cottage = SingleHardenedNode(role)
     cottage.hear("a", root_advert())
     cottage.run(1)

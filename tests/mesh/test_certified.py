@@ -1,4 +1,4 @@
-"""Certified membership: who gets a link, by what proof, and what strangers cannot do."""
+"""Certified membership: which peers get a link, by which proof, and what strangers cannot do."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ NONCE = bytes(16)
 
 
 def pair() -> CertifiedNetwork:
-    """Two nodes, the second of which has come by the first."""
+    """Two nodes, the second of which joined through the first."""
     street = CertifiedNetwork()
     street.add("a")
     street.add("b", "a")
@@ -39,7 +39,7 @@ def pair() -> CertifiedNetwork:
 
 
 def show_of(street: CertifiedNetwork, name: str, target: str, keyring: Keyring | None = None) -> Show:
-    """A genuine third word, after the first two."""
+    """A valid third message, after the first two."""
     street.tell(name, target, Knock(NONCE))
     answer = street.messages(target, name)[-1]
     assert isinstance(answer, Answer)
@@ -62,7 +62,7 @@ def test_a_link_opens_by_four_words_on_both_sides() -> None:
 
 
 def test_nodes_that_knock_at_each_other_at_once_are_own_links_of_both() -> None:
-    """Each has drawn the other from its contacts; that the other came, too, takes nothing from that."""
+    """Each has drawn the other from its contacts. That the other came too changes nothing."""
     street = CertifiedNetwork()
     street.add("a", "b")
     street.add("b", "a")

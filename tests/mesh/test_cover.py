@@ -1,4 +1,4 @@
-"""Probabilistic forwarding: who is taken in, who declines, and how covers end."""
+"""Probabilistic forwarding: which nodes become covers, which decline, and how covers end."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def invited(said: dict[str, list[Message]]) -> list[str]:
 
 
 def accuracy(children: dict[str, str]) -> tuple[int, int]:
-    """How many the leaf rule gets right, of all nodes but the publisher: a leaf is taken for a subscriber."""
+    """Nodes that the leaf rule classifies correctly, without the publisher: a leaf counts as a subscriber."""
     judged = " ".join(children.values()).split()
     right = [node for node in judged if (node[0] == "s") == (node not in children)]
     return len(right), len(judged)
@@ -189,7 +189,8 @@ def test_the_choice_is_made_once_and_kept() -> None:
 
 
 def test_a_fresh_choice_is_made_for_every_publication_on_the_mesh_that_was_there_without_covers() -> None:
-    """Whom s takes changes from note to note, with a cover's cover behind it; all others have left by then."""
+    """The cover of s changes from notification to notification, with a cover's cover behind it. All others have left by
+    then."""
     village = MeshNetwork(
         "p-s s-a s-b s-c a-aa b-bb c-cc", config=covering(delay_us=6 * SMALL_CONFIG.heartbeat_us, fresh=True)
     )

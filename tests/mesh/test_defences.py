@@ -1,4 +1,4 @@
-"""The defences together: off by default, and nothing honest suffers from them, whatever goes wrong on the links."""
+"""All defences together: off by default, and no honest node suffers from them, whatever goes wrong on the links."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ MESHES = [name for name in scenario.packaged_names() if name.startswith("mesh-")
 
 
 def failures(name: str, defences: Defences, seeds: range) -> list[str]:
-    """What goes wrong in a scenario of the papers' mesh when its nodes defend themselves; excess is none of it."""
+    """Failures in a scenario of the papers' mesh with all defences on. Excess is no failure."""
     loaded = scenario.load_scenario(name)
     population = loaded.config.population
     assert isinstance(population, MeshPopulation)

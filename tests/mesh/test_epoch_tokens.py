@@ -1,4 +1,4 @@
-"""A topic whose token changes at every edge: who uses which when, and nothing lost on the way over."""
+"""A topic whose token changes at every epoch edge: which token is in use when, and nothing is lost at the edge."""
 
 from __future__ import annotations
 
@@ -125,7 +125,7 @@ def test_lead_and_grace_fit_into_an_epoch() -> None:
 
 
 def over_three_edges(config: MeshConfig, skews: dict[str, int] | None = None) -> MeshNetwork:
-    """A publisher sends a note every second and a bit for four epochs."""
+    """A publisher sends a notification about every second for four epochs."""
     checkers = (AtMostOnce(), InOrder(lambda note: int(note.publication.body)))
     village = MeshNetwork("p-f f-g g-s f-h h-s2 g-h", config=config, rings=rings(), checkers=checkers)
     for name, offset_us in (skews or {}).items():

@@ -1,4 +1,4 @@
-"""The first relay: which neighbour it is, for how long, and how often an adversary can bring about another one."""
+"""The first relay: which neighbour it is, for how long, and how often an adversary can cause a replacement."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ AWAY = RULES.away_epochs * EPOCH_BEATS
 
 
 class Bench:
-    """A node's membership and first relay; `there` names the neighbours that send heartbeats."""
+    """A node's neighbour table and first relay. `there` names the neighbours that send heartbeats."""
 
     def __init__(self, rules: FirstRelayConfig = RULES, kept: RelayRecord | None = None, secret: int = 1) -> None:
         self.now = PERIOD_US
@@ -142,7 +142,7 @@ def test_a_node_that_is_cut_off_does_not_count_its_own_absence() -> None:
 
 @pytest.mark.parametrize("forced", ["outages", "upheavals"])
 def test_an_adversary_that_silences_every_relay_brings_about_no_more_than_the_bound(forced: str) -> None:
-    """The adversary ends each first relay at once, or makes an upheaval around it; all other neighbours stay."""
+    """The adversary ends each first relay at once, or causes a mass failure around it. All other neighbours stay."""
     bench, beats, seen = neighbourly(), 4_000, list[str]()
     for number in range(beats):
         name = bench.relay.address()
@@ -170,7 +170,7 @@ def test_an_upheaval_replaces_a_silent_relay_at_once_and_never_one_that_is_heard
 
 
 def test_an_insider_among_the_own_links_stands_in_no_longer_than_the_adversary_silences_the_relay() -> None:
-    """The adversary silences all own links but the insider's: for some seconds, or for as long as the rule waits."""
+    """The adversary silences all own links except the insider's: for some seconds, or for as long as the rule waits."""
     for secret in range(20):
         bench = Bench(secret=secret)
         for number in range(8):
@@ -241,7 +241,7 @@ def test_a_link_that_was_opened_just_now_stands_in_from_its_first_heartbeat_on()
 
 
 def test_in_an_upheaval_no_neighbour_is_chosen_that_may_be_silent_already() -> None:
-    """Those that fell silent together were heard at different moments: the last of them less than two periods ago."""
+    """The silent neighbours were heard at different moments: the last of them less than two periods ago."""
     bench = neighbourly()
     name = bench.relay.address()
     assert name is not None
@@ -347,7 +347,7 @@ def choices(bench: Bench) -> StemChoices:
 
 
 def test_what_a_member_hands_on_goes_the_same_way_from_whatever_address_it_comes() -> None:
-    """An insider cannot draw the next relay, or the coin, anew by coming from another address."""
+    """An insider cannot redraw the next relay, or the coin, by coming from another address."""
     bench = neighbourly()
     found, others = choices(bench), bench.members.neighbours
     ways = []

@@ -1,7 +1,7 @@
-"""Ten thousand fresh chains for one token that was overheard: what they do to the papers' mesh, and to a hardened one.
+"""Ten thousand fresh chains for one overheard token, and their effect on the papers' mesh and on a hardened one.
 
-The forger sits next to the reader's last hop. The way from publisher to reader is short by f and g; the other is long
-by a, b and c, so that only a fresh chain can lead there.
+The forger sits next to the subscriber's last hop. The way from publisher to subscriber is short over f and g; the other
+is long over a, b and c, so that only a fresh chain can lead there.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def with_defences(**switches: bool) -> MeshConfig:
 
 
 def flooded(config: MeshConfig, pace: int, periods: int) -> MeshNetwork:
-    """A village so many periods into the flood; what was published meanwhile has arrived."""
+    """A network this many periods into the flood. Publications of that time have arrived."""
 
     def forger(node: MeshNode) -> Machine:
         return ChainForger(node, Random(5), count=CHAINS, each=pace, start_us=START_US + 10_000_000)
@@ -47,7 +47,7 @@ def flooded(config: MeshConfig, pace: int, periods: int) -> MeshNetwork:
 
 
 def repairs(village: MeshNetwork) -> bool:
-    """Whether notes still get to the reader when its way fails and another has to be found."""
+    """True if notifications still reach the subscriber after its way fails."""
     village.world.crash(Address("f"))
     village.run(40)
     village.publish(b"by the long way")
@@ -55,7 +55,7 @@ def repairs(village: MeshNetwork) -> bool:
 
 
 def hears_again(village: MeshNetwork) -> bool:
-    """Whether notes still get to the reader when the publisher has started anew."""
+    """True if notifications still reach the subscriber after a restart of the publisher."""
     village.world.crash(Address("p"))
     village.run(10)
     village.world.restart(Address("p"))
@@ -109,7 +109,7 @@ def test_it_is_the_anchors_that_keep_forged_chains_out() -> None:
 
 
 def test_it_is_the_buckets_that_keep_the_work_small() -> None:
-    """Every advert that gets past them costs the check of a signature."""
+    """Every advertisement within the rate costs the check of a signature."""
     checked = flooded(SAFE, SUDDEN, 30).node("g").refused["ForgedError"]
     assert checked <= 256 + 32 * 12
     assert flooded(with_defences(anchors=True), SUDDEN, 30).node("g").refused["ForgedError"] == CHAINS

@@ -1,4 +1,4 @@
-"""The hardened conduct as a whole: roles that meet in one node, topics that do, and what strangers can do to it."""
+"""The hardened profile as a whole: several roles and topics in one node, and hostile input."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ WORLD = "p-a a-b b-c c-d d-s s-e e-p a-d b-e"
 
 
 def with_root(name: str, edges: str = WORLD) -> HardenedMeshNetwork:
-    """A hamlet in which this one, and nobody else, would be the root."""
+    """A hardened network in which this node, and no other, would be the root."""
 
     class Chosen(HardenedMeshNetwork):
         def _add(self, added: str, config: MeshConfig) -> None:
@@ -123,7 +123,7 @@ def publishing(topic: str) -> OwnerCall:
 
 
 def test_two_topics_live_in_one_node() -> None:
-    """Each of two members publishes one and reads the other."""
+    """Each of two members publishes on one topic and subscribes to the other."""
     got: list[tuple[str, bytes]] = []
 
     def delivered(address: Address, event: Event, now: int) -> None:
@@ -181,7 +181,7 @@ def test_an_epoch_too_short_for_the_lead_is_refused() -> None:
 
 
 def test_no_message_names_the_topic_or_a_role() -> None:
-    """Over two epochs of a publisher, a reader, covers and a root. Addresses are in no message either."""
+    """Over two epochs of a publisher, a subscriber, covers and a root. Addresses are in no message either."""
     hamlet = HardenedMeshNetwork(WORLD, cover=0.5)
     frames: list[bytes] = []
     receive = MeshNode.receive
@@ -206,7 +206,7 @@ def test_no_message_names_the_topic_or_a_role() -> None:
 
 
 def test_a_reader_and_a_cover_say_the_same() -> None:
-    """Byte for byte, over two epochs, with a child that asks and a note that comes."""
+    """Byte for byte, over two epochs, with a child that asks and a notification that comes."""
     said = []
     for role in ("subscriber", "forwarder"):
         cottage = SingleHardenedNode(role, cover=1)
@@ -229,7 +229,7 @@ def test_a_reader_and_a_cover_say_the_same() -> None:
 
 
 def busy(role: str) -> SingleHardenedNode:
-    """One with every table in use."""
+    """A node with every table in use."""
     cottage = SingleHardenedNode(role)
     if role == "subscriber":
         cottage.node.subscribe(LABEL, cottage.now)
@@ -268,7 +268,7 @@ def decode_or_greet(data: bytes) -> Message:
 
 
 def genuine() -> list[Message]:
-    """Everything that a member in good standing could send, at any time."""
+    """Every message that a valid member could send, at any time."""
     return [
         *(call(later) for later in range(3)),
         *(root_advert(number, later) for number in (50, 51) for later in range(3)),
@@ -294,7 +294,7 @@ def test_nothing_genuine_at_a_wrong_time_makes_a_node_raise(role: str) -> None:
 
 
 def test_a_neighbour_that_floods_stems_or_notes_is_cut_to_a_rate_and_others_are_not() -> None:
-    """Each costs a check of a signature, and a copy for somebody else."""
+    """Each costs the check of a signature, and a copy for another node."""
     cottage = SingleHardenedNode("forwarder", "a b m")
     cottage.hear("a", root_advert())
     cottage.hear("b", Subscribe(token()))
@@ -314,7 +314,7 @@ def test_a_neighbour_that_floods_stems_or_notes_is_cut_to_a_rate_and_others_are_
 
 
 def test_a_backlog_that_leaves_at_once_is_no_flood() -> None:
-    """What waits in one outbox, of which all is sent when the way opens, passes every relay."""
+    """A full outbox that is sent at once when the way opens passes every relay."""
     count = 100
     assert HARDENED_CONFIG.defences.stems.burst >= 2 * RULES.pending_max
     hamlet = HardenedMeshNetwork("p-a a-b b-s", cover=1)

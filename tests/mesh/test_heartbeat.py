@@ -119,7 +119,7 @@ def test_who_begins_again_with_a_neighbour_offers_and_asks_nothing_that_is_old_a
 
 
 def test_what_is_taken_back_is_taken_back_although_all_begins_again() -> None:
-    """A beat that offers it may have been on its way when the neighbour asked to be told anew."""
+    """A heartbeat with the offer may have been in flight when the neighbour asked for all state."""
     queue = beats()
     for message in (Unadvert(TOKEN, bytes(32)), Unsubscribe(TOKEN), Decline(TOKEN)):
         queue.send(message, (A,))

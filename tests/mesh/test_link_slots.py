@@ -1,4 +1,4 @@
-"""Slots: who gets in, and who has to go."""
+"""Link slots: which peers are admitted, and which are evicted."""
 
 from __future__ import annotations
 
@@ -59,7 +59,8 @@ def test_the_oldest_half_of_those_who_came_stays_whoever_comes() -> None:
 
 
 def test_a_prefix_that_never_came_goes_before_those_that_come_again_and_again() -> None:
-    """An attacker of few prefixes holds every slot; honest ones find room, and keep it however often it returns."""
+    """An attacker with few prefixes holds every slot. Honest peers find room, and keep it however often the attacker
+    returns."""
     slots = make_slots(prefix_max=1)
     for _ in range(3):
         for number in range(20):
@@ -96,6 +97,7 @@ def test_of_equal_rights_mostly_the_present_neighbour_stays() -> None:
 
 
 def test_what_a_neighbour_carries_does_not_decide_whether_it_is_evicted() -> None:
-    """An adversary that fills a node learns from evictions nothing about publications: the slots are not told."""
+    """An adversary that fills a node learns nothing about publications from evictions: the slots do not know the
+    traffic."""
     assert not {"carries", "carry"} & set(signature(LinkSlots.admit).parameters)
     assert "carries" not in dir(NeighbourhoodContext)

@@ -1,7 +1,7 @@
-"""What a reader makes of a notification does not show on its links, whatever is in the notification.
+"""A subscriber's handling of a notification does not show on its links, whatever is in the notification.
 
-A hostile publisher is a neighbour, and sees all that its neighbours say. If a reader said anything else after a
-poisoned notification than after a good one, the publisher would know it from a cover, which opens neither.
+A hostile publisher is a neighbour, and sees all messages of its neighbours. If a subscriber sent anything else after a
+malformed notification than after a good one, the publisher could tell it from a cover, which opens neither.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ POISON = ExtendedPublication(PAIRS, b"", msgspec.Raw(encode_nested(1_500)))
 
 
 def good() -> Publication:
-    """As long as the poison is, for the length of a notification shows."""
+    """As long as the malformed one, because the length of a notification shows."""
     size = len(msgspec.msgpack.encode(POISON))
     for body in range(size):
         if len(msgspec.msgpack.encode(made := Publication(PAIRS, bytes(body)))) == size:
@@ -37,7 +37,7 @@ def good() -> Publication:
 
 
 class Wires(Checker):
-    """All that anybody says: when, to whom, what kind of message, and how long."""
+    """All frames: time, destination, kind of message and length."""
 
     def __init__(self) -> None:
         self.seen: list[tuple[int, str, str, int, int]] = []
@@ -88,7 +88,8 @@ def test_poison_and_a_good_notification_look_alike(
 
 
 def test_a_reader_that_lets_a_bad_notification_out_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Planted: reading raises, as it once did. A root that reads then gives no receipt, and the stem comes again."""
+    """The planted bug: opening raises, as it once did. A root that subscribes then gives no receipt, and the stem
+    repeats."""
     honest = wires(LONG[0], ROOT_READS, good(), LONG[1], LONG[2])
     deliver = MeshNode._deliver
 

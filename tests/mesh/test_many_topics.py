@@ -1,4 +1,5 @@
-"""Many topics and roles in one node at once: all reaches its readers, and what is carried for others is counted."""
+"""Many topics and roles in one node at once: every publication reaches its subscribers, and the load for others is
+counted."""
 
 from __future__ import annotations
 

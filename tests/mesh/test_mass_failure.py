@@ -1,4 +1,5 @@
-"""When most neighbours fall silent at once, notes still get to whoever is left, and in calm times nothing is spread."""
+"""If most neighbours fall silent at once, notifications still reach the remaining nodes. In normal times nothing is
+flooded."""
 
 from __future__ import annotations
 
@@ -87,7 +88,7 @@ def test_a_fifth_of_a_small_network_goes_on(seed: int) -> None:
 
 
 def test_without_spreading_it_does_not(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The test above is worth something: the root of these was killed."""
+    """Validates the test above: the root was killed."""
     monkeypatch.setattr(MassFailure, "observe", lambda *_: False)
     outcomes = [beats_until_heard(seed, links=False, nodes=24)[0] for seed in range(2)]
     assert any(beats is None or beats > CLAIM for beats in outcomes)
@@ -96,7 +97,7 @@ def test_without_spreading_it_does_not(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.heavy
 @pytest.mark.parametrize("seed", range(3))
 def test_a_fifth_of_a_network_over_links_goes_on(seed: int) -> None:
-    """In seed 1 all eight links die that the publisher had opened, and the survivors had come or come now."""
+    """In seed 1 all eight links that the publisher had opened die. The survivors had come or come now."""
     beats, _ = beats_until_heard(seed, links=True, nodes=24)
     assert beats is not None
     assert beats <= CLAIM

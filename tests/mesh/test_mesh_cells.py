@@ -1,4 +1,4 @@
-"""Ranges and boxes over the mesh: one mesh for each coarse cell, and what is delivered is what the definition says."""
+"""Ranges and boxes over the mesh: one mesh for each coarse cell, and deliveries match the definition."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ EIGHTHS = Schema((Integers("at", 0, 63, 6, routing=3),))
 
 
 def ring(role: str, schema: Schema = EIGHTHS, profile: Profile = "hardened", number: int = 0) -> Keyring:
-    """Of one of two topics, the first of which is cut as the schema says."""
+    """Keys of one of two topics, the first of which is divided as the schema says."""
     topics = tuple(TopicRecord(name, schema, cover_share=0, profile=profile) for name in (TOPIC, "other"))
     wanted = () if role == "forwarder" else ((TOPIC, role),) if role != "stranger" else (("other", "publisher"),)
     return make_keyring(topics, EPOCH_US if profile == "hardened" else HOUR_US, wanted, number)
@@ -306,7 +306,7 @@ def test_a_publisher_calls_for_a_root_of_every_cell() -> None:
 def test_no_topic_takes_the_whole_table_by_calls_for_epochs_to_come(
     monkeypatch: pytest.MonkeyPatch, departure_epochs: int
 ) -> None:
-    """Two epochs are called for where there are no departures, and that is never too many."""
+    """Without send slots two epochs are called for, and that is never too many."""
     monkeypatch.setattr(roots, "CELLS_MAX", 4)
     config = msgspec.structs.replace(with_rules(departure_epochs=departure_epochs), tokens_max=48)
     cottage = SingleHardenedNode(config=config, keyring=ring("forwarder"))

@@ -1,4 +1,4 @@
-"""Who wants more than a share of a table pays with what it brought itself, and nobody else pays."""
+"""A neighbour over its share of a table loses its own entries, and no other neighbour does."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def origins(bench: SingleNode) -> list[tuple[Address | None, bytes]]:
 
 
 def greedy(config: MeshConfig) -> SingleNode:
-    """One neighbour brings twenty chains, then another one."""
+    """One neighbour brings twenty chains, then another brings one."""
     bench = SingleNode("forwarder", "a b c", config)
     for seed in range(20):
         bench.hear("a", advert(seed))
@@ -98,7 +98,7 @@ def test_the_ledger_is_as_long_as_the_table() -> None:
 
 
 def wishful(monkeypatch: pytest.MonkeyPatch, config: MeshConfig) -> SingleNode:
-    """One neighbour wants ten topics, after another has wanted one."""
+    """One neighbour asks for ten topics, after another has asked for one."""
     monkeypatch.setattr(RouteTable, "origins", lambda self, token: [AdvertisedOrigin(advert(), C)])
     bench = SingleNode("forwarder", "a b c", config)
     bench.hear("b", Subscribe(bytes([1]) * 32))

@@ -1,4 +1,4 @@
-"""A burst, then a steady rate, from each neighbour by itself; and honest neighbours never notice."""
+"""A burst, then a sustained rate, for each neighbour separately. Honest neighbours never notice."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ KINDS: list[tuple[str, Message]] = [
 
 
 def excess_of(config: MeshConfig, message: Message) -> int:
-    """How many of 600 at once are too many."""
+    """Number of refused messages of 600 at once."""
     bench = SingleNode("forwarder", "a b", config)
     bench.hear("a", advert(7))
     before = bench.node.refused["ExcessError"]

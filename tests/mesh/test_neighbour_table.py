@@ -1,4 +1,4 @@
-"""Who is there: silence is failure, but not after one period, and not when it is we who were deaf."""
+"""Presence of neighbours: silence is failure, but not after one period, and not if the node itself was stopped."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A single node: what it refuses, what it never does, and the one size of all it says."""
+"""A single node: what it refuses, what it never does, and the one size of its heartbeats."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Once, in order, and again until acknowledged; within bounds."""
+"""Delivery once, in order, and again until acknowledged; within bounds."""
 
 from __future__ import annotations
 

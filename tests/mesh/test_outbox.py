@@ -1,4 +1,4 @@
-"""The outbox of a publisher, and the root's side of it: nothing is lost, doubled or out of order."""
+"""A publisher's outbox, and the root's side of it: nothing is lost, doubled or out of order."""
 
 from __future__ import annotations
 
@@ -136,7 +136,7 @@ def test_the_acknowledgement_of_either_sealing_settles_it() -> None:
 
 
 def test_a_publisher_calls_for_the_next_epoch_at_a_moment_of_its_own() -> None:
-    """Somewhere between now and two leads before the edge, and not twice once it is acknowledged."""
+    """Between now and two leads before the edge, and not twice once it is acknowledged."""
     moments = []
     for seed in range(12):
         cottage = SingleHardenedNode("publisher", seed=seed)
@@ -224,7 +224,7 @@ def test_after_its_grant_has_ended_a_note_is_not_sent_as_it_was_sealed_before() 
 
 
 def root(**changed: object) -> SingleHardenedNode:
-    """The root of the first epoch, with a child b, and a mesh that stands."""
+    """The root of the first epoch, with a child b and a formed mesh."""
     cottage = SingleHardenedNode("forwarder", "a b c", with_rules(onward=0.0, **changed))
     cottage.hear("a", call())
     cottage.run(20)
@@ -256,7 +256,7 @@ def test_a_root_that_holds_back_releases_in_time_and_in_order_and_acknowledges_t
 
 
 def test_what_is_held_over_an_edge_is_released_in_the_mesh_of_the_day() -> None:
-    """Into the second epoch after its own: late, but all who hear it know its lineage."""
+    """Into the second epoch after its own: late, but all receivers know its lineage."""
     cottage = root(hold_back_epochs=1.5)
     cottage.hear("a", call(1))
     cottage.run_until(START_US + EPOCH_US - 3 * PERIOD_US)
@@ -357,7 +357,7 @@ def test_a_note_that_was_lost_on_its_stem_comes_before_those_after_it() -> None:
 
 
 def test_a_publisher_that_was_away_over_an_edge_is_heard_when_it_is_back() -> None:
-    """It was not there to call for the epoch: the mesh forms late, and what it says waits at the root for it."""
+    """It could not call for the epoch: the mesh forms late, and its notifications wait at the root."""
     hamlet = HardenedMeshNetwork(WORLD, cover=0.5).run_until(0.5)
     hamlet.publish(b"1", wait=4)
     hamlet.world.crash(Address("p"))

@@ -1,4 +1,5 @@
-"""What a mesh node's owner is told that asks for what the keyring does not allow: the cause, in words that it knows."""
+"""Errors for the owner of a mesh node that asks for what the keyring does not allow: the cause, in the owner's
+words."""
 
 from __future__ import annotations
 
@@ -33,7 +34,7 @@ def test_a_mistyped_topic_is_answered_with_the_nearest_one_and_no_epoch_number(h
 
 
 def test_the_nearest_topic_is_looked_for_only_when_the_error_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
-    """At each heartbeat a node asks for topics whose grants are over, and passes over the error."""
+    """At each heartbeat a node asks for topics whose grants have ended, and ignores the error."""
     looks: list[str] = []
 
     def look(name: str, names: Iterable[str], n: int) -> list[str]:

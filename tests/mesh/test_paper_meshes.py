@@ -1,4 +1,4 @@
-"""The pictures of P0 and P1, as tests: adverts, loops, duplicates, the mesh that comes of them, several publishers."""
+"""The figures of P0 and P1 as tests: advertisements, loops, duplicates, the resulting mesh, several publishers."""
 
 from __future__ import annotations
 
@@ -157,7 +157,7 @@ def test_p1_the_mesh_stays_connected_when_a_second_publisher_comes_late_and_when
 
 
 def test_a_liar_about_the_chain_attracts_nobody_by_a_lower_value() -> None:
-    """It cannot go back on the chain: the least it can claim is what it was told itself."""
+    """It cannot go back on the chain: the lowest value that it can claim is the one it received."""
     node = SingleNode("subscriber", "honest liar")
     node.node.subscribe(LABEL, node.now)
     first = advert()
@@ -169,7 +169,7 @@ def test_a_liar_about_the_chain_attracts_nobody_by_a_lower_value() -> None:
 
 
 def test_in_paper_a_liar_can_start_fresh_chains_and_fill_the_table_but_the_way_that_was_there_stays() -> None:
-    """The value is not signed (P1): anybody who saw an advert may start chains; the bound is all that holds."""
+    """The value is not signed (P1): any node that saw an advertisement may start chains. Only the bound limits them."""
     node = SingleNode("subscriber", "honest liar", MeshConfig(neighbours_max=20, address_bytes_max=8, origins_max=4))
     node.node.subscribe(LABEL, node.now)
     node.hear("honest", advert())
@@ -184,7 +184,7 @@ def test_in_paper_a_liar_can_start_fresh_chains_and_fill_the_table_but_the_way_t
 
 
 def ring(n: int) -> str:
-    """p, f1, f2, ... and s, which closes it."""
+    """p, f1, f2, ... and s, which closes the ring."""
     return " ".join(["p-f1", *(f"f{i}-f{i + 1}" for i in range(1, n - 2)), f"f{n - 2}-s", "s-p"])
 
 

@@ -1,4 +1,4 @@
-"""Networks that a partition has parted find one another again, by probes, long before any lease ends."""
+"""Partitioned networks find one another again by probes, long before any lease ends."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def is_whole(population: MeshPopulation, world: World) -> bool:
 
 
 def heartbeats_to_heal(config: MeshConfig, seed: int, most: int = HEALED_WITHIN) -> int | None:
-    """How many it takes until all are one network again; None if they are not by then."""
+    """Heartbeats until all nodes are one network again; None if they are not by then."""
     population = MeshPopulation(nodes=24, notes=0, mesh=config, checks=())
     world = World(seed=seed, links=LinkDelays())
     population.populate(world, 0)

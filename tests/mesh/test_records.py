@@ -1,4 +1,4 @@
-"""What is published is on the disk before it leaves, is sent until it is through, and has one place in one stream."""
+"""A publication is durable before it leaves, is sent until it is confirmed, and has one number in one stream."""
 
 from __future__ import annotations
 
@@ -173,7 +173,7 @@ def cargo_of(cottage: SingleHardenedNode, periods: int) -> list[tuple[str, bytes
 
 
 def hardened(records: dict[int, bytes] | None = None, seed: int = 3, **changed: object) -> SingleHardenedNode:
-    """A publisher that hears of a root."""
+    """A publisher that knows a root."""
     cottage = SingleHardenedNode("publisher", config=with_rules(**changed), seed=seed, records=records)
     cottage.node.advertise(TOPIC, cottage.now)
     for name in cottage.names:
@@ -324,7 +324,7 @@ def test_the_id_of_a_note_is_of_its_place_and_not_of_its_sealing() -> None:
 
 
 class Ids(Checker):
-    """The ids that each address was given, over all its lives."""
+    """The ids that each address received, over all its runs."""
 
     def __init__(self) -> None:
         self.given: list[tuple[Address, bytes]] = []
@@ -335,7 +335,7 @@ class Ids(Checker):
 
 
 def test_a_paper_publisher_that_crashes_after_it_published_is_heard_in_its_next_life() -> None:
-    """Its way is blocked, so nobody has the note when it crashes."""
+    """Its way is blocked, so no node has the notification when it crashes."""
     village = MeshNetwork("p-f f-s").run(20)
     village.world.block(Address("p"), Address("f"))
     village.publish(b"x", wait=0.1)
@@ -347,7 +347,7 @@ def test_a_paper_publisher_that_crashes_after_it_published_is_heard_in_its_next_
 
 
 def test_a_hardened_publisher_that_crashes_is_heard_over_an_edge_and_its_reader_knows_the_repeat() -> None:
-    """The receipt does not come back, so the next life sends what its reader has; and the reader began anew too."""
+    """The receipt does not come back, so the next run sends what its subscriber has. The subscriber restarted too."""
     ids = Ids()
     hamlet = HardenedMeshNetwork("p-a a-b b-c c-s s-d d-a", cover=1, config=HARDENED_CONFIG, checkers=[ids]).run_until(
         0.5

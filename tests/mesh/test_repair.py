@@ -1,4 +1,4 @@
-"""Churn: nodes fail, stop, start again and are cut off; the mesh heals by itself, and the checkers see when not."""
+"""Churn: nodes fail, stop, restart and are cut off. The mesh heals by itself, and the checkers detect it if not."""
 
 from __future__ import annotations
 
@@ -124,13 +124,13 @@ def test_another_seed_of_each_heavy_scenario_passes(name: str) -> None:
 
 
 def never_seen(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Neither by those who pass notes on nor by those who read them."""
+    """Neither by forwarders nor by subscribers."""
     monkeypatch.setattr(SeenIds, "__contains__", lambda self, name: False)
     monkeypatch.setattr(ReplayWindow, "take", lambda self, number: True)
 
 
 def branch_lost_when_moving(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Who moves takes leave of the old parent, and the new one is never asked."""
+    """A node that moves leaves the old parent, and the new one is never asked."""
     send = MeshOverlay.send
 
     def forgetful(self: MeshOverlay, neighbour: Address, message: Message) -> None:

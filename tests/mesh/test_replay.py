@@ -1,4 +1,4 @@
-"""What came once does not come again: from the attacker's side, with recordings of all ages."""
+"""A recorded message has no effect: the view of an attacker with recordings of all ages."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def test_generations_remember_at_least_the_last_ones_and_at_most_twice_as_many(n
 
 
 def acts_again(config: MeshConfig, later: int, absent: bool = False) -> bool:
-    """Whether a recorded heartbeat brings back a subscription that was taken back so many heartbeats ago."""
+    """True if a recorded heartbeat restores a subscription that was withdrawn this many heartbeats ago."""
     bench = SingleNode("forwarder", "a b", config)
     bench.hear("a", advert())
     recorded = pad(encode(bench.beat(102, Subscribe(TOKEN))), config.heartbeat_bytes)
@@ -116,7 +116,8 @@ def test_a_neighbour_that_starts_anew_is_heard() -> None:
 
 @cache
 def recordings() -> list[bytes]:
-    """Ten thousand notes of one publisher: more than a node of the papers remembers, and a reader's window holds."""
+    """Ten thousand notifications of one publisher: more than a node of the paper profile remembers, and a subscriber's
+    window holds."""
     keys = role_keyrings()["publisher"].keys_at(epoch_of(START_US, HOUR_US)).topic(TOPIC)
     entropy = Random(1).randbytes
     return [
@@ -127,12 +128,12 @@ def recordings() -> list[bytes]:
 
 @pytest.fixture
 def believed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The recordings are genuine; to find that out twenty thousand times over takes long."""
+    """The recordings are authentic. Checking that twenty thousand times takes long."""
     monkeypatch.setattr(paper, "check_notify", lambda *_: None)
 
 
 def played(config: MeshConfig) -> tuple[SingleNode, int, int]:
-    """A reader that gets all recordings twice; gives what the second time made it deliver and pass on."""
+    """A subscriber that gets all recordings twice. Returns what the second time made it deliver and forward."""
     bench = SingleNode("subscriber", "a b", config)
     bench.node.subscribe(LABEL, bench.now)
     bench.hear("a", advert())

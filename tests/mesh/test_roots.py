@@ -1,4 +1,4 @@
-"""Roots: who is elected, who is believed to be, and what happens when it fails."""
+"""Roots: which member is elected, which is accepted, and what happens when it fails."""
 
 from __future__ import annotations
 
@@ -125,7 +125,7 @@ def test_the_root_of_this_epoch_need_not_wait_for_the_next() -> None:
 
 @pytest.mark.parametrize(("place", "stays"), [(1, True), (0, False)])
 def test_a_root_does_not_leave_the_next_mesh_to_a_worse_lot_that_comes_first(place: int, stays: bool) -> None:
-    """The call for it came by a stem, to the root; those on the way have it too."""
+    """The call for it came over a stem to the root. The relays on the way have it too."""
     usurper, cottage = by_lot()[2 * place], SingleHardenedNode(number=by_lot()[1], config=with_rules(onward=0.0))
     cottage.hear("a", call())
     cottage.run(ELECTION)
@@ -227,7 +227,7 @@ def test_nobody_begins_a_mesh_for_an_epoch_that_its_membership_does_not_reach(mo
 
 
 def test_a_call_without_a_root_is_told_to_who_comes_later() -> None:
-    """It would be known to those who were there alone, and they may not want to be the root."""
+    """Otherwise only the nodes present at the call would know it, and they may not volunteer."""
     cottage = SingleHardenedNode(config=with_rules(volunteer=False))
     cottage.hear("a", call())
     cottage.run(2)
@@ -277,7 +277,7 @@ def test_a_root_that_lies_is_refused(lie: str) -> None:
 
 
 def copied(advert: Advert, number: int, expires_us: int, length: int = HARDENED_CONFIG.d_max) -> Advert:
-    """The chain of another's advert, or the first part of it, as this member would pass it off as its own."""
+    """The chain of another's advertisement, or its first part, as this member would claim it."""
     end, keys, lineage = hash_chain.advance_chain(advert.value, length), member(number), advert.certificate.leaf.lineage
     statement = hash_chain.encode_anchor(advert.token, end, length, expires_us)
     anchor = hash_chain.Anchor(
@@ -345,7 +345,7 @@ def test_a_call_of_one_who_is_no_publisher_is_refused() -> None:
 
 
 def test_ten_thousand_forged_adverts_for_one_call_leave_no_trace() -> None:
-    """The value of a genuine advert can be anything for who does not look at its anchor; here it is looked at."""
+    """Without a check of the anchor, the value of a genuine advertisement can be anything. Here it is checked."""
     cottage = SingleHardenedNode("subscriber", "a b m")
     cottage.node.subscribe(LABEL, cottage.now)
     right = root_advert()
@@ -433,7 +433,7 @@ def test_two_halves_that_elected_two_roots_end_with_one() -> None:
 
 
 def test_members_with_bad_lots_cannot_fill_the_table_before_the_best_has_spoken() -> None:
-    """Twelve of them, with as many chains each as the quota allows, by two neighbours."""
+    """Twelve of them, with as many chains each as the quota allows, through two neighbours."""
     members = by_lot()
     cottage = SingleHardenedNode("subscriber", "a b c")
     cottage.node.subscribe(LABEL, cottage.now)

@@ -1,4 +1,4 @@
-"""The nearest way, the ways that may replace it, and those that may not."""
+"""The shortest way, the ways that may replace it, and those that may not."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ FIRST = advert().value
 
 
 def heard(*offers: tuple[Address, int]) -> AdvertisedOrigin:
-    """An origin of which each neighbour offered a value so many hops from its start, in this order."""
+    """An origin of which each neighbour offered a value this many hops from its start, in this order."""
     routes = RouteTable(d_max=16, tokens_max=1, origins_max=1)
     for place, (name, hops) in enumerate(offers):
         value = hash_chain.advance_chain(FIRST, hops)
@@ -59,7 +59,7 @@ def test_a_lost_way_is_replaced_by_one_at_most_one_hop_further() -> None:
 
 
 def test_one_detour_does_not_make_room_for_the_next_and_what_is_lost_stays_lost() -> None:
-    """Else a loop could feed on itself: what counts is the nearest value ever seen, not the latest."""
+    """Otherwise a loop could feed itself: the nearest value ever seen counts, not the latest."""
     origin = heard((A, 3), (B, 4))
     origin.withdraw(A)
     origin.offer(hash_chain.advance_chain(FIRST, 5), 2, B)

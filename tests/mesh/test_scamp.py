@@ -1,4 +1,4 @@
-"""SCAMP: its law, what keeps it, and what strangers cannot do to it."""
+"""SCAMP: its law, what maintains it, and what strangers cannot do to it."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ TOLERANCE = 0.25
 
 
 def law_error(copies: int, kind: type[ScampNeighbourhood] = ScampNeighbourhood) -> float:
-    """How far the mean view is from the law, as a share of it."""
+    """Deviation of the mean view from the law, as a share of it."""
     views = []
     for seed in range(5):
         colony = ScampNetwork(Rules(copies=copies), seed)
@@ -69,7 +69,7 @@ def test_who_keeps_every_copy_at_once_makes_a_hub_of_the_contact() -> None:
 
 @pytest.mark.parametrize("seed", range(5))
 def test_two_who_have_only_each_other_find_the_others_by_their_contacts(seed: int) -> None:
-    """Both started anew, and one let the other in: nobody failed that they could probe, and no lease is at its end."""
+    """Both restarted, and one let the other in: there is no failed node to probe, and no lease ends soon."""
     colony = ScampNetwork(Rules(), seed)
     colony.grow(20)
     colony.add("a", "n0")
@@ -184,7 +184,7 @@ def test_two_networks_that_share_a_contact_become_one_when_leases_end() -> None:
 
 
 def part(colony: ScampNetwork, there: list[Address]) -> None:
-    """Let these and the others lose one another, as when the ways between them fail."""
+    """Let these and the others lose one another, as if the connections between them fail."""
     while cut := [
         (node, other)
         for name, node in colony.nodes.items()
@@ -246,7 +246,7 @@ def survivors_are_connected(passive_max: int, seed: int) -> bool:
 
 @pytest.mark.all_only
 def test_a_passive_view_saves_the_survivors_of_a_mass_crash() -> None:
-    """Eighty of a hundred die at once, perhaps all contacts among them."""
+    """Eighty of a hundred die at once, possibly all contacts among them."""
     without = mean(survivors_are_connected(0, seed) for seed in range(5))
     beside = mean(survivors_are_connected(24, seed) for seed in range(5))
     assert beside > without

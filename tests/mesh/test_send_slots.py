@@ -1,4 +1,4 @@
-"""Departures: what a publisher has leaves it once in several epochs, notes and calls alike, and still arrives."""
+"""Send slots: a publisher's notifications and calls leave once in several epochs, and still arrive."""
 
 from __future__ import annotations
 
@@ -85,8 +85,8 @@ def test_departures_that_cannot_be_are_refused(epochs: int) -> None:
 
 
 def departed(epochs: int, lasting: int, seed: int = 3) -> tuple[list[int], list[int]]:
-    """In which epochs, from the first on, the notes of a publisher left that has one for each sixth of an epoch; and
-    for which epochs it called for a root. There always is one, who acknowledges at once."""
+    """The epochs in which the notifications of a publisher left, with one for each sixth of an epoch; and the epochs
+    for which it called for a root. There is always a root, which acknowledges at once."""
     cottage = SingleHardenedNode("publisher", config=with_rules(departure_epochs=epochs), seed=seed)
     cottage.node.advertise(TOPIC, cottage.now)
     left, called = [], []
@@ -116,7 +116,7 @@ def test_notes_leave_in_one_epoch_of_each_stretch_and_calls_go_with_them_for_all
 
 
 def test_the_check_would_find_notes_that_leave_at_any_time() -> None:
-    """The planted bug: without departures there are notes in all epochs."""
+    """The planted bug: without send slots there are notifications in all epochs."""
     assert len(set(departed(0, 4)[0])) == 4
 
 

@@ -1,4 +1,4 @@
-"""The shell game as a policy of real nodes: when they play, what holds while they do, and what comes of it."""
+"""The shell game as a policy of real nodes: when they play, which invariants hold, and the result."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def with_game(**options: Any) -> MeshConfig:
 
 
 def run(seed: int, *, notes: int = 100, owed_us: int = 0, **config: Any) -> scenario.ScenarioOutcome:
-    """The packaged scenario, with other options of the game or with faults; loss is a link's to repair."""
+    """The packaged scenario, with other options of the game or with faults. Links repair losses."""
     replace, population = msgspec.structs.replace, BASE.population
     assert isinstance(population, MeshPopulation)
     game = replace(population.mesh.shellgame, **config.pop("game", {}))
@@ -46,7 +46,7 @@ def run(seed: int, *, notes: int = 100, owed_us: int = 0, **config: Any) -> scen
 
 
 def played_on(config: MeshConfig) -> SingleNode:
-    """A forwarder between p and two children, whose ways have come to rest."""
+    """A forwarder between p and two children, with stable ways."""
     bench = SingleNode("forwarder", "p v w x", config)
     bench.hear("p", advert())
     bench.hear("v", Subscribe(TOKEN))
@@ -231,7 +231,7 @@ def test_figure_6_the_parent_of_a_newcomer_plays_and_who_gets_new_neighbours_pla
 
 
 def figure_6(seed: int, monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, str]]:
-    """The games after s4's link comes up; only changes make nodes play, not waits, and none before."""
+    """The games after s4's link comes up. Only changes make nodes play, not waits, and none before."""
     games: list[tuple[str, str]] = []
     warm = False
     finish = Swaps._on_gone
@@ -310,7 +310,7 @@ def test_a_forgotten_lock_release_is_caught(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_an_edge_that_is_lost_in_a_swap_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
-    """v2 forgets to take over one of v1's children, and does not listen to its reminders either."""
+    """v2 forgets to take over one of v1's children, and ignores its reminders too."""
     ask = Swaps._on_ask
 
     def forgetful(self: Swaps, message: SwapAsk, source: Address, now: int) -> None:
@@ -349,7 +349,7 @@ def test_after_enough_games_a_leaf_is_as_likely_a_subscriber_as_any_other_node()
 
 
 def leaf_excess(seed: int) -> list[float]:
-    """Leaf ratio less its limit, at some moments."""
+    """Leaf ratio minus its limit, at some moments."""
     game = ShellGameConfig(start="child", first="exponential", rate=0.0, wait_us=1_000_000, settle_periods=20)
     mesh = MeshConfig(neighbours_max=30, address_bytes_max=8, heartbeat_us=200_000, shellgame=game)
     population = MeshPopulation(nodes=40, subscribers=0.2, notes=0, mesh=mesh, checks=("tree",))

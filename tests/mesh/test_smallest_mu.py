@@ -1,4 +1,4 @@
-"""The advice on mu, held against meshes that are laid and covered by the lab's kernels."""
+"""The smallest mu, checked on meshes and covers of the lab models."""
 
 from __future__ import annotations
 

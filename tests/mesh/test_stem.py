@@ -57,7 +57,7 @@ def taken(said: Said) -> list[tuple[str, bytes]]:
 
 
 def relay(*, passes: bool, neighbours: str = "a b c d", **changed: object) -> SingleHardenedNode:
-    """A relay that passes on, or ends, what comes from a; it has its way to the root from d."""
+    """A relay that forwards, or ends, stems from a. Its way to the root is over d."""
     coins = {n: StickyChoices(ring("forwarder", n).membership.link).continues_stem(b"a", 0.5) for n in range(20)}
     number = next(n for n, coin in coins.items() if coin == passes)
     cottage = SingleHardenedNode("forwarder", neighbours, with_rules(**changed), number=number)
@@ -67,7 +67,7 @@ def relay(*, passes: bool, neighbours: str = "a b c d", **changed: object) -> Si
 
 
 def publisher(neighbours: str = "a b c", **changed: object) -> tuple[SingleHardenedNode, str]:
-    """One that hears of a root, and the neighbour that its stems begin with."""
+    """A publisher that knows a root, and the first neighbour of its stems."""
     cottage = SingleHardenedNode("publisher", neighbours, with_rules(**changed))
     cottage.node.advertise(TOPIC, cottage.now)
     for name in cottage.names:
@@ -163,7 +163,7 @@ def test_a_relay_that_drops_a_note_cannot_acknowledge_it_in_the_root_s_place() -
 
 
 def suspects() -> list[tuple[str, SingleHardenedNode, str, Stem]]:
-    """A publisher and a relay, with the neighbour that the cargo of each went to."""
+    """A publisher and a relay, with the next hop of the cargo of each."""
     found = []
     cottage, successor = publisher()
     cottage.node.publish(publication(b"x"), cottage.now)
@@ -390,7 +390,7 @@ def test_the_root_acknowledges_again_what_comes_again_and_sends_it_down_once() -
 
 
 def test_who_was_root_once_passes_a_stem_on_to_who_is_now() -> None:
-    """Two roots for two epochs: the one of the first has another to follow in the second."""
+    """Two roots for two epochs: the root of the first follows another in the second."""
     cottage = root()
     better = next(number for number in range(50, 99) if lot_rank(member(number)) < lot_rank(member(0)))
     cottage.run_until(START_US + EPOCH_US - RULES.lead_periods * PERIOD_US)
@@ -404,7 +404,7 @@ def test_who_was_root_once_passes_a_stem_on_to_who_is_now() -> None:
 
 @pytest.mark.parametrize("seed", range(3))
 def test_notes_arrive_once_although_frames_are_lost_now_and_then(seed: int) -> None:
-    """Only on the way to the root: what is lost below it is lost, as in the papers."""
+    """Only on the way to the root: a loss below it is final, as in the papers."""
     hamlet = HardenedMeshNetwork("p-a a-b b-p a-c c-d d-a b-d s-c s-d s-a s-b s-p", seed=seed, cover=1).run_until(0.4)
     for way in ("a", "b", "s"):
         hamlet.world.block(Address("p"), Address(way))

@@ -1,4 +1,4 @@
-"""Habits: what is drawn once stays, and what is drawn for one thing says nothing of another."""
+"""Sticky choices: a choice stays the same, and choices for different things are independent."""
 
 from __future__ import annotations
 
@@ -112,14 +112,14 @@ def histories() -> list[list[bool]]:
 
 
 def test_covers_turn_over_as_subscriptions_do() -> None:
-    """In one epoch one life in `COVER_LIFE_EPOCHS` ends, and every second time the next draw is the same again."""
+    """In one epoch one life in `COVER_LIFE_EPOCHS` ends, and every second time the next draw gives the same result."""
     ended = sum(before and not after for states in histories() for before, after in pairwise(states))
     stood = sum(sum(states[:-1]) for states in histories())
     assert abs(ended / stood - 1 / (2 * COVER_LIFE_EPOCHS)) < 4 * sqrt(1 / (2 * COVER_LIFE_EPOCHS) / stood)
 
 
 def test_how_long_a_cover_stays_does_not_depend_on_how_long_it_has_been_one() -> None:
-    """The law of lives without age, the geometric: one that has stood for a mean life is as likely to end as any."""
+    """The geometric distribution has no memory: a cover of a mean life is as likely to end as any."""
     ended = stood = 0
     for states in histories():
         for place in range(COVER_LIFE_EPOCHS, len(states) - 1):

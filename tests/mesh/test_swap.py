@@ -1,4 +1,4 @@
-"""The swap on bare tables: what it costs, what it moves, and that nothing is lost whoever fails, whenever."""
+"""The swap on bare tables: its cost, its effect, and that nothing is lost whichever node fails, and whenever."""
 
 from __future__ import annotations
 
@@ -124,7 +124,7 @@ def test_a_liar_that_votes_for_everything_and_vanishes_holds_nobody_longer_than_
 
 
 def test_a_liar_that_plays_by_the_rules_comes_to_stand_above_its_parent_and_may_then_be_silent() -> None:
-    """A limitation: a swap sets whoever takes part above those who were beside and above it."""
+    """A limitation: a swap puts a participant above nodes that were beside and above it."""
     parlour = SwapTree(FAMILY)
     parlour.start("v1", "v2")
     parlour.play_out()
@@ -173,7 +173,7 @@ def test_only_those_who_take_part_are_heard() -> None:
 
 
 def test_nobody_can_spoil_a_game_of_others_by_using_its_name_first() -> None:
-    """e, a child of c, has heard the name: c, whom the players need not ask, still believes its parent."""
+    """e, a child of c, has heard the name. c, which the players need not ask, still follows its parent."""
     parlour = SwapTree({**FAMILY, "e": "c"})
     parlour.start("v1", "v2")
     name, c = game_of(parlour, "v1").name, parlour.chairs[Address("c")]

@@ -1,4 +1,4 @@
-"""The tables of the swap, and the page that is drawn from them, against what the code does in a search."""
+"""The tables of the swap, and the page rendered from them, against what the code does in a search."""
 
 from __future__ import annotations
 
@@ -22,7 +22,8 @@ def test_the_page_is_what_the_tables_say() -> None:
 
 
 def test_the_tables_say_exactly_what_the_code_does(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every way of two games with leases that end at any time, and with a liar; what is refused is not counted."""
+    """Every run of two games with leases that end at any time, and with a Byzantine node. Refused messages do not
+    count."""
     met: dict[tuple[str, SwapState, Any], set[SwapState]] = {}
     received = Swaps.on_message
 
@@ -69,7 +70,7 @@ def own(game: Any, message: SwapMessage, source: Address) -> bool:
 
 
 def held_in(plan: SearchPlan) -> list[tuple[str, NodeState]]:
-    """All that nodes hold in any state, but for those that have crashed or lie."""
+    """The state of all nodes in any state of the search, without crashed and Byzantine ones."""
     search = _SwapSearch(plan, lambda states, depth: None)
     search.run()
     tables = search._tables

@@ -1,4 +1,4 @@
-"""How long a neighbour may hold us, whatever it does."""
+"""How long a neighbour may lock a node, whatever it does."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ V = Address("v")
 def test_nobody_holds_us_for_more_than_half_of_the_time_and_what_patience_there_is(
     games: list[tuple[int, int]],
 ) -> None:
-    """A wait and then a hold, again and again, whenever it is let."""
+    """A wait and then a lock, again and again, whenever it is allowed."""
     patience, now, bound = LockLimits(DEBT_MAX_US, 8), 0, 0
     for wait, hold in games:
         now += wait

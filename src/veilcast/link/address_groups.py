@@ -1,15 +1,9 @@
-"""Prefixes: the part of an address that is dear to have many of.
+"""Groups of addresses for limits: the host, the prefix and the customer network of an address.
 
-Whoever owns one address of a network mostly has many, so a bound on links counts prefixes, not addresses. Machines
-compare addresses and never parse them: who builds a node hands it the function that fits its addresses. `ip_prefix` is
-the
-one for the network's `host:port`; a simulator has its own.
-
-
-Hosts: whose address it is, whatever the port.
-
-Machines compare addresses and never parse them: who builds a node hands it the function that fits its addresses.
-`host_of` is the one for the network's `host:port`."""
+One owner mostly has many addresses of a network, so limits count hosts or prefixes and not addresses. Machines compare
+addresses and never parse them: the builder of a node passes in the functions that fit its addresses. `host_of` and
+`ip_prefix` are for addresses of the form `host:port`; a simulator has its own.
+"""
 
 from __future__ import annotations
 
@@ -20,11 +14,11 @@ from typing import Final, TypeAlias
 from veilcast.machine import Address
 
 HostOf: TypeAlias = Callable[[Address], str]
-"""Gives the host of any address whatever; strangers choose addresses, so it never raises."""
+"""Returns the host of any address. Strangers choose addresses, so it never raises."""
 
 
 def host_of(address: Address) -> str:
-    """An IPv4 address, the /64 of an IPv6 one, which is what one machine is handed at least, or any other name."""
+    """An IPv4 address, the /64 of an IPv6 address (the least that one machine gets), or any other name."""
     host = host_part(address)
     try:
         ip = ip_address(host)
@@ -36,7 +30,7 @@ def host_of(address: Address) -> str:
 
 
 def host_part(address: Address) -> str:
-    """`host:port`, `[host%zone]:port` or either without its port, down to the host."""
+    """Strip `host:port`, `[host%zone]:port`, or either without its port, to the host."""
     if address.startswith("["):
         return address[1:].partition("]")[0].partition("%")[0]
     return address.partition("%")[0] if address.count(":") > 1 else address.partition(":")[0]
@@ -45,16 +39,15 @@ def host_part(address: Address) -> str:
 _INTERFACE_BITS: Final = 64
 
 PrefixOf: TypeAlias = Callable[[Address], str]
-"""Gives the prefix of any address whatever; strangers choose addresses, so it never raises."""
+"""Returns the prefix of any address. Strangers choose addresses, so it never raises."""
 
 
 def ip_prefix(address: Address) -> str:
-    """The /16 of an IPv4 address and the /32 of an IPv6 one, about what one provider hands out.
+    """The /16 of an IPv4 address or the /32 of an IPv6 address: about what one provider hands out.
 
-    Addresses of one's own network (private, local to the link or the machine) are each their own prefix, and so is the
-    /64 of an IPv6 one: a group in one building would else be strangers who must not have too many links to one another.
-    Onion names cost nothing: they fall into 32 groups by their first character, whatever their number. Any other name
-    counts by the last two of its labels, which somebody had to register.
+    A private, link-local or loopback address is its own prefix; for IPv6 its /64 is. Otherwise members in one building
+    would count as one prefix and could not link to one another. Onion names cost nothing, so they fall into 32 groups
+    by their first character. Any other name counts by its last two labels, which an owner had to register.
     """
     host = host_part(address)
     try:
@@ -74,9 +67,9 @@ def ip_prefix(address: Address) -> str:
 
 
 def customer_networks(address: Address) -> tuple[str, str]:
-    """Networks inside a prefix that one customer mostly has: the /48 and the /56 of an IPv6 address.
+    """Networks inside a prefix that usually belong to one customer: the /48 and the /56 of an IPv6 address.
 
-    For an IPv4 address it is the /24, twice; any other name stands for itself.
+    An IPv4 address has its /24 in both places. Any other name stands for itself.
     """
     host = host_part(address)
     try:

@@ -1,32 +1,30 @@
-"""The door: links are opened here, by us and by others, in letters.
+"""Admission: opens links by handshakes with peers that have none, and limits what strangers cost.
 
-    door.knock(peer, now)           ->  HELLO           a peer whose key we do not know
-    door.knock(peer, now, static)   ->  RETURN          a peer whose key we know
-                                    <-  COOKIE          (the same letter again, with the cookie)  ->
-                                    <-  ANSWER          RETURN ends here
-                                    ->  FINISH          HELLO ends here
+    admission.initiate(peer, now)           ->  HELLO    the peer's key is unknown
+    admission.initiate(peer, now, static)   ->  RETURN   the peer's key is known
+                                            <-  COOKIE   (the same packet again, with the cookie)  ->
+                                            <-  ANSWER   RETURN ends here
+                                            ->  FINISH   HELLO ends here
 
-Every letter may be lost, come twice, or be a recording. The one who knocked repeats its last letter (`again`) until it
-hears a cell of the new session, and then lets go (`settle`). The other side answers a letter that it knows with what it
-answered before, so repeating costs no key and makes no second session; what it remembers of a handshake outlives the
-cookie that the handshake began with, so a recording has none.
+Every packet may be lost, duplicated, or replayed. The initiator repeats its last packet (`repeat_last`) until it hears
+a cell of the new session; then the machine calls `finish`. The responder answers a known packet with its earlier
+answer, so a repetition costs no key operation and makes no second session. The responder remembers a handshake for
+longer than the cookie that began it is valid, so a replayed packet makes no second session either.
 
-Both tables are bounded, and when full the oldest goes. That harms nobody: the doorkeeper lets in so few that even while
-others try hard an entry stays for two seconds, and a handshake needs one round trip.
+Both tables of handshakes are bounded and evict their oldest entry.
+Claim: eviction does not stop an honest handshake.
+Reason: the limits admit few strangers, so an entry stays for two seconds even under attack, and a handshake needs
+one round trip.
 
+`AdmissionLimits` has two gates. The first is for packets with a source address that may be forged: the sender gets at
+most a cookie, which is one packet for one packet and needs no memory. The second is for senders that return the cookie,
+and so receive at their address: these cost a handshake. Each gate has a rate for each host, so that a greedy host
+leaves room for others, and one rate for all hosts, which bounds the total cost. An adversary that forges the address of
+a host at the first gate takes nothing from that host at the second.
 
-Doorbells: how often strangers of one prefix may ring, so that a flood from a few leaves room for all others.
-
-The doorkeeper: what those who want a link may cost us, before any operation on a curve.
-
-Two gates. The first is for letters from addresses that anybody may have written on them: they get a cookie at most,
-which is one letter for one letter and leaves nothing behind. The second is for those who bring a cookie back, and so
-receive where they send from: these cost a handshake. Each gate has a rate for every host, so that one who asks too
-often leaves room for others, and one for all together, so that many cannot take more of us than we can spare. Whose
-address others write on letters to the first gate loses nothing at the second.
-
-A cookie is asked for always, not only under load: it takes one round trip, once, as links renew their keys inside. In
-exchange there is no load to measure, no other behaviour under attack, and nothing to remember of anybody unproven."""
+A cookie is always required, and not only under load. It costs one round trip, once, because links renew their keys
+inside. In exchange there is no load to measure, no other behaviour under attack, and no state for unproven addresses.
+"""
 
 from __future__ import annotations
 
@@ -48,7 +46,7 @@ from veilcast.wire.geometry import HANDSHAKE_ID
 
 
 class PrefixRateLimit:
-    """One bucket for each prefix that rang lately. Bounded: the prefix that rang longest ago is forgotten first."""
+    """One token bucket for each prefix. Bounded: the prefix that was charged longest ago is evicted first."""
 
     def __init__(self, every_us: int, burst: int) -> None:
         self._every_us, self._burst = every_us, burst
@@ -58,7 +56,7 @@ class PrefixRateLimit:
         return len(self._buckets)
 
     def charge(self, prefix: str, now: int) -> None:
-        """Raise if this prefix has rung too often."""
+        """Raise if this prefix is over its rate."""
         bucket = self._buckets.pop(prefix, None)
         if bucket is None:
             bucket = TokenBucket(self._every_us, self._burst)
@@ -69,7 +67,7 @@ class PrefixRateLimit:
             raise StaleError("this prefix rings too often")
 
     def exhaust(self, prefix: str, now: int) -> None:
-        """Let it ring no more for a while, as if it had used all it may: one that lied is not to lie again at once."""
+        """Use up the tokens of this prefix, so that a prefix that has sent a forgery cannot send another at once."""
         bucket = self._buckets.get(prefix)
         while bucket is not None and bucket.take(now):
             pass
@@ -79,7 +77,7 @@ PREFIXES_MAX: Final = 1024
 
 
 class AdmissionLimits:
-    """Raises `RemoteError` for whom it turns away."""
+    """Raises `RemoteError` for a source over its limit."""
 
     def __init__(self, entropy: Entropy, host: HostOf = host_of) -> None:
         self._cookies = Cookies(entropy, COOKIE_US)
@@ -88,18 +86,18 @@ class AdmissionLimits:
         self._proven = AdmissionGate(PROVEN_EVERY_US, PROVEN_BURST)
 
     def cookie(self, source: Address, thread: bytes, now: int) -> bytes:
-        """A cookie for who says it is at `source`, and how often it may ask for one."""
+        """A cookie for the claimed address `source`. Charges the first gate."""
         self._strangers.charge(self._host(source), now)
         return self._cookies.make(source, thread, now)
 
     def admit(self, source: Address, thread: bytes, cookie: bytes, now: int) -> None:
-        """Raise unless this is our cookie, and the source may have a handshake now."""
+        """Raise unless the cookie is valid and `source` may start a handshake now."""
         self._cookies.check(source, thread, cookie, now)
         self._proven.charge(self._host(source), now)
 
 
 class AdmissionGate:
-    """A rate for each host, and one for all."""
+    """A rate for each host, and one for all hosts."""
 
     def __init__(self, every_us: int, burst: int) -> None:
         self._each = PrefixRateLimit(HOST_EVERY_US, HOST_BURST)
@@ -117,23 +115,24 @@ class AdmissionGate:
 
 HOST_EVERY_US: Final = 50_000
 HOST_BURST: Final = 5
-"""20 handshakes a second from one host, and 5 at once."""
+"""20 handshakes per second from one host, and 5 at once."""
 
 STRANGERS_EVERY_US: Final = 5_000
 STRANGERS_BURST: Final = 64
-"""Cookies: some 15 microseconds each, so a third of a percent of our time."""
+"""Cookies: about 15 microseconds each, which is a third of a percent of the processor time."""
 
 PROVEN_EVERY_US: Final = 20_000
 PROVEN_BURST: Final = 32
-"""Handshakes: about a millisecond each, so a twentieth of our time."""
+"""Handshakes: about one millisecond each, which is a twentieth of the processor time."""
 
 COOKIE_US: Final = 10_000_000
 
 
 class HandshakeStep(msgspec.Struct, frozen=True):
-    """What a letter led to: a datagram to send back to where it came from, a contact made, both or neither.
+    """The result of a packet: a datagram for its source, a finished handshake, both or neither.
 
-    `own`: the datagram is what `again` would give, of a handshake that we began; it may wait for our time to send.
+    `own`: the datagram belongs to a handshake that this node began. `repeat_last` would give the same, so it may wait
+    for the next slot.
     """
 
     reply: bytes | None = None
@@ -142,8 +141,6 @@ class HandshakeStep(msgspec.Struct, frozen=True):
 
 
 class LinkAdmission:
-    """Of one node, for as long as it runs."""
-
     def __init__(self, party: LinkIdentity, doorkeeper: AdmissionLimits) -> None:
         self._party, self._doorkeeper = party, doorkeeper
         self._envelopes = PacketSealer(party.envelope, party.entropy)
@@ -151,11 +148,11 @@ class LinkAdmission:
         self._guests: dict[tuple[Address, bytes], _InboundHandshake] = {}
 
     def __len__(self) -> int:
-        """Handshakes under way, in both directions."""
+        """Handshakes in progress, in both directions."""
         return len(self._knocks) + len(self._guests)
 
     def initiate(self, peer: Address, now: int, remote: bytes | None = None) -> bytes:
-        """Begin a handshake, in place of one under way with this peer: the datagram to send."""
+        """Begin a handshake, and replace one in progress with this peer. Returns the datagram to send."""
         initiation = InitiatorHandshake(self._party, now, remote=remote)
         kind = HandshakePacketKind.HELLO if remote is None else HandshakePacketKind.RETURN
         letter = HandshakePacket(kind, self._party.entropy(HANDSHAKE_ID), initiation.first_message)
@@ -163,17 +160,18 @@ class LinkAdmission:
         return self._envelopes.seal(letter)
 
     def repeat_last(self, peer: Address, now: int) -> bytes | None:
-        """Our last letter to this peer in another envelope; None if there is nothing to repeat."""
+        """This node's last packet to this peer, sealed again; None without a packet to repeat."""
         _expire(self._knocks, now)
         knock = self._knocks.get(peer)
         return None if knock is None else self._envelopes.seal(knock.letter)
 
     def finish(self, peer: Address) -> None:
-        """The peer has the session, or is given up: there is nothing to repeat."""
+        """Stop repeating: the peer has the session, or this node gives the peer up."""
         self._knocks.pop(peer, None)
 
     def receive(self, datagram: bytes, source: Address, now: int) -> HandshakeStep:
-        """Take a letter. `RemoteError` for what is refused; `ExpiredError` if our own membership is over."""
+        """Handle a packet. Raises `RemoteError` if it is refused, and `ExpiredError` if this node's membership has
+        ended."""
         letter = self._envelopes.open(datagram)
         match letter.kind:
             case HandshakePacketKind.HELLO | HandshakePacketKind.RETURN:
@@ -238,7 +236,7 @@ class LinkAdmission:
         return HandshakeStep(None, response.read(letter.content, now))
 
     def _knock_of(self, letter: HandshakePacket, source: Address, now: int) -> _OutboundHandshake:
-        """The handshake that this answers, if it still waits for one."""
+        """The handshake that this packet answers, if it still waits for an answer."""
         _expire(self._knocks, now)
         knock = self._knocks.get(source)
         if knock is None or knock.letter.thread != letter.thread or knock.initiation is None:
@@ -248,18 +246,19 @@ class LinkAdmission:
 
 @dataclass(slots=True)
 class _OutboundHandshake:
-    """One that we began. Without its initiation it waits for nothing, but for our last letter to arrive."""
+    """A handshake that this node began. Without its `initiation` it waits only for its last packet to arrive."""
 
     since_us: int
     letter: HandshakePacket
     initiation: InitiatorHandshake | None
     cookies: int = 3
-    """How many more we show: one, unless it came late or the peer began anew meanwhile."""
+    """Cookies that this node still accepts: one is usual; more if a packet came late or the peer restarted."""
 
 
 @dataclass(slots=True)
 class _InboundHandshake:
-    """One that another began, with our answer. Without its response it is over, and known again if repeated."""
+    """A handshake that a peer began, with the answer to it. Without its `response` it is finished, and kept to
+    recognise repetitions."""
 
     since_us: int
     letter: HandshakePacket
@@ -271,7 +270,7 @@ _Entry = TypeVar("_Entry", _OutboundHandshake, _InboundHandshake)
 
 
 def _expire(table: dict[_Name, _Entry], now: int) -> None:
-    """Tables are in the order of time, so the old ones are in front."""
+    """Entries are in the order of time, so the oldest stand first."""
     while table:
         name = next(iter(table))
         if now - table[name].since_us < HANDSHAKE_US:
@@ -280,7 +279,7 @@ def _expire(table: dict[_Name, _Entry], now: int) -> None:
 
 
 HANDSHAKE_US: Final = 2 * COOKIE_US
-"""After this long a handshake is forgotten, and no cookie that it began with is good any more."""
+"""A handshake is forgotten after this time, when no cookie that began it is valid any more."""
 
 OUTBOUND_MAX: Final = 128
 INBOUND_MAX: Final = 128

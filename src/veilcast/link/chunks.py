@@ -1,16 +1,16 @@
-"""The inside of a body: what has arrived, then chunks of messages, then zeros.
+"""The format of a body: acknowledgements, then chunks of messages, then zeros.
 
     body   = acknowledgement of each lane | chunk ... | zeros
     chunk  = lane, flags and length (2 bytes) | number (4) | zeros cut off (2, if flagged) | content (1 to 1,024)
 
-Path frames may stand before the first chunk: `0x0008` (2) | kind (4) | token (8). They belong to one cell and one
-address: they are never numbered, acknowledged or repeated.
+Path frames may stand before the first chunk: `0x0008` (2) | kind (4) | token (8). A path frame belongs to one cell and
+one address: it is never numbered, acknowledged or repeated.
 
-An acknowledgement is the number of the chunk expected next, and one bit for each of the 64 numbers after it. Lanes
-count from 1, so that two zero bytes where a chunk could begin say that there is none. Numbers are written modulo 2**32:
-far more than the chunks of all the bodies that a link's replay window lets pass late, so none is taken for a new one. A
-message comes as chunks in a row, of which the last is flagged. Padded messages end in many zeros, as every heartbeat
-does: they are cut off, and only their number travels.
+An acknowledgement is the number of the next expected chunk, and one bit for each of the 64 numbers after it. Lanes
+count from 1, so two zero bytes in place of a chunk mean that no chunk follows. Numbers are written modulo 2**32: far
+more than the chunks of all bodies that the replay window lets pass late, so no old chunk is taken for a new one. A
+message comes as consecutive chunks; the last is flagged. Padded messages end in many zeros, as every heartbeat does.
+Those zeros are cut off, and only their number travels.
 """
 
 from __future__ import annotations
@@ -23,10 +23,11 @@ from veilcast.errors import MalformedError
 from veilcast.wire.geometry import ACKNOWLEDGEMENTS, CHUNK_HEAD, CHUNK_MAX, ZEROS_FIELD
 
 CONTROL, SHORT, LONG = 0, 1, 2
-"""The lanes. What is too long for two cells goes by the long one, and holds up nothing but its like."""
+"""The lanes. A message too long for two cells uses the long lane, and delays only other long messages."""
 
 Chunk: TypeAlias = tuple[int, int, bytes, int | None]
-"""Lane, number as written, content, and the zeros to restore if a message ends here. No class: there are so many."""
+"""Lane, number as written, content, and the zeros to restore if a message ends here. A tuple, because there are many.
+"""
 
 
 def write_chunk(lane: int, number: int, content: bytes, zeros: int | None) -> bytes:
@@ -39,7 +40,7 @@ def write_chunk(lane: int, number: int, content: bytes, zeros: int | None) -> by
 
 
 def read_chunks(body: bytes) -> list[Chunk]:
-    """All chunks of a body, or `MalformedError`; nothing is looked at twice."""
+    """All chunks of a body. Raises `MalformedError`."""
     chunks: list[Chunk] = []
     at, end = ACKNOWLEDGEMENTS, len(body)
     while end - at >= CHUNK_HEAD:
@@ -76,7 +77,7 @@ def insert_path_frames(body: bytes, frames: bytes) -> bytes:
 
 
 def split_path_frames(body: bytes) -> tuple[Sequence[PathFrame], bytes]:
-    """The path frames of a body, and the body without them. What is no whole path frame stays in the body."""
+    """The path frames of a body, and the body without them. An incomplete path frame stays in the body."""
     if body[ACKNOWLEDGEMENTS:_TOKEN_HEAD_END] != _TOKEN_HEAD:
         return (), body
     frames: list[PathFrame] = []
@@ -91,7 +92,7 @@ def split_path_frames(body: bytes) -> tuple[Sequence[PathFrame], bytes]:
 
 
 def distance(wire: int, number: int) -> int:
-    """How far a number as written lies after one of ours; negative if before it."""
+    """How far a number as written lies after `number`; negative if before it."""
     return ((wire - number + _HALF) & _MASK) - _HALF
 
 
@@ -108,14 +109,14 @@ TOKEN: Final = 8
 CHALLENGE, RESPONSE = 1, 2
 """Kinds of path frames."""
 PATH_FRAMES_MAX: Final = 3
-"""In one cell: a challenge, and answers to two."""
+"""Path frames in one cell: a challenge, and responses to two."""
 
 _HEAD: Final = struct.Struct(">HI")
 _HEAD_ZEROS: Final = struct.Struct(">HIH")
 _read_head: Final = _HEAD.unpack_from
 
 _TOKEN_HEAD: Final = TOKEN.to_bytes(2, "big")
-"""Lane 0, which no chunk has, and the length of a token."""
+"""Lane 0, which no chunk uses, and the length of a token."""
 _TOKEN_HEAD_END: Final = ACKNOWLEDGEMENTS + len(_TOKEN_HEAD)
 
 _NOTHING: Final = bytes(1 << 16)

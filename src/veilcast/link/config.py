@@ -1,4 +1,4 @@
-"""How a node keeps its links."""
+"""Settings of the links of a node."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ class LinkConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The defaults are those of the hardened profile."""
 
     wire: Wire = "cells"
-    """"cells": all that leaves is of one size, at one rate; "prompt": every message leaves at once in datagrams as long
-    as it needs, encrypted and no more, as P0 has it."""
+    """"cells": every datagram has one size and leaves at one rate. "prompt": every message leaves at once, in datagrams
+    of the length that it needs, encrypted and no more, as in P0."""
     rate: int = 4
-    """Cells a second to each peer."""
+    """Cells per second to each peer."""
     links_max: int = 64
-    """Peers at a time."""
+    """Largest number of links at a time."""
 
     def __post_init__(self) -> None:
         if self.rate not in RATES:
@@ -31,4 +31,4 @@ class LinkConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 LINKS_MAX: Final = 128
-"""As many as can knock at a time."""
+"""The bound on handshakes in progress."""

@@ -1,7 +1,7 @@
-"""Cookies: who brings one back receives at the address that it sends from, and it cost us one hash and no memory.
+"""Cookies: a stranger that returns one receives at its claimed address. A cookie costs one hash and no memory.
 
-A cookie is a keyed hash of the address, of what the stranger said, and of the time, under a key of our own. It is good
-for the rest of the stretch of time that it was made in, and for the next one.
+A cookie is a keyed hash of the address, the stranger's nonce and the time, under a secret key of this node. It is valid
+for the rest of the time interval in which it was made, and for the next interval.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from veilcast.wire.geometry import COOKIE
 
 
 class Cookies:
-    """Good for `lasts_us` at least, and at most for twice that."""
+    """Cookies that are valid for at least `lasts_us`, and at most for twice that."""
 
     def __init__(self, entropy: Entropy, lasts_us: int) -> None:
         self._key, self._lasts_us = Secret(entropy(32)), lasts_us
@@ -25,7 +25,7 @@ class Cookies:
         return self._of(stranger, nonce, now // self._lasts_us).reveal()
 
     def check(self, stranger: Address, nonce: bytes, cookie: bytes, now: int) -> None:
-        """Raise unless we made it, for this stranger and this nonce, not long ago."""
+        """Raise unless this node made the cookie for this stranger and nonce within the last two intervals."""
         stretch, shown = now // self._lasts_us, Secret(cookie)
         if all(self._of(stranger, nonce, at) != shown for at in (stretch, stretch - 1)):
             raise StaleError("not a cookie of ours, or an old one")

@@ -1,16 +1,16 @@
-"""Letters: the messages of a handshake between peers without a link, each in an envelope of one cell.
+"""Packets of a handshake between peers without a link, each sealed to the size of one cell.
 
-An envelope is sealed under a key that all members have. To anybody else it is 1,200 random bytes, as every cell is: the
-X25519 points of Noise, which can be told from random bytes, do not show, nor does the length of a certificate. To open
-one costs a cipher and no operation on a curve, so what strangers make up gets no further than that. Mostly not even so
-far: in front, where a cell has its header, stands a stamp (8), which is the mask that the network has for the bytes
-behind it. One block of a cipher tells a wrong one.
+A packet is sealed under a key that all members have. To an outsider it is 1,200 random bytes, like every cell: the
+X25519 points of Noise, which differ from random bytes, do not show, nor does the length of a certificate. Opening a
+packet costs one decryption and no operation on a curve, so forged packets get no further. Most do not get that far: in
+front, where a cell has its header, stands a stamp (8 bytes), the network's mask for the bytes behind it. One block of a
+cipher detects a wrong stamp.
 
-A member who watches the wire can open the envelopes of others: it sees that two addresses meet, and the fresh keys;
-certificates are encrypted once more, inside.
+Limit: a member that observes the wire can open the packets of others. It sees that two addresses meet, and their
+ephemeral keys. Certificates are encrypted once more, inside.
 
-Inside: kind (1) | thread (8) | cookie (16) | length (2) | content | zeros. The thread names the handshake, so that
-answers find it; the cookie is zeros in a letter that has none.
+Inside: kind (1) | thread (8) | cookie (16) | length (2) | content | zeros. The thread identifies the handshake, so that
+answers can be matched. The cookie is zeros if the packet has none.
 """
 
 from __future__ import annotations
@@ -39,17 +39,17 @@ NO_COOKIE: Final = bytes(COOKIE)
 
 
 class HandshakePacketKind(enum.IntEnum):
-    """What a letter is. Append only: the numbers are on the wire."""
+    """Append only: the numbers are on the wire."""
 
     HELLO = 1
-    """The first message to a peer whose key we do not know (XX)."""
+    """First message to a peer whose key is unknown (XX)."""
     RETURN = 2
-    """The first message to a peer whose key we know (IK)."""
+    """First message to a peer whose key is known (IK)."""
     COOKIE = 3
-    """Brings a cookie, to be shown with the first message again."""
+    """A cookie, to be returned with the first message."""
     ANSWER = 4
     FINISH = 5
-    """The third message of XX."""
+    """Third message of XX."""
 
 
 class HandshakePacket(msgspec.Struct, frozen=True):
@@ -64,21 +64,21 @@ class HandshakePacket(msgspec.Struct, frozen=True):
 
 
 class PacketSealer:
-    """All of one network, by the key that its members derive."""
+    """Seals and opens the packets of one network under the key that its members derive."""
 
     def __init__(self, key: Secret, entropy: Entropy) -> None:
         self._veil, self._entropy = UniformSealer(derive(key, b"vc/letter")), entropy
         self._stamps = HeaderMask(derive(key, b"vc/stamp"))
 
     def seal(self, letter: HandshakePacket) -> bytes:
-        """A cell. The same letter is another cell each time."""
+        """One cell. Sealing the same packet again gives another cell."""
         head = bytes((letter.kind,)) + letter.thread + letter.cookie + len(letter.content).to_bytes(2, "big")
         padding = bytes(HANDSHAKE_PAYLOAD_MAX - len(letter.content))
         sealed = self._veil.seal(head + letter.content + padding, entropy=self._entropy)
         return self._stamp_of(sealed) + sealed
 
     def open(self, datagram: bytes) -> HandshakePacket:
-        """The letter inside; `RemoteError` for what is none of this network."""
+        """The packet inside; raises `RemoteError` if it does not belong to this network."""
         if len(datagram) != CELL:
             raise MalformedError(f"an envelope of {len(datagram)} bytes")
         sealed = datagram[LINK_HEADER:]

@@ -1,10 +1,13 @@
 """Generations: the sessions of one link, each with fresher keys than the last.
 
-A link begins with the session that the handshake at the door left. Whoever began that handshake renews: when a session
-is old enough it begins another inside the link, as a message like any other, so nobody who watches sees keys change. It
-seals with the new session as soon as the peer has answered. The peer cannot know whether its answer arrived, so it
-goes on with the old session until a datagram of the new one comes. The old one still opens what was on its way, and its
-keys are gone when it is over. A handshake costs a millisecond, so no peer is let begin one before its time.
+1. A link begins with the session of the handshake that opened it. The initiator of that handshake renews the keys.
+2. When a session is old enough, the initiator begins another handshake inside the link, as a message like any other. An
+   observer cannot see that keys change.
+3. The initiator seals with the new session as soon as the peer has answered. The peer cannot know whether its answer
+   arrived, so it uses the old session until a datagram of the new one comes.
+4. The old session still opens datagrams in flight. Its keys are deleted when it ends.
+
+A handshake costs a millisecond, so a peer that begins one too early is refused.
 """
 
 from __future__ import annotations
@@ -18,7 +21,7 @@ from veilcast.link.session import REKEY_US, LinkSession
 
 
 class SessionGenerations:
-    """Bounded: the session in use, the one before it, and one that is being agreed on."""
+    """Bounded: the session in use, the previous one, and the next one that is being agreed."""
 
     __slots__ = ("_initiation", "_next", "_old", "_party", "due_us", "is_initiator", "remote_static", "session")
 
@@ -26,14 +29,14 @@ class SessionGenerations:
         self._party = party
         self.remote_static, self.is_initiator = contact.remote_static, contact.is_initiator
         self.session = contact.session
-        """What we seal with."""
+        """The session that seals."""
         self._next = self._old = self.session
         self.due_us = self.session.rekey_us
-        """Before this time there is nothing to `renew`, and no keys to forget."""
+        """Before this time there is no key to renew and none to delete."""
         self._initiation: InitiatorHandshake | None = None
 
     def open(self, datagram: bytes, now: int) -> bytes | None:
-        """The body; None for what no session of this link has sealed. `StaleError` for what came before."""
+        """The body; None if no session of this link sealed the datagram. Raises `StaleError` for a replay."""
         session = self.session
         if (body := session.open_own(datagram, now)) is not None:
             return body
@@ -43,7 +46,7 @@ class SessionGenerations:
         return None if self._old is session else self._old.open_own(datagram, now)
 
     def renew(self, now: int) -> bytes | None:
-        """The message by which we begin to agree on the next session, when it is time and ours to do."""
+        """The message that begins the next session, if it is due and this side is the initiator; else None."""
         if self._old is not self.session and now >= self._old.ends_us:
             self._old = self.session
             self.due_us = self.session.rekey_us
@@ -54,7 +57,7 @@ class SessionGenerations:
         return _FIRST + self._initiation.first_message
 
     def handle_control(self, message: bytes, now: int) -> bytes | None:
-        """Take the peer's message about the next session, and give the answer to it, if there is one to give."""
+        """Handle the peer's message about the next session. Returns the answer, if there is one."""
         kind, content = message[:1], message[1:]
         if kind == _FIRST and not self.is_initiator:
             if self._next is not self.session or now < self.session.born_us + EARLIEST_US:
@@ -81,7 +84,7 @@ class SessionGenerations:
 
 
 EARLIEST_US: Final = REKEY_US // 2
-"""The age of a session at which a peer may ask for the next: clocks differ, and sessions are not born at once."""
+"""Age of a session at which a peer may ask for the next: clocks differ, and so do the births of a session."""
 
 _FIRST: Final = b"\1"
 _ANSWER: Final = b"\2"

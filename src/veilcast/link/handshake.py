@@ -1,26 +1,26 @@
-"""Handshakes: two members prove to one another who they are, and get a session.
+"""Handshakes: two members prove their identities to one another and get a session.
 
-Noise does the proving (`crypto.noise`), and certificates in its payloads say whose the proven keys are. Peers who meet
-for the first time speak XXpsk3, in three messages; who knows the other's static key speaks IKpsk2, in two:
+Noise does the proof (`crypto.noise`), and certificates in its payloads identify the proven keys. Peers that meet for
+the first time use XXpsk3, in three messages. A peer that knows the other's static key uses IKpsk2, in two:
 
-    ours = Initiation(party, now)                        theirs = Response(party, first, now)
-    send(ours.first)                                     send(theirs.answer)
-    contact = ours.read(answer, now)                     contact = theirs.read(last, now)
-    send(contact.last)
+    ours = InitiatorHandshake(identity, now)               theirs = ResponderHandshake(identity, first, now)
+    send(ours.first_message)                               send(theirs.answer)
+    result = ours.read(answer, now)                        result = theirs.read(last, now)
+    send(result.last_message)
 
-    ours = Initiation(party, now, remote=static)         theirs = Response(party, first, now, known=True)
-    send(ours.first)                                     send(theirs.answer)
-    contact = ours.read(answer, now)                     contact = theirs.contact
+    ours = InitiatorHandshake(identity, now, remote=key)   theirs = ResponderHandshake(identity, first, now, known=True)
+    send(ours.first_message)                               send(theirs.answer)
+    result = ours.read(answer, now)                        result = theirs.result
 
-What goes in and out is plain bytes. To strangers they travel in letters (`door`); inside a link they are messages like
-any other, and that is how a link gets its next generation of keys: IKpsk2 with `generation` one higher, and `expected`
-to be who the peer was so far. Both sides must name the same generation, and the same kind of sessions, or the handshake
-fails; so nothing said in one handshake is of use in another.
+Input and output are plain bytes. Between strangers they travel in packets (`admission`). Inside a link they are
+messages like any other; that is how a link gets its next generation of keys: IKpsk2 with `generation` one higher, and
+`expected` set to the peer's key. Both sides must name the same generation and the same kind of session, or the
+handshake fails. So no message of one handshake is of use in another.
 
-Who shows itself to whom: the initiator of XX shows its certificate last, to a member that has proved itself. The
-responder of XX shows its own to whoever began, who holds the network key or it could not have written. The first
-message of IK can be replayed, and whoever gets hold of the responder's key later can read in it who began; hence XX for
-those who have not met. Whatever is wrong with a message is a `RemoteError` and the end of the handshake.
+Identity exposure: the initiator of XX shows its certificate last, to a member that has proved itself. The responder of
+XX shows its certificate to the initiator, which holds the network key or could not have written. The first message of
+IK can be replayed, and an adversary that later gets the responder's key can read the initiator's identity in it; hence
+XX for peers that have not met. Any fault in a message is a `RemoteError` and ends the handshake.
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ from veilcast.link.session import LinkSession, generation_bytes
 
 
 class HandshakeResult(msgspec.Struct, frozen=True):
-    """What a handshake ends with: keys, and who is at the other end. `is_initiator` says whether it was us who asked.
+    """The result of a handshake: keys, and the identity of the peer. `is_initiator`: this node began it.
 
-    `last_message` is the message of ours without which the peer has no session yet; empty if it has all.
+    `last_message` is the message without which the peer has no session yet; empty if the peer needs none.
     """
 
     session: LinkSession
@@ -50,7 +50,7 @@ class HandshakeResult(msgspec.Struct, frozen=True):
 
 
 class InitiatorHandshake:
-    """Our side of a handshake that we begin: with the peer's static key if we know it."""
+    """The initiator's side. It needs the peer's static key for IK."""
 
     def __init__(self, party: LinkIdentity, now: int, *, remote: bytes | None = None, generation: int = 0) -> None:
         self._party, self._generation = party, generation
@@ -58,7 +58,7 @@ class InitiatorHandshake:
         self.first_message: Final = self._noise.write(b"" if remote is None else party.own_certificate(now))
 
     def read(self, answer: bytes, now: int) -> HandshakeResult:
-        """Take the peer's answer: the handshake is done, except that the peer may need our `last` message."""
+        """Handle the peer's answer. The handshake is finished, but the peer may need `last_message`."""
         shown = self._noise.read(answer)
         certificate = self._party.check_certificate(shown, self._noise.remote_static, now)
         last = b"" if self._noise.is_finished else self._noise.write(self._party.own_certificate(now))
@@ -66,7 +66,7 @@ class InitiatorHandshake:
 
 
 class ResponderHandshake:
-    """Our side of a handshake that another began. `result` is there at once if the peer knew us."""
+    """The responder's side. `result` is set at once if the peer used IK."""
 
     def __init__(
         self,
@@ -78,7 +78,7 @@ class ResponderHandshake:
         generation: int = 0,
         expected: bytes | None = None,
     ) -> None:
-        """`known`: the peer speaks IK. `expected`: the only static key that we take."""
+        """`known`: the peer uses IK. `expected`: the only static key that is accepted."""
         if expected is not None and not known:
             raise LocalError("only a peer who begins with its own key can be expected")
         self._party, self._generation = party, generation
@@ -96,7 +96,7 @@ class ResponderHandshake:
         self.result = _contact(self._noise, party, certificate, generation, now)
 
     def read(self, last: bytes, now: int) -> HandshakeResult:
-        """Take the initiator's last message, if the peer did not know us; it says who that is."""
+        """Handle the initiator's last message of XX, which carries its identity."""
         shown = self._noise.read(last)
         certificate = self._party.check_certificate(shown, self._noise.remote_static, now)
         self.result = _contact(self._noise, self._party, certificate, self._generation, now)
@@ -126,5 +126,5 @@ def _contact(
 
 XX_LINK: Final = NoiseProtocol("Noise_XXpsk3_25519_AESGCM_BLAKE2s")
 IK_LINK: Final = NoiseProtocol("Noise_IKpsk2_25519_AESGCM_BLAKE2s")
-"""AES-GCM, since with AES in the processor it takes cells a quarter faster than ChaCha20-Poly1305."""
+"""AES-GCM: with AES instructions it handles cells a quarter faster than ChaCha20-Poly1305."""
 _PROLOGUE: Final = b"veilcast link 1"

@@ -1,11 +1,11 @@
-"""A party to handshakes: this node as it shows itself to others, and as it judges them.
+"""Identity: the certificate and keys of this node in handshakes, and the check of a peer's certificate.
 
-All of it comes from the keyring. The link key is the static key of Noise, and the member certificate, which travels in
-the handshake, says whose it is. From the network key come the pre-shared key of every handshake and the key of the
-envelopes that handshakes travel in: who is no member gets neither.
+Everything comes from the keyring. The link key is the static key of Noise. The member certificate, which travels in the
+handshake, binds that key to a member. The network key gives the pre-shared key of every handshake and the key that
+seals handshake packets, so an outsider has neither.
 
-Whom a certificate admits is a member of this authority, in this epoch, who holds the key that it certifies, is not
-revoked as far as we know, and is not ourselves.
+A certificate admits a peer if the authority of this network issued it, it is valid in this epoch, the peer holds the
+certified key, the certificate is not known to be revoked, and the peer is not this node itself.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ from veilcast.wire.geometry import MESSAGE_MAX
 
 
 class LinkIdentity:
-    """One for all handshakes of a node; a keyring that was renewed makes a new one."""
+    """One object for all handshakes of a node. A renewed keyring makes a new one."""
 
     def __init__(
         self, keyring: Keyring, entropy: Entropy, *, uniform: bool = True, revoked: RevokedKeys | None = None
     ) -> None:
-        """`uniform`: whether our links carry cells of one size. A peer that thinks otherwise is refused."""
+        """`uniform`: links carry cells of one size. A peer with another setting is refused."""
         self._keyring, self._revoked = keyring, revoked
         self.entropy: Final = entropy
         self.uniform: Final = uniform
@@ -41,14 +41,14 @@ class LinkIdentity:
         self.envelope: Final = derive(keyring.membership.network, b"vc/link-envelope")
 
     def own_certificate(self, now: int) -> bytes:
-        """Our certificate, as others get it; `ExpiredError` if it is not for this epoch."""
+        """This node's certificate, encoded; raises `ExpiredError` outside its epochs."""
         chain = self._keyring.membership.certificate
         if not chain.leaf.first <= self._epoch(now) <= chain.leaf.last:
             raise ExpiredError("our membership is over, or has not begun")
         return msgspec.msgpack.encode(chain)
 
     def check_certificate(self, shown: bytes, static: bytes, now: int) -> CertificateChain:
-        """The certificate of the peer who proved to hold this static key; raises unless it admits that peer."""
+        """The certificate of a peer that holds this static key; raises unless it admits the peer."""
         if static == self.static.public:
             raise ForgedError("our own key, in somebody else's hand")
         chain = _DECODER.decode(shown)

@@ -1,14 +1,12 @@
-"""One lane, on the side that receives: chunks in any order and number become messages, each once and in order.
+"""One lane of a transfer: the sending side cuts messages into numbered chunks, the receiving side joins them.
 
-All that is kept is bounded, whatever a peer sends: chunks that came too early by the window, a message of which the end
-is missing by the longest there is.
+A message is cut when it leaves, to the room there is, so cells are full when much waits. At most `WINDOW` chunks are in
+flight beyond the first unacknowledged one; the receiver stores no more. The queue is bounded too: if a message does not
+fit, the oldest messages that have not begun to leave are dropped whole.
 
-
-One lane, on the side that sends: messages wait in line, and are cut into numbered chunks as room appears.
-
-A message is cut when it leaves and not before, to the room there is, so that cells are full when much waits. At most
-`WINDOW` chunks are under way beyond the first that is not acknowledged: the other side keeps no more. What waits is
-bounded too; when there is no room for a message, the oldest that have not begun to leave are dropped, whole."""
+The receiver accepts chunks in any order and any number of times, and delivers each message once and in order. Its
+memory is bounded whatever the peer sends: early chunks by the window, an incomplete message by the longest message.
+"""
 
 from __future__ import annotations
 
@@ -21,17 +19,18 @@ from veilcast.wire.geometry import CHUNK_HEAD, CHUNK_MAX, MESSAGE_MAX, ZEROS_FIE
 
 
 class SendingLane:
-    """Numbers count on without end here; only what is written wraps."""
+    """Numbers grow without end here. They wrap only on the wire."""
 
     def __init__(self, lane: int, first: int = 0) -> None:
         self.lane = lane
         self.first_unacknowledged = first
-        """The first number that the other side has not acknowledged in a row."""
+        """The first number that the peer has not acknowledged."""
         self.next_number = first
         self.acknowledged_bits = 0
-        """A bit for each number after `first` that has been acknowledged out of the row."""
+        """A bit for each number after `first_unacknowledged` that the peer has acknowledged."""
         self.queue: deque[tuple[bytes, int, int]] = deque()
-        """Messages without their last zeros, how many those are, and since when. Of the first, a part may have left."""
+        """Messages without their trailing zeros, the number of those zeros, and the time at which the message was
+        queued. A part of the first message may have left."""
         self.dropped = 0
         self._queued = 0
         self._begun = 0
@@ -48,7 +47,7 @@ class SendingLane:
             self.dropped += 1
 
     def cut(self, room: int, zeros_max: int) -> tuple[bytes, int] | None:
-        """The chunk of number `next`, and the zeros it restores; None if none may leave, or for so little room."""
+        """The next chunk, and the zeros it restores; None if the window is full or the room is too small."""
         if not self.queue or self.next_number - self.first_unacknowledged >= WINDOW:
             return None
         content, zeros, _ = self.queue[0]
@@ -73,16 +72,17 @@ class SendingLane:
         return chunk, zeros
 
     def check_acknowledgement(self, expected: int, beyond: int) -> int:
-        """How far this acknowledgement goes past the last; negative if it is an older one. Raises if it is a lie."""
+        """How far this acknowledgement goes past the last one; negative if it is older. Raises if it acknowledges an
+        unsent chunk."""
         step = distance(expected, self.first_unacknowledged)
         if step >= 0 and self.first_unacknowledged + step + beyond.bit_length() >= self.next_number + (beyond == 0):
             raise MalformedError("an acknowledgement of what was never sent")
         return step
 
     def advance(self, step: int, beyond: int) -> tuple[list[int], int]:
-        """Take an acknowledgement: the numbers that it adds, and the zeros that are no longer under way.
+        """Apply an acknowledgement. Returns the numbers that it adds, and the zeros that are no longer in flight.
 
-        Some of the numbers may have been added before, out of the row.
+        Some of the numbers may have been acknowledged before, out of order.
         """
         numbers = list(range(self.first_unacknowledged, self.first_unacknowledged + step))
         self.first_unacknowledged += step
@@ -100,16 +100,17 @@ class SendingLane:
 
 
 WINDOW: Final = 64
-"""Chunks of a lane under way. At 16 cells a second and a second's round trip, four times what long messages can use."""
+"""Chunks of a lane in flight. At 16 cells per second and a round trip of one second, this is four times what long
+messages can use."""
 
 CUT_MIN: Final = 128
-"""A message is not cut for less room than this: each cut is one more chunk that can be lost."""
+"""A message is not cut for less room than this, in bytes: each cut is one more chunk that can be lost."""
 
 MESSAGE_COST: Final = 64
-"""What a message counts for in the queue besides its bytes, so that a bound on bytes bounds their number too."""
+"""Bytes that a message counts in the queue on top of its own, so that a bound on bytes bounds their number too."""
 
 QUEUE_MAX: Final = 5 * (MESSAGE_MAX + MESSAGE_COST)
-"""Bytes that wait in a lane: five of the longest messages, or some 2,500 heartbeats."""
+"""Bytes that wait in a lane: five of the longest messages, or about 2,500 heartbeats."""
 
 
 class ReceivingLane:
@@ -119,11 +120,11 @@ class ReceivingLane:
         self._partial = bytearray()
 
     def __len__(self) -> int:
-        """Bytes kept for later."""
+        """Stored bytes."""
         return len(self._partial) + sum(len(content) for content, _ in self._early.values())
 
     def accept(self, wire: int, content: bytes, zeros: int | None) -> list[tuple[bytes, int]] | None:
-        """The messages that this chunk completes, each with the zeros to restore; None if it changes nothing."""
+        """The messages that this chunk completes, each with the zeros to restore; None if the chunk changes nothing."""
         ahead = distance(wire, self._expected)
         if ahead < 0:
             return None
@@ -143,7 +144,7 @@ class ReceivingLane:
         return complete
 
     def acknowledgement(self) -> tuple[int, int]:
-        """The number expected next, as written, and a bit for each that came before its turn."""
+        """The next expected number as written on the wire, and a bit for each later number that has arrived."""
         beyond = 0
         for number in self._early:
             beyond |= 1 << (number - self._expected - 1)

@@ -1,14 +1,15 @@
-"""A link: all that a node has to do with one peer, from the first knock to the last cell.
+"""A link: the state that a node keeps about one peer, from the first handshake packet to the last cell.
 
-It is closed while there are no keys: then every slot carries a letter. Once it has them it is open, and every slot
-carries a cell; it is up when the peer has shown, by a cell, that it has the keys as well. An open link may get a rival,
-another handshake with the same peer: of a peer that lost its memory, or of one that knocked while we did. The rival
-takes over with its first cell, and what may not have arrived by the old line is said again by the new.
+A link is closed while it has no keys; then every slot carries a handshake packet. It is open once it has keys; then
+every slot carries a cell. It is up once a cell of the peer proves that the peer has the keys too. An open link may get
+a rival channel from another handshake with the same peer: the peer has lost its state, or both sides started a
+handshake at once. The rival takes over with its first cell. Messages that may not have arrived over the old channel are
+sent again over the new one.
 
-So a message arrives once on a line, and in order with its like; over a change of lines, of which both machines are
-told, it may arrive again.
+So on one channel a message arrives once, and in order within its lane. When the channel changes, both machines are
+told, and a message may arrive again.
 
-`name` is what the machine inside calls the peer, for ever; `route` says where it is now.
+`name` is the peer's name for the wrapped machine and never changes. `route` holds the peer's current address.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from veilcast.link.transfer import Transfer
 
 
 class KeyedChannel:
-    """Keys, and what is carried under them: a link from one handshake at the door until the next."""
+    """Keys and the transfer that uses them: the state of a link from one handshake of strangers to the next."""
 
     __slots__ = ("generations", "since_us", "transfer")
 
@@ -57,28 +58,29 @@ class Link:
         self.name, self.route = route.home, route
         self.slots = slots
         self.allowance = allowance
-        """What the peer may make us take."""
+        """Limits the cells that the peer may make this node process."""
         self.channel: KeyedChannel | None = None
         self.rival_channel: KeyedChannel | None = None
         self.is_up = False
         self.is_reported_up = False
-        """Whether the machine inside believes that it is up."""
+        """True if the wrapped machine has been told that the peer is up."""
         self.last_heard_us = now
-        """When the last authentic datagram came."""
+        """Time of the last authentic datagram."""
         self.awaiting_since_us = now
-        """When we last began to wait for an acknowledgement."""
+        """Time at which this node last began to wait for an acknowledgement."""
         self.last_sent_us = now
-        """When our machine last had something to say, or the link began."""
+        """Time at which the wrapped machine last sent a message, or at which the link began."""
         self.since_us = now
         self.last_message_us = now
-        """When a machine last had something to say, at either end."""
+        """Time of the last message of either side."""
         self.slot_count = 0
         self.timer_us: int | None = None
         self._unsure: deque[tuple[bytes, int]] = deque(maxlen=UNSURE_MAX)
-        """What was said and may not have arrived, and when."""
+        """Messages that may not have arrived, each with the time at which it was sent."""
 
     def connect(self, line: KeyedChannel, now: int) -> None:
-        """There are keys: what was said before them is carried now. Not to somebody else than it was said to."""
+        """Use this channel, and send over it the messages that may not have arrived. They are dropped if the peer's key
+        is another than before."""
         if self.channel is not None and self.channel.generations.remote_static != line.generations.remote_static:
             self._unsure.clear()
         self.channel, self.rival_channel, self.is_up, self.last_heard_us, self.awaiting_since_us = (
@@ -92,12 +94,13 @@ class Link:
             line.transfer.put(message, now=said_us)
 
     def disconnect(self) -> None:
-        """The keys are of no use: begin again, with what was said so far."""
+        """Drop keys that did not work. Unsent messages stay, and the handshake begins again."""
         self.channel = self.rival_channel = None
         self.is_up = False
 
     def open(self, datagram: bytes, now: int) -> bytes | None:
-        """The body; None for what is not of this link. A datagram of the rival makes it the line."""
+        """The body of the datagram; None if it does not belong to this link. A datagram of the rival channel makes it
+        the channel."""
         if self.channel is not None and (body := self.channel.generations.open(datagram, now)) is not None:
             return body
         if self.rival_channel is not None and (body := self.rival_channel.generations.open(datagram, now)) is not None:
@@ -107,7 +110,7 @@ class Link:
 
     @property
     def newest_received(self) -> tuple[LinkSession, int] | None:
-        """The peer's newest word: it changes with every datagram that was sealed later than all others so far."""
+        """The peer's newest datagram. The value changes with every datagram that was sealed later than all before."""
         return (
             None
             if self.channel is None
@@ -129,7 +132,7 @@ class Link:
 
     @property
     def oldest_waiting_us(self) -> int | None:
-        """Since when the message waits that has waited longest for its turn; None if none does."""
+        """Time since which the oldest unsent message waits; None if no message waits."""
         if self.channel is not None:
             return self.channel.transfer.oldest_waiting_us
         return self._unsure[0][1] if self._unsure else None

@@ -1,17 +1,7 @@
-"""Which link a source address belongs to: the addresses in use of all links, and those that are being asked.
+"""State over all links of a node: their addresses, their timers, the choice of a link to evict, and the status.
 
-Bounded: three addresses for each link.
-
-
-Alarms: when each link wants to be looked at next, and which ones are due now, without a look at all the others.
-
-A heap in which nothing is ever moved: a link remembers the alarm that counts, and one that it no longer wants is
-thrown away when its time comes. So there are never more than were set in the second before now.
-
-
-Sparing: which link makes room for another, when there are as many as there may be.
-
-Status: numbers about all links of a node together."""
+`PathTable` maps a source address to its link. `LinkTimers` orders the links by their next deadline.
+"""
 
 from __future__ import annotations
 
@@ -35,13 +25,13 @@ class LinkTimers:
         return len(self._heap)
 
     def set(self, link: Link, at_us: int) -> None:
-        """Let this link be due at this time, unless it is before."""
+        """Make this link due at this time, unless it is due earlier."""
         if link.timer_us is None or at_us < link.timer_us:
             link.timer_us = at_us
             heapq.heappush(self._heap, (at_us, self._number(), link))
 
     def pop_due(self, now: int) -> list[Link]:
-        """Those whose time has come, the earliest first; each needs a new alarm."""
+        """The links that are due, earliest first. Each needs a new timer."""
         links, heap = [], self._heap
         while heap and heap[0][0] <= now:
             at_us, _, link = heapq.heappop(heap)
@@ -56,10 +46,11 @@ class LinkTimers:
 
 
 def choose_link_to_evict(links: Collection[Link], now: int) -> Link | None:
-    """None if none can be spared.
+    """The link to evict for a new one; None if every link is in use.
 
-    First one of a peer that knocks from many places and has not used its keys. Then the one that our machine has had no
-    use for the longest; what strangers say on theirs does not keep a place for them.
+    The first choice is a link of a peer that has several links from different addresses and has not used its keys. The
+    second is the link that the wrapped machine has not used for the longest time. Messages from strangers do not count
+    as use.
     """
     lines = {link.name: link.channel.generations for link in links if link.channel is not None}
     places = Counter(line.remote_static for line in lines.values())
@@ -72,16 +63,16 @@ def choose_link_to_evict(links: Collection[Link], now: int) -> Link | None:
 
 
 def _useless_since(link: Link) -> int:
-    """A peer that does not answer is of no use, however much we have to say to it."""
+    """A link that is not up is of no use, even if this node has messages for it."""
     return link.last_sent_us if link.is_up else link.since_us
 
 
 UNUSED_US: Final = 10 * SECOND_US
-"""How long a link must have been of no use."""
+"""A link may be evicted after this time without use."""
 
 
 def summarize_links(links: Collection[Link], counts: Mapping[str, int], now: int) -> dict[str, int | float]:
-    """Sums over all links, with `counts` for those that are closed. No number is about one peer."""
+    """Sums over all links; `counts` adds the closed ones. No number concerns a single peer."""
     waiting_us = [oldest_us for link in links if (oldest_us := link.oldest_waiting_us) is not None]
     transfers = [link.channel.transfer for link in links if link.channel is not None]
     cells = counts.get("cells", 0)
@@ -112,18 +103,18 @@ class PathTable:
     def is_free(self, source: Address, link: Link) -> bool:
         """False if another link uses this address: a peer that forges its source cannot take the address of another.
 
-        An address that another link is only asking does not count.
+        An address that another link only validates does not count.
         """
         other = self._links.get(source)
         return other is None or other is link or other.route.path != source
 
     def begin(self, link: Link) -> None:
-        """Enter a new link. Its address is its own, whatever link has moved there."""
+        """Enter a new link. Its address is its own, even if another link has moved there."""
         link.route.listed_addresses = link.route.addresses
         self._links[link.route.path] = link
 
     def update(self, link: Link) -> None:
-        """Enter the link under the addresses that its route has now."""
+        """Enter the link under its route's current addresses."""
         addresses = link.route.addresses
         if addresses == link.route.listed_addresses:
             return

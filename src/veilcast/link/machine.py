@@ -1,13 +1,14 @@
-"""The machine of links: wraps a machine, and carries what it says in secured links. It is a machine itself.
+"""The machine of links: it wraps a machine and carries the messages of that machine over secured links.
 
-The machine inside names its peers and sends them messages of any size, and never sees a datagram. Links open when it
-has something to say, or when a member knocks; they close when nobody has had anything to say for long, or when a peer
-is silent. On every open link, in every slot, one datagram leaves, whatever there is to say: a cell, or a letter while
-there are no keys. What a stranger gets are answers to letters that only a member can write, and those not for free.
+The wrapped machine names its peers and sends them messages of any size. It never sees a datagram. A link opens when the
+wrapped machine has a message for a peer, or when a member starts a handshake. A link closes when neither side has had a
+message for `IDLE_US`, or when the peer is silent. On every open link one datagram leaves in every slot, whatever there
+is to send: a cell, or a handshake packet while there are no keys. A stranger gets answers only to packets that only a
+member can write, and `admission` limits those answers.
 
-Order in time: cells that are due leave before the machine inside gets its turn, so that its work does not delay them.
-The machine inside is told `peer_up` when a link is, and `peer_lost` when the peer is silent, breaks the rules, or has
-forgotten us. It is not told when a link rests, because nobody had anything to say.
+Order in time: cells that are due leave before the wrapped machine runs, so its work does not delay them. The wrapped
+machine is told `peer_up` when a link comes up. It is told `peer_lost` when the peer is silent, breaks the rules, or has
+lost its state. It is not told when an idle link closes.
 """
 
 from __future__ import annotations
@@ -40,11 +41,11 @@ from veilcast.wire.geometry import CELL, DATAGRAM_MIN
 
 
 class WrappedMachine(Machine, Peers, Durable, Protocol):
-    """What can be wrapped: a machine that is told which of its peers are there, and what is safe on disk."""
+    """A machine that is told which of its peers are connected, and which records are durable."""
 
 
 class LinkMachine:
-    """`counts` has what left and what was refused, by kind. The owner's calls go to the machine inside."""
+    """`counts` counts what left and what was refused, by kind. The owner calls the wrapped machine directly."""
 
     def __init__(
         self,
@@ -61,7 +62,7 @@ class LinkMachine:
         self.faults: Final = faults_of(inner)
         self._config, self._rng, self._rate, self._epoch_us = config, rng, config.rate, keyring.epoch_us
         self._change: tuple[int, int] | None = None
-        """The rate to come, and from when on."""
+        """The next rate, in cells per second, and the time from which it holds."""
         self._cells = config.wire == "cells"
         self._sway = SendJitter(Secret(entropy(JITTER_KEY_BYTES))) if self._cells else None
         self._party = LinkIdentity(keyring, entropy, uniform=self._cells, revoked=revoked)
@@ -69,12 +70,12 @@ class LinkMachine:
         self._links: dict[Address, Link] = {}
         self._paths = PathTable()
         self._statics: dict[Address, bytes] = {}
-        """The keys of peers that we had a link with, for shorter handshakes."""
+        """Static keys of peers that had a link, for shorter handshakes."""
         self._strays = TokenBucket(STRAY_EVERY_US, STRAY_BURST)
         self._alarms = LinkTimers()
         self._frames: list[Frame] = []
         self._yielded = False
-        """Whether the machine inside has let cells go first; it does so once, and not for ever."""
+        """True if the wrapped machine has just let cells go first. It does so once in a row."""
         self.counts: defaultdict[str, int] = defaultdict(int)
 
     # --- the driver
@@ -133,7 +134,8 @@ class LinkMachine:
     # --- the owner
 
     def change_rate(self, rate: int, now: int) -> None:
-        """Send at another rate from the edge of the epoch on, as everybody does who changes it in this epoch."""
+        """Send at another rate from the next epoch edge on. All members that change their rate in this epoch change it
+        at the same edge."""
         self._settle_rate(now)
         self._change = rate, (now // self._epoch_us + 1) * self._epoch_us
         for link in self._links.values():
@@ -142,11 +144,11 @@ class LinkMachine:
     # --- what is known of links, for status and tests
 
     def peers(self) -> list[Address]:
-        """Those with whom a link is up."""
+        """The peers whose link is up."""
         return [link.name for link in self._links.values() if link.is_up]
 
     def list_links(self) -> list[tuple[Address, bool, int]]:
-        """All that we have or want a link with, whether it is up, and since when there has been one."""
+        """Every link: its peer, whether it is up, and since when it has been in this state."""
         return [
             (link.name, link.is_up, link.last_message_us if link.channel is None else link.channel.since_us)
             for link in self._links.values()
@@ -156,13 +158,13 @@ class LinkMachine:
         return len(self._links)
 
     def status(self, now: int) -> dict[str, int | float]:
-        """Numbers about all links together, and none about any peer: fit to be shown to anybody who asks."""
+        """Sums over all links. No number concerns a single peer, so anybody may see them."""
         return {"handshakes under way": len(self._door), **summarize_links(self._links.values(), self.counts, now)}
 
     # --- slots
 
     def _keep(self, link: Link, now: int) -> None:
-        """One slot of one link: what must be looked at now and then, and the datagram that is due."""
+        """Handle one slot of one link: the periodic checks, and the datagram that is due."""
         try:
             if now - link.last_message_us > IDLE_US:
                 self._close(link)
@@ -218,7 +220,8 @@ class LinkMachine:
         self._prompt(link, now)
 
     def _is_waiting(self, link: Link, line: KeyedChannel, now: int) -> bool:
-        """Where cells bring no sign of life, a peer can be missed only by who waits for its word."""
+        """True if an acknowledgement is overdue. Without cells, silence means failure only while this node waits for an
+        answer."""
         return now - link.awaiting_since_us > SILENT_US and not line.transfer.is_settled
 
     def _knock(self, link: Link, now: int) -> None:
@@ -242,7 +245,7 @@ class LinkMachine:
         self._frames.append(Frame(path, datagram))
 
     def _settle_rate(self, now: int) -> None:
-        """A change whose time has come is the rate."""
+        """Apply a rate change whose time has come."""
         if self._change is not None and now >= self._change[1]:
             (self._rate, _), self._change = self._change, None
 
@@ -255,7 +258,7 @@ class LinkMachine:
     # --- datagrams
 
     def _take_from(self, source: Address, link: Link, body: bytes, *, follow: bool, now: int) -> None:
-        """Take a body that came from this address, and what it says about paths."""
+        """Handle a body that came from this address, and its path frames."""
         frames, body = split_path_frames(body)
         self._take(link, body, now)
         if self._links.get(link.name) is link:
@@ -263,7 +266,7 @@ class LinkMachine:
             self._paths.update(link)
 
     def _take(self, link: Link, body: bytes, now: int) -> None:
-        """Take what the peer of this link has sealed."""
+        """Handle a body that the peer of this link has sealed."""
         link.last_heard_us = now
         if not link.is_up:
             self._come_up(link, now)
@@ -301,7 +304,7 @@ class LinkMachine:
             self._meet(source, step.contact, now)
 
     def _roam(self, data: bytes, source: Address, now: int) -> bool:
-        """Whether this comes from a peer of ours at another address.
+        """True if the datagram comes from a peer of this node at another address.
 
         Only the peer's newest cell makes the address a candidate: older cells may be recordings.
         """
@@ -332,7 +335,7 @@ class LinkMachine:
         return link
 
     def _meet(self, source: Address, contact: HandshakeResult, now: int) -> None:
-        """There are keys. Where there were others, both sides must come to use the same."""
+        """A handshake has produced keys. If the link had keys already, both sides must agree on the same ones."""
         link = self._links.get(source) or self._begin(source, now)
         if link is None:
             return
@@ -380,21 +383,22 @@ class LinkMachine:
 
 
 BODY: Final = CELL - DATAGRAM_MIN
-"""What a datagram carries at most."""
+"""Largest body of a datagram, in bytes."""
 INNER_FRAMES: Final = 1 << 16
-"""All that the machine inside has to say, at once: queues are the link's own, and bounded."""
+"""Frames taken from the wrapped machine in one call: all of them. The queues of the links are bounded."""
 IDLE_US: Final = 60 * SECOND_US
-"""After which a link closes on which nobody had anything to say. Neighbours in a mesh say something every second."""
+"""A link closes after this time without a message. Mesh neighbours exchange a message every second."""
 SILENT_US: Final = 15 * SECOND_US
-"""After which a peer of which nothing comes is lost."""
+"""A peer is lost after this time without an authentic datagram."""
 UNPROVEN_US: Final = 8 * SECOND_US
-"""The same for one that has not used its keys yet."""
+"""The same limit for a peer that has not used its keys yet."""
 CELL_ALLOWANCE: Final = (SECOND_US // max(RATES) * 9 // 10, 4 * max(RATES))
-"""Cells that we take of one peer: those of the fastest class, for clocks differ, and four seconds of them at once."""
+"""Cells accepted from one peer: the rate of the fastest class plus a margin for clocks, with a burst of four seconds.
+"""
 PROMPT_ALLOWANCE: Final = (SECOND_US // 1000, 512)
-"""Datagrams, where they leave as there is need: more than one side may have under way, and again every half second."""
+"""Datagrams accepted from one peer without cells: more than one side can have in flight, once every half second."""
 
 STRAY_EVERY_US: Final = 5_000
 STRAY_BURST: Final = 32
-"""Datagrams from nowhere that are held against the keys of all links: 200 a second."""
+"""Datagrams of unknown source that are tried against the keys of all links: 200 per second."""
 STATICS_MAX: Final = 256

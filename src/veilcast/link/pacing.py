@@ -1,23 +1,21 @@
-"""When cells leave: in slots that were fixed before anything was known of what they carry.
+"""The times at which cells leave: slots that are fixed before the content of the cells is known.
 
-Claims, each for an observer who sees every cell of every link:
+Claims, each for an observer that sees every cell of every link:
 
-1. *Busy or idle.* A slot depends on no content. A timer that comes late sends one cell and goes on to the next slot;
-   what was missed is not made up for. A busy machine is late by some tenths of a millisecond more than an idle one, so
-   each cell leaves some time after its slot that is drawn anew, up to a quarter of the period (`SendJitter`): the
-   lateness is
-   lost in what nobody can predict.
+1. *Busy or idle.* A slot depends on no content. A late timer sends one cell and goes on to the next slot; missed slots
+   are not made up for. A busy machine is later than an idle one by some tenths of a millisecond. So each cell leaves at
+   a random time after its slot, up to a quarter of the period (`SendJitter`). The random delay hides the lateness.
 2. *Bursts.* After a stall the cells of many links are due at once. `spread_late_cells` lets as many leave at once as do
-   when timers are on time, and defers each of the others once, by a draw of up to twice the length of the stall.
+   when timers are on time. It defers each of the others once, by a random time of up to twice the length of the stall.
 3. *Clock skew.* Slots on an exact grid of the machine's clock would show its frequency error, to under 1 ppm after some
-   minutes, and an observer would know the machine again (Kohno, Broido and Claffy 2005). So each link has a period of
-   its own, drawn once, some tenths of a percent longer or shorter than that of its class (`STRETCH_PPB`): the error of
-   a clock, some 10 ppm, is lost in the draw, however long the observer watches. And each slot moves all later ones a
-   little (`STEP_SHARE`): the phase of a link does a random walk. The walk hides how the error of the clock changes,
-   alike on all links.
+   minutes, and an observer would recognise the machine (Kohno, Broido and Claffy 2005). So each link draws its own
+   period once, some tenths of a percent longer or shorter than that of its class (`STRETCH_PPB`). The error of a clock,
+   about 10 ppm, is hidden by the draw, however long the observer watches. Each slot also moves all later slots a little
+   (`STEP_SHARE`): the phase of a link does a random walk. The walk hides how the error of the clock changes, which is
+   the same on all links.
 
-Rates divide one another, and a change of rate at an epoch's edge puts no two slots closer together than the faster
-period, but for one step of the walk.
+Rates divide one another. A change of rate at an epoch edge puts no two slots closer together than the faster period,
+except for one step of the walk.
 """
 
 from __future__ import annotations
@@ -39,7 +37,7 @@ def period_us(rate: int) -> int:
 
 
 class SendJitter:
-    """Draws that nobody can predict, for the times of cells. Made from a key, as an observer who could predict a draw
+    """Unpredictable draws for the times of cells. They come from a secret key: an observer that could predict a draw
     could subtract it."""
 
     def __init__(self, key: Secret) -> None:
@@ -59,9 +57,9 @@ class SendJitter:
 
 
 class CellSlots:
-    """The slots of one link. Draw `phase_us` for each link from all `SECOND_US`, so that no two links keep step.
+    """The slots of one link. Draw `phase_us` for each link from all of `SECOND_US`, so that no two links keep step.
 
-    Without a `sway` slots are an exact grid, and cells leave on the slot.
+    Without `sway` the slots are an exact grid, and cells leave on the slot.
     """
 
     def __init__(self, rate: int, *, phase_us: int, now: int, sway: SendJitter | None = None) -> None:
@@ -71,16 +69,16 @@ class CellSlots:
         self._change: tuple[int, int] | None = None
         self._stretch_ppb = 0 if sway is None else sum(sway.draw_signed(STRETCH_PPB) for _ in range(STRETCH_DRAWS))
         self.period_us = period_us(rate)
-        """The period of the class; that of the link differs by its stretch."""
+        """Period of the class, in microseconds. The link's own period differs by its stretch."""
         self.missed = 0
-        """Slots in which no cell could leave, since the timer came too late."""
+        """Slots in which no cell could leave, because the timer came too late."""
         self.is_deferred = False
         first_us = now + (phase_us - now) % self.period_us
         self._last_ps = first_us * _PS - self._stretched_ps()
         self._go_to(first_us * _PS)
 
     def take_due_slot(self, now: int) -> bool:
-        """Whether a cell is to leave now. True once for each slot, and once for all that have passed."""
+        """True if a cell is due. True once for each slot, and once for all slots that have passed."""
         if now < self.next_us:
             return False
         self._last_ps = self._slot_ps
@@ -88,11 +86,11 @@ class CellSlots:
         return True
 
     def defer(self, to_us: int) -> None:
-        """Let the cell that is due leave later. The slots that follow stay as they are."""
+        """Let the due cell leave later. The following slots do not change."""
         self.next_us, self.is_deferred = to_us, True
 
     def change_rate(self, rate: int, *, edge_us: int, now: int) -> None:
-        """Keep this rate from the coming edge of an epoch on; of several changes that wait, the last counts."""
+        """Use this rate from the next epoch edge on. The last of several pending changes counts."""
         if edge_us <= now:
             raise LocalError("a rate changes at an edge to come")
         self._change = (edge_us, period_us(rate))
@@ -100,7 +98,7 @@ class CellSlots:
             self._advance(edge_us)
 
     def _advance(self, earliest_us: int) -> int:
-        """Go to the first slot after the last that is not before this time. Returns how many periods that is."""
+        """Go to the first slot after the last that is not before this time. Returns the number of periods between."""
         periods, slot_ps = self._first_from(earliest_us)
         if self._change is not None and slot_ps >= self._change[0] * _PS:
             (edge_us, self.period_us), self._change = self._change, None
@@ -130,7 +128,7 @@ def spread_late_cells(links: Sequence[CellSlots], sway: SendJitter, cells_per_se
     """Defer cells that are due together, in the order in which they were due, so that they leave one by one.
 
     As many leave now as are due in one tick of a timer that is on time. A cell is deferred once: a machine that is busy
-    for long sends late, and together, rather than less.
+    for long sends late and together, rather than less.
     """
     late = [slots for slots in links if slots.next_us <= now and not slots.is_deferred]
     at_once = 1 + cells_per_second * TICK_US // SECOND_US
@@ -142,27 +140,27 @@ def spread_late_cells(links: Sequence[CellSlots], sway: SendJitter, cells_per_se
 
 
 RATES: Final = (1, 4, 16)
-"""Cells a second, of the classes that links come in."""
+"""Cells per second, of the classes of links."""
 
 JITTER_SHARE: Final = 4
 """A cell leaves within this part of its period."""
 
 STRETCH_PPB: Final = 5_000_000
 STRETCH_DRAWS: Final = 4
-"""How much longer or shorter the period of a link is: a sum of draws, each of at most 0.5 % in parts of 10^9. One draw
-would have sharp ends, and the middle between the ends of n links would show the clock to a part of n. Of a sum, an
-observer can do no better than the mean, which is off by 5,774 ppm / sqrt(n)."""
+"""The deviation of a link's period: a sum of draws, each of at most 0.5 % in parts of 10^9. A single draw would have
+sharp ends, and the middle between the ends of n links would show the clock to a part of n. For a sum, an observer can
+do no better than the mean, which is off by 5,774 ppm / sqrt(n)."""
 
 STEP_SHARE: Final = 64
 """A slot moves all later ones by at most this part of the period."""
 
 TICK_US: Final = 1_000
-"""The resolution of timers: what is due within one leaves together."""
+"""Resolution of timers: what is due within one tick leaves together."""
 SPREAD_MIN_US: Final = 2_000
 
 SECOND_US: Final = 1_000_000
 _PS: Final = 1_000_000
-"""Picoseconds in a microsecond: slots are this fine, or the rounding of periods would show the clock behind it."""
+"""Picoseconds in a microsecond. Slots are this fine; otherwise the rounding of periods would show the clock."""
 _BILLION: Final = 1_000_000_000
 _PPB_PER_PS: Final = _BILLION // _PS
 JITTER_KEY_BYTES: Final = 32

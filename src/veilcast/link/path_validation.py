@@ -1,32 +1,32 @@
 """Path validation: a link follows its peer to another address only after the peer has answered a challenge there.
 
-A cell that is authentic proves who sealed it, and not where the sealer is: an adversary on the path can stop the cell
-and send it on from elsewhere, and a hostile member can write any source. So, as QUIC does (RFC 9000, 8.2 and 9.3):
+An authentic cell proves who sealed it, and not where the sealer is: an adversary on the path can stop the cell and
+forward it from elsewhere, and a hostile member can write any source. So, as in QUIC (RFC 9000, 8.2 and 9.3):
 
 1. The newest cell of a peer comes from an unknown address. That address becomes the candidate, one for each link. A
    candidate from which no more cells come gives way to the next.
-2. The next cells to the address in use carry a challenge, 8 random bytes. The peer answers it if it still receives
-   there; then the candidate is dropped. The answer counts from whatever address it comes (RFC 9000, 9.3.3).
+2. The next cells to the address in use carry a challenge, 8 random bytes. If the peer still receives there, it answers,
+   and the candidate is dropped. The answer counts from whatever address it comes (RFC 9000, 9.3.3).
 3. If no answer has come after `PROBE_AFTER_US`, a cell to the candidate, in the place of one to the address in use,
    carries another challenge. At most as many cells go to the candidate as came from there, and one in `PROBE_SLOTS`.
 4. The link moves when the answer has come from the candidate, and the address in use has been silent for `GRACE_US`.
 5. The address at which the link began, its home, is preferred. A link away from home sends a challenge there now and
-   then, each time after twice as long; the answer brings the link home at once. Home is asked beside the candidate, so
-   that a peer that moves again meanwhile is followed.
+   then, each time after twice as long; the answer brings the link home at once. Home is asked in parallel with the
+   candidate, so the link also follows a peer that moves again in the meantime.
 
 Claim: while the peer stays where it is, an adversary moves a link to an address of its own only if it stops the cells
-of the address in use, and carries cells between both peers; and it keeps the link only until a challenge to the home
-is answered.
-Assumption: challenges cannot be guessed, and nobody but the peer can read or write cells of the link.
+of the address in use, and carries cells between both peers. It keeps the link only until a challenge to the home is
+answered.
+Assumption: challenges cannot be guessed, and only the peer can read or write cells of the link.
 Reason: the answer to the candidate's challenge needs a cell that went there to reach the peer. If the address in use
 reaches the peer as well, the peer answers the challenge that went there, and step 2 drops the candidate.
 
-What remains: the adversary that stops and carries all cells is a relay on the path, which it was before. When the peer
-moves, an adversary need not stop anything to be such a relay: it holds the old address, or the home, and sends on what
-comes; or its copies of the peer's cells are always faster than the cells. No rule can tell these from a peer that
+Limit: the adversary that stops and carries all cells is a relay on the path, which it was before. When the peer
+moves, an adversary need not stop anything to be such a relay: it holds the old address, or the home, and forwards what
+comes; or its copies of the peer's cells are always faster than the cells. No rule can tell these cases from a peer that
 stays and an adversary that carries elsewhere. When the adversary ceases to carry, the link follows the peer.
 
-Every slot carries one cell of one size, whatever is validated. Path frames stand where padding would, and what happens
+Every slot carries one cell of one size, whatever is validated. Path frames take the place of padding. Validation
 depends on addresses and times alone, never on what cells carry.
 """
 
@@ -41,9 +41,10 @@ from veilcast.machine import Address, Entropy
 
 
 class PeerPath:
-    """Where the cells of one link go. Bounded: one candidate, the home, and two challenges of the peer to answer.
+    """The destination of the cells of one link. Bounded: one candidate, the home, and two challenges of the peer to
+    answer.
 
-    `listed_addresses` are the addresses under which the owner of the route has entered the link in its table.
+    `listed_addresses` are the addresses under which the owner has entered the link in its table.
     """
 
     __slots__ = (
@@ -68,20 +69,20 @@ class PeerPath:
         self._check: _CandidateProbe | None = None
         self._home_check: _PathProbe | None = None
         self._answers: list[bytes] = []
-        """Challenges of the peer, the earliest first: none is lost to a later one."""
+        """Challenges of the peer, earliest first: a later one never displaces an earlier one."""
         self._slots = PROBE_SLOTS
         self._rest_us = 0
         self._home_us, self._home_every_us = 0, HOME_FIRST_US
 
     @property
     def addresses(self) -> tuple[Address, ...]:
-        """The address in use, and those that are being asked, if there are any."""
+        """The address in use, and the addresses that are being validated."""
         return (self.path, *(probe.address for probe in (self._home_check, self._check) if probe is not None))
 
     def on_cell(self, source: Address, frames: Sequence[PathFrame], *, follow: bool, now: int) -> None:
-        """Note that a new cell of the peer has come from `source` with these path frames.
+        """A new cell of the peer has come from `source` with these path frames.
 
-        `follow` says whether the source may become the candidate.
+        `follow`: the source may become the candidate.
         """
         for kind, token in frames:
             if kind == RESPONSE:
@@ -93,7 +94,7 @@ class PeerPath:
         self._settle(now)
 
     def next_cell(self, now: int) -> tuple[Address, bytes]:
-        """The destination of the cell that is due, and the path frames for it. To be called once a slot."""
+        """The destination of the due cell, and its path frames. The machine calls this once for each slot."""
         self._settle(now)
         if self.path != self.home and self._home_check is None and now >= self._home_us:
             self._home_check = _PathProbe(self.home, self._entropy(TOKEN), now, now)
@@ -112,7 +113,7 @@ class PeerPath:
         return self.path, write_path_frame(CHALLENGE, check.path_token) + frames
 
     def _due_probe(self, now: int) -> _PathProbe | None:
-        """The address that gets a challenge in this slot, in the place of the address in use: home before others."""
+        """The address that gets a challenge in this slot, in place of the address in use: home first."""
         if self._slots < PROBE_SLOTS:
             return None
         if self._home_check is not None and self._home_check.credit:
@@ -139,7 +140,8 @@ class PeerPath:
             self._check, self._rest_us = None, now + REST_US
 
     def _settle(self, now: int) -> None:
-        """Move, if home has answered, or if the candidate has and the address in use has not; give up silent ones."""
+        """Move if home has answered, or if the candidate has and the address in use has not. Give up silent
+        addresses."""
         home, check = self._home_check, self._check
         if home is not None and home.is_answered:
             self.path, self._home_check, self._check, self._home_every_us = self.home, None, None, HOME_FIRST_US
@@ -165,9 +167,9 @@ class _PathProbe:
     token: bytes
     began_us: int
     heard_us: int
-    """When the last cell came from the address, or the probe began."""
+    """Time of the last cell from the address, or of the start of the probe."""
     credit: int = 1
-    """Cells that came from the address, less those that went there; one for a home that is due."""
+    """Cells that came from the address, less the cells that went there; one for a home that is due."""
     is_answered: bool = False
 
 
@@ -177,7 +179,7 @@ class _CandidateProbe(_PathProbe):
 
     path_token: bytes = field(kw_only=True)
     asked_us: int | None = None
-    """When the address in use was first sent its challenge."""
+    """Time at which the address in use was first sent its challenge."""
 
 
 SECOND_US: Final = 1_000_000
@@ -190,7 +192,7 @@ GRACE_US: Final = 2 * SECOND_US
 VALIDATION_US: Final = 12 * SECOND_US
 """Time that a candidate has to answer; three challenges in the slowest class."""
 LEFT_US: Final = 3 * SECOND_US
-"""Time without a cell from a candidate, after which the peer's newest cell makes another address the candidate."""
+"""Time without a cell from a candidate, after which another address can become the candidate."""
 REST_US: Final = 4 * SECOND_US
 """Time without a candidate after the address in use has answered."""
 HOME_FIRST_US: Final = 15 * SECOND_US

@@ -1,7 +1,7 @@
 """A replay window: which of the last numbers were taken, as a ring of bits.
 
-It slides with the newest number: what lies too far behind it counts as taken, since nobody can tell any more. The ring
-has one byte more than the window has bits for, so the byte that the newest number enters holds nothing that counts.
+The window slides with the newest number. A number behind the window counts as taken. The ring has one byte more than
+the window needs, so the byte that the newest number enters holds no bit that still counts.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from typing import Final
 
 
 class ReplayWindow:
-    """Which of the last `WINDOW_SIZE` numbers up to the newest were taken."""
+    """Records which of the last `WINDOW_SIZE` numbers up to the newest were taken."""
 
     __slots__ = ("_newest", "_ring")
 
@@ -34,5 +34,5 @@ class ReplayWindow:
 
 
 WINDOW_SIZE: Final = 8192
-"""As WireGuard's."""
+"""WireGuard's size."""
 _BYTES: Final = WINDOW_SIZE // 8 + 1

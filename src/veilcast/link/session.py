@@ -1,17 +1,17 @@
 """A session: one generation of keys between two peers, which turns bodies into datagrams and back.
 
-A datagram is a header (8) and the ciphertext of the body with its tag (16). The header is the generation (2) and the
-counter (6), XORed with a mask made from the first 16 bytes of the ciphertext, so it looks as random as what follows.
-It is authentic too: the counter is the nonce that the body is sealed with, the generation is that of the key, and a bit
-that is changed anywhere changes one of them, or the mask.
+A datagram is a header (8 bytes) and the ciphertext of the body with its tag (16). The header is the generation (2) and
+the counter (6), XORed with a mask made from the first 16 bytes of the ciphertext, so it looks random too. It is also
+authentic: the counter is the nonce that seals the body, the generation is that of the key, and any changed bit changes
+one of them, or the mask.
 
-Where datagrams are `uniform` every body fills a cell, and nothing else is taken or given: the size of a datagram can
-never tell what is in it, whatever mistake somebody above makes. Elsewhere (the papers' profile) bodies have any size up
-to that.
+If datagrams are `uniform`, every body fills a cell, and no other size is accepted or produced. So the size of a
+datagram cannot reveal its content, even if the code above has a fault. Otherwise (paper profile) bodies have any size
+up to that.
 
-A session is for `REFUSE_US` and no longer. Long before, at `REKEY_US`, peers agree on the next one inside the link. Who
-began the handshake cannot know whether its last message arrived, and who answered cannot know whether it answered a
-recording, until a cell of the other side has been opened: `confirmed`. Only then may a session take another's place.
+A session lasts for `REFUSE_US`. Long before its end, at `REKEY_US`, the peers agree on the next one inside the link.
+The initiator cannot know whether its last message arrived, and the responder cannot know whether it answered a
+recording, until a cell of the other side has been opened (`is_confirmed`). Only then may a session replace another.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ from veilcast.wire.geometry import CELL, DATAGRAM_MIN, LINK_HEADER, LINK_SAMPLE
 
 
 class LinkSession:
-    """What a finished handshake leaves.
+    """The keys of a finished handshake.
 
-    `newest` is the highest counter that was opened, or -1. At `rekey_us` it is time for the next generation, and at
-    `ends_us` it is too late.
+    `newest` is the highest counter that was opened, or -1. The next generation is due at `rekey_us`. The session is
+    refused from `ends_us` on.
     """
 
     __slots__ = (
@@ -51,7 +51,7 @@ class LinkSession:
     )
 
     def __init__(self, handshake: Handshake, *, generation: int, born_us: int, uniform: bool = True) -> None:
-        """Takes the handshake's keys; it has no others to give."""
+        """Takes the handshake's keys. The handshake cannot give them again."""
         self._high = int.from_bytes(generation_bytes(generation), "big") << _COUNTER_BITS
         exported = handshake.export()
         masks = [
@@ -70,7 +70,7 @@ class LinkSession:
         self.newest = -1
 
     def seal(self, body: bytes, now: int) -> bytes:
-        """The datagram that carries this body: a cell, where sessions are uniform."""
+        """The datagram that carries this body: a cell, if the session is uniform."""
         if not self._least <= len(body) + DATAGRAM_MIN <= CELL:
             raise LocalError(f"a body of {len(body)} bytes does not fit this session")
         if now >= self.ends_us:
@@ -91,7 +91,8 @@ class LinkSession:
         return self._open(counter, datagram, now)
 
     def open_own(self, datagram: bytes, now: int) -> bytes | None:
-        """The same; None for what is not worth trying, by the header alone. One in 2^40 that is not ours is tried."""
+        """Like `open`; None if the header shows that the datagram is not of this session. One foreign datagram in 2^40
+        is tried."""
         if not self._least <= len(datagram) <= CELL:
             return None
         counter = self._counter_of(datagram)
@@ -108,13 +109,13 @@ class LinkSession:
         return body
 
     def recognises(self, datagram: bytes) -> bool:
-        """Whether `open_own` would try."""
+        """True if `open_own` would try to open the datagram."""
         fits = self._least <= len(datagram) <= CELL
         return fits and -WINDOW_SIZE < self._counter_of(datagram) - self.newest <= AHEAD
 
     @property
     def is_confirmed(self) -> bool:
-        """Whether the peer has shown that it holds these keys."""
+        """True if the peer has shown that it holds these keys."""
         return self.newest >= 0
 
     @property
@@ -122,7 +123,7 @@ class LinkSession:
         return (self.generation + 1) % GENERATIONS
 
     def _counter_of(self, datagram: bytes) -> int:
-        """No counter, but larger than all, if the datagram is of another generation."""
+        """The counter; larger than all counters if the datagram is of another generation."""
         masked: int = _HEADER.unpack_from(datagram)[0]
         return masked ^ self._inward.mask_for(datagram[LINK_HEADER:_SAMPLE_END]) ^ self._high
 
@@ -131,7 +132,7 @@ class LinkSession:
 
 
 def generation_bytes(generation: int) -> bytes:
-    """As both sides of a handshake name it; `LocalError` for a number that is none."""
+    """The generation as both sides encode it; raises `LocalError` if it is out of range."""
     if not 0 <= generation < GENERATIONS:
         raise LocalError(f"a generation is a number below {GENERATIONS}, not {generation}")
     return generation.to_bytes(2, "big")
@@ -145,7 +146,7 @@ _COUNTER_BITS: Final = 48
 COUNTERS: Final = 1 << _COUNTER_BITS
 GENERATIONS: Final = 1 << 16
 AHEAD: Final = 1 << 24
-"""How far ahead of the newest a counter is believed at sight: far more than can be lost in the life of a session."""
+"""How far ahead of the newest a counter is tried: far more than can be lost in the life of a session."""
 _HEADER: Final = Struct(">Q")
 _SAMPLE_END: Final = LINK_HEADER + LINK_SAMPLE
 _MASK: Final = b"vc/link-mask"

@@ -1,22 +1,23 @@
-"""Reliable carriage of whole messages between two neighbours, in bodies that may be lost, repeated and reordered.
+"""Reliable transfer of whole messages between two neighbours, in bodies that may be lost, repeated and reordered.
 
-A side fills a body whenever a cell is due and takes those of the other. Every body says what has arrived, so
-acknowledgements cost nothing and none is worth repeating. Room goes, in this order, to
+A side fills a body whenever a cell is due, and reads the bodies of the other side. Every body acknowledges what has
+arrived, so acknowledgements cost nothing and are never repeated. The room of a body goes, in this order, to
 
-1. chunks that are lost as far as one can tell: something sent later has arrived, or time is up;
-2. new chunks, one of each lane in turns: control begins, then short and long messages, or long and short;
-3. chunks under way that may have arrived or not, those sent longest ago first. A link with room to spare sends each
-   chunk in every body until it is acknowledged, so a loss costs one period, and nobody sees more than the same cells.
+1. chunks that are presumed lost: a chunk sent later has arrived, or the timeout has passed;
+2. new chunks, one of each lane in turn: control first, then short and long messages, or long and short;
+3. chunks in flight that may have arrived, those sent longest ago first. A link with spare room sends each chunk in
+   every body until it is acknowledged, so a loss costs one period, and an observer sees only the same cells.
 
-Progress is certain: a chunk of which nothing is heard is repeated when its time is up, before anything new; and where
-nothing new may leave, because the window is full, all room is to spare.
+Claim: every chunk is eventually acknowledged or repeated.
+Reason: an unacknowledged chunk is repeated when its timeout has passed, before anything new. If the window is full and
+nothing new may leave, all room is spare.
 
-`fill` is for cells: one size, whatever there is to say. `prompt` is for the profile `paper`: a body leaves when there
-is something to say, cut to its size; what is lost is repeated when `next_us` says so. The inside is the same.
+`fill` is for cells: one size, whatever there is to send. `prompt` is for the `paper` profile: a body leaves when there
+is something to send, cut to its size, and lost chunks are repeated at `next_prompt_us`. The format is the same.
 
-A peer that sends nonsense meets a `RemoteError`; the link to it is then to be given up, for what else the body brought
-may be gone. What it can make us keep is bounded by `WINDOW` and `MESSAGE_MAX` in each lane, and the zeros that one body
-can make us restore by `ZEROS_MAX`, which an honest side never has under way.
+A malformed body raises `RemoteError`; the link must then be closed, because other content of the body may be lost. A
+peer can make this side store at most `WINDOW` chunks and `MESSAGE_MAX` bytes in each lane. One body can restore at most
+`ZEROS_MAX` zeros, which an honest side never has in flight.
 """
 
 from __future__ import annotations
@@ -31,50 +32,50 @@ from veilcast.link.lanes import ReceivingLane, SendingLane
 from veilcast.wire.geometry import ACKNOWLEDGEMENTS, CELL_BODY_MIN, CHUNK_MAX, LANES, MESSAGE_MAX
 
 Arrival: TypeAlias = tuple[bytes, bool]
-"""A message, and whether it is a control message: one of the link itself."""
+"""A message, and whether it is a control message of the link itself."""
 
 
 class Transfer:
-    """One side of one link. `timeout_us` is how long to wait for a sign of a chunk; see `TIMEOUT_CELLS`."""
+    """One side of one link. `timeout_us`: time to wait for a sign of a chunk; see `TIMEOUT_CELLS`."""
 
     def __init__(self, *, timeout_us: int, first: int = 0, padded: bool = False) -> None:
-        """`first` is the number of the first chunk in each lane; both sides must have the same.
+        """`first` is the number of the first chunk in each lane; both sides must use the same.
 
-        `padded`: what was padded to a size is sent in that size, since nothing else hides how long it was.
+        `padded`: a padded message is sent in its full size, because no cell hides its length.
         """
         if timeout_us <= 0:
             raise LocalError("a timeout has some length")
         self.timeout_us, self._padded = timeout_us, padded
         self._patience, self._asked_us = 1, 0
-        """Timeouts that `prompt` waits after it asked a silent peer, and when it did."""
+        """Timeouts that `prompt` waits after it asked a silent peer, and the time at which it asked."""
         self._out = [SendingLane(lane, first) for lane in range(LANES)]
         self._in = [ReceivingLane(first) for _ in range(LANES)]
         self._flight: dict[int, tuple[int, int, bytes]] = {}
-        """By lane and number: when it was sent first and last, and the chunk. In the order in which they were sent."""
+        """By lane and number: time first sent, time last sent, and the chunk. Sorted by the time last sent."""
         self._zeros = 0
-        """Cut off the messages under way."""
+        """Zeros cut off the messages in flight."""
         self._overtaken_us = 0
-        """Something that was first sent at this time has arrived: what was last sent before it should have, too."""
+        """A chunk first sent at this time has arrived, so any chunk last sent before it should have arrived too."""
         self._turns = self._out[CONTROL], self._out[SHORT], self._out[LONG]
-        """Who comes first in the next body: of short and long, the one that did not in the last."""
+        """The order of lanes in the next body. Short and long alternate."""
         self._acks: bytes | None = None
         self._idle: bytes | None = None
-        """The body that says nothing new; kept while there is nothing new to say."""
+        """The body without news; cached while there is nothing new to send."""
         self._heard: bytes | None = None
         self._heard_acks: bytes | None = None
-        """The last body without chunks, and the last acknowledgements: on a quiet link, most are the same."""
+        """The last body without chunks, and the last acknowledgements: on a quiet link most are the same."""
         self._owed_us: int | None = None
-        """When `prompt` has to acknowledge what has arrived."""
+        """Time at which `prompt` must acknowledge what has arrived."""
         self.padding = 0
         """Bodies of cells without a chunk."""
         self.bytes_new = 0
         self.bytes_again = 0
-        """Chunks sent for the first time, and sent again; the rest of all bodies was padding."""
+        """Bytes of chunks sent for the first time, and sent again. The rest of all bodies was padding."""
 
     def put(self, message: bytes, control: bool = False, now: int = 0) -> None:
-        """Queue a message. When the lane's queue is full, the oldest that wait there are dropped.
+        """Queue a message. If the queue of the lane is full, its oldest messages are dropped.
 
-        `now` is for `oldest_us` alone.
+        `now` is used by `oldest_waiting_us` alone.
         """
         if not 0 < len(message) <= MESSAGE_MAX:
             raise LocalError(f"a message of {len(message)} bytes cannot travel")
@@ -86,27 +87,27 @@ class Transfer:
 
     @property
     def dropped(self) -> int:
-        """Messages that found no room in the queue."""
+        """Messages that were dropped from a full queue."""
         return sum(lane.dropped for lane in self._out)
 
     @property
     def waiting(self) -> int:
-        """Messages of which not all has left."""
+        """Messages that have not left completely."""
         return sum(len(lane.queue) for lane in self._out)
 
     @property
     def oldest_waiting_us(self) -> int | None:
-        """When the one of them was put that has waited longest; None if none waits."""
+        """Time at which the oldest waiting message was queued; None if none waits."""
         return min((lane.queue[0][2] for lane in self._out if lane.queue), default=None)
 
     @property
     def is_settled(self) -> bool:
-        """Everything has left and is acknowledged."""
+        """True if everything has left and is acknowledged."""
         control, short, long = self._out
         return not (self._flight or control.queue or short.queue or long.queue)
 
     def fill(self, room: int, now: int) -> bytes:
-        """The body of the next cell, padded to `room`. There always is one."""
+        """The body of the next cell, padded to `room`. There is always one."""
         idle = self._idle
         if idle is not None and len(idle) == room:
             self.padding += 1
@@ -125,7 +126,7 @@ class Transfer:
         return body
 
     def prompt(self, room: int, now: int) -> bytes | None:
-        """The next body that is to leave at once, cut to its size; None when nothing more is to be said now."""
+        """The next body that must leave at once, cut to its size; None if there is nothing more to send now."""
         parts = self._begin(room)
         overdue_us = now - self._patience * self.timeout_us + 1
         asks = overdue_us > max(self._overtaken_us, self._asked_us)
@@ -146,7 +147,7 @@ class Transfer:
 
     @property
     def next_prompt_us(self) -> int | None:
-        """When `prompt` has something to say again, unless something is put or taken before that; None for never."""
+        """Time of the next body of `prompt`, unless a message is queued or received before; None for never."""
         due = [] if self._owed_us is None else [self._owed_us]
         for _, last, _ in self._flight.values():
             lost = last < self._overtaken_us
@@ -155,7 +156,7 @@ class Transfer:
         return min(due, default=None)
 
     def take(self, body: bytes, now: int) -> Sequence[Arrival]:
-        """The messages that this body completes, those of a lane in order; `RemoteError` for nonsense."""
+        """The messages that this body completes, in order within each lane; raises `RemoteError` if it is malformed."""
         if body == self._heard:
             return _NONE
         if len(body) < ACKNOWLEDGEMENTS:
@@ -193,9 +194,9 @@ class Transfer:
         return [self._acks]
 
     def _repeat(self, parts: list[bytes], left: int, now: int, before_us: int) -> int:
-        """Send again what was last sent before this time, the oldest first; the room that is left then.
+        """Send again the chunks last sent before this time, oldest first. Returns the room that is left.
 
-        One that does not fit ends it: nothing may overtake it for ever.
+        A chunk that does not fit ends the loop, so that no chunk can overtake it forever.
         """
         again = []
         for key, (_, last, chunk) in self._flight.items():
@@ -211,7 +212,7 @@ class Transfer:
         return left
 
     def _load(self, parts: list[bytes], left: int, now: int) -> int:
-        """Cut new chunks for this room, one of each lane in turns; the room that is left then."""
+        """Cut new chunks for this room, one of each lane in turn. Returns the room that is left."""
         turns = [lane for lane in self._turns if lane.queue]
         control, first, second = self._turns
         self._turns = control, second, first
@@ -250,7 +251,8 @@ class Transfer:
 
 
 def _without_zeros(message: bytes) -> bytes:
-    """Without those at its end, but never empty. By halves: long runs compare ten times as fast as `rstrip` looks."""
+    """The message without its trailing zeros, but never empty. Halving: comparing long runs is ten times faster than
+    `rstrip`."""
     end = len(message)
     for zeros in _ZEROS:
         if message.endswith(zeros, 1, end):
@@ -259,24 +261,24 @@ def _without_zeros(message: bytes) -> bytes:
 
 
 SHORT_MAX: Final = 2 * CHUNK_MAX
-"""What a message has without its zeros, to count as short."""
+"""Largest short message, in bytes without its trailing zeros."""
 
 ZEROS_MAX: Final = 4 * MESSAGE_MAX
-"""Zeros cut off the messages under way, in all lanes."""
+"""Zeros cut off the messages in flight, in all lanes."""
 
 TIMEOUT_CELLS: Final = 32
-"""Cell periods after which a chunk is repeated before anything new, though nothing sent later has arrived either. Two
-seconds at the highest rate: a busy link with a longer round trip repeats what it need not. Waiting costs little, for
-the first thing that does arrive tells of all that was lost before it."""
+"""Cell periods after which a chunk is repeated before anything new, although nothing sent later has arrived. Two
+seconds at the highest rate: a busy link with a longer round trip repeats chunks without need. Waiting costs little,
+because the first arrival reveals all earlier losses."""
 
 PROMPT_TIMEOUT_US: Final = 200_000
-"""The same for `prompt`; it doubles each time that nothing is heard."""
+"""The same for `prompt`, in microseconds. It doubles each time that nothing is heard."""
 
 PATIENCE_MAX: Final = 8
-"""Timeouts that `prompt` waits at most."""
+"""Largest number of timeouts that `prompt` waits."""
 
 ACK_DELAY_US: Final = 10_000
-"""How long `prompt` waits for more before it acknowledges: a long message comes in many bodies at once."""
+"""Time that `prompt` waits for more before it acknowledges: a long message comes in many bodies at once."""
 
 _ACKS: Final = struct.Struct(">" + "IQ" * LANES)
 _NONE: Final[tuple[Arrival, ...]] = ()

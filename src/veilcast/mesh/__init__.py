@@ -1,19 +1,22 @@
-"""The mesh (P0, P1): every member forwards for every other, and nobody can tell who reads or writes.
+"""The mesh (P0, P1): every member forwards for every other, and no observer can tell who subscribes or publishes.
 
-Follow one topic: a publisher's advert floods the neighbourhood (`adverts` checks it, `routes` keeps the nearest way
-back); a subscriber answers along that way, and the paths of all subscribers merge into the topic's mesh (`branches`); a
-note then floods the mesh (`duplicates`), and who holds the topic's key reads it (`content`, `inbox`). `overlay` keeps
-these tables true, `heartbeat` carries all that is not a note, `membership` says which neighbours are there, and a
-`neighbourhood` how they were found: `scamp` lets it form itself, `certified` does so among members only (`credentials`
-prove who is one, `book` and `slots` say whom to try and whom to let in). A `policy` adds what hides the members of the
-mesh: `cover` is P0's probabilistic forwarding, `shellgame` its shell game, in which two change places by a `swap`.
-`node` is the machine.
+One topic, step by step:
 
-What the papers leave open to members who misbehave is closed by `config.Defences`, each switch in a file of its own:
-`anchors` (only those who may start chains), `caps` and `buckets` (no neighbour takes more than its share), `replays`
-(nothing recorded acts again), `epochs` (tokens that change). With all of them off the mesh is the papers'.
+1. A publisher's advertisement floods the network. `advertisements` checks it; `routes` stores the shortest way back.
+2. A subscriber answers along that way. The paths of all subscribers merge into the topic's mesh (`branches`).
+3. A notification floods the mesh (`replay` drops duplicates). A member with the topic's key opens it (`ordered_inbox`).
 
-All of that is `paper`, the conduct of the papers. `hardened` is the other `conduct`, for people: adverts come from
-elected `roots`, publications reach them by a `stem` from an `outbox`, members join in batches (`joining`), and what is
-chosen once is kept for life (`habits`).
+`node` is the machine. `overlay` keeps the tables consistent. `heartbeat` carries every message except notifications.
+`neighbour_table` knows which neighbours are present. A `neighbourhood` finds them: `scamp` lets any node join;
+`certified` admits certified members only (`credentials` prove membership, `address_book` chooses candidates,
+`link_slots` decides which links to keep). A `hiding_policy` hides the members of a mesh: `cover` is P0's probabilistic
+forwarding, and `shell_game` is P0's shell game, in which two nodes exchange positions by a `swap`.
+
+`config.Defences` closes what the papers leave open to misbehaving members, one switch for each defence: `anchors` (only
+authorised members start chains), `limits` (no neighbour takes more than its share), `replay` (a recorded message has no
+effect), `epoch_tokens` (tokens change with the epoch). The mesh of the papers has all switches off.
+
+There are two profiles (`profile`). `paper` is the profile of the papers. `hardened` is for real use: advertisements
+come from elected `roots`, publications reach a root over a `stem` from an `outbox`, members join in batches
+(`batch_join`), and choices are made once and kept (`sticky_choices`).
 """

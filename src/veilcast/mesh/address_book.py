@@ -1,11 +1,11 @@
-"""The address book: whom a node may try when it wants a link, kept so that liars cannot fill it.
+"""The address book: the addresses that a node may try, kept so that Byzantine members cannot fill it.
 
-Addresses are of two kinds (as in Bitcoin after the eclipse attacks of Heilman et al. 2015). Unproven ones were told by
-others: at most half the book, few by word of any one prefix, and gone at the first try that fails. Proven ones this
-node has reached itself; nobody can put one there by talking, and it takes several failures to lose its place. Where
-there is no room, the oldest of the most numerous goes: of the prefix that told the most, or that has the most proven.
+There are two kinds (as in Bitcoin after the eclipse attacks of Heilman et al. 2015). Unproven addresses were told by
+others: they are at most half the book, few come from any one prefix, and one is dropped at its first failed try. Proven
+addresses were reached by this node. No message can put one there, and it is dropped only after several failures. A full
+book evicts the oldest address of the largest group: of the prefix that told the most, or that has the most proven ones.
 
-A choice draws the kind, then a prefix, then an address: many addresses of one prefix are no likelier than one.
+A choice draws the kind, then a prefix, then an address: a prefix with many addresses is no likelier than one with few.
 """
 
 from __future__ import annotations
@@ -20,21 +20,21 @@ from veilcast.machine import Address
 
 
 class AddressBook:
-    """Bounded: `most` addresses, of which half may be unproven, and `source_max` of these by word of one prefix."""
+    """Bounded: `most` addresses; at most half are unproven, and `source_max` of these from one prefix."""
 
     def __init__(self, most: int, source_max: int, prefix: PrefixOf, rng: Random) -> None:
         self._unproven_max, self._proven_max, self._source_max = most // 2, most - most // 2, source_max
         self._prefix, self._rng = prefix, rng
         self.unproven: dict[Address, str] = {}
-        """With the prefix of who told us first."""
+        """Each with the prefix of the node that told it first."""
         self.proven: dict[Address, int] = {}
-        """With how often in a row we tried in vain."""
+        """Each with the number of consecutive failed tries."""
 
     def __len__(self) -> int:
         return len(self.unproven) + len(self.proven)
 
     def add_hearsay(self, name: Address, source: Address) -> None:
-        """Somebody told us."""
+        """Another node told this address."""
         if name in self.proven or name in self.unproven or not self._unproven_max:
             return
         teller = self._prefix(source)
@@ -46,14 +46,14 @@ class AddressBook:
         self.unproven[name] = teller
 
     def mark_reached(self, name: Address) -> None:
-        """We reached it."""
+        """This node reached the address."""
         self.unproven.pop(name, None)
         if name not in self.proven and len(self.proven) >= self._proven_max:
             self._drop_of_most(self.proven, self._prefix)
         self.proven[name] = 0
 
     def mark_failed(self, name: Address) -> None:
-        """We tried in vain."""
+        """A try of this address failed."""
         self.unproven.pop(name, None)
         if name in self.proven:
             self.proven[name] += 1
@@ -66,7 +66,7 @@ class AddressBook:
         return self._spread(self._rng.choice(filled), 1)[0] if filled else None
 
     def sample(self, count: int) -> list[Address]:
-        """Some to tell others, of different prefixes, so far as there are."""
+        """Some addresses to tell others, from different prefixes as far as possible."""
         return self._spread([*self.unproven, *self.proven], count)
 
     def _spread(self, names: list[Address], count: int) -> list[Address]:
@@ -83,4 +83,4 @@ class AddressBook:
 
 
 FAILURES_MAX: Final = 3
-"""In a row, after which one that we had reached is given up."""
+"""Consecutive failures after which a proven address is dropped."""

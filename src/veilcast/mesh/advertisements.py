@@ -1,9 +1,9 @@
-"""Adverts: how a topic's origin is announced, and when a forwarder believes it.
+"""Advertisements: how a topic's origin is announced, and when a forwarder accepts it.
 
-P1 2.1: (t_a, sig, cert_a, h). The certificate binds the signing key to the token, the signature is over the token, and
-the chain value is bare: it changes at every hop. So an advert is checked once for all its copies. What was believed is
-remembered, within bounds, since a signature costs a hundred times what everything else does; the memory is of a pure
-function, so nodes that live in one process may share it.
+P1 2.1: (t_a, sig, cert_a, h). The certificate binds the signing key to the token, the signature covers the token, and
+the chain value is unsigned, because it changes at every hop. So one check holds for all copies of an advertisement. The
+results of checks are cached within bounds, because a signature costs a hundred times more than everything else. The
+cache is of a pure function, so nodes in one process may share it.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from veilcast.wire.mesh import Advert, Call
 
 
 def make_advert(keys: TopicKeys, entropy: Entropy) -> Advert:
-    """A publisher's advert with a fresh chain."""
+    """A publisher's advertisement with a fresh chain."""
     if keys.signing is None or keys.certificate is None:
         raise LocalError(f"only a publisher of {keys.record.topic!r} can publish on it")
     signature = keys.signing.sign(keys.token, purpose=_PURPOSE)
@@ -30,7 +30,7 @@ def make_advert(keys: TopicKeys, entropy: Entropy) -> Advert:
 
 
 def replace_chain_value(advert: Advert, value: bytes) -> Advert:
-    """The advert as we pass it on, with the value that we tell."""
+    """The advertisement with the value that this node advertises."""
     return Advert(advert.token, value, advert.anchor, advert.certificate, advert.signature, advert.root, advert.cell)
 
 
@@ -42,9 +42,10 @@ def make_call(keys: TopicKeys) -> Call:
 
 
 def check_call(call: Call, root: bytes, first: int, last: int) -> None:
-    """Raise unless a publisher whom the root certified for this token signed it, for an epoch from `first` to `last`.
+    """Raise unless a publisher that the root certified for this token signed the call, for an epoch from `first` to
+    `last`.
 
-    What is over must not come back: who has forgotten it would take it for new, and pass it on.
+    A call of the past must not return: a node that has forgotten it would take it for new and forward it.
     """
     named = call.certificate.leaf.first
     if not first <= named <= last:
@@ -53,7 +54,7 @@ def check_call(call: Call, root: bytes, first: int, last: int) -> None:
 
 
 def check_advert(advert: Advert, root: bytes, epoch: int) -> None:
-    """Raise unless a publisher whom the root certified for this token signed it, in this epoch."""
+    """Raise unless a publisher that the root certified for this token in this epoch signed the advertisement."""
     _check(advert.token, advert.cell, advert.certificate, advert.signature, root, epoch)
 
 

@@ -1,13 +1,16 @@
-"""Anchors: chains that only those who may can start (the switch `anchors`; see `crypto.chain`).
+"""Anchors: only authorised members can start chains (the switch `anchors`; see `crypto.chain`).
 
-In the papers a chain's value is bare, and whoever saw a signed token can start fresh chains for it, each of which every
-node books as one more publisher. Here the end of a chain is signed beforehand, with an expiry. A node then believes a
-value only if hashing leads from it to a signed end; it knows an origin by that end, so that a value is placed by one
-walk and a look-up however many chains there are; and it keeps no more chains of one signer for one topic than a quota,
-so that a genuine publisher cannot flood either.
+The papers do not sign the values of a chain. A node that has seen a signed token can start fresh chains for it, and every
+other node counts each chain as one more publisher. With anchors, the end of a chain is signed in advance, with an
+expiry. A node then
 
-Past its quota a signer's older chain makes room for a newer one, first one that is lost already. Newer is what expires
-later: every node comes to keep the same, and a chain that was let go cannot come back and push out its successor.
+1. accepts a value only if hashing leads from it to a signed end;
+2. identifies an origin by that end, so one walk and a lookup place a value, however many chains there are;
+3. keeps a limited number of chains of one signer for one topic, so a genuine publisher cannot flood either.
+
+When a signer is over its quota, its oldest chain makes room for a newer one; a lost chain goes first. The newer chain
+is the one that expires later. So all nodes come to keep the same chains, and an evicted chain cannot return and evict
+its successor.
 """
 
 from __future__ import annotations
@@ -28,20 +31,20 @@ from veilcast.wire.mesh import Advert
 
 
 class AnchorRules(Protocol):
-    """Who stands behind an anchor. The paper's adverts are the publishers', and so are their anchors."""
+    """The signer of an anchor. In the paper profile a publisher signs both advertisements and anchors."""
 
     def check(self, advert: Advert, anchor: Anchor, now: int) -> None:
-        """Raise unless somebody who may start chains for this token gave this anchor, and it still stands."""
+        """Raise unless an authorised signer for this token gave this anchor, and it has not expired."""
 
     def signer(self, advert: Advert) -> bytes:
-        """Whose quota the advert's anchor counts for."""
+        """The signer whose quota the advertisement's anchor counts for."""
 
     def rank(self, advert: Advert) -> int:
-        """The less, the better: where there is no room for all, the worst makes room for a better one."""
+        """Smaller is better. A full table drops the worst origin for a better one."""
 
 
 class PublisherAnchorRules:
-    """The publisher whom the advert's certificate names signs the anchor."""
+    """The publisher that the advertisement's certificate names signs the anchor."""
 
     def check(self, advert: Advert, anchor: Anchor, now: int) -> None:
         if now >= anchor.expires_us:
@@ -56,7 +59,7 @@ class PublisherAnchorRules:
 
 
 def anchor_advert(advert: Advert, keys: TopicKeys, length: int, expires_us: int) -> Advert:
-    """Our own advert with the end of its chain signed: it may travel `length` hops, until `expires_us`."""
+    """An own advertisement with the end of its chain signed. It may travel `length` hops, until `expires_us`."""
     if keys.signing is None:
         raise LocalError(f"only a publisher of {keys.record.topic!r} can anchor a chain for it")
     anchor = hash_chain.sign_anchor(advert.value, length, advert.token, expires_us, keys.signing)
@@ -64,14 +67,14 @@ def anchor_advert(advert: Advert, keys: TopicKeys, length: int, expires_us: int)
 
 
 def make_route_table(config: MeshConfig, vouching: AnchorRules, prefer: RoutePreference | None = None) -> RouteTable:
-    """The table that a node of this configuration keeps."""
+    """The route table for this configuration."""
     if config.defences.anchors:
         return AnchoredRouteTable(config, vouching, prefer)
     return RouteTable(d_max=config.d_max, tokens_max=config.tokens_max, origins_max=config.origins_max, prefer=prefer)
 
 
 class AnchoredOrigin(AdvertisedOrigin):
-    """An origin of whose chain the end is known: what lies past it is told to nobody, for nobody would believe it."""
+    """An origin with a known end of its chain. Values beyond the end are not advertised: no node would accept them."""
 
     __slots__ = ("_left",)
 
@@ -96,7 +99,7 @@ class AnchoredOrigin(AdvertisedOrigin):
 
 
 class AnchoredRouteTable(RouteTable):
-    """Routes whose origins are known by their ends. One expires with its anchor."""
+    """Routes whose origins are identified by the ends of their chains. An origin expires with its anchor."""
 
     def __init__(self, config: MeshConfig, vouching: AnchorRules, prefer: RoutePreference | None = None) -> None:
         super().__init__(
@@ -106,7 +109,7 @@ class AnchoredRouteTable(RouteTable):
         self._life_us = config.defences.anchor_life_us
         self._ends: dict[_End, AnchoredOrigin] = {}
         self._soonest_us = 0
-        """Nothing expires before this."""
+        """No origin expires before this time."""
 
     def admit(self, advert: Advert, now: int) -> None:
         anchor = _anchor_of(advert)
@@ -126,7 +129,8 @@ class AnchoredRouteTable(RouteTable):
         return [origin for origin, end in ends.items() if end <= now]
 
     def find(self, token: bytes, value: bytes) -> tuple[AdvertisedOrigin, int] | None:
-        """By the ends that lie ahead: mostly one. Of several that sign parts of one chain the best is meant."""
+        """Search by the ends that lie ahead, mostly one. If several signers sign parts of one chain, the best
+        counts."""
         found: list[tuple[AdvertisedOrigin, int]] = []
         for left in range(self._d_max + 1):
             value = hash_chain.advance_chain(value) if left else value
@@ -135,7 +139,7 @@ class AnchoredRouteTable(RouteTable):
         return min(found, key=lambda each: self._vouching.rank(each[0].advert), default=None)
 
     def find_advert(self, advert: Advert) -> tuple[AdvertisedOrigin, int] | None:
-        """By its own end alone: that of somebody who signs a part of the chain may lie before it."""
+        """Search by the advertisement's own end alone: the end of another signer of the chain may lie before it."""
         anchor = _anchor_of(advert)
         origin = self._ends.get((advert.token, anchor.end))
         if origin is None:
@@ -143,7 +147,7 @@ class AnchoredRouteTable(RouteTable):
         return origin, origin.hashes_left - anchor.length + anchor.hops_from_origin(advert.value)
 
     def add(self, advert: Advert, via: Address | None) -> AdvertisedOrigin | None:
-        """None also if the quota is full of newer ones; ours has none."""
+        """None also if the quota is full of newer chains. An own chain has no quota."""
         if via is not None and not self._make_room(advert):
             return None
         origin = super().add(advert, via)
@@ -152,7 +156,8 @@ class AnchoredRouteTable(RouteTable):
         return origin
 
     def _settle(self, known: AdvertisedOrigin, advert: Advert) -> None:
-        """Two roots sign one chain, whose end all can see: it is that of the better, and ours if it is ours."""
+        """Two roots sign one chain, whose end all nodes can see. It belongs to the better root, and to this node if it
+        is its own."""
         if known.is_own or self._vouching.rank(advert) >= self._vouching.rank(known.advert):
             raise ForgedError("a chain that somebody else has signed")
         self.remove(known)
@@ -174,7 +179,8 @@ class AnchoredRouteTable(RouteTable):
         return True
 
     def _drop_worse(self, advert: Advert) -> None:
-        """A full table keeps the best: who comes first could fill it with what nobody wants, and keep out the rest."""
+        """A full table keeps the best. Otherwise the first to come could fill it with useless chains and keep out the
+        rest."""
         others = [origin for origin in self.origins(advert.token) if not origin.is_own]
         if len(self.origins(advert.token)) >= self._origins_max and others:
             worst = max(others, key=lambda origin: self._vouching.rank(origin.advert))
@@ -203,12 +209,12 @@ def _anchor_of(advert: Advert) -> Anchor:
 
 
 def _age(advert: Advert) -> tuple[int, bytes]:
-    """The older the less; the end decides between two that expire together, at every node alike."""
+    """Smaller is older. The end breaks ties between equal expiries, in the same way at every node."""
     anchor = _anchor_of(advert)
     return anchor.expires_us, anchor.end
 
 
 @lru_cache(maxsize=4096)
 def _check_signature(anchor: Anchor, signer: bytes, token: bytes) -> None:
-    """Time zero: that the anchor still stands is asked every time, and not of this memory."""
+    """Cached without the time: the caller checks the expiry each time."""
     anchor.verify(signer, token, 0)

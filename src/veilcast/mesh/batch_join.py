@@ -1,12 +1,15 @@
-"""Joining a hardened mesh: in batches at epoch edges, behind parents that are kept, among covers that look the same.
+"""Joining a hardened mesh: in batches at epoch edges, behind permanent parents, among covers that look the same.
 
-What a parent learns from a subscription is that somebody at or below the child wants the topic, and when that was
-known. So everybody with a reason of its own, reader and cover alike, and everybody who was a relay in the epoch before,
-asks at one random moment of a window that opens with the advert; a node that is first asked by a child follows a little
-later. Inside an epoch nobody joins for its own sake and nobody leaves: who wants the topic too late waits for the next
-edge, and a relay that lost its children stays until then. The parent is the first in a life-long order of the
-neighbours nearest to the root; one that is lost is replaced in the next slot. When an epoch and its grace are over,
-both ends forget its mesh by the clock, and nothing is said.
+A parent learns from a subscription that a node at or below the child wants the topic, and when that node knew it. So:
+
+1. All nodes with a reason of their own, subscribers and covers alike, and all relays of the previous epoch, ask at a
+   random moment of a window that opens with the advertisement.
+2. A node that is first asked by a child follows a little later.
+3. Inside an epoch no node joins for its own sake and no node leaves. A subscription that comes too late waits for the
+   next epoch edge, and a relay that lost its children stays until then.
+4. The parent is the first, in a permanent order, of the neighbours nearest to the root. A lost parent is replaced in
+   the next slot.
+5. When an epoch and its grace time are over, both ends forget its mesh by the clock, and no message is sent.
 """
 
 from __future__ import annotations
@@ -25,17 +28,17 @@ from veilcast.wire.mesh import Message, Subscribe
 
 
 class JoinContext(PolicyContext, Protocol):
-    """What joining sees and does besides."""
+    """The view of its node that the policy has, in addition to `PolicyContext`."""
 
     def is_subscribed(self, token: bytes) -> bool:
-        """Whether the node's owner wants this topic."""
+        """True if the node's owner subscribes to this topic."""
 
     def forget_topic(self, token: bytes) -> None:
-        """Forget all about this topic, and say nothing."""
+        """Forget this topic, without a message."""
 
 
 class BatchJoinPolicy(BaselinePolicy):
-    """The policy of the hardened mesh; bounded by the tokens that there are routes for."""
+    """The policy of the hardened mesh. Bounded by the tokens that have routes."""
 
     def __init__(
         self,
@@ -53,10 +56,10 @@ class BatchJoinPolicy(BaselinePolicy):
         self._period_us, self._epoch_us = period_us, epoch_us
         self._parts: dict[bytes, _MeshPart] = {}
         self._linked_us: int | None = None
-        """Since when we have had a neighbour without a break."""
+        """Time since which the node has had a neighbour without a break."""
 
     def on_advert(self, token: bytes, now: int) -> None:
-        """Decide once for each mesh, when its first advert comes, whether to be in it; and draw the moment."""
+        """Decide once for each mesh, when its first advertisement comes, whether to join; and draw the moment."""
         best = leading_origin(self._seat.reachable_origins(token))
         if token in self._parts or best is None:
             return
@@ -98,12 +101,12 @@ class BatchJoinPolicy(BaselinePolicy):
                 self._follow(token, part, now)
 
     def ready_us(self, names: Iterable[tuple[bytes, bytes]], now: int) -> int | None:
-        """When what is published on all of these topics, from this epoch on, begins to reach us; None if unknown.
+        """Time from which publications on all of these topics, from this epoch on, reach this node; None if unknown.
 
-        The names are lineages and tokens: each topic has a token in this epoch and in the next. A topic that nobody
-        advertises has no mesh. If we have had neighbours for a window, longer than a flood takes, we would know of a
-        mesh. So the next mesh of the topic forms later, and we are in it if we read the topic; and its root holds
-        notes back until the mesh stands. Without neighbours for so long, we cannot say.
+        The names are lineages and tokens: each topic has a token in this epoch and in the next. A topic without an
+        advertisement has no mesh. If this node has had neighbours for a window, which is longer than a flood, it would
+        know of a mesh. So the next mesh of the topic forms later, this node joins it if it subscribes, and its root
+        holds notifications until the mesh has formed. Without neighbours for that long, the time is unknown.
         """
         is_settled = (
             self._linked_us is not None and now - self._linked_us > self._rules.window_periods * self._period_us
@@ -118,10 +121,10 @@ class BatchJoinPolicy(BaselinePolicy):
         return max(known, default=None)
 
     def _joined_us(self, tokens: Iterable[bytes], now: int) -> int | None:
-        """When we are in a mesh with one of these tokens; None while nobody advertises one.
+        """Time at which this node is in a mesh with one of these tokens; None while no advertisement has come.
 
-        Whether we are in a mesh was decided when it began to form, and for the next one too if it has; who is in
-        neither waits for the one after.
+        Whether this node joins a mesh was decided when the mesh began to form, and also for the next mesh if that has
+        begun. A node that joins neither waits for the one after.
         """
         edge_us = None
         for part in (self._parts[token] for token in tokens if token in self._parts):
@@ -134,14 +137,14 @@ class BatchJoinPolicy(BaselinePolicy):
         return len(self._parts)
 
     def _relayed(self, part: _MeshPart) -> bool:
-        """Whether somebody hung on us in this lineage in the epoch before."""
+        """True if a child depended on this node in this lineage in the previous epoch."""
         return any(
             other.lineage == part.lineage and other.epoch == part.epoch - 1 and self._seat.branches.outward(token)
             for token, other in self._parts.items()
         )
 
     def _follow(self, token: bytes, part: _MeshPart, now: int) -> None:
-        """Have a parent on a way to the leading root: the first at once, another only in the next slot."""
+        """Take a parent on a way to the leading root: the first at once, a replacement only in the next slot."""
         best = leading_origin(self._seat.reachable_origins(token))
         if best is not None and part.parent is not None and best.is_safe_via(part.parent):
             part.repair_us = None
@@ -164,7 +167,8 @@ class BatchJoinPolicy(BaselinePolicy):
 
 
 class _MeshPart:
-    """Our part in one mesh: when we join, if at all, whether we did, our parent, and when we look for another."""
+    """This node's part in one mesh: when it joins, if at all, whether it has, its parent, and when it looks for
+    another."""
 
     __slots__ = ("epoch", "has_joined", "joins_us", "lineage", "parent", "repair_us")
 

@@ -1,7 +1,7 @@
-"""Branches: for every topic, which neighbours want it from us, and from whom we asked for it ourselves.
+"""Branches: for every topic, the neighbours that asked this node for it, and the neighbours that this node asked.
 
-The table (token, neighbour) of P1. Branches merge here: however many neighbours ask, we ask each way back once. What is
-asked inward follows from routes and reasons, and is worked out by the node; this is only the memory of it.
+The table (token, neighbour) of P1. Branches merge here: however many neighbours ask, this node asks once on each way
+back. `overlay` computes which neighbours to ask; this module only stores the result.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from veilcast.mesh.limits import NeighbourQuota
 
 
 class Branches:
-    """Bounded in tokens: what is asked for past the bound is not taken."""
+    """Bounded in tokens: a request over the bound is refused."""
 
     def __init__(self, *, tokens_max: int) -> None:
         self._tokens_max = tokens_max
@@ -20,18 +20,18 @@ class Branches:
         self._wishes: NeighbourQuota[bytes] = NeighbourQuota()
 
     def outward(self, token: bytes) -> list[Address]:
-        """Those we send the topic's notes to, N-(v) in P0."""
+        """The neighbours that get the topic's notifications from this node, N-(v) in P0."""
         return list(self._outward.get(token, ()))
 
     def inward(self, token: bytes) -> list[Address]:
-        """Those we asked for the topic, N+(v) in P0."""
+        """The neighbours that this node asked for the topic, N+(v) in P0."""
         return list(self._inward.get(token, ()))
 
     def tokens(self) -> list[bytes]:
         return list(dict.fromkeys((*self._outward, *self._inward)))
 
     def add_outward(self, token: bytes, neighbour: Address) -> bool:
-        """A neighbour wants the topic; False if there is no room for it."""
+        """A neighbour asks for the topic; False if the table is full."""
         if token not in self._outward and len(self._outward) >= self._tokens_max:
             return False
         self._outward.setdefault(token, {})[neighbour] = None
@@ -39,12 +39,12 @@ class Branches:
         return True
 
     def remove_outward(self, token: bytes, neighbour: Address) -> None:
-        """A neighbour wants it no more."""
+        """A neighbour no longer asks for the topic."""
         _discard(self._outward, token, neighbour)
         self._wishes.discard(neighbour, token)
 
     def find_excess(self, neighbour: Address, share: int) -> bytes | None:
-        """The topic it has wanted for longest, if it wants more than its share."""
+        """The topic that this neighbour asked for longest ago, if it is over its share."""
         return self._wishes.find_excess(neighbour, share)
 
     def add_inward(self, token: bytes, neighbour: Address) -> None:

@@ -1,40 +1,39 @@
 """The certified neighbourhood: links between members only, which a flood of strangers cannot take over.
 
-A node chooses `outbound` links itself, out of its `book`, over many prefixes; whoever comes to it competes for the
-other `slots`. A link opens by four words, each in a heartbeat like any other: `Knock`, `Answer`, `Show`, `Admit`. By
-the third the answerer knows that the knocker is a member, holds the key and receives where it sends from; by the fourth
-the knocker knows the same of the answerer (`credentials`). Before that a stranger costs a hash, and `doorbell` counts
-how often its prefix rings.
+A node chooses `outbound` links itself, from its `address_book`, over many prefixes. Peers that come to it compete for
+the other slots (`link_slots`). Four messages open a link, each in a heartbeat like any other: `Knock`, `Answer`,
+`Show`, `Admit`. After the third the answerer knows that the knocker is a member, holds the key and receives at its
+address. After the fourth the knocker knows the same about the answerer (`credentials`). Before that a stranger costs
+one hash, and a rate limit counts the knocks of its prefix.
 
-Addresses are learnt by asking only: who admits or turns away tells a few of its book. So how much of what a node hears
-comes from liars depends on whom it chose to ask, never on how loud they are. Every so often a node probes: one of its
-chosen that failed, and links to it again, beyond its quota if it must, so that networks that were parted grow together;
-or else somebody unproven, without a link, so that the book stays true.
+A node learns addresses by asking only: the answerer, whether it admits or not, tells a few addresses of its book. So
+the share of addresses from Byzantine members depends on the nodes that the node chose to ask, and not on the number of
+their messages. At intervals a node probes. It links again to a chosen peer that failed, beyond its quota if necessary, so that
+partitioned networks grow together. Or it probes an unproven address without a link, so that the book stays correct.
 
-Where two nodes knock at each other at once, each has drawn the other, and the link is an own link of both. Another
-peer that came becomes an own link by `adoption` alone.
-The oldest of the chosen are anchors: the driver keeps them over restarts, and they are tried first.
+If two nodes knock at each other at once, each has drawn the other, and the link is an own link of both. The oldest
+chosen peers are anchors: the driver stores them over restarts, and they are tried first.
 
-
-Adoption: a peer that came to this node becomes one of the node's own links.
-
-A node chooses its first relay among the links that it opened itself. An adversary decides which of its members come to
-a node, and from where, but not which addresses the node draws. So a node adopts a peer that came in two cases only.
+Adoption makes a peer that came an own link. A node chooses its first relay among its own links. An adversary decides
+which of its members come to a node, and from where, but not which addresses the node draws. So `PeerAdoption` adopts in
+two cases only.
 
 1. No other member is left: the node lacks own links, tries no address and knows no further one. It draws a peer from
    its book, like any other choice.
-2. Need: for `NEED_PERIODS` heartbeats in a row some peer that came was heard, and no own link was. Meanwhile the node
+2. Need: for `NEED_PERIODS` heartbeats in a row the node heard some peer that came, and no own link. Meanwhile the node
    knocks at many addresses of its book. It draws a prefix among the older half of the peers that it hears: later peers
-   never take the slots of that half (`slots`), so an adversary that floods the node is not in it. Without this case the
-   node would wait for as long as its book or its contacts name dead addresses, although members are linked to it.
+   never take the slots of that half (`link_slots`), so an adversary that floods the node is not in it. Without this
+   case the node would wait for as long as its book or its contacts name dead addresses, although members are linked to
+   it.
 
 Claim: case 2 gives nothing to an adversary that can end a node's links, but cannot keep the node from new ones.
-Reason: a try takes four heartbeats, or a few more, and the node begins its tries when it begins to count. A try that
-succeeds gives an own link, and ends the need. Where the node hears no neighbour at all, the count begins anew: an
+Reason: a try takes four heartbeats, or a few more, and the node begins its tries when it begins to count. A successful
+try gives an own link, and ends the need. If the node hears no neighbour at all, the count starts at zero again: an
 adversary that cuts the node off for some time, and comes first afterwards, has no head start.
-What remains: an adversary that keeps a node from every address but those of insiders makes an insider an own link. It
-needs no adoption for that: such a node can open links to insiders alone.
-A node that has no first relay yet waits for `FIRST_NEED_PERIODS`: it has lost nothing, and chooses for long."""
+Limit: an adversary that keeps a node from every address except those of insiders makes an insider an own link.
+It needs no adoption for that: such a node can open links to insiders alone. A node that has no first relay yet waits
+for `FIRST_NEED_PERIODS`: it has lost nothing, and its choice is long-lived.
+"""
 
 from __future__ import annotations
 
@@ -61,7 +60,7 @@ from veilcast.wire.mesh import Admit, Answer, Knock, Message, Replace, Show
 
 
 class PeerAdoption:
-    """`observe` is called once for each heartbeat of the node's own."""
+    """`observe` is called once for each own heartbeat."""
 
     def __init__(self, slots: LinkSlots, book: AddressBook, rng: Random) -> None:
         self._slots, self._book, self._rng = slots, book, rng
@@ -70,7 +69,7 @@ class PeerAdoption:
 
     @property
     def lacks_own_links(self) -> bool:
-        """Whether the node has a first relay, hears some peers that came, and hears no own link."""
+        """True if the node has a first relay, hears some peers that came, and hears no own link."""
         return self._has_relay and self._beats > 0
 
     def observe(self, is_fresh: Callable[[Address], bool], *, has_relay: bool) -> None:
@@ -94,12 +93,12 @@ class PeerAdoption:
 
 
 NEED_PERIODS: Final = PATIENCE_PERIODS
-"""Heartbeats: the longest time that a try may take."""
+"""Heartbeats: the longest duration of a try."""
 FIRST_NEED_PERIODS: Final = 4 * NEED_PERIODS
 
 
 class CertifiedNeighbourhood:
-    """Bounded: its slots, its book, `LOOKS_MAX` tries at once, `FAILED_MAX` that failed, the doorbells."""
+    """Bounded: its slots, its book, `LOOKS_MAX` tries at once, `FAILED_MAX` failed peers, the rate limits."""
 
     accepts_strangers = True
 
@@ -331,7 +330,7 @@ class CertifiedNeighbourhood:
         return self._is_relay(peer) or self.slots.may_choose(self._prefix(name), extra)
 
     def _is_own(self, source: Address, peer: CertificateChain) -> bool:
-        """Whether this node has drawn the peer that comes itself: its relay, or a peer that it knocks at, too."""
+        """True if this node has drawn the peer itself: its relay, or a peer at which it knocks too."""
         attempt = self._tries.get(source)
         is_drawn = attempt is not None and attempt.wants_link and self._has_room(source, peer, attempt)
         return is_drawn or self._is_relay(peer)
@@ -347,7 +346,8 @@ class CertifiedNeighbourhood:
         return self.slots.holder(peer.leaf.subject) in (None, name)
 
     def _end_what_is_over(self, now: int) -> None:
-        """Tries without an answer, links whose certificates have ended; and all links, if we hear nobody any more."""
+        """End tries without an answer, and links whose certificates have ended. End all links if no neighbour is heard
+        any more."""
         for name, attempt in list(self._tries.items()):
             if now >= attempt.deadline_us:
                 self._fail(name)
@@ -366,7 +366,7 @@ class CertifiedNeighbourhood:
     # --- choosing
 
     def _wanted(self) -> int:
-        """How many more to knock at."""
+        """Number of further nodes to knock at."""
         staying = sum(attempt.wants_link and not attempt.is_reunion for attempt in self._tries.values())
         return min(self._rules.outbound - len(self.slots.chosen()) - staying, limits.TRIES_MAX - len(self._tries))
 
@@ -389,11 +389,12 @@ class CertifiedNeighbourhood:
         return self.slots.may_choose(prefix) and all(self._prefix(other) != prefix for other in self._tries)
 
     def _is_known(self, name: Address, now: int) -> bool:
-        """Whether this address is linked, is being tried, or had no room for this node lately."""
+        """True if this address is linked, is being tried, or recently had no room for this node."""
         return name in self.slots or name in self._tries or self._resting.get(name, 0) > now
 
     def _call_relay(self, relay: FirstRelay, now: int) -> None:
-        """Knock at the first relay now and then while it is away. It may be chosen once our own links are complete."""
+        """Knock at the absent first relay at intervals. Without a first relay, report the links, so that it
+        can be chosen once they are complete."""
         if relay.record is None:
             relay.observe_links(len(self.slots.chosen()), self._rules.outbound, idle=not self._tries)
             return
@@ -418,7 +419,7 @@ class CertifiedNeighbourhood:
             self._knock(self._rng.choice(unproven), now, stay=False)
 
     def _until_probe(self) -> int:
-        """At another moment for everybody."""
+        """Random time until the next probe."""
         return int(self._rules.probe_periods * self._period_us * self._rng.uniform(0.5, 1.5))
 
     def _is_lonely(self, now: int) -> bool:
@@ -426,7 +427,7 @@ class CertifiedNeighbourhood:
         return len(self.slots.links) >= limits.LONELY_LEAST and limits.LONELY_SHARE * fresh < len(self.slots.links)
 
     def _look_around(self, now: int) -> None:
-        """Most neighbours fell silent together. Before it is certain that they failed, knock at many others at once."""
+        """Most neighbours fell silent together. Knock at many others before their failure is certain."""
         self._look_us = now + limits.PATIENCE_PERIODS * self._period_us
         for name in self.book.sample(limits.LOOKS_MAX):
             if name != self._name and not self._is_known(name, now) and len(self._tries) < limits.LOOKS_MAX:
@@ -449,11 +450,11 @@ class CertifiedNeighbourhood:
             self.book.add_hearsay(name, source)
 
     def _is_short(self, name: Address) -> bool:
-        """Whether a heartbeat of ours could tell it to others."""
+        """True if a heartbeat of this node could tell the address to others."""
         return 0 < len(name.encode()) <= self._address_bytes_max
 
     def _moor(self) -> None:
-        """Let the driver keep our anchors, whenever they change; old ones are better than none."""
+        """Store the anchors whenever they change. Old anchors are better than none."""
         anchors = [name for name in self.slots.chosen() if self._door.is_present(name)][: self._rules.anchors]
         if anchors and anchors != self._recorded:
             self._recorded = anchors

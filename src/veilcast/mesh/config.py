@@ -1,6 +1,4 @@
-"""What a mesh node can be told: one frozen value, with the unit and the effect of each field.
-
-When a node may replace its first relay; the rules' meaning is in `first_relay`."""
+"""Settings of a mesh node: frozen values, with the unit and the effect of each field."""
 
 from __future__ import annotations
 
@@ -16,16 +14,17 @@ from veilcast.wire import geometry as g
 
 
 class FirstRelayConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """All times are epochs of the node's own uptime, in which it hears neighbours."""
+    """When a node may replace its first relay (see `first_relay`). All times are epochs of uptime in which the node
+    hears neighbours."""
 
     rule: Literal["kept", "any"] = "kept"
-    """"any" is a weakness for the lab to measure: the neighbour whose address ranks first, whoever came last."""
+    """"any" is a weakness for the lab to measure: the neighbour whose address ranks first, also one that came last."""
     away_epochs: int = 72
-    """How long the first relay must have been away without a break before it is replaced: three days."""
+    """Uninterrupted absence of the first relay before it is replaced: three days."""
     refill_epochs: int = 1440
-    """One replacement is earned in this time: sixty days."""
+    """Time in which one replacement is earned: sixty days."""
     spares: int = 2
-    """Replacements that a node may have saved up, and has at its first start."""
+    """Replacements that a node may have saved, and has at its first start."""
 
     def __post_init__(self) -> None:
         for name in ("away_epochs", "refill_epochs"):
@@ -47,15 +46,15 @@ class CoverConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Probabilistic forwarding (P0 4.6)."""
 
     rule: CoverRule = "none"
-    """"one": a node takes one cover with probability `mu`, which fits the published numbers; "each": every neighbour
-    becomes one with probability `mu`, which is what the text says."""
+    """"one": a node takes one cover with probability `mu`, which fits the published numbers. "each": every neighbour
+    becomes a cover with probability `mu`, as the text says."""
     mu: float = 0.6
     delay_us: int = 0
-    """How long after it has joined a mesh by subscription a node looks for covers: 0 is when subscribing, as the text
-    has it; more than the mesh takes to form is on the finished mesh, which fits the numbers. A cover looks at once."""
+    """Time from joining a mesh by subscription to the search for covers. 0: when subscribing, as the text says. More
+    than the mesh takes to form: on the finished mesh, which fits the numbers. A cover searches at once."""
     choice: CoverChoice = "kept"
-    """"kept": covers are chosen once; "fresh": anew for every publication, `delay_us` after it, which gives the
-    subscribers away (Fig. 10 and 13)."""
+    """"kept": covers are chosen once. "fresh": covers are chosen again `delay_us` after every publication, which
+    exposes the subscribers (Fig. 10 and 13)."""
 
     def __post_init__(self) -> None:
         if not 0 <= self.mu <= 1:
@@ -65,23 +64,23 @@ class CoverConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class ScampConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A neighbourhood that forms itself (P0 4.1, SCAMP)."""
+    """A self-organising neighbourhood (P0 4.1, SCAMP)."""
 
     copies: int = 1
-    """c of SCAMP: views have about (c + 1) ln n members, and survive the more failures the larger it is."""
+    """c of SCAMP: views have about (c + 1) ln n members. A larger c survives more failures."""
     walk_hops: int = 32
-    """Steps, most of them on the spot, by which a join gets from whoever was asked to a contact that nobody chose."""
+    """Steps of the random walk that takes a join to a contact that no node chose. Most steps stay on the spot."""
     forward_hops: int = 128
-    """How often a copy of a subscription is passed on before it is kept without a choice."""
+    """Times that a copy of a subscription is forwarded before it is kept without a choice."""
     lease_ms: int = 3_600_000
-    """After which an arc ends and its subject has joined anew."""
+    """Lifetime of an arc, in milliseconds; its subject then joins again."""
     isolation_periods: int = 20
-    """Heartbeats without any from others, or without being kept by anybody, after which a node joins again."""
+    """Heartbeats without one from others, or without being in any view, after which a node joins again."""
     passive_max: int = 24
     """Addresses kept in reserve."""
     probe_periods: int = 60
-    """Heartbeats, more or less, between two tries to reach one that failed. Networks that were parted find one another
-    so, long before leases end. 0 is never."""
+    """Mean heartbeats between two attempts to reach a failed neighbour. Partitioned networks find one another this way,
+    long before leases end. 0 is never."""
 
     def __post_init__(self) -> None:
         for name in ("copies", "passive_max", "probe_periods"):
@@ -100,24 +99,24 @@ class CertifiedConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A neighbourhood of certified members, which strangers cannot take over."""
 
     outbound: int = 8
-    """Links that a node chooses itself; the others are for those who come to it."""
+    """Links that a node chooses itself. The other links are for peers that come to it."""
     reunions: int = 4
-    """Links beyond those, to some that it chose, that failed, and that are back: parted networks grow together so."""
+    """Additional links to chosen peers that failed and are back, which rejoin partitioned networks."""
     anchors: int = 4
-    """The oldest of the chosen, kept over restarts."""
+    """The oldest chosen peers, stored over restarts."""
     prefix_max: int = 2
-    """Links to addresses of one prefix, among the chosen and among those who came."""
+    """Links to addresses of one prefix, among the chosen peers and among the peers that came."""
     book_max: int = 64
-    """Addresses kept in reserve, of which half may be hearsay."""
+    """Addresses kept in reserve. At most half of them are hearsay."""
     source_max: int = 4
-    """Addresses of hearsay by word of one prefix."""
+    """Hearsay addresses that one prefix may tell."""
     shared: int = g.SHARED_ADDRESSES_MAX
-    """Addresses that who knocks is told."""
+    """Addresses told to a node that knocks."""
     knock_periods: int = 30
-    """Heartbeats between two knocks that are answered to one prefix, once it has used its burst."""
+    """Heartbeats between two answered knocks of one prefix, after its burst."""
     knock_burst: int = 4
     probe_periods: int = 30
-    """Heartbeats, more or less, between two probes: of one that failed, or of an address that is hearsay."""
+    """Mean heartbeats between two probes of a failed peer or of a hearsay address."""
 
     def __post_init__(self) -> None:
         for name in ("outbound", "prefix_max", "source_max", "knock_periods", "knock_burst", "probe_periods"):
@@ -133,32 +132,34 @@ class CertifiedConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class ShellGameConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The shell game (P0 4.5): nodes of a mesh change places with their children, until they have cooled down."""
+    """The shell game (P0 4.5): nodes of a mesh exchange positions with their children, until they have cooled down."""
 
     start: GameStart = "never"
-    """What makes a node play first: its first child in a mesh (fits the numbers), its first neighbour there (the text),
+    """The event that makes a node play first: its first child in a mesh (fits the numbers), its first neighbour there (the text),
     or any change of its neighbours, also later (Fig. 6)."""
     first: FirstWait = "immediate"
-    """Whether it then plays at once, or after a wait like all others."""
+    """Whether the node then plays at once, or after a wait like all others."""
     wait_us: int = 5_000_000
-    """The mean of the exponential waits between two of its games."""
+    """Mean of the exponential waits between two of its games, in microseconds."""
     decay: GameDecay = "time"
-    """A node whose wait is over plays with probability exp(-rate x): x is the seconds it has been in the mesh, or the
+    """A node whose wait is over plays with probability exp(-rate x): x is its time in the mesh in seconds, or the
     number of games it began (Fig. 16)."""
     rate: float = 0.05
     publisher_plays: bool = False
-    """Or it keeps its place."""
+    """False: a publisher keeps its position."""
     settle_periods: int = 8
     """Heartbeats for which a node's ways to the origins must have stayed the same before it takes part in a game. More
-    than an advert takes to reach everybody: until then nodes still move to nearer ways."""
+    than an advertisement takes to reach every node: until then nodes still move to shorter ways."""
     lease_periods: int = 10
-    """Heartbeats for which a node stays locked at most, and for which it goes on sending notes to where it left."""
+    """Longest time that a node stays locked, in heartbeats, and for which it still sends notifications to its former
+    neighbours."""
     patience_periods: int = 40
-    """Heartbeats for which one neighbour may hold a node locked, game after game; later at most half of the time."""
+    """Heartbeats for which one neighbour may keep a node locked, game after game; after that at most half of the time.
+    """
     remind_periods: int = 8
-    """Heartbeats after which a node asks again for what it has, so that two neighbours who disagree come to agree."""
+    """Heartbeats after which a node repeats its requests, so that two neighbours that disagree come to agree."""
     acquaintances_max: int = 32
-    """Those next to a node in its meshes who are not its neighbours."""
+    """Adjacent nodes in a node's meshes that are not its neighbours."""
 
     def __post_init__(self) -> None:
         if not 0 <= self.rate < inf:
@@ -171,55 +172,57 @@ class ShellGameConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 DEPARTURE_EPOCHS_MAX: Final = 24
-"""Calls are made for twice as many epochs ahead, and kept."""
+"""Calls are made, and kept, for twice as many epochs ahead."""
 
 
 class HardeningConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """How the hardened mesh keeps time (see `joining`, `roots`, `stem`); periods are heartbeats."""
+    """The timing of the hardened mesh (see `batch_join`, `roots`, `stem`). Periods are heartbeats."""
 
     window_periods: int = 32
-    """The window, from the advert on, in which all members join in random order: several times what a flood takes."""
+    """Window from the advertisement on in which all members join in random order: several times the duration of a
+    flood."""
     follow_periods: int = 2
-    """In which a node follows that was not going to join, but was asked by one that does."""
+    """Window in which a node follows that did not plan to join, but was asked by a child."""
     repair_periods: int = 4
-    """In which a member whose parent was lost asks another."""
+    """Window in which a member whose parent was lost asks another."""
     lead_periods: int = 64
-    """How long before an epoch its mesh begins to form, so that it stands when the epoch comes."""
+    """Time before an epoch at which its mesh begins to form, so that it is complete when the epoch begins."""
     grace_periods: int = 32
-    """How long after an epoch its mesh is kept, for what is still under way."""
+    """Time after an epoch for which its mesh is kept, for messages in flight."""
     onward: float = 0.5
-    """The probability that a relay passes a stem on, and does not end it."""
+    """Probability that a relay forwards a stem and does not end it."""
     retry_periods: int = 8
-    """After which a publisher sends again what the root did not acknowledge."""
+    """Time after which a publisher repeats what the root did not acknowledge."""
     wait_epochs: int = 24
-    """For how long a publication waits for its way to open, besides what departures and hold-back take, before the
-    owner is told; and from then on, each time."""
+    """Time that a publication waits for its way, in addition to send slots and root delay, before the owner is told;
+    the owner is told again after each such time."""
     departure_epochs: int = 0
-    """A publisher lets what it has leave once in so many epochs, at a moment of its own, and not at any time: against
-    insiders who compare when notes pass with who is there (see `departures`). All nodes must know it, since roots are
-    called for so much earlier."""
+    """A publisher sends only once in this many epochs, at a moment of its own; 0 is at any time. Defends against
+    insiders that compare the times of notifications with the presence of members (see `send_slots`). All nodes must use
+    the same value, because roots are called that much earlier."""
     hold_back_epochs: float = 0.0
-    """The root holds every note for a random time up to this: against those who compare what is published with who is
-    there. The publishers must know it too, so as not to send again too soon."""
+    """The root delays every notification by a random time up to this. Defends against observers that compare
+    publications with the presence of members. Publishers must use the same value, so that they do not repeat too soon.
+    """
     call_periods: int = 96
-    """After which a publisher calls for a root again: more than an election takes."""
+    """Time after which a publisher calls for a root again: longer than an election."""
     bit_periods: int = 4
-    """A lot that is half as good waits for so much longer before it stands for election: what a flood takes."""
+    """A lot that is half as good waits longer by this time before it stands for election: the duration of a flood."""
     patience_periods: int = 16
-    """How long there must be no way to a root before another is looked for."""
+    """Time without a way to a root after which another is elected."""
     uptime_periods: int = 600
-    """Who has been up for less waits longer before it stands for election."""
+    """A node with less uptime waits longer before it stands for election."""
     volunteer: bool = True
-    """Whether to stand for election at all. A root carries its topic's whole traffic, and is known."""
+    """True: stand for election. A root carries its topic's whole traffic, and is known."""
     covers: bool = True
-    """Whether to act as a subscriber where a topic asks for it. Who does not carries less, and shows what it reads: in
-    the lab, insiders, who have no reason to."""
+    """True: act as a subscriber where a topic asks for it. A node that does not carries less, and exposes its own
+    subscriptions. The lab turns it off for insiders, which have no reason to be covers."""
     passages_max: int = 4096
-    """Cargoes whose way back is remembered."""
+    """Stem messages whose way back is remembered."""
     pending_max: int = 1024
-    """Publications of our own that wait for acknowledgement."""
+    """Own publications that wait for acknowledgement."""
     relay: FirstRelayConfig = FirstRelayConfig()
-    """When the first relay of our own publications may be replaced."""
+    """Rules for replacing the first relay of own publications."""
 
     def __post_init__(self) -> None:
         positive = (
@@ -242,12 +245,12 @@ class HardeningConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class MessageRate(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """How much of one kind is taken from one neighbour."""
+    """Rate limit for one kind of message from one neighbour."""
 
     per_period: int
-    """In each heartbeat period, for ever."""
+    """Sustained messages per heartbeat period."""
     burst: int
-    """At once, after it was quiet for long enough."""
+    """Messages at once, after enough quiet."""
 
     def __post_init__(self) -> None:
         if self.per_period < 1 or self.burst < 1:
@@ -255,47 +258,50 @@ class MessageRate(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Defences(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What the papers leave open to members who misbehave. All off is the papers' mesh; `ALL_DEFENCES` has all on."""
+    """Defences against misbehaving members, which the papers leave open. All off is the papers' mesh; `ALL_DEFENCES`
+    has all on."""
 
     anchors: bool = False
-    """Only chains whose end is signed are believed, and only so many of one signer (see `anchors`)."""
+    """Accept only chains with a signed end, and only a limited number of each signer (see `anchors`)."""
     anchor_life_us: int = 7_200_000_000
-    """For how long an anchor stands. A publisher starts a fresh chain when half of it is over; one that would stand
-    for more than twice as long from now is refused."""
+    """Lifetime of an anchor. A publisher starts a fresh chain after half of it. An anchor that expires later than twice
+    this from now is refused."""
     anchor_quota: int = 4
     """Chains of one signer for one topic that a node keeps. The publishers of a `paper` topic share one key, and so
-    this quota: it is to be twice their number at least, for a fresh chain overlaps the one that it replaces."""
+    this quota: it must be at least twice their number, because a fresh chain overlaps the one that it replaces."""
     caps: bool = False
-    """One neighbour gets no more than a share of each table, and its own oldest makes room (see `caps`)."""
+    """One neighbour gets only a share of each table, and its own oldest entry makes room (see `limits`)."""
     origins_each: int = 16
     """Chains for one topic that one neighbour may bring: half of a table of 32."""
     chains_each: int = 1024
-    """Chains that one neighbour may bring in all."""
+    """Chains that one neighbour may bring in total."""
     branches_each: int = 1024
-    """Topics that one neighbour may ask us for."""
+    """Topics that one neighbour may request."""
     buckets: bool = False
-    """More than a rate of each kind of message of one neighbour is refused (see `buckets`). The defaults leave honest
-    neighbours alone: with 50 topics and a fifth of all heartbeats lost, so that all is told again and
-    again, one sends 32 adverts in a period at most (a full heartbeat), 11 subscriptions, and one greeting; a heartbeat
-    that does not follow the last counts as one more. Eight periods of that may come at once, as after a pause."""
+    """Refuse messages of one neighbour over a rate for each kind (see `limits`). The defaults leave honest neighbours
+    alone: with 50 topics and a fifth of all heartbeats lost, so that everything is repeated often, a neighbour sends at
+    most 32 advertisements in a period (a full heartbeat), 11 subscriptions, and one greeting. A heartbeat that does not
+    follow the last counts as one more greeting. Eight periods of that may come at once, as after a pause."""
     adverts: MessageRate = MessageRate(32, 256)
     subscriptions: MessageRate = MessageRate(16, 128)
     swaps: MessageRate = MessageRate(8, 64)
     greetings: MessageRate = MessageRate(2, 16)
     notes: MessageRate = MessageRate(64, 2048)
-    """Frames of their own, as fast as publishers are: 50 topics with a note in each period, or twice what waits in an
+    """Separate frames, as fast as publishers: 50 topics with a notification in each period, or twice the content of an
     outbox, which all comes at once when its way opens again."""
     stems: MessageRate = MessageRate(64, 2048)
     replay: bool = False
-    """A recorded heartbeat never acts again, and a recorded note is not passed on again (see `replays`)."""
+    """A recorded heartbeat has no effect, and a recorded notification is not forwarded again (see `replay`)."""
     seen_each: int = 65_536
-    """Notes in one of the two generations that are remembered; one is to last for an epoch: an hour of 18 a second."""
+    """Notifications in each of the two remembered generations. One generation should last for an epoch: an hour at 18
+    per second."""
     epoch_tokens: bool = False
-    """Topics of the `hardened` profile, whose tokens change at every edge of an epoch, can be used (see `epochs`)."""
+    """Allow topics of the `hardened` profile, whose tokens change at every epoch edge (see `epoch_tokens`)."""
     lead_us: int = 60_000_000
-    """How long before an edge the next token is advertised: longer than a mesh takes to form and clocks differ."""
+    """Time before an epoch edge at which the next token is advertised: longer than a mesh takes to form plus the
+    difference of clocks."""
     grace_us: int = 30_000_000
-    """How long after an edge the last token still counts, and how much clocks may differ."""
+    """Time after an epoch edge for which the last token is valid, and largest difference of clocks."""
 
     def __post_init__(self) -> None:
         for name in ("lead_us", "grace_us"):
@@ -310,53 +316,55 @@ ALL_DEFENCES: Final = Defences(anchors=True, caps=True, buckets=True, replay=Tru
 
 
 class MeshConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The defaults are P0's: heartbeats carry management, notes travel by themselves."""
+    """The defaults are P0's: heartbeats carry management messages, notifications travel on their own."""
 
     profile: Profile = "paper"
-    """"paper": publishers advertise for themselves, and `cover` and `shellgame` may hide the readers; "hardened": an
-    elected root does, and `hardening` says how."""
+    """"paper": publishers advertise for themselves, and `cover` and `shellgame` may hide the subscribers. "hardened":
+    an elected root advertises; see `hardening`."""
     heartbeat_us: int = 1_000_000
-    """Between two heartbeats to the same neighbour; every management message waits for one."""
+    """Time between two heartbeats to the same neighbour. Every management message waits for one."""
     silent_periods: int = 5
-    """Heartbeats in a row a neighbour may miss before it is held to have failed. One is never enough."""
+    """Consecutive heartbeats that a neighbour may miss before it counts as failed. One is never enough."""
     d_max: int = 16
-    """How far apart on a hash chain two values may be and still be told to be of one: the largest diameter expected."""
+    """Largest distance on a hash chain at which two values are recognised as one chain: the largest diameter expected.
+    """
     neighbours_max: int = 32
     address_bytes_max: int = g.ADDRESS_MAX
     tokens_max: int = 4096
-    """Topics a node keeps routes or branches for."""
+    """Topics that a node keeps routes or branches for."""
     origins_max: int = 32
-    """Adverts of different origin a node keeps for one topic."""
+    """Origins that a node keeps for one topic."""
     queue_max: int = 4096
-    """Management messages that may wait for one neighbour; when full, the oldest is dropped."""
+    """Management messages that may wait for one neighbour. When full, the oldest is dropped."""
     again_periods: int = 4
-    """Heartbeats between two fresh chains of one publisher, and between two appeals for one."""
+    """Heartbeats between two fresh chains of one publisher, and between two requests for one."""
     overlap_periods: int = 0
-    """Heartbeats for which an old way is kept when a nearer one is found. With 0, which is the papers', notes that are
-    sent before the new one is laid are missed; where neighbours come and go that happens all the time."""
+    """Heartbeats for which an old way is kept when a shorter one is found. With 0, as in the papers, notifications that
+    are sent before the new way is established are lost. That is frequent if neighbours come and go."""
     seen_max: int = 4096
-    """Notes a node remembers, so as not to forward or deliver them again."""
+    """Notifications that a node remembers, so that it does not forward or deliver them again."""
     deliver_again_us: int = 30_000_000
-    """After which a note that its reader has not acknowledged is delivered again."""
+    """Time after which an unacknowledged notification is delivered to the application again."""
     gap_us: int = 5_000_000
-    """How long a note waits for those before it of its publisher, when they are missing (see `late_us`)."""
+    """Time that a notification waits for missing earlier ones of its publisher (see `late_us`)."""
     unread_max: int = 1024
-    """Notes that wait for acknowledgement; when full, the oldest is given up."""
+    """Notifications that wait for acknowledgement. When full, the oldest is dropped."""
     lingering_max: int = 1024
-    """Publications of our own in the paper's profile that are not settled; when full, the oldest that is out is."""
+    """Own publications in the paper profile that are not settled. When full, the oldest sent one is settled."""
     linger_periods: int = 32
-    """Heartbeats after which one is: and for which one of an earlier life waits for the mesh to form. Twice what an
-    advert takes to reach everybody, since subscriptions come back by the same way."""
+    """Heartbeats after which an own publication is settled, and for which a publication of an earlier run waits for the
+    mesh to form. Twice the time that an advertisement takes to reach every node, because subscriptions come back the
+    same way."""
     membership: NeighbourhoodKind = "fixed"
-    """"fixed": the neighbours are those that the owner names; "scamp": they are found, by contacts that it names;
-    "certified": found, and members only."""
+    """"fixed": the owner names the neighbours. "scamp": the node finds them through contacts that the owner names.
+    "certified": the same, among certified members only."""
     scamp: ScampConfig = ScampConfig()
     certified: CertifiedConfig = CertifiedConfig()
     cover: CoverConfig = CoverConfig()
     shellgame: ShellGameConfig = ShellGameConfig()
     hardening: HardeningConfig = HardeningConfig()
     defences: Defences = Defences()
-    """Where none is named, the hardened profile has them all."""
+    """The hardened profile turns all defences on if none is set."""
 
     def __post_init__(self) -> None:
         if self.profile == "hardened" and self.defences == Defences():
@@ -382,19 +390,19 @@ class MeshConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def late_us(self) -> int:
-        """How long a reader keeps a note for those before it: `gap_us`; and in the hardened profile four more tries of
-        the publisher's, who sends again what was lost on its stem."""
+        """Time that a subscriber keeps a notification for missing earlier ones: `gap_us`, and in the hardened profile
+        four more tries of the publisher, which repeats what was lost on its stem."""
         tries = 4 if self.profile == "hardened" else 0
         return self.gap_us + tries * self.hardening.retry_periods * self.heartbeat_us
 
     @property
     def records_max(self) -> int:
-        """Publications of our own that are not settled."""
+        """Own publications that are not settled."""
         return self.hardening.pending_max if self.profile == "hardened" else self.lingering_max
 
     @property
     def heartbeat_bytes(self) -> int:
-        """The one size of every heartbeat: room for the largest management message there can be (P0 4.1)."""
+        """The one size of every heartbeat: room for the largest possible management message (P0 4.1)."""
         return g.heartbeat_size(self.neighbours_max, self.address_bytes_max)
 
 

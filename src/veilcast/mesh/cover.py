@@ -1,13 +1,17 @@
-"""Probabilistic forwarding (P0 4.6): nodes outside a mesh are taken in, so that a leaf need not be a subscriber.
+"""Probabilistic forwarding (P0 4.6): nodes outside a mesh are taken in as covers, so that a leaf need not be a
+subscriber.
 
-A node that has joined a mesh tosses a coin; if it falls so, it invites a neighbour to be its cover. Nobody can know who
-is in the mesh already, so those who are decline, and the next is asked. Who accepts does so by a plain `Subscribe`:
-from then on a cover is a forwarder like any other, and looks for covers itself. The coin and the order of asking are
-drawn once for each topic and kept. P0 5 also tries a new choice for every publication, and finds that it gives the
-subscribers away: there, who has passed a note on dismisses its covers, and tosses again when they have left.
+1. A node that has joined a mesh flips a coin. On success it invites a neighbour to be its cover.
+2. No node knows which others are in the mesh. A node that is already in it declines, and the next is asked.
+3. A node that accepts sends a plain `Subscribe`. From then on the cover is a forwarder like any other, and looks for
+   covers itself.
+4. The coin and the order of asking are drawn once for each topic and kept. P0 5 also tries a new choice for every
+   publication, and finds that it exposes the subscribers: there, a node that has forwarded a notification dismisses its
+   covers, and flips the coin again when they have left.
 
-A cover hangs on its inviter, and its branch is no reason for the inviter to stay: when that leaves, it dismisses its
-covers by a `Decline`. A cover that others come to depend on is a forwarder in its own right and finds its own way.
+A cover depends on its inviter, and its branch is no reason for the inviter to stay. When the inviter leaves, it
+dismisses its covers by a `Decline`. A cover that others come to depend on is a forwarder in its own right and finds its
+own way.
 """
 
 from __future__ import annotations
@@ -22,7 +26,7 @@ from veilcast.wire.mesh import Decline, Invite, Message, Subscribe
 
 
 class ProbabilisticForwarding(BaselinePolicy):
-    """Both rules: "one" asks one neighbour after the other until one accepts, "each" asks all that the coin chose."""
+    """Both rules: "one" asks one neighbour after the other until one accepts; "each" asks all that the coin chose."""
 
     def __init__(self, rule: CoverConfig, seat: PolicyContext, rng: Random, tokens_max: int) -> None:
         super().__init__(seat)
@@ -80,7 +84,7 @@ class ProbabilisticForwarding(BaselinePolicy):
                     self._searches[token].accepted(source)
 
     def beat(self, now: int) -> None:
-        """Invite whom it is time to invite."""
+        """Send the invitations that are due."""
         for token, search in self._searches.items():
             if search.due_us is None or search.due_us > now:
                 continue
@@ -93,7 +97,7 @@ class ProbabilisticForwarding(BaselinePolicy):
         return len(self._parents) + len(self._searches)
 
     def _draw(self) -> list[Address]:
-        """Whom to ask, in which order; nobody if the coin says so."""
+        """The neighbours to ask, in order; none if the coin decides so."""
         order = self._seat.present_neighbours()
         self._rng.shuffle(order)
         if self._rule.rule == "each":
@@ -102,7 +106,7 @@ class ProbabilisticForwarding(BaselinePolicy):
 
 
 class _CoverSearch:
-    """The search for covers in one mesh: whom to ask, whom we are asking, who accepted."""
+    """The search for covers in one mesh: neighbours to ask, asked ones, and accepted ones."""
 
     __slots__ = ("_asking", "_left", "covers", "due_us", "order")
 
@@ -123,7 +127,7 @@ class _CoverSearch:
         return dismissed
 
     def next(self, present: list[Address], adjacent: list[Address], at_once: int) -> list[Address]:
-        """Whom to invite now, if enough of those asked have answered; those in the mesh already are passed over."""
+        """The neighbours to invite now, if enough of those asked have answered. Neighbours in the mesh are skipped."""
         invited = []
         while self._left and len(self._asking) + len(self.covers) < at_once:
             neighbour = self._left.pop(0)

@@ -1,13 +1,13 @@
-"""Credentials: a node's membership, and the proof to others that it holds the key of it.
+"""Credentials: a node's membership, and the proof to others that it holds the certified key.
 
-Two who meet show their certificates and prove that they hold the certified link keys: each proof is a keyed hash under
-the secret that X25519 gives for the two keys, over both addresses, both nonces, the epoch and both keys. Nobody else
-can make it, a proof of one meeting is none in another, and neither proof can be passed off as the other's. A
-certificate without its key is thus worth nothing. The link's own handshake will prove the same with its own keys; this
-is what a node can do over any link, and over none.
+Two nodes that meet show their certificates and prove that they hold the certified link keys. Each proof is a keyed hash
+under the X25519 secret of the two keys, over both addresses, both nonces, the epoch and both keys. No third node can
+make it, a proof of one meeting is invalid in another, and neither side's proof passes for the other's. So a certificate
+without its key is worth nothing. The link's own handshake proves the same with its own keys; this proof works over any
+link, and over none.
 
-Who answers a knock keeps nothing of it: its nonce is a cookie, a keyed hash of the knock. Who brings it back receives
-at the address that it sends from. Only then is a signature checked.
+The answerer of a knock stores nothing: its nonce is a cookie, a keyed hash of the knock. A knocker that returns the
+cookie receives at its address. Only then is a signature checked.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from veilcast.wire.geometry import NONCE
 
 
 class ProofContext(msgspec.Struct, frozen=True):
-    """What both sides know of one meeting, and both proofs are over."""
+    """The facts of one meeting that both sides know and both proofs cover."""
 
     knocker: Address
     answerer: Address
@@ -39,14 +39,12 @@ class ProofContext(msgspec.Struct, frozen=True):
 
 
 class LinkProofs(msgspec.Struct, frozen=True):
-    """One of each side."""
-
     knocker: Secret
     answerer: Secret
 
 
 class LinkAttempt:
-    """What a knocker knows of the node that it knocked at."""
+    """The state of a knocker about the node that it knocked at."""
 
     def __init__(self, nonce: bytes, stay: bool, again: bool, until_us: int) -> None:
         self.nonce, self.wants_link, self.is_reunion, self.deadline_us = nonce, stay, again, until_us
@@ -55,7 +53,7 @@ class LinkAttempt:
 
 
 class Credentials:
-    """Those of the node at `name`. A cookie is good for `cookie_us`, and at most for twice that."""
+    """The credentials of the node at `name`. A cookie is valid for at least `cookie_us`, and at most for twice that."""
 
     def __init__(self, keyring: Keyring, name: Address, entropy: Entropy, cookie_us: int) -> None:
         self._keyring, self._name, self._entropy = keyring, name, entropy
@@ -63,7 +61,7 @@ class Credentials:
         self._keys: EpochKeys | None = None
 
     def is_member(self, now: int) -> bool:
-        """Whether we are members now."""
+        """True if this node is a member now."""
         try:
             self._at(now)
         except ExpiredError:
@@ -86,13 +84,13 @@ class Credentials:
         self._cookies.check(stranger, nonce, cookie, now)
 
     def check_member(self, chain: CertificateChain, now: int) -> None:
-        """Raise unless this certifies a member in this epoch, and another one than us."""
+        """Raise unless this certifies a member in this epoch, other than this node."""
         if chain.leaf.subject == self.certificate(now).leaf.subject:
             raise ForgedError("our own certificate, in somebody else's hand")
         chain.verify(self._keyring.root, CertificateKind.MEMBER, self.epoch(now))
 
     def prove(self, peer: CertificateChain, meeting: ProofContext, now: int) -> LinkProofs:
-        """Ours to show, and the one that the holder of the peer's certificate must show."""
+        """This node's proof, and the proof that the holder of the peer's certificate must show."""
         keys = self._at(now)
         subjects = [keys.membership.leaf.subject, peer.leaf.subject]
         if meeting.knocker != self._name:
@@ -109,7 +107,7 @@ class Credentials:
         return LinkProofs(derive(secret, _KNOCKER, *parts), derive(secret, _ANSWERER, *parts))
 
     def _at(self, now: int) -> EpochKeys:
-        """The keys of this epoch, worked out once for each."""
+        """The keys of this epoch, computed once for each."""
         epoch = self.epoch(now)
         if self._keys is None or self._keys.epoch != epoch:
             self._keys = self._keyring.keys_at(epoch)
@@ -117,6 +115,6 @@ class Credentials:
 
 
 COOKIE_PERIODS: Final = 16
-"""Heartbeats for which a cookie is good: many more than a meeting takes."""
+"""Heartbeats for which a cookie is valid: many more than a meeting takes."""
 _KNOCKER: Final = b"vc/proof-knock"
 _ANSWERER: Final = b"vc/proof-answer"

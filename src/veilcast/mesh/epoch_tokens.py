@@ -1,14 +1,14 @@
-"""Epochs in the mesh: a topic whose token changes at every edge, and goes on (the switch `epoch_tokens`).
+"""Epoch tokens: topics whose token changes at every epoch edge (the switch `epoch_tokens`).
 
-A topic of the `hardened` profile has another token in each epoch, and only who holds its keys can tell that two belong
-together. So there is no list of what follows what: a publisher advertises the next token some time before the edge
-(`lead`), its readers know it too and subscribe to it, and every forwarder learns of it from a neighbour as it would of
-a new topic. Notes take the new token from the edge on. The old one is read on for a while (`grace`), for what is under
-way and for clocks that are behind; then each node forgets it by itself, since certificates name their epoch.
+A topic of the `hardened` profile has another token in each epoch, and only members with its keys can link the tokens.
+So there is no list of successors. A publisher advertises the next token some time before the edge (`lead`). Its
+subscribers know that token too and subscribe to it, and every forwarder learns of it from a neighbour, like a new
+topic. Notifications use the new token from the edge on. The old token is used by subscribers for a while (`grace`), for
+messages in flight and for slow clocks. Then each node forgets it by itself, because certificates name their epoch.
 
-`EpochTokens` says for an owner's topics which keys are to be in use at a moment, and for everybody which certificates
-count.
-The order of a publisher's notes goes on over the edge: its numbers and streams are those of the topic, not the token.
+`EpochTokens` tells for the owner's topics which keys are in use at a moment, and for all nodes which certificates
+count. The order of a publisher's notifications continues over the edge: its numbers and streams belong to the topic,
+and not to the token.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from veilcast.mesh.config import MeshConfig
 
 
 class EpochTokens:
-    """For one keyring. Bounded: the keys of the epochs that were last in use, at most four, are kept at hand."""
+    """The tokens of one keyring. Bounded: the keys of at most four epochs, those used last, are cached."""
 
     def __init__(self, config: MeshConfig, keyring: Keyring) -> None:
         defences = config.defences
@@ -34,32 +34,33 @@ class EpochTokens:
         self._last_seen: tuple[int, ...] = ()
 
     def current_keys(self, topic: str, now: int) -> TopicKeys:
-        """The keys of this epoch; `LocalError` if there are none, or none that this mesh can use."""
+        """The keys of this epoch; raises `LocalError` if this mesh has no key that it can use."""
         epoch = self._epoch(now)
         return self._usable((self._hold(epoch) or self._keyring.keys_at(epoch)).topic(topic))
 
     def subscription_keys(self, topic: str, now: int) -> list[TopicKeys]:
-        """The keys by which the topic is read now, those of the oldest epoch first; none for what we may not read."""
+        """The keys for subscriptions to the topic now, oldest epoch first; empty without a grant."""
         return self._keys(topic, self._epochs(now))
 
     def advertising_keys(self, topic: str, now: int) -> list[TopicKeys]:
-        """The keys by which the topic is advertised now: this epoch's, and before an edge the next one's too."""
+        """The keys for advertising the topic now: this epoch's, and before an edge also the next one's."""
         epochs = tuple(epoch for epoch in self._epochs(now) if epoch >= self._epoch(now))
         return [keys for keys in self._keys(topic, epochs) if keys.signing is not None]
 
     def has_changed(self, now: int) -> bool:
-        """Whether other keys are to be in use than when this was last asked."""
+        """True if other keys are in use than at the last call."""
         seen, self._last_seen = self._last_seen, self._epochs(now)
         return self._on and seen != self._last_seen
 
     def oldest_epoch(self, now: int) -> int:
-        """What was certified only for epochs before this one is over."""
+        """Certificates that end before this epoch are over."""
         return self._oldest(now)
 
     def verification_epoch(self, certificate: CertificateChain, now: int) -> int:
-        """The epoch in which to check a certificate: this one, or one that is near enough if it is for that.
+        """The epoch in which to check a certificate: this one, or a near one if the certificate is for that.
 
-        A grace is allowed at both ends: an advert comes once, and one that a fast clock sends early must not be lost.
+        A grace time is allowed at both ends: an advertisement comes once, and an early one from a fast clock must not
+        be lost.
         """
         leaf, this = certificate.leaf, self._epoch(now)
         near = (this, self._epoch(now + self._lead_us + self._grace_us), self._oldest(now))
@@ -72,7 +73,7 @@ class EpochTokens:
         return self._epoch(now - self._grace_us)
 
     def _epochs(self, now: int) -> tuple[int, ...]:
-        """Those in use, in order: the last within its grace, this one, the next within its lead."""
+        """The epochs in use, in order: the last within its grace, this one, the next within its lead."""
         return tuple(range(self._oldest(now), self._epoch(now + self._lead_us) + 1))
 
     def _keys(self, topic: str, epochs: tuple[int, ...]) -> list[TopicKeys]:

@@ -1,27 +1,28 @@
-"""The first relay: the neighbour to which a node hands all its own publications first.
+"""The first relay: the neighbour to which a node sends all its own publications first.
 
 A hostile first relay knows that no other node stands before the publisher. So a node has one first relay, for all
 topics, and keeps it, as a Tor client keeps its guard. Every node has one, whether it publishes or not: neither the
-record on the disk nor the link shows a publisher.
+record on the disk nor the link reveals a publisher.
 
 1. Identity. A first relay is a certified link key, and not an address. One certificate counts once, from however many
    addresses its member comes. A relay that comes back from another address is the same relay.
-2. Choice. A node chooses only among its own links: it opened them, or it could reach no other member (`adoption`). It
-   waits until its neighbourhood is complete. A keyed hash of the certified keys decides.
+2. Choice. A node chooses only among its own links: it opened them, or it could reach no other member
+   (`certified.PeerAdoption`). It waits until its neighbourhood is complete. A keyed hash of the certified keys decides.
 3. Waiting. While the first relay is away, publications wait, and the owner is told.
-4. Replacement. A replacement costs `refill_epochs` of uptime, of which at most `spares` times as much is saved up. It
+4. Replacement. A replacement costs `refill_epochs` of uptime, of which at most `spares` times as much is saved. It
    needs the relay to be away for `away_epochs` of uptime without a break.
-5. Upheaval. If more than half of all neighbours are silent at once, and the relay is among them, another of the own
+5. Mass failure. If more than half of all neighbours are silent at once, and the relay is among them, another of the own
    links stands in for the relay until the relay is heard again. A stand-in costs as much as a replacement, and is kept
-   for later upheavals. If the relay stays away for `away_epochs`, the stand-in becomes the relay.
+   for later mass failures. If the relay stays away for `away_epochs`, the stand-in becomes the relay.
 
 Claim: in an uptime of T epochs a node has at most 1 + spares + T / refill_epochs first relays, whatever an adversary
 does to relays, to links and to neighbours. If at each choice at most a share p of the links that the node opened lead
 to insiders, one of them has been the first relay with a probability of at most 1 - (1 - p) ** (1 + spares + T /
 refill_epochs). Insiders that never leave come to hold a growing share of a node's links: p is that share, and not the
 share of all members (`benchmarks/first_relay.py`).
-An adversary that silences all own links but an insider's, or keeps the node from all members but an insider, makes that
-insider the stand-in, for as long as it silences the relay; to make it the relay, it must do so for `away_epochs`.
+Limit: an adversary that silences all own links except an insider's, or keeps the node from all members except an
+insider, makes that insider the stand-in, for as long as it silences the relay. The insider becomes the relay only if the adversary does so for
+`away_epochs`.
 Assumption: the disk keeps the record. A node that loses it chooses again.
 """
 
@@ -39,11 +40,11 @@ from veilcast.mesh.neighbour_table import NeighbourTable
 from veilcast.mesh.sticky_choices import StickyChoices
 
 StoreRelay: TypeAlias = Callable[[RelayRecord], None]
-"""Stores the record for the node's next life."""
+"""Stores the record for the node's next run."""
 
 
 class FirstRelay:
-    """`beat` is called once for each heartbeat of the node's own."""
+    """`beat` is called once for each own heartbeat."""
 
     def __init__(
         self,
@@ -60,7 +61,7 @@ class FirstRelay:
         self._credit_max = rules.spares * self._price
         self.record = kept
         self.is_settled = True
-        """Whether the neighbourhood is complete enough to choose in; the neighbourhood may say otherwise."""
+        """True if the neighbourhood is complete enough to choose in. A neighbourhood may set it to False."""
         self._stands_in = kept is not None and kept.stand_in != b"" and kept.away > 0
         self._unkept = self._links = self._still = self._waited = 0
 
@@ -74,22 +75,22 @@ class FirstRelay:
         return self.record.stand_in if self.record is not None and self._stands_in else self.key
 
     def address(self) -> Address | None:
-        """Where the first relay or its stand-in is a neighbour now, if it is one."""
+        """The current address of the first relay or its stand-in, if it is a neighbour."""
         return None if self.key_in_use is None else self._members.find_by_identity(self.key_in_use)
 
     @property
     def beats_until_choice(self) -> int:
-        """About how many heartbeats pass until the first choice; 0 once it is made."""
+        """Estimated heartbeats until the first choice; 0 once it is made."""
         if self.record is not None:
             return 0
         return 1 if self.is_settled else max(1, STABLE_BEATS + ATTEMPT_BEATS - self._still)
 
     def observe_links(self, links: int, links_max: int, *, idle: bool) -> None:
-        """Told once for each heartbeat before the first choice: how many links this node has opened, how many it wants,
-        and whether it is trying to open none.
+        """To be called once for each heartbeat before the first choice: the links that this node has opened, the number
+        it wants, and whether it is trying to open none.
 
-        A neighbourhood is complete when it has them all; or when nothing has changed for some time, as where there are
-        no more members; or when it has waited for long.
+        A neighbourhood is complete when it has all its links; or when nothing has changed for some time, as if there
+        are no more members; or when it has waited for long.
         """
         self._still = self._still + 1 if idle and links == self._links else 0
         self._waited += links > 0
@@ -99,7 +100,7 @@ class FirstRelay:
         )
 
     def beat(self, now: int, *, upheaval: bool) -> None:
-        """Look whether the first relay is there; choose one if there is none, or if it may be replaced."""
+        """Check whether the first relay is present. Choose the first one, or a replacement if that is allowed."""
         if self.record is None:
             if self.is_settled:
                 self._choose(self._members.chosen(), self._credit_max)
@@ -129,7 +130,8 @@ class FirstRelay:
             self._change(RelayRecord(key, keys[key], 0, credit), now_kept=True)
 
     def _choose_stand_in(self, now: int) -> None:
-        """Let the stand-in take the relay's place; choose one if there is none, or if it is silent, too."""
+        """Use the stand-in in place of the relay. Choose the first stand-in, or another if the stand-in is silent
+        too."""
         assert self.record is not None
         there = self._own_links_heard(now)
         if self._stands_in and self.address() in self._members.present:
@@ -142,7 +144,7 @@ class FirstRelay:
             self._change(msgspec.structs.replace(self.record, credit=credit, stand_in=key), now_kept=True)
 
     def _replace(self, now: int) -> None:
-        """The relay has been away for its time: the stand-in has been paid for already."""
+        """The relay has been away for `away_epochs`. A stand-in has been paid for already."""
         assert self.record is not None
         there, credit = self._own_links_heard(now), self.record.credit
         if self.record.stand_in in there:
@@ -151,9 +153,9 @@ class FirstRelay:
             self._choose(list(there.values()), credit - self._price)
 
     def _own_links_heard(self, now: int) -> dict[bytes, Address]:
-        """By their keys, but for the relay. When most fall silent, those that were heard last may be silent, too.
+        """The own links by key, without the relay. When most fall silent, those heard last may be silent too.
 
-        A link that has just been opened counts from its first heartbeat on.
+        A new link counts from its first heartbeat on.
         """
         there = (name for name in self._members.chosen() if name in self._members.present)
         heard = (name for name in there if self._members.was_heard_within(name, now, HEARD_PERIODS))
@@ -161,9 +163,7 @@ class FirstRelay:
         return {key: name for key, name in keys.items() if key != self.key}
 
     def _change(self, record: RelayRecord, *, now_kept: bool) -> None:
-        """Store the counters `STORES_PER_EPOCH` times an epoch, so that they also grow where no run lasts for an
-        epoch.
-        """
+        """Store the counters `STORES_PER_EPOCH` times an epoch, so that they also grow if no run lasts for an epoch."""
         self.record = record
         self._unkept += 1
         if now_kept or self._unkept * STORES_PER_EPOCH >= self._epoch_beats:
@@ -174,7 +174,7 @@ class FirstRelay:
 STABLE_BEATS: Final = 8
 ATTEMPT_BEATS: Final = 8
 WAIT_BEATS_MAX: Final = 32
-"""Heartbeats; a try to open a link takes up to `ATTEMPT_BEATS`."""
+"""Heartbeats. A try to open a link takes up to `ATTEMPT_BEATS`."""
 STORES_PER_EPOCH: Final = 16
 HEARD_PERIODS: Final = 1.25
-"""Periods: less than an upheaval takes to be noticed."""
+"""Heartbeat periods: less than the time in which a mass failure is noticed."""

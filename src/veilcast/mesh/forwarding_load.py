@@ -1,8 +1,8 @@
-"""Load: what a node carries of others' notes, beside what it wants for itself.
+"""The forwarding load of a node: notifications that it carries for others, and those of its own topics.
 
-Whoever takes part in a mesh, as forwarder or cover, pays for others' anonymity, in all meshes at once. A note is
-counted when it is first taken, with the copies that are passed on; duplicates are not, nor is anything that rides in
-heartbeats, which cost the same whatever is in them.
+A member of a mesh, as forwarder or cover, pays for the anonymity of others, in all meshes at once. A notification is
+counted when it is first accepted, with the copies that are forwarded. Duplicates are not counted, nor are heartbeats,
+which cost the same whatever they carry.
 """
 
 from __future__ import annotations
@@ -11,19 +11,19 @@ import msgspec
 
 
 class LoadCounts(msgspec.Struct, frozen=True):
-    """Notes, the copies of them that were passed on, and the bytes of these."""
+    """Notifications, the copies of them that were forwarded, and the bytes of these."""
 
     notes: int = 0
     copies: int = 0
     size: int = 0
 
     def plus(self, copies: int, size: int) -> LoadCounts:
-        """One more note of this size, passed on so many times."""
+        """One more notification of this size, forwarded `copies` times."""
         return LoadCounts(self.notes + 1, self.copies + copies, self.size + copies * size)
 
 
 class ForwardingLoad(msgspec.Struct, frozen=True):
-    """`own`: of topics that the node's owner reads or publishes; `others`: of all the rest."""
+    """`own`: topics that the node's owner subscribes to or publishes on; `others`: all other topics."""
 
     own: LoadCounts = LoadCounts()
     others: LoadCounts = LoadCounts()

@@ -1,10 +1,10 @@
-"""The hardened conduct: configuration H. Adverts come from an elected root, publications reach it by a stem, and all
-members of a mesh, most of them covers, join in batches behind lasting parents.
+"""The hardened profile (configuration H): an elected root advertises, publications reach the root over a stem, and all
+members of a mesh, most of them covers, join in batches behind permanent parents.
 
-Tokens change with every epoch; what stays is the lineage, which certificates name. A note travels in the mesh of its
-own epoch and in the later ones of its lineage that stand: around an edge clocks differ, and some have left the old mesh
-while others are not in the new one. So neither an edge nor a root that holds notes back loses any. A note shows its
-publisher's certificate, since no advert has.
+Tokens change with every epoch. The lineage, which certificates name, stays. A notification travels in the mesh of its
+own epoch and in the later meshes of its lineage that have formed: around an epoch edge clocks differ, and some members
+have left the old mesh while others are not in the new one. So neither an edge nor the delay at the root loses a
+notification. A notification carries its publisher's certificate, because the root's advertisement does not.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ from veilcast.wire.mesh import Advert, Call, Greet, Message, Notify, Stem, StemR
 
 
 class HardenedProfile:
-    """A `Conduct`, and the `StemSeat` of its own stems."""
+    """A `MeshProfile`, and the `StemContext` of its own stems."""
 
     def __init__(self, outfit: ProfileContext) -> None:
         config, keyring, members, beats, rng, entropy, post, deliver, records, kept, keep, now = outfit
@@ -265,9 +265,11 @@ class HardenedProfile:
         return True
 
     def flood_to_all(self, note: Notify, source: Address | None, now: int) -> bool:
-        """In an upheaval a note goes to everybody, and is read by whoever can; False where there is none.
+        """During a mass failure, send a notification to all neighbours, and open it if the owner subscribes. False if
+        there is no mass failure.
 
-        It does not count as seen: when there is a root it goes by the mesh, to those whom this did not reach.
+        The notification does not count as seen: once there is a root it also travels through the mesh, to members that
+        this flood did not reach.
         """
         if not self._upheaval.is_active(now):
             return False
@@ -290,7 +292,8 @@ class HardenedProfile:
     # --- inside
 
     def _begin_upheaval(self, now: int) -> None:
-        """What was under way may have ended at those who are silent: it is sent, and passed on, once more."""
+        """A mass failure begins. Messages in flight may have ended at silent neighbours, so they are sent and forwarded
+        once more."""
         self._stems.forget()
         self._outbox.resend_by(self._upheaval.resend_us(now))
         for note in self._upheaval.recent_notifications(now):
@@ -298,7 +301,8 @@ class HardenedProfile:
                 self.flood_to_all(note, None, now)
 
     def _release(self, name: bytes, notify: Notify, now: int) -> None:
-        """Who is no root any more lets go of what it held: it is not acknowledged, and will be sent to who is."""
+        """Forward a notification whose delay at the root has ended. A node that is no longer the root drops it without
+        acknowledgement, so the publisher sends it to the new root."""
         with suppress(RemoteError):
             self._pass_on(notify, None, now)
             if notify.certificate is not None:
@@ -306,9 +310,11 @@ class HardenedProfile:
                 self._stems.acknowledge(name, self._roots.make_receipt(lineage, name, now))
 
     def _pass_on(self, notify: Notify, source: Address | None, now: int) -> None:
-        """Flood a note inside a mesh of its lineage, and read it if we can. Only what is genuine counts as seen.
+        """Flood a notification inside a mesh of its lineage, and open it if the owner subscribes. Only an authentic
+        notification counts as seen.
 
-        In an upheaval it is spread first, and what did not come by the mesh is done with.
+        During a mass failure the notification is first flooded to all neighbours. If it did not arrive through the
+        mesh, the method stops there.
         """
         name = notification_id(notify)
         if name in self._seen:
@@ -340,9 +346,11 @@ class HardenedProfile:
         self._deliver(topic, lambda: open_certified_notify(keys, notify, certificate, self._keyring.root), now)
 
     def _meshes_of(self, notify: Notify) -> list[bytes]:
-        """The tokens of our meshes that a note travels in: that of its own epoch, and later ones of its lineage.
+        """The tokens of this node's meshes in which a notification travels: that of its own epoch, and later ones of
+        its lineage.
 
-        To read a topic is not to be in its mesh: a reader that waits for the edge does as all others outside.
+        A subscription alone does not put a node into the mesh: a subscriber that waits for the epoch edge behaves like
+        all other nodes outside.
         """
         if (certificate := notify.certificate) is None:
             return []
@@ -356,7 +364,7 @@ class HardenedProfile:
         return bool(self.overlay.reachable_origins(token))
 
     def _has_way(self, token: bytes) -> bool:
-        """Whether what leaves us now has somewhere to go: to a root, or to everybody."""
+        """True if a message that leaves now has a destination: a root, or all neighbours during a mass failure."""
         return self._has_root(token) or self._upheaval.is_active(self._beat_us)
 
     def _read_on(self, topic: str, now: int) -> None:
@@ -365,14 +373,15 @@ class HardenedProfile:
             self.overlay.add_subscription(keys.token, now)
 
     def _stop_reading_the_past(self, now: int) -> None:
-        """A mesh that there was is purged in its time; this is for those that nobody advertised."""
+        """Unsubscribe from tokens of past epochs that had no advertisement. A mesh that existed is purged in its own
+        time."""
         near = {keys.token: None for topic in self._interests for keys in self._near(topic, now)}
         for token in self.overlay.subscribed_tokens():
             if token not in near and not self.overlay.routes.origins(token):
                 self.overlay.remove_subscription(token, now)
 
     def _near(self, topic: str, now: int) -> Sequence[TopicKeys]:
-        """The keys of what we read of a topic, in this epoch and the next, if it is granted for so long."""
+        """The keys of the subscribed parts of a topic, for this epoch and the next, as far as the grant reaches."""
         found: list[TopicKeys] = []
         epoch, interests = epoch_of(now, self._epoch_us), self._interests.get(topic, ())
         for near in (epoch, epoch + 1):
@@ -381,11 +390,11 @@ class HardenedProfile:
         return found
 
     def _kept(self, now: int) -> int:
-        """The first epoch whose mesh is kept: this one, or in the grace the one before."""
+        """The first epoch whose mesh is kept: this one, or the previous one during the grace time."""
         return epoch_of(now - self._grace_us, self._epoch_us)
 
     def _oldest(self, now: int) -> int:
-        """The first epoch whose notes may still be under way."""
+        """The first epoch whose notifications may still be in flight."""
         return epoch_of(now, self._epoch_us) - 1 - ceil(self._rules.hold_back_epochs)
 
     def _keys_at(self, epoch: int) -> EpochKeys:

@@ -1,8 +1,9 @@
-"""Heartbeats: one size, one rhythm, and everything that is not a note rides inside (P0 4.1).
+"""Heartbeats: one size, one period, and they carry every message except notifications (P0 4.1).
 
-Management messages queue per neighbour and leave with the next heartbeat that has room, in order. The rhythm never
-depends on the queues, so an observer sees neither when a message was made nor that there was one. Beats are numbered
-from a number that each life of a node draws anew: a neighbour knows by the jump that it has started again.
+Management messages wait in a queue for each neighbour and leave in order, with the next heartbeat that has room. The
+period never depends on the queues, so an observer sees neither when a message was made nor whether there was one.
+Heartbeats are numbered from a random number that each run of a node draws: a neighbour recognises a restart by the
+jump.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from veilcast.wire.mesh import TYPE_BYTES, Advert, Heartbeat, Invite, Message, S
 
 
 class Heartbeats:
-    """The sending side: queues, and the beat."""
+    """The sending side: the queues, and the beat."""
 
     def __init__(
         self,
@@ -40,7 +41,7 @@ class Heartbeats:
         self.next_us = first_us
 
     def send(self, message: Message, neighbours: Sequence[Address]) -> None:
-        """Queue a message; when a queue is full an old one is dropped, for the newest says how things are."""
+        """Queue a message. A full queue drops an old one: the newest describes the current state."""
         data = encode(message)
         self.sent[type(message).__name__] += len(neighbours)
         for neighbour in neighbours:
@@ -53,9 +54,10 @@ class Heartbeats:
         self._queues.pop(neighbour, None)
 
     def drop_topic_state(self, neighbour: Address) -> None:
-        """What is said of topics begins anew with this one: what waits to be offered or asked would only hold up.
+        """The exchange about topics with this neighbour starts again: drop queued offers and requests, which would only
+        cause delay.
 
-        What waits to be taken back stays: a beat may be on its way to it that offers or asks just that.
+        Queued withdrawals stay: a heartbeat with the withdrawn offer or request may be in flight.
         """
         queue = self._queues.pop(neighbour, None)
         if queue is None:
@@ -68,7 +70,7 @@ class Heartbeats:
                 fresh.append(data)
 
     def beat(self, neighbours: Sequence[Address], now: int) -> list[Frame]:
-        """One heartbeat for each neighbour. Beats that were missed are not made up for: that would be a burst."""
+        """One heartbeat for each neighbour. Missed beats are not made up for: that would be a burst."""
         self.next_us += (max(0, now - self.next_us) // self._period_us + 1) * self._period_us
         self._number = (self._number + 1) % NUMBERS
         idle = pad(encode(Heartbeat(self._number, ())), self._size)
@@ -89,7 +91,8 @@ class Heartbeats:
 
 
 def read_heartbeat(data: bytes, size: int) -> Heartbeat:
-    """The heartbeat in this block; `MalformedError` if it is none, or not of the one size. Riders are not looked at."""
+    """The heartbeat in this block; raises `MalformedError` for another message or a wrong size. The messages in it are
+    not decoded."""
     if len(data) != size:
         raise MalformedError("a heartbeat of another size")
     beat = decode(unpad(data))
@@ -102,6 +105,6 @@ _SAID_AGAIN: Final = frozenset(number for number, kind in TYPE_BYTES.items() if 
 NUMBERS: Final = 1 << 32
 """After the last number comes 0."""
 _RIDER: Final = 3
-"""What MessagePack puts before a byte string of this length."""
+"""Bytes that MessagePack puts before a byte string of this length."""
 _WRAPPING: Final = LENGTH_PREFIX + 16
-"""The padding's length field, the type byte, the array heads and the number; and a little air."""
+"""The padding's length field, the type byte, the array heads, the number, and a margin."""

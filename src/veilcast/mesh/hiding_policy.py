@@ -1,9 +1,12 @@
-"""Policies: what is done to hide the members of a mesh, behind one narrow interface. The baseline does nothing.
+"""The interface of a hiding policy: what is done to hide the members of a mesh. The baseline does nothing.
 
-A policy is told when the node joins and leaves a mesh, gets the messages that are its own, and is asked at every
-heartbeat. It answers four questions: who is my parent where I am in a mesh for the policy's sake alone; which branches
-are there for its sake, and so are no reason for the node to stay; which place it has given the node, where that is not
-the one that the adverts lead to; and who is to get notes a while longer although no branch leads there any more.
+A policy is told when the node joins and leaves a mesh, gets its own messages, and runs at every heartbeat. It answers
+four questions:
+
+1. `parent`: the parent of a node that is in a mesh only for the policy's sake;
+2. `covers`: the branches that exist only for the policy's sake, and so are no reason for the node to stay;
+3. `position`: the position that the policy has assigned, if it differs from the one that advertisements lead to;
+4. `former_neighbours`: nodes that get notifications for a while longer, although no branch leads there any more.
 """
 
 from __future__ import annotations
@@ -19,25 +22,24 @@ from veilcast.wire.mesh import Decline, Invite, Message
 
 
 class MeshPosition(NamedTuple):
-    """A position in a mesh: from whom one there has the topic, in place of the nearest ways to these origins."""
+    """A position in a mesh: the nodes that supply the topic there, in place of the shortest ways to these origins."""
 
     inward: tuple[Address, ...]
     origins: tuple[AdvertisedOrigin, ...]
 
 
 class PolicyContext(Protocol):
-    """What a policy may see and do of its node."""
+    """The view of its node that a policy has."""
 
     branches: Branches
 
-    def present_neighbours(self) -> list[Address]:
-        """The neighbours that are there."""
+    def present_neighbours(self) -> list[Address]: ...
 
     def mesh_neighbours(self, token: bytes) -> list[Address]:
-        """Those of them next to us in this mesh, as far as we know."""
+        """The adjacent nodes in this mesh, as far as known."""
 
     def is_in_mesh(self, token: bytes) -> bool:
-        """Whether the node has any reason to be in this mesh."""
+        """True if the node has any reason to be in this mesh."""
 
     def originates(self, token: bytes) -> bool: ...
 
@@ -47,20 +49,20 @@ class PolicyContext(Protocol):
     def send(self, neighbour: Address, message: Message) -> None: ...
 
     def acquaintances(self) -> list[Address]:
-        """Those we exchange heartbeats with although they are no neighbours."""
+        """Nodes that are not neighbours, but exchange heartbeats with this node."""
 
     def set_acquaintances(self, names: Collection[Address], now: int) -> None:
-        """Let these be all our acquaintances; neighbours among them are passed over."""
+        """Replace all acquaintances by these. Neighbours among them are ignored."""
 
     def request_fresh_chains(self, origins: Collection[AdvertisedOrigin], now: int) -> None:
-        """Ask these origins, all of them reachable, for fresh chains."""
+        """Ask these reachable origins for fresh chains."""
 
     def reconcile(self, token: bytes, now: int) -> None:
-        """Look again at whom we need as parents, outside of the calls below."""
+        """Recompute the needed parents, outside of the calls below."""
 
 
 class HidingPolicy(Protocol):
-    """After each of these calls the node looks again at whom it needs as parents."""
+    """After each of these calls the node recomputes the parents that it needs."""
 
     def parent(self, token: bytes) -> Address | None: ...
 
@@ -71,39 +73,39 @@ class HidingPolicy(Protocol):
     def former_neighbours(self, token: bytes) -> Collection[Address]: ...
 
     def is_locked(self, token: bytes) -> bool:
-        """Whether nothing may change in this mesh just now."""
+        """True if nothing may change in this mesh now."""
 
     def on_advert(self, token: bytes, now: int) -> None:
-        """An advert for this topic came, or is our own."""
+        """An advertisement for this topic came, or is an own one."""
 
     def on_joined(self, token: bytes, now: int) -> None:
         """The node has a parent in this mesh."""
 
     def on_left(self, token: bytes) -> list[Address]:
-        """It has none any more; gives the covers that are to be dismissed."""
+        """The node has no parent any more. Returns the covers to dismiss."""
 
     def on_forwarded(self, token: bytes, now: int) -> None:
-        """The node has had a note of this topic, and sent it on."""
+        """The node has received and forwarded a notification of this topic."""
 
     def on_neighbour_lost(self, neighbour: Address) -> None: ...
 
     def on_message(self, message: Message, source: Address, now: int) -> None:
-        """An `Invite` or `Decline`; a `Subscribe`, which may answer an invitation; or one of a swap."""
+        """An `Invite` or `Decline`; a `Subscribe`, which may answer an invitation; or a message of a swap."""
 
     def beat(self, now: int) -> None: ...
 
     def size(self) -> int:
-        """How much it remembers."""
+        """Number of stored entries."""
 
     def active_games(self) -> list[SwapGame]:
-        """The games that it is bound in."""
+        """The games in which the node is locked."""
 
     def swaps_completed(self) -> int:
-        """How many games it began that ended in a swap."""
+        """Games begun by this node that ended in a swap."""
 
 
 class BaselinePolicy:
-    """No cover, neither for others nor for ourselves, and every node where the adverts lead."""
+    """No covers, and every node where the advertisements lead."""
 
     def __init__(self, seat: PolicyContext) -> None:
         self._seat = seat

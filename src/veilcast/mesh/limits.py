@@ -1,17 +1,15 @@
-"""Caps: no neighbour gets more than its share of a table (the switch `caps`).
+"""Limits for each neighbour: shares of tables, fair queues and message rates (the switches `caps` and `buckets`).
 
-A bound on a table alone invites the greedy: who fills it shuts everybody else out, or pushes them out. With a share for
-each neighbour, one that wants too much pays with what it brought itself, the oldest first. A `NeighbourQuota` knows who
-brought
-what. A queue has no shares: when it is full, whoever made most of it wait there loses its oldest.
+A bound on a table alone helps a greedy neighbour: it fills the table, and the others are refused or evicted. With a
+share for each neighbour, a neighbour over its share loses its own oldest entry. `NeighbourQuota` records which
+neighbour brought what. A queue has no shares: when it is full, the neighbour with the most entries in it loses its
+oldest.
 
-
-Buckets: how much of each kind of message is taken from one neighbour (the switch `buckets`).
-
-Most of it rides in heartbeats, one in each period, so honest neighbours are slow by themselves; but nothing keeps
-another from sending a thousand heartbeats a second, each of which costs us checks, tables and copies for all our
-neighbours, or as many notes and stems, each of which costs the check of a signature. What is past a burst and a steady
-rate is refused unread."""
+`NeighbourRateLimits` limits messages. Most of them come in heartbeats, one in each period, so honest neighbours are
+slow. But a misbehaving neighbour could send a thousand heartbeats a second, each of which costs checks, table entries
+and copies for all our neighbours, or as many notifications and stems, each of which costs the check of a signature.
+Messages over a burst and a sustained rate are refused unread.
+"""
 
 from __future__ import annotations
 
@@ -42,7 +40,7 @@ from veilcast.wire.mesh import (
 
 
 class NeighbourRateLimits:
-    """One for each neighbour and kind; of the neighbours last heard, as many as we could have four times over."""
+    """One bucket for each neighbour and kind. Bounded: the last heard neighbours, four times `neighbours_max`."""
 
     def __init__(self, config: MeshConfig) -> None:
         self._names_max, self._period_us = 4 * config.neighbours_max, config.heartbeat_us
@@ -53,7 +51,7 @@ class NeighbourRateLimits:
         return len(self._buckets)
 
     def charge(self, message: Message, source: Address, now: int) -> None:
-        """Raise `ExcessError` if this neighbour has sent more of the kind than we take."""
+        """Raise `ExcessError` if this neighbour is over its rate for this kind."""
         kind = _KIND_OF.get(type(message))
         if kind is None or kind not in self._rates:
             return
@@ -79,17 +77,17 @@ _KINDS: Final[dict[str, tuple[type[Message], ...]]] = {
     "notes": (Notify,),
     "stems": (Stem,),
 }
-"""Answers in a swap and along a stem are not counted: those that nobody asked for are refused anyway."""
+"""Answers in a swap and along a stem are not counted: unrequested ones are refused anyway."""
 _KIND_OF: Final = {message: kind for kind, messages in _KINDS.items() for message in messages}
 
 T = TypeVar("T", bound=Hashable)
 
 
 class NeighbourShares(NamedTuple):
-    """How much one neighbour may bring; without caps, as much as the tables hold."""
+    """Table entries that one neighbour may bring; without `caps`, as many as the tables hold."""
 
     origins: int
-    """Of one topic."""
+    """Origins of one topic."""
     chains: int
     branches: int
 
@@ -101,7 +99,7 @@ def neighbour_shares(config: MeshConfig) -> NeighbourShares:
 
 
 class NeighbourQuota(Generic[T]):
-    """What each neighbour brought, in that order. Bounded by the table that it is about."""
+    """The entries that each neighbour brought, in order. Bounded by the table it describes."""
 
     def __init__(self) -> None:
         self._brought: dict[Address, dict[T, None]] = {}
@@ -110,7 +108,7 @@ class NeighbourQuota(Generic[T]):
         return sum(len(entries) for entries in self._brought.values())
 
     def add(self, neighbour: Address, entry: T) -> None:
-        """Nothing changes if it has brought this already."""
+        """A repeated entry changes nothing."""
         self._brought.setdefault(neighbour, {})[entry] = None
 
     def discard(self, neighbour: Address, entry: T) -> None:
@@ -121,13 +119,13 @@ class NeighbourQuota(Generic[T]):
                 del self._brought[neighbour]
 
     def find_excess(self, neighbour: Address, share: int) -> T | None:
-        """The oldest of what it brought, if that is more than its share."""
+        """The oldest entry of this neighbour, if it is over its share."""
         entries = self._brought.get(neighbour, {})
         return next(iter(entries)) if len(entries) > share else None
 
 
 class NeighbourQueue(Protocol):
-    """What waits for one neighbour, oldest first. A `deque` is one."""
+    """Messages that wait for one neighbour, oldest first. A `deque` is one."""
 
     def append(self, data: bytes, /) -> None: ...
 
@@ -139,7 +137,8 @@ class NeighbourQueue(Protocol):
 
 
 class NeighbourQueues:
-    """Makes the queues of a node. `charging` says whom to blame for what is queued meanwhile; else it is ourselves."""
+    """Makes the queues of a node. `charging` names the neighbour to charge for messages queued meanwhile; otherwise the
+    node itself."""
 
     def __init__(self, config: MeshConfig) -> None:
         self._fair = config.defences.caps
@@ -158,12 +157,13 @@ class NeighbourQueues:
 
 
 def make_plain_queue(size: int) -> NeighbourQueue:
-    """When it is full, the oldest is dropped, whoever made it wait there."""
+    """When full, the oldest message is dropped, whichever neighbour caused it."""
     return deque(maxlen=size)
 
 
 class FairQueue:
-    """A `NeighbourQueue` of at most `size`; when it is full, the oldest of whoever has most in it is dropped."""
+    """A `NeighbourQueue` of at most `size`. When full, the oldest message of the neighbour with the most entries is
+    dropped."""
 
     def __init__(self, size: int, blamed: Callable[[], Address | None]) -> None:
         self._size, self._blamed = size, blamed

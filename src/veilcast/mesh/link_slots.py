@@ -1,15 +1,17 @@
-"""Slots: whom a node is linked to, and who has to go when somebody better comes.
+"""Link slots: the links of a certified neighbourhood, and which link ends when a better peer comes.
 
-Links that we chose ourselves have slots of their own, so a flood of strangers cannot take all. The other slots are for
-those who come to us, and who comes cannot be told from an attacker with stolen certificates; but attackers are few in
-prefixes, or late. So no prefix holds more than a few slots; the oldest half of those who came keep theirs, which
-nobody gets by coming later; and the rest go by right of way: a prefix that has come less often goes before one that
-has come more often, let in or not. Attackers with many certificates and few prefixes thus compete with one another, and
-lose their way by coming again and again; an honest node that never came before finds room. Where both have come as
-often a coin decides, and mostly for who is there: every link that ends costs repair. What a link carries has no say:
-otherwise an adversary that fills a node would learn from every eviction which links carry publications.
+1. Chosen links have slots of their own, so a flood of strangers cannot take all slots.
+2. The other slots are for peers that come. Such a peer cannot be told from an attacker with stolen certificates; but
+   attackers have few prefixes, or come late. So no prefix holds more than a few slots.
+3. The oldest half of the peers that came keep their slots. A later peer cannot take them.
+4. The rest compete: a prefix that has come less often goes before one that has come more often, admitted or not.
+   Attackers with many certificates and few prefixes compete with one another, and lose their priority by coming again
+   and again. An honest node that comes for the first time finds room.
+5. If both have come equally often, a coin decides, mostly for the peer in the slot: every ended link costs repair.
+6. The traffic of a link has no influence. Otherwise an adversary that fills a node would learn from every eviction
+   which links carry publications.
 
-A certificate counts once, whatever the number of addresses that show it.
+A certificate counts once, however many addresses show it.
 """
 
 from __future__ import annotations
@@ -24,7 +26,7 @@ from veilcast.machine import Address
 
 
 class CertifiedLink(msgspec.Struct, frozen=True):
-    """One link: the prefix at its other end, the certified key there and the last epoch it is good for."""
+    """One link: the prefix and the certified key of the peer, and the last epoch for which the key is valid."""
 
     prefix: str
     subject: bytes
@@ -39,12 +41,12 @@ class CertifiedLink(msgspec.Struct, frozen=True):
 
 
 class LinkSlots:
-    """Bounded: `chosen_max` that we chose, `come_max` that came, `prefix_max` of one prefix among either."""
+    """Bounded: `chosen_max` chosen links, `come_max` peers that came, `prefix_max` of one prefix among either."""
 
     def __init__(self, *, chosen_max: int, come_max: int, prefix_max: int, rng: Random) -> None:
         self._chosen_max, self._come_max, self._prefix_max, self._rng = chosen_max, come_max, prefix_max, rng
         self.links: dict[Address, CertifiedLink] = {}
-        """The oldest first."""
+        """Oldest first."""
         self._visits: dict[str, int] = {}
 
     def __contains__(self, name: Address) -> bool:
@@ -54,23 +56,23 @@ class LinkSlots:
         return [name for name, link in self.links.items() if link.chosen]
 
     def holder(self, subject: bytes) -> Address | None:
-        """Who is linked to us by this certified key."""
+        """The peer that is linked with this certified key."""
         return next((name for name, link in self.links.items() if link.subject == subject), None)
 
     def may_choose(self, prefix: str, extra: int = 0) -> bool:
-        """Whether we have room for one more of our own choice, with so many slots beside the usual ones."""
+        """True if there is room for one more chosen link, with `extra` additional slots."""
         return len(self.chosen()) < self._chosen_max + extra and self._has_room(prefix, chosen=True)
 
     def choose(self, name: Address, link: CertifiedLink) -> None:
         self.links[name] = link
 
     def adopt(self, name: Address) -> CertifiedLink:
-        """Let a peer that came be one of our own choice."""
+        """Turn a peer that came into a chosen link."""
         self.links[name] = msgspec.structs.replace(self.links[name], chosen=True)
         return self.links[name]
 
     def admit(self, name: Address, link: CertifiedLink) -> Address | None:
-        """Let somebody in who came; gives who must leave for it, or itself if it is not let in."""
+        """Admit a peer that came. Returns the peer that must leave for it, or the peer itself if it is not admitted."""
         self._visit(link.prefix)
         if not self._has_room(link.prefix, chosen=False):
             return name
@@ -88,11 +90,11 @@ class LinkSlots:
         return self.links.pop(name, None) is not None
 
     def count_visited_prefixes(self) -> int:
-        """How many prefixes we have counted visits of."""
+        """Prefixes whose visits are counted."""
         return len(self._visits)
 
     def _leaver(self, young: list[Address], visits: int) -> Address | None:
-        """Somebody of the prefix that came most often, if that is more often than the newcomer's."""
+        """A peer of the prefix that came most often, if that is more often than the newcomer's."""
         counts = {name: self._visits.get(self.links[name].prefix, 0) for name in young}
         ahead = max(counts.values(), default=0) - visits
         if ahead > 0 or (ahead == 0 and self._rng.random() < TIE_REPLACEMENT_PROBABILITY):
@@ -111,6 +113,6 @@ class LinkSlots:
 
 
 VISITS_MAX: Final = 1024
-"""Prefixes whose visits are counted; the one that came longest ago is forgotten first."""
+"""Prefixes whose visits are counted. The prefix that came longest ago is forgotten first."""
 TIE_REPLACEMENT_PROBABILITY: Final = 1 / 8
-"""How often who comes takes the place of who is there, where it is a close thing."""
+"""Probability that a newcomer replaces a peer of equal priority."""

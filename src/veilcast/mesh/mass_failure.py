@@ -1,9 +1,11 @@
-"""Upheaval: most of a node's neighbours fall silent at once, and with them, for all it knows, the root and the mesh.
+"""Mass failure: most of a node's neighbours fall silent at once, and possibly the root and the mesh with them.
 
-A root is elected with patience, and a mesh joined in random order, since haste would show who wants what. Meanwhile
-notes need not wait: where a stem ends in an upheaval, its note is spread to everybody, by everybody who is in the same
-upheaval. That hides readers and publisher no worse, as it is the same for all, and costs copies, for a while. One who
-would have it in calm times needs half of a node's neighbours, and gets copies of what publishers signed, once each.
+The election of a root and the joining of a mesh in random order take time, because haste would reveal which node wants
+what. Notifications need not wait meanwhile: if a stem ends during a mass failure, its notification is flooded to all
+neighbours, by every node that observes the mass failure too.
+Claim: this hides subscribers and publisher no worse, because all nodes do the same. Cost: additional copies, for a
+while. An adversary that wants to cause the flood in normal times needs half of a node's neighbours, and gets copies of
+what publishers signed, once each.
 """
 
 from __future__ import annotations
@@ -15,14 +17,14 @@ from veilcast.wire.mesh import Notify
 
 
 class MassFailure:
-    """Bounded: `RECENT_MAX` notes that went by are kept, for those who may have missed them."""
+    """Bounded: the last `RECENT_MAX` notifications are kept, for nodes that may have missed them."""
 
     def __init__(self, period_us: int) -> None:
         self._period_us, self._until_us = period_us, 0
         self._recent: deque[tuple[int, Notify]] = deque(maxlen=RECENT_MAX)
 
     def observe(self, there: int, heard: int, now: int) -> bool:
-        """So many neighbours are there, and so many of them were heard just now; True if an upheaval begins."""
+        """True if a mass failure begins: `there` neighbours are present, and `heard` of them were heard just now."""
         if there < NEIGHBOURS_MIN or SILENT_SHARE * heard >= there:
             return False
         begins = not self.is_active(now)
@@ -33,23 +35,24 @@ class MassFailure:
         return now < self._until_us
 
     def resend_us(self, now: int) -> int:
-        """When to send again what was under way as it began: by then all will have noticed it."""
+        """Time at which to repeat messages in flight at the beginning: by then all nodes will have noticed it."""
         return now + RESEND_PERIODS * self._period_us
 
     def remember(self, note: Notify, now: int) -> None:
         self._recent.append((now, note))
 
     def recent_notifications(self, now: int) -> list[Notify]:
-        """What went by since the upheaval may have begun, and is worth telling again."""
+        """Notifications since the earliest possible beginning of the mass failure."""
         return [note for at_us, note in self._recent if now - at_us <= RECENT_PERIODS * self._period_us]
 
 
 NEIGHBOURS_MIN: Final = 4
 SILENT_SHARE: Final = 2
-"""Of at least so many neighbours, less than half are heard: losses alone do not do that in years."""
+"""A mass failure: of at least `NEIGHBOURS_MIN` neighbours, less than one in `SILENT_SHARE` is heard. Losses alone do
+not cause that in years."""
 DURATION_PERIODS: Final = 128
 """Heartbeats in which a root is elected and its mesh formed."""
 RESEND_PERIODS: Final = 2
 RECENT_MAX: Final = 32
 RECENT_PERIODS: Final = 8
-"""Heartbeats in which it is noticed, at the latest."""
+"""Heartbeats in which a mass failure is noticed, at the latest."""

@@ -1,9 +1,9 @@
-"""Links: with whom a node exchanges heartbeats, and all that hangs on one when it opens or ends.
+"""Neighbour links: the nodes that this node exchanges heartbeats with, and the effects of opening and closing such a
+link.
 
-A neighbourhood's `Door`. Besides its neighbours a node may write to guests: somebody it wants to get to know gets one
-heartbeat, which looks like any other and carries one message.
-
-The driver is asked for a way to a new neighbour, and told when that is no longer needed.
+Implements the `NeighbourhoodContext`. A node may also write to guests: a node that is not a neighbour gets one
+heartbeat, which looks like any other and carries one message. The driver is asked to connect to a new neighbour, and
+told when the connection is no longer needed.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from veilcast.wire.mesh import Message
 
 
 class NeighbourLinks:
-    """Bounded: no more guests in one heartbeat than it is told. `version` rises with every change."""
+    """Bounded: at most `guests_max` guests in one heartbeat. `version` rises with every change."""
 
     def __init__(
         self,
@@ -62,7 +62,7 @@ class NeighbourLinks:
         self._events.append(Disconnect(name))
 
     def mark_lost(self, name: Address, now: int) -> None:
-        """A neighbour is gone, for now at least."""
+        """A neighbour is gone, at least for now."""
         if self._members.mark_lost(name):
             self._beats.forget(name)
             self._on_end(name, now)
@@ -78,14 +78,14 @@ class NeighbourLinks:
         self._write(msgspec.structs.replace(self._kept, anchors=list(anchors)))
 
     def store_relay(self, relay: RelayRecord) -> None:
-        """Have the driver keep the first relay for our next life."""
+        """Have the driver store the first relay for the next run."""
         self._write(msgspec.structs.replace(self._kept, relay=relay))
 
     def next_event(self) -> Event | None:
         return self._events.popleft() if self._events else None
 
     def take_heartbeat_targets(self) -> list[Address]:
-        """To whom the heartbeat that is due goes."""
+        """The recipients of the due heartbeat. Clears the guests."""
         guests, self._guests = self._guests, {}
         return [*self._members.heartbeat_targets, *guests]
 
@@ -95,4 +95,4 @@ class NeighbourLinks:
 
 
 NEIGHBOUR_RECORD: Final = 1
-"""The number of the neighbourhood's record among those of a node."""
+"""Number of the neighbours' record among the records of a node."""

@@ -1,4 +1,4 @@
-"""What a node keeps about its neighbours over restarts: its anchors, and its first relay."""
+"""The record about its neighbours that a node keeps over restarts: its anchors, and its first relay."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ class RelayRecord(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_f
     """The first relay, and the counters of its replacement, in heartbeats."""
 
     key: bytes
-    """Its certified link key; where there are no certificates, its address."""
+    """Certified link key of the relay; its address if there are no certificates."""
     address: str
-    """Where it was last linked."""
+    """Address at which the relay was last linked."""
     away: int
-    """For how long it has been away."""
+    """Heartbeats for which the relay has been away."""
     credit: int
-    """What has been saved up for replacements."""
+    """Heartbeats saved for replacements."""
     stand_in: bytes = b""
-    """The certified key of the neighbour that takes the relay's place in an upheaval, once it has been chosen."""
+    """Certified key of the neighbour that replaces the relay during a mass failure, once it is chosen."""
 
 
 class NeighbourRecord(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
-    """The one record of a neighbourhood."""
+    """The only record of a neighbourhood."""
 
     anchors: list[str] = []
     relay: RelayRecord | None = None
@@ -36,7 +36,7 @@ class NeighbourRecord(msgspec.Struct, frozen=True, array_like=True, forbid_unkno
 
 
 def read_neighbour_record(data: bytes) -> NeighbourRecord:
-    """A record of an earlier life; one that was written before first relays were kept is a list of anchors alone."""
+    """A record of an earlier run. A record from before first relays were stored is a list of anchors alone."""
     try:
         return _DECODER.decode(data)
     except TamperedError:

@@ -1,9 +1,8 @@
-"""Neighbourhoods: how a node comes by its neighbours, behind one narrow interface. The fixed one never changes.
+"""The interface of a neighbourhood: how a node finds its neighbours. A fixed neighbourhood never changes.
 
-A neighbourhood gets the membership messages that ride in heartbeats, is asked at every beat, and is told of neighbours
-that failed. It acts through a `NeighbourhoodContext`: it opens links, closes them, and sends. Who of the linked is
-there is found out
-elsewhere, in `membership`.
+A neighbourhood gets the membership messages in heartbeats, runs at every beat, and is told of failed neighbours. It
+acts through a `NeighbourhoodContext`: it opens and closes links, and sends. `neighbour_table` determines which linked
+neighbours are present.
 """
 
 from __future__ import annotations
@@ -16,50 +15,50 @@ from veilcast.wire.mesh import Message
 
 
 class NeighbourhoodContext(Protocol):
-    """What a neighbourhood may see and do of its node."""
+    """The view of its node that a neighbourhood has."""
 
     def is_present(self, name: Address) -> bool:
-        """Whether this neighbour has been heard, and not too long ago."""
+        """True if this neighbour was heard, and not too long ago."""
 
     def is_fresh(self, name: Address, now: int) -> bool:
-        """Whether this neighbour has been heard, and just now."""
+        """True if this neighbour was heard just now."""
 
     def unheard_us(self, now: int) -> int:
-        """For how long no neighbour at all has been heard."""
+        """Time since any neighbour was heard, in microseconds."""
 
     def open(self, name: Address, now: int, key: bytes = b"", *, chosen: bool = True) -> None:
-        """Exchange heartbeats with this one from now on: with its certified key, and whether it is our choice."""
+        """Exchange heartbeats with this node from now on. `key`: its certified key. `chosen`: this node chose it."""
 
     def close(self, name: Address, now: int) -> None: ...
 
     def send(self, name: Address, message: Message) -> None:
-        """With the next heartbeat; one who is no neighbour gets a single one, with a single message."""
+        """Queue for the next heartbeat. A node that is not a neighbour gets a single heartbeat with a single
+        message."""
 
     def store_anchors(self, anchors: list[Address]) -> None:
-        """Have the driver keep these for our next life, in place of those that it kept before."""
+        """Have the driver store these anchors for the next run, in place of the earlier ones."""
 
 
 class Neighbourhood(Protocol):
     accepts_strangers: bool
-    """Whether heartbeats of strangers are looked at."""
+    """True if heartbeats of strangers are read."""
 
     def on_message(self, message: Message, source: Address, now: int) -> None:
-        """A membership message, perhaps a stranger's; raises `RemoteError` for what we will not do."""
+        """Handle a membership message, possibly a stranger's. Raises `RemoteError` if it is refused."""
 
-    def on_neighbour_lost(self, name: Address, now: int) -> None:
-        """This neighbour has failed."""
+    def on_neighbour_lost(self, name: Address, now: int) -> None: ...
 
     def beat(self, now: int) -> None: ...
 
     def leave(self, now: int) -> None:
-        """Take leave with the next heartbeat, after which the owner stops the node."""
+        """Say goodbye in the next heartbeat, after which the owner stops the node."""
 
     def sizes(self) -> dict[str, int]:
-        """How much it remembers."""
+        """Number of entries of each table."""
 
 
 class FixedNeighbourhood:
-    """The neighbours that the owner named, whatever happens: one that fails is waited for."""
+    """The neighbours that the owner named. A failed neighbour is waited for."""
 
     accepts_strangers = False
 

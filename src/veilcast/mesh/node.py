@@ -1,11 +1,9 @@
 """The mesh node: one machine for publisher, subscriber, forwarder and cover, which look alike from outside.
 
-Frames are of two kinds (P0 4.1): heartbeats, all of one size, in which everything but notes rides; and notes, which
-travel at once. A heartbeat begins with a zero byte, a note never does. What rides is the business of `overlay`; here
-are the owner's calls, the rhythm, and the notes. There is one timer, the heartbeat.
-
-
-From when on each subscription of a mesh node gets what is published, told to the owner whenever it changes."""
+There are two kinds of frames (P0 4.1): heartbeats, all of one size, which carry every message except notifications; and
+notifications, which travel at once. A heartbeat begins with a zero byte; a notification never does. `overlay` handles
+the messages in heartbeats. This module has the owner's calls, the heartbeat timer (the only timer), and notifications.
+"""
 
 from __future__ import annotations
 
@@ -43,24 +41,25 @@ from veilcast.wire import decode, encode
 from veilcast.wire.mesh import Admit, Answer, ForwardJoin, Greet, Join, Keep, Knock, Message, Notify, Replace, Show
 
 ReadyTime: TypeAlias = Callable[[str, int], int | None]
-"""From a topic and the time now: when a subscription to the topic begins to get notes; None while that is unknown."""
+"""From a topic and the time now: when a subscription begins to receive notifications; None while that is unknown."""
 
 
 class SubscriptionReadiness:
-    """Holds the subscriptions that are not ready yet; the node bounds how many there are."""
+    """The subscriptions that are not ready yet, and the events that tell the owner when they will be. The node bounds
+    their number."""
 
     def __init__(self) -> None:
         self._told_us: dict[int, int | None] = {}
         self.news: list[Waiting] = []
 
     def add(self, number: int, until_us: int | None, now: int) -> None:
-        """A subscription was taken. If it is not ready at once, the owner is told from when on it is."""
+        """Add a new subscription. If it is not ready at once, an event tells the owner when it will be."""
         if until_us is None or until_us > now:
             self._told_us[number] = until_us
             self.news.append(Waiting(number, until_us))
 
     def beat(self, topics: Mapping[int, str], ready_time: ReadyTime, now: int) -> None:
-        """Look again; `topics` are those of all subscriptions that there are."""
+        """Update all times. `topics` are those of all current subscriptions."""
         for number, told_us in list(self._told_us.items()):
             if number not in topics:
                 del self._told_us[number]
@@ -76,13 +75,13 @@ class SubscriptionReadiness:
 
 
 class MeshNode:
-    """A `Member`, with the notices of `Peers` and `Durable`.
+    """A `Member` that implements `Peers` and `Durable`.
 
-    `neighbours` are those of a fixed neighbourhood, or the contacts by which a node called `name` finds its own. Among
-    certified members it needs the `prefix` of addresses. `records` is what earlier lives had stored and did not settle:
-    publications, which are sent again, and the anchors and the first relay of a certified neighbourhood.
-    `sent` counts what we sent, by kind of message; `refused` what others sent in vain, by kind of error;
-    `load` is what we carry of notes, for ourselves and for others.
+    `neighbours` are those of a fixed neighbourhood, or the contacts through which a node called `name` finds its own. A
+    certified neighbourhood also needs the `prefix` of addresses. `records` are the records that earlier runs stored and
+    did not settle: publications, which are sent again, and the anchors and the first relay of a certified
+    neighbourhood. `sent` counts sent messages by kind. `refused` counts refused messages by kind of error. `load`
+    counts forwarded notifications, own and others'.
     """
 
     def __init__(
@@ -164,7 +163,7 @@ class MeshNode:
         self._readiness = SubscriptionReadiness()
         self._notes = 0
         self._met_us = now
-        """When a neighbour was there last."""
+        """Time at which a neighbour was last present."""
         self.faults = Faults()
         self.refused: Counter[str] = Counter()
         self.sent = self._beats.sent
@@ -175,7 +174,7 @@ class MeshNode:
     # --- the owner
 
     def advertise(self, topic: str, now: int) -> None:
-        """Announce that we publish on this topic; nothing to do if we have."""
+        """Announce that this node publishes on the topic. A repeated call changes nothing."""
         self._conduct.advertise(topic, now)
 
     def unadvertise(self, topic: str, now: int) -> None:
@@ -192,7 +191,7 @@ class MeshNode:
         self._records.drop(record)
 
     def subscribe(self, interest: Interest, now: int) -> int:
-        """From the next heartbeat on; or, where joining waits for an edge, from when a `Waiting` event says."""
+        """Valid from the next heartbeat on. If joining waits for an epoch edge, a `Waiting` event gives the time."""
         topic, wanted = topic_of(interest)
         check_interest(wanted, topic, self._conduct.schema(topic, now))
         until_us = self._conduct.subscribe(topic, [*self._interests(topic), wanted], now)
@@ -215,7 +214,7 @@ class MeshNode:
         self._inbox.acknowledge(note)
 
     def leave(self, now: int) -> None:
-        """Tell the neighbours, with the next heartbeat; after it the owner may stop the node."""
+        """Tell the neighbours in the next heartbeat. The owner may stop the node after it."""
         self.neighbourhood.leave(now)
 
     # --- the driver
@@ -282,7 +281,7 @@ class MeshNode:
     # --- what an owner may want to know
 
     def group_size(self) -> int:
-        """How many members there are, as far as we have met them or were told, and we."""
+        """Members that this node has met or heard of, including itself."""
         known = self.neighbourhood.sizes()
         return 1 + max(known.get("passive", 0), known.get("neighbours", 0), len(self._members.present))
 
@@ -291,7 +290,7 @@ class MeshNode:
         return Delay("this node has no neighbour") if delay is not None and self.alone_us(now) else delay
 
     def alone_us(self, now: int) -> int:
-        """How long this node has had no neighbour; 0 if it has one."""
+        """Time without any neighbour, in microseconds; 0 if there is one."""
         return 0 if self._members.present else max(1, now - self._met_us)
 
     def swaps_played(self) -> int:
@@ -305,11 +304,11 @@ class MeshNode:
         return self.overlay.version + self._links.version + self._notes
 
     def knows(self, peer: Address) -> bool:
-        """Whether we would listen to this one."""
+        """True if this node accepts frames from the peer."""
         return peer in self._members
 
     def sizes(self) -> dict[str, int]:
-        """How much each table holds."""
+        """Number of entries of each table."""
         return {
             "routes": self.overlay.routes.count_offers(),
             "branches": self.overlay.branches.size(),
@@ -367,10 +366,11 @@ class MeshNode:
         self._notes += 1
 
     def _deliver(self, topic: str, opened: Callable[[], NumberedPublication], now: int) -> None:
-        """A note of one of our topics, for whom it concerns; where it concerns nobody, it only has its place.
+        """Put a notification into the inbox for the matching subscriptions. Without a match only its sequence number
+        counts.
 
-        Whatever is wrong with the note ends here. A node that does not read the topic notices nothing of it either, and
-        neighbours must not tell the two apart.
+        Any fault in the notification ends here. A node without a subscription notices nothing of the fault, and
+        neighbours must not be able to tell the two apart.
         """
         try:
             content = opened()
@@ -387,7 +387,8 @@ class MeshNode:
             self.faults.count_exception(error)
 
     def _keep_relay(self, relay: RelayRecord) -> None:
-        """Where the owner names the neighbours, they are the same in the next life, and so is the choice."""
+        """Store the first relay. In a fixed neighbourhood the next run has the same neighbours and makes the same
+        choice."""
         if self.neighbourhood.accepts_strangers:
             self._links.store_relay(relay)
 

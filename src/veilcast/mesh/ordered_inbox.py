@@ -1,8 +1,9 @@
-"""The inbox: each note to the application once, in its publisher's order, and again until it says it has it.
+"""The ordered inbox: each notification to the application once, in its publisher's order, and again until it
+acknowledges.
 
-A note that arrives out of order waits for those before it, but not for ever: after `gap_us` the gap is given up. What
-was delivered and not acknowledged is delivered again every `again_us`, with the same id. All of it is bounded. A number
-that was here before is passed over, whatever note it comes with: nothing that was recorded is delivered twice.
+A notification that arrives out of order waits for the earlier ones, but not forever: after `gap_us` the gap is skipped.
+An unacknowledged notification is delivered again every `again_us`, with the same id. All tables are bounded. A number
+that was received before is ignored, whatever notification it comes with, so no recording is delivered twice.
 """
 
 from __future__ import annotations
@@ -14,11 +15,11 @@ from veilcast.link.replay_window import ReplayWindow
 from veilcast.machine import Delivered, Note
 
 PublisherStream: TypeAlias = tuple[str, bytes]
-"""A topic, and the stream of one publisher of it."""
+"""A topic, and the stream of one of its publishers."""
 
 
 class OrderedInbox:
-    """For one node; readers are numbers of subscriptions."""
+    """The inbox of one node. Readers are subscription numbers."""
 
     def __init__(self, *, unread_max: int, streams_max: int, again_us: int, gap_us: int) -> None:
         self._unread_max, self._streams_max = unread_max, streams_max
@@ -28,11 +29,11 @@ class OrderedInbox:
         self._windows: dict[PublisherStream, ReplayWindow] = {}
         self._early: dict[PublisherStream, dict[int, tuple[int, tuple[Delivered, ...]]]] = {}
         self._waiting = 0
-        """Notes in all of `_early`."""
+        """Notifications in all of `_early`."""
         self._ready: deque[Delivered] = deque(maxlen=unread_max)
 
     def put(self, stream: PublisherStream, number: int, note: Note, readers: list[int], now: int) -> None:
-        """A new note for these readers; for none, if it only has its place in the order."""
+        """Add a notification for these readers. Without readers, only its number counts."""
         deliveries = tuple(Delivered(reader, note) for reader in readers)
         expected = self._next.get(stream)
         if expected is None:
@@ -64,7 +65,7 @@ class OrderedInbox:
         return self._ready.popleft() if self._ready else None
 
     def beat(self, now: int) -> None:
-        """Give up gaps that stayed open too long, and deliver again what nobody acknowledged."""
+        """Skip gaps that stayed open too long, and repeat unacknowledged deliveries."""
         for stream, early in list(self._early.items()):
             first = min(early)
             if early[first][0] <= now:
@@ -79,7 +80,7 @@ class OrderedInbox:
         return len(self._unread) + self._waiting
 
     def _release(self, stream: PublisherStream, now: int) -> None:
-        """Deliver what is next in line."""
+        """Deliver the notifications that are next in order."""
         early = self._early[stream]
         while self._next[stream] in early:
             self._deliver(early.pop(self._next[stream])[1], now)

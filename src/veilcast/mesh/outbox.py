@@ -1,11 +1,12 @@
-"""The outbox of a hardened publisher: what waits to get to the root, and the calls for one.
+"""The outbox of a hardened publisher: publications on their way to the root, and calls for a root.
 
-A publication is sent by the stem, and again until the root acknowledges it. While the stem's first relay is away or
-there is no root it waits, however long: the owner is told now and then, and it alone can give it up. Over an epoch edge
-it is sealed anew with the epoch's own keys, and readers know it by its place in our stream. For every topic that the
-owner advertises a call goes out for this epoch, as long as there is no root, and one for the next, at a moment drawn at
-random, so that the root can prepare its mesh. Where there are departures, publications wait for one, and calls leave
-with the last that is early enough.
+A publication is sent over the stem, and repeated until the root acknowledges it. While the first relay is away or there
+is no root it waits, however long. The owner is told at intervals, and only the owner can withdraw it. After an epoch
+edge it is sealed again with the new epoch's keys; subscribers identify it by its number in the publisher's stream.
+
+For every topic that the owner advertises, a call goes out for this epoch while there is no root. Another goes out for
+the next epoch at a random moment, so that the root can prepare its mesh. With send slots, publications wait for a slot,
+and calls use the last slot that is early enough.
 """
 
 from __future__ import annotations
@@ -35,8 +36,8 @@ class LaunchStem(Protocol):
 
 
 class StemOutbox:
-    """Bounded as the records are; and a call for this epoch and each that departures reach ahead to, for each topic, or
-    cell of one, that the owner advertises."""
+    """Bounded like the records; and one call for this epoch and for each epoch that send slots reach ahead to, for each
+    advertised topic or cell."""
 
     def __init__(
         self,
@@ -69,7 +70,7 @@ class StemOutbox:
         self._overdue: deque[Overdue] = deque(maxlen=rules.pending_max)
 
     def advertise(self, topic: str, now: int) -> None:
-        """Call for a root, now and for every epoch to come."""
+        """Call for a root, in this epoch and in every epoch to come."""
         if self._keys_of(topic, now // self._epoch_us).signing is None:
             raise LocalError(f"only a publisher of {topic!r} can publish on it")
         self._calls.setdefault(topic, {})
@@ -78,7 +79,7 @@ class StemOutbox:
         self._calls.pop(topic, None)
 
     def put(self, record: int, letter: PendingPublication, now: int) -> None:
-        """Take a letter, and send it at once if there is a way."""
+        """Add a publication, and send it at once if there is a way."""
         self._calls.setdefault(letter.topic, {})
         pending = _PendingNotification(record, letter, now)
         self._pending.append(pending)
@@ -91,7 +92,7 @@ class StemOutbox:
         self._pending = [pending for pending in self._pending if pending.record != record]
 
     def find_lineage(self, name: bytes) -> bytes | None:
-        """The lineage whose root is to acknowledge what went under this name; None if nothing waits under it."""
+        """The lineage whose root must acknowledge this cargo; None if no such cargo waits."""
         notes = [
             note for pending in self._pending if name in pending.cargo_ids and (note := pending.notify) is not None
         ]
@@ -100,7 +101,7 @@ class StemOutbox:
         return next(iter([*known, *(calling.lineage for calling in calls if calling.cargo_id == name)]), None)
 
     def confirm(self, name: bytes) -> None:
-        """The root has what went under this name."""
+        """The root has this cargo."""
         through = [pending for pending in self._pending if name in pending.cargo_ids]
         for pending in through:
             self._pending.remove(pending)
@@ -110,8 +111,8 @@ class StemOutbox:
                 calling.is_acknowledged = calling.is_acknowledged or calling.cargo_id == name
 
     def resend_by(self, again_us: int) -> None:
-        """What is under way is lost as far as one can tell; send it again by then. What waits for its departure is not
-        under way: whoever could bring about an upheaval would choose when it leaves."""
+        """Publications in flight are presumed lost; send them again by this time. One that waits for its send slot is
+        not in flight: otherwise an adversary that causes a mass failure could choose when it leaves."""
         for pending in self._pending:
             if pending.notify is not None:
                 pending.next_try_us = min(pending.next_try_us, again_us)
@@ -144,7 +145,7 @@ class StemOutbox:
                     self._call(part, named, calling, now)
 
     def delay(self, members: int, now: int) -> Delay | None:
-        """Why the last of what waits has not reached its subscribers, in a network of so many members."""
+        """Why the last waiting publication has not reached its subscribers, in a network of `members` members."""
         return self._delay_of(self._pending[-1], members, now) if self._pending else None
 
     def _delay_of(self, pending: _PendingNotification, members: int, now: int) -> Delay:
@@ -177,7 +178,7 @@ class StemOutbox:
         return self._keys_of(topic, now // self._epoch_us).record.lineage
 
     def _moment(self, lineage: bytes, epoch: int, now: int) -> int:
-        """When to call for an epoch: with a departure, or any time, that leaves the root enough to prepare."""
+        """Time to call for an epoch: at a send slot, or at any time, that leaves the root enough time to prepare."""
         latest_us = epoch * self._epoch_us - 2 * self._lead_us
         if not self._departures.is_unrestricted:
             last_us = self._departures.last_before_us(lineage, max(now, latest_us))
@@ -185,7 +186,7 @@ class StemOutbox:
         return now if epoch * self._epoch_us <= now else now + self._rng.randrange(max(1, latest_us - now))
 
     def _rests(self, calling: _PendingCall, epoch: int, now: int) -> bool:
-        """Whether nothing is to be done: a root that has the call may fail before it begins."""
+        """True if there is nothing to do. A root that has the call may fail before it begins."""
         return now < calling.next_try_us or (
             calling.is_acknowledged and now < epoch * self._epoch_us - self._lead_us // 2
         )
@@ -232,7 +233,7 @@ class StemOutbox:
 
 
 class _PendingNotification:
-    """A letter that no root has acknowledged, as it is sealed in this epoch, and all names it went under of late."""
+    """A publication that no root has acknowledged, as it is sealed in this epoch, and all its recent cargo ids."""
 
     __slots__ = (
         "cargo_ids",
@@ -250,18 +251,18 @@ class _PendingNotification:
         self.record, self.publication, self.since_us, self.next_try_us = record, letter, now, now
         self.epoch = -1
         self.is_blocked = False
-        """Whether it could not leave when it was last tried, because its first relay was away."""
+        """True if it could not leave at the last try, because the first relay was away."""
         self.lineage = b""
         self.notify: Notify | None = None
         self.cargo_ids: dict[bytes, None] = {}
 
     def forget_old_ids(self) -> None:
-        """All but the last: no receipt for those can be under way any more."""
+        """Keep the last id only: no receipt for an older one can be in flight any more."""
         self.cargo_ids = dict.fromkeys(list(self.cargo_ids)[-1:])
 
 
 class _PendingCall:
-    """A call for a root in one epoch: when it is due, what it went under, and whether a root has it."""
+    """A call for a root in one epoch: when it is due, its cargo id, and whether a root has it."""
 
     __slots__ = ("cargo_id", "is_acknowledged", "is_blocked", "lineage", "next_try_us")
 
@@ -271,4 +272,4 @@ class _PendingCall:
 
 
 _TRAVEL_PERIODS: Final = 2
-"""Heartbeats that a publication takes from its publisher to its subscribers, once the mesh stands."""
+"""Heartbeats that a publication takes from its publisher to its subscribers, once the mesh has formed."""

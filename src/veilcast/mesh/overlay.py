@@ -1,12 +1,13 @@
-"""The overlay: for every topic, from whom we have it and to whom we give it; P0's attribute mesh as one node sees it.
+"""The overlay: for every topic, the neighbours that this node gets it from and gives it to. P0's attribute mesh, as one
+node sees it.
 
-Everything turns on one function, `reconcile`. For a topic, routes say where each origin is to be had, and reasons say
-whether we want it: a subscription of our own, an advert of our own, a neighbour that asked us. From these it works out
-which neighbours we must have asked, and sends what is missing or too much. It is called after every change of that
-topic's tables, whatever changed them, so a nearer way, a lost parent, a second publisher and the last unsubscription
-are all the same case.
+The central function is `reconcile`. For a topic, the routes tell through which neighbour each origin is reached. The
+reasons to want it are the node's own subscription, its own advertisement, and the requests of neighbours. From these
+`reconcile` computes the neighbours that this node must have asked, and sends the missing `Subscribe` and `Unsubscribe`
+messages. It runs after every change of the topic's tables. So a shorter way, a lost parent, a second publisher and the
+last unsubscription are all the same case.
 
-What is told to others follows the same habit: `_retell` compares what we told before with what holds now.
+Advertisements follow the same pattern: `_retell` compares what this node advertised before with what holds now.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ from veilcast.wire.mesh import (
 
 
 class MeshOverlay:
-    """The tables of a node and what keeps them true. `version` rises with every change of them."""
+    """The tables of a node and the code that keeps them consistent. `version` rises with every change."""
 
     def __init__(self, config: MeshConfig, members: NeighbourTable, beats: Heartbeats, routes: RouteTable) -> None:
         self._members, self._beats, self.routes = members, beats, routes
@@ -62,7 +63,7 @@ class MeshOverlay:
     # --- our own reasons
 
     def add_subscription(self, token: bytes, now: int) -> None:
-        """We want this topic for ourselves."""
+        """Add the owner's subscription to this token."""
         self._reading[token] = None
         self.reconcile(token, now)
 
@@ -77,7 +78,7 @@ class MeshOverlay:
         return token in self._reading
 
     def forget_topic(self, token: bytes) -> None:
-        """This topic's time is over. Nobody needs to be told: it is over for all."""
+        """Forget a token whose time is over. It ends for all nodes at once, so no message is sent."""
         for origin in list(self.routes.origins(token)):
             self.routes.remove(origin)
         for neighbour in self.branches.outward(token):
@@ -92,7 +93,7 @@ class MeshOverlay:
         return any(origin.is_own for origin in self.routes.origins(token))
 
     def originate(self, advert: Advert, now: int) -> None:
-        """Advertise; an older chain of ours is taken back after, so that the mesh moves before it is cut."""
+        """Advertise a chain. An older own chain is withdrawn afterwards, so that the mesh moves before it is cut."""
         old = self._take_own(advert.token)
         origin = self.routes.add(advert, None)
         if origin is None:
@@ -103,7 +104,7 @@ class MeshOverlay:
         self.reconcile(advert.token, now)
 
     def withdraw_advert(self, token: bytes, now: int) -> None:
-        """Advertise no more."""
+        """Withdraw this node's advertisement."""
         self._unadvertise(self._take_own(token))
         self.reconcile(token, now)
 
@@ -113,7 +114,7 @@ class MeshOverlay:
         return list(self._members.present)
 
     def mesh_neighbours(self, token: bytes) -> list[Address]:
-        """Those next to us in this mesh: where its notes come from and go to."""
+        """The adjacent nodes in this mesh: its notifications come from and go to them."""
         near = self.branches.outward(token) + self.branches.inward(token)
         return list(dict.fromkeys((*near, *self.policy.former_neighbours(token))))
 
@@ -127,7 +128,8 @@ class MeshOverlay:
         return [origin for origin in self.routes.origins(token) if origin.is_reachable]
 
     def send(self, neighbour: Address, message: Message) -> None:
-        """With the next heartbeat; to who is not there, never: it asks for all there is when it comes."""
+        """Queue for the next heartbeat. A message to an absent neighbour is dropped: it asks for everything when it
+        returns."""
         if self._members.reaches(neighbour):
             self._beats.send(message, (neighbour,))
 
@@ -146,23 +148,24 @@ class MeshOverlay:
                 self._appeal(origin, origin.via, origin.value, now)
 
     def publishers(self, token: bytes) -> list[bytes]:
-        """Whose notes on this topic are genuine, as far as its adverts say."""
+        """Keys of the publishers whose notifications on this topic are authentic, according to its advertisements."""
         return list(dict.fromkeys(origin.advert.certificate.leaf.subject for origin in self.routes.origins(token)))
 
     def take_lost_chains(self) -> list[bytes]:
-        """The topics of ours whose chain somebody has lost, since this was last asked."""
+        """This node's topics whose chain a neighbour has reported lost since the last call."""
         lost, self._lost = list(self._lost), {}
         return lost
 
     # --- neighbours
 
     def greet(self, neighbour: Address) -> None:
-        """Ask a neighbour that is new to us for all it has, and tell it all we have."""
+        """Ask a new neighbour for all its state, and tell it all of ours."""
         self.send(neighbour, Greet())
         self._introduce(neighbour)
 
     def forget_neighbour(self, neighbour: Address, now: int) -> None:
-        """As if it had unadvertised and unsubscribed all it ever told us (P0 4.4), and we it."""
+        """Act as if this neighbour had withdrawn every advertisement and subscription (P0 4.4), and this node its own
+        towards it."""
         self._beats.drop_topic_state(neighbour)
         for token in self.routes.tokens():
             for origin in self.routes.origins(token):
@@ -176,9 +179,9 @@ class MeshOverlay:
             self.reconcile(token, now)
 
     def handle(self, message: Message, source: Address, now: int) -> None:
-        """Do what a neighbour's message asks for; raises `RemoteError` for what we will not do.
+        """Handle a neighbour's message. Raises `RemoteError` if it is refused.
 
-        That an advert is genuine is for the caller to have checked.
+        The caller has checked that an advertisement is authentic.
         """
         act = _ACTS.get(type(message))
         if act is None:
@@ -187,9 +190,9 @@ class MeshOverlay:
         act(self, message, source, now)
 
     def expire(self, now: int, epoch: int) -> None:
-        """Forget the origins whose anchors have expired, or whose certificates ended before `epoch`.
+        """Forget origins whose anchors have expired, or whose certificates ended before `epoch`.
 
-        Nobody needs to be told: it is over for all. Who still wants a token of the past has wanted it in vain.
+        They end for all nodes at once, so no message is sent. Requests for a past token end with them.
         """
         for origin in self.routes.expired(now):
             self.routes.remove(origin)
@@ -207,7 +210,7 @@ class MeshOverlay:
                 self.reconcile(token, now)
 
     def beat(self, now: int) -> None:
-        """Leave the old ways whose time is over; one that is wanted again by then is kept."""
+        """Leave old ways whose overlap is over. A way that is needed again by then is kept."""
         for (token, neighbour), due_us in list(self._leaving.items()):
             if due_us <= now:
                 self.reconcile(token, now)
@@ -216,7 +219,7 @@ class MeshOverlay:
     # --- the heart
 
     def reconcile(self, token: bytes, now: int) -> None:
-        """Bring those we asked for the topic in line with those we need for it."""
+        """Make the asked neighbours of the topic equal to the needed ones."""
         self.version += 1
         if self.policy.is_locked(token):
             return
@@ -239,15 +242,15 @@ class MeshOverlay:
                 self.send(cover, Decline(token))
 
     def _keeps(self, token: bytes, neighbour: Address, wanted: list[Address], now: int) -> bool:
-        """Whether to stay with an old way a while longer, until the new one is laid."""
+        """True if an old way is kept for a while longer, until the new one is established."""
         if not wanted or not self._overlap_us or not self._members.reaches(neighbour):
             return False
         return now < self._leaving.setdefault((token, neighbour), now + self._overlap_us)
 
     def _wanted(self, token: bytes) -> list[Address]:
-        """The way to each origin, if anybody but who stands on it needs the topic; failing that, a cover's parent.
+        """The way to each origin, if this node or a neighbour off that way needs the topic; otherwise a cover's parent.
 
-        A place that the policy has given us stands for the ways to its origins, and is reason enough to stay there.
+        A position that the policy has assigned replaces the ways to its origins, and is reason enough to stay there.
         """
         covers = self.policy.covers(token)
         asking = [neighbour for neighbour in self.branches.outward(token) if neighbour not in covers]
@@ -262,10 +265,11 @@ class MeshOverlay:
         return list(dict.fromkeys(needed))
 
     def _retell(self, origin: AdvertisedOrigin, before: bytes | None, now: int) -> None:
-        """Tell what is new about an origin since we told `before`.
+        """Advertise what has changed about an origin since `before` was advertised.
 
-        The first time it goes to all but the one it came from (P1 2.1); later to that one too: it may have been told
-        better of us before, and if it follows us as we follow it, each must learn that the other has no way of its own.
+        The first time it goes to all neighbours except the one it came from (P1 2.1). Later it goes to that one too:
+        this node may have advertised a better value to it before, and if the two follow each other, each must learn
+        that the other has no way of its own.
         """
         told = origin.advertised_value
         if told == before:
@@ -278,7 +282,7 @@ class MeshOverlay:
         self._beats.send(message, [neighbour for neighbour in self._members.present if neighbour != passed_over])
 
     def _keep_to_share(self, token: bytes, neighbour: Address, now: int) -> None:
-        """One origin too many of this neighbour: it offers us its oldest no more, as far as we are concerned."""
+        """If this neighbour has brought one origin too many, drop its offer of its oldest."""
         if (gone := self.routes.find_excess(neighbour, token, self._shares)) is not None:
             before = gone.advertised_value
             gone.withdraw(neighbour)
@@ -326,7 +330,8 @@ class MeshOverlay:
         self._keep_to_share(message.token, source, now)
 
     def _on_unadvert(self, message: Unadvert, source: Address, now: int) -> None:
-        """A neighbour has no way any more. It may have been ours, and it may want another: the origin is to know."""
+        """A neighbour has lost its way. It may have been our way too, and the neighbour needs another: tell the
+        origin."""
         found = self.routes.find(message.token, message.value)
         if found is None:
             return
@@ -342,7 +347,7 @@ class MeshOverlay:
         self.reconcile(message.token, now)
 
     def _appeal(self, origin: AdvertisedOrigin, neighbour: Address, value: bytes, now: int) -> None:
-        """We or others have lost this chain: who still has a way to its origin is to pass that on, for a fresh one."""
+        """Report a lost chain towards its origin, over a neighbour that still has a way, to request a fresh chain."""
         if now - origin.fresh_chain_requested_us >= self._pause_us:
             origin.fresh_chain_requested_us = now
             self.send(neighbour, Unadvert(origin.advert.token, value))
@@ -370,7 +375,8 @@ class MeshOverlay:
         self.reconcile(message.token, now)
 
     def _on_decline(self, message: Decline, source: Address, now: int) -> None:
-        """An invitation is refused; or an inviter dismisses us, and if we need it for more than cover we ask again."""
+        """A neighbour refuses an invitation; or an inviter dismisses this node, which asks again if it needs the
+        inviter for more than cover."""
         self.policy.on_message(message, source, now)
         if source in self.branches.inward(message.token):
             self.branches.remove_inward(message.token, source)

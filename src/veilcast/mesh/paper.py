@@ -1,17 +1,10 @@
-"""The papers' conduct: a publisher floods its own adverts, and its notes start where it stands in the mesh.
+"""The paper profile: a publisher floods its own advertisements, and its notifications start at its place in the mesh.
 
-Publishing: which chains of ours there are, and when a fresh one is due.
-
-A chain that somebody lost cannot lead back to them (see `routes`); its origin starts another. Not more often than every
-`pause_us`: anybody can claim to have lost a chain. Where chains expire, a fresh one is due every `renew_us` anyway.
-
-
-Lingering: how long a paper's publication stays on the disk, where nobody acknowledges anything.
-
-What was sent is with the neighbours at once, or with the links, which send it again until it arrives. Only when
-`linger_us` have passed is it settled; a node that ends before that sends it again in its next life. Then it waits for
-`linger_us` first, until adverts have gone out and subscriptions have come in: before that there is no mesh to send it
-into."""
+The paper has no acknowledgements, so `RetainedPublications` settles a publication by time. The neighbours, or the links
+that repeat it until it arrives, have a publication at once. It is settled after `linger_us`. If a node stops before
+that, its next run sends the publication again. That run first waits for `linger_us`, until advertisements have gone out
+and subscriptions have come in: before that there is no mesh.
+"""
 
 from __future__ import annotations
 
@@ -41,7 +34,12 @@ from veilcast.wire.mesh import Advert, Message, Notify
 
 
 class OwnChains:
-    """Bounded by the topics that the owner advertises."""
+    """The chains of this node, and when a fresh one is due. Bounded by the topics that the owner advertises.
+
+    A lost chain cannot lead its loser back to the origin (`routes`), so the origin starts another. It does so at most
+    every `pause_us`, because any neighbour can claim to have lost a chain. If chains expire, a fresh one is due every
+    `renew_us`.
+    """
 
     def __init__(self, pause_us: int, renew_us: int | None = None) -> None:
         self._pause_us, self._renew_us = pause_us, renew_us
@@ -58,18 +56,18 @@ class OwnChains:
         self._wanted.pop(token, None)
 
     def active_keys(self) -> list[TopicKeys]:
-        """The keys of all that has been started and not stopped."""
+        """The keys of all chains that have been started and not stopped."""
         return [keys for keys, _ in self._started.values()]
 
     def request(self, tokens: Iterable[bytes]) -> None:
-        """The chains of these topics of ours are to be started again."""
+        """Request fresh chains for these topics of this node."""
         self._wanted |= {token: None for token in tokens if token in self._started}
 
     def request_all(self) -> None:
         self.request(list(self._started))
 
     def due_keys(self, now: int) -> list[TopicKeys]:
-        """The topics whose time has come for that."""
+        """The topics whose fresh chain is due."""
         started = [self._started[token] for token in self._wanted]
         wanted = {keys.token: keys for keys, since in started if now - since >= self._pause_us}
         if self._renew_us is not None:
@@ -79,7 +77,7 @@ class OwnChains:
 
 
 class RetainedPublication(NamedTuple):
-    """A letter that waits to be sent, or to be settled if it is out."""
+    """A publication that waits to be sent, or to be settled if it has been sent."""
 
     until_us: int
     record: int
@@ -88,7 +86,7 @@ class RetainedPublication(NamedTuple):
 
 
 class RetainedPublications:
-    """Bounded as its records are; all stay for the same time, so those that came first are due first."""
+    """Bounded like its records. All are retained for the same time, so the first in is the first due."""
 
     def __init__(self, linger_us: int, records: Outbox) -> None:
         self._linger_us, self._records = linger_us, records
@@ -98,7 +96,7 @@ class RetainedPublications:
         self.entries.append(RetainedPublication(now + self._linger_us, record, letter, out))
 
     def pop_due(self, now: int) -> list[RetainedPublication]:
-        """What is to be sent now; what has been out for long enough is settled."""
+        """The publications to send now. Settles those that were sent long enough ago."""
         over: list[RetainedPublication] = []
         while self.entries and self.entries[0].until_us <= now:
             over.append(self.entries.popleft())
@@ -108,7 +106,7 @@ class RetainedPublications:
         return [stay for stay in over if not stay.is_sent]
 
     def make_room(self) -> None:
-        """Settle what has been out for longest, when there is no room for another record: it had its time."""
+        """If the records are full, settle the publication that was sent first."""
         while (
             self._records.is_full
             and (oldest := next((stay for stay in self.entries if stay.is_sent), None)) is not None
@@ -121,7 +119,7 @@ class RetainedPublications:
 
 
 class PaperProfile:
-    """A `Conduct`. A topic's token is the same for ever, or changes with the epoch where `epochs` is switched on."""
+    """A `MeshProfile`. A topic's token is constant, or changes with the epoch if `epoch_tokens` is on."""
 
     def __init__(self, outfit: ProfileContext) -> None:
         config, keyring, members, beats, rng, entropy, post, deliver, records, *_ = outfit
@@ -184,7 +182,7 @@ class PaperProfile:
         self._lingering.remove(record)
 
     def delay(self, members: int, now: int) -> Delay | None:
-        """What has left is kept for a while, and nobody waits for it."""
+        """A sent publication is retained for a while, but does not count as delayed."""
         stays = [stay for stay in self._lingering.entries if not stay.is_sent]
         if not stays:
             return None
@@ -244,13 +242,14 @@ class PaperProfile:
     # --- inside
 
     def _flood(self, letter: PendingPublication, now: int) -> None:
-        """Into its mesh, sealed with the keys of this moment."""
+        """Send a publication into its mesh, sealed with the current keys."""
         keys = self._epochs.current_keys(letter.topic, now).for_publication(letter.content.publication)
         self.advertise(letter.topic, now)
         self._pass_on(make_notify(keys, letter.content, self._entropy), None, now)
 
     def _pass_on(self, notify: Notify, source: Address | None, now: int) -> None:
-        """Flood a note inside its mesh (P1 2.2), and read it if we can. Only what is genuine counts as seen."""
+        """Flood a notification inside its mesh (P1 2.2), and open it if the owner subscribes. Only an authentic
+        notification counts as seen."""
         name, token = notification_id(notify), notify.token
         if name in self._seen:
             return
@@ -264,7 +263,7 @@ class PaperProfile:
             self._deliver(keys.record.topic, lambda: open_notify(keys, notify), now)
 
     def _follow(self, now: int) -> None:
-        """Read and advertise what the owner wants, by the tokens of this moment."""
+        """Subscribe and advertise with the current tokens."""
         wanted = {
             keys.token: keys
             for topic, interests in self._wanted.items()
@@ -285,7 +284,7 @@ class PaperProfile:
                         self._start_chain(keys, now)
 
     def _retire(self, now: int) -> None:
-        """Let go of chains whose time is over, our own too."""
+        """Drop chains whose time is over, this node's own included."""
         over = self._epochs.oldest_epoch(now)
         for keys in self._publishing.active_keys():
             if keys.certificate is not None and keys.certificate.leaf.last < over:

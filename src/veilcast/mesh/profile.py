@@ -1,7 +1,7 @@
-"""Conduct: how a profile turns the owner's wishes into messages, behind one narrow interface.
+"""The interface of a profile: how the owner's calls become messages.
 
-`paper` and `hardened` share the node's rhythm, its neighbours, its tables and its inbox. They differ in where adverts
-begin, how a publication gets into its mesh, and what a note must show to be passed on.
+`paper` and `hardened` share the node's heartbeat, neighbours, tables and inbox. They differ in where advertisements
+begin, how a publication enters its mesh, and what a notification must show to be forwarded.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from veilcast.topics import Conjunction, Schema
 from veilcast.wire.mesh import Message, Notify
 
 Deliver: TypeAlias = Callable[[str, Callable[[], NumberedPublication], int], None]
-"""Opens a notification of a topic and hands it to the owner. Never raises: whether a node reads must show nowhere."""
-"""Called with a topic, the content of a note of it, and now."""
+"""Opens a notification of a topic and delivers it to the owner at time `now`. Never raises: a neighbour must not notice
+whether a node subscribes."""
 Post: TypeAlias = Callable[[Sequence[Address], Message], None]
-"""Sends a message to these, each in a frame of its own, at once."""
+"""Sends a message to each of these neighbours at once, in a frame of its own."""
 
 
 class ProfileContext(NamedTuple):
-    """What a node hands its conduct at the start."""
+    """The objects of its node that a profile uses."""
 
     config: MeshConfig
     keyring: Keyring
@@ -42,59 +42,59 @@ class ProfileContext(NamedTuple):
     deliver: Deliver
     records: Outbox
     stored_relay: RelayRecord | None
-    """The first relay that an earlier life recorded."""
+    """The first relay that an earlier run stored."""
     store_relay: StoreRelay
     now: int
 
 
 class MeshProfile(Protocol):
-    """Topics are names here; tokens are the conduct's own business."""
+    """Topics are names here. Tokens are internal to the profile."""
 
     def advertise(self, topic: str, now: int) -> None: ...
 
     def unadvertise(self, topic: str, now: int) -> None: ...
 
     def schema(self, topic: str, now: int) -> Schema:
-        """What the topic declares now; `LocalError` if the keyring has no grant for it."""
+        """The topic's current schema; raises `LocalError` if the keyring has no grant for it."""
 
     def draft(self, topic: str, publication: Publication, now: int) -> PendingPublication:
-        """The publication as it will be sent; raises `LocalError` for what cannot be."""
+        """The publication as it will be sent; raises `LocalError` if it cannot be sent."""
 
     def send(self, record: int, letter: PendingPublication, now: int) -> None:
-        """Send what is on the disk, as often as it takes, and settle it with the records when that is done."""
+        """Send a durable publication as often as necessary, and settle its record when it is confirmed."""
 
     def resume(self, record: int, letter: PendingPublication, now: int) -> None:
-        """So too what an earlier life of the node did not settle."""
+        """The same for a publication that an earlier run did not settle."""
 
     def withdraw(self, record: int) -> None:
-        """Send no letter of this record again."""
+        """Stop sending the publications of this record."""
 
     def delay(self, members: int, now: int) -> Delay | None:
-        """Why publications on the disk wait, in a network of so many members; None if none waits."""
+        """Why durable publications wait, in a network of `members` members; None if none waits."""
 
     def subscribe(self, topic: str, interests: Sequence[Conjunction], now: int) -> int | None:
-        """The owner wants all that these match of a topic, and no more. Returns `ready_us`."""
+        """Replace the interests of the owner in a topic. Returns `ready_us`."""
 
     def ready_us(self, topic: str, now: int) -> int | None:
-        """When what is published on a topic that the owner reads begins to reach it; None while that is unknown."""
+        """Time from which publications on a subscribed topic reach the owner; None while that is unknown."""
 
     def unsubscribe(self, topic: str, now: int) -> None: ...
 
     def is_own_topic(self, notify: Notify) -> bool:
-        """Whether it is of a topic that the owner reads or publishes."""
+        """True if the owner subscribes to or publishes on the topic of the notification."""
 
     def receive(self, message: Message, source: Address, now: int) -> None:
-        """What came in a frame of its own; raises `RemoteError` for what we will not do."""
+        """Handle a message that came in its own frame. Raises `RemoteError` if it is refused."""
 
     def handle(self, message: Message, source: Address, now: int) -> None:
-        """What rode in a heartbeat; raises `RemoteError` for what we will not do."""
+        """Handle a message that came in a heartbeat. Raises `RemoteError` if it is refused."""
 
     def on_neighbour_lost(self, neighbour: Address, now: int) -> None:
-        """A neighbour is gone, and all that it told us."""
+        """Forget a neighbour, and everything that it told this node."""
 
     def beat(self, now: int) -> None: ...
 
     def next_event(self) -> Event | None: ...
 
     def sizes(self) -> dict[str, int]:
-        """How much each table of its own holds."""
+        """Number of entries of each of the profile's own tables."""

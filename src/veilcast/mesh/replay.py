@@ -1,19 +1,16 @@
-"""Replays: what came once does not come again, however old the recording.
+"""Replay protection: a message that came once has no effect again, however old the recording.
 
-Three memories, each of what is to be had only once. A reader's `Window` (of the link's room) is of the numbers in a
-publisher's stream, and it is always there: whoever follows the protocol never notices it. `HeartbeatHistory` is of the
-heartbeats
-of each neighbour, and `TwoGenerationIds` of the notes that a node has passed on; both belong to the switch `replay`.
+There are three memories. The subscriber's `ReplayWindow` (in `link`) covers the numbers of a publisher's stream and is
+always on: an honest sender never notices it. `HeartbeatHistory` covers the heartbeats of each neighbour, and
+`TwoGenerationIds` covers the notifications that a node has forwarded; both belong to the switch `replay`.
 
-Heartbeats need no window, for one that was overtaken is refused anyway: the numbers of one life of a neighbour are a
-single stretch, and a recording lies in a stretch that we remember.
+Heartbeats need no window, because an overtaken heartbeat is refused anyway: the numbers of one run of a neighbour are a
+single interval, and a recording lies in a remembered interval.
 
-Notes are passed on by those who cannot read their numbers, and readers must do as these do or be told from them. So all
-remember ids, and for long enough: the memory turns over only with genuine notes, and where tokens change with the epoch
-it has to last for one.
-
-
-Duplicates: which notes were here before. The oldest are forgotten first."""
+Forwarders cannot read the numbers of notifications, and subscribers must behave like forwarders or be distinguished
+from them. So all nodes remember ids, and for long enough: only authentic notifications fill the memory, and if tokens
+change with the epoch it has to last for one epoch.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +22,7 @@ from veilcast.mesh.heartbeat import NUMBERS
 
 
 class SeenIds:
-    """Remembers the last `memory` ids."""
+    """The last `memory` ids of notifications. The oldest are evicted first."""
 
     def __init__(self, memory: int) -> None:
         self._memory = memory
@@ -44,7 +41,7 @@ class SeenIds:
 
 
 class CounterHistory:
-    """The numbers that a counter has had: one stretch for each time it began anew."""
+    """The numbers that a counter has had: one interval for each run of its owner."""
 
     __slots__ = ("_stretches",)
 
@@ -55,7 +52,7 @@ class CounterHistory:
         return len(self._stretches)
 
     def take(self, number: int) -> bool:
-        """False if it lies in a stretch that we know. A number just after the last goes on with it."""
+        """False if the number lies in a known interval. A number just after the last interval extends it."""
         for first, last in self._stretches:
             if (number - first) % NUMBERS <= (last - first) % NUMBERS:
                 return False
@@ -67,7 +64,7 @@ class CounterHistory:
 
 
 class HeartbeatHistory:
-    """The heartbeats of each neighbour, also of those that are gone: of the last, four times as many as we can have."""
+    """The heartbeats of each neighbour, also of former ones. Bounded: the last heard, four times `neighbours_max`."""
 
     def __init__(self, config: MeshConfig) -> None:
         self._on, self._names_max = config.defences.replay, 4 * config.neighbours_max
@@ -77,7 +74,7 @@ class HeartbeatHistory:
         return len(self._lives)
 
     def take(self, name: Address, number: int) -> bool:
-        """False if this heartbeat, or a later one of the same life, was heard before."""
+        """False if this heartbeat, or a later one of the same run, was heard before."""
         if not self._on:
             return True
         lives = self._lives.pop(name, None) or CounterHistory()
@@ -88,7 +85,7 @@ class HeartbeatHistory:
 
 
 class TwoGenerationIds(SeenIds):
-    """Remembers the last `memory` ids at least and twice as many at most; cheaper than to forget one at a time."""
+    """Remembers at least the last `memory` ids and at most twice as many. Cheaper than evicting one at a time."""
 
     def __init__(self, memory: int) -> None:
         super().__init__(memory)
@@ -107,10 +104,10 @@ class TwoGenerationIds(SeenIds):
 
 
 def make_seen_ids(config: MeshConfig) -> SeenIds:
-    """The memory of notes for a node of this configuration."""
+    """The memory of notifications for this configuration."""
     return TwoGenerationIds(config.defences.seen_each) if config.defences.replay else SeenIds(config.seen_max)
 
 
 STRIDE: Final = 1024
-"""How many heartbeats may have been missed, and the next still be of the same life."""
+"""Heartbeats that may be missed, with the next one still in the same run."""
 LIVES_MAX: Final = 64

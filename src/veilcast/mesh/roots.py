@@ -1,19 +1,21 @@
-"""Roots: where the floods of the hardened mesh begin, so that none begins at a publisher.
+"""Roots: elected members from which the floods of the hardened mesh begin, so that none begins at a publisher.
 
-A flood tells its origin to a handful of colluders, whatever is done to its hash chain. So a topic's adverts come from a
-root that no publisher chose. A publisher's call, which reaches everybody by the end of a stem, opens a lottery: each
-member has one lot for the topic's lineage, which a proof shows and nobody can choose (`crypto.lottery`). The better the
-lot the shorter the wait, by its logarithm, so that mostly a single candidate speaks before all have heard of it; where
-there are several, the best leads and the others step back. Who has not been up for long waits longer.
+A flood reveals its origin to a handful of colluders, whatever is done to its hash chain. So a topic's advertisements
+come from a root that no publisher chose.
 
-The root stays until it fails, over all epochs: later calls climb to it, and it starts the mesh of the next epoch a
-little before the edge. When nobody has a way to it any more, and it starts no fresh chain, the lottery opens again.
+1. A publisher's call reaches every node from the end of a stem, and opens a lottery. Each member has one lot for the
+   topic's lineage, which a proof shows and no member can choose (`crypto.lottery`).
+2. The better the lot, the shorter the wait, by its logarithm. So mostly a single candidate advertises before all have
+   heard of it. If there are several, the best leads and the others withdraw. A node with little uptime waits longer.
+3. The root stays until it fails, over all epochs. Later calls climb to it, and it starts the mesh of the next epoch a
+   little before the epoch edge. When no node has a way to it any more, and it starts no fresh chain, the lottery opens
+   again.
 
-
-What a root holds back: notes that wait for a random time, or for their mesh to form.
-
-Readers who know all who are there compare that with when notes come; a note that comes some epochs late compares with
-nothing. Whosever moment it is, the oldest of its token goes: the moments keep their law, and the notes their order."""
+`RootDelay` holds notifications at the root for a random time, or until their mesh has formed. Subscribers that know
+which members are present could compare that with the times of notifications; a notification that comes some epochs late
+matches nothing. At each moment that was drawn, the oldest notification of its token leaves: the distribution of the
+moments stays the same, and so does the order of the notifications.
+"""
 
 from __future__ import annotations
 
@@ -39,7 +41,7 @@ from veilcast.wire.mesh import Advert, Call, Candidacy, Message, Notify
 
 
 class RootDelay:
-    """Bounded: at most `room` notes are held, each for up to `hold_us`."""
+    """Bounded: at most `room` notifications, each for up to `hold_us` or until its mesh has formed."""
 
     def __init__(self, rng: Random, *, hold_us: int, room: int) -> None:
         self._rng, self._hold_us, self._room = rng, hold_us, room
@@ -47,12 +49,12 @@ class RootDelay:
         self._moments: list[tuple[int, bytes]] = []
 
     def can_hold(self, name: bytes) -> bool:
-        """Whether there is room for what has this name, and it is not here already."""
+        """True if there is room for this notification, and it is not held already."""
         return name not in self._held and len(self._held) < self._room
 
     def hold(self, name: bytes, note: Notify, stands_us: int, now: int) -> bool:
-        """Keep a note for its time, and until its mesh stands; False if that is now, and none of its token is before
-        it."""
+        """Hold a notification for its time, and until its mesh has formed. False if that is now, and no notification of
+        its token is before it."""
         due_us = max(now + self._rng.randrange(self._hold_us + 1), stands_us)
         if due_us <= now and all(held.token != note.token for held in self._held.values()):
             return False
@@ -61,7 +63,7 @@ class RootDelay:
         return True
 
     def pop_due(self, now: int) -> tuple[bytes, Notify] | None:
-        """One whose time has come, and its name: it is not held any more."""
+        """A notification whose time has come, and its id. It is no longer held."""
         if not self._moments or self._moments[0][0] > now:
             return None
         _, token = heappop(self._moments)
@@ -73,7 +75,7 @@ class RootDelay:
 
 
 class RootContext(Protocol):
-    """What a candidate may see and do of its node."""
+    """The view of its node that a candidate has."""
 
     def present_neighbours(self) -> list[Address]: ...
 
@@ -87,7 +89,7 @@ class RootContext(Protocol):
 
 
 class RootElections:
-    """One member's part in all lotteries; bounded by the calls that it keeps, which certificates bound in turn."""
+    """One member's part in all lotteries. Bounded by the calls that it keeps, which certificates bound in turn."""
 
     def __init__(
         self,
@@ -112,14 +114,14 @@ class RootElections:
         self._rooted: dict[bytes, None] = {}
         self._served: dict[bytes, None] = {}
         self._opened: dict[bytes, int] = {}
-        """When a call came before any answer: when its lottery opened for us."""
+        """Time at which a call came before any answer: the lottery opened for this node."""
         self._verdicts: dict[bytes, tuple[Candidacy | None, bool]] = {}
-        """Of the root that leads for a token, whether it spoke out of turn."""
+        """For the leading root of a token, whether it advertised before its turn."""
         self._formed_us: dict[bytes, int] = {}
-        """About when the mesh of a token stands, reckoned from when its root was first heard of."""
+        """Estimated time at which the mesh of a token has formed, from the first news of its root."""
 
     def tokens_of(self, lineage: bytes, since: int = 0) -> list[bytes]:
-        """What this lineage is called in the epochs from `since` on, as far as we were told."""
+        """The known tokens of this lineage in the epochs from `since` on."""
         return [
             token
             for token, call in self._calls.items()
@@ -127,10 +129,10 @@ class RootElections:
         ]
 
     def add_call(self, call: Call, now: int) -> bool:
-        """A genuine call; False if we knew it, or have no room for it.
+        """Add an authentic call; False if it is known or there is no room.
 
-        Names of cells cost nothing, and one certificate is enough for any number: only so many of a topic are kept.
-        Where departures make calls early there are many epochs, too, and all of a topic have a share of the table.
+        Names of cells cost nothing, and one certificate is enough for any number, so only a limited number for each
+        topic is kept. With send slots, calls are early and cover many epochs, so each topic has a share of the table.
         """
         if call.token in self._calls or len(self._calls) >= self._calls_max:
             return False
@@ -148,7 +150,7 @@ class RootElections:
         return token in self._calls
 
     def flood_call(self, call: Call, source: Address | None, now: int) -> None:
-        """Pass a call on to everybody, once."""
+        """Forward a call to all neighbours, once."""
         if self.add_call(call, now):
             self._opened[call.token] = now
             for neighbour in self._seat.present_neighbours():
@@ -156,14 +158,15 @@ class RootElections:
                     self._seat.send(neighbour, call)
 
     def own_mesh_ready_us(self, token: bytes) -> int:
-        """When the mesh that we began for this token has had the time to form; before that a note would miss many."""
+        """Time at which the mesh that this node began has formed. Before that a notification would miss many
+        members."""
         return self._stands.get(token, 0)
 
     def estimate_mesh_ready_us(self, token: bytes, lineage: bytes, members: int, now: int) -> int:
-        """About when the mesh of this token stands: nine times of ten not later, if there are so many members.
+        """Time by which the mesh of this token has formed, in nine of ten cases, in a network of `members` members.
 
-        A root that is known began its mesh at most a flood ago. If none is known, the best of `members` lots has to
-        wait for its turn; all members count as being up for as long as this one.
+        A known root began its mesh at most one flood ago. If no root is known, the best of `members` lots has to wait
+        for its turn; all members count as having this node's uptime.
         """
         if token in self._formed_us:
             return self._formed_us[token]
@@ -176,13 +179,14 @@ class RootElections:
         return max(now, min(turn_us, self._due.get(token, turn_us))) + flood_us + self._forming_us(token)
 
     def send_open_calls(self, neighbour: Address, now: int) -> None:
-        """Tell one that is new to us the calls that no root has answered: it may be the one to do so."""
+        """Tell a new neighbour the calls that no root has answered: it may be the one to answer."""
         for token, call in self._calls.items():
             if self._forms(call, now) and not self._seat.reachable_origins(token):
                 self._seat.send(neighbour, call)
 
     def make_receipt(self, lineage: bytes, name: bytes, now: int) -> bytes:
-        """Our word, as the root of this lineage, that we have the cargo of this name; raises if it counts no more."""
+        """A receipt of this node, as the root of this lineage, for a stem message. Raises if its membership has
+        ended."""
         try:
             lot = self._keys_at(now // self._epoch_us).lot
         except AuthorityError as error:
@@ -190,7 +194,7 @@ class RootElections:
         return vrf.prove_lot(lot, lineage, _RECEIPT + name, self._entropy)
 
     def check_receipt(self, lineage: bytes, name: bytes, receipt: bytes) -> None:
-        """Raise unless one of those who are roots of this lineage, as far as we know, gave this receipt."""
+        """Raise unless a known root of this lineage gave this receipt."""
         origins = [origin for token in self.tokens_of(lineage) for origin in self._seat.reachable_origins(token)]
         for candidacy in dict.fromkeys(origin.advert.root for origin in origins):
             if candidacy is not None:
@@ -200,7 +204,7 @@ class RootElections:
         raise ForgedError("no root that we know of gave this receipt")
 
     def request_fresh_chains(self, tokens: Iterable[bytes]) -> None:
-        """Somebody lost the chains of these tokens of ours."""
+        """A node has lost the chains of these tokens of this root."""
         self._wanted |= {token: None for token in tokens if token in self._started}
 
     def beat(self, now: int) -> None:
@@ -218,11 +222,11 @@ class RootElections:
         return len(self._calls)
 
     def _forms(self, call: Call, now: int) -> bool:
-        """Whether it is time for the mesh that this is a call for."""
+        """True if the mesh of this call should form now."""
         return now >= call.certificate.leaf.first * self._epoch_us - self._rules.lead_periods * self._period_us
 
     def _stand(self, token: bytes, call: Call, now: int) -> None:
-        """Be the root if it is for us to be it, and no more if it is for another."""
+        """Become the root if it is this node's turn, and step back if another leads."""
         lineage, origins = lineage_of(call.certificate, call.cell), self._seat.reachable_origins(token)
         best = leading_origin(origins)
         if best is None:
@@ -249,13 +253,13 @@ class RootElections:
             self._seat.withdraw_advert(token, now)
 
     def _is_served(self, lineage: bytes) -> bool:
-        """Whether there is a root for it under another token, which will come to this one."""
+        """True if the lineage has a root under another token, which will come to this one."""
         return any(self._seat.reachable_origins(token) for token in self.tokens_of(lineage))
 
     def _outranks(self, lineage: bytes, best: AdvertisedOrigin, now: int) -> bool:
-        """Whether we are the root under another token, and our lot is better than that of one who leads here.
+        """True if this node is the root under another token, and its lot is better than that of the leader here.
 
-        The next call comes to the root by a stem: a relay who has it from there can be first, and must not win by that.
+        The next call reaches the root over a stem. A relay of that stem can be first, and must not win by that.
         """
         if lineage not in self._rooted:
             return False
@@ -263,9 +267,9 @@ class RootElections:
         return any(origin.is_own for origin in known) and self._own_rank(lineage, now) < _standing(best.advert)[0]
 
     def _contests(self, token: bytes, lineage: bytes, best: AdvertisedOrigin, now: int) -> bool:
-        """Whether we stand although there is a root: one with a worse lot, that did not wait for its turn.
+        """True if this node stands although there is a root: one with a worse lot that did not wait for its turn.
 
-        Otherwise whoever answers first would be it. A root of the epoch before need not wait.
+        Otherwise the first to answer would be the root. A root of the previous epoch need not wait.
         """
         candidacy = best.advert.root
         if token not in self._opened or candidacy is None:
@@ -295,14 +299,14 @@ class RootElections:
         return self._due[token] <= now
 
     def _turn_us(self, token: bytes, bits: float, now: int) -> int:
-        """How long a lot of so many steps waits for its turn, from `now` on."""
+        """Time that a lot of `bits` steps waits for its turn, from `now` on."""
         up_periods = (now - self._since_us) / self._period_us
         youth = max(0.0, 1 - up_periods / self._rules.uptime_periods)
         patience = self._rules.patience_periods if token in self._served else 0
         return int((patience + self._rules.bit_periods * (bits + _YOUTH_BITS * youth)) * self._period_us)
 
     def _forming_us(self, token: bytes) -> int:
-        """How long the mesh of this token takes to form, from its root's first advert on."""
+        """Time that the mesh of this token takes to form, from its root's first advertisement on."""
         rules = self._rules
         formed = rules.repair_periods + 2 * rules.bit_periods if token in self._served else rules.lead_periods
         return formed * self._period_us
@@ -325,7 +329,8 @@ class RootElections:
 
 
 def make_root_advert(call: Call, keys: EpochKeys, length: int, expires_us: int, entropy: Entropy) -> Advert:
-    """The advert of an elected root: the publisher's call, our lot, and a chain that the proof of the lot signs."""
+    """The advertisement of an elected root: the publisher's call, the root's lot, and a chain that the proof of the lot
+    signs."""
     first, lineage = hash_chain.start_chain(entropy), lineage_of(call.certificate, call.cell)
     end = hash_chain.advance_chain(first, length)
     statement = hash_chain.encode_anchor(call.token, end, length, expires_us)
@@ -335,12 +340,13 @@ def make_root_advert(call: Call, keys: EpochKeys, length: int, expires_us: int, 
 
 
 def extract_call(advert: Advert) -> Call:
-    """The call that an elected root's advert answers."""
+    """The call that an elected root's advertisement answers."""
     return Call(advert.token, advert.certificate, advert.signature, advert.cell)
 
 
 class RootAnchorRules:
-    """A `Vouching`: the proof of a root's lot vouches for its chain, and is checked with the rest of its advert."""
+    """An `AnchorRules`: the proof of a root's lot signs its chain, and is checked with the rest of its
+    advertisement."""
 
     def check(self, advert: Advert, anchor: Anchor, now: int) -> None:
         if now >= anchor.expires_us:
@@ -367,12 +373,12 @@ def check_root_advert(advert: Advert, authority: bytes, first: int, epoch: int) 
 
 
 def leading_origin(origins: Iterable[AdvertisedOrigin]) -> AdvertisedOrigin | None:
-    """The origin with the best lot; of one root's chains the latest."""
+    """The origin with the best lot; of several chains of one root, the latest."""
     return min(origins, key=lambda origin: _standing(origin.advert), default=None)
 
 
 def _is_same_topic(one: CertificateChain, other: CertificateChain) -> bool:
-    """A sub-authority may name another's lineage, but not in its name."""
+    """A sub-authority may name another's lineage, but not under the other's name."""
     return one.leaf.lineage == other.leaf.lineage and one.group == other.group
 
 
@@ -397,21 +403,21 @@ def _rank(draw: bytes, membership: CertificateChain) -> int:
 
 
 def _bits(rank: int) -> float:
-    """How many steps a lot of this rank waits."""
+    """Steps that a lot of this rank waits."""
     return max(0.0, _BITS + log2((rank + 1) / _RANKS))
 
 
 _EPOCHS: Final = 3
-"""Whose meshes there are at a time: the last one in its grace, this one, and the next."""
+"""Epochs with a mesh at one time: the last one in its grace time, this one, and the next."""
 _TOPICS: Final = 4
-"""That fill the table of calls, if each has as many as it may have."""
+"""Topics that fill the table of calls, if each has as many calls as it may have."""
 _RECEIPT: Final = b"taken "
 _RANKS: Final = 1 << 64
 _BITS: Final = 12
 """In a network of 2^12 members the best lot waits for about nothing."""
 _YOUTH_BITS: Final = 6
-"""How much worse the lot counts of one who has only just started."""
+"""Steps by which the lot of a node that has just started counts worse."""
 _NINE_OF_TEN_BITS: Final = log2(log(10))
-"""The best of n lots is, nine times of ten, not worse than 1/n by more than this."""
+"""In nine of ten cases, the best of n lots is not worse than 1/n by more than this."""
 _FLOOD_PERIODS: Final = 2
 """Heartbeats that a flood takes to reach most members of a network of the usual size."""

@@ -1,14 +1,17 @@
-"""Routes: for every topic that was advertised, the ways back to each origin, nearest first.
+"""Routes: for every advertised topic, the ways back to each origin, shortest first.
 
-An origin is known by its hash chain (P1 2.1): two adverts for one token are of the same origin if hashing leads from
-one value to the other, and the value that comes first was nearer. Of each origin a node keeps the nearest value it ever
-saw, and one offer per neighbour, as the number of hops that it is further.
+A hash chain identifies an origin (P1 2.1): two advertisements for one token have the same origin if hashing leads from
+one value to the other; the value that comes first was nearer. For each origin a node keeps the nearest value it ever
+saw, and one offer for each neighbour, as the number of additional hops.
 
-Subscriptions follow the nearest offer. When that is lost, only an offer at most one hop further than the nearest value
-ever seen may take its place: whoever made it was no further from the origin than we were at our nearest, so its own way
-did not lead through us. Anything further might, and following it could make a loop that feeds itself. An origin without
-such an offer is lost for good. It is kept, so that stale copies of it are known for what they are and not passed round;
-the way back in is a fresh chain, which the origin starts when it hears that somebody lost the old one.
+Subscriptions follow the nearest offer. When that offer is lost, only an offer at most one hop further than the nearest
+value ever seen may replace it.
+Claim: this makes no loop.
+Reason: the neighbour that made such an offer was no further from the origin than this node was at its nearest, so its
+own way did not lead through this node. A further offer might, and following it could make a loop that feeds itself.
+
+An origin without such an offer stays lost. It stays in the table, so that stale copies of it are recognised and
+not forwarded. The way back in is a fresh chain, which the origin starts when it hears that a node has lost the old one.
 """
 
 from __future__ import annotations
@@ -26,7 +29,7 @@ RoutePreference: TypeAlias = Callable[[Advert, Address], int]
 
 
 class AdvertisedOrigin:
-    """One advertised origin; `value` is the nearest of its chain that we ever saw. Our own has no offers."""
+    """One advertised origin. `value` is the nearest value of its chain ever seen. An own origin has no offers."""
 
     __slots__ = (
         "_offers",
@@ -45,13 +48,13 @@ class AdvertisedOrigin:
         self.value = advert.value
         self.is_own = via is None
         self.charged_to = via
-        """Who brought it to us."""
+        """The neighbour that brought this origin, and whose quota it counts for."""
         self.via = via
-        """The neighbour on the nearest way that is safe to follow; None if there is none, or if this is our own."""
+        """The neighbour on the shortest safe way; None without a way, or if the origin is this node."""
         self.fresh_chain_requested_us = 0
-        """When we last told the origin, by our own way to it, that somebody lost the chain."""
+        """Time at which this node last reported a lost chain towards the origin."""
         self.changed_us = 0
-        """When our way to it last became nearer or further."""
+        """Time at which this node's distance to the origin last changed."""
         self._offers: dict[Address, int] = {} if via is None else {via: 0}
 
     def __len__(self) -> int:
@@ -63,17 +66,18 @@ class AdvertisedOrigin:
 
     @property
     def advertised_value(self) -> bytes | None:
-        """The value we tell others: one hop from our way. None while there is no way."""
+        """The value that this node advertises: one hop further than its way. None while there is no way."""
         if self.via is None:
             return self.value if self.is_own else None
         return hash_chain.advance_chain(self.value, self._offers[self.via] + 1)
 
     def is_safe_via(self, neighbour: Address) -> bool:
-        """Whether this neighbour is on a way that is safe to follow, if perhaps not the nearest."""
+        """True if this neighbour is on a safe way, which need not be the shortest."""
         return self._offers.get(neighbour, DETOUR_HOPS_MAX + 1) <= DETOUR_HOPS_MAX
 
     def offer(self, value: bytes, hops: int, via: Address) -> None:
-        """Note what a neighbour offers, `hops` further than our nearest value. Only a nearer one revives the lost."""
+        """Store a neighbour's offer, `hops` further than the nearest value. Only a nearer value revives a lost
+        origin."""
         if self.is_own or (self.via is None and hops >= 0):
             return
         if hops < 0:
@@ -83,7 +87,7 @@ class AdvertisedOrigin:
         self._choose()
 
     def withdraw(self, neighbour: Address) -> None:
-        """Forget what a neighbour offered."""
+        """Forget a neighbour's offer."""
         if self._offers.pop(neighbour, None) is not None:
             self._choose()
 
@@ -101,7 +105,7 @@ class AdvertisedOrigin:
 class RouteTable:
     """The table (token, chain value, neighbour) of P1, bounded in tokens and in origins per token.
 
-    Of neighbours equally near the one that `prefer` ranks first is followed; without it, the first to say so.
+    Of equally near neighbours, the one that `prefer` ranks first is followed; without `prefer`, the first to offer.
     """
 
     def __init__(self, *, d_max: int, tokens_max: int, origins_max: int, prefer: RoutePreference | None = None) -> None:
@@ -116,14 +120,14 @@ class RouteTable:
         return list(self._origins)
 
     def admit(self, advert: Advert, now: int) -> None:
-        """Raise unless a chain like this may enter. The papers' table asks for nothing."""
+        """Raise unless a chain like this may enter. The papers' table accepts all."""
 
     def expired(self, now: int) -> list[AdvertisedOrigin]:
-        """The origins whose time is over. The papers' have none."""
+        """The origins whose time is over. The papers' origins never expire."""
         return []
 
     def find(self, token: bytes, value: bytes) -> tuple[AdvertisedOrigin, int] | None:
-        """The origin this value belongs to, and how many hops it is further than the nearest known of it."""
+        """The origin that this value belongs to, and how many hops the value is further than the nearest known one."""
         for origin in reversed(self.origins(token)):
             hops = hash_chain.hops_between(origin.value, value, self._d_max)
             if hops is not None:
@@ -131,14 +135,15 @@ class RouteTable:
         return None
 
     def find_advert(self, advert: Advert) -> tuple[AdvertisedOrigin, int] | None:
-        """The same, for the value of an advert."""
+        """The same for the value of an advertisement."""
         return self.find(advert.token, advert.value)
 
     def add(self, advert: Advert, via: Address | None) -> AdvertisedOrigin | None:
-        """Keep a new origin; None if the table is full. Unreachable ones make room for it, and any for our own.
+        """Add a new origin; None if the table is full. An unreachable origin makes room for it, and any makes room for
+        an own one.
 
-        A full table takes nothing else in: past d_max a copy that comes round a long loop is taken for a new origin,
-        and if it could push an old one out, it would go round for ever.
+        A full table takes no other origin: beyond d_max a copy that comes round a long loop looks like a new origin,
+        and if it could evict an old one, it would circulate forever.
         """
         if advert.token not in self._origins and len(self._origins) >= self._tokens_max:
             return None
@@ -161,12 +166,13 @@ class RouteTable:
             del self._origins[origin.advert.token]
 
     def find_excess(self, neighbour: Address, token: bytes, shares: NeighbourShares) -> AdvertisedOrigin | None:
-        """The oldest of the origins that it brought, for this topic or for any, if there are more than its share."""
+        """The oldest origin that this neighbour brought, for this topic or for any, if it is over its share."""
         brought = [origin for origin in self.origins(token) if origin.charged_to == neighbour]
         return brought[0] if len(brought) > shares.origins else self._brought.find_excess(neighbour, shares.chains)
 
     def reassign(self, origin: AdvertisedOrigin) -> None:
-        """Who brought it offers it no more: whose way we follow instead has brought it; if there is none, it goes."""
+        """The neighbour that brought the origin offers it no more: charge it to the neighbour on the current way, or
+        remove it if there is none."""
         if origin.via is None or origin.charged_to is None:
             self.remove(origin)
             return
@@ -175,7 +181,7 @@ class RouteTable:
         self._brought.add(origin.charged_to, origin)
 
     def count_offers(self) -> int:
-        """Offers held in all: what the bounds bound."""
+        """Offers in the table, which the bounds limit."""
         return sum(max(1, len(origin)) for known in self._origins.values() for origin in known)
 
     def _make(self, advert: Advert, via: Address | None) -> AdvertisedOrigin:
@@ -188,4 +194,4 @@ class RouteTable:
 
 
 DETOUR_HOPS_MAX: Final = 1
-"""How many hops further than the nearest value ever seen a way may be, and be safe to follow."""
+"""A way may be this many hops further than the nearest value ever seen, and still be safe."""

@@ -1,25 +1,29 @@
-"""SCAMP (Ganesh, Kermarrec, Massoulie 2003): a neighbourhood that forms itself, of a size nobody has to know.
+"""SCAMP (Ganesh, Kermarrec, Massoulie 2003): a self-organising neighbourhood whose size no node has to know.
 
-Every node has a partial view, those it keeps, and an in-view, those who keep it; the two together are its neighbours,
-N(v) in P0. A newcomer's `Join` ends at its contact, who sends a copy of it to each of its partial view, and `copies`
-more. Who gets a copy keeps the newcomer with probability 1 / (1 + size of its view), or else passes it on; so views
-grow to (copies + 1) ln n, which is just enough for n nodes to stay connected. Who keeps the newcomer tells it so.
+Every node has a partial view (the nodes it keeps) and an in-view (the nodes that keep it). The two together are its
+neighbours, N(v) in P0.
 
-Contacts are uniform, whoever is asked first (the paper's indirection): the `Join` walks. At a node of degree d it moves
-on to a random neighbour with probability d / neighbours_max and stays otherwise; on a graph whose links go both ways
-the end of such a walk is as likely at one node as at another, and nobody needs to know the degree of others.
+1. A newcomer's `Join` ends at its contact. The contact sends a copy to each node of its partial view, and `copies`
+   more.
+2. A node that gets a copy keeps the newcomer with probability 1 / (1 + size of its view), or else forwards the copy. So
+   views grow to (copies + 1) ln n, which is just enough for n nodes to stay connected.
+3. A node that keeps the newcomer tells it so.
 
-Arcs are leased. A node joins anew when its lease ends, so views forget old arcs and follow the size of the network; it
-does so by a member of its view or, so that halves that were parted come together again, by one of the contacts it was
-told at its start. Who leaves hands those that keep it over to those it keeps, all but `copies` + 1 of them, and
-the law holds for n - 1 nodes. Who is kept by nobody, or hears nobody, joins again; and who hears so few that they may
-be all there are of an island joins by somebody else.
+Contacts are uniform, whichever node is asked first (the paper's indirection): the `Join` does a random walk. At a node
+of degree d it moves to a random neighbour with probability d / neighbours_max and stays otherwise. On a graph of
+two-way links the end of such a walk is uniform over the nodes, and no node needs to know the degree of others.
 
-Not in the paper: a passive view, addresses seen in passing. A kept neighbour that fails is replaced from it, and
-who has no neighbour left joins by it, or by the contacts. And probes: every so often a node tries one that failed
-within the last lease. Halves of a network that was parted have each other among those, and every probe that succeeds is
-a link between them. Where nobody failed there are no probes: a link that comes and goes would break the meshes laid
-over it.
+Arcs are leased. A node joins again when its lease ends, so views forget old arcs and follow the size of the network. It
+joins through a member of its view, or through one of its initial contacts, so that partitioned halves come together
+again. A node that leaves assigns the nodes it keeps to the nodes that keep it, all but `copies` + 1 of them, and the
+law holds for n - 1 nodes. A node that no other node keeps, or that hears no other node, joins again. A node that hears
+so few neighbours that they may be a whole island joins through another node.
+
+Not in the paper: a passive view, which holds addresses seen in passing. A failed member of the view is replaced from
+it, and a node without neighbours joins through it or through the contacts. Also not in the paper: probes. At intervals
+a node tries one that failed within the last lease. The halves of a partitioned network have each other among those, and
+every successful probe is a link between them. Without failures there are no probes: a link that comes and goes would
+break the meshes on it.
 """
 
 from __future__ import annotations
@@ -58,11 +62,12 @@ class ScampNeighbourhood:
         self._period_us, self._grace_us = config.heartbeat_us, GRACE_PERIODS * config.heartbeat_us
         self._contacts = [contact for contact in dict.fromkeys(contacts) if contact != name]
         self.partial: dict[Address, int] = {}
-        """Those we keep, and until when."""
+        """The nodes that this node keeps, each with the end of its lease."""
         self.inward: dict[Address, int] = {}
-        """Those who keep us, and until when."""
+        """The nodes that keep this node, each with the end of its lease."""
         self.probed: dict[Address, int] = {}
-        """Those who had failed and that we try again, and until when; apart, for the law knows nothing of them."""
+        """Failed nodes that are tried again, each with the end of its lease. Separate, because the law does not count
+        them."""
         self.passive: dict[Address, None] = {}
         self._failed: dict[Address, int] = {}
         self._probe_us = now + self._until_probe()
@@ -97,7 +102,7 @@ class ScampNeighbourhood:
                 raise MalformedError("not a message of membership, or not a stranger's to send")
 
     def on_neighbour_lost(self, name: Address, now: int) -> None:
-        """It failed; another takes its place, if we know one. One that was tried in vain is not tried again."""
+        """A neighbour failed. A passive address replaces it, if there is one. A failed probe is not repeated."""
         kept = name in self.partial
         self._part(name, now)
         self.passive.pop(name, None)
@@ -122,7 +127,8 @@ class ScampNeighbourhood:
             self._probe(now)
 
     def leave(self, now: int) -> None:
-        """Those who keep us are to keep those we keep instead, in turn; all but the last `copies` + 1 of them."""
+        """Assign the nodes that this node keeps to the nodes that keep it, in turn, all but the last `copies` + 1 of
+        them."""
         heirs = list(self.partial)
         self._rng.shuffle(heirs)
         replaced = len(self.inward) - self._rules.copies - 1
@@ -140,7 +146,7 @@ class ScampNeighbourhood:
     # --- joining
 
     def _ask(self, contacts: list[Address], now: int) -> None:
-        """Ask to be kept, by way of one of these, for the term of a lease."""
+        """Ask to be kept for a lease, through one of these contacts."""
         self._join_us = now + self._patience_us
         # A first lease is shorter, so that those who come at once do not all ask again at once.
         lease_ms = int(self._rules.lease_ms * (1 if self._joined else self._rng.uniform(0.5, 1)))
@@ -151,7 +157,7 @@ class ScampNeighbourhood:
             self._door.send(contact, Join(self._name, lease_ms, not self._joined, self._rules.walk_hops))
 
     def _probe(self, now: int) -> None:
-        """Keep one that failed, in case that it was the way to it that failed."""
+        """Keep a failed node, in case only the way to it had failed."""
         self._probe_us = now + self._until_probe()
         self._failed = {name: until for name, until in self._failed.items() if now < until}
         choices = [name for name in self._failed if not self._is_linked(name)]
@@ -159,7 +165,8 @@ class ScampNeighbourhood:
             self._hold(self.probed, self._any(choices), self._rules.lease_ms, now)
 
     def _recover(self, alone: bool, now: int) -> None:
-        """Nobody keeps us, or next to nobody; or we hear nobody: then we were cut off, and whom we knew gave us up."""
+        """Join again: few or no nodes keep this node, or it hears none. In the last case it was cut off, and its
+        neighbours have dropped it."""
         if alone:
             for name in self.neighbours():
                 self._part(name, now)
@@ -221,7 +228,7 @@ class ScampNeighbourhood:
         self._door.open(source, now)
 
     def _replace(self, source: Address, successor: str | None, now: int) -> None:
-        """It leaves. Whom it names takes the place it had with us, if it had one."""
+        """A neighbour leaves. The node it names takes its place in the partial view, if it had one."""
         kept = source in self.partial
         self._part(source, now)
         self.passive.pop(source, None)
@@ -248,7 +255,8 @@ class ScampNeighbourhood:
             self._door.close(name, now)
 
     def _note(self, name: Address) -> None:
-        """Remember an address that is no neighbour's; but who comes by us before we are let in can let nobody in."""
+        """Store the address of a node that is not a neighbour. Not before this node has joined: a node that comes
+        through it cannot let it in."""
         if not self._joined or name == self._name or self._is_linked(name) or not self._rules.passive_max:
             return
         remember(self.passive, name, None, self._rules.passive_max)
@@ -259,7 +267,7 @@ class ScampNeighbourhood:
         return name in self.partial or name in self.inward or name in self.probed
 
     def _may_be_an_island(self) -> bool:
-        """Whether we hear fewer than the law leaves to anybody in a network of some size."""
+        """True if this node hears fewer neighbours than the law gives to any node of a sizeable network."""
         return sum(self._door.is_present(name) for name in self.neighbours()) < self._rules.copies + 2
 
     def _has_room_for(self, name: Address) -> bool:
@@ -269,22 +277,22 @@ class ScampNeighbourhood:
         return [name for name in self.partial if self._door.is_present(name)]
 
     def _others(self, newcomer: Address) -> list[Address]:
-        """To whom a copy of a newcomer's subscription may go: those we keep, who are there if we can tell."""
+        """The nodes that may get a copy of a newcomer's subscription: those in the view, the present ones if known."""
         return [name for name in self._live() or self.partial if name != newcomer]
 
     def _any(self, names: Iterable[Address]) -> Address:
         return self._rng.choice(list(names))
 
     def _until_probe(self) -> int:
-        """Until the next probe; at another moment for everybody."""
+        """Random time until the next probe."""
         return int(self._rules.probe_periods * self._period_us * self._rng.uniform(0.5, 1.5))
 
     def _until(self, lease_ms: int, now: int) -> int:
-        """The end of a lease, with the time that the next one takes to be made."""
+        """The end of a lease, plus the time that its renewal takes."""
         return now + min(lease_ms, self._rules.lease_ms) * 1_000 + self._grace_us
 
 
 FAILED_MAX: Final = 16
-"""Of those that failed, how many are remembered."""
+"""Failed nodes that are remembered."""
 GRACE_PERIODS: Final = 10
-"""Heartbeats for which an arc outlives its lease: about as many as those that replace it take to be made."""
+"""Heartbeats for which an arc outlives its lease: about the time that its replacements take."""

@@ -1,20 +1,21 @@
-"""The shell game (P0 4.5): nodes of a mesh change places, so that a place in it says nothing about who is there.
+"""The shell game (P0 4.5): nodes of a mesh exchange positions, so that a position reveals nothing about the node there.
 
-When to play is decided here, how two change places in `swap`. A node plays first when its mesh begins to form, and then
-again and again after exponential waits, ever more seldom: it cools down. All is looked at once in a heartbeat, for
-nothing could leave earlier.
+This module decides when to play; `swap` exchanges the positions. A node plays first when its mesh begins to form, then
+again after exponential waits, ever less often: it cools down. Everything runs once in a heartbeat, because no message
+could leave earlier.
 
-Places and adverts. A node that has moved, or that another has moved next to, has the topic from whoever is next to its
-place, not by the nearest way that the adverts offer, and it stays even if nobody needs it there. From then on to follow
-an advert could lead round in a circle, for others too are not where the adverts would have them. So nobody plays until
-its ways have come to rest; and when a way changes afterwards, the parent at a place fails, or a game ends in doubt, the
-node asks the origin for a fresh chain. The mesh is laid anew along that, places on the old chain end with the old
-chain, and the game begins again.
+Positions and advertisements. A node that has moved, or whose neighbour has moved, gets the topic from the nodes next to
+its position, and not over the shortest way of the advertisements. It stays even if no node needs it there. From then on
+following an advertisement could lead to a loop, because other nodes are not where the advertisements place them either.
+So no node plays until its ways are stable. If a way changes afterwards, if the parent at a position fails, or if a game
+ends in doubt, the node asks the origin for a fresh chain. The mesh forms again along that chain, positions on the old
+chain end with it, and the game begins again.
 
-What the game leaves behind. Who was next to us gets notes for one lease more, so that none is lost while some have
-moved and others not yet; copies are suppressed as always. Those newly next to us are acquaintances, if they are no
-neighbours, and get heartbeats. Every node reminds its parents now and then that it is there, by a plain `Subscribe`,
-and forgets children that do not: so two who came to disagree, for a message was lost, agree again.
+After a game. A former neighbour in the mesh gets notifications for one lease more, so that none is lost
+while some nodes have moved and others have not; duplicates are dropped as always. New neighbours in the mesh become
+acquaintances, if they are not neighbours, and get heartbeats. Every node reminds its parents at intervals that it is
+there, by a plain `Subscribe`, and forgets children that do not. So two nodes that disagree after a lost message come to
+agree again.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ from veilcast.wire.mesh import Message, Subscribe
 
 
 class ShellGamePolicy:
-    """A policy around another one, which goes on as if nobody moved: with covers inside, this is P0's PFSG."""
+    """A policy around another one, which acts as if no node moved. It is PFSG of P0 if the inner policy has covers."""
 
     def __init__(self, config: MeshConfig, seat: PolicyContext, inner: HidingPolicy, rng: Random) -> None:
         self._rule, self._seat, self._inner, self._rng = config.shellgame, seat, inner, rng
@@ -64,7 +65,7 @@ class ShellGamePolicy:
         return self._inner.covers(token)
 
     def position(self, token: bytes) -> MeshPosition | None:
-        """Where we are, as long as there is a way to one of the origins whose mesh it is a place in."""
+        """The position of this node, as long as there is a way to one of the origins of its mesh."""
         place = self._places.get(token)
         if place is not None and not any(origin in place.origins for origin in self._seat.reachable_origins(token)):
             del self._places[token]
@@ -90,7 +91,7 @@ class ShellGamePolicy:
         self._inner.on_forwarded(token, now)
 
     def on_neighbour_lost(self, neighbour: Address) -> None:
-        """Whoever has lost the parent at its place asks for a fresh chain, until there is one."""
+        """A node that has lost the parent at its position asks for a fresh chain, until there is one."""
         for token, place in list(self._places.items()):
             if neighbour in place.inward:
                 del self._places[token]
@@ -150,7 +151,7 @@ class ShellGamePolicy:
         return self._rule.publisher_plays or not self._seat.originates(token)
 
     def has_room_for(self, names: int) -> bool:
-        """A lock may bring one more, for which there must be room as well."""
+        """A lock may bring one more acquaintance, for which there must be room as well."""
         known = len(self._seat.acquaintances()) + len(self.swaps.active_games())
         return known + names <= self._rule.acquaintances_max
 
@@ -188,7 +189,7 @@ class ShellGamePolicy:
     # --- when to play
 
     def _look(self, token: bytes, now: int) -> None:
-        """Play if it is time. A mesh that was laid anew is a new one."""
+        """Play if it is time. A mesh that has formed again is a new one."""
         rule, origins = self._rule, tuple(self._seat.reachable_origins(token))
         player = self._players.get(token)
         if player is None or not any(origin in player.origins for origin in origins):
@@ -217,7 +218,7 @@ class ShellGamePolicy:
                 player.games += self.swaps.start(token, self._rng.choice(outward), now)
 
     def _settled_on(self, token: bytes, now: int) -> list[AdvertisedOrigin]:
-        """The origins to which our ways have come to rest."""
+        """The origins to which the ways of this node are stable."""
         return [origin for origin in self._seat.reachable_origins(token) if now - origin.changed_us >= self._settle_us]
 
     def _wait(self) -> int:
@@ -226,7 +227,7 @@ class ShellGamePolicy:
     # --- what games leave behind
 
     def _remind(self, token: bytes, player: _GameState, now: int) -> None:
-        """Tell our parents that we are there, and forget the children who have not told us for long."""
+        """Tell the parents that this node is there, and forget children that have not told it for long."""
         if now - player.parents_reminded_us >= self._remind_us:
             player.parents_reminded_us = now
             for parent in self.inward(token):
@@ -238,7 +239,7 @@ class ShellGamePolicy:
                 self.on_released(token)
 
     def _settle(self, now: int) -> None:
-        """What had to wait while we were bound is done now."""
+        """Do the work that had to wait while the node was locked."""
         released, self._released = list(self._released), {}
         for token in released:
             self._seat.reconcile(token, now)
@@ -264,7 +265,7 @@ class ShellGamePolicy:
 
 
 class _GameState:
-    """What the game knows of one mesh: since when it is fit to play on, when we play next, who was next to us."""
+    """The state of the game in one mesh: since when it can be played, the next game, the last known neighbours."""
 
     __slots__ = (
         "child_reminders",
@@ -278,21 +279,21 @@ class _GameState:
     )
 
     def __init__(self, now: int, origins: tuple[AdvertisedOrigin, ...], before: _GameState | None = None) -> None:
-        """Reminders go on as `before`: where a mesh is laid anew again and again, they are all that repairs it."""
+        """Reminders continue as `before`: if a mesh forms again and again, reminders are all that repairs it."""
         self.since_us, self.origins = now, origins
         self.due_us: int | None = None
         self.games = 0
         self.settled = False
-        """Whether our ways have been so before."""
+        """True if the ways were stable at the last look."""
         self.neighbours: dict[Address, None] = {}
         self.parents_reminded_us: int = now if before is None else before.parents_reminded_us
         self.child_reminders: dict[Address, int] = {} if before is None else before.child_reminders
-        """When each child last told us that it is there."""
+        """Time of the last reminder of each child."""
 
     def play_probability(self, rate: float, decay: str, now: int) -> float:
-        """The probability to play; it falls with time, or with the games played."""
+        """Falls with time, or with the number of games played."""
         return exp(-rate * (self.games if decay == "count" else (now - self.since_us) / 1_000_000))
 
 
 _REMINDERS: Final = 5
-"""How many a child may miss."""
+"""Reminders that a child may miss."""

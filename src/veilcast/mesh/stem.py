@@ -1,19 +1,20 @@
-"""Stems: how what a publisher says gets to the root without showing where it began.
+"""Stems: how a publisher's message reaches the root without revealing where it began.
 
-The publisher hands it to one neighbour, its first relay, and waits while that one is away: another first relay would
-be another sample (`first_relay`). A relay passes it on to a neighbour that depends on whom it came from alone, or ends
-the stem, by a coin that does too; one that it comes back to ends it. From there it climbs to the root as subscriptions
-do. Where there is no root yet, the end of the stem floods the call for one. The root's acknowledgement goes back the
-same way, signed with the key of its lot: a relay that drops a note cannot make its publisher believe that it arrived.
+1. The publisher sends the message to one neighbour, its first relay, and waits while that neighbour is away: another
+   first relay would be another sample for an observer (`first_relay`).
+2. A relay forwards it to a neighbour that depends only on the previous hop, or ends the stem, by a coin that also
+   depends only on the previous hop. A relay that gets it a second time ends it.
+3. From the end of the stem it climbs to the root as subscriptions do. If there is no root yet, the end of the stem
+   floods the call for one.
+4. The root's acknowledgement goes back the same way, signed with the key of its lot. So a relay that drops a
+   notification cannot make the publisher believe that it arrived.
 
-A relay checks that a certified publisher signed what it passes on, so a stem is no way to flood the network, and keeps
-for a while whom it came from, so that the acknowledgement finds its way; the oldest are forgotten first.
+A relay checks that a certified publisher signed what it forwards, so a stem cannot be used to flood the network. It
+remembers the previous hop for a while, so that the acknowledgement finds its way; the oldest entries are evicted first.
 
-
-Where stems go: the first relay of our own publications, and the next relay of what others hand us.
-
-Every choice is by identity, which is a certified key, so that one member has one rank from however many addresses it
-comes. Relays that this node chose as neighbours come before peers that came to it."""
+`StemChoices` makes every choice by identity, which is a certified key. So one member has one rank, from however many
+addresses it comes. Relays that this node chose as neighbours come before peers that came to it.
+"""
 
 from __future__ import annotations
 
@@ -42,7 +43,7 @@ class StemChoices:
         self._rules, self._habits, self._members, self._relay = rules, habits, members, relay
 
     def first_relay(self, lineage: bytes) -> Address | None:
-        """The neighbour to which our own publications of this lineage go first, there or not."""
+        """The neighbour that gets own publications of this lineage first, present or not."""
         if self._rules.relay.rule == "kept":
             return self._relay.address()
         names = {name.encode(): name for name in self._members.neighbours}
@@ -50,7 +51,7 @@ class StemChoices:
         return None if first is None else names[first]
 
     def next_relay(self, predecessor: Address, neighbours: Iterable[Address]) -> Address | None:
-        """The neighbour to which goes on what comes from `predecessor`."""
+        """The next hop of a cargo that comes from `predecessor`."""
         about, identity = self._members.identity(predecessor), self._members.identity
         return min(
             (name for name in neighbours if name != predecessor),
@@ -59,7 +60,7 @@ class StemChoices:
         )
 
     def continues_stem(self, predecessor: Address) -> bool:
-        """Whether what comes from `predecessor` walks on past us, or ends here."""
+        """True if a cargo that comes from `predecessor` walks on past this node; False if the stem ends here."""
         return self._habits.continues_stem(self._members.identity(predecessor), self._rules.onward)
 
 
@@ -67,30 +68,30 @@ Cargo: TypeAlias = Call | Notify
 
 
 class StemContext(Protocol):
-    """What stems see and do of their node."""
+    """The view of their node that stems have."""
 
     def present_neighbours(self) -> list[Address]: ...
 
     def reachable_origins(self, token: bytes) -> list[AdvertisedOrigin]: ...
 
     def post(self, neighbour: Address, message: Message) -> None:
-        """At once, in a frame of its own."""
+        """Send at once, in a frame of its own."""
 
     def check_cargo(self, cargo: Cargo, now: int) -> None:
-        """Raise unless a publisher certified for these days signed it."""
+        """Raise unless a publisher with a current certificate signed it."""
 
     def deliver_at_root(self, cargo: Cargo, name: bytes, now: int) -> bool:
-        """We are its root: take it. Whether it is done with, and may be acknowledged."""
+        """This node is the root: accept the cargo. True if it is finished and may be acknowledged."""
 
     def flood_to_all(self, note: Notify, source: Address | None, now: int) -> bool:
-        """Let everybody have this note, if it is the time for that; whether it is."""
+        """Flood this notification to all neighbours during a mass failure; False without a mass failure."""
 
     def confirm(self, name: bytes, receipt: bytes) -> None:
-        """This name is acknowledged. If we launched it, it is through; raises if no root gave the receipt."""
+        """This cargo is acknowledged. If this node launched it, it has arrived. Raises if no root gave the receipt."""
 
 
 class _Passage(NamedTuple):
-    """Whom a cargo came from, None if it is our own; to whom it went, at last and before; how, and when."""
+    """A cargo's previous hop (None if it is our own), its next hops so far, whether it climbs, and when."""
 
     source: Address | None
     targets: tuple[Address, ...]
@@ -101,8 +102,8 @@ class _Passage(NamedTuple):
 class Stems:
     """Bounded: at most `passages_max` cargoes are remembered.
 
-    What comes from two neighbours within `circle_us` went in a circle, and what comes twice from one is a copy; later
-    it is another try.
+    A cargo that comes from two neighbours within `circle_us` went in a circle. One that comes twice from one neighbour
+    is a copy; later it is another try.
     """
 
     def __init__(
@@ -113,7 +114,7 @@ class Stems:
         self._passages: dict[bytes, _Passage] = {}
 
     def launch(self, cargo: Cargo, lineage: bytes, now: int) -> bool:
-        """Send our own on its way; False while the one it must go to is not there."""
+        """Send an own cargo to the first relay; False while the relay is away."""
         relay = self._choices.first_relay(lineage)
         if relay is None or relay not in self._seat.present_neighbours():
             return False
@@ -148,17 +149,17 @@ class Stems:
                 raise
 
     def receive_acknowledgement(self, message: StemReceipt, sender: Address) -> None:
-        """An acknowledgement, for us or for whom the cargo came from."""
+        """Handle an acknowledgement, for this node or for the previous hop."""
         passage = self._passages.get(message.name)
         if passage is None or sender not in passage.targets:
             raise StaleError("an acknowledgement of what we never sent that way")
         self.acknowledge(message.name, message.receipt)
 
     def acknowledge(self, name: bytes, receipt: bytes) -> None:
-        """What has this name is done with: tell whom it came from, and ourselves if it is our own.
+        """This cargo is finished: tell the previous hop, and this node's outbox if the cargo is its own.
 
-        A publisher takes one word for each try, true or not, and answers for its own cargo when that comes round, as
-        relays do: otherwise whom it sends to could tell it from one.
+        A publisher accepts one receipt for each try, valid or not, and forwards the acknowledgement of its own cargo if
+        that came round, as relays do. Otherwise the first relay could tell the publisher from a relay.
         """
         passage = self._passages.pop(name, None)
         if passage is None:
@@ -168,7 +169,7 @@ class Stems:
         self._seat.confirm(name, receipt)
 
     def forget(self) -> None:
-        """Take every cargo for a new one: those that were passed on may have gone nowhere."""
+        """Treat every cargo as new: those that were forwarded may have gone nowhere."""
         self._passages.clear()
 
     def size(self) -> int:

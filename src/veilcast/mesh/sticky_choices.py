@@ -1,11 +1,11 @@
-"""Habits: choices that a node makes once and keeps for life, drawn with a key and so never stored.
+"""Sticky choices: choices that a node makes once and keeps, drawn with a secret key and so never stored.
 
-Every fresh choice is one more sample for whoever watches. Covers that are redrawn, parents that change, stems that
-start another way give away in fifty epochs what each of them hides in one. So every lasting choice is a pseudo-random
-function of the node's own secret and of what is chosen: it is the same after a restart, and nobody else can foresee it.
+Every fresh choice is one more sample for an observer. Covers that are redrawn, parents that change and stems that start
+another way reveal in fifty epochs what each of them hides in one. So every lasting choice is a pseudo-random function
+of the node's own secret and of what is chosen: it is the same after a restart, and no other node can predict it.
 
-A neighbour's identity is its certified link key, so that a member has one rank from however many addresses it comes.
-Where there are no certificates the identity is the address, and the owner has named it.
+A neighbour's identity is its certified link key, so a member has one rank from however many addresses it comes. Without
+certificates the identity is the address, and the owner has named it.
 """
 
 from __future__ import annotations
@@ -27,26 +27,26 @@ class StickyChoices:
         self._ranked = lru_cache(maxsize=_RANKS_MAX)(self._rank)
 
     def parent_rank(self, lineage: bytes, neighbour: bytes) -> int:
-        """The smaller, the rather the neighbour with this identity is our parent in the meshes of this lineage."""
+        """Rank of this neighbour as a parent in the meshes of this lineage. Smaller is preferred."""
         return self._ranked(b"vc/parents", lineage, neighbour)
 
     def choose_first_relay(self, neighbours: Iterable[bytes], lineage: bytes = b"") -> bytes | None:
-        """Of these identities the one to choose as the first relay."""
+        """The identity to choose as the first relay."""
         return min(neighbours, key=lambda identity: self._ranked(b"vc/stems", lineage, identity), default=None)
 
     def relay_rank(self, predecessor: bytes, neighbour: bytes) -> int:
-        """The smaller, the rather what comes from the one identity goes on to the other."""
+        """Rank of a neighbour as the next hop after this predecessor. Smaller is preferred."""
         return self._ranked(b"vc/relays", predecessor, neighbour)
 
     def continues_stem(self, predecessor: bytes, probability: float) -> bool:
-        """Whether a stem that comes from the neighbour with this identity goes on past us, or ends here."""
+        """True if a stem from the neighbour with this identity goes on past this node; False if it ends here."""
         return self._ranked(b"vc/coins", predecessor, b"") < probability * _RANKS
 
     def is_cover(self, lineage: bytes, epoch: int, share: float) -> bool:
-        """Whether we act as a subscriber of this lineage in this epoch, if we are none.
+        """True if this node acts as a subscriber of this lineage in this epoch without a subscription.
 
-        A cover lives as long as a subscription does: with every epoch one in `COVER_LIFE_EPOCHS` ends, and the draw is
-        made anew.
+        A cover lives as long as a subscription: in every epoch one in `COVER_LIFE_EPOCHS` ends, and the choice is drawn
+        again.
         """
         first = max(0, epoch - _LIFE_MAX)
         born = next(
@@ -56,7 +56,7 @@ class StickyChoices:
         return self._at(b"vc/covers", lineage, born) < share * _RANKS
 
     def send_offset_us(self, lineage: bytes, stretch: int, within_us: int) -> int:
-        """When in a stretch of time what we have to say of this lineage leaves us, from its beginning on."""
+        """Offset of this lineage's send slot from the beginning of a stretch, in microseconds."""
         return self._at(b"vc/moments", lineage, stretch) * within_us // _RANKS
 
     def _at(self, purpose: bytes, lineage: bytes, epoch: int) -> int:
@@ -67,8 +67,8 @@ class StickyChoices:
 
 
 COVER_LIFE_EPOCHS: Final = 200
-"""The mean life of a cover, in epochs: as that of subscriptions, a week or so. Shorter lives tell covers from readers
-who stay: with 50, insiders' AUC after fifty epochs is .008 higher."""
+"""Mean life of a cover, in epochs: like that of subscriptions, about a week. Shorter lives distinguish covers from
+permanent subscribers: with 50, the AUC of insiders after fifty epochs is .008 higher."""
 _LIFE_MAX: Final = 8 * COVER_LIFE_EPOCHS
 _RANKS: Final = 1 << 64
 _RANKS_MAX: Final = 4096

@@ -1,33 +1,29 @@
-"""The swap: two neighbours change places in a topic's mesh, by a commit in two phases (P0 4.5).
+"""The swap: two neighbours exchange positions in a topic's mesh, by a two-phase commit (P0 4.5).
 
-A node v1 and its child v2 exchange positions: all who stood next to one stand next to the other afterwards, and only
-the edge between the two keeps its ends. v1 first locks everybody next to it, v2 among them, who hands over its own
-children; if all agree, v1 tells v2 to go. v2 decides: it takes v1's place and tells its former neighbours, v1 among
-them; v1 takes the place that is left and tells its own. Each of v1's neighbours costs three messages and each of v2's
-one: 3|N+(v1)| + |N+(v2)| + 3|N-(v1)| + |N-(v2)|, as P0 4.7 has it.
+A node v1 and its child v2 exchange positions: all neighbours of one become neighbours of the other, and only the edge
+between the two keeps its ends. v1 first locks all its neighbours, among them v2, which sends the list of its own
+children. If all agree, v1 tells v2 to go. v2 decides: it takes v1's position and tells its former neighbours, among
+them v1. v1 then takes the free position and tells its own neighbours. Each of v1's neighbours costs three messages and
+each of v2's one: 3|N+(v1)| + |N+(v2)| + 3|N-(v1)| + |N-(v2)|, as in P0 4.7.
 
-Why v2's children need no lock: two games harm one another only if an edge between their players loses both ends at
-once. v2 agrees only if v1 is all it has the topic from. So whoever stands next to v2, as player of another game, is
-v1, or a child whose game must lock v2, or a child that v2 itself would have asked; and all of these lock v1 or v2.
+Claim: v2's children need no lock.
+Reason: two games harm one another only if an edge between their players loses both ends at once. v2 agrees only if v1
+is its only supplier of the topic. So a neighbour of v2 that plays another game is v1, or a child whose game must lock
+v2, or a child that v2 itself would have asked; and all of these lock v1 or v2.
 
-Why nothing falls apart when messages are lost: look at whom each node has the topic from. v2 moves first, up to v1's
-parent; then v1, its other children and v2's children move, in any order or not at all, to v1 or v2; and both lead to
-that parent at every moment. A lock that outlives its lease is released, as if the game had been given up (presumed
-abort); what two neighbours then disagree about is put right outside the game, for children remind their parents.
+Claim: lost messages do not split the mesh.
+Reason: consider the supplier of each node. v2 moves first, up to v1's parent. Then v1, its other children and v2's
+children move, in any order or not at all, to v1 or v2; and both lead to that parent at every moment. A lock that
+outlives its lease is released, as if the game had been aborted (presumed abort). Two neighbours that then disagree are
+repaired outside the game, because children remind their parents.
 
-Why a liar spoils its own games only: nobody enters two games of one name, and news of a game is known by the name and
-by whose it is. So whoever has heard the name of another's game can neither end it by that name nor pass for it; and
-nobody holds a node for ever (`patience`).
+Claim: a Byzantine node spoils only its own games.
+Reason: no node enters two games of one name, and the news of a game is identified by the name and by its sender. So a
+node that has heard the name of another's game can neither end it by that name nor impersonate it. No neighbour locks a
+node forever (`LockLimits`).
 
-The tables at the end say which message is legal in which state, and what may come of it.
-
-
-Patience: how long a neighbour may keep us bound in games, one after another.
-
-A lease bounds one game, not a neighbour that asks for the next as soon as one is over. So the time for which each
-neighbour holds us is its debt, which it pays off by as much time in which it does not; and whoever owes too much is
-refused. In the long run nobody holds us for more than half of the time. Players who mean it owe little: their games
-are over in a few heartbeats, and they cool down."""
+The tables at the end list which message is legal in which state, and the states that may follow.
+"""
 
 from __future__ import annotations
 
@@ -43,7 +39,14 @@ from veilcast.wire.mesh import Message, SwapAbort, SwapAnswer, SwapAsk, SwapComm
 
 
 class LockLimits:
-    """The debts of at most `names_max` neighbours; past that, the smallest is forgiven."""
+    """Limits how long a neighbour may keep this node locked, over all its games. Bounded: the debts of at most
+    `names_max` neighbours; beyond that the smallest debt is forgotten.
+
+    A lease bounds one game, but not a neighbour that starts the next game at once. So the time for which a neighbour
+    locks this node is its debt. The debt falls with the time in which it does not, and a neighbour over `debt_max_us`
+    is refused. In the long run no neighbour locks this node for more than half of the time. Honest players owe little:
+    their games end within a few heartbeats, and they cool down.
+    """
 
     def __init__(self, debt_max_us: int, names_max: int) -> None:
         self._debt_max_us, self._names_max = debt_max_us, names_max
@@ -53,12 +56,13 @@ class LockLimits:
         return len(self._paid_at_us)
 
     def allows(self, neighbour: Address, now: int) -> bool:
-        """Whether it may hold us once more."""
+        """True if this neighbour may lock this node once more."""
         self._paid_at_us = {name: paid for name, paid in self._paid_at_us.items() if paid > now}
         return self._paid_at_us.get(neighbour, now) - now < self._debt_max_us
 
     def charge(self, neighbour: Address, since_us: int, now: int) -> None:
-        """It has held us from then until now, and pays that off from now on, after what it owed before."""
+        """The neighbour has held a lock from `since_us` until now. It pays that off from now on, after its earlier
+        debt."""
         owed = max(self._paid_at_us.get(neighbour, since_us), since_us)
         self._paid_at_us[neighbour] = owed + 2 * (now - since_us)
         if len(self._paid_at_us) > self._names_max:
@@ -69,52 +73,53 @@ SwapMessage: TypeAlias = SwapAsk | SwapAnswer | SwapLock | SwapVote | SwapCommit
 
 
 class SwapContext(Protocol):
-    """What a game sees and moves of its node."""
+    """The view of its node that a game has."""
 
     def inward(self, token: bytes) -> list[Address]: ...
 
     def outward(self, token: bytes) -> list[Address]: ...
 
     def is_settled(self, token: bytes, now: int) -> bool:
-        """Whether this mesh is fit to be played on."""
+        """True if this mesh is stable enough to play."""
 
     def may_move(self, token: bytes) -> bool:
-        """Whether we would leave our place in it."""
+        """True if this node would leave its position in it."""
 
     def has_room_for(self, names: int) -> bool:
-        """Whether we may come to know this many more."""
+        """True if there is room for this many more acquaintances."""
 
     def send(self, neighbour: Address, message: Message) -> None: ...
 
     def relink(
         self, token: bytes, inward: Sequence[Address], outward: Sequence[Address], now: int, *, moved: bool
     ) -> None:
-        """These are next to us from now on, for we have moved, or one of them has."""
+        """Set the neighbours in the mesh: this node has moved (`moved`), or one of its neighbours has."""
 
     def on_doubt(self, token: bytes) -> None:
-        """We let somebody take our place and never heard whether it did."""
+        """This node let another take its position and never heard whether it did."""
 
     def on_released(self, token: bytes) -> None:
-        """We are not bound any more."""
+        """The lock has ended."""
 
 
 class SwapState(Enum):
-    """How a node is bound in a game."""
+    """A node's part in a game."""
 
     FREE = auto()
-    """Not at all."""
+    """Not locked."""
     ASKING = auto()
     """v1, until all have voted."""
     DECIDED = auto()
     """v1, until v2 has gone."""
     AGREED = auto()
-    """v2, until it is told to go."""
+    """v2, until v1 tells it to go."""
     HELD = auto()
-    """Somebody next to v1, until it is told what came of it."""
+    """A neighbour of v1, until it learns the result."""
 
 
 class SwapGame:
-    """A lock: the game a node is bound in. The sets are those at the beginning, each without the other player."""
+    """A lock: the game in which a node takes part. The sets are those at the beginning, each without the other
+    player."""
 
     __slots__ = (
         "awaited_votes",
@@ -137,15 +142,16 @@ class SwapGame:
         self.partner_neighbours: tuple[tuple[Address, ...], tuple[Address, ...]] = ((), ())
         """The other player's sets."""
         self.awaited_votes: dict[Address, None] = {}
-        """Whose vote v1 waits for."""
+        """The nodes whose vote v1 waits for."""
 
     def is_participant(self, name: Address) -> bool:
-        """Whether we listen to this one in this game."""
+        """True if this node accepts messages of that node in this game."""
         return name == self.partner or name in self.awaited_votes
 
 
 class Swaps:
-    """All games of a node: at most one for each mesh. `completed` counts those that this node began and ended."""
+    """All games of a node: at most one for each mesh. `completed` counts the games that this node began and that ended
+    in a swap."""
 
     def __init__(
         self,
@@ -171,7 +177,8 @@ class Swaps:
         return list(self._games.values())
 
     def start(self, token: bytes, child: Address, now: int) -> bool:
-        """Begin a game with this child; False if we are bound in another, or the place is not fit for one."""
+        """Begin a game with this child; False if the mesh is locked by another game, or the position does not allow
+        one."""
         board = self._board
         if token in self._games:
             return False
@@ -191,7 +198,7 @@ class Swaps:
         return True
 
     def on_message(self, message: SwapMessage, source: Address, now: int) -> None:
-        """Raises `StaleError` for what is out of place."""
+        """Raises `StaleError` for a message that is not legal now."""
         self.expire(now)
         token = getattr(message, "token", None)
         game = next(
@@ -211,13 +218,13 @@ class Swaps:
         strange.act(self, message, source, now)
 
     def expire(self, now: int) -> None:
-        """Release what was locked for longer than its lease; a game that is short of votes is given up."""
+        """Release locks past their lease. A game that lacks votes is aborted."""
         for game in self.active_games():
             if game.expires_us <= now:
                 self._give_up(game, now)
 
     def on_neighbour_lost(self, neighbour: Address) -> None:
-        """A neighbour is gone; so are the games that need it. It owes the whole lease, should it come again."""
+        """Abort the games that need a lost neighbour. It is charged for the whole lease, in case it returns."""
         for game in self.active_games():
             asked = (*game.inward, *game.outward) if game.state is SwapState.ASKING else ()
             if neighbour in (game.partner, *asked):
@@ -245,7 +252,7 @@ class Swaps:
             self._board.send(game.partner, SwapCommit(game.name, game.token, game.partner))
 
     def _on_gone(self, game: SwapGame, message: SwapCommit, source: Address, now: int) -> None:
-        """v2 has taken our place: we take its, and who has come to us meanwhile stays with us."""
+        """v2 has taken this node's position. Take its position; neighbours that came meanwhile stay."""
         inward = [name for name in self._board.inward(game.token) if name not in game.inward]
         near = (game.partner, *game.outward)
         outward = [name for name in self._board.outward(game.token) if name not in near]
@@ -289,7 +296,7 @@ class Swaps:
         board.send(source, SwapAnswer(message.game, agreed, tuple(mine) if agreed else ()))
 
     def _on_go(self, game: SwapGame, message: SwapCommit, source: Address, now: int) -> None:
-        """This is the moment: we take v1's place."""
+        """The decision: take v1's position."""
         outward = [name for name in self._board.outward(game.token) if name not in game.outward]
         inward, theirs = game.partner_neighbours
         self._board.relink(game.token, inward, [*outward, *theirs, source], now, moved=True)
@@ -316,10 +323,11 @@ class Swaps:
         self._end(game, now)
 
     def _on_parent_gone(self, message: SwapCommit, source: Address, now: int) -> None:
-        """v2 was what we have the topic from. A game of our own that we have begun would need it: that is given up.
+        """v2 was this node's supplier of the topic. An own game that still collects votes needs v2, so it is aborted.
 
-        Once all have voted, nobody next to us may move before our game is over. Who says so then lies, or its clock
-        runs fast, and is not believed; or we would tell somebody of its choice that we are gone.
+        Once all have voted, no neighbour may move before this node's game is over. A node that claims so then is
+        Byzantine, or its clock is fast, and it is refused. Otherwise this node would tell a node of the sender's choice
+        that it is gone.
         """
         token, successor = message.token, Address(message.successor)
         if source not in self._board.inward(token) or not self._board.has_room_for(1):
@@ -331,7 +339,7 @@ class Swaps:
         self._succeed(token, source, successor, now)
 
     def _succeed(self, token: bytes, old: Address, new: Address, now: int) -> None:
-        """Put the successor where the other stood; it may have come there before the news of it."""
+        """Put the successor in the place of the other node. It may have arrived there before the news of it."""
         inward, outward = (
             dict.fromkeys(new if name == old else name for name in names)
             for names in (self._board.inward(token), self._board.outward(token))
@@ -342,7 +350,7 @@ class Swaps:
     # --- locks
 
     def _fits(self, names: Sequence[str]) -> bool:
-        """Whether a heartbeat of ours could hand these on one day."""
+        """True if a heartbeat of this node could carry these names."""
         return len(names) <= self._names_max and all(len(name.encode()) <= self._name_bytes_max for name in names)
 
     def _bind(self, name: bytes, token: bytes, state: SwapState, partner: Address, now: int) -> SwapGame:
@@ -357,20 +365,20 @@ class Swaps:
         self._board.on_released(game.token)
 
     def _remember(self, game: bytes, source: Address) -> None:
-        """The game is over for us, and this one has nothing more to tell us of it."""
+        """The game is over for this node, and `source` has nothing more to tell about it."""
         self._over.add(game)
         self._over.add(_news(game, source))
 
 
 class SwapRule(NamedTuple):
-    """What is done with a message, and the states in which that may leave us."""
+    """The handler of a message, and the states that may follow."""
 
     act: Callable[..., None]
     leads: tuple[SwapState, ...]
 
 
 def _news(game: bytes, source: Address) -> bytes:
-    """What a node has told of a game."""
+    """Identifies what a node has told about a game."""
     return game + source.encode()
 
 
@@ -385,7 +393,7 @@ OWN_GAME_RULES: Final[dict[tuple[SwapState, type[Message]], SwapRule]] = {
     (SwapState.HELD, SwapCommit): SwapRule(Swaps._on_commit, (SwapState.FREE,)),
     (SwapState.HELD, SwapAbort): SwapRule(Swaps._on_abort, (SwapState.FREE,)),
 }
-"""What is legal in a game that we are bound in."""
+"""Legal messages of a game in which this node is locked."""
 
 OTHER_GAME_RULES: Final[dict[tuple[SwapState, type[Message]], SwapRule]] = {
     (SwapState.FREE, SwapAsk): SwapRule(Swaps._on_ask, (SwapState.FREE, SwapState.AGREED)),
@@ -397,11 +405,11 @@ OTHER_GAME_RULES: Final[dict[tuple[SwapState, type[Message]], SwapRule]] = {
     (SwapState.AGREED, SwapCommit): SwapRule(Swaps._on_parent_gone, (SwapState.AGREED,)),
     (SwapState.HELD, SwapCommit): SwapRule(Swaps._on_parent_gone, (SwapState.HELD,)),
 }
-"""What is legal of a game that we are not bound in; whoever is bound in another refuses the first two."""
+"""Legal messages of another game. A node that is locked refuses the first two kinds."""
 
 EVENT_TRANSITIONS: Final[dict[tuple[SwapState, str], tuple[SwapState, ...]]] = {
     (SwapState.FREE, "begins"): (SwapState.FREE, SwapState.ASKING),
     **{(state, "lease ends"): (SwapState.FREE,) for state in _BOUND},
     **{(state, "neighbour lost"): (state, SwapState.FREE) for state in _BOUND},
 }
-"""What comes of what is no message: `start`, `expire` and `lost`."""
+"""Transitions without a message: `start`, `expire` and `on_neighbour_lost`."""

@@ -1,4 +1,4 @@
-"""The rules of the swap, drawn from its own tables: `docs/diagrams/swap.md` is what `render_swap_diagram` gives."""
+"""The diagram of the swap, rendered from its tables: `docs/diagrams/swap.md` is the output of `render_swap_diagram`."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from veilcast.mesh.swap import EVENT_TRANSITIONS, OTHER_GAME_RULES, OWN_GAME_RUL
 
 
 def render_swap_diagram() -> str:
-    """A page with the states, the ways between them, and what is legal in each."""
+    """A page with the states, the transitions, and the legal messages of each state."""
     arrows: dict[tuple[SwapState, SwapState], list[str]] = {}
     for state, event, leads in _ways():
         for end in leads:
@@ -24,7 +24,7 @@ def render_swap_diagram() -> str:
 
 
 def _ways() -> Iterator[tuple[SwapState, str, tuple[SwapState, ...]]]:
-    """State by state: what may happen, and where it leads."""
+    """State by state: what may happen, and the states that follow."""
     for state in SwapState:
         yield from ((state, event, leads) for (start, event), leads in EVENT_TRANSITIONS.items() if start is state)
         for (start, kind), rule in OWN_GAME_RULES.items():
