@@ -12,9 +12,8 @@ from functools import partial
 
 import pytest
 
-from support.link_network import LinkWorld
+from support.link_network import LinkWorld, count_entries, linked_machines, works
 from support.link_pair import NOW, A, B, admission, network
-from support.link_town import remembered, town_of, works
 from veilcast.crypto import _primitives as primitives
 from veilcast.errors import ExcessError
 from veilcast.link.pacing import SECOND_US
@@ -33,17 +32,17 @@ INTERFERENCE = {
 
 def wire_of(interference: list[tuple[int, Weather]], *, busy: bool) -> list[tuple[int, Address, Address, int]]:
     """All datagrams of a link in 300 seconds: time, source, destination, length."""
-    street = LinkWorld("a", "b", seed=4, watched=True)
+    world = LinkWorld("a", "b", seed=4, watched=True)
     for second in range(0, 300, 20):
         for name, peer in (("a", "b"), ("b", "a")):
-            street.after(second * SECOND_US, partial(street.tell, name, peer, b"keeps the link wanted"))
+            world.after(second * SECOND_US, partial(world.tell, name, peer, b"keeps the link wanted"))
             if busy:
-                street.after(second * SECOND_US + 1, partial(street.tell, name, peer, b"\1" * 3_000, b"\2" * 200))
+                world.after(second * SECOND_US + 1, partial(world.tell, name, peer, b"\1" * 3_000, b"\2" * 200))
     for second, weather in interference:
-        street.after(second * SECOND_US, partial(street.set_weather, weather))
-    street.run(300 * SECOND_US)
-    assert (b"\1" * 3_000 in street.heard("b")) == busy
-    return street.wire.seen
+        world.after(second * SECOND_US, partial(world.set_weather, weather))
+    world.run(300 * SECOND_US)
+    assert (b"\1" * 3_000 in world.heard("b")) == busy
+    return world.wire.seen
 
 
 @pytest.mark.parametrize("what", INTERFERENCE)
@@ -55,23 +54,23 @@ def test_interference_does_not_tell_a_busy_link_from_a_quiet_one(what: str) -> N
 
 def test_splices_of_recorded_datagrams_get_no_answer_and_no_memory() -> None:
     """A stranger without the network key splices recordings of valid packets and cells."""
-    town, rng = town_of("a", "b"), random.Random(2)
-    recorded = [frame.data for _, _, frame in town.sent]
-    before, sent = remembered(town.machines["a"]), len(town.sent)
+    links, rng = linked_machines("a", "b"), random.Random(2)
+    recorded = [frame.data for _, _, frame in links.sent]
+    before, sent = count_entries(links.machines["a"]), len(links.sent)
     for number in range(3_000):
         one, other = rng.sample(recorded, 2)
         cut = rng.choice((1, 8, 16, 24, 32, 48, 64, rng.randrange(1, CELL)))
         splice = one[:cut] + other[cut:]
         if splice in recorded:  # Where the first bytes are the same by chance, it is a whole letter, sent again.
             continue
-        town.inject(Address(f"10.1.{number % 250}.7:9"), Address("a"), splice)
+        links.inject(Address(f"10.1.{number % 250}.7:9"), Address("a"), splice)
         if number % 500 == 0:
-            town.run(10_000)
-    town.run(10_000)
-    strangers = {frame.destination for _, _, frame in town.sent[sent:]} - {Address("a"), Address("b")}
+            links.run(10_000)
+    links.run(10_000)
+    strangers = {frame.destination for _, _, frame in links.sent[sent:]} - {Address("a"), Address("b")}
     assert strangers == set()
-    assert remembered(town.machines["a"]) <= before + 2
-    assert works(town, "a", "b")
+    assert count_entries(links.machines["a"]) <= before + 2
+    assert works(links, "a", "b")
 
 
 def test_no_curve_operation_is_spent_before_a_cookie_came_back(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -60,7 +60,7 @@ def talk(ours: LinkSession, theirs: LinkSession, now: int = NOW) -> None:
     assert ours.open(theirs.seal(BODY, now), now) == BODY
 
 
-def test_first_contact_takes_five_letters_and_a_known_peer_four() -> None:
+def test_first_contact_takes_five_packets_and_a_known_peer_four() -> None:
     for remote, kinds in (
         (
             None,
@@ -91,8 +91,8 @@ def test_first_contact_takes_five_letters_and_a_known_peer_four() -> None:
             side = len(seen) % 2
             step = (theirs, ours)[1 - side].receive(datagram, (A, B)[1 - side], NOW)
             datagram = step.reply
-            if step.contact is not None:
-                contacts[side] = step.contact
+            if step.result is not None:
+                contacts[side] = step.result
         assert seen == kinds
         assert contacts[0].remote_static == static(PEOPLE.bob)
         assert contacts[1].remote_static == static(PEOPLE.alice)
@@ -123,19 +123,19 @@ def test_links_open_through_losses_and_copies(known: bool) -> None:
                     except StaleError:
                         continue
                     sent += [] if step.reply is None else [(source, step.reply)]
-                    if step.contact is not None:
+                    if step.result is not None:
                         assert target not in contacts, "a second session"
-                        contacts[target] = step.contact
+                        contacts[target] = step.result
         talk(contacts[A].session, contacts[B].session, now)
 
 
-def test_who_gets_a_first_letter_does_no_curve_work_and_remembers_nothing() -> None:
+def test_a_first_packet_costs_no_curve_operation_and_no_memory() -> None:
     ours, theirs = doors()
     assert kind_of(reply_of(theirs, ours.initiate(B, NOW), A)) is HandshakePacketKind.COOKIE
     assert len(theirs) == 0
 
 
-def test_a_letter_with_the_cookie_of_another_source_is_refused() -> None:
+def test_a_packet_with_the_cookie_of_another_source_is_refused() -> None:
     ours, theirs = doors()
     hello = shown_hello(ours, theirs, None)
     with pytest.raises(StaleError, match="cookie"):
@@ -143,32 +143,32 @@ def test_a_letter_with_the_cookie_of_another_source_is_refused() -> None:
     assert len(theirs) == 0
 
 
-def test_a_recorded_letter_makes_no_second_session_while_its_cookie_is_good() -> None:
+def test_a_recorded_packet_makes_no_second_session_while_its_cookie_is_valid() -> None:
     ours, theirs = doors()
     hello = shown_hello(ours, theirs, static(PEOPLE.bob))
     first = theirs.receive(hello, A, NOW)
-    contact = contact_of(ours.receive(first.reply or b"", B, NOW).contact)
-    talk(contact.session, contact_of(first.contact).session)
+    contact = contact_of(ours.receive(first.reply or b"", B, NOW).result)
+    talk(contact.session, contact_of(first.result).session)
     for step in range(1, 50):
         now = NOW + step * HANDSHAKE_US // 49
         try:
-            assert theirs.receive(hello, A, now).contact is None
+            assert theirs.receive(hello, A, now).result is None
         except StaleError:
             assert now - NOW >= HANDSHAKE_US // 2
 
 
-def test_recordings_of_every_letter_lead_to_nothing() -> None:
+def test_recordings_of_every_packet_have_no_effect() -> None:
     ours, theirs = doors()
     hello = shown_hello(ours, theirs, None)
     answer = reply_of(theirs, hello, A)
     step = ours.receive(answer, B, NOW)
     assert step.reply is not None
-    assert theirs.receive(step.reply, A, NOW).contact is not None
+    assert theirs.receive(step.reply, A, NOW).result is not None
     with pytest.raises(StaleError):
         theirs.receive(step.reply, A, NOW)
     with pytest.raises(StaleError):
         ours.receive(answer, B, NOW)
-    assert theirs.receive(hello, A, NOW).contact is None
+    assert theirs.receive(hello, A, NOW).result is None
     late = NOW + HANDSHAKE_US
     for receiver, datagram, source in ((theirs, hello, A), (ours, answer, B), (theirs, step.reply, A)):
         with pytest.raises(StaleError):
@@ -176,7 +176,7 @@ def test_recordings_of_every_letter_lead_to_nothing() -> None:
     assert len(ours) == len(theirs) == 0
 
 
-def test_letters_that_come_back_to_their_writer_are_refused() -> None:
+def test_packets_reflected_to_their_sender_are_refused() -> None:
     ours, theirs = doors()
     knock = ours.initiate(B, NOW)
     assert kind_of(reply_of(ours, knock, B)) is HandshakePacketKind.COOKIE, "a stranger's, for all we know"
@@ -186,7 +186,7 @@ def test_letters_that_come_back_to_their_writer_are_refused() -> None:
             ours.receive(hello, B, NOW)
 
 
-def test_an_answer_counts_only_from_where_we_knocked_and_to_our_thread() -> None:
+def test_an_answer_counts_only_from_the_called_address_and_for_our_thread() -> None:
     ours, theirs = doors()
     answer = reply_of(theirs, shown_hello(ours, theirs, None), A)
     with pytest.raises(StaleError):
@@ -194,10 +194,10 @@ def test_an_answer_counts_only_from_where_we_knocked_and_to_our_thread() -> None
     letter = ENVELOPES.open(answer)
     with pytest.raises(StaleError):
         ours.receive(ENVELOPES.seal(HandshakePacket(letter.kind, b"other  8", letter.content)), B, NOW)
-    assert ours.receive(answer, B, NOW).contact is not None
+    assert ours.receive(answer, B, NOW).result is not None
 
 
-def test_cookies_without_end_are_not_shown() -> None:
+def test_endless_cookies_are_not_returned() -> None:
     ours, _ = doors()
     thread = ENVELOPES.open(ours.initiate(B, NOW)).thread
     for _ in range(3):
@@ -206,24 +206,24 @@ def test_cookies_without_end_are_not_shown() -> None:
         ours.receive(ENVELOPES.seal(HandshakePacket(HandshakePacketKind.COOKIE, thread, cookie=b"x" * 16)), B, NOW)
 
 
-def test_a_false_answer_ends_the_handshake_and_a_new_knock_begins_another() -> None:
+def test_a_forged_answer_ends_the_handshake_and_another_can_begin() -> None:
     ours, theirs = doors()
     thread = ENVELOPES.open(ours.initiate(B, NOW)).thread
     with pytest.raises(RemoteError):
         ours.receive(ENVELOPES.seal(HandshakePacket(HandshakePacketKind.ANSWER, thread, bytes(300))), B, NOW)
     assert ours.repeat_last(B, NOW) is None
     answer = reply_of(theirs, shown_hello(ours, theirs, None), A)
-    assert ours.receive(answer, B, NOW).contact is not None
+    assert ours.receive(answer, B, NOW).result is not None
 
 
-def test_who_knows_a_key_that_is_no_longer_the_peers_gets_no_answer() -> None:
+def test_a_handshake_for_an_old_key_of_the_peer_gets_no_answer() -> None:
     ours, theirs = doors()
     hello = shown_hello(ours, theirs, static(PEOPLE.carol))
     with pytest.raises(ForgedError):
         theirs.receive(hello, A, NOW)
 
 
-def test_settling_ends_the_repeating() -> None:
+def test_finishing_ends_the_repetitions() -> None:
     ours, _ = doors()
     ours.initiate(B, NOW)
     first, second = ours.repeat_last(B, NOW), ours.repeat_last(B, NOW)
@@ -238,7 +238,7 @@ def test_settling_ends_the_repeating() -> None:
     assert ours.repeat_last(B, NOW) is None
 
 
-def test_what_is_remembered_of_handshakes_is_bounded_in_both_directions() -> None:
+def test_handshakes_in_progress_are_bounded_in_both_directions() -> None:
     ours, theirs = doors()
     for number in range(OUTBOUND_MAX + 20):
         ours.initiate(Address(f"10.1.0.{number}:4000"), NOW)
@@ -252,18 +252,18 @@ def test_what_is_remembered_of_handshakes_is_bounded_in_both_directions() -> Non
     assert INBOUND_MAX * PROVEN_EVERY_US > 2_000_000
 
 
-def test_a_flood_of_made_up_datagrams_leaves_nothing_behind() -> None:
+def test_a_flood_of_forged_datagrams_leaves_no_state() -> None:
     _, theirs = doors()
     noise = random.Random(5).randbytes
     for number in range(2_000):
         with pytest.raises(ForgedError):
             theirs.receive(noise(CELL), Address(f"10.3.0.{number}:1"), NOW)
     assert len(theirs) == 0
-    assert len(theirs._doorkeeper._strangers) == 0
+    assert len(theirs._limits._strangers) == 0
 
 
 @given(st.sampled_from(HandshakePacketKind), st.binary(max_size=HANDSHAKE_PAYLOAD_MAX), st.booleans())
-def test_whatever_a_member_writes_is_refused_as_a_strangers(
+def test_any_packet_of_a_member_is_refused_with_a_remote_error(
     kind: HandshakePacketKind, content: bytes, waiting: bool
 ) -> None:
     ours, keeper = identity(PEOPLE.alice), AdmissionLimits(random.Random(3).randbytes)
@@ -272,13 +272,13 @@ def test_whatever_a_member_writes_is_refused_as_a_strangers(
         thread = ENVELOPES.open(target.initiate(A, NOW)).thread
     cookie = keeper.cookie(A, thread, NOW)
     if kind is HandshakePacketKind.COOKIE and waiting:
-        assert target.receive(ENVELOPES.seal(HandshakePacket(kind, thread, content, cookie)), A, NOW).contact is None
+        assert target.receive(ENVELOPES.seal(HandshakePacket(kind, thread, content, cookie)), A, NOW).result is None
         return
     with pytest.raises(RemoteError):
         target.receive(ENVELOPES.seal(HandshakePacket(kind, thread, content, cookie)), A, NOW)
 
 
-def test_a_door_whose_membership_is_over_says_so_to_its_owner() -> None:
+def test_an_ended_membership_is_reported_to_the_owner() -> None:
     ours, theirs = doors()
     for hello in (ours.initiate(B, NOW), ours.initiate(B, NOW, static(PEOPLE.bob))):
         assert hello

@@ -33,7 +33,7 @@ def host(number: int) -> Address:
     return Address(f"10.{number >> 16 & 255}.{number >> 8 & 255}.{number & 255}:4000")
 
 
-def test_a_cookie_is_good_where_it_was_sent_for_what_was_said_and_for_a_while() -> None:
+def test_a_cookie_is_valid_for_its_address_its_nonce_and_a_limited_time() -> None:
     keeper = doorkeeper()
     cookie = keeper.cookie(A, THREAD, NOW)
     keeper.admit(A, THREAD, cookie, NOW)
@@ -69,7 +69,7 @@ def test_a_host_gets_its_burst_and_twenty_a_second_whatever_its_ports() -> None:
         keeper.cookie(Address("10.0.0.9:9"), THREAD, NOW)
 
 
-def test_letters_in_anothers_name_do_not_shut_it_out() -> None:
+def test_packets_with_a_forged_source_do_not_shut_its_owner_out() -> None:
     """An adversary that forges A's address uses up the cookies of A, never the handshakes of A, which has a cookie."""
     keeper = doorkeeper()
     cookie = keeper.cookie(A, THREAD, NOW)
@@ -84,7 +84,7 @@ def test_letters_in_anothers_name_do_not_shut_it_out() -> None:
     keeper.admit(A, THREAD, cookie, NOW)
 
 
-def test_all_together_get_no_more_than_we_can_spare() -> None:
+def test_all_hosts_together_get_no_more_than_the_total_rate() -> None:
     keeper, cookies = doorkeeper(), 0
     for number in range(5_000):
         try:
@@ -104,7 +104,7 @@ def test_all_together_get_no_more_than_we_can_spare() -> None:
     keeper.admit(B, THREAD, keeper._cookies.make(B, THREAD, NOW), NOW + PROVEN_EVERY_US)
 
 
-def test_what_is_remembered_of_hosts_is_bounded() -> None:
+def test_remembered_hosts_are_bounded() -> None:
     keeper = doorkeeper()
     for number in range(PREFIXES_MAX + 500):
         now = NOW + number * HOST_EVERY_US
@@ -112,7 +112,7 @@ def test_what_is_remembered_of_hosts_is_bounded() -> None:
     assert len(keeper._proven) == len(keeper._strangers) == PREFIXES_MAX
 
 
-def test_whoever_is_turned_away_is_a_stranger_and_no_mistake_of_ours() -> None:
+def test_a_refusal_is_a_remote_error() -> None:
     keeper = doorkeeper()
     with pytest.raises(RemoteError):
         keeper.admit(A, THREAD, bytes(16), NOW)

@@ -9,7 +9,7 @@ from veilcast.core.rate_limit import TokenBucket
 
 
 @given(st.integers(1, 50), st.integers(1, 20), st.lists(st.integers(0, 100), max_size=60))
-def test_no_window_ever_lets_through_more_than_the_burst_and_its_share(every: int, burst: int, gaps: list[int]) -> None:
+def test_no_interval_lets_through_more_than_the_burst_and_its_share(every: int, burst: int, gaps: list[int]) -> None:
     bucket, now, taken = TokenBucket(every, burst), 0, list[int]()
     for gap in gaps:
         now += gap
@@ -21,7 +21,7 @@ def test_no_window_ever_lets_through_more_than_the_burst_and_its_share(every: in
 
 
 @given(st.integers(1, 50), st.integers(1, 20), st.lists(st.integers(0, 30), max_size=60))
-def test_who_keeps_to_the_rate_is_never_refused(every: int, burst: int, extra: list[int]) -> None:
+def test_a_sender_within_the_rate_is_never_refused(every: int, burst: int, extra: list[int]) -> None:
     bucket, now = TokenBucket(every, burst), 0
     assert all(bucket.take(now) for _ in range(burst))
     for more in extra:

@@ -53,7 +53,7 @@ def test_bytes_are_chunks_or_refused(data: bytes) -> None:
         pytest.param(b"\0x", id="something in the end that has no room for a chunk"),
     ],
 )
-def test_what_is_no_chunk_is_refused(data: bytes) -> None:
+def test_malformed_chunks_are_refused(data: bytes) -> None:
     with pytest.raises(MalformedError):
         read_chunks(ACKS + data)
 

@@ -29,13 +29,13 @@ LETTER = HandshakePacket(HandshakePacketKind.HELLO, b"thread 8", b"content")
         st.binary(min_size=COOKIE, max_size=COOKIE),
     )
 )
-def test_a_letter_comes_out_as_it_went_in_and_fills_a_cell(letter: HandshakePacket) -> None:
+def test_a_packet_opens_as_it_was_sealed_and_fills_a_cell(letter: HandshakePacket) -> None:
     sealed = ENVELOPES.seal(letter)
     assert len(sealed) == CELL
     assert ENVELOPES.open(sealed) == letter
 
 
-def test_the_same_letter_is_another_cell_each_time() -> None:
+def test_sealing_the_same_packet_again_gives_another_cell() -> None:
     assert len({ENVELOPES.seal(LETTER) for _ in range(100)}) == 100
 
 
@@ -75,25 +75,25 @@ def test_an_envelope_of_another_network_does_not_open() -> None:
     ],
     ids=["kind 0", "kind 6", "too long", "padding that is none"],
 )
-def test_members_who_write_nonsense_are_refused(plain: bytes) -> None:
+def test_malformed_packets_of_members_are_refused(plain: bytes) -> None:
     sealed = ENVELOPES._veil.seal(plain, entropy=random.Random(2).randbytes)
     with pytest.raises(MalformedError, match="not a letter"):
         ENVELOPES.open(ENVELOPES._stamp_of(sealed) + sealed)
 
 
-def test_a_true_stamp_on_a_forged_letter_does_not_open_it() -> None:
+def test_a_valid_stamp_on_a_forged_packet_does_not_open_it() -> None:
     forged = bytes(CELL - LINK_HEADER)
     with pytest.raises(ForgedError, match="does not open"):
         ENVELOPES.open(ENVELOPES._stamp_of(forged) + forged)
 
 
-def test_a_made_up_datagram_is_refused_by_its_stamp_before_it_is_opened(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_forged_datagram_is_refused_by_its_stamp_before_it_is_opened(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(UniformSealer, "open", None)
     with pytest.raises(ForgedError, match="of this network"):
         ENVELOPES.open(random.Random(3).randbytes(CELL))
 
 
-def test_a_letter_that_does_not_fit_cannot_be_written() -> None:
+def test_an_oversized_packet_cannot_be_sealed() -> None:
     for thread, content, cookie in (
         (b"short", b"", NO_COOKIE),
         (bytes(HANDSHAKE_ID), bytes(HANDSHAKE_PAYLOAD_MAX + 1), NO_COOKIE),

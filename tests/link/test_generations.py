@@ -38,7 +38,7 @@ def renewed(now: int = RENEWED) -> tuple[SessionGenerations, SessionGenerations]
     return ours, theirs
 
 
-def test_only_the_one_who_began_renews_and_only_in_time_and_once() -> None:
+def test_only_the_initiator_renews_when_due_and_once() -> None:
     ours, theirs = both()
     assert ours.renew(RENEWED - 1) is None
     assert theirs.renew(RENEWED + REKEY_US) is None
@@ -46,7 +46,7 @@ def test_only_the_one_who_began_renews_and_only_in_time_and_once() -> None:
     assert ours.renew(RENEWED) is None
 
 
-def test_who_began_seals_anew_at_once_and_the_other_when_it_has_heard_so() -> None:
+def test_the_initiator_uses_the_new_keys_at_once_and_the_responder_after_their_first_datagram() -> None:
     ours, theirs = renewed()
     assert (ours.session.generation, theirs.session.generation) == (1, 0)
     assert passes(theirs, ours, RENEWED)
@@ -55,7 +55,7 @@ def test_who_began_seals_anew_at_once_and_the_other_when_it_has_heard_so() -> No
     assert passes(theirs, ours, RENEWED)
 
 
-def test_what_was_sealed_before_still_opens_once() -> None:
+def test_datagrams_of_the_old_keys_still_open_once() -> None:
     ours, theirs = both()
     assert passes(ours, theirs, NOW)
     early = ours.session.seal(BODY, NOW)
@@ -88,7 +88,7 @@ def test_a_session_past_its_end_opens_nothing() -> None:
         theirs.open(late, NOW + REFUSE_US)
 
 
-def test_nobody_asks_for_new_keys_before_their_time() -> None:
+def test_an_early_request_for_new_keys_is_refused() -> None:
     ours, theirs = both()
     ours.session.rekey_us = NOW  # type: ignore[misc]
     first = ours.renew(NOW)
@@ -100,7 +100,7 @@ def test_nobody_asks_for_new_keys_before_their_time() -> None:
         theirs.handle_control(first, NOW + EARLIEST_US)
 
 
-def test_nonsense_about_sessions_is_refused() -> None:
+def test_malformed_control_messages_are_refused() -> None:
     ours, theirs = both()
     for message in (b"", b"\0", b"\3abc"):
         with pytest.raises(MalformedError):
@@ -113,7 +113,7 @@ def test_nonsense_about_sessions_is_refused() -> None:
         ours.handle_control(b"\1" + bytes(300), RENEWED)  # It is ours to begin.
 
 
-def test_an_answer_that_is_none_leaves_the_keys_as_they_were() -> None:
+def test_an_invalid_answer_does_not_change_the_keys() -> None:
     ours, theirs = both()
     assert ours.renew(RENEWED) is not None
     with pytest.raises(RemoteError):
@@ -134,7 +134,7 @@ def test_a_handshake_of_another_member_does_not_renew() -> None:
     assert passes(ours, theirs, RENEWED)
 
 
-def test_who_is_no_member_any_more_does_not_renew() -> None:
+def test_a_former_member_does_not_renew() -> None:
     ours, theirs = both()
     with pytest.raises(ExpiredError):
         ours.renew(LATE)

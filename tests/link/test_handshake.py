@@ -38,7 +38,7 @@ def begin(ours: LinkIdentity, theirs: LinkIdentity, known: bool) -> InitiatorHan
 
 @pytest.mark.parametrize("known", [False, True])
 @pytest.mark.parametrize("theirs", [BOB, CAROL], ids=["of the root", "of a sub-authority"])
-def test_members_learn_who_the_other_is_and_share_a_session(theirs: LinkIdentity, known: bool) -> None:
+def test_members_learn_each_others_identity_and_share_a_session(theirs: LinkIdentity, known: bool) -> None:
     ours, other = shake_hands(ALICE, theirs, known=known)
     assert (ours.remote_static, other.remote_static) == (theirs.static.public, ALICE.static.public)
     assert (ours.certificate.leaf.subject, other.certificate.leaf.subject) == (ours.remote_static, other.remote_static)
@@ -47,7 +47,7 @@ def test_members_learn_who_the_other_is_and_share_a_session(theirs: LinkIdentity
     assert other.session.open(ours.session.seal(BODY, NOW), NOW) == BODY
 
 
-def test_every_message_fits_a_letter_even_with_the_largest_certificates() -> None:
+def test_every_message_fits_a_packet_even_with_the_largest_certificates() -> None:
     """Certificates of a sub-authority, with the longest epoch numbers."""
     entropy, epoch = random.Random(8).randbytes, 2**32 - 30
     _, child = issuer.delegate(issuer.create(1, entropy), "sports", epoch, 20, entropy)
@@ -108,7 +108,7 @@ def test_both_sides_must_mean_the_same_generation_and_kind_of_session(known: boo
 
 
 @pytest.mark.parametrize("known", [False, True])
-def test_who_has_another_network_key_gets_no_session(known: bool) -> None:
+def test_a_peer_with_another_network_key_gets_no_session(known: bool) -> None:
     membership = msgspec.structs.replace(PEOPLE.alice.membership, network=Secret(bytes(32)))
     stranger = identity(msgspec.structs.replace(PEOPLE.alice, membership=membership))
     initiation = begin(stranger, BOB, known)
@@ -174,11 +174,11 @@ def test_our_own_certificate_shown_to_us_is_refused() -> None:
     refused_both_ways(liar, BOB, ForgedError, "another's")
 
 
-def test_who_holds_our_own_key_is_refused_too() -> None:
+def test_a_peer_with_our_own_key_is_refused_too() -> None:
     refused_both_ways(Liar(PEOPLE.bob, BOB.own_certificate(NOW)), BOB, ForgedError, "our own key")
 
 
-def test_a_handshake_that_comes_back_to_who_began_it_is_refused() -> None:
+def test_a_handshake_reflected_to_its_initiator_is_refused() -> None:
     for known in (False, True):
         first = InitiatorHandshake(BOB, NOW, remote=ALICE.static.public if known else None)
         with pytest.raises(RemoteError):
@@ -191,7 +191,7 @@ def test_a_handshake_that_comes_back_to_who_began_it_is_refused() -> None:
 @pytest.mark.parametrize(
     "shown", [b"", b"\xc0", b"\x92", b"\x91" * 600, encoded(PEOPLE.alice.membership.certificate)[:-1]]
 )
-def test_what_is_no_certificate_is_refused(shown: bytes) -> None:
+def test_an_invalid_certificate_is_refused(shown: bytes) -> None:
     refused_both_ways(Liar(PEOPLE.alice, shown), BOB, MalformedError, "certificate")
 
 
@@ -231,7 +231,7 @@ def test_members_of_an_ended_sub_authority_are_refused() -> None:
     refused_both_ways(Liar(PEOPLE.carol, CAROL.own_certificate(NOW)), bob, ForgedError, "sub-authority")
 
 
-def test_whose_own_membership_is_over_begins_nothing_and_answers_nobody() -> None:
+def test_a_former_member_neither_begins_nor_answers_a_handshake() -> None:
     with pytest.raises(ExpiredError):
         InitiatorHandshake(ALICE, LATE, remote=BOB.static.public)
     with pytest.raises(ExpiredError):
@@ -271,7 +271,7 @@ def test_a_changed_answer_or_last_message_is_refused() -> None:
             response.read(rng.choice(flips(contact.last_message)), NOW)
 
 
-def test_a_recorded_first_message_gives_a_session_that_nobody_can_confirm() -> None:
+def test_a_recorded_first_message_gives_a_session_that_the_adversary_cannot_confirm() -> None:
     first = begin(ALICE, BOB, known=True).first_message
     recorded = ResponderHandshake(BOB, first, NOW, known=True)
     again = ResponderHandshake(BOB, first, NOW, known=True)

@@ -52,7 +52,7 @@ def test_acknowledging_what_was_never_sent_is_refused_and_changes_nothing(
     assert side.is_settled
 
 
-def test_acknowledgements_that_contradict_one_another_do_no_harm(side: Transfer) -> None:
+def test_contradictory_acknowledgements_do_no_harm(side: Transfer) -> None:
     for _ in range(4):
         side.put(b"s" * 100)
     side.fill(ROOM, 1)
@@ -74,7 +74,7 @@ def test_chunks_that_are_long_past_are_ignored(side: Transfer) -> None:
     assert list(side.take(body(write_chunk(SHORT, (1 << 32) - 1, b"x", 0)), 1)) == []
 
 
-def test_a_window_of_early_chunks_is_all_that_is_kept(side: Transfer) -> None:
+def test_at_most_a_window_of_early_chunks_is_stored(side: Transfer) -> None:
     for lane in (CONTROL, SHORT, LONG):
         for number in range(1, WINDOW):
             for _ in range(2):
@@ -97,7 +97,7 @@ def test_zeros_do_not_make_a_message_too_long(side: Transfer) -> None:
         side.take(body(write_chunk(SHORT, 1, b"x", MESSAGE_MAX)), 1)
 
 
-def test_one_body_restores_no_more_zeros_than_may_be_under_way(side: Transfer) -> None:
+def test_one_body_restores_no_more_zeros_than_may_be_in_flight(side: Transfer) -> None:
     zeros = MESSAGE_MAX - 1
     most = ZEROS_MAX // zeros
     taken = side.take(body(*(write_chunk(SHORT, number, b"x", zeros) for number in range(most))), 1)

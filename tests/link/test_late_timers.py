@@ -19,26 +19,26 @@ HUB = Address("hub")
 
 def star(links: int, rate: int) -> LinkWorld:
     """A hub with this many links, all up."""
-    street = LinkWorld(HUB, *[f"n{place}" for place in range(links)], config=LinkConfig(rate=rate), watched=True)
+    world = LinkWorld(HUB, *[f"n{place}" for place in range(links)], config=LinkConfig(rate=rate), watched=True)
     for place in range(links):
-        street.tell(HUB, f"n{place}", b"hello")
-    street.run(6 * SECOND_US)
-    assert len(street.links(HUB).peers()) == links
-    return street
+        world.tell(HUB, f"n{place}", b"hello")
+    world.run(6 * SECOND_US)
+    assert len(world.links(HUB).peers()) == links
+    return world
 
 
-def stall(street: LinkWorld, stall_us: int, times: int) -> list[int]:
+def stall(world: LinkWorld, stall_us: int, times: int) -> list[int]:
     """Stop the hub at intervals for this time. Returns the times of its cells."""
-    start, rng, peers = street.now - street.start, Random(stall_us), street.links(HUB).peers()
+    start, rng, peers = world.now - world.start, Random(stall_us), world.links(HUB).peers()
     for turn in range(times):
-        street.tell(HUB, peers[turn % len(peers)], b"work")
-        street.run(SECOND_US // 2 + rng.randrange(SECOND_US))
+        world.tell(HUB, peers[turn % len(peers)], b"work")
+        world.run(SECOND_US // 2 + rng.randrange(SECOND_US))
         if stall_us:
-            street.pause(HUB)
-            street.run(stall_us)
-            street.resume(HUB)
-    street.run(SECOND_US)
-    return sorted(at for at, source, *_ in street.wire.seen if source == HUB and at > start)
+            world.pause(HUB)
+            world.run(stall_us)
+            world.resume(HUB)
+    world.run(SECOND_US)
+    return sorted(at for at, source, *_ in world.wire.seen if source == HUB and at > start)
 
 
 def most_at_once(times: list[int], within_us: int = 1) -> int:
@@ -56,32 +56,32 @@ def test_many_links_never_burst_after_a_stall(links: int, rate: int) -> None:
     """At one instant no more cells leave than when timers are on time, and in a millisecond at most twice as many."""
     on_time = stall(star(links, rate), 0, 30)
     for stall_us in (20_000, 50_000):
-        street = star(links, rate)
-        late = stall(street, stall_us, 30)
+        world = star(links, rate)
+        late = stall(world, stall_us, 30)
         assert most_at_once(late) <= max(2, most_at_once(on_time))
         assert most_at_once(late, 1_000) <= 2 * most_at_once(on_time, 1_000)
-        assert street.links(HUB).status(street.now)["slots missed"] <= len(late) / 100
+        assert world.links(HUB).status(world.now)["slots missed"] <= len(late) / 100
         seconds = (late[-1] - late[0]) / SECOND_US
         assert abs(len(late) / seconds / (links * rate) - 1) < 0.02
 
 
-def test_a_planted_machine_that_sends_all_late_cells_at_once_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_planted_machine_that_sends_all_late_cells_at_once_is_detected(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(machine, "spread_late_cells", lambda *arguments: None)
     with pytest.raises(AssertionError):
         test_many_links_never_burst_after_a_stall(24, 16)
 
 
 def test_a_cell_is_deferred_once_and_its_later_slots_stay() -> None:
-    sway, grid = (
+    jitter, grid = (
         SendJitter(Secret(bytes(32))),
         [CellSlots(16, phase_us=phase, now=0) for phase in range(0, 20_000, 1_000)],
     )
     before = [slots.next_us for slots in grid]
-    spread_late_cells(grid, sway, 320, 30_000)
+    spread_late_cells(grid, jitter, 320, 30_000)
     assert [slots.next_us for slots in grid][:1] == before[:1]
     assert all(30_000 < slots.next_us <= 30_000 + 62_500 // 4 for slots in grid[1:])
     assert Counter(slots.is_deferred for slots in grid) == {True: 19, False: 1}
-    spread_late_cells(grid, sway, 320, 61_400)
+    spread_late_cells(grid, jitter, 320, 61_400)
     for slots, first in zip(grid, before, strict=True):
         assert slots.take_due_slot(61_400)
         assert (slots.next_us - first) % 62_500 == 0
@@ -98,9 +98,9 @@ def test_as_many_leave_at_once_as_are_due_in_one_tick() -> None:
 def test_times_of_a_busy_hub_are_those_of_an_idle_one_also_after_stalls() -> None:
     wires = []
     for is_busy in (False, True):
-        street = star(12, 16)
+        world = star(12, 16)
         if is_busy:
             for place in range(12):
-                street.tell(HUB, f"n{place}", b"\1" * 20_000)
-        wires.append(stall(street, 20_000, 20))
+                world.tell(HUB, f"n{place}", b"\1" * 20_000)
+        wires.append(stall(world, 20_000, 20))
     assert wires[0] == wires[1]

@@ -6,7 +6,7 @@ from support.link_pair import NOW, B, identity, network, shake_hands
 from veilcast.authority.keyring import Keyring
 from veilcast.core.rate_limit import TokenBucket
 from veilcast.link.generations import SessionGenerations
-from veilcast.link.link import EARLY_MAX, UNSURE_MAX, KeyedChannel, Link
+from veilcast.link.link import EARLY_MAX, UNCONFIRMED_MAX, KeyedChannel, Link
 from veilcast.link.pacing import CellSlots
 from veilcast.link.path_validation import PeerPath
 from veilcast.link.transfer import Transfer
@@ -34,7 +34,7 @@ def carried(one: KeyedChannel, other: KeyedChannel) -> list[bytes]:
     return arrived
 
 
-def test_of_what_is_said_before_there_are_keys_the_newest_is_carried() -> None:
+def test_of_messages_before_the_keys_only_the_newest_are_sent() -> None:
     one, (near, far) = link(), line(network().bob)
     for number in range(EARLY_MAX + 3):
         one.send(b"%d" % number, NOW + number)
@@ -45,18 +45,18 @@ def test_of_what_is_said_before_there_are_keys_the_newest_is_carried() -> None:
     assert one.oldest_waiting_us is None
 
 
-def test_what_may_not_have_arrived_is_said_again_on_the_next_line() -> None:
+def test_messages_that_may_not_have_arrived_are_sent_again_on_the_next_channel() -> None:
     one, (near, far), (second, other) = link(), line(network().bob), line(network().bob, 5)
     one.connect(near, NOW)
     one.send(b"arrived", NOW)
     carried(near, far)
-    for number in range(UNSURE_MAX + 5):
+    for number in range(UNCONFIRMED_MAX + 5):
         one.send(b"%d" % number, NOW)
     one.connect(second, NOW)
-    assert carried(second, other) == [b"%d" % number for number in range(5, UNSURE_MAX + 5)]
+    assert carried(second, other) == [b"%d" % number for number in range(5, UNCONFIRMED_MAX + 5)]
 
 
-def test_what_was_said_to_one_member_is_not_said_to_another() -> None:
+def test_messages_for_one_member_are_not_sent_to_another() -> None:
     one, (near, _), (second, other) = link(), line(network().bob), line(network().carol, 5)
     one.connect(near, NOW)
     one.send(b"for Bob", NOW)
@@ -64,7 +64,7 @@ def test_what_was_said_to_one_member_is_not_said_to_another() -> None:
     assert carried(second, other) == []
 
 
-def test_a_rival_takes_over_with_its_first_datagram_and_not_before() -> None:
+def test_a_rival_channel_takes_over_with_its_first_datagram() -> None:
     one, (near, far), (second, other) = link(), line(network().bob), line(network().bob, 5)
     one.connect(near, NOW)
     one.rival_channel = second

@@ -15,23 +15,23 @@ from veilcast.link.transfer import Transfer
 
 
 @given(scripts())
-def test_every_message_arrives_once_and_in_order_through_any_storm(script: Script) -> None:
+def test_every_message_arrives_once_and_in_order_despite_any_losses(script: Script) -> None:
     assert_all_arrive(script)
 
 
 @given(scripts(), st.integers(1, 2 * WINDOW))
-def test_numbers_wrap_in_any_storm(script: Script, before: int) -> None:
+def test_numbers_wrap_despite_any_losses(script: Script, before: int) -> None:
     assert_all_arrive(script, first=NUMBERS - before)
 
 
 @given(scripts())
-def test_prompt_bodies_carry_everything_through_any_storm_too(script: Script) -> None:
+def test_prompt_bodies_carry_everything_despite_any_losses(script: Script) -> None:
     assert_all_arrive(script, cells=False)
 
 
 @pytest.mark.parametrize("seed", range(4))
 @pytest.mark.parametrize("cells", [True, False])
-def test_full_windows_come_through_a_long_storm(seed: int, cells: bool) -> None:
+def test_full_windows_recover_from_long_losses(seed: int, cells: bool) -> None:
     rng = random.Random(seed)
     parcels = []
     for number, period in enumerate(sorted(rng.choices(range(20), k=200))):
@@ -93,12 +93,12 @@ class _Deaf(Transfer):
 
     def fill(self, room: int, now: int) -> bytes:
         body = super().fill(room, now)
-        self._flight.clear()
+        self._in_flight.clear()
         return body
 
 
 @pytest.mark.parametrize("kind", [_WithoutMemory, _WithoutOrder, _WithoutRepeats, _WithoutZeros, _Deaf])
-def test_the_check_catches_a_planted_bug(kind: type[Transfer]) -> None:
+def test_the_check_detects_a_planted_bug(kind: type[Transfer]) -> None:
     @settings(phases=(Phase.generate,), database=None, report_multiple_bugs=False)
     @given(scripts())
     def claim(script: Script) -> None:

@@ -60,7 +60,7 @@ class _Diligent(CellSlots):
         return True
 
 
-def test_the_check_catches_a_planted_burst() -> None:
+def test_the_check_detects_a_planted_burst() -> None:
     with pytest.raises(AssertionError):
         assert_never_a_burst(_Diligent(4, phase_us=0, now=0), [3 * SECOND_US])
 
@@ -98,7 +98,7 @@ def test_a_rate_changes_at_the_edge_and_no_two_slots_come_closer(
     assert slots.period_us == period_us(after)
 
 
-def test_a_change_that_waits_can_be_taken_back() -> None:
+def test_a_pending_change_can_be_withdrawn() -> None:
     slots = CellSlots(4, phase_us=0, now=1)
     slots.change_rate(16, edge_us=SECOND_US, now=1)
     slots.change_rate(4, edge_us=SECOND_US, now=1)
@@ -108,7 +108,7 @@ def test_a_change_that_waits_can_be_taken_back() -> None:
     assert slots.next_us == 2 * SECOND_US + period_us(4)
 
 
-def test_rates_phases_and_edges_that_cannot_be_are_our_mistake() -> None:
+def test_impossible_rates_phases_and_edges_are_local_errors() -> None:
     with pytest.raises(LocalError):
         CellSlots(2, phase_us=0, now=0)
     with pytest.raises(LocalError):
@@ -127,12 +127,12 @@ def test_a_cell_leaves_within_a_quarter_of_the_period_after_its_slot(
     rate: int, phase: int, start: int, seed: int
 ) -> None:
     period = period_us(rate)
-    slots = CellSlots(rate, phase_us=phase, now=start, sway=SendJitter(Secret(Random(seed).randbytes(32))))
+    slots = CellSlots(rate, phase_us=phase, now=start, jitter=SendJitter(Secret(Random(seed).randbytes(32))))
     sways = []
     for _ in range(200):
         sways.append(slots.next_us - slots._slot_ps // 1_000_000)
         assert slots.take_due_slot(slots.next_us)
-    assert all(0 <= sway < period // 4 for sway in sways)
+    assert all(0 <= jitter < period // 4 for jitter in sways)
     assert slots.missed == 0
     assert min(sways) < period / 16 < 3 * period / 16 < max(sways)
 
@@ -142,7 +142,7 @@ def test_slots_of_a_link_do_a_random_walk_about_a_period_of_its_own(
     rate: int, phase: int, start: int, seed: int
 ) -> None:
     period = period_us(rate)
-    slots = CellSlots(rate, phase_us=phase, now=start, sway=SendJitter(Secret(Random(seed).randbytes(32))))
+    slots = CellSlots(rate, phase_us=phase, now=start, jitter=SendJitter(Secret(Random(seed).randbytes(32))))
     at = []
     for _ in range(400):
         at.append(slots._slot_ps / 1_000_000)
@@ -156,8 +156,8 @@ def test_slots_of_a_link_do_a_random_walk_about_a_period_of_its_own(
 
 
 def test_periods_of_links_spread_as_the_docs_say_and_have_no_sharp_ends() -> None:
-    sway = SendJitter(Secret(bytes(32)))
-    drawn = [CellSlots(4, phase_us=0, now=0, sway=sway)._stretch_ppb / 1000 for _ in range(2000)]
+    jitter = SendJitter(Secret(bytes(32)))
+    drawn = [CellSlots(4, phase_us=0, now=0, jitter=jitter)._stretch_ppb / 1000 for _ in range(2000)]
     assert len(set(drawn)) > 1990
     spread = math.sqrt(sum(each**2 for each in drawn) / 2000)
     assert 5_400 < spread < 6_150
@@ -167,17 +167,17 @@ def test_periods_of_links_spread_as_the_docs_say_and_have_no_sharp_ends() -> Non
 
 @given(st.integers(0, 100), st.integers(0, 1 << 32))
 def test_signed_draws_are_even(bound: int, seed: int) -> None:
-    sway = SendJitter(Secret(Random(seed).randbytes(32)))
-    drawn = [sway.draw_signed(bound) for _ in range(100)]
+    jitter = SendJitter(Secret(Random(seed).randbytes(32)))
+    drawn = [jitter.draw_signed(bound) for _ in range(100)]
     assert all(-bound <= each <= bound for each in drawn)
-    assert {sway.draw_signed(1) for _ in range(100)} == {-1, 0, 1}
+    assert {jitter.draw_signed(1) for _ in range(100)} == {-1, 0, 1}
 
 
 @given(RATE, RATE, PHASE, st.integers(1, 20 * SECOND_US), st.integers(0, 1 << 32))
-def test_a_rate_changes_at_the_edge_also_where_slots_walk(
+def test_a_rate_changes_at_the_edge_also_with_random_slots(
     before: int, after: int, phase: int, edge: int, seed: int
 ) -> None:
-    slots = CellSlots(before, phase_us=phase, now=0, sway=SendJitter(Secret(Random(seed).randbytes(32))))
+    slots = CellSlots(before, phase_us=phase, now=0, jitter=SendJitter(Secret(Random(seed).randbytes(32))))
     slots.change_rate(after, edge_us=edge, now=0)
     at = []
     while slots.next_us < edge + 5 * SECOND_US:

@@ -31,30 +31,30 @@ A, B, EVIL, BEHIND = Address("a"), Address("b"), Address("evil"), Address("behin
 
 
 def linked_town(config: LinkConfig | None = None) -> MovingLinks:
-    town = MovingLinks(config, "a", "b")
-    town.tell("a", "b", b"hello")
-    town.run(5 * SECOND_US)
-    assert town.heard("b") == [b"hello"]
-    return town
+    links = MovingLinks(config, "a", "b")
+    links.tell("a", "b", b"hello")
+    links.run(5 * SECOND_US)
+    assert links.heard("b") == [b"hello"]
+    return links
 
 
-def keep_talking(town: MovingLinks, seconds: int) -> None:
+def keep_talking(links: MovingLinks, seconds: int) -> None:
     """Both members send a message every second, as mesh neighbours do."""
     for _ in range(seconds):
-        town.tell("a", "b", b"a %d" % town.now)
-        town.tell("b", "a", b"b %d" % town.now)
-        town.run(SECOND_US)
+        links.tell("a", "b", b"a %d" % links.now)
+        links.tell("b", "a", b"b %d" % links.now)
+        links.run(SECOND_US)
 
 
-def destinations(town: MovingLinks, source: str, since_us: int) -> list[Address]:
-    return [frame.destination for at, by, frame in town.sent if by == source and at >= since_us]
+def destinations(links: MovingLinks, source: str, since_us: int) -> list[Address]:
+    return [frame.destination for at, by, frame in links.sent if by == source and at >= since_us]
 
 
-def lost_links(town: MovingLinks) -> list[tuple[str, Address]]:
-    return [notice for name in ("a", "b") for notice in town.talker(name).notices if notice[0] == "lost"]
+def lost_links(links: MovingLinks) -> list[tuple[str, Address]]:
+    return [notice for name in ("a", "b") for notice in links.talker(name).notices if notice[0] == "lost"]
 
 
-def stop_one(town: MovingLinks) -> None:
+def stop_one(links: MovingLinks) -> None:
     """The adversary stops the next cell from B to A, and forwards it from its own address."""
     stopped: list[Frame] = []
 
@@ -64,7 +64,7 @@ def stop_one(town: MovingLinks) -> None:
             return [(EVIL, frame)]
         return [(source, frame)]
 
-    town.intercept = intercept
+    links.intercept = intercept
 
 
 def relay(source: Address, frame: Frame) -> list[tuple[Address, Frame]]:
@@ -91,12 +91,12 @@ def race_all(source: Address, frame: Frame) -> list[tuple[Address, Frame]]:
 
 @pytest.mark.parametrize("wire", ["cells", "prompt"])
 def test_one_stopped_cell_that_is_sent_on_from_elsewhere_moves_no_link(wire: str) -> None:
-    town = linked_town(LinkConfig(wire="prompt" if wire == "prompt" else "cells"))
-    stop_one(town)
-    start = town.now
-    keep_talking(town, 10)
-    assert set(destinations(town, "a", start)) == {B}
-    assert lost_links(town) == []
+    links = linked_town(LinkConfig(wire="prompt" if wire == "prompt" else "cells"))
+    stop_one(links)
+    start = links.now
+    keep_talking(links, 10)
+    assert set(destinations(links, "a", start)) == {B}
+    assert lost_links(links) == []
 
 
 def test_challenges_that_come_by_one_way_are_all_answered() -> None:
@@ -111,15 +111,15 @@ def test_challenges_that_come_by_one_way_are_all_answered() -> None:
 @pytest.mark.parametrize("rate", RATES)
 @pytest.mark.parametrize("attack", [redirect_all, race_all, relay])
 def test_an_adversary_that_carries_all_cells_or_only_copies_them_moves_no_link(attack: object, rate: int) -> None:
-    town = linked_town(LinkConfig(rate=rate))
-    town.intercept = attack  # type: ignore[assignment]
-    start = town.now
-    keep_talking(town, 60)
+    links = linked_town(LinkConfig(rate=rate))
+    links.intercept = attack  # type: ignore[assignment]
+    start = links.now
+    keep_talking(links, 60)
     for name, peer in (("a", B), ("b", A)):
-        sent = destinations(town, name, start)
+        sent = destinations(links, name, start)
         assert sent.count(peer) / len(sent) > 0.9
-        assert town.machines[name]._links[peer].route.path == peer
-    assert lost_links(town) == []
+        assert links.machines[name]._links[peer].route.path == peer
+    assert lost_links(links) == []
 
 
 @pytest.mark.parametrize("rate", RATES)
@@ -129,46 +129,46 @@ def test_a_relay_that_stops_the_direct_path_holds_a_link_no_longer_than_it_stops
     It takes one end after the other. When it opens the direct path, a challenge to the first address brings both ends
     home, although the adversary still carries everything that is sent to its own addresses.
     """
-    town = linked_town(LinkConfig(rate=rate))
+    links = linked_town(LinkConfig(rate=rate))
 
     def carry_own(source: Address, frame: Frame) -> list[tuple[Address, Frame]]:
         return relay(source, frame) if frame.destination in (EVIL, BEHIND) else []
 
-    town.intercept = lambda source, frame: carry_own(source, frame) or (relay(source, frame) if source == B else [])
-    keep_talking(town, 7)
-    assert town.machines["a"]._links[B].route.path == EVIL
-    town.intercept = carry_own
-    keep_talking(town, 7)
-    assert town.machines["b"]._links[A].route.path == BEHIND
-    keep_talking(town, 30)
-    assert town.machines["a"]._links[B].route.path == EVIL
-    assert {message for message in town.heard("b") if message.startswith(b"a ")}
-    town.intercept = lambda source, frame: carry_own(source, frame) or [(source, frame)]
-    released = town.now
-    keep_talking(town, 60)
-    assert town.machines["a"]._links[B].route.path == B
-    assert town.machines["b"]._links[A].route.path == A
-    assert destinations(town, "a", released + 60 * SECOND_US - 2 * SECOND_US).count(EVIL) == 0
-    assert lost_links(town) == []
+    links.intercept = lambda source, frame: carry_own(source, frame) or (relay(source, frame) if source == B else [])
+    keep_talking(links, 7)
+    assert links.machines["a"]._links[B].route.path == EVIL
+    links.intercept = carry_own
+    keep_talking(links, 7)
+    assert links.machines["b"]._links[A].route.path == BEHIND
+    keep_talking(links, 30)
+    assert links.machines["a"]._links[B].route.path == EVIL
+    assert {message for message in links.heard("b") if message.startswith(b"a ")}
+    links.intercept = lambda source, frame: carry_own(source, frame) or [(source, frame)]
+    released = links.now
+    keep_talking(links, 60)
+    assert links.machines["a"]._links[B].route.path == B
+    assert links.machines["b"]._links[A].route.path == A
+    assert destinations(links, "a", released + 60 * SECOND_US - 2 * SECOND_US).count(EVIL) == 0
+    assert lost_links(links) == []
 
 
 @pytest.mark.parametrize("wire", ["cells", "prompt"])
 @pytest.mark.parametrize("rate", [4, 16])
 def test_a_member_that_forges_its_source_reflects_no_more_than_it_sends(rate: int, wire: str) -> None:
-    town = linked_town(LinkConfig(wire="prompt" if wire == "prompt" else "cells", rate=rate))
-    line = town.machines["b"]._links[A].channel
+    links = linked_town(LinkConfig(wire="prompt" if wire == "prompt" else "cells", rate=rate))
+    line = links.machines["b"]._links[A].channel
     assert line is not None
     victim = Address("victim")
-    del town.machines["b"], town.where["b"]  # From now on the member sends only what it forges.
+    del links.machines["b"], links.where["b"]  # From now on the member sends only what it forges.
     sent = 0
-    while town.now < line.generations.session.rekey_us:
+    while links.now < line.generations.session.rekey_us:
         body = bytes(CELL_BODY)
-        town.inject(victim, A, line.generations.session.seal(body, town.now))
+        links.inject(victim, A, line.generations.session.seal(body, links.now))
         sent += 1
-        town.tell("a", "b", b"heartbeat %d" % sent)
-        town.run(SILENT_US - SECOND_US)
-        assert town.machines["a"].peers() == [B]
-    reflected = destinations(town, "a", 0).count(victim)
+        links.tell("a", "b", b"heartbeat %d" % sent)
+        links.run(SILENT_US - SECOND_US)
+        assert links.machines["a"].peers() == [B]
+    reflected = destinations(links, "a", 0).count(victim)
     assert sent >= 8
     assert reflected <= sent
 
@@ -176,55 +176,55 @@ def test_a_member_that_forges_its_source_reflects_no_more_than_it_sends(rate: in
 @pytest.mark.parametrize("rate", RATES)
 def test_a_link_follows_an_honest_peer_with_one_cell_a_slot(rate: int) -> None:
     """An observer sees one cell in each slot, first to the old address, then to the new, and few to both in between."""
-    town = linked_town(LinkConfig(rate=rate))
-    town.where["b"] = Address("b2")
-    start = town.now
-    keep_talking(town, 14)
-    sent = destinations(town, "a", start)
+    links = linked_town(LinkConfig(rate=rate))
+    links.where["b"] = Address("b2")
+    start = links.now
+    keep_talking(links, 14)
+    sent = destinations(links, "a", start)
     assert abs(len(sent) - 14 * rate) <= 1
     first, last = sent.index(Address("b2")), len(sent) - 1 - sent[::-1].index(B)
     assert last - first < 8 if rate < 16 else 48
     assert len(sent[: last + 1]) <= max(5, 4 * rate)
-    assert lost_links(town) == []
-    assert town.talker("a").heard[-1][1].startswith(b"b ")
-    assert town.talker("b").heard[-1][1].startswith(b"a ")
+    assert lost_links(links) == []
+    assert links.talker("a").heard[-1][1].startswith(b"b ")
+    assert links.talker("b").heard[-1][1].startswith(b"a ")
     # The old address gets a challenge after 15, 30, 60, ... seconds.
-    start = town.now
-    keep_talking(town, 100)
-    assert 1 <= destinations(town, "a", start).count(B) <= 9
+    start = links.now
+    keep_talking(links, 100)
+    assert 1 <= destinations(links, "a", start).count(B) <= 9
 
 
 @pytest.mark.parametrize("rate", RATES)
 def test_a_link_follows_a_peer_that_moves_again_while_the_first_address_is_asked(rate: int) -> None:
     """The challenge to the first address is in flight from 15 to 27 seconds after the first move."""
     for stay in range(12, 30, 2):
-        town = linked_town(LinkConfig(rate=rate))
-        town.where["b"] = Address("b2")
-        keep_talking(town, stay)
-        town.where["b"] = Address("b3")
-        keep_talking(town, 9 if rate == 1 else 4)
-        assert town.machines["a"]._links[B].route.path == "b3"
-        assert lost_links(town) == []
+        links = linked_town(LinkConfig(rate=rate))
+        links.where["b"] = Address("b2")
+        keep_talking(links, stay)
+        links.where["b"] = Address("b3")
+        keep_talking(links, 9 if rate == 1 else 4)
+        assert links.machines["a"]._links[B].route.path == "b3"
+        assert lost_links(links) == []
 
 
 @pytest.mark.parametrize("rate", RATES)
 @pytest.mark.parametrize("first", ["moves twice", "one fast copy"])
 def test_a_candidate_from_which_no_more_cells_come_does_not_keep_a_link_from_following(first: str, rate: int) -> None:
     """The first candidate is an address that the peer leaves at once, or one from which an adversary sent one copy."""
-    town = linked_town(LinkConfig(rate=rate))
-    town.where["b"] = Address("b2")
+    links = linked_town(LinkConfig(rate=rate))
+    links.where["b"] = Address("b2")
     if first == "moves twice":
-        keep_talking(town, 1)
-        town.where["b"] = Address("b3")
+        keep_talking(links, 1)
+        links.where["b"] = Address("b3")
     else:
         copies = iter([EVIL])
-        town.intercept = lambda source, frame: [
+        links.intercept = lambda source, frame: [
             *((copy, frame) for copy in ([next(copies, source)] if source == "b2" else [])),
             (source, frame),
         ]
-    keep_talking(town, 9)
-    assert town.machines["a"]._links[B].route.path == town.where["b"]
-    assert lost_links(town) == []
+    keep_talking(links, 9)
+    assert links.machines["a"]._links[B].route.path == links.where["b"]
+    assert lost_links(links) == []
 
 
 @pytest.mark.parametrize("rate", RATES)
@@ -233,11 +233,11 @@ def test_a_relay_that_holds_a_link_when_the_peer_moves_holds_it_no_longer_than_i
     place: str, rate: int
 ) -> None:
     """The limit of path validation when a peer moves: the adversary stops nothing, and forwards what comes to it."""
-    town, moved = linked_town(LinkConfig(rate=rate)), Address("b2")
+    links, moved = linked_town(LinkConfig(rate=rate)), Address("b2")
     held, copies = (EVIL if place == "fast copies" else B), 0
-    town.where["b"] = moved
-    keep_talking(town, 8 if place == "home" else 0)
-    assert town.machines["a"]._links[B].route.path == (moved if place == "home" else B)
+    links.where["b"] = moved
+    keep_talking(links, 8 if place == "home" else 0)
+    assert links.machines["a"]._links[B].route.path == (moved if place == "home" else B)
 
     def carry(source: Address, frame: Frame) -> list[tuple[Address, Frame]]:
         nonlocal copies
@@ -249,40 +249,40 @@ def test_a_relay_that_holds_a_link_when_the_peer_moves_holds_it_no_longer_than_i
             return [(held, frame), (source, frame)]
         return [(source, frame)]
 
-    town.intercept = carry
-    keep_talking(town, 40)
-    assert town.machines["a"]._links[B].route.path == held
-    town.intercept = lambda source, frame: [] if frame.destination == held else [(source, frame)]
-    keep_talking(town, 9)
-    assert town.machines["a"]._links[B].route.path == moved
-    assert lost_links(town) == []
+    links.intercept = carry
+    keep_talking(links, 40)
+    assert links.machines["a"]._links[B].route.path == held
+    links.intercept = lambda source, frame: [] if frame.destination == held else [(source, frame)]
+    keep_talking(links, 9)
+    assert links.machines["a"]._links[B].route.path == moved
+    assert lost_links(links) == []
 
 
 @pytest.mark.parametrize("loss", [0.0, 0.3])
 def test_a_link_follows_an_honest_peer_through_losses_and_floods(loss: float) -> None:
-    town, rng = linked_town(), random.Random(3)
-    town.intercept = lambda source, frame: [] if rng.random() < loss else [(source, frame)]
-    town.where["b"] = Address("b2")
+    links, rng = linked_town(), random.Random(3)
+    links.intercept = lambda source, frame: [] if rng.random() < loss else [(source, frame)]
+    links.where["b"] = Address("b2")
     for turn in range(14 * 500):
-        town.inject(Address(f"10.0.{turn % 256}.1:9"), A, rng.randbytes(CELL))
+        links.inject(Address(f"10.0.{turn % 256}.1:9"), A, rng.randbytes(CELL))
         if turn % 500 == 0:
-            town.tell("a", "b", b"a %d" % town.now)
-        town.run(rng.randrange(4_000))
-    assert town.machines["a"]._links[B].route.path == "b2"
-    assert lost_links(town) == []
+            links.tell("a", "b", b"a %d" % links.now)
+        links.run(rng.randrange(4_000))
+    assert links.machines["a"]._links[B].route.path == "b2"
+    assert lost_links(links) == []
 
 
 def test_the_wire_of_a_busy_link_that_moves_is_that_of_a_quiet_one() -> None:
     wires = []
     for is_busy in (False, True):
-        town = linked_town()
+        links = linked_town()
         if is_busy:
-            town.tell("a", "b", *[b"\1" * 30_000] * 3)
-        town.where["b"] = Address("b2")
-        keep_talking(town, 40)
-        town.where["b"] = B
-        keep_talking(town, 20)
-        wires.append([(at, source, frame.destination, len(frame.data)) for at, source, frame in town.sent])
+            links.tell("a", "b", *[b"\1" * 30_000] * 3)
+        links.where["b"] = Address("b2")
+        keep_talking(links, 40)
+        links.where["b"] = B
+        keep_talking(links, 20)
+        wires.append([(at, source, frame.destination, len(frame.data)) for at, source, frame in links.sent])
     assert wires[0] == wires[1]
 
 
@@ -319,7 +319,7 @@ def token_to(address: Address, route: PeerPath) -> bytes:
 
 
 @given(st.data())
-def test_whatever_a_peer_says_about_paths_little_is_kept_and_little_goes_astray(data: st.DataObject) -> None:
+def test_for_any_path_frames_little_is_stored_and_few_cells_are_misdirected(data: st.DataObject) -> None:
     """For every order of cells, sources, tokens and slots: no more cells go to an unproven address than came from
     there, and the link leaves home only for an address that has answered."""
     route, now = PeerPath(B, random.Random(1).randbytes), 0
@@ -347,15 +347,15 @@ def test_whatever_a_peer_says_about_paths_little_is_kept_and_little_goes_astray(
         assert len(route._answers) <= ANSWERS_MAX
 
 
-def test_a_planted_route_that_believes_every_answer_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_planted_path_that_accepts_every_answer_is_detected(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(_CandidateProbe, "is_answered", property(lambda check: True, lambda check, value: None))
     with pytest.raises(AssertionError):
-        test_whatever_a_peer_says_about_paths_little_is_kept_and_little_goes_astray()
+        test_for_any_path_frames_little_is_stored_and_few_cells_are_misdirected()
     with pytest.raises(AssertionError):
         test_an_answer_with_another_token_or_from_another_address_proves_nothing()
 
 
-def test_a_planted_route_that_moves_without_asking_the_address_in_use_is_caught(
+def test_a_planted_path_that_does_not_ask_the_address_in_use_is_detected(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     def believe(route: PeerPath, token: bytes, source: Address, now: int) -> None:
@@ -384,13 +384,13 @@ def test_no_body_breaks_the_reader_of_path_frames(body: bytes) -> None:
         assert len(rest) == len(whole) - len(frames) * PATH_FRAME
 
 
-def test_a_path_frame_of_no_kind_or_one_too_many_is_nonsense() -> None:
+def test_a_path_frame_of_no_kind_or_one_too_many_is_refused() -> None:
     frame = write_path_frame(CHALLENGE, b"token 12")
     for planted in (4 * frame, write_path_frame(3, b"token 12")):
-        town = linked_town()
-        line = town.machines["b"]._links[A].channel
+        links = linked_town()
+        line = links.machines["b"]._links[A].channel
         assert line is not None
         body = (bytes(ACKNOWLEDGEMENTS) + planted).ljust(CELL_BODY, b"\0")
-        town.inject(B, A, line.generations.session.seal(body, town.now))
-        town.run(20_000)
-        assert town.machines["a"].counts["refused MalformedError"] == 1
+        links.inject(B, A, line.generations.session.seal(body, links.now))
+        links.run(20_000)
+        assert links.machines["a"].counts["refused MalformedError"] == 1

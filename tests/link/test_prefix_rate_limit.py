@@ -4,7 +4,7 @@ from veilcast.errors import StaleError
 from veilcast.link.admission import PREFIXES_MAX, PrefixRateLimit
 
 
-def test_doorbells_are_bounded_and_a_liar_is_silenced_for_its_prefix_only() -> None:
+def test_prefix_rate_limits_are_bounded_and_exhausted_for_one_prefix_only() -> None:
     bell = PrefixRateLimit(1_000, 3)
     for number in range(2 * PREFIXES_MAX):
         bell.charge(f"p{number}", 0)

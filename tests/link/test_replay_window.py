@@ -9,7 +9,7 @@ from veilcast.link.replay_window import WINDOW_SIZE, ReplayWindow
 
 
 @given(st.lists(st.integers(1, 3 * WINDOW_SIZE) | st.integers(1, 20), max_size=60))
-def test_a_window_takes_each_number_once_and_none_that_it_cannot_know(numbers: list[int]) -> None:
+def test_a_window_takes_each_number_once_and_none_behind_it(numbers: list[int]) -> None:
     window, newest, taken = ReplayWindow(), 0, set[int]()
     for number in numbers:
         newest = max(newest, number)
@@ -17,7 +17,7 @@ def test_a_window_takes_each_number_once_and_none_that_it_cannot_know(numbers: l
         taken.add(number)
 
 
-def test_numbers_as_large_as_they_come_move_the_window_and_cost_no_memory() -> None:
+def test_the_largest_numbers_move_the_window_and_cost_no_memory() -> None:
     window = ReplayWindow()
     assert window.take((1 << 63) - 1)
     assert len(window._ring) == WINDOW_SIZE // 8 + 1

@@ -26,7 +26,7 @@ def sessions(*, known: bool = False, uniform: bool = True) -> tuple[LinkSession,
 
 
 @pytest.mark.parametrize("known", [False, True])
-def test_what_one_seals_the_other_opens_in_both_directions(known: bool) -> None:
+def test_each_side_opens_what_the_other_seals(known: bool) -> None:
     ours, theirs = sessions(known=known)
     for number in range(3):
         body = bytes([number]) * CELL_BODY
@@ -44,7 +44,7 @@ def test_a_cell_has_one_size_with_room_for_the_payload_and_takes_no_other_body()
             theirs.seal(bytes(size), NOW)
 
 
-def test_where_sizes_may_differ_bodies_have_any_size_up_to_a_cells() -> None:
+def test_in_a_non_uniform_session_bodies_have_any_size_up_to_a_cell() -> None:
     ours, theirs = sessions(uniform=False)
     for size in (0, 1, 700, CELL_BODY):
         datagram = ours.seal(bytes(size), NOW)
@@ -124,7 +124,7 @@ def test_a_cell_of_ours_does_not_open_when_it_is_sent_back_to_us() -> None:
     assert theirs.recognises(cell)
 
 
-def test_a_session_recognises_its_own_cells_and_nobody_elses() -> None:
+def test_a_session_recognises_only_its_own_cells() -> None:
     people = network()
     alice, bob = identity(people.alice, 1), identity(people.bob, 2)
     pairs = [shake_hands(alice, bob, generation=generation) for generation in (0, 0, 1, GENERATIONS - 1)]
@@ -135,7 +135,7 @@ def test_a_session_recognises_its_own_cells_and_nobody_elses() -> None:
     assert not any(pairs[0][1].session.recognises(noise(CELL)) for _ in range(20_000))
 
 
-def test_counters_far_ahead_are_not_believed_at_sight() -> None:
+def test_counters_far_ahead_are_not_tried() -> None:
     ours, theirs = sessions()
     ours._sender._nonce = AHEAD - 1
     assert theirs.recognises(ours.seal(BODY, NOW))
@@ -199,7 +199,7 @@ def test_a_session_cannot_be_doubled_and_so_uses_no_counter_twice() -> None:
 
 
 @given(st.binary(max_size=40) | st.binary(min_size=CELL - 2, max_size=CELL + 2))
-def test_whatever_arrives_is_refused_as_a_strangers(datagram: bytes) -> None:
+def test_any_arriving_bytes_are_refused_with_a_remote_error(datagram: bytes) -> None:
     for uniform in (True, False):
         _, theirs = sessions(uniform=uniform)
         assert not theirs.recognises(datagram)
@@ -207,5 +207,5 @@ def test_whatever_arrives_is_refused_as_a_strangers(datagram: bytes) -> None:
             theirs.open(datagram, NOW)
 
 
-def test_a_session_says_nothing_of_its_keys() -> None:
+def test_the_repr_of_a_session_shows_no_key() -> None:
     assert repr(sessions()[0]) == "<Session of generation 0, newest -1>"

@@ -28,11 +28,11 @@ HEARTBEAT = b"a beat of thirty bytes, or so.".ljust(1184, b"\0")
 
 
 def test_a_message_arrives_with_the_next_body() -> None:
-    courier = transfer_pair()
-    courier.sides[0].put(HEARTBEAT)
-    courier.sides[0].put(b"rekey", control=True)
-    courier.period()
-    assert courier.got[1] == [(b"rekey", True), (HEARTBEAT, False)]
+    pair = transfer_pair()
+    pair.sides[0].put(HEARTBEAT)
+    pair.sides[0].put(b"rekey", control=True)
+    pair.period()
+    assert pair.got[1] == [(b"rekey", True), (HEARTBEAT, False)]
 
 
 def test_a_quiet_link_sends_one_body_over_and_over() -> None:
@@ -43,14 +43,14 @@ def test_a_quiet_link_sends_one_body_over_and_over() -> None:
     assert len(side.fill(ROOM + 1, 3)) == ROOM + 1
 
 
-def test_a_quiet_link_notices_what_is_put_and_what_arrives() -> None:
-    courier = transfer_pair()
-    courier.period()
+def test_a_quiet_link_notices_queued_and_received_messages() -> None:
+    pair = transfer_pair()
+    pair.period()
     for number in range(3):
-        courier.sides[0].put(bytes((1, number)))
-        courier.period()
-    assert courier.got[1] == [(bytes((1, number)), False) for number in range(3)]
-    assert courier.sides[0].is_settled
+        pair.sides[0].put(bytes((1, number)))
+        pair.period()
+    assert pair.got[1] == [(bytes((1, number)), False) for number in range(3)]
+    assert pair.sides[0].is_settled
 
 
 @given(st.binary(min_size=1, max_size=40), st.integers(0, MESSAGE_MAX - 40))
@@ -70,101 +70,101 @@ def test_an_idle_heartbeat_takes_some_thirty_bytes_of_a_cell() -> None:
 @pytest.mark.parametrize("length", [1, 2, CHUNK_MAX, CHUNK_MAX + 1, SHORT_MAX, SHORT_MAX + 1, MESSAGE_MAX])
 @pytest.mark.parametrize("byte", [b"\0", b"x"])
 def test_messages_of_every_length_arrive(byte: bytes, length: int) -> None:
-    courier = transfer_pair()
-    courier.sides[0].put(byte * length)
+    pair = transfer_pair()
+    pair.sides[0].put(byte * length)
     for _ in range(60):
-        courier.period()
-    assert courier.got[1] == [(byte * length, False)]
+        pair.period()
+    assert pair.got[1] == [(byte * length, False)]
 
 
 @pytest.mark.parametrize("length", [0, MESSAGE_MAX + 1])
-def test_messages_of_no_legal_length_are_our_mistake(length: int) -> None:
+def test_messages_of_illegal_length_are_local_errors(length: int) -> None:
     with pytest.raises(LocalError):
         Transfer(timeout_us=1).put(bytes(length))
 
 
-def test_a_body_without_room_for_a_chunk_is_our_mistake() -> None:
+def test_a_body_without_room_for_a_chunk_is_a_local_error() -> None:
     with pytest.raises(LocalError):
         Transfer(timeout_us=1).fill(CELL_BODY_MIN - 1, 1)
     with pytest.raises(LocalError):
         Transfer(timeout_us=0)
 
 
-def test_a_long_message_holds_up_no_short_one() -> None:
-    courier = transfer_pair()
+def test_a_long_message_delays_no_short_one() -> None:
+    pair = transfer_pair()
     for _ in range(3):
-        courier.sides[0].put(b"n" * MESSAGE_MAX)
+        pair.sides[0].put(b"n" * MESSAGE_MAX)
     for period in range(40):
-        courier.sides[0].put(HEARTBEAT)
-        courier.period()
-        assert courier.got[1].count((HEARTBEAT, False)) == period + 1
+        pair.sides[0].put(HEARTBEAT)
+        pair.period()
+        assert pair.got[1].count((HEARTBEAT, False)) == period + 1
 
 
 def test_many_short_messages_leave_half_the_room_to_a_long_one() -> None:
-    courier = transfer_pair()
-    courier.sides[0].put(b"n" * MESSAGE_MAX)
+    pair = transfer_pair()
+    pair.sides[0].put(b"n" * MESSAGE_MAX)
     for _ in range(2 * MESSAGE_MAX // CHUNK_MAX + 4):
-        courier.sides[0].put(b"s" * CHUNK_MAX)
-        courier.period()
-    assert (b"n" * MESSAGE_MAX, False) in courier.got[1]
+        pair.sides[0].put(b"s" * CHUNK_MAX)
+        pair.period()
+    assert (b"n" * MESSAGE_MAX, False) in pair.got[1]
 
 
 def test_control_messages_go_before_all_others() -> None:
-    courier = transfer_pair()
+    pair = transfer_pair()
     for _ in range(20):
-        courier.sides[0].put(b"s" * CHUNK_MAX)
-    courier.period()
-    courier.sides[0].put(b"rekey", control=True)
-    courier.period()
-    assert (b"rekey", True) in courier.got[1]
-    assert len(courier.got[1]) < 5
+        pair.sides[0].put(b"s" * CHUNK_MAX)
+    pair.period()
+    pair.sides[0].put(b"rekey", control=True)
+    pair.period()
+    assert (b"rekey", True) in pair.got[1]
+    assert len(pair.got[1]) < 5
 
 
 def test_with_room_to_spare_a_loss_costs_one_period() -> None:
-    courier = transfer_pair()
-    courier.sides[0].put(HEARTBEAT)
-    courier.period((LOST, AT_ONCE))
-    assert courier.got[1] == []
-    courier.period()
-    assert courier.got[1] == [(HEARTBEAT, False)]
+    pair = transfer_pair()
+    pair.sides[0].put(HEARTBEAT)
+    pair.period((LOST, AT_ONCE))
+    assert pair.got[1] == []
+    pair.period()
+    assert pair.got[1] == [(HEARTBEAT, False)]
 
 
 def test_without_room_to_spare_a_loss_is_repaired_once_something_later_arrived() -> None:
-    courier = transfer_pair()
+    pair = transfer_pair()
     for number in range(30):
-        courier.sides[0].put(bytes((number + 1,)) * CHUNK_MAX)
-    courier.period((LOST, AT_ONCE))
+        pair.sides[0].put(bytes((number + 1,)) * CHUNK_MAX)
+    pair.period((LOST, AT_ONCE))
     for _ in range(3):
-        courier.period()
-    assert courier.got[1][0] == (bytes((1,)) * CHUNK_MAX, False)
-    assert courier.sides[0].bytes_again == CHUNK_MAX + 6
+        pair.period()
+    assert pair.got[1][0] == (bytes((1,)) * CHUNK_MAX, False)
+    assert pair.sides[0].bytes_again == CHUNK_MAX + 6
 
 
-def test_a_chunk_of_which_nothing_is_heard_goes_before_new_ones_when_its_time_is_up() -> None:
-    courier = transfer_pair()
-    courier.sides[0].put(b"lost")
-    courier.period((LOST, LOST))
+def test_an_unacknowledged_chunk_goes_before_new_ones_after_its_timeout() -> None:
+    pair = transfer_pair()
+    pair.sides[0].put(b"lost")
+    pair.period((LOST, LOST))
     for _ in range(TIMEOUT_CELLS - 1):
         # These fill a body; and the other side's cells are all lost, so nothing is heard.
-        courier.sides[0].put(b"s" * CHUNK_MAX)
-        courier.sides[0].put(b"s" * (ROOM - ACKNOWLEDGEMENTS - CHUNK_MAX - 12))
-        courier.period((AT_ONCE, LOST))
-    assert courier.got[1] == []
-    courier.sides[0].put(b"s" * CHUNK_MAX)
-    courier.period()
-    assert courier.got[1][0] == (b"lost", False)
+        pair.sides[0].put(b"s" * CHUNK_MAX)
+        pair.sides[0].put(b"s" * (ROOM - ACKNOWLEDGEMENTS - CHUNK_MAX - 12))
+        pair.period((AT_ONCE, LOST))
+    assert pair.got[1] == []
+    pair.sides[0].put(b"s" * CHUNK_MAX)
+    pair.period()
+    assert pair.got[1][0] == (b"lost", False)
 
 
-def test_a_busy_link_with_a_long_round_trip_repeats_nothing_in_vain() -> None:
-    courier = transfer_pair()
+def test_a_busy_link_with_a_long_round_trip_repeats_nothing_without_need() -> None:
+    pair = transfer_pair()
     for _ in range(100):
-        courier.sides[0].put(b"s" * CHUNK_MAX)
-        courier.period(((6,), (6,)))
-    assert courier.sides[0].bytes_again == 0
-    assert len(courier.got[1]) == 100 - 6
+        pair.sides[0].put(b"s" * CHUNK_MAX)
+        pair.period(((6,), (6,)))
+    assert pair.sides[0].bytes_again == 0
+    assert len(pair.got[1]) == 100 - 6
 
 
-def test_at_most_a_window_is_under_way_and_then_all_room_is_to_spare() -> None:
+def test_at_most_a_window_is_in_flight_and_then_all_room_is_spare() -> None:
     side = Transfer(timeout_us=1_000 * PERIOD_US)
     for _ in range(2 * WINDOW):
         side.put(b"s" * 100)
@@ -178,53 +178,53 @@ def test_at_most_a_window_is_under_way_and_then_all_room_is_to_spare() -> None:
 
 
 def test_a_full_queue_drops_the_oldest_that_wait_and_counts_them() -> None:
-    courier = transfer_pair()
+    pair = transfer_pair()
     content = 1000
     fit = QUEUE_MAX // (content + MESSAGE_COST)
     messages = [number.to_bytes(4, "big") * (content // 4 - 1) + b"last" for number in range(fit + 7)]
     for message in messages:
-        courier.sides[0].put(message)
-    assert (courier.sides[0].waiting, courier.sides[0].dropped) == (fit, 7)
+        pair.sides[0].put(message)
+    assert (pair.sides[0].waiting, pair.sides[0].dropped) == (fit, 7)
     for _ in range(2 * fit):
-        courier.period()
-    assert [message for message, _ in courier.got[1]] == messages[7:]
+        pair.period()
+    assert [message for message, _ in pair.got[1]] == messages[7:]
 
 
 def test_a_message_that_has_begun_to_leave_is_never_dropped() -> None:
-    courier = transfer_pair()
+    pair = transfer_pair()
     messages = [bytes((number + 1,)) * MESSAGE_MAX for number in range(8)]
-    courier.sides[0].put(messages[0])
-    courier.period()
+    pair.sides[0].put(messages[0])
+    pair.period()
     for message in messages[1:]:
-        courier.sides[0].put(message)
-    assert courier.sides[0].dropped == 3
+        pair.sides[0].put(message)
+    assert pair.sides[0].dropped == 3
     for _ in range(300):
-        courier.period()
-    assert [message for message, _ in courier.got[1]] == [messages[0], *messages[4:]]
+        pair.period()
+    assert [message for message, _ in pair.got[1]] == [messages[0], *messages[4:]]
 
 
-def test_zeros_under_way_are_bounded_and_all_arrive() -> None:
-    courier = transfer_pair()
+def test_zeros_in_flight_are_bounded_and_all_arrive() -> None:
+    pair = transfer_pair()
     messages = [b"z".ljust(MESSAGE_MAX - number, b"\0") for number in range(12)]
     for message in messages:
-        courier.sides[0].put(message)
-    courier.period((LOST, AT_ONCE))
-    assert courier.sides[0].waiting == len(messages) - ZEROS_MAX // MESSAGE_MAX
+        pair.sides[0].put(message)
+    pair.period((LOST, AT_ONCE))
+    assert pair.sides[0].waiting == len(messages) - ZEROS_MAX // MESSAGE_MAX
     for _ in range(12):
-        courier.period()
-    assert [message for message, _ in courier.got[1]] == messages
+        pair.period()
+    assert [message for message, _ in pair.got[1]] == messages
 
 
 @pytest.mark.parametrize("loss", [0.1, 0.3, 0.5])
 def test_short_messages_pass_a_lossy_link_in_about_a_period_a_loss(loss: float) -> None:
     """With spare room the delay is that of the cells alone: the number of tries until one arrives."""
-    courier, rng, waits = transfer_pair(), random.Random(4), []
+    pair, rng, waits = transfer_pair(), random.Random(4), []
     for number in range(400):
         message = number.to_bytes(2, "big") + b"."
-        courier.sides[0].put(message)
+        pair.sides[0].put(message)
         waited = 0
-        while (message, False) not in courier.got[1][-1:]:
-            courier.period([LOST if rng.random() < loss else AT_ONCE for _ in range(2)])
+        while (message, False) not in pair.got[1][-1:]:
+            pair.period([LOST if rng.random() < loss else AT_ONCE for _ in range(2)])
             waited += 1
         waits.append(waited)
     assert sum(waits) / len(waits) < 1 / (1 - loss) + 0.1
@@ -253,27 +253,27 @@ class TestPrompt:
         assert sizes == [ACKNOWLEDGEMENTS + 6 + 1_000] * 3
 
     def test_a_long_message_leaves_in_many_bodies_at_once_and_is_acknowledged_by_one(self) -> None:
-        courier = transfer_pair(cells=False)
-        courier.sides[0].put(b"x" * MESSAGE_MAX)
-        begun_us = courier.now
-        assert courier.prompt() == -(-MESSAGE_MAX // CHUNK_MAX)
-        assert courier.got[1] == [(b"x" * MESSAGE_MAX, False)]
-        assert courier.sides[1].next_prompt_us == begun_us + ACK_DELAY_US
-        assert courier.prompt() == 1
-        assert courier.sides[0].is_settled
-        assert courier.sides[0].next_prompt_us is courier.sides[1].next_prompt_us is None
+        pair = transfer_pair(cells=False)
+        pair.sides[0].put(b"x" * MESSAGE_MAX)
+        begun_us = pair.now
+        assert pair.prompt() == -(-MESSAGE_MAX // CHUNK_MAX)
+        assert pair.got[1] == [(b"x" * MESSAGE_MAX, False)]
+        assert pair.sides[1].next_prompt_us == begun_us + ACK_DELAY_US
+        assert pair.prompt() == 1
+        assert pair.sides[0].is_settled
+        assert pair.sides[0].next_prompt_us is pair.sides[1].next_prompt_us is None
 
     def test_what_is_lost_is_repeated_when_its_time_is_up(self) -> None:
-        courier = transfer_pair(cells=False)
-        courier.sides[0].put(b"lost")
-        courier.prompt((LOST, AT_ONCE))
-        due = courier.sides[0].next_prompt_us
+        pair = transfer_pair(cells=False)
+        pair.sides[0].put(b"lost")
+        pair.prompt((LOST, AT_ONCE))
+        due = pair.sides[0].next_prompt_us
         assert due is not None
-        courier.now = due - 1
-        assert courier.sides[0].prompt(ROOM, courier.now) is None
-        courier.now = due
-        courier.prompt()
-        assert courier.got[1] == [(b"lost", False)]
+        pair.now = due - 1
+        assert pair.sides[0].prompt(ROOM, pair.now) is None
+        pair.now = due
+        pair.prompt()
+        assert pair.got[1] == [(b"lost", False)]
 
     def test_a_silent_peer_is_asked_less_and_less_often(self) -> None:
         side = Transfer(timeout_us=PROMPT_TIMEOUT_US)

@@ -101,7 +101,7 @@ def test_datagrams_show_nothing_in_common(wire: Callable[[], Wire], check: str) 
     assert measure(wire()) <= bound
 
 
-def test_cells_and_letters_are_not_told_apart_by_their_bytes() -> None:
+def test_cells_and_handshake_packets_cannot_be_distinguished_by_their_bytes() -> None:
     """Both kinds side by side, column by column: a two-sample chi-square on 16 bins of each."""
     mine, others = cells() >> 4, letters() >> 4
     counts = [np.stack([np.bincount(column, minlength=16) for column in wire.T]) for wire in (mine, others)]
@@ -152,13 +152,13 @@ def one_mask_for_all(monkeypatch: pytest.MonkeyPatch) -> Wire:
         (bytes_that_stay_for_a_while, "neighbours"),
     ],
 )
-def test_each_check_catches_what_it_is_for(planted: Callable[[], Wire], check: str) -> None:
+def test_each_check_detects_its_fault(planted: Callable[[], Wire], check: str) -> None:
     measure, bound = CHECKS[check]
     assert measure(planted()) > 2 * bound
 
 
 @pytest.mark.parametrize("planted", [header_in_clear, one_mask_for_all])
-def test_counters_that_show_are_caught(
+def test_visible_counters_are_detected(
     planted: Callable[[pytest.MonkeyPatch], Wire], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     wire = planted(monkeypatch)

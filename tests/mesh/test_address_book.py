@@ -24,7 +24,7 @@ def anybody(_: Address) -> bool:
     return True
 
 
-def test_hearsay_takes_half_the_book_at_most_and_never_what_was_proven() -> None:
+def test_hearsay_takes_at_most_half_the_book_and_never_evicts_proven_addresses() -> None:
     book = make_book()
     for number in range(MOST // 2):
         book.mark_reached(name(number))
@@ -35,7 +35,7 @@ def test_hearsay_takes_half_the_book_at_most_and_never_what_was_proven() -> None
     assert book.proven == proven
 
 
-def test_one_liar_has_a_few_places_only_and_others_keep_theirs() -> None:
+def test_one_byzantine_source_gets_a_few_entries_and_others_keep_theirs() -> None:
     book = make_book()
     for number in range(10):
         book.add_hearsay(name(number), name(100 + number))
@@ -46,7 +46,7 @@ def test_one_liar_has_a_few_places_only_and_others_keep_theirs() -> None:
     assert sum(by.values()) == 10 + SOURCE_MAX
 
 
-def test_when_hearsay_is_full_who_told_most_loses_the_oldest() -> None:
+def test_when_hearsay_is_full_the_prefix_that_told_most_loses_its_oldest() -> None:
     book = make_book()
     for source in range(MOST // 2 // SOURCE_MAX):
         for number in range(SOURCE_MAX):
@@ -57,7 +57,7 @@ def test_when_hearsay_is_full_who_told_most_loses_the_oldest() -> None:
     assert len(book.unproven) == MOST // 2
 
 
-def test_the_proven_are_bounded_and_the_most_numerous_prefix_gives_way() -> None:
+def test_proven_addresses_are_bounded_and_the_largest_prefix_is_evicted() -> None:
     book = make_book()
     for number in range(MOST // 2 - 2):
         book.mark_reached(name(number))
@@ -68,7 +68,7 @@ def test_the_proven_are_bounded_and_the_most_numerous_prefix_gives_way() -> None
     assert name(500, 99) in book.proven
 
 
-def test_hearsay_is_gone_after_one_failure_and_the_proven_after_some() -> None:
+def test_hearsay_is_dropped_after_one_failure_and_proven_addresses_after_several() -> None:
     book = make_book()
     book.add_hearsay(name(1), name(9))
     book.mark_reached(name(2))
@@ -100,7 +100,7 @@ def test_a_sample_has_one_address_of_each_prefix() -> None:
     assert len({address_prefix(other) for other in book.sample(8)}) == len(book.sample(8)) == 4
 
 
-def test_who_does_not_fit_is_not_chosen() -> None:
+def test_an_address_that_does_not_fit_is_not_chosen() -> None:
     book = make_book()
     book.mark_reached(name(1))
     assert book.choose(lambda other: other != name(1)) is None

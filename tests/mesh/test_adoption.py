@@ -7,7 +7,7 @@ from random import Random
 
 import pytest
 
-from support.certified_network import PERIOD_US, CertifiedNetwork
+from support.neighbourhood_network import PERIOD_US, CertifiedNetwork
 from veilcast.crypto.secret import Secret
 from veilcast.machine import Address
 from veilcast.mesh.address_book import AddressBook
@@ -126,21 +126,21 @@ def test_a_node_without_a_first_relay_waits_longer_before_it_adopts_a_peer() -> 
 @pytest.mark.parametrize("has_relay", [True, False])
 def test_a_node_whose_only_contact_is_dead_has_an_own_link_in_the_end(has_relay: bool) -> None:
     """All members that the node knows have come to it, so it knocks at its dead contact again and again."""
-    street = CertifiedNetwork()
-    node = street.add("hub", "gone")
+    network = CertifiedNetwork()
+    node = network.add("hub", "gone")
     if has_relay:
-        members = NeighbourTable((), period_us=PERIOD_US, silent_periods=5, now=street.now)
+        members = NeighbourTable((), period_us=PERIOD_US, silent_periods=5, now=network.now)
         kept = RelayRecord(b"relay", "gone too", 0, 0)
-        habits = StickyChoices(Secret(bytes(32)))
-        node._relay = FirstRelay(FirstRelayConfig(), habits, members, lambda _: None, epoch_beats=3600, kept=kept)
+        choices = StickyChoices(Secret(bytes(32)))
+        node._relay = FirstRelay(FirstRelayConfig(), choices, members, lambda _: None, epoch_beats=3600, stored=kept)
     for number in range(4):
-        street.add(f"n{number}", "hub")
-    street.beat(4 + FIRST_NEED_PERIODS)
+        network.add(f"n{number}", "hub")
+    network.beat(4 + FIRST_NEED_PERIODS)
     assert len(node.slots.chosen()) == 1
-    assert node.slots.chosen()[0] in street.nodes
+    assert node.slots.chosen()[0] in network.nodes
 
 
-def test_where_no_other_member_is_left_the_peer_is_drawn_from_the_book() -> None:
+def test_a_node_without_another_member_draws_a_peer_from_its_book() -> None:
     bench = bereft()
     assert bench.adoption.candidate(idle=True) is None
     bench.book.add_hearsay(Address("came2.1"), Address("came2.1"))

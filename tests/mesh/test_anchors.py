@@ -68,7 +68,7 @@ def unbelievable() -> list[Advert]:
 
 
 @pytest.mark.parametrize("which", range(8))
-def test_a_chain_that_nobody_stands_behind_is_refused(which: int) -> None:
+def test_a_chain_without_an_anchor_is_refused(which: int) -> None:
     bench = SingleNode("forwarder", "a b", ON)
     bench.hear("a", unbelievable()[which])
     assert bench.node.overlay.routes.count_offers() == 0
@@ -76,16 +76,16 @@ def test_a_chain_that_nobody_stands_behind_is_refused(which: int) -> None:
     assert bench.node.refused.total() == 1
 
 
-def test_without_the_switch_a_chain_that_anybody_started_is_believed() -> None:
+def test_without_the_switch_a_chain_of_any_member_is_accepted() -> None:
     bench = SingleNode("forwarder", "a b")
     bench.hear("a", fresh_chain(advert(), 7))
     assert bench.node.overlay.routes.count_offers() == 1
 
 
-def test_the_planted_bug_of_an_anchor_that_nobody_checks_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_planted_bug_of_an_unchecked_anchor_is_detected(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(anchors, "_check_signature", lambda *_: None)
     with pytest.raises(AssertionError):
-        test_a_chain_that_nobody_stands_behind_is_refused(2)
+        test_a_chain_without_an_anchor_is_refused(2)
 
 
 def test_an_anchored_advert_is_passed_on_one_hop_further_and_withdrawn_by_its_value() -> None:
@@ -96,7 +96,7 @@ def test_an_anchored_advert_is_passed_on_one_hop_further_and_withdrawn_by_its_va
     assert bench.next_riders()["b"] == [Unadvert(TOKEN, hash_chain.advance_chain(right.value))]
 
 
-def test_what_lies_past_the_end_of_a_chain_is_told_to_nobody() -> None:
+def test_values_beyond_the_end_of_a_chain_are_not_advertised() -> None:
     right = signed()
     bench = SingleNode("forwarder", "a b", ON)
     bench.hear("a", replace_chain_value(right, hash_chain.advance_chain(right.value, 16)))
@@ -201,7 +201,7 @@ def test_origins_expire_with_their_anchors() -> None:
     assert routes.expired(START_US + 20) == [second]
 
 
-# --- in a village -------------------------------------------------------------------------------------------
+# --- in a network -------------------------------------------------------------------------------------------
 
 
 def brief(life_s: int) -> MeshConfig:
@@ -209,44 +209,44 @@ def brief(life_s: int) -> MeshConfig:
 
 
 def test_a_publisher_renews_its_chain_before_it_expires_and_nothing_is_lost() -> None:
-    village = MeshNetwork("p-f f-g g-s f-s2", config=brief(30)).run(10)
+    network = MeshNetwork("p-f f-g g-s f-s2", config=brief(30)).run(10)
     for number in range(60):
-        village.publish(b"%d" % number)
-    assert village.delivered("s") == village.delivered("s2") == [b"%d" % number for number in range(60)]
-    assert village.sent("Advert") > 6 * 4
-    assert all(village.node(name).refused == {} for name in village.neighbours)
+        network.publish(b"%d" % number)
+    assert network.delivered("s") == network.delivered("s2") == [b"%d" % number for number in range(60)]
+    assert network.sent("Advert") > 6 * 4
+    assert all(network.node(name).refused == {} for name in network.neighbours)
 
 
-def test_what_a_publisher_that_died_had_advertised_is_forgotten_everywhere_in_time() -> None:
-    village = MeshNetwork("p-f f-g g-s", config=brief(30)).run(10)
-    village.world.crash(Address("p"))
-    village.run(60)
-    assert [village.node(name).overlay.routes.count_offers() for name in "fgs"] == [0, 0, 0]
-    assert [village.node(name).overlay.branches.size() for name in "fgs"] == [0, 0, 0]
+def test_the_advertisements_of_a_dead_publisher_are_forgotten_everywhere_in_time() -> None:
+    network = MeshNetwork("p-f f-g g-s", config=brief(30)).run(10)
+    network.world.crash(Address("p"))
+    network.run(60)
+    assert [network.node(name).overlay.routes.count_offers() for name in "fgs"] == [0, 0, 0]
+    assert [network.node(name).overlay.branches.size() for name in "fgs"] == [0, 0, 0]
 
 
 def test_repair_starts_fresh_chains_within_the_quota() -> None:
     """A ring whose links fail one after the other: the publisher advertises again and again, and is accepted."""
-    village = MeshNetwork("p-a a-b b-s s-c c-d d-p", config=ON).run(10)
+    network = MeshNetwork("p-a a-b b-s s-c c-d d-p", config=ON).run(10)
     for round_ in range(12):
         broken = Address("abcd"[round_ % 4])
-        village.world.crash(broken)
-        village.run(8)
-        village.world.restart(broken)
-        village.run(12)
-        village.publish(b"%d" % round_)
-    assert village.delivered("s") == [b"%d" % round_ for round_ in range(12)]
-    for name in village.neighbours:
-        assert village.node(name).overlay.routes.count_offers() <= 2 * ON.defences.anchor_quota
+        network.world.crash(broken)
+        network.run(8)
+        network.world.restart(broken)
+        network.run(12)
+        network.publish(b"%d" % round_)
+    assert network.delivered("s") == [b"%d" % round_ for round_ in range(12)]
+    for name in network.neighbours:
+        assert network.node(name).overlay.routes.count_offers() <= 2 * ON.defences.anchor_quota
 
 
-def test_two_publishers_who_share_a_key_share_the_quota_and_are_both_heard() -> None:
-    village = MeshNetwork("p-f f-s f-p2 s-p2", config=ON).run(15)
+def test_two_publishers_with_one_key_share_the_quota_and_are_both_heard() -> None:
+    network = MeshNetwork("p-f f-s f-p2 s-p2", config=ON).run(15)
     for name in ("p", "p2", "p", "p2"):
-        village.world.crash(Address(name))
-        village.run(6)
-        village.world.restart(Address(name))
-        village.run(10)
-        village.publish(b"of p " + name.encode(), by="p")
-        village.publish(b"of p2 " + name.encode(), by="p2")
-    assert len(village.delivered("s")) == 8
+        network.world.crash(Address(name))
+        network.run(6)
+        network.world.restart(Address(name))
+        network.run(10)
+        network.publish(b"of p " + name.encode(), by="p")
+        network.publish(b"of p2 " + name.encode(), by="p2")
+    assert len(network.delivered("s")) == 8

@@ -10,7 +10,7 @@ from veilcast.sim import scenario
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_notes_reach_everyone_among_certified_members_who_crash_and_return(seed: int) -> None:
+def test_notifications_reach_all_certified_members_despite_crashes_and_restarts(seed: int) -> None:
     assert scenario.run_scenario(scenario.load_scenario("mesh-certified"), seed).violations == ()
 
 

@@ -50,13 +50,13 @@ def test_fig_7_the_attackers_accuracy(children: dict[str, str], expected: tuple[
     assert accuracy(children) == expected
 
 
-def test_fig_7_right_comes_about_with_the_machines() -> None:
+def test_fig_7_right_is_reproduced_with_the_machines() -> None:
     """A line p - s - a - b: the subscriber takes a cover, and the cover another."""
-    village = MeshNetwork("p-s s-a a-b", config=covering()).run(12)
-    assert (village.inward("s"), village.inward("a"), village.inward("b")) == (["p"], ["s"], ["a"])
-    village.publish(b"x")
-    assert village.notes == {"s": [b"x"]}
-    assert village.sent("Notify") == 3
+    network = MeshNetwork("p-s s-a a-b", config=covering()).run(12)
+    assert (network.inward("s"), network.inward("a"), network.inward("b")) == (["p"], ["s"], ["a"])
+    network.publish(b"x")
+    assert network.notes == {"s": [b"x"]}
+    assert network.sent("Notify") == 3
 
 
 # --- asking -------------------------------------------------------------------------------------------------
@@ -80,13 +80,13 @@ def test_rule_each_asks_all_that_the_coins_choose_at_once() -> None:
     assert invited(bench.next_riders()) == []
 
 
-def test_without_luck_nobody_is_asked() -> None:
+def test_without_luck_no_neighbour_is_asked() -> None:
     for rule in ("one", "each"):
         bench = member(rule, mu=0)
         assert [invited(bench.next_riders()) for _ in range(5)] == [[]] * 5
 
 
-def test_one_that_fails_while_asked_is_passed_over() -> None:
+def test_a_neighbour_that_fails_while_asked_is_skipped() -> None:
     bench = member()
     (first,) = invited(bench.next_riders())
     bench.node.peer_lost(Address(first), bench.now)
@@ -104,7 +104,7 @@ def test_the_delay_is_kept() -> None:
 # --- being asked --------------------------------------------------------------------------------------------
 
 
-def test_who_is_outside_accepts_by_a_plain_subscription_and_looks_for_a_cover_at_once() -> None:
+def test_a_node_outside_accepts_by_a_plain_subscription_and_looks_for_a_cover_at_once() -> None:
     bench = SingleNode("forwarder", "a b", covering(delay_us=10**9))
     bench.hear("b", advert())
     bench.hear("a", Invite(TOKEN))
@@ -115,7 +115,7 @@ def test_who_is_outside_accepts_by_a_plain_subscription_and_looks_for_a_cover_at
 
 
 @pytest.mark.parametrize("role", ["publisher", "subscriber", "forwarder", "cover"])
-def test_who_is_in_the_mesh_declines(role: str) -> None:
+def test_a_node_in_the_mesh_declines(role: str) -> None:
     bench = SingleNode(role if role != "cover" else "forwarder", "a b c", covering(mu=0))
     if role == "publisher":
         bench.node.advertise("mesh", bench.now)
@@ -142,12 +142,12 @@ def test_a_node_without_the_policy_declines() -> None:
 
 
 def test_a_cover_is_no_reason_to_stay_and_is_dismissed_with_all_behind_it() -> None:
-    village = MeshNetwork("p-s s-a a-b", config=covering()).run(12)
-    assert village.members() == ["a", "b", "p", "s"]
-    village.world.call(Address("s"), lambda node, now: node.unsubscribe(1, now))
-    village.run(8)
-    assert village.members() == ["p"]
-    assert all(not village.outward(name) for name in village.neighbours)
+    network = MeshNetwork("p-s s-a a-b", config=covering()).run(12)
+    assert network.members() == ["a", "b", "p", "s"]
+    network.world.call(Address("s"), lambda node, now: node.unsubscribe(1, now))
+    network.run(8)
+    assert network.members() == ["p"]
+    assert all(not network.outward(name) for name in network.neighbours)
 
 
 def test_a_cover_that_others_depend_on_finds_its_own_way() -> None:
@@ -170,10 +170,10 @@ def test_an_inviter_that_dismisses_a_cover_which_needs_it_is_asked_again() -> No
 
 
 def test_a_cover_whose_inviter_fails_leaves() -> None:
-    village = MeshNetwork("p-s s-a p-b b-a", config=covering(mu=1)).run(12)
-    village.world.crash(Address("s"))
-    village.run(6)
-    assert village.members() == ["p"]
+    network = MeshNetwork("p-s s-a p-b b-a", config=covering(mu=1)).run(12)
+    network.world.crash(Address("s"))
+    network.run(6)
+    assert network.members() == ["p"]
 
 
 def test_the_choice_is_made_once_and_kept() -> None:
@@ -191,39 +191,39 @@ def test_the_choice_is_made_once_and_kept() -> None:
 def test_a_fresh_choice_is_made_for_every_publication_on_the_mesh_that_was_there_without_covers() -> None:
     """The cover of s changes from notification to notification, with a cover's cover behind it. All others have left by
     then."""
-    village = MeshNetwork(
+    network = MeshNetwork(
         "p-s s-a s-b s-c a-aa b-bb c-cc", config=covering(delay_us=6 * SMALL_CONFIG.heartbeat_us, fresh=True)
     )
     taken = []
     for number in range(8):
-        village.run(14)
-        (cover,) = village.outward("s")
-        assert village.members() == sorted([cover, 2 * cover, "p", "s"])
+        network.run(14)
+        (cover,) = network.outward("s")
+        assert network.members() == sorted([cover, 2 * cover, "p", "s"])
         taken.append(cover)
-        village.publish(b"%d" % number)
+        network.publish(b"%d" % number)
     assert len(set(taken)) > 1
-    assert village.notes == {"s": [b"%d" % number for number in range(8)]}
+    assert network.notes == {"s": [b"%d" % number for number in range(8)]}
 
 
 def test_a_kept_choice_outlasts_every_publication() -> None:
-    village = MeshNetwork("p-s s-a s-b s-c", config=covering()).run(12)
-    before = village.outward("s")
+    network = MeshNetwork("p-s s-a s-b s-c", config=covering()).run(12)
+    before = network.outward("s")
     for number in range(4):
-        village.publish(b"%d" % number, wait=8)
-    assert village.outward("s") == before
+        network.publish(b"%d" % number, wait=8)
+    assert network.outward("s") == before
 
 
 def test_a_fresh_coin_may_fall_the_other_way() -> None:
-    village = MeshNetwork("p-s s-a", config=covering(mu=0.5, fresh=True))
+    network = MeshNetwork("p-s s-a", config=covering(mu=0.5, fresh=True))
     counts = []
     for number in range(16):
-        village.run(8)
-        counts.append(len(village.members()))
-        village.publish(b"%d" % number)
+        network.run(8)
+        counts.append(len(network.members()))
+        network.publish(b"%d" % number)
     assert sorted(set(counts)) == [2, 3]
 
 
-def test_a_cover_says_nothing_that_a_forwarder_does_not() -> None:
+def test_a_cover_sends_nothing_that_a_forwarder_does_not() -> None:
     cover, forwarder = (SingleNode("forwarder", "a b c", covering()) for _ in range(2))
     for bench in (cover, forwarder):
         bench.hear("a", advert())

@@ -76,7 +76,7 @@ def test_the_next_token_counts_from_its_lead_on_and_the_last_one_until_its_grace
     assert (epochs.oldest_epoch(grace - 1), epochs.oldest_epoch(grace)) == (e, e + 1)
 
 
-def test_it_is_noticed_once_when_other_tokens_come_into_use() -> None:
+def test_a_change_of_tokens_is_reported_once() -> None:
     epochs = EpochTokens(ON, rings()["publisher"])
     turns = [now for now in range(edge(1), edge(3), 1_000_000) if epochs.has_changed(now)]
     at = [edge(1), edge(1) + 5_000_000, edge(2) - 15_000_000, edge(2) + 5_000_000, edge(3) - 15_000_000]
@@ -95,7 +95,7 @@ def test_a_certificate_counts_in_its_own_epoch_and_near_its_edges_whatever_the_c
     assert counts == list(range(60 - 15 - 5, 120 + 5))
 
 
-def test_what_our_grant_does_not_reach_is_not_read_and_the_owner_is_told() -> None:
+def test_epochs_beyond_the_grant_are_not_read_and_the_owner_is_told() -> None:
     epochs = EpochTokens(ON, rings()["subscriber"])
     last = edge(EPOCHS) - 1
     assert [keys.token for keys in epochs.subscription_keys(TOPIC, last)] == [token(FIRST + EPOCHS - 1)]
@@ -107,7 +107,7 @@ def test_what_our_grant_does_not_reach_is_not_read_and_the_owner_is_told() -> No
         epochs.current_keys("nowhere", last)
 
 
-def test_keys_of_four_epochs_are_kept_at_hand() -> None:
+def test_keys_of_four_epochs_are_cached() -> None:
     epochs = EpochTokens(ON, rings()["subscriber"])
     for number in range(EPOCHS):
         epochs.subscription_keys(TOPIC, edge(number))
@@ -127,60 +127,60 @@ def test_lead_and_grace_fit_into_an_epoch() -> None:
 def over_three_edges(config: MeshConfig, skews: dict[str, int] | None = None) -> MeshNetwork:
     """A publisher sends a notification about every second for four epochs."""
     checkers = (AtMostOnce(), InOrder(lambda note: int(note.publication.body)))
-    village = MeshNetwork("p-f f-g g-s f-h h-s2 g-h", config=config, rings=rings(), checkers=checkers)
+    network = MeshNetwork("p-f f-g g-s f-h h-s2 g-h", config=config, rings=rings(), checkers=checkers)
     for name, offset_us in (skews or {}).items():
-        village.world.set_clock(Address(name), offset_us, 0)
-    village.world.run(edge(1) + 10_000_000 - village.world.now)
-    for number in numbers(village):
-        village.publish(b"%d" % number, wait=1.3)
-    village.run(5)
-    return village
+        network.world.set_clock(Address(name), offset_us, 0)
+    network.world.run(edge(1) + 10_000_000 - network.world.now)
+    for number in numbers(network):
+        network.publish(b"%d" % number, wait=1.3)
+    network.run(5)
+    return network
 
 
-def numbers(village: MeshNetwork) -> Iterator[int]:
+def numbers(network: MeshNetwork) -> Iterator[int]:
     number = 0
-    while village.world.now < edge(4) + 20_000_000:
+    while network.world.now < edge(4) + 20_000_000:
         yield number
         number += 1
 
 
-def test_three_edges_pass_and_no_note_is_lost_nor_out_of_order() -> None:
-    village = over_three_edges(ON)
-    assert len(village.delivered("s")) > 140
+def test_over_three_edges_no_notification_is_lost_or_out_of_order() -> None:
+    network = over_three_edges(ON)
+    assert len(network.delivered("s")) > 140
     assert (
-        village.delivered("s")
-        == village.delivered("s2")
-        == [b"%d" % number for number in range(len(village.delivered("s")))]
+        network.delivered("s")
+        == network.delivered("s2")
+        == [b"%d" % number for number in range(len(network.delivered("s")))]
     )
-    for name in village.neighbours:
-        assert village.node(name).overlay.routes.tokens() == [token(FIRST + 4)]
-        assert village.node(name).overlay.branches.tokens() == [token(FIRST + 4)]
+    for name in network.neighbours:
+        assert network.node(name).overlay.routes.tokens() == [token(FIRST + 4)]
+        assert network.node(name).overlay.branches.tokens() == [token(FIRST + 4)]
 
 
-def published(village: MeshNetwork) -> int:
-    return village.node("p")._records.draft(TOPIC, None, publication(b"")).content.number - 1
+def published(network: MeshNetwork) -> int:
+    return network.node("p")._records.draft(TOPIC, None, publication(b"")).content.number - 1
 
 
-def test_so_it_is_with_all_defences_and_with_clocks_that_differ() -> None:
+def test_over_three_edges_nothing_is_lost_with_all_defences_and_differing_clocks() -> None:
     defences = msgspec.structs.replace(ALL_DEFENCES, lead_us=15_000_000, grace_us=5_000_000)
-    village = over_three_edges(
+    network = over_three_edges(
         msgspec.structs.replace(SMALL_CONFIG, defences=defences), {"p": 2_000_000, "g": -2_000_000, "s2": -1_000_000}
     )
-    sent = published(village)
-    assert village.delivered("s") == village.delivered("s2") == [b"%d" % number for number in range(sent)]
+    sent = published(network)
+    assert network.delivered("s") == network.delivered("s2") == [b"%d" % number for number in range(sent)]
 
 
-def test_who_never_unsubscribes_is_forgotten_with_the_token() -> None:
-    village = MeshNetwork("p-f f-x", config=ON, rings=rings()).run(5)
-    village.node("f").overlay.branches.add_outward(token(FIRST), Address("x"))
-    village.world.run(edge(1) + 8_000_000 - village.world.now)
-    assert village.node("f").overlay.branches.tokens() == []
+def test_a_subscriber_that_never_unsubscribes_is_forgotten_with_the_token() -> None:
+    network = MeshNetwork("p-f f-x", config=ON, rings=rings()).run(5)
+    network.node("f").overlay.branches.add_outward(token(FIRST), Address("x"))
+    network.world.run(edge(1) + 8_000_000 - network.world.now)
+    assert network.node("f").overlay.branches.tokens() == []
 
 
-def test_without_lead_and_grace_notes_are_lost_at_the_edge() -> None:
+def test_without_lead_and_grace_notifications_are_lost_at_the_edge() -> None:
     sharp = msgspec.structs.replace(SMALL_CONFIG, defences=Defences(epoch_tokens=True, lead_us=0, grace_us=0))
-    village = over_three_edges(sharp)
-    assert len(village.delivered("s")) < published(village)
+    network = over_three_edges(sharp)
+    assert len(network.delivered("s")) < published(network)
 
 
 def test_without_the_switch_the_topic_is_refused() -> None:
@@ -188,15 +188,15 @@ def test_without_the_switch_the_topic_is_refused() -> None:
         MeshNetwork("p-s", rings=rings())
 
 
-def test_who_stops_reading_or_publishing_stops_for_all_tokens_in_use() -> None:
-    village = MeshNetwork("p-f f-s", config=ON, rings=rings())
-    village.world.run(edge(1) - 5_000_000 - village.world.now)
-    assert village.node("f").overlay.branches.tokens() == [token(FIRST), token(FIRST + 1)]
-    village.world.call(Address("s"), lambda machine, now: machine.unsubscribe(1, now))
-    village.run(4)
-    assert village.node("f").overlay.branches.tokens() == []
-    village.world.call(Address("p"), lambda machine, now: machine.unadvertise(TOPIC, now))
-    village.run(4)
+def test_a_member_that_stops_reading_or_publishing_stops_for_all_tokens_in_use() -> None:
+    network = MeshNetwork("p-f f-s", config=ON, rings=rings())
+    network.world.run(edge(1) - 5_000_000 - network.world.now)
+    assert network.node("f").overlay.branches.tokens() == [token(FIRST), token(FIRST + 1)]
+    network.world.call(Address("s"), lambda machine, now: machine.unsubscribe(1, now))
+    network.run(4)
+    assert network.node("f").overlay.branches.tokens() == []
+    network.world.call(Address("p"), lambda machine, now: machine.unadvertise(TOPIC, now))
+    network.run(4)
     assert not any(
-        origin.is_reachable for t in (0, 1) for origin in village.node("f").overlay.routes.origins(token(FIRST + t))
+        origin.is_reachable for t in (0, 1) for origin in network.node("f").overlay.routes.origins(token(FIRST + t))
     )

@@ -34,8 +34,8 @@ class Bench:
         self.kept: list[RelayRecord] = []
         self.there: dict[Address, None] = {}
         self._number = 0
-        habits = StickyChoices(Secret(secret.to_bytes(32, "big")))
-        self.relay = FirstRelay(rules, habits, self.members, self.kept.append, epoch_beats=EPOCH_BEATS, kept=kept)
+        choices = StickyChoices(Secret(secret.to_bytes(32, "big")))
+        self.relay = FirstRelay(rules, choices, self.members, self.kept.append, epoch_beats=EPOCH_BEATS, stored=kept)
 
     def link(self, name: str, key: str, *, chosen: bool = True) -> None:
         self.members.add(Address(name), self.now, key.encode(), chosen=chosen)
@@ -45,13 +45,13 @@ class Bench:
         self.members.remove(Address(name))
         self.there.pop(Address(name), None)
 
-    def beat(self, times: int = 1, *, upheaval: bool = False) -> None:
+    def beat(self, times: int = 1, *, mass_failure: bool = False) -> None:
         for _ in range(times):
             self.now += PERIOD_US
             self._number += 1
             for name in self.there:
                 self.members.hear(name, self._number, self.now)
-            self.relay.beat(self.now, upheaval=upheaval)
+            self.relay.beat(self.now, mass_failure=mass_failure)
 
     @property
     def key(self) -> str | None:
@@ -140,8 +140,8 @@ def test_a_node_that_is_cut_off_does_not_count_its_own_absence() -> None:
     assert bench.key == first
 
 
-@pytest.mark.parametrize("forced", ["outages", "upheavals"])
-def test_an_adversary_that_silences_every_relay_brings_about_no_more_than_the_bound(forced: str) -> None:
+@pytest.mark.parametrize("forced", ["outages", "mass failures"])
+def test_an_adversary_that_silences_every_relay_causes_no_more_replacements_than_the_bound(forced: str) -> None:
     """The adversary ends each first relay at once, or causes a mass failure around it. All other neighbours stay."""
     bench, beats, seen = neighbourly(), 4_000, list[str]()
     for number in range(beats):
@@ -151,20 +151,20 @@ def test_an_adversary_that_silences_every_relay_brings_about_no_more_than_the_bo
         if name is not None:
             bench.unlink(name)
             bench.link(f"new{number}", f"new key {number}")
-        bench.beat(upheaval=forced == "upheavals")
+        bench.beat(mass_failure=forced == "mass failures")
     bound = 1 + RULES.spares + beats / PRICE
     assert len(seen) <= bound
     assert len(seen) >= bound - 2  # The rule lets as many be replaced as it says: publishers do not wait for ever.
 
 
-def test_an_upheaval_replaces_a_silent_relay_at_once_and_never_one_that_is_heard() -> None:
+def test_a_mass_failure_replaces_a_silent_relay_at_once_and_never_one_that_is_heard() -> None:
     bench = neighbourly()
     first, name = bench.key, bench.relay.address()
     assert name is not None
-    bench.beat(3, upheaval=True)
+    bench.beat(3, mass_failure=True)
     assert bench.key == first
     del bench.there[name]
-    bench.beat(4, upheaval=True)
+    bench.beat(4, mass_failure=True)
     assert bench.key != first
     assert bench.relay.address() in bench.there
 
@@ -181,14 +181,14 @@ def test_an_insider_among_the_own_links_stands_in_no_longer_than_the_adversary_s
         insider = Address("n0" if bench.key != "key 0" else "n1")
         for silence in range(4, 12):
             bench.there = {insider: None}
-            bench.beat(silence, upheaval=True)
+            bench.beat(silence, mass_failure=True)
             assert bench.relay.address() == insider
             bench.there = there
-            bench.beat(upheaval=True)
+            bench.beat(mass_failure=True)
             assert bench.relay.address() == first
         assert bench.kept[-1].credit >= PRICE  # The same stand-in costs nothing again.
         bench.there = {insider: None}
-        bench.beat(3, upheaval=True)
+        bench.beat(3, mass_failure=True)
         bench.unlink(first)
         again = bench.kept[-1]
         bench.beat(AWAY)
@@ -214,15 +214,15 @@ def test_a_stand_in_in_use_is_kept_while_it_misses_heartbeats_and_replaced_when_
     name = bench.relay.address()
     assert name is not None
     del bench.there[name]
-    bench.beat(4, upheaval=True)
+    bench.beat(4, mass_failure=True)
     stand_in, credit = bench.relay.address(), bench.kept[-1].credit
     assert stand_in is not None
     del bench.there[stand_in]
-    bench.beat(3, upheaval=True)
+    bench.beat(3, mass_failure=True)
     assert bench.relay.address() == stand_in
     assert bench.kept[-1].credit >= credit
     bench.members.mark_lost(stand_in)
-    bench.beat(upheaval=True)
+    bench.beat(mass_failure=True)
     assert bench.relay.address() not in (stand_in, None)
     assert bench.kept[-1].credit < credit
 
@@ -231,16 +231,16 @@ def test_a_link_that_was_opened_just_now_stands_in_from_its_first_heartbeat_on()
     bench = neighbourly(1)
     bench.there = {}
     bench.link("came", "came", chosen=False)
-    bench.beat(4, upheaval=True)
+    bench.beat(4, mass_failure=True)
     bench.members.add(Address("new"), bench.now + PERIOD_US, b"new key")
-    bench.beat(upheaval=True)
+    bench.beat(mass_failure=True)
     assert bench.key == "key 0"
     bench.there[Address("new")] = None
-    bench.beat(upheaval=True)
+    bench.beat(mass_failure=True)
     assert bench.key == "new key"
 
 
-def test_in_an_upheaval_no_neighbour_is_chosen_that_may_be_silent_already() -> None:
+def test_during_a_mass_failure_no_possibly_silent_neighbour_is_chosen() -> None:
     """The silent neighbours were heard at different moments: the last of them less than two periods ago."""
     bench = neighbourly()
     name = bench.relay.address()
@@ -250,7 +250,7 @@ def test_in_an_upheaval_no_neighbour_is_chosen_that_may_be_silent_already() -> N
     alive = next(iter(bench.there))
     bench.there = {alive: None}
     bench.now += PERIOD_US // 2
-    bench.beat(upheaval=True)
+    bench.beat(mass_failure=True)
     assert bench.relay.address() == alive
 
 
@@ -331,7 +331,7 @@ def test_the_measured_share_of_captures_is_that_of_the_formula() -> None:
         for _ in range(8):
             bench.link(f"at {(key := next(fresh))}", key)
         for _ in range(beats):
-            bench.beat(upheaval=True)
+            bench.beat(mass_failure=True)
             if bench.key is not None and hostile[bench.key]:
                 captured += 1
                 break
@@ -346,7 +346,7 @@ def choices(bench: Bench) -> StemChoices:
     return StemChoices(HardeningConfig(), StickyChoices(Secret(bytes(32))), bench.members, bench.relay)
 
 
-def test_what_a_member_hands_on_goes_the_same_way_from_whatever_address_it_comes() -> None:
+def test_cargo_of_one_member_takes_the_same_way_from_any_of_its_addresses() -> None:
     """An insider cannot redraw the next relay, or the coin, by coming from another address."""
     bench = neighbourly()
     found, others = choices(bench), bench.members.neighbours
@@ -359,7 +359,7 @@ def test_what_a_member_hands_on_goes_the_same_way_from_whatever_address_it_comes
     assert len(set(ways)) == 1
 
 
-def test_a_peer_that_came_is_the_next_relay_only_where_no_own_link_is_there() -> None:
+def test_a_peer_that_came_is_the_next_relay_only_if_no_own_link_is_present() -> None:
     bench = neighbourly()
     found, own = choices(bench), bench.members.chosen()
     for number in range(50):

@@ -37,45 +37,45 @@ def flooded(config: MeshConfig, pace: int, periods: int) -> MeshNetwork:
     def forger(node: MeshNode) -> Machine:
         return ChainForger(node, Random(5), count=CHAINS, each=pace, start_us=START_US + 10_000_000)
 
-    village = MeshNetwork(MAP, config=config, disguises={"m": forger}).run(10)
+    network = MeshNetwork(MAP, config=config, disguises={"m": forger}).run(10)
     bodies = [b"%d" % number for number in range(periods // 5)]
     for body in bodies:
-        village.publish(body, wait=5)
-    assert village.delivered("s") == bodies
-    village.notes.clear()
-    return village
+        network.publish(body, wait=5)
+    assert network.delivered("s") == bodies
+    network.notes.clear()
+    return network
 
 
-def repairs(village: MeshNetwork) -> bool:
+def repairs(network: MeshNetwork) -> bool:
     """True if notifications still reach the subscriber after its way fails."""
-    village.world.crash(Address("f"))
-    village.run(40)
-    village.publish(b"by the long way")
-    return village.delivered("s") == [b"by the long way"]
+    network.world.crash(Address("f"))
+    network.run(40)
+    network.publish(b"by the long way")
+    return network.delivered("s") == [b"by the long way"]
 
 
-def hears_again(village: MeshNetwork) -> bool:
+def hears_again(network: MeshNetwork) -> bool:
     """True if notifications still reach the subscriber after a restart of the publisher."""
-    village.world.crash(Address("p"))
-    village.run(10)
-    village.world.restart(Address("p"))
-    village.run(30)
-    village.publish(b"in a new life")
-    return village.delivered("s") == [b"in a new life"]
+    network.world.crash(Address("p"))
+    network.run(10)
+    network.world.restart(Address("p"))
+    network.run(30)
+    network.publish(b"in a new life")
+    return network.delivered("s") == [b"in a new life"]
 
 
-def origins(village: MeshNetwork, name: str) -> int:
-    return len(village.node(name).overlay.routes.origins(TOKEN))
+def origins(network: MeshNetwork, name: str) -> int:
+    return len(network.node(name).overlay.routes.origins(TOKEN))
 
 
 # --- the papers' mesh ---------------------------------------------------------------------------------------
 
 
-def test_the_flood_fills_the_papers_tables_draws_its_nodes_to_the_forger_and_no_broken_way_is_ever_repaired() -> None:
-    village = flooded(PAPER, STEADY, 60)
-    assert origins(village, "g") == PAPER.origins_max
-    assert Address("m") in village.inward("g")
-    assert not repairs(village)
+def test_in_the_paper_profile_a_flood_fills_the_tables_attracts_nodes_and_prevents_repair() -> None:
+    network = flooded(PAPER, STEADY, 60)
+    assert origins(network, "g") == PAPER.origins_max
+    assert Address("m") in network.inward("g")
+    assert not repairs(network)
 
 
 # --- the hardened one ---------------------------------------------------------------------------------------
@@ -83,32 +83,32 @@ def test_the_flood_fills_the_papers_tables_draws_its_nodes_to_the_forger_and_no_
 
 @pytest.mark.parametrize("pace", [STEADY, SUDDEN])
 def test_a_hardened_mesh_delivers_and_repairs_as_if_there_were_no_flood_and_its_tables_stay_small(pace: int) -> None:
-    village = flooded(SAFE, pace, 60)
-    assert Address("m") not in village.inward("g")
-    assert repairs(village)
-    village.run(max(0, CHAINS // pace - 80))
-    assert village.world.machine(Address("m")).done
-    refused = village.node("g").refused
+    network = flooded(SAFE, pace, 60)
+    assert Address("m") not in network.inward("g")
+    assert repairs(network)
+    network.run(max(0, CHAINS // pace - 80))
+    assert network.world.machine(Address("m")).done
+    refused = network.node("g").refused
     assert refused["ExcessError"] + refused["ForgedError"] == CHAINS
-    assert all(origins(village, name) <= 2 for name in "gsabc"), "the chain that was lost, and the fresh one"
-    assert all(max(village.node(name).sizes().values()) <= 70 for name in "gsabc"), "which is the notes"
+    assert all(origins(network, name) <= 2 for name in "gsabc"), "the chain that was lost, and the fresh one"
+    assert all(max(network.node(name).sizes().values()) <= 70 for name in "gsabc"), "which is the notes"
 
 
-def test_in_a_hardened_mesh_a_publisher_that_starts_anew_is_heard_during_the_flood() -> None:
+def test_in_a_hardened_mesh_a_restarted_publisher_is_heard_during_the_flood() -> None:
     assert hears_again(flooded(SAFE, STEADY, 30))
 
 
 # --- which switch does what ---------------------------------------------------------------------------------
 
 
-def test_it_is_the_anchors_that_keep_forged_chains_out() -> None:
+def test_anchors_keep_forged_chains_out() -> None:
     assert repairs(flooded(with_defences(anchors=True), STEADY, 30))
-    village = flooded(with_defences(caps=True, buckets=True, replay=True), STEADY, 20)
-    assert origins(village, "g") > 8
-    assert Address("m") in village.inward("g")
+    network = flooded(with_defences(caps=True, buckets=True, replay=True), STEADY, 20)
+    assert origins(network, "g") > 8
+    assert Address("m") in network.inward("g")
 
 
-def test_it_is_the_buckets_that_keep_the_work_small() -> None:
+def test_rate_limits_keep_the_work_small() -> None:
     """Every advertisement within the rate costs the check of a signature."""
     checked = flooded(SAFE, SUDDEN, 30).node("g").refused["ForgedError"]
     assert checked <= 256 + 32 * 12

@@ -61,40 +61,38 @@ def with_root(name: str, edges: str = WORLD) -> HardenedMeshNetwork:
 
 
 @pytest.mark.parametrize("root", ["a", "p", "s", "d"])
-def test_three_epochs_pass_without_loss_whoever_is_root(root: str) -> None:
-    hamlet = with_root(root).run_until(0.7)
+def test_three_epochs_pass_without_loss_with_any_root(root: str) -> None:
+    mesh = with_root(root).run_until(0.7)
     bodies = [b"%d" % number for number in range(100)]
     for body in bodies:
-        hamlet.publish(body, wait=2.5)
-        assert root in hamlet.roots() or hamlet.world.now % EPOCH_US < PERIOD_US
-    hamlet.run(10)
-    assert hamlet.world.now > START_US + 2.5 * EPOCH_US
-    assert hamlet.roots() == [root]
-    assert hamlet.delivered("s") == bodies
-    assert not any(hamlet.node(name).refused["ForgedError"] for name in hamlet.neighbours)
+        mesh.publish(body, wait=2.5)
+        assert root in mesh.roots() or mesh.world.now % EPOCH_US < PERIOD_US
+    mesh.run(10)
+    assert mesh.world.now > START_US + 2.5 * EPOCH_US
+    assert mesh.roots() == [root]
+    assert mesh.delivered("s") == bodies
+    assert not any(mesh.node(name).refused["ForgedError"] for name in mesh.neighbours)
 
 
-def test_a_publisher_that_reads_its_own_topic_gets_what_it_says_once() -> None:
-    hamlet = HardenedMeshNetwork(WORLD, cover=0.5)
-    hamlet.world.call(Address("p"), lambda machine, now: machine.subscribe(LABEL, now))
-    hamlet.run_until(0.7)
+def test_a_publisher_that_subscribes_to_its_own_topic_gets_each_publication_once() -> None:
+    mesh = HardenedMeshNetwork(WORLD, cover=0.5)
+    mesh.world.call(Address("p"), lambda machine, now: machine.subscribe(LABEL, now))
+    mesh.run_until(0.7)
     for number in range(10):
-        hamlet.publish(b"%d" % number, wait=1)
-    hamlet.run(5)
-    assert hamlet.delivered("p") == hamlet.delivered("s") == [b"%d" % number for number in range(10)]
+        mesh.publish(b"%d" % number, wait=1)
+    mesh.run(5)
+    assert mesh.delivered("p") == mesh.delivered("s") == [b"%d" % number for number in range(10)]
 
 
 def test_two_publishers_of_one_topic_share_a_root_and_keep_their_orders() -> None:
-    hamlet = HardenedMeshNetwork("p-a a-b b-q q-c c-s s-a p2-b p2-c", cover=0.5).run_until(0.7)
+    mesh = HardenedMeshNetwork("p-a a-b b-q q-c c-s s-a p2-b p2-c", cover=0.5).run_until(0.7)
     for number in range(10):
-        hamlet.publish(b"p %d" % number, wait=0.5)
-        hamlet.publish(b"p2 %d" % number, by="p2", wait=0.5)
-    hamlet.run(5)
-    assert len(hamlet.roots()) == 1
+        mesh.publish(b"p %d" % number, wait=0.5)
+        mesh.publish(b"p2 %d" % number, by="p2", wait=0.5)
+    mesh.run(5)
+    assert len(mesh.roots()) == 1
     for name in (b"p ", b"p2 "):
-        assert [body for body in hamlet.delivered("s") if body.startswith(name)] == [
-            name + b"%d" % n for n in range(10)
-        ]
+        assert [body for body in mesh.delivered("s") if body.startswith(name)] == [name + b"%d" % n for n in range(10)]
 
 
 # --- topics -------------------------------------------------------------------------------------------------
@@ -182,7 +180,7 @@ def test_an_epoch_too_short_for_the_lead_is_refused() -> None:
 
 def test_no_message_names_the_topic_or_a_role() -> None:
     """Over two epochs of a publisher, a subscriber, covers and a root. Addresses are in no message either."""
-    hamlet = HardenedMeshNetwork(WORLD, cover=0.5)
+    mesh = HardenedMeshNetwork(WORLD, cover=0.5)
     frames: list[bytes] = []
     receive = MeshNode.receive
 
@@ -192,10 +190,10 @@ def test_no_message_names_the_topic_or_a_role() -> None:
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(MeshNode, "receive", listening)
-        hamlet.run_until(0.7)
+        mesh.run_until(0.7)
         for number in range(20):
-            hamlet.publish(b"a secret %d" % number, wait=3)
-    assert len(hamlet.delivered("s")) == 20
+            mesh.publish(b"a secret %d" % number, wait=3)
+    assert len(mesh.delivered("s")) == 20
     for word in (TOPIC.encode(), b"publisher", b"subscriber", b"root", b"cover", b"secret"):
         assert not any(word in data for data in frames)
     heard = b"\n".join(frames)
@@ -205,22 +203,22 @@ def test_no_message_names_the_topic_or_a_role() -> None:
     assert sizes == {HARDENED_CONFIG.heartbeat_bytes}
 
 
-def test_a_reader_and_a_cover_say_the_same() -> None:
+def test_a_subscriber_and_a_cover_send_the_same() -> None:
     """Byte for byte, over two epochs, with a child that asks and a notification that comes."""
     said = []
     for role in ("subscriber", "forwarder"):
-        cottage = SingleHardenedNode(role, cover=1)
+        bench = SingleHardenedNode(role, cover=1)
         # One member in two roles: what differs is the grant alone.
         if role == "subscriber":
-            cottage.node.subscribe(LABEL, cottage.now)
-        cottage.hear("a", root_advert(cover=1))
-        told = cottage.run(RULES.window_periods + 2)
-        cottage.hear("b", Subscribe(token()))
-        told += cottage.run(5)
-        told += cottage.send("a", certified_notify(b"x"))
-        cottage.run_until(START_US + EPOCH_US - RULES.lead_periods * PERIOD_US)
-        cottage.hear("a", root_advert(later=1, cover=1))
-        told += cottage.run_until(START_US + EPOCH_US)
+            bench.node.subscribe(LABEL, bench.now)
+        bench.hear("a", root_advert(cover=1))
+        told = bench.run(RULES.window_periods + 2)
+        bench.hear("b", Subscribe(token()))
+        told += bench.run(5)
+        told += bench.send("a", certified_notify(b"x"))
+        bench.run_until(START_US + EPOCH_US - RULES.lead_periods * PERIOD_US)
+        bench.hear("a", root_advert(later=1, cover=1))
+        told += bench.run_until(START_US + EPOCH_US)
         said.append(told)
     assert said[0] == said[1]
 
@@ -230,15 +228,15 @@ def test_a_reader_and_a_cover_say_the_same() -> None:
 
 def busy(role: str) -> SingleHardenedNode:
     """A node with every table in use."""
-    cottage = SingleHardenedNode(role)
+    bench = SingleHardenedNode(role)
     if role == "subscriber":
-        cottage.node.subscribe(LABEL, cottage.now)
+        bench.node.subscribe(LABEL, bench.now)
     if role == "publisher":
-        cottage.node.publish(note(b"x"), cottage.now)
-    cottage.hear("a", root_advert(), call(1))
-    cottage.hear("b", Subscribe(token()))
-    cottage.run(4)
-    return cottage
+        bench.node.publish(note(b"x"), bench.now)
+    bench.hear("a", root_advert(), call(1))
+    bench.hear("b", Subscribe(token()))
+    bench.run(4)
+    return bench
 
 
 @settings(max_examples=60)
@@ -247,16 +245,16 @@ def busy(role: str) -> SingleHardenedNode:
     st.lists(st.tuples(st.sampled_from("ab?"), st.binary(max_size=60) | messages().map(encode)), max_size=6),
 )
 def test_no_frame_makes_a_hardened_node_raise(role: str, frames: list[tuple[str, bytes]]) -> None:
-    cottage = busy(role)
+    bench = busy(role)
     for source, data in frames:
-        cottage.feed(source, data)
-        cottage.feed(source, b"\0" + data)
-        cottage.feed(source, encode(Stem(True, data or b"x")))
+        bench.feed(source, data)
+        bench.feed(source, b"\0" + data)
+        bench.feed(source, encode(Stem(True, data or b"x")))
         if source != "?":
-            beat = cottage.beat(cottage._numbers[Address(source)] + 1, decode_or_greet(data))
-            cottage._numbers[Address(source)] += 1
-            cottage.feed(source, pad(encode(beat), HARDENED_CONFIG.heartbeat_bytes))
-    cottage.run(2)
+            beat = bench.beat(bench._numbers[Address(source)] + 1, decode_or_greet(data))
+            bench._numbers[Address(source)] += 1
+            bench.feed(source, pad(encode(beat), HARDENED_CONFIG.heartbeat_bytes))
+    bench.run(2)
 
 
 def decode_or_greet(data: bytes) -> Message:
@@ -281,45 +279,45 @@ def genuine() -> list[Message]:
 
 
 @pytest.mark.parametrize("role", ["forwarder", "subscriber", "publisher"])
-def test_nothing_genuine_at_a_wrong_time_makes_a_node_raise(role: str) -> None:
+def test_no_authentic_message_at_a_wrong_time_makes_a_node_raise(role: str) -> None:
     rng = Random(5)
     for _ in range(6):
-        cottage = busy(role)
+        bench = busy(role)
         for message in rng.choices(genuine(), k=30):
             source = rng.choice("abc")
-            cottage.feed(source, encode(message))
-            cottage.hear(source, message)
-            cottage.run(rng.choice((1, 1, 1, 40)))
-        assert cottage.node.sizes()["calls"] <= 3
+            bench.feed(source, encode(message))
+            bench.hear(source, message)
+            bench.run(rng.choice((1, 1, 1, 40)))
+        assert bench.node.sizes()["calls"] <= 3
 
 
-def test_a_neighbour_that_floods_stems_or_notes_is_cut_to_a_rate_and_others_are_not() -> None:
+def test_a_neighbour_that_floods_stems_or_notifications_is_limited_and_others_are_not() -> None:
     """Each costs the check of a signature, and a copy for another node."""
-    cottage = SingleHardenedNode("forwarder", "a b m")
-    cottage.hear("a", root_advert())
-    cottage.hear("b", Subscribe(token()))
-    cottage.run(RULES.follow_periods + 2)
+    bench = SingleHardenedNode("forwarder", "a b m")
+    bench.hear("a", root_advert())
+    bench.hear("b", Subscribe(token()))
+    bench.run(RULES.follow_periods + 2)
     burst = HARDENED_CONFIG.defences.stems.burst
     flood = encode(Stem(True, encode(call(1))))
     for _ in range(burst + 500):
-        cottage.feed("m", flood)
-    assert cottage.node.refused == {"StaleError": burst - 1, "ExcessError": 500}
+        bench.feed("m", flood)
+    assert bench.node.refused == {"StaleError": burst - 1, "ExcessError": 500}
     note_again = encode(certified_notify(b"x"))
     for _ in range(HARDENED_CONFIG.defences.notes.burst + 500):
-        cottage.feed("m", note_again)
-    assert cottage.node.refused["ExcessError"] == 1000
-    assert len(cottage.frames()) <= 3
-    assert len(only(cottage.send("a", certified_notify(b"y", 2, seed=2)), Notify)) == 1
-    assert len(only(cottage.send("b", Stem(True, encode(certified_notify(b"z", 3, seed=3)))), Stem)) == 1
+        bench.feed("m", note_again)
+    assert bench.node.refused["ExcessError"] == 1000
+    assert len(bench.frames()) <= 3
+    assert len(only(bench.send("a", certified_notify(b"y", 2, seed=2)), Notify)) == 1
+    assert len(only(bench.send("b", Stem(True, encode(certified_notify(b"z", 3, seed=3)))), Stem)) == 1
 
 
 def test_a_backlog_that_leaves_at_once_is_no_flood() -> None:
     """A full outbox that is sent at once when the way opens passes every relay."""
     count = 100
     assert HARDENED_CONFIG.defences.stems.burst >= 2 * RULES.pending_max
-    hamlet = HardenedMeshNetwork("p-a a-b b-s", cover=1)
+    mesh = HardenedMeshNetwork("p-a a-b b-s", cover=1)
     for number in range(count):
-        hamlet.publish(b"%d" % number, wait=0)
-    hamlet.run_until(0.9)
-    assert len(hamlet.delivered("s")) == count
-    assert not any(hamlet.node(name).refused["ExcessError"] for name in hamlet.neighbours)
+        mesh.publish(b"%d" % number, wait=0)
+    mesh.run_until(0.9)
+    assert len(mesh.delivered("s")) == count
+    assert not any(mesh.node(name).refused["ExcessError"] for name in mesh.neighbours)

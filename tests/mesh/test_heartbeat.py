@@ -85,7 +85,7 @@ def test_a_full_queue_drops_its_oldest() -> None:
     assert ridden(queue, A) == [Subscribe(bytes([place]) * 32) for place in (7, 8, 9)]
 
 
-def test_the_rhythm_does_not_depend_on_the_load_and_missed_beats_are_not_made_up_for() -> None:
+def test_the_period_does_not_depend_on_the_load_and_missed_beats_are_not_made_up_for() -> None:
     queue = beats()
     queue.beat((A,), 500)
     assert queue.next_us == 1_500
@@ -95,7 +95,7 @@ def test_the_rhythm_does_not_depend_on_the_load_and_missed_beats_are_not_made_up
     assert queue.next_us == 10_500
 
 
-def test_who_is_forgotten_gets_nothing_old() -> None:
+def test_a_forgotten_neighbour_gets_no_old_message() -> None:
     queue = beats()
     queue.send(Subscribe(bytes(32)), (A, B))
     queue.forget(A)
@@ -109,7 +109,7 @@ def test_only_a_heartbeat_of_the_one_size_is_read(message: Message) -> None:
         read_heartbeat(pad(encode(message), size), SMALL_CONFIG.heartbeat_bytes)
 
 
-def test_who_begins_again_with_a_neighbour_offers_and_asks_nothing_that_is_old_and_says_all_else() -> None:
+def test_dropping_topic_state_drops_old_offers_and_requests_and_keeps_all_other_messages() -> None:
     queue = beats()
     for message in (Subscribe(TOKEN), Greet(), Keep(7)):
         queue.send(message, (A, B))
@@ -118,7 +118,7 @@ def test_who_begins_again_with_a_neighbour_offers_and_asks_nothing_that_is_old_a
     assert ridden(queue, A) == [Greet(), Keep(7)]
 
 
-def test_what_is_taken_back_is_taken_back_although_all_begins_again() -> None:
+def test_withdrawals_survive_dropping_the_topic_state() -> None:
     """A heartbeat with the offer may have been in flight when the neighbour asked for all state."""
     queue = beats()
     for message in (Unadvert(TOKEN, bytes(32)), Unsubscribe(TOKEN), Decline(TOKEN)):

@@ -25,7 +25,7 @@ def come(slots: LinkSlots, name: str) -> bool:
     return slots.admit(Address(name), link(name)) != name
 
 
-def test_those_who_come_never_take_the_place_of_one_that_was_chosen() -> None:
+def test_peers_that_come_never_take_the_slot_of_a_chosen_link() -> None:
     slots = make_slots()
     for number in range(4):
         assert slots.may_choose(f"own{number}")
@@ -39,7 +39,7 @@ def test_those_who_come_never_take_the_place_of_one_that_was_chosen() -> None:
     assert len(slots.links) == 4 + COME_MAX
 
 
-def test_a_prefix_has_a_few_slots_among_the_chosen_and_among_those_who_came() -> None:
+def test_a_prefix_has_a_few_slots_among_chosen_links_and_among_peers_that_came() -> None:
     slots = make_slots()
     assert [come(slots, f"p.{number}") for number in range(5)] == [True, True, False, False, False]
     for number in (5, 6):
@@ -48,7 +48,7 @@ def test_a_prefix_has_a_few_slots_among_the_chosen_and_among_those_who_came() ->
     assert not slots.may_choose("p")
 
 
-def test_the_oldest_half_of_those_who_came_stays_whoever_comes() -> None:
+def test_the_oldest_half_of_the_peers_that_came_stays() -> None:
     slots = make_slots()
     first = [f"old{number}.0" for number in range(COME_MAX // 2)]
     assert all(come(slots, name) for name in first)
@@ -76,7 +76,7 @@ def test_a_prefix_that_never_came_goes_before_those_that_come_again_and_again() 
     assert all(Address(name) in slots for name in honest)
 
 
-def test_who_leaves_is_of_the_prefix_that_came_most_often() -> None:
+def test_the_evicted_peer_is_of_the_prefix_that_came_most_often() -> None:
     slots = make_slots()
     for number in range(COME_MAX // 2):
         come(slots, f"old{number}.0")
@@ -96,7 +96,7 @@ def test_of_equal_rights_mostly_the_present_neighbour_stays() -> None:
     assert 20 < let_in < 90
 
 
-def test_what_a_neighbour_carries_does_not_decide_whether_it_is_evicted() -> None:
+def test_the_traffic_of_a_link_does_not_influence_its_eviction() -> None:
     """An adversary that fills a node learns nothing about publications from evictions: the slots do not know the
     traffic."""
     assert not {"carries", "carry"} & set(signature(LinkSlots.admit).parameters)

@@ -56,7 +56,7 @@ def wires(name: str, seed: int, publication: Publication, changes: dict[str, Any
     seen = Wires()
     world = World(seed=seed, links=known.config.links, epoch_us=known.config.epoch_us, disk_us=known.config.disk_us)
     world.watch(seen)
-    population.settle(world, duration_us)
+    population.populate(world, duration_us)
 
     def publish(machine: Any, now: int) -> None:
         unwrap(machine).publish(publication, now)
@@ -78,7 +78,7 @@ ROOT_READS = 4
 
 @pytest.mark.parametrize("seed", [1, ROOT_READS, 5])
 @pytest.mark.parametrize(("name", "changes", "duration_us"), [SHORT, LONG])
-def test_poison_and_a_good_notification_look_alike(
+def test_a_malformed_and_a_good_notification_cause_the_same_frames(
     name: str, changes: dict[str, Any], duration_us: int, seed: int
 ) -> None:
     poisoned = wires(name, seed, POISON, changes, duration_us)
@@ -87,7 +87,7 @@ def test_poison_and_a_good_notification_look_alike(
     assert poisoned.seen == honest.seen
 
 
-def test_a_reader_that_lets_a_bad_notification_out_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_subscriber_that_reacts_to_a_malformed_notification_is_detected(monkeypatch: pytest.MonkeyPatch) -> None:
     """The planted bug: opening raises, as it once did. A root that subscribes then gives no receipt, and the stem
     repeats."""
     honest = wires(LONG[0], ROOT_READS, good(), LONG[1], LONG[2])

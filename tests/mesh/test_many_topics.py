@@ -20,7 +20,7 @@ from veilcast.topics import Label
 
 
 @pytest.mark.parametrize("name", ["mesh-many", pytest.param("mesh-many-hardened", marks=pytest.mark.heavy)])
-def test_fifty_topics_share_the_nodes_and_each_note_reaches_its_readers_only(name: str) -> None:
+def test_fifty_topics_share_the_nodes_and_each_notification_reaches_its_subscribers_only(name: str) -> None:
     loaded = scenario.load_scenario(name)
     people = loaded.config.population
     assert isinstance(people, MeshPopulation)
@@ -51,10 +51,10 @@ def test_fifty_topics_share_the_nodes_and_each_note_reaches_its_readers_only(nam
 
 
 def test_a_node_counts_what_it_carries_for_others_apart_from_its_own() -> None:
-    village = MeshNetwork("p-f f-s s-g g-s2").run(8)
-    village.publish(b"x", wait=3)
-    assert village.delivered("s") == village.delivered("s2") == [b"x"]
-    loads = {name: village.node(name).load for name in village.neighbours}
+    network = MeshNetwork("p-f f-s s-g g-s2").run(8)
+    network.publish(b"x", wait=3)
+    assert network.delivered("s") == network.delivered("s2") == [b"x"]
+    loads = {name: network.node(name).load for name in network.neighbours}
     assert {name: load.own.notes for name, load in loads.items()} == {"p": 1, "f": 0, "s": 1, "g": 0, "s2": 1}
     assert {name: load.others.notes for name, load in loads.items()} == {"p": 0, "f": 1, "s": 0, "g": 1, "s2": 0}
     assert loads["f"].others.copies == 1
@@ -76,7 +76,7 @@ def test_the_checker_of_a_topic_catches_a_note_for_the_reader_of_another() -> No
         deliver("two")
 
 
-def test_what_needs_a_single_topic_is_refused_for_many() -> None:
+def test_options_for_a_single_topic_are_refused_for_many() -> None:
     with pytest.raises(ConfigError, match=r"population\.topics"):
         MeshPopulation(topics=2, checks=("tree",))
     with pytest.raises(ConfigError, match=r"population\.topics"):

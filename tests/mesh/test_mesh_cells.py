@@ -46,7 +46,7 @@ def published(body: bytes, **values: float) -> Publication:
     return Publication((LABEL.pair, *values.items()), body)
 
 
-class Estate(MeshNetwork):
+class CellNetwork(MeshNetwork):
     """A village of a topic that is cut into cells. Who begins with r can read, and subscribes when it is told to."""
 
     def __init__(self, edges: str, schema: Schema, config: MeshConfig = SMALL_CONFIG) -> None:
@@ -98,24 +98,26 @@ PLACES = st.lists(st.tuples(FLOORS, TEMPS), min_size=1, max_size=6)
 
 @settings(max_examples=30)
 @given(SCHEMAS, st.lists(INTERESTS, min_size=3, max_size=3), PLACES)
-def test_what_is_delivered_is_what_the_definition_says(
+def test_deliveries_match_the_definition(
     schema: Schema, interests: list[Conjunction], places: list[tuple[int, float]]
 ) -> None:
-    estate = Estate("p-f f-r1 f-r2 r2-r3", schema)
-    check_by_definition(estate, dict(zip(("r1", "r2", "r3"), interests, strict=True)), places, 12)
+    network = CellNetwork("p-f f-r1 f-r2 r2-r3", schema)
+    check_by_definition(network, dict(zip(("r1", "r2", "r3"), interests, strict=True)), places, 12)
     # And r1, which is a leaf, is sent nothing but what lies in the cells that it touches.
     touched = cells_of(interests[0], schema)
-    load = estate.node("r1").load
+    load = network.node("r1").load
     assert load.others.notes == 0
     assert load.own.notes == sum(cell_of(at(*place), schema) in touched for place in places)
-    assert estate.carries("r1") == len(touched)
+    assert network.carries("r1") == len(touched)
 
 
 @settings(max_examples=3)
 @given(st.lists(INTERESTS, min_size=3, max_size=3), PLACES)
-def test_so_it_is_in_the_hardened_mesh(interests: list[Conjunction], places: list[tuple[int, float]]) -> None:
-    estate = Estate("p-f f-r1 f-r2 r2-r3", HOUSE, HARDENED_CONFIG)
-    check_by_definition(estate, dict(zip(("r1", "r2", "r3"), interests, strict=True)), places, 70)
+def test_deliveries_match_the_definition_in_the_hardened_mesh(
+    interests: list[Conjunction], places: list[tuple[int, float]]
+) -> None:
+    network = CellNetwork("p-f f-r1 f-r2 r2-r3", HOUSE, HARDENED_CONFIG)
+    check_by_definition(network, dict(zip(("r1", "r2", "r3"), interests, strict=True)), places, 70)
 
 
 def at(floor: int, temp: float) -> Publication:
@@ -123,31 +125,31 @@ def at(floor: int, temp: float) -> Publication:
 
 
 def check_by_definition(
-    estate: Estate, readers: dict[str, Conjunction], places: list[tuple[int, float]], periods: int
+    network: CellNetwork, readers: dict[str, Conjunction], places: list[tuple[int, float]], periods: int
 ) -> None:
     for name, interest in readers.items():
-        estate.subscribe(name, interest)
-    estate.run(periods)
+        network.subscribe(name, interest)
+    network.run(periods)
     publications = [at(*place) for place in places]
-    estate.send(publications)
+    network.send(publications)
     for name, interest in readers.items():
         wanted = [publication.body for publication in publications if interest.matches(publication)]
-        assert sorted(estate.delivered(name)) == sorted(wanted)
+        assert sorted(network.delivered(name)) == sorted(wanted)
 
 
-def test_two_subscriptions_share_cells_and_what_neither_wants_any_more_is_let_go() -> None:
-    estate = Estate("p-f f-r", EIGHTHS)
-    first, second = (estate.subscribe("r", Range("at", low, low + 20)) for low in (0, 16))
-    estate.run(8)
-    assert estate.carries("r") == estate.carries("f") == 5
-    estate.node("r").unsubscribe(first, estate.world.now)
-    estate.run(4)
-    assert estate.carries("r") == estate.carries("f") == 3
-    estate.send([published(b"no", at=1), published(b"yes", at=20)])
-    assert estate.delivered("r") == [b"yes"]
-    estate.node("r").unsubscribe(second, estate.world.now)
-    estate.run(4)
-    assert estate.carries("f") == 0
+def test_two_subscriptions_share_cells_and_unneeded_cells_are_dropped() -> None:
+    network = CellNetwork("p-f f-r", EIGHTHS)
+    first, second = (network.subscribe("r", Range("at", low, low + 20)) for low in (0, 16))
+    network.run(8)
+    assert network.carries("r") == network.carries("f") == 5
+    network.node("r").unsubscribe(first, network.world.now)
+    network.run(4)
+    assert network.carries("r") == network.carries("f") == 3
+    network.send([published(b"no", at=1), published(b"yes", at=20)])
+    assert network.delivered("r") == [b"yes"]
+    network.node("r").unsubscribe(second, network.world.now)
+    network.run(4)
+    assert network.carries("f") == 0
 
 
 @pytest.mark.parametrize("config", [SMALL_CONFIG, HARDENED_CONFIG], ids=["paper", "hardened"])
@@ -161,46 +163,46 @@ def test_a_subscription_can_be_ended_after_its_grant(config: MeshConfig) -> None
         bench.node.unsubscribe(number, later)
 
 
-def test_notes_of_cells_that_a_reader_does_not_get_keep_none_back() -> None:
-    estate = Estate("p-r", EIGHTHS)
-    estate.subscribe("r", Range("at", 0, 7))
-    estate.run(6)
+def test_notifications_of_other_cells_do_not_delay_a_subscriber() -> None:
+    network = CellNetwork("p-r", EIGHTHS)
+    network.subscribe("r", Range("at", 0, 7))
+    network.run(6)
     for number in range(6):
-        estate.node("p").publish(published(b"%d" % number, at=63 if number % 2 else number), estate.world.now)
-    estate.world.run(0)
-    estate.run(1)
-    assert estate.delivered("r") == [b"0", b"2", b"4"], "at once, and in order"
+        network.node("p").publish(published(b"%d" % number, at=63 if number % 2 else number), network.world.now)
+    network.world.run(0)
+    network.run(1)
+    assert network.delivered("r") == [b"0", b"2", b"4"], "at once, and in order"
 
 
-def test_what_has_no_cell_is_refused_and_leaves_no_gap() -> None:
+def test_a_publication_without_a_cell_is_refused_and_leaves_no_gap() -> None:
     for config in (SMALL_CONFIG, HARDENED_CONFIG):
-        estate = Estate("p-r", EIGHTHS, config)
+        network = CellNetwork("p-r", EIGHTHS, config)
         with pytest.raises(LocalError, match="'at'"):
-            estate.node("p").publish(published(b"x"), estate.world.now)
+            network.node("p").publish(published(b"x"), network.world.now)
         with pytest.raises(LocalError, match="'at'"):
-            estate.subscribe("r", Range("at", 64, None))
+            network.subscribe("r", Range("at", 64, None))
 
 
 def test_the_hardened_mesh_has_a_root_for_each_cell_and_delivers_by_cells() -> None:
-    estate = Estate("p-f f-r1 f-r2 p-r2", EIGHTHS, HARDENED_CONFIG)
-    estate.subscribe("r1", Range("at", 10, 20))
-    estate.subscribe("r2", LABEL)
-    estate.run(70)
-    tokens = [keys.token for keys in estate.keys("p").for_all()]
-    roots = [name for token in tokens for name in estate.neighbours if estate.node(name).overlay.originates(token)]
+    network = CellNetwork("p-f f-r1 f-r2 p-r2", EIGHTHS, HARDENED_CONFIG)
+    network.subscribe("r1", Range("at", 10, 20))
+    network.subscribe("r2", LABEL)
+    network.run(70)
+    tokens = [keys.token for keys in network.keys("p").for_all()]
+    roots = [name for token in tokens for name in network.neighbours if network.node(name).overlay.originates(token)]
     assert len(roots) == 8
     assert len(set(roots)) > 1, "drawn for each cell"
     publications = [published(b"%d" % at, at=at) for at in (5, 10, 15, 20, 25, 60)]
-    estate.send(publications)
-    assert sorted(estate.delivered("r1")) == [b"10", b"15", b"20"]
-    assert len(estate.delivered("r2")) == 6
-    joined = [keys for keys in estate.keys("p").for_all() if estate.node("r1").overlay.is_subscribed(keys.token)]
+    network.send(publications)
+    assert sorted(network.delivered("r1")) == [b"10", b"15", b"20"]
+    assert len(network.delivered("r2")) == 6
+    joined = [keys for keys in network.keys("p").for_all() if network.node("r1").overlay.is_subscribed(keys.token)]
     assert len(joined) == 2
     # Over the edge, in the meshes of the next epoch.
-    estate.run(EPOCH_US / 1e6 + 20 - (estate.world.now - START_US) / 1e6)
-    estate.send([published(b"later", at=11), published(b"not", at=60)])
-    assert estate.delivered("r1")[-1] == b"later"
-    assert sorted(estate.delivered("r2")[-2:]) == [b"later", b"not"], "in order within each cell only"
+    network.run(EPOCH_US / 1e6 + 20 - (network.world.now - START_US) / 1e6)
+    network.send([published(b"later", at=11), published(b"not", at=60)])
+    assert network.delivered("r1")[-1] == b"later"
+    assert sorted(network.delivered("r2")[-2:]) == [b"later", b"not"], "in order within each cell only"
 
 
 # --- the attacker's side
@@ -267,19 +269,19 @@ def test_a_lot_that_was_drawn_for_one_cell_does_not_count_for_another() -> None:
 
 def test_one_certificate_opens_no_more_meshes_than_a_topic_has_cells() -> None:
     assert CELLS_MAX == 1 << MAX_ROUTING
-    cottage = SingleHardenedNode(keyring=ring("forwarder"))
+    single = SingleHardenedNode(keyring=ring("forwarder"))
     whole = ring("publisher").keys_at(FIRST).topic(TOPIC)
     calls = [make_call(whole.for_cell(number.to_bytes(16, "big"))) for number in range(CELLS_MAX + 40)]
     for call in calls:
-        cottage.hear("a", call)
-        cottage.now += 40_000
-    assert cottage.node.sizes()["calls"] == CELLS_MAX
+        single.hear("a", call)
+        single.now += 40_000
+    assert single.node.sizes()["calls"] == CELLS_MAX
     member = ring("forwarder", number=3).keys_at(FIRST)
-    late = make_root_advert(calls[-1], member, HARDENED_CONFIG.d_max, cottage.now + EPOCH_US, Random(1).randbytes)
-    before = cottage.node.refused["StaleError"]
-    cottage.hear("a", late)
-    assert cottage.node.refused["StaleError"] == before + 1
-    assert cottage.node.overlay.routes.origins(late.token) == []
+    late = make_root_advert(calls[-1], member, HARDENED_CONFIG.d_max, single.now + EPOCH_US, Random(1).randbytes)
+    before = single.node.refused["StaleError"]
+    single.hear("a", late)
+    assert single.node.refused["StaleError"] == before + 1
+    assert single.node.overlay.routes.origins(late.token) == []
 
 
 def test_forwarders_are_shown_names_of_cells_that_hang_on_the_topics_blind() -> None:
@@ -295,9 +297,9 @@ def test_forwarders_are_shown_names_of_cells_that_hang_on_the_topics_blind() -> 
 
 
 def test_a_publisher_calls_for_a_root_of_every_cell() -> None:
-    cottage = SingleHardenedNode(keyring=ring("publisher"))
-    cottage.node.advertise(TOPIC, cottage.now)
-    cargoes = [decode(stem.cargo) for _, _, stem in cottage.run(2) if isinstance(stem, Stem)]
+    single = SingleHardenedNode(keyring=ring("publisher"))
+    single.node.advertise(TOPIC, single.now)
+    cargoes = [decode(stem.cargo) for _, _, stem in single.run(2) if isinstance(stem, Stem)]
     named = [call.cell for call in cargoes if isinstance(call, Call) and call.certificate.leaf.first == FIRST]
     assert named == [keys.cell for keys in ring("publisher").keys_at(FIRST).topic(TOPIC).for_all()]
 
@@ -309,13 +311,13 @@ def test_no_topic_takes_the_whole_table_by_calls_for_epochs_to_come(
     """Without send slots two epochs are called for, and that is never too many."""
     monkeypatch.setattr(roots, "CELLS_MAX", 4)
     config = msgspec.structs.replace(with_rules(departure_epochs=departure_epochs), tokens_max=48)
-    cottage = SingleHardenedNode(config=config, keyring=ring("forwarder"))
+    single = SingleHardenedNode(config=config, keyring=ring("forwarder"))
     for later in range(9):
         whole = ring("publisher").keys_at(FIRST + later).topic(TOPIC)
         for number in range(6):
-            cottage.hear("a", make_call(whole.for_cell(number.to_bytes(16, "big"))))
-            cottage.now += 40_000
-    assert cottage.node.sizes()["calls"] == (12 if departure_epochs else 8)
-    cottage.hear("a", make_call(ring("stranger").keys_at(FIRST).topic("other").for_cell(bytes(16))))
-    cottage.run(1)
-    assert cottage.node.sizes()["calls"] == (13 if departure_epochs else 9)
+            single.hear("a", make_call(whole.for_cell(number.to_bytes(16, "big"))))
+            single.now += 40_000
+    assert single.node.sizes()["calls"] == (12 if departure_epochs else 8)
+    single.hear("a", make_call(ring("stranger").keys_at(FIRST).topic("other").for_cell(bytes(16))))
+    single.run(1)
+    assert single.node.sizes()["calls"] == (13 if departure_epochs else 9)

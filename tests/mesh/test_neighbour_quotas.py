@@ -50,7 +50,7 @@ def test_without_caps_the_first_to_fill_the_table_shuts_the_others_out() -> None
     assert origins(greedy(OFF)) == [("a", advert(seed).value) for seed in range(4)]
 
 
-def test_the_neighbours_are_told_that_a_chain_went() -> None:
+def test_neighbours_are_told_when_a_chain_is_evicted() -> None:
     bench = SingleNode("forwarder", "a b", ON)
     for seed in range(3):
         bench.hear("a", advert(seed))
@@ -58,7 +58,7 @@ def test_the_neighbours_are_told_that_a_chain_went() -> None:
     assert [type(message) for message in said] == [Advert, Advert, Advert, Unadvert]
 
 
-def test_a_chain_that_another_offers_too_stays_as_that_ones() -> None:
+def test_a_chain_that_another_neighbour_also_offers_is_charged_to_that_one() -> None:
     bench = SingleNode("forwarder", "a b c", ON)
     bench.hear("a", advert(0))
     bench.hear("b", advert(0))
@@ -84,7 +84,7 @@ def test_a_share_of_all_chains_holds_over_all_topics() -> None:
     assert len(ledger) == 1
 
 
-def test_the_ledger_is_as_long_as_the_table() -> None:
+def test_the_quota_has_as_many_entries_as_the_table() -> None:
     bench = greedy(ON)
     routes = bench.node.overlay.routes
     assert len(routes._brought) == len(routes.origins(TOKEN)) == 3
@@ -112,13 +112,13 @@ def wanted(bench: SingleNode, name: Address) -> list[int]:
     return [token[0] for token in branches.tokens() if name in branches.outward(token)]
 
 
-def test_a_neighbour_that_wants_too_many_topics_loses_those_it_wanted_first(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_neighbour_over_its_share_of_topics_loses_the_oldest_ones(monkeypatch: pytest.MonkeyPatch) -> None:
     bench = wishful(monkeypatch, ON)
     assert (wanted(bench, A), wanted(bench, B)) == ([9, 10], [1])
     assert [token[0] for token in bench.node.overlay.branches._inward] == [1, 9, 10], "and we want them no more either"
 
 
-def test_without_caps_it_gets_them_all(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_caps_a_neighbour_gets_all_topics(monkeypatch: pytest.MonkeyPatch) -> None:
     assert len(wanted(wishful(monkeypatch, OFF), A)) == 10
 
 
@@ -138,12 +138,12 @@ def queued(config: MeshConfig) -> Counter[Address]:
     return left
 
 
-def test_in_a_full_queue_the_greediest_loses_and_without_caps_whoever_came_first() -> None:
+def test_a_full_queue_drops_from_the_greediest_neighbour_and_without_caps_the_oldest() -> None:
     assert queued(ON) == {B: 2, A: 6}
     assert queued(OFF) == {A: 8}
 
 
-def test_what_a_neighbour_makes_us_say_is_put_down_to_it() -> None:
+def test_messages_caused_by_a_neighbour_are_charged_to_it() -> None:
     bench = SingleNode("forwarder", "a b c", msgspec.structs.replace(ON, queue_max=4, again_periods=1))
     bench.hear("b", advert(50))
     for seed in range(20):
@@ -179,7 +179,7 @@ def test_shares_of_nothing_are_refused() -> None:
             msgspec.structs.replace(TIGHT, **{name: 0})
 
 
-def test_the_planted_bug_of_a_cap_that_nobody_applies_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(MeshOverlay, "_keep_to_share", lambda *_: None)
+def test_the_planted_bug_of_an_unapplied_cap_is_detected(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(MeshOverlay, "_enforce_share", lambda *_: None)
     with pytest.raises(AssertionError):
         test_a_greedy_neighbour_pushes_out_its_own_oldest_chain_and_leaves_room_for_others()

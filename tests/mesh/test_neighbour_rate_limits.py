@@ -53,7 +53,7 @@ def excess_of(config: MeshConfig, message: Message) -> int:
 
 
 @pytest.mark.parametrize(("kind", "message"), KINDS, ids=lambda value: type(value).__name__)
-def test_what_is_past_the_burst_is_refused_and_without_the_switch_it_is_not(kind: str, message: Message) -> None:
+def test_messages_over_the_burst_are_refused_only_with_the_switch(kind: str, message: Message) -> None:
     burst = getattr(ON.defences, kind).burst
     assert excess_of(ON, message) in (600 - burst, 600 - burst + 1), "one may have been taken before"
     assert excess_of(SMALL_CONFIG, message) == 0

@@ -41,7 +41,7 @@ def test_a_neighbour_silent_for_the_given_periods_has_failed_and_not_before() ->
     assert watch.pass_periods(5, "a") == []
 
 
-def test_who_is_heard_again_is_back() -> None:
+def test_a_neighbour_that_is_heard_again_is_back() -> None:
     watch = Watch()
     watch.pass_periods(4, "a")
     assert list(watch.members.present) == [A]
@@ -50,7 +50,7 @@ def test_who_is_heard_again_is_back() -> None:
     assert list(watch.members.present) == [A, B]
 
 
-def test_a_node_that_was_stopped_accuses_nobody_for_that_time() -> None:
+def test_a_stopped_node_suspects_no_neighbour_for_that_time() -> None:
     watch = Watch()
     watch.pass_periods(2, "ab")
     watch.now += 10 * PERIOD
@@ -60,13 +60,13 @@ def test_a_node_that_was_stopped_accuses_nobody_for_that_time() -> None:
     assert watch.pass_periods(1, "a") == [B]
 
 
-def test_a_node_that_hears_nobody_accuses_nobody() -> None:
+def test_a_node_that_hears_no_neighbour_suspects_none() -> None:
     watch = Watch()
     assert watch.pass_periods(20, "") == []
     assert watch.pass_periods(3, "a") == []
 
 
-def test_a_missed_beat_and_a_new_life_are_noticed_and_one_that_was_overtaken_is_neither() -> None:
+def test_a_missed_beat_and_a_restart_are_noticed_and_an_overtaken_beat_is_neither() -> None:
     watch = Watch()
     assert watch.members.hear(A, 1, 10)
     assert not watch.members.hear(A, 3, 11), "number 2 was missed, and what rode in it"
@@ -83,6 +83,6 @@ def test_numbers_may_run_over() -> None:
     assert watch.members.hear(A, 0, 2)
 
 
-def test_nobody_is_a_neighbour_twice() -> None:
+def test_no_neighbour_is_listed_twice() -> None:
     with pytest.raises(LocalError, match="twice"):
         NeighbourTable([A, A], period_us=1, silent_periods=2, now=0)

@@ -54,7 +54,7 @@ def deliveries(bench: SingleNode) -> list[bytes]:
 # --- notes --------------------------------------------------------------------------------------------------
 
 
-def test_a_note_goes_to_all_of_the_mesh_but_its_sender_and_to_nobody_else() -> None:
+def test_a_notification_goes_to_all_mesh_neighbours_except_its_sender_and_to_no_other() -> None:
     bench = reader()
     data = encode(genuine(b"x"))
     bench.feed("a", data)
@@ -62,7 +62,7 @@ def test_a_note_goes_to_all_of_the_mesh_but_its_sender_and_to_nobody_else() -> N
     assert deliveries(bench) == [b"x"]
 
 
-def test_a_note_is_passed_on_and_delivered_once() -> None:
+def test_a_notification_is_forwarded_and_delivered_once() -> None:
     bench = reader()
     for source in ("a", "b", "a"):
         bench.feed(source, encode(genuine(b"x")))
@@ -70,7 +70,7 @@ def test_a_note_is_passed_on_and_delivered_once() -> None:
     assert deliveries(bench) == [b"x"]
 
 
-def test_a_forged_note_is_neither_passed_on_nor_remembered() -> None:
+def test_a_forged_notification_is_neither_forwarded_nor_remembered() -> None:
     bench, right = reader(), genuine(b"x")
     bench.feed("a", encode(Notify(right.token, right.sealed, bytes(64))))
     assert (bench.frames(), deliveries(bench)) == ([], [])
@@ -88,7 +88,7 @@ def test_a_note_of_a_mesh_we_are_not_in_is_refused() -> None:
     assert bench.node.refused == {"StaleError": 1}
 
 
-def test_a_forwarder_passes_on_what_it_cannot_read() -> None:
+def test_a_forwarder_forwards_notifications_that_it_cannot_open() -> None:
     bench = SingleNode("forwarder", "a b")
     bench.hear("a", advert())
     bench.hear("b", Subscribe(TOKEN))
@@ -105,7 +105,7 @@ def test_notes_of_one_publisher_are_delivered_in_its_order() -> None:
     assert deliveries(bench) == [b"1", b"2", b"3", b"4"]
 
 
-def test_a_note_comes_again_until_it_is_acknowledged() -> None:
+def test_a_notification_is_delivered_again_until_it_is_acknowledged() -> None:
     bench = reader()
     bench.feed("a", encode(genuine(b"x")))
     [event] = bench.events()
@@ -142,7 +142,7 @@ def test_an_advert_that_no_certified_publisher_signed_is_refused(which: int) -> 
     assert bench.node.refused == {"ForgedError": 1}
 
 
-def test_the_planted_bug_of_an_unsigned_advert_accepted_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_planted_bug_of_an_accepted_unsigned_advertisement_is_detected(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(paper, "check_advert", lambda *_: None)
     with pytest.raises(AssertionError):
         test_an_advert_that_no_certified_publisher_signed_is_refused(0)
@@ -175,7 +175,7 @@ def test_every_table_is_bounded() -> None:
     assert sizes["queued"] <= 3 * TINY.queue_max
 
 
-def test_the_planted_bug_of_a_table_without_bound_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_planted_bug_of_an_unbounded_table_is_detected(monkeypatch: pytest.MonkeyPatch) -> None:
     def boundless(self: RouteTable, message: Advert, via: Address | None) -> AdvertisedOrigin:
         origin = AdvertisedOrigin(message, via)
         self._origins.setdefault(message.token, []).append(origin)
@@ -203,7 +203,7 @@ def test_no_frame_makes_a_node_raise(frames: list[tuple[str, bytes]]) -> None:
     assert bench.node.overlay.branches.size() == 0
 
 
-def test_a_stranger_is_not_heard() -> None:
+def test_frames_of_a_stranger_are_refused() -> None:
     bench = SingleNode("forwarder", "a b")
     bench.feed("stranger", pad(encode(Heartbeat(1, (encode(advert()),))), SMALL_CONFIG.heartbeat_bytes))
     assert bench.node.overlay.routes.tokens() == []
@@ -227,7 +227,7 @@ def test_a_bad_rider_spoils_only_itself() -> None:
     assert len(bench.node.overlay.routes.origins(TOKEN)) == 1
 
 
-def test_messages_about_what_was_never_there_change_nothing() -> None:
+def test_messages_about_unknown_state_change_nothing() -> None:
     bench = SingleNode("forwarder", "a b")
     bench.hear("a", Unadvert(TOKEN, bytes(32)), Unsubscribe(TOKEN), Subscribe(TOKEN))
     assert bench.next_riders() == {}
@@ -237,7 +237,7 @@ def test_messages_about_what_was_never_there_change_nothing() -> None:
 # --- one size -----------------------------------------------------------------------------------------------
 
 
-def test_every_frame_that_is_not_a_note_has_one_size_and_none_is_sent_between_beats() -> None:
+def test_every_frame_except_notifications_has_one_size_and_none_is_sent_between_beats() -> None:
     bench = reader()
     bench.hear("c", Greet(), Subscribe(TOKEN))
     bench.hear("c", *[Unsubscribe(TOKEN), Subscribe(TOKEN)] * 5)
@@ -248,7 +248,7 @@ def test_every_frame_that_is_not_a_note_has_one_size_and_none_is_sent_between_be
         assert {len(frame.data) for frame in frames} == {SMALL_CONFIG.heartbeat_bytes}
 
 
-def test_who_is_silent_gets_heartbeats_all_the_same() -> None:
+def test_a_silent_neighbour_still_gets_heartbeats() -> None:
     bench = SingleNode("forwarder", "a b")
     for _ in range(20):
         bench.hear("a")
@@ -258,7 +258,7 @@ def test_who_is_silent_gets_heartbeats_all_the_same() -> None:
 # --- the owner ----------------------------------------------------------------------------------------------
 
 
-def test_the_owner_is_told_what_cannot_work() -> None:
+def test_impossible_requests_raise_errors_for_the_owner() -> None:
     bench = SingleNode("subscriber", "a b")
     with pytest.raises(LocalError, match="label"):
         bench.node.subscribe(Range("temp", 1, 2), bench.now)

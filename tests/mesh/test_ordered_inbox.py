@@ -33,14 +33,14 @@ def names(*numbers: int) -> list[bytes]:
 
 
 @given(st.permutations(range(2, 12)))
-def test_whatever_the_order_of_arrival_the_order_of_delivery_is_the_publishers(arrival: list[int]) -> None:
+def test_delivery_is_in_the_publishers_order_for_any_order_of_arrival(arrival: list[int]) -> None:
     inbox = make()
     for number in [1, *arrival]:
         put(inbox, number)
     assert taken(inbox) == names(*range(1, 12))
 
 
-def test_a_gap_is_given_up_after_its_time_and_what_comes_later_is_delivered_late() -> None:
+def test_a_gap_is_skipped_after_its_time_and_a_late_notification_is_delivered_late() -> None:
     inbox = make()
     for number in (1, 3, 4):
         put(inbox, number)
@@ -52,7 +52,7 @@ def test_a_gap_is_given_up_after_its_time_and_what_comes_later_is_delivered_late
     assert taken(inbox) == names(2)
 
 
-def test_a_number_that_was_here_before_is_passed_over() -> None:
+def test_a_repeated_number_is_ignored() -> None:
     inbox = make()
     for number in (1, 2, 4, 4, 1, 2):
         put(inbox, number)
@@ -62,10 +62,10 @@ def test_a_number_that_was_here_before_is_passed_over() -> None:
     assert taken(inbox) == names(1, 2, 4, 3)
 
 
-def test_the_planted_bug_of_a_reader_without_a_window_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_planted_bug_of_an_inbox_without_a_window_is_detected(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ReplayWindow, "take", lambda self, number: True)
     with pytest.raises(AssertionError):
-        test_a_number_that_was_here_before_is_passed_over()
+        test_a_repeated_number_is_ignored()
 
 
 def test_streams_do_not_wait_for_one_another() -> None:
@@ -75,7 +75,7 @@ def test_streams_do_not_wait_for_one_another() -> None:
     assert taken(inbox) == [b"stream5", b"other1"]
 
 
-def test_a_note_for_no_reader_only_keeps_its_place() -> None:
+def test_a_notification_without_a_reader_only_keeps_its_number() -> None:
     inbox = make()
     put(inbox, 1)
     put(inbox, 3)
@@ -84,7 +84,7 @@ def test_a_note_for_no_reader_only_keeps_its_place() -> None:
     assert inbox.size() == 2
 
 
-def test_what_is_not_acknowledged_comes_again() -> None:
+def test_an_unacknowledged_notification_is_delivered_again() -> None:
     inbox = make()
     put(inbox, 1)
     put(inbox, 2)
@@ -109,7 +109,7 @@ def test_the_bounds_are_reached_and_held() -> None:
     assert len(taken(inbox)) <= 5
 
 
-def test_streams_with_gaps_share_one_bound_and_the_greediest_pays() -> None:
+def test_streams_with_gaps_share_one_bound_and_the_largest_gives_way() -> None:
     inbox = make(unread_max=10, streams_max=10)
     put(inbox, 1, stream=("topic", b"honest"))
     put(inbox, 3, stream=("topic", b"honest"))

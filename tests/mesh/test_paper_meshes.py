@@ -87,76 +87,76 @@ def test_our_own_advert_that_comes_back_is_ignored() -> None:
 
 
 def test_fig_4_and_5_adverts_flood_a_subscription_answers_and_the_path_becomes_the_mesh() -> None:
-    village = MeshNetwork("p-f1 f1-f2 f2-s f1-f3 f3-f4").run(12)
+    network = MeshNetwork("p-f1 f1-f2 f2-s f1-f3 f3-f4").run(12)
     for name in ("f1", "f2", "f3", "f4", "s"):
-        assert len(village.node(name).overlay.routes.origins(TOKEN)) == 1
-    assert village.members() == ["f1", "f2", "p", "s"]
-    assert (village.inward("s"), village.inward("f2"), village.inward("f1")) == (["f2"], ["f1"], ["p"])
-    assert (village.outward("p"), village.outward("f1"), village.outward("f2")) == (["f1"], ["f2"], ["s"])
-    village.publish(b"hello")
-    assert village.notes == {"s": [b"hello"]}
+        assert len(network.node(name).overlay.routes.origins(TOKEN)) == 1
+    assert network.members() == ["f1", "f2", "p", "s"]
+    assert (network.inward("s"), network.inward("f2"), network.inward("f1")) == (["f2"], ["f1"], ["p"])
+    assert (network.outward("p"), network.outward("f1"), network.outward("f2")) == (["f1"], ["f2"], ["s"])
+    network.publish(b"hello")
+    assert network.notes == {"s": [b"hello"]}
 
 
 def test_subscriptions_merge_where_branches_meet() -> None:
-    village = MeshNetwork("p-f1 f1-f2 f2-s1 f2-s2 f2-s3").run(12)
-    assert village.outward("f2") == ["s1", "s2", "s3"]
-    assert village.sent("Subscribe") == 5
-    village.publish(b"one")
-    assert village.sent("Notify") == 5
+    network = MeshNetwork("p-f1 f1-f2 f2-s1 f2-s2 f2-s3").run(12)
+    assert network.outward("f2") == ["s1", "s2", "s3"]
+    assert network.sent("Subscribe") == 5
+    network.publish(b"one")
+    assert network.sent("Notify") == 5
 
 
 def test_unsubscribing_prunes_the_mesh_back_to_the_next_branch() -> None:
-    village = MeshNetwork("p-f1 f1-s1 f1-f2 f2-s2").run(12)
-    village.world.call(Address("s2"), lambda node, now: node.unsubscribe(1, now))
-    village.run(4)
-    assert village.members() == ["f1", "p", "s1"]
-    village.world.call(Address("s1"), lambda node, now: node.unsubscribe(1, now))
-    village.run(4)
-    assert village.members() == ["p"]
-    village.publish(b"unheard")
-    assert village.notes == {}
-    assert village.sent("Notify") == 0
+    network = MeshNetwork("p-f1 f1-s1 f1-f2 f2-s2").run(12)
+    network.world.call(Address("s2"), lambda node, now: node.unsubscribe(1, now))
+    network.run(4)
+    assert network.members() == ["f1", "p", "s1"]
+    network.world.call(Address("s1"), lambda node, now: node.unsubscribe(1, now))
+    network.run(4)
+    assert network.members() == ["p"]
+    network.publish(b"unheard")
+    assert network.notes == {}
+    assert network.sent("Notify") == 0
 
 
 def test_unadvertising_takes_the_mesh_down() -> None:
-    village = MeshNetwork("p-f1 f1-s1 f1-f2 f2-s2 p-f2").run(12)
-    village.world.call(Address("p"), lambda node, now: node.unadvertise("mesh", now))
-    village.run(10)
-    assert all(not village.inward(name) and not village.outward(name) for name in village.neighbours)
+    network = MeshNetwork("p-f1 f1-s1 f1-f2 f2-s2 p-f2").run(12)
+    network.world.call(Address("p"), lambda node, now: node.unadvertise("mesh", now))
+    network.run(10)
+    assert all(not network.inward(name) and not network.outward(name) for name in network.neighbours)
 
 
 # --- P1 2.1: several publishers -----------------------------------------------------------------------------
 
 
 def test_p1_two_publishers_are_told_apart_and_subscribe_to_one_another() -> None:
-    village = MeshNetwork("p1-f1 f1-f2 f2-p2 f1-s1 f2-s2").run(14)
-    assert len(village.node("s1").overlay.routes.origins(TOKEN)) == 2
-    assert (village.inward("p1"), village.inward("p2")) == (["f1"], ["f2"])
-    village.publish(b"from 1", by="p1")
-    village.publish(b"from 2", by="p2")
+    network = MeshNetwork("p1-f1 f1-f2 f2-p2 f1-s1 f2-s2").run(14)
+    assert len(network.node("s1").overlay.routes.origins(TOKEN)) == 2
+    assert (network.inward("p1"), network.inward("p2")) == (["f1"], ["f2"])
+    network.publish(b"from 1", by="p1")
+    network.publish(b"from 2", by="p2")
     for name in ("s1", "s2"):
-        assert village.delivered(name) == [b"from 1", b"from 2"]
+        assert network.delivered(name) == [b"from 1", b"from 2"]
 
 
 def test_p1_the_mesh_stays_connected_when_a_second_publisher_comes_late_and_when_it_goes() -> None:
-    village = MeshNetwork("p1-f1 f1-f2 f2-f3 f3-p2 f1-s1")
-    village.world.crash(Address("p2"))
-    village.run(12)
-    assert village.members() == ["f1", "p1", "s1"]
-    village.world.restart(Address("p2"))
-    village.run(12)
-    assert village.members() == ["f1", "f2", "f3", "p1", "p2", "s1"]
-    village.publish(b"late", by="p2")
-    assert village.delivered("s1") == [b"late"]
-    village.world.crash(Address("p2"))
-    village.run(12)
-    assert village.members() == ["f1", "p1", "s1"]
+    network = MeshNetwork("p1-f1 f1-f2 f2-f3 f3-p2 f1-s1")
+    network.world.crash(Address("p2"))
+    network.run(12)
+    assert network.members() == ["f1", "p1", "s1"]
+    network.world.restart(Address("p2"))
+    network.run(12)
+    assert network.members() == ["f1", "f2", "f3", "p1", "p2", "s1"]
+    network.publish(b"late", by="p2")
+    assert network.delivered("s1") == [b"late"]
+    network.world.crash(Address("p2"))
+    network.run(12)
+    assert network.members() == ["f1", "p1", "s1"]
 
 
 # --- liars --------------------------------------------------------------------------------------------------
 
 
-def test_a_liar_about_the_chain_attracts_nobody_by_a_lower_value() -> None:
+def test_a_forged_lower_chain_value_attracts_no_node() -> None:
     """It cannot go back on the chain: the lowest value that it can claim is the one it received."""
     node = SingleNode("subscriber", "honest liar")
     node.node.subscribe(LABEL, node.now)
@@ -168,7 +168,7 @@ def test_a_liar_about_the_chain_attracts_nobody_by_a_lower_value() -> None:
     assert node.inward() == ["honest"]
 
 
-def test_in_paper_a_liar_can_start_fresh_chains_and_fill_the_table_but_the_way_that_was_there_stays() -> None:
+def test_in_the_paper_profile_a_byzantine_node_can_fill_the_table_but_the_existing_way_stays() -> None:
     """The value is not signed (P1): any node that saw an advertisement may start chains. Only the bound limits them."""
     node = SingleNode("subscriber", "honest liar", MeshConfig(neighbours_max=20, address_bytes_max=8, origins_max=4))
     node.node.subscribe(LABEL, node.now)
@@ -189,23 +189,23 @@ def ring(n: int) -> str:
 
 
 @pytest.mark.parametrize(("d_max", "origins"), [(12, 1), (3, 4)])
-def test_past_d_max_copies_are_taken_for_other_origins_within_the_bound_and_notes_still_arrive(
+def test_beyond_d_max_copies_count_as_other_origins_within_the_bound_and_notifications_still_arrive(
     d_max: int, origins: int
 ) -> None:
     config = MeshConfig(neighbours_max=20, address_bytes_max=8, d_max=d_max, origins_max=4)
-    village = MeshNetwork(ring(10), config=config)
-    village.world.crash(Address("s"))
-    village.run(20)
-    village.world.restart(Address("s"))
-    village.run(80)
-    tables = [village.node(name).overlay.routes.origins(TOKEN) for name in village.neighbours]
+    network = MeshNetwork(ring(10), config=config)
+    network.world.crash(Address("s"))
+    network.run(20)
+    network.world.restart(Address("s"))
+    network.run(80)
+    tables = [network.node(name).overlay.routes.origins(TOKEN) for name in network.neighbours]
     assert max(sum(origin.is_reachable for origin in table) for table in tables) == origins
     assert max(len(table) for table in tables) <= config.origins_max
-    adverts = village.sent("Advert")
-    village.run(20)
-    assert village.sent("Advert") == adverts, "the flood must end"
-    village.publish(b"x")
-    assert village.delivered("s") == [b"x"]
+    adverts = network.sent("Advert")
+    network.run(20)
+    assert network.sent("Advert") == adverts, "the flood must end"
+    network.publish(b"x")
+    assert network.delivered("s") == [b"x"]
 
 
 # --- the mesh is min-hop ------------------------------------------------------------------------------------
@@ -213,24 +213,24 @@ def test_past_d_max_copies_are_taken_for_other_origins_within_the_bound_and_note
 
 @settings(max_examples=25)
 @given(st.integers(0, 2**32), st.integers(6, 14))
-def test_whatever_the_latencies_the_mesh_ends_min_hop(seed: int, n: int) -> None:
+def test_for_any_latencies_the_final_mesh_is_min_hop(seed: int, n: int) -> None:
     rng = Random(seed)
     names = ["p", *(("s" if i % 3 == 0 else "f") + str(i) for i in range(1, n))]
     edges = [(u, v) for u in range(n) for v in range(u + 1, n) if v == u + 1 or rng.random() < 0.15]
     assert is_connected(n, edges)
     text = " ".join(f"{names[u]}-{names[v]}" for u, v in edges)
     # Latencies up to six heartbeats: a long way with quick links comes before a short one with slow links.
-    village = MeshNetwork(text, seed=seed, links=LinkDelays(latency_us=(1_000, 10_000, 2_000_000, 6_000_000)))
-    village.run(120)
-    distance = breadth_first(village.neighbours, "p")
-    start = next(origin for origin in village.node("p").overlay.routes.origins(TOKEN) if origin.is_own).value
+    network = MeshNetwork(text, seed=seed, links=LinkDelays(latency_us=(1_000, 10_000, 2_000_000, 6_000_000)))
+    network.run(120)
+    distance = breadth_first(network.neighbours, "p")
+    start = next(origin for origin in network.node("p").overlay.routes.origins(TOKEN) if origin.is_own).value
     for name in names[1:]:
-        (origin,) = (o for o in village.node(name).overlay.routes.origins(TOKEN) if o.is_reachable)
+        (origin,) = (o for o in network.node(name).overlay.routes.origins(TOKEN) if o.is_reachable)
         assert hash_chain.hops_between(start, origin.value, 64) == distance[name] - 1
-        for parent in village.inward(name):
+        for parent in network.inward(name):
             assert distance[parent] == distance[name] - 1
-    village.publish(b"x", wait=100)
-    assert all(village.delivered(name) == [b"x"] for name in names if name[0] == "s")
+    network.publish(b"x", wait=100)
+    assert all(network.delivered(name) == [b"x"] for name in names if name[0] == "s")
 
 
 @settings(max_examples=25)
@@ -239,16 +239,16 @@ def test_a_withdrawn_advert_is_forgotten_by_all_and_costs_a_few_messages_each(se
     rng = Random(seed)
     names = ["p", *(("s" if i % 3 == 0 else "f") + str(i) for i in range(1, n))]
     edges = [(u, v) for u in range(n) for v in range(u + 1, n) if v == u + 1 or rng.random() < 0.25]
-    village = MeshNetwork(" ".join(f"{names[u]}-{names[v]}" for u, v in edges), seed=seed).run(30)
-    before = village.sent("Advert") + village.sent("Unadvert")
-    village.world.call(Address("p"), lambda node, now: node.unadvertise("mesh", now))
-    village.run(60)
+    network = MeshNetwork(" ".join(f"{names[u]}-{names[v]}" for u, v in edges), seed=seed).run(30)
+    before = network.sent("Advert") + network.sent("Unadvert")
+    network.world.call(Address("p"), lambda node, now: node.unadvertise("mesh", now))
+    network.run(60)
     # Each tells its neighbours of a detour at most, and of the end; and may appeal once to each of them.
-    assert village.sent("Advert") + village.sent("Unadvert") - before <= 3 * 2 * len(edges)
+    assert network.sent("Advert") + network.sent("Unadvert") - before <= 3 * 2 * len(edges)
     for name in names:
-        assert not any(origin.is_reachable for origin in village.node(name).overlay.routes.origins(TOKEN))
-        assert not village.inward(name)
-        assert not village.outward(name)
+        assert not any(origin.is_reachable for origin in network.node(name).overlay.routes.origins(TOKEN))
+        assert not network.inward(name)
+        assert not network.outward(name)
 
 
 def breadth_first(neighbours: dict[str, list[Address]], start: str) -> dict[str, int]:
@@ -267,13 +267,13 @@ def breadth_first(neighbours: dict[str, list[Address]], start: str) -> dict[str,
 @pytest.mark.parametrize("seed", range(5))
 def test_p0_4_7_subscriptions_and_notifications_cost_at_most_the_diameter_times_the_subscribers(seed: int) -> None:
     edges = "p-a1 a1-a2 a2-s1 p-b1 b1-b2 b2-s2 a1-b1 a2-b2 b2-c1 c1-s3 c1-s4 s4-d1 d1-s5"
-    village = MeshNetwork(edges, seed=seed).run(20)
-    diameter = max(max(breadth_first(village.neighbours, name).values()) for name in village.neighbours)
-    asked = village.sent("Subscribe") - village.sent("Unsubscribe")
+    network = MeshNetwork(edges, seed=seed).run(20)
+    diameter = max(max(breadth_first(network.neighbours, name).values()) for name in network.neighbours)
+    asked = network.sent("Subscribe") - network.sent("Unsubscribe")
     assert asked <= diameter * 5
-    village.publish(b"x")
-    assert village.sent("Notify") <= diameter * 5
-    assert village.sent("Notify") == len(village.members()) - 1
+    network.publish(b"x")
+    assert network.sent("Notify") <= diameter * 5
+    assert network.sent("Notify") == len(network.members()) - 1
 
 
 def test_a_withdrawal_that_reaches_the_origin_starts_a_fresh_chain_but_not_more_often_than_allowed() -> None:
@@ -291,19 +291,19 @@ def test_a_withdrawal_that_reaches_the_origin_starts_a_fresh_chain_but_not_more_
     assert gone == Unadvert(TOKEN, old.value)
 
 
-def test_a_reader_gets_only_what_its_whole_interest_matches() -> None:
+def test_a_subscriber_gets_only_publications_that_its_whole_interest_matches() -> None:
     topic = TopicRecord(TOPIC, Schema((Reals("temp", -40, 60, 12),)), cover_share=0, profile="paper")
     rings = {role: make_keyring((topic,), HOUR_US, ((TOPIC, role),), 0) for role in ("publisher", "subscriber")}
-    village = MeshNetwork("p-s", rings=rings).run(4)
-    village.world.call(Address("s"), lambda node, now: node.unsubscribe(1, now))
-    village.world.call(Address("s"), lambda node, now: node.subscribe(All(LABEL, Range("temp", 20, 25)), now))
-    village.run(3)
+    network = MeshNetwork("p-s", rings=rings).run(4)
+    network.world.call(Address("s"), lambda node, now: node.unsubscribe(1, now))
+    network.world.call(Address("s"), lambda node, now: node.subscribe(All(LABEL, Range("temp", 20, 25)), now))
+    network.run(3)
 
     def publish(publication: Publication, node: MeshNode, now: int) -> None:
         node.publish(publication, now)
 
     for temp in (19, 20, 25, 26):
         publication = Publication((LABEL.pair, ("temp", temp)), b"%d" % temp)
-        village.world.call(Address("p"), partial(publish, publication))
-        village.run(1)
-    assert village.delivered("s") == [b"20", b"25"]
+        network.world.call(Address("p"), partial(publish, publication))
+        network.run(1)
+    assert network.delivered("s") == [b"20", b"25"]

@@ -47,16 +47,16 @@ def heartbeats_to_heal(config: MeshConfig, seed: int, most: int = HEALED_WITHIN)
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_networks_that_were_parted_for_minutes_are_one_again_within_thirty_heartbeats(seed: int) -> None:
+def test_networks_partitioned_for_minutes_rejoin_within_thirty_heartbeats(seed: int) -> None:
     assert heartbeats_to_heal(scamp(ScampConfig()), seed) is not None
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_so_are_those_of_certified_members(seed: int) -> None:
+def test_partitioned_networks_of_certified_members_rejoin_too(seed: int) -> None:
     assert heartbeats_to_heal(certified(CertifiedConfig(outbound=3)), seed) is not None
 
 
-def test_without_probes_they_would_stay_apart_until_leases_end() -> None:
+def test_without_probes_partitioned_networks_stay_apart_until_leases_end() -> None:
     assert heartbeats_to_heal(scamp(ScampConfig(probe_periods=0)), 0) is None
 
 

@@ -72,7 +72,7 @@ def test_a_record_leaves_once_and_only_after_it_is_stored() -> None:
     assert records.stored(99) == ()
 
 
-def test_a_record_is_settled_when_all_its_letters_are() -> None:
+def test_a_record_is_settled_when_all_its_publications_are() -> None:
     records = Outbox(Random(1).randbytes, {}, 10, NEIGHBOUR_RECORD)
     letters = [records.draft(topic, None, publication(b"x")) for topic in ("a", "b")]
     number = records.keep(letters)
@@ -94,13 +94,13 @@ def test_a_full_table_refuses_and_says_so() -> None:
     keep(records, b"3")
 
 
-def test_what_is_damaged_on_the_disk_is_noticed() -> None:
+def test_a_damaged_record_is_detected() -> None:
     with pytest.raises(TamperedError):
         Outbox(Random(1).randbytes, {2: b"\xc1"}, 10)
 
 
 @given(lives=st.lists(st.lists(st.sampled_from(["publish", "stored", "settle"]), max_size=12), max_size=5))
-def test_over_any_lives_no_place_is_used_twice_and_nothing_stored_is_forgotten(lives: list[list[str]]) -> None:
+def test_over_any_restarts_no_number_is_used_twice_and_no_stored_record_is_forgotten(lives: list[list[str]]) -> None:
     disk: dict[int, bytes] = {NEIGHBOUR_RECORD: b"not for us"}
     places: dict[tuple[bytes, int], bytes] = {}
     safe: dict[bytes, None] = {}
@@ -133,13 +133,13 @@ def read_letters(asked: Sequence[Record]) -> list[PendingPublication]:
     return [letter for record in asked for letter in decode_record(record.data)]
 
 
-def test_lingering_settles_what_is_out_after_its_time_and_early_only_for_want_of_room() -> None:
+def test_retained_publications_are_settled_after_their_time_or_earlier_if_the_records_are_full() -> None:
     records = Outbox(Random(1).randbytes, {}, 2, NEIGHBOUR_RECORD)
     lingering = RetainedPublications(10, records)
     first, second = keep(records, b"1", b"2")
     for number, out in ((first, False), (second, True)):
         [letter] = records.stored(number)
-        lingering.add(number, letter, 0, out=out)
+        lingering.add(number, letter, 0, is_sent=out)
     drained(records)
     lingering.make_room()
     assert drained(records) == [Settled(second)]
@@ -166,20 +166,20 @@ def contents(bench: SingleNode) -> list[NumberedPublication]:
     return [open_notify(keys, message) for message in notes if isinstance(message, Notify)]
 
 
-def cargo_of(cottage: SingleHardenedNode, periods: int) -> list[tuple[str, bytes]]:
-    said = [*cottage.sort(cottage.frames()), *cottage.run(periods)]
+def cargo_of(single: SingleHardenedNode, periods: int) -> list[tuple[str, bytes]]:
+    said = [*single.sort(single.frames()), *single.run(periods)]
     stems = [(name, message.cargo) for _, name, message in said if isinstance(message, Stem)]
     return [(name, cargo) for name, cargo in stems if isinstance(decode(cargo), Notify)]
 
 
 def hardened(records: dict[int, bytes] | None = None, seed: int = 3, **changed: object) -> SingleHardenedNode:
     """A publisher that knows a root."""
-    cottage = SingleHardenedNode("publisher", config=with_rules(**changed), seed=seed, records=records)
-    cottage.node.advertise(TOPIC, cottage.now)
-    for name in cottage.names:
-        cottage.hear(name, root_advert())
-    cottage.run(2)
-    return cottage
+    single = SingleHardenedNode("publisher", config=with_rules(**changed), seed=seed, records=records)
+    single.node.advertise(TOPIC, single.now)
+    for name in single.names:
+        single.hear(name, root_advert())
+    single.run(2)
+    return single
 
 
 @pytest.mark.parametrize("make", [paper, hardened])
@@ -196,7 +196,7 @@ def test_nothing_leaves_before_it_is_stored(make: Callable[[], SingleNode]) -> N
 
 
 @pytest.mark.parametrize("make", [paper, hardened])
-def test_of_two_topics_both_are_taken_or_none(make: Callable[[], SingleNode]) -> None:
+def test_a_publication_on_two_topics_is_accepted_for_both_or_for_none(make: Callable[[], SingleNode]) -> None:
     bench = make()
     both = Publication((LABEL.pair, Label("not granted").pair), b"x")
     with pytest.raises(LocalError):
@@ -208,7 +208,7 @@ def test_of_two_topics_both_are_taken_or_none(make: Callable[[], SingleNode]) ->
     assert letter.content.number == 1
 
 
-def test_a_papers_note_is_settled_when_it_has_lingered() -> None:
+def test_a_paper_publication_is_settled_after_its_retention() -> None:
     bench = paper()
     bench.node.publish(publication(b"x"), bench.now)
     assert len(contents(bench)) == 1
@@ -228,7 +228,7 @@ def test_a_paper_publisher_never_waits_for_room() -> None:
     assert bench.node.sizes()["pending"] == len(bench.records) == 3
 
 
-def test_what_is_not_stored_yet_makes_no_room_for_more() -> None:
+def test_records_that_are_not_stored_yet_are_not_settled_to_make_room() -> None:
     bench = paper(config=msgspec.structs.replace(SMALL_CONFIG, lingering_max=3))
     for number in range(3):
         bench.node.publish(publication(b"%d" % number), bench.now)
@@ -236,7 +236,7 @@ def test_what_is_not_stored_yet_makes_no_room_for_more() -> None:
         bench.node.publish(publication(b"x"), bench.now)
 
 
-def test_the_next_life_of_a_papers_publisher_sends_what_was_not_settled_in_the_same_place() -> None:
+def test_a_restarted_paper_publisher_sends_unsettled_publications_with_the_same_number() -> None:
     bench = paper()
     bench.node.publish(publication(b"x"), bench.now)
     [before] = contents(bench)
@@ -256,11 +256,11 @@ def test_the_next_life_of_a_papers_publisher_sends_what_was_not_settled_in_the_s
     assert again.records == {}
 
 
-def test_the_next_life_of_a_hardened_publisher_sends_until_the_root_has_it() -> None:
-    cottage = hardened()
-    cottage.node.publish(publication(b"x"), cottage.now)
-    [(_, before)] = cargo_of(cottage, 1)
-    again = hardened(cottage.records, seed=4)
+def test_a_restarted_hardened_publisher_sends_until_the_root_has_the_publication() -> None:
+    single = hardened()
+    single.node.publish(publication(b"x"), single.now)
+    [(_, before)] = cargo_of(single, 1)
+    again = hardened(single.records, seed=4)
     name, after = cargo_of(again, 12)[0]
     sealed = [message for message in map(decode, (before, after)) if isinstance(message, Notify)]
     assert before != after
@@ -270,11 +270,11 @@ def test_the_next_life_of_a_hardened_publisher_sends_until_the_root_has_it() -> 
     assert again.records == {}
 
 
-def test_without_a_grant_the_next_life_keeps_what_it_cannot_send_and_the_owner_is_told() -> None:
-    cottage = hardened()
-    cottage.node.publish(publication(b"x"), cottage.now)
-    cottage.frames()
-    reader = SingleHardenedNode("subscriber", config=with_rules(wait_epochs=1), records=cottage.records)
+def test_without_a_grant_a_restarted_publisher_keeps_unsendable_publications_and_tells_the_owner() -> None:
+    single = hardened()
+    single.node.publish(publication(b"x"), single.now)
+    single.frames()
+    reader = SingleHardenedNode("subscriber", config=with_rules(wait_epochs=1), records=single.records)
     for name in reader.names:
         reader.hear(name, root_advert())
     assert not any(isinstance(message, Stem) for _, _, message in reader.run(1.5 * EPOCH_US / PERIOD_US))
@@ -282,7 +282,7 @@ def test_without_a_grant_the_next_life_keeps_what_it_cannot_send_and_the_owner_i
     assert list(reader.records) == [2]
 
 
-def test_so_it_is_in_the_papers_mesh_until_there_is_a_grant_again() -> None:
+def test_without_a_grant_a_restarted_paper_publisher_keeps_publications_until_there_is_a_grant() -> None:
     bench = paper()
     bench.node.publish(publication(b"x"), bench.now)
     bench.frames()
@@ -293,7 +293,7 @@ def test_so_it_is_in_the_papers_mesh_until_there_is_a_grant_again() -> None:
 
 
 @pytest.mark.parametrize("make", [paper, hardened])
-def test_what_is_withdrawn_is_not_sent_again(make: Callable[[], SingleNode]) -> None:
+def test_a_withdrawn_publication_is_not_sent_again(make: Callable[[], SingleNode]) -> None:
     bench = make()
     number = bench.node.publish(publication(b"x"), bench.now)
     bench.frames()
@@ -307,7 +307,7 @@ def test_what_is_withdrawn_is_not_sent_again(make: Callable[[], SingleNode]) -> 
             assert frame.data[:1] == b"\0" or not isinstance(decode(frame.data), Notify)
 
 
-def test_the_id_of_a_note_is_of_its_place_and_not_of_its_sealing() -> None:
+def test_the_id_of_a_notification_depends_on_its_number_and_not_on_its_sealing() -> None:
     content = NumberedPublication(b"stream 1", 1, publication(b"x"))
     assert stream_place_id(TOPIC, content) == stream_place_id(
         TOPIC, NumberedPublication(b"stream 1", 1, publication(b"y"))
@@ -334,43 +334,43 @@ class Ids(Checker):
             self.given.append((address, event.note.id))
 
 
-def test_a_paper_publisher_that_crashes_after_it_published_is_heard_in_its_next_life() -> None:
+def test_a_paper_publisher_that_crashes_after_publishing_is_heard_after_its_restart() -> None:
     """Its way is blocked, so no node has the notification when it crashes."""
-    village = MeshNetwork("p-f f-s").run(20)
-    village.world.block(Address("p"), Address("f"))
-    village.publish(b"x", wait=0.1)
-    village.world.crash(Address("p"))
-    village.world.unblock(Address("p"), Address("f"))
-    village.world.restart(Address("p"))
-    village.run(2 * LINGER)
-    assert village.delivered("s") == [b"x"]
+    network = MeshNetwork("p-f f-s").run(20)
+    network.world.block(Address("p"), Address("f"))
+    network.publish(b"x", wait=0.1)
+    network.world.crash(Address("p"))
+    network.world.unblock(Address("p"), Address("f"))
+    network.world.restart(Address("p"))
+    network.run(2 * LINGER)
+    assert network.delivered("s") == [b"x"]
 
 
-def test_a_hardened_publisher_that_crashes_is_heard_over_an_edge_and_its_reader_knows_the_repeat() -> None:
+def test_a_crashed_hardened_publisher_is_heard_after_an_edge_and_subscribers_recognise_the_repetition() -> None:
     """The receipt does not come back, so the next run sends what its subscriber has. The subscriber restarted too."""
     ids = Ids()
-    hamlet = HardenedMeshNetwork("p-a a-b b-c c-s s-d d-a", cover=1, config=HARDENED_CONFIG, checkers=[ids]).run_until(
+    network = HardenedMeshNetwork("p-a a-b b-c c-s s-d d-a", cover=1, config=HARDENED_CONFIG, checkers=[ids]).run_until(
         0.5
     )
-    hamlet.world.block(Address("a"), Address("p"))
-    hamlet.publish(b"x", wait=6)
-    assert hamlet.delivered("s") == [b"x"]
+    network.world.block(Address("a"), Address("p"))
+    network.publish(b"x", wait=6)
+    assert network.delivered("s") == [b"x"]
     for name in "ps":
-        hamlet.world.crash(Address(name))
-    hamlet.world.unblock(Address("a"), Address("p"))
+        network.world.crash(Address(name))
+    network.world.unblock(Address("a"), Address("p"))
     for name in "ps":
-        hamlet.world.restart(Address(name))
-    hamlet.run_until(2.5)
-    assert hamlet.node("p").sizes()["pending"] == 0
-    assert set(hamlet.delivered("s")) == {b"x"}
+        network.world.restart(Address(name))
+    network.run_until(2.5)
+    assert network.node("p").sizes()["pending"] == 0
+    assert set(network.delivered("s")) == {b"x"}
     assert len({note for name, note in ids.given if name == "s"}) == 1
 
 
-def test_what_was_not_stored_when_the_publisher_crashed_never_left() -> None:
-    village = MeshNetwork("p-f f-s").run(20)
-    village.world.call(Address("p"), lambda machine, now: machine.publish(publication(b"x"), now))
-    village.world.run(500)
-    village.world.crash(Address("p"))
-    village.world.restart(Address("p"))
-    village.run(3 * LINGER)
-    assert village.delivered("s") == []
+def test_a_publication_not_stored_before_the_crash_never_left() -> None:
+    network = MeshNetwork("p-f f-s").run(20)
+    network.world.call(Address("p"), lambda machine, now: machine.publish(publication(b"x"), now))
+    network.world.run(500)
+    network.world.crash(Address("p"))
+    network.world.restart(Address("p"))
+    network.run(3 * LINGER)
+    assert network.delivered("s") == []

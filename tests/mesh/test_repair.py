@@ -18,67 +18,67 @@ DIAMOND = "p-a p-b a-c b-c c-s"
 LONG_WAY = "p-a a-s p-x1 x1-x2 x2-x3 x3-x4 x4-s"
 
 
-def told(village: MeshNetwork) -> MeshNetwork:
-    village.publish(b"before")
-    assert village.delivered("s") == [b"before"]
-    return village
+def told(network: MeshNetwork) -> MeshNetwork:
+    network.publish(b"before")
+    assert network.delivered("s") == [b"before"]
+    return network
 
 
 @pytest.mark.parametrize("edges", [DIAMOND, LONG_WAY])
 @pytest.mark.parametrize("seed", range(5))
 def test_a_forwarder_that_crashes_is_replaced_without_outside_help(edges: str, seed: int) -> None:
-    village = told(MeshNetwork(edges, seed=seed).run(15))
-    on_the_way = next(name for name in ("a", "b") if name in village.members())
-    village.world.crash(Address(on_the_way))
-    village.run(30)
-    village.publish(b"after", wait=3)
-    assert village.delivered("s") == [b"before", b"after"]
+    network = told(MeshNetwork(edges, seed=seed).run(15))
+    on_the_way = next(name for name in ("a", "b") if name in network.members())
+    network.world.crash(Address(on_the_way))
+    network.run(30)
+    network.publish(b"after", wait=3)
+    assert network.delivered("s") == [b"before", b"after"]
 
 
 @pytest.mark.parametrize("seed", range(5))
 def test_a_forwarder_that_is_cut_off_silently_is_replaced_and_taken_back(seed: int) -> None:
     """No notice here: only the heartbeats stop. When they return, the short way is used again."""
-    village = told(MeshNetwork(LONG_WAY, seed=seed).run(15))
+    network = told(MeshNetwork(LONG_WAY, seed=seed).run(15))
     for peer in ("p", "s"):
         for pair in ((peer, "a"), ("a", peer)):
-            village.world.block(Address(pair[0]), Address(pair[1]))
-    village.run(40)
-    village.publish(b"cut", wait=3)
-    assert village.delivered("s") == [b"before", b"cut"]
+            network.world.block(Address(pair[0]), Address(pair[1]))
+    network.run(40)
+    network.publish(b"cut", wait=3)
+    assert network.delivered("s") == [b"before", b"cut"]
     for peer in ("p", "s"):
         for pair in ((peer, "a"), ("a", peer)):
-            village.world.unblock(Address(pair[0]), Address(pair[1]))
-    village.run(40)
-    assert village.inward("s") == ["a"]
-    village.publish(b"whole", wait=3)
-    assert village.delivered("s") == [b"before", b"cut", b"whole"]
+            network.world.unblock(Address(pair[0]), Address(pair[1]))
+    network.run(40)
+    assert network.inward("s") == ["a"]
+    network.publish(b"whole", wait=3)
+    assert network.delivered("s") == [b"before", b"cut", b"whole"]
 
 
 @pytest.mark.parametrize("who", ["p", "a", "s"])
 @pytest.mark.parametrize("down", [1, 3, 20])
-def test_who_crashes_and_starts_again_is_back_in_the_mesh(who: str, down: float) -> None:
-    village = told(MeshNetwork("p-a a-s").run(12))
-    village.world.crash(Address(who))
-    village.run(down)
-    village.world.restart(Address(who))
-    village.run(25)
-    village.publish(b"after")
-    assert village.delivered("s") == [b"before", b"after"]
+def test_a_node_that_crashes_and_restarts_is_back_in_the_mesh(who: str, down: float) -> None:
+    network = told(MeshNetwork("p-a a-s").run(12))
+    network.world.crash(Address(who))
+    network.run(down)
+    network.world.restart(Address(who))
+    network.run(25)
+    network.publish(b"after")
+    assert network.delivered("s") == [b"before", b"after"]
 
 
 @pytest.mark.parametrize("who", ["p", "a", "s"])
 @pytest.mark.parametrize("stopped", [2, 20])
-def test_who_was_stopped_accuses_nobody_and_is_back_in_the_mesh(who: str, stopped: float) -> None:
-    village = told(MeshNetwork("p-a a-s a-b").run(12))
-    village.world.pause(Address(who))
-    village.run(stopped)
-    before = village.node(who).overlay.present_neighbours()
-    village.world.resume(Address(who))
-    village.run(0)
-    assert village.node(who).overlay.present_neighbours() == before
-    village.run(25)
-    village.publish(b"after")
-    assert village.delivered("s") == [b"before", b"after"]
+def test_a_stopped_node_suspects_no_neighbour_and_is_back_in_the_mesh(who: str, stopped: float) -> None:
+    network = told(MeshNetwork("p-a a-s a-b").run(12))
+    network.world.pause(Address(who))
+    network.run(stopped)
+    before = network.node(who).overlay.present_neighbours()
+    network.world.resume(Address(who))
+    network.run(0)
+    assert network.node(who).overlay.present_neighbours() == before
+    network.run(25)
+    network.publish(b"after")
+    assert network.delivered("s") == [b"before", b"after"]
 
 
 def test_a_greeting_asks_for_everything_and_drops_what_the_greeter_told() -> None:

@@ -31,14 +31,14 @@ A, B = Address("a"), Address("b")
 
 
 @given(st.lists(st.tuples(st.integers(0, NUMBERS - 1), st.integers(1, 50)), min_size=1, max_size=10))
-def test_no_number_of_any_life_is_taken_twice_wherever_the_lives_began(lives: list[tuple[int, int]]) -> None:
+def test_no_number_of_any_run_is_taken_twice_wherever_the_runs_began(lives: list[tuple[int, int]]) -> None:
     memory, recorded = CounterHistory(), list[int]()
     for first, length in lives:
         recorded += [number for number in ((first + n) % NUMBERS for n in range(length)) if memory.take(number)]
     assert not any(memory.take(number) for number in recorded)
 
 
-def test_lives_go_on_after_a_gap_begin_anew_after_a_jump_and_are_bounded() -> None:
+def test_a_run_continues_after_a_gap_and_a_new_one_begins_after_a_jump_and_runs_are_bounded() -> None:
     lives = CounterHistory()
     assert lives.take(5)
     assert lives.take(5 + STRIDE - 1)
@@ -49,7 +49,7 @@ def test_lives_go_on_after_a_gap_begin_anew_after_a_jump_and_are_bounded() -> No
     assert len(lives) == LIVES_MAX
 
 
-def test_heartbeats_are_remembered_of_so_many_neighbours_and_no_more() -> None:
+def test_the_heartbeat_history_is_bounded_in_neighbours() -> None:
     heard = HeartbeatHistory(ON)
     for number in range(300):
         heard.take(Address(f"n{number}"), 1)
@@ -59,7 +59,9 @@ def test_heartbeats_are_remembered_of_so_many_neighbours_and_no_more() -> None:
 
 
 @given(st.lists(st.integers(0, 30), max_size=200), st.integers(1, 8))
-def test_generations_remember_at_least_the_last_ones_and_at_most_twice_as_many(names: list[int], memory: int) -> None:
+def test_two_generations_remember_at_least_the_last_ids_and_at_most_twice_as_many(
+    names: list[int], memory: int
+) -> None:
     seen, order = TwoGenerationIds(memory), dict[int, None]()
     for name in names:
         if b"%d" % name not in seen:
@@ -94,16 +96,16 @@ def acts_again(config: MeshConfig, later: int, absent: bool = False) -> bool:
 
 @pytest.mark.parametrize("later", [0, 1, 1022, 1023, 3000])
 @pytest.mark.parametrize("absent", [False, True])
-def test_a_recorded_heartbeat_never_acts_again(later: int, absent: bool) -> None:
+def test_a_recorded_heartbeat_has_no_effect(later: int, absent: bool) -> None:
     assert not acts_again(ON, later, absent)
 
 
-def test_without_the_switch_an_old_heartbeat_acts_again_and_so_does_one_of_a_neighbour_that_failed() -> None:
+def test_without_the_switch_an_old_heartbeat_has_an_effect_again_also_after_a_failure() -> None:
     assert acts_again(SMALL_CONFIG, 3000)
     assert acts_again(SMALL_CONFIG, 1, absent=True)
 
 
-def test_a_neighbour_that_starts_anew_is_heard() -> None:
+def test_a_restarted_neighbour_is_heard() -> None:
     bench = SingleNode("forwarder", "a b", ON)
     bench.hear("a", advert())
     bench._numbers[B] = 3_000_000_000
@@ -156,14 +158,14 @@ def feed(bench: SingleNode) -> tuple[int, int]:
 
 
 @pytest.mark.usefixtures("believed")
-def test_ten_thousand_old_notes_are_neither_delivered_nor_passed_on_again() -> None:
+def test_ten_thousand_old_notifications_are_neither_delivered_nor_forwarded_again() -> None:
     bench, delivered, passed_on = played(ON)
     assert (delivered, passed_on) == (0, 0)
     assert bench.node.sizes()["seen"] == 10_000
 
 
 @pytest.mark.usefixtures("believed")
-def test_without_the_switch_they_flood_the_mesh_again_but_still_nothing_is_delivered_twice() -> None:
+def test_without_the_switch_old_notifications_flood_the_mesh_again_but_none_is_delivered_twice() -> None:
     bench, delivered, passed_on = played(SMALL_CONFIG)
     assert (delivered, passed_on) == (0, 10_000)
     assert bench.node.sizes()["seen"] == SMALL_CONFIG.seen_max

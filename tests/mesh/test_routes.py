@@ -91,7 +91,7 @@ def test_our_own_origin_always_finds_room_and_takes_no_offers() -> None:
     assert (own.via, own.advertised_value, own.is_reachable) == (None, advert(2).value, True)
 
 
-def test_tokens_past_the_bound_are_not_taken() -> None:
+def test_tokens_over_the_bound_are_not_stored() -> None:
     routes = RouteTable(d_max=4, tokens_max=0, origins_max=1)
     assert routes.add(advert(), A) is None
     assert routes.count_offers() == 0

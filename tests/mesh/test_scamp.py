@@ -7,7 +7,7 @@ from statistics import mean
 
 import pytest
 
-from support.scamp_network import ScampNetwork
+from support.neighbourhood_network import ScampNetwork
 from veilcast.errors import ConfigError, LocalError
 from veilcast.machine import Address
 from veilcast.mesh.config import MeshConfig
@@ -24,9 +24,9 @@ def law_error(copies: int, kind: type[ScampNeighbourhood] = ScampNeighbourhood) 
     """Deviation of the mean view from the law, as a share of it."""
     views = []
     for seed in range(5):
-        colony = ScampNetwork(Rules(copies=copies), seed)
-        colony.grow(NODES, kind=kind)
-        views.append(colony.mean_view())
+        network = ScampNetwork(Rules(copies=copies), seed)
+        network.grow(NODES, kind=kind)
+        views.append(network.mean_view())
     expected = (copies + 1) * log(NODES)
     return (mean(views) - expected) / expected
 
@@ -57,37 +57,37 @@ def test_the_law_catches_a_node_that_loses_copies(planted: type[ScampNeighbourho
     assert abs(law_error(2, planted)) > TOLERANCE
 
 
-def test_who_keeps_every_copy_at_once_makes_a_hub_of_the_contact() -> None:
+def test_nodes_that_keep_every_copy_at_once_make_the_contact_a_hub() -> None:
     """The planted bug: copies that are kept where they first arrive never leave the contact's own neighbourhood."""
     spread = {}
     for kind in (ScampNeighbourhood, NeverForwards):
-        colony = ScampNetwork(Rules(copies=0), 1)
-        colony.grow(NODES, kind=kind)
-        spread[kind] = max(len(node.partial) for node in colony.nodes.values())
+        network = ScampNetwork(Rules(copies=0), 1)
+        network.grow(NODES, kind=kind)
+        spread[kind] = max(len(node.partial) for node in network.nodes.values())
     assert spread[NeverForwards] > spread[ScampNeighbourhood]
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_two_who_have_only_each_other_find_the_others_by_their_contacts(seed: int) -> None:
+def test_two_isolated_nodes_find_the_others_through_their_contacts(seed: int) -> None:
     """Both restarted, and one let the other in: there is no failed node to probe, and no lease ends soon."""
-    colony = ScampNetwork(Rules(), seed)
-    colony.grow(20)
-    colony.add("a", "n0")
-    colony.add("b", "n0")
+    network = ScampNetwork(Rules(), seed)
+    network.grow(20)
+    network.add("a", "n0")
+    network.add("b", "n0")
     for name, other in ("ab", "ba"):
-        colony.tell(other, name, ForwardJoin(other, 3_600_000, 0))
-        colony.nodes[Address(name)]._renew_us = 1 << 60
-    assert not colony.is_connected()
-    colony.beat(2, periods=Rules().isolation_periods)
-    assert colony.is_connected()
+        network.tell(other, name, ForwardJoin(other, 3_600_000, 0))
+        network.nodes[Address(name)]._renew_us = 1 << 60
+    assert not network.is_connected()
+    network.beat(2, periods=Rules().isolation_periods)
+    assert network.is_connected()
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_the_overlay_is_connected_and_both_ends_know_of_every_arc(seed: int) -> None:
-    colony = ScampNetwork(Rules(copies=0), seed)
-    colony.grow(100)
-    assert colony.is_connected()
-    assert colony.is_consistent()
+def test_the_overlay_is_connected_and_both_ends_know_every_arc(seed: int) -> None:
+    network = ScampNetwork(Rules(copies=0), seed)
+    network.grow(100)
+    assert network.is_connected()
+    assert network.is_consistent()
 
 
 class NoIndirection(ScampNeighbourhood):
@@ -95,153 +95,153 @@ class NoIndirection(ScampNeighbourhood):
         self._be_contact(Address(join.newcomer), join.lease_ms, join.fresh, now)
 
 
-def test_whom_all_newcomers_ask_is_no_more_kept_than_others() -> None:
+def test_a_contact_that_all_newcomers_ask_is_kept_no_more_than_others() -> None:
     degrees = {}
     for kind in (ScampNeighbourhood, NoIndirection):
-        colony = ScampNetwork(Rules(copies=0), 5)
-        colony.grow(60, kind=kind)
-        degrees[kind] = len(colony.nodes[Address("n0")].inward)
+        network = ScampNetwork(Rules(copies=0), 5)
+        network.grow(60, kind=kind)
+        degrees[kind] = len(network.nodes[Address("n0")].inward)
     assert degrees[ScampNeighbourhood] < 3 * log(60)
     assert degrees[NoIndirection] == 59
 
 
-def test_arcs_end_with_their_lease_and_are_made_anew() -> None:
-    colony = ScampNetwork(Rules(copies=1, lease_ms=1_000_000), 3)
-    colony.grow(40)
+def test_arcs_end_with_their_lease_and_are_renewed() -> None:
+    network = ScampNetwork(Rules(copies=1, lease_ms=1_000_000), 3)
+    network.grow(40)
     dead = Address("n7")
-    del colony.nodes[dead]
-    before = colony.mean_view()
-    assert any(dead in node.partial for node in colony.nodes.values())
-    colony.beat(1_000 // GRACE_PERIODS + 2, GRACE_PERIODS)
-    assert not any(dead in node.neighbours() for node in colony.nodes.values())
-    colony.beat(3 * 1_000 // GRACE_PERIODS, GRACE_PERIODS)
-    assert colony.is_connected()
-    assert before * 0.6 < colony.mean_view() < before * 1.6
+    del network.nodes[dead]
+    before = network.mean_view()
+    assert any(dead in node.partial for node in network.nodes.values())
+    network.beat(1_000 // GRACE_PERIODS + 2, GRACE_PERIODS)
+    assert not any(dead in node.neighbours() for node in network.nodes.values())
+    network.beat(3 * 1_000 // GRACE_PERIODS, GRACE_PERIODS)
+    assert network.is_connected()
+    assert before * 0.6 < network.mean_view() < before * 1.6
 
 
-def test_who_leaves_is_replaced_but_for_c_plus_one_times() -> None:
+def test_a_leaving_node_is_replaced_in_all_but_c_plus_one_views() -> None:
     for seed in range(10):
         copies = seed % 3
-        colony = ScampNetwork(Rules(copies=copies), seed)
-        colony.grow(60)
-        leaver = colony.nodes[Address("n9")]
-        kept, keeping, arcs = list(leaver.partial), list(leaver.inward), colony.arcs()
-        colony.sent.clear()
-        leaver.leave(colony.now)
-        named = {target: message.successor for _, target, message in colony.sent if isinstance(message, Replace)}
+        network = ScampNetwork(Rules(copies=copies), seed)
+        network.grow(60)
+        leaver = network.nodes[Address("n9")]
+        kept, keeping, arcs = list(leaver.partial), list(leaver.inward), network.arcs()
+        network.sent.clear()
+        leaver.leave(network.now)
+        named = {target: message.successor for _, target, message in network.sent if isinstance(message, Replace)}
         assert set(named) == set(kept) | set(keeping)
         heirs = [heir for heir in named.values() if heir is not None]
         assert len(heirs) == max(0, len(keeping) - copies - 1)
-        doubles = sum(heir in colony.nodes[name].partial for name, heir in named.items() if heir)
-        del colony.nodes[Address("n9")]
-        colony.deliver()
-        assert colony.arcs() == arcs - len(kept) - len(keeping) + len(heirs) - doubles
-        assert not any("n9" in node.neighbours() for node in colony.nodes.values())
-        assert colony.is_connected()
-        assert colony.is_consistent()
+        doubles = sum(heir in network.nodes[name].partial for name, heir in named.items() if heir)
+        del network.nodes[Address("n9")]
+        network.deliver()
+        assert network.arcs() == arcs - len(kept) - len(keeping) + len(heirs) - doubles
+        assert not any("n9" in node.neighbours() for node in network.nodes.values())
+        assert network.is_connected()
+        assert network.is_consistent()
 
 
-def test_who_has_left_takes_no_part_any_more() -> None:
-    colony = ScampNetwork(Rules(), 1)
-    colony.grow(5)
-    node = colony.nodes[Address("n1")]
+def test_a_node_that_has_left_takes_no_further_part() -> None:
+    network = ScampNetwork(Rules(), 1)
+    network.grow(5)
+    node = network.nodes[Address("n1")]
     node.leave(0)
-    colony.deliver()
-    colony.sent.clear()
-    colony.beat(100)
-    assert not [source for source, _, _ in colony.sent if source == "n1"]
-    colony.tell("n2", "n1", Keep(1_000))
-    assert colony.refused
+    network.deliver()
+    network.sent.clear()
+    network.beat(100)
+    assert not [source for source, _, _ in network.sent if source == "n1"]
+    network.tell("n2", "n1", Keep(1_000))
+    assert network.refused
 
 
-def test_who_hears_nobody_joins_again_by_an_address_it_has_seen_or_by_its_contacts() -> None:
+def test_a_node_that_hears_no_neighbour_joins_again_through_a_seen_address_or_its_contacts() -> None:
     for passive_max in (0, 24):
-        colony = ScampNetwork(Rules(passive_max=passive_max), 2)
-        colony.grow(30)
-        lonely = colony.nodes[Address("n12")]
+        network = ScampNetwork(Rules(passive_max=passive_max), 2)
+        network.grow(30)
+        lonely = network.nodes[Address("n12")]
         for name in lonely.neighbours():
-            colony.nodes[name].on_neighbour_lost(Address("n12"), 0)
-        colony.mail.clear()
-        for node in colony.nodes.values():
+            network.nodes[name].on_neighbour_lost(Address("n12"), 0)
+        network.mail.clear()
+        for node in network.nodes.values():
             node.partial.pop(Address("n12"), None)
             node.inward.pop(Address("n12"), None)
             node.passive.pop(Address("n12"), None)
-        assert not colony.is_consistent()
-        colony.beat(25)
+        assert not network.is_consistent()
+        network.beat(25)
         assert lonely.inward
-        assert colony.is_connected()
+        assert network.is_connected()
 
 
 def test_two_networks_that_share_a_contact_become_one_when_leases_end() -> None:
-    colony = ScampNetwork(Rules(lease_ms=60_000), 4)
-    colony.grow(20)
-    colony.grow(20, "m")
-    assert not colony.is_connected()
+    network = ScampNetwork(Rules(lease_ms=60_000), 4)
+    network.grow(20)
+    network.grow(20, "m")
+    assert not network.is_connected()
     for number in range(20):
-        colony.nodes[Address(f"m{number}")]._contacts.append(Address("n0"))
-    colony.beat(80)
-    assert colony.is_connected()
+        network.nodes[Address(f"m{number}")]._contacts.append(Address("n0"))
+    network.beat(80)
+    assert network.is_connected()
 
 
-def part(colony: ScampNetwork, there: list[Address]) -> None:
+def part(network: ScampNetwork, there: list[Address]) -> None:
     """Let these and the others lose one another, as if the connections between them fail."""
     while cut := [
         (node, other)
-        for name, node in colony.nodes.items()
+        for name, node in network.nodes.items()
         for other in node.neighbours()
         if (name in there) != (other in there)
     ]:
         for node, other in cut:
-            node.on_neighbour_lost(other, colony.now)
-        colony.mail.clear()
+            node.on_neighbour_lost(other, network.now)
+        network.mail.clear()
 
 
 @pytest.mark.parametrize("seed", range(10))
-def test_parts_that_were_cut_off_meet_again_long_before_leases_end(seed: int) -> None:
-    colony = ScampNetwork(Rules(), seed)
-    colony.grow(30)
-    arcs = colony.arcs()
-    part(colony, list(colony.nodes)[3 : 5 + seed])
-    assert not colony.is_connected()
-    colony.beat(45)
-    assert colony.is_connected()
-    assert colony.is_consistent()
-    assert colony.arcs() < 2 * arcs  # One is tried after the other.
+def test_partitioned_parts_meet_again_long_before_leases_end(seed: int) -> None:
+    network = ScampNetwork(Rules(), seed)
+    network.grow(30)
+    arcs = network.arcs()
+    part(network, list(network.nodes)[3 : 5 + seed])
+    assert not network.is_connected()
+    network.beat(45)
+    assert network.is_connected()
+    assert network.is_consistent()
+    assert network.arcs() < 2 * arcs  # One is tried after the other.
 
 
-def test_who_was_not_let_in_yet_goes_on_asking_whoever_came_by_it() -> None:
-    colony = ScampNetwork(Rules(), 4)
-    colony.add("x", "n0").beat(0)
-    colony.deliver()
-    colony.add("y", "x").beat(0)
-    colony.deliver()
-    assert colony.nodes[Address("x")].neighbours() == ["y"]
-    colony.grow(20)
-    assert not colony.is_connected()
-    colony.beat(25)
-    assert colony.is_connected()
+def test_a_node_that_has_not_joined_keeps_asking_despite_its_own_newcomers() -> None:
+    network = ScampNetwork(Rules(), 4)
+    network.add("x", "n0").beat(0)
+    network.deliver()
+    network.add("y", "x").beat(0)
+    network.deliver()
+    assert network.nodes[Address("x")].neighbours() == ["y"]
+    network.grow(20)
+    assert not network.is_connected()
+    network.beat(25)
+    assert network.is_connected()
 
 
 @pytest.mark.parametrize("seed", range(10))
-def test_who_was_not_let_in_yet_does_not_take_those_who_came_by_it_for_the_network(seed: int) -> None:
-    colony = ScampNetwork(Rules(), seed)
-    colony.add("x", "n0").beat(0)
+def test_a_node_that_has_not_joined_does_not_take_its_own_newcomers_for_the_network(seed: int) -> None:
+    network = ScampNetwork(Rules(), seed)
+    network.add("x", "n0").beat(0)
     for number in range(8):
-        colony.add(f"y{number}", "x").beat(0)
-        colony.deliver()
-    colony.grow(10)
-    assert not colony.is_connected()
-    colony.beat(25)
-    assert colony.is_connected()
+        network.add(f"y{number}", "x").beat(0)
+        network.deliver()
+    network.grow(10)
+    assert not network.is_connected()
+    network.beat(25)
+    assert network.is_connected()
 
 
 def survivors_are_connected(passive_max: int, seed: int) -> bool:
-    colony = ScampNetwork(Rules(copies=0, passive_max=passive_max, lease_ms=30_000), seed)
-    colony.grow(100)
-    colony.beat(45)
-    colony.kill(colony.rng.sample(list(colony.nodes), 80))
-    colony.beat(25)
-    return colony.is_connected()
+    network = ScampNetwork(Rules(copies=0, passive_max=passive_max, lease_ms=30_000), seed)
+    network.grow(100)
+    network.beat(45)
+    network.kill(network.rng.sample(list(network.nodes), 80))
+    network.beat(25)
+    return network.is_connected()
 
 
 @pytest.mark.all_only
@@ -253,29 +253,29 @@ def test_a_passive_view_saves_the_survivors_of_a_mass_crash() -> None:
     assert beside >= 0.95
 
 
-def test_a_full_node_keeps_nobody_more_and_passes_on() -> None:
-    colony = ScampNetwork(Rules(passive_max=3), 1, neighbours_max=4)
-    node = colony.add("a")
+def test_a_full_node_keeps_no_more_nodes_and_forwards() -> None:
+    network = ScampNetwork(Rules(passive_max=3), 1, neighbours_max=4)
+    node = network.add("a")
     for number in range(10):
-        colony.tell(f"x{number}", "a", Keep(10_000))
+        network.tell(f"x{number}", "a", Keep(10_000))
     assert len(node.neighbours()) == 4
-    assert colony.refused == 6
+    assert len(network.refused) == 6
     node.partial[Address("x0")] = 1 << 60
     for number in range(10):
-        colony.sent.clear()
-        colony.tell("x0", "a", ForwardJoin(f"y{number}", 1_000, 5))
-        assert [message for _, _, message in colony.sent] == [ForwardJoin(f"y{number}", 1_000, 4)]
+        network.sent.clear()
+        network.tell("x0", "a", ForwardJoin(f"y{number}", 1_000, 5))
+        assert [message for _, _, message in network.sent] == [ForwardJoin(f"y{number}", 1_000, 4)]
     assert len(node.neighbours()) == 4
     assert len(node.passive) == 3
 
 
 def test_a_flood_of_copies_from_a_neighbour_stays_within_the_bounds() -> None:
-    colony = ScampNetwork(Rules(), 1, neighbours_max=16)
-    colony.grow(10)
-    node = colony.nodes[Address("n5")]
+    network = ScampNetwork(Rules(), 1, neighbours_max=16)
+    network.grow(10)
+    node = network.nodes[Address("n5")]
     enemy = next(iter(node.neighbours()))
     links = node.neighbours()
-    colony.sent.clear()
+    network.sent.clear()
     for number in range(2_000):
         node.on_message(ForwardJoin(f"fake{number}", (1 << 32) - 1, 0xFFFF), enemy, 0)
         node.on_message(Join(f"fake{number}", (1 << 32) - 1, True, 0xFFFF), enemy, 0)
@@ -286,36 +286,36 @@ def test_a_flood_of_copies_from_a_neighbour_stays_within_the_bounds() -> None:
     assert set(links) <= set(node.neighbours())
     assert Address("n5") not in node.neighbours()
     assert Address("n5") not in node.passive
-    rules = colony.config.scamp
-    assert all(m.hops <= rules.forward_hops for _, _, m in colony.sent if isinstance(m, ForwardJoin))
-    assert all(m.hops < rules.walk_hops for s, _, m in colony.sent if s == "n5" and isinstance(m, Join) and m.fresh)
+    rules = network.config.scamp
+    assert all(m.hops <= rules.forward_hops for _, _, m in network.sent if isinstance(m, ForwardJoin))
+    assert all(m.hops < rules.walk_hops for s, _, m in network.sent if s == "n5" and isinstance(m, Join) and m.fresh)
     assert max(node.partial.values()) <= rules.lease_ms * 1_000 + GRACE_PERIODS * 1_000_000
 
 
-def test_a_stranger_speaks_for_itself_only_and_replaces_nobody() -> None:
-    colony = ScampNetwork(Rules(), 1)
-    node = colony.add("a")
-    colony.tell("x", "a", Keep(1_000))
+def test_a_stranger_speaks_only_for_itself_and_replaces_no_node() -> None:
+    network = ScampNetwork(Rules(), 1)
+    node = network.add("a")
+    network.tell("x", "a", Keep(1_000))
     for message in (Join("y", 1, True, 1), ForwardJoin("y", 1, 1), Replace("y"), Greet()):
-        colony.tell("stranger", "a", message)
-    assert colony.refused == 4
+        network.tell("stranger", "a", message)
+    assert len(network.refused) == 4
     assert node.neighbours() == ["x"]
 
 
-def test_who_leaves_can_name_neither_us_nor_whom_we_keep_and_only_once() -> None:
+def test_a_leaving_node_can_name_neither_its_neighbour_nor_a_kept_node_and_only_once() -> None:
     for successor in ("a", "b", "c"):
-        colony = ScampNetwork(Rules(), 1)
-        node = colony.add("a")
+        network = ScampNetwork(Rules(), 1)
+        node = network.add("a")
         node.partial |= {Address("b"): 1 << 60, Address("c"): 1 << 60}
-        colony.tell("b", "a", Replace(successor))
+        network.tell("b", "a", Replace(successor))
         assert node.neighbours() == (["c", "b"] if successor == "b" else ["c"])
 
 
 def test_a_node_that_joins_must_know_its_name_and_sane_rules() -> None:
-    colony = ScampNetwork(Rules(), 1)
-    door = colony.add("a")._door
+    network = ScampNetwork(Rules(), 1)
+    context = network.add("a")._context
     with pytest.raises(LocalError):
-        ScampNeighbourhood(MeshConfig(membership="scamp"), None, (), door, colony.rng, 0)
+        ScampNeighbourhood(MeshConfig(membership="scamp"), None, (), context, network.rng, 0)
     for wrong in (
         {"copies": -1},
         {"passive_max": -1},
@@ -329,17 +329,17 @@ def test_a_node_that_joins_must_know_its_name_and_sane_rules() -> None:
             Rules(**wrong)
 
 
-def test_those_that_failed_are_tried_again_for_the_term_of_a_lease_and_up_to_a_bound() -> None:
-    colony = ScampNetwork(Rules(probe_periods=5, lease_ms=1_000_000), 1)
-    colony.grow(20)
-    colony.beat(50)
-    assert not any(node.probed for node in colony.nodes.values())
-    node = colony.nodes[Address("n3")]
+def test_failed_nodes_are_tried_again_for_one_lease_and_up_to_a_bound() -> None:
+    network = ScampNetwork(Rules(probe_periods=5, lease_ms=1_000_000), 1)
+    network.grow(20)
+    network.beat(50)
+    assert not any(node.probed for node in network.nodes.values())
+    node = network.nodes[Address("n3")]
     for number in range(2 * FAILED_MAX):
-        node.on_neighbour_lost(Address(f"x{number}"), colony.now)
+        node.on_neighbour_lost(Address(f"x{number}"), network.now)
     assert node.sizes()["failed"] == FAILED_MAX
-    colony.beat(50)
+    network.beat(50)
     assert set(node.probed) <= {f"x{number}" for number in range(FAILED_MAX, 2 * FAILED_MAX)}
     assert node.probed
-    colony.beat(110, GRACE_PERIODS)
+    network.beat(110, GRACE_PERIODS)
     assert node.sizes()["failed"] == 0

@@ -38,11 +38,11 @@ def test_a_mesh_forms_over_the_overlay_that_scamp_built(seed: int) -> None:
 
 
 @pytest.mark.parametrize("seed", range(2))
-def test_notes_reach_everyone_after_churn(seed: int) -> None:
+def test_notifications_reach_all_subscribers_after_churn(seed: int) -> None:
     assert scenario.run_scenario(scenario.load_scenario("mesh-scamp-churn"), seed).violations == ()
 
 
-def test_the_first_word_to_a_contact_is_a_heartbeat_like_any_other() -> None:
+def test_the_first_message_to_a_contact_is_a_heartbeat_like_any_other() -> None:
     node = make_node("a", [Address("c")])
     node.handle_timer(node.next_timer() or 0)
     (frame,) = node.frames_to_send(0, 9)
@@ -56,7 +56,7 @@ def test_the_first_word_to_a_contact_is_a_heartbeat_like_any_other() -> None:
     assert node.sizes()["queued"] == 0
 
 
-def test_a_stranger_is_let_in_by_its_word_and_by_nothing_else() -> None:
+def test_only_a_membership_message_lets_a_stranger_in() -> None:
     node = make_node("a", [])
     node.receive(beat(1), Address("x"), 0)
     node.receive(beat(2, encode(Subscribe(bytes(32)))), Address("x"), 0)
@@ -69,7 +69,7 @@ def test_a_stranger_is_let_in_by_its_word_and_by_nothing_else() -> None:
     assert node.overlay.present_neighbours() == ["x"]
 
 
-def test_what_rides_in_a_heartbeat_acts_once_however_often_it_comes() -> None:
+def test_a_message_in_a_heartbeat_acts_once_however_often_it_comes() -> None:
     node = make_node("a", [])
     node.receive(beat(3, encode(Keep(60_000))), Address("x"), 0)
     node.receive(beat(4), Address("x"), 1_000)
@@ -99,7 +99,7 @@ def test_a_queue_that_was_sent_is_not_kept() -> None:
     assert not beats._queues
 
 
-def test_a_fixed_neighbourhood_takes_no_word_of_membership() -> None:
+def test_a_fixed_neighbourhood_refuses_membership_messages() -> None:
     rng = Random(1)
     fixed = MeshConfig(neighbours_max=8, address_bytes_max=8)
     node = MeshNode(fixed, role_keyrings()["forwarder"], rng, rng.randbytes, [Address("x")], 0)
@@ -132,7 +132,7 @@ def test_the_survivors_of_a_mass_crash_find_one_another_and_deliver() -> None:
     assert world.deliveries == 7 * 5
 
 
-def test_the_checker_catches_an_overlay_that_fell_apart() -> None:
+def test_the_checker_detects_a_split_overlay() -> None:
     world = World(seed=1)
     checker = OverlayConnected([Address("a"), Address("b"), Address("c")], lambda machine: machine.known)
     for name, known in (("a", ["b"]), ("b", ["a"]), ("c", [])):
@@ -153,7 +153,7 @@ class Rows:
         self.rows.append(row)
 
 
-def test_the_driver_is_asked_for_a_way_when_a_link_opens_and_told_when_it_closes() -> None:
+def test_the_driver_is_asked_to_connect_when_a_link_opens_and_told_when_it_closes() -> None:
     node = make_node("a", [])
     node.receive(beat(3, encode(Keep(60_000))), Address("x"), 0)
     node.peer_up(Address("x"), 0)
@@ -166,7 +166,7 @@ def test_the_driver_is_asked_for_a_way_when_a_link_opens_and_told_when_it_closes
     assert node.next_event() is None
 
 
-def test_the_links_that_scamp_opens_stand_in_the_table_of_the_topology() -> None:
+def test_links_opened_by_scamp_are_in_the_topology_table() -> None:
     loaded, tables = scenario.load_scenario("mesh-scamp"), Rows()
     world = scenario.build_world(loaded, 0, tables)
     world.run(loaded.config.duration_us)

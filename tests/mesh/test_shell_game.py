@@ -66,7 +66,7 @@ def test_a_lock_is_asked_for_and_granted_inside_heartbeats() -> None:
     assert bench.next_riders() == {"v": [SwapVote(bytes([1] * 16), False)]}
 
 
-def test_a_successor_outside_the_neighbourhood_gets_heartbeats_and_notes_go_both_ways_for_a_lease() -> None:
+def test_a_successor_outside_the_neighbourhood_gets_heartbeats_and_both_nodes_get_notifications_for_a_lease() -> None:
     bench = played_on(with_game(wait_us=10**12, first="exponential"))
     bench.hear("p", SwapLock(GAME, TOKEN, False))
     bench.next_riders()
@@ -79,7 +79,7 @@ def test_a_successor_outside_the_neighbourhood_gets_heartbeats_and_notes_go_both
     assert bench.node.refused["MalformedError"] == 4
 
 
-def test_whose_parent_at_a_place_fails_asks_the_origin_for_a_fresh_chain() -> None:
+def test_a_node_whose_parent_at_its_position_fails_asks_for_a_fresh_chain() -> None:
     bench = played_on(with_game(wait_us=10**12, first="exponential"))
     bench.hear("p", SwapLock(GAME, TOKEN, False))
     bench.next_riders()
@@ -90,7 +90,7 @@ def test_whose_parent_at_a_place_fails_asks_the_origin_for_a_fresh_chain() -> No
     assert bench.inward() == ["p"]
 
 
-def test_a_chain_that_stays_beside_fresh_ones_does_not_make_them_be_asked_for_again_and_again() -> None:
+def test_an_old_chain_beside_fresh_ones_causes_no_repeated_requests() -> None:
     bench = played_on(with_game(wait_us=10**12, first="exponential"))
     bench.hear("x", advert(2))
     asked: list[Unadvert] = [message for message in bench.next_riders()["x"] if isinstance(message, Unadvert)]
@@ -102,7 +102,7 @@ def test_a_chain_that_stays_beside_fresh_ones_does_not_make_them_be_asked_for_ag
     assert [message.value for message in asked] == [advert(2).value] * len(asked) != []
 
 
-def test_who_is_not_in_the_table_of_its_parent_is_there_again_although_chains_come_all_the_time() -> None:
+def test_a_child_missing_from_its_parents_table_is_entered_again_despite_frequent_fresh_chains() -> None:
     bench = played_on(with_game(wait_us=10**12, first="exponential"))
     said: list[Message] = []
     for fresh in range(2, 22):
@@ -113,7 +113,7 @@ def test_who_is_not_in_the_table_of_its_parent_is_there_again_although_chains_co
     assert len(said) >= 2
 
 
-def test_a_chain_that_came_while_a_game_went_on_is_followed_and_not_held_to_lead_to_the_place() -> None:
+def test_a_chain_that_came_during_a_game_is_followed_and_not_attributed_to_the_position() -> None:
     bench = played_on(with_game(wait_us=10**12, first="exponential"))
     bench.hear("p", SwapLock(GAME, TOKEN, False))
     bench.next_riders()
@@ -122,7 +122,7 @@ def test_a_chain_that_came_while_a_game_went_on_is_followed_and_not_held_to_lead
     assert bench.inward() == ["q", "x"]
 
 
-def test_who_has_no_way_to_any_origin_takes_part_in_no_game() -> None:
+def test_a_node_without_a_way_to_an_origin_takes_part_in_no_game() -> None:
     bench = played_on(with_game(wait_us=10**12, first="exponential"))
     bench.node.peer_lost(Address("p"), bench.now)
     bench.next_riders()
@@ -130,7 +130,7 @@ def test_who_has_no_way_to_any_origin_takes_part_in_no_game() -> None:
     assert bench.next_riders()["v"] == [SwapVote(GAME, False)]
 
 
-def test_who_was_next_to_a_place_that_has_ended_can_ask_for_the_topic_again() -> None:
+def test_a_former_neighbour_of_an_ended_position_can_ask_for_the_topic_again() -> None:
     """Until then its subscription may be one from before the swap, and is refused."""
     bench = played_on(with_game(wait_us=10**12, first="exponential"))
     bench.hear("p", SwapLock(GAME, TOKEN, False))
@@ -184,7 +184,7 @@ def test_acquaintances_are_bounded() -> None:
         {"acquaintances_max": 0},
     ],
 )
-def test_options_that_cannot_be_are_refused(bad: dict[str, Any]) -> None:
+def test_impossible_options_are_refused(bad: dict[str, Any]) -> None:
     with pytest.raises(ConfigError):
         ShellGameConfig(**bad)
 
@@ -210,15 +210,15 @@ def test_faster_cooling_makes_fewer_games(decay: str) -> None:
 
 @pytest.mark.parametrize("plays", [False, True])
 def test_a_publisher_keeps_its_place_unless_it_plays(plays: bool) -> None:
-    village = MeshNetwork("p-f f-s", config=with_game(rate=0.0, publisher_plays=plays, settle_periods=2)).run(120)
-    moved = village.inward("p") != [] or village.outward("p") != ["f"]
-    others = village.node("f").overlay.policy.swaps_completed() + village.node("s").overlay.policy.swaps_completed()
+    network = MeshNetwork("p-f f-s", config=with_game(rate=0.0, publisher_plays=plays, settle_periods=2)).run(120)
+    moved = network.inward("p") != [] or network.outward("p") != ["f"]
+    others = network.node("f").overlay.policy.swaps_completed() + network.node("s").overlay.policy.swaps_completed()
     assert others > 0
-    assert (village.node("p").overlay.policy.swaps_completed() > 0) is plays
+    assert (network.node("p").overlay.policy.swaps_completed() > 0) is plays
     assert moved or not plays
 
 
-def test_figure_6_the_parent_of_a_newcomer_plays_and_who_gets_new_neighbours_plays_next(
+def test_figure_6_the_parent_of_a_newcomer_plays_and_nodes_with_new_neighbours_play_next(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """P0 Fig. 6: s4 joins, f swaps with it, p declines, f3 swaps with s3, s4 is triggered again."""
@@ -238,23 +238,23 @@ def figure_6(seed: int, monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, str]
 
     def gone(self: Swaps, game: SwapGame, message: SwapCommit, source: Address, now: int) -> None:
         finish(self, game, message, source, now)
-        (name,) = [name for name in village.neighbours if village.node(name).overlay.policy.swaps is self]  # type: ignore[attr-defined]
+        (name,) = [name for name in network.neighbours if network.node(name).overlay.policy.swaps is self]  # type: ignore[attr-defined]
         games.append((name, game.partner))
 
     key: tuple[SwapState, type[Message]] = (SwapState.DECIDED, SwapCommit)
     monkeypatch.setitem(swap.OWN_GAME_RULES, key, SwapRule(gone, swap.OWN_GAME_RULES[key].leads))
     monkeypatch.setattr(_GameState, "play_probability", lambda self, rate, decay, now: float(warm))
     config = with_game(start="change", settle_periods=1, wait_us=10**12)
-    village = MeshNetwork("p-f f-f3 f3-s3 f-s4 p-f2 f2-s1 f2-s2", seed=seed, config=config)
+    network = MeshNetwork("p-f f-f3 f3-s3 f-s4 p-f2 f2-s1 f2-s2", seed=seed, config=config)
     for pair in (("f", "s4"), ("s4", "f")):
-        village.world.block(Address(pair[0]), Address(pair[1]))
-    village.run(15)
+        network.world.block(Address(pair[0]), Address(pair[1]))
+    network.run(15)
     assert games == []
-    assert village.outward("f") == ["f3"]
+    assert network.outward("f") == ["f3"]
     warm = True
     for pair in (("f", "s4"), ("s4", "f")):
-        village.world.unblock(Address(pair[0]), Address(pair[1]))
-    village.run(60)
+        network.world.unblock(Address(pair[0]), Address(pair[1]))
+    network.run(60)
     return games or [("", "")]
 
 
@@ -302,14 +302,14 @@ def test_under_loss_locks_end_with_their_leases_and_tables_stay_bounded() -> Non
     assert outcome.violations == ()
 
 
-def test_a_forgotten_lock_release_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_forgotten_lock_release_is_detected(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Swaps, "expire", lambda self, now: None)
     monkeypatch.setattr(Swaps, "_give_up", lambda self, game, now: None)
     violations = [violation for seed in range(3) for violation in run(seed).violations]
     assert any(violation.startswith("Leases") for violation in violations)
 
 
-def test_an_edge_that_is_lost_in_a_swap_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_edge_lost_in_a_swap_is_detected(monkeypatch: pytest.MonkeyPatch) -> None:
     """v2 forgets to take over one of v1's children, and ignores its reminders too."""
     ask = Swaps._on_ask
 
@@ -325,7 +325,7 @@ def test_an_edge_that_is_lost_in_a_swap_is_caught(monkeypatch: pytest.MonkeyPatc
 # --- what comes of it
 
 
-def test_an_observer_sees_new_pairs_and_one_size_of_all_that_is_no_note() -> None:
+def test_an_observer_sees_new_pairs_and_one_size_of_all_frames_except_notifications() -> None:
     rows: list[ObservationRow] = []
     population = BASE.population
     assert isinstance(population, MeshPopulation)

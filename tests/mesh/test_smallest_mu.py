@@ -7,11 +7,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from support.smallest_mu import smallest_mu
 from veilcast.errors import ConfigError
 from veilcast.lab.models.cover import add_covers
 from veilcast.lab.models.graph import small_world
 from veilcast.lab.models.mesh import build_mesh, draw_roles
-from veilcast.mesh.advice import smallest_mu
 from veilcast.mesh.config import CoverConfig
 
 NODES, SEEDS = 500, range(1000, 1100)
@@ -30,7 +30,9 @@ def shares(ratio: float, degree: int, mu: float) -> np.ndarray[tuple[int], np.dt
 
 @pytest.mark.parametrize("degree", [4, 6, 8, 10, 12, 16])
 @pytest.mark.parametrize("ratio", [0.2, 0.25, 0.3, 0.35, 0.4, 0.45])
-def test_it_keeps_subscribers_below_half_of_the_mesh_and_no_much_smaller_mu_does(ratio: float, degree: int) -> None:
+def test_smallest_mu_keeps_subscribers_below_half_of_the_mesh_and_a_much_smaller_mu_does_not(
+    ratio: float, degree: int
+) -> None:
     mu = smallest_mu(ratio, degree)
     assert np.mean(shares(ratio, degree, mu) < 0.5) >= 0.9
     if mu > 0.17:
@@ -49,7 +51,7 @@ def test_half_of_all_nodes_cannot_be_hidden_among_the_other_half(ratio: float) -
 
 
 @pytest.mark.parametrize(("ratio", "degree"), [(0.0, 4), (1.0, 4), (0.3, 2), (0.3, 40), (float("nan"), 4)])
-def test_what_it_does_not_know_is_refused(ratio: float, degree: float) -> None:
+def test_values_outside_the_measured_range_are_refused(ratio: float, degree: float) -> None:
     with pytest.raises(ConfigError):
         smallest_mu(ratio, degree)
 

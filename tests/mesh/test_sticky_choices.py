@@ -12,7 +12,7 @@ from veilcast.mesh.sticky_choices import COVER_LIFE_EPOCHS, StickyChoices
 NAMES = [f"n{number}".encode() for number in range(8)]
 
 
-def habits(number: int) -> StickyChoices:
+def choices(number: int) -> StickyChoices:
     return StickyChoices(Secret(number.to_bytes(32, "big")))
 
 
@@ -24,8 +24,8 @@ def order(who: StickyChoices, of: bytes) -> list[bytes]:
     return sorted(NAMES, key=lambda name: who.parent_rank(of, name))
 
 
-def test_a_member_has_the_same_habits_after_a_restart() -> None:
-    before, after = habits(1), habits(1)
+def test_a_member_makes_the_same_choices_after_a_restart() -> None:
+    before, after = choices(1), choices(1)
     assert order(before, lineage(1)) == order(after, lineage(1))
     assert before.choose_first_relay(NAMES) == after.choose_first_relay(NAMES)
     assert before.relay_rank(NAMES[0], NAMES[1]) == after.relay_rank(NAMES[0], NAMES[1])
@@ -33,25 +33,25 @@ def test_a_member_has_the_same_habits_after_a_restart() -> None:
         assert before.is_cover(lineage(1), epoch, 0.5) == after.is_cover(lineage(1), epoch, 0.5)
 
 
-def test_the_order_of_parents_does_not_depend_on_who_is_there() -> None:
-    whole = order(habits(1), lineage(1))
-    some = sorted(NAMES[::2], key=lambda name: habits(1).parent_rank(lineage(1), name))
+def test_the_order_of_parents_does_not_depend_on_the_present_neighbours() -> None:
+    whole = order(choices(1), lineage(1))
+    some = sorted(NAMES[::2], key=lambda name: choices(1).parent_rank(lineage(1), name))
     assert some == [name for name in whole if name in some]
 
 
-def test_two_lineages_and_two_members_have_nothing_to_do_with_each_other() -> None:
+def test_choices_of_two_lineages_and_of_two_members_are_independent() -> None:
     """Of 8 neighbours the first is the same in one case out of 8: within four standard deviations."""
     cases = 600
     for same in (
-        sum(order(habits(n), lineage(1))[0] == order(habits(n), lineage(2))[0] for n in range(cases)),
-        sum(order(habits(n), lineage(1))[0] == order(habits(n + 1), lineage(1))[0] for n in range(cases)),
-        sum(habits(n).choose_first_relay(NAMES) == order(habits(n), lineage(1))[0] for n in range(cases)),
+        sum(order(choices(n), lineage(1))[0] == order(choices(n), lineage(2))[0] for n in range(cases)),
+        sum(order(choices(n), lineage(1))[0] == order(choices(n + 1), lineage(1))[0] for n in range(cases)),
+        sum(choices(n).choose_first_relay(NAMES) == order(choices(n), lineage(1))[0] for n in range(cases)),
     ):
         assert abs(same / cases - 1 / 8) < 4 * sqrt(7 / 64 / cases)
 
 
 def test_the_successor_is_the_first_of_all_neighbours_and_stays_while_it_is_one() -> None:
-    who = habits(3)
+    who = choices(3)
     first = who.choose_first_relay(NAMES)
     assert who.choose_first_relay(reversed(NAMES)) == first
     others = [name for name in NAMES if name != first]
@@ -64,7 +64,7 @@ def test_every_neighbour_is_as_likely_to_be_the_successor() -> None:
     cases = 600
     counts = [0] * len(NAMES)
     for number in range(cases):
-        chosen = habits(number).choose_first_relay(NAMES)
+        chosen = choices(number).choose_first_relay(NAMES)
         assert chosen is not None
         counts[NAMES.index(chosen)] += 1
     chi_squared = sum((count - cases / 8) ** 2 / (cases / 8) for count in counts)
@@ -72,35 +72,35 @@ def test_every_neighbour_is_as_likely_to_be_the_successor() -> None:
 
 
 def test_the_order_of_relays_depends_on_the_predecessor_alone() -> None:
-    who = habits(4)
+    who = choices(4)
     orders = [sorted(NAMES, key=lambda name: who.relay_rank(before, name)) for before in NAMES]
     assert len({order[0] for order in orders}) > 1
-    assert orders == [sorted(NAMES, key=lambda name: habits(4).relay_rank(before, name)) for before in NAMES]
+    assert orders == [sorted(NAMES, key=lambda name: choices(4).relay_rank(before, name)) for before in NAMES]
 
 
 def test_the_coin_of_a_predecessor_is_fixed_and_fair() -> None:
     cases = 2000
     heads = 0
     for number in range(cases):
-        coin = habits(number).continues_stem(NAMES[0], 0.5)
-        assert coin == habits(number).continues_stem(NAMES[0], 0.5)
+        coin = choices(number).continues_stem(NAMES[0], 0.5)
+        assert coin == choices(number).continues_stem(NAMES[0], 0.5)
         heads += coin
     assert abs(heads / cases - 0.5) < 4 * sqrt(0.25 / cases)
-    assert not any(habits(number).continues_stem(NAMES[0], 0) for number in range(100))
+    assert not any(choices(number).continues_stem(NAMES[0], 0) for number in range(100))
 
 
 def test_as_many_cover_a_topic_as_it_asks_for() -> None:
     cases = 500
     for share in (0.0, 0.25, 0.78, 1.0):
         for epoch in (0, 100_000):
-            covers = sum(habits(number).is_cover(lineage(number % 7), epoch, share) for number in range(cases))
+            covers = sum(choices(number).is_cover(lineage(number % 7), epoch, share) for number in range(cases))
             assert abs(covers / cases - share) <= 4 * sqrt(share * (1 - share) / cases)
 
 
-def test_covering_one_topic_says_nothing_of_another() -> None:
+def test_covering_one_topic_is_independent_of_covering_another() -> None:
     cases = 500
     both = sum(
-        habits(n).is_cover(lineage(1), 50, 0.5) and habits(n).is_cover(lineage(2), 50, 0.5) for n in range(cases)
+        choices(n).is_cover(lineage(1), 50, 0.5) and choices(n).is_cover(lineage(2), 50, 0.5) for n in range(cases)
     )
     assert abs(both / cases - 0.25) < 4 * sqrt(0.25 * 0.75 / cases)
 
@@ -108,7 +108,7 @@ def test_covering_one_topic_says_nothing_of_another() -> None:
 @cache
 def histories() -> list[list[bool]]:
     """Whether each of some members covers a topic that asks for half of all, epoch by epoch."""
-    return [[who.is_cover(lineage(1), epoch, 0.5) for epoch in range(1000, 1400)] for who in map(habits, range(60))]
+    return [[who.is_cover(lineage(1), epoch, 0.5) for epoch in range(1000, 1400)] for who in map(choices, range(60))]
 
 
 def test_covers_turn_over_as_subscriptions_do() -> None:

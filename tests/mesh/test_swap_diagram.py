@@ -17,11 +17,11 @@ from veilcast.sim.swap_model.search import TREE, SearchPlan, _SwapSearch
 PAGE = Path(__file__).parents[2] / "docs" / "diagrams" / "swap.md"
 
 
-def test_the_page_is_what_the_tables_say() -> None:
+def test_the_page_matches_the_tables() -> None:
     assert PAGE.read_text() == render_swap_diagram(), "veilcast sim diagram > docs/diagrams/swap.md"
 
 
-def test_the_tables_say_exactly_what_the_code_does(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_tables_match_the_code_exactly(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every run of two games with leases that end at any time, and with a Byzantine node. Refused messages do not
     count."""
     met: dict[tuple[str, SwapState, Any], set[SwapState]] = {}

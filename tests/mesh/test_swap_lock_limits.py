@@ -13,7 +13,7 @@ V = Address("v")
 
 
 @given(st.lists(st.tuples(st.integers(0, 30), st.integers(0, LEASE_US)), max_size=200))
-def test_nobody_holds_us_for_more_than_half_of_the_time_and_what_patience_there_is(
+def test_no_neighbour_holds_a_lock_for_more_than_half_of_the_time_plus_the_allowance(
     games: list[tuple[int, int]],
 ) -> None:
     """A wait and then a lock, again and again, whenever it is allowed."""
@@ -26,7 +26,7 @@ def test_nobody_holds_us_for_more_than_half_of_the_time_and_what_patience_there_
     assert bound <= now / 2 + DEBT_MAX_US + LEASE_US
 
 
-def test_who_keeps_asking_gets_all_that_is_allowed() -> None:
+def test_a_neighbour_that_keeps_asking_gets_all_that_is_allowed() -> None:
     patience, bound = LockLimits(DEBT_MAX_US, 8), 0
     now = 0
     while now < 10_000:
@@ -38,7 +38,7 @@ def test_who_keeps_asking_gets_all_that_is_allowed() -> None:
     assert 5_000 <= bound <= 5_000 + DEBT_MAX_US + LEASE_US
 
 
-def test_one_neighbours_debt_is_not_anothers_and_ends() -> None:
+def test_debts_are_separate_for_each_neighbour_and_end() -> None:
     patience = LockLimits(DEBT_MAX_US, 8)
     patience.charge(V, 0, DEBT_MAX_US)
     assert not patience.allows(V, DEBT_MAX_US)

@@ -74,7 +74,7 @@ def measure_cost(profile: str, degree: int, cover: float, offline: float, inside
     honest = [name for name in others if name not in inside and name != _first_relay(world, publisher)]
     away = dict.fromkeys(derive_rng(seed, "away").sample(honest, round(offline * len(honest))))
     for name in inside if hardened else ():
-        world.machine(name).overlay.policy._habits.covers = lambda *_: False
+        world.machine(name).overlay.policy._choices.is_cover = lambda *_: False
     for name in away:
         world.crash(name)
     world.run(first_us - 1)
@@ -93,11 +93,11 @@ def _first_relay(world: World, publisher: Address) -> Address | None:
 
     The publisher makes its choice now instead of with its first heartbeat. It is the same choice.
     """
-    conduct = world.machine(publisher)._conduct
-    if not isinstance(conduct, HardenedProfile):
+    profile = world.machine(publisher)._profile
+    if not isinstance(profile, HardenedProfile):
         return None
-    conduct.first_relay.beat(world.now, upheaval=False)
-    relay = conduct.first_relay.address()
+    profile.first_relay.beat(world.now, mass_failure=False)
+    relay = profile.first_relay.address()
     assert relay is not None
     return relay
 

@@ -1,4 +1,5 @@
-"""A hamlet: a village of hardened nodes, each a member of its own; and one such node on a bench, a cottage."""
+"""A simulated network of hardened mesh nodes, each a separate member; and a single such node with scripted
+neighbours."""
 
 from __future__ import annotations
 
@@ -54,7 +55,7 @@ def member(number: int, cover: float = 0) -> EpochKeys:
 
 
 def topic_keys(later: int = 0, role: str = "publisher", number: int = 0, cover: float = 0) -> TopicKeys:
-    """A publisher's keys, so many epochs after the first."""
+    """A publisher's keys, `later` epochs after the first."""
     return ring(role, number, cover).keys_at(FIRST + later).topic(TOPIC)
 
 
@@ -71,7 +72,7 @@ def call(later: int = 0, cover: float = 0) -> Call:
 
 
 def root_advert(number: int = 50, later: int = 0, cover: float = 0, seed: int = 1, at_us: int = START_US) -> Advert:
-    """What this member would advertise as the root, with a fresh chain."""
+    """The advertisement of this member as the root, with a fresh chain."""
     expires_us = at_us + 2 * EPOCH_US
     return make_root_advert(
         call(later, cover),
@@ -97,7 +98,7 @@ def certified_notify(body: bytes, number: int = 1, later: int = 0, seed: int = 5
 
 
 class SingleHardenedNode(SingleNode):
-    """`number` is that of the member that lives here; `cover` the topic's kappa."""
+    """`number` is the number of the member; `cover` is kappa of the topic."""
 
     def __init__(
         self,
@@ -114,7 +115,8 @@ class SingleHardenedNode(SingleNode):
         super().__init__(role, neighbours, config, keyring or ring(role, number, cover), seed, records)
 
     def run(self, periods: float) -> list[tuple[int, str, Message]]:
-        """Let time pass, with heartbeats to and fro: when the node said what to whom, riders and frames."""
+        """Let time pass, with heartbeats in both directions. Returns the time, receiver and message of all that the
+        node sends."""
         return self.run_until(self.now + int(periods * PERIOD_US))
 
     def run_until(self, end_us: int) -> list[tuple[int, str, Message]]:
@@ -136,7 +138,7 @@ class SingleHardenedNode(SingleNode):
         return said
 
     def send(self, name: str, message: Message) -> list[tuple[int, str, Message]]:
-        """A frame of its own from a neighbour, and what the node says to it at once."""
+        """Deliver a separate frame from a neighbour. Returns what the node sends at once."""
         self.feed(name, encode(message))
         return self.sort(self.frames())
 
@@ -149,7 +151,7 @@ def only(said: Sequence[tuple[int, str, Message]], kind: type[Message]) -> list[
 
 
 class HardenedMeshNetwork(MeshNetwork):
-    """As a village; nodes are numbered in the order of their first edge."""
+    """A `MeshNetwork` whose members are numbered in the order of their first edge."""
 
     def __init__(
         self,
@@ -177,18 +179,18 @@ class HardenedMeshNetwork(MeshNetwork):
         return token(self.world.now // EPOCH_US - FIRST)
 
     def roots(self, later: int | None = None) -> list[str]:
-        """Who advertises the topic now, or so many epochs after the first."""
+        """The nodes that advertise the topic now, or `later` epochs after the first."""
         wanted = self.token() if later is None else token(later)
         alive = [name for name in self.neighbours if self.world.machine(Address(name)) is not None]
         return [name for name in alive if self.node(name).overlay.originates(wanted)]
 
     def best_candidate(self, *without: str) -> str:
-        """Who has the best lot."""
+        """The node with the best lot."""
         names = [name for name in self.neighbours if name not in without]
         roles = {"p": "publisher", "s": "subscriber"}
         return min(names, key=lambda name: lot_rank(self.keyring(name, roles.get(name[0], "forwarder")).keys_at(FIRST)))
 
     def run_until(self, later: float) -> HardenedMeshNetwork:
-        """Let it live until so many epochs after the first."""
+        """Run until `later` epochs after the first."""
         self.world.run(START_US + int(later * EPOCH_US) - self.world.now)
         return self

@@ -1,10 +1,11 @@
-"""Talkers: the least machine that links can carry, a world of them, and a town where they move about."""
+"""Machines with links: a machine that records what it receives, a simulated world of such machines, and a wire on which
+machines change their addresses."""
 
 from __future__ import annotations
 
 import heapq
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Sequence, Sized
 from functools import cache
 from itertools import count
 
@@ -12,13 +13,18 @@ from veilcast.authority import issuer
 from veilcast.authority.epoch import HOUR_US, epoch_of
 from veilcast.authority.keyring import Keyring
 from veilcast.link.config import LinkConfig
+from veilcast.link.envelope import PacketSealer
+from veilcast.link.link import KeyedChannel
 from veilcast.link.machine import LinkMachine
+from veilcast.link.pacing import SECOND_US
 from veilcast.machine import Address, Event, Frame
 from veilcast.sim.checkers import Checker
 from veilcast.sim.engine import START_US
 from veilcast.sim.host import Birth
 from veilcast.sim.links import LinkDelays
 from veilcast.sim.world import World
+
+A, B = Address("a"), Address("b")
 
 
 @cache
@@ -33,7 +39,7 @@ def member_keyrings(count: int, epochs: int = 2) -> list[Keyring]:
 
 
 class RecordingMachine:
-    """Says what it is told to, and remembers what it hears, and who came and went."""
+    """Sends what a test passes to `say`, and records received messages and notices about peers."""
 
     def __init__(self) -> None:
         self.said: list[Frame] = []
@@ -72,7 +78,7 @@ class RecordingMachine:
 
 
 class WireObserver(Checker):
-    """An observer of every wire: when, from where, to where, how much."""
+    """An observer of every wire: time, source, destination, length."""
 
     def __init__(self) -> None:
         self.seen: list[tuple[int, Address, Address, int]] = []
@@ -82,7 +88,7 @@ class WireObserver(Checker):
 
 
 class LinkWorld(World):
-    """Members who talk over links."""
+    """A simulated world of members with links."""
 
     def __init__(
         self,
@@ -116,7 +122,7 @@ class LinkWorld(World):
         return inner
 
     def tell(self, name: str, peer: str, *messages: bytes) -> None:
-        """Let a talker say something."""
+        """Let a machine send messages."""
         self.call(Address(name), lambda machine, now: machine.inner.say(Address(peer), *messages))
 
     def heard(self, name: str) -> list[bytes]:
@@ -124,7 +130,7 @@ class LinkWorld(World):
 
 
 class MovingLinks:
-    """Two or more machines on one wire, each at an address that it may leave; anybody may write any source."""
+    """Machines on one wire, each at an address that it may leave. A test may inject datagrams with any source."""
 
     def __init__(self, config: LinkConfig | None = None, *names: str) -> None:
         self.now = START_US
@@ -134,7 +140,7 @@ class MovingLinks:
         for name, ring in zip(names, member_keyrings(len(names)), strict=True):
             self.add(name, ring)
         self.sent: list[tuple[int, Address, Frame]] = []
-        """All that was on the wire, with its source."""
+        """All datagrams on the wire, each with its time and source."""
         self._under_way: list[tuple[int, int, Address, Frame]] = []
         self._number = count().__next__
         self.intercept: Callable[[Address, Frame], list[tuple[Address, Frame]]] | None = None
@@ -161,7 +167,7 @@ class MovingLinks:
         return [message for _, message in self.talker(name).heard]
 
     def inject(self, source: Address, destination: Address, data: bytes) -> None:
-        """Put something on the wire, as anybody can."""
+        """Put a datagram on the wire, as any node can."""
         heapq.heappush(self._under_way, (self.now, self._number(), source, Frame(destination, data)))
 
     def cells(self, source: str, destination: str) -> list[bytes]:
@@ -193,3 +199,47 @@ class MovingLinks:
             self.sent.append((self.now, source, frame))
             for place, carried in [(source, frame)] if self.intercept is None else self.intercept(source, frame):
                 heapq.heappush(self._under_way, (self.now + 10_000, self._number(), place, carried))
+
+
+def linked_machines(*names: str, config: LinkConfig | None = None) -> MovingLinks:
+    """Machines, of which the first, A, has a link with every other."""
+    links = MovingLinks(config, *names)
+    for name in names[1:]:
+        links.tell(name, "a", b"hello of " + name.encode())
+    links.run(5 * SECOND_US)
+    assert len(links.heard("a")) == len(names) - 1
+    return links
+
+
+def channel_of(links: MovingLinks, name: str, peer: str) -> KeyedChannel:
+    channel = links.machines[name]._links[Address(peer)].channel
+    assert channel is not None
+    return channel
+
+
+def send_body(links: MovingLinks, name: str, peer: str, body: bytes) -> None:
+    """Send a cell with valid keys and this body."""
+    data = channel_of(links, name, peer).generations.session.seal(body, links.now)
+    links.inject(links.where[name], Address(peer), data)
+
+
+def works(links: MovingLinks, name: str, peer: str) -> bool:
+    """True if messages in both directions arrive within two seconds."""
+    word = b"still there %d" % links.now
+    links.tell(name, peer, word)
+    links.tell(peer, name, word)
+    links.run(2 * SECOND_US)
+    return word in links.heard(name) and word in links.heard(peer)
+
+
+def packet_sealer() -> PacketSealer:
+    """The sealer that any member has."""
+    links = MovingLinks(None, "a", "b")
+    return links.machines["b"]._admission._sealer
+
+
+def count_entries(machine: LinkMachine) -> int:
+    """Entries of all tables that strangers can fill."""
+    limits = machine._admission._limits
+    tables: list[Sized] = [machine._links, machine._paths, machine._statics, machine._admission, machine._timers]
+    return sum(map(len, [*tables, machine._frames, limits._strangers, limits._proven]))

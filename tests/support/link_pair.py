@@ -1,4 +1,4 @@
-"""Members of one network and of another, and handshakes between them, for the tests of this room."""
+"""Members of networks, and handshakes between two of them."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ A, B, C = Address("10.0.0.1:4000"), Address("10.0.0.2:4000"), Address("[2001:db8
 
 @dataclass(frozen=True)
 class Network:
-    """Alice and Bob are of the root, Carol is of a sub-authority."""
+    """The root certified Alice and Bob, a sub-authority certified Carol."""
 
     root: Authority
     child: Authority
@@ -53,7 +53,7 @@ def static(keyring: Keyring) -> bytes:
 def shake_hands(
     ours: LinkIdentity, theirs: LinkIdentity, *, known: bool = False, generation: int = 0
 ) -> tuple[HandshakeResult, HandshakeResult]:
-    """Both ends of a handshake without losses, by messages alone."""
+    """The results of both ends of a handshake without losses."""
     remote = theirs.static.public if known else None
     initiation = InitiatorHandshake(ours, NOW, remote=remote, generation=generation)
     response = ResponderHandshake(theirs, initiation.first_message, NOW, known=known, generation=generation)

@@ -1,4 +1,4 @@
-"""What the tests of the mesh share: a single node on a bench, and a small village of nodes in a world."""
+"""A single mesh node with scripted neighbours, and a small simulated network of mesh nodes."""
 
 from __future__ import annotations
 
@@ -33,13 +33,13 @@ def publication(body: bytes) -> Publication:
 
 
 def advert(seed: int = 1) -> Advert:
-    """A genuine advert with a fresh chain."""
+    """An authentic advertisement with a fresh chain."""
     keys = role_keyrings()["publisher"].keys_at(epoch_of(START_US, HOUR_US)).topic(TOPIC)
     return make_advert(keys, Random(seed).randbytes)
 
 
 class SingleNode:
-    """One node and its neighbours, who are we; and its disk, `records`, which is as fast as it asks."""
+    """One node. The test plays its neighbours. `records` is its disk, which stores at once."""
 
     def __init__(
         self,
@@ -63,7 +63,7 @@ class SingleNode:
         self.next_riders()
 
     def hear(self, name: str, *messages: Message) -> None:
-        """A neighbour's heartbeat, with these messages in it."""
+        """Deliver a neighbour's heartbeat with these messages."""
         source = Address(name)
         self._numbers[source] += 1
         self.feed(name, pad(encode(self.beat(self._numbers[source], *messages)), self.config.heartbeat_bytes))
@@ -79,7 +79,7 @@ class SingleNode:
         return self.node.frames_to_send(self.now, 1000)
 
     def events(self) -> list[Event]:
-        """What the node told or asked since this was last asked; but for what concerns its disk."""
+        """The events of the node since the last call, without those for its disk."""
         self._write()
         events, self._events = self._events, []
         return events
@@ -95,13 +95,13 @@ class SingleNode:
                 self._events.append(event)
 
     def tick(self) -> list[Frame]:
-        """The node's next heartbeats."""
+        """The frames of the node's next beat."""
         self.now = max(self.now, self.node.next_timer() or 0)
         self.node.handle_timer(self.now)
         return self.frames()
 
     def next_riders(self) -> dict[str, list[Message]]:
-        """What rides in the node's next heartbeats, for those neighbours that get anything."""
+        """The messages in the node's next heartbeats, for the neighbours that get any."""
         said: dict[str, list[Message]] = {}
         for frame in self.tick():
             if frame.data[:1] == b"\0":
@@ -118,7 +118,7 @@ class SingleNode:
 
 
 class MeshNetwork(Checker):
-    """Nodes named by their edges, `p-f f-s`; who begins with p publishes, with s subscribes, and others forward."""
+    """Nodes named by their edges, `p-f f-s`. A name with p publishes, one with s subscribes, and others forward."""
 
     def __init__(
         self,
@@ -195,7 +195,7 @@ class MeshNetwork(Checker):
         return sorted(self.node(name).overlay.branches.outward(self.token()))
 
     def members(self) -> list[str]:
-        """Who is in the mesh: the publishers, and whoever has asked for the topic."""
+        """The members of the mesh: the publishers, and all nodes that have asked for the topic."""
         present = [name for name in self.neighbours if self.world.machine(Address(name)) is not None]
         return sorted(name for name in present if name[0] == "p" or self.inward(name))
 

@@ -1,4 +1,4 @@
-"""A parlour for shell games: the swap machines of a few nodes on bare tables, and every message in our hands."""
+"""A tree of nodes that swap positions on bare tables. The test delivers every message."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from veilcast.sim.swap_model.node import LEASE_US, TOKEN, ModelNode, make_tree
 from veilcast.wire.mesh import Message
 
 Post: TypeAlias = tuple[Address, Address, SwapMessage]
-"""From whom, to whom, what."""
+"""Sender, receiver, message."""
 
 
 class SwapTree:
-    """A tree, given as the parent of each node; the root is its own."""
+    """A tree, given as the parent of each node. The root is its own parent."""
 
     def __init__(self, parents: dict[str, str]) -> None:
         self.post: list[Post] = []
@@ -43,7 +43,7 @@ class SwapTree:
         return message
 
     def play_out(self, rng: Random | None = None) -> None:
-        """Deliver all there is: in order, or in any order that keeps each pair's own."""
+        """Deliver all messages: in order, or in a random order that keeps the order of each pair."""
         while self.post:
             firsts: dict[tuple[Address, Address], int] = {}
             for place, (source, target, _) in enumerate(self.post):
@@ -66,7 +66,7 @@ class SwapTree:
         return sorted((name, child) for name, chair in self.chairs.items() for child in chair.outward_names)
 
     def check_parents(self) -> None:
-        """Every node's parents lead to one who has none; there is one such."""
+        """The parents of every node lead to the same root."""
         roots = {self._root(name) for name in self.chairs}
         assert len(roots) == 1, f"several roots: {sorted(roots)}"
 
@@ -88,6 +88,6 @@ def random_tree(rng: Random, nodes: int) -> dict[str, str]:
     return {"n0": "n0"} | {f"n{i}": f"n{rng.randrange(i)}" for i in range(1, nodes)}
 
 
-def game_of(parlour: SwapTree, name: str) -> SwapGame:
-    (game,) = parlour.chairs[Address(name)].swaps.active_games()
+def game_of(tree: SwapTree, name: str) -> SwapGame:
+    (game,) = tree.chairs[Address(name)].swaps.active_games()
     return game

@@ -1,4 +1,4 @@
-"""A courier between two sides of a link, that loses, repeats and delays bodies as a script tells it."""
+"""Two sides of a transfer. A script loses, repeats and delays the bodies between them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ ROOM = 1176
 PERIOD_US = 250_000
 
 Fate = tuple[int, ...]
-"""After how many periods a body arrives: not at all, once, or several times."""
+"""Periods after which a body arrives: not at all, once, or several times."""
 
 LOST: Fate = ()
 AT_ONCE: Fate = (0,)
@@ -21,7 +21,7 @@ AT_ONCE: Fate = (0,)
 
 @dataclass(frozen=True)
 class QueuedMessage:
-    """A message that a side puts in a period: something, a few times over, and zeros."""
+    """A message that a side queues in a period: a string, repeated, and zeros."""
 
     period: int
     side: int
@@ -37,7 +37,7 @@ class QueuedMessage:
 
 @dataclass(frozen=True)
 class Script:
-    """What both sides put, in that order, and what becomes of each body of a stormy time."""
+    """The messages of both sides in order, and the fate of each body while there are losses."""
 
     parcels: tuple[QueuedMessage, ...]
     fates: tuple[tuple[Fate, Fate], ...]
@@ -53,7 +53,7 @@ class TransferPair:
     _late: list[tuple[int, int, bytes]] = field(default_factory=list)
 
     def period(self, fates: Sequence[Fate] = (AT_ONCE, AT_ONCE)) -> None:
-        """Both sides send, half a period apart; what is due arrives before the next sends."""
+        """Both sides send, half a period apart. Due bodies arrive before the next side sends."""
         for side, fate in enumerate(fates):
             self.now += PERIOD_US // 2
             body = self.sides[side].fill(ROOM, self.now)
@@ -62,7 +62,7 @@ class TransferPair:
             self._deliver()
 
     def prompt(self, fates: Sequence[Fate] = (AT_ONCE, AT_ONCE), passing_us: int = 10_000) -> int:
-        """Both sides say at once what they have to say; how many bodies that took."""
+        """Both sides send at once what they have. Returns the number of bodies."""
         count = 0
         for side, fate in enumerate(fates):
             while (body := self.sides[side].prompt(ROOM, self.now)) is not None:
@@ -85,23 +85,23 @@ def transfer_pair(kind: type[Transfer] = Transfer, first: int = 0, *, cells: boo
 
 
 def assert_all_arrive(script: Script, kind: type[Transfer] = Transfer, first: int = 0, *, cells: bool = True) -> None:
-    """Every message once, in order within its lane, and soon after the storm."""
-    courier = transfer_pair(kind, first, cells=cells)
-    step = courier.period if cells else courier.prompt
+    """Every message arrives once, in order within its lane, and soon after the losses end."""
+    pair = transfer_pair(kind, first, cells=cells)
+    step = pair.period if cells else pair.prompt
     last = max(parcel.period for parcel in script.parcels)
     for period in range(max(last + 1, len(script.fates))):
         for parcel in script.parcels:
             if parcel.period == period:
-                courier.sides[parcel.side].put(parcel.message, parcel.control)
+                pair.sides[parcel.side].put(parcel.message, parcel.control)
         step(script.fates[period] if period < len(script.fates) else (AT_ONCE, AT_ONCE))
     for _ in range(CALM + sum(len(parcel.message) for parcel in script.parcels) // 256 if cells else CALM_PROMPT):
         step()
     for side in (0, 1):
-        assert courier.sides[side].dropped == 0
+        assert pair.sides[side].dropped == 0
         sent = [(parcel.message, parcel.control) for parcel in script.parcels if parcel.side != side]
         for lane in (_control, _short, _long):
-            assert [entry for entry in courier.got[side] if lane(entry)] == [entry for entry in sent if lane(entry)]
-        assert courier.sides[side].is_settled
+            assert [entry for entry in pair.got[side] if lane(entry)] == [entry for entry in sent if lane(entry)]
+        assert pair.sides[side].is_settled
 
 
 def scripts(stormy: int = 24) -> st.SearchStrategy[Script]:
@@ -136,7 +136,7 @@ def _long(entry: tuple[bytes, bool]) -> bool:
 
 
 CALM = 12
-"""Periods without loss in which all that is short arrives, whatever came late before."""
+"""Periods without loss in which all short messages arrive."""
 
 CALM_PROMPT = 400
 """Steps of a hundredth of a second: more than the longest that a side waits before it asks again, twice."""

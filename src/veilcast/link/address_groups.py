@@ -15,6 +15,8 @@ from veilcast.machine import Address
 
 HostOf: TypeAlias = Callable[[Address], str]
 """Returns the host of any address. Strangers choose addresses, so it never raises."""
+PrefixOf: TypeAlias = Callable[[Address], str]
+"""Returns the prefix of any address. Strangers choose addresses, so it never raises."""
 
 
 def host_of(address: Address) -> str:
@@ -27,19 +29,6 @@ def host_of(address: Address) -> str:
     if not isinstance(ip, IPv6Address):
         return str(ip)
     return f"ipv6 {int(ip) >> _INTERFACE_BITS:x}" if ip.ipv4_mapped is None else str(ip.ipv4_mapped)
-
-
-def host_part(address: Address) -> str:
-    """Strip `host:port`, `[host%zone]:port`, or either without its port, to the host."""
-    if address.startswith("["):
-        return address[1:].partition("]")[0].partition("%")[0]
-    return address.partition("%")[0] if address.count(":") > 1 else address.partition(":")[0]
-
-
-_INTERFACE_BITS: Final = 64
-
-PrefixOf: TypeAlias = Callable[[Address], str]
-"""Returns the prefix of any address. Strangers choose addresses, so it never raises."""
 
 
 def ip_prefix(address: Address) -> str:
@@ -84,6 +73,14 @@ def customer_networks(address: Address) -> tuple[str, str]:
     return four, four
 
 
+def host_part(address: Address) -> str:
+    """Strip `host:port`, `[host%zone]:port`, or either without its port, to the host."""
+    if address.startswith("["):
+        return address[1:].partition("]")[0].partition("%")[0]
+    return address.partition("%")[0] if address.count(":") > 1 else address.partition(":")[0]
+
+
+_INTERFACE_BITS: Final = 64
 _IPV4_HOST_BITS: Final = 16
 _IPV6_HOST_BITS: Final = 96
 _IPV6_OWN_BITS: Final = 64

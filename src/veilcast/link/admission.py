@@ -45,6 +45,161 @@ from veilcast.machine import Address, Entropy
 from veilcast.wire.geometry import HANDSHAKE_ID
 
 
+class HandshakeStep(msgspec.Struct, frozen=True):
+    """The result of a packet: a datagram for its source, a finished handshake, both or neither.
+
+    `own`: the datagram belongs to a handshake that this node began. `repeat_last` would give the same, so it may wait
+    for the next slot.
+    """
+
+    reply: bytes | None = None
+    result: HandshakeResult | None = None
+    own: bool = False
+
+
+class LinkAdmission:
+    def __init__(self, identity: LinkIdentity, limits: AdmissionLimits) -> None:
+        self._identity, self._limits = identity, limits
+        self._sealer = PacketSealer(identity.envelope, identity.entropy)
+        self._outbound: dict[Address, _OutboundHandshake] = {}
+        self._inbound: dict[tuple[Address, bytes], _InboundHandshake] = {}
+
+    def __len__(self) -> int:
+        """Handshakes in progress, in both directions."""
+        return len(self._outbound) + len(self._inbound)
+
+    def initiate(self, peer: Address, now: int, remote: bytes | None = None) -> bytes:
+        """Begin a handshake, and replace one in progress with this peer. Returns the datagram to send."""
+        initiation = InitiatorHandshake(self._identity, now, remote=remote)
+        kind = HandshakePacketKind.HELLO if remote is None else HandshakePacketKind.RETURN
+        packet = HandshakePacket(kind, self._identity.entropy(HANDSHAKE_ID), initiation.first_message)
+        remember(self._outbound, peer, _OutboundHandshake(now, packet, initiation), OUTBOUND_MAX)
+        return self._sealer.seal(packet)
+
+    def repeat_last(self, peer: Address, now: int) -> bytes | None:
+        """This node's last packet to this peer, sealed again; None without a packet to repeat."""
+        _expire(self._outbound, now)
+        handshake = self._outbound.get(peer)
+        return None if handshake is None else self._sealer.seal(handshake.packet)
+
+    def finish(self, peer: Address) -> None:
+        """Stop repeating: the peer has the session, or this node gives the peer up."""
+        self._outbound.pop(peer, None)
+
+    def receive(self, datagram: bytes, source: Address, now: int) -> HandshakeStep:
+        """Handle a packet. Raises `RemoteError` if it is refused, and `ExpiredError` if this node's membership has
+        ended."""
+        packet = self._sealer.open(datagram)
+        match packet.kind:
+            case HandshakePacketKind.HELLO | HandshakePacketKind.RETURN:
+                return self._answer_first_message(packet, source, now)
+            case HandshakePacketKind.COOKIE:
+                return self._return_cookie(packet, source, now)
+            case HandshakePacketKind.ANSWER:
+                return self._read_answer(packet, source, now)
+            case HandshakePacketKind.FINISH:
+                return self._read_finish(packet, source, now)
+
+    def _answer_first_message(self, packet: HandshakePacket, source: Address, now: int) -> HandshakeStep:
+        if packet.cookie == NO_COOKIE:
+            cookie = self._limits.cookie(source, packet.thread, now)
+            return HandshakeStep(
+                self._sealer.seal(HandshakePacket(HandshakePacketKind.COOKIE, packet.thread, cookie=cookie))
+            )
+        self._limits.admit(source, packet.thread, packet.cookie, now)
+        _expire(self._inbound, now)
+        name = (source, packet.thread)
+        handshake = self._inbound.get(name)
+        if handshake is not None:
+            return HandshakeStep(self._sealer.seal(handshake.packet))
+        response = ResponderHandshake(
+            self._identity, packet.content, now, known=packet.kind is HandshakePacketKind.RETURN
+        )
+        handshake = _InboundHandshake(
+            now, HandshakePacket(HandshakePacketKind.ANSWER, packet.thread, response.answer), response
+        )
+        if response.result is not None:
+            handshake.response = None
+        remember(self._inbound, name, handshake, INBOUND_MAX)
+        return HandshakeStep(self._sealer.seal(handshake.packet), response.result)
+
+    def _return_cookie(self, packet: HandshakePacket, source: Address, now: int) -> HandshakeStep:
+        handshake = self._find_outbound(packet, source, now)
+        if handshake.cookies == 0:
+            raise StaleError("a peer that asks for cookies without end")
+        handshake.cookies -= 1
+        handshake.packet = msgspec.structs.replace(handshake.packet, cookie=packet.cookie)
+        return HandshakeStep(self._sealer.seal(handshake.packet), own=True)
+
+    def _read_answer(self, packet: HandshakePacket, source: Address, now: int) -> HandshakeStep:
+        handshake = self._find_outbound(packet, source, now)
+        initiation, handshake.initiation = handshake.initiation, None
+        assert initiation is not None
+        try:
+            result = initiation.read(packet.content, now)
+        except RemoteError:
+            self.finish(source)
+            raise
+        if not result.last_message:
+            self.finish(source)
+            return HandshakeStep(None, result)
+        handshake.packet = HandshakePacket(HandshakePacketKind.FINISH, packet.thread, result.last_message)
+        return HandshakeStep(self._sealer.seal(handshake.packet), result, own=True)
+
+    def _read_finish(self, packet: HandshakePacket, source: Address, now: int) -> HandshakeStep:
+        _expire(self._inbound, now)
+        handshake = self._inbound.get((source, packet.thread))
+        if handshake is None or handshake.response is None:
+            raise StaleError("the end of a handshake that we do not know")
+        response, handshake.response = handshake.response, None
+        return HandshakeStep(None, response.read(packet.content, now))
+
+    def _find_outbound(self, packet: HandshakePacket, source: Address, now: int) -> _OutboundHandshake:
+        """The handshake that this packet answers, if it still waits for an answer."""
+        _expire(self._outbound, now)
+        handshake = self._outbound.get(source)
+        if handshake is None or handshake.packet.thread != packet.thread or handshake.initiation is None:
+            raise StaleError("an answer to nothing that we asked")
+        return handshake
+
+
+class AdmissionLimits:
+    """Raises `RemoteError` for a source over its limit."""
+
+    def __init__(self, entropy: Entropy, host: HostOf = host_of) -> None:
+        self._cookies = Cookies(entropy, COOKIE_US)
+        self._host = host
+        self._strangers = AdmissionGate(STRANGERS_EVERY_US, STRANGERS_BURST)
+        self._proven = AdmissionGate(PROVEN_EVERY_US, PROVEN_BURST)
+
+    def cookie(self, source: Address, thread: bytes, now: int) -> bytes:
+        """A cookie for the claimed address `source`. Charges the first gate."""
+        self._strangers.charge(self._host(source), now)
+        return self._cookies.make(source, thread, now)
+
+    def admit(self, source: Address, thread: bytes, cookie: bytes, now: int) -> None:
+        """Raise unless the cookie is valid and `source` may start a handshake now."""
+        self._cookies.check(source, thread, cookie, now)
+        self._proven.charge(self._host(source), now)
+
+
+class AdmissionGate:
+    """A rate for each host, and one for all hosts."""
+
+    def __init__(self, every_us: int, burst: int) -> None:
+        self._by_host = PrefixRateLimit(HOST_EVERY_US, HOST_BURST)
+        self._total = TokenBucket(every_us, burst)
+
+    def __len__(self) -> int:
+        """Hosts that are remembered."""
+        return len(self._by_host)
+
+    def charge(self, host: str, now: int) -> None:
+        self._by_host.charge(host, now)
+        if not self._total.take(now):
+            raise ExcessError("more want a link than we can spare the time for")
+
+
 class PrefixRateLimit:
     """One token bucket for each prefix. Bounded: the prefix that was charged longest ago is evicted first."""
 
@@ -73,183 +228,12 @@ class PrefixRateLimit:
             pass
 
 
-PREFIXES_MAX: Final = 1024
-
-
-class AdmissionLimits:
-    """Raises `RemoteError` for a source over its limit."""
-
-    def __init__(self, entropy: Entropy, host: HostOf = host_of) -> None:
-        self._cookies = Cookies(entropy, COOKIE_US)
-        self._host = host
-        self._strangers = AdmissionGate(STRANGERS_EVERY_US, STRANGERS_BURST)
-        self._proven = AdmissionGate(PROVEN_EVERY_US, PROVEN_BURST)
-
-    def cookie(self, source: Address, thread: bytes, now: int) -> bytes:
-        """A cookie for the claimed address `source`. Charges the first gate."""
-        self._strangers.charge(self._host(source), now)
-        return self._cookies.make(source, thread, now)
-
-    def admit(self, source: Address, thread: bytes, cookie: bytes, now: int) -> None:
-        """Raise unless the cookie is valid and `source` may start a handshake now."""
-        self._cookies.check(source, thread, cookie, now)
-        self._proven.charge(self._host(source), now)
-
-
-class AdmissionGate:
-    """A rate for each host, and one for all hosts."""
-
-    def __init__(self, every_us: int, burst: int) -> None:
-        self._each = PrefixRateLimit(HOST_EVERY_US, HOST_BURST)
-        self._all = TokenBucket(every_us, burst)
-
-    def __len__(self) -> int:
-        """Hosts that are remembered."""
-        return len(self._each)
-
-    def charge(self, host: str, now: int) -> None:
-        self._each.charge(host, now)
-        if not self._all.take(now):
-            raise ExcessError("more want a link than we can spare the time for")
-
-
-HOST_EVERY_US: Final = 50_000
-HOST_BURST: Final = 5
-"""20 handshakes per second from one host, and 5 at once."""
-
-STRANGERS_EVERY_US: Final = 5_000
-STRANGERS_BURST: Final = 64
-"""Cookies: about 15 microseconds each, which is a third of a percent of the processor time."""
-
-PROVEN_EVERY_US: Final = 20_000
-PROVEN_BURST: Final = 32
-"""Handshakes: about one millisecond each, which is a twentieth of the processor time."""
-
-COOKIE_US: Final = 10_000_000
-
-
-class HandshakeStep(msgspec.Struct, frozen=True):
-    """The result of a packet: a datagram for its source, a finished handshake, both or neither.
-
-    `own`: the datagram belongs to a handshake that this node began. `repeat_last` would give the same, so it may wait
-    for the next slot.
-    """
-
-    reply: bytes | None = None
-    contact: HandshakeResult | None = None
-    own: bool = False
-
-
-class LinkAdmission:
-    def __init__(self, party: LinkIdentity, doorkeeper: AdmissionLimits) -> None:
-        self._party, self._doorkeeper = party, doorkeeper
-        self._envelopes = PacketSealer(party.envelope, party.entropy)
-        self._knocks: dict[Address, _OutboundHandshake] = {}
-        self._guests: dict[tuple[Address, bytes], _InboundHandshake] = {}
-
-    def __len__(self) -> int:
-        """Handshakes in progress, in both directions."""
-        return len(self._knocks) + len(self._guests)
-
-    def initiate(self, peer: Address, now: int, remote: bytes | None = None) -> bytes:
-        """Begin a handshake, and replace one in progress with this peer. Returns the datagram to send."""
-        initiation = InitiatorHandshake(self._party, now, remote=remote)
-        kind = HandshakePacketKind.HELLO if remote is None else HandshakePacketKind.RETURN
-        letter = HandshakePacket(kind, self._party.entropy(HANDSHAKE_ID), initiation.first_message)
-        remember(self._knocks, peer, _OutboundHandshake(now, letter, initiation), OUTBOUND_MAX)
-        return self._envelopes.seal(letter)
-
-    def repeat_last(self, peer: Address, now: int) -> bytes | None:
-        """This node's last packet to this peer, sealed again; None without a packet to repeat."""
-        _expire(self._knocks, now)
-        knock = self._knocks.get(peer)
-        return None if knock is None else self._envelopes.seal(knock.letter)
-
-    def finish(self, peer: Address) -> None:
-        """Stop repeating: the peer has the session, or this node gives the peer up."""
-        self._knocks.pop(peer, None)
-
-    def receive(self, datagram: bytes, source: Address, now: int) -> HandshakeStep:
-        """Handle a packet. Raises `RemoteError` if it is refused, and `ExpiredError` if this node's membership has
-        ended."""
-        letter = self._envelopes.open(datagram)
-        match letter.kind:
-            case HandshakePacketKind.HELLO | HandshakePacketKind.RETURN:
-                return self._greet(letter, source, now)
-            case HandshakePacketKind.COOKIE:
-                return self._show_cookie(letter, source, now)
-            case HandshakePacketKind.ANSWER:
-                return self._read_answer(letter, source, now)
-            case HandshakePacketKind.FINISH:
-                return self._read_finish(letter, source, now)
-
-    def _greet(self, letter: HandshakePacket, source: Address, now: int) -> HandshakeStep:
-        if letter.cookie == NO_COOKIE:
-            cookie = self._doorkeeper.cookie(source, letter.thread, now)
-            return HandshakeStep(
-                self._envelopes.seal(HandshakePacket(HandshakePacketKind.COOKIE, letter.thread, cookie=cookie))
-            )
-        self._doorkeeper.admit(source, letter.thread, letter.cookie, now)
-        _expire(self._guests, now)
-        name = (source, letter.thread)
-        guest = self._guests.get(name)
-        if guest is not None:
-            return HandshakeStep(self._envelopes.seal(guest.letter))
-        response = ResponderHandshake(self._party, letter.content, now, known=letter.kind is HandshakePacketKind.RETURN)
-        guest = _InboundHandshake(
-            now, HandshakePacket(HandshakePacketKind.ANSWER, letter.thread, response.answer), response
-        )
-        if response.result is not None:
-            guest.response = None
-        remember(self._guests, name, guest, INBOUND_MAX)
-        return HandshakeStep(self._envelopes.seal(guest.letter), response.result)
-
-    def _show_cookie(self, letter: HandshakePacket, source: Address, now: int) -> HandshakeStep:
-        knock = self._knock_of(letter, source, now)
-        if knock.cookies == 0:
-            raise StaleError("a peer that asks for cookies without end")
-        knock.cookies -= 1
-        knock.letter = msgspec.structs.replace(knock.letter, cookie=letter.cookie)
-        return HandshakeStep(self._envelopes.seal(knock.letter), own=True)
-
-    def _read_answer(self, letter: HandshakePacket, source: Address, now: int) -> HandshakeStep:
-        knock = self._knock_of(letter, source, now)
-        initiation, knock.initiation = knock.initiation, None
-        assert initiation is not None
-        try:
-            contact = initiation.read(letter.content, now)
-        except RemoteError:
-            self.finish(source)
-            raise
-        if not contact.last_message:
-            self.finish(source)
-            return HandshakeStep(None, contact)
-        knock.letter = HandshakePacket(HandshakePacketKind.FINISH, letter.thread, contact.last_message)
-        return HandshakeStep(self._envelopes.seal(knock.letter), contact, own=True)
-
-    def _read_finish(self, letter: HandshakePacket, source: Address, now: int) -> HandshakeStep:
-        _expire(self._guests, now)
-        guest = self._guests.get((source, letter.thread))
-        if guest is None or guest.response is None:
-            raise StaleError("the end of a handshake that we do not know")
-        response, guest.response = guest.response, None
-        return HandshakeStep(None, response.read(letter.content, now))
-
-    def _knock_of(self, letter: HandshakePacket, source: Address, now: int) -> _OutboundHandshake:
-        """The handshake that this packet answers, if it still waits for an answer."""
-        _expire(self._knocks, now)
-        knock = self._knocks.get(source)
-        if knock is None or knock.letter.thread != letter.thread or knock.initiation is None:
-            raise StaleError("an answer to nothing that we asked")
-        return knock
-
-
 @dataclass(slots=True)
 class _OutboundHandshake:
     """A handshake that this node began. Without its `initiation` it waits only for its last packet to arrive."""
 
     since_us: int
-    letter: HandshakePacket
+    packet: HandshakePacket
     initiation: InitiatorHandshake | None
     cookies: int = 3
     """Cookies that this node still accepts: one is usual; more if a packet came late or the peer restarted."""
@@ -261,7 +245,7 @@ class _InboundHandshake:
     recognise repetitions."""
 
     since_us: int
-    letter: HandshakePacket
+    packet: HandshakePacket
     response: ResponderHandshake | None
 
 
@@ -278,8 +262,18 @@ def _expire(table: dict[_Name, _Entry], now: int) -> None:
         del table[name]
 
 
+COOKIE_US: Final = 10_000_000
 HANDSHAKE_US: Final = 2 * COOKIE_US
 """A handshake is forgotten after this time, when no cookie that began it is valid any more."""
-
+PREFIXES_MAX: Final = 1024
+HOST_EVERY_US: Final = 50_000
+HOST_BURST: Final = 5
+"""20 handshakes per second from one host, and 5 at once."""
+STRANGERS_EVERY_US: Final = 5_000
+STRANGERS_BURST: Final = 64
+"""Cookies: about 15 microseconds each, which is a third of a percent of the processor time."""
+PROVEN_EVERY_US: Final = 20_000
+PROVEN_BURST: Final = 32
+"""Handshakes: about one millisecond each, which is a twentieth of the processor time."""
 OUTBOUND_MAX: Final = 128
 INBOUND_MAX: Final = 128

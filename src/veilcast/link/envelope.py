@@ -70,11 +70,11 @@ class PacketSealer:
         self._veil, self._entropy = UniformSealer(derive(key, b"vc/letter")), entropy
         self._stamps = HeaderMask(derive(key, b"vc/stamp"))
 
-    def seal(self, letter: HandshakePacket) -> bytes:
+    def seal(self, packet: HandshakePacket) -> bytes:
         """One cell. Sealing the same packet again gives another cell."""
-        head = bytes((letter.kind,)) + letter.thread + letter.cookie + len(letter.content).to_bytes(2, "big")
-        padding = bytes(HANDSHAKE_PAYLOAD_MAX - len(letter.content))
-        sealed = self._veil.seal(head + letter.content + padding, entropy=self._entropy)
+        head = bytes((packet.kind,)) + packet.thread + packet.cookie + len(packet.content).to_bytes(2, "big")
+        padding = bytes(HANDSHAKE_PAYLOAD_MAX - len(packet.content))
+        sealed = self._veil.seal(head + packet.content + padding, entropy=self._entropy)
         return self._stamp_of(sealed) + sealed
 
     def open(self, datagram: bytes) -> HandshakePacket:

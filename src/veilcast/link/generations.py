@@ -23,12 +23,12 @@ from veilcast.link.session import REKEY_US, LinkSession
 class SessionGenerations:
     """Bounded: the session in use, the previous one, and the next one that is being agreed."""
 
-    __slots__ = ("_initiation", "_next", "_old", "_party", "due_us", "is_initiator", "remote_static", "session")
+    __slots__ = ("_identity", "_initiation", "_next", "_old", "due_us", "is_initiator", "remote_static", "session")
 
-    def __init__(self, party: LinkIdentity, contact: HandshakeResult) -> None:
-        self._party = party
-        self.remote_static, self.is_initiator = contact.remote_static, contact.is_initiator
-        self.session = contact.session
+    def __init__(self, identity: LinkIdentity, result: HandshakeResult) -> None:
+        self._identity = identity
+        self.remote_static, self.is_initiator = result.remote_static, result.is_initiator
+        self.session = result.session
         """The session that seals."""
         self._next = self._old = self.session
         self.due_us = self.session.rekey_us
@@ -53,7 +53,7 @@ class SessionGenerations:
         if not self.is_initiator or self._initiation is not None or now < self.session.rekey_us:
             return None
         generation = self.session.next_generation
-        self._initiation = InitiatorHandshake(self._party, now, remote=self.remote_static, generation=generation)
+        self._initiation = InitiatorHandshake(self._identity, now, remote=self.remote_static, generation=generation)
         return _FIRST + self._initiation.first_message
 
     def handle_control(self, message: bytes, now: int) -> bytes | None:
@@ -64,9 +64,9 @@ class SessionGenerations:
                 raise ExcessError("a new session while the last one is fresh")
             generation = self.session.next_generation
             response = ResponderHandshake(
-                self._party, content, now, known=True, generation=generation, expected=self.remote_static
+                self._identity, content, now, known=True, generation=generation, expected=self.remote_static
             )
-            assert response.result is not None  # As the peer is known.
+            assert response.result is not None  # The peer uses IK.
             self._next = response.result.session
             return _ANSWER + response.answer
         if kind == _ANSWER:

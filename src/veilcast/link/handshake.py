@@ -52,17 +52,17 @@ class HandshakeResult(msgspec.Struct, frozen=True):
 class InitiatorHandshake:
     """The initiator's side. It needs the peer's static key for IK."""
 
-    def __init__(self, party: LinkIdentity, now: int, *, remote: bytes | None = None, generation: int = 0) -> None:
-        self._party, self._generation = party, generation
-        self._noise = _noise(party, HandshakeRole.INITIATOR, remote is not None, generation, remote)
-        self.first_message: Final = self._noise.write(b"" if remote is None else party.own_certificate(now))
+    def __init__(self, identity: LinkIdentity, now: int, *, remote: bytes | None = None, generation: int = 0) -> None:
+        self._identity, self._generation = identity, generation
+        self._noise = _noise(identity, HandshakeRole.INITIATOR, remote is not None, generation, remote)
+        self.first_message: Final = self._noise.write(b"" if remote is None else identity.own_certificate(now))
 
     def read(self, answer: bytes, now: int) -> HandshakeResult:
         """Handle the peer's answer. The handshake is finished, but the peer may need `last_message`."""
-        shown = self._noise.read(answer)
-        certificate = self._party.check_certificate(shown, self._noise.remote_static, now)
-        last = b"" if self._noise.is_finished else self._noise.write(self._party.own_certificate(now))
-        return _contact(self._noise, self._party, certificate, self._generation, now, last)
+        encoded = self._noise.read(answer)
+        certificate = self._identity.check_certificate(encoded, self._noise.remote_static, now)
+        last = b"" if self._noise.is_finished else self._noise.write(self._identity.own_certificate(now))
+        return _make_result(self._noise, self._identity, certificate, self._generation, now, last)
 
 
 class ResponderHandshake:
@@ -70,7 +70,7 @@ class ResponderHandshake:
 
     def __init__(
         self,
-        party: LinkIdentity,
+        identity: LinkIdentity,
         first: bytes,
         now: int,
         *,
@@ -81,46 +81,51 @@ class ResponderHandshake:
         """`known`: the peer uses IK. `expected`: the only static key that is accepted."""
         if expected is not None and not known:
             raise LocalError("only a peer who begins with its own key can be expected")
-        self._party, self._generation = party, generation
-        self._noise = _noise(party, HandshakeRole.RESPONDER, known, generation)
-        shown = self._noise.read(first)
+        self._identity, self._generation = identity, generation
+        self._noise = _noise(identity, HandshakeRole.RESPONDER, known, generation)
+        encoded = self._noise.read(first)
         self.result: HandshakeResult | None = None
         if not known:
-            # For whoever began: the envelope has kept out all but holders of the network key.
-            self.answer = self._noise.write(party.own_certificate(now), to_anyone=True)
+            # The recipient is any initiator: only a holder of the network key could open the envelope.
+            self.answer = self._noise.write(identity.own_certificate(now), to_anyone=True)
             return
         if expected not in (None, self._noise.remote_static):
             raise ForgedError("a handshake of another peer than the link's")
-        certificate = party.check_certificate(shown, self._noise.remote_static, now)
-        self.answer = self._noise.write(party.own_certificate(now))
-        self.result = _contact(self._noise, party, certificate, generation, now)
+        certificate = identity.check_certificate(encoded, self._noise.remote_static, now)
+        self.answer = self._noise.write(identity.own_certificate(now))
+        self.result = _make_result(self._noise, identity, certificate, generation, now)
 
     def read(self, last: bytes, now: int) -> HandshakeResult:
         """Handle the initiator's last message of XX, which carries its identity."""
-        shown = self._noise.read(last)
-        certificate = self._party.check_certificate(shown, self._noise.remote_static, now)
-        self.result = _contact(self._noise, self._party, certificate, self._generation, now)
+        encoded = self._noise.read(last)
+        certificate = self._identity.check_certificate(encoded, self._noise.remote_static, now)
+        self.result = _make_result(self._noise, self._identity, certificate, self._generation, now)
         return self.result
 
 
 def _noise(
-    party: LinkIdentity, role: HandshakeRole, known: bool, generation: int, remote: bytes | None = None
+    identity: LinkIdentity, role: HandshakeRole, known: bool, generation: int, remote: bytes | None = None
 ) -> Handshake:
     return Handshake(
         IK_LINK if known else XX_LINK,
         role,
-        static=party.static,
-        entropy=party.entropy,
+        static=identity.static,
+        entropy=identity.entropy,
         remote_static=remote,
-        psk=party.psk,
-        prologue=_PROLOGUE + bytes((party.uniform,)) + generation_bytes(generation),
+        psk=identity.psk,
+        prologue=_PROLOGUE + bytes((identity.uniform,)) + generation_bytes(generation),
     )
 
 
-def _contact(
-    noise: Handshake, party: LinkIdentity, certificate: CertificateChain, generation: int, now: int, last: bytes = b""
+def _make_result(
+    noise: Handshake,
+    identity: LinkIdentity,
+    certificate: CertificateChain,
+    generation: int,
+    now: int,
+    last: bytes = b"",
 ) -> HandshakeResult:
-    session = LinkSession(noise, generation=generation, born_us=now, uniform=party.uniform)
+    session = LinkSession(noise, generation=generation, born_us=now, uniform=identity.uniform)
     return HandshakeResult(session, certificate, noise.remote_static, noise.role is HandshakeRole.INITIATOR, last)
 
 

@@ -47,11 +47,11 @@ class LinkIdentity:
             raise ExpiredError("our membership is over, or has not begun")
         return msgspec.msgpack.encode(chain)
 
-    def check_certificate(self, shown: bytes, static: bytes, now: int) -> CertificateChain:
+    def check_certificate(self, encoded: bytes, static: bytes, now: int) -> CertificateChain:
         """The certificate of a peer that holds this static key; raises unless it admits the peer."""
         if static == self.static.public:
             raise ForgedError("our own key, in somebody else's hand")
-        chain = _DECODER.decode(shown)
+        chain = _DECODER.decode(encoded)
         if chain.leaf.subject != static:
             raise ForgedError("the certificate is another's")
         epoch = self._epoch(now)

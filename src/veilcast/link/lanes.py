@@ -40,7 +40,7 @@ class SendingLane:
         self._queued += len(content) + MESSAGE_COST
         self.queue.append((content, zeros, now))
         while self._queued > QUEUE_MAX:
-            # The first stays if a part of it has left: the other side could do nothing with half a message.
+            # The first message stays if a part of it has left: the other side cannot use half a message.
             oldest = 1 if self._begun else 0
             self._queued -= len(self.queue[oldest][0]) + MESSAGE_COST
             del self.queue[oldest]
@@ -99,20 +99,6 @@ class SendingLane:
         return numbers, zeros
 
 
-WINDOW: Final = 64
-"""Chunks of a lane in flight. At 16 cells per second and a round trip of one second, this is four times what long
-messages can use."""
-
-CUT_MIN: Final = 128
-"""A message is not cut for less room than this, in bytes: each cut is one more chunk that can be lost."""
-
-MESSAGE_COST: Final = 64
-"""Bytes that a message counts in the queue on top of its own, so that a bound on bytes bounds their number too."""
-
-QUEUE_MAX: Final = 5 * (MESSAGE_MAX + MESSAGE_COST)
-"""Bytes that wait in a lane: five of the longest messages, or about 2,500 heartbeats."""
-
-
 class ReceivingLane:
     def __init__(self, first: int = 0) -> None:
         self._expected = first
@@ -160,3 +146,14 @@ class ReceivingLane:
             self._partial.clear()
         else:
             complete.append((content, zeros))
+
+
+WINDOW: Final = 64
+"""Chunks of a lane in flight. At 16 cells per second and a round trip of one second, this is four times what long
+messages can use."""
+CUT_MIN: Final = 128
+"""A message is not cut for less room than this, in bytes: each cut is one more chunk that can be lost."""
+MESSAGE_COST: Final = 64
+"""Bytes that a message counts in the queue on top of its own, so that a bound on bytes bounds their number too."""
+QUEUE_MAX: Final = 5 * (MESSAGE_MAX + MESSAGE_COST)
+"""Bytes that wait in a lane: five of the longest messages, or about 2,500 heartbeats."""

@@ -36,7 +36,7 @@ class KeyedChannel:
 
 class Link:
     __slots__ = (
-        "_unsure",
+        "_unconfirmed",
         "allowance",
         "awaiting_since_us",
         "channel",
@@ -75,23 +75,23 @@ class Link:
         """Time of the last message of either side."""
         self.slot_count = 0
         self.timer_us: int | None = None
-        self._unsure: deque[tuple[bytes, int]] = deque(maxlen=UNSURE_MAX)
+        self._unconfirmed: deque[tuple[bytes, int]] = deque(maxlen=UNCONFIRMED_MAX)
         """Messages that may not have arrived, each with the time at which it was sent."""
 
-    def connect(self, line: KeyedChannel, now: int) -> None:
+    def connect(self, channel: KeyedChannel, now: int) -> None:
         """Use this channel, and send over it the messages that may not have arrived. They are dropped if the peer's key
         is another than before."""
-        if self.channel is not None and self.channel.generations.remote_static != line.generations.remote_static:
-            self._unsure.clear()
+        if self.channel is not None and self.channel.generations.remote_static != channel.generations.remote_static:
+            self._unconfirmed.clear()
         self.channel, self.rival_channel, self.is_up, self.last_heard_us, self.awaiting_since_us = (
-            line,
+            channel,
             None,
             False,
             now,
             now,
         )
-        for message, said_us in self._unsure:
-            line.transfer.put(message, now=said_us)
+        for message, said_us in self._unconfirmed:
+            channel.transfer.put(message, now=said_us)
 
     def disconnect(self) -> None:
         """Drop keys that did not work. Unsent messages stay, and the handshake begins again."""
@@ -120,23 +120,23 @@ class Link:
     def send(self, message: bytes, now: int) -> None:
         self.last_sent_us = self.last_message_us = now
         if self.channel is None:
-            # Only the newest: a peer that comes late asks for all there is.
-            while len(self._unsure) >= EARLY_MAX:
-                self._unsure.popleft()
+            # Keep only the newest: a peer that comes late asks for all state.
+            while len(self._unconfirmed) >= EARLY_MAX:
+                self._unconfirmed.popleft()
         else:
             if self.channel.transfer.is_settled:
-                self._unsure.clear()
+                self._unconfirmed.clear()
                 self.awaiting_since_us = now
             self.channel.transfer.put(message, now=now)
-        self._unsure.append((message, now))
+        self._unconfirmed.append((message, now))
 
     @property
     def oldest_waiting_us(self) -> int | None:
         """Time since which the oldest unsent message waits; None if no message waits."""
         if self.channel is not None:
             return self.channel.transfer.oldest_waiting_us
-        return self._unsure[0][1] if self._unsure else None
+        return self._unconfirmed[0][1] if self._unconfirmed else None
 
 
 EARLY_MAX: Final = 4
-UNSURE_MAX: Final = 64
+UNCONFIRMED_MAX: Final = 64

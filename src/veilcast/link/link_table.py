@@ -16,6 +16,47 @@ from veilcast.link.pacing import SECOND_US
 from veilcast.machine import Address
 
 
+class PathTable:
+    def __init__(self) -> None:
+        self._links: dict[Address, Link] = {}
+
+    def __len__(self) -> int:
+        return len(self._links)
+
+    def get(self, source: Address) -> Link | None:
+        return self._links.get(source)
+
+    def is_free(self, source: Address, link: Link) -> bool:
+        """False if another link uses this address: a peer that forges its source cannot take the address of another.
+
+        An address that another link only validates does not count.
+        """
+        other = self._links.get(source)
+        return other is None or other is link or other.route.path != source
+
+    def begin(self, link: Link) -> None:
+        """Enter a new link. Its address is its own, even if another link has moved there."""
+        link.route.listed_addresses = link.route.addresses
+        self._links[link.route.path] = link
+
+    def update(self, link: Link) -> None:
+        """Enter the link under its route's current addresses."""
+        addresses = link.route.addresses
+        if addresses == link.route.listed_addresses:
+            return
+        self.remove(link)
+        link.route.listed_addresses = addresses
+        for address in addresses:
+            if self.is_free(address, link):
+                self._links[address] = link
+
+    def remove(self, link: Link) -> None:
+        for address in link.route.listed_addresses:
+            if self._links.get(address) is link:
+                del self._links[address]
+        link.route.listed_addresses = ()
+
+
 class LinkTimers:
     def __init__(self) -> None:
         self._heap: list[tuple[int, int, Link]] = []
@@ -62,15 +103,6 @@ def choose_link_to_evict(links: Collection[Link], now: int) -> Link | None:
     return spare if now - _useless_since(spare) >= UNUSED_US else None
 
 
-def _useless_since(link: Link) -> int:
-    """A link that is not up is of no use, even if this node has messages for it."""
-    return link.last_sent_us if link.is_up else link.since_us
-
-
-UNUSED_US: Final = 10 * SECOND_US
-"""A link may be evicted after this time without use."""
-
-
 def summarize_links(links: Collection[Link], counts: Mapping[str, int], now: int) -> dict[str, int | float]:
     """Sums over all links; `counts` adds the closed ones. No number concerns a single peer."""
     waiting_us = [oldest_us for link in links if (oldest_us := link.oldest_waiting_us) is not None]
@@ -90,42 +122,10 @@ def summarize_links(links: Collection[Link], counts: Mapping[str, int], now: int
     }
 
 
-class PathTable:
-    def __init__(self) -> None:
-        self._links: dict[Address, Link] = {}
+def _useless_since(link: Link) -> int:
+    """A link that is not up is of no use, even if this node has messages for it."""
+    return link.last_sent_us if link.is_up else link.since_us
 
-    def __len__(self) -> int:
-        return len(self._links)
 
-    def get(self, source: Address) -> Link | None:
-        return self._links.get(source)
-
-    def is_free(self, source: Address, link: Link) -> bool:
-        """False if another link uses this address: a peer that forges its source cannot take the address of another.
-
-        An address that another link only validates does not count.
-        """
-        other = self._links.get(source)
-        return other is None or other is link or other.route.path != source
-
-    def begin(self, link: Link) -> None:
-        """Enter a new link. Its address is its own, even if another link has moved there."""
-        link.route.listed_addresses = link.route.addresses
-        self._links[link.route.path] = link
-
-    def update(self, link: Link) -> None:
-        """Enter the link under its route's current addresses."""
-        addresses = link.route.addresses
-        if addresses == link.route.listed_addresses:
-            return
-        self.remove(link)
-        link.route.listed_addresses = addresses
-        for address in addresses:
-            if self.is_free(address, link):
-                self._links[address] = link
-
-    def remove(self, link: Link) -> None:
-        for address in link.route.listed_addresses:
-            if self._links.get(address) is link:
-                del self._links[address]
-        link.route.listed_addresses = ()
+UNUSED_US: Final = 10 * SECOND_US
+"""A link may be evicted after this time without use."""

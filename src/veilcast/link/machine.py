@@ -64,15 +64,15 @@ class LinkMachine:
         self._change: tuple[int, int] | None = None
         """The next rate, in cells per second, and the time from which it holds."""
         self._cells = config.wire == "cells"
-        self._sway = SendJitter(Secret(entropy(JITTER_KEY_BYTES))) if self._cells else None
-        self._party = LinkIdentity(keyring, entropy, uniform=self._cells, revoked=revoked)
-        self._door = LinkAdmission(self._party, AdmissionLimits(entropy, host))
+        self._jitter = SendJitter(Secret(entropy(JITTER_KEY_BYTES))) if self._cells else None
+        self._identity = LinkIdentity(keyring, entropy, uniform=self._cells, revoked=revoked)
+        self._admission = LinkAdmission(self._identity, AdmissionLimits(entropy, host))
         self._links: dict[Address, Link] = {}
         self._paths = PathTable()
         self._statics: dict[Address, bytes] = {}
         """Static keys of peers that had a link, for shorter handshakes."""
-        self._strays = TokenBucket(STRAY_EVERY_US, STRAY_BURST)
-        self._alarms = LinkTimers()
+        self._stray_limit = TokenBucket(STRAY_EVERY_US, STRAY_BURST)
+        self._timers = LinkTimers()
         self._frames: list[Frame] = []
         self._yielded = False
         """True if the wrapped machine has just let cells go first. It does so once in a row."""
@@ -84,33 +84,33 @@ class LinkMachine:
         try:
             link = self._paths.get(source)
             if link is not None and (body := link.open(data, now)) is not None:
-                self._take_from(source, link, body, follow=True, now=now)
+                self._receive_body(source, link, body, follow=True, now=now)
             else:
-                self._hear_stranger(data, source, now)
+                self._receive_from_stranger(data, source, now)
         except (RemoteError, ExpiredError) as error:
             self.counts[f"refused {type(error).__name__}"] += 1
 
     def handle_timer(self, now: int) -> None:
-        links = self._alarms.pop_due(now)
-        if self._sway is not None and len(links) > 1:
+        links = self._timers.pop_due(now)
+        if self._jitter is not None and len(links) > 1:
             cells_per_second = len(self._links) * self._rate
-            spread_late_cells([link.slots for link in links], self._sway, cells_per_second, now)
+            spread_late_cells([link.slots for link in links], self._jitter, cells_per_second, now)
         for link in links:
             if link.slots.take_due_slot(now):
-                self._keep(link, now)
+                self._handle_slot(link, now)
             elif not self._cells:
                 self._prompt(link, now)
             if self._links.get(link.name) is link:
-                self._alarms.set(link, link.slots.next_us)
+                self._timers.set(link, link.slots.next_us)
         due_us = self.inner.next_timer()
         if due_us is None or now < due_us:
             return
         self._yielded = bool(self._frames) and not self._yielded
-        if not self._yielded:  # Or the driver sends these, and calls again.
+        if not self._yielded:  # Otherwise the driver sends the frames first, and calls again.
             self.inner.handle_timer(now)
 
     def next_timer(self) -> int | None:
-        inner_us, our_us = self.inner.next_timer(), self._alarms.next_us
+        inner_us, our_us = self.inner.next_timer(), self._timers.next_us
         if inner_us is None or (our_us is not None and our_us < inner_us):
             return our_us
         return inner_us
@@ -136,12 +136,12 @@ class LinkMachine:
     def change_rate(self, rate: int, now: int) -> None:
         """Send at another rate from the next epoch edge on. All members that change their rate in this epoch change it
         at the same edge."""
-        self._settle_rate(now)
+        self._apply_rate_change(now)
         self._change = rate, (now // self._epoch_us + 1) * self._epoch_us
         for link in self._links.values():
-            self._announce(link, now)
+            self._schedule(link, now)
 
-    # --- what is known of links, for status and tests
+    # --- the state of links, for status and tests
 
     def peers(self) -> list[Address]:
         """The peers whose link is up."""
@@ -159,130 +159,130 @@ class LinkMachine:
 
     def status(self, now: int) -> dict[str, int | float]:
         """Sums over all links. No number concerns a single peer, so anybody may see them."""
-        return {"handshakes under way": len(self._door), **summarize_links(self._links.values(), self.counts, now)}
+        return {"handshakes under way": len(self._admission), **summarize_links(self._links.values(), self.counts, now)}
 
     # --- slots
 
-    def _keep(self, link: Link, now: int) -> None:
+    def _handle_slot(self, link: Link, now: int) -> None:
         """Handle one slot of one link: the periodic checks, and the datagram that is due."""
         try:
             if now - link.last_message_us > IDLE_US:
                 self._close(link)
             elif link.channel is None:
-                self._knock(link, now)
+                self._send_handshake(link, now)
             else:
-                self._keep_open(link, link.channel, now)
+                self._handle_open_slot(link, link.channel, now)
         except ExpiredError:
-            # Our membership is over: nobody would take us for a member any more.
+            # The membership of this node has ended: no peer would accept it any more.
             self.counts["refused ExpiredError"] += 1
             self._lose(link, now)
 
-    def _keep_open(self, link: Link, line: KeyedChannel, now: int) -> None:
+    def _handle_open_slot(self, link: Link, channel: KeyedChannel, now: int) -> None:
         if not link.is_up and now - link.last_heard_us > UNPROVEN_US:
-            if line.generations.is_initiator:
-                self._door.finish(link.name)
+            if channel.generations.is_initiator:
+                self._admission.finish(link.name)
                 link.disconnect()
-                self._knock(link, now)
+                self._send_handshake(link, now)
             else:
                 self._lose(link, now)
             return
-        generations = line.generations
-        silent = now - link.last_heard_us > SILENT_US and (self._cells or self._is_waiting(link, line, now))
+        generations = channel.generations
+        silent = now - link.last_heard_us > SILENT_US and (self._cells or self._is_waiting(link, channel, now))
         if silent or now >= generations.session.ends_us:
             self._lose(link, now)
             return
         if now >= generations.due_us and (message := generations.renew(now)) is not None:
-            if line.transfer.is_settled:
+            if channel.transfer.is_settled:
                 link.awaiting_since_us = now
-            line.transfer.put(message, control=True, now=now)
+            channel.transfer.put(message, control=True, now=now)
         link.slot_count += 1
         if (
             not link.is_up
             and generations.is_initiator
             and link.slot_count % 2
-            and (letter := self._door.repeat_last(link.name, now))
+            and (packet := self._admission.repeat_last(link.name, now))
         ):
-            self._send(link.route.path, letter, "letters")
+            self._send(link.route.path, packet, "letters")
         else:
-            self._fill_slot(link, line, now)
+            self._fill_slot(link, channel, now)
 
-    def _fill_slot(self, link: Link, line: KeyedChannel, now: int) -> None:
+    def _fill_slot(self, link: Link, channel: KeyedChannel, now: int) -> None:
         """Send the cell of this slot, or at least the path frames that are due."""
         path, frames = link.route.next_cell(now)
         self._paths.update(link)
         if self._cells:
-            body = insert_path_frames(line.transfer.fill(BODY - len(frames), now), frames)
-            self._send(path, line.generations.session.seal(body, now), "cells")
+            body = insert_path_frames(channel.transfer.fill(BODY - len(frames), now), frames)
+            self._send(path, channel.generations.session.seal(body, now), "cells")
             return
         if frames:
-            body = insert_path_frames(line.transfer.acknowledge(), frames)
-            self._send(path, line.generations.session.seal(body, now), "datagrams")
+            body = insert_path_frames(channel.transfer.acknowledge(), frames)
+            self._send(path, channel.generations.session.seal(body, now), "datagrams")
         self._prompt(link, now)
 
-    def _is_waiting(self, link: Link, line: KeyedChannel, now: int) -> bool:
+    def _is_waiting(self, link: Link, channel: KeyedChannel, now: int) -> bool:
         """True if an acknowledgement is overdue. Without cells, silence means failure only while this node waits for an
         answer."""
-        return now - link.awaiting_since_us > SILENT_US and not line.transfer.is_settled
+        return now - link.awaiting_since_us > SILENT_US and not channel.transfer.is_settled
 
-    def _knock(self, link: Link, now: int) -> None:
-        letter = self._door.repeat_last(link.name, now)
-        if letter is None:
-            # A key that leads to no answer may be an old one.
-            letter = self._door.initiate(link.name, now, self._statics.pop(link.name, None))
-        self._send(link.route.path, letter, "letters")
+    def _send_handshake(self, link: Link, now: int) -> None:
+        packet = self._admission.repeat_last(link.name, now)
+        if packet is None:
+            # A key without an answer may be an old one.
+            packet = self._admission.initiate(link.name, now, self._statics.pop(link.name, None))
+        self._send(link.route.path, packet, "letters")
 
     def _prompt(self, link: Link, now: int) -> None:
-        line = link.channel
-        if line is None or now >= line.generations.session.ends_us:
+        channel = link.channel
+        if channel is None or now >= channel.generations.session.ends_us:
             return
-        while (body := line.transfer.prompt(BODY, now)) is not None:
-            self._send(link.route.path, line.generations.session.seal(body, now), "datagrams")
-        if (due_us := line.transfer.next_prompt_us) is not None:
-            self._alarms.set(link, due_us)
+        while (body := channel.transfer.prompt(BODY, now)) is not None:
+            self._send(link.route.path, channel.generations.session.seal(body, now), "datagrams")
+        if (due_us := channel.transfer.next_prompt_us) is not None:
+            self._timers.set(link, due_us)
 
     def _send(self, path: Address, datagram: bytes, kind: str) -> None:
         self.counts[kind] += 1
         self._frames.append(Frame(path, datagram))
 
-    def _settle_rate(self, now: int) -> None:
+    def _apply_rate_change(self, now: int) -> None:
         """Apply a rate change whose time has come."""
         if self._change is not None and now >= self._change[1]:
             (self._rate, _), self._change = self._change, None
 
-    def _announce(self, link: Link, now: int) -> None:
+    def _schedule(self, link: Link, now: int) -> None:
         if self._change is not None:
             rate, edge_us = self._change
             link.slots.change_rate(rate, edge_us=edge_us, now=now)
-        self._alarms.set(link, link.slots.next_us)
+        self._timers.set(link, link.slots.next_us)
 
     # --- datagrams
 
-    def _take_from(self, source: Address, link: Link, body: bytes, *, follow: bool, now: int) -> None:
+    def _receive_body(self, source: Address, link: Link, body: bytes, *, follow: bool, now: int) -> None:
         """Handle a body that came from this address, and its path frames."""
         frames, body = split_path_frames(body)
-        self._take(link, body, now)
+        self._read_body(link, body, now)
         if self._links.get(link.name) is link:
             link.route.on_cell(source, frames, follow=follow and self._paths.is_free(source, link), now=now)
             self._paths.update(link)
 
-    def _take(self, link: Link, body: bytes, now: int) -> None:
+    def _read_body(self, link: Link, body: bytes, now: int) -> None:
         """Handle a body that the peer of this link has sealed."""
         link.last_heard_us = now
         if not link.is_up:
-            self._come_up(link, now)
+            self._mark_up(link, now)
         if not link.allowance.take(now):
             raise ExcessError("more cells than any class of links has")
         self.counts["cells taken"] += 1
-        line = link.channel
-        assert line is not None
+        channel = link.channel
+        assert channel is not None
         try:
-            for message, control in line.transfer.take(body, now):
+            for message, control in channel.transfer.take(body, now):
                 if control:
-                    if (answer := line.generations.handle_control(message, now)) is not None:
-                        line.transfer.put(answer, control=True, now=now)
+                    if (answer := channel.generations.handle_control(message, now)) is not None:
+                        channel.transfer.put(answer, control=True, now=now)
                 else:
                     link.last_message_us = now
-                    # A message that our own code fails on takes no other message of this body with it.
+                    # If the wrapped machine raises on a message, the other messages of this body still arrive.
                     self.faults.contain(self.inner.receive, message, link.name, now)
         except (RemoteError, ExpiredError):
             self._lose(link, now)
@@ -290,30 +290,30 @@ class LinkMachine:
         if not self._cells:
             self._prompt(link, now)
 
-    def _hear_stranger(self, data: bytes, source: Address, now: int) -> None:
+    def _receive_from_stranger(self, data: bytes, source: Address, now: int) -> None:
         try:
-            step = self._door.receive(data, source, now)
+            step = self._admission.receive(data, source, now)
         except (ForgedError, MalformedError):
-            if not self._roam(data, source, now):
+            if not self._receive_from_new_address(data, source, now):
                 raise
             return
-        # Our own letters leave in our own slots, where there are cells.
+        # With cells, packets of own handshakes leave in their slots.
         if step.reply is not None and not (step.own and self._cells):
             self._send(source, step.reply, "letters")
-        if step.contact is not None:
-            self._meet(source, step.contact, now)
+        if step.result is not None:
+            self._use_keys(source, step.result, now)
 
-    def _roam(self, data: bytes, source: Address, now: int) -> bool:
+    def _receive_from_new_address(self, data: bytes, source: Address, now: int) -> bool:
         """True if the datagram comes from a peer of this node at another address.
 
         Only the peer's newest cell makes the address a candidate: older cells may be recordings.
         """
-        if not self._strays.take(now):
+        if not self._stray_limit.take(now):
             raise ExcessError("more strays than we look at")
         for link in self._links.values():
             newest = link.newest_received
             if (body := link.open(data, now)) is not None:
-                self._take_from(source, link, body, follow=link.newest_received != newest, now=now)
+                self._receive_body(source, link, body, follow=link.newest_received != newest, now=now)
                 return True
         return False
 
@@ -321,41 +321,41 @@ class LinkMachine:
 
     def _begin(self, name: Address, now: int) -> Link | None:
         if len(self._links) >= self._config.links_max:
-            spare = choose_link_to_evict(self._links.values(), now)
-            if spare is None:
+            evicted = choose_link_to_evict(self._links.values(), now)
+            if evicted is None:
                 self.counts["refused for want of room"] += 1
                 return None
-            self._lose(spare, now)
-        self._settle_rate(now)
-        slots = CellSlots(self._rate, phase_us=self._rng.randrange(SECOND_US), now=now, sway=self._sway)
+            self._lose(evicted, now)
+        self._apply_rate_change(now)
+        slots = CellSlots(self._rate, phase_us=self._rng.randrange(SECOND_US), now=now, jitter=self._jitter)
         allowance = TokenBucket(*(CELL_ALLOWANCE if self._cells else PROMPT_ALLOWANCE))
-        link = self._links[name] = Link(PeerPath(name, self._party.entropy), slots, allowance, now)
+        link = self._links[name] = Link(PeerPath(name, self._identity.entropy), slots, allowance, now)
         self._paths.begin(link)
-        self._announce(link, now)
+        self._schedule(link, now)
         return link
 
-    def _meet(self, source: Address, contact: HandshakeResult, now: int) -> None:
+    def _use_keys(self, source: Address, result: HandshakeResult, now: int) -> None:
         """A handshake has produced keys. If the link had keys already, both sides must agree on the same ones."""
         link = self._links.get(source) or self._begin(source, now)
         if link is None:
             return
         timeout_us = TIMEOUT_CELLS * link.slots.period_us if self._cells else PROMPT_TIMEOUT_US
         transfer = Transfer(timeout_us=timeout_us, padded=not self._cells)
-        line = KeyedChannel(SessionGenerations(self._party, contact), transfer, now)
+        channel = KeyedChannel(SessionGenerations(self._identity, result), transfer, now)
         old = link.channel
         if old is None:
-            link.connect(line, now)
+            link.connect(channel, now)
             if not self._cells:
                 self._prompt(link, now)
         else:
-            at_once = old.generations.is_initiator is not contact.is_initiator and now - old.since_us < HANDSHAKE_US
-            # Where both knocked at once, the handshake counts that was begun by the one with the lesser key.
-            if not at_once or contact.is_initiator is (self._party.static.public < contact.remote_static):
-                link.rival_channel = line
+            at_once = old.generations.is_initiator is not result.is_initiator and now - old.since_us < HANDSHAKE_US
+            # If both sides began a handshake at once, the one of the side with the smaller key counts.
+            if not at_once or result.is_initiator is (self._identity.static.public < result.remote_static):
+                link.rival_channel = channel
 
-    def _come_up(self, link: Link, now: int) -> None:
+    def _mark_up(self, link: Link, now: int) -> None:
         assert link.channel is not None
-        self._door.finish(link.name)
+        self._admission.finish(link.name)
         remote = link.channel.generations.remote_static
         for other in list(self._links.values()):
             if other is not link and other.channel is not None and other.channel.generations.remote_static == remote:
@@ -374,7 +374,7 @@ class LinkMachine:
     def _close(self, link: Link) -> None:
         self._links.pop(link.name, None)
         self._paths.remove(link)
-        self._door.finish(link.name)
+        self._admission.finish(link.name)
         link.timer_us = None
         self.counts["slots missed"] += link.slots.missed
         if link.channel is not None:

@@ -59,15 +59,15 @@ class SendJitter:
 class CellSlots:
     """The slots of one link. Draw `phase_us` for each link from all of `SECOND_US`, so that no two links keep step.
 
-    Without `sway` the slots are an exact grid, and cells leave on the slot.
+    Without `jitter` the slots are an exact grid, and cells leave on the slot.
     """
 
-    def __init__(self, rate: int, *, phase_us: int, now: int, sway: SendJitter | None = None) -> None:
+    def __init__(self, rate: int, *, phase_us: int, now: int, jitter: SendJitter | None = None) -> None:
         if not 0 <= phase_us < SECOND_US:
             raise LocalError("a phase is less than a second")
-        self._sway = sway
+        self._jitter = jitter
         self._change: tuple[int, int] | None = None
-        self._stretch_ppb = 0 if sway is None else sum(sway.draw_signed(STRETCH_PPB) for _ in range(STRETCH_DRAWS))
+        self._stretch_ppb = 0 if jitter is None else sum(jitter.draw_signed(STRETCH_PPB) for _ in range(STRETCH_DRAWS))
         self.period_us = period_us(rate)
         """Period of the class, in microseconds. The link's own period differs by its stretch."""
         self.missed = 0
@@ -104,8 +104,8 @@ class CellSlots:
             (edge_us, self.period_us), self._change = self._change, None
             earliest_us = max(earliest_us, edge_us)
             periods, slot_ps = self._first_from(earliest_us)
-        if self._sway is not None:
-            slot_ps += self._sway.draw_signed(self.period_us * _PS // STEP_SHARE)
+        if self._jitter is not None:
+            slot_ps += self._jitter.draw_signed(self.period_us * _PS // STEP_SHARE)
         self._go_to(max(slot_ps, earliest_us * _PS))
         return periods
 
@@ -120,11 +120,11 @@ class CellSlots:
     def _go_to(self, slot_ps: int) -> None:
         self._slot_ps, self.is_deferred = slot_ps, False
         self.next_us = slot_ps // _PS
-        if self._sway is not None:
-            self.next_us += self._sway.draw(self.period_us // JITTER_SHARE)
+        if self._jitter is not None:
+            self.next_us += self._jitter.draw(self.period_us // JITTER_SHARE)
 
 
-def spread_late_cells(links: Sequence[CellSlots], sway: SendJitter, cells_per_second: int, now: int) -> None:
+def spread_late_cells(links: Sequence[CellSlots], jitter: SendJitter, cells_per_second: int, now: int) -> None:
     """Defer cells that are due together, in the order in which they were due, so that they leave one by one.
 
     As many leave now as are due in one tick of a timer that is on time. A cell is deferred once: a machine that is busy
@@ -136,7 +136,7 @@ def spread_late_cells(links: Sequence[CellSlots], sway: SendJitter, cells_per_se
         return
     spread_us = max(SPREAD_MIN_US, 2 * (now - late[0].next_us))
     for slots in late[at_once:]:
-        slots.defer(now + 1 + sway.draw(min(spread_us, slots.period_us // JITTER_SHARE)))
+        slots.defer(now + 1 + jitter.draw(min(spread_us, slots.period_us // JITTER_SHARE)))
 
 
 RATES: Final = (1, 4, 16)

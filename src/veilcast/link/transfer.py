@@ -50,7 +50,7 @@ class Transfer:
         """Timeouts that `prompt` waits after it asked a silent peer, and the time at which it asked."""
         self._out = [SendingLane(lane, first) for lane in range(LANES)]
         self._in = [ReceivingLane(first) for _ in range(LANES)]
-        self._flight: dict[int, tuple[int, int, bytes]] = {}
+        self._in_flight: dict[int, tuple[int, int, bytes]] = {}
         """By lane and number: time first sent, time last sent, and the chunk. Sorted by the time last sent."""
         self._zeros = 0
         """Zeros cut off the messages in flight."""
@@ -104,7 +104,7 @@ class Transfer:
     def is_settled(self) -> bool:
         """True if everything has left and is acknowledged."""
         control, short, long = self._out
-        return not (self._flight or control.queue or short.queue or long.queue)
+        return not (self._in_flight or control.queue or short.queue or long.queue)
 
     def fill(self, room: int, now: int) -> bytes:
         """The body of the next cell, padded to `room`. There is always one."""
@@ -114,7 +114,7 @@ class Transfer:
             return idle
         parts = self._begin(room)
         left = room - ACKNOWLEDGEMENTS
-        if self._flight:
+        if self._in_flight:
             left = self._repeat(parts, left, now, max(self._overtaken_us, now - self.timeout_us + 1))
         left = self._load(parts, left, now)
         self._repeat(parts, left, now, now)
@@ -133,7 +133,7 @@ class Transfer:
         lost_us = overdue_us if asks else self._overtaken_us
         left = self._repeat(parts, room - ACKNOWLEDGEMENTS, now, lost_us)
         if asks and len(parts) > 1:
-            # One body asks whether anybody is there; the rest waits for an answer, and the next question longer.
+            # One body probes the peer. The rest waits for an answer, and the next probe waits longer.
             self._patience, self._asked_us = min(2 * self._patience, PATIENCE_MAX), now
         self._load(parts, left, now)
         if len(parts) == 1 and (self._owed_us is None or now < self._owed_us):
@@ -149,7 +149,7 @@ class Transfer:
     def next_prompt_us(self) -> int | None:
         """Time of the next body of `prompt`, unless a message is queued or received before; None for never."""
         due = [] if self._owed_us is None else [self._owed_us]
-        for _, last, _ in self._flight.values():
+        for _, last, _ in self._in_flight.values():
             lost = last < self._overtaken_us
             due.append(last if lost else max(last, self._asked_us) + self._patience * self.timeout_us)
             break
@@ -199,15 +199,15 @@ class Transfer:
         A chunk that does not fit ends the loop, so that no chunk can overtake it forever.
         """
         again = []
-        for key, (_, last, chunk) in self._flight.items():
+        for key, (_, last, chunk) in self._in_flight.items():
             if last >= before_us or len(chunk) > left:
                 break
             again.append(key)
             parts.append(chunk)
             left -= len(chunk)
         for key in again:
-            first, _, chunk = self._flight.pop(key)
-            self._flight[key] = (first, now, chunk)
+            first, _, chunk = self._in_flight.pop(key)
+            self._in_flight[key] = (first, now, chunk)
             self.bytes_again += len(chunk)
         return left
 
@@ -222,7 +222,7 @@ class Transfer:
             if cut is None:
                 continue
             chunk, zeros = cut
-            self._flight[(lane.next_number - 1) * LANES + lane.lane] = (now, now, chunk)
+            self._in_flight[(lane.next_number - 1) * LANES + lane.lane] = (now, now, chunk)
             self._zeros += zeros
             self.bytes_new += len(chunk)
             parts.append(chunk)
@@ -236,7 +236,7 @@ class Transfer:
         moves = []
         for lane in self._out:
             expected, beyond = fields[2 * lane.lane : 2 * lane.lane + 2]
-            # Every lane is looked at before any is moved: a lie in one leaves everything as it was.
+            # All lanes are checked before any is changed: a forged acknowledgement changes nothing.
             step = lane.check_acknowledgement(expected, beyond)
             if step > 0 or (step == 0 and beyond != lane.acknowledged_bits):
                 moves.append((lane, step, beyond))
@@ -244,7 +244,7 @@ class Transfer:
             numbers, zeros = lane.advance(step, beyond)
             self._zeros -= zeros
             for number in numbers:
-                sent = self._flight.pop(number * LANES + lane.lane, None)
+                sent = self._in_flight.pop(number * LANES + lane.lane, None)
                 if sent is not None:
                     self._overtaken_us = max(self._overtaken_us, sent[0])
                     self._patience, self._asked_us = 1, 0

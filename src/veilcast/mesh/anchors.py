@@ -1,7 +1,7 @@
 """Anchors: only authorised members can start chains (the switch `anchors`; see `crypto.chain`).
 
-The papers do not sign the values of a chain. A node that has seen a signed token can start fresh chains for it, and every
-other node counts each chain as one more publisher. With anchors, the end of a chain is signed in advance, with an
+The papers do not sign the values of a chain. A node that has seen a signed token can start fresh chains for it, and
+every other node counts each chain as one more publisher. With anchors, the end of a chain is signed in advance, with an
 expiry. A node then
 
 1. accepts a value only if hashing leads from it to a signed end;
@@ -66,10 +66,10 @@ def anchor_advert(advert: Advert, keys: TopicKeys, length: int, expires_us: int)
     return msgspec.structs.replace(advert, anchor=anchor)
 
 
-def make_route_table(config: MeshConfig, vouching: AnchorRules, prefer: RoutePreference | None = None) -> RouteTable:
+def make_route_table(config: MeshConfig, rules: AnchorRules, prefer: RoutePreference | None = None) -> RouteTable:
     """The route table for this configuration."""
     if config.defences.anchors:
-        return AnchoredRouteTable(config, vouching, prefer)
+        return AnchoredRouteTable(config, rules, prefer)
     return RouteTable(d_max=config.d_max, tokens_max=config.tokens_max, origins_max=config.origins_max, prefer=prefer)
 
 
@@ -101,11 +101,11 @@ class AnchoredOrigin(AdvertisedOrigin):
 class AnchoredRouteTable(RouteTable):
     """Routes whose origins are identified by the ends of their chains. An origin expires with its anchor."""
 
-    def __init__(self, config: MeshConfig, vouching: AnchorRules, prefer: RoutePreference | None = None) -> None:
+    def __init__(self, config: MeshConfig, rules: AnchorRules, prefer: RoutePreference | None = None) -> None:
         super().__init__(
             d_max=config.d_max, tokens_max=config.tokens_max, origins_max=config.origins_max, prefer=prefer
         )
-        self._vouching, self._quota = vouching, config.defences.anchor_quota
+        self._rules, self._quota = rules, config.defences.anchor_quota
         self._life_us = config.defences.anchor_life_us
         self._ends: dict[_End, AnchoredOrigin] = {}
         self._soonest_us = 0
@@ -115,7 +115,7 @@ class AnchoredRouteTable(RouteTable):
         anchor = _anchor_of(advert)
         if anchor.length > self._d_max or anchor.expires_us - now > 2 * self._life_us:
             raise StaleError("an anchor for longer than we allow")
-        self._vouching.check(advert, anchor, now)
+        self._rules.check(advert, anchor, now)
         anchor.hops_from_origin(advert.value)
         known = self._ends.get((advert.token, anchor.end))
         if known is not None and known.advert.root != advert.root:
@@ -136,7 +136,7 @@ class AnchoredRouteTable(RouteTable):
             value = hash_chain.advance_chain(value) if left else value
             if (origin := self._ends.get((token, value))) is not None:
                 found.append((origin, origin.hashes_left - left))
-        return min(found, key=lambda each: self._vouching.rank(each[0].advert), default=None)
+        return min(found, key=lambda each: self._rules.rank(each[0].advert), default=None)
 
     def find_advert(self, advert: Advert) -> tuple[AdvertisedOrigin, int] | None:
         """Search by the advertisement's own end alone: the end of another signer of the chain may lie before it."""
@@ -158,16 +158,16 @@ class AnchoredRouteTable(RouteTable):
     def _settle(self, known: AdvertisedOrigin, advert: Advert) -> None:
         """Two roots sign one chain, whose end all nodes can see. It belongs to the better root, and to this node if it
         is its own."""
-        if known.is_own or self._vouching.rank(advert) >= self._vouching.rank(known.advert):
+        if known.is_own or self._rules.rank(advert) >= self._rules.rank(known.advert):
             raise ForgedError("a chain that somebody else has signed")
         self.remove(known)
 
     def _make_room(self, advert: Advert) -> bool:
-        voucher = self._vouching.signer(advert)
+        signer = self._rules.signer(advert)
         theirs = [
             origin
             for origin in self.origins(advert.token)
-            if not origin.is_own and self._vouching.signer(origin.advert) == voucher
+            if not origin.is_own and self._rules.signer(origin.advert) == signer
         ]
         if len(theirs) < self._quota:
             self._drop_worse(advert)
@@ -183,8 +183,8 @@ class AnchoredRouteTable(RouteTable):
         rest."""
         others = [origin for origin in self.origins(advert.token) if not origin.is_own]
         if len(self.origins(advert.token)) >= self._origins_max and others:
-            worst = max(others, key=lambda origin: self._vouching.rank(origin.advert))
-            if self._vouching.rank(advert) < self._vouching.rank(worst.advert):
+            worst = max(others, key=lambda origin: self._rules.rank(origin.advert))
+            if self._rules.rank(advert) < self._rules.rank(worst.advert):
                 self.remove(worst)
 
     def _make(self, advert: Advert, via: Address | None) -> AdvertisedOrigin:

@@ -43,16 +43,16 @@ class BatchJoinPolicy(BaselinePolicy):
     def __init__(
         self,
         rules: HardeningConfig,
-        seat: JoinContext,
-        habits: StickyChoices,
+        context: JoinContext,
+        choices: StickyChoices,
         *,
         period_us: int,
         epoch_us: int,
         rng: Random,
     ) -> None:
-        super().__init__(seat)
-        self._seat: JoinContext = seat
-        self._rules, self._habits, self._rng = rules, habits, rng
+        super().__init__(context)
+        self._context: JoinContext = context
+        self._rules, self._choices, self._rng = rules, choices, rng
         self._period_us, self._epoch_us = period_us, epoch_us
         self._parts: dict[bytes, _MeshPart] = {}
         self._linked_us: int | None = None
@@ -60,28 +60,30 @@ class BatchJoinPolicy(BaselinePolicy):
 
     def on_advert(self, token: bytes, now: int) -> None:
         """Decide once for each mesh, when its first advertisement comes, whether to join; and draw the moment."""
-        best = leading_origin(self._seat.reachable_origins(token))
+        best = leading_origin(self._context.reachable_origins(token))
         if token in self._parts or best is None:
             return
         leaf = best.advert.certificate.leaf
         lineage = lineage_of(best.advert.certificate, best.advert.cell)
         part = self._parts[token] = _MeshPart(lineage, leaf.first)
-        covers = self._rules.covers and self._habits.is_cover(lineage, leaf.first, leaf.cover / 1000)
-        if self._seat.is_subscribed(token) or covers or self._relayed(part):
-            part.joins_us = self._slot(self._rules.window_periods, now)
+        covers = self._rules.covers and self._choices.is_cover(lineage, leaf.first, leaf.cover / 1000)
+        if self._context.is_subscribed(token) or covers or self._was_relay(part):
+            part.joins_us = self._draw_time(self._rules.window_periods, now)
 
     def on_message(self, message: Message, source: Address, now: int) -> None:
         super().on_message(message, source, now)
         if isinstance(message, Subscribe):
             part = self._parts.get(message.token)
             if part is not None and part.joins_us is None:
-                part.joins_us = self._slot(self._rules.follow_periods, now)
+                part.joins_us = self._draw_time(self._rules.follow_periods, now)
 
     def position(self, token: bytes) -> MeshPosition | None:
         part = self._parts.get(token)
         if part is None:
             return None
-        return MeshPosition(() if part.parent is None else (part.parent,), tuple(self._seat.reachable_origins(token)))
+        return MeshPosition(
+            () if part.parent is None else (part.parent,), tuple(self._context.reachable_origins(token))
+        )
 
     def on_neighbour_lost(self, neighbour: Address) -> None:
         for part in self._parts.values():
@@ -89,16 +91,16 @@ class BatchJoinPolicy(BaselinePolicy):
                 part.parent = None
 
     def beat(self, now: int) -> None:
-        if not self._seat.present_neighbours():
+        if not self._context.present_neighbours():
             self._linked_us = None
         elif self._linked_us is None:
             self._linked_us = now
         for token, part in list(self._parts.items()):
             if (part.epoch + 1) * self._epoch_us + self._rules.grace_periods * self._period_us <= now:
                 del self._parts[token]
-                self._seat.forget_topic(token)
+                self._context.forget_topic(token)
             elif part.joins_us is not None and part.joins_us <= now:
-                self._follow(token, part, now)
+                self._update_parent(token, part, now)
 
     def ready_us(self, names: Iterable[tuple[bytes, bytes]], now: int) -> int | None:
         """Time from which publications on all of these topics, from this epoch on, reach this node; None if unknown.
@@ -136,33 +138,33 @@ class BatchJoinPolicy(BaselinePolicy):
     def size(self) -> int:
         return len(self._parts)
 
-    def _relayed(self, part: _MeshPart) -> bool:
+    def _was_relay(self, part: _MeshPart) -> bool:
         """True if a child depended on this node in this lineage in the previous epoch."""
         return any(
-            other.lineage == part.lineage and other.epoch == part.epoch - 1 and self._seat.branches.outward(token)
+            other.lineage == part.lineage and other.epoch == part.epoch - 1 and self._context.branches.outward(token)
             for token, other in self._parts.items()
         )
 
-    def _follow(self, token: bytes, part: _MeshPart, now: int) -> None:
+    def _update_parent(self, token: bytes, part: _MeshPart, now: int) -> None:
         """Take a parent on a way to the leading root: the first at once, a replacement only in the next slot."""
-        best = leading_origin(self._seat.reachable_origins(token))
+        best = leading_origin(self._context.reachable_origins(token))
         if best is not None and part.parent is not None and best.is_safe_via(part.parent):
             part.repair_us = None
         elif best is None or best.is_own:
-            self._adopt(token, part, None, now)
+            self._set_parent(token, part, None, now)
         elif not part.has_joined or (part.repair_us is not None and part.repair_us <= now):
-            self._adopt(token, part, best.via, now)
+            self._set_parent(token, part, best.via, now)
         elif part.repair_us is None:
-            part.repair_us = self._slot(self._rules.repair_periods, now)
+            part.repair_us = self._draw_time(self._rules.repair_periods, now)
 
-    def _adopt(self, token: bytes, part: _MeshPart, parent: Address | None, now: int) -> None:
+    def _set_parent(self, token: bytes, part: _MeshPart, parent: Address | None, now: int) -> None:
         if parent is not None:
             part.has_joined, part.repair_us = True, None
         if parent != part.parent:
             part.parent = parent
-            self._seat.reconcile(token, now)
+            self._context.reconcile(token, now)
 
-    def _slot(self, periods: int, now: int) -> int:
+    def _draw_time(self, periods: int, now: int) -> int:
         return now + self._rng.randrange(periods * self._period_us)
 
 

@@ -135,8 +135,8 @@ class ShellGameConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The shell game (P0 4.5): nodes of a mesh exchange positions with their children, until they have cooled down."""
 
     start: GameStart = "never"
-    """The event that makes a node play first: its first child in a mesh (fits the numbers), its first neighbour there (the text),
-    or any change of its neighbours, also later (Fig. 6)."""
+    """The event that makes a node play first: its first child in a mesh (fits the numbers), its first neighbour there
+    (the text), or any change of its neighbours, also later (Fig. 6)."""
     first: FirstWait = "immediate"
     """Whether the node then plays at once, or after a wait like all others."""
     wait_us: int = 5_000_000

@@ -28,8 +28,8 @@ from veilcast.wire.mesh import Decline, Invite, Message, Subscribe
 class ProbabilisticForwarding(BaselinePolicy):
     """Both rules: "one" asks one neighbour after the other until one accepts; "each" asks all that the coin chose."""
 
-    def __init__(self, rule: CoverConfig, seat: PolicyContext, rng: Random, tokens_max: int) -> None:
-        super().__init__(seat)
+    def __init__(self, rule: CoverConfig, context: PolicyContext, rng: Random, tokens_max: int) -> None:
+        super().__init__(context)
         self._rule, self._rng, self._tokens_max = rule, rng, tokens_max
         self._parents: dict[bytes, Address] = {}
         self._searches: dict[bytes, _CoverSearch] = {}
@@ -57,8 +57,8 @@ class ProbabilisticForwarding(BaselinePolicy):
         if self._rule.choice == "kept" or token not in self._searches:
             return
         for cover in self.on_left(token):
-            self._seat.branches.remove_outward(token, cover)
-            self._seat.send(cover, Decline(token))
+            self._context.branches.remove_outward(token, cover)
+            self._context.send(cover, Decline(token))
         search = self._searches[token] = _CoverSearch(self._draw())
         search.start(now + self._rule.delay_us)
 
@@ -70,8 +70,8 @@ class ProbabilisticForwarding(BaselinePolicy):
     def on_message(self, message: Message, source: Address, now: int) -> None:
         match message:
             case Invite(token):
-                if self._seat.is_in_mesh(token) or len(self._parents) >= self._tokens_max:
-                    self._seat.send(source, Decline(token))
+                if self._context.is_in_mesh(token) or len(self._parents) >= self._tokens_max:
+                    self._context.send(source, Decline(token))
                 else:
                     self._parents[token] = source
             case Decline(token):
@@ -89,16 +89,16 @@ class ProbabilisticForwarding(BaselinePolicy):
             if search.due_us is None or search.due_us > now:
                 continue
             at_once = len(search.order) if self._rule.rule == "each" else 1
-            adjacent = self._seat.mesh_neighbours(token)
-            for neighbour in search.next(self._seat.present_neighbours(), adjacent, at_once):
-                self._seat.send(neighbour, Invite(token))
+            adjacent = self._context.mesh_neighbours(token)
+            for neighbour in search.next(self._context.present_neighbours(), adjacent, at_once):
+                self._context.send(neighbour, Invite(token))
 
     def size(self) -> int:
         return len(self._parents) + len(self._searches)
 
     def _draw(self) -> list[Address]:
         """The neighbours to ask, in order; none if the coin decides so."""
-        order = self._seat.present_neighbours()
+        order = self._context.present_neighbours()
         self._rng.shuffle(order)
         if self._rule.rule == "each":
             return [neighbour for neighbour in order if self._rng.random() < self._rule.mu]
@@ -108,41 +108,41 @@ class ProbabilisticForwarding(BaselinePolicy):
 class _CoverSearch:
     """The search for covers in one mesh: neighbours to ask, asked ones, and accepted ones."""
 
-    __slots__ = ("_asking", "_left", "covers", "due_us", "order")
+    __slots__ = ("_asked", "_remaining", "covers", "due_us", "order")
 
     def __init__(self, order: list[Address]) -> None:
         self.order = order
         self.covers: dict[Address, None] = {}
         self.due_us: int | None = None
-        self._left: list[Address] = []
-        self._asking: dict[Address, None] = {}
+        self._remaining: list[Address] = []
+        self._asked: dict[Address, None] = {}
 
     def start(self, due_us: int) -> None:
         self.due_us = due_us
-        self._left = list(self.order)
+        self._remaining = list(self.order)
 
     def stop(self) -> list[Address]:
-        dismissed = [*self.covers, *self._asking]
-        self.due_us, self.covers, self._asking = None, {}, {}
+        dismissed = [*self.covers, *self._asked]
+        self.due_us, self.covers, self._asked = None, {}, {}
         return dismissed
 
     def next(self, present: list[Address], adjacent: list[Address], at_once: int) -> list[Address]:
         """The neighbours to invite now, if enough of those asked have answered. Neighbours in the mesh are skipped."""
         invited = []
-        while self._left and len(self._asking) + len(self.covers) < at_once:
-            neighbour = self._left.pop(0)
+        while self._remaining and len(self._asked) + len(self.covers) < at_once:
+            neighbour = self._remaining.pop(0)
             if neighbour in present and neighbour not in adjacent:
-                self._asking[neighbour] = None
+                self._asked[neighbour] = None
                 invited.append(neighbour)
-        if not self._left and not self._asking:
+        if not self._remaining and not self._asked:
             self.due_us = None
         return invited
 
     def accepted(self, neighbour: Address) -> None:
-        if neighbour in self._asking:
-            del self._asking[neighbour]
+        if neighbour in self._asked:
+            del self._asked[neighbour]
             self.covers[neighbour] = None
 
     def refused(self, neighbour: Address) -> None:
-        self._asking.pop(neighbour, None)
+        self._asked.pop(neighbour, None)
         self.covers.pop(neighbour, None)

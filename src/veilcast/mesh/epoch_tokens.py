@@ -90,7 +90,7 @@ class EpochTokens:
             try:
                 keys = self._keyring.keys_at(epoch)
             except AuthorityError:
-                keys = None  # Our membership does not reach that far.
+                keys = None  # The membership of this node ends before that epoch.
             if len(self._at_hand) >= 4:
                 del self._at_hand[min(self._at_hand)]
             self._at_hand[epoch] = keys

@@ -21,8 +21,8 @@ to insiders, one of them has been the first relay with a probability of at most 
 refill_epochs). Insiders that never leave come to hold a growing share of a node's links: p is that share, and not the
 share of all members (`benchmarks/first_relay.py`).
 Limit: an adversary that silences all own links except an insider's, or keeps the node from all members except an
-insider, makes that insider the stand-in, for as long as it silences the relay. The insider becomes the relay only if the adversary does so for
-`away_epochs`.
+insider, makes that insider the stand-in, for as long as it silences the relay. The insider becomes the relay only if
+the adversary does so for `away_epochs`.
 Assumption: the disk keeps the record. A node that loses it chooses again.
 """
 
@@ -49,21 +49,21 @@ class FirstRelay:
     def __init__(
         self,
         rules: FirstRelayConfig,
-        habits: StickyChoices,
+        choices: StickyChoices,
         members: NeighbourTable,
-        keep: StoreRelay,
+        store: StoreRelay,
         *,
         epoch_beats: int,
-        kept: RelayRecord | None = None,
+        stored: RelayRecord | None = None,
     ) -> None:
-        self._habits, self._members, self._keep, self._epoch_beats = habits, members, keep, epoch_beats
+        self._choices, self._members, self._store, self._epoch_beats = choices, members, store, epoch_beats
         self._away_max, self._price = rules.away_epochs * epoch_beats, rules.refill_epochs * epoch_beats
         self._credit_max = rules.spares * self._price
-        self.record = kept
+        self.record = stored
         self.is_settled = True
         """True if the neighbourhood is complete enough to choose in. A neighbourhood may set it to False."""
-        self._stands_in = kept is not None and kept.stand_in != b"" and kept.away > 0
-        self._unkept = self._links = self._still = self._waited = 0
+        self._uses_stand_in = stored is not None and stored.stand_in != b"" and stored.away > 0
+        self._unstored_beats = self._link_count = self._stable_beats = self._waited_beats = 0
 
     @property
     def key(self) -> bytes | None:
@@ -72,7 +72,7 @@ class FirstRelay:
     @property
     def key_in_use(self) -> bytes | None:
         """The key of the first relay, or of its stand-in."""
-        return self.record.stand_in if self.record is not None and self._stands_in else self.key
+        return self.record.stand_in if self.record is not None and self._uses_stand_in else self.key
 
     def address(self) -> Address | None:
         """The current address of the first relay or its stand-in, if it is a neighbour."""
@@ -83,7 +83,7 @@ class FirstRelay:
         """Estimated heartbeats until the first choice; 0 once it is made."""
         if self.record is not None:
             return 0
-        return 1 if self.is_settled else max(1, STABLE_BEATS + ATTEMPT_BEATS - self._still)
+        return 1 if self.is_settled else max(1, STABLE_BEATS + ATTEMPT_BEATS - self._stable_beats)
 
     def observe_links(self, links: int, links_max: int, *, idle: bool) -> None:
         """To be called once for each heartbeat before the first choice: the links that this node has opened, the number
@@ -92,21 +92,21 @@ class FirstRelay:
         A neighbourhood is complete when it has all its links; or when nothing has changed for some time, as if there
         are no more members; or when it has waited for long.
         """
-        self._still = self._still + 1 if idle and links == self._links else 0
-        self._waited += links > 0
-        self._links = links
+        self._stable_beats = self._stable_beats + 1 if idle and links == self._link_count else 0
+        self._waited_beats += links > 0
+        self._link_count = links
         self.is_settled = links > 0 and (
-            links >= links_max or self._still >= STABLE_BEATS or self._waited >= WAIT_BEATS_MAX
+            links >= links_max or self._stable_beats >= STABLE_BEATS or self._waited_beats >= WAIT_BEATS_MAX
         )
 
-    def beat(self, now: int, *, upheaval: bool) -> None:
+    def beat(self, now: int, *, mass_failure: bool) -> None:
         """Check whether the first relay is present. Choose the first one, or a replacement if that is allowed."""
         if self.record is None:
             if self.is_settled:
                 self._choose(self._members.chosen(), self._credit_max)
             return
         if self._members.unheard_us(now) > 0 and not self._members.present:
-            return  # This node is cut off: that says nothing about its relay.
+            return  # This node is cut off, so the relay may be present.
         record = self.record
         name = self._members.find_by_identity(record.key)
         is_heard = name is not None and self._members.was_heard_within(name, now)
@@ -114,34 +114,34 @@ class FirstRelay:
         credit = min(record.credit + 1, self._credit_max)
         address = record.address if name is None else name
         self._change(
-            RelayRecord(record.key, address, away, credit, record.stand_in), now_kept=address != record.address
+            RelayRecord(record.key, address, away, credit, record.stand_in), store_now=address != record.address
         )
         if is_heard:
-            self._stands_in = False
-        if upheaval and not is_heard:
+            self._uses_stand_in = False
+        if mass_failure and not is_heard:
             self._choose_stand_in(now)
         if away >= self._away_max:
             self._replace(now)
 
     def _choose(self, candidates: list[Address], credit: int) -> None:
         keys = {self._members.identity(name): name for name in candidates}
-        if (key := self._habits.choose_first_relay(keys)) is not None:
-            self._stands_in = False
-            self._change(RelayRecord(key, keys[key], 0, credit), now_kept=True)
+        if (key := self._choices.choose_first_relay(keys)) is not None:
+            self._uses_stand_in = False
+            self._change(RelayRecord(key, keys[key], 0, credit), store_now=True)
 
     def _choose_stand_in(self, now: int) -> None:
         """Use the stand-in in place of the relay. Choose the first stand-in, or another if the stand-in is silent
         too."""
         assert self.record is not None
         there = self._own_links_heard(now)
-        if self._stands_in and self.address() in self._members.present:
+        if self._uses_stand_in and self.address() in self._members.present:
             return  # A stand-in in use is kept until it fails: another one would be another sample.
         if self.record.stand_in in there:
-            self._stands_in = True
-        elif self.record.credit >= self._price and (key := self._habits.choose_first_relay(there)) is not None:
-            self._stands_in = True
+            self._uses_stand_in = True
+        elif self.record.credit >= self._price and (key := self._choices.choose_first_relay(there)) is not None:
+            self._uses_stand_in = True
             credit = self.record.credit - self._price
-            self._change(msgspec.structs.replace(self.record, credit=credit, stand_in=key), now_kept=True)
+            self._change(msgspec.structs.replace(self.record, credit=credit, stand_in=key), store_now=True)
 
     def _replace(self, now: int) -> None:
         """The relay has been away for `away_epochs`. A stand-in has been paid for already."""
@@ -162,13 +162,13 @@ class FirstRelay:
         keys = {self._members.identity(name): name for name in heard}
         return {key: name for key, name in keys.items() if key != self.key}
 
-    def _change(self, record: RelayRecord, *, now_kept: bool) -> None:
+    def _change(self, record: RelayRecord, *, store_now: bool) -> None:
         """Store the counters `STORES_PER_EPOCH` times an epoch, so that they also grow if no run lasts for an epoch."""
         self.record = record
-        self._unkept += 1
-        if now_kept or self._unkept * STORES_PER_EPOCH >= self._epoch_beats:
-            self._unkept = 0
-            self._keep(record)
+        self._unstored_beats += 1
+        if store_now or self._unstored_beats * STORES_PER_EPOCH >= self._epoch_beats:
+            self._unstored_beats = 0
+            self._store(record)
 
 
 STABLE_BEATS: Final = 8

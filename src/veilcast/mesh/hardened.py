@@ -44,8 +44,8 @@ from veilcast.wire.mesh import Advert, Call, Greet, Message, Notify, Stem, StemR
 class HardenedProfile:
     """A `MeshProfile`, and the `StemContext` of its own stems."""
 
-    def __init__(self, outfit: ProfileContext) -> None:
-        config, keyring, members, beats, rng, entropy, post, deliver, records, kept, keep, now = outfit
+    def __init__(self, context: ProfileContext) -> None:
+        config, keyring, members, beats, rng, entropy, post, deliver, records, kept, keep, now = context
         rules, period_us = config.hardening, config.heartbeat_us
         life_us = 2 * keyring.epoch_us + rules.grace_periods * period_us
         defences = msgspec.structs.replace(config.defences, anchor_life_us=life_us)
@@ -56,31 +56,31 @@ class HardenedProfile:
         self._rules, self._epoch_us, self._records = rules, keyring.epoch_us, records
         self._lead_us, self._grace_us = rules.lead_periods * period_us, rules.grace_periods * period_us
         self._keys: dict[int, EpochKeys] = {}
-        habits = StickyChoices(keyring.membership.link)
+        choices = StickyChoices(keyring.membership.link)
         routes = make_route_table(
             config,
             RootAnchorRules(),
-            lambda advert, name: habits.parent_rank(
+            lambda advert, name: choices.parent_rank(
                 lineage_of(advert.certificate, advert.cell), members.identity(name)
             ),
         )
         self.overlay = MeshOverlay(config, members, beats, routes)
-        self._joins = BatchJoinPolicy(
-            rules, self.overlay, habits, period_us=period_us, epoch_us=self._epoch_us, rng=rng
+        self._join_policy = BatchJoinPolicy(
+            rules, self.overlay, choices, period_us=period_us, epoch_us=self._epoch_us, rng=rng
         )
-        self.overlay.policy = self._joins
+        self.overlay.policy = self._join_policy
         self._roots = RootElections(config, self.overlay, self._keys_at, entropy, epoch_us=self._epoch_us, now=now)
         beats_max = max(1, self._epoch_us // period_us)
-        self.first_relay = FirstRelay(rules.relay, habits, members, keep, epoch_beats=beats_max, kept=kept)
+        self.first_relay = FirstRelay(rules.relay, choices, members, keep, epoch_beats=beats_max, stored=kept)
         self._stems = Stems(
             self,
-            StemChoices(rules, habits, members, self.first_relay),
+            StemChoices(rules, choices, members, self.first_relay),
             self._roots,
             circle_us=rules.retry_periods * period_us // 2,
             passages_max=rules.passages_max,
         )
-        departures = SendSlots(habits, rules.departure_epochs, epoch_us=self._epoch_us)
-        self._ahead = departures.epochs_ahead
+        send_slots = SendSlots(choices, rules.departure_epochs, epoch_us=self._epoch_us)
+        self._epochs_ahead = send_slots.epochs_ahead
         self._outbox = StemOutbox(
             config,
             self._keys_of,
@@ -89,19 +89,19 @@ class HardenedProfile:
             self._roots.estimate_mesh_ready_us,
             lambda: self.first_relay.beats_until_choice,
             self._stems.launch,
-            departures,
+            send_slots,
             records.settle,
             rng,
             entropy,
             epoch_us=self._epoch_us,
         )
         self.delay = self._outbox.delay
-        self._holding = RootDelay(rng, hold_us=int(rules.hold_back_epochs * self._epoch_us), room=rules.pending_max)
-        self._seen, self._spread_before = make_seen_ids(config), make_seen_ids(config)
-        self._upheaval = MassFailure(period_us)
+        self._root_delay = RootDelay(rng, hold_us=int(rules.hold_back_epochs * self._epoch_us), room=rules.pending_max)
+        self._seen, self._flooded = make_seen_ids(config), make_seen_ids(config)
+        self._mass_failure = MassFailure(period_us)
         self._beat_us, self._epoch = now, -1
         self._interests: dict[str, Sequence[Conjunction]] = {}
-        self._reading: dict[bytes, str] = {}
+        self._subscribed: dict[bytes, str] = {}
         self._publishing: dict[bytes, str] = {}
 
     # --- the owner
@@ -112,7 +112,7 @@ class HardenedProfile:
 
     def unadvertise(self, topic: str, now: int) -> None:
         self._outbox.unadvertise(topic)
-        self._publishing = {lineage: told for lineage, told in self._publishing.items() if told != topic}
+        self._publishing = {lineage: published for lineage, published in self._publishing.items() if published != topic}
 
     def schema(self, topic: str, now: int) -> Schema:
         return self._keys_of(topic, epoch_of(now, self._epoch_us)).record.schema
@@ -120,45 +120,51 @@ class HardenedProfile:
     def draft(self, topic: str, publication: Publication, now: int) -> PendingPublication:
         self.advertise(topic, now)
         keys = self._keys_of(topic, epoch_of(now, self._epoch_us)).for_publication(publication)
-        letter = self._records.draft(topic, keys.cell, publication)
-        check_publishable(keys, letter.content)
-        return letter
+        pending = self._records.draft(topic, keys.cell, publication)
+        check_publishable(keys, pending.content)
+        return pending
 
-    def send(self, record: int, letter: PendingPublication, now: int) -> None:
-        self._outbox.put(record, letter, now)
+    def send(self, record: int, pending: PendingPublication, now: int) -> None:
+        self._outbox.put(record, pending, now)
 
-    def resume(self, record: int, letter: PendingPublication, now: int) -> None:
+    def resume(self, record: int, pending: PendingPublication, now: int) -> None:
         with suppress(LocalError):  # The grant has ended; it may be renewed while this waits.
-            self.advertise(letter.topic, now)
-        self._outbox.put(record, letter, now)
+            self.advertise(pending.topic, now)
+        self._outbox.put(record, pending, now)
 
     def withdraw(self, record: int) -> None:
         self._outbox.withdraw(record)
 
     def subscribe(self, topic: str, interests: Sequence[Conjunction], now: int) -> int | None:
-        self._keys_of(topic, epoch_of(now, self._epoch_us)).for_interests(interests)  # Raises for what cannot be had.
-        before, self._interests[topic] = self._near(topic, now), interests
-        lineages = {keys.lineage for keys in self._near(topic, now)}
+        self._keys_of(topic, epoch_of(now, self._epoch_us)).for_interests(
+            interests
+        )  # Raises if the grant does not cover an interest.
+        before, self._interests[topic] = self._subscription_keys(topic, now), interests
+        lineages = {keys.lineage for keys in self._subscription_keys(topic, now)}
         for keys in before:
             if keys.lineage not in lineages:
-                self._reading.pop(keys.lineage, None)
+                self._subscribed.pop(keys.lineage, None)
                 self.overlay.remove_subscription(keys.token, now)
-        self._read_on(topic, now)
+        self._subscribe_now(topic, now)
         return self.ready_us(topic, now)
 
     def ready_us(self, topic: str, now: int) -> int | None:
-        return self._joins.ready_us([(keys.lineage, keys.token) for keys in self._near(topic, now)], now)
+        return self._join_policy.ready_us(
+            [(keys.lineage, keys.token) for keys in self._subscription_keys(topic, now)], now
+        )
 
     def unsubscribe(self, topic: str, now: int) -> None:
-        self._reading = {lineage: read for lineage, read in self._reading.items() if read != topic}
-        for keys in self._near(topic, now):
+        self._subscribed = {
+            lineage: subscribed for lineage, subscribed in self._subscribed.items() if subscribed != topic
+        }
+        for keys in self._subscription_keys(topic, now):
             self.overlay.remove_subscription(keys.token, now)
         self._interests.pop(topic, None)
 
     def is_own_topic(self, notify: Notify) -> bool:
         if (certificate := notify.certificate) is None:
             return False
-        reads = lineage_of(certificate, notify.cell) in self._reading
+        reads = lineage_of(certificate, notify.cell) in self._subscribed
         return reads or certificate.leaf.lineage in self._publishing
 
     # --- the network
@@ -177,14 +183,14 @@ class HardenedProfile:
     def handle(self, message: Message, source: Address, now: int) -> None:
         epoch = epoch_of(now, self._epoch_us)
         if isinstance(message, Call):
-            check_call(message, self._keyring.root, self._kept(now), epoch + self._ahead)
+            check_call(message, self._keyring.root, self._first_kept_epoch(now), epoch + self._epochs_ahead)
             self._roots.flood_call(message, source, now)
             return
         if isinstance(message, Advert):
-            # Who reads is asked when a mesh begins to form; clocks differ by no more than the grace.
+            # Subscriptions count when a mesh begins to form. Clocks differ by at most the grace time.
             if epoch_of(now + self._lead_us + self._grace_us, self._epoch_us) < message.certificate.leaf.first:
                 raise StaleError("a mesh before its time")
-            check_root_advert(message, self._keyring.root, self._kept(now), epoch)
+            check_root_advert(message, self._keyring.root, self._first_kept_epoch(now), epoch)
             self.overlay.routes.admit(message, now)
             self._roots.add_call(extract_call(message), now)
             if message.cell is not None and not self._roots.has_call(message.token):
@@ -192,7 +198,7 @@ class HardenedProfile:
         self.overlay.handle(message, source, now)
         if isinstance(message, Greet):
             self._roots.send_open_calls(source, now)
-            for note in self._upheaval.recent_notifications(now) if self._upheaval.is_active(now) else ():
+            for note in self._mass_failure.recent_notifications(now) if self._mass_failure.is_active(now) else ():
                 self._post((source,), note)
 
     def on_neighbour_lost(self, neighbour: Address, now: int) -> None:
@@ -201,21 +207,21 @@ class HardenedProfile:
     def beat(self, now: int) -> None:
         self._beat_us = now
         there = self.overlay.present_neighbours()
-        if self._upheaval.observe(len(there), sum(self._members.is_fresh(name, now) for name in there), now):
-            self._begin_upheaval(now)
-        self.first_relay.beat(now, upheaval=self._upheaval.is_active(now))
+        if self._mass_failure.observe(len(there), sum(self._members.is_fresh(name, now) for name in there), now):
+            self._begin_mass_failure(now)
+        self.first_relay.beat(now, mass_failure=self._mass_failure.is_active(now))
         if epoch_of(now, self._epoch_us) != self._epoch:
             self._epoch = epoch_of(now, self._epoch_us)
             self._keys = {epoch: keys for epoch, keys in self._keys.items() if epoch >= self._oldest(now)}
             for topic in self._interests:
-                self._read_on(topic, now)
-            self._stop_reading_the_past(now)
-        self.overlay.expire(now, self._kept(now))
+                self._subscribe_now(topic, now)
+            self._unsubscribe_past_tokens(now)
+        self.overlay.expire(now, self._first_kept_epoch(now))
         self._roots.request_fresh_chains(self.overlay.take_lost_chains())
         self._roots.beat(now)
         self.overlay.policy.beat(now)
         self._outbox.beat(now)
-        while (held := self._holding.pop_due(now)) is not None:
+        while (held := self._root_delay.pop_due(now)) is not None:
             self._release(*held, now)
 
     def next_event(self) -> Event | None:
@@ -223,17 +229,17 @@ class HardenedProfile:
 
     def sizes(self) -> dict[str, int]:
         return {
-            "seen": max(len(self._seen), len(self._spread_before)),
+            "seen": max(len(self._seen), len(self._flooded)),
             "calls": self._roots.size(),
             "passages": self._stems.size(),
-            "held": len(self._holding),
+            "held": len(self._root_delay),
         }
 
-    # --- what stems see and do
+    # --- StemContext
 
     def present_neighbours(self) -> list[Address]:
         there, now = self.overlay.present_neighbours(), self._beat_us
-        if not self._upheaval.is_active(now):
+        if not self._mass_failure.is_active(now):
             return there
         return [name for name in there if self._members.was_heard_within(name, now)]
 
@@ -246,7 +252,7 @@ class HardenedProfile:
     def check_cargo(self, cargo: Cargo, now: int) -> None:
         epoch = epoch_of(now, self._epoch_us)
         if isinstance(cargo, Call):
-            check_call(cargo, self._keyring.root, self._kept(now), epoch + self._ahead)
+            check_call(cargo, self._keyring.root, self._first_kept_epoch(now), epoch + self._epochs_ahead)
         else:
             check_certified_notify(cargo, self._keyring.root, epoch - 1, epoch + 1)
 
@@ -256,10 +262,10 @@ class HardenedProfile:
             return True
         if notification_id(cargo) in self._seen:
             return True
-        if not self._holding.can_hold(name):
+        if not self._root_delay.can_hold(name):
             return False
         stands_us = min((self._roots.own_mesh_ready_us(token) for token in self._meshes_of(cargo)), default=now)
-        if self._holding.hold(name, cargo, stands_us, now):
+        if self._root_delay.hold(name, cargo, stands_us, now):
             return False
         self._pass_on(cargo, None, now)
         return True
@@ -271,16 +277,16 @@ class HardenedProfile:
         The notification does not count as seen: once there is a root it also travels through the mesh, to members that
         this flood did not reach.
         """
-        if not self._upheaval.is_active(now):
+        if not self._mass_failure.is_active(now):
             return False
-        if (name := notification_id(note)) not in self._spread_before:
+        if (name := notification_id(note)) not in self._flooded:
             epoch = epoch_of(now, self._epoch_us)
             certificate = check_certified_notify(note, self._keyring.root, self._oldest(now), epoch + 1)
-            self._spread_before.add(name)
+            self._flooded.add(name)
             if name not in self._seen:
-                self._upheaval.remember(note, now)
+                self._mass_failure.remember(note, now)
             self._post([neighbour for neighbour in self.overlay.present_neighbours() if neighbour != source], note)
-            self._read(certificate, note, now)
+            self._open(certificate, note, now)
         return True
 
     def confirm(self, name: bytes, receipt: bytes) -> None:
@@ -289,14 +295,14 @@ class HardenedProfile:
             self._roots.check_receipt(lineage, name, receipt)
             self._outbox.confirm(name)
 
-    # --- inside
+    # --- internal
 
-    def _begin_upheaval(self, now: int) -> None:
+    def _begin_mass_failure(self, now: int) -> None:
         """A mass failure begins. Messages in flight may have ended at silent neighbours, so they are sent and forwarded
         once more."""
         self._stems.forget()
-        self._outbox.resend_by(self._upheaval.resend_us(now))
-        for note in self._upheaval.recent_notifications(now):
+        self._outbox.resend_by(self._mass_failure.resend_us(now))
+        for note in self._mass_failure.recent_notifications(now):
             with suppress(RemoteError):
                 self.flood_to_all(note, None, now)
 
@@ -319,30 +325,30 @@ class HardenedProfile:
         name = notification_id(notify)
         if name in self._seen:
             return
-        is_spread = source is not None and self.flood_to_all(notify, source, now)
+        was_flooded = source is not None and self.flood_to_all(notify, source, now)
         meshes = self._meshes_of(notify)
         near = dict.fromkeys(neighbour for token in meshes for neighbour in self.overlay.mesh_neighbours(token))
-        if is_spread and source not in near:
+        if was_flooded and source not in near:
             return
         epoch = epoch_of(now, self._epoch_us)
         certificate = check_certified_notify(notify, self._keyring.root, self._oldest(now), epoch + 1)
         if not meshes:
-            # Neighbours in an upheaval spread notes to those who see none. To read one shows nowhere: it is not passed
-            # on, and does not count as seen, so that it will be if it comes again by a mesh.
-            self._read(certificate, notify, now)
+            # Neighbours that observe a mass failure flood to nodes that do not. Opening the notification is invisible:
+            # it is not forwarded and does not count as seen, so it will be forwarded if it comes through a mesh.
+            self._open(certificate, notify, now)
             raise StaleError("a note of a mesh that we are not in")
         self._seen.add(name)
-        self._upheaval.remember(notify, now)
+        self._mass_failure.remember(notify, now)
         self._post([neighbour for neighbour in near if neighbour != source], notify)
-        self._read(certificate, notify, now)
+        self._open(certificate, notify, now)
 
-    def _read(self, certificate: CertificateChain, notify: Notify, now: int) -> None:
-        if (topic := self._reading.get(lineage_of(certificate, notify.cell))) is None:
+    def _open(self, certificate: CertificateChain, notify: Notify, now: int) -> None:
+        if (topic := self._subscribed.get(lineage_of(certificate, notify.cell))) is None:
             return
         try:
             keys = self._keys_of(topic, certificate.leaf.first).for_cell(notify.cell)
         except AuthorityError:
-            return  # Our grant does not reach that epoch.
+            return  # The grant ends before that epoch.
         self._deliver(topic, lambda: open_certified_notify(keys, notify, certificate, self._keyring.root), now)
 
     def _meshes_of(self, notify: Notify) -> list[bytes]:
@@ -355,9 +361,9 @@ class HardenedProfile:
         if (certificate := notify.certificate) is None:
             return []
         later = self._roots.tokens_of(lineage_of(certificate, notify.cell), certificate.leaf.first)
-        return [token for token in dict.fromkeys((notify.token, *later)) if self._is_in(token)]
+        return [token for token in dict.fromkeys((notify.token, *later)) if self._is_in_mesh(token)]
 
-    def _is_in(self, token: bytes) -> bool:
+    def _is_in_mesh(self, token: bytes) -> bool:
         return bool(self.overlay.mesh_neighbours(token)) or self.overlay.originates(token)
 
     def _has_root(self, token: bytes) -> bool:
@@ -365,22 +371,22 @@ class HardenedProfile:
 
     def _has_way(self, token: bytes) -> bool:
         """True if a message that leaves now has a destination: a root, or all neighbours during a mass failure."""
-        return self._has_root(token) or self._upheaval.is_active(self._beat_us)
+        return self._has_root(token) or self._mass_failure.is_active(self._beat_us)
 
-    def _read_on(self, topic: str, now: int) -> None:
-        for keys in self._near(topic, now):
-            self._reading[keys.lineage] = topic
+    def _subscribe_now(self, topic: str, now: int) -> None:
+        for keys in self._subscription_keys(topic, now):
+            self._subscribed[keys.lineage] = topic
             self.overlay.add_subscription(keys.token, now)
 
-    def _stop_reading_the_past(self, now: int) -> None:
+    def _unsubscribe_past_tokens(self, now: int) -> None:
         """Unsubscribe from tokens of past epochs that had no advertisement. A mesh that existed is purged in its own
         time."""
-        near = {keys.token: None for topic in self._interests for keys in self._near(topic, now)}
+        near = {keys.token: None for topic in self._interests for keys in self._subscription_keys(topic, now)}
         for token in self.overlay.subscribed_tokens():
             if token not in near and not self.overlay.routes.origins(token):
                 self.overlay.remove_subscription(token, now)
 
-    def _near(self, topic: str, now: int) -> Sequence[TopicKeys]:
+    def _subscription_keys(self, topic: str, now: int) -> Sequence[TopicKeys]:
         """The keys of the subscribed parts of a topic, for this epoch and the next, as far as the grant reaches."""
         found: list[TopicKeys] = []
         epoch, interests = epoch_of(now, self._epoch_us), self._interests.get(topic, ())
@@ -389,7 +395,7 @@ class HardenedProfile:
                 found += self._keys_of(topic, near).for_interests(interests)
         return found
 
-    def _kept(self, now: int) -> int:
+    def _first_kept_epoch(self, now: int) -> int:
         """The first epoch whose mesh is kept: this one, or the previous one during the grace time."""
         return epoch_of(now - self._grace_us, self._epoch_us)
 

@@ -107,8 +107,8 @@ class HidingPolicy(Protocol):
 class BaselinePolicy:
     """No covers, and every node where the advertisements lead."""
 
-    def __init__(self, seat: PolicyContext) -> None:
-        self._seat = seat
+    def __init__(self, context: PolicyContext) -> None:
+        self._context = context
 
     def parent(self, token: bytes) -> Address | None:
         return None
@@ -142,7 +142,7 @@ class BaselinePolicy:
 
     def on_message(self, message: Message, source: Address, now: int) -> None:
         if isinstance(message, Invite):
-            self._seat.send(source, Decline(message.token))
+            self._context.send(source, Decline(message.token))
 
     def beat(self, now: int) -> None:
         pass

@@ -38,48 +38,6 @@ from veilcast.wire.mesh import (
     Unsubscribe,
 )
 
-
-class NeighbourRateLimits:
-    """One bucket for each neighbour and kind. Bounded: the last heard neighbours, four times `neighbours_max`."""
-
-    def __init__(self, config: MeshConfig) -> None:
-        self._names_max, self._period_us = 4 * config.neighbours_max, config.heartbeat_us
-        self._rates = {name: getattr(config.defences, name) for name in _KINDS} if config.defences.buckets else {}
-        self._buckets: dict[Address, dict[str, TokenBucket]] = {}
-
-    def __len__(self) -> int:
-        return len(self._buckets)
-
-    def charge(self, message: Message, source: Address, now: int) -> None:
-        """Raise `ExcessError` if this neighbour is over its rate for this kind."""
-        kind = _KIND_OF.get(type(message))
-        if kind is None or kind not in self._rates:
-            return
-        buckets = self._buckets.pop(source, None) or self._new()
-        self._buckets[source] = buckets
-        if len(self._buckets) > self._names_max:
-            del self._buckets[next(iter(self._buckets))]
-        if not buckets[kind].take(now):
-            raise ExcessError(f"more {kind} than we take from one neighbour")
-
-    def _new(self) -> dict[str, TokenBucket]:
-        return {kind: self._bucket(rate) for kind, rate in self._rates.items()}
-
-    def _bucket(self, rate: MessageRate) -> TokenBucket:
-        return TokenBucket(max(1, self._period_us // rate.per_period), rate.burst)
-
-
-_KINDS: Final[dict[str, tuple[type[Message], ...]]] = {
-    "adverts": (Advert, Unadvert, Call),
-    "subscriptions": (Subscribe, Unsubscribe, Invite, Decline),
-    "swaps": (SwapAsk, SwapLock),
-    "greetings": (Greet,),
-    "notes": (Notify,),
-    "stems": (Stem,),
-}
-"""Answers in a swap and along a stem are not counted: unrequested ones are refused anyway."""
-_KIND_OF: Final = {message: kind for kind, messages in _KINDS.items() for message in messages}
-
 T = TypeVar("T", bound=Hashable)
 
 
@@ -142,18 +100,18 @@ class NeighbourQueues:
 
     def __init__(self, config: MeshConfig) -> None:
         self._fair = config.defences.caps
-        self._blamed: Address | None = None
+        self._charged: Address | None = None
 
     def make(self, size: int) -> NeighbourQueue:
-        return FairQueue(size, lambda: self._blamed) if self._fair else make_plain_queue(size)
+        return FairQueue(size, lambda: self._charged) if self._fair else make_plain_queue(size)
 
     @contextmanager
     def charging(self, neighbour: Address) -> Iterator[None]:
-        self._blamed = neighbour
+        self._charged = neighbour
         try:
             yield
         finally:
-            self._blamed = None
+            self._charged = None
 
 
 def make_plain_queue(size: int) -> NeighbourQueue:
@@ -165,24 +123,24 @@ class FairQueue:
     """A `NeighbourQueue` of at most `size`. When full, the oldest message of the neighbour with the most entries is
     dropped."""
 
-    def __init__(self, size: int, blamed: Callable[[], Address | None]) -> None:
-        self._size, self._blamed = size, blamed
+    def __init__(self, size: int, charged: Callable[[], Address | None]) -> None:
+        self._size, self._charged = size, charged
         self._waiting: dict[int, tuple[bytes, Address | None]] = {}
         self._numbers: dict[Address | None, deque[int]] = {}
         self._last = 0
 
     def append(self, data: bytes) -> None:
         if len(self._waiting) >= self._size:
-            greediest = max(self._numbers, key=lambda name: len(self._numbers[name]))
-            del self._waiting[self._next_of(greediest)]
-        blamed = self._blamed()
+            largest = max(self._numbers, key=lambda name: len(self._numbers[name]))
+            del self._waiting[self._next_of(largest)]
+        charged = self._charged()
         self._last += 1
-        self._waiting[self._last] = (data, blamed)
-        self._numbers.setdefault(blamed, deque()).append(self._last)
+        self._waiting[self._last] = (data, charged)
+        self._numbers.setdefault(charged, deque()).append(self._last)
 
     def popleft(self) -> bytes:
-        data, blamed = self._waiting.pop(next(iter(self._waiting)))
-        self._next_of(blamed)
+        data, charged = self._waiting.pop(next(iter(self._waiting)))
+        self._next_of(charged)
         return data
 
     def __getitem__(self, place: int) -> bytes:
@@ -193,12 +151,52 @@ class FairQueue:
     def __len__(self) -> int:
         return len(self._waiting)
 
-    def _next_of(self, blamed: Address | None) -> int:
-        numbers = self._numbers[blamed]
+    def _next_of(self, charged: Address | None) -> int:
+        numbers = self._numbers[charged]
         number = numbers.popleft()
         if not numbers:
-            del self._numbers[blamed]
+            del self._numbers[charged]
         return number
 
 
+class NeighbourRateLimits:
+    """One bucket for each neighbour and kind. Bounded: the last heard neighbours, four times `neighbours_max`."""
+
+    def __init__(self, config: MeshConfig) -> None:
+        self._names_max, self._period_us = 4 * config.neighbours_max, config.heartbeat_us
+        self._rates = {name: getattr(config.defences, name) for name in _KINDS} if config.defences.buckets else {}
+        self._buckets: dict[Address, dict[str, TokenBucket]] = {}
+
+    def __len__(self) -> int:
+        return len(self._buckets)
+
+    def charge(self, message: Message, source: Address, now: int) -> None:
+        """Raise `ExcessError` if this neighbour is over its rate for this kind."""
+        kind = _KIND_OF.get(type(message))
+        if kind is None or kind not in self._rates:
+            return
+        buckets = self._buckets.pop(source, None) or self._new()
+        self._buckets[source] = buckets
+        if len(self._buckets) > self._names_max:
+            del self._buckets[next(iter(self._buckets))]
+        if not buckets[kind].take(now):
+            raise ExcessError(f"more {kind} than we take from one neighbour")
+
+    def _new(self) -> dict[str, TokenBucket]:
+        return {kind: self._bucket(rate) for kind, rate in self._rates.items()}
+
+    def _bucket(self, rate: MessageRate) -> TokenBucket:
+        return TokenBucket(max(1, self._period_us // rate.per_period), rate.burst)
+
+
+_KINDS: Final[dict[str, tuple[type[Message], ...]]] = {
+    "adverts": (Advert, Unadvert, Call),
+    "subscriptions": (Subscribe, Unsubscribe, Invite, Decline),
+    "swaps": (SwapAsk, SwapLock),
+    "greetings": (Greet,),
+    "notes": (Notify,),
+    "stems": (Stem,),
+}
+"""Answers in a swap and along a stem are not counted: unrequested ones are refused anyway."""
+_KIND_OF: Final = {message: kind for kind, messages in _KINDS.items() for message in messages}
 _UNLIMITED: Final = 1 << 62

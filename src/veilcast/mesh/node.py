@@ -40,39 +40,6 @@ from veilcast.topics import Conjunction, check_interest, check_publication, topi
 from veilcast.wire import decode, encode
 from veilcast.wire.mesh import Admit, Answer, ForwardJoin, Greet, Join, Keep, Knock, Message, Notify, Replace, Show
 
-ReadyTime: TypeAlias = Callable[[str, int], int | None]
-"""From a topic and the time now: when a subscription begins to receive notifications; None while that is unknown."""
-
-
-class SubscriptionReadiness:
-    """The subscriptions that are not ready yet, and the events that tell the owner when they will be. The node bounds
-    their number."""
-
-    def __init__(self) -> None:
-        self._told_us: dict[int, int | None] = {}
-        self.news: list[Waiting] = []
-
-    def add(self, number: int, until_us: int | None, now: int) -> None:
-        """Add a new subscription. If it is not ready at once, an event tells the owner when it will be."""
-        if until_us is None or until_us > now:
-            self._told_us[number] = until_us
-            self.news.append(Waiting(number, until_us))
-
-    def beat(self, topics: Mapping[int, str], ready_time: ReadyTime, now: int) -> None:
-        """Update all times. `topics` are those of all current subscriptions."""
-        for number, told_us in list(self._told_us.items()):
-            if number not in topics:
-                del self._told_us[number]
-                continue
-            until_us = ready_time(topics[number], now)
-            if until_us is not None and until_us <= now:
-                del self._told_us[number]
-                until_us = now if told_us is None or told_us > now else told_us
-            else:
-                self._told_us[number] = until_us
-            if until_us != told_us:
-                self.news.append(Waiting(number, until_us))
-
 
 class MeshNode:
     """A `Member` that implements `Peers` and `Durable`.
@@ -102,40 +69,40 @@ class MeshNode:
         self._heartbeat_bytes = config.heartbeat_bytes
         fixed = neighbours if config.membership == "fixed" else ()
         self._members = NeighbourTable(fixed, period_us=period, silent_periods=config.silent_periods, now=now)
-        self._backlogs = NeighbourQueues(config)
-        # Each node beats at a phase of its own, or all would be heard at once.
-        self._beats = Heartbeats(
+        self._queues = NeighbourQueues(config)
+        # Each node draws its own phase; otherwise all heartbeats would coincide.
+        self._heartbeats = Heartbeats(
             period_us=period,
             size=config.heartbeat_bytes,
             queue_max=config.queue_max,
             first_us=now + rng.randrange(period),
             first_number=rng.randrange(NUMBERS),
-            new_queue=self._backlogs.make,
+            new_queue=self._queues.make,
         )
         self._frames: list[Frame] = []
         records = records or {}
         kept = read_neighbour_record(records[NEIGHBOUR_RECORD]) if NEIGHBOUR_RECORD in records else NeighbourRecord()
         self._records = Outbox(entropy, records, config.records_max, NEIGHBOUR_RECORD)
-        outfit = ProfileContext(
+        context = ProfileContext(
             config,
             keyring,
             self._members,
-            self._beats,
+            self._heartbeats,
             rng,
             entropy,
             self._post,
             self._deliver,
             self._records,
             kept.relay,
-            self._keep_relay,
+            self._store_relay,
             now,
         )
-        conduct = PaperProfile(outfit) if config.profile == "paper" else HardenedProfile(outfit)
-        self._conduct: MeshProfile = conduct
-        self.overlay = conduct.overlay
+        profile = PaperProfile(context) if config.profile == "paper" else HardenedProfile(context)
+        self._profile: MeshProfile = profile
+        self.overlay = profile.overlay
         guests_max = 2 * config.neighbours_max
         self._links = NeighbourLinks(
-            self._members, self._beats, self._conduct.on_neighbour_lost, kept, guests_max=guests_max
+            self._members, self._heartbeats, self._profile.on_neighbour_lost, kept, guests_max=guests_max
         )
         self.neighbourhood: Neighbourhood = FixedNeighbourhood()
         if config.membership == "scamp":
@@ -146,12 +113,12 @@ class MeshNode:
             credentials = Credentials(keyring, name, entropy, COOKIE_PERIODS * period)
             anchors, relay = (
                 map(Address, kept.anchors),
-                conduct.first_relay if isinstance(conduct, HardenedProfile) else None,
+                profile.first_relay if isinstance(profile, HardenedProfile) else None,
             )
             self.neighbourhood = CertifiedNeighbourhood(
                 config, name, neighbours, self._links, credentials, prefix, rng, now, anchors, relay
             )
-        self._buckets, self._heard = NeighbourRateLimits(config), HeartbeatHistory(config)
+        self._rate_limits, self._heartbeat_history = NeighbourRateLimits(config), HeartbeatHistory(config)
         self._inbox = OrderedInbox(
             unread_max=config.unread_max,
             streams_max=config.unread_max,
@@ -162,41 +129,41 @@ class MeshNode:
         self._subscribed = 0
         self._readiness = SubscriptionReadiness()
         self._notes = 0
-        self._met_us = now
+        self._last_neighbour_us = now
         """Time at which a neighbour was last present."""
         self.faults = Faults()
         self.refused: Counter[str] = Counter()
-        self.sent = self._beats.sent
+        self.sent = self._heartbeats.sent
         self.load = ForwardingLoad()
-        for record, letter in self._records.unsettled():
-            conduct.resume(record, letter, now)
+        for record, pending in self._records.unsettled():
+            profile.resume(record, pending, now)
 
     # --- the owner
 
     def advertise(self, topic: str, now: int) -> None:
         """Announce that this node publishes on the topic. A repeated call changes nothing."""
-        self._conduct.advertise(topic, now)
+        self._profile.advertise(topic, now)
 
     def unadvertise(self, topic: str, now: int) -> None:
-        self._conduct.unadvertise(topic, now)
+        self._profile.unadvertise(topic, now)
 
     def publish(self, publication: Publication, now: int) -> int:
         """Send to every topic that the publication is labelled with, or to none."""
         topics = topics_of(publication)
-        check_publication(publication, {topic: self._conduct.schema(topic, now) for topic in topics})
-        return self._records.keep([self._conduct.draft(topic, publication, now) for topic in topics])
+        check_publication(publication, {topic: self._profile.schema(topic, now) for topic in topics})
+        return self._records.keep([self._profile.draft(topic, publication, now) for topic in topics])
 
     def withdraw(self, record: int, now: int) -> None:
-        self._conduct.withdraw(record)
+        self._profile.withdraw(record)
         self._records.drop(record)
 
     def subscribe(self, interest: Interest, now: int) -> int:
         """Valid from the next heartbeat on. If joining waits for an epoch edge, a `Waiting` event gives the time."""
-        topic, wanted = topic_of(interest)
-        check_interest(wanted, topic, self._conduct.schema(topic, now))
-        until_us = self._conduct.subscribe(topic, [*self._interests(topic), wanted], now)
+        topic, conjunction = topic_of(interest)
+        check_interest(conjunction, topic, self._profile.schema(topic, now))
+        until_us = self._profile.subscribe(topic, [*self._interests(topic), conjunction], now)
         self._subscribed += 1
-        self._subscriptions[self._subscribed] = (topic, wanted)
+        self._subscriptions[self._subscribed] = (topic, conjunction)
         self._readiness.add(self._subscribed, until_us, now)
         return self._subscribed
 
@@ -205,10 +172,10 @@ class MeshNode:
             raise LocalError(f"there is no subscription {number}")
         topic, _ = self._subscriptions.pop(number)
         if left := self._interests(topic):
-            with suppress(AuthorityError):  # The grant has ended, and nothing is read by it any more.
-                self._conduct.subscribe(topic, left, now)
+            with suppress(AuthorityError):  # The grant has ended, so nothing is read any more.
+                self._profile.subscribe(topic, left, now)
         else:
-            self._conduct.unsubscribe(topic, now)
+            self._profile.unsubscribe(topic, now)
 
     def acknowledge(self, note: bytes, now: int) -> None:
         self._inbox.acknowledge(note)
@@ -228,30 +195,30 @@ class MeshNode:
                 self._hear(data, source, now)
             else:
                 message = decode(data)
-                self._buckets.charge(message, source, now)
-                self._conduct.receive(message, source, now)
+                self._rate_limits.charge(message, source, now)
+                self._profile.receive(message, source, now)
                 self._notes += 1
         except RemoteError as error:
-            self._refuse(error)
+            self._count_refusal(error)
         except Exception as error:
             self.faults.count_exception(error)
 
     def handle_timer(self, now: int) -> None:
-        if now < self._beats.next_us:
+        if now < self._heartbeats.next_us:
             return
         for neighbour in self._members.find_silent(now):
             self.peer_lost(neighbour, now)
         if self._members.present:
-            self._met_us = now
+            self._last_neighbour_us = now
         self._inbox.beat(now)
-        self._conduct.beat(now)
+        self._profile.beat(now)
         topics = {number: topic for number, (topic, _) in self._subscriptions.items()}
-        self._readiness.beat(topics, self._conduct.ready_us, now)
+        self._readiness.beat(topics, self._profile.ready_us, now)
         self.neighbourhood.beat(now)
-        self._frames += self._beats.beat(self._links.take_heartbeat_targets(), now)
+        self._frames += self._heartbeats.beat(self._links.take_heartbeat_targets(), now)
 
     def next_timer(self) -> int | None:
-        return self._beats.next_us
+        return self._heartbeats.next_us
 
     def frames_to_send(self, now: int, limit: int) -> list[Frame]:
         if not self._frames:
@@ -260,17 +227,17 @@ class MeshNode:
         return frames
 
     def next_event(self) -> Event | None:
-        if self._readiness.news:
-            return self._readiness.news.pop(0)
+        if self._readiness.events:
+            return self._readiness.events.pop(0)
         own = self._links.next_event() or self._records.next_event()
-        return own or self._inbox.next_delivery() or self._conduct.next_event()
+        return own or self._inbox.next_delivery() or self._profile.next_event()
 
     def stored(self, record: int, now: int) -> None:
-        for letter in self._records.stored(record):
-            self._conduct.send(record, letter, now)
+        for pending in self._records.stored(record):
+            self._profile.send(record, pending, now)
 
     def peer_up(self, peer: Address, now: int) -> None:
-        # There is a way. Whether one that we have found keeps us too, its own heartbeat will say.
+        # The connection is up. In an open neighbourhood only the heartbeat of the peer proves that it keeps this node.
         if not self.neighbourhood.accepts_strangers and peer in self._members and self._members.mark_present(peer):
             self.overlay.greet(peer)
 
@@ -278,7 +245,7 @@ class MeshNode:
         self._links.mark_lost(peer, now)
         self.neighbourhood.on_neighbour_lost(peer, now)
 
-    # --- what an owner may want to know
+    # --- status for the owner
 
     def group_size(self) -> int:
         """Members that this node has met or heard of, including itself."""
@@ -286,12 +253,12 @@ class MeshNode:
         return 1 + max(known.get("passive", 0), known.get("neighbours", 0), len(self._members.present))
 
     def delay(self, now: int) -> Delay | None:
-        delay = self._conduct.delay(self.group_size(), now)
+        delay = self._profile.delay(self.group_size(), now)
         return Delay("this node has no neighbour") if delay is not None and self.alone_us(now) else delay
 
     def alone_us(self, now: int) -> int:
         """Time without any neighbour, in microseconds; 0 if there is one."""
-        return 0 if self._members.present else max(1, now - self._met_us)
+        return 0 if self._members.present else max(1, now - self._last_neighbour_us)
 
     def swaps_played(self) -> int:
         return self.overlay.policy.swaps_completed()
@@ -312,48 +279,48 @@ class MeshNode:
         return {
             "routes": self.overlay.routes.count_offers(),
             "branches": self.overlay.branches.size(),
-            "queued": self._beats.count_queued(),
+            "queued": self._heartbeats.count_queued(),
             "inbox": self._inbox.size(),
             "pending": len(self._records),
             "policy": self.overlay.policy.size(),
-            **self._conduct.sizes(),
+            **self._profile.sizes(),
             **self.neighbourhood.sizes(),
         }
 
-    # --- inside
+    # --- internal
 
     def _hear(self, data: bytes, source: Address, now: int) -> None:
         beat = read_heartbeat(data, self._heartbeat_bytes)
         if source in self._members:
             if self._members.is_repeated(source, beat.number):
-                # What rides must not act twice: a copy of a subscription would become two at every step of its walk.
+                # A message must not act twice: a copied subscription would double at every step of its walk.
                 raise StaleError("a heartbeat that was heard already")
             if self._members.is_overtaken(source, beat.number):
-                # When it was missed, all that it could say was asked for anew.
+                # When this heartbeat was missed, the node requested all state again.
                 raise StaleError("a heartbeat that a later one overtook")
-            if not self._heard.take(source, beat.number):
+            if not self._heartbeat_history.take(source, beat.number):
                 raise StaleError("a heartbeat of the past")
             was_present = source in self._members.present
             if not self._members.hear(source, beat.number, now):
-                self._buckets.charge(Greet(), source, now)  # As if it had greeted us: all is told again.
+                self._rate_limits.charge(Greet(), source, now)  # Counts as a greeting: all state is sent again.
                 if was_present:
                     self.overlay.forget_neighbour(source, now)
                 self.overlay.greet(source)
         for rider in beat.riders:
             try:
-                self._act(decode(rider), source, now)
+                self._handle(decode(rider), source, now)
             except RemoteError as error:
-                self._refuse(error)
+                self._count_refusal(error)
             except Exception as error:
                 self.faults.count_exception(error)
 
-    def _act(self, message: Message, source: Address, now: int) -> None:
-        if isinstance(message, _OF_MEMBERSHIP):
+    def _handle(self, message: Message, source: Address, now: int) -> None:
+        if isinstance(message, _MEMBERSHIP_MESSAGES):
             self.neighbourhood.on_message(message, source, now)
         elif self._members.reaches(source):
-            self._buckets.charge(message, source, now)
-            with self._backlogs.charging(source):
-                self._conduct.handle(message, source, now)
+            self._rate_limits.charge(message, source, now)
+            with self._queues.charging(source):
+                self._profile.handle(message, source, now)
         else:
             raise StaleError("not a neighbour")
 
@@ -362,7 +329,7 @@ class MeshNode:
         self._frames += [Frame(neighbour, data) for neighbour in neighbours]
         self.sent[type(message).__name__] += len(neighbours)
         if isinstance(message, Notify):
-            self.load = self.load.plus(len(neighbours), len(data), own=self._conduct.is_own_topic(message))
+            self.load = self.load.plus(len(neighbours), len(data), own=self._profile.is_own_topic(message))
         self._notes += 1
 
     def _deliver(self, topic: str, opened: Callable[[], NumberedPublication], now: int) -> None:
@@ -382,11 +349,11 @@ class MeshNode:
             note = Note(stream_place_id(topic, content), content.publication)
             self._inbox.put((topic, content.stream), content.number, note, readers, now)
         except RemoteError as error:
-            self._refuse(error)
+            self._count_refusal(error)
         except Exception as error:
             self.faults.count_exception(error)
 
-    def _keep_relay(self, relay: RelayRecord) -> None:
+    def _store_relay(self, relay: RelayRecord) -> None:
         """Store the first relay. In a fixed neighbourhood the next run has the same neighbours and makes the same
         choice."""
         if self.neighbourhood.accepts_strangers:
@@ -395,8 +362,40 @@ class MeshNode:
     def _interests(self, topic: str) -> list[Conjunction]:
         return [interest for read, interest in self._subscriptions.values() if read == topic]
 
-    def _refuse(self, error: RemoteError) -> None:
+    def _count_refusal(self, error: RemoteError) -> None:
         self.refused[type(error).__name__] += 1
 
 
-_OF_MEMBERSHIP: Final = (Join, ForwardJoin, Keep, Replace, Knock, Answer, Show, Admit)
+class SubscriptionReadiness:
+    """The subscriptions that are not ready yet, and the events that tell the owner when they will be. The node bounds
+    their number."""
+
+    def __init__(self) -> None:
+        self._announced_us: dict[int, int | None] = {}
+        self.events: list[Waiting] = []
+
+    def add(self, number: int, until_us: int | None, now: int) -> None:
+        """Add a new subscription. If it is not ready at once, an event tells the owner when it will be."""
+        if until_us is None or until_us > now:
+            self._announced_us[number] = until_us
+            self.events.append(Waiting(number, until_us))
+
+    def beat(self, topics: Mapping[int, str], ready_time: ReadyTime, now: int) -> None:
+        """Update all times. `topics` are those of all current subscriptions."""
+        for number, announced_us in list(self._announced_us.items()):
+            if number not in topics:
+                del self._announced_us[number]
+                continue
+            until_us = ready_time(topics[number], now)
+            if until_us is not None and until_us <= now:
+                del self._announced_us[number]
+                until_us = now if announced_us is None or announced_us > now else announced_us
+            else:
+                self._announced_us[number] = until_us
+            if until_us != announced_us:
+                self.events.append(Waiting(number, until_us))
+
+
+ReadyTime: TypeAlias = Callable[[str, int], int | None]
+"""From a topic and the time now: when a subscription begins to receive notifications; None while that is unknown."""
+_MEMBERSHIP_MESSAGES: Final = (Join, ForwardJoin, Keep, Replace, Knock, Answer, Show, Admit)

@@ -37,7 +37,7 @@ class OrderedInbox:
         deliveries = tuple(Delivered(reader, note) for reader in readers)
         expected = self._next.get(stream)
         if expected is None:
-            # The first that is heard of a stream is where it begins: who joins late misses what was before.
+            # A stream begins with its first received notification: a late subscriber misses the earlier ones.
             if len(self._next) >= self._streams_max:
                 oldest = next(iter(self._next))
                 del self._next[oldest], self._windows[oldest]
@@ -47,13 +47,13 @@ class OrderedInbox:
         if not self._windows[stream].take(number):
             return
         if number < expected:
-            self._deliver(deliveries, now)  # Its gap was given up: late is better than never.
+            self._deliver(deliveries, now)  # Its gap was skipped: late is better than never.
             return
         self._early.setdefault(stream, {})[number] = (now + self._gap_us, deliveries)
         self._waiting += 1
         self._release(stream, now)
         if self._waiting > self._unread_max:
-            # A publisher may have any number of streams: they share the room, and whoever takes most of it pays.
+            # A publisher may have any number of streams. They share the room, and the largest is released early.
             greediest = max(self._early, key=lambda name: len(self._early[name]))
             self._next[greediest] = min(self._early[greediest])
             self._release(greediest, now)

@@ -48,7 +48,7 @@ class StemOutbox:
         forms_us: Callable[[bytes, bytes, int, int], int],
         settling: Callable[[], int],
         launch: LaunchStem,
-        departures: SendSlots,
+        send_slots: SendSlots,
         settle: Callable[[int, PendingPublication], None],
         rng: Random,
         entropy: Entropy,
@@ -56,7 +56,7 @@ class StemOutbox:
         epoch_us: int,
     ) -> None:
         rules, period_us = config.hardening, config.heartbeat_us
-        self._keys_of, self._launch, self._departures, self._settle = keys_of, launch, departures, settle
+        self._keys_of, self._launch, self._send_slots, self._settle = keys_of, launch, send_slots, settle
         self._has_root, self._has_way, self._forms_us = has_root, has_way, forms_us
         self._settling, self._period_us = settling, period_us
         self._rng, self._entropy, self._epoch_us = rng, entropy, epoch_us
@@ -78,13 +78,13 @@ class StemOutbox:
     def unadvertise(self, topic: str) -> None:
         self._calls.pop(topic, None)
 
-    def put(self, record: int, letter: PendingPublication, now: int) -> None:
+    def put(self, record: int, publication: PendingPublication, now: int) -> None:
         """Add a publication, and send it at once if there is a way."""
-        self._calls.setdefault(letter.topic, {})
-        pending = _PendingNotification(record, letter, now)
+        self._calls.setdefault(publication.topic, {})
+        pending = _PendingNotification(record, publication, now)
         self._pending.append(pending)
         with suppress(LocalError):  # The grant has ended; it may be renewed while this waits.
-            pending.next_try_us = self._departures.next_us(self._lineage_of(letter.topic, now), now)
+            pending.next_try_us = self._send_slots.next_us(self._lineage_of(publication.topic, now), now)
         if now >= pending.next_try_us:
             self._try(pending, now)
 
@@ -98,17 +98,17 @@ class StemOutbox:
         ]
         calls = [one for calls in self._calls.values() for several in calls.values() for one in several]
         known = [lineage_of(note.certificate, note.cell) for note in notes if note.certificate is not None]
-        return next(iter([*known, *(calling.lineage for calling in calls if calling.cargo_id == name)]), None)
+        return next(iter([*known, *(call.lineage for call in calls if call.cargo_id == name)]), None)
 
     def confirm(self, name: bytes) -> None:
         """The root has this cargo."""
-        through = [pending for pending in self._pending if name in pending.cargo_ids]
-        for pending in through:
+        confirmed = [pending for pending in self._pending if name in pending.cargo_ids]
+        for pending in confirmed:
             self._pending.remove(pending)
             self._settle(pending.record, pending.publication)
         for calls in self._calls.values():
-            for calling in (one for several in calls.values() for one in several):
-                calling.is_acknowledged = calling.is_acknowledged or calling.cargo_id == name
+            for call in (one for several in calls.values() for one in several):
+                call.is_acknowledged = call.is_acknowledged or call.cargo_id == name
 
     def resend_by(self, again_us: int) -> None:
         """Publications in flight are presumed lost; send them again by this time. One that waits for its send slot is
@@ -129,32 +129,34 @@ class StemOutbox:
         for topic, calls in self._calls.items():
             for past in [known for known in calls if known < epoch]:
                 del calls[past]
-            for named in range(epoch, epoch + self._departures.epochs_ahead + 1):
-                if named in calls and all(self._rests(calling, named, now) for calling in calls[named]):
+            for named in range(epoch, epoch + self._send_slots.epochs_ahead + 1):
+                if named in calls and all(self._is_idle(call, named, now) for call in calls[named]):
                     continue
                 try:
                     keys = self._keys_of(topic, named)
                 except AuthorityError:
                     continue  # The grant ends before this epoch.
                 if keys.signing is None:
-                    continue  # That to publish does, and we may only read on.
+                    continue  # The grant to publish ends before this epoch.
                 parts = keys.for_all()
                 if named not in calls:
                     calls[named] = [_PendingCall(self._moment(keys.record.lineage, named, now)) for _ in parts]
-                for part, calling in zip(parts, calls[named], strict=True):
-                    self._call(part, named, calling, now)
+                for part, call in zip(parts, calls[named], strict=True):
+                    self._call(part, named, call, now)
 
     def delay(self, members: int, now: int) -> Delay | None:
         """Why the last waiting publication has not reached its subscribers, in a network of `members` members."""
         return self._delay_of(self._pending[-1], members, now) if self._pending else None
 
     def _delay_of(self, pending: _PendingNotification, members: int, now: int) -> Delay:
-        letter, epoch = pending.publication, now // self._epoch_us
+        publication, epoch = pending.publication, now // self._epoch_us
         try:
-            keys = self._keys_of(letter.topic, epoch).for_publication(letter.content.publication)
+            keys = self._keys_of(publication.topic, epoch).for_publication(publication.content.publication)
         except LocalError:
-            return Delay(f"no grant of the keyring allows to publish on {letter.topic!r} now")
-        blocked = pending.is_blocked or any(one.is_blocked for one in self._calls.get(letter.topic, {}).get(epoch, ()))
+            return Delay(f"no grant of the keyring allows to publish on {publication.topic!r} now")
+        blocked = pending.is_blocked or any(
+            one.is_blocked for one in self._calls.get(publication.topic, {}).get(epoch, ())
+        )
         settling_us = self._settling() * self._period_us
         if blocked and not settling_us:
             return Delay("the neighbour through which this node publishes is away")
@@ -180,30 +182,28 @@ class StemOutbox:
     def _moment(self, lineage: bytes, epoch: int, now: int) -> int:
         """Time to call for an epoch: at a send slot, or at any time, that leaves the root enough time to prepare."""
         latest_us = epoch * self._epoch_us - 2 * self._lead_us
-        if not self._departures.is_unrestricted:
-            last_us = self._departures.last_before_us(lineage, max(now, latest_us))
-            return last_us if last_us >= now else self._departures.next_us(lineage, now)
+        if not self._send_slots.is_unrestricted:
+            last_us = self._send_slots.last_before_us(lineage, max(now, latest_us))
+            return last_us if last_us >= now else self._send_slots.next_us(lineage, now)
         return now if epoch * self._epoch_us <= now else now + self._rng.randrange(max(1, latest_us - now))
 
-    def _rests(self, calling: _PendingCall, epoch: int, now: int) -> bool:
+    def _is_idle(self, call: _PendingCall, epoch: int, now: int) -> bool:
         """True if there is nothing to do. A root that has the call may fail before it begins."""
-        return now < calling.next_try_us or (
-            calling.is_acknowledged and now < epoch * self._epoch_us - self._lead_us // 2
-        )
+        return now < call.next_try_us or (call.is_acknowledged and now < epoch * self._epoch_us - self._lead_us // 2)
 
-    def _call(self, keys: TopicKeys, epoch: int, calling: _PendingCall, now: int) -> None:
+    def _call(self, keys: TopicKeys, epoch: int, call: _PendingCall, now: int) -> None:
         lineage = keys.record.lineage
-        if self._rests(calling, epoch, now) or self._has_root(keys.token):
+        if self._is_idle(call, epoch, now) or self._has_root(keys.token):
             return
-        if calling.is_acknowledged and not self._departures.is_unrestricted:
-            calling.is_acknowledged, calling.next_try_us = False, self._departures.next_us(lineage, now)
+        if call.is_acknowledged and not self._send_slots.is_unrestricted:
+            call.is_acknowledged, call.next_try_us = False, self._send_slots.next_us(lineage, now)
             return
         cargo = make_call(keys)
-        calling.is_blocked = not self._launch(cargo, lineage, now)
-        if not calling.is_blocked:
-            calling.cargo_id = cargo_id(encode(cargo))
-            calling.next_try_us = self._departures.retry_us(lineage, now + self._call_us, now)
-            calling.lineage = lineage_of(cargo.certificate, cargo.cell)
+        call.is_blocked = not self._launch(cargo, lineage, now)
+        if not call.is_blocked:
+            call.cargo_id = cargo_id(encode(cargo))
+            call.next_try_us = self._send_slots.retry_us(lineage, now + self._call_us, now)
+            call.lineage = lineage_of(cargo.certificate, cargo.cell)
 
     def _try(self, pending: _PendingNotification, now: int) -> None:
         try:
@@ -219,7 +219,7 @@ class StemOutbox:
             return
         pending.is_blocked = not self._launch(notify, pending.lineage, now)
         if not pending.is_blocked:
-            pending.next_try_us = self._departures.retry_us(pending.lineage, now + self._retry_us, now)
+            pending.next_try_us = self._send_slots.retry_us(pending.lineage, now + self._retry_us, now)
 
     def _seal(self, pending: _PendingNotification, now: int) -> Notify:
         epoch = now // self._epoch_us
@@ -227,7 +227,7 @@ class StemOutbox:
         keys = self._keys_of(topic, epoch).for_publication(content.publication)
         pending.notify = notify = make_certified_notify(keys, content, self._entropy)
         pending.epoch = epoch
-        pending.lineage = keys.record.lineage  # The topic's, for a cell too: it has one first relay, and not many.
+        pending.lineage = keys.record.lineage  # The lineage of the whole topic: its cells share one first relay.
         pending.cargo_ids[cargo_id(encode(notify))] = None
         return notify
 
@@ -247,8 +247,8 @@ class _PendingNotification:
         "since_us",
     )
 
-    def __init__(self, record: int, letter: PendingPublication, now: int) -> None:
-        self.record, self.publication, self.since_us, self.next_try_us = record, letter, now, now
+    def __init__(self, record: int, publication: PendingPublication, now: int) -> None:
+        self.record, self.publication, self.since_us, self.next_try_us = record, publication, now, now
         self.epoch = -1
         self.is_blocked = False
         """True if it could not leave at the last try, because the first relay was away."""

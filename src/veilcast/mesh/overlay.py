@@ -53,29 +53,29 @@ class MeshOverlay:
         self._overlap_us = config.overlap_periods * config.heartbeat_us
         self.branches = Branches(tokens_max=config.tokens_max)
         self.policy: HidingPolicy = BaselinePolicy(self)
-        self._reading: dict[bytes, None] = {}
+        self._subscribed: dict[bytes, None] = {}
         self._joined: dict[bytes, None] = {}
-        self._lost: dict[bytes, None] = {}
-        self._leaving: dict[tuple[bytes, Address], int] = {}
+        self._lost_chains: dict[bytes, None] = {}
+        self._leaving_us: dict[tuple[bytes, Address], int] = {}
         self._epoch = 0
         self.version = 0
 
-    # --- our own reasons
+    # --- own subscriptions and advertisements
 
     def add_subscription(self, token: bytes, now: int) -> None:
         """Add the owner's subscription to this token."""
-        self._reading[token] = None
+        self._subscribed[token] = None
         self.reconcile(token, now)
 
     def remove_subscription(self, token: bytes, now: int) -> None:
-        self._reading.pop(token, None)
+        self._subscribed.pop(token, None)
         self.reconcile(token, now)
 
     def subscribed_tokens(self) -> list[bytes]:
-        return list(self._reading)
+        return list(self._subscribed)
 
     def is_subscribed(self, token: bytes) -> bool:
-        return token in self._reading
+        return token in self._subscribed
 
     def forget_topic(self, token: bytes) -> None:
         """Forget a token whose time is over. It ends for all nodes at once, so no message is sent."""
@@ -85,7 +85,7 @@ class MeshOverlay:
             self.branches.remove_outward(token, neighbour)
         for neighbour in self.branches.inward(token):
             self.branches.remove_inward(token, neighbour)
-        for table in (self._reading, self._joined, self._lost):
+        for table in (self._subscribed, self._joined, self._lost_chains):
             table.pop(token, None)
         self.version += 1
 
@@ -94,21 +94,21 @@ class MeshOverlay:
 
     def originate(self, advert: Advert, now: int) -> None:
         """Advertise a chain. An older own chain is withdrawn afterwards, so that the mesh moves before it is cut."""
-        old = self._take_own(advert.token)
+        old = self._remove_own_origins(advert.token)
         origin = self.routes.add(advert, None)
         if origin is None:
             raise LocalError("there are more topics about than the table of routes may hold")
-        self._retell(origin, None, now)
-        self._unadvertise(old)
+        self._advertise_change(origin, None, now)
+        self._send_unadverts(old)
         self.policy.on_advert(advert.token, now)
         self.reconcile(advert.token, now)
 
     def withdraw_advert(self, token: bytes, now: int) -> None:
         """Withdraw this node's advertisement."""
-        self._unadvertise(self._take_own(token))
+        self._send_unadverts(self._remove_own_origins(token))
         self.reconcile(token, now)
 
-    # --- what others may see and do: most of it is a policy's `Seat`
+    # --- contexts: PolicyContext, RootContext, JoinContext
 
     def present_neighbours(self) -> list[Address]:
         return list(self._members.present)
@@ -122,7 +122,7 @@ class MeshOverlay:
         asked = self.branches.outward(token) or self.policy.parent(token) is not None
         place = self.policy.position(token)
         placed = place is not None and place.inward
-        return bool(asked or placed) or token in self._reading or self.originates(token)
+        return bool(asked or placed) or token in self._subscribed or self.originates(token)
 
     def reachable_origins(self, token: bytes) -> list[AdvertisedOrigin]:
         return [origin for origin in self.routes.origins(token) if origin.is_reachable]
@@ -143,9 +143,9 @@ class MeshOverlay:
     def request_fresh_chains(self, origins: Collection[AdvertisedOrigin], now: int) -> None:
         for origin in origins:
             if origin.is_own:
-                self._lost[origin.advert.token] = None
+                self._lost_chains[origin.advert.token] = None
             elif origin.via is not None:
-                self._appeal(origin, origin.via, origin.value, now)
+                self._report_lost_chain(origin, origin.via, origin.value, now)
 
     def publishers(self, token: bytes) -> list[bytes]:
         """Keys of the publishers whose notifications on this topic are authentic, according to its advertisements."""
@@ -153,7 +153,7 @@ class MeshOverlay:
 
     def take_lost_chains(self) -> list[bytes]:
         """This node's topics whose chain a neighbour has reported lost since the last call."""
-        lost, self._lost = list(self._lost), {}
+        lost, self._lost_chains = list(self._lost_chains), {}
         return lost
 
     # --- neighbours
@@ -161,7 +161,7 @@ class MeshOverlay:
     def greet(self, neighbour: Address) -> None:
         """Ask a new neighbour for all its state, and tell it all of ours."""
         self.send(neighbour, Greet())
-        self._introduce(neighbour)
+        self._send_all_adverts(neighbour)
 
     def forget_neighbour(self, neighbour: Address, now: int) -> None:
         """Act as if this neighbour had withdrawn every advertisement and subscription (P0 4.4), and this node its own
@@ -171,7 +171,7 @@ class MeshOverlay:
             for origin in self.routes.origins(token):
                 before = origin.advertised_value
                 origin.withdraw(neighbour)
-                self._retell(origin, before, now)
+                self._advertise_change(origin, before, now)
         self.policy.on_neighbour_lost(neighbour)
         for token in dict.fromkeys(self.routes.tokens() + self.branches.tokens()):
             self.branches.remove_outward(token, neighbour)
@@ -183,11 +183,11 @@ class MeshOverlay:
 
         The caller has checked that an advertisement is authentic.
         """
-        act = _ACTS.get(type(message))
-        if act is None:
+        handler = _ACTS.get(type(message))
+        if handler is None:
             raise MalformedError("not a message that rides in heartbeats")
         self.version += 1
-        act(self, message, source, now)
+        handler(self, message, source, now)
 
     def expire(self, now: int, epoch: int) -> None:
         """Forget origins whose anchors have expired, or whose certificates ended before `epoch`.
@@ -211,25 +211,25 @@ class MeshOverlay:
 
     def beat(self, now: int) -> None:
         """Leave old ways whose overlap is over. A way that is needed again by then is kept."""
-        for (token, neighbour), due_us in list(self._leaving.items()):
+        for (token, neighbour), due_us in list(self._leaving_us.items()):
             if due_us <= now:
                 self.reconcile(token, now)
-                self._leaving.pop((token, neighbour), None)
+                self._leaving_us.pop((token, neighbour), None)
 
-    # --- the heart
+    # --- reconciliation
 
     def reconcile(self, token: bytes, now: int) -> None:
         """Make the asked neighbours of the topic equal to the needed ones."""
         self.version += 1
         if self.policy.is_locked(token):
             return
-        wanted, asked = self._wanted(token), self.branches.inward(token)
+        wanted, asked = self._needed_parents(token), self.branches.inward(token)
         for neighbour in wanted:
             if neighbour not in asked:
                 self.branches.add_inward(token, neighbour)
                 self.send(neighbour, Subscribe(token))
         for neighbour in asked:
-            if neighbour not in wanted and not self._keeps(token, neighbour, wanted, now):
+            if neighbour not in wanted and not self._keeps_old_way(token, neighbour, wanted, now):
                 self.branches.remove_inward(token, neighbour)
                 self.send(neighbour, Unsubscribe(token))
         if wanted and token not in self._joined and not self.originates(token):
@@ -241,20 +241,20 @@ class MeshOverlay:
                 self.branches.remove_outward(token, cover)
                 self.send(cover, Decline(token))
 
-    def _keeps(self, token: bytes, neighbour: Address, wanted: list[Address], now: int) -> bool:
+    def _keeps_old_way(self, token: bytes, neighbour: Address, wanted: list[Address], now: int) -> bool:
         """True if an old way is kept for a while longer, until the new one is established."""
         if not wanted or not self._overlap_us or not self._members.reaches(neighbour):
             return False
-        return now < self._leaving.setdefault((token, neighbour), now + self._overlap_us)
+        return now < self._leaving_us.setdefault((token, neighbour), now + self._overlap_us)
 
-    def _wanted(self, token: bytes) -> list[Address]:
+    def _needed_parents(self, token: bytes) -> list[Address]:
         """The way to each origin, if this node or a neighbour off that way needs the topic; otherwise a cover's parent.
 
         A position that the policy has assigned replaces the ways to its origins, and is reason enough to stay there.
         """
         covers = self.policy.covers(token)
         asking = [neighbour for neighbour in self.branches.outward(token) if neighbour not in covers]
-        own = token in self._reading or self.originates(token)
+        own = token in self._subscribed or self.originates(token)
         place = self.policy.position(token)
         ways = [origin.via for origin in self.routes.origins(token) if place is None or origin not in place.origins]
         needed = [via for via in ways if via is not None and (own or any(other != via for other in asking))]
@@ -264,53 +264,55 @@ class MeshOverlay:
             return [parent]
         return list(dict.fromkeys(needed))
 
-    def _retell(self, origin: AdvertisedOrigin, before: bytes | None, now: int) -> None:
+    def _advertise_change(self, origin: AdvertisedOrigin, before: bytes | None, now: int) -> None:
         """Advertise what has changed about an origin since `before` was advertised.
 
         The first time it goes to all neighbours except the one it came from (P1 2.1). Later it goes to that one too:
         this node may have advertised a better value to it before, and if the two follow each other, each must learn
         that the other has no way of its own.
         """
-        told = origin.advertised_value
-        if told == before:
+        value = origin.advertised_value
+        if value == before:
             return
         origin.changed_us = now
         message = (
-            replace_chain_value(origin.advert, told) if told else Unadvert(origin.advert.token, before or origin.value)
+            replace_chain_value(origin.advert, value)
+            if value
+            else Unadvert(origin.advert.token, before or origin.value)
         )
         passed_over = origin.via if before is None else None
         self._beats.send(message, [neighbour for neighbour in self._members.present if neighbour != passed_over])
 
-    def _keep_to_share(self, token: bytes, neighbour: Address, now: int) -> None:
+    def _enforce_share(self, token: bytes, neighbour: Address, now: int) -> None:
         """If this neighbour has brought one origin too many, drop its offer of its oldest."""
-        if (gone := self.routes.find_excess(neighbour, token, self._shares)) is not None:
-            before = gone.advertised_value
-            gone.withdraw(neighbour)
-            self.routes.reassign(gone)
-            self._retell(gone, before, now)
-            self.reconcile(gone.advert.token, now)
+        if (evicted := self.routes.find_excess(neighbour, token, self._shares)) is not None:
+            before = evicted.advertised_value
+            evicted.withdraw(neighbour)
+            self.routes.reassign(evicted)
+            self._advertise_change(evicted, before, now)
+            self.reconcile(evicted.advert.token, now)
 
-    def _take_own(self, token: bytes) -> list[AdvertisedOrigin]:
+    def _remove_own_origins(self, token: bytes) -> list[AdvertisedOrigin]:
         own = [origin for origin in self.routes.origins(token) if origin.is_own]
         for origin in own:
             self.routes.remove(origin)
         return own
 
-    def _unadvertise(self, own: list[AdvertisedOrigin]) -> None:
+    def _send_unadverts(self, own: list[AdvertisedOrigin]) -> None:
         for origin in own:
             self._beats.send(Unadvert(origin.advert.token, origin.value), self.present_neighbours())
 
-    def _introduce(self, neighbour: Address) -> None:
+    def _send_all_adverts(self, neighbour: Address) -> None:
         for token in self.routes.tokens():
             for origin in self.routes.origins(token):
-                if (told := origin.advertised_value) is not None and origin.via != neighbour:
-                    self.send(neighbour, replace_chain_value(origin.advert, told))
+                if (value := origin.advertised_value) is not None and origin.via != neighbour:
+                    self.send(neighbour, replace_chain_value(origin.advert, value))
 
     # --- messages
 
     def _on_greet(self, message: Greet, source: Address, now: int) -> None:
         self.forget_neighbour(source, now)
-        self._introduce(source)
+        self._send_all_adverts(source)
 
     def _on_advert(self, message: Advert, source: Address, now: int) -> None:
         found = self.routes.find_advert(message)
@@ -323,11 +325,11 @@ class MeshOverlay:
             before = origin.advertised_value
             origin.offer(message.value, hops, source)
         if not origin.is_reachable:
-            self._appeal(origin, source, message.value, now)
-        self._retell(origin, before, now)
+            self._report_lost_chain(origin, source, message.value, now)
+        self._advertise_change(origin, before, now)
         self.policy.on_advert(message.token, now)
         self.reconcile(message.token, now)
-        self._keep_to_share(message.token, source, now)
+        self._enforce_share(message.token, source, now)
 
     def _on_unadvert(self, message: Unadvert, source: Address, now: int) -> None:
         """A neighbour has lost its way. It may have been our way too, and the neighbour needs another: tell the
@@ -337,16 +339,16 @@ class MeshOverlay:
             return
         origin, _ = found
         if origin.is_own:
-            self._lost[message.token] = None
+            self._lost_chains[message.token] = None
             return
         before = origin.advertised_value
         origin.withdraw(source)
-        self._retell(origin, before, now)
+        self._advertise_change(origin, before, now)
         if origin.via is not None:
-            self._appeal(origin, origin.via, message.value, now)
+            self._report_lost_chain(origin, origin.via, message.value, now)
         self.reconcile(message.token, now)
 
-    def _appeal(self, origin: AdvertisedOrigin, neighbour: Address, value: bytes, now: int) -> None:
+    def _report_lost_chain(self, origin: AdvertisedOrigin, neighbour: Address, value: bytes, now: int) -> None:
         """Report a lost chain towards its origin, over a neighbour that still has a way, to request a fresh chain."""
         if now - origin.fresh_chain_requested_us >= self._pause_us:
             origin.fresh_chain_requested_us = now
@@ -355,16 +357,16 @@ class MeshOverlay:
     def _on_subscribe(self, message: Subscribe, source: Address, now: int) -> None:
         if not self.routes.origins(message.token):
             raise StaleError("a subscription to what we never offered")
-        # Where the place has ended, so has what was before the swap: they may be next to us again.
+        # If the position has ended, the former neighbours may be adjacent again.
         if source in self.policy.former_neighbours(message.token) and self.policy.position(message.token) is not None:
             raise StaleError("a subscription from before a swap")
         if not self.branches.add_outward(message.token, source):
             raise StaleError("the table of branches is full")
         self.policy.on_message(message, source, now)
         self.reconcile(message.token, now)
-        if (gone := self.branches.find_excess(source, self._shares.branches)) is not None:
-            self.branches.remove_outward(gone, source)
-            self.reconcile(gone, now)
+        if (evicted := self.branches.find_excess(source, self._shares.branches)) is not None:
+            self.branches.remove_outward(evicted, source)
+            self.reconcile(evicted, now)
 
     def _on_unsubscribe(self, message: Unsubscribe, source: Address, now: int) -> None:
         self.branches.remove_outward(message.token, source)

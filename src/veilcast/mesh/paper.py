@@ -33,108 +33,23 @@ from veilcast.topics import Conjunction, Schema
 from veilcast.wire.mesh import Advert, Message, Notify
 
 
-class OwnChains:
-    """The chains of this node, and when a fresh one is due. Bounded by the topics that the owner advertises.
-
-    A lost chain cannot lead its loser back to the origin (`routes`), so the origin starts another. It does so at most
-    every `pause_us`, because any neighbour can claim to have lost a chain. If chains expire, a fresh one is due every
-    `renew_us`.
-    """
-
-    def __init__(self, pause_us: int, renew_us: int | None = None) -> None:
-        self._pause_us, self._renew_us = pause_us, renew_us
-        self._started: dict[bytes, tuple[TopicKeys, int]] = {}
-        self._wanted: dict[bytes, None] = {}
-
-    def start(self, keys: TopicKeys, now: int) -> None:
-        """A chain for this topic begins."""
-        self._started[keys.token] = (keys, now)
-        self._wanted.pop(keys.token, None)
-
-    def stop(self, token: bytes) -> None:
-        self._started.pop(token, None)
-        self._wanted.pop(token, None)
-
-    def active_keys(self) -> list[TopicKeys]:
-        """The keys of all chains that have been started and not stopped."""
-        return [keys for keys, _ in self._started.values()]
-
-    def request(self, tokens: Iterable[bytes]) -> None:
-        """Request fresh chains for these topics of this node."""
-        self._wanted |= {token: None for token in tokens if token in self._started}
-
-    def request_all(self) -> None:
-        self.request(list(self._started))
-
-    def due_keys(self, now: int) -> list[TopicKeys]:
-        """The topics whose fresh chain is due."""
-        started = [self._started[token] for token in self._wanted]
-        wanted = {keys.token: keys for keys, since in started if now - since >= self._pause_us}
-        if self._renew_us is not None:
-            aged = [keys for keys, since in self._started.values() if now - since >= self._renew_us]
-            wanted |= {keys.token: keys for keys in aged}
-        return list(wanted.values())
-
-
-class RetainedPublication(NamedTuple):
-    """A publication that waits to be sent, or to be settled if it has been sent."""
-
-    until_us: int
-    record: int
-    letter: PendingPublication
-    is_sent: bool
-
-
-class RetainedPublications:
-    """Bounded like its records. All are retained for the same time, so the first in is the first due."""
-
-    def __init__(self, linger_us: int, records: Outbox) -> None:
-        self._linger_us, self._records = linger_us, records
-        self.entries: deque[RetainedPublication] = deque()
-
-    def add(self, record: int, letter: PendingPublication, now: int, *, out: bool) -> None:
-        self.entries.append(RetainedPublication(now + self._linger_us, record, letter, out))
-
-    def pop_due(self, now: int) -> list[RetainedPublication]:
-        """The publications to send now. Settles those that were sent long enough ago."""
-        over: list[RetainedPublication] = []
-        while self.entries and self.entries[0].until_us <= now:
-            over.append(self.entries.popleft())
-        for stay in over:
-            if stay.is_sent:
-                self._records.settle(stay.record, stay.letter)
-        return [stay for stay in over if not stay.is_sent]
-
-    def make_room(self) -> None:
-        """If the records are full, settle the publication that was sent first."""
-        while (
-            self._records.is_full
-            and (oldest := next((stay for stay in self.entries if stay.is_sent), None)) is not None
-        ):
-            self.entries.remove(oldest)
-            self._records.settle(oldest.record, oldest.letter)
-
-    def remove(self, record: int) -> None:
-        self.entries = deque(stay for stay in self.entries if stay.record != record)
-
-
 class PaperProfile:
     """A `MeshProfile`. A topic's token is constant, or changes with the epoch if `epoch_tokens` is on."""
 
-    def __init__(self, outfit: ProfileContext) -> None:
-        config, keyring, members, beats, rng, entropy, post, deliver, records, *_ = outfit
+    def __init__(self, context: ProfileContext) -> None:
+        config, keyring, members, beats, rng, entropy, post, deliver, records, *_ = context
         self._epochs, self._authority = EpochTokens(config, keyring), keyring.root
         self._entropy, self._post, self._deliver = entropy, post, deliver
         self._config = config
         self.overlay = MeshOverlay(config, members, beats, make_route_table(config, PublisherAnchorRules()))
         self.overlay.policy = _policy(config, self.overlay, rng)
         renew_us = config.defences.anchor_life_us // 2 if config.defences.anchors else None
-        self._publishing = OwnChains(config.again_periods * config.heartbeat_us, renew_us)
+        self._own_chains = OwnChains(config.again_periods * config.heartbeat_us, renew_us)
         self._records = records
-        self._lingering = RetainedPublications(config.linger_periods * config.heartbeat_us, records)
+        self._retained = RetainedPublications(config.linger_periods * config.heartbeat_us, records)
         self._seen = make_seen_ids(config)
         self._reading: dict[bytes, TopicKeys] = {}
-        self._wanted: dict[str, Sequence[Conjunction]] = {}
+        self._interests: dict[str, Sequence[Conjunction]] = {}
         self._advertised: dict[str, None] = {}
 
     # --- the owner
@@ -144,14 +59,14 @@ class PaperProfile:
             if not self.overlay.originates(keys.token):
                 self._start_chain(keys, now)
         self._advertised[topic] = None
-        self._follow(now)
+        self._update_tokens(now)
 
     def unadvertise(self, topic: str, now: int) -> None:
         self._epochs.current_keys(topic, now)
         self._advertised.pop(topic, None)
-        for keys in self._publishing.active_keys():
+        for keys in self._own_chains.active_keys():
             if keys.record.topic == topic:
-                self._publishing.stop(keys.token)
+                self._own_chains.stop(keys.token)
                 self.overlay.withdraw_advert(keys.token, now)
 
     def schema(self, topic: str, now: int) -> Schema:
@@ -160,46 +75,46 @@ class PaperProfile:
     def draft(self, topic: str, publication: Publication, now: int) -> PendingPublication:
         keys = self._epochs.current_keys(topic, now).for_publication(publication)
         self.advertise(topic, now)
-        letter = self._records.draft(topic, keys.cell, publication)
-        check_publishable(keys, letter.content)
-        self._lingering.make_room()
-        return letter
+        pending = self._records.draft(topic, keys.cell, publication)
+        check_publishable(keys, pending.content)
+        self._retained.make_room()
+        return pending
 
-    def send(self, record: int, letter: PendingPublication, now: int) -> None:
-        out = True
+    def send(self, record: int, pending: PendingPublication, now: int) -> None:
+        is_sent = True
         try:
-            self._flood(letter, now)
+            self._flood(pending, now)
         except LocalError:
-            out = False  # The grant has ended; it may be renewed while this waits.
-        self._lingering.add(record, letter, now, out=out)
+            is_sent = False  # The grant has ended; it may be renewed while this waits.
+        self._retained.add(record, pending, now, is_sent=is_sent)
 
-    def resume(self, record: int, letter: PendingPublication, now: int) -> None:
+    def resume(self, record: int, pending: PendingPublication, now: int) -> None:
         with suppress(LocalError):
-            self.advertise(letter.topic, now)
-        self._lingering.add(record, letter, now, out=False)
+            self.advertise(pending.topic, now)
+        self._retained.add(record, pending, now, is_sent=False)
 
     def withdraw(self, record: int) -> None:
-        self._lingering.remove(record)
+        self._retained.remove(record)
 
     def delay(self, members: int, now: int) -> Delay | None:
         """A sent publication is retained for a while, but does not count as delayed."""
-        stays = [stay for stay in self._lingering.entries if not stay.is_sent]
+        stays = [entry for entry in self._retained.entries if not entry.is_sent]
         if not stays:
             return None
         return Delay("subscribers find the way to a publisher that has just started", stays[-1].until_us)
 
     def subscribe(self, topic: str, interests: Sequence[Conjunction], now: int) -> int | None:
         self._epochs.current_keys(topic, now).for_interests(interests)
-        self._wanted[topic] = interests
-        self._follow(now)
+        self._interests[topic] = interests
+        self._update_tokens(now)
         return self.ready_us(topic, now)
 
     def ready_us(self, topic: str, now: int) -> int | None:
         return now
 
     def unsubscribe(self, topic: str, now: int) -> None:
-        self._wanted.pop(topic, None)
-        self._follow(now)
+        self._interests.pop(topic, None)
+        self._update_tokens(now)
 
     def is_own_topic(self, notify: Notify) -> bool:
         return notify.token in self._reading or self.overlay.originates(notify.token)
@@ -219,17 +134,17 @@ class PaperProfile:
 
     def on_neighbour_lost(self, neighbour: Address, now: int) -> None:
         self.overlay.forget_neighbour(neighbour, now)
-        self._publishing.request_all()
+        self._own_chains.request_all()
 
     def beat(self, now: int) -> None:
         if self._epochs.has_changed(now):
-            self._follow(now)
-        self._retire(now)
-        self._publishing.request(self.overlay.take_lost_chains())
-        for keys in self._publishing.due_keys(now):
+            self._update_tokens(now)
+        self._drop_expired_chains(now)
+        self._own_chains.request(self.overlay.take_lost_chains())
+        for keys in self._own_chains.due_keys(now):
             self._start_chain(keys, now)
-        for stay in self._lingering.pop_due(now):
-            self.send(stay.record, stay.letter, now)
+        for entry in self._retained.pop_due(now):
+            self.send(entry.record, entry.pending, now)
         self.overlay.beat(now)
         self.overlay.policy.beat(now)
 
@@ -239,13 +154,13 @@ class PaperProfile:
     def sizes(self) -> dict[str, int]:
         return {"seen": len(self._seen)}
 
-    # --- inside
+    # --- internal
 
-    def _flood(self, letter: PendingPublication, now: int) -> None:
+    def _flood(self, pending: PendingPublication, now: int) -> None:
         """Send a publication into its mesh, sealed with the current keys."""
-        keys = self._epochs.current_keys(letter.topic, now).for_publication(letter.content.publication)
-        self.advertise(letter.topic, now)
-        self._pass_on(make_notify(keys, letter.content, self._entropy), None, now)
+        keys = self._epochs.current_keys(pending.topic, now).for_publication(pending.content.publication)
+        self.advertise(pending.topic, now)
+        self._pass_on(make_notify(keys, pending.content, self._entropy), None, now)
 
     def _pass_on(self, notify: Notify, source: Address | None, now: int) -> None:
         """Flood a notification inside its mesh (P1 2.2), and open it if the owner subscribes. Only an authentic
@@ -262,11 +177,11 @@ class PaperProfile:
         if (keys := self._reading.get(token)) is not None:
             self._deliver(keys.record.topic, lambda: open_notify(keys, notify), now)
 
-    def _follow(self, now: int) -> None:
+    def _update_tokens(self, now: int) -> None:
         """Subscribe and advertise with the current tokens."""
         wanted = {
             keys.token: keys
-            for topic, interests in self._wanted.items()
+            for topic, interests in self._interests.items()
             for whole in self._epochs.subscription_keys(topic, now)
             for keys in whole.for_interests(interests)
         }
@@ -280,23 +195,108 @@ class PaperProfile:
         for topic in self._advertised:
             for keys in (part for whole in self._epochs.advertising_keys(topic, now) for part in whole.for_all()):
                 if not self.overlay.originates(keys.token):
-                    with suppress(LocalError):  # No room just now: the owner hears of it when it publishes.
+                    with suppress(LocalError):  # The table is full now: the owner gets the error when it publishes.
                         self._start_chain(keys, now)
 
-    def _retire(self, now: int) -> None:
+    def _drop_expired_chains(self, now: int) -> None:
         """Drop chains whose time is over, this node's own included."""
-        over = self._epochs.oldest_epoch(now)
-        for keys in self._publishing.active_keys():
-            if keys.certificate is not None and keys.certificate.leaf.last < over:
-                self._publishing.stop(keys.token)
-        self.overlay.expire(now, over)
+        ended = self._epochs.oldest_epoch(now)
+        for keys in self._own_chains.active_keys():
+            if keys.certificate is not None and keys.certificate.leaf.last < ended:
+                self._own_chains.stop(keys.token)
+        self.overlay.expire(now, ended)
 
     def _start_chain(self, keys: TopicKeys, now: int) -> None:
         advert = make_advert(keys, self._entropy)
         if (defences := self._config.defences).anchors:
             advert = anchor_advert(advert, keys, self._config.d_max, now + defences.anchor_life_us)
         self.overlay.originate(advert, now)
-        self._publishing.start(keys, now)
+        self._own_chains.start(keys, now)
+
+
+class OwnChains:
+    """The chains of this node, and when a fresh one is due. Bounded by the topics that the owner advertises.
+
+    A lost chain cannot lead its loser back to the origin (`routes`), so the origin starts another. It does so at most
+    every `pause_us`, because any neighbour can claim to have lost a chain. If chains expire, a fresh one is due every
+    `renew_us`.
+    """
+
+    def __init__(self, pause_us: int, renew_us: int | None = None) -> None:
+        self._pause_us, self._renew_us = pause_us, renew_us
+        self._started: dict[bytes, tuple[TopicKeys, int]] = {}
+        self._interests: dict[bytes, None] = {}
+
+    def start(self, keys: TopicKeys, now: int) -> None:
+        """A chain for this topic begins."""
+        self._started[keys.token] = (keys, now)
+        self._interests.pop(keys.token, None)
+
+    def stop(self, token: bytes) -> None:
+        self._started.pop(token, None)
+        self._interests.pop(token, None)
+
+    def active_keys(self) -> list[TopicKeys]:
+        """The keys of all chains that have been started and not stopped."""
+        return [keys for keys, _ in self._started.values()]
+
+    def request(self, tokens: Iterable[bytes]) -> None:
+        """Request fresh chains for these topics of this node."""
+        self._interests |= {token: None for token in tokens if token in self._started}
+
+    def request_all(self) -> None:
+        self.request(list(self._started))
+
+    def due_keys(self, now: int) -> list[TopicKeys]:
+        """The topics whose fresh chain is due."""
+        started = [self._started[token] for token in self._interests]
+        wanted = {keys.token: keys for keys, since in started if now - since >= self._pause_us}
+        if self._renew_us is not None:
+            aged = [keys for keys, since in self._started.values() if now - since >= self._renew_us]
+            wanted |= {keys.token: keys for keys in aged}
+        return list(wanted.values())
+
+
+class RetainedPublications:
+    """Bounded like its records. All are retained for the same time, so the first in is the first due."""
+
+    def __init__(self, linger_us: int, records: Outbox) -> None:
+        self._linger_us, self._records = linger_us, records
+        self.entries: deque[RetainedPublication] = deque()
+
+    def add(self, record: int, pending: PendingPublication, now: int, *, is_sent: bool) -> None:
+        self.entries.append(RetainedPublication(now + self._linger_us, record, pending, is_sent))
+
+    def pop_due(self, now: int) -> list[RetainedPublication]:
+        """The publications to send now. Settles those that were sent long enough ago."""
+        ended: list[RetainedPublication] = []
+        while self.entries and self.entries[0].until_us <= now:
+            ended.append(self.entries.popleft())
+        for entry in ended:
+            if entry.is_sent:
+                self._records.settle(entry.record, entry.pending)
+        return [entry for entry in ended if not entry.is_sent]
+
+    def make_room(self) -> None:
+        """If the records are full, settle the publication that was sent first."""
+        while (
+            self._records.is_full
+            and (oldest := next((entry for entry in self.entries if entry.is_sent), None)) is not None
+        ):
+            self.entries.remove(oldest)
+            self._records.settle(oldest.record, oldest.pending)
+
+    def remove(self, record: int) -> None:
+        self.entries = deque(entry for entry in self.entries if entry.record != record)
+
+
+class RetainedPublication(NamedTuple):
+    """A publication that waits to be sent, or to be settled if it has been sent."""
+
+    until_us: int
+    record: int
+    pending: PendingPublication
+    is_sent: bool
 
 
 def _policy(config: MeshConfig, overlay: MeshOverlay, rng: Random) -> HidingPolicy:

@@ -60,10 +60,10 @@ class MeshProfile(Protocol):
     def draft(self, topic: str, publication: Publication, now: int) -> PendingPublication:
         """The publication as it will be sent; raises `LocalError` if it cannot be sent."""
 
-    def send(self, record: int, letter: PendingPublication, now: int) -> None:
+    def send(self, record: int, pending: PendingPublication, now: int) -> None:
         """Send a durable publication as often as necessary, and settle its record when it is confirmed."""
 
-    def resume(self, record: int, letter: PendingPublication, now: int) -> None:
+    def resume(self, record: int, pending: PendingPublication, now: int) -> None:
         """The same for a publication that an earlier run did not settle."""
 
     def withdraw(self, record: int) -> None:

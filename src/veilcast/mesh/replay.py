@@ -40,27 +40,28 @@ class SeenIds:
         self._seen[name] = None
 
 
-class CounterHistory:
-    """The numbers that a counter has had: one interval for each run of its owner."""
+class TwoGenerationIds(SeenIds):
+    """Remembers at least the last `memory` ids and at most twice as many. Cheaper than evicting one at a time."""
 
-    __slots__ = ("_stretches",)
+    def __init__(self, memory: int) -> None:
+        super().__init__(memory)
+        self._older: dict[bytes, None] = {}
 
-    def __init__(self) -> None:
-        self._stretches: list[tuple[int, int]] = []
+    def __contains__(self, name: bytes) -> bool:
+        return name in self._seen or name in self._older
 
     def __len__(self) -> int:
-        return len(self._stretches)
+        return len(self._seen) + len(self._older)
 
-    def take(self, number: int) -> bool:
-        """False if the number lies in a known interval. A number just after the last interval extends it."""
-        for first, last in self._stretches:
-            if (number - first) % NUMBERS <= (last - first) % NUMBERS:
-                return False
-        if self._stretches and (number - self._stretches[-1][1]) % NUMBERS < STRIDE:
-            self._stretches[-1] = (self._stretches[-1][0], number)
-        else:
-            self._stretches = [*self._stretches[-LIVES_MAX + 1 :], (number, number)]
-        return True
+    def add(self, name: bytes) -> None:
+        if len(self._seen) >= self._memory:
+            self._older, self._seen = self._seen, {}
+        self._seen[name] = None
+
+
+def make_seen_ids(config: MeshConfig) -> SeenIds:
+    """The memory of notifications for this configuration."""
+    return TwoGenerationIds(config.defences.seen_each) if config.defences.replay else SeenIds(config.seen_max)
 
 
 class HeartbeatHistory:
@@ -84,28 +85,27 @@ class HeartbeatHistory:
         return lives.take(number)
 
 
-class TwoGenerationIds(SeenIds):
-    """Remembers at least the last `memory` ids and at most twice as many. Cheaper than evicting one at a time."""
+class CounterHistory:
+    """The numbers that a counter has had: one interval for each run of its owner."""
 
-    def __init__(self, memory: int) -> None:
-        super().__init__(memory)
-        self._older: dict[bytes, None] = {}
+    __slots__ = ("_stretches",)
 
-    def __contains__(self, name: bytes) -> bool:
-        return name in self._seen or name in self._older
+    def __init__(self) -> None:
+        self._stretches: list[tuple[int, int]] = []
 
     def __len__(self) -> int:
-        return len(self._seen) + len(self._older)
+        return len(self._stretches)
 
-    def add(self, name: bytes) -> None:
-        if len(self._seen) >= self._memory:
-            self._older, self._seen = self._seen, {}
-        self._seen[name] = None
-
-
-def make_seen_ids(config: MeshConfig) -> SeenIds:
-    """The memory of notifications for this configuration."""
-    return TwoGenerationIds(config.defences.seen_each) if config.defences.replay else SeenIds(config.seen_max)
+    def take(self, number: int) -> bool:
+        """False if the number lies in a known interval. A number just after the last interval extends it."""
+        for first, last in self._stretches:
+            if (number - first) % NUMBERS <= (last - first) % NUMBERS:
+                return False
+        if self._stretches and (number - self._stretches[-1][1]) % NUMBERS < STRIDE:
+            self._stretches[-1] = (self._stretches[-1][0], number)
+        else:
+            self._stretches = [*self._stretches[-LIVES_MAX + 1 :], (number, number)]
+        return True
 
 
 STRIDE: Final = 1024

@@ -40,40 +40,6 @@ from veilcast.mesh.routes import AdvertisedOrigin
 from veilcast.wire.mesh import Advert, Call, Candidacy, Message, Notify
 
 
-class RootDelay:
-    """Bounded: at most `room` notifications, each for up to `hold_us` or until its mesh has formed."""
-
-    def __init__(self, rng: Random, *, hold_us: int, room: int) -> None:
-        self._rng, self._hold_us, self._room = rng, hold_us, room
-        self._held: dict[bytes, Notify] = {}
-        self._moments: list[tuple[int, bytes]] = []
-
-    def can_hold(self, name: bytes) -> bool:
-        """True if there is room for this notification, and it is not held already."""
-        return name not in self._held and len(self._held) < self._room
-
-    def hold(self, name: bytes, note: Notify, stands_us: int, now: int) -> bool:
-        """Hold a notification for its time, and until its mesh has formed. False if that is now, and no notification of
-        its token is before it."""
-        due_us = max(now + self._rng.randrange(self._hold_us + 1), stands_us)
-        if due_us <= now and all(held.token != note.token for held in self._held.values()):
-            return False
-        self._held[name] = note
-        heappush(self._moments, (due_us, note.token))
-        return True
-
-    def pop_due(self, now: int) -> tuple[bytes, Notify] | None:
-        """A notification whose time has come, and its id. It is no longer held."""
-        if not self._moments or self._moments[0][0] > now:
-            return None
-        _, token = heappop(self._moments)
-        name = next(name for name, held in self._held.items() if held.token == token)
-        return name, self._held.pop(name)
-
-    def __len__(self) -> int:
-        return len(self._held)
-
-
 class RootContext(Protocol):
     """The view of its node that a candidate has."""
 
@@ -94,23 +60,23 @@ class RootElections:
     def __init__(
         self,
         config: MeshConfig,
-        seat: RootContext,
+        context: RootContext,
         keys_at: Callable[[int], EpochKeys],
         entropy: Entropy,
         *,
         epoch_us: int,
         now: int,
     ) -> None:
-        self._rules, self._seat, self._keys_at, self._entropy = config.hardening, seat, keys_at, entropy
+        self._rules, self._context, self._keys_at, self._entropy = config.hardening, context, keys_at, entropy
         self._period_us, self._epoch_us, self._since_us = config.heartbeat_us, epoch_us, now
         self._calls_max, self._chain_length = config.tokens_max, config.d_max
         self._pause_us = config.again_periods * config.heartbeat_us
         self._life_us = config.defences.anchor_life_us
         self._calls: dict[bytes, Call] = {}
-        self._due: dict[bytes, int] = {}
+        self._turn_at_us: dict[bytes, int] = {}
         self._started: dict[bytes, int] = {}
-        self._stands: dict[bytes, int] = {}
-        self._wanted: dict[bytes, None] = {}
+        self._ready_us: dict[bytes, int] = {}
+        self._fresh_requested: dict[bytes, None] = {}
         self._rooted: dict[bytes, None] = {}
         self._served: dict[bytes, None] = {}
         self._opened: dict[bytes, int] = {}
@@ -153,14 +119,14 @@ class RootElections:
         """Forward a call to all neighbours, once."""
         if self.add_call(call, now):
             self._opened[call.token] = now
-            for neighbour in self._seat.present_neighbours():
+            for neighbour in self._context.present_neighbours():
                 if neighbour != source:
-                    self._seat.send(neighbour, call)
+                    self._context.send(neighbour, call)
 
     def own_mesh_ready_us(self, token: bytes) -> int:
         """Time at which the mesh that this node began has formed. Before that a notification would miss many
         members."""
-        return self._stands.get(token, 0)
+        return self._ready_us.get(token, 0)
 
     def estimate_mesh_ready_us(self, token: bytes, lineage: bytes, members: int, now: int) -> int:
         """Time by which the mesh of this token has formed, in nine of ten cases, in a network of `members` members.
@@ -176,13 +142,13 @@ class RootElections:
             return opened_us + flood_us + self._forming_us(token)
         best = max(0.0, _BITS - log2(max(1, members)) + _NINE_OF_TEN_BITS)
         turn_us = opened_us + self._turn_us(token, best, opened_us)
-        return max(now, min(turn_us, self._due.get(token, turn_us))) + flood_us + self._forming_us(token)
+        return max(now, min(turn_us, self._turn_at_us.get(token, turn_us))) + flood_us + self._forming_us(token)
 
     def send_open_calls(self, neighbour: Address, now: int) -> None:
         """Tell a new neighbour the calls that no root has answered: it may be the one to answer."""
         for token, call in self._calls.items():
-            if self._forms(call, now) and not self._seat.reachable_origins(token):
-                self._seat.send(neighbour, call)
+            if self._should_form(call, now) and not self._context.reachable_origins(token):
+                self._context.send(neighbour, call)
 
     def make_receipt(self, lineage: bytes, name: bytes, now: int) -> bytes:
         """A receipt of this node, as the root of this lineage, for a stem message. Raises if its membership has
@@ -195,7 +161,7 @@ class RootElections:
 
     def check_receipt(self, lineage: bytes, name: bytes, receipt: bytes) -> None:
         """Raise unless a known root of this lineage gave this receipt."""
-        origins = [origin for token in self.tokens_of(lineage) for origin in self._seat.reachable_origins(token)]
+        origins = [origin for token in self.tokens_of(lineage) for origin in self._context.reachable_origins(token)]
         for candidacy in dict.fromkeys(origin.advert.root for origin in origins):
             if candidacy is not None:
                 with suppress(ForgedError):
@@ -205,56 +171,63 @@ class RootElections:
 
     def request_fresh_chains(self, tokens: Iterable[bytes]) -> None:
         """A node has lost the chains of these tokens of this root."""
-        self._wanted |= {token: None for token in tokens if token in self._started}
+        self._fresh_requested |= {token: None for token in tokens if token in self._started}
 
     def beat(self, now: int) -> None:
         for token, call in list(self._calls.items()):
             first_us = call.certificate.leaf.first * self._epoch_us
             if now >= first_us + self._epoch_us + self._rules.grace_periods * self._period_us:
-                tables = (self._calls, self._due, self._started, self._stands, self._wanted, self._served)
+                tables = (
+                    self._calls,
+                    self._turn_at_us,
+                    self._started,
+                    self._ready_us,
+                    self._fresh_requested,
+                    self._served,
+                )
                 for table in (*tables, self._opened, self._verdicts, self._formed_us):
                     table.pop(token, None)
-            elif self._forms(call, now):
-                with suppress(LocalError):  # Our membership has ended, or there are more topics than we have room for.
-                    self._stand(token, call, now)
+            elif self._should_form(call, now):
+                with suppress(LocalError):  # The membership has ended, or the table is full.
+                    self._stand_for_election(token, call, now)
 
     def size(self) -> int:
         return len(self._calls)
 
-    def _forms(self, call: Call, now: int) -> bool:
+    def _should_form(self, call: Call, now: int) -> bool:
         """True if the mesh of this call should form now."""
         return now >= call.certificate.leaf.first * self._epoch_us - self._rules.lead_periods * self._period_us
 
-    def _stand(self, token: bytes, call: Call, now: int) -> None:
+    def _stand_for_election(self, token: bytes, call: Call, now: int) -> None:
         """Become the root if it is this node's turn, and step back if another leads."""
-        lineage, origins = lineage_of(call.certificate, call.cell), self._seat.reachable_origins(token)
+        lineage, origins = lineage_of(call.certificate, call.cell), self._context.reachable_origins(token)
         best = leading_origin(origins)
         if best is None:
             self._formed_us.pop(token, None)
             if lineage in self._rooted or (not self._is_served(lineage) and self._has_waited(token, lineage, now)):
-                self._begin(call, now)
+                self._start_chain(call, now)
             return
         self._formed_us.setdefault(token, now + self._forming_us(token))
         if token not in self._started and self._outranks(lineage, best, now):
-            self._begin(call, now)
+            self._start_chain(call, now)
             return
         if not best.is_own and self._contests(token, lineage, best, now):
             if self._has_waited(token, lineage, now):
-                self._begin(call, now)
+                self._start_chain(call, now)
             return
-        self._due.pop(token, None)
+        self._turn_at_us.pop(token, None)
         self._served[token] = None
         if best.is_own:
-            if token in self._wanted and now - self._started[token] >= self._pause_us:
-                self._begin(call, now)
+            if token in self._fresh_requested and now - self._started[token] >= self._pause_us:
+                self._start_chain(call, now)
         elif token in self._started:
             del self._started[token]
             self._rooted.pop(lineage, None)
-            self._seat.withdraw_advert(token, now)
+            self._context.withdraw_advert(token, now)
 
     def _is_served(self, lineage: bytes) -> bool:
         """True if the lineage has a root under another token, which will come to this one."""
-        return any(self._seat.reachable_origins(token) for token in self.tokens_of(lineage))
+        return any(self._context.reachable_origins(token) for token in self.tokens_of(lineage))
 
     def _outranks(self, lineage: bytes, best: AdvertisedOrigin, now: int) -> bool:
         """True if this node is the root under another token, and its lot is better than that of the leader here.
@@ -263,8 +236,8 @@ class RootElections:
         """
         if lineage not in self._rooted:
             return False
-        known = (origin for token in self.tokens_of(lineage) for origin in self._seat.reachable_origins(token))
-        return any(origin.is_own for origin in known) and self._own_rank(lineage, now) < _standing(best.advert)[0]
+        known = (origin for token in self.tokens_of(lineage) for origin in self._context.reachable_origins(token))
+        return any(origin.is_own for origin in known) and self._own_rank(lineage, now) < _rank_key(best.advert)[0]
 
     def _contests(self, token: bytes, lineage: bytes, best: AdvertisedOrigin, now: int) -> bool:
         """True if this node stands although there is a root: one with a worse lot that did not wait for its turn.
@@ -280,7 +253,7 @@ class RootElections:
                 origin
                 for other in self.tokens_of(lineage)
                 if other != token
-                for origin in self._seat.reachable_origins(other)
+                for origin in self._context.reachable_origins(other)
             ]
             stays = any(origin.advert.root == candidacy for origin in others)
             turn_us = int(self._rules.bit_periods * (_bits(rank) - 1) * self._period_us)
@@ -294,9 +267,9 @@ class RootElections:
     def _has_waited(self, token: bytes, lineage: bytes, now: int) -> bool:
         if not self._rules.volunteer:
             return False
-        if token not in self._due:
-            self._due[token] = now + self._turn_us(token, _bits(self._own_rank(lineage, now)), now)
-        return self._due[token] <= now
+        if token not in self._turn_at_us:
+            self._turn_at_us[token] = now + self._turn_us(token, _bits(self._own_rank(lineage, now)), now)
+        return self._turn_at_us[token] <= now
 
     def _turn_us(self, token: bytes, bits: float, now: int) -> int:
         """Time that a lot of `bits` steps waits for its turn, from `now` on."""
@@ -311,21 +284,55 @@ class RootElections:
         formed = rules.repair_periods + 2 * rules.bit_periods if token in self._served else rules.lead_periods
         return formed * self._period_us
 
-    def _begin(self, call: Call, now: int) -> None:
+    def _start_chain(self, call: Call, now: int) -> None:
         """Start a chain, the first or a fresh one."""
-        # Who is no member any more when the mesh stands could neither acknowledge nor start a fresh chain.
+        # A root without membership during the epoch could neither acknowledge nor start a fresh chain.
         keys = self._keys_at(max(now // self._epoch_us, call.certificate.leaf.first))
         lineage = lineage_of(call.certificate, call.cell)
         expires_us = now + self._life_us
-        self._seat.originate(make_root_advert(call, keys, self._chain_length, expires_us, self._entropy), now)
+        self._context.originate(make_root_advert(call, keys, self._chain_length, expires_us, self._entropy), now)
         if len(self._rooted) >= self._calls_max:
             del self._rooted[next(iter(self._rooted))]
         self._rooted[lineage] = None
         if call.token not in self._started:
-            self._stands[call.token] = now + self._forming_us(call.token)
+            self._ready_us[call.token] = now + self._forming_us(call.token)
         self._started[call.token] = now
-        self._due.pop(call.token, None)
-        self._wanted.pop(call.token, None)
+        self._turn_at_us.pop(call.token, None)
+        self._fresh_requested.pop(call.token, None)
+
+
+class RootDelay:
+    """Bounded: at most `room` notifications, each for up to `hold_us` or until its mesh has formed."""
+
+    def __init__(self, rng: Random, *, hold_us: int, room: int) -> None:
+        self._rng, self._hold_us, self._room = rng, hold_us, room
+        self._held: dict[bytes, Notify] = {}
+        self._release_times: list[tuple[int, bytes]] = []
+
+    def can_hold(self, name: bytes) -> bool:
+        """True if there is room for this notification, and it is not held already."""
+        return name not in self._held and len(self._held) < self._room
+
+    def hold(self, name: bytes, note: Notify, stands_us: int, now: int) -> bool:
+        """Hold a notification for its time, and until its mesh has formed. False if that is now, and no notification of
+        its token is before it."""
+        due_us = max(now + self._rng.randrange(self._hold_us + 1), stands_us)
+        if due_us <= now and all(held.token != note.token for held in self._held.values()):
+            return False
+        self._held[name] = note
+        heappush(self._release_times, (due_us, note.token))
+        return True
+
+    def pop_due(self, now: int) -> tuple[bytes, Notify] | None:
+        """A notification whose time has come, and its id. It is no longer held."""
+        if not self._release_times or self._release_times[0][0] > now:
+            return None
+        _, token = heappop(self._release_times)
+        name = next(name for name, held in self._held.items() if held.token == token)
+        return name, self._held.pop(name)
+
+    def __len__(self) -> int:
+        return len(self._held)
 
 
 def make_root_advert(call: Call, keys: EpochKeys, length: int, expires_us: int, entropy: Entropy) -> Advert:
@@ -356,7 +363,7 @@ class RootAnchorRules:
         return advert.root.membership.leaf.subject if advert.root is not None else b""
 
     def rank(self, advert: Advert) -> int:
-        return _standing(advert)[0]
+        return _rank_key(advert)[0]
 
 
 def check_root_advert(advert: Advert, authority: bytes, first: int, epoch: int) -> None:
@@ -374,7 +381,7 @@ def check_root_advert(advert: Advert, authority: bytes, first: int, epoch: int) 
 
 def leading_origin(origins: Iterable[AdvertisedOrigin]) -> AdvertisedOrigin | None:
     """The origin with the best lot; of several chains of one root, the latest."""
-    return min(origins, key=lambda origin: _standing(origin.advert), default=None)
+    return min(origins, key=lambda origin: _rank_key(origin.advert), default=None)
 
 
 def _is_same_topic(one: CertificateChain, other: CertificateChain) -> bool:
@@ -391,7 +398,7 @@ def _check_candidacy(
     vrf.check_lot(candidacy.membership.leaf.scope, lineage, candidacy.draw, statement, anchor.signature)
 
 
-def _standing(advert: Advert) -> tuple[int, int]:
+def _rank_key(advert: Advert) -> tuple[int, int]:
     if advert.anchor is None or advert.root is None:
         return _RANKS, 0
     return _rank(advert.root.draw, advert.root.membership), -advert.anchor.expires_us

@@ -50,13 +50,13 @@ class ScampNeighbourhood:
         config: MeshConfig,
         name: Address | None,
         contacts: Iterable[Address],
-        door: NeighbourhoodContext,
+        context: NeighbourhoodContext,
         rng: Random,
         now: int,
     ) -> None:
         if name is None:
             raise LocalError("a node that joins by SCAMP must know its own address")
-        self._name, self._door, self._rng, self._rules = name, door, rng, config.scamp
+        self._name, self._context, self._rng, self._rules = name, context, rng, config.scamp
         self._neighbours_max = config.neighbours_max
         self._patience_us = config.scamp.isolation_periods * config.heartbeat_us
         self._period_us, self._grace_us = config.heartbeat_us, GRACE_PERIODS * config.heartbeat_us
@@ -72,7 +72,7 @@ class ScampNeighbourhood:
         self._failed: dict[Address, int] = {}
         self._probe_us = now + self._until_probe()
         self._left = False
-        # Whether a contact has let us in. Until then those who came by us make no network, and we go on asking.
+        # True if a contact has let this node in. Before that its own newcomers are no network, and it keeps asking.
         self._joined = not self._contacts
         self._join_us = now
         self._renew_us = now
@@ -115,10 +115,10 @@ class ScampNeighbourhood:
             return
         self._expire(now)
         for name, until in (self.probed | self.partial).items():
-            if not self._door.is_present(name):
-                # Our first word may be lost; it cannot answer before it knows of us.
-                self._door.send(name, Keep(max(0, until - now - self._grace_us) // 1_000))
-        alone = self._door.unheard_us(now) > self._patience_us
+            if not self._context.is_present(name):
+                # The first message may be lost, and the peer cannot answer before it knows this node.
+                self._context.send(name, Keep(max(0, until - now - self._grace_us) // 1_000))
+        alone = self._context.unheard_us(now) > self._patience_us
         if now >= self._join_us and (alone or not self._joined or not self.inward or self._may_be_an_island()):
             self._recover(alone, now)
         elif now >= self._renew_us:
@@ -134,10 +134,10 @@ class ScampNeighbourhood:
         replaced = len(self.inward) - self._rules.copies - 1
         for index, name in enumerate(self.inward):
             others = [heir for heir in heirs if heir != name] if index < replaced else []
-            self._door.send(name, Replace(others[index % len(others)] if others else None))
+            self._context.send(name, Replace(others[index % len(others)] if others else None))
         for name in self.neighbours():
             if name not in self.inward:
-                self._door.send(name, Replace(None))
+                self._context.send(name, Replace(None))
         self._left = True
 
     def sizes(self) -> dict[str, int]:
@@ -148,13 +148,13 @@ class ScampNeighbourhood:
     def _ask(self, contacts: list[Address], now: int) -> None:
         """Ask to be kept for a lease, through one of these contacts."""
         self._join_us = now + self._patience_us
-        # A first lease is shorter, so that those who come at once do not all ask again at once.
+        # A first lease is shorter, so that simultaneous newcomers do not all renew at once.
         lease_ms = int(self._rules.lease_ms * (1 if self._joined else self._rng.uniform(0.5, 1)))
         self._renew_us = now + lease_ms * 1_000
         if contacts:
             contact = self._any(contacts)
             self.passive.pop(contact, None)
-            self._door.send(contact, Join(self._name, lease_ms, not self._joined, self._rules.walk_hops))
+            self._context.send(contact, Join(self._name, lease_ms, not self._joined, self._rules.walk_hops))
 
     def _probe(self, now: int) -> None:
         """Keep a failed node, in case only the way to it had failed."""
@@ -177,29 +177,29 @@ class ScampNeighbourhood:
 
     def _walk(self, join: Join, now: int) -> None:
         hops = min(join.hops, self._rules.walk_hops)
-        near = [name for name in self.neighbours() if self._door.is_present(name)]
+        near = [name for name in self.neighbours() if self._context.is_present(name)]
         while hops and near:
             hops -= 1
             if self._rng.random() * self._neighbours_max < len(near):
-                self._door.send(self._any(near), Join(join.newcomer, join.lease_ms, join.fresh, hops))
+                self._context.send(self._any(near), Join(join.newcomer, join.lease_ms, join.fresh, hops))
                 return
         if join.newcomer != self._name:
             self._be_contact(Address(join.newcomer), join.lease_ms, join.fresh, now)
         elif near:
-            # Our own walk came home. Nobody is its own contact.
-            self._door.send(self._any(near), Join(join.newcomer, join.lease_ms, join.fresh, 0))
+            # The own walk has returned. A node is not its own contact.
+            self._context.send(self._any(near), Join(join.newcomer, join.lease_ms, join.fresh, 0))
 
     def _be_contact(self, newcomer: Address, lease_ms: int, fresh: bool, now: int) -> None:
         others = self._others(newcomer)
         if others:
-            # One that renews its lease gets no copies beyond our view, or views would grow with every lease.
+            # A renewal gets no additional copies; otherwise views would grow with every lease.
             for name in others + self._rng.choices(others, k=self._rules.copies if fresh else 0):
-                self._door.send(name, ForwardJoin(newcomer, lease_ms, self._rules.forward_hops))
+                self._context.send(name, ForwardJoin(newcomer, lease_ms, self._rules.forward_hops))
         elif newcomer not in self.partial and self._has_room_for(newcomer):
             self._keep(newcomer, lease_ms, now)
         if fresh:
-            # A newcomer's view begins with its contact: our own subscription, which it has no choice but to keep.
-            self._door.send(newcomer, ForwardJoin(self._name, self._rules.lease_ms, 0))
+            # A newcomer's view begins with its contact: this subscription has no hops left, so the newcomer keeps it.
+            self._context.send(newcomer, ForwardJoin(self._name, self._rules.lease_ms, 0))
 
     def _keep_or_pass_on(self, message: ForwardJoin, now: int) -> None:
         newcomer, hops = Address(message.newcomer), min(message.hops, self._rules.forward_hops)
@@ -207,7 +207,7 @@ class ScampNeighbourhood:
         if can_keep and (hops == 0 or self._rng.random() * (1 + len(self.partial)) < 1):
             self._keep(newcomer, message.lease_ms, now)
         elif hops and (others := self._others(newcomer)):
-            self._door.send(self._any(others), ForwardJoin(newcomer, message.lease_ms, hops - 1))
+            self._context.send(self._any(others), ForwardJoin(newcomer, message.lease_ms, hops - 1))
 
     # --- arcs
 
@@ -217,15 +217,15 @@ class ScampNeighbourhood:
     def _hold(self, view: dict[Address, int], name: Address, lease_ms: int, now: int) -> None:
         self.passive.pop(name, None)
         view[name] = self._until(lease_ms, now)
-        self._door.open(name, now)
-        self._door.send(name, Keep(lease_ms))
+        self._context.open(name, now)
+        self._context.send(name, Keep(lease_ms))
 
     def _kept_by(self, source: Address, lease_ms: int, now: int) -> None:
         if not self._has_room_for(source):
             raise StaleError("no room for another neighbour")
         self.passive.pop(source, None)
         self.inward[source] = self._until(lease_ms, now)
-        self._door.open(source, now)
+        self._context.open(source, now)
 
     def _replace(self, source: Address, successor: str | None, now: int) -> None:
         """A neighbour leaves. The node it names takes its place in the partial view, if it had one."""
@@ -246,13 +246,13 @@ class ScampNeighbourhood:
         self.probed = {name: until for name, until in self.probed.items() if now < until}
         for name in old:
             if not self._is_linked(name):
-                self._door.close(name, now)
+                self._context.close(name, now)
                 self._note(name)
 
     def _part(self, name: Address, now: int) -> None:
         linked = [view.pop(name) for view in (self.partial, self.inward, self.probed) if name in view]
         if linked:
-            self._door.close(name, now)
+            self._context.close(name, now)
 
     def _note(self, name: Address) -> None:
         """Store the address of a node that is not a neighbour. Not before this node has joined: a node that comes
@@ -268,13 +268,13 @@ class ScampNeighbourhood:
 
     def _may_be_an_island(self) -> bool:
         """True if this node hears fewer neighbours than the law gives to any node of a sizeable network."""
-        return sum(self._door.is_present(name) for name in self.neighbours()) < self._rules.copies + 2
+        return sum(self._context.is_present(name) for name in self.neighbours()) < self._rules.copies + 2
 
     def _has_room_for(self, name: Address) -> bool:
         return self._is_linked(name) or len(self.neighbours()) < self._neighbours_max
 
     def _live(self) -> list[Address]:
-        return [name for name in self.partial if self._door.is_present(name)]
+        return [name for name in self.partial if self._context.is_present(name)]
 
     def _others(self, newcomer: Address) -> list[Address]:
         """The nodes that may get a copy of a newcomer's subscription: those in the view, the present ones if known."""

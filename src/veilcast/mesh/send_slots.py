@@ -19,8 +19,8 @@ from veilcast.mesh.sticky_choices import StickyChoices
 class SendSlots:
     """One slot in each stretch of `epochs` epochs. Messages leave at any time if `epochs` is 0."""
 
-    def __init__(self, habits: StickyChoices, epochs: int, *, epoch_us: int) -> None:
-        self._habits, self._epoch_us, self._stretch_us = habits, epoch_us, epochs * epoch_us
+    def __init__(self, choices: StickyChoices, epochs: int, *, epoch_us: int) -> None:
+        self._choices, self._epoch_us, self._stretch_us = choices, epoch_us, epochs * epoch_us
         self.epochs_ahead = max(1, 2 * epochs)
         """Epochs that a call may be ahead of its time: there is a slot in every stretch."""
 
@@ -49,4 +49,4 @@ class SendSlots:
         return self.next_us(lineage, wanted_us)
 
     def _at(self, lineage: bytes, stretch: int) -> int:
-        return stretch * self._stretch_us + self._habits.send_offset_us(lineage, stretch, self._stretch_us)
+        return stretch * self._stretch_us + self._choices.send_offset_us(lineage, stretch, self._stretch_us)

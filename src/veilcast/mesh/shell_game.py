@@ -36,8 +36,8 @@ from veilcast.wire.mesh import Message, Subscribe
 class ShellGamePolicy:
     """A policy around another one, which acts as if no node moved. It is PFSG of P0 if the inner policy has covers."""
 
-    def __init__(self, config: MeshConfig, seat: PolicyContext, inner: HidingPolicy, rng: Random) -> None:
-        self._rule, self._seat, self._inner, self._rng = config.shellgame, seat, inner, rng
+    def __init__(self, config: MeshConfig, context: PolicyContext, inner: HidingPolicy, rng: Random) -> None:
+        self._rule, self._context, self._inner, self._rng = config.shellgame, context, inner, rng
         self._lease_us = self._rule.lease_periods * config.heartbeat_us
         self._remind_us = self._rule.remind_periods * config.heartbeat_us
         self._settle_us = self._rule.settle_periods * config.heartbeat_us
@@ -45,18 +45,18 @@ class ShellGamePolicy:
             self,
             rng,
             lease_us=self._lease_us,
-            patience=LockLimits(self._rule.patience_periods * config.heartbeat_us, config.neighbours_max),
+            lock_limits=LockLimits(self._rule.patience_periods * config.heartbeat_us, config.neighbours_max),
             names_max=config.neighbours_max,
             name_bytes_max=config.address_bytes_max,
             memory=config.tokens_max,
         )
         self._players: dict[bytes, _GameState] = {}
-        self._places: dict[bytes, MeshPosition] = {}
-        self._lingering: dict[bytes, dict[Address, int]] = {}
-        self._doubts: dict[bytes, tuple[AdvertisedOrigin, ...]] = {}
+        self._positions: dict[bytes, MeshPosition] = {}
+        self._former_neighbours: dict[bytes, dict[Address, int]] = {}
+        self._doubtful_origins: dict[bytes, tuple[AdvertisedOrigin, ...]] = {}
         self._released: dict[bytes, None] = {}
 
-    # --- the policy
+    # --- HidingPolicy
 
     def parent(self, token: bytes) -> Address | None:
         return self._inner.parent(token)
@@ -66,14 +66,16 @@ class ShellGamePolicy:
 
     def position(self, token: bytes) -> MeshPosition | None:
         """The position of this node, as long as there is a way to one of the origins of its mesh."""
-        place = self._places.get(token)
-        if place is not None and not any(origin in place.origins for origin in self._seat.reachable_origins(token)):
-            del self._places[token]
+        position = self._positions.get(token)
+        if position is not None and not any(
+            origin in position.origins for origin in self._context.reachable_origins(token)
+        ):
+            del self._positions[token]
             return None
-        return place
+        return position
 
     def former_neighbours(self, token: bytes) -> Collection[Address]:
-        return self._lingering.get(token, ())
+        return self._former_neighbours.get(token, ())
 
     def is_locked(self, token: bytes) -> bool:
         return self.swaps.is_locked(token)
@@ -92,19 +94,19 @@ class ShellGamePolicy:
 
     def on_neighbour_lost(self, neighbour: Address) -> None:
         """A node that has lost the parent at its position asks for a fresh chain, until there is one."""
-        for token, place in list(self._places.items()):
-            if neighbour in place.inward:
-                del self._places[token]
-                self._doubts[token] = place.origins
-        for held in self._lingering.values():
-            held.pop(neighbour, None)
+        for token, position in list(self._positions.items()):
+            if neighbour in position.inward:
+                del self._positions[token]
+                self._doubtful_origins[token] = position.origins
+        for former in self._former_neighbours.values():
+            former.pop(neighbour, None)
         self._inner.on_neighbour_lost(neighbour)
         self.swaps.on_neighbour_lost(neighbour)
 
     def on_message(self, message: Message, source: Address, now: int) -> None:
         if isinstance(message, SwapMessage):
             self.swaps.on_message(message, source, now)
-            self._settle(now)
+            self._reconcile_released(now)
         else:
             if isinstance(message, Subscribe) and message.token in self._players:
                 self._players[message.token].child_reminders[source] = now
@@ -113,20 +115,20 @@ class ShellGamePolicy:
     def beat(self, now: int) -> None:
         self._inner.beat(now)
         self.swaps.expire(now)
-        self._tidy(now)
-        self._settle(now)
-        tokens = self._seat.branches.tokens()
+        self._drop_expired(now)
+        self._reconcile_released(now)
+        tokens = self._context.branches.tokens()
         self._players = {token: self._players[token] for token in tokens if token in self._players}
         for token in tokens:
-            self._look(token, now)
+            self._play_if_due(token, now)
             if not self.is_locked(token):
                 self._remind(token, self._players[token], now)
-        self._settle(now)
-        self._acquaint(now)
+        self._reconcile_released(now)
+        self._update_acquaintances(now)
 
     def size(self) -> int:
-        lingering = sum(len(held) for held in self._lingering.values())
-        games = len(self._players) + len(self._places) + len(self._doubts) + len(self.swaps.active_games())
+        lingering = sum(len(former) for former in self._former_neighbours.values())
+        games = len(self._players) + len(self._positions) + len(self._doubtful_origins) + len(self.swaps.active_games())
         return self._inner.size() + games + lingering
 
     def active_games(self) -> list[SwapGame]:
@@ -135,37 +137,37 @@ class ShellGamePolicy:
     def swaps_completed(self) -> int:
         return self.swaps.completed
 
-    # --- the board of a swap
+    # --- SwapContext
 
     def inward(self, token: bytes) -> list[Address]:
-        return self._seat.branches.inward(token)
+        return self._context.branches.inward(token)
 
     def outward(self, token: bytes) -> list[Address]:
-        return self._seat.branches.outward(token)
+        return self._context.branches.outward(token)
 
     def is_settled(self, token: bytes, now: int) -> bool:
-        origins = self._seat.reachable_origins(token)
+        origins = self._context.reachable_origins(token)
         return bool(origins) and self._settled_on(token, now) == origins
 
     def may_move(self, token: bytes) -> bool:
-        return self._rule.publisher_plays or not self._seat.originates(token)
+        return self._rule.publisher_plays or not self._context.originates(token)
 
     def has_room_for(self, names: int) -> bool:
         """A lock may bring one more acquaintance, for which there must be room as well."""
-        known = len(self._seat.acquaintances()) + len(self.swaps.active_games())
+        known = len(self._context.acquaintances()) + len(self.swaps.active_games())
         return known + names <= self._rule.acquaintances_max
 
     def send(self, neighbour: Address, message: Message) -> None:
-        self._seat.send(neighbour, message)
+        self._context.send(neighbour, message)
 
     def relink(
         self, token: bytes, inward: Sequence[Address], outward: Sequence[Address], now: int, *, moved: bool
     ) -> None:
-        branches, before = self._seat.branches, (self.inward(token), self.outward(token))
-        near = dict.fromkeys((*inward, *outward))
-        held = self._lingering.setdefault(token, {})
-        held |= dict.fromkeys((*before[0], *before[1]), now + self._lease_us)
-        self._lingering[token] = {name: until for name, until in held.items() if name not in near}
+        branches, before = self._context.branches, (self.inward(token), self.outward(token))
+        adjacent = dict.fromkeys((*inward, *outward))
+        former = self._former_neighbours.setdefault(token, {})
+        former |= dict.fromkeys((*before[0], *before[1]), now + self._lease_us)
+        self._former_neighbours[token] = {name: until for name, until in former.items() if name not in adjacent}
         for name in before[0]:
             branches.remove_inward(token, name)
         for name in before[1]:
@@ -174,34 +176,34 @@ class ShellGamePolicy:
             branches.add_inward(token, name)
         for name in outward:
             branches.add_outward(token, name)
-        # A chain that has come since the game began leads elsewhere: to hold on to this place would be to miss it.
-        self._places[token] = MeshPosition(tuple(inward), tuple(self._settled_on(token, now)))
+        # A chain that came during the game leads elsewhere, so the position does not apply to it.
+        self._positions[token] = MeshPosition(tuple(inward), tuple(self._settled_on(token, now)))
         if moved and token in self._players:
-            self._players[token].neighbours, self._players[token].parents_reminded_us = near, now
-        self._acquaint(now)
+            self._players[token].neighbours, self._players[token].parents_reminded_us = adjacent, now
+        self._update_acquaintances(now)
 
     def on_doubt(self, token: bytes) -> None:
-        self._doubts[token] = tuple(self._seat.reachable_origins(token))
+        self._doubtful_origins[token] = tuple(self._context.reachable_origins(token))
 
     def on_released(self, token: bytes) -> None:
         self._released[token] = None
 
     # --- when to play
 
-    def _look(self, token: bytes, now: int) -> None:
+    def _play_if_due(self, token: bytes, now: int) -> None:
         """Play if it is time. A mesh that has formed again is a new one."""
-        rule, origins = self._rule, tuple(self._seat.reachable_origins(token))
+        rule, origins = self._rule, tuple(self._context.reachable_origins(token))
         player = self._players.get(token)
         if player is None or not any(origin in player.origins for origin in origins):
             player = self._players[token] = _GameState(now, origins, player)
         outward = self.outward(token)
-        near = dict.fromkeys((*self.inward(token), *outward))
+        adjacent = dict.fromkeys((*self.inward(token), *outward))
         if player.due_us is None:
-            if outward if rule.start == "child" else near:
+            if outward if rule.start == "child" else adjacent:
                 player.due_us = now if rule.first == "immediate" else now + self._wait()
-        elif rule.start == "change" and near != player.neighbours:
+        elif rule.start == "change" and adjacent != player.neighbours:
             player.due_us = now
-        player.neighbours = near
+        player.neighbours = adjacent
         settled = self.is_settled(token, now)
         if player.settled and not settled:
             player.settled = False
@@ -219,12 +221,14 @@ class ShellGamePolicy:
 
     def _settled_on(self, token: bytes, now: int) -> list[AdvertisedOrigin]:
         """The origins to which the ways of this node are stable."""
-        return [origin for origin in self._seat.reachable_origins(token) if now - origin.changed_us >= self._settle_us]
+        return [
+            origin for origin in self._context.reachable_origins(token) if now - origin.changed_us >= self._settle_us
+        ]
 
     def _wait(self) -> int:
         return round(self._rng.expovariate(1 / self._rule.wait_us))
 
-    # --- what games leave behind
+    # --- after games
 
     def _remind(self, token: bytes, player: _GameState, now: int) -> None:
         """Tell the parents that this node is there, and forget children that have not told it for long."""
@@ -235,33 +239,33 @@ class ShellGamePolicy:
         player.child_reminders = {child: player.child_reminders.get(child, now) for child in self.outward(token)}
         for child, since in player.child_reminders.items():
             if now - since > _REMINDERS * self._remind_us:
-                self._seat.branches.remove_outward(token, child)
+                self._context.branches.remove_outward(token, child)
                 self.on_released(token)
 
-    def _settle(self, now: int) -> None:
+    def _reconcile_released(self, now: int) -> None:
         """Do the work that had to wait while the node was locked."""
         released, self._released = list(self._released), {}
         for token in released:
-            self._seat.reconcile(token, now)
+            self._context.reconcile(token, now)
 
-    def _tidy(self, now: int) -> None:
-        for token, held in list(self._lingering.items()):
-            kept = self._lingering[token] = {name: until for name, until in held.items() if until > now}
+    def _drop_expired(self, now: int) -> None:
+        for token, former in list(self._former_neighbours.items()):
+            kept = self._former_neighbours[token] = {name: until for name, until in former.items() if until > now}
             if not kept:
-                del self._lingering[token]
-        for token in list(self._places):
+                del self._former_neighbours[token]
+        for token in list(self._positions):
             self.position(token)
-        for token, origins in list(self._doubts.items()):
-            if doubted := [origin for origin in self._seat.reachable_origins(token) if origin in origins]:
-                self._seat.request_fresh_chains(doubted, now)
+        for token, origins in list(self._doubtful_origins.items()):
+            if doubted := [origin for origin in self._context.reachable_origins(token) if origin in origins]:
+                self._context.request_fresh_chains(doubted, now)
             else:
-                del self._doubts[token]
+                del self._doubtful_origins[token]
 
-    def _acquaint(self, now: int) -> None:
-        branches = self._seat.branches
-        near = [name for token in branches.tokens() for name in (*branches.inward(token), *branches.outward(token))]
-        near += [name for held in self._lingering.values() for name in held]
-        self._seat.set_acquaintances(dict.fromkeys(near), now)
+    def _update_acquaintances(self, now: int) -> None:
+        branches = self._context.branches
+        adjacent = [name for token in branches.tokens() for name in (*branches.inward(token), *branches.outward(token))]
+        adjacent += [name for former in self._former_neighbours.values() for name in former]
+        self._context.set_acquaintances(dict.fromkeys(adjacent), now)
 
 
 class _GameState:

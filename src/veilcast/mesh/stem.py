@@ -35,35 +35,6 @@ from veilcast.wire import decode, encode
 from veilcast.wire.geometry import NOTE_ID
 from veilcast.wire.mesh import Call, Message, Notify, Stem, StemReceipt
 
-
-class StemChoices:
-    def __init__(
-        self, rules: HardeningConfig, habits: StickyChoices, members: NeighbourTable, relay: FirstRelay
-    ) -> None:
-        self._rules, self._habits, self._members, self._relay = rules, habits, members, relay
-
-    def first_relay(self, lineage: bytes) -> Address | None:
-        """The neighbour that gets own publications of this lineage first, present or not."""
-        if self._rules.relay.rule == "kept":
-            return self._relay.address()
-        names = {name.encode(): name for name in self._members.neighbours}
-        first = self._habits.choose_first_relay(names, lineage)
-        return None if first is None else names[first]
-
-    def next_relay(self, predecessor: Address, neighbours: Iterable[Address]) -> Address | None:
-        """The next hop of a cargo that comes from `predecessor`."""
-        about, identity = self._members.identity(predecessor), self._members.identity
-        return min(
-            (name for name in neighbours if name != predecessor),
-            key=lambda name: (not self._members.is_chosen(name), self._habits.relay_rank(about, identity(name))),
-            default=None,
-        )
-
-    def continues_stem(self, predecessor: Address) -> bool:
-        """True if a cargo that comes from `predecessor` walks on past this node; False if the stem ends here."""
-        return self._habits.continues_stem(self._members.identity(predecessor), self._rules.onward)
-
-
 Cargo: TypeAlias = Call | Notify
 
 
@@ -90,15 +61,6 @@ class StemContext(Protocol):
         """This cargo is acknowledged. If this node launched it, it has arrived. Raises if no root gave the receipt."""
 
 
-class _Passage(NamedTuple):
-    """A cargo's previous hop (None if it is our own), its next hops so far, whether it climbs, and when."""
-
-    source: Address | None
-    targets: tuple[Address, ...]
-    climbing: bool
-    at_us: int
-
-
 class Stems:
     """Bounded: at most `passages_max` cargoes are remembered.
 
@@ -107,16 +69,16 @@ class Stems:
     """
 
     def __init__(
-        self, seat: StemContext, choices: StemChoices, roots: RootElections, *, circle_us: int, passages_max: int
+        self, context: StemContext, choices: StemChoices, roots: RootElections, *, circle_us: int, passages_max: int
     ) -> None:
-        self._seat, self._choices, self._roots = seat, choices, roots
+        self._context, self._choices, self._roots = context, choices, roots
         self._circle_us, self._passages_max = circle_us, passages_max
         self._passages: dict[bytes, _Passage] = {}
 
     def launch(self, cargo: Cargo, lineage: bytes, now: int) -> bool:
         """Send an own cargo to the first relay; False while the relay is away."""
         relay = self._choices.first_relay(lineage)
-        if relay is None or relay not in self._seat.present_neighbours():
+        if relay is None or relay not in self._context.present_neighbours():
             return False
         data = encode(cargo)
         self._forward(Stem(False, data), cargo_id(data), None, relay, now)
@@ -130,18 +92,18 @@ class Stems:
         again = before is not None and before.source == sender and now - before.at_us < self._circle_us
         if before is not None and again and (before.climbing or not stem.climbing):
             raise StaleError("a cargo that is on its way already")
-        self._seat.check_cargo(cargo, now)
+        self._context.check_cargo(cargo, now)
         ends = stem.climbing or not self._choices.continues_stem(sender)
         came_back = before is not None and before.source != sender and now - before.at_us < self._circle_us
         if before is not None and came_back and before.climbing:
             raise StaleError("a cargo that climbs in a circle")
         first = before.source if before is not None and came_back else sender
-        onward = None if ends or came_back else self._choices.next_relay(sender, self._seat.present_neighbours())
+        onward = None if ends or came_back else self._choices.next_relay(sender, self._context.present_neighbours())
         if onward is not None:
             self._forward(Stem(False, stem.cargo), name, first, onward, now)
             return
-        # A stem has ended, or comes from an end that may know no better.
-        spread = isinstance(cargo, Notify) and self._seat.flood_to_all(cargo, None, now)
+        # The stem ends here, or it comes from an end that may have no way.
+        spread = isinstance(cargo, Notify) and self._context.flood_to_all(cargo, None, now)
         try:
             self._climb(cargo, stem.cargo, name, first, now)
         except StaleError:
@@ -165,8 +127,8 @@ class Stems:
         if passage is None:
             return
         if passage.source is not None:
-            self._seat.post(passage.source, StemReceipt(name, receipt))
-        self._seat.confirm(name, receipt)
+            self._context.post(passage.source, StemReceipt(name, receipt))
+        self._context.confirm(name, receipt)
 
     def forget(self) -> None:
         """Treat every cargo as new: those that were forwarded may have gone nowhere."""
@@ -179,14 +141,14 @@ class Stems:
         certificate = cargo.certificate
         lineage = lineage_of(certificate, cargo.cell) if certificate is not None else b""
         for token in dict.fromkeys((cargo.token, *self._roots.tokens_of(lineage))):
-            best = leading_origin(self._seat.reachable_origins(token))
+            best = leading_origin(self._context.reachable_origins(token))
             if best is None:
                 continue
             if best.via is not None:
                 self._forward(Stem(True, data), name, source, best.via, now)
                 return
             self._remember(name, _Passage(source, (), True, now))
-            if self._seat.deliver_at_root(cargo, name, now):
+            if self._context.deliver_at_root(cargo, name, now):
                 self.acknowledge(name, self._roots.make_receipt(lineage, name, now))
             return
         if not isinstance(cargo, Call):
@@ -194,11 +156,11 @@ class Stems:
         self._roots.flood_call(cargo, None, now)
 
     def _forward(self, stem: Stem, name: bytes, source: Address | None, target: Address, now: int) -> None:
-        # What went in a circle may climb through the circle: then it is acknowledged by whom it went to first.
+        # A cargo that went in a circle may climb through the circle. Then its first next hop acknowledges it.
         before = self._passages.get(name)
         former = before.targets[-1:] if before is not None and before.source == source else ()
         self._remember(name, _Passage(source, (*former, target), stem.climbing, now))
-        self._seat.post(target, stem)
+        self._context.post(target, stem)
 
     def _remember(self, name: bytes, passage: _Passage) -> None:
         self._passages.pop(name, None)
@@ -207,5 +169,42 @@ class Stems:
         self._passages[name] = passage
 
 
+class StemChoices:
+    def __init__(
+        self, rules: HardeningConfig, sticky: StickyChoices, members: NeighbourTable, relay: FirstRelay
+    ) -> None:
+        self._rules, self._sticky, self._members, self._relay = rules, sticky, members, relay
+
+    def first_relay(self, lineage: bytes) -> Address | None:
+        """The neighbour that gets own publications of this lineage first, present or not."""
+        if self._rules.relay.rule == "kept":
+            return self._relay.address()
+        names = {name.encode(): name for name in self._members.neighbours}
+        first = self._sticky.choose_first_relay(names, lineage)
+        return None if first is None else names[first]
+
+    def next_relay(self, predecessor: Address, neighbours: Iterable[Address]) -> Address | None:
+        """The next hop of a cargo that comes from `predecessor`."""
+        about, identity = self._members.identity(predecessor), self._members.identity
+        return min(
+            (name for name in neighbours if name != predecessor),
+            key=lambda name: (not self._members.is_chosen(name), self._sticky.relay_rank(about, identity(name))),
+            default=None,
+        )
+
+    def continues_stem(self, predecessor: Address) -> bool:
+        """True if a cargo that comes from `predecessor` walks on past this node; False if the stem ends here."""
+        return self._sticky.continues_stem(self._members.identity(predecessor), self._rules.onward)
+
+
 def cargo_id(data: bytes) -> bytes:
     return digest(data, purpose=b"vc/cargo", size=NOTE_ID)
+
+
+class _Passage(NamedTuple):
+    """A cargo's previous hop (None if it is our own), its next hops so far, whether it climbs, and when."""
+
+    source: Address | None
+    targets: tuple[Address, ...]
+    climbing: bool
+    at_us: int

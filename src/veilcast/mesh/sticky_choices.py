@@ -23,7 +23,7 @@ class StickyChoices:
 
     def __init__(self, link: Secret) -> None:
         self._key = derive(link, b"vc/habits")
-        # Asked for every offer of every advert; a pure function, so the memory may forget.
+        # Called for every offer of every advertisement. A pure function, so the cache may evict.
         self._ranked = lru_cache(maxsize=_RANKS_MAX)(self._rank)
 
     def parent_rank(self, lineage: bytes, neighbour: bytes) -> int:

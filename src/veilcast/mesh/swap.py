@@ -37,38 +37,6 @@ from veilcast.machine import Address
 from veilcast.mesh.replay import SeenIds
 from veilcast.wire.mesh import Message, SwapAbort, SwapAnswer, SwapAsk, SwapCommit, SwapLock, SwapVote
 
-
-class LockLimits:
-    """Limits how long a neighbour may keep this node locked, over all its games. Bounded: the debts of at most
-    `names_max` neighbours; beyond that the smallest debt is forgotten.
-
-    A lease bounds one game, but not a neighbour that starts the next game at once. So the time for which a neighbour
-    locks this node is its debt. The debt falls with the time in which it does not, and a neighbour over `debt_max_us`
-    is refused. In the long run no neighbour locks this node for more than half of the time. Honest players owe little:
-    their games end within a few heartbeats, and they cool down.
-    """
-
-    def __init__(self, debt_max_us: int, names_max: int) -> None:
-        self._debt_max_us, self._names_max = debt_max_us, names_max
-        self._paid_at_us: dict[Address, int] = {}
-
-    def __len__(self) -> int:
-        return len(self._paid_at_us)
-
-    def allows(self, neighbour: Address, now: int) -> bool:
-        """True if this neighbour may lock this node once more."""
-        self._paid_at_us = {name: paid for name, paid in self._paid_at_us.items() if paid > now}
-        return self._paid_at_us.get(neighbour, now) - now < self._debt_max_us
-
-    def charge(self, neighbour: Address, since_us: int, now: int) -> None:
-        """The neighbour has held a lock from `since_us` until now. It pays that off from now on, after its earlier
-        debt."""
-        owed = max(self._paid_at_us.get(neighbour, since_us), since_us)
-        self._paid_at_us[neighbour] = owed + 2 * (now - since_us)
-        if len(self._paid_at_us) > self._names_max:
-            del self._paid_at_us[min(self._paid_at_us, key=self._paid_at_us.__getitem__)]
-
-
 SwapMessage: TypeAlias = SwapAsk | SwapAnswer | SwapLock | SwapVote | SwapCommit | SwapAbort
 
 
@@ -155,16 +123,16 @@ class Swaps:
 
     def __init__(
         self,
-        board: SwapContext,
+        context: SwapContext,
         rng: Random,
         *,
         lease_us: int,
-        patience: LockLimits,
+        lock_limits: LockLimits,
         names_max: int,
         name_bytes_max: int,
         memory: int,
     ) -> None:
-        self._board, self._rng, self._lease_us, self._patience = board, rng, lease_us, patience
+        self._context, self._rng, self._lease_us, self._lock_limits = context, rng, lease_us, lock_limits
         self._names_max, self._name_bytes_max = names_max, name_bytes_max
         self._games: dict[bytes, SwapGame] = {}
         self._over = SeenIds(memory)
@@ -179,22 +147,22 @@ class Swaps:
     def start(self, token: bytes, child: Address, now: int) -> bool:
         """Begin a game with this child; False if the mesh is locked by another game, or the position does not allow
         one."""
-        board = self._board
+        context = self._context
         if token in self._games:
             return False
         game = SwapGame(self._rng.randbytes(16), token, SwapState.ASKING, child, now, now + self._lease_us // 2)
-        game.inward = tuple(board.inward(token))
-        game.outward = tuple(name for name in board.outward(token) if name != child)
+        game.inward = tuple(context.inward(token))
+        game.outward = tuple(name for name in context.outward(token) if name != child)
         if child in game.inward or any(name in game.outward for name in game.inward):
-            return False  # Each would have the topic from the other: no tree, and no game.
+            return False  # Each supplies the other: no tree, and no game.
         if not self._fits((*game.inward, *game.outward)):
             return False
         game.awaited_votes = dict.fromkeys((child, *game.inward, *game.outward))
         self._games[token] = game
-        board.send(child, SwapAsk(game.name, token, game.inward, game.outward))
+        context.send(child, SwapAsk(game.name, token, game.inward, game.outward))
         for names, inner in ((game.inward, True), (game.outward, False)):
             for name in names:
-                board.send(name, SwapLock(game.name, token, inner))
+                context.send(name, SwapLock(game.name, token, inner))
         return True
 
     def on_message(self, message: SwapMessage, source: Address, now: int) -> None:
@@ -210,12 +178,12 @@ class Swaps:
                 raise StaleError("not what this game waits for")
             rule.act(self, game, message, source, now)
             return
-        mine = self._games.get(token) if token is not None else None
-        strange = OTHER_GAME_RULES.get((mine.state if mine else SwapState.FREE, type(message)))
+        own_game = self._games.get(token) if token is not None else None
+        other_rule = OTHER_GAME_RULES.get((own_game.state if own_game else SwapState.FREE, type(message)))
         known = _news(message.game, source) if isinstance(message, SwapCommit) else message.game
-        if strange is None or known in self._over:
+        if other_rule is None or known in self._over:
             raise StaleError("a game that is over, or not the time for it")
-        strange.act(self, message, source, now)
+        other_rule.act(self, message, source, now)
 
     def expire(self, now: int) -> None:
         """Release locks past their lease. A game that lacks votes is aborted."""
@@ -235,7 +203,7 @@ class Swaps:
     def _on_answer(self, game: SwapGame, message: SwapAnswer, source: Address, now: int) -> None:
         near = (game.partner, *game.inward, *game.outward)
         apart = len(dict.fromkeys((*near, *message.outward))) == len(near) + len(message.outward)
-        fits = apart and self._fits(message.outward) and self._board.has_room_for(len(message.outward))
+        fits = apart and self._fits(message.outward) and self._context.has_room_for(len(message.outward))
         agreed = message.agreed and source == game.partner and fits
         game.partner_neighbours = ((), tuple(Address(name) for name in message.outward))
         self._count(game, source, agreed, now)
@@ -249,71 +217,71 @@ class Swaps:
             self._give_up(game, now)
         elif not game.awaited_votes:
             game.state, game.expires_us = SwapState.DECIDED, game.since_us + self._lease_us
-            self._board.send(game.partner, SwapCommit(game.name, game.token, game.partner))
+            self._context.send(game.partner, SwapCommit(game.name, game.token, game.partner))
 
     def _on_gone(self, game: SwapGame, message: SwapCommit, source: Address, now: int) -> None:
         """v2 has taken this node's position. Take its position; neighbours that came meanwhile stay."""
-        inward = [name for name in self._board.inward(game.token) if name not in game.inward]
+        inward = [name for name in self._context.inward(game.token) if name not in game.inward]
         near = (game.partner, *game.outward)
-        outward = [name for name in self._board.outward(game.token) if name not in near]
-        self._board.relink(
+        outward = [name for name in self._context.outward(game.token) if name not in near]
+        self._context.relink(
             game.token, [*inward, game.partner], [*outward, *game.partner_neighbours[1]], now, moved=True
         )
         for name in (*game.inward, *game.outward):
-            self._board.send(name, SwapCommit(game.name, game.token, game.partner))
+            self._context.send(name, SwapCommit(game.name, game.token, game.partner))
         self.completed += 1
         self._end(game, now)
 
     def _give_up(self, game: SwapGame, now: int) -> None:
         if game.state is SwapState.ASKING:
             for name in (game.partner, *game.inward, *game.outward):
-                self._board.send(name, SwapAbort(game.name))
+                self._context.send(name, SwapAbort(game.name))
         elif game.state is SwapState.DECIDED:
-            self._board.on_doubt(game.token)
+            self._context.on_doubt(game.token)
         self._end(game, now)
 
     # --- v2
 
     def _on_ask(self, message: SwapAsk, source: Address, now: int) -> None:
-        board, token = self._board, message.token
-        mine, theirs = board.outward(token), (*message.inward, *message.outward)
+        context, token = self._context, message.token
+        own_game, theirs = context.outward(token), (*message.inward, *message.outward)
         agreed = (
             token not in self._games
-            and self._patience.allows(source, now)
-            and board.inward(token) == [source]
-            and source not in mine
-            and len(dict.fromkeys((*mine, *theirs))) == len(mine) + len(theirs)
-            and self._fits(mine)
+            and self._lock_limits.allows(source, now)
+            and context.inward(token) == [source]
+            and source not in own_game
+            and len(dict.fromkeys((*own_game, *theirs))) == len(own_game) + len(theirs)
+            and self._fits(own_game)
             and self._fits(theirs)
-            and board.is_settled(token, now)
-            and board.may_move(token)
-            and board.has_room_for(len(theirs))
+            and context.is_settled(token, now)
+            and context.may_move(token)
+            and context.has_room_for(len(theirs))
         )
         if agreed:
             game = self._bind(message.game, token, SwapState.AGREED, source, now)
-            game.outward = tuple(mine)
+            game.outward = tuple(own_game)
             game.partner_neighbours = tuple(map(Address, message.inward)), tuple(map(Address, message.outward))
-        board.send(source, SwapAnswer(message.game, agreed, tuple(mine) if agreed else ()))
+        context.send(source, SwapAnswer(message.game, agreed, tuple(own_game) if agreed else ()))
 
     def _on_go(self, game: SwapGame, message: SwapCommit, source: Address, now: int) -> None:
         """The decision: take v1's position."""
-        outward = [name for name in self._board.outward(game.token) if name not in game.outward]
+        outward = [name for name in self._context.outward(game.token) if name not in game.outward]
         inward, theirs = game.partner_neighbours
-        self._board.relink(game.token, inward, [*outward, *theirs, source], now, moved=True)
+        self._context.relink(game.token, inward, [*outward, *theirs, source], now, moved=True)
         for name in (source, *game.outward):
-            self._board.send(name, SwapCommit(game.name, game.token, source))
+            self._context.send(name, SwapCommit(game.name, game.token, source))
         self._end(game, now)
 
-    # --- those next to them
+    # --- neighbours of v1 and v2
 
     def _on_lock(self, message: SwapLock, source: Address, now: int) -> None:
-        board, token = self._board, message.token
-        near = source in (board.outward(token) if message.inner else board.inward(token))
-        free = token not in self._games and self._patience.allows(source, now)
-        locked = near and free and board.is_settled(token, now) and board.has_room_for(1)
+        context, token = self._context, message.token
+        near = source in (context.outward(token) if message.inner else context.inward(token))
+        free = token not in self._games and self._lock_limits.allows(source, now)
+        locked = near and free and context.is_settled(token, now) and context.has_room_for(1)
         if locked:
             self._bind(message.game, token, SwapState.HELD, source, now)
-        board.send(source, SwapVote(message.game, locked))
+        context.send(source, SwapVote(message.game, locked))
 
     def _on_commit(self, game: SwapGame, message: SwapCommit, source: Address, now: int) -> None:
         self._succeed(game.token, source, Address(message.successor), now)
@@ -330,7 +298,7 @@ class Swaps:
         that it is gone.
         """
         token, successor = message.token, Address(message.successor)
-        if source not in self._board.inward(token) or not self._board.has_room_for(1):
+        if source not in self._context.inward(token) or not self._context.has_room_for(1):
             raise StaleError("a place that we have nothing from")
         game = self._games.get(token)
         if game is not None and game.state is SwapState.ASKING:
@@ -342,10 +310,10 @@ class Swaps:
         """Put the successor in the place of the other node. It may have arrived there before the news of it."""
         inward, outward = (
             dict.fromkeys(new if name == old else name for name in names)
-            for names in (self._board.inward(token), self._board.outward(token))
+            for names in (self._context.inward(token), self._context.outward(token))
         )
         if self._fits((new,)) and (new not in inward or new not in outward):
-            self._board.relink(token, list(inward), list(outward), now, moved=False)
+            self._context.relink(token, list(inward), list(outward), now, moved=False)
 
     # --- locks
 
@@ -361,13 +329,44 @@ class Swaps:
         del self._games[game.token]
         self._remember(game.name, game.partner)
         if game.state in (SwapState.AGREED, SwapState.HELD):
-            self._patience.charge(game.partner, game.since_us, now)
-        self._board.on_released(game.token)
+            self._lock_limits.charge(game.partner, game.since_us, now)
+        self._context.on_released(game.token)
 
     def _remember(self, game: bytes, source: Address) -> None:
         """The game is over for this node, and `source` has nothing more to tell about it."""
         self._over.add(game)
         self._over.add(_news(game, source))
+
+
+class LockLimits:
+    """Limits how long a neighbour may keep this node locked, over all its games. Bounded: the debts of at most
+    `names_max` neighbours; beyond that the smallest debt is forgotten.
+
+    A lease bounds one game, but not a neighbour that starts the next game at once. So the time for which a neighbour
+    locks this node is its debt. The debt falls with the time in which it does not, and a neighbour over `debt_max_us`
+    is refused. In the long run no neighbour locks this node for more than half of the time. Honest players owe little:
+    their games end within a few heartbeats, and they cool down.
+    """
+
+    def __init__(self, debt_max_us: int, names_max: int) -> None:
+        self._debt_max_us, self._names_max = debt_max_us, names_max
+        self._paid_at_us: dict[Address, int] = {}
+
+    def __len__(self) -> int:
+        return len(self._paid_at_us)
+
+    def allows(self, neighbour: Address, now: int) -> bool:
+        """True if this neighbour may lock this node once more."""
+        self._paid_at_us = {name: paid for name, paid in self._paid_at_us.items() if paid > now}
+        return self._paid_at_us.get(neighbour, now) - now < self._debt_max_us
+
+    def charge(self, neighbour: Address, since_us: int, now: int) -> None:
+        """The neighbour has held a lock from `since_us` until now. It pays that off from now on, after its earlier
+        debt."""
+        owed = max(self._paid_at_us.get(neighbour, since_us), since_us)
+        self._paid_at_us[neighbour] = owed + 2 * (now - since_us)
+        if len(self._paid_at_us) > self._names_max:
+            del self._paid_at_us[min(self._paid_at_us, key=self._paid_at_us.__getitem__)]
 
 
 class SwapRule(NamedTuple):
@@ -383,7 +382,6 @@ def _news(game: bytes, source: Address) -> bytes:
 
 
 _BOUND: Final = (SwapState.ASKING, SwapState.DECIDED, SwapState.AGREED, SwapState.HELD)
-
 OWN_GAME_RULES: Final[dict[tuple[SwapState, type[Message]], SwapRule]] = {
     (SwapState.ASKING, SwapAnswer): SwapRule(Swaps._on_answer, (SwapState.ASKING, SwapState.DECIDED, SwapState.FREE)),
     (SwapState.ASKING, SwapVote): SwapRule(Swaps._on_vote, (SwapState.ASKING, SwapState.DECIDED, SwapState.FREE)),
@@ -394,7 +392,6 @@ OWN_GAME_RULES: Final[dict[tuple[SwapState, type[Message]], SwapRule]] = {
     (SwapState.HELD, SwapAbort): SwapRule(Swaps._on_abort, (SwapState.FREE,)),
 }
 """Legal messages of a game in which this node is locked."""
-
 OTHER_GAME_RULES: Final[dict[tuple[SwapState, type[Message]], SwapRule]] = {
     (SwapState.FREE, SwapAsk): SwapRule(Swaps._on_ask, (SwapState.FREE, SwapState.AGREED)),
     (SwapState.FREE, SwapLock): SwapRule(Swaps._on_lock, (SwapState.FREE, SwapState.HELD)),
@@ -406,7 +403,6 @@ OTHER_GAME_RULES: Final[dict[tuple[SwapState, type[Message]], SwapRule]] = {
     (SwapState.HELD, SwapCommit): SwapRule(Swaps._on_parent_gone, (SwapState.HELD,)),
 }
 """Legal messages of another game. A node that is locked refuses the first two kinds."""
-
 EVENT_TRANSITIONS: Final[dict[tuple[SwapState, str], tuple[SwapState, ...]]] = {
     (SwapState.FREE, "begins"): (SwapState.FREE, SwapState.ASKING),
     **{(state, "lease ends"): (SwapState.FREE,) for state in _BOUND},

@@ -55,7 +55,7 @@ def letters() -> Prepared:
             sealed = veil.seal(inside[: CELL - 8 - 16 - 12].ljust(_PLAIN, b"\0")[:_PLAIN], entropy=entropy)
             datagram = envelopes._stamp_of(sealed) + sealed
         step = entry.receive(datagram, A, NOW)
-        return step.reply is not None, step.contact is not None
+        return step.reply is not None, step.result is not None
 
     first = InitiatorHandshake(identity(people.alice), NOW).first_message
     known = InitiatorHandshake(identity(people.alice), NOW, remote=static(people.bob)).first_message

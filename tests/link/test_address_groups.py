@@ -1,5 +1,4 @@
-"""Prefixes of addresses: addresses of one owner share one, addresses of different networks do not, and any text has
-one."""
+"""Groups of addresses: those of one owner share a host or prefix, different networks do not, and any text has one."""
 
 from __future__ import annotations
 
@@ -7,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from veilcast.link.address_groups import ip_prefix
+from veilcast.link.address_groups import host_of, ip_prefix
 from veilcast.machine import Address
 
 
@@ -51,7 +50,7 @@ def test_addresses_of_different_networks_do_not(u: str, v: str) -> None:
 
 
 @given(st.text(max_size=130))
-def test_no_text_upsets_it(text: str) -> None:
+def test_any_text_has_a_prefix(text: str) -> None:
     assert isinstance(ip_prefix(Address(text)), str)
 
 
@@ -59,3 +58,30 @@ def test_onion_names_make_no_more_than_32_prefixes() -> None:
     letters = "abcdefghijklmnopqrstuvwxyz234567"
     names = [f"{first}{second * 55}.onion:9" for first in letters for second in letters]
     assert len({ip_prefix(Address(name)) for name in names}) == 32
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("10.0.0.1:4000", "10.0.0.1:4001"),
+        ("10.0.0.1:4000", "[::ffff:10.0.0.1]:9"),
+        ("[2001:db8::1]:4000", "[2001:db8::ffff:1]:9"),
+        ("[fe80::1%eth0]:4000", "[fe80::1%eth1]:4000"),
+        ("Node.Example:1", "node.example:2"),
+    ],
+)
+def test_one_host_is_one_whatever_port_it_sends_from(one: str, other: str) -> None:
+    assert host_of(Address(one)) == host_of(Address(other))
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [("10.0.0.1:4000", "10.0.0.2:4000"), ("[2001:db8::1]:1", "[2001:db8:0:1::1]:1"), ("a:1", "b:1")],
+)
+def test_two_hosts_are_two(one: str, other: str) -> None:
+    assert host_of(Address(one)) != host_of(Address(other))
+
+
+@given(st.text())
+def test_strangers_may_have_any_address(address: str) -> None:
+    host_of(Address(address))

@@ -1,21 +1,22 @@
-"""How to choose mu (P0 5, fourth question): the smallest that keeps subscribers below half of a mesh.
+"""How to choose mu (P0 5, fourth question): the smallest value that keeps subscribers below half of a mesh.
 
-Where they are more, an observer who names everybody in the mesh is right more often than not, and the shell game does
-not change that; only covers do. The numbers are those of small worlds with rewiring 0.2, by the rule "one".
+If subscribers are more than half, an observer that names every member of the mesh as a subscriber is right more often
+than not. The shell game does not change that; only covers do. The numbers are those of small worlds with rewiring 0.2,
+by the rule "one".
 
 The share of all nodes that a mesh without covers has is r + (1 - r) f: subscribers, and forwarders among the rest. For
-f a power law in r and in the degree d, bent a little, is within 0.007 of the meshes that were laid (5 degrees from 4 to
-16, 10 ratios, 80 seeds each, 500 nodes).
+f, a power law in r and in the degree d, slightly bent, is within 0.007 of simulated meshes (5 degrees from 4 to 16, 10
+ratios, 80 seeds each, 500 nodes).
 
-Covers by mean field: everybody in the mesh has its turn once, covers too, and with probability mu takes in a neighbour,
-unless all are inside, which for a share s inside is so with probability s^k. So ds/dq = mu (1 - s^k) in the share q
-that has had its turn, and all is over when q = s. To end at s = 2r it takes
+Covers by mean field: every node in the mesh has its turn once, covers too. With probability mu it takes in a neighbour,
+unless all its neighbours are inside, which for a share s inside has probability s^k. So ds/dq = mu (1 - s^k) in the
+share q that has had its turn, and the process ends when q = s. To end at s = 2r it takes
 
     mu = 1/(2r) * integral from a to 2r of ds / (1 - s^k)
 
 where a is the share without covers. With independent neighbours k would be d; k = 0.94 d^0.94 fits best, and gives the
-mean to within 0.021. On top comes what the spread between meshes of 500 nodes asks for, so that 95 of 100 stay below;
-larger ones spread less.
+mean to within 0.021. A margin for the spread between meshes of 500 nodes is added, so that 95 of 100 stay below; larger
+meshes spread less.
 """
 
 from __future__ import annotations
@@ -26,8 +27,10 @@ from veilcast.errors import ConfigError
 
 
 def smallest_mu(ratio: float, degree: float) -> float:
-    """For `Cover.mu`, where this share of all nodes subscribes and nodes have so many neighbours on the average; 0 if
-    no covers are needed. From a ratio of nearly a half on no mu is enough, and `ConfigError` is raised."""
+    """`CoverConfig.mu` for a share `ratio` of subscribers and a mean degree `degree`; 0 if no covers are needed.
+
+    Raises `ConfigError` from a ratio of nearly a half on: no mu is enough.
+    """
     if not 0 < ratio < 1 or not _DEGREES[0] <= degree <= _DEGREES[1]:
         raise ConfigError(f"a ratio is between 0 and 1, and degrees from {_DEGREES[0]} to {_DEGREES[1]} are known")
     goal, bare = 2 * ratio, _bare(ratio, degree)
@@ -46,7 +49,7 @@ def _bare(ratio: float, degree: float) -> float:
 
 
 def _integral(low: float, high: float, k: float) -> float:
-    """Of 1 / (1 - s^k), by Simpson's rule; negative if `low` is the higher."""
+    """Integral of 1 / (1 - s^k), by Simpson's rule; negative if `low` is higher than `high`."""
     step = (high - low) / _INTERVALS
     total = 0.0
     for place in range(_INTERVALS + 1):
