@@ -62,7 +62,7 @@ def run(
     for epoch in range(epochs):
         now = 1 + 4 * epoch
         street.turn(members, epoch, now)
-        relay.beat(now + 1, upheaval=False)
+        relay.beat(now + 1, mass_failure=False)
         key = relay.key
         if rule == "ranked":
             key = habits.choose_first_relay(members.identity(name) for name in members.neighbours)

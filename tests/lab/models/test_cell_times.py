@@ -19,10 +19,10 @@ SECONDS, LINKS = 50, 60
 
 def of_links(seed: int) -> NDArray[np.float64]:
     """Links x cells: the times of the real slots."""
-    sway, rng = SendJitter(Secret(Random(seed).randbytes(32))), Random(seed)
+    jitter, rng = SendJitter(Secret(Random(seed).randbytes(32))), Random(seed)
     rows = []
     for _ in range(LINKS):
-        slots, times = CellSlots(4, phase_us=rng.randrange(SECOND_US), now=0, sway=sway), []
+        slots, times = CellSlots(4, phase_us=rng.randrange(SECOND_US), now=0, jitter=jitter), []
         for _ in range(4 * SECONDS):
             times.append(slots.next_us)
             slots.take_due_slot(slots.next_us)

@@ -44,7 +44,7 @@ def order_of(world: World, graph: Graph, lineage: bytes) -> np.ndarray[Any, np.d
     order = np.empty(graph.targets.size, np.uint64)
     names = PEOPLE.addresses()
     for node in range(graph.nodes):
-        own = world.machine(names[node]).overlay.policy._habits
+        own = world.machine(names[node]).overlay.policy._choices
         for slot in range(graph.offsets[node], graph.offsets[node + 1]):
             order[slot] = own.parent_rank(lineage, names[graph.targets[slot]].encode())
     return order
@@ -71,7 +71,7 @@ def test_the_same_graph_root_and_habits_give_the_ways_and_the_mesh_of_the_machin
     assert [names[near] for near in np.delete(found.parent, root)] == [way.via for way in ways if not way.is_own]
     share, epoch = round(KAPPA * 1000) / 1000, parts[0].epoch
     reading = [node.overlay.reads(token) for node in nodes]
-    acting = [node.overlay.policy._habits.covers(parts[0].lineage, epoch, share) for node in nodes]
+    acting = [node.overlay.policy._choices.is_cover(parts[0].lineage, epoch, share) for node in nodes]
     mesh = hardened_mesh.form_mesh(found, np.array(reading) | np.array(acting))
     members = [names[node] for node in mesh.members]
     assert members == PEOPLE.mesh_members(world)

@@ -90,7 +90,7 @@ class GrindingRun:
 
     def first_relay(self) -> FirstRelay:
         """The publisher's first relay."""
-        found = self.world.machine(self.publisher)._conduct.first_relay
+        found = self.world.machine(self.publisher)._profile.first_relay
         assert isinstance(found, FirstRelay)
         return found
 

@@ -24,9 +24,9 @@ from veilcast.authority.keyring import Keyring
 from veilcast.errors import ConfigError
 from veilcast.link.config import LinkConfig
 from veilcast.machine import Address, Machine, Note, Publication
+from veilcast.mesh.certified import LOOKS_MAX
 from veilcast.mesh.config import MeshConfig
 from veilcast.mesh.forwarding_load import ForwardingLoad
-from veilcast.mesh.knock_limits import LOOKS_MAX
 from veilcast.mesh.link_slots import VISITS_MAX
 from veilcast.mesh.node import MeshNode
 from veilcast.mesh.scamp import FAILED_MAX
