@@ -148,7 +148,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--heavy", action="store_true", help="everything: all of --all, and what takes long and has a lighter form"
     )
-    parser.addoption("--write-pages", action="store_true", help="write what docs/ derives from the code: the lists of tests.md, ARCHITECTURE.md")
+    parser.addoption("--write-pages", action="store_true", help="write the parts of docs/ that follow from the code")
 
 
 @pytest.hookimpl(optionalhook=True)
