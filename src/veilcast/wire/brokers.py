@@ -19,7 +19,7 @@ from msgspec import Meta
 from veilcast.crypto.certificate import CertificateChain, Epoch
 from veilcast.crypto.derive import digest
 from veilcast.wire import geometry as g
-from veilcast.wire.mesh import Counter, Message, Moment, Signature
+from veilcast.wire.base import Counter, Message, Moment, Signature
 
 NodeName: TypeAlias = Annotated[bytes, Meta(min_length=g.NODE, max_length=g.NODE)]
 """The name of a virtual node (`brokers.keys.scheme.NODE`)."""

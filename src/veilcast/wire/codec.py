@@ -19,8 +19,8 @@ import msgspec
 from veilcast.decoding import MsgpackDecoder
 from veilcast.errors import LocalError, MalformedError
 from veilcast.wire import brokers, mesh, relay, tree
+from veilcast.wire.base import Message
 from veilcast.wire.geometry import MESSAGE_MAX
-from veilcast.wire.mesh import Message
 
 
 def encode(message: Message) -> bytes:

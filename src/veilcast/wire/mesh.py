@@ -1,9 +1,7 @@
 """The messages of the mesh (P0 section 4, P1 section 2), frozen and bounded.
 
-A message is an immutable value. No message whose fields break a bound can be sent or received (`codec` checks both
-ways). Sizes come from `geometry`. The type bytes at the end only ever grow: a number once used is never used for
-anything else. Addresses appear in messages only where nodes must learn of one another (membership, the shell game). No
-message names a topic or a person.
+The type bytes at the end only ever grow: a number once used is never used for anything else. Addresses appear in
+messages only where nodes must learn of one another (membership, the shell game). No message names a topic or a person.
 """
 
 from __future__ import annotations
@@ -16,24 +14,16 @@ from msgspec import Meta
 from veilcast.crypto.certificate import CertificateChain, Epoch
 from veilcast.crypto.hash_chain import Anchor
 from veilcast.wire import geometry as g
-
-
-class Message(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
-    """The base of every message."""
-
+from veilcast.wire.base import Counter, Name, Proof, Signature
+from veilcast.wire.base import Message as Message
 
 Token: TypeAlias = Annotated[bytes, Meta(min_length=g.TOKEN, max_length=g.TOKEN)]
 ChainValue: TypeAlias = Annotated[bytes, Meta(min_length=g.CHAIN, max_length=g.CHAIN)]
-Signature: TypeAlias = Annotated[bytes, Meta(min_length=g.SIGNATURE, max_length=g.SIGNATURE)]
 CellName: TypeAlias = Annotated[bytes, Meta(min_length=g.CELL_NAME, max_length=g.CELL_NAME)]
-Name: TypeAlias = Annotated[str, Meta(min_length=1, max_length=g.ADDRESS_MAX)]
 Names: TypeAlias = Annotated[tuple[Name, ...], Meta(max_length=g.NEIGHBOURS_MAX)]
 Nonce: TypeAlias = Annotated[bytes, Meta(min_length=g.NONCE, max_length=g.NONCE)]
-Proof: TypeAlias = Annotated[bytes, Meta(min_length=g.PROOF, max_length=g.PROOF)]
 Game: TypeAlias = Annotated[bytes, Meta(min_length=16, max_length=16)]
 Small: TypeAlias = Annotated[int, Meta(ge=0, le=0xFFFF)]
-Counter: TypeAlias = Annotated[int, Meta(ge=0, le=0xFFFF_FFFF)]
-Moment: TypeAlias = Annotated[int, Meta(ge=0, le=g.MOMENT_MAX)]
 
 
 class Heartbeat(Message, frozen=True):

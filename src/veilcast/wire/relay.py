@@ -15,7 +15,7 @@ from typing import Annotated, Final, TypeAlias
 from msgspec import Meta
 
 from veilcast.wire import geometry as g
-from veilcast.wire.mesh import Counter, Message, Moment
+from veilcast.wire.base import Counter, Message, Moment
 
 LeaseName: TypeAlias = Annotated[bytes, Meta(min_length=g.LEASE_NAME, max_length=g.LEASE_NAME)]
 Ticket: TypeAlias = Annotated[bytes, Meta(min_length=g.TICKET, max_length=g.TICKET)]

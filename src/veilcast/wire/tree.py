@@ -15,7 +15,7 @@ from msgspec import Meta
 
 from veilcast.crypto.derive import fingerprint
 from veilcast.wire import geometry as g
-from veilcast.wire.mesh import Counter, Message, Moment, Name, Proof, Signature
+from veilcast.wire.base import Counter, Message, Moment, Name, Proof, Signature
 
 NodeId: TypeAlias = Annotated[bytes, Meta(min_length=g.NODE, max_length=g.NODE)]
 BoxKey: TypeAlias = Annotated[bytes, Meta(min_length=g.PUBLIC_KEY, max_length=g.PUBLIC_KEY)]
