@@ -198,17 +198,17 @@ def grant(
     epoch: int,
     epochs: int,
     entropy: Entropy,
-    standing: TlsRole = "member",
+    tls_role: TlsRole = "member",
 ) -> tuple[Authority, bytes]:
     """Grant a request: the new state, and a reply that only the asking member can open.
 
     The authority decides the role on TLS streams, and not the member that asks.
     """
     known = _check_request(authority, member, request, epoch, epochs)
-    if standing != "member" and (request.topic or not request.tls):
-        raise AuthorityError(f"a {standing} is let in with a TLS key and with no topic")
-    if standing != "member" and authority.delegation is not None:
-        raise AuthorityError(f"a sub-authority grants to members alone; the root appoints every {standing}")
+    if tls_role != "member" and (request.topic or not request.tls):
+        raise AuthorityError(f"a {tls_role} is let in with a TLS key and with no topic")
+    if tls_role != "member" and authority.delegation is not None:
+        raise AuthorityError(f"a sub-authority grants to members alone; the root appoints every {tls_role}")
     last = request.first + epochs - 1
     names = [CertifiedKey(fingerprint(request.link), "", last)]
     names += [
@@ -230,7 +230,7 @@ def grant(
         held = (*(old for old in held if (old.topic, old.role) != (given.topic, given.role)), given)
     members = {**authority.members, member: MemberRecord(held, tuple(lasting.values()), ended=known.ended)}
     chain = CertificateChain(membership, authority.delegation)
-    tls = _issue_tls(authority, request, membership, standing)
+    tls = _issue_tls(authority, request, membership, tls_role)
     reply = Reply(authority.root, authority.epoch_us, authority.network, chain, granted, tls)
     return msgspec.structs.replace(authority, members=members), seal_reply(reply, request.link, entropy)
 
@@ -242,17 +242,17 @@ def grant_ready(
     epoch: int,
     epochs: int,
     entropy: Entropy,
-    standing: TlsRole | None = None,
+    tls_role: TlsRole | None = None,
 ) -> tuple[Authority, Keyring]:
     """The short cut: make the member's keys too, and return a ready keyring for all wanted topics.
 
     With nothing wanted it is a membership alone, which is all that forwarders, covers, proxies, servers and brokers
-    need. Without `standing` the keyring has no certificate for TLS streams.
+    need. Without `tls_role` the keyring has no certificate for TLS streams.
     """
     keyring, link = None, Secret(entropy(32))
     for topic, role in wanted or [("", "subscriber")]:
-        asking = make_request(topic, role, authority.epoch_us, epoch, epochs, entropy, link, tls=standing is not None)
-        authority, reply = grant(authority, member, asking.request, epoch, epochs, entropy, standing or "member")
+        asking = make_request(topic, role, authority.epoch_us, epoch, epochs, entropy, link, tls=tls_role is not None)
+        authority, reply = grant(authority, member, asking.request, epoch, epochs, entropy, tls_role or "member")
         keyring = complete_request(asking, reply, keyring)
     assert keyring is not None
     return authority, keyring
@@ -280,7 +280,7 @@ def revoke(
     ended = [given for given in gone.given if topic in (None, given.topic)]
     if topic is not None and not ended:
         raise UnknownTopicError(f"{member!r} holds no grant for {topic!r}")
-    # Link keys alone. The bridge ends what the member publishes, and a publisher key beside a link key would name it.
+    # Link keys alone. The bridge ends the member's publications, and a publisher key beside a link key would name it.
     links = [issued for issued in gone.issued if topic is None and not issued.topic and issued.last > epoch]
     void = [VoidKey(issued.name, issued.last) for issued in links]
     left = tuple(given for given in gone.given if given not in ended)
@@ -337,7 +337,7 @@ def delegate(
     issued = CertifiedKey(fingerprint(delegation.subject), group, last)
     known = tuple(one for one in authority.delegated.get(group, ()) if one.last >= epoch)
     root = msgspec.structs.replace(authority, delegated={**authority.delegated, group: (*known, issued)})
-    from veilcast.authority.tls_identity import make_delegate_certificates  # See `standing`.
+    from veilcast.authority.tls_identity import make_delegate_certificates  # See `role`.
 
     tls = make_delegate_certificates(authority.key, delegation.subject, epoch, last, authority.epoch_us)
     return root, Authority(seed, authority.root, authority.epoch_us, authority.network, group, delegation, tls=tls)
@@ -372,16 +372,16 @@ def _check_request(authority: Authority, member: str, request: Request, epoch: i
     return known
 
 
-def _issue_tls(authority: Authority, request: Request, membership: Certificate, standing: TlsRole) -> Certificates:
+def _issue_tls(authority: Authority, request: Request, membership: Certificate, tls_role: TlsRole) -> Certificates:
     """TLS certificates for as long as the membership. A sub-authority that was made before there were TLS certificates
     can make none.
     """
     if not request.tls or (authority.delegation is not None and not authority.tls):
         return ()
-    from veilcast.authority.tls_identity import issue_tls_certificates, make_root_certificates  # See `standing`.
+    from veilcast.authority.tls_identity import issue_tls_certificates, make_root_certificates  # See `role`.
 
     issuers = authority.tls or make_root_certificates(authority.key)
-    return issue_tls_certificates(authority.key, issuers, membership, request.tls, standing, authority.epoch_us)
+    return issue_tls_certificates(authority.key, issuers, membership, request.tls, tls_role, authority.epoch_us)
 
 
 def _make_grant(
@@ -395,7 +395,7 @@ def _make_grant(
         seed: Secret | None = None
         signatures: tuple[bytes, ...] = ()
         if request.role == "publisher":
-            # P1: one key pair per topic, shared by its publishers; what the member made is not used.
+            # P1: one key pair for each topic, shared by its publishers; the member's own keys are not used.
             seed = derive(topic.master, b"vc/paper-sign")
             token = token_of(topic_key, "paper", record.topic, 0)
             signatures = (certify_publisher(key, SigningKey(seed).public, token, record, 0),)

@@ -137,7 +137,7 @@ def complete_request(asking: PendingRequest, sealed: bytes, existing: Keyring | 
         raise ForgedError("the reply is not to this request")
     reply.membership.verify(reply.root, CertificateKind.MEMBER, leaf.last)
     if reply.tls:
-        from veilcast.authority.tls_identity import check_issued  # See `standing`.
+        from veilcast.authority.tls_identity import check_issued  # See `role`.
 
         check_issued(reply.tls, asking.link, reply.root)
     membership = Membership(asking.link, reply.membership, reply.network, reply.tls)

@@ -108,7 +108,7 @@ def replace_file(path: Path, data: bytes, *, mode: int = 0o600) -> None:
             os.close(descriptor)
         os.replace(beside, path)
         flush_directory(path.parent)
-    except BaseException as error:  # Of Ctrl-C, too: what is half written may be a secret.
+    except BaseException as error:  # Also Ctrl-C: the half-written file may hold a secret.
         if beside is not None:
             with contextlib.suppress(OSError):
                 beside.unlink(missing_ok=True)
@@ -122,7 +122,7 @@ def _overwrite(descriptor: int) -> None:
     status = os.fstat(descriptor)
     if status.st_nlink or not stat.S_ISREG(status.st_mode):
         return
-    with contextlib.suppress(OSError):  # The new file is in place, and that is what counts.
+    with contextlib.suppress(OSError):  # The new file is in place already.
         os.pwrite(descriptor, bytes(status.st_size), 0)
         os.fsync(descriptor)
 
@@ -130,7 +130,7 @@ def _overwrite(descriptor: int) -> None:
 def _erase_left(path: Path) -> None:
     """Remove the new files of `replace_file` for this path that never took its name, and overwrite their bytes."""
     left = re.compile(re.escape(f".{path.name}.") + "[a-z0-9_]{8}" + re.escape(_NEW))
-    with contextlib.suppress(OSError):  # The new file is in place, and that is what counts.
+    with contextlib.suppress(OSError):  # The new file is in place already.
         for beside in path.parent.iterdir():
             if left.fullmatch(beside.name):
                 descriptor = os.open(beside, os.O_WRONLY | os.O_CLOEXEC | os.O_NOFOLLOW)

@@ -48,7 +48,7 @@ class StatementReader:
         self._keyring, self._revoked = keyring, revoked
 
     def verify_author(
-        self, body: bytes, signed: StatementSignature, standing: TlsRole, now: int, *, purpose: bytes
+        self, body: bytes, signed: StatementSignature, role: TlsRole, now: int, *, purpose: bytes
     ) -> Leaf:
         """The author's certificate. Raises `RemoteError` unless the author has this role and is valid now.
 
@@ -56,7 +56,7 @@ class StatementReader:
         author.
         """
         path = _verify_chain((*signed.certificates, self._anchor), self._keyring.root)
-        if role_of_certificate(path.leaf, self._keyring.root) != standing:
+        if role_of_certificate(path.leaf, self._keyring.root) != role:
             raise ForgedError("its author stands in another role")
         check_path(path, self._keyring, self._revoked, now)
         verify(path.leaf.public, body, signed.signature, purpose=purpose)

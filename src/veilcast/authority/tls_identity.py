@@ -60,11 +60,11 @@ def issue_tls_certificates(
     issuers: Certificates,
     membership: Certificate,
     public: bytes,
-    standing: TlsRole,
+    role: TlsRole,
     epoch_us: int,
 ) -> Certificates:
     """The certificates of a member's TLS key, for as long as its membership."""
-    calls, answers, lists = _USES[standing]
+    calls, answers, lists = _USES[role]
     first_s, last_s = _seconds(membership.first, membership.last, epoch_us)
     leaf = Leaf(fingerprint(membership.subject), public, issuer.public, calls, answers, first_s, last_s, lists)
     return (certify_leaf(issuer, leaf), *issuers)
@@ -85,11 +85,11 @@ def role_of_keyring(keyring: Keyring) -> TlsRole | None:
 
 def role_of_certificate(leaf: Leaf, root: bytes) -> TlsRole:
     """The role that a certificate is for. Raises `ForgedError` if a sub-authority of this root appointed a host."""
-    for standing, uses in _USES.items():
+    for role, uses in _USES.items():
         if uses == (leaf.calls, leaf.answers, leaf.lists):
-            if standing != "member" and leaf.issuer != root:
-                raise ForgedError(f"a sub-authority appointed this {standing}; only the root may: ask it for a grant")
-            return standing
+            if role != "member" and leaf.issuer != root:
+                raise ForgedError(f"a sub-authority appointed this {role}; only the root may: ask it for a grant")
+            return role
     raise MalformedError("a TLS certificate for no role of ours")
 
 
@@ -137,13 +137,13 @@ class TlsIdentity:
 
         def judged(certificate: bytes) -> CertifiedPeer:
             leaf = read_leaf(certificate)
-            standing = role_of_certificate(leaf, self._keyring.root)
-            if standing not in admitted:
+            role = role_of_certificate(leaf, self._keyring.root)
+            if role not in admitted:
                 raise ForgedError("its certificate is for another role")
             name = _name_in(leaf, self._keyring.root)
             if name == self._name:
                 raise ForgedError("it shows our own certificate")
-            return CertifiedPeer(Address(f"{standing}:{name.hex()}"), leaf, self._check)
+            return CertifiedPeer(Address(f"{role}:{name.hex()}"), leaf, self._check)
 
         return judged
 

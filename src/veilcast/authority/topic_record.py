@@ -26,22 +26,9 @@ from veilcast.topics import Schema
 Privacy: TypeAlias = Literal["low", "medium", "high"]
 
 
-def choose_cover_share(privacy: Privacy, *, subscribers: int | None = None, members: int | None = None) -> float:
-    """The share of others that act as subscribers. The sizes of topic and network count if both are given."""
-    if subscribers is None and members is None:
-        return COVER_SHARES[privacy]
-    if subscribers is None or members is None:
-        raise ConfigError("a topic's size is the number of its subscribers and that of all members; give both")
-    if members < 1 or not 0 <= subscribers <= members:
-        raise ConfigError("a topic has from none to all of the members as subscribers, and there is at least one")
-    return 1.0 if subscribers >= BROADCAST_SHARE * members else COVER_SHARES[privacy]
-
-
 COVER_SHARES: Final[dict[Privacy, float]] = {"low": 0.25, "medium": 0.55, "high": 0.78}
 """For insiders that are a hundredth, a twentieth and a tenth of the members."""
 
-BROADCAST_SHARE: Final = 0.2
-"""The share of members that subscribe from which on every member acts as a subscriber."""
 
 Profile: TypeAlias = Literal["hardened", "paper"]
 
@@ -120,5 +107,18 @@ def check_topic(topic: str) -> None:
         raise ConfigError(f"a topic is words with single slashes between them, not {topic!r}")
 
 
+def choose_cover_share(privacy: Privacy, *, subscribers: int | None = None, members: int | None = None) -> float:
+    """The share of others that act as subscribers. The sizes of topic and network count if both are given."""
+    if subscribers is None and members is None:
+        return COVER_SHARES[privacy]
+    if subscribers is None or members is None:
+        raise ConfigError("a topic's size is the number of its subscribers and that of all members; give both")
+    if members < 1 or not 0 <= subscribers <= members:
+        raise ConfigError("a topic has from none to all of the members as subscribers, and there is at least one")
+    return 1.0 if subscribers >= BROADCAST_SHARE * members else COVER_SHARES[privacy]
+
+
 TOPIC_MAX: Final = 200
+BROADCAST_SHARE: Final = 0.2
+"""The share of members that subscribe from which on every member acts as a subscriber."""
 _PURPOSE: Final = b"veilcast/topic"

@@ -80,7 +80,7 @@ class PeerQuota(Generic[Peer, Key]):
     Claim: no peer can evict an item that another peer has brought.
     Reason: `oldest_over` names an item of the peer that is over its quota, and of no other.
 
-    The quota holds no items. It is bounded by the table that the items stand in.
+    The quota holds no items. The table of the items bounds it.
     """
 
     def __init__(self) -> None:

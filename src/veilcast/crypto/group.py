@@ -266,6 +266,14 @@ def decrypt(ciphertext: Ciphertext, key: Scalar) -> Point:
     return ciphertext.body - ciphertext.key_part / key
 
 
+Multiply: TypeAlias = Callable[[Sequence[tuple[Point, Scalar]]], list[Point]]
+"""Multiplies each point by its scalar. Raises `MalformedError` if one of the products is the identity."""
+
+
+def multiply_each(pairs: Sequence[tuple[Point, Scalar]]) -> list[Point]:
+    return [point * scalar for point, scalar in pairs]
+
+
 ORDER: Final = 2**252 + 27742317777372353535851937790883648493
 POINT_SIZE: Final = 32
 SCALAR_SIZE: Final = 32
@@ -280,10 +288,3 @@ _ADDITIONS: Final = 8
 the time.
 """
 _KEY_DOMAIN: Final = b"veilcast point"
-
-Multiply: TypeAlias = Callable[[Sequence[tuple[Point, Scalar]]], list[Point]]
-"""Multiplies each point by its scalar. Raises `MalformedError` if one of the products is the identity."""
-
-
-def multiply_each(pairs: Sequence[tuple[Point, Scalar]]) -> list[Point]:
-    return [point * scalar for point, scalar in pairs]

@@ -42,10 +42,6 @@ def epoch_token(key: Secret, attribute: str, epoch: int) -> bytes:
     return hazmat.blake2b(message, size=TOKEN, key=key.reveal(), person=b"vc/epoch-token")
 
 
-TOKEN: Final = 32
-_SIV: Final = 16
-
-
 def cell_name(blind: bytes, place: Iterable[tuple[int, int]]) -> bytes:
     """The name of a cell, from its coordinates, each with its resolution in bits. Neither is more than a byte."""
     return digest(blind + bytes(part for pair in place for part in pair), purpose=b"vc/cell", size=CELL_NAME)
@@ -71,8 +67,10 @@ def cell_lineage(lineage: bytes, cell: bytes | None) -> bytes:
     return lineage if cell is None else digest(lineage + cell, purpose=b"vc/cell-lineage", size=LINEAGE)
 
 
+TOKEN: Final = 32
 CELL_NAME: Final = 16
 CELLS_MAX: Final = 256
 """Cells of one topic: no schema is cut into more."""
 BLIND: Final = 16
 NO_BLIND: Final = bytes(BLIND)
+_SIV: Final = 16

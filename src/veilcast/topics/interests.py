@@ -168,7 +168,7 @@ class All(Conjunction):
         return f"All({', '.join(map(repr, self.parts))})"
 
 
-# --- what a legal part is; the domains share it -------------------------------------------------------------
+# --- rules for legal parts, shared with the domains -----------------------------------------------------------
 
 
 def topic_of(interest: Interest) -> tuple[str, Conjunction]:

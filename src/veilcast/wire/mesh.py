@@ -34,7 +34,7 @@ class Heartbeat(Message, frozen=True):
 
 
 class Candidacy(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
-    """An elected root's membership and lot; the proof of the lot stands in the anchor."""
+    """An elected root's membership and lot; the anchor has the proof of the lot."""
 
     membership: CertificateChain
     draw: Annotated[bytes, Meta(min_length=g.LOT, max_length=g.LOT)]
@@ -99,7 +99,7 @@ class Join(Message, frozen=True):
 
 
 class ForwardJoin(Message, frozen=True):
-    """SCAMP: keep the newcomer with some probability, or pass this on. With no `hops` left, keep it if possible."""
+    """SCAMP: keep the newcomer with some probability, or pass this on. If no `hops` are left, keep it if possible."""
 
     newcomer: Name
     lease_ms: Counter

@@ -82,7 +82,7 @@ class Lease(Message, frozen=True):
 
 
 class Release(Message, frozen=True):
-    """The client ends this lease. In `paper` the subjects name the part of the filter to remove."""
+    """The client ends this lease. The subjects, in `paper`, name the part of the filter to remove."""
 
     number: Counter
     name: LeaseName

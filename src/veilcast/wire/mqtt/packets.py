@@ -65,7 +65,7 @@ class ConnackPacket(Packet, frozen=True):
 
 
 class PublishPacket(Packet, frozen=True):
-    """With number 0 it arrives at most once and is not acknowledged. `again`: it may have come before."""
+    """A packet with number 0 arrives at most once and is not acknowledged. `again`: it may have come before."""
 
     topic: str
     payload: bytes
