@@ -122,8 +122,9 @@ class JsonDecoder(Generic[T]):
 
 
 def read_toml(data: bytes, where: object) -> dict[str, Any]:
-    """Read a TOML file as a table; `msgspec.convert` makes a typed value of it. Raises `ConfigError` for other
-    bytes.
+    """Read a TOML file as a table; `msgspec.convert` makes a typed value of it.
+
+    Raises `ConfigError` for other bytes.
     """
     if len(data) > SIZE_MAX:
         raise ConfigError(f"{where}: not a TOML file: it has more than {SIZE_MAX:,} bytes")

@@ -20,8 +20,9 @@ if TYPE_CHECKING:
 def lazy_names(
     package: str, homes: Mapping[str, tuple[str, ...]]
 ) -> tuple[Callable[[str], object], Callable[[], list[str]]]:
-    """`__getattr__` and `__dir__` of `package`. `homes` lists, for each module, the names that the package takes from
-    it.
+    """`__getattr__` and `__dir__` of `package`.
+
+    `homes` lists, for each module, the names that the package takes from it.
     """
     home_of = {name: module for module, names in homes.items() for name in names}
     namespace = vars(sys.modules[package])

@@ -81,8 +81,9 @@ class Durable(Protocol):
 
 
 class Publication(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What a publisher submits: attribute-value pairs to match on, and a body. Attributes may repeat (P2,
-    section 3).
+    """What a publisher submits: attribute-value pairs to match on, and a body.
+
+    Attributes may repeat (P2, section 3).
     """
 
     pairs: tuple[tuple[str, Value], ...]
@@ -90,8 +91,9 @@ class Publication(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Note(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A notification: a publication as a subscriber gets it. The id is the same on every delivery, until it is
-    acknowledged.
+    """A notification: a publication as a subscriber gets it.
+
+    The id is the same on every delivery, until it is acknowledged.
     """
 
     id: bytes

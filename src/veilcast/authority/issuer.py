@@ -373,8 +373,9 @@ def _check_request(authority: Authority, member: str, request: Request, epoch: i
 
 
 def _issue_tls(authority: Authority, request: Request, membership: Certificate, tls_role: TlsRole) -> Certificates:
-    """TLS certificates for as long as the membership. A sub-authority that was made before there were TLS certificates
-    can make none.
+    """TLS certificates for as long as the membership.
+
+    A sub-authority that was made before there were TLS certificates can make none.
     """
     if not request.tls or (authority.delegation is not None and not authority.tls):
         return ()

@@ -125,8 +125,9 @@ class TopicKeys(msgspec.Struct, frozen=True):
         return cell_name(self.record.blind, zip((domain.routing for domain in routed), place, strict=True))
 
     def check_publisher(self, chain: CertificateChain, root: bytes, epoch: int) -> None:
-        """Raise unless `chain` certifies a publisher of this topic. Only a node that knows the topic can check its
-        group.
+        """Raise unless `chain` certifies a publisher of this topic.
+
+        Only a node that knows the topic can check its group.
         """
         check_publisher_chain(chain, root, epoch)
         if not scope_covers(chain.leaf.scope, self.token, self.cell):
@@ -145,8 +146,9 @@ class EpochKeys(msgspec.Struct, frozen=True):
 
     @property
     def lot(self) -> Scalar:
-        """The private key of this member's lots. It is made at each use, since the group takes a tenth of a second to
-        load.
+        """The private key of this member's lots.
+
+        It is made at each use, since the group takes a tenth of a second to load.
         """
         return derive_lot_key(self.link)
 
@@ -225,8 +227,9 @@ class Keyring(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 @lru_cache(maxsize=1024)
 def check_publisher_chain(chain: CertificateChain, root: bytes, epoch: int) -> None:
-    """Raise unless it certifies a publisher. Cached, since a publisher shows the same chain with every note of an
-    epoch.
+    """Raise unless it certifies a publisher.
+
+    Cached, since a publisher shows the same chain with every note of an epoch.
     """
     chain.verify(root, CertificateKind.PUBLISHER, epoch)
 

@@ -65,8 +65,10 @@ class StatementReader:
 
 @lru_cache(maxsize=4096)
 def _verify_chain(chain: Certificates, root: bytes) -> CertificatePath:
-    """The checked chain. Cached, since authors repeat their certificates. It checks form and signatures alone, which do
-    not depend on the time.
+    """The checked chain.
+
+    Cached, since authors repeat their certificates. It checks form and signatures alone, which do not depend on the
+    time.
     """
     return check_chain(chain, root)
 

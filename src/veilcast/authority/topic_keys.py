@@ -53,8 +53,9 @@ def token_of(key: Secret, profile: Profile, topic: str, epoch: int) -> bytes:
 
 
 def derive_content_key(key: Secret) -> Secret:
-    """The key that seals the topic's publications. It differs from the token's key, so that neither reveals
-    the other.
+    """The key that seals the topic's publications.
+
+    It differs from the token's key, so that neither reveals the other.
     """
     return derive(key, b"vc/content")
 

@@ -98,8 +98,9 @@ def in_group(topic: str, scope: bytes) -> bool:
 
 
 def check_topic(topic: str) -> None:
-    """Raise `ConfigError` unless this is one or more words with slashes between. The words are the groups of
-    the topic.
+    """Raise `ConfigError` unless this is one or more words with slashes between.
+
+    The words are the groups of the topic.
     """
     if not topic.isprintable() or not 1 <= len(topic.encode()) <= TOPIC_MAX:
         raise ConfigError(f"a topic has 1 to {TOPIC_MAX} printable bytes")

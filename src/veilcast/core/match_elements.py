@@ -72,8 +72,9 @@ def paper_publication_elements(publication: Publication, record: TopicRecord) ->
 
 
 def derive_element_key(keys: TopicKeys, mode: bytes) -> Secret:
-    """The key of a topic's elements in one epoch and mode. Every member that reads the topic has it, and
-    nobody else.
+    """The key of a topic's elements in one epoch and mode.
+
+    Every member that reads the topic has it, and nobody else.
     """
     return derive(keys.content, b"vc/" + mode + b"-subject")
 

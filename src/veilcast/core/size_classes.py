@@ -19,8 +19,9 @@ from veilcast.wire.geometry import SUBJECTS_MAX
 
 
 def pad_groups(groups: ElementGroups, filler: Callable[[int], bytes]) -> ElementGroups:
-    """Each group with fillers, as far as `SUBJECTS_MAX` allows for all groups together. No two fillers have
-    one number.
+    """Each group with fillers, as far as `SUBJECTS_MAX` allows for all groups together.
+
+    No two fillers have one number.
     """
     room, numbers = SUBJECTS_MAX - sum(map(len, groups)), count()
     full = []

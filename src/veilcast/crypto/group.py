@@ -71,8 +71,9 @@ class Scalar(Secret):
         return Point._trusted(_primitives.ristretto_multiply_base(self._data))
 
     def inverse(self) -> Scalar:
-        """The inverse, computed once. It takes half as long as a multiplication of a point, and a key that divides once
-        divides often.
+        """The inverse, computed once.
+
+        It takes half as long as a multiplication of a point, and a key that divides once divides often.
         """
         if self._inverse is None:
             self._inverse = Scalar(_primitives.scalar_invert(self._data))
@@ -146,8 +147,9 @@ class Point:
 
     @classmethod
     def weighted(cls, terms: Iterable[tuple[int, Point]]) -> Self:
-        """The sum of points times public factors. Small factors, of either sign, are added up, so the time tells which
-        they are.
+        """The sum of points times public factors.
+
+        Small factors, of either sign, are added up, so the time tells which they are.
         """
         total = _IDENTITY
         for factor, point in terms:
@@ -254,8 +256,9 @@ def transform(ciphertext: Ciphertext, ratio: Scalar) -> Ciphertext:
 
 
 def rerandomise(ciphertext: Ciphertext, public: Point, entropy: Entropy) -> Ciphertext:
-    """Another encryption of the same message under the same key. Without the key, nobody can tell that the message is
-    the same.
+    """Another encryption of the same message under the same key.
+
+    Without the key, nobody can tell that the message is the same.
     """
     r = Scalar.draw(entropy)
     return Ciphertext(ciphertext.body + r.public(), ciphertext.key_part + public * r)

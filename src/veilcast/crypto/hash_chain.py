@@ -38,8 +38,9 @@ def advance_chain(value: bytes, steps: int = 1) -> bytes:
 
 
 def hops_between(first: bytes, second: bytes, d_max: int) -> int | None:
-    """How many hops `second` is further than `first` (negative: nearer). None if they are not on one chain within d_max
-    hops.
+    """How many hops `second` is further than `first` (negative: nearer).
+
+    None if they are not on one chain within d_max hops.
     """
     forward, backward = first, second
     for distance in range(d_max + 1):

@@ -14,8 +14,9 @@ def public_of(private: Secret) -> bytes:
 
 
 def agree(private: Secret, public: bytes) -> Secret:
-    """The secret that both sides compute. Raises `MalformedError` for bytes that are not a public key, or a key of
-    small order.
+    """The secret that both sides compute.
+
+    Raises `MalformedError` for bytes that are not a public key, or a key of small order.
     """
     if len(public) != PUBLIC:
         raise MalformedError("not a usable X25519 public key")

@@ -49,8 +49,9 @@ def host_of(public: bytes) -> str:
 
 
 def read_host(text: str) -> bytes:
-    """The public key of the service with this name. Raises `MalformedError` if it is not a correct name of
-    version 3.
+    """The public key of the service with this name.
+
+    Raises `MalformedError` if it is not a correct name of version 3.
     """
     name = text.removesuffix(SUFFIX)
     try:

@@ -127,8 +127,9 @@ def interpolate_many(columns: Sequence[Bytes], known: Sequence[int], wanted: Seq
 
 
 def check_threshold(k: int, n: int) -> None:
-    """Raise `LocalError` unless this is a (k, n) scheme. This bound and the next two hold for
-    `verifiable_sharing` too.
+    """Raise `LocalError` unless this is a (k, n) scheme.
+
+    This bound and the next two hold for `verifiable_sharing` too.
     """
     if not 1 <= k <= n <= MAX_SHARES:
         raise LocalError(f"a threshold scheme needs 1 <= k <= n <= {MAX_SHARES}, not k = {k} and n = {n}")

@@ -25,8 +25,9 @@ from veilcast.machine import Entropy
 
 
 def derive_lot_key(link: Secret) -> Scalar:
-    """A member's key for its lots, derived from its link key. There is nothing more to store, and neither key reveals
-    the other.
+    """A member's key for its lots, derived from its link key.
+
+    There is nothing more to store, and neither key reveals the other.
     """
     return Scalar.reduce(derive(link, b"vc/lot-key", size=WIDE_SIZE).reveal())
 
@@ -67,8 +68,9 @@ def check_lot(public: bytes, subject: bytes, lot: bytes, statement: bytes, proof
 
 
 def rank_lot(lot: bytes, seal: bytes) -> int:
-    """The number that is compared, below 2^64; the smallest wins. `seal` is the signature on the certificate of the
-    lot's key.
+    """The number that is compared, below 2^64; the smallest wins.
+
+    `seal` is the signature on the certificate of the lot's key.
     """
     return int.from_bytes(digest(lot + seal, purpose=b"vc/lot-rank", size=8), "big")
 
@@ -78,8 +80,9 @@ def _base(subject: bytes) -> Point:
 
 
 def _challenge(key: Point, subject: bytes, lot: Point, commitment: Point, on_base: Point, statement: bytes) -> Scalar:
-    """A hash of all public values. Only subject and statement vary in size, and the length of the subject is hashed
-    too.
+    """A hash of all public values.
+
+    Only subject and statement vary in size, and the length of the subject is hashed too.
     """
     points = b"".join(point.encode() for point in (key, lot, commitment, on_base))
     message = points + len(subject).to_bytes(4, "big") + subject + statement

@@ -61,8 +61,9 @@ class SubscriptionIndex(ABC):
         self._release(self._columns.drop(number))
 
     def expire(self, now: int) -> NumberArray:
-        """Remove the subscriptions that have expired by `now`. Returns their numbers, ascending, which may be given out
-        again.
+        """Remove the subscriptions that have expired by `now`.
+
+        Returns their numbers, ascending, which may be given out again.
         """
         columns, numbers = self._columns.expire(now)
         self._release(columns)
@@ -174,8 +175,9 @@ class IndexColumns:
         return np.not_equal(self._number[columns], _NONE)
 
     def subscriptions(self, columns: NumberArray) -> NumberArray:
-        """The subscriptions all of whose columns are among these, which are taken and ascend. The result
-        ascends, too.
+        """The subscriptions all of whose columns are among these, which are taken and ascend.
+
+        The result ascends, too.
         """
         if self.taken == self.live:
             return columns  # each is a subscription of its own

@@ -181,8 +181,9 @@ def topic_of(interest: Interest) -> tuple[str, Conjunction]:
 
 
 def topics_of(publication: Publication) -> list[str]:
-    """All topics that a publication is labelled with, each once. Raises `LocalError` if it has none, or a number as
-    one.
+    """All topics that a publication is labelled with, each once.
+
+    Raises `LocalError` if it has none, or a number as one.
     """
     topics = [value for attribute, value in publication.pairs if attribute == TOPIC]
     if not topics:

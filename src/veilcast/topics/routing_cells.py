@@ -24,8 +24,9 @@ Cell: TypeAlias = tuple[int, ...]
 
 
 def cell_of(publication: Publication, schema: Schema) -> Cell:
-    """The cell of a publication. Raises `LocalError` unless it has one value of each routed attribute, within its
-    domain.
+    """The cell of a publication.
+
+    Raises `LocalError` unless it has one value of each routed attribute, within its domain.
     """
     place = []
     for domain in schema.routed:

@@ -98,8 +98,10 @@ class Claim(Message, frozen=True):
 
 
 class BringClaim(Message, frozen=True):
-    """A claim, from its client to one replica of the client's edge node. The signature with the holder's key is for
-    this replica alone: a broker that receives the claim elsewhere cannot bring it as its own.
+    """A claim, from its client to one replica of the client's edge node.
+
+    The signature with the holder's key is for this replica alone: a broker that receives the claim elsewhere cannot
+    bring it as its own.
     """
 
     claim: Claim
@@ -194,8 +196,9 @@ class DisputeDealing(Message, frozen=True):
 
 
 class ShareReceived(Message, frozen=True):
-    """To the holders before: the sender has its share of this key. If a majority confirms this, the old shares can be
-    erased.
+    """To the holders before: the sender has its share of this key.
+
+    If a majority confirms this, the old shares can be erased.
     """
 
     key: KeyId

@@ -150,8 +150,9 @@ class SwapAnswer(Message, frozen=True):
 
 
 class SwapLock(Message, frozen=True):
-    """First phase, to all other neighbours of the asker: stay as you are. `inner`: the receiver has the topic from the
-    node that was asked.
+    """First phase, to all other neighbours of the asker: stay as you are.
+
+    `inner`: the receiver has the topic from the node that was asked.
     """
 
     game: Game
@@ -191,8 +192,9 @@ class BulletinPart(Message, frozen=True):
 
 
 class Greet(Message, frozen=True):
-    """The sender does not know the receiver and holds nothing of it. The receiver forgets what the sender told it, and
-    sends its adverts and subscriptions.
+    """The sender does not know the receiver and holds nothing of it.
+
+    The receiver forgets what the sender told it, and sends its adverts and subscriptions.
     """
 
 
@@ -236,8 +238,9 @@ class Answer(Message, frozen=True):
 
 
 class Show(Message, frozen=True):
-    """To the node that answered: the sender's certificate, and the proof that it holds the key. `stay`: it wants a
-    link, and not only addresses.
+    """To the node that answered: the sender's certificate, and the proof that it holds the key.
+
+    `stay`: it wants a link, and not only addresses.
     """
 
     nonce: Nonce

@@ -146,8 +146,9 @@ class Install(Message, frozen=True):
 
 
 class Offer(Message, frozen=True):
-    """A publication for its origin, which matches it. In `paper` it travels on unchanged, with the labels of the nodes
-    that forwarded it.
+    """A publication for its origin, which matches it.
+
+    In `paper` it travels on unchanged, with the labels of the nodes that forwarded it.
     """
 
     number: Counter

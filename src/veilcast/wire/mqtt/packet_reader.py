@@ -21,8 +21,9 @@ class PacketReader:
         self._buffer = bytearray()
 
     def feed(self, chunk: bytes) -> Iterator[bytes]:
-        """The packets that end in this chunk. Raises `ExcessError` for a packet that will be too long, and
-        `MalformedError` for a broken length.
+        """The packets that end in this chunk.
+
+        Raises `ExcessError` for a packet that will be too long, and `MalformedError` for a broken length.
         """
         buffer = self._buffer
         buffer += chunk

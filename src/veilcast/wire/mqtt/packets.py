@@ -114,8 +114,10 @@ class PingrespPacket(Packet, frozen=True):
 
 
 class DisconnectPacket(Packet, frozen=True):
-    """The end of the connection. In version 5 the broker may send it too, with its reason, and the client may change
-    the lifetime of its session by `expiry_s`.
+    """The end of the connection.
+
+    In version 5 the broker may send it too, with its reason, and the client may change the lifetime of its session by
+    `expiry_s`.
     """
 
     code: int = 0
