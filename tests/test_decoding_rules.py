@@ -21,7 +21,7 @@ from veilcast.errors import TamperedError
 SOURCE = Path(decoding.__file__).parent
 MODULES = sorted(SOURCE.rglob("*.py"))
 ALLOWED = {"encode", "Encoder", "format"}
-"""What may be used of the library's modules elsewhere: whatever writes."""
+"""The names of the library's modules that other files may use: those that write."""
 CODECS = ("msgspec.msgpack", "msgspec.json", "msgspec.toml", "msgspec.yaml")
 READERS = ("json.loads", "json.load", "json.decoder", "json.JSONDecoder", "tomllib", "pickle", "marshal", "shelve")
 
@@ -53,7 +53,7 @@ def breaches(source: str) -> list[str]:
 
 
 def _dotted(node: ast.AST) -> str:
-    """The name, if it is a chain of names; an attribute of what a call returns is none."""
+    """The dotted name; None if it is not a chain of names, such as an attribute of a returned value."""
     if isinstance(node, ast.Attribute):
         before = _dotted(node.value)
         return f"{before}.{node.attr}" if before else ""
@@ -134,7 +134,7 @@ def _is_ours(kind: Any) -> bool:
 
 
 def structs(info: inspect.Type, seen: tuple[type, ...] = ()) -> Iterator[inspect.StructType]:
-    """Every struct that can stand in a value of this type."""
+    """Every struct that a value of this type can contain."""
     match info:
         case inspect.StructType(cls=cls, fields=fields):
             yield info
@@ -225,7 +225,7 @@ def test_json_with_a_nest_in_the_place_of_a_tag_does_not_reach_the_library(kind:
 
 
 def test_the_same_nests_reach_the_library_where_it_is_not_closed() -> None:
-    """What the test above would see if a type were closed by mistake."""
+    """The control: the test above notices a type that is closed by mistake."""
     nest = b"\x91" * 5_000 + b"\x90"
     with pytest.raises(RecursionError):
         msgspec.msgpack.decode(b"\x81\xa1z" + nest, type=_Tolerant)

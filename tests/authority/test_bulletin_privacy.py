@@ -1,4 +1,4 @@
-"""What an adversary that has every bulletin learns about the members that are revoked.
+"""The knowledge of an adversary that has every bulletin about the members that are revoked.
 
 The adversary of these tests is a coalition of all other members and of everybody that watches: it knows all link keys
 with their addresses, every publisher certificate of past, present and later epochs, and every bulletin with its time.

@@ -37,7 +37,7 @@ CONTENT = NumberedPublication(b"streamed", 1, Publication((("topic", TOPIC),), b
 
 
 class Coalition:
-    """What bob and dora hold together, and the certificates that they have seen travel."""
+    """The keys that bob and dora hold together, and the certificates that they have seen in transit."""
 
     def __init__(self, profile: Profile) -> None:
         people = make_authority_members(profile)

@@ -37,7 +37,7 @@ LAST = NOW + EPOCHS - 1
 
 
 def published(keyring: Keyring, epoch: int) -> Certificate:
-    """What the publisher of news/eu shows in an epoch."""
+    """The certificate of the publisher of news/eu in an epoch."""
     chain = keyring.keys_at(epoch).topic(TOPIC).certificate
     assert chain is not None
     return chain.leaf

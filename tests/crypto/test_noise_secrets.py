@@ -15,7 +15,7 @@ ALICE, BOB = (Keypair.draw(random.Random(seed).randbytes) for seed in (1, 2))
 
 
 def after(protocol: NoiseProtocol, messages: int) -> tuple[Handshake, Handshake]:
-    """The initiator and the responder after so many messages."""
+    """The initiator and the responder after this number of messages."""
     pattern, draw = protocol.pattern, random.Random(3).randbytes
     known = BOB.public if pattern.responder_known else None
     psk = Secret(b"p" * 32) if pattern.psk else None

@@ -131,7 +131,7 @@ def test_no_commitment_depends_on_the_secret_alone() -> None:
 
 
 def test_commitments_to_the_same_values_differ_by_their_blinding() -> None:
-    """Who guesses the whole polynomial still cannot check the guess."""
+    """An adversary that guesses the whole polynomial still cannot check the guess."""
     drawn = [random.Random(seed).randbytes(64) for seed in range(4)]
     blinding, slope, *blinding_slopes = drawn
     first, second = (deal_secret(SECRET, 2, 2, io.BytesIO(blinding + slope + last).read) for last in blinding_slopes)
@@ -244,27 +244,27 @@ def test_old_and_new_shares_do_not_mix() -> None:
     assert caught.value.holders == (1,)
 
 
-@pytest.mark.parametrize("liars", [(1,), (3,), (1, 4), (1, 3, 4)])
-def test_every_receiver_names_a_holder_that_redistributes_a_wrong_value(liars: tuple[int, ...]) -> None:
+@pytest.mark.parametrize("faulty", [(1,), (3,), (1, 4), (1, 3, 4)])
+def test_every_receiver_names_a_holder_that_redistributes_a_wrong_value(faulty: tuple[int, ...]) -> None:
     """Its sub-shares all fit its own commitments; only the constant term gives it away."""
     dealing = dealt(3, 4)
-    lying = Dealing(dealing.commitments, tuple(spoilt(s) if s.index in liars else s for s in dealing.shares))
-    dealings = handed_on(lying, (1, 3, 4), 2, 3)
+    spoilt_dealing = Dealing(dealing.commitments, tuple(spoilt(s) if s.index in faulty else s for s in dealing.shares))
+    dealings = handed_on(spoilt_dealing, (1, 3, 4), 2, 3)
     for a, sub_dealing in dealings.items():
         for share in sub_dealing.shares:
             verify_share(share, sub_dealing.commitments)
-        if a in liars:
+        if a in faulty:
             with pytest.raises(ForgedError):
                 verify_redistribution(dealing.commitments, a, sub_dealing.commitments, 2)
         else:
             verify_redistribution(dealing.commitments, a, sub_dealing.commitments, 2)
     with pytest.raises(FaultyHoldersError) as caught:
         merge_commitments(dealing.commitments, {a: d.commitments for a, d in dealings.items()}, 2)
-    assert caught.value.holders == liars
+    assert caught.value.holders == faulty
     for receiver in (1, 2, 3):
         with pytest.raises(FaultyHoldersError) as caught:
             combined(portions(dealings, receiver), dealing.commitments, receiver, 2)
-        assert caught.value.holders == liars
+        assert caught.value.holders == faulty
 
 
 def test_a_receiver_of_a_wrong_share_names_the_holder_that_sent_it() -> None:
@@ -334,8 +334,8 @@ def test_wrong_values_whose_errors_cancel_do_no_harm() -> None:
     """The weights at 0 of holders 1 and 2 are 2 and -1, so errors of 1 and 2 cancel."""
     dealing = dealt()
     one, two = dealing.shares[:2]
-    lying = Dealing(dealing.commitments, (spoilt(one), spoilt(spoilt(two))))
-    dealings = handed_on(lying, (1, 2), 2, 3)
+    spoilt_dealing = Dealing(dealing.commitments, (spoilt(one), spoilt(spoilt(two))))
+    dealings = handed_on(spoilt_dealing, (1, 2), 2, 3)
     outcomes = [combined(portions(dealings, c), dealing.commitments, c, 2) for c in (1, 2)]
     assert reconstruct([share for _, share in outcomes], outcomes[0][0]) == SECRET
 

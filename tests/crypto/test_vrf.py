@@ -117,7 +117,7 @@ def test_a_proof_is_written_in_one_way_only(proof: bytes) -> None:
 
 
 def cheat(key: Scalar, lot: Point, nonce: Scalar, on_base: Point) -> bytes:
-    """The prover as it is, but for a lot and a second commitment of the cheat's choosing."""
+    """The prover, with a lot and a second commitment that the adversary chooses."""
     challenge = vrf._challenge(key.public(), SUBJECT, lot, nonce.public(), on_base, SAID)
     return challenge.reveal() + (nonce + challenge * key).reveal()
 

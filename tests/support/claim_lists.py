@@ -1,6 +1,6 @@
-"""The three runs of the tests, and which claims each of them adds: the lists in `docs/tests.md`.
+"""The three runs of the tests, and the claims that each of them adds: the lists in `docs/tests.md`.
 
-./run test tests --write-pages -k the_page_lists_every_claim    writes the lists anew
+./run test tests --write-pages -k the_page_lists_every_claim    writes the lists again
 """
 
 from __future__ import annotations

@@ -36,7 +36,7 @@ class IndexMachine(RuleBasedStateMachine):
         self.now = 0
 
     def make(self) -> SubscriptionIndex:
-        """With room for 150 columns."""
+        """An index of 150 columns."""
         raise NotImplementedError
 
     @rule(target=subscriptions, batch=st.lists(small_covers, min_size=1, max_size=30), lasts=st.integers(1, 5))

@@ -91,7 +91,7 @@ def _is_or_is_in(name: str, banned: frozenset[str] | set[str]) -> bool:
 
 
 class _Sets(NamedTuple):
-    """What in a file is a set: variables by name, and attributes by theirs, whatever object they are of."""
+    """The sets of a file: variables by name, and attributes by theirs, whatever object they belong to."""
 
     names: frozenset[str]
     attributes: frozenset[str]
@@ -151,7 +151,7 @@ def _sets_of(tree: ast.AST) -> _Sets:
 
 
 def _becoming_sets(node: ast.AST) -> Sequence[ast.AST]:
-    """What this node makes a set, by its value or its annotation."""
+    """The targets that this node makes a set, by its value or its annotation."""
     plain = _Sets(frozenset(), frozenset())
     match node:
         case ast.arg() if _declares_set(node.annotation):

@@ -59,7 +59,7 @@ def _limits(call: ast.Call) -> Iterator[ast.expr]:
 
 
 def _defaults(arguments: ast.arguments) -> Iterator[ast.expr]:
-    """What a limit is if the caller gives none."""
+    """Default values that are limits."""
     plain = [*arguments.posonlyargs, *arguments.args]
     pairs = zip(reversed(plain), reversed(arguments.defaults), strict=False)
     for argument, default in (*pairs, *zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True)):

@@ -82,7 +82,7 @@ def chance_of_so_many(hits: int, trials: int, bound: float) -> float:
 
 
 def false_hits(geometry: Geometry, columns: int, constraints: int, elements: int, asked: int) -> int:
-    """How many of so many subscriptions let a publication through that shares nothing with them.
+    """The number of subscriptions that pass a publication which shares nothing with them.
 
     All elements are different, so for any placing of the queries the subscriptions are independent trials.
     """

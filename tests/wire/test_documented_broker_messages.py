@@ -48,7 +48,7 @@ CLAIM = Claim(
 )
 ROUTING = Routing(NAME, WORDS, NAME, NUMBER, bytes(8))
 MANIFEST = 128
-"""Of a content of one block; one of many blocks has smaller ones."""
+"""The size for a content of one block; a content of many blocks has smaller ones."""
 INDICES = tuple(range(1, 256))
 LARGEST: list[Message] = [
     Hello(NAME, NAME, NUMBER),
