@@ -202,7 +202,7 @@ def test_endless_cookies_are_not_returned() -> None:
     thread = ENVELOPES.open(ours.initiate(B, NOW)).thread
     for _ in range(3):
         reply_of(ours, ENVELOPES.seal(HandshakePacket(HandshakePacketKind.COOKIE, thread, cookie=b"x" * 16)), B)
-    with pytest.raises(StaleError, match="without end"):
+    with pytest.raises(StaleError, match="too many cookies"):
         ours.receive(ENVELOPES.seal(HandshakePacket(HandshakePacketKind.COOKIE, thread, cookie=b"x" * 16)), B, NOW)
 
 

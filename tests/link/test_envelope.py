@@ -77,7 +77,7 @@ def test_an_envelope_of_another_network_does_not_open() -> None:
 )
 def test_malformed_packets_of_members_are_refused(plain: bytes) -> None:
     sealed = ENVELOPES._veil.seal(plain, entropy=random.Random(2).randbytes)
-    with pytest.raises(MalformedError, match="not a letter"):
+    with pytest.raises(MalformedError, match="not a handshake packet"):
         ENVELOPES.open(ENVELOPES._stamp_of(sealed) + sealed)
 
 

@@ -163,7 +163,7 @@ def test_a_topic_of_the_papers_is_refused_by_a_hardened_node_and_the_reverse() -
     with pytest.raises(LocalError, match="'old' is a topic of the paper profile"):
         node.subscribe(Label("old"), START_US)
     paper = MeshNode(MeshConfig(), two_topics()["other"], rng, rng.randbytes, [], START_US)
-    with pytest.raises(LocalError, match="'news' is a topic of the hardened profile; this node is a paper's"):
+    with pytest.raises(LocalError, match="'news' is a topic of the hardened profile; this node has the paper profile"):
         paper.subscribe(Label("news"), START_US)
     hardened = MeshNode(HARDENED_CONFIG, role_keyrings()["publisher"], rng, rng.randbytes, [], START_US)
     with pytest.raises(LocalError, match="paper profile"):

@@ -126,7 +126,7 @@ class LinkAdmission:
     def _return_cookie(self, packet: HandshakePacket, source: Address, now: int) -> HandshakeStep:
         handshake = self._find_outbound(packet, source, now)
         if handshake.cookies == 0:
-            raise StaleError("a peer that asks for cookies without end")
+            raise StaleError("a peer that asks for too many cookies")
         handshake.cookies -= 1
         handshake.packet = msgspec.structs.replace(handshake.packet, cookie=packet.cookie)
         return HandshakeStep(self._sealer.seal(handshake.packet), own=True)
@@ -150,7 +150,7 @@ class LinkAdmission:
         _expire(self._inbound, now)
         handshake = self._inbound.get((source, packet.thread))
         if handshake is None or handshake.response is None:
-            raise StaleError("the end of a handshake that we do not know")
+            raise StaleError("the last message of an unknown handshake")
         response, handshake.response = handshake.response, None
         return HandshakeStep(None, response.read(packet.content, now))
 
@@ -159,7 +159,7 @@ class LinkAdmission:
         _expire(self._outbound, now)
         handshake = self._outbound.get(source)
         if handshake is None or handshake.packet.thread != packet.thread or handshake.initiation is None:
-            raise StaleError("an answer to nothing that we asked")
+            raise StaleError("an answer without a request")
         return handshake
 
 
@@ -197,7 +197,7 @@ class AdmissionGate:
     def charge(self, host: str, now: int) -> None:
         self._by_host.charge(host, now)
         if not self._total.take(now):
-            raise ExcessError("more want a link than we can spare the time for")
+            raise ExcessError("more handshakes than the total rate allows")
 
 
 class PrefixRateLimit:
@@ -219,7 +219,7 @@ class PrefixRateLimit:
                 del self._buckets[next(iter(self._buckets))]
         self._buckets[prefix] = bucket
         if not bucket.take(now):
-            raise StaleError("this prefix rings too often")
+            raise StaleError("this prefix is over its rate")
 
     def exhaust(self, prefix: str, now: int) -> None:
         """Use up the tokens of this prefix, so that a prefix that has sent a forgery cannot send another at once."""

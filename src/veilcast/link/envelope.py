@@ -60,7 +60,7 @@ class HandshakePacket(msgspec.Struct, frozen=True):
 
     def __post_init__(self) -> None:
         if len(self.thread) != HANDSHAKE_ID or len(self.cookie) != COOKIE or len(self.content) > HANDSHAKE_PAYLOAD_MAX:
-            raise LocalError("a part of a letter has the wrong size")
+            raise LocalError("a field of a handshake packet has the wrong size")
 
 
 class PacketSealer:
@@ -83,12 +83,12 @@ class PacketSealer:
             raise MalformedError(f"an envelope of {len(datagram)} bytes")
         sealed = datagram[LINK_HEADER:]
         if datagram[:LINK_HEADER] != self._stamp_of(sealed):
-            raise ForgedError("not a letter of this network")
+            raise ForgedError("not a handshake packet of this network")
         plain = self._veil.open(sealed)
         kind, length = plain[0], int.from_bytes(plain[HANDSHAKE_HEADER - 2 : HANDSHAKE_HEADER], "big")
         content, padding = plain[HANDSHAKE_HEADER : HANDSHAKE_HEADER + length], plain[HANDSHAKE_HEADER + length :]
         if kind not in _KINDS or length > HANDSHAKE_PAYLOAD_MAX or padding.strip(b"\0"):
-            raise MalformedError("not a letter")
+            raise MalformedError("not a handshake packet")
         return HandshakePacket(
             HandshakePacketKind(kind),
             plain[1 : 1 + HANDSHAKE_ID],

@@ -71,7 +71,7 @@ class SessionGenerations:
             return _ANSWER + response.answer
         if kind == _ANSWER:
             if self._initiation is None:
-                raise StaleError("an answer to nothing that we asked")
+                raise StaleError("an answer without a request")
             initiation, self._initiation = self._initiation, None
             self._next = initiation.read(content, now).session
             self._succeed(self._next)

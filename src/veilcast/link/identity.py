@@ -50,10 +50,10 @@ class LinkIdentity:
     def check_certificate(self, encoded: bytes, static: bytes, now: int) -> CertificateChain:
         """The certificate of a peer that holds this static key; raises unless it admits the peer."""
         if static == self.static.public:
-            raise ForgedError("our own key, in somebody else's hand")
+            raise ForgedError("our own key, used by another node")
         chain = _DECODER.decode(encoded)
         if chain.leaf.subject != static:
-            raise ForgedError("the certificate is another's")
+            raise ForgedError("the certificate is for another key")
         epoch = self._epoch(now)
         chain.verify(self._keyring.root, CertificateKind.MEMBER, epoch)
         if chain.delegation is not None and self._keyring.void.get(chain.delegation.subject, epoch + 1) <= epoch:

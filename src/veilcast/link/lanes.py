@@ -76,7 +76,7 @@ class SendingLane:
         unsent chunk."""
         step = distance(expected, self.first_unacknowledged)
         if step >= 0 and self.first_unacknowledged + step + beyond.bit_length() >= self.next_number + (beyond == 0):
-            raise MalformedError("an acknowledgement of what was never sent")
+            raise MalformedError("an acknowledgement of a chunk that was never sent")
         return step
 
     def advance(self, step: int, beyond: int) -> tuple[list[int], int]:
@@ -138,7 +138,7 @@ class ReceivingLane:
 
     def _append(self, content: bytes, zeros: int | None, complete: list[tuple[bytes, int]]) -> None:
         if len(self._partial) + len(content) + (zeros or 0) > MESSAGE_MAX:
-            raise ExcessError("a message longer than any may be")
+            raise ExcessError("a message over the size limit")
         if zeros is None:
             self._partial += content
         elif self._partial:

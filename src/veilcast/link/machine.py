@@ -271,7 +271,7 @@ class LinkMachine:
         if not link.is_up:
             self._mark_up(link, now)
         if not link.allowance.take(now):
-            raise ExcessError("more cells than any class of links has")
+            raise ExcessError("more cells than the fastest class of links has")
         self.counts["cells taken"] += 1
         channel = link.channel
         assert channel is not None
@@ -309,7 +309,7 @@ class LinkMachine:
         Only the peer's newest cell makes the address a candidate: older cells may be recordings.
         """
         if not self._stray_limit.take(now):
-            raise ExcessError("more strays than we look at")
+            raise ExcessError("more datagrams of unknown source than the limit")
         for link in self._links.values():
             newest = link.newest_received
             if (body := link.open(data, now)) is not None:

@@ -92,7 +92,7 @@ class CellSlots:
     def change_rate(self, rate: int, *, edge_us: int, now: int) -> None:
         """Use this rate from the next epoch edge on. The last of several pending changes counts."""
         if edge_us <= now:
-            raise LocalError("a rate changes at an edge to come")
+            raise LocalError("a rate can change only at a future epoch edge")
         self._change = (edge_us, period_us(rate))
         if self._slot_ps >= edge_us * _PS:
             self._advance(edge_us)

@@ -103,7 +103,7 @@ class LinkSession:
             raise StaleError("the session is over")
         body = self._receiver.decrypt_at(counter, datagram[LINK_HEADER:])
         if not self._window.take(counter):
-            raise StaleError("a cell that was here before, or too late to tell")
+            raise StaleError("a repeated cell, or one behind the replay window")
         if counter > self.newest:
             self.newest = counter
         return body

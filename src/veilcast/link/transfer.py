@@ -44,7 +44,7 @@ class Transfer:
         `padded`: a padded message is sent in its full size, because no cell hides its length.
         """
         if timeout_us <= 0:
-            raise LocalError("a timeout has some length")
+            raise LocalError("a timeout must be positive")
         self.timeout_us, self._padded = timeout_us, padded
         self._patience, self._asked_us = 1, 0
         """Timeouts that `prompt` waits after it asked a silent peer, and the time at which it asked."""
@@ -181,7 +181,7 @@ class Transfer:
             for message, stripped in complete:
                 zeros_left -= stripped
                 if zeros_left < 0:
-                    raise ExcessError("more zeros than may be under way")
+                    raise ExcessError("more zeros than may be in flight")
                 arrivals.append((message + bytes(stripped) if stripped else message, lane == CONTROL))
         return arrivals
 

@@ -114,7 +114,7 @@ class AnchoredRouteTable(RouteTable):
     def admit(self, advert: Advert, now: int) -> None:
         anchor = _anchor_of(advert)
         if anchor.length > self._d_max or anchor.expires_us - now > 2 * self._life_us:
-            raise StaleError("an anchor for longer than we allow")
+            raise StaleError("an anchor with a length or an expiry over the limit")
         self._rules.check(advert, anchor, now)
         anchor.hops_from_origin(advert.value)
         known = self._ends.get((advert.token, anchor.end))
@@ -159,7 +159,7 @@ class AnchoredRouteTable(RouteTable):
         """Two roots sign one chain, whose end all nodes can see. It belongs to the better root, and to this node if it
         is its own."""
         if known.is_own or self._rules.rank(advert) >= self._rules.rank(known.advert):
-            raise ForgedError("a chain that somebody else has signed")
+            raise ForgedError("a chain that another root has signed")
         self.remove(known)
 
     def _make_room(self, advert: Advert) -> bool:
@@ -204,7 +204,7 @@ _End: TypeAlias = tuple[bytes, bytes]
 
 def _anchor_of(advert: Advert) -> Anchor:
     if advert.anchor is None:
-        raise ForgedError("nobody stands behind this chain")
+        raise ForgedError("a chain without an anchor")
     return advert.anchor
 
 

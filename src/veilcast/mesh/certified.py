@@ -116,7 +116,7 @@ class CertifiedNeighbourhood:
 
     def on_message(self, message: Message, source: Address, now: int) -> None:
         if self._left or not self._credentials.is_member(now):
-            raise StaleError("we are no member any more")
+            raise StaleError("this node is no member any more")
         match message:
             case Knock():
                 self._answer(message, source, now)
@@ -184,7 +184,7 @@ class CertifiedNeighbourhood:
     def _answer(self, knock: Knock, source: Address, now: int) -> None:
         self._knocks.charge(self._prefix(source), now)
         if self._answers >= self._answers_max:
-            raise StaleError("more strangers knock than we can answer")
+            raise StaleError("more knocks than this node can answer")
         self._answers += 1
         cookie = self._credentials.cookie(source, knock.nonce, now)
         self._context.send(source, Answer(knock.nonce, cookie, self._credentials.certificate(now)))
@@ -399,7 +399,7 @@ class CertifiedNeighbourhood:
     def _attempt(self, source: Address, nonce: bytes) -> LinkAttempt:
         attempt = self._tries.get(source)
         if attempt is None or attempt.nonce != nonce:
-            raise StaleError("we have not asked")
+            raise StaleError("an answer without a knock")
         return attempt
 
     def _fail(self, name: Address) -> None:

@@ -86,7 +86,7 @@ class Credentials:
     def check_member(self, chain: CertificateChain, now: int) -> None:
         """Raise unless this certifies a member in this epoch, other than this node."""
         if chain.leaf.subject == self.certificate(now).leaf.subject:
-            raise ForgedError("our own certificate, in somebody else's hand")
+            raise ForgedError("our own certificate, shown by another node")
         chain.verify(self._keyring.root, CertificateKind.MEMBER, self.epoch(now))
 
     def prove(self, peer: CertificateChain, meeting: ProofContext, now: int) -> LinkProofs:

@@ -99,5 +99,7 @@ class EpochTokens:
     def _usable(self, keys: TopicKeys) -> TopicKeys:
         profile = keys.record.profile
         if profile != "paper" and not self._on:
-            raise LocalError(f"{keys.record.topic!r} is a topic of the {profile} profile; this node is a paper's")
+            raise LocalError(
+                f"{keys.record.topic!r} is a topic of the {profile} profile; this node has the paper profile"
+            )
         return keys

@@ -189,7 +189,7 @@ class HardenedProfile:
         if isinstance(message, Advert):
             # Subscriptions count when a mesh begins to form. Clocks differ by at most the grace time.
             if epoch_of(now + self._lead_us + self._grace_us, self._epoch_us) < message.certificate.leaf.first:
-                raise StaleError("a mesh before its time")
+                raise StaleError("a mesh that forms too early")
             check_root_advert(message, self._keyring.root, self._first_kept_epoch(now), epoch)
             self.overlay.routes.admit(message, now)
             self._roots.add_call(extract_call(message), now)
@@ -336,7 +336,7 @@ class HardenedProfile:
             # Neighbours that observe a mass failure flood to nodes that do not. Opening the notification is invisible:
             # it is not forwarded and does not count as seen, so it will be forwarded if it comes through a mesh.
             self._open(certificate, notify, now)
-            raise StaleError("a note of a mesh that we are not in")
+            raise StaleError("a notification of a mesh that this node is not in")
         self._seen.add(name)
         self._mass_failure.remember(notify, now)
         self._post([neighbour for neighbour in near if neighbour != source], notify)

@@ -97,7 +97,7 @@ class MeshOverlay:
         old = self._remove_own_origins(advert.token)
         origin = self.routes.add(advert, None)
         if origin is None:
-            raise LocalError("there are more topics about than the table of routes may hold")
+            raise LocalError("the table of routes is full: there are more topics than it may hold")
         self._advertise_change(origin, None, now)
         self._send_unadverts(old)
         self.policy.on_advert(advert.token, now)
@@ -185,7 +185,7 @@ class MeshOverlay:
         """
         handler = _ACTS.get(type(message))
         if handler is None:
-            raise MalformedError("not a message that rides in heartbeats")
+            raise MalformedError("not a message that heartbeats carry")
         self.version += 1
         handler(self, message, source, now)
 
@@ -356,7 +356,7 @@ class MeshOverlay:
 
     def _on_subscribe(self, message: Subscribe, source: Address, now: int) -> None:
         if not self.routes.origins(message.token):
-            raise StaleError("a subscription to what we never offered")
+            raise StaleError("a subscription to a topic that this node never offered")
         # If the position has ended, the former neighbours may be adjacent again.
         if source in self.policy.former_neighbours(message.token) and self.policy.position(message.token) is not None:
             raise StaleError("a subscription from before a swap")

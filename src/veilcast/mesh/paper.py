@@ -123,7 +123,7 @@ class PaperProfile:
 
     def receive(self, message: Message, source: Address, now: int) -> None:
         if not isinstance(message, Notify):
-            raise MalformedError("only notes travel outside heartbeats")
+            raise MalformedError("only notifications travel outside heartbeats")
         self._pass_on(message, source, now)
 
     def handle(self, message: Message, source: Address, now: int) -> None:
@@ -169,7 +169,7 @@ class PaperProfile:
         if name in self._seen:
             return
         if not self.overlay.is_in_mesh(token):
-            raise StaleError("a note of a mesh that we are not in")
+            raise StaleError("a notification of a mesh that this node is not in")
         check_notify(notify, self.overlay.publishers(token))
         self._seen.add(name)
         self._post([neighbour for neighbour in self.overlay.mesh_neighbours(token) if neighbour != source], notify)

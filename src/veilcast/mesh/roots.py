@@ -156,7 +156,7 @@ class RootElections:
         try:
             lot = self._keys_at(now // self._epoch_us).lot
         except AuthorityError as error:
-            raise StaleError("our membership has ended") from error
+            raise StaleError("the membership of this node has ended") from error
         return vrf.prove_lot(lot, lineage, _RECEIPT + name, self._entropy)
 
     def check_receipt(self, lineage: bytes, name: bytes, receipt: bytes) -> None:

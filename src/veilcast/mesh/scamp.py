@@ -82,7 +82,7 @@ class ScampNeighbourhood:
 
     def on_message(self, message: Message, source: Address, now: int) -> None:
         if self._left:
-            raise StaleError("we have left")
+            raise StaleError("this node has left")
         stranger = not self._is_linked(source)
         match message:
             case Join(newcomer=name) | ForwardJoin(newcomer=name) if stranger and name != source:

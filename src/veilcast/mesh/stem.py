@@ -87,7 +87,7 @@ class Stems:
     def receive(self, stem: Stem, sender: Address, now: int) -> None:
         cargo, name = decode(stem.cargo), cargo_id(stem.cargo)
         if not isinstance(cargo, Cargo):
-            raise MalformedError("not what a stem carries")
+            raise MalformedError("not a message that a stem carries")
         before = self._passages.get(name)
         again = before is not None and before.source == sender and now - before.at_us < self._circle_us
         if before is not None and again and (before.climbing or not stem.climbing):
@@ -114,7 +114,7 @@ class Stems:
         """Handle an acknowledgement, for this node or for the previous hop."""
         passage = self._passages.get(message.name)
         if passage is None or sender not in passage.targets:
-            raise StaleError("an acknowledgement of what we never sent that way")
+            raise StaleError("an acknowledgement from a node that did not get the message")
         self.acknowledge(message.name, message.receipt)
 
     def acknowledge(self, name: bytes, receipt: bytes) -> None:

@@ -175,7 +175,7 @@ class Swaps:
         if game is not None and token in (None, game.token):
             rule = OWN_GAME_RULES.get((game.state, type(message)))
             if rule is None:
-                raise StaleError("not what this game waits for")
+                raise StaleError("not a message that this game waits for")
             rule.act(self, game, message, source, now)
             return
         own_game = self._games.get(token) if token is not None else None
@@ -299,7 +299,7 @@ class Swaps:
         """
         token, successor = message.token, Address(message.successor)
         if source not in self._context.inward(token) or not self._context.has_room_for(1):
-            raise StaleError("a place that we have nothing from")
+            raise StaleError("a node that does not supply this one")
         game = self._games.get(token)
         if game is not None and game.state is SwapState.ASKING:
             self._give_up(game, now)
