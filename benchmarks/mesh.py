@@ -71,7 +71,7 @@ def flood(n: int) -> dict[str, float]:
     world.call(names[0], lambda machine, now: machine.advertise(TOPIC, now))
     cost = seconds(world, FLOOD_US) - idle
     nodes = [world.machine(name) for name in names]
-    assert all(len(node.overlay.reachable(topic_token())) == 1 for node in nodes)
+    assert all(len(node.overlay.reachable_origins(topic_token())) == 1 for node in nodes)
     told = sum(node.sent["Advert"] for node in nodes)
     world.run(2_000_000)
     assert told == sum(node.sent["Advert"] for node in nodes), "there is something left to tell"

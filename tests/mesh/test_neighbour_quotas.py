@@ -15,7 +15,7 @@ from veilcast.errors import ConfigError
 from veilcast.machine import Address
 from veilcast.mesh.advertisements import replace_chain_value
 from veilcast.mesh.config import Defences, MeshConfig
-from veilcast.mesh.limits import FairQueue, NeighbourQueues, NeighbourQuota
+from veilcast.mesh.limits import FairQueue, NeighbourQueues
 from veilcast.mesh.overlay import MeshOverlay
 from veilcast.mesh.routes import AdvertisedOrigin, RouteTable
 from veilcast.wire.mesh import Advert, Subscribe, Unadvert
@@ -66,22 +66,6 @@ def test_a_chain_that_another_neighbour_also_offers_is_charged_to_that_one() -> 
     bench.hear("a", advert(2))
     assert origins(bench) == [("b", advert(0).value), ("a", advert(1).value), ("a", advert(2).value)]
     assert bench.node.overlay.routes.origins(TOKEN)[0].via == B
-
-
-def test_a_share_of_all_chains_holds_over_all_topics() -> None:
-    ledger: NeighbourQuota[int] = NeighbourQuota()
-    for entry in range(4):
-        ledger.add(A, entry)
-    ledger.add(B, 9)
-    assert (ledger.find_excess(A, 3), ledger.find_excess(A, 4), ledger.find_excess(B, 1), ledger.find_excess(C, 0)) == (
-        0,
-        None,
-        None,
-        None,
-    )
-    for entry in range(4):
-        ledger.discard(A, entry)
-    assert len(ledger) == 1
 
 
 def test_the_quota_has_as_many_entries_as_the_table() -> None:

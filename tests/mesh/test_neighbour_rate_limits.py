@@ -145,5 +145,5 @@ def test_fifty_topics_are_introduced_to_newcomers_over_bad_links_and_nothing_is_
     for name in names:
         node = world.machine(name)
         assert node.refused["ExcessError"] == 0
-        assert all(node.overlay.reachable(token) for token in node.overlay.routes.tokens())
+        assert all(node.overlay.reachable_origins(token) for token in node.overlay.routes.tokens())
         assert len(node.overlay.routes.tokens()) == 50

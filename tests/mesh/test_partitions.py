@@ -20,7 +20,7 @@ def is_whole(population: MeshPopulation, world: World) -> bool:
     addresses = population.addresses()
     index = {address: number for number, address in enumerate(addresses)}
     return is_connected(
-        len(addresses), [(index[u], index[v]) for u in addresses for v in world.machine(u).overlay.present()]
+        len(addresses), [(index[u], index[v]) for u in addresses for v in world.machine(u).overlay.present_neighbours()]
     )
 
 

@@ -306,7 +306,7 @@ def test_a_forgotten_lock_release_is_detected(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(Swaps, "expire", lambda self, now: None)
     monkeypatch.setattr(Swaps, "_give_up", lambda self, game, now: None)
     violations = [violation for seed in range(3) for violation in run(seed).violations]
-    assert any(violation.startswith("Leases") for violation in violations)
+    assert any(violation.startswith("LocksExpire") for violation in violations)
 
 
 def test_an_edge_lost_in_a_swap_is_detected(monkeypatch: pytest.MonkeyPatch) -> None:

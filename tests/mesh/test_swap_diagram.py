@@ -66,7 +66,7 @@ def state_of(swaps: Swaps) -> SwapState:
 
 
 def own(game: Any, message: SwapMessage, source: Address) -> bool:
-    return bool(game.name == message.game and game.joins(source))
+    return bool(game.name == message.game and game.is_participant(source))
 
 
 def held_in(plan: SearchPlan) -> list[tuple[str, NodeState]]:

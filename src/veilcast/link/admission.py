@@ -34,7 +34,7 @@ from typing import Final, TypeVar
 import msgspec
 
 from veilcast.core.bounded import remember
-from veilcast.core.rate_limit import TokenBucket
+from veilcast.core.rate_limit import PeerRateLimits, Rate, TokenBucket
 from veilcast.errors import ExcessError, RemoteError, StaleError
 from veilcast.link.address_groups import HostOf, host_of
 from veilcast.link.cookies import Cookies
@@ -201,31 +201,22 @@ class AdmissionGate:
 
 
 class PrefixRateLimit:
-    """One token bucket for each prefix. Bounded: the prefix that was charged longest ago is evicted first."""
+    """A rate for each prefix. Bounded: the prefix that was charged longest ago is evicted first."""
 
     def __init__(self, every_us: int, burst: int) -> None:
-        self._every_us, self._burst = every_us, burst
-        self._buckets: dict[str, TokenBucket] = {}
+        self._limits: PeerRateLimits[str] = PeerRateLimits(PREFIXES_MAX, {_KNOCKS: Rate(every_us, burst)})
 
     def __len__(self) -> int:
-        return len(self._buckets)
+        return len(self._limits)
 
     def charge(self, prefix: str, now: int) -> None:
         """Raise if this prefix is over its rate."""
-        bucket = self._buckets.pop(prefix, None)
-        if bucket is None:
-            bucket = TokenBucket(self._every_us, self._burst)
-            if len(self._buckets) >= PREFIXES_MAX:
-                del self._buckets[next(iter(self._buckets))]
-        self._buckets[prefix] = bucket
-        if not bucket.take(now):
+        if not self._limits.take(prefix, _KNOCKS, now):
             raise StaleError("this prefix is over its rate")
 
     def exhaust(self, prefix: str, now: int) -> None:
         """Use up the tokens of this prefix, so that a prefix that has sent a forgery cannot send another at once."""
-        bucket = self._buckets.get(prefix)
-        while bucket is not None and bucket.take(now):
-            pass
+        self._limits.exhaust(prefix, _KNOCKS, now)
 
 
 @dataclass(slots=True)
@@ -266,6 +257,7 @@ COOKIE_US: Final = 10_000_000
 HANDSHAKE_US: Final = 2 * COOKIE_US
 """A handshake is forgotten after this time, when no cookie that began it is valid any more."""
 PREFIXES_MAX: Final = 1024
+_KNOCKS: Final = "knocks"
 HOST_EVERY_US: Final = 50_000
 HOST_BURST: Final = 5
 """20 handshakes per second from one host, and 5 at once."""

@@ -6,8 +6,8 @@ back. `overlay` computes which neighbours to ask; this module only stores the re
 
 from __future__ import annotations
 
+from veilcast.core.bounded import PeerQuota
 from veilcast.machine import Address
-from veilcast.mesh.limits import NeighbourQuota
 
 
 class Branches:
@@ -17,7 +17,7 @@ class Branches:
         self._tokens_max = tokens_max
         self._outward: dict[bytes, dict[Address, None]] = {}
         self._inward: dict[bytes, dict[Address, None]] = {}
-        self._wishes: NeighbourQuota[bytes] = NeighbourQuota()
+        self._requests: PeerQuota[Address, bytes] = PeerQuota()
 
     def outward(self, token: bytes) -> list[Address]:
         """The neighbours that get the topic's notifications from this node, N-(v) in P0."""
@@ -35,17 +35,17 @@ class Branches:
         if token not in self._outward and len(self._outward) >= self._tokens_max:
             return False
         self._outward.setdefault(token, {})[neighbour] = None
-        self._wishes.add(neighbour, token)
+        self._requests.charge(neighbour, token)
         return True
 
     def remove_outward(self, token: bytes, neighbour: Address) -> None:
         """A neighbour no longer asks for the topic."""
         _discard(self._outward, token, neighbour)
-        self._wishes.discard(neighbour, token)
+        self._requests.release(neighbour, token)
 
     def find_excess(self, neighbour: Address, share: int) -> bytes | None:
         """The topic that this neighbour asked for longest ago, if it is over its share."""
-        return self._wishes.find_excess(neighbour, share)
+        return self._requests.oldest_over(neighbour, share)
 
     def add_inward(self, token: bytes, neighbour: Address) -> None:
         self._inward.setdefault(token, {})[neighbour] = None

@@ -1,7 +1,7 @@
 """Limits for each neighbour: shares of tables, fair queues and message rates (the switches `caps` and `buckets`).
 
 A bound on a table alone helps a greedy neighbour: it fills the table, and the others are refused or evicted. With a
-share for each neighbour, a neighbour over its share loses its own oldest entry. `NeighbourQuota` records which
+share for each neighbour, a neighbour over its share loses its own oldest entry. `PeerQuota` records which
 neighbour brought what. A queue has no shares: when it is full, the neighbour with the most entries in it loses its
 oldest.
 
@@ -14,11 +14,11 @@ Messages over a burst and a sustained rate are refused unread.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Hashable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Final, Generic, NamedTuple, Protocol, TypeVar
+from typing import Final, NamedTuple, Protocol
 
-from veilcast.core.rate_limit import TokenBucket
+from veilcast.core.rate_limit import PeerRateLimits, Rate
 from veilcast.errors import ExcessError
 from veilcast.machine import Address
 from veilcast.mesh.config import MeshConfig, MessageRate
@@ -38,8 +38,6 @@ from veilcast.wire.mesh import (
     Unsubscribe,
 )
 
-T = TypeVar("T", bound=Hashable)
-
 
 class NeighbourShares(NamedTuple):
     """Table entries that one neighbour may bring; without `caps`, as many as the tables hold."""
@@ -54,32 +52,6 @@ def neighbour_shares(config: MeshConfig) -> NeighbourShares:
     if not config.defences.caps:
         return NeighbourShares(_UNLIMITED, _UNLIMITED, _UNLIMITED)
     return NeighbourShares(config.defences.origins_each, config.defences.chains_each, config.defences.branches_each)
-
-
-class NeighbourQuota(Generic[T]):
-    """The entries that each neighbour brought, in order. Bounded by the table it describes."""
-
-    def __init__(self) -> None:
-        self._brought: dict[Address, dict[T, None]] = {}
-
-    def __len__(self) -> int:
-        return sum(len(entries) for entries in self._brought.values())
-
-    def add(self, neighbour: Address, entry: T) -> None:
-        """A repeated entry changes nothing."""
-        self._brought.setdefault(neighbour, {})[entry] = None
-
-    def discard(self, neighbour: Address, entry: T) -> None:
-        entries = self._brought.get(neighbour)
-        if entries is not None:
-            entries.pop(entry, None)
-            if not entries:
-                del self._brought[neighbour]
-
-    def find_excess(self, neighbour: Address, share: int) -> T | None:
-        """The oldest entry of this neighbour, if it is over its share."""
-        entries = self._brought.get(neighbour, {})
-        return next(iter(entries)) if len(entries) > share else None
 
 
 class NeighbourQueue(Protocol):
@@ -160,33 +132,24 @@ class FairQueue:
 
 
 class NeighbourRateLimits:
-    """One bucket for each neighbour and kind. Bounded: the last heard neighbours, four times `neighbours_max`."""
+    """A rate for each neighbour and kind. Bounded: the last heard neighbours, four times `neighbours_max`."""
 
     def __init__(self, config: MeshConfig) -> None:
-        self._names_max, self._period_us = 4 * config.neighbours_max, config.heartbeat_us
-        self._rates = {name: getattr(config.defences, name) for name in _KINDS} if config.defences.buckets else {}
-        self._buckets: dict[Address, dict[str, TokenBucket]] = {}
+        defences = config.defences
+        rates: dict[str, MessageRate] = {kind: getattr(defences, kind) for kind in _KINDS} if defences.buckets else {}
+        self._limits: PeerRateLimits[Address] = PeerRateLimits(
+            4 * config.neighbours_max,
+            {kind: Rate(max(1, config.heartbeat_us // rate.per_period), rate.burst) for kind, rate in rates.items()},
+        )
 
     def __len__(self) -> int:
-        return len(self._buckets)
+        return len(self._limits)
 
     def charge(self, message: Message, source: Address, now: int) -> None:
         """Raise `ExcessError` if this neighbour is over its rate for this kind."""
         kind = _KIND_OF.get(type(message))
-        if kind is None or kind not in self._rates:
-            return
-        buckets = self._buckets.pop(source, None) or self._new()
-        self._buckets[source] = buckets
-        if len(self._buckets) > self._names_max:
-            del self._buckets[next(iter(self._buckets))]
-        if not buckets[kind].take(now):
+        if kind is not None and not self._limits.take(source, kind, now):
             raise ExcessError(f"more {kind} than we take from one neighbour")
-
-    def _new(self) -> dict[str, TokenBucket]:
-        return {kind: self._bucket(rate) for kind, rate in self._rates.items()}
-
-    def _bucket(self, rate: MessageRate) -> TokenBucket:
-        return TokenBucket(max(1, self._period_us // rate.per_period), rate.burst)
 
 
 _KINDS: Final[dict[str, tuple[type[Message], ...]]] = {

@@ -21,6 +21,7 @@ from typing import Final
 
 import msgspec
 
+from veilcast.core.bounded import BoundedMap
 from veilcast.crypto.certificate import CertificateChain
 from veilcast.machine import Address
 
@@ -47,7 +48,7 @@ class LinkSlots:
         self._chosen_max, self._come_max, self._prefix_max, self._rng = chosen_max, come_max, prefix_max, rng
         self.links: dict[Address, CertifiedLink] = {}
         """Oldest first."""
-        self._visits: dict[str, int] = {}
+        self._visits: BoundedMap[str, int] = BoundedMap(VISITS_MAX)
 
     def __contains__(self, name: Address) -> bool:
         return name in self.links
@@ -73,7 +74,7 @@ class LinkSlots:
 
     def admit(self, name: Address, link: CertifiedLink) -> Address | None:
         """Admit a peer that came. Returns the peer that must leave for it, or the peer itself if it is not admitted."""
-        self._visit(link.prefix)
+        self._visits.renew(link.prefix, self._visits.get(link.prefix, 0) + 1)
         if not self._has_room(link.prefix, chosen=False):
             return name
         came = [other for other, linked in self.links.items() if not linked.chosen]
@@ -104,12 +105,6 @@ class LinkSlots:
     def _has_room(self, prefix: str, *, chosen: bool) -> bool:
         alike = [link for link in self.links.values() if link.chosen is chosen and link.prefix == prefix]
         return len(alike) < self._prefix_max
-
-    def _visit(self, prefix: str) -> None:
-        count = self._visits.pop(prefix, 0)
-        if len(self._visits) >= VISITS_MAX:
-            del self._visits[next(iter(self._visits))]
-        self._visits[prefix] = count + 1
 
 
 VISITS_MAX: Final = 1024

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from veilcast.core.bounded import BoundedMap
 from veilcast.machine import Address
 from veilcast.mesh.config import MeshConfig
 from veilcast.mesh.heartbeat import NUMBERS
@@ -68,8 +69,8 @@ class HeartbeatHistory:
     """The heartbeats of each neighbour, also of former ones. Bounded: the last heard, four times `neighbours_max`."""
 
     def __init__(self, config: MeshConfig) -> None:
-        self._on, self._names_max = config.defences.replay, 4 * config.neighbours_max
-        self._lives: dict[Address, CounterHistory] = {}
+        self._on = config.defences.replay
+        self._lives: BoundedMap[Address, CounterHistory] = BoundedMap(4 * config.neighbours_max)
 
     def __len__(self) -> int:
         return len(self._lives)
@@ -78,11 +79,7 @@ class HeartbeatHistory:
         """False if this heartbeat, or a later one of the same run, was heard before."""
         if not self._on:
             return True
-        lives = self._lives.pop(name, None) or CounterHistory()
-        self._lives[name] = lives
-        if len(self._lives) > self._names_max:
-            del self._lives[next(iter(self._lives))]
-        return lives.take(number)
+        return self._lives.touch(name, CounterHistory).take(number)
 
 
 class CounterHistory:

@@ -20,9 +20,10 @@ from collections.abc import Callable
 from functools import partial
 from typing import Final, TypeAlias
 
+from veilcast.core.bounded import PeerQuota
 from veilcast.crypto import hash_chain
 from veilcast.machine import Address
-from veilcast.mesh.limits import NeighbourQuota, NeighbourShares
+from veilcast.mesh.limits import NeighbourShares
 from veilcast.wire.mesh import Advert
 
 RoutePreference: TypeAlias = Callable[[Advert, Address], int]
@@ -111,7 +112,7 @@ class RouteTable:
     def __init__(self, *, d_max: int, tokens_max: int, origins_max: int, prefer: RoutePreference | None = None) -> None:
         self._d_max, self._tokens_max, self._origins_max, self._prefer = d_max, tokens_max, origins_max, prefer
         self._origins: dict[bytes, list[AdvertisedOrigin]] = {}
-        self._brought: NeighbourQuota[AdvertisedOrigin] = NeighbourQuota()
+        self._brought: PeerQuota[Address, AdvertisedOrigin] = PeerQuota()
 
     def origins(self, token: bytes) -> list[AdvertisedOrigin]:
         return self._origins.get(token, [])
@@ -156,7 +157,7 @@ class RouteTable:
         origin = self._make(advert, via)
         known.append(origin)
         if via is not None:
-            self._brought.add(via, origin)
+            self._brought.charge(via, origin)
         return origin
 
     def remove(self, origin: AdvertisedOrigin) -> None:
@@ -168,7 +169,7 @@ class RouteTable:
     def find_excess(self, neighbour: Address, token: bytes, shares: NeighbourShares) -> AdvertisedOrigin | None:
         """The oldest origin that this neighbour brought, for this topic or for any, if it is over its share."""
         brought = [origin for origin in self.origins(token) if origin.charged_to == neighbour]
-        return brought[0] if len(brought) > shares.origins else self._brought.find_excess(neighbour, shares.chains)
+        return brought[0] if len(brought) > shares.origins else self._brought.oldest_over(neighbour, shares.chains)
 
     def reassign(self, origin: AdvertisedOrigin) -> None:
         """The neighbour that brought the origin offers it no more: charge it to the neighbour on the current way, or
@@ -176,9 +177,9 @@ class RouteTable:
         if origin.via is None or origin.charged_to is None:
             self.remove(origin)
             return
-        self._brought.discard(origin.charged_to, origin)
+        self._brought.release(origin.charged_to, origin)
         origin.charged_to = origin.via
-        self._brought.add(origin.charged_to, origin)
+        self._brought.charge(origin.charged_to, origin)
 
     def count_offers(self) -> int:
         """Offers in the table, which the bounds limit."""
@@ -190,7 +191,7 @@ class RouteTable:
     def _take_out(self, known: list[AdvertisedOrigin], origin: AdvertisedOrigin) -> None:
         known.remove(origin)
         if origin.charged_to is not None:
-            self._brought.discard(origin.charged_to, origin)
+            self._brought.release(origin.charged_to, origin)
 
 
 DETOUR_HOPS_MAX: Final = 1

@@ -21,6 +21,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import NamedTuple, Protocol, TypeAlias
 
+from veilcast.core.bounded import BoundedMap
 from veilcast.crypto.derive import digest
 from veilcast.crypto.topic_token import lineage_of
 from veilcast.errors import MalformedError, StaleError
@@ -72,8 +73,8 @@ class Stems:
         self, context: StemContext, choices: StemChoices, roots: RootElections, *, circle_us: int, passages_max: int
     ) -> None:
         self._context, self._choices, self._roots = context, choices, roots
-        self._circle_us, self._passages_max = circle_us, passages_max
-        self._passages: dict[bytes, _Passage] = {}
+        self._circle_us = circle_us
+        self._passages: BoundedMap[bytes, _Passage] = BoundedMap(passages_max)
 
     def launch(self, cargo: Cargo, lineage: bytes, now: int) -> bool:
         """Send an own cargo to the first relay; False while the relay is away."""
@@ -147,7 +148,7 @@ class Stems:
             if best.via is not None:
                 self._forward(Stem(True, data), name, source, best.via, now)
                 return
-            self._remember(name, _Passage(source, (), True, now))
+            self._passages.renew(name, _Passage(source, (), True, now))
             if self._context.deliver_at_root(cargo, name, now):
                 self.acknowledge(name, self._roots.make_receipt(lineage, name, now))
             return
@@ -159,14 +160,8 @@ class Stems:
         # A cargo that went in a circle may climb through the circle. Then its first next hop acknowledges it.
         before = self._passages.get(name)
         former = before.targets[-1:] if before is not None and before.source == source else ()
-        self._remember(name, _Passage(source, (*former, target), stem.climbing, now))
+        self._passages.renew(name, _Passage(source, (*former, target), stem.climbing, now))
         self._context.post(target, stem)
-
-    def _remember(self, name: bytes, passage: _Passage) -> None:
-        self._passages.pop(name, None)
-        if len(self._passages) >= self._passages_max:
-            del self._passages[next(iter(self._passages))]
-        self._passages[name] = passage
 
 
 class StemChoices:

@@ -84,7 +84,7 @@ def test_insiders_of_the_baseline_see_exactly_what_those_of_the_machines_see() -
     publisher, readers = village.roles(3)
     # The machines' choice among equally near parents is whoever spoke first: the order that puts that one first.
     ends = np.repeat(np.arange(NODES), graph.degrees)
-    via = [world.machine(name).overlay.reachable(token)[0].via for name in names]
+    via = [world.machine(name).overlay.reachable_origins(token)[0].via for name in names]
     chosen = np.array([-1 if name is None else number[name] for name in via])
     found = hardened_mesh.find_root_paths(graph, number[publisher], (chosen[ends] != graph.targets).astype(np.uint64))
     assert (np.delete(found.parent, number[publisher]) == np.delete(chosen, number[publisher])).all()

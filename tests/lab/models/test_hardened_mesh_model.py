@@ -64,13 +64,13 @@ def test_the_same_graph_root_and_habits_give_the_ways_and_the_mesh_of_the_machin
     world, graph = formed(1)
     names, token = PEOPLE.addresses(), PEOPLE.token(world)
     nodes = [world.machine(name) for name in names]
-    ways = [way for node in nodes if (way := leading_origin(node.overlay.reachable(token))) is not None]
+    ways = [way for node in nodes if (way := leading_origin(node.overlay.reachable_origins(token))) is not None]
     root = next(place for place, way in enumerate(ways) if way.is_own)
     parts = [node.overlay.policy._parts[token] for node in nodes]
     found = hardened_mesh.find_root_paths(graph, root, order_of(world, graph, parts[0].lineage))
     assert [names[near] for near in np.delete(found.parent, root)] == [way.via for way in ways if not way.is_own]
     share, epoch = round(KAPPA * 1000) / 1000, parts[0].epoch
-    reading = [node.overlay.reads(token) for node in nodes]
+    reading = [node.overlay.is_subscribed(token) for node in nodes]
     acting = [node.overlay.policy._choices.is_cover(parts[0].lineage, epoch, share) for node in nodes]
     mesh = hardened_mesh.form_mesh(found, np.array(reading) | np.array(acting))
     members = [names[node] for node in mesh.members]

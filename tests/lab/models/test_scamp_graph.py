@@ -27,7 +27,7 @@ def degrees_of_machines(nodes: int, seed: int) -> list[int]:
     world = World(seed=seed, links=LinkDelays(latency_us=(1_000, 1_000)))
     people.populate(world, 0)
     world.run(nodes * JOIN_US + 40_000_000)
-    return [len(world.machine(name).overlay.present()) for name in people.addresses()]
+    return [len(world.machine(name).overlay.present_neighbours()) for name in people.addresses()]
 
 
 def test_degrees_are_those_of_the_machines() -> None:
