@@ -1,9 +1,10 @@
-"""Foiling (P3): every value goes out among fakes, in the open, and only who is meant to can tell which it is.
+"""Foiling (P3): every value goes out in the open among fakes, and only the intended subscribers can tell which one is
+true.
 
-`generator` is what all makers of fakes have in common: `noise`, `entropy` and `bucketing` are the paper's Scenarios I
-to III, `dependent` its events of several attributes; `window`, `trajectory`, `signflip` and `moran` repair what gives
-the truth away in them. Pure arrays over many streams at once: the live side has few, the lab a million.
+`generators` makes the fakes: `noise` and `categories` are the paper's Scenarios I to III, `dependent` its events of
+several attributes; `window`, `trajectory`, `movers` and `moran` repair leaks in them. Generators are pure functions on
+arrays of many streams: the live side has few streams, the lab a million.
 
-`member` is the machine that publishes and reads through a broker of MQTT, and its docstring names its parts. Without
-I/O; imports the rooms below and no other mode.
+`member` is the machine that publishes and subscribes through an MQTT broker; its docstring names its parts. The room
+does no I/O. It imports the rooms below it and no other mode.
 """

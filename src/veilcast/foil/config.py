@@ -1,12 +1,12 @@
-"""What a member of the mode "foil" can be told: one frozen value, with the unit and the effect of each field.
+"""Settings of a member of the mode "foil": one frozen value, with the unit and the effect of each field.
 
-All members of a topic must have one profile and one prefix; all else each decides for itself, and how many fakes it
-sends or asks for, too. What the profiles differ in:
+All members of a topic must have the same profile and the same prefix. Each member decides everything else for itself,
+including the number of fakes that it sends or subscribes to. The profiles differ in:
 
-- **paper**: P3 as it stands. Names in plain text, positions that only the publisher knows and tells those who ask it
-  (the confirmation protocol), noise around the truth, one MQTT session for good.
-- **hardened**: names that only the topic's members know, and that change with every epoch; positions by the topic's
-  key, so that nobody asks for anything; whole fake trajectories; a session of its own for each epoch.
+- **paper**: P3 as it stands. Names in plain text, positions that only the publisher knows and tells members who ask
+  (the confirmation protocol), noise around the truth, one permanent MQTT session.
+- **hardened**: names that only the topic's members know and that change with every epoch; positions derived from the
+  topic's key, so that no member asks for anything; whole fake trajectories; a separate session for each epoch.
 """
 
 from __future__ import annotations
@@ -21,48 +21,50 @@ from veilcast.errors import ConfigError
 from veilcast.foil.generators.base import FAKES_MAX
 
 GeneratorName: TypeAlias = Literal["", "noise", "entropy", "bucketing", "window", "trajectories", "sign-flip", "moran"]
-"""Generators, by name; the empty one is what fits: see `FoilConfig.generator`."""
+"""Generators by name; the empty name selects the default: see `FoilConfig.generator`."""
 
 MoveLaw: TypeAlias = Literal["gaussian", "student", "blocks"]
 
 
 class AttributeConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """How the fakes of one attribute are made, and what is publicly known of its values.
+    """How the fakes of one attribute are made, and what is publicly known about its values.
 
-    A broker sees no more of a number than the cell that the topic is routed by. So fakes have no decimals to be told
-    by, and a step smaller than a cell shows as none.
+    A broker sees no more of a number than the cell that the topic is routed by. So decimals cannot reveal fakes, and a
+    step smaller than a cell is invisible.
     """
 
     generator: GeneratorName = ""
-    """In place of the one that all numbers have; words have bucketing, or entropy."""
+    """Replaces the default generator of numbers; strings have bucketing, or entropy."""
     relative: bool = False
-    """Whether steps are in proportion to the value; for values above 0."""
+    """Steps are proportional to the value; for values above 0."""
     deviation: float = 0.0
-    """Of noise and window, around the truth or the centre; of trajectories, of one step. 0 is that of `history`, or
-    without one a twentieth of the domain, which is a guess."""
+    """For noise and window, around the truth or the centre; for trajectories, of one step. 0 selects that of
+    `history`, or without one a twentieth of the domain, which is a guess."""
     history: tuple[float, ...] = ()
-    """Past values, one a step and without gaps, that laws and leans are fitted to; a lean to more than 60 of them."""
+    """Past values, one per step and without gaps, to which laws and sign persistence are fitted; the latter needs
+    more than 60 of them."""
     law: MoveLaw = "gaussian"
-    """By which trajectories and moran move; the others are fitted to `history`."""
+    """The law by which trajectories and moran move; laws other than gaussian are fitted to `history`."""
     block: int = 20
-    """Steps that one coin of sign-flip serves for, the first ones for 1, 2, 4 and so on; or that are taken out of the
-    history together."""
+    """Steps for which one sign of sign-flip serves, the first ones for 1, 2, 4 and so on; or that are taken out of
+    the history together."""
     lean: tuple[float, float] = (0.0, 0.0)
-    """Constant and slope of the law by which moves turn back (`lean`), where there is no history to fit it to."""
+    """Constant and slope of the law by which moves reverse (`SignPersistence`), if there is no history to fit it to."""
     public_after: int = 0
-    """After so many steps what was true is known to all; 0 is never. With it, numbers have moran."""
+    """Number of steps after which the truth is public; 0 is never. Numbers then have moran."""
     values: tuple[float | str, ...] = ()
-    """All that can be published: what bucketing and entropy draw from. Words without it have no fakes but themselves.
-    """
+    """All values that can be published: bucketing and entropy draw from them. Strings without `values` have no
+    fakes."""
     weights: tuple[float, ...] = ()
-    """How likely each of them is; empty is all alike."""
+    """The weight of each value; empty means equal weights."""
     master: str = ""
-    """The attribute that this one depends on: its fakes are drawn given those of its master (`slaves`), by the line and
-    deviation that are told here or fitted to the histories of both; of words, by `given`."""
+    """The primary attribute that this one depends on: its fakes are drawn given those of the primary
+    (`generators.factory`), by the line and deviation given here or fitted to the histories of both; for strings, by
+    `given`."""
     line: tuple[float, float] | None = None
     """Slope and intercept, in place of a fit; `deviation` is then the one around it."""
     given: tuple[tuple[float, ...], ...] = ()
-    """For each of the master's values, in their order, how likely each of our own is."""
+    """For each value of the primary, in their order, the probability of each value of this attribute."""
 
     def __post_init__(self) -> None:
         if not 0 <= self.deviation < math.inf:
@@ -90,7 +92,7 @@ class AttributeConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class FoilConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A member who publishes and subscribes through a broker that it does not trust."""
+    """Settings of a member that publishes and subscribes through a broker that it does not trust."""
 
     profile: Profile = "hardened"
     prefix: str = "veilcast"
@@ -98,78 +100,78 @@ class FoilConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     # --- fakes
     generator: GeneratorName = ""
-    """Of all numbers that have none of their own. The empty one is sign-flip in blocks, or moran where `public_after`
-    says that there is no other way; in `paper`, noise. Fakes that go their own way start at the first value, which
-    thereby is public: one publishes first what is known anyway."""
+    """Generator of all numbers without their own. The default is sign-flip in blocks, or moran where `public_after`
+    requires it; in `paper`, noise. Trajectories start at the first value, which thereby becomes public: publish
+    first a value that is known anyway."""
     k_p: int = 4
-    """Fakes of each event; 0 is none, and hides nothing."""
+    """Fakes of each event; 0 sends none, and hides nothing."""
     k_s: int = 0
-    """Fakes of each subscription. What they bring is thrown away."""
+    """Fakes of each subscription. Their deliveries are discarded."""
     attributes: dict[str, AttributeConfig] = {}
-    """What is known of the values of each attribute, in all topics that have it."""
+    """Public knowledge about the values of each attribute, in all topics that have it."""
 
     # --- confirmation (paper)
     allow: tuple[str, ...] = ()
-    """Whom a publisher tells its positions: fingerprints of membership keys, in hex; empty is everybody with a grant
-    for the topic."""
+    """Members to which a publisher tells its positions: fingerprints of membership keys, in hex; empty allows all
+    members with a grant for the topic."""
     asking_us: int = 2_000_000
-    """How long an asked publisher has to answer before it is asked again; doubled each time, up to sixteen times."""
+    """Time a publisher has to answer before it is asked again; doubled each time, up to sixteen times."""
     held_max: int = 1_024
-    """Notifications that wait for the seed of their chain; the oldest go first."""
+    """Notifications that wait for the seed of their chain; the oldest are evicted first."""
     seeds_max: int = 1_024
     """Chains whose seeds are remembered, and chains that are asked for."""
 
     # --- the session
     version: Literal[4, 5] = 5
-    """Of MQTT: 4 is 3.1.1."""
+    """MQTT version: 4 is 3.1.1."""
     keep_alive_us: int = 20_000_000
-    """Without anything from the broker for so long, it is asked for a sign of life."""
+    """Time without traffic from the broker after which the member pings it."""
     retry_us: int = 10_000_000
-    """How long the broker has for an answer before the stream is given up for another."""
+    """Time the broker has for an answer before the stream is replaced."""
     connect_us: int = 1_000_000
-    """How long after a call that failed the next one is made; doubled each time, up to sixteen times."""
+    """Time before the next call after a failed one; doubled each time, up to sixteen times."""
     window: int = 64
-    """Messages that the broker has not acknowledged; more wait. A broker may ask for fewer."""
+    """Messages that the broker has not acknowledged; further ones wait. A broker may ask for fewer."""
     ahead_us: int = 30_000_000
-    """So long before an epoch begins its session is opened, at the earliest; at a random moment from then on."""
+    """Earliest time before an epoch at which its session opens; the actual moment is random."""
     winnow_us: int = 20_000
-    """What comes lies so long before it is looked at. To open the truth takes longer than to know a fake; by then all
-    candidates of an event are acknowledged, and nothing shows it."""
+    """Time that incoming messages wait before they are opened. Opening the truth takes longer than recognising a
+    fake; by then all candidates of an event are acknowledged, and the difference is invisible."""
     filters_max: int = 1_024
     """Filters of all subscriptions in one session."""
 
     # --- reliability
     keep_us: int = 600_000_000
-    """How long an event is kept to be repeated, after it was published; no longer than to the end of its session."""
+    """Time for which a published event can be repeated; at most until the end of its session."""
     kept_max: int = 10_000
-    """Events that are kept; of more, the oldest go that the broker has acknowledged."""
+    """Stored events; beyond that, the oldest acknowledged ones are evicted."""
     margin_us: int = 30_000_000
-    """How much earlier than a reader's last sign of its broker it may have missed something; and how far clocks may
-    differ."""
+    """How much earlier than its broker's last sign of life a subscriber may have missed something; also the clock
+    difference that is tolerated."""
     late_us: int = 0
-    """How long an event is repeated, beyond `margin_us`, for readers that are new: for a publisher that lingers. After
-    each absence of a reader the publisher repeats all of that time."""
+    """Time, beyond `margin_us`, for which an event is repeated to new subscribers: for a publisher that stays
+    online. After each absence of a subscriber the publisher repeats all of that time."""
     again_us: int = 1_000_000
-    """How often repeats are asked for, and how often they begin, at the most; for one event twice as long each time,
+    """Minimum interval between requests for repeats, and between rounds of repeats; for one event doubled each time,
     up to sixteen times."""
     settle_us: int = 2_000_000
-    """How long a broker may take to bring on what it has acknowledged. If it dies later than that, nothing of it is
-    repeated that somebody had missed before."""
+    """Time a broker may take to deliver what it has acknowledged. If it dies later than that, nothing of it is
+    repeated to subscribers that had missed it before."""
     requests_max: int = 16_384
-    """Absences of readers for which all was repeated, in one session; the oldest are forgotten first."""
+    """Answered absences of subscribers in one session; the oldest are forgotten first."""
     records_max: int = 256
-    """Publications that are not through."""
+    """Publications that the broker has not acknowledged."""
     wait_us: int = 60_000_000
-    """After which a publication that is not through is reported as overdue."""
+    """Time after which an unacknowledged publication is reported as overdue."""
 
     # --- the owner
     subscriptions_max: int = 64
     unread_max: int = 1_024
-    """Notes delivered and not acknowledged; what comes on top is asked for again when there is room."""
+    """Notifications delivered and not acknowledged; further ones are requested again when there is room."""
     seen_max: int = 16_384
-    """Acknowledged notes that are remembered, so that a repeat is known for one."""
+    """Acknowledged notifications remembered to recognise repeats."""
     deliver_again_us: int = 30_000_000
-    """After which a note that nobody acknowledged is delivered again."""
+    """Time after which an unacknowledged notification is delivered again."""
 
     def __post_init__(self) -> None:
         for name, kind in self.__annotations__.items():
@@ -192,5 +194,5 @@ STEPS_MAX: Final = 1 << 20
 HISTORY_MAX: Final = 1 << 20
 VALUES_MAX: Final = 1 << 16
 WINDOW_MAX: Final = 32_768
-"""Half of the numbers that MQTT has for what is under way."""
+"""Half of the packet numbers of MQTT."""
 KEEP_ALIVE_MAX_US: Final = 65_535_000_000

@@ -1,22 +1,24 @@
-"""The confirmation protocol (P3, steps 4 and 5): a reader asks which candidate is true, a publisher tells it or not.
+"""The confirmation protocol (P3, steps 4 and 5): a subscriber asks which candidate is true, and a publisher may tell
+it.
 
-Paper. Positions come from a secret of the publisher's own. A reader that is brought something of a chain it knows
-nothing of asks on the MQTT topic `<prefix>/ask/<stream>`, sealed for the members of the topic and with its certificate;
-the publisher answers on `<prefix>/tell/<a name that the reader drew>`, in a box for the certified key, with the secret
-of the event that was asked for. All that follows in the chain needs no question; what was before stays unknown. While
-the answer is on its way notifications wait, as many as there is room for.
+Paper profile. Positions are derived from the publisher's own secret. A subscriber that receives a candidate of an
+unknown chain asks on the MQTT topic `<prefix>/ask/<stream>`. The question is sealed for the members of the topic and
+carries the subscriber's certificate. The publisher answers on `<prefix>/tell/<a name that the subscriber drew>`, in a
+box for the certified key, with the secret of the event in question. All later events of the chain need no question;
+earlier ones stay unknown. Meanwhile notifications wait, up to a bound.
 
-What the broker sees of it: somebody asks about this stream, just now. Only notifications of authentic subscriptions are
-asked about, so with k_s fake ones beside it, the authentic one is known; that is the paper's, and why the hardened
-profile asks for nothing.
+The broker sees that a member asks about this stream at this moment. Members ask only about notifications of authentic
+subscriptions, so with k_s fake subscriptions beside it, the authentic one is revealed. That is the paper's flaw, and
+the reason why the hardened profile asks for nothing.
 
-Another member of the topic, together with the broker, could answer in the publisher's place; what it tells opens
-nothing, and keeps the reader from what it wants, as the broker can by itself.
+Another member of the topic, together with the broker, could answer in the publisher's place. Such an answer opens
+nothing, and keeps the subscriber from the truth, as the broker can by itself.
 
-Names are in plain text, so any customer of the broker can send candidates of streams that it makes up, and a reader has
-to ask about each. Streams that nobody ever answered for have half of the questions at the most, and make room for newer
-ones: a true stream is asked about at once, and told in one round trip. What waits for them goes before what waits for
-others. And no asker has more than a sixteenth of the answers that are under way.
+Names are in plain text, so any customer of the broker can send candidates of invented streams, and a subscriber has to
+ask about each. Claim: invented streams do not keep a subscriber from a true one. Reason: streams without any answer so
+far have at most half of the questions, and the oldest of them is evicted for a new one; a true stream is asked about at
+once, and answered in one round trip. Notifications that wait for unanswered streams are evicted before all others.
+Also, no asker has more than a sixteenth of the answers in flight.
 """
 
 from __future__ import annotations
@@ -59,7 +61,7 @@ ResumeHeld: TypeAlias = Callable[[SessionPeriod, str, bytes, int], None]
 
 
 class PositionQuestion(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
-    """From which event on, to whom, and where the answer is awaited; `nonce` comes back with it."""
+    """The event from which on the subscriber asks, and the topic for the answer; the answer repeats `nonce`."""
 
     stream: _Stream
     number: _Number
@@ -76,9 +78,10 @@ class PositionAnswer(msgspec.Struct, frozen=True, array_like=True, forbid_unknow
 
 
 class PositionAsker:
-    """The reader's side: `Chains` of a winnower. `heard` is handed what has waited, as if it came just now.
+    """The subscriber's side; serves as `FindKnownChain` of a winnower. `heard` receives held notifications as if they
+    arrived now.
 
-    Bounded: `seeds_max` chains that are known, as many that are asked for, and `held_max` notifications that wait.
+    Bounded: `seeds_max` known chains, as many questions, and `held_max` waiting notifications.
     """
 
     def __init__(self, config: FoilConfig, keyring: Keyring, heard: ResumeHeld, rng: Random, entropy: Entropy) -> None:
@@ -88,7 +91,7 @@ class PositionAsker:
         self._known: dict[tuple[bytes, int], PositionChain] = {}
         self._asked: dict[tuple[bytes, int], _Question] = {}
         self._held: dict[tuple[bytes, int, bytes], tuple[SessionPeriod, str, bytes]] = {}
-        """By stream, number, and all of it: under the same head a stranger may send something else."""
+        """By stream, number and payload: an adversary may send another payload under the same head."""
         self._alarms: Timers[tuple[bytes, int]] = Timers()
 
     def __len__(self) -> int:
@@ -100,7 +103,7 @@ class PositionAsker:
 
     @property
     def filter(self) -> str:
-        """Where answers come."""
+        """The filter for answers."""
         return f"{self._config.prefix}/{TELL}/{self._reply.hex()}"
 
     def __call__(self, span: SessionPeriod, topic: str, head: CandidateHead) -> PositionChain | None:
@@ -108,7 +111,7 @@ class PositionAsker:
         return chain if chain is not None and chain.covers(head.number) else None
 
     def hold(self, span: SessionPeriod, topic: str, payload: bytes, now: int) -> None:
-        """Wait with this notification, and ask about it unless that is done."""
+        """Hold this notification, and ask about its chain unless that has been done."""
         head, _ = split_candidate(payload)
         key = (head.stream, chain_number(head.number))
         self._held[head.stream, head.number, payload] = (span, topic, payload)
@@ -121,13 +124,13 @@ class PositionAsker:
             self._ask(key, question, now)
 
     def _make_room(self) -> None:
-        """Among what waits."""
+        """Evict a held notification if there are too many."""
         if len(self._held) > self._config.held_max:
             told = {each for each, _ in self._known}
             del self._held[next((held for held in self._held if held[0] not in told), next(iter(self._held)))]
 
     def _make_way(self, stream: bytes) -> None:
-        """For one more question, or `ExcessError`."""
+        """Make room for one more question, or raise `ExcessError`."""
         told = {each for each, _ in self._known}
         strange = [key for key in self._asked if key[0] not in told]
         if stream not in told and len(strange) >= max(1, self._config.seeds_max // 2):
@@ -137,7 +140,7 @@ class PositionAsker:
             raise ExcessError("more chains than are asked for at a time")
 
     def handle_answer(self, payload: bytes, now: int) -> None:
-        """An answer has come; raises `RemoteError` for what is none of ours."""
+        """Handle an answer; raises `RemoteError` if it answers no question of this member."""
         told = _TELLS.decode(unbox(self._pair, payload, purpose=_BOX))
         key = (told.stream, chain_number(told.number))
         question = self._asked.get(key)
@@ -189,19 +192,20 @@ class _Question:
 
 
 class PositionTeller:
-    """The publisher's side: `Seeds` of what it publishes, and its policy. Bounded: `seeds_max` answers under way."""
+    """The publisher's side: the chains of its streams, and its policy. Bounded: `seeds_max` answers in flight."""
 
     def __init__(self, config: FoilConfig, keyring: Keyring, secret: Secret, entropy: Entropy) -> None:
         self._config, self._keyring, self._secret, self._entropy = config, keyring, secret, entropy
         self._answers: Counter[bytes] = Counter()
-        """Under way, to whom."""
+        """Answers in flight, by asker."""
         self.denied = 0
 
     def __call__(self, keys: TopicKeys, stream: bytes, chain: int) -> PositionChain:
         return derive_publisher_chain(self._secret, stream, chain)
 
     def answer(self, span: SessionPeriod, topic: str, stream: bytes, payload: bytes, now: int) -> None:
-        """A question about a stream of ours, or a `RemoteError`. Whoever is not to be told hears nothing."""
+        """Answer a question about a stream of this publisher, or raise `RemoteError`. An excluded member gets no
+        answer."""
         plain = unseal(_key(span.keys(topic)), payload, context=_ASK)
         ask = _ASKS.decode(unpad(plain))
         if ask.stream != stream:
@@ -228,7 +232,7 @@ class PositionTeller:
 
 
 def question_topic(prefix: str, stream: bytes) -> str:
-    """Where questions about a stream are heard."""
+    """The MQTT topic for questions about a stream."""
     return f"{prefix}/{ASK}/{stream.hex()}"
 
 
@@ -239,7 +243,7 @@ def _key(keys: TopicKeys) -> Secret:
 ASKER_SHARE: Final = 16
 
 TRIES_MAX: Final = 8
-"""A publisher that has not answered by then is away, or does not want to."""
+"""A publisher that has not answered by then is absent or refuses."""
 
 _ROOM: Final = 1024
 _NEITHER: Final = "not a question or an answer"

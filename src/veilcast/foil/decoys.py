@@ -1,24 +1,22 @@
 """Decoys: fake interests of the same shape as a true one, at random places of the domain (P3, step 1).
 
-Pure. A range keeps its width, one that reaches to an end of the domain keeps reaching there, a word becomes another
-word. What is not asked for stays unasked. Where a broker sees k + 1 such areas, any of them might be meant, as far as
-it does not know beforehand what people ask for.
+Pure. A range keeps its width, a range up to an end of the domain keeps that end, and a string becomes another string.
+An unconstrained attribute stays unconstrained. A broker that sees k + 1 such areas cannot tell which one is meant, as
+far as it does not know beforehand what people subscribe to.
 
-People ask for round numbers. Beside decoys that begin anywhere, the broker would know the true range twice over: by
-its ends, which are round in decimals (`roundness`), and by its filters, of which a range that is round in binary has
-few. So a decoy's ends are as round as the true ones and no rounder, and its cover has as many pieces and as fine ones,
-or as near to it as there is a place for. Where few places are as round, there are fewer decoys.
+People choose round numbers. Beside decoys at arbitrary places, a broker would recognise the true range in two ways: by
+its ends, which are round in decimals, and by its filters, because a range that is round in binary has few. So a decoy's
+ends are as round as the true ones and no rounder, and its cover has as many pieces and as fine ones, or the nearest
+that exists. Where few places are as round, there are fewer decoys.
 
-The same interest has the same decoys, in every epoch and every life of its owner: were they drawn anew, the true one
-would be what all sets have in common. So they are drawn with a key of the member's own.
-
-
-How round the ends of a range are in decimal numbers, as a broker that knows the domain sees it.
-
-Pure. People ask for 100 to 199 or for 20.5 to 21, so a broker looks for ends at round numbers. It sees cells, and each
-cell holds an interval of values: an end is as round as the roundest number in its cell. The steps are 1, 2 and 5 times
+Roundness is measured as a broker that knows the domain sees it (`DecimalGrid`). The broker sees cells, and each cell
+holds an interval of values: an end is as round as the roundest number in its cell. The steps are 1, 2 and 5 times
 powers of ten. A range is as round as the largest step that both of its free ends lie on; an end of the domain is not
-free. An upper end counts as round if its last value is, or the value right after it: 100 to 200, and 100 to 199."""
+free. An upper end counts as round if its last value is, or the value right after it: 100 to 200, and 100 to 199.
+
+The same interest has the same decoys, in every epoch and every run of its owner: with fresh decoys, the true interest
+would be the intersection of all sets. So decoys are drawn with the member's own key.
+"""
 
 from __future__ import annotations
 
@@ -42,7 +40,7 @@ from veilcast.topics.dyadic import cover_range
 
 
 class DecimalGrid:
-    """The cells of a numeric domain, by the first `bits` bits. Values and steps are whole numbers of one unit."""
+    """The cells of a numeric domain, by the first `bits` bits. Values and steps are integers in one unit."""
 
     def __init__(self, domain: Integers | Reals, bits: int) -> None:
         self.bits: Final = bits
@@ -71,7 +69,7 @@ class DecimalGrid:
         return _up(self._start(cell), step) // step
 
     def holds(self, step: int, cell: int) -> bool:
-        """Whether a multiple of `step` lies in the cell."""
+        """True if a multiple of `step` lies in the cell."""
         return _up(self._start(cell), step) < self._start(cell + 1)
 
     def cell(self, value: int) -> int:
@@ -83,7 +81,8 @@ class DecimalGrid:
 
 
 def _steps(length: Fraction, size: Fraction) -> Iterator[Fraction]:
-    """From steps as long as the domain down to the first that is no longer than a cell: every cell holds that."""
+    """From steps as long as the domain down to the first that is no longer than a cell: every cell contains a
+    multiple of it."""
     power = Fraction(1)
     while power < length:
         power *= 10
@@ -134,7 +133,7 @@ def _moved(
 def _range(
     first: int, last: int, grid: DecimalGrid, used: AbstractSet[AreaSide], chance: SecretRandom
 ) -> tuple[int, int]:
-    """Of all draws the one that looks most like the true range to a broker; one that is not used yet, if any is."""
+    """The draw that looks most like the true range to a broker, preferring unused ones."""
     step = grid.step_of(first, last)
     pieces, finest = _shape(first, last, grid.bits)
 
@@ -148,13 +147,13 @@ def _range(
 
 
 def _shape(first: int, last: int, bits: int) -> tuple[int, int]:
-    """How many pieces the cover has, and how many levels the smallest of them."""
+    """Number of pieces of the cover, and the level of the smallest."""
     nodes = cover_range(first, last, bits)
     return len(nodes), max(level for level, _ in nodes)
 
 
 def _binary(first: int, last: int, top: int, chance: SecretRandom) -> tuple[int, int]:
-    """A range whose free ends are multiples of the power of two that the true ones are multiples of."""
+    """A range whose free ends are multiples of the same power of two as the true ones."""
     if first == 0:
         step = _roundness(last + 1)
         return 0, step * (1 + _below(max(1, (top + 1) // step - 1), chance)) - 1
@@ -167,7 +166,7 @@ def _binary(first: int, last: int, top: int, chance: SecretRandom) -> tuple[int,
 
 
 def _decimal(first: int, last: int, grid: DecimalGrid, step: int, chance: SecretRandom) -> tuple[int, int]:
-    """A range whose free ends are multiples of the decimal step that the true ones are multiples of, as far apart."""
+    """A range of the same length whose free ends are multiples of the same decimal step as the true ones."""
     start = None if first == 0 else grid.multiple(step, first)
     end = None if last >= grid.top else grid.multiple(step, last)
     length = 0 if start is None or end is None else end - start
@@ -190,7 +189,7 @@ def _below(n: int, chance: SecretRandom) -> int:
 
 
 def _stream(key: Secret, *parts: bytes) -> Entropy:
-    """Bytes without end, from a key and what they are for."""
+    """An endless stream of bytes, derived from a key and a purpose."""
     blocks = count()
 
     def drawn(size: int) -> bytes:

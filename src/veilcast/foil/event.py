@@ -1,17 +1,17 @@
-"""Events as they travel: candidates that a broker can tell apart by nothing but the values that it filters by.
+"""Events on the wire: candidates that a broker can tell apart only by the values that it filters by.
 
-Pure recipes. A candidate is a topic of MQTT, which has its values (`naming`), and a payload:
+Pure recipes. A candidate is an MQTT topic, which holds its values (`topic_names`), and a payload:
 
     stream (16) | number of the event in its stream (8) | candidates (2) | slot (2) | sealed body
 
-The true one's body is the note as every mode has it (`authority.notes.bare_note`: sealed for the topic, signed with the
-publisher's certificate), padded to one of a few sizes, and sealed with the secret of this event (`positions`). A fake's
-is as many zeros, sealed with a key that nobody keeps. So both are made by the same hand, and whoever lacks the keys
-sees two seals; random bytes in place of one would already lack the first byte that all seals have. The head is bound to
-the seal: a body that is moved to another event or slot does not open.
+The true body is the notification as in every mode (`core.sealed_notification.encode_notification`: sealed for the
+topic, signed with the publisher's certificate), padded to one of a few sizes, and sealed with the secret of this event
+(`positions`). A fake body is as many zeros, sealed with a key that nobody keeps. So both are made in the same way, and
+without the keys both are seals; random bytes in place of a seal would lack the first byte that all seals have. The head
+is bound to the seal: a body that is moved to another event or slot does not open.
 
-An event is sent again as it was, byte for byte: were fakes drawn anew, the truth would be what is in both. So a fake is
-made from a key (`chaff`) that is kept with the event.
+An event is repeated byte for byte: with fresh fakes, the truth would be the intersection. So a fake is made from a key
+(`chaff`) that is stored with the event.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from veilcast.wire.padding import pad, unpad
 
 
 class CandidateHead(NamedTuple):
-    """What everybody sees of a candidate beside its topic. Slots count from 0."""
+    """The public part of a candidate beside its topic. Slots count from 0."""
 
     stream: bytes
     number: int
@@ -42,7 +42,7 @@ class CandidateHead(NamedTuple):
 
 
 def split_candidate(payload: bytes) -> tuple[CandidateHead, bytes]:
-    """The head and the sealed body; `MalformedError` for what is no candidate."""
+    """The head and the sealed body; `MalformedError` for an invalid candidate."""
     if len(payload) not in PAYLOAD_SIZES:
         raise MalformedError("not of a size that candidates have")
     head = CandidateHead(*_HEAD.unpack_from(payload))
@@ -52,7 +52,7 @@ def split_candidate(payload: bytes) -> tuple[CandidateHead, bytes]:
 
 
 def seal_body(head: CandidateHead, secret: Secret, note: bytes, entropy: Entropy) -> bytes:
-    """The truth, of one of a few sizes; `LocalError` for a note that is longer than all of them."""
+    """The true body, of one of a few sizes; `LocalError` for a notification that is longer than all of them."""
     size = next((size for size in BODY_CLASSES if len(note) <= size - LENGTH_PREFIX), None)
     if size is None:
         raise LocalError("a note is longer than the largest class of bodies")
@@ -60,12 +60,12 @@ def seal_body(head: CandidateHead, secret: Secret, note: bytes, entropy: Entropy
 
 
 def open_body(head: CandidateHead, secret: Secret, sealed: bytes) -> bytes:
-    """The note; `ForgedError` for whatever is not the truth of this event."""
+    """The notification; `ForgedError` for anything but the true body of this event."""
     return unpad(unseal(_body_key(secret), sealed, context=head.encode()))
 
 
 def seal_fake_body(head: CandidateHead, chaff: Secret, size: int) -> bytes:
-    """As long as the sealed truth is, and the same each time."""
+    """Has the length of the sealed truth, and is the same each time."""
     slot = head.slot.to_bytes(2, "big")
 
     def nonce(length: int) -> bytes:
@@ -82,4 +82,4 @@ STREAM_BYTES: Final = 16
 _HEAD: Final = struct.Struct(f">{STREAM_BYTES}sQHH")
 NUMBER_MAX: Final = 1 << 62
 PAYLOAD_SIZES: Final = tuple(_HEAD.size + size + OVERHEAD for size in BODY_CLASSES)
-"""All that a payload can be long."""
+"""All possible payload sizes, in bytes."""

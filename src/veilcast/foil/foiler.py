@@ -1,21 +1,18 @@
 """The foiler of one topic: makes an event's candidates, the truth among them, attribute by attribute.
 
-Each attribute has a generator of its own, and each generator its own slots. They are brought together so that the truth
-is first in all of them, and what has stood in one slot stays in it: a fake goes its way in all attributes at once, as
-the truth does. A pairing that changed would give the truth away, whose own never does. An attribute that depends on
-another has no generator: its fakes are drawn given those of its master, candidate by candidate (`slaves`).
+Each attribute has its own generator, and each generator its own slots. The foiler aligns them so that the truth is
+first in all of them, and the content of a slot stays in it: a fake moves in all attributes at once, as the truth does.
+A changing pairing would reveal the truth, whose pairing never changes. A dependent attribute has no generator: its
+fakes are drawn given those of its primary, candidate by candidate (`generators.factory`).
 
-What a generator needs to go on is handed out with the candidates, and is taken up (`keep`) when the event is: an event
-that could not be written down has not moved anything.
+`draw` returns the generators' next state with the candidates, and `commit` adopts it once the event is accepted: a
+rejected event has moved nothing.
 
-
-States of generators as bytes and back, so that fakes go on from where they were when a publisher starts anew.
-
-Pure. A publisher that forgot its fakes would have to start them all at its next value, which thereby is known for the
-truth; and where all candidates jump but one, that one is true. So states are kept on the disk.
-
-Only what a generator of this room can have comes back, and only for the settings that it was written under: under
-others the fakes begin anew, and the next value is public."""
+The state is stored on disk (`pack_states`), so that fakes continue after a restart. A publisher that lost its fakes
+would have to start them all at its next value, which is thereby revealed as the truth; and if all candidates but one
+jump, that one is true. Only states of this room's generators can be read back, and only under the settings that they
+were written under: under other settings the fakes start afresh, and the next value is public.
+"""
 
 from __future__ import annotations
 
@@ -45,7 +42,7 @@ def pack_states(states: tuple[Any, ...]) -> bytes:
 
 
 def unpack_states(data: bytes) -> tuple[Any, ...]:
-    """`TamperedError` for what was not packed here."""
+    """`TamperedError` for data that `pack_states` did not write."""
     plain = _DECODER.decode(data)
     try:
         return tuple(map(_whole, plain))
@@ -92,14 +89,14 @@ _DECODER: Final = MsgpackDecoder(list[Any], TamperedError, _DAMAGED)
 
 
 class DrawnCandidates(NamedTuple):
-    """Candidates, the truth first, and what the generators go on from after them."""
+    """Candidates, the truth first, and the generators' state after them."""
 
     places: tuple[EventCell, ...]
     states: tuple[Any, ...]
 
 
 class Foiler:
-    """`state` is what an earlier life packed; under other settings than ours it is of no use, and all begins anew."""
+    """`state` is the packed state of an earlier run; under other settings it is ignored, and the fakes start afresh."""
 
     def __init__(self, config: FoilConfig, schema: Schema, entropy: Entropy, state: bytes | None = None) -> None:
         self._config, self._schema, self._chance = config, schema, SecretRandom(entropy)
@@ -121,7 +118,7 @@ class Foiler:
         return {domain.attribute for domain, *makers in every if makers != [None, None]}
 
     def draw(self, publication: Publication) -> DrawnCandidates:
-        """`LocalError` for a value that cannot be published, or that nobody declared."""
+        """`LocalError` for a value that cannot be published or was not declared."""
         true = locate_publication(publication, self._schema)
         told = dict(publication.pairs)
         values: list[Any] = [
@@ -151,11 +148,11 @@ class Foiler:
         self._states = drawn.states
 
     def pack_state(self, drawn: DrawnCandidates) -> bytes:
-        """What the next life goes on from, if this is the last event that it hears of."""
+        """The state from which a next run continues, if this is its last event."""
         return self._settings + pack_states(drawn.states)
 
     def _given(self, at: int, values: list[Any], numbers: list[Any]) -> Any:
-        """The candidates of a slave, by those of its master."""
+        """The candidates of a dependent attribute, given those of its primary."""
         slave = self._slaves[at]
         assert slave is not None
         masters = numbers[slave.primary]
@@ -166,7 +163,7 @@ class Foiler:
         return slave.law.draw(masters, self._chance)
 
     def _number(self, domain: Strings | Integers | Reals, value: Value) -> Any:
-        """The value as its generator knows it."""
+        """The value in the generator's representation."""
         if not isinstance(domain, Strings):
             return np.array([value], dtype=np.float64)
         words = self._words[domain.attribute]
@@ -198,4 +195,4 @@ class Foiler:
 
 _SETTINGS = 16
 _NOTHING: Any = None
-"""Of an attribute that is not foiled, or not there."""
+"""Marks an attribute that is not foiled, or missing."""

@@ -1,15 +1,17 @@
-"""A member of the mode "foil": publishes among fakes and reads what is true, through a broker that it does not trust.
+"""A member of the mode "foil": publishes among fakes and reads the truth, through a broker that it does not trust.
 
-It speaks MQTT itself: a frame is one packet, and its only peer is the broker. So the simulator and the network carry
-the same bytes, any broker will do, and nothing is acknowledged that is not known to be safe. A peer is named
-`<number>@<broker>` (`parts.ways`): one stream for each session, and the driver opens it to what stands behind the `@`.
+The member speaks MQTT itself: a frame is one packet, and its only peer is the broker. So the simulator and the network
+carry the same bytes, any broker works, and the member acknowledges only what is known to be safe. A peer is named
+`<number>@<broker>` (`core.stream_purpose`): one stream for each session, which the driver opens to the address after
+the `@`.
 
-Its parts: `spans` has the sessions, `publishing` what goes out, `reading` what comes in; in the paper's profile
-`confirmation` asks and tells which candidate is true. What it keeps over restarts is its secret, its publications, the
-state of its fakes (`keeping`), and what it read (`remembering`); subscriptions are its owner's to make again.
+Its parts: `session_periods` has the sessions, `publisher` what goes out, `subscriber` what comes in; in the paper's
+profile `confirmation` asks and tells which candidate is true. Over restarts the member keeps its secret, its
+publications, the state of its fakes (`publisher_store`), and the ids of read notifications (`subscriber_store`); its
+owner makes subscriptions again.
 
-What may be lost: nothing that is on a publisher's disk, for readers who are away from their broker for less than
-`keep_us`. For longer, what the broker itself loses.
+Claim: a subscriber that is away from its broker for less than `keep_us` misses nothing that is on a publisher's disk.
+After a longer absence, events that the broker itself loses are lost.
 """
 
 from __future__ import annotations
@@ -43,9 +45,9 @@ from veilcast.wire.mqtt import PublishPacket
 class FoilMember:
     """A `LiveMember` (node.modes), with the notices of `Peers` and `Durable`.
 
-    `broker` is where streams are opened to, `login` what the broker knows a customer by. `records` is what earlier
-    lives had stored and did not settle. `refused` counts what came and was not taken, by kind of error; `excess` true
-    events that nobody here wanted.
+    `broker` is the address to which streams are opened, `login` the member's credentials there. `records` holds the
+    records that earlier runs stored and did not settle. `refused` counts rejected input by error class; `excess` counts
+    true events that no subscription had asked for.
     """
 
     def __init__(
@@ -77,7 +79,7 @@ class FoilMember:
         chains = self._chains if self._asking is None else self._asking
         self._winnower = Winnower(keyring.root, chains, config.seen_max)
         self._streams: dict[bytes, str] = {}
-        """In the paper, those of ours that may be asked about, and their topics."""
+        """Paper profile: this member's streams that subscribers may ask about, with their topics."""
         self._spans = SessionPeriods(config, keyring, broker, login, secret, first_life, self._ears, rng, now)
         hold = None if self._asking is None else self._asking.hold
         link = keyring.membership.link
@@ -94,7 +96,7 @@ class FoilMember:
     # --- the owner
 
     def publish(self, publication: Publication, now: int) -> int:
-        """Send on every topic that the publication is labelled with, or on none."""
+        """Send on every topic that labels the publication, or on none."""
         self._tend(now)
         record = self._publishing.publish(publication, now)
         self._open(now)
@@ -105,7 +107,7 @@ class FoilMember:
         self._publishing.withdraw(record, now)
 
     def subscribe(self, interest: Interest, now: int) -> int:
-        """A `Waiting` event says from when on it stands."""
+        """A `Waiting` event reports when the subscription is active."""
         self._tend(now)
         topic, wanted = topic_of(interest)
         self._reading.subscribe(self._subscribed + 1, topic, wanted, now)
@@ -171,7 +173,7 @@ class FoilMember:
     # --- what an owner may want to know
 
     def group_size(self) -> int:
-        """A member knows of nobody but itself: what hides it are its fakes."""
+        """A member knows no other member: its fakes hide it."""
         return 1
 
     def swaps_played(self) -> int:
@@ -185,18 +187,18 @@ class FoilMember:
         return self._reading.excess
 
     def counts(self) -> dict[str, int]:
-        """What came and was not delivered, by reason: fakes, doubles, what only decoys asked for."""
+        """Candidates that arrived and were not delivered, by reason: fakes, duplicates, deliveries for decoys only."""
         return dict(sorted(self._winnower.counts.items()))
 
     def refusals(self) -> dict[str, int]:
-        """What the broker refused, or why it was left, and how often."""
+        """Refusals of the broker, and reasons why its stream was given up, with their counts."""
         total = sum((span.session.refusals for span in self._spans), Counter[str]())
         return {why: count for why, count in sorted(total.items()) if count}
 
     # --- checkers
 
     def sizes(self) -> dict[str, int]:
-        """How much each table holds."""
+        """Entries in each table."""
         return {
             "sessions": len(self._spans),
             "unacknowledged": max((len(span.session) for span in self._spans), default=0),
@@ -212,7 +214,7 @@ class FoilMember:
     # --- inside
 
     def _tend(self, now: int) -> None:
-        """Sessions begin and end with time, whoever tells it."""
+        """Sessions begin and end with time, on every call."""
         self.version += 1
         for number in self._spans.handle(now):
             self._reading.period_ended(number)
@@ -245,7 +247,7 @@ class FoilMember:
         self._reading.filters_granted(now)
 
     def _hear(self, span: SessionPeriod, publish: PublishPacket, now: int) -> None:
-        """Whatever it is, it has been acknowledged, and the stream stands."""
+        """The message has been acknowledged already, and the stream stays up in any case."""
         try:
             self._sort(span, publish, now)
         except Exception as error:  # A `LocalError` here: a grant of ours has ended.
@@ -295,8 +297,8 @@ class FoilMember:
 
 
 def _check_attributes(config: FoilConfig, keyring: Keyring) -> None:
-    """`ConfigError` for what is said of an attribute that no topic of ours has, which is a slip of the pen, or of one
-    that nothing can be made of."""
+    """`ConfigError` for an attribute that no topic of the keyring declares, or whose settings make no valid
+    generator."""
     schemas = [record.schema for _, record in keyring.records()]
     declared = sorted({domain.attribute for schema in schemas for domain in schema.domains})
     for name in config.attributes:

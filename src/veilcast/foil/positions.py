@@ -1,16 +1,16 @@
-"""Positions: which candidate of an event is the true one, told by a hash chain and to nobody else.
+"""Positions: which candidate of an event is true, derived from a hash chain.
 
 Pure. Events of a stream are numbered, and every hundred of them have a chain of secrets, each the hash of the one
-before (P3, end of III.A). The secret of an event says in which slot the truth is, and opens its body. Whoever has one
-knows all that follow in its chain, and none before: so a publisher who hands out the secret of the event that it is
-asked for hands out nothing that was before.
+before (P3, end of III.A). The secret of an event gives the slot of the truth, and opens its body. With one secret, a
+member knows all later ones of its chain, and none before: so a publisher that hands out the secret of the requested
+event reveals no earlier event.
 
-- **hardened**: the first secret of each chain comes from the topic's key, so every reader of the topic has them all,
-  and nobody has to ask for anything. To ask is to tell the broker what one reads.
-- **paper**: it comes from a secret of the publisher's own, who tells those whom it likes (`confirmation`).
+- **hardened**: the first secret of each chain is derived from the topic's key, so every subscriber of the topic can
+  compute them all and asks for nothing. A question would tell the broker what the subscriber reads.
+- **paper**: it is derived from the publisher's own secret, and the publisher tells it to members of its choice
+  (`confirmation`).
 
-A slot is drawn without bias: of the numbers that a hash can be, those beyond the last whole multiple of n are passed
-over.
+A slot is drawn without bias: hash values beyond the last whole multiple of n are skipped.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from veilcast.errors import LocalError
 
 
 class PositionChain:
-    """From the event `number` on, whose secret this is, to the end of its chain."""
+    """The secrets from the event `number` on, to the end of its chain."""
 
     def __init__(self, number: int, secret: Secret) -> None:
         self.number, self._secrets = number, [secret]
@@ -37,7 +37,7 @@ class PositionChain:
         return self.number <= number and chain_number(number) == chain_number(self.number)
 
     def at(self, number: int) -> Secret:
-        """The secret of an event; walked to once, and kept."""
+        """The secret of an event; computed once, and cached."""
         if not self.covers(number):
             raise LocalError("an event before the beginning of what is known of its chain, or of another")
         while len(self._secrets) <= number - self.number:
@@ -50,17 +50,17 @@ def chain_number(number: int) -> int:
 
 
 def derive_topic_chain(keys: TopicKeys, stream: bytes, chain: int) -> PositionChain:
-    """Hardened: as every member of the topic can compute it."""
+    """Hardened: any member of the topic can compute it."""
     return PositionChain(chain * CHAIN_EVENTS, derive(keys.content, b"vc/foil-seed", stream, chain.to_bytes(8, "big")))
 
 
 def derive_publisher_chain(secret: Secret, stream: bytes, chain: int) -> PositionChain:
-    """Paper: as the publisher alone can."""
+    """Paper: only the publisher can compute it."""
     return PositionChain(chain * CHAIN_EVENTS, derive(secret, b"vc/foil-own", stream, chain.to_bytes(8, "big")))
 
 
 def true_slot(secret: Secret, n: int) -> int:
-    """Where the truth of the event with this secret stands among n candidates."""
+    """The slot of the truth among n candidates, for the event with this secret."""
     limit, tries = (1 << 64) - (1 << 64) % n, 0
     while True:
         drawn = int.from_bytes(derive(secret, b"vc/foil-slot", bytes((tries,)), size=8).reveal(), "big")

@@ -1,9 +1,10 @@
-"""Publishing: from a publication to candidates at the broker, once it is on the disk, and again when readers lacked it.
+"""The publisher: turns a publication into candidates at the broker once it is durable, and repeats it for subscribers
+that missed it.
 
-An event is made once and leaves as it was made, however often: all its candidates, one after the other in the order of
-their slots. It is through when the broker has acknowledged every one of them. What must leave and finds its session
-over, because the broker was away for so long, is made anew for the session that there is: under another name, stream
-and order, but with the same candidates, or the truth would be what both have in common.
+An event is made once and always leaves in the same form: all its candidates, one after the other in the order of their
+slots. It is settled when the broker has acknowledged every one of them. If an event's session has ended before it could
+leave, because the broker was away for so long, it is rebuilt for the current session: under another name, stream and
+order, but with the same candidates. Otherwise the truth would be the intersection of both.
 """
 
 from __future__ import annotations
@@ -33,14 +34,14 @@ from veilcast.machine import Delay, Entropy, Event, Overdue, Publication
 from veilcast.topics import Schema, check_complete, check_publication, topics_of
 
 EventKey: TypeAlias = tuple[int, int]
-"""An event: the record it is in, and its place there."""
+"""An event: its record, and its place in the record."""
 
 FindChain: TypeAlias = Callable[[TopicKeys, bytes, int], PositionChain]
-"""The chain of this number in a stream of ours, on the topic of these keys."""
+"""The chain of this number in a stream of this publisher, on the topic of these keys."""
 
 
 class FoilPublisher:
-    """Bounded by what is kept, and by the grants of its owner. `begun` is told of every stream that is new."""
+    """Bounded by the stored events, and by the grants of its owner. `begun` is called with every new stream."""
 
     def __init__(
         self,
@@ -61,13 +62,13 @@ class FoilPublisher:
         self._sending: dict[EventKey, _Sending] = {}
         self._backlog: dict[int, deque[EventKey]] = {}
         self._first: dict[int, dict[int, None]] = {}
-        """The events of each publication that have never been through."""
+        """The events of each publication that the broker has not acknowledged yet."""
         self._repeats: dict[int, RepeatRounds] = {}
         self._serving: Timers[int] = Timers()
         self._served_us: dict[int, int] = {}
         self._pace = RepeatPace(config.again_us, config.kept_max)
         self._later: Timers[EventKey] = Timers()
-        """What is to be repeated, and was not long ago."""
+        """Events to be repeated that were repeated recently."""
         self._greeting: dict[tuple[int, str], None] = {}
         self._overdue: Timers[int] = Timers()
         self._events: deque[Event] = deque()
@@ -78,7 +79,7 @@ class FoilPublisher:
     # --- the owner
 
     def publish(self, publication: Publication, now: int) -> int:
-        """Take it for every topic that it is labelled with, or for none."""
+        """Accept it for every topic that labels it, or for none."""
         self._keeping.check_capacity()
         span = self._spans.current(now)
         keys_of = {topic: span.keys(topic) for topic in topics_of(publication)}
@@ -114,7 +115,7 @@ class FoilPublisher:
             self._keeping.withdraw(events, now)
 
     def delay(self, now: int) -> Delay | None:
-        """Why the broker has not acknowledged all that is on the disk; None if it has."""
+        """Why the broker has not acknowledged all durable publications; None if it has."""
         if not self._first:
             return None
         items = self._keeping.items(next(reversed(self._first)))
@@ -129,12 +130,12 @@ class FoilPublisher:
     # --- sessions
 
     def resume(self, now: int) -> None:
-        """A new life: what an earlier one had not brought through leaves again."""
+        """After a restart: send unacknowledged publications of an earlier run again."""
         for events in self._keeping.unsettled():
             self._leave(events, now)
 
     def period_opened(self, span: SessionPeriod, now: int) -> None:
-        """A session has been opened: be there for those who ask for repeats."""
+        """A session period has opened: listen for repeat requests."""
         self._repeats[span.number] = RepeatRounds(self._config.requests_max, self._config.settle_us)
         span.session.subscribe([span.names(topic).repeat_topic for topic in span.published], now)
         for stream, (topic, number) in self._keeping.streams().items():
@@ -156,7 +157,7 @@ class FoilPublisher:
         self._repeats[span.number].lost(span.session.confirmed_us)
 
     def period_ended(self, number: int, now: int) -> None:
-        """A session is over: what it had not brought through goes by another."""
+        """A session period has ended: unacknowledged events go through another."""
         self._repeats.pop(number, None)
         self._backlog.pop(number, None)
         self._serving.cancel(number)
@@ -169,7 +170,7 @@ class FoilPublisher:
                 self._send(key, now)
 
     def handle_repeat_request(self, span: SessionPeriod, topic: str, payload: bytes, now: int) -> None:
-        """A reader may have missed something; raises `RemoteError` unless it is one."""
+        """A subscriber may have missed something; raises `RemoteError` for an invalid request."""
         absences, repeats = open_repeat_request(span.keys(topic), payload), self._repeats[span.number]
         repeats.ask(topic, absences)
         if repeats.has_requests and span.number not in self._serving:
@@ -242,7 +243,7 @@ class FoilPublisher:
         return stream
 
     def _leave(self, events: int, now: int) -> None:
-        """It is on the disk."""
+        """The publication is durable."""
         items = self._keeping.items(events)
         self._first[events] = dict.fromkeys(range(len(items)))
         self._overdue.set(events, now + self._config.wait_us)
@@ -268,7 +269,7 @@ class FoilPublisher:
         self._pump(span, now)
 
     def _pump(self, span: SessionPeriod, now: int) -> None:
-        """Hand over as much as the session sends at once: what waits is not made into bytes before its time."""
+        """Give the session as much as it can send at once: waiting events are not encoded before their time."""
         backlog = self._backlog.get(span.number)
         while backlog and span.session.ready and len(span.session) < self._config.window:
             key = backlog.popleft()
@@ -351,11 +352,11 @@ class FoilPublisher:
             self._sending[key].repeats = True
 
     def _has_left(self, events: int) -> bool:
-        """Whether it is on the disk; if not, it will leave when it is."""
+        """True if the publication is durable; otherwise it will leave when it is."""
         return events in self._first or self._keeping.record_of(events) is None
 
     def _greet(self, span: SessionPeriod, topic: str, now: int) -> None:
-        """Say that we can be asked; not while an earlier word is still on its way, which will come as late."""
+        """Announce this publisher; not while an earlier announcement is in flight, which arrives as late."""
         self._greeting[span.number, topic] = None
         payload = seal_presence(span.keys(topic), self._entropy)
         span.session.publish(span.names(topic).presence_topic, payload, lambda _: self._greeted(span, topic), now)
@@ -369,22 +370,22 @@ class _Stream:
     name: bytes
     next: int = 0
     chain: PositionChain | None = None
-    """Of the last event; walked along, and not from its beginning each time."""
+    """Chain of the last event; continued, not recomputed from its beginning each time."""
 
 
 @dataclass(slots=True)
 class _Sending:
-    """On its way, or waiting for it; `again` if it must leave once more after that."""
+    """An event in flight or waiting; `again` if it must leave once more after that."""
 
     span: int
     left: int = 0
-    """Candidates that the session has and the broker has not acknowledged; none while it waits."""
+    """Candidates that the session has and the broker has not acknowledged; 0 while the event waits."""
     again: bool = False
     repeats: bool = False
-    """Whether somebody asked for it to be repeated."""
+    """True if a subscriber asked for it."""
 
 
 _ANSWER_US: Final = 1_000_000
-"""What a broker takes at most to acknowledge what it was sent at once."""
+"""Assumed time of a broker to acknowledge one window of messages."""
 FAKE_KEY_BYTES: Final = 32
-"""Bytes that an event's fakes are made from."""
+"""Size of the key from which an event's fakes are made."""

@@ -1,12 +1,12 @@
-"""What a publisher keeps on its disk: its events as they leave, byte for byte, and what its fakes go on from.
+"""The publisher's durable state: its events as they leave, byte for byte, and the state of its fakes.
 
-A publication is two records. The first has its events, one for each topic, with the state that the fakes of that topic
-are in after it; it stands for as long as the event may have to be repeated, and longer while it is the last one of its
-topic, for the state. The second says that the publication is not through, and is settled when the broker has
-acknowledged all of it: that is what an owner waits for. They are written in this order, so whatever was promised is
-there, and a state is never behind an event that has left: fakes that jumped would tell which candidate did not.
+A publication is two records. The first holds its events, one for each topic, with the state of that topic's fakes after
+it. It stays for as long as the event may have to be repeated, and longer while it is the last one of its topic, for the
+state. The second marks the publication as unacknowledged, and is settled when the broker has acknowledged all of it:
+the owner waits for that. They are written in this order. So every promised publication is stored, and a state is never
+older than an event that has left: fakes that jumped would reveal the candidate that did not.
 
-One more record has the member's own secret; and of what it read others have the ids (`remembering`).
+One more record holds the member's own secret; others hold the ids of notifications that were read (`subscriber_store`).
 """
 
 from __future__ import annotations
@@ -59,9 +59,9 @@ _Any: TypeAlias = _Own | _Events | _Read | _Open
 
 
 class PublisherStore:
-    """Bounded: `records_max` publications that are not through, and `kept_max` that are.
+    """Bounded: `records_max` unacknowledged publications, and `kept_max` acknowledged ones.
 
-    `records` is what earlier lives had stored and did not settle.
+    `records` holds the records that earlier runs stored and did not settle.
     """
 
     def __init__(self, records: Mapping[int, bytes], records_max: int, kept_max: int, now: int) -> None:
@@ -69,11 +69,11 @@ class PublisherStore:
         self._ledger = DurableRecords(records)
         self._items: dict[int, tuple[StoredEvent, ...]] = {}
         self._open: dict[int, int] = {}
-        """For each record of events, that by which its publication is known to its owner; while it is not through."""
+        """For each events record of an unacknowledged publication, the record by which the owner knows it."""
         self._through_us: dict[int, int] = {}
-        """When the broker had all of each, at the latest."""
+        """Time by which the broker had all of each publication."""
         self._last: dict[str, int] = {}
-        """For each topic, the record with the state of its fakes."""
+        """The record with the state of each topic's fakes."""
         self.secret: Secret | None = None
         self._read: dict[int, bytes] = {}
         for number, data in sorted(records.items()):
@@ -95,7 +95,7 @@ class PublisherStore:
 
     @property
     def pending_count(self) -> int:
-        """Publications that are not through."""
+        """Unacknowledged publications."""
         return len(self._open)
 
     def store_secret(self, secret: Secret) -> None:
@@ -103,11 +103,11 @@ class PublisherStore:
         self._ledger.keep(_ENCODER.encode(_Own(secret.reveal())))
 
     def read_ids(self) -> list[tuple[int, bytes]]:
-        """What earlier lives remembered, by record, oldest first."""
+        """Ids of notifications that earlier runs read, by record, oldest first."""
         return sorted(self._read.items())
 
     def store_read_ids(self, notes: bytes, record: int | None) -> int:
-        """Write the ids of what was read, in place of that record if one is named."""
+        """Write ids of read notifications, in place of `record` if given."""
         return self._ledger.keep(_ENCODER.encode(_Read(notes)), record)
 
     def check_capacity(self) -> None:
@@ -115,7 +115,7 @@ class PublisherStore:
             raise LocalError(f"{len(self._open)} publications wait already; try again when some are through")
 
     def store(self, items: tuple[StoredEvent, ...], now: int, then: WhenDurable) -> tuple[int, int]:
-        """Write a publication down: the numbers of its events and of itself. When all is on the disk, `then`."""
+        """Write a publication. Returns the record of its events and its own. Calls `then` when all is durable."""
         self.check_capacity()
         events = self._ledger.keep(_ENCODER.encode(_Events(items)))
         self._take(events, items)
@@ -125,7 +125,7 @@ class PublisherStore:
         return events, record
 
     def replace(self, events: int, items: tuple[StoredEvent, ...], now: int, then: WhenDurable) -> None:
-        """Write its events anew, as they will leave."""
+        """Write its events again, as they will leave."""
         self._items[events] = items
         self._ledger.keep(_ENCODER.encode(_Events(items)), events)
         self._ledger.when_durable(events, now, then)
@@ -134,11 +134,11 @@ class PublisherStore:
         return self._items.get(events, ())
 
     def unsettled(self) -> Iterator[int]:
-        """The events of publications that are not through, oldest first."""
+        """Events records of unacknowledged publications, oldest first."""
         return iter(list(self._open))
 
     def record_of(self, events: int) -> int | None:
-        """By which its owner knows a publication that is not through."""
+        """The record by which the owner knows an unacknowledged publication."""
         return self._open.get(events)
 
     def events_of(self, record: int) -> int | None:
@@ -152,15 +152,17 @@ class PublisherStore:
             self._ledger.settle(record)
 
     def withdraw(self, events: int, now: int) -> None:
-        """Its owner does not want it sent any more, nor repeated: what is left of it is the state of its fakes."""
+        """The owner wants it neither sent nor repeated; only the state of its fakes stays."""
         items = tuple(msgspec.structs.replace(item, period=NO_PERIOD) for item in self._items[events])
         self.replace(events, items, now, lambda _: None)
         self.settle_publication(events, now)
 
     def find_events(self, topic: str, span: int, since_us: int, until_us: int) -> Iterator[tuple[int, int]]:
-        """What the broker may have had to bring on in this time, on this topic and in this span, by record and place.
+        """Events on this topic and in this period that the broker may have had to deliver within this time, by record
+        and place.
 
-        From when it was published until the broker had all of it, which may be much later, somebody may have missed it.
+        A subscriber may have missed an event from its publication until the broker had all of it, which may be much
+        later.
         """
         for events, items in self._items.items():
             through_us = self._through_us.get(events, until_us)
@@ -170,18 +172,18 @@ class PublisherStore:
                     yield events, place
 
     def streams(self) -> dict[bytes, tuple[str, int]]:
-        """All streams with events that may be asked about, with their topics and spans."""
+        """All streams with events that subscribers may ask about, with their topics and periods."""
         return {item.stream: (item.pending.topic, item.period) for items in self._items.values() for item in items}
 
     def generator_state(self, topic: str) -> bytes | None:
-        """What the fakes of a topic go on from."""
+        """The state from which a topic's fakes continue."""
         events = self._last.get(topic)
         return (
             None if events is None else next(item.state for item in self._items[events] if item.pending.topic == topic)
         )
 
     def expire(self, before_us: int) -> None:
-        """Keep no longer what the broker had before that time, and no more than there is room for."""
+        """Discard events that the broker had before that time, and the oldest beyond the capacity."""
         spare = len(self._items) - self._kept_max
         gone = []
         for events, through_us in self._through_us.items():
@@ -206,6 +208,6 @@ def _read(data: bytes) -> _Any:
 
 
 NO_PERIOD: Final = -1
-"""No span."""
+"""Marks an event that must not leave."""
 _ENCODER: Final = msgspec.msgpack.Encoder()
 _DECODER: Final = MsgpackDecoder(_Any, TamperedError, "a record of what was published is damaged")

@@ -1,8 +1,9 @@
-"""Where fakes get their chance from: two methods, which `numpy`'s generators have, and one that nobody can look into.
+"""Random sources for fakes: an interface that `numpy`'s generators fulfil, and a cryptographic implementation.
 
-Pure. Whoever sees fakes sees what chance gave. From enough of it the state of a generator that was made for simulations
-can be computed, and with it every fake to come; what is left over is true. The lab uses those, for they are fast. Who
-has something to hide uses `SecretRandom`, whose numbers are the bytes of a cryptographic source, handed in.
+Pure. An observer of fakes sees the output of the random source. From enough output, the state of a simulation generator
+can be computed, and with it every later fake; the remaining candidate is true. The lab uses such generators because
+they are fast. A publisher with something to hide uses `SecretRandom`, whose numbers are the bytes of a cryptographic
+source.
 """
 
 from __future__ import annotations
@@ -20,16 +21,16 @@ IntArray: TypeAlias = npt.NDArray[np.int64]
 
 
 class RandomSource(Protocol):
-    """A `numpy.random.Generator` is one."""
+    """A `numpy.random.Generator` fulfils this protocol."""
 
     def random(self, size: tuple[int, ...]) -> FloatArray:
-        """Uniform from 0 up to and without 1."""
+        """Uniform on [0, 1)."""
 
     def standard_normal(self, size: tuple[int, ...]) -> FloatArray: ...
 
 
 class SecretRandom:
-    """As good as the bytes that `entropy` gives."""
+    """Random numbers as good as the bytes of `entropy`."""
 
     def __init__(self, entropy: Entropy) -> None:
         self._entropy = entropy
@@ -39,14 +40,15 @@ class SecretRandom:
         return (words >> np.uint64(_UNUSED)).astype(np.float64).reshape(size) * 2.0**-_MANTISSA
 
     def standard_normal(self, size: tuple[int, ...]) -> FloatArray:
-        """By Box and Muller: a length and an angle. Of each pair only one coordinate is used, which keeps it short."""
+        """Box-Muller: a length and an angle. Only one coordinate of each pair is used, which keeps the code short."""
         length, angle = self.random((2, *size))
         normal: FloatArray = np.sqrt(-2 * np.log1p(-length)) * np.cos(2 * np.pi * angle)
         return normal
 
 
 def draw_integers(rng: RandomSource, n: int, size: tuple[int, ...]) -> IntArray:
-    """Uniform over 0 to n - 1; for the n of this room no number is more likely than another by more than 2^-40."""
+    """Uniform over 0 to n - 1; for every n used in this room, no number is more likely than another by more than
+    2^-40."""
     return (rng.random(size) * n).astype(np.int64)
 
 

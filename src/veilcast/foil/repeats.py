@@ -1,32 +1,33 @@
-"""Repeats: which absences of readers have been answered, and which must be once more.
+"""Repeats: how subscribers ask for events that they may have missed, and how publishers answer.
 
-Of one session. What was asked for gathers, and all of it is answered at once, so that many readers who come back
-together are one round. A round is answered when the broker has acknowledged all of it and has had `settle_us` to bring
-it on. If the session loses its broker before, it may have died with it: the absences of that round are as good as never
-answered, and readers will name them again.
+A broker that dies loses what it has acknowledged and not delivered, and what it kept for absent subscribers. Its
+publishers still have it, and cannot know what is missing: subscribers know only when they were not connected. So
 
-Nobody knows whose an absence is, and one member can make up as many as it likes. So there is no quota for a member but
-one for each event (`RepeatPace`): it is repeated after pauses that double, up to sixteen times the first. And no round
-begins
-while one is under way.
+- a subscriber that has subscribed on a new stream sends a **repeat request** ("again") with the times for which it may
+  have missed something;
+- a publisher that can receive requests on a new stream sends a **presence announcement** ("here"), and receives the
+  same request.
 
+Both are sealed for the topic and always have one size.
 
-Requests for repeats: what a reader may have missed, sealed for the topic, and always of one size.
+Claim: the publisher receives the request at a time when the subscriber's subscription is active, unless the broker dies
+again; then both come back once more.
+Assumption: subscriber and publisher both come back to the broker, in any order.
+Reason: if the subscription was active first, the publisher's announcement reaches the subscriber, and its answer
+reaches the publisher. Otherwise the subscriber's own request does.
 
-Pure. A broker that dies loses what it has acknowledged and not brought on, and what it kept for readers who were away.
-Its publishers have it still, and nobody can tell them what is lacking: readers know when they were not connected, and
-that is all. So
+Each absence has a name. A publisher that has answered one, and was not disconnected since, need not answer it again. A
+subscriber that was disconnected ten times in ten minutes reports all ten, and gets only the last one repeated.
 
-- whoever has subscribed on a new stream says **again**, with the times for which it may have missed something;
-- whoever can hear that on a new stream says **here**, and is told the same.
+Requests accumulate, and one round answers them all, so that many subscribers that come back together are one round. A
+round is complete when the broker has acknowledged all of it and has had `settle_us` to deliver it. If the session loses
+its broker before, the messages may have died with it: the absences of that round count as unanswered, and subscribers
+will report them again.
 
-Take a reader and a publisher who both come back to a broker, in whichever order. If the reader's subscription stood
-before the publisher's, the publisher's "here" finds the reader, and its answer finds the publisher; else the reader's
-own "again" does. Either way the publisher hears of it at a time when the reader's subscription stands, and what it
-then repeats arrives, unless the broker dies again: then both come back once more.
-
-Each time of absence has a name. A publisher that has answered one, and was not parted from its broker since, need not
-answer it again; a reader that was parted ten times in ten minutes says all ten, and gets the last one repeated."""
+An absence does not identify its member, and one member can invent any number. So there is no quota for a member but one
+for each event (`RepeatPace`): it is repeated after pauses that double, up to sixteen times the first. And no round
+begins while one is in flight.
+"""
 
 from __future__ import annotations
 
@@ -53,7 +54,7 @@ _Moment = Annotated[int, msgspec.Meta(ge=0, le=MOMENT_MAX)]
 
 
 class Absence(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
-    """A time for which a reader may have missed something."""
+    """A time for which a subscriber may have missed something."""
 
     name: Annotated[bytes, msgspec.Meta(min_length=ABSENCE_NAME_BYTES, max_length=ABSENCE_NAME_BYTES)]
     since_us: _Moment
@@ -61,7 +62,7 @@ class Absence(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_field
 
 
 class SessionAbsences:
-    """Of one session. Bounded: of more than `ABSENCES_MAX` the oldest two become one."""
+    """The absences of one session. Bounded: beyond `ABSENCES_MAX` the oldest two become one."""
 
     def __init__(self, since_us: int, entropy: Entropy) -> None:
         self._entropy = entropy
@@ -72,7 +73,7 @@ class SessionAbsences:
         return len(self._known)
 
     def mark_away(self, since_us: int) -> None:
-        """Something may be lacking since then, and until we are back."""
+        """Something may be missing since then, until the subscriber is back."""
         self._since_us = since_us if self._since_us is None else min(self._since_us, since_us)
 
     def mark_back(self, now: int) -> None:
@@ -87,13 +88,13 @@ class SessionAbsences:
             ]
 
     def current(self, after_us: int) -> list[Absence]:
-        """Those of which somebody may still have something: nobody keeps what is older."""
+        """Absences that a publisher may still be able to answer: nobody stores older events."""
         self._known = [each for each in self._known if each.until_us >= after_us]
         return list(self._known)
 
 
 def seal_repeat_request(keys: TopicKeys, absences: Sequence[Absence], entropy: Entropy) -> bytes:
-    """Names are others in each topic: who publishes in two does not see that one reads both."""
+    """Names differ in each topic: a publisher in two topics does not see that one member reads both."""
     own = [
         Absence(
             digest(each.name + keys.token, purpose=b"vc/foil-absence", size=ABSENCE_NAME_BYTES),
@@ -106,7 +107,7 @@ def seal_repeat_request(keys: TopicKeys, absences: Sequence[Absence], entropy: E
 
 
 def open_repeat_request(keys: TopicKeys, payload: bytes) -> list[Absence]:
-    """Raises `RemoteError` for what no member of the topic sealed."""
+    """Raises `RemoteError` for a request that no member of the topic sealed."""
     if len(payload) != REQUEST_BYTES:
         raise ForgedError("not a request")
     absences: list[Absence] = _DECODER.decode(unpad(unseal(_key(keys), payload, context=_AGAIN)))
@@ -138,7 +139,7 @@ _DECODER: Final = MsgpackDecoder(
 
 
 class RepeatRounds:
-    """Bounded: `requests_max` absences that were answered; of what was asked for, as many."""
+    """The rounds of one session. Bounded: `requests_max` answered absences, and as many requested ones."""
 
     def __init__(self, requests_max: int, settle_us: int) -> None:
         self._most, self._settle_us = requests_max, settle_us
@@ -159,7 +160,7 @@ class RepeatRounds:
                 self._asked[topic, each.name] = each
 
     def take_requests(self) -> list[tuple[str, Absence]]:
-        """All that is to be answered now."""
+        """All requests to be answered now."""
         asked = [(topic, each) for (topic, _), each in self._asked.items()]
         self._answered.update(dict.fromkeys(self._asked))
         self._asked = {}
@@ -168,13 +169,13 @@ class RepeatRounds:
         return asked
 
     def begin_round(self, asked: Iterable[tuple[str, Absence]], items: Iterable[Hashable]) -> None:
-        """By these items it is answered; each is told when it is `through`."""
+        """These items answer the requests; call `acknowledged` for each."""
         left = dict.fromkeys(items)
         if left:  # Where there was nothing to send, nothing can be lost.
             self._rounds.append(_Round([(topic, each.name) for topic, each in asked], left))
 
     def acknowledged(self, item: Hashable, good_us: int, now: int) -> None:
-        """It is acknowledged; `good_us` is when the broker is known to have been alive."""
+        """The broker has acknowledged the item; `good_us` is when the broker is known to have been alive."""
         self._rounds = [each for each in self._rounds if not self._settled(each, good_us)]
         for each in self._rounds:
             if each.left.pop(item, _ABSENT) is not _ABSENT and not each.left:
@@ -192,18 +193,18 @@ class RepeatRounds:
 
 
 class RepeatPace:
-    """When something may be repeated next. Bounded: the last `most` that were."""
+    """When an item may be repeated next. Bounded: the last `most` items."""
 
     def __init__(self, again_us: int, most: int) -> None:
         self._again_us, self._most = again_us, most
         self._last: dict[Hashable, tuple[int, int]] = {}
-        """How often, and when last."""
+        """Number of repetitions, and time of the last."""
 
     def __len__(self) -> int:
         return len(self._last)
 
     def wait_us(self, item: Hashable, now: int) -> int:
-        """0 if it may be repeated now, which then counts as done."""
+        """Time until it may be repeated; 0 means now, and counts as a repetition."""
         times, last_us = self._last.pop(item, (0, 0))
         next_us = last_us + (self._again_us << min(times - 1, PAUSE_DOUBLINGS_MAX)) if times else now
         self._last[item] = (times, last_us) if next_us > now else (times + 1, now)

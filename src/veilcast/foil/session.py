@@ -1,15 +1,16 @@
-"""One session with an MQTT broker: what is asked for, what is under way, and the stream that carries it.
+"""One session with an MQTT broker: its subscriptions, its unacknowledged messages, and the stream that carries them.
 
-The broker is not trusted, and streams end at any time. What is wanted (`ask`) and what is to be sent (`put`) outlives
-every stream: on a new one the session says who it is, asks for everything that it wants, and when the broker has
-granted that, it is ready; only then does anything leave. What was not acknowledged leaves again under its old number.
+The broker is not trusted, and streams end at any time. Subscriptions (`subscribe`) and messages (`publish`) outlive
+every stream. On a new stream the session identifies itself and subscribes to all its filters. When the broker has
+granted them, the session is ready; only then do messages leave. Unacknowledged messages leave again under their old
+number.
 
-All that comes is acknowledged at once, whatever it is. Were a true event acknowledged when its reader has it, and a
-fake at once, the broker had only to look at a clock. Filters leave in a new random order each time.
+The session acknowledges every message at once. If it acknowledged a true event when its subscriber has it, and a fake
+at once, the broker could tell them apart by time. Filters leave in a new random order each time.
 
-MQTT repeats nothing on a stream that stands, so a broker that owes an answer for `retry_us` is left for a new stream.
-One that refuses us, or sends what no broker may, is left too, and called after growing pauses. All it can do is to keep
-us waiting.
+MQTT repeats nothing on an open stream, so the session replaces the stream of a broker that owes an answer for
+`retry_us`. A broker that refuses the session, or sends what no broker may send, is left too, and called after growing
+pauses. The broker can only delay the member.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ OnAcknowledged = Callable[[int], None]
 
 
 class Login(NamedTuple):
-    """What the broker knows a customer by, if it wants to; the same in all sessions."""
+    """The member's credentials at the broker, if required; the same in all sessions."""
 
     user: str
     password: bytes
@@ -52,20 +53,20 @@ class Login(NamedTuple):
 
 
 class SessionCallbacks(NamedTuple):
-    """Whom a session tells."""
+    """The callbacks of a session."""
 
     on_message: Callable[[PublishPacket, int], None]
-    """Something came that was asked for, or not; it may raise `RemoteError`, and nothing follows from it."""
+    """A message arrived, requested or not; may raise `RemoteError`, without consequences."""
     on_ready: Callable[[int], None]
-    """All that was asked for is granted, on a new stream."""
+    """All filters are granted, on a new stream."""
     on_granted: Callable[[int], None]
-    """The same on the stream that there is, after more was asked for."""
+    """Further filters are granted, on the current stream."""
     on_lost: Callable[[int], None]
-    """The stream on which it was ready has ended."""
+    """The stream on which the session was ready has ended."""
 
 
 class MqttSession:
-    """`client` is its name at the broker; the session is kept there for `expiry_us` after a stream has ended."""
+    """`client` is its name at the broker, which keeps the session for `expiry_us` after a stream has ended."""
 
     def __init__(
         self,
@@ -91,22 +92,22 @@ class MqttSession:
         self._queue: deque[_Message] = deque()
         self._flying: dict[int, _Message] = {}
         self._large: list[_Message] = []
-        """What the broker of this stream does not take; the next one may."""
+        """Messages too large for the broker of this stream; the next stream's broker may accept them."""
         self._numbers: dict[int, None] = {}
-        """All that are taken, by what is under way or will leave again, and by what is asked for."""
+        """Packet numbers in use: in flight, to be sent again, or of open requests."""
         self._last = 0
         self._owed: dict[str, int] = {}
-        """What the broker has not answered, and since when, oldest first."""
+        """Answers that the broker owes, and since when, oldest first."""
         self._greeted = self._ready = False
         self._window, self._packet_max, self._alive_us = config.window, 0, config.keep_alive_us
         self._asked_us = now
         self.confirmed_us = 0
-        """All that the broker had brought on by then has come, on this stream or the one before: when the last request
-        left that it has answered. When something came says less, for it may have lain about."""
+        """Everything that the broker had delivered by then has arrived, on this stream or the one before: the time
+        at which the last answered request left. Arrival times say less, because a message may have been delayed."""
         self.refusals: Counter[str] = Counter()
 
     def __len__(self) -> int:
-        """Messages that are not acknowledged."""
+        """Unacknowledged messages."""
         return len(self._queue) + len(self._flying) + len(self._large)
 
     @property
@@ -120,14 +121,14 @@ class MqttSession:
     # --- what is wanted
 
     def subscribe(self, filters: Iterable[str], now: int) -> None:
-        """Want these as well, from now on."""
+        """Subscribe to these filters as well, from now on."""
         fresh = [each for each in dict.fromkeys(filters) if each not in self._filters]
         self._filters.update(dict.fromkeys(fresh))
         if self._greeted:
             self._subscribe(fresh, now)
 
     def unsubscribe(self, filters: Iterable[str], now: int) -> None:
-        """Want these no more."""
+        """Unsubscribe from these filters."""
         gone = [each for each in dict.fromkeys(filters) if each in self._filters]
         for each in gone:
             del self._filters[each]
@@ -144,7 +145,7 @@ class MqttSession:
         self._flow(now)
 
     def end(self, now: int) -> None:
-        """Leave nothing behind at the broker, if it can be told."""
+        """Leave nothing behind at the broker, if it is reachable."""
         if self._greeted:
             self._unsubscribe(list(self._filters), now)
             five = self._version is mqtt.Version.MQTT_5
@@ -182,8 +183,9 @@ class MqttSession:
             self._gone(now)
 
     def receive(self, data: bytes, now: int) -> None:
-        """Raises `RemoteError`; after what no broker may send, the stream is left. Not so after a publication that only
-        its publisher can have spoilt: that is acknowledged, or it would come on every next stream, too."""
+        """Raises `RemoteError`. After a packet that no broker may send, the stream is given up. Not so after a
+        malformed publication that only its publisher can have caused: that one is acknowledged, because it would
+        otherwise arrive on every next stream."""
         if self.ended or not self._caller.up:
             return
         try:
@@ -342,7 +344,8 @@ class MqttSession:
         self._flow(now)
 
     def _number(self) -> int:
-        """The next that is free: window, filters and what waits to be sent again are far fewer than there are."""
+        """The next free packet number: there are far more than the window, the filters and the waiting messages can
+        use."""
         while True:
             self._last = self._last % mqtt.NUMBER_MAX + 1
             if self._last not in self._numbers:
@@ -356,7 +359,7 @@ class MqttSession:
         self.peer_lost(now)
 
     def _gone(self, now: int) -> None:
-        """There is no stream: what was under way leaves first on the next one."""
+        """There is no stream: messages in flight leave first on the next one."""
         if self._ready:
             self._ears.on_lost(now)
         self._greeted = self._ready = False
@@ -389,15 +392,17 @@ class _Message:
     payload: bytes
     done: OnAcknowledged
     number: int | None = None
-    """Once it has left, and for as long as it is not acknowledged."""
+    """Packet number, from the first transmission until it is acknowledged."""
 
 
 FILTERS_EACH: Final = 64
-"""Of one packet."""
+"""Filters of one packet."""
 
 PACKET_MAX: Final = 1 << 16
-"""Bytes that we can be sent at once, as a driver of streams has it; a broker of version 5 keeps longer ones from us.
-Else whoever publishes one under a topic that we read ends our stream, and every next one, when it is repeated."""
+"""Largest packet accepted, in bytes, as the stream driver has it; a version 5 broker withholds longer ones.
+Otherwise an adversary that publishes a longer one under a subscribed topic ends the stream, and every next one, when
+it is repeated.
+"""
 
 PACKET_HEAD: Final = 16
-"""What a publication has around topic and payload, at most."""
+"""Bytes of a publication around topic and payload, at most."""

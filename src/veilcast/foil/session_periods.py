@@ -1,16 +1,16 @@
-"""Spans: the time for which one session with the broker stands, and what topics are called in it.
+"""Session periods: the time for which one session with the broker stands, and the topic names used in it.
 
-**hardened**: a span is an epoch. Its session has a client id of its own, its own stream, and asks for the topics of its
-own epoch alone, so that no session ties the names of two epochs together. It is opened at a random moment shortly
-before the epoch begins, so that whoever publishes in it finds its readers there, and kept for a while after the end,
-for repeats. So at any time there are few of them, and at an edge two: nothing has to be handed over from one to the
-next, and what comes by both is known by its id. (To take one stream to the end of an epoch and go on with a new name
-would leave a gap, or two names on one stream.) That they begin one after the other, from one place, a broker can still
-see.
+**hardened**: a period is an epoch. Its session has its own client id and its own stream, and subscribes only to the
+topics of its own epoch, so that no session links the names of two epochs. It opens at a random moment shortly before
+the epoch begins, so that subscribers are there when publishers start. It stays for a while after the end, for repeats.
+So there are few sessions at any time, and two at a boundary. Nothing has to be handed over from one to the next, and an
+event that arrives through both is recognised by its id. (A single stream up to the end of an epoch, then a new name,
+would leave a gap, or put two names on one stream.) A broker can still see that sessions from one place begin one after
+the other.
 
-**paper**: there is one span, for good; its epoch goes on with time, so that what has ended of our own grants has ended.
+**paper**: there is one permanent period; its epoch advances with time, so that expired grants stay expired.
 
-Client ids come from a secret that a member draws once and keeps: whoever starts anew comes back to its session.
+Client ids are derived from a secret that a member draws once and keeps: a restarted member comes back to its session.
 """
 
 from __future__ import annotations
@@ -34,18 +34,18 @@ from veilcast.machine import Address, Event, Frame
 
 
 class SessionPeriod:
-    """One of them. `epoch` is that of its keys."""
+    """One period. `epoch` is the epoch of its keys."""
 
     def __init__(self, number: int, epoch: int, prefix: str, topics: MemberTopics) -> None:
         self.number, self.epoch, self._prefix, self._topics = number, epoch, prefix, topics
         self.published = topics.publishable(epoch)
-        """The topics that we can publish on."""
+        """Topics on which the member can publish."""
         self.session: MqttSession
         self._names: dict[str, TopicNames] = {}
         self._called: dict[str, str] = {}
 
     def advance_epoch(self, epoch: int) -> None:
-        """Time goes on, and the span does not end."""
+        """Advance the epoch of a permanent period."""
         if epoch != self.epoch:
             self.epoch = epoch
             try:
@@ -54,7 +54,7 @@ class SessionPeriod:
                 self.published = []  # The membership has ended.
 
     def keys(self, topic: str) -> TopicKeys:
-        """`LocalError` where no grant reaches so far, or the topic is of another profile."""
+        """`LocalError` if no grant covers the epoch, or the topic has another profile."""
         return self._topics.keys(topic, self.epoch)
 
     def names(self, topic: str) -> TopicNames:
@@ -66,12 +66,12 @@ class SessionPeriod:
         return self._names[topic]
 
     def topic_named(self, name: str) -> str | None:
-        """Which topic has this name, if we use it here."""
+        """The topic with this name, if it is used here."""
         return self._called.get(name)
 
 
 class SessionPeriods:
-    """`ears` makes what a span's session tells; `first_life` has no sessions to come back to."""
+    """`ears` makes the callbacks of a period's session; in the `first_life` there are no sessions to come back to."""
 
     def __init__(
         self,
@@ -96,7 +96,7 @@ class SessionPeriods:
         self._ending: list[MqttSession] = []
         self._alarms: Timers[tuple[bool, int]] = Timers()
         self.newly_opened: list[SessionPeriod] = []
-        """Since this was last looked at: what is to be asked for there is for others to say."""
+        """Periods opened since the list was last emptied: the caller subscribes there."""
         epoch = epoch_of(now, self._epoch_us)
         if self._paper:
             self._start(0, epoch, now)
@@ -114,7 +114,7 @@ class SessionPeriods:
         return len(self._open)
 
     def number(self, now: int) -> int:
-        """Of the span in which something is published now."""
+        """The number of the period for a publication at this time."""
         return 0 if self._paper else epoch_of(now, self._epoch_us)
 
     def current(self, now: int) -> SessionPeriod:
@@ -136,7 +136,7 @@ class SessionPeriods:
     # --- time
 
     def handle(self, now: int) -> list[int]:
-        """The spans that have ended."""
+        """Returns the numbers of the periods that have ended."""
         ended = []
         for opens, number in self._alarms.pop_due(now):
             if opens:
@@ -202,7 +202,7 @@ class SessionPeriods:
 
 
 CLIENT_ID_BYTES: Final = 10
-"""Bytes of a client id; in hex it has fewer than the 23 characters that every broker takes."""
+"""In hex, a client id is shorter than the 23 characters that every broker accepts."""
 
 LINGER_EPOCHS: Final = 2
-"""For no longer than this a session stays after its epoch, however long events are kept: so there are few sessions."""
+"""A session stays at most this many epochs after its own, however long events are stored: so there are few sessions."""

@@ -1,17 +1,18 @@
-"""Gaps: what of a stream did not come, though its broker was there all the time.
+"""Stream gaps: events of a stream that did not arrive, although the broker was connected all the time.
 
-A broker that has no room for what a slow reader is still to get drops it, says nothing, and stays connected (mosquitto
-above `max_queued_messages`). Events of a stream are numbered, and who reads all of a topic gets every candidate of
-each: one that is lacking was dropped, and the reader asks for repeats as if it had been away. Who reads ranges cannot
-tell what was dropped from what was not meant for it.
+A broker without space for a slow subscriber's messages drops them silently and stays connected (mosquitto above
+`max_queued_messages`). Events of a stream are numbered, and a subscriber to a whole topic receives every candidate of
+each: a missing candidate was dropped, and the subscriber asks for repeats as if it had been away. A subscriber to
+ranges cannot tell a dropped event from one that does not match.
 
-What is lacking is counted for all candidates alike, whichever is true: were only the truth missed, a broker had but to
-drop one candidate and see whether somebody asks. Therefore heads are believed as they come, signed by nobody. To keep
-that from being used, only streams are watched of which something true was opened, up to so many events beyond it; not
-from that one on but from the next of ten, so that to drop the first truth of a stream tells nothing either; and each
-request of a stream makes the pause to the next one longer, up to a quarter of the time for which events are kept.
+Missing candidates count whether true or fake: if only the truth were missed, a broker had only to drop one candidate
+and see whether a subscriber asks. Therefore heads are believed as they arrive, without a signature. Three limits keep
+an adversary from using this. A stream is watched only after a true event of it was opened, and only up to a fixed
+number of events beyond the last one. It is watched not from that event on but from the next multiple of ten, so that
+dropping the first truth of a stream reveals nothing either. And each request of a stream lengthens the pause to the
+next one, up to a quarter of the time for which events are stored.
 
-The end of a stream is not missed before something follows it.
+The end of a stream is missed only when something follows it.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ class StreamGaps:
         return sum(len(each.parts) for each in self._streams.values())
 
     def opened_truth(self, key: StreamKey, number: int, now: int) -> None:
-        """Something true of this stream was read: so there is one, and it has come as far as this."""
+        """A true event of this stream was opened: the stream exists, and has reached this number."""
         stream = self._streams.get(key)
         if stream is None:
             first = (number // WATCH_FROM_MULTIPLE + 1) * WATCH_FROM_MULTIPLE
@@ -54,7 +55,7 @@ class StreamGaps:
             stream.advance(stream.ceiling - EVENTS_MAX, now)
 
     def received(self, key: StreamKey, head: CandidateHead, now: int) -> None:
-        """A candidate, true or not."""
+        """Record a candidate, true or fake."""
         stream = self._streams.get(key)
         if stream is None or not stream.floor <= head.number <= stream.ceiling:
             return
@@ -70,7 +71,7 @@ class StreamGaps:
             self._alarms.set(key, max(now + self._settle_us, stream.next_us))
 
     def due(self, now: int) -> list[tuple[int, int]]:
-        """For each stream of which something is lacking, its session, and since when that may be so."""
+        """For each stream with missing candidates, its session period, and since when they may be missing."""
         found = []
         for key in self._alarms.pop_due(now):
             stream = self._streams[key]
@@ -87,7 +88,7 @@ class StreamGaps:
         return self._alarms.next_us()
 
     def watch(self, topics: Iterable[str]) -> None:
-        """Of these topics all is read, and of no others any more."""
+        """Watch these topics, which are subscribed to as a whole, and no others."""
         kept = set(topics)
         for key in [key for key in self._streams if key.topic not in kept]:
             self._drop(key)
@@ -104,16 +105,16 @@ class StreamGaps:
 @dataclass(slots=True)
 class _Stream:
     floor: int
-    """All before has come, or is not waited for."""
+    """All earlier events have arrived, or are not waited for."""
     top: int
-    """Nothing from here on is known."""
+    """No event from here on is known."""
     since_us: int
-    """When all before the floor had come."""
+    """When all events before the floor had arrived."""
     pause_us: int
     ceiling: int = 0
     next_us: int = 0
     parts: dict[int, set[int]] = field(default_factory=dict)
-    """Of each event from the floor on, the slots that came."""
+    """Slots that arrived of each event from the floor on."""
     whole: dict[int, None] = field(default_factory=dict)
 
     def advance(self, floor: int, now: int) -> None:
@@ -125,5 +126,5 @@ class _Stream:
 STREAMS_MAX: Final = 64
 EVENTS_MAX: Final = 1_024
 HEADS_AHEAD_MAX: Final = 100
-"""How far beyond the last true event heads are believed."""
+"""How many events beyond the last true one heads are believed."""
 WATCH_FROM_MULTIPLE: Final = 10

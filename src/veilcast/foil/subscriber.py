@@ -1,15 +1,19 @@
-"""Reading: what the owner has subscribed to, as filters at the broker, and what of it comes back as notes.
+"""The subscriber: the owner's subscriptions as filters at the broker, and the notifications that result.
 
-Each wish is subscribed to together with its decoys, in one random order, and given up together with them. What comes is
-winnowed; what was asked for by decoys alone, or only shares a cell with what was meant, is thrown away when it has been
-opened. The broker is told nothing of all that: what comes is acknowledged (`session`), lies for a moment, and is looked
-at when all that came with it is acknowledged too. Else the time that it takes to open the truth would show.
+Each interest is subscribed to together with its decoys, in one random order, and unsubscribed together with them.
+Arriving candidates are winnowed. A notification that matches decoys only, or only shares a cell with the interest, is
+discarded after it has been opened. The broker learns nothing of this: each message is acknowledged (`session`), waits
+for a moment, and is opened when all messages that came with it are acknowledged too. Otherwise the time it takes to
+open the truth would show.
 
-After every new stream, and whenever a publisher says that it is there, the reader tells what it may have missed
-(`requests`). So it does when the broker has taken a new wish on, by a stream that stood before: nobody is to get less
-because its session was quicker than its owner. So it does when it had no room for a note and has some again: what the
-owner does not take, the broker would have to keep, and that would show. And so it does when something is lacking that
-it must have got (`gaps`).
+The subscriber reports what it may have missed (`repeats`) in these cases:
+
+- after every new stream, and whenever a publisher announces itself;
+- when the broker has accepted a new interest on an existing stream: a subscriber whose session was quicker than its
+  owner must not get less;
+- when the inbox had no room for a notification and has some again: otherwise the broker would have to keep what the
+  owner does not take, and that would show;
+- when a candidate is missing that must have arrived (`stream_gaps`).
 """
 
 from __future__ import annotations
@@ -42,8 +46,8 @@ from veilcast.wire.mqtt import PublishPacket, filter_matches
 class FoilSubscriber:
     """Bounded: `subscriptions_max`, `filters_max` in each session, and the inbox.
 
-    `hold` is told of what nothing is known of yet, in the paper; `refuse` of what came and was not taken. `excess`
-    counts true events that nobody wanted.
+    Paper profile: `hold` receives candidates of unknown chains. `refuse` receives errors of rejected input. `excess`
+    counts true events that no subscription had asked for.
     """
 
     def __init__(
@@ -63,21 +67,21 @@ class FoilSubscriber:
         self._decoy_key, self._first_life, self._entropy = derive(link, b"vc/foil-decoys"), first_life, entropy
         self._wishes = Subscriptions(config.subscriptions_max)
         self._areas: dict[bytes, list[InterestArea]] = {}
-        """Of each wish: what is meant, and then its decoys."""
+        """Area of each interest, followed by its decoys."""
         self._spelled: dict[tuple[int, bytes], list[str]] = {}
-        """Of each session and wish: the filters."""
+        """Filters of each session period and interest."""
         self._inbox = Inbox(unread_max=config.unread_max, seen_max=config.seen_max, again_us=config.deliver_again_us)
         self._absences: dict[int, SessionAbsences] = {}
         self._asking: Timers[tuple[int, str]] = Timers()
         self._asked_us: dict[tuple[int, str], int] = {}
         self._under_way: dict[tuple[int, str], bool] = {}
-        """Requests that the broker has not acknowledged, and whether there is more to say since."""
+        """Requests that the broker has not acknowledged, and whether there is more to report since."""
         self._fresh: dict[tuple[int, bytes], SharedInterest] = {}
-        """Of sessions that stood before: wishes that the broker has not taken on."""
+        """Interests that the broker has not accepted yet, in sessions that were ready before."""
         self._full: dict[int, None] = {}
         self._gaps = StreamGaps(config.settle_us, config.keep_us)
         self._whole: frozenset[str] = frozenset()
-        """Topics of which all is read."""
+        """Topics that are subscribed to as a whole."""
         self._arrived: deque[tuple[SessionPeriod, str, PublishPacket]] = deque()
         self._look_us: int | None = None
         self.excess = 0
@@ -89,7 +93,7 @@ class FoilSubscriber:
     # --- the owner
 
     def subscribe(self, number: int, topic: str, interest: Conjunction, now: int) -> None:
-        """`LocalError` for what nobody can be granted, or where there is no room for it."""
+        """`LocalError` for an interest that cannot be granted, or if there is no capacity."""
         span = self._spans.current(now)
         schema = span.keys(topic).record.schema
         check_interest(interest, topic, schema)
@@ -146,7 +150,7 @@ class FoilSubscriber:
         self.filters_granted(now)
 
     def filters_granted(self, now: int) -> None:
-        """Something was granted: tell the owner of what it gets from now on, and publishers that somebody is new."""
+        """Filters were granted: report active subscriptions to the owner, and new interests to publishers."""
         self._catch_up(now)
         span = self._spans.get(self._spans.number(now))
         if span is None:
@@ -174,7 +178,7 @@ class FoilSubscriber:
     # --- what comes
 
     def receive_candidate(self, span: SessionPeriod, topic: str, publish: PublishPacket, now: int) -> None:
-        """Something came that may be a candidate."""
+        """Queue a message that may be a candidate."""
         self._arrived.append((span, topic, publish))
         if len(self._arrived) > ARRIVED_MAX:
             self._look(now)
@@ -224,7 +228,7 @@ class FoilSubscriber:
             self._inbox.put(readers, note, None, now)
 
     def handle_presence(self, span: SessionPeriod, topic: str, payload: bytes, now: int) -> None:
-        """A publisher is there; raises `RemoteError` unless it is one."""
+        """A publisher is online; raises `RemoteError` for an invalid announcement."""
         check_presence(span.keys(topic), payload)
         key = (span.number, topic)
         if key not in self._asking:
@@ -278,7 +282,8 @@ class FoilSubscriber:
         return dict.fromkeys(each for wish in self._wishes for each in self._wanted(span, wish))
 
     def _wanted(self, span: SessionPeriod, wish: SharedInterest) -> list[str]:
-        """The filters of a wish and its decoys in this session, and where publishers say that they are there."""
+        """The filters of an interest and its decoys in this session, and the topic on which publishers announce
+        themselves."""
         key = (span.number, wish.key)
         if key not in self._spelled:
             try:
@@ -337,4 +342,4 @@ class FoilSubscriber:
 
 
 ARRIVED_MAX: Final = 1_024
-"""Of more than this nothing waits to be looked at."""
+"""Queued messages at which all are opened at once."""

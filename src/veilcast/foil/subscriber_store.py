@@ -1,9 +1,9 @@
-"""What was read, on the disk: so that what a broker brings once more to a reader who starts anew is known.
+"""The subscriber's durable state: ids of read notifications, so that a restarted subscriber recognises repeats.
 
-A broker has all that passed, and may bring it again at any time; and a reader that starts anew asks for repeats of
-whatever it may have missed. What its owner has acknowledged is known by the ids of its notes, in records of some ids
-each; an id stays what it is when an event is made anew for another session. The first is written at once and what
-follows soon after together: a life that ends in between may be followed by one that delivers these few once more.
+A broker has seen all messages, and may send them again at any time; and a restarted subscriber asks for repeats of what
+it may have missed. Acknowledged notifications are recognised by their ids, stored in records of several ids each; an id
+stays the same when an event is rebuilt for another session. The first id is written at once and the following ones soon
+after, together: a run that ends in between may be followed by one that delivers these few again.
 """
 
 from __future__ import annotations
@@ -16,7 +16,8 @@ from veilcast.wire.geometry import NOTE_ID
 
 
 class SubscriberStore:
-    """Holds the ids of what earlier lives read. Bounded: about `seen_max` of them, and as many again on the disk."""
+    """Holds the ids of notifications that earlier runs read. Bounded: about `seen_max` of them, and as many again on
+    disk."""
 
     def __init__(self, keeping: PublisherStore, seen_max: int) -> None:
         self._keeping, self._most = keeping, max(1, -(-seen_max // IDS_PER_RECORD))
@@ -25,7 +26,7 @@ class SubscriberStore:
         self._before = {note for _, notes in every for note in notes}
         self._record: int | None = None
         self._ids: list[bytes] = []
-        """Of the record that is being filled; many short lives fill one."""
+        """Ids of the record that is being filled; many short runs fill one."""
         if every and len(every[-1][1]) < IDS_PER_RECORD:
             self._record, self._ids = every[-1]
         self._wrote_us = 0

@@ -1,21 +1,22 @@
-"""What topics, values and interests are called on the broker, so that its own matching of topics does the filtering.
+"""Topic names: how topics, values and interests are written on the broker, so that its topic matching does the
+filtering.
 
-Pure. A topic of MQTT is levels with `/` between them, and a filter has `+` for any one level and `#` for all that
-follow. After the name of a topic come its declared attributes, in the record's order and each with the same number of
-levels in every event: one for each bit of a number's cell, and one for a string. So a dyadic node, the first bits of a
-cell, is a filter, and a range is as many filters as its cover has nodes (`topics.dyadic`). What an attribute is not
-asked for is `+`, and an interest in several attributes is the product of their covers.
+Pure. An MQTT topic consists of levels separated by `/`; a filter has `+` for any one level and `#` for all that follow.
+After the name of a topic come its declared attributes, in the record's order and each with the same number of levels in
+every event: one for each bit of a number's cell, and one for a string. So a dyadic node, the first bits of a cell, is a
+filter, and a range is as many filters as its cover has nodes (`topics.dyadic`). An unconstrained attribute is `+`, and
+an interest in several attributes is the product of their covers.
 
-An event then has one value of each attribute, or none. Several would be several topics, and nobody could tell that they
-belong together; so they are refused. Two ranges of one attribute are their intersection.
+An event has one value of each attribute, or none. Several values would need several topics, and a subscriber could not
+tell that they belong together; so they are refused. Two ranges of one attribute mean their intersection.
 
-- **paper**: names and strings as they are, but for the characters that MQTT needs for itself.
+- **paper**: names and strings as they are, except for the characters that MQTT reserves.
 - **hardened**: the name is a tag that changes with the epoch and that only the topic's members can compute; strings are
-  keyed the same way. The bits of numbers are as they are, or the broker could not filter: that is what fakes are for.
+  keyed the same way. The bits of numbers are plain: otherwise the broker could not filter. The fakes protect them.
 
-Covers of several attributes multiply, and numbers may have many bits: both are bounded by taking fewer bits. What comes
-on top is thrown away by the reader, who has the whole event; and so are events that lack an attribute of which all
-values were asked for.
+Covers of several attributes multiply, and numbers may have many bits: both are bounded by using fewer bits. The
+subscriber has the whole event and discards the excess. It also discards events that lack an attribute of which it
+subscribed to all values.
 """
 
 from __future__ import annotations
@@ -35,22 +36,22 @@ from veilcast.topics.interests import check_text
 
 Coordinate: TypeAlias = int | str | None
 EventCell: TypeAlias = tuple[Coordinate, ...]
-"""Where an event lies: for each declared attribute its cell or its string, or nothing."""
+"""The place of an event: for each declared attribute its cell or its string, or nothing."""
 
 AreaSide: TypeAlias = tuple[int, int] | str | None
 InterestArea: TypeAlias = tuple[AreaSide, ...]
-"""What an interest asks for: for each declared attribute the first and last cell, a string, or all."""
+"""The area of an interest: for each declared attribute the first and last cell, a string, or all."""
 
 
 def levels_per_attribute(schema: Schema) -> tuple[int, ...]:
-    """How many levels each attribute has: the bits of a number, one for a string."""
+    """Number of levels of each attribute: the bits of a number, one for a string."""
     numbers = sum(not isinstance(domain, Strings) for domain in schema.domains)
     share = min(BITS_MAX, LEVELS_MAX // max(1, numbers))
     return tuple(1 if isinstance(domain, Strings) else min(domain.bits, share) for domain in schema.domains)
 
 
 def locate_publication(publication: Publication, schema: Schema) -> EventCell:
-    """Where it lies; `LocalError` for what lies outside of what was declared, or in two places."""
+    """The place of a publication; `LocalError` if it has undeclared values or two values of one attribute."""
     place: list[Coordinate] = []
     for domain, bits in zip(schema.domains, levels_per_attribute(schema), strict=True):
         values = [value for attribute, value in publication.pairs if attribute == domain.attribute]
@@ -69,13 +70,13 @@ def locate_publication(publication: Publication, schema: Schema) -> EventCell:
 
 
 def locate_interest(interest: Conjunction, schema: Schema) -> InterestArea:
-    """What it asks for of the declared attributes; `LocalError` for what nothing can match."""
+    """The area of an interest in the declared attributes; `LocalError` if nothing can match it."""
     sides = zip(schema.domains, levels_per_attribute(schema), strict=True)
     return tuple(_side(interest, domain, bits) for domain, bits in sides)
 
 
 class TopicNames:
-    """What one topic is called in one epoch; without keys, as it is in the paper."""
+    """The names of one topic in one epoch; without keys, those of the paper."""
 
     def __init__(self, prefix: str, topic: str, schema: Schema, keys: TopicKeys | None) -> None:
         self._key = None if keys is None else derive(keys.content, b"vc/foil-word")
@@ -86,12 +87,12 @@ class TopicNames:
         )
         self._levels = levels_per_attribute(schema)
         self.name = name
-        """The third level of all topics that it has."""
+        """The third level of all its topics."""
         self._base = f"{prefix}/{EVENTS}/{name}"
         self.repeat_topic = f"{prefix}/{REPEATS}/{name}"
-        """Where readers ask for repeats."""
+        """Where subscribers ask for repeats."""
         self.presence_topic = f"{prefix}/{PRESENCE}/{name}"
-        """Where publishers say that they can be asked."""
+        """Where publishers announce that they can be asked."""
 
     def topic(self, place: EventCell) -> str:
         levels = [self._base]
@@ -105,7 +106,7 @@ class TopicNames:
         return "/".join(levels)
 
     def filters(self, area: InterestArea) -> list[str]:
-        """All that lies in the area, and little else: at most `FILTERS_EACH`."""
+        """At most `FILTERS_EACH` filters that cover the area, and little else."""
         bits = list(self._levels)
         while True:
             patterns = [
@@ -118,7 +119,7 @@ class TopicNames:
         return [self._filter([level for part in parts for level in part]) for parts in product(*patterns)]
 
     def _patterns(self, side: AreaSide, full: int, bits: int) -> list[list[str]]:
-        """The levels of one attribute, of each piece of its cover, by the first `bits` of them."""
+        """The levels of one attribute for each piece of its cover, by its first `bits` bits."""
         if isinstance(side, str):
             return [[self._word(side)]]
         if side is None or bits == 0:
@@ -179,20 +180,20 @@ REPEATS: Final = "again"
 PRESENCE: Final = "here"
 ASK: Final = "ask"
 TELL: Final = "tell"
-"""The second level of all topics: events, what keeps them from being lost, and the paper's confirmation."""
+"""The second level of all topics: events, repeat requests and presence, and the paper's confirmation."""
 
 MISSING: Final = "%"
-"""In place of each level of an attribute that the event does not have; nothing else is written so."""
+"""In place of each level of an attribute that the event lacks; no other value is written so."""
 
 NAME_BYTES: Final = 16
 WORD_BYTES: Final = 8
-"""Bytes of a keyed name and of a keyed string. Strings that share a tag by chance are told apart by the reader."""
+"""Bytes of a keyed name and of a keyed string. The subscriber tells strings apart that share a tag by chance."""
 
 BITS_MAX: Final = 16
-"""Of one number."""
+"""Bits of one number."""
 
 LEVELS_MAX: Final = 128
-"""Of all numbers together: brokers take up to 200 levels."""
+"""Levels of all numbers together: brokers accept up to 200 levels."""
 
 FILTERS_EACH: Final = 64
-"""Of one interest."""
+"""Filters of one interest."""

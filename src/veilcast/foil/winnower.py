@@ -1,12 +1,13 @@
-"""The winnower: of all that the broker brings, the true events, each once.
+"""The winnower: selects the true events from all candidates that the broker delivers, each once.
 
-A fake is known by its slot, and what is in the right one must be a note of the topic with its publisher's signature.
-But whatever comes is opened, or tried to: else a broker that sends one candidate ten thousand times, with a bit of it
-changed, would see by the time that it takes whether its slot is the true one. Only the signature is looked at once.
+A fake is recognised by its slot, and the candidate in the true slot must be a notification of the topic with its
+publisher's signature. But every candidate is opened, or tried: otherwise a broker that sends one candidate ten thousand
+times, with one bit changed, would see from the time taken whether its slot is the true one. Only the signature is
+checked once.
 
-Nothing leaves here but what a publisher of the topic has published, whatever the broker does; it may withhold, and no
-more. What was opened before is known by its bytes, which are the same in every repeat; its place in its stream another
-publisher of the topic could take.
+Claim: the winnower returns only events that a publisher of the topic has published, whatever the broker does. The
+broker can withhold events, and nothing else. Opened events are recognised by their bytes, which are the same in every
+repeat; by place in the stream they could be displaced by another publisher of the topic.
 """
 
 from __future__ import annotations
@@ -24,25 +25,25 @@ from veilcast.foil.positions import PositionChain, chain_number, derive_topic_ch
 from veilcast.foil.session_periods import SessionPeriod
 
 FindKnownChain: TypeAlias = Callable[[SessionPeriod, str, CandidateHead], PositionChain | None]
-"""What is known of the chain of an event; None if nothing is, yet."""
+"""The known part of an event's chain; None if it is unknown so far."""
 
 
 class Winnower:
-    """Bounded: the last `seen_max` events that were opened. `counts` has what was not: fakes, doubles, and what is
-    forged or unknown."""
+    """Bounded: the last `seen_max` opened events. `counts` has the others: fakes, duplicates, forged and unknown
+    ones."""
 
     def __init__(self, root: bytes, chains: FindKnownChain, seen_max: int) -> None:
         self._root, self._chains, self._seen_max = root, chains, seen_max
         self._seen: dict[bytes, None] = {}
         self.counts: Counter[str] = Counter()
         self.chain_unknown = False
-        """Whether nothing could be said of the last one, for want of its chain."""
+        """True if the last candidate could not be judged because its chain is unknown."""
 
     def __len__(self) -> int:
         return len(self._seen)
 
     def winnow(self, span: SessionPeriod, topic: str, payload: bytes) -> PendingPublication | None:
-        """The event, if this is the true candidate of one that was not seen; raises `RemoteError` for what is none."""
+        """The event, if this is the true candidate of an unseen one; raises `RemoteError` for an invalid candidate."""
         head, sealed = split_candidate(payload)
         chain = self._chains(span, topic, head)
         self.chain_unknown = chain is None
@@ -62,7 +63,7 @@ class Winnower:
         return PendingPublication(topic, decode_notification(span.keys(topic), note, self._root, span.epoch))
 
     def mark_seen(self, payload: bytes) -> None:
-        """What this had is with its reader: know it from now on."""
+        """The subscriber has this event: recognise it from now on."""
         self._seen[_name(payload)] = None
         while len(self._seen) > self._seen_max:
             del self._seen[next(iter(self._seen))]
@@ -73,7 +74,7 @@ def _name(payload: bytes) -> bytes:
 
 
 class TopicChainCache:
-    """Hardened: by the topic's keys. Bounded: the last `chains_max` that were looked for."""
+    """Hardened: derived from the topic's keys. Bounded: the last `chains_max` chains."""
 
     def __init__(self, chains_max: int) -> None:
         self._most = chains_max

@@ -1,5 +1,5 @@
-"""The relay (P2, section 4.1): clients reach, through a proxy that knows who they are, a server that matches.
+"""The relay (P2, section 4.1): a proxy knows who the clients are, and a server behind it matches their publications.
 
-Neither alone can put the two together. `joining`, `subjects` and `bodies` are the recipes, in both profiles. Without
-I/O; imports the rooms below and no other mode.
+Neither the proxy nor the server alone can link a client to a topic. `enrolment`, `subject_tags` and `body_encryption`
+hold the cryptographic recipes of both profiles. The room does no I/O. It imports the rooms below it and no other mode.
 """

@@ -1,8 +1,8 @@
-"""A batch: what comes in within a while leaves together, in an order that says nothing of the one it came in.
+"""A batch: messages that arrive within a time window leave together, in random order.
 
-Whoever sees both sides of a proxy links what goes in to what comes out by time and order. A batch takes both away, up
-to its size: who sent one of n is one of n. It says nothing against somebody who watches for many batches (statistical
-disclosure; `experiments/relay-attacks`).
+An observer of both sides of a proxy links incoming to outgoing messages by time and order. A batch hides both, up to
+its size: the sender of one of n messages is one of n. A batch does not protect against an observer of many batches
+(statistical disclosure; `experiments/relay-attacks`).
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ Item = TypeVar("Item")
 
 
 class Batch(Generic[Item]):
-    """Bounded: with `most` items it leaves at once."""
+    """Bounded: a batch of `most` items is released at once."""
 
     def __init__(self, rng: Random, *, wait_us: int, most: int) -> None:
         self._rng, self._wait_us, self._most = rng, wait_us, most
@@ -32,7 +32,7 @@ class Batch(Generic[Item]):
             self.due_us = now
 
     def take(self, now: int) -> list[Item]:
-        """All of them, shuffled, if their time has come; else none."""
+        """Return all items, shuffled, if the batch is due; otherwise none."""
         if self.due_us is None or self.due_us > now:
             return []
         items, self._items, self.due_us = self._items, [], None

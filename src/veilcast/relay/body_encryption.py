@@ -1,19 +1,20 @@
-"""Bodies: what a publisher says, on its way through proxy and server to its readers.
+"""Encryption of publication bodies on the way from a publisher through proxy and server to its subscribers.
 
 Pure recipes.
 
-*Paper* (P2 4.1). A random point M gives the key that the body is sealed with; M is encrypted under the publisher's k_u,
-moved to k_r by the proxy, re-randomised by the server, and moved to each reader's key by the proxy. The server holds
-k_r and opens M, and the sealed body itself passes unchanged, so it tells which delivery was which upload.
+*Paper* (P2 4.1). A random point M gives the key that seals the body. The publisher encrypts M under its key k_u, the
+proxy moves it to k_r, the server re-randomises it, and the proxy moves it to each subscriber's key. The server holds
+k_r and can open M. The sealed body itself passes unchanged, so it shows which delivery belongs to which upload.
 
-*Hardened*. Three layers, and no part of the group: k_r protects no content.
+*Hardened*. Three layers, none of which uses the group: k_r protects no content.
 
-- From end to end: the sealed note (`authority.notes`), of which the server sees one of a few sizes, and nothing else.
-- Upstream: a box for the server, so that the proxy sees fresh bytes and not what it will carry downstream.
-- Downstream: sealed by the server with a key that the reader sent in a box when it subscribed. Copies of one note to
-  two readers, and two deliveries of it to one, have nothing in common but their size.
+- End to end: the sealed notification (`core.sealed_notification`). The server sees one of a few sizes and nothing else.
+- Upstream: a sealed box for the server. The proxy sees fresh bytes, different from the bytes that it will carry
+  downstream.
+- Downstream: the server seals each copy with a key that the subscriber sent in a box when it subscribed. Copies of one
+  notification for two subscribers, and two deliveries to one subscriber, share nothing but their size.
 
-The layers of a class of size have one size, too: each adds a constant.
+Each layer adds a constant number of bytes, so all messages of one size class have one size.
 """
 
 from __future__ import annotations
@@ -34,29 +35,29 @@ from veilcast.relay.enrolment import ServerKeys
 
 
 def seal_body(body: bytes, key: Scalar, entropy: Entropy) -> tuple[Ciphertext, bytes]:
-    """The publisher: the encrypted point, and the body sealed under it."""
+    """Publisher: returns the encrypted point, and the body sealed under the point's key."""
     point = Point.draw(entropy)
     sealed = seal(point.key(), body, context=_PAPER, entropy=entropy)
     return encrypt(point, key.public(), entropy), sealed
 
 
 def move_key_up(encrypted: Ciphertext, transformation: Scalar) -> Ciphertext:
-    """The proxy: from the publisher's k_u to k_r."""
+    """Proxy: move the point from the publisher's k_u to k_r."""
     return transform(encrypted, transformation)
 
 
 def rerandomise_key(encrypted: Ciphertext, keys: ServerKeys, entropy: Entropy) -> Ciphertext:
-    """The server: the same point, unrecognisable to who lacks k_r."""
+    """Server: the same point, unrecognisable without k_r."""
     return rerandomise(encrypted, keys.route, entropy)
 
 
 def move_key_down(encrypted: Ciphertext, transformation: Scalar) -> Ciphertext:
-    """The proxy: from k_r to the k_u of the reader whose transformation key this is."""
+    """Proxy: move the point from k_r to the k_u of the subscriber that owns this transformation key."""
     return transform(encrypted, transformation.inverse())
 
 
 def open_body(encrypted: Ciphertext, sealed: bytes, key: Scalar) -> bytes:
-    """The reader; `ForgedError` if it was not moved to this key."""
+    """Subscriber: `ForgedError` if the point was not moved to this key."""
     return unseal(decrypt(encrypted, key).key(), sealed, context=_PAPER)
 
 
@@ -64,22 +65,22 @@ def open_body(encrypted: Ciphertext, sealed: bytes, key: Scalar) -> bytes:
 
 
 def seal_note(keys: TopicKeys, content: NumberedPublication, entropy: Entropy) -> bytes:
-    """The publisher: the innermost layer, for the readers of the topic in the epoch of these keys."""
+    """Publisher: the innermost layer, for the topic's subscribers in the epoch of these keys."""
     return sealed_notification.seal_notification(keys, content, "relay", entropy)
 
 
 def open_note(keys: TopicKeys, sealed: bytes, root: bytes, epoch: int) -> NumberedPublication:
-    """The reader: raises for whatever was not published on this topic, in this epoch, by one of its publishers."""
+    """Subscriber: raises unless one of the topic's publishers published this on the topic, in this epoch."""
     return note_opener(keys, root, epoch).open(sealed)
 
 
 def note_opener(keys: TopicKeys, root: bytes, epoch: int) -> sealed_notification.NotificationOpener:
-    """The same for many."""
+    """`open_note` for many notifications of one topic and epoch."""
     return sealed_notification.NotificationOpener(keys, "relay", root, epoch)
 
 
 def wrap_for_server(public: bytes, plaintext: bytes, *, purpose: bytes, entropy: Entropy) -> bytes:
-    """A client: for the server's key of boxes. Give each kind of request a `purpose` of its own, of up to 16 bytes."""
+    """Client: seal for the server's box key. Each kind of request has its own `purpose`, of at most 16 bytes."""
     return box(public, plaintext, purpose=purpose, entropy=entropy)
 
 
@@ -88,12 +89,12 @@ def open_at_server(keys: ServerKeys, wrapped: bytes, *, purpose: bytes) -> bytes
 
 
 def draw_delivery_key(entropy: Entropy) -> Secret:
-    """A reader: drawn for each subscription, and sent to the server in a box."""
+    """Subscriber: a fresh key for each subscription, sent to the server in a box."""
     return Secret(entropy(KEY))
 
 
 def wrap_for_subscriber(key: Sealer, plaintext: bytes, entropy: Entropy) -> bytes:
-    """The server: one of many copies, in a layer that only this one has."""
+    """Server: seal one copy in the layer that only its subscriber can open."""
     return key.seal(plaintext, context=_DELIVERY, entropy=entropy)
 
 

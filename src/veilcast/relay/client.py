@@ -1,8 +1,8 @@
-"""The client: a member who publishes and subscribes through proxies that know it, at a server that does not.
+"""The client: a member that publishes and subscribes through proxies. The proxies know the member; the server does not.
 
-It keeps nothing but its publications (`authority.letters`): each is written down, leaves when it is on the disk, and is
-sent again until the server has it on its own. What it subscribes to is told anew in every life, under the same names.
-A delivery's receipt is given when the owner has acknowledged the note.
+The client stores only its publications (`core.outbox`). Each publication is written to disk, leaves once it is durable,
+and is sent again until the server has stored it. After a restart the client announces its subscriptions again, under
+the same lease names. The client acknowledges a delivery to the server when the owner has acknowledged the notification.
 """
 
 from __future__ import annotations
@@ -36,9 +36,9 @@ from veilcast.wire.relay import Receipt, RelayDelivery, ReplyCode, RequestReply
 class RelayClient:
     """A `LiveMember` (node.modes), with the notices of `Peers` and `Durable`.
 
-    `proxies` are one or two: by the first it publishes, by the last it subscribes. `records` is what earlier lives had
-    stored and did not settle: publications. `refused` counts what others sent in vain, by kind of error; `excess` what
-    came without having been asked for.
+    `proxies` has one or two entries: the client publishes through the first and subscribes through the last. `records`
+    holds the records that earlier runs stored and did not settle: publications. `refused` counts rejected input by
+    error class; `excess` counts deliveries that no subscription had asked for.
     """
 
     def __init__(
@@ -73,7 +73,7 @@ class RelayClient:
         self._inbox = Inbox(unread_max=config.unread_max, seen_max=config.seen_max, again_us=config.deliver_again_us)
         self._records = Outbox(entropy, records or {}, config.records_max)
         self._submissions: dict[int, dict[int, None]] = {}
-        """The requests of each publication that is on the disk and not through."""
+        """Request numbers of each durable publication that the server has not confirmed, by record."""
         self._overdue: Timers[int] = Timers()
         self._letters: dict[int, PendingPublication] = {}
         self._events: deque[Event] = deque()
@@ -88,7 +88,7 @@ class RelayClient:
     # --- the owner
 
     def publish(self, publication: Publication, now: int) -> int:
-        """Send on every topic that the publication is labelled with, or on none."""
+        """Send on every topic that labels the publication, or on none."""
         span = self._part.lease_periods(now, 0)[0]
         letters = []
         keys_of = {topic: self._part.topic_keys(topic, span, now) for topic in topics_of(publication)}
@@ -107,7 +107,7 @@ class RelayClient:
         self._records.drop(record)
 
     def subscribe(self, interest: Interest, now: int) -> int:
-        """A `Waiting` event says from when on it stands."""
+        """A `Waiting` event reports when the subscription is active."""
         topic, wanted = topic_of(interest)
         keys = self._part.topic_keys(topic, self._part.lease_periods(now, 0)[0], now)
         check_interest(wanted, topic, keys.record.schema)
@@ -192,19 +192,19 @@ class RelayClient:
     # --- what an owner may want to know
 
     def group_size(self) -> int:
-        """A client knows of nobody but itself."""
+        """A client knows no other member."""
         return 1
 
     def swaps_played(self) -> int:
         return 0
 
     def refusals(self) -> dict[ReplyCode, int]:
-        """The requests that the relay has refused so far and that are tried on, by reason."""
+        """Requests that the relay has refused and that the client still repeats, by reason."""
         standing = sum((way.refused_requests for way in self._ways.values()), Counter[ReplyCode]())
         return {code: count for code, count in sorted(standing.items()) if count}
 
     def silent_us(self, now: int) -> int:
-        """How long the relay has owed an answer although its proxy is up; 0 as long as that is usual."""
+        """How long the relay has owed an answer while its proxy is up, in microseconds; 0 within the usual time."""
         return max(way.silent_us(now) for way in self._ways.values())
 
     def delay(self, now: int) -> Delay | None:
@@ -213,7 +213,7 @@ class RelayClient:
     # --- checkers
 
     def sizes(self) -> dict[str, int]:
-        """How much each table holds."""
+        """Entries in each table."""
         return {
             "requests": sum(map(len, self._ways.values())),
             "subscriptions": len(self._leasing),

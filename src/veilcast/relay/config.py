@@ -1,6 +1,6 @@
-"""What the three machines of the relay can be told: one frozen value each, with the unit and the effect of each field.
+"""Settings of the relay's three machines: one frozen value each, with the unit and the effect of each field.
 
-A client, its proxies and their server must be of one profile; all else each decides for itself.
+A client, its proxies and their server must have the same profile. Each decides everything else for itself.
 """
 
 from __future__ import annotations
@@ -18,42 +18,43 @@ from veilcast.wire import geometry as g
 
 
 class RelayClientConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A member who publishes and subscribes."""
+    """Settings of a member that publishes and subscribes."""
 
     profile: Profile = "hardened"
     ahead_epochs: int = 1
-    """For how many epochs beyond this one a subscription is leased at all times. Whoever is away for no longer than
-    that misses nothing that the server still holds. Each costs the server another lease."""
+    """Number of epochs beyond the current one for which a subscription is leased at all times. A client that is away
+    for at most that long misses nothing that the server still holds. Each epoch costs the server one more lease."""
     spread_us: int = 1_000_000
-    """Leases, and the word that we are back, go out one by one within this time: all at once they would tell the server
-    that they are of one client."""
+    """Leases, and messages that the client is back, leave one by one within this time. If all left at once, the
+    server would see that they belong to one client."""
     retry_us: int = 5_000_000
-    """How long a request waits for its answer before it is sent again; doubled with every time, up to sixteen times."""
+    """Time before an unanswered request is sent again; doubled with each repetition, up to sixteen times."""
     connect_us: int = 1_000_000
-    """The same for a proxy that cannot be reached."""
+    """Time before an unreachable proxy is called again; doubled with each attempt, up to sixteen times."""
     resume_us: int = 60_000_000
-    """How often the server is asked for what waits under a lease, if nothing else gave reason to."""
+    """Interval at which the client asks the server for deliveries waiting under a lease, if nothing else gave reason
+    to."""
     flight_max: int = 32
-    """Requests to one proxy that wait for their answer; more wait to be sent."""
+    """Unanswered requests to one proxy; further requests wait."""
     wait_us: int = 60_000_000
-    """After which a publication that is not through is reported as overdue."""
+    """Time after which an unconfirmed publication is reported as overdue."""
     deliver_again_us: int = 30_000_000
-    """After which a note that nobody acknowledged is delivered again."""
+    """Time after which an unacknowledged notification is delivered again."""
     retention_us: int = 3_600_000_000
-    """How long after its end a lease is still asked for what waits under it."""
+    """Time after the end of a lease during which the client still asks for deliveries waiting under it."""
     unread_max: int = 1024
-    """Notes delivered and not acknowledged; with that many, the server keeps the rest."""
+    """Notifications delivered and not acknowledged; at this number the server keeps the rest."""
     seen_max: int = 16_384
-    """Acknowledged notes that are remembered, so that a repeat is known for one."""
+    """Acknowledged notifications remembered to recognise repeats."""
     records_max: int = 256
-    """Publications that are not through."""
+    """Publications that the server has not confirmed."""
     subscriptions_max: int = 256
     rate_us: int = 0
-    """Records of one size at this distance, whether or not there is something to say; 0 is no such thing. Client and
-    proxy must have the same, of this and of `record_bytes`."""
+    """Interval between records of constant size on the stream to a proxy, sent whether or not there is a message; 0
+    turns pacing off. Client and proxy must agree on this value and on `record_bytes`."""
     record_bytes: int = 4096
     backlog_max: int = 256
-    """Messages that wait for a record; what is more is asked for again by and by."""
+    """Messages waiting for a record; the client requests anything beyond that again later."""
 
     def __post_init__(self) -> None:
         check_minimum(self, "client", 0, "ahead_epochs", "spread_us", "retention_us")
@@ -75,7 +76,7 @@ class RelayClientConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True)
 
 
 class RateAllowance(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What one client may do: a burst, and then one every so often."""
+    """A rate limit for one client: a burst, then one item per interval."""
 
     every_us: int
     burst: int
@@ -86,39 +87,41 @@ class RateAllowance(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class RelayProxyConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The one who knows clients by name, and nothing of what they say."""
+    """Settings of the machine that knows clients by name and cannot read their messages."""
 
     profile: Profile = "hardened"
     batch_us: int = 100_000
-    """What comes in within this time leaves together and in random order, both ways; 0 passes everything on at once."""
+    """Messages that arrive within this time leave together and in random order, in both directions; 0 forwards each
+    message at once."""
     batch_max: int = 256
-    """So many leave without waiting longer."""
+    """A batch of this many messages leaves at once."""
     clients_max: int = 10_000
     lease_us_max: int = 30 * 24 * 3_600_000_000
-    """No lease of the hardened profile reaches further."""
+    """Longest lease in the hardened profile, in microseconds from now."""
     leases_each: int = 1_024
-    """Of one client; a subscription takes up to `ahead_epochs` + 2 of them, and those that are over count on for a
-    while."""
+    """Leases of one client. A subscription takes up to `ahead_epochs` + 2 of them; expired leases count for some
+    time."""
     subjects_each: int = g.SUBJECTS_MAX
     """Subjects of one subscription or publication."""
     publications: RateAllowance = field(default_factory=lambda: RateAllowance(50_000, 40))
-    """Of one client. The server, if it is also a user, can try so many words a second, and no more."""
+    """Publications of one client. A server that is also a user can try words at this rate and no faster."""
     requests: RateAllowance = field(default_factory=lambda: RateAllowance(5_000, 1_000))
-    """Of one client, of all kinds."""
+    """Requests of one client, of all kinds."""
     volume: RateAllowance = field(default_factory=lambda: RateAllowance(4_000, 2_048))
-    """Of one client, in units of 1,024 bytes."""
+    """Bytes of one client's requests, in units of 1,024."""
     flight_max: int = 65_536
-    """Requests at the server that have not been answered."""
+    """Requests forwarded to the server and not answered."""
     request_us: int = 30_000_000
-    """After which an answer is waited for no longer: the client asks again by itself."""
+    """Time after which the proxy stops waiting for an answer; the client repeats the request by itself."""
     connect_us: int = 1_000_000
     retention_us: int = 3_600_000_000
-    """How long after its end a lease's pseudonym is known: as long as the server may hold something for it."""
+    """Time after the end of a lease during which the proxy knows its pseudonym: as long as the server may hold a
+    delivery for it."""
     rate_us: int = 0
-    """As for clients; all of this proxy's have the same."""
+    """Same meaning as in RelayClientConfig; all clients of this proxy use the same value."""
     record_bytes: int = 4096
     backlog_max: int = 256
-    """As for clients: what waits for one of them. What is more the server sends again."""
+    """Messages waiting for a record to one client; the server sends anything beyond that again."""
 
     def __post_init__(self) -> None:
         check_minimum(self, "proxy", 0, "batch_us", "retention_us")
@@ -130,40 +133,40 @@ class RelayProxyConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class RelayServerConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The one who matches: knows pseudonyms and tags, and neither names nor words."""
+    """Settings of the machine that matches: it knows pseudonyms and tags, and neither names nor words."""
 
     profile: Profile = "hardened"
     leases_max: int = 1_000_000
-    """In `paper` leases and filters alike."""
+    """Leases; in `paper` also the number of filters."""
     leases_each: int = 500_000
-    """Of these, by one proxy: one that lies cannot take all of the room."""
+    """Leases of one proxy: a Byzantine proxy cannot take all the capacity."""
     columns_max: int = 4_000_000
     """Constraints of all leases together."""
     columns_each: int = 2_000_000
-    """Of these, by one proxy."""
+    """Constraints of all leases of one proxy."""
     lease_us_max: int = 30 * 24 * 3_600_000_000
-    """No lease of the hardened profile reaches further."""
+    """Longest lease in the hardened profile, in microseconds from now."""
     retention_us: int = 3_600_000_000
-    """For so long a publication is held for readers who are away."""
+    """Time for which a publication is held for absent subscribers."""
     held_max: int = 100_000
     """Publications held."""
     held_bytes_max: int = 512 * 1024 * 1024
-    """Of these together, with those who still lack each: a publication that a million want takes more room than its
-    bytes."""
+    """Bytes of all held publications, including the list of subscribers that still lack each one: a publication for
+    a million subscribers takes more memory than its own bytes."""
     held_each: int = 50_000
-    """Publications held that came by one proxy."""
+    """Publications held that arrived through one proxy."""
     held_bytes_each: int = 256 * 1024 * 1024
-    """Of these together."""
+    """Bytes of the held publications that arrived through one proxy."""
     waiting_max: int = 4_096
-    """Publications that wait for one lease; the oldest is given up for one more."""
+    """Publications waiting under one lease; a further one evicts the oldest."""
     window: int = 32
-    """Of these, how many are under way at once."""
+    """Publications of one lease that are in flight at once."""
     remembered_max: int = 100_000
-    """Publications that are through, remembered so that a repeat is known for one."""
+    """Delivered publications whose ids are remembered to recognise repeats."""
     filter_elements: int = 256
-    """In `paper`: subjects that one client's filter holds within the bound; more are refused."""
+    """`paper`: subjects that one client's filter holds within the bound; more are refused."""
     filter_bound: float = 1e-4
-    """In `paper`: the chance that a filter lets through what shares no subject with it."""
+    """`paper`: probability that a filter lets through a publication that shares no subject with it."""
 
     def __post_init__(self) -> None:
         check_minimum(
@@ -175,7 +178,7 @@ class RelayServerConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True)
 
     @property
     def filter_geometry(self) -> Geometry:
-        """The shape of the paper's filters."""
+        """Geometry of the paper's filters."""
         return Geometry.sized(elements=self.filter_elements, queries=g.SUBJECTS_MAX, bound=self.filter_bound)
 
 

@@ -1,8 +1,8 @@
-"""The hardened relay: what client, proxy and server do with keys, so that each of them knows less than P2 gives it.
+"""The hardened relay: how client, proxy and server use keys so that each learns less than in P2.
 
-Leases are for one epoch each, under names, pseudonyms and delivery keys of their own: from epoch to epoch there is
-nothing that the server could hold together but time. A client derives names and keys from its membership's secret, so
-it needs no disk to come back to its leases. The recipes are in `match_elements` and `body_encryption`.
+Each lease is for one epoch and has its own name, pseudonym and delivery key. Nothing but time links the leases of two
+epochs for the server. A client derives names and keys from the secret of its membership, so it finds its leases again
+without a disk. The recipes are in `subject_tags` and `body_encryption`.
 """
 
 from __future__ import annotations
@@ -36,9 +36,8 @@ from veilcast.wire.relay import EnrolClient, Lease, RelayDelivery, Release, Subj
 
 
 class HardenedClientProfile:
-    """Bounded: the keys of `CACHED_EPOCHS_MAX` epochs, and what `CACHED_OPENERS_MAX` leases and topics are opened
-    with.
-    """
+    """Bounded: cached keys of `CACHED_EPOCHS_MAX` epochs, and cached openers of `CACHED_OPENERS_MAX` leases and
+    topics."""
 
     def __init__(self, keyring: Keyring, server: ServerPublic, entropy: Entropy, multiply: Multiply) -> None:
         self._keyring, self._server, self._entropy, self._multiply = keyring, server, entropy, multiply
@@ -116,7 +115,8 @@ class HardenedClientProfile:
         return PendingPublication(topic, self._opener(topic, span).open(inner))
 
     def _span(self, epoch: int) -> LeasePeriod:
-        """To the end of its epoch and of one more: what was published just before the edge may be under way."""
+        """A period lasts to the end of the epoch after its own: a publication from just before the boundary may
+        still be in flight."""
         return LeasePeriod(epoch, (epoch + 2) * self._keyring.epoch_us)
 
     def _keys(self, topic: str, span: LeasePeriod) -> TopicKeys:
@@ -170,7 +170,7 @@ class HardenedProxyProfile:
 
 
 class HardenedServerProfile:
-    """Bounded: the ciphers of the last `CACHED_LAYERS_MAX` readers."""
+    """Bounded: cached ciphers of the last `CACHED_LAYERS_MAX` subscribers."""
 
     def __init__(self, keys: ServerKeys, entropy: Entropy, multiply: Multiply) -> None:
         self._keys, self._entropy, self._multiply = keys, entropy, multiply
@@ -212,7 +212,7 @@ class HardenedServerProfile:
         return derive(self._tickets, b"vc/relay-ticket", name, publication, size=TICKET).reveal()
 
     def build_deliveries(self, taken: SealedPublication, readers: Sequence[DeliveryTarget]) -> Iterator[RelayDelivery]:
-        """One for each, and no two alike."""
+        """One delivery for each target; no two are alike."""
         for name, ticket, key in readers:
             sealed = body_encryption.wrap_for_subscriber(self._layer(key), taken.sealed, self._entropy)
             yield RelayDelivery((name,), ticket, None, sealed)
@@ -223,15 +223,15 @@ def _make_layer(key: bytes) -> Sealer:
 
 
 def derive_submission_key(keyring: Keyring) -> Secret:
-    """What a member makes the ids of its publications with."""
+    """The key from which a member derives the ids of its publications."""
     return derive(keyring.membership.link, b"vc/relay-places")
 
 
 def submission_id(key: Secret, letter: PendingPublication) -> bytes:
-    """What the server knows a publication by: the same however often it is sent.
+    """The id of a publication at the server: the same however often the publication is sent.
 
-    Keyed, because readers know the stream and can count: whoever could tell the next id would send something else under
-    it, and the server would take the publication itself for a repeat.
+    The id is keyed because subscribers know the stream and can count. An adversary that could predict the next id would
+    send something else under it, and the server would treat the publication itself as a repeat.
     """
     content = letter.content
     place = (content.stream, content.number.to_bytes(8, "big"), letter.topic.encode())
@@ -239,7 +239,7 @@ def submission_id(key: Secret, letter: PendingPublication) -> bytes:
 
 
 def opening_proof(secret: bytes) -> bytes:
-    """What only its sender and the server can say of a box: that the server has opened it."""
+    """Proof that the server has opened a box; only the sender and the server can compute it."""
     return digest(secret, purpose=b"vc/relay-done", size=TICKET)
 
 
@@ -248,10 +248,11 @@ def _subject_key(keys: TopicKeys) -> Secret:
 
 
 def _filler(key: Secret, place: int, name: bytes = b"") -> bytes:
-    """An element that is wanted, or published, by nobody.
+    """An element that no member subscribes to or publishes.
 
-    Those of a lease are its own: shared ones would tell the server which leases are of one topic. Those of publications
-    are their topic's, as the label is: what comes once and never again would be known for a filler.
+    The fillers of a lease are its own: shared fillers would tell the server which leases belong to one topic. The
+    fillers of publications belong to their topic, as the label does: an element that appears once and never again would
+    be recognised as a filler.
     """
     return derive(key, b"vc/relay-filler", name, place.to_bytes(2, "big")).reveal()
 
@@ -261,7 +262,7 @@ def _flat(subjects: Subjects) -> list[Ciphertext]:
 
 
 def _regrouped(flat: Sequence[bytes], groups: ElementGroups) -> ElementGroups:
-    """A list in the shape of the groups that it came from."""
+    """A flat list in the shape of the groups it came from."""
     each = iter(flat)
     return tuple(tuple(next(each) for _ in group) for group in groups)
 
@@ -272,14 +273,16 @@ def _check_none(cipher: bytes | None) -> None:
 
 
 PAST_EPOCHS_MAX: Final = 4
-"""Epochs that are asked for what waits, where they are so short that the server holds things for many."""
+"""Past epochs that the client asks for waiting deliveries, where epochs are so short that the server holds
+publications for many of them.
+"""
 CACHED_EPOCHS_MAX: Final = 16
-"""Epochs whose keys are kept at hand: to look them up checks the signature of every grant."""
+"""Epochs whose keys are cached: a look-up checks the signature of every grant."""
 CACHED_OPENERS_MAX: Final = 1024
 CACHED_LAYERS_MAX: Final = 4096
 _LEASE: Final = b"vc/relay-lease"
 _SUBMIT: Final = b"vc/relay-submit"
 _UNTIL: Final = 8
-"""Bytes of a moment."""
+"""Bytes of a time stamp."""
 _ENDS: Final = (SCALAR, SCALAR + NOTE_ID, SCALAR + NOTE_ID + _UNTIL)
-"""Where bond, id and moment end that stand before a publication in its box."""
+"""Offsets at which the bond, the id and the time end in front of a publication in its box."""

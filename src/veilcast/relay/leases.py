@@ -1,12 +1,12 @@
-"""Leasing: how a client's subscriptions stand at the server, from epoch to epoch.
+"""Leases: how a client's subscriptions are registered at the server, from epoch to epoch.
 
-A subscription is a row of leases, one for each epoch (in `paper` a single one for ever). Those of this epoch and of the
-next few stand at all times, and the one after these is asked for at a random moment of every epoch: renewals of one
-client come at moments that have nothing to do with one another. What is over ends by itself.
+A subscription is a series of leases, one for each epoch (in `paper` a single one for ever). The leases of this epoch
+and of the next few are registered at all times. The client requests the following one at a random moment of every
+epoch, so that renewals of one client are independent in time. Leases expire by themselves.
 
-Whoever was away says so lease by lease (`Resume`), also for those that are over but may have something waiting, and the
-server sends what waits. That is said now and then in any case: should a delivery have been lost on its way, it comes
-again. Names of leases are the same in all lives of a client, so a client that starts again needs to remember nothing.
+A client that was away says so for each lease (`Resume`), also for expired leases that may have deliveries waiting, and
+the server sends them. The client repeats this from time to time: a delivery that was lost on the way comes again. Lease
+names are the same in all runs of a client, so a restarted client needs no stored state.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from veilcast.wire.relay import Resume
 
 @dataclass(slots=True, eq=False)
 class LeasedInterest:
-    """What a client wants, for all its subscriptions with this interest, and the leases by which it has it."""
+    """An interest of the client, the numbers of the subscriptions that share it, and its leases."""
 
     key: bytes
     topic: str
@@ -44,19 +44,19 @@ class LeasedInterest:
 
 @dataclass(slots=True, eq=False)
 class EpochLease:
-    """One lease. `request` is what is asked about it right now, if anything."""
+    """One lease. `request` is the number of the open request about it, if any."""
 
     interest: LeasedInterest
     period: LeasePeriod
     name: bytes
     was_requested: bool
-    """Whether the server may know of it: from another life, if not from this."""
+    """True if the server may know the lease, from this run or an earlier one."""
     is_active: bool = False
     request: int | None = None
 
 
 class SubscriptionLeases:
-    """Bounded: `subscriptions_max` subscriptions, and for each a few leases."""
+    """Bounded: `subscriptions_max` subscriptions, with a few leases each."""
 
     def __init__(
         self, config: RelayClientConfig, part: ClientProfile, way: ProxyConnection, rng: Random, now: int
@@ -66,7 +66,7 @@ class SubscriptionLeases:
         self._numbers: dict[int, bytes] = {}
         self._under: dict[bytes, list[EpochLease]] = {}
         self._leaving: dict[tuple[bytes, LeasePeriod], None] = {}
-        """What was given up, until the proxy knows."""
+        """Released leases that the proxy has not confirmed."""
         self._alarms: Timers[_Due] = Timers()
         self.notices: list[Waiting] = []
         if (turn_us := part.next_period_us(now)) is not None:
@@ -80,7 +80,7 @@ class SubscriptionLeases:
         return sum(len(wish.leases) for wish in self._wishes.values())
 
     def add(self, number: int, topic: str, interest: Conjunction, now: int) -> None:
-        """Take up a subscription; `LocalError` for one that can never be leased."""
+        """Add a subscription; `LocalError` for one that can never be leased."""
         if len(self._numbers) >= self._config.subscriptions_max:
             raise FullError(f"there are {self._config.subscriptions_max} subscriptions already; end one first")
         span = self._part.lease_periods(now, 0)[0]
@@ -112,7 +112,7 @@ class SubscriptionLeases:
         return self._under.get(name, [])
 
     def proxy_returned(self, now: int) -> None:
-        """The proxy hears us again: ask for what waits."""
+        """The proxy is reachable again: ask for waiting deliveries."""
         for terms in self._under.values():
             for term in terms:
                 if term.was_requested:
@@ -149,7 +149,7 @@ class SubscriptionLeases:
             self._complete(wish, now)
 
     def _complete(self, wish: LeasedInterest, now: int) -> None:
-        """See to it that all spans that we hold keys of are leased, the last of them some time before the edge."""
+        """Lease all periods for which the keyring has keys; the last one some time before the epoch boundary."""
         turn_us = self._part.next_period_us(now) or now
         for place, span in enumerate(self._part.lease_periods(now, self._config.ahead_epochs + 1)):
             if span in wish.leases:
@@ -221,7 +221,8 @@ class SubscriptionLeases:
             self._release(term, now)
 
     def _end(self, term: EpochLease, now: int) -> None:
-        """Nobody wants it any more. What is under way about it is let finish first, for it might arrive second."""
+        """End a lease that no subscription uses. An open request about it finishes first: it might otherwise arrive
+        after the release."""
         self._alarms.cancel(term)
         if term.request is not None and self._way.is_unsent(term.request):
             self._way.cancel(term.request, now)
@@ -263,6 +264,6 @@ class SubscriptionLeases:
 
 
 _Due: TypeAlias = bytes | EpochLease
-"""The edge of an epoch, a name to ask for what waits under it, or a lease to ask for."""
+"""An epoch boundary, a lease name to ask for waiting deliveries, or a lease to request."""
 _EDGE: Final = b""
 _ENCODER: Final = msgspec.msgpack.Encoder()

@@ -1,10 +1,11 @@
-"""Limits: how much a proxy takes of one client, before it spends anything on it.
+"""Limits: how much a proxy accepts from one client, and how much of the server one proxy may use.
 
-Shares: how much of a server's room each of its proxies takes, so that one that lies cannot fill it for all.
+`ClientRateLimits` rejects a client's request before the proxy spends work on it.
 
-The server knows nobody but proxies, and cannot tell a proxy's many clients from one who has many names. So what it can
-bound is what comes by one proxy; what the clients of that one proxy may take of it is for the proxy to say
-(`limits`)."""
+`ProxyQuota` keeps a Byzantine proxy from filling the server for all. The server knows only proxies. It cannot tell a
+proxy's many clients from one client with many names. So the server bounds what arrives through one proxy. The proxy
+bounds its own clients.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +18,7 @@ from veilcast.relay.config import RateAllowance, RelayProxyConfig
 
 
 class ProxyQuota:
-    """Of one kind of room. Bounded: as many entries as there are proxies who have something."""
+    """One kind of capacity. Bounded: one entry for each proxy that uses it."""
 
     def __init__(self, most: int) -> None:
         self._most = most
@@ -27,7 +28,7 @@ class ProxyQuota:
         return len(self._taken)
 
     def fits(self, proxy: Address, amount: int) -> bool:
-        """Whether this proxy may take so much more. What is no more always fits, or nothing could be renewed."""
+        """True if this proxy may use that much more. A non-positive amount always fits, so that renewals work."""
         return amount <= 0 or self._taken[proxy] + amount <= self._most
 
     def charge(self, proxy: Address, amount: int) -> None:
@@ -37,7 +38,7 @@ class ProxyQuota:
 
 
 class ClientRateLimits:
-    """Bounded: of the clients last heard, as many as the proxy has room for."""
+    """Bounded: the most recently active clients, `clients_max` of them."""
 
     def __init__(self, config: RelayProxyConfig) -> None:
         self._config = config
@@ -47,7 +48,7 @@ class ClientRateLimits:
         return len(self._clients)
 
     def allows(self, client: Address, size: int, now: int, *, publishes: bool) -> bool:
-        """Whether this client may send another request of this size now; it counts if it may."""
+        """True if this client may send another request of this size now; the request is then charged."""
         buckets = self._clients.pop(client, None) or _Buckets(
             *(_bucket(each) for each in (self._config.requests, self._config.volume, self._config.publications))
         )

@@ -1,9 +1,10 @@
-"""Mailboxes: what waits for the readers of a server, under the pseudonyms of their leases.
+"""Mailboxes: publications that wait for subscribers at the server, under the pseudonyms of their leases.
 
-A publication is held once, with the names of all whom it is for, until each has said that it has it, or the time for
-which it is held is over. Each name has a window: so many deliveries are under way at once, and the next leaves when one
-is acknowledged. What was sent to a reader who is away is sent again when the reader says that it is back, and to a
-proxy that is back by and by. Tickets are made from name and publication, so a receipt counts in any life of the server.
+The server holds a publication once, with the names of all leases it is for. It is released when each lease has
+acknowledged it, or when its retention time is over. Each name has a window of deliveries in flight; the next one leaves
+when one is acknowledged. Deliveries to an absent subscriber are sent again when the subscriber reports that it is back.
+Deliveries through an absent proxy are sent again, little by little, when the proxy is back. Tickets are derived from
+name and publication, so a receipt is valid in any run of the server.
 """
 
 from __future__ import annotations
@@ -23,15 +24,15 @@ from veilcast.wire.relay import RelayDelivery
 
 @dataclass(slots=True)
 class Mailbox:
-    """Of one pseudonym. `key` is what its deliveries are wrapped with."""
+    """The mailbox of one pseudonym. `key` seals its deliveries."""
 
     proxy: Address
     key: bytes
     waiting: dict[bytes, int] = field(default_factory=dict)
-    """The record of each publication that waits, by its ticket."""
+    """Record of each waiting publication, by ticket."""
     in_flight: dict[bytes, None] = field(default_factory=dict)
     unwritten: dict[int, None] = field(default_factory=dict)
-    """The records of publications for it that are not on the disk yet."""
+    """Records of publications for this mailbox that are not durable yet."""
 
     @property
     def is_empty(self) -> bool:
@@ -42,19 +43,18 @@ class Mailbox:
 class _Held:
     taken: SealedPublication
     proxy: Address
-    """By whom it came."""
+    """The proxy that submitted the publication."""
     until_us: int
     left: dict[bytes, None]
-    """The names that have not got it."""
+    """Names that have not acknowledged it."""
 
 
 class Mailboxes:
-    """Bounded: `held_max` publications of `held_bytes_max` bytes together, of which each proxy has a share;
-    `waiting_max` for each name, and the ids of the last `remembered_max` that are through. Mailboxes are as many as
-    leases.
+    """Bounded: `held_max` publications with `held_bytes_max` bytes in total, and a quota for each proxy; `waiting_max`
+    for each name; the ids of the last `remembered_max` delivered publications. There is one mailbox for each lease.
 
-    `settle` is told of records of publications that are through, `emptied` of mailboxes in which nothing waits any
-    more.
+    `settle` receives the records of publications that are fully delivered; `emptied` receives the names of mailboxes
+    that have become empty.
     """
 
     def __init__(
@@ -75,9 +75,9 @@ class Mailboxes:
         self._count_by, self._bytes_by = ProxyQuota(config.held_each), ProxyQuota(config.held_bytes_each)
         self._present: dict[Address, None] = {}
         self._behind: deque[bytes] = deque()
-        """The names whose proxy is back and may have missed something."""
+        """Names whose proxy is back and may have missed deliveries."""
         self.abandoned = 0
-        """Publications that some reader never got: for want of room, or of time."""
+        """Publications that some subscriber never received, because space or time ran out."""
 
     def __contains__(self, name: bytes) -> bool:
         return name in self._boxes
@@ -100,7 +100,7 @@ class Mailboxes:
     # --- leases
 
     def open(self, name: bytes, proxy: Address, key: bytes) -> None:
-        """Have a mailbox under this name, at this proxy; what waits in it stays."""
+        """Open a mailbox under this name, at this proxy; an existing one keeps its contents."""
         box = self._boxes.get(name)
         if box is None:
             self._boxes[name] = Mailbox(proxy, key)
@@ -108,7 +108,7 @@ class Mailboxes:
             box.proxy, box.key = proxy, key
 
     def close(self, name: bytes) -> None:
-        """Nobody wants what waits under this name."""
+        """Discard the mailbox and its contents."""
         box = self._boxes.pop(name)
         for record in box.waiting.values():
             self._got(record, name)
@@ -117,14 +117,14 @@ class Mailboxes:
         return self._boxes[name].is_empty
 
     def resume(self, name: bytes, proxy: Address) -> None:
-        """The reader is there, at this proxy: send again what it may have missed."""
+        """The subscriber is reachable at this proxy: send again what it may have missed."""
         box = self._boxes[name]
         box.proxy = proxy
         box.in_flight.clear()
         self._fill(name, box)
 
     def proxy_up(self, proxy: Address) -> None:
-        """Send again what it may have missed: not all at once, but as `catch_up` is called."""
+        """Schedule what the proxy may have missed; `send_backlog` sends it name by name."""
         self._present[proxy] = None
         self._behind = deque(name for name in self._behind if name in self._boxes and self._boxes[name].proxy != proxy)
         for name, box in self._boxes.items():
@@ -136,7 +136,7 @@ class Mailboxes:
         self._present.pop(proxy, None)
 
     def send_backlog(self) -> bool:
-        """Send to one more name whose proxy was away; False if there is none."""
+        """Send to one more name whose proxy was away; False if no name is left."""
         if not self._behind:
             return False
         name = self._behind.popleft()
@@ -147,14 +147,14 @@ class Mailboxes:
     # --- publications
 
     def record_of(self, publication: bytes) -> int | None:
-        """The record of a publication that is held; None if it is not."""
+        """The record of a held publication, or None."""
         return self._ids.get(publication)
 
     def is_settled(self, publication: bytes) -> bool:
         return publication in self._through
 
     def remember_settled(self, publication: bytes) -> None:
-        """Nobody wants it, or everybody has it: remember that it was here."""
+        """Remember the id of a publication that has no subscriber left to serve."""
         self._through[publication] = None
         if len(self._through) > self._config.remembered_max:
             del self._through[next(iter(self._through))]
@@ -171,7 +171,7 @@ class Mailboxes:
     def store(
         self, record: int, taken: SealedPublication, proxy: Address, names: Sequence[bytes], until_us: int
     ) -> None:
-        """Keep a publication for these names, whose mailboxes there are. Nothing is sent before `deliver`."""
+        """Hold a publication for these names, whose mailboxes exist. Nothing is sent before `deliver`."""
         self._held[record] = held = _Held(taken, proxy, until_us, dict.fromkeys(names))
         self._count_by.charge(proxy, 1)
         for name in names:
@@ -181,7 +181,7 @@ class Mailboxes:
         self._weigh(held, len(taken.sealed) + SUBSCRIBER_BYTES * len(held.left))
 
     def deliver(self, record: int) -> None:
-        """The publication is on the disk: put it into its mailboxes, and send it to those who have room."""
+        """The publication is durable: put it into its mailboxes, and send it where the window allows."""
         held = self._held.get(record)
         if held is None:
             return
@@ -204,7 +204,7 @@ class Mailboxes:
                 self._send(proxy, delivery)
 
     def acknowledge(self, name: bytes, ticket: bytes) -> None:
-        """A receipt; one that is not known is of what was given up, or comes a second time."""
+        """Handle a receipt. An unknown ticket belongs to an abandoned publication or to a repeated receipt."""
         box = self._boxes.get(name)
         if box is None or ticket not in box.waiting:
             return
@@ -216,7 +216,8 @@ class Mailboxes:
         return next((held.until_us for held in self._held.values()), None)
 
     def handle(self, now: int) -> None:
-        """Give up what was held for long enough. All is held for the same time, so the first are the oldest."""
+        """Abandon publications whose retention time is over. All have the same retention time, so the first are the
+        oldest."""
         while self._held:
             record, held = next(iter(self._held.items()))
             if held.until_us > now:
@@ -256,7 +257,7 @@ class Mailboxes:
             self._emptied(name)
 
     def _got(self, record: int, name: bytes) -> None:
-        """One name less to hold this publication for; with the last it is through."""
+        """Remove this name from the publication; without names left, the publication is settled."""
         held = self._held.get(record)
         if held is None:
             return
@@ -276,4 +277,4 @@ class Mailboxes:
 
 
 SUBSCRIBER_BYTES: Final = 256
-"""Bytes that it takes to remember one reader of a publication that is held: its name, and the ticket in its mailbox."""
+"""Bytes for one subscriber of a held publication: its name, and the ticket in its mailbox."""

@@ -1,11 +1,9 @@
-"""Matching: which pseudonyms want a publication, by tags alone.
+"""Matchers: find the pseudonyms that a publication is for, by tags alone.
 
-`ExactMatcher` is the hardened server's: a lease is a conjunction of constraints, and matches exactly what the coarse
-cells of
-its ranges let through. `FilterMatcher` is the paper's: all that a client wants falls into one Bloom filter, and a
-publication
-matches if the filter has an element of each of its groups. Filters forget nothing, so what ends is taken out by
-building the client's filter anew from the tags that remain; the server has them, whatever it stores.
+`ExactMatcher` serves the hardened server: a lease is a conjunction of constraints, and the match is exact up to the
+coarse cells of its ranges. `FilterMatcher` is the paper's: all subjects of a client share one Bloom filter, and a
+publication matches if the filter contains an element of each of its groups. A Bloom filter cannot remove an element, so
+the matcher rebuilds the client's filter from the remaining tags; the server has them in any case.
 """
 
 from __future__ import annotations
@@ -22,7 +20,7 @@ from veilcast.wire.geometry import MOMENT_MAX
 
 
 class IndexedLease(NamedTuple):
-    """A lease, or a part of one, as the server has it."""
+    """A lease, or a part of one, as the server stores it."""
 
     name: bytes
     part: bytes
@@ -34,18 +32,18 @@ class Matcher(Protocol):
     """Bounded by its index, which raises `LocalError` when it is full."""
 
     def put(self, name: bytes, part: bytes, tags: ElementGroups, until_us: int) -> None:
-        """Take up a lease, or this part of it, in place of what was there."""
+        """Add a lease, or this part of it, in place of any earlier one."""
 
     def put_many(self, leases: Sequence[IndexedLease]) -> None:
-        """Take up what an earlier life had, where nothing is yet; far sooner than one by one."""
+        """Add the leases of an earlier run to an empty matcher; much faster than one by one."""
 
     def remove(self, name: bytes, part: bytes) -> None:
-        """End it, if there is such a lease or part."""
+        """Remove the lease or part, if there is one."""
 
     def match(self, groups: ElementGroups) -> list[bytes]: ...
 
     def expire(self, now: int) -> list[bytes]:
-        """End what is over, and say what that was."""
+        """Remove expired leases and return their names."""
 
     def next_us(self) -> int | None: ...
 

@@ -1,10 +1,11 @@
-"""Pacing: records of one size at one distance between a client and its proxy, whatever there is to say (an option).
+"""The pacer: records of constant size at a constant interval between a client and its proxy, independent of the traffic
+(optional).
 
-Whoever watches a client's stream sees when it is there, and nothing else: neither when it publishes nor how much it
-gets. Messages are laid end to end, each with its length in front, and the row is cut into records; what is left of a
-record is zeros. Streams bring records in order and lose none; one that does is no stream, and is given up.
+An observer of a client's stream sees when the client is online and nothing else: neither when it publishes nor how much
+it receives. The pacer concatenates messages, each with its length in front, and cuts the bytes into records. The rest
+of a record is zeros. Streams deliver records in order and lose none; the pacer gives up a stream that violates this.
 
-A record: its number (4) | how much of it is used (2) | that much of the row | zeros.
+A record: its number (4) | bytes used (2) | that many message bytes | zeros.
 """
 
 from __future__ import annotations
@@ -22,7 +23,8 @@ from veilcast.wire.geometry import LENGTH_PREFIX, MESSAGE_MAX
 
 
 class Pacer:
-    """Of all paced streams of a machine. Bounded: `backlog_max` messages wait for each, and one comes in in parts."""
+    """All paced streams of a machine. Bounded: `backlog_max` waiting messages, and one partially received message,
+    for each stream."""
 
     def __init__(self, rng: Random, *, period_us: int, record_bytes: int, backlog_max: int) -> None:
         self._rng, self._period_us, self._backlog_max = rng, period_us, backlog_max
@@ -31,11 +33,11 @@ class Pacer:
         self._alarms: Timers[Address] = Timers()
 
     def __len__(self) -> int:
-        """How many messages wait, for the one for whom most do."""
+        """Waiting messages on the stream with the longest queue."""
         return max((stream.waiting for stream in self._streams.values()), default=0)
 
     def stream_up(self, peer: Address, now: int) -> None:
-        """A stream is up: the first record leaves at a moment of its own, the others follow at the same distance."""
+        """Start pacing: the first record leaves at a random moment, the others follow at the constant interval."""
         self._streams[peer] = stream = _Stream(now + self._rng.randrange(self._period_us) + 1)
         self._alarms.set(peer, stream.due_us)
 
@@ -44,7 +46,7 @@ class Pacer:
         self._alarms.cancel(peer)
 
     def put(self, peer: Address, data: bytes) -> bool:
-        """Queue a message; False if there is no stream, or too much waits for it."""
+        """Queue a message; False if there is no stream or its queue is full."""
         stream = self._streams.get(peer)
         if stream is None or stream.waiting >= self._backlog_max:
             return False
@@ -53,7 +55,8 @@ class Pacer:
         return True
 
     def unpack_record(self, peer: Address, record: bytes) -> list[bytes]:
-        """The messages that are whole with this record; raises `RemoteError` if this is no stream of records."""
+        """The messages that this record completes; raises `RemoteError` if the stream is not a valid stream of
+        records."""
         stream = self._streams.get(peer)
         if stream is None or len(record) != HEAD + self._room:
             raise MalformedError("not a record of a stream that is up")
@@ -70,9 +73,9 @@ class Pacer:
         return self._alarms.next_us()
 
     def handle(self, now: int) -> list[Frame]:
-        """The records that are due. One that is late does not make the next one late, nor are those missed made up for.
+        """The records that are due. A late record does not delay the next one, and missed records are not made up for.
 
-        So nothing of how busy we were stays in the times of what follows.
+        So the times of later records show nothing of how busy the machine was.
         """
         frames = []
         for peer in self._alarms.pop_due(now):
@@ -84,7 +87,7 @@ class Pacer:
 
 
 def make_pacer(config: RelayClientConfig | RelayProxyConfig, rng: Random) -> Pacer | None:
-    """As it is configured; None where streams are not paced."""
+    """A pacer with these settings; None if streams are not paced."""
     if not config.rate_us:
         return None
     size, most = config.record_bytes, config.backlog_max
@@ -92,7 +95,8 @@ def make_pacer(config: RelayClientConfig | RelayProxyConfig, rng: Random) -> Pac
 
 
 def unpack_frame(pacer: Pacer | None, data: bytes, peer: Address, give_up: Callable[[], object]) -> list[bytes]:
-    """What a frame brings: a message, or what is whole with a record. A stream that is none is given up."""
+    """The messages in a frame: the frame itself, or those that its record completes. Calls `give_up` for an invalid
+    stream."""
     if pacer is None:
         return [data]
     try:
@@ -107,9 +111,9 @@ class _Stream:
     due_us: int
     out: bytearray = field(default_factory=bytearray)
     ends: list[int] = field(default_factory=list)
-    """Where each waiting message ends, counted from the beginning of the stream."""
+    """Offset at which each waiting message ends, from the beginning of the stream."""
     queued: int = 0
-    """How much has left."""
+    """Bytes that have left."""
     number: int = 0
     parts: bytearray = field(default_factory=bytearray)
     expected: int = 0

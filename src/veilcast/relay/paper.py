@@ -1,9 +1,10 @@
-"""The paper's relay (P2, section 4.1), to the letter: what client, proxy and server do with keys.
+"""The paper's relay (P2, section 4.1), to the letter: how client, proxy and server use keys.
 
-A client has one pseudonym and one filter for all that it wants, for as long as it is there. The publication's body is
-sealed under a random point that travels re-routable. The paper says nothing of repeats and of what a body holds: here
-an id of 16 bytes stands before the body, by which the server knows a repeat, and inside stands the publication with its
-topic and its place in the publisher's stream. Subjects are elements with the topic's name in front.
+A client has one pseudonym and one filter for all its subscriptions, for as long as it is enrolled. The body of a
+publication is sealed under a random point that travels re-routable. The paper says nothing about repeats and about what
+a body contains. Here an id of 16 bytes precedes the body, by which the server recognises a repeat. The body contains
+the publication with its topic and its number in the publisher's stream. Subjects are elements with the topic's name in
+front.
 """
 
 from __future__ import annotations
@@ -101,7 +102,7 @@ class PaperProxyProfile:
     one_pseudonym_per_client = True
 
     def check_enrolment(self, transformation: Scalar, enrol: EnrolClient) -> None:
-        """The paper has nothing to compare with: the server is trusted to have one key for all."""
+        """The paper has no value to compare with: it trusts the server to use one key for all."""
 
     def move_subjects(self, subjects: Subjects, transformation: Scalar) -> Subjects:
         return tuple(tuple(move_element(Point(each), transformation).encode() for each in group) for group in subjects)
@@ -139,11 +140,11 @@ class PaperServerProfile:
         )
 
     def ticket(self, name: bytes, publication: bytes) -> bytes:
-        """One for all readers: the paper's proxy is told all identities at once."""
+        """One ticket for all subscribers: the paper's proxy receives all identities at once."""
         return derive(self._tickets, b"vc/relay-ticket", publication, size=TICKET).reveal()
 
     def build_deliveries(self, taken: SealedPublication, readers: Sequence[DeliveryTarget]) -> Iterator[RelayDelivery]:
-        """One re-randomised message with the identities of all, or of as many as it has room for."""
+        """One re-randomised message with the identities of all targets, or of as many as fit."""
         for start in range(0, len(readers), ADDRESSEES_MAX):
             some = readers[start : start + ADDRESSEES_MAX]
             cipher = body_encryption.rerandomise_key(_point_of(taken.cipher), self._keys, self._entropy).encode()
@@ -151,7 +152,7 @@ class PaperServerProfile:
 
 
 def _said(keys: TopicKeys, publication: Publication) -> ElementGroups:
-    """What a publication answers to."""
+    """The elements that match a publication."""
     return match_elements.qualify_groups(
         keys.record.topic, match_elements.paper_publication_elements(publication, keys.record)
     )
@@ -168,7 +169,7 @@ def _point_of(cipher: bytes | None) -> Ciphertext:
 
 
 FILTER_NAME: Final = bytes(LEASE_NAME)
-"""What a client calls the one filter that it has."""
+"""The lease name of a client's only filter."""
 _ALWAYS: Final = LeasePeriod(0, MOMENT_MAX)
 _ENCODER: Final = msgspec.msgpack.Encoder()
 _DECODER: Final = MsgpackDecoder(PendingPublication, MalformedError, "what was sealed is not a publication")

@@ -1,8 +1,8 @@
-"""What the two profiles of the relay do differently: one small part for each of the three machines.
+"""The interface between the relay's machines and its two profiles: one protocol for each of the three machines.
 
-The machines know streams, requests, leases and disks, and nothing of keys. Whatever has to do with keys, and with what
-is a subject, a body or a pseudonym, they ask their part for: `paper` is P2 to the letter, `hardened` what it takes to
-repair that. These are the seams; `relay/paper.py` and `relay/hardened.py` fill them.
+The machines handle streams, requests, leases and disks, and know nothing about keys. Their profile handles keys,
+subjects, bodies and pseudonyms. `paper` is P2 to the letter; `hardened` repairs its leaks. `relay/paper.py` and
+`relay/hardened.py` implement these protocols.
 """
 
 from __future__ import annotations
@@ -20,69 +20,69 @@ from veilcast.wire.relay import EnrolClient, Lease, RelayDelivery, Release, Subj
 
 
 class LeasePeriod(NamedTuple):
-    """For which epoch a lease is, and when it ends; in `paper` one span is all of time."""
+    """The epoch of a lease, and the time when the lease ends; in `paper` one period covers all of time."""
 
     epoch: int
     until_us: int
 
 
 class ClientProfile(Protocol):
-    """For one keyring and one server."""
+    """Fulfilled for one keyring and one server."""
 
     def build_enrol(self, number: int, begun: EnrolmentStart) -> EnrolClient: ...
 
     def lease_periods(self, now: int, ahead: int) -> list[LeasePeriod]:
-        """The spans that a subscription is to be leased for now, this one first."""
+        """The periods for which a subscription should be leased now, the current one first."""
 
     def past_periods(self, now: int, retention_us: int) -> list[LeasePeriod]:
-        """Those that are over but may have something waiting."""
+        """Past periods that may have deliveries waiting."""
 
     def next_period_us(self, now: int) -> int | None:
-        """When other spans are current."""
+        """When the current periods change; None if never."""
 
     def topic_keys(self, topic: str, span: LeasePeriod, now: int) -> TopicKeys:
-        """The topic's keys of this span; `LocalError` if there are none that this profile can use."""
+        """The topic's keys in this period; `LocalError` if the keyring has none that this profile can use."""
 
     def interest_elements(self, keys: TopicKeys, interest: Conjunction) -> ElementGroups:
-        """What a lease asks for; `LocalError` for what the topic does not declare, or if it is too much."""
+        """The elements of a lease; `LocalError` if the topic does not declare them, or if there are too many."""
 
     def lease_name(self, interest: bytes, span: LeasePeriod) -> bytes:
-        """By which proxy and client know a lease: the same in all lives of the client."""
+        """The name of a lease between client and proxy: the same in all runs of the client."""
 
     def build_lease(self, number: int, name: bytes, span: LeasePeriod, groups: ElementGroups, key: Scalar) -> Lease: ...
 
     def lease_proof(self, name: bytes) -> bytes | None:
-        """By which the server says that the lease stands; None where a proxy's word is all there is."""
+        """The proof by which the server confirms the lease; None where the client has to trust the proxy."""
 
     def build_release(self, number: int, name: bytes, groups: ElementGroups, key: Scalar) -> Release: ...
 
     def check_publication(self, keys: TopicKeys, letter: PendingPublication) -> None:
-        """Raise `LocalError` unless these keys can publish it, and all that it says can be asked for."""
+        """Raise `LocalError` unless these keys can publish it and all its elements can be subscribed to."""
 
     def build_submit(
         self, number: int, span: LeasePeriod, keys: TopicKeys, letter: PendingPublication, key: Scalar
     ) -> Submit: ...
 
     def submit_proof(self, letter: PendingPublication) -> bytes | None:
-        """By which the server says that it has it."""
+        """The proof by which the server confirms the publication."""
 
     def open_delivery(
         self, delivery: RelayDelivery, topic: str, span: LeasePeriod, key: Scalar, now: int
     ) -> PendingPublication:
-        """What was published; raises `RemoteError`. The topic is that of the lease, where there is only one."""
+        """The publication; raises `RemoteError`. `topic` is the lease's topic, where a lease has only one."""
 
 
 class ProxyProfile(Protocol):
-    """For one server."""
+    """Fulfilled for one server."""
 
     one_pseudonym_per_client: bool
-    """Whether a client has one for all its leases, and not each lease its own."""
+    """True if a client has one pseudonym for all its leases; False if each lease has its own."""
 
     def check_enrolment(self, transformation: Scalar, enrol: EnrolClient) -> None:
-        """Raise `RemoteError` if the server gave this client a key that is not the one it has for all."""
+        """Raise `RemoteError` if the server gave this client a key other than the one it uses for all."""
 
     def move_subjects(self, subjects: Subjects, transformation: Scalar) -> Subjects:
-        """From under a client's key to under the server's; raises `RemoteError` for what are no subjects."""
+        """From the client's key to the server's; raises `RemoteError` for invalid subjects."""
 
     def move_body_up(self, cipher: bytes | None, transformation: Scalar) -> bytes | None: ...
 
@@ -90,7 +90,7 @@ class ProxyProfile(Protocol):
 
 
 class SealedPublication(NamedTuple):
-    """A publication as the server has it: its name, what is sent on, and the point of its key, in `paper`."""
+    """A publication as the server stores it: its id, the point of its key (`paper` only), and the bytes to deliver."""
 
     id: bytes
     cipher: bytes | None
@@ -98,9 +98,9 @@ class SealedPublication(NamedTuple):
 
 
 class OpenedSubmission(NamedTuple):
-    """One that has come, and until when those who want it are known by its tags: later they are known by others.
+    """A submitted publication, and the time until which its tags identify its subscribers. Later tags differ.
 
-    In `hardened`, `bond` is what its subjects are bound to it by, and `proof` tells its publisher that it is done.
+    In `hardened`, `bond` binds the subjects to the submission, and `proof` confirms it to its publisher.
     """
 
     publication: SealedPublication
@@ -110,7 +110,7 @@ class OpenedSubmission(NamedTuple):
 
 
 class OpenedLease(NamedTuple):
-    """A lease as the server has it: what its deliveries are wrapped with, and bond and proof as for publications."""
+    """A lease as the server reads it: the key that seals its deliveries, and bond and proof as for publications."""
 
     key: bytes
     bond: Scalar | None
@@ -118,7 +118,7 @@ class OpenedLease(NamedTuple):
 
 
 class DeliveryTarget(NamedTuple):
-    """Who is to get a publication: under which name, with which ticket, wrapped with the key of its lease."""
+    """A recipient of a publication: the lease's name, the ticket, and the key that seals deliveries to it."""
 
     name: bytes
     ticket: bytes
@@ -126,22 +126,22 @@ class DeliveryTarget(NamedTuple):
 
 
 class ServerProfile(Protocol):
-    """For one server's keys. All that take what others sent raise `RemoteError`."""
+    """Fulfilled for the keys of one server. All methods that read remote input raise `RemoteError`."""
 
     def answer_enrolment(self, sealed: bytes) -> bytes:
-        """For an enrolment: k_r / b."""
+        """The server's share of an enrolment: k_r / b."""
 
     def compute_tags(self, subjects: Subjects, bond: Scalar | None) -> ElementGroups: ...
 
     def lease_part(self, tags: ElementGroups) -> bytes:
-        """By what several leases under one pseudonym are told apart; nothing, where there are none."""
+        """Distinguishes several leases under one pseudonym; empty where a pseudonym has only one."""
 
     def open_lease(self, lease: Lease) -> OpenedLease: ...
 
     def open_submission(self, submit: Submit) -> OpenedSubmission: ...
 
     def ticket(self, name: bytes, publication: bytes) -> bytes:
-        """Of a delivery of a publication to a name; the same in all lives of the server."""
+        """Identifies the delivery of a publication to a name; the same in all runs of the server."""
 
     def build_deliveries(
         self, taken: SealedPublication, readers: Sequence[DeliveryTarget]

@@ -1,9 +1,9 @@
-"""The proxy: knows its clients by name, and neither what they want nor what they say.
+"""The proxy: knows its clients by name, and neither their interests nor their publications.
 
-It stands between streams: a client's request goes up under a number and pseudonym of the proxy's own, with its subjects
-moved to the server's key; answers and deliveries come down the same way. Both ways it collects for a while, shuffles,
-and then passes on. It holds no request: whatever is lost on either side of it, the client asks for again. It holds no
-delivery for a client who is away, either: that is the server's to keep.
+The proxy stands between two streams. It forwards a client's request under its own number and pseudonym, with the
+subjects moved to the server's key. Answers and deliveries come back the same way. In both directions it collects
+messages for a while, shuffles them, and forwards them. The proxy stores no requests: the client repeats what is lost on
+either side. The proxy stores no deliveries for absent clients either: the server keeps them.
 """
 
 from __future__ import annotations
@@ -53,11 +53,10 @@ ClientRequest: TypeAlias = EnrolClient | Lease | Release | Resume | Submit
 class RelayProxy:
     """A `Machine`, with the notices of `Peers` and `Durable`. It asks for `Connect(server)` and `Listen("member")`.
 
-    `mask` is xs, the same for all proxies of one server and unknown to that (None in `paper`). `records` is what
-    earlier lives had stored and did not settle: the clients' transformation keys, and the pseudonyms of their leases.
-    `refused` counts what was refused, by kind of error or by the code of the answer; `undeliverable` the deliveries
-    that found
-    nobody.
+    `mask` is xs, shared by all proxies of one server and unknown to the server (None in `paper`). `records` holds the
+    records that earlier runs stored and did not settle: the clients' transformation keys, and the pseudonyms of their
+    leases. `refused` counts rejected input by error class or by the code of the answer. `undeliverable` counts
+    deliveries whose client was absent or unknown.
     """
 
     def __init__(
@@ -87,9 +86,10 @@ class RelayProxy:
         self._number = rng.randrange(_NUMBERS)
         self._flying: dict[int, _Flight] = {}
         self._present: dict[Address, int] = {}
-        """The clients who are here, and how many receipts each owes: for nothing else is one passed on."""
+        """Connected clients, with the number of receipts each may send: the proxy forwards a receipt only for a
+        delivery."""
         self._enrolling: dict[Address, int] = {}
-        """The number of the last enrolment that each of them asked for."""
+        """Number of the latest enrolment request of each client."""
         self._caller = Connector(server, config.connect_us, rng, now)
         self._frames: list[Frame] = []
         self._pacer = make_pacer(config, rng)
@@ -159,7 +159,7 @@ class RelayProxy:
     # --- checkers
 
     def sizes(self) -> dict[str, int]:
-        """How much each table holds."""
+        """Entries in each table."""
         return {
             "clients": len(self._roster),
             "leases": self._roster.leases,
@@ -232,7 +232,7 @@ class RelayProxy:
         self._rise(client, submit, moved, now)
 
     def _mention(self, client: Address, request: Release | Resume, now: int) -> None:
-        """A request about a lease that there is."""
+        """A request about an existing lease."""
         pseudonym = self._roster.pseudonym_of(client, request.name)
         if pseudonym is None:
             self._refuse(client, request.number, ReplyCode.UNKNOWN, now)
@@ -315,7 +315,7 @@ class RelayProxy:
     # --- inside
 
     def _flush(self, now: int) -> None:
-        """Pass on what has waited for its batch. What is moved for a reader is moved now, to the key it has now."""
+        """Forward the batches that are due. Bodies are moved now, to the key that the subscriber has now."""
         for rising in self._up.take(now):
             self._send_up(rising, now)
         for falling in self._down.take(now):
@@ -374,7 +374,7 @@ class RelayProxy:
 
 @dataclass(slots=True)
 class _Flight:
-    """A request that the server has, and whose it is."""
+    """A request at the server, and the client it belongs to."""
 
     client: Address
     request: ClientRequest
@@ -384,7 +384,7 @@ class _Flight:
 
 @dataclass(slots=True)
 class _Rising:
-    """On its way up: made when it leaves, under the number that it leaves with."""
+    """A message to the server, built when it leaves, under the number it leaves with."""
 
     build: Callable[[int], Message]
     flight: _Flight | None = None

@@ -1,12 +1,12 @@
-"""A client's way to one proxy: its stream, its enrolment there, and its requests until they are answered.
+"""A client's connection to one proxy: its stream, its enrolment there, and its requests until they are answered.
 
-A request is repeated until it is done: after a while without an answer, and when the stream is up again. It is built
-anew each time, under the key of the enrolment and with the keys of the epoch that hold then. Proxy and server do
-nothing twice, so it does no harm that an answer was only slow. A refusal is taken as "not now": the owner is told what
-stands in the way (`standing`), and decides whether to go on.
+The client repeats a request until it is confirmed: after some time without an answer, and when the stream is up again.
+Each repetition is built afresh, under the current key of the enrolment and the current keys of the epoch. Proxy and
+server act only once on a repeated request, so a slow answer does no harm. A refusal means "not now": the owner sees the
+reason (`refused_requests`) and decides whether to go on.
 
-One refusal is more: whatever rests on what is unknown over there must be told anew. Most requests rest on the
-enrolment; one that rests on something else says what to do then.
+The refusal UNKNOWN means more: the other side lacks the state that the request depends on, and the client must send
+that state again. Most requests depend on the enrolment; a request that depends on something else names its own handler.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from veilcast.wire.mesh import Message
 from veilcast.wire.relay import Release, ReplyCode, RequestReply
 
 BuildRequest: TypeAlias = Callable[[int, Scalar, int], Message]
-"""A request of this number, under this key, as it is now; `LocalError` if it cannot be made at this time."""
+"""Build the request with this number, under this key, at this time; `LocalError` if it cannot be built now."""
 
 SendMessage: TypeAlias = Callable[[Address, Message, int], None]
 
@@ -42,20 +42,20 @@ class _Request:
     unknown: WhenDurable | None
     proof: bytes | None
     given_up: bool = False
-    """It was last sent as a release, which nobody proves: that is no loss."""
+    """True if the request last left as a release, which no party proves: a lost release does no harm."""
     tries: int = 0
     sent_us: int = 0
-    """When it was sent first."""
+    """When the request was first sent."""
     last_us: int = 0
-    """When it was last sent, or refused."""
+    """When the request was last sent or refused."""
     owed_us: int | None = None
-    """Since when an answer is owed, without the times when the stream was down; None if no answer is owed now."""
+    """Since when an answer is owed, not counting times without a stream; None if no answer is owed."""
     owed_before_us: int = 0
     """How long an answer was owed on earlier streams: a proxy that cuts its streams does not hide a silent server."""
 
 
 class ProxyConnection:
-    """Bounded: `flight_max` requests are under way; how many wait is for those to bound who ask."""
+    """Bounded: `flight_max` requests in flight; callers bound the number of waiting requests."""
 
     def __init__(
         self,
@@ -71,19 +71,19 @@ class ProxyConnection:
         self._config, self._part, self._server, self.proxy = config, part, server, proxy
         self._post, self._rng, self._entropy = post, rng, entropy
         self.key: Scalar | None = None
-        """k_u, while we are enrolled."""
+        """k_u, while the client is enrolled."""
         self.refused_requests: Counter[ReplyCode] = Counter()
-        """The requests that were last refused, by reason."""
+        """Requests whose last answer was a refusal, by reason."""
         self._refusals: dict[int, ReplyCode] = {}
         self._caller = Connector(proxy, config.connect_us, rng, now)
         # Numbers of another life may still be answered: this one begins anywhere.
         self._number = rng.randrange(_NUMBERS)
         self._enrolling: tuple[int, EnrolmentStart, int] | None = None
         self._forgotten = 0
-        """How often the proxy did not know us, since something was done for us."""
+        """How often the proxy did not know this client since the last confirmed request."""
         self._answers = _Answers(config.retry_us << DOUBLINGS_MAX)
         self._enrol_owed_us: int | None = None
-        """As `_Request.owed_us`, of the enrolment."""
+        """Since when an answer to the enrolment is owed; compare `_Request.owed_us`."""
         self._enrol_owed_before_us = 0
         self._flying: dict[int, _Request] = {}
         self._waiting: dict[int, _Request] = {}
@@ -101,9 +101,10 @@ class ProxyConnection:
         *,
         proof: bytes | None = None,
     ) -> int:
-        """Ask for something until it is done; the number by which it can be taken back.
+        """Repeat a request until it is confirmed. Returns its number, for `cancel`.
 
-        With a proof it is done when that comes with the answer: the proxy cannot say so in the server's place.
+        With `proof`, only an answer that carries the proof confirms the request: the proxy cannot confirm it in the
+        server's place.
         """
         number = self._next()
         self._waiting[number] = _Request(build, done, unknown, proof)
@@ -114,11 +115,11 @@ class ProxyConnection:
         return number in self._waiting
 
     def silent_us(self, now: int) -> int:
-        """How long the relay has owed an answer, if longer than answers ever take while the proxy is up; else 0.
+        """How long the relay has owed an answer, if longer than answers ever take while the proxy is up; otherwise 0.
 
-        The proxy hands a request on and answers nothing in the server's place. So a proxy that is up and brings no
-        answer has a server that is down, or keeps the requests to itself. Each request counts by itself: answers to
-        others, and the word that this client is unknown, which a proxy can give by itself, change nothing.
+        The proxy forwards a request and confirms nothing in the server's place. So if a proxy is up and brings no
+        answer, its server is down or the proxy withholds the requests. Each request counts separately. Answers to other
+        requests change nothing. Neither does the answer that this client is unknown, which a proxy can give by itself.
         """
         owed = [self._enrol_owed_us, *(request.owed_us for request in self._flying.values())]
         silent_us = max((now - since_us for since_us in owed if since_us is not None), default=0)
@@ -126,7 +127,7 @@ class ProxyConnection:
         return silent_us if silent_us >= usual_us else 0
 
     def delay(self, now: int) -> Delay:
-        """Why a request that is not done waits, and about until when."""
+        """Why an unconfirmed request waits, and roughly until when."""
         if not self._caller.up:
             return Delay("no stream to the relay's proxy is up")
         if self.silent_us(now):
@@ -140,7 +141,7 @@ class ProxyConnection:
         return Delay("the relay's server is to confirm it", now + rounds * answer_us)
 
     def cancel(self, number: int, now: int) -> None:
-        """Ask for it no more."""
+        """Stop repeating the request."""
         self._clear(number)
         self._alarms.cancel(number)
         self._waiting.pop(number, None)
@@ -148,7 +149,7 @@ class ProxyConnection:
             self._fill(now)
 
     def send_if_up(self, message: Message, now: int) -> None:
-        """Say something that is worth saying only while the proxy listens."""
+        """Send a message that is useful only while the proxy is connected."""
         if self._caller.up and self.key is not None:
             self._post(self.proxy, message, now)
 
@@ -216,7 +217,8 @@ class ProxyConnection:
                 self._send(number, now)
 
     def _unknown(self, now: int) -> None:
-        """Enrol anew: at once, since a proxy may have lost its disk; later, if it has just forgotten us."""
+        """Enrol again: at once, since a proxy may have lost its disk; later, if it has forgotten this client just
+        before."""
         if self.key is None:
             return  # An answer to what we asked before we knew.
         self.key = None
@@ -273,11 +275,11 @@ class ProxyConnection:
         self._again(number, request, now)
 
     def _hasten_older(self, answered: _Request, now: int) -> None:
-        """Let requests go out soon again that were last sent before one that the server has answered.
+        """Repeat soon the requests that were last sent before one that the server has answered.
 
-        While the server is down, pauses grow to sixteen times `retry_us`. Its first answer shows that it is up again.
-        A pause is not cut below `retry_us`: a proxy that drops a request and hands others on does not multiply it.
-        A refused request keeps its pause, for it has its answer.
+        While the server is down, pauses grow to sixteen times `retry_us`. Its first answer shows that it is up again. A
+        pause never falls below `retry_us`: a proxy that drops one request and forwards others cannot multiply it. A
+        refused request keeps its pause, because it has its answer.
         """
         least_us = max(self._config.retry_us, self._answers.patience_us)
         for number, request in self._flying.items():
@@ -307,9 +309,10 @@ class ProxyConnection:
 
 
 class _Answers:
-    """How long answers take, so that nobody is asked twice who is only busy: to answer twice would make it busier.
+    """How long answers take, so that a busy relay is not asked twice: a second answer would make it busier.
 
-    Only answers to what was asked once count, since of others nobody knows to which asking they are.
+    Only answers to requests that were sent once count. For the others it is unknown which transmission the answer
+    belongs to.
     """
 
     def __init__(self, most_us: int) -> None:
@@ -317,7 +320,7 @@ class _Answers:
 
     @property
     def patience_us(self) -> int:
-        """For how long at least an answer is waited for."""
+        """Minimum time to wait for an answer."""
         return min(2 * self._usual_us, self._most_us)
 
     def note(self, request: _Request, now: int) -> None:
@@ -328,6 +331,6 @@ class _Answers:
 _NUMBERS: Final = 1 << 32
 _ENROL: Final = -1
 _SILENT_RETRIES: Final = 3
-"""A relay that has left requests unanswered for so many times `retry_us` counts as silent."""
+"""A relay that leaves a request unanswered for this many times `retry_us` counts as silent."""
 _ANSWER_US: Final = 1_000_000
-"""What an answer takes at most, as long as none has been measured that took longer."""
+"""Assumed time of an answer until a longer one has been measured."""

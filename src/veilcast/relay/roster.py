@@ -1,10 +1,11 @@
-"""The roster of a proxy: its clients, with the key that moves what they send, and the pseudonyms of their leases.
+"""The roster of a proxy: its clients, with the key that moves their messages, and the pseudonyms of their leases.
 
-All of it is on the disk before anything rests on it: a proxy that starts again must know its clients' keys, or all of
-them would have to enrol anew, and whose a pseudonym is, or what the server holds for it could not be delivered.
+Every entry is durable before anything depends on it. A restarted proxy must know its clients' keys: otherwise all
+clients would have to enrol again. It must also know the owner of each pseudonym: otherwise it could not deliver what
+the server holds.
 
-In `hardened` every lease has a pseudonym of its own, drawn at random, which ends with it; in `paper` every client has
-one for ever.
+In `hardened` every lease has its own random pseudonym, which ends with the lease; in `paper` every client has one for
+ever.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from veilcast.wire.geometry import LEASE_NAME
 
 
 class EnrolledClient(msgspec.Struct, frozen=True, array_like=True, tag="client", forbid_unknown_fields=True):
-    """The record of a client; `pseudonym` is the paper's, else empty."""
+    """The record of a client; `pseudonym` is the paper's, otherwise empty."""
 
     client: str
     transformation: bytes
@@ -51,10 +52,10 @@ class _Client:
 
 
 class ClientRoster:
-    """Bounded: `clients_max` clients and `leases_each` leases of each, which are forgotten when they are over.
+    """Bounded: `clients_max` clients and `leases_each` leases of each; expired leases are forgotten.
 
-    When it is full a new client takes the place of one without leases, the longest enrolled: that one enrols again
-    should it come back. Or a proxy would in time be full of those who left.
+    When the roster is full, a new client replaces the longest-enrolled client without leases. That client enrols again
+    if it comes back. Otherwise clients that have left would fill a proxy in time.
     """
 
     def __init__(
@@ -69,7 +70,7 @@ class ClientRoster:
         self._config, self._entropy, self._ledger, self._own_pseudonym = config, entropy, ledger, own_pseudonym
         self._clients: dict[Address, _Client] = {}
         self._known: dict[Address, tuple[int, bytes]] = {}
-        """Record and pseudonym of each client, also of those that are not on the disk yet."""
+        """Record and pseudonym of each client, including clients that are not durable yet."""
         self._readers: dict[bytes, tuple[Address, bytes]] = {}
         self._alarms: Timers[bytes] = Timers()
         records = [(record, _read(data)) for record, data in sorted(kept.items())]
@@ -94,7 +95,7 @@ class ClientRoster:
         return self._clients[client].transformation
 
     def enrol(self, client: Address, transformation: Scalar, now: int, then: WhenDurable) -> bool:
-        """Know this client by this key, from when that is on the disk; False if there is no room for one more."""
+        """Register the client with this key once the record is durable; False if the roster is full."""
         known = self._known.get(client)
         if known is None and len(self._known) >= self._config.clients_max and not self._make_room():
             return False
@@ -111,14 +112,15 @@ class ClientRoster:
         return True
 
     def pseudonym_of(self, client: Address, name: bytes) -> bytes | None:
-        """The pseudonym of a lease; None if it is not known."""
+        """The pseudonym of a lease, or None if it is unknown."""
         known = self._clients[client]
         if self._own_pseudonym:
             return known.pseudonym
         return known.leases[name][1].pseudonym if name in known.leases else None
 
     def assign_pseudonym(self, client: Address, name: bytes, until_us: int, now: int) -> tuple[int, bytes] | None:
-        """A pseudonym for a lease, and the record that must be on the disk first; None if it has too many."""
+        """A pseudonym for a lease, and the record that must be durable first; None if the client has too many
+        leases."""
         known = self._clients[client]
         if self._own_pseudonym:
             return known.record, known.pseudonym
@@ -133,11 +135,11 @@ class ClientRoster:
         return record, entry.pseudonym
 
     def find_lease(self, pseudonym: bytes) -> tuple[Address, bytes] | None:
-        """Whose it is, and what its client calls it; None if it is nobody's (any more)."""
+        """The client and the client's name for the lease; None if the pseudonym is unknown or expired."""
         return self._readers.get(pseudonym)
 
     def end_lease(self, pseudonym: bytes) -> None:
-        """The lease of this pseudonym is over; not the paper's, which stays its client's."""
+        """Forget the lease of this pseudonym. The paper's pseudonyms stay with their clients."""
         client, name = self._readers.get(pseudonym, ("", b""))
         known = self._clients.get(Address(client))
         if known is not None and name in known.leases:
@@ -154,7 +156,7 @@ class ClientRoster:
             self.end_lease(pseudonym)
 
     def _make_room(self) -> bool:
-        """Not in `paper`, whose clients can be away and come back to their pseudonym."""
+        """Evict a client without leases. Not in `paper`: a client that was away comes back to its pseudonym."""
         idle = (client for client, known in self._clients.items() if not known.leases and not self._own_pseudonym)
         leaver = next(idle, None)
         if leaver is None:

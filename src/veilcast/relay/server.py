@@ -1,8 +1,8 @@
-"""The server: matches publications with leases, both of them under tags, and knows nobody but proxies.
+"""The server: matches publications with leases by their tags, and knows only proxies.
 
-Everything that it answers "done" is on its disk: a lease, and a publication with the names of all whom it is for. One
-that is killed at any moment comes back with all of it, and what was never answered is asked for again. A publication
-that nobody wants needs no disk.
+Everything that the server confirms is on its disk: a lease, and a publication with the names of all leases it is for. A
+server killed at any moment restarts with all of it, and the clients repeat what it did not confirm. A publication
+without subscribers is not written.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from veilcast.wire.relay import Blind, Blinded, Lease, Receipt, Release, ReplyCo
 
 
 class LeaseRecord(msgspec.Struct, frozen=True, array_like=True, tag="lease", forbid_unknown_fields=True):
-    """The record of a lease; of one of several under the same name, its part."""
+    """The record of a lease; `part` distinguishes several leases under one name."""
 
     name: bytes
     part: bytes
@@ -47,7 +47,7 @@ class LeaseRecord(msgspec.Struct, frozen=True, array_like=True, tag="lease", for
 
 
 class PublicationRecord(msgspec.Struct, frozen=True, array_like=True, tag="note", forbid_unknown_fields=True):
-    """The record of a publication that readers still lack."""
+    """The record of a publication that some subscriber has not acknowledged."""
 
     id: bytes
     cipher: bytes | None
@@ -55,15 +55,15 @@ class PublicationRecord(msgspec.Struct, frozen=True, array_like=True, tag="note"
     names: tuple[bytes, ...]
     until_us: int
     proxy: str = ""
-    """By whom it came; "" in records that are older than this field."""
+    """The proxy that submitted it; "" in records older than this field."""
 
 
 class _Place(NamedTuple):
-    """What the server remembers of a lease."""
+    """A lease in the server's memory."""
 
     record: int
     stamp: bytes
-    """A digest of the record: what comes again as it was is not written again."""
+    """A digest of the record: an unchanged lease is not written again."""
     proxy: Address
     columns: int
 
@@ -71,9 +71,9 @@ class _Place(NamedTuple):
 class RelayServer:
     """A `Machine`, with the notices of `Peers` and `Durable`. It asks for `Listen("proxy")`.
 
-    `records` is what earlier lives had stored and did not settle: leases, and publications that readers still lack.
-    `refused` counts what was refused, by kind of error or by the code of the answer; `matched` the readers that
-    publications were for, all together.
+    `records` holds the records that earlier runs stored and did not settle: leases, and publications that some
+    subscriber has not acknowledged. `refused` counts rejected input by error class or by the code of the answer.
+    `matched` counts the subscribers of all publications.
     """
 
     def __init__(
@@ -102,7 +102,7 @@ class RelayServer:
         self._leases_by, self._columns_by = ProxyQuota(config.leases_each), ProxyQuota(config.columns_each)
         self._parts: Counter[bytes] = Counter()
         self._lapsed: dict[bytes, None] = {}
-        """Leases that are over, and under whose names something waits."""
+        """Expired leases with publications still waiting under their names."""
         self.faults = Faults()
         self.refused: Counter[str] = Counter()
         self.matched = 0
@@ -163,7 +163,7 @@ class RelayServer:
     # --- checkers
 
     def sizes(self) -> dict[str, int]:
-        """How much each table holds."""
+        """Entries in each table."""
         return {
             "leases": len(self._leases),
             "mailboxes": len(self._boxes),
@@ -175,7 +175,7 @@ class RelayServer:
 
     @property
     def abandoned(self) -> int:
-        """Publications that some reader never got: for want of room, or of time."""
+        """Publications that some subscriber never received, because space or time ran out."""
         return self._boxes.abandoned
 
     # --- what proxies ask for
@@ -287,7 +287,7 @@ class RelayServer:
         self._columns_by.charge(place.proxy, sign * place.columns)
 
     def _lapse(self, name: bytes) -> None:
-        """A lease is over; what waits under its name is kept for its reader until it has been held long enough."""
+        """A lease has expired; its waiting publications stay for their retention time."""
         if self._boxes.is_empty(name):
             self._end(name, b"")
         else:
@@ -298,7 +298,7 @@ class RelayServer:
             self._end(name, b"")
 
     def _end(self, name: bytes, part: bytes) -> None:
-        """Forget a lease, or a part of one; with the last part, what waits."""
+        """Forget a lease, or a part of one; with the last part, also what waits under its name."""
         known = self._leases.pop((name, part), None)
         if known is None:
             return

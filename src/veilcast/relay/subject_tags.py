@@ -1,35 +1,35 @@
-"""Hiding: a client's elements as points under its key, kept for the next time that it names them.
+"""Subjects: the elements a client subscribes to or publishes, as tags that the server can compare and no other party
+can make.
 
-k_u H takes half of what an upload costs, and is the same whenever the client uploads the element: a publisher names the
-same label with every publication, and the short prefixes of its numbers. What leaves is veiled anew each time.
+Pure recipes, and a cache. An element (`topics.elements`) becomes a point H of the group, and a tag is a name for k_r H.
 
+*Paper* (P2 4.1). The client uploads k_u H(element), the proxy multiplies by t_u = k_r / k_u, and the server has k_r H.
+Every step is deterministic. The proxy computes k_r H itself and so links clients by topic. The server knows k_r and can
+try any element it thinks of (`tests/papers/test_p2_relay_flaws.py`).
 
-Subjects: what a client wants or publishes on, as tags that the server can compare and nobody else can make.
+*Hardened*. Three changes, each against one party:
 
-Pure recipes. An element (`topics.elements`) becomes a point H of the group, and a tag is a name for k_r H.
+- Elements are keyed with the topic's subject key of the epoch (`core.match_elements`). No party outside the topic can
+  name an element, and the tags of two epochs have nothing in common.
+- The upload is veiled: (k_u H + rho G, rho Y), where Y = y G is the server's subject key. That is k_u H encrypted to
+  the server. The proxy multiplies both parts. The proxy sees fresh bytes each time. This rests on the decisional
+  Diffie-Hellman assumption, even if the proxy has k_u (from a bribed user) and the topic's key.
+- The proxies also multiply by a mask xs, which all proxies of one server share and the server does not have. The tag is
+  k_r xs H. So even a server with a topic's key cannot try its elements offline. As a user, it can send them one by one
+  through the proxy, at the rate that the proxy's limits allow.
 
-*Paper* (P2 4.1). The client uploads k_u H(element), the proxy multiplies by t_u = k_r / k_u, the server has k_r H. This
-is deterministic in every place: the proxy computes k_r H itself and so links clients by topic, and the server, who
-knows k_r, can try any element it thinks of (`tests/papers/test_p2_relay_flaws.py`).
+An upload is also bound to the box that it arrives with. Y is replaced by Y divided by a number, the bond. The bond is
+drawn for each upload and sent to the server in the box. (Division rather than multiplication saves an inversion: the
+client draws sigma, rho is sigma times the bond, and rho Y over the bond is sigma Y.) An upload that arrives with
+another box has a tag that nobody has. Without the bond, a proxy could send the subjects of a subscription as those of
+its own publication, and see from the deliveries which clients subscribe to the same.
 
-*Hardened*. Three things change, each against one party:
+A veiled upload is a `Ciphertext` of the group: the same arithmetic moves messages in `paper` (`body_encryption`).
 
-- elements are keyed with the topic's subject key of the epoch (`authority.subjects`): nobody outside the topic can
-  name one, and tags of two epochs have nothing in common;
-- the upload is veiled: (k_u H + rho G, rho Y) with Y = y G the server's subject key, that is k_u H encrypted to the
-  server. The proxy multiplies both parts; what it sees is fresh each time, and rests on the decisional Diffie-Hellman
-  assumption even if it has k_u (from a user it bribed) and the topic's key;
-- the proxies multiply by a mask xs, too, which all proxies of one server share and the server does not have. The tag is
-  k_r xs H, so even a server that has a topic's key cannot try its elements at home. As a user it can send them one by
-  one through the proxy, as fast as the proxy's limits let it.
-
-And an upload is bound to the box that it comes with: for Y stands Y over a number, the bond, that is drawn for each
-upload and told the server in the box. (Over, not times, so that nobody has to invert it: the client draws sigma, rho is
-sigma times the bond, and rho Y over the bond is sigma Y.) What comes with another box has no tag that anybody has.
-Otherwise a proxy could send the subjects of a subscription as those of a publication of its own, and see by the
-deliveries who wants the same.
-
-A veiled upload is a `Ciphertext` of the group: the same arithmetic moves messages in `paper` (`bodies`)."""
+`BlindingCache` stores a client's elements as points under its key. Computing k_u H is half the cost of an upload, and
+the result is the same for each upload of the element: a publisher names the same label, and the short prefixes of its
+numbers, with every publication. The veil is fresh for each upload.
+"""
 
 from __future__ import annotations
 
@@ -46,17 +46,17 @@ from veilcast.wire.geometry import TAG
 
 
 def blind_element(element: bytes, key: Scalar) -> Point:
-    """The client: k_u H."""
+    """Client: k_u H."""
     return _point(element) * key
 
 
 def move_element(uploaded: Point, transformation: Scalar) -> Point:
-    """The proxy: k_r H."""
+    """Proxy: k_r H."""
     return uploaded * transformation
 
 
 def tag_of(moved: Point) -> bytes:
-    """The server: what the index knows the element by."""
+    """Server: the name of the element in the index."""
     return digest(moved.encode(), purpose=b"vc/relay-tag", size=TAG)
 
 
@@ -64,39 +64,39 @@ def tag_of(moved: Point) -> bytes:
 
 
 def bind_subject_key(subject: Point, bond: Scalar) -> Point:
-    """The client: the subject key for what comes with the box that the bond is in."""
+    """Client: the subject key for an upload whose box holds this bond."""
     return subject * bond.inverse()
 
 
 def veil_element(element: bytes, key: Scalar, subject: Point, entropy: Entropy) -> Ciphertext:
-    """The client: (k_u H + rho G, rho Y), where Y is bound."""
+    """Client: (k_u H + rho G, rho Y), where Y is bound."""
     return encrypt(_point(element) * key, subject, entropy)
 
 
 def move_veiled_element(uploaded: Ciphertext, transformation: Scalar, mask: Scalar) -> Ciphertext:
-    """The proxy: what is inside becomes k_r xs H."""
+    """Proxy: the content becomes k_r xs H."""
     return uploaded * (transformation * mask)
 
 
 def unveiling_key(keys: ServerKeys, bond: Scalar) -> Scalar:
-    """The server: what takes the veil off, if the bond is that of the upload."""
+    """Server: the key that removes the veil, if the bond is that of the upload."""
     return keys.unveil * bond
 
 
 def tag_veiled(moved: Ciphertext, unveil: Scalar) -> bytes:
-    """The server: take the veil off."""
+    """Server: remove the veil and compute the tag."""
     return tag_of(moved.body - moved.key_part * unveil)
 
 
 def blind_many(elements: Sequence[bytes], key: Scalar, multiply: Multiply = multiply_each) -> list[Point]:
-    """The client: k_u H of each, whatever they are uploaded for."""
+    """Client: k_u H of each element."""
     return multiply([(_point(element), key) for element in elements])
 
 
 def veil_many(
     hidden: Sequence[Point], subject: Point, bond: Scalar, entropy: Entropy, multiply: Multiply = multiply_each
 ) -> list[Ciphertext]:
-    """The client: `veil_element` for each, bound, where rho is sigma times the bond."""
+    """Client: `veil_element` for each, bound, where rho is sigma times the bond."""
     sigmas = [Scalar.draw(entropy) for _ in hidden]
     veils = multiply([(subject, sigma) for sigma in sigmas])
     masks = [(sigma * bond).public() for sigma in sigmas]
@@ -106,7 +106,7 @@ def veil_many(
 def move_many(
     uploaded: Sequence[Ciphertext], transformation: Scalar, mask: Scalar, multiply: Multiply = multiply_each
 ) -> list[Ciphertext]:
-    """`move_veiled_element` for each of one client's uploads."""
+    """`move_veiled_element` for each upload of one client."""
     factor = transformation * mask
     moved = multiply([(part, factor) for each in uploaded for part in (each.body, each.key_part)])
     return [Ciphertext(body, key_part) for body, key_part in zip(moved[::2], moved[1::2], strict=True)]
@@ -126,7 +126,7 @@ _DOMAIN: Final = b"vc/relay-point"
 
 
 class BlindingCache:
-    """Bounded: the last `BLINDED_MAX` elements that were new, under one key."""
+    """Bounded: the last `BLINDED_MAX` new elements, under one key."""
 
     def __init__(self, multiply: Multiply) -> None:
         self._multiply = multiply
@@ -137,7 +137,7 @@ class BlindingCache:
         return len(self._hidden)
 
     def blind(self, key: Scalar, elements: Sequence[bytes]) -> list[Point]:
-        """k_u H of each."""
+        """k_u H of each element."""
         if self._key is None or self._key != key:
             self._key, self._hidden = key, {}
         new = [element for element in dict.fromkeys(elements) if element not in self._hidden]

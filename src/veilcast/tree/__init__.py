@@ -1,6 +1,8 @@
-"""The tree (P2, section 4.2): each subscriber lays a tree of its own over all nodes, by which notes climb to it.
+"""The tree (P2, section 4.2): each subscriber lays its own tree over all nodes, and publications climb it to the
+subscriber.
 
-Nodes reach one another through an anonymous network, which hides the sender. `permutation`, `shape` and `plan` say who
-stands where, `bundles` how everyone is told its parent and nothing else, `suspects` who loses what it should pass on;
-`filters` and `labels` are the paper's way to route. Without I/O; imports the rooms below and no other mode.
+Nodes reach one another through an anonymous network, which hides the sender. `permutation`, `tree_shape` and `layout`
+decide the place of each node. `instruction_bundles` tell each node its parent and nothing else. `suspects` finds nodes
+that drop publications. `destination_filters` and `paper_routing` are the paper's routing. The room does no I/O. It
+imports the rooms below it and no other mode.
 """

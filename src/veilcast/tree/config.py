@@ -1,6 +1,7 @@
-"""What the machines of the tree can be told: one frozen value each, with the unit and the effect of each field.
+"""Settings of the tree's machines: one frozen value each, with the unit and the effect of each field.
 
-All nodes of a network must be of one profile and, in `paper`, of one way of routing; all else each decides for itself.
+All nodes of a network must have the same profile and, in `paper`, the same routing. Each node decides everything else
+for itself.
 """
 
 from __future__ import annotations
@@ -16,129 +17,130 @@ from veilcast.topics import Geometry
 from veilcast.wire import geometry as g
 
 PaperRouting: TypeAlias = Literal["trees", "seen", "labels"]
-"""How a node decides whom a message goes on to, in `paper`.
+"""How a node chooses the next hops of a message, in `paper`.
 
-By topic alone, to every parent it has for it; "labels" lets a message carry a filter of those who have forwarded it, as
-the paper says, and "seen" lets nodes remember what they have forwarded. "trees" keeps the trees apart: a message goes
-on to the parent in the tree that it came on.
+By topic alone, a message goes to every parent that the node has for its topic. With "labels", as in the paper, a
+message carries a filter of the nodes that have forwarded it. "seen" makes nodes remember the messages that they have
+forwarded. "trees" keeps the trees apart: a message goes to the parent in the tree that it arrived on.
 """
 
 
 class TreeConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A node: forwards for all, and may publish and subscribe."""
+    """Settings of a node: it forwards for all, and may publish and subscribe."""
 
     profile: Profile = "hardened"
 
     # --- the directory
     fetch_us: int = 60_000_000
-    """How often the listing is fetched; jittered by a half."""
+    """Interval between downloads of the listing; jittered by half."""
     listed_max: int = g.LISTED_MAX
-    """A listing of more nodes is refused."""
+    """Largest listing accepted, in nodes."""
 
     # --- trees
     depth: int = 3
-    """Hops from the farthest nodes to the root; more branches are drawn instead of more hops."""
+    """Hops from the farthest nodes to the root; a larger network gets more branches, not more hops."""
     chain: int = 3
     """Guards between the root of a tree and its subscriber; `paper` has none."""
     group: int = 32
     """Nodes whose instructions travel in one message."""
     fan: int = 4
-    """Within a group, to how many others each node hands instructions on."""
+    """Number of other nodes of its group to which each node passes instructions on."""
     spread_us: int = 5_000_000
     """Instructions of one tree leave one by one within this time."""
     ahead_us: int = 20_000_000
-    """So long before an epoch begins, at the latest, its trees are sent out; from half an epoch before it, at the
-    earliest."""
+    """Latest time before an epoch at which its trees are sent out; the earliest is half an epoch before it."""
 
     # --- publishing
     copies: int = 2
-    """To how many origins a publication is sent; one in `paper`."""
+    """Number of origins that receive a publication; one in `paper`."""
     again_us: int = 3_000_000
-    """How long after the first the next copy leaves."""
+    """Delay of the second copy after the first."""
     wait_us: int = 60_000_000
-    """After which a publication that is not through is reported as overdue."""
+    """Time after which an unconfirmed publication is reported as overdue."""
     records_max: int = 256
-    """Publications that are not through."""
+    """Publications that are not confirmed."""
 
     # --- streams
     retry_us: int = 10_000_000
-    """How long a request waits for its answer before the stream is given up for another. Where answers take long, what
-    has a stream of its own is tried for up to four times as long."""
+    """Time a request waits for its answer before its stream is replaced. Where answers take long, a request with its
+    own stream waits up to four times as long."""
     connect_us: int = 2_000_000
-    """How long after a call for a stream that failed the next one is made; doubled each time, up to four times."""
+    """Time before a failed stream is opened again; doubled each time, up to four times."""
     idle_us: int = 60_000_000
-    """A stream to a parent that carried nothing for so long is closed."""
+    """Time after which an unused stream to a parent is closed."""
     streams_max: int = 512
-    """Streams to others, under way or up."""
+    """Outbound streams, opening or open."""
     callers_max: int = 4_096
-    """Streams of others whose allowance is remembered."""
+    """Inbound streams whose rate limits are remembered."""
 
     # --- forwarding
     entries_max: int = 65_536
-    """Of the routing table."""
+    """Entries of the routing table."""
     columns_max: int = 262_144
     """Constraints of all entries together."""
     seen_max: int = 65_536
-    """Messages that are remembered, so that a repeat is known for one."""
+    """Messages remembered to recognise repeats."""
     hold_us: int = 60_000_000
-    """For so long a message is tried on toward a parent who cannot be reached."""
+    """Time for which a message is retried toward an unreachable parent."""
     holds_each: int = 256
-    """Messages that wait for one parent; more are dropped."""
+    """Messages waiting for one parent; further ones are dropped."""
     holds_max: int = 4_096
-    """Messages that wait, for all parents."""
+    """Messages waiting for all parents together."""
     installs_every_us: int = 10_000
-    """Instructions that this node takes from all others: a burst, and then one every so often."""
+    """Interval at which this node accepts instructions from all others together, after a burst of `installs_burst`."""
     installs_burst: int = 4_096
     messages_every_us: int = 2_000
-    """The same for messages of all kinds on one stream; an offer counts as many as it makes copies."""
+    """Interval at which this node accepts messages of all kinds on one stream, after a burst of `messages_burst`; an
+    offer counts as many messages as it makes copies."""
     messages_burst: int = 256
     trees_each: int = 4
-    """Trees that want one publication, for each listed node. An origin makes no more copies than that of one offer; if
-    more entries match, it draws among them."""
+    """Assumed trees per listed node that want one publication. An origin makes at most that many copies of one offer
+    for each listed node; if more entries match, it draws among them."""
     copies_every_us: int = 1_000
-    """Copies that a node makes of all offers, and for entries that are turned: a burst, and then one every so often.
-    What is more is refused, and its publisher tries another origin."""
+    """Interval at which a node makes copies for all offers and for redirected entries, after a burst of
+    `copies_burst`. The node refuses offers beyond that, and their publishers try another origin."""
     copies_burst: int = 4_096
 
     # --- subscribing
     subscriptions_max: int = 64
     unread_max: int = 1_024
-    """Notes delivered and not acknowledged; more are dropped."""
+    """Notifications delivered and not acknowledged; further ones are dropped."""
     delivered_max: int = 16_384
-    """Notes that are remembered, so that a copy is known for one."""
+    """Notifications remembered to recognise copies."""
     deliver_again_us: int = 30_000_000
-    """After which a note that nobody acknowledged is delivered again."""
+    """Time after which an unacknowledged notification is delivered again."""
 
     # --- probing
     probe_us: int = 2_000_000
-    """A probe leaves this often, for all trees together; 0 is no probes."""
+    """Interval between probes, for all trees together; 0 turns probes off."""
     first_probe_us: int = 50_000
-    """The same while there are nodes that nothing has come from yet."""
+    """Interval between probes while some nodes have not been reached yet."""
     probe_wait_us: int = 12_000_000
-    """A probe that has not come back by then has failed; up to four times as long where they take long."""
+    """Time after which a probe that has not returned counts as failed; up to four times as long where probes take
+    long."""
     probes_max: int = 256
-    """Probes under way."""
+    """Probes in flight."""
     probes_kept: int = 4_096
-    """Probes by which those are found who lose what they should pass on."""
+    """Probe results from which nodes that drop messages are found."""
     ready_share: float = 0.9
-    """A subscription is reported to stand when probes of so many nodes have come back."""
+    """Share of the nodes whose probes must have returned before a subscription is reported as active."""
     patience: int = 2
-    """A guard that could not be reached so many times in a row is replaced."""
+    """Consecutive failures to reach a guard before it is replaced."""
     avoid_us: int = 3_600_000_000
-    """For so long nothing is made to depend on a node that was found to lose things, or to be away."""
+    """Time for which nothing depends on a node that was found unreachable or dropping messages."""
 
     # --- paper
     routing: PaperRouting = "trees"
     label_us: int = 600_000_000
-    """How often a node draws its label anew."""
+    """Interval at which a node draws a new label."""
     counting: bool = False
-    """Filters count, so that a subscription can be taken back."""
+    """Use counting filters, so that a subscription can be withdrawn."""
     filter_elements: int = 256
     """Elements that one parent's filter holds within the bound; more are refused."""
     filters_max: int = 1_024
     """Parents, or trees, that have a filter."""
     filter_bound: float = 1e-6
-    """The chance that a filter lets through what shares no element with it."""
+    """Probability that a filter lets through a publication that shares no element with it."""
 
     def __post_init__(self) -> None:
         check_minimum(self, "tree", 0, *_MAY_BE_NONE)
@@ -160,33 +162,35 @@ class TreeConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def filter_geometry(self) -> Geometry:
-        """The shape of the paper's filters."""
+        """Geometry of the paper's filters."""
         return Geometry.sized(elements=self.filter_elements, queries=g.SUBJECTS_MAX, bound=self.filter_bound)
 
 
 class DirectoryConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The one who lists nodes, and knows nothing of what they say."""
+    """Settings of the machine that lists nodes and knows nothing of their traffic."""
 
     lease_us: int = 600_000_000
-    """How long a node stands in the listing after it has enrolled; it enrols anew when a third of it is over."""
+    """Time a node stays listed after it has enrolled; it enrols again after a third of that time."""
     publish_us: int = 5_000_000
-    """How often a new version of the listing is made, if anything has changed."""
+    """Minimum interval between versions of the listing; a new version is made only after a change."""
     listing_us: int = 1_800_000_000
-    """How long a listing is good for."""
+    """Time for which a listing is valid."""
     versions: int = 4
-    """Versions that are kept for those who are still fetching them."""
+    """Versions that are kept for nodes that are still downloading them."""
     nodes_max: int = g.LISTED_MAX
     callers_max: int = 4_096
-    """Streams whose allowance is remembered."""
+    """Streams whose rate limits are remembered."""
     requests_every_us: int = 1_000
-    """What one stream may ask: a burst, and then one every so often."""
+    """Interval between requests of one stream, after a burst of `requests_burst`."""
     requests_burst: int = 2_048
     enrols_every_us: int = 1_000
-    """Enrolments that fail their check, of all streams together; each costs a signature. When there were more, only
-    nodes that are listed with the same certificates are heard."""
+    """Interval between enrolments that fail their check, of all streams together, after a burst of `enrols_burst`;
+    each costs a signature check. Beyond that, the directory answers only nodes that are listed with the same
+    certificates."""
     enrols_burst: int = 1_024
     renewals_every_us: int = 1_000_000
-    """Enrolments of one node that count: a burst, and then one every so often. Each move is written to the disk."""
+    """Interval between enrolments of one node that take effect, after a burst of `renewals_burst`. Each change of
+    address is written to disk."""
     renewals_burst: int = 8
 
     def __post_init__(self) -> None:

@@ -1,13 +1,13 @@
-"""Ends: the names under which things come to a subscriber, when they have come all the way.
+"""Delivery tags: the entry names under which messages arrive at a subscriber, at the end of their path.
 
-The end of a wish's trees in an epoch comes from the secret of the membership. So it is the same in all lives of a node:
-one that starts anew gets what its earlier life planted, before it has planted anything itself, and its guards find no
-difference. For these all names on the chain stay the same for an epoch: one that were told a new name of its own, and
-the old one for its parent, would know that its parent is the end.
+The tag of an interest's trees in an epoch is derived from the secret of the membership. So it is the same in all runs
+of a node. A restarted node receives messages on the trees of its earlier run before it has installed any itself, and
+its guards notice no difference. All names on the guard chain therefore stay the same for an epoch: a guard with a new
+name for itself and the old one for its parent would know that its parent is the subscriber.
 
-An end outlasts the wish, too: what still comes for one that was given up is taken and dropped, as from the outside it
-is for everything. It is over when all entries of its trees are, and not later: who sends something to its parent then
-is refused, whoever that is.
+A tag also outlasts its interest. The subscriber accepts and drops messages for a withdrawn interest, so that nothing
+changes for an observer. The tag expires with the last entry of its trees, and not later: after that, a node that sends
+to its parent is refused, whether or not the parent is the subscriber.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class DeliveryTag(NamedTuple):
 
 
 class DeliveryTags:
-    """Bounded: the last `most`."""
+    """Bounded: the last `most` tags."""
 
     def __init__(self, link: Secret, epoch_us: int, most: int) -> None:
         self._key, self._epoch_us, self._most = derive(link, b"vc/tree-ends"), epoch_us, most
@@ -40,14 +40,14 @@ class DeliveryTags:
         return len(self._ends)
 
     def open(self, wish: SharedInterest, epoch: int) -> bytes:
-        """The end of this wish's trees in this epoch; what comes there is taken from now on, until they are over."""
+        """The tag of this interest's trees in this epoch; messages under it are accepted until the trees expire."""
         name = entry_name(derive(self.chain_secret(wish, epoch), b"vc/tree-end", size=ENTRY).reveal())
         remember(self._ends, name, DeliveryTag(wish, epoch), self._most)
         self._alarms.set(name, self._over_us(epoch))
         return name
 
     def chain_secret(self, wish: SharedInterest, epoch: int) -> Secret:
-        """What the names on the chain to this end come from."""
+        """The secret from which the names on the chain to this tag are derived."""
         return derive(self._key, b"vc/tree-hung", wish.key, epoch.to_bytes(8, "big"))
 
     def get(self, name: bytes, now: int) -> DeliveryTag | None:

@@ -1,13 +1,13 @@
-"""Descriptors: what a node says of itself to be listed.
+"""Descriptors: a node's signed request to be listed.
 
-Pure. A node says where it can be reached, and the key that instructions for it are to be sealed with, which is the link
-key that its membership certifies: nobody can open them in its place, whoever wrote the list. It signs that under its
-own name (`authority.statement`), with the time. So an old descriptor that somebody plays again is known for one, and
-neither moves a node nor keeps one listed that is gone.
+Pure. A descriptor states the node's address and the key that seals instructions for it. That key is the link key that
+the node's membership certifies: no other party can open the instructions, not even the author of the listing. The node
+signs the descriptor with a time, under its own name (`authority.statement`). So the directory recognises a replayed
+descriptor. A replay neither moves a node nor keeps a departed node listed.
 
-An onion address is proven: the node also signs with the key of the onion service. So no member sends the streams of all
-others to an onion service that is not its own. Other addresses are not proven; they serve without Tor only, for a node
-calls nothing but onion services through Tor.
+An onion address is proven: the node also signs with the key of the onion service. So no member can direct the streams
+of all others to an onion service that it does not own. Other addresses are not proven. They work without Tor only,
+because a node opens only onion services through Tor.
 """
 
 from __future__ import annotations
@@ -40,9 +40,9 @@ def build_descriptor(keyring: Keyring, address: Address, number: int, now: int, 
 
 
 def check_descriptor(enrol: EnrolNode, reader: StatementReader, now: int) -> bytes:
-    """The key of the authority that certified the node.
+    """Returns the key of the authority that certified the node.
 
-    Raises `RemoteError` unless a member says this of itself and holds the onion service that it names.
+    Raises `RemoteError` unless a member describes itself and owns the onion service that it names.
     """
     body = _body(enrol.address, enrol.box, enrol.since_us, enrol.issued_us)
     signed = StatementSignature(enrol.certificates, enrol.signature)
@@ -65,8 +65,9 @@ def _body(address: str, box: bytes, since_us: int, issued_us: int) -> bytes:
 
 
 AHEAD_US: Final = 10_000_000
-"""How far a node's clock may be ahead of the directory's. A descriptor of a later time is refused: it would be newer
-than all that its node signs until then."""
+"""How far a node's clock may be ahead of the directory's. The directory refuses a later descriptor: it would be
+newer than all descriptors that the node signs until then.
+"""
 _ENCODER: Final = msgspec.msgpack.Encoder()
 _PURPOSE: Final = b"veilcast/tree-node"
 _HOLDS: Final = b"veilcast/tree-onion"

@@ -1,17 +1,18 @@
-"""The paper's routing table: for each destination one Bloom filter, into which falls all that should go there.
+"""The paper's routing table: one Bloom filter for each destination, which holds all elements to be forwarded there.
 
-Pure. A destination is a node that is the parent of this one in some tree; subscriptions live in its filter as elements
-(`authority.subjects`: plain, with the topic's name in front), several poured together. A publication goes to every
-destination whose filter has an element of each of its groups. Whose tree an element came with is not kept: that is P2
-to the letter, and why a publication of two subscribers leaves the way that either of them laid.
+Pure. A destination is a node that is the parent of this one in some tree. The elements of several subscriptions
+(`core.match_elements`: plain, with the topic's name in front) share its filter. A publication goes to every destination
+whose filter contains an element of each of its groups. The filter does not record which tree an element came with. That
+is P2 to the letter, and the reason why a publication for two subscribers also takes paths that only the other one
+installed.
 
-The chance of a wrong match is at most `geometry.bound` for each destination, as long as no filter holds more elements
-than that bound is for; so a filter that would is full. The bound must be far below one over the number of destinations:
-with 499 of them and 1 %, every visit sends five copies astray, and each goes on.
+The probability of a false match is at most `geometry.bound` for each destination, as long as no filter holds more
+elements than the bound is computed for; a filter refuses more. The bound must be far below one over the number of
+destinations: with 499 destinations and 1 %, every visit makes five stray copies, and each of them is forwarded.
 
-P2 has no way to unsubscribe. Filters then only grow, and hold as many elements as were ever poured in; or they count
-(`counting`), as the paper proposes, and what was poured in can be taken out once. To take out what was never in would
-tear holes into others, so what is not found is left alone; a false positive is found, and does tear them.
+P2 has no way to unsubscribe. Without counting, filters only grow, and hold every element ever added. With `counting`,
+as the paper proposes, an added element can be removed once. Removing an element that was never added would damage
+others, so the table ignores an element that it does not find; a false positive is found, and does damage others.
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ class DestinationFilters:
         return len(self._columns)
 
     def add(self, destination: bytes, elements: Iterable[bytes]) -> None:
-        """All of them or none: `LocalError` if there is no room for the destination, or in its filter."""
+        """Add all elements or none: `LocalError` if there is no capacity for the destination, or in its filter."""
         rows = self._rows(elements)
         column = self._columns.get(destination)
         new = rows if column is None or self._counting else rows[~self._holds(rows, column)]
@@ -64,7 +65,7 @@ class DestinationFilters:
         self._held[column] += len(new)
 
     def remove(self, destination: bytes, elements: Iterable[bytes]) -> None:
-        """Of what was poured in, each once more; what is not found is left alone."""
+        """Remove each element once; elements that are not found are ignored."""
         if not self._counting:
             raise LocalError("these filters only grow")
         column = self._columns.get(destination)
@@ -76,7 +77,7 @@ class DestinationFilters:
                 self._held[column] -= 1
 
     def match(self, groups: Sequence[Sequence[bytes]]) -> list[bytes]:
-        """The destinations whose filters have an element of each group, in the order in which they came."""
+        """The destinations whose filters contain an element of each group, in order of insertion."""
         if not groups:
             return []
         hit = np.ones(len(self._columns), dtype=np.bool_)

@@ -1,18 +1,19 @@
-"""The directory: lists the nodes, for members, and knows nothing of what they say to one another.
+"""The directory: lists the nodes for members, and knows nothing of their traffic.
 
-A node enrols with a descriptor and stands in the listing for one lease; it renews that long before the end, so whoever
-falls silent falls out. The directory signs a new edition of the listing when somebody asks and something has changed,
-and no more often than it is told to; it keeps the last few for those who are in the middle of one. All come through the
-anonymous network, each request on a stream of its own accord: the directory knows its nodes, and not who asks.
+A node enrols with a descriptor and stays listed for one lease. It renews long before the end, so an unresponsive node
+drops out. The directory signs a new listing when a node asks and something has changed, at most as often as configured.
+It keeps the last few listings for nodes that are still downloading one. All requests arrive through the anonymous
+network on separate streams: the directory knows its nodes, and not the node behind a request.
 
 The listing is for members: a request without a proof of the network key gets no answer, and costs one hash.
 
 A node is listed once, under the fingerprint of its certified link key. A sub-authority could certify its own key under
-the name of another authority's member. So a listed node answers to the authority that certified it, and to the root.
+the name of another authority's member. So only the authority that certified a listed node, and the root, can change its
+entry.
 
-On the disk is who was let in, and since when: origins are chosen among those who have been there for long, and must not
-all become newcomers when the directory starts anew. Renewals are not on the disk. A directory that comes back gives
-everybody one lease, and who does not renew it is gone then.
+The disk records which nodes were admitted and since when. Publishers choose origins among nodes that have been listed
+for long, and these nodes must not all become newcomers when the directory restarts. Renewals are not on the disk. A
+restarted directory gives every node one lease; a node that does not renew drops out then.
 """
 
 from __future__ import annotations
@@ -44,9 +45,10 @@ from veilcast.wire.tree import EnrolNode, FetchListing, ListedNode, NodeEnrolled
 
 
 class NodeRecord(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
-    """A node on the disk, as it came, moved or was certified last: by which authority, and when it said so.
+    """A listed node on disk, as of its last admission, move or certification: the certifying authority, and the
+    descriptor's time.
 
-    `shown` is a digest of its certificates. A directory that starts anew knows by it that a node renews.
+    `shown` is a digest of its certificates. A restarted directory uses it to recognise a renewal.
     """
 
     address: str
@@ -60,8 +62,8 @@ class NodeRecord(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fi
 class Directory:
     """A `Machine`, with the notices of `Peers` and `Durable`. It asks for `Listen("tree")`.
 
-    `records` is what earlier lives had stored and did not settle: the nodes that were listed. `refused` counts what was
-    refused, by kind of error.
+    `records` holds the records that earlier runs stored and did not settle: the listed nodes. `refused` counts rejected
+    input by error class.
     """
 
     def __init__(
@@ -81,7 +83,7 @@ class Directory:
         self._editions: deque[SignedListing] = deque(maxlen=config.versions)
         self._changed = True
         self._failures = TokenBucket(config.enrols_every_us, config.enrols_burst)
-        """What may still fail its check; a node that renews does not depend on it."""
+        """Budget of enrolments that may still fail their check; a renewing node does not depend on it."""
         self._callers: dict[Address, TokenBucket] = {}
         self._frames: list[Frame] = []
         self._events: list[Event] = [Listen("tree")]
@@ -129,13 +131,13 @@ class Directory:
         self._ledger.stored(record, now)
 
     def peer_up(self, peer: Address, now: int) -> None:
-        """Whoever it is may ask; there is nothing to prepare."""
+        """Nothing to prepare: any peer may ask."""
 
     def peer_lost(self, peer: Address, now: int) -> None:
         self._callers.pop(peer, None)
 
     def sizes(self) -> dict[str, int]:
-        """How much is in each table, for those who watch its bounds."""
+        """Entries in each table, for checks of their bounds."""
         return {
             "nodes": len(self._nodes),
             "editions": len(self._editions),
@@ -186,10 +188,10 @@ class Directory:
         )
 
     def _check(self, enrol: EnrolNode, listed: _Node | None, now: int) -> bytes:
-        """The authority that certified the node. Raises `RemoteError` unless it may speak for this node now.
+        """The authority that certified the node. Raises `RemoteError` unless the sender may speak for this node now.
 
-        The root's member takes its name back from a sub-authority at once: what another key signed under that name,
-        with a time to come, makes no descriptor of the member old.
+        The root's member takes its name back from a sub-authority at once: a descriptor with a future time, signed by
+        another key under that name, does not make the member's own descriptors stale.
         """
         if not now - self._config.lease_us < enrol.issued_us <= now + AHEAD_US:
             raise StaleError("the descriptor is not of this time")
@@ -216,7 +218,8 @@ class Directory:
     # --- nodes and editions
 
     def _let_in(self, node: bytes, enrol: EnrolNode, issuer: bytes, known: _Node | None, now: int) -> _Node:
-        """List a node that is new, or differs from its record. A node that moves keeps its age and its allowance."""
+        """List a node that is new, or that differs from its record. A node that moves keeps its age and its rate
+        limits."""
         since_us = now if known is None else known.listed.since_us
         kept = NodeRecord(enrol.address, enrol.box, since_us, issuer, enrol.issued_us, _digest(enrol.certificates))
         before = self._nodes.get(node)
@@ -229,13 +232,13 @@ class Directory:
         return _Node(record, kept, renewals)
 
     def _renew(self, node: bytes, known: _Node, since_us: int, until_us: int) -> None:
-        """Whoever says that it was started later than we knew has a new life from then on."""
+        """A node that reports a later start than the recorded one counts as restarted at that time."""
         known.listed = msgspec.structs.replace(known.listed, since_us=since_us, until_us=until_us)
         self._ends.set(node, until_us)
         self._changed = True
 
     def _newest(self, now: int) -> SignedListing:
-        """The edition that is served now. What has changed waits for the next, and none is served until its end."""
+        """The listing that is served now. Changes wait for the next one, and no listing is served until its end."""
         newest = self._editions[-1] if self._editions else None
         age_us = 0 if newest is None else now - newest.head.version
         due = (self._changed and age_us >= self._config.publish_us) or age_us >= self._config.listing_us // 2
@@ -257,7 +260,7 @@ class Directory:
 
 
 class _Node:
-    """A listed node: its record on the disk, how it is listed, and what it showed when it enrolled last."""
+    """A listed node: its record, its listing entry, and what it showed at its last enrolment."""
 
     __slots__ = ("issued_us", "issuer", "listed", "record", "renewals", "shown")
 
@@ -267,7 +270,7 @@ class _Node:
         self.issuer, self.issued_us, self.shown = kept.issuer, kept.issued_us, kept.shown
 
     def has_other_issuer(self, issuer: bytes) -> bool:
-        """False where the record is of a time when directories did not keep the issuer."""
+        """False if the record is from a time when directories did not store the issuer."""
         return self.issuer not in (b"", issuer)
 
 

@@ -1,12 +1,13 @@
-"""Membership: a node's place in the listing, and the listing that it has of all others.
+"""The directory client: keeps this node listed, and downloads the listing of all others.
 
-Enrols anew when a third of its lease is over, so that a directory may be away for a while. Fetches the whole listing
-now and then, so that nothing shows who needs whom. Each time it does so on a stream of its own, and at a time of its
-own: a directory that could tell who asks could show everyone else the truth, and this one a listing of its friends.
-Only who has just started asks soon after it has said its name, and in a quiet network that may be seen.
+The client enrols again after a third of its lease, so that the directory may be away for a while. It downloads the
+whole listing at intervals, so that nothing shows which nodes it uses. Each download has its own stream and its own
+random time: a directory that recognised the node could show it a listing of colluders, and the true one to all others.
+A node that has just started downloads soon after it has enrolled under its name, and in a quiet network this may be
+noticed.
 
-A listing that fails any check is dropped. The last one that was good is kept when there is no other: a directory that
-is away stops nobody.
+The client discards a listing that fails any check. It keeps the last valid listing while there is no other: an absent
+directory stops no node.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ from veilcast.wire.tree import FetchListing, ListingHead, ListingPage, NodeEnrol
 
 
 class DirectoryClient:
-    """Bounded: one listing, and one that is being fetched; of `listed_max` nodes at most."""
+    """Bounded: one listing, and one in download, of at most `listed_max` nodes each."""
 
     def __init__(
         self,
@@ -59,27 +60,27 @@ class DirectoryClient:
         self.listing = Listing(())
         self.enrolled_until_us = 0
         self.refusal: RefusalCode | None = None
-        """Why the directory did not list us when we last asked."""
+        """Why the directory refused the last enrolment; None if it did not."""
         self._head: ListingHead | None = None
-        """Of the listing that we have."""
+        """Head of the current listing."""
         self._fetching = name_stream(directory, FETCH_STREAM)
-        """The stream of the listing that is being fetched."""
+        """Stream of the current download."""
         self._gathering: ListingDownload | None = None
         self._tries = {_ENROL: 0, _FETCH: 0}
         self._silent: dict[str, None] = {}
-        """What the directory was last asked for without an answer."""
+        """Kinds of request that the directory last left unanswered."""
         self._alarms: Timers[str] = Timers()
         self._alarms.set(_ENROL, now)
         self._alarms.set(_FETCH, now + 1 + rng.randrange(config.connect_us))
 
     def address_of(self, node: bytes) -> Address | None:
-        """Where another node can be reached, if it is listed."""
+        """The address of another node, or None if it is not listed."""
         number = self.listing.numbered(node)
         return None if number is None or node == self.home else self.listing.addresses[number]
 
     @property
     def is_unanswered(self) -> bool:
-        """Whether the directory left the last request of either kind without an answer."""
+        """True if the directory left the last request of either kind unanswered."""
         return bool(self._silent)
 
     def next_us(self) -> int | None:
@@ -181,4 +182,4 @@ _ENROL: Final = "enrol"
 _FETCH: Final = "fetch"
 _SOON_US: Final = 1_000_000
 _LATE_US: Final = 600_000_000
-"""No directory makes us enrol more often than the one, or less often than the other."""
+"""Bounds on the enrolment interval, whatever lease the directory grants: at least `_SOON_US`, at most `_LATE_US`."""

@@ -1,15 +1,16 @@
-"""Forwarding, hardened: takes instructions, matches what is offered, and hands on what it carries.
+"""The hardened forwarder: stores instructions, matches offered publications, and forwards messages.
 
-An instruction comes in a layer that only this node can open, together with the layers of others, which are handed on.
-A publication is matched once, by the origin that its publisher chose; from there on each copy is addressed to one entry
-of the next node's table, and no more is known of it. A message that comes again under the same entry is answered and
-dropped, so nothing can go in circles. What waits for somebody who is away, under an entry that is turned to somebody
-else, goes there, too.
+An instruction arrives in a layer that only this node can open, together with the layers of other nodes, which are
+passed on. A publication is matched once, by the origin that its publisher chose. From there on each copy is addressed
+to one entry of the next node's table, and the node learns nothing more about it. A message that arrives again under the
+same entry is acknowledged and dropped, so nothing can circulate. If an entry is redirected, messages that wait for its
+former parent also go to the new one.
 
-Installers are anonymous, and one of them can install many entries with one tag. So an origin bounds the copies of one
+Installers are anonymous, and one installer can install many entries with one tag. So an origin bounds the copies of one
 offer by the size of the listing (`trees_each`), and those of all offers by a rate. If more entries match, the origin
-draws among them: an installer of many entries lowers the chance of the others, and makes no more copies. An entry that
-is turned again and again makes one copy of a message for each node that it is turned to, and these count, too.
+draws among them: an installer of many entries lowers the chance of the others, and causes no more copies. An entry that
+is redirected repeatedly makes one copy of a message for each node that it is redirected to, and these copies count,
+too.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ from veilcast.wire.tree import ForwardPublication, Install, Offer
 
 
 class Forwarder:
-    """Bounded: `entries_max` entries, `seen_max` messages that are known when they come again."""
+    """Bounded: `entries_max` entries, and `seen_max` messages that are recognised when they arrive again."""
 
     def __init__(
         self,
@@ -49,11 +50,11 @@ class Forwarder:
         arrive: Callable[[ForwardPublication, int], bool],
         rng: Random,
     ) -> None:
-        """`arrive` takes what has come to the end of its way, and says whether it was that."""
+        """`arrive` accepts a message that has reached the end of its path, and returns whether it had."""
         self._config, self._hops, self._arrive, self._rng = config, hops, arrive, rng
         self._copies = TokenBucket(config.copies_every_us, config.copies_burst)
         self.listed_count = 0
-        """Nodes of the listing."""
+        """Nodes in the listing."""
         self._epoch_us = keyring.epoch_us
         self._box = Keypair(keyring.membership.link)
         self._prover = MembershipProver(keyring)
@@ -69,7 +70,7 @@ class Forwarder:
         return len(self._seen)
 
     def install(self, install: Install, now: int) -> None:
-        """Take what is ours, and hand on the rest; raises `RemoteError`."""
+        """Store the instruction for this node, and pass the rest on; raises `RemoteError`."""
         self._prover.check(install)
         if install.removes or len(install.sealed) != INSTALL_BLOCK:
             raise MalformedError("not an instruction of the hardened profile")
@@ -88,7 +89,8 @@ class Forwarder:
             self._hops.send(child, self._prover.prove(passed), now)
 
     def offer(self, offer: Offer, now: int) -> int:
-        """Match a publication, and send a copy along each tree that wants it: so many. Raises `RemoteError`."""
+        """Match a publication, and send a copy along each matching tree. Returns the number of copies. Raises
+        `RemoteError`."""
         self._prover.check(offer)
         if offer.labels is not None:
             raise MalformedError("not an offer of the hardened profile")
@@ -107,7 +109,7 @@ class Forwarder:
         return len(matched)
 
     def forward(self, carry: ForwardPublication, now: int) -> None:
-        """Send it on to where its entry says; `StaleError` for an entry that we do not have."""
+        """Forward the message as its entry says; `StaleError` for an unknown entry."""
         if (carry.entry, carry.message) in self._seen:
             return
         entry = None
@@ -128,7 +130,8 @@ class Forwarder:
         self._entries.expire(now)
 
     def _turn(self, entry: RoutingEntry, now: int) -> None:
-        """Send what waits for the entry's former parents to its present one, too, within the rate of all copies."""
+        """Also send the messages that wait for the entry's former parents to its present one, within the rate of all
+        copies."""
         waiting = self._hops.waiting_under(entry.name, entry.parent)
         if not self._copies.take(now, len(waiting)):
             self._hops.dropped += len(waiting)
@@ -137,7 +140,8 @@ class Forwarder:
             self._pass_on(entry, held.message, held.body, now)
 
     def _pass_on(self, entry: RoutingEntry, message: bytes, body: bytes, now: int) -> None:
-        """To its parent, who may be this node itself: a guard may be the root of the tree that hangs by it."""
+        """Send to the entry's parent, which may be this node itself: a guard may be the root of the tree that hangs
+        from it."""
         self._hops.send(entry.parent, ForwardPublication(0, entry.parent_entry, message, body), now, entry=entry.name)
 
     def _remember(self, entry: bytes, message: bytes) -> None:
@@ -145,10 +149,10 @@ class Forwarder:
 
 
 _OFFERED: Final = b""
-"""In the place of an entry: seen as its origin."""
+"""Stands for the entry of an offer in `_seen`."""
 _INSTALLED: Final = b"install"
-"""In the place of an entry: seen as an instruction."""
+"""Stands for the entry of an instruction in `_seen`."""
 COPIES_LEAST: Final = 64
-"""So many copies of one offer are made in the smallest network."""
+"""Copies of one offer that are allowed in the smallest network."""
 EPOCHS_AHEAD: Final = 4
-"""No entry reaches further than to the end of the epoch after the next, and one of grace."""
+"""No entry lasts longer than to the end of the epoch after the next, and one epoch of grace."""

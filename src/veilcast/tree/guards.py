@@ -1,10 +1,10 @@
 """Guards: the few nodes that stand between a subscriber and all its trees, for as long as they live.
 
-A tree is drawn anew in every epoch, and whoever has a subscriber for a parent has it in every one; the more nodes ever
-stand next to it, the likelier one of them counts. So these are drawn once and kept over restarts. Who is away, or is to
-be avoided, has a deputy, who is drawn as rarely, and gives the place back when the first can have it again: a directory
-that leaves somebody out for a while, or a guard that is made unreachable, moves nobody for good. All subscriptions of a
-node have the same guards: with some of its own, each would be another draw.
+A tree is redrawn in every epoch. A node next to the subscriber would have it as a parent in each of them. The more
+nodes are ever next to the subscriber, the likelier it is that one of them counts. So guards are drawn once and kept
+over restarts. An absent or avoided guard has a deputy, which is drawn as rarely and gives the place back when the guard
+is fit again. So a directory that omits a node for a while, or an adversary that makes a guard unreachable, moves no
+guard permanently. All subscriptions of a node share the same guards: separate guards would be further draws.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from veilcast.wire.geometry import NODE
 
 
 class Guards:
-    """Bounded: `most` places, and `DEPUTIES_MAX` for each. `kept` is what an earlier life had written down."""
+    """Bounded: `most` places, with `DEPUTIES_MAX` deputies each. `kept` is the record of an earlier run."""
 
     def __init__(self, most: int, home: bytes, rng: Random, kept: bytes | None) -> None:
         self._home, self._rng = home, rng
@@ -34,13 +34,14 @@ class Guards:
         self._events: deque[Event] = deque()
 
     def __contains__(self, node: bytes) -> bool:
-        """Whether it stands guard now."""
+        """True if the node is a guard now."""
         return node in self._chain
 
     def chain(self, listing: Listing, avoided: Container[bytes], doubted: Container[bytes] = ()) -> tuple[bytes, ...]:
-        """From the one next to home on; fewer where there are not so many others.
+        """The current guards, from the one next to home on; fewer if there are too few other nodes.
 
-        Who is doubted keeps its place, and gets none that another can have."""
+        A doubted node keeps its place, and gets none that another node can have.
+        """
         fit = [node for node in listing.ids if node != self._home and node not in avoided]
         self._rng.shuffle(fit)
         known = {node for place in self._places for node in place}
@@ -75,7 +76,7 @@ def _read(kept: bytes) -> list[list[bytes]]:
 _DAMAGED: Final = "the record of the guards is damaged"
 _DECODER: Final = MsgpackDecoder(list[list[bytes]], TamperedError, _DAMAGED)
 GUARDS_RECORD: Final = 1
-"""The number of the record that they stand in."""
+"""The number of the guards' record."""
 DEPUTIES_MAX: Final = 3
-"""For each place; the last drawn gives way to another."""
+"""Deputies of each place; a new one replaces the one drawn last."""
 _ENCODER: Final = msgspec.msgpack.Encoder()

@@ -1,7 +1,7 @@
-"""The hardened profile of a node: entries with names of their own, trees that hang by guards and are mended.
+"""The hardened profile of a node: entries with separate names, and trees that hang from guards and are repaired.
 
-Installing does not follow the tree that is installed, messages are addressed to one entry at a time, only the origin
-sees tags, and whatever is planted ends with its epoch. The parts say how; here they are put together.
+Installation does not follow the tree that is installed, messages are addressed to one entry at a time, only the origin
+sees tags, and every tree expires with its epoch. The other modules do the work; this one connects them.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from veilcast.wire.tree import ForwardPublication, Offer
 
 
 class HardenedTreeProfile:
-    """A `Part`. The records have the guards of an earlier life."""
+    """A `TreeProfile`. The records hold the guards of an earlier run."""
 
     def __init__(self, outfit: TreeProfileContext) -> None:
         config, keyring, home, streams = outfit.config, outfit.keyring, outfit.home, outfit.streams
@@ -115,7 +115,7 @@ class HardenedTreeProfile:
         }
 
     def _arrive(self, carry: ForwardPublication, now: int) -> bool:
-        """Whether this has come to the end of one of our trees. To its last carrier it is as if it went on."""
+        """True if the message has reached the end of one of this node's trees. The last forwarder sees one more hop."""
         end = self._ends.get(carry.entry, now)
         if end is None:
             return False
@@ -132,4 +132,4 @@ class HardenedTreeProfile:
 
 
 TAGS_EACH: Final = 8
-"""Of each subscription: for a few epochs, and for some that were given up."""
+"""Delivery tags per subscription: for a few epochs, and for some withdrawn interests."""

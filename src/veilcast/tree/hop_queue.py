@@ -1,8 +1,8 @@
-"""Hops: what a node has to hand on to others, until they have it or its time is over.
+"""The hop queue: messages that a node has to forward to others, until they are accepted or expire.
 
-A message goes to a node of the listing, on the one stream there is to it for all that climbs. Who refuses it for now is
-asked again later: it may just have started anew, and be told its instructions again. Who is listed no more may be
-listed again. What could not be handed on in time, or finds no room, is dropped, and counted.
+A message goes to a listed node, on the one stream to that node for all forwarded messages. If the node refuses it for
+now, the queue retries later: the node may have restarted and not yet have its instructions again. A node that is no
+longer listed may be listed again. The queue drops and counts messages that expire or find no capacity.
 """
 
 from __future__ import annotations
@@ -25,16 +25,16 @@ from veilcast.tree.streams import HOP_STREAM, PAUSE_DOUBLINGS_MAX, Answer, Reque
 from veilcast.wire.tree import ForwardPublication, Install, Offer, RefusalCode, RequestRefused
 
 FindAddress: TypeAlias = Callable[[bytes], Address | None]
-"""The address of another node, if it is listed."""
+"""The address of another node, or None if it is not listed."""
 
 ForwardToSelf: TypeAlias = Callable[[ForwardPublication, int], None]
-"""Takes what a node has to hand on to itself; raises `RemoteError`."""
+"""Handles a message that a node forwards to itself; raises `RemoteError`."""
 
 
 class HopQueue:
-    """Bounded: `holds_max` messages, of which `holds_each` for one node, and few for all who are not listed.
+    """Bounded: `holds_max` messages, of which `holds_each` for one node, and a small share for all unlisted nodes.
 
-    Whoever could fill the room with what is for nobody would shut everybody out.
+    Otherwise an adversary could fill the queue with messages for unlisted nodes and shut out all others.
     """
 
     def __init__(
@@ -50,7 +50,7 @@ class HopQueue:
         self._keep, self._rng = keep, rng
         self._held: Counter[bytes] = Counter()
         self._under: dict[bytes, dict[_Hold, None]] = {}
-        """What waits under each entry of our table."""
+        """Messages that wait under each entry of this node's table."""
         self._again: Timers[_Hold] = Timers()
         self.dropped = 0
 
@@ -59,7 +59,7 @@ class HopQueue:
 
     @property
     def longest_queue(self) -> int:
-        """How many wait for the node for whom most do."""
+        """Messages waiting for the node with the longest queue."""
         return max(self._held.values(), default=0)
 
     def has_room(self, node: bytes) -> bool:
@@ -71,7 +71,7 @@ class HopQueue:
     def send(
         self, node: bytes, message: ForwardPublication | Install | Offer, now: int, *, entry: bytes | None = None
     ) -> None:
-        """Hand this on, which came in under that entry; it is dropped if too much waits already."""
+        """Forward this message, which arrived under `entry`; drop it if the queue is full."""
         if not self.has_room(node):
             self.dropped += 1
             return
@@ -87,9 +87,10 @@ class HopQueue:
             self._try(hold, now)
 
     def waiting_under(self, entry: bytes, besides: bytes) -> list[ForwardPublication]:
-        """What came in under this entry and waits for other nodes but not for this one; each message once.
+        """Messages that arrived under this entry and wait for other nodes but not for `besides`; each message once.
 
-        Each message once: an installer that turns an entry again and again would else double what waits at each turn.
+        Each message once: otherwise an installer that redirects an entry repeatedly would double the waiting messages
+        each time.
         """
         held = [
             (hold.node, hold.message)
@@ -157,7 +158,7 @@ class HopQueue:
 
 
 UNLISTED_SHARE: Final = 8
-"""What is for somebody who is not listed is taken while no more than one in so many places is."""
+"""Messages for unlisted nodes are accepted while at most one in this many places is taken."""
 
 
 @dataclass(slots=True, eq=False)

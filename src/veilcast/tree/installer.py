@@ -1,8 +1,9 @@
-"""Planting: how a subscriber tells the nodes of its tree their instructions, without showing itself.
+"""The installer: sends the nodes of a subscriber's tree their instructions without revealing the subscriber.
 
-Nodes are told in groups. A group's instructions are wrapped in layers and go, through the anonymous network and on a
-stream of their own, to the first of the group, which hands the rest on. All are padded to one size and leave one by one
-at random moments. When the first does not answer, another of the group is the first next time.
+Nodes receive their instructions in groups. The instructions of a group are wrapped in layers. They travel through the
+anonymous network, on a stream of their own, to the first node of the group, which passes the rest on. All messages are
+padded to one size and leave one by one at random moments. If the first node does not answer, another node of the group
+is first at the next attempt.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ from veilcast.wire.tree import Install, RefusalCode, RequestRefused
 
 @dataclass(slots=True, eq=False)
 class InstallParcel:
-    """Instructions for some stops of one tree, until they are with the first of them."""
+    """Instructions for some stops of one tree, until the first of them has confirmed."""
 
     tree: LiveTree
     stops: tuple[Stop, ...]
@@ -41,7 +42,7 @@ class InstallParcel:
 
 
 class TreeInstaller:
-    """Bounded by those who plant: a tree of n nodes is n / `group` parcels, and each is tried a few times."""
+    """Bounded by its callers: a tree of n nodes is n / `group` parcels, and each is tried a few times."""
 
     def __init__(
         self,
@@ -54,7 +55,7 @@ class TreeInstaller:
         rng: Random,
         entropy: Entropy,
     ) -> None:
-        """`keep` takes instructions for this node itself."""
+        """`keep` handles instructions for this node itself."""
         self._config, self._streams, self._prover, self._home = config, streams, prover, home
         self._where, self._keep, self._rng, self._entropy = where, keep, rng, entropy
         self._alarms: Timers[InstallParcel] = Timers()
@@ -64,18 +65,19 @@ class TreeInstaller:
         return len(self._alarms) + len(self._under_way)
 
     def has_pending(self, tree: LiveTree) -> bool:
-        """Whether anything of this tree has still to leave, or to be answered."""
+        """True if parcels of this tree are waiting or unconfirmed."""
         return any(parcel.tree is tree for parcel in (*self._alarms, *self._under_way))
 
     def install_tree(self, tree: LiveTree, groups: ElementGroups, until_us: int, now: int) -> None:
-        """All of a new tree."""
+        """Send the instructions of a new tree to all its stops."""
         parcels = [*tree.groups(self._config.group), *((stop,) for stop in tree.chain)]
         self._schedule(tree, parcels, groups, until_us, self._config.spread_us, now)
 
     def update_stops(
         self, tree: LiveTree, stops: Sequence[Stop], groups: ElementGroups, until_us: int, now: int, within_us: int = 0
     ) -> None:
-        """Some stops of a tree that stands, within this time. Guards are told one by one, as before."""
+        """Send instructions to some stops of an installed tree, within this time. Guards receive theirs one by one,
+        as before."""
         places = [stop for stop in dict.fromkeys(stops) if stop >= 0]
         self._rng.shuffle(places)
         size = self._config.group
@@ -142,13 +144,15 @@ class TreeInstaller:
             self._alarms.set(parcel, now + backoff(self._rng, self._config.connect_us, 0))
 
     def _in_order(self, parcel: InstallParcel) -> tuple[Stop, ...]:
-        """Whoever is tried first changes. This node itself is where chance has put it, also if it is the first: whoever
-        hands instructions on sees to whom, and a place that only subscribers have would name them."""
+        """The first recipient changes with each attempt. This node keeps its random position, even the first one: a
+        node that passes instructions on sees their recipients, and a position that only subscribers have would
+        reveal them."""
         turn = parcel.tries % len(parcel.stops)
         return (*parcel.stops[turn:], *parcel.stops[:turn])
 
     def _take(self, parcel: InstallParcel, stops: Sequence[Stop], now: int) -> bool:
-        """What is for this node itself, and for others after it. It may have no room: others can fill its table."""
+        """Handle instructions for this node itself, and for others after it. Returns False if its routing table is
+        full: others can fill it."""
         try:
             self._keep(self._wrapped(parcel, stops, 0), now)
         except RemoteError:
@@ -164,4 +168,4 @@ class TreeInstaller:
 
 
 TRIES_MAX: Final = 8
-"""After which a parcel is given up: probes tell whom it did not reach."""
+"""Attempts after which a parcel is given up: probes then show which nodes it did not reach."""

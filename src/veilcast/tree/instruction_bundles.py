@@ -1,21 +1,20 @@
-"""Bundles: instructions in layers, so that each node learns its own and whom to hand the rest to, and nothing else.
+"""Instruction bundles: layered encryption, so that each node learns its own instruction and the next recipients, and
+nothing else.
 
-Pure. Recipients are laid out as a tree (`tree_shape`), and bundles are closed from the leaves up: a layer is a box for
-one
-node that holds its instruction and, for each of its children, a name and a closed bundle. Every box has a key of its
-own, and two layers have nothing in common.
+Pure. Recipients form a tree (`tree_shape`), and bundles are sealed from the leaves up. A layer is a sealed box for one
+node. It contains the node's instruction and, for each of its children, a name and a sealed bundle. Every box has its
+own key, and two layers have nothing in common.
 
-*Paper* (`wrap_tree`): the tree that is handed down is the tree that is installed. So a bundle is as long as the branch
-below a node is large, and the first node to open one knows that it has the subscriber for a parent.
+*Paper* (`wrap_tree`): instructions travel along the tree that they install. So the size of a bundle shows the size of
+the branch below a node, and the first node to open one knows that its parent is the subscriber.
 
-*Hardened* (`wrap_group`): nodes are told in groups that have nothing to do with the tree to be installed, and whatever
-travels is padded to one size (`wire.padding`, `INSTALL_BLOCK`). How much a layer holds tells a node how many are told
-after
-it, and of the tree nothing. What stands beside the layers for all nodes alike is bound to them as `context`: who hands
-it on cannot change it.
+*Hardened* (`wrap_group`): nodes receive their instructions in groups that are independent of the tree to be installed,
+and every message is padded to one size (`wire.padding`, `INSTALL`). The size of a layer tells a node how many
+recipients follow it, and nothing about the tree. Data that is the same for all nodes travels beside the layers and is
+bound to them as `context`: a node that passes it on cannot change it.
 
-A layer, before it is closed: entry (16) | parent (16) | the parent's entry (16) | for each child: name (16), length of
-its bundle (2), bundle.
+A layer before sealing: entry (16) | parent (16) | the parent's entry (16) | for each child: name (16), length of its
+bundle (2), bundle.
 """
 
 from __future__ import annotations
@@ -37,7 +36,7 @@ NodeId: TypeAlias = bytes
 
 
 class Instruction(msgspec.Struct, frozen=True):
-    """What comes in under the name `entry` goes to `parent`, under the name `parent_entry`."""
+    """A message that arrives under the name `entry` goes to `parent`, under the name `parent_entry`."""
 
     entry: bytes
     parent: NodeId
@@ -49,7 +48,7 @@ class Instruction(msgspec.Struct, frozen=True):
 
 
 class Recipient(msgspec.Struct, frozen=True):
-    """A node, and the X25519 key that its layers are closed for."""
+    """A node, and the X25519 key that seals its layers."""
 
     node: NodeId
     box: bytes
@@ -60,7 +59,7 @@ class Recipient(msgspec.Struct, frozen=True):
 
 
 class BundleLayer(msgspec.Struct, frozen=True):
-    """What one node finds in its bundle."""
+    """The content of one node's bundle."""
 
     instruction: Instruction
     children: tuple[tuple[NodeId, bytes], ...]
@@ -74,7 +73,8 @@ def wrap_group(
     *,
     context: bytes = b"",
 ) -> bytes:
-    """The bundle of the first, who hands on to `fan` others, and so on; it fits one message whatever the fan is."""
+    """The bundle of the first recipient, which passes bundles to `fan` others, and so on; it fits one message for
+    any fan."""
     if not 1 <= len(recipients) <= GROUP_MAX:
         raise LocalError(f"a group has 1 to {GROUP_MAX} nodes")
     return _wrapped(recipients, instructions, fan, entropy, context)[0]
@@ -88,7 +88,8 @@ def wrap_tree(
     *,
     context: bytes = b"",
 ) -> list[tuple[NodeId, bytes]]:
-    """The bundles for the children of the root. Recipients in the order of their places, without the root itself."""
+    """The bundles for the children of the root. `recipients` are in the order of their places, without the root
+    itself."""
     bundles = _wrapped(recipients, instructions, fan, entropy, context, first=1)
     return [
         (recipients[place - 1].node, bundles[place - 1])
@@ -97,7 +98,7 @@ def wrap_tree(
 
 
 def open_layer(reader: Keypair, bundle: bytes, *, context: bytes = b"") -> BundleLayer:
-    """What the node finds that the outermost layer is for; `ForgedError` or `MalformedError` for what is none."""
+    """Open the outermost layer as its recipient; `ForgedError` or `MalformedError` for invalid input."""
     plain = unbox(reader, bundle, purpose=_PURPOSE, context=context)
     if len(plain) < _INSTRUCTION:
         raise MalformedError("a layer without an instruction")
@@ -113,7 +114,7 @@ def _wrapped(
     context: bytes,
     first: int = 0,
 ) -> list[bytes]:
-    """Everyone's bundle. The places of the recipients begin at `first`."""
+    """The bundle of each recipient. The recipients' places begin at `first`."""
     if len(recipients) != len(instructions) or fan < 1:
         raise LocalError("every recipient has one instruction, and hands on to at least one")
     bundles = [b""] * len(recipients)
@@ -145,4 +146,4 @@ _BUNDLE_MAX: Final = (1 << 8 * _LENGTH) - 1
 _INSTRUCTION: Final = ENTRY + NODE + ENTRY
 
 GROUP_MAX: Final = (INSTALL_BLOCK - LENGTH_PREFIX + NODE + _LENGTH) // (OVERHEAD + _INSTRUCTION + NODE + _LENGTH)
-"""So many layers fit a padded block: each costs the same, wherever it stands."""
+"""Layers that fit a padded block: each has the same cost, at any place."""

@@ -1,17 +1,18 @@
-"""A plan: one subscriber's tree over the nodes of a listing, as far as its secret decides it.
+"""Layouts: one subscriber's tree over the nodes of a listing, as determined by its secret.
 
-Pure. Nodes are numbered by the listing's order; a keyed permutation gives each a place, and the place its parent. So a
-subscriber keeps a secret and the listing, and nothing for each node.
+Pure. Nodes are numbered in the order of the listing. A keyed permutation assigns each node a place, and the place
+determines its parent. So a subscriber stores a secret and the listing, and nothing for each node.
 
-*Paper* (`PaperLayout`). The subscriber stands at the root, and the tree has one name, which all its nodes know.
+*Paper* (`PaperLayout`). The subscriber is the root, and the tree has one name, which all its nodes know.
 
-*Hardened* (`HardenedLayout`). A tree is hung up by a chain of guards, whose far end the root has for a parent:
+*Hardened* (`HardenedLayout`). A tree hangs from a chain of guards. The far end of the chain is the parent of the root:
 
     any node -> ... -> root -> g_L -> ... -> g_1 -> subscriber
 
-The subscriber has its ordinary place in its own tree besides. A refresh draws everything anew but the guards, so who is
-often a parent of colluders is a guard, and only of those next to it the subscriber. Each node has an entry id of its
-own, known to itself and its children: two that are not neighbours have nothing to tell by that they are of one tree.
+The subscriber also has an ordinary place in its own tree. A refresh redraws everything except the guards. So a node
+that is often the parent of colluders is a guard, and only the guard next to the subscriber has the subscriber as a
+parent. Each node has its own entry id, known to itself and its children. Two nodes that are not neighbours cannot tell
+that they are in one tree.
 """
 
 from __future__ import annotations
@@ -31,22 +32,23 @@ from veilcast.wire.geometry import ENTRY
 
 
 class TreeLayout(Protocol):
-    """What is the same for both."""
+    """The methods that both layouts have."""
 
     def instruction(self, number: int) -> Instruction:
-        """What the node of this number is told: the name of its entry, and where what comes in there goes."""
+        """The instruction of the node with this number: the name of its entry, and where messages that arrive there
+        go."""
 
     def path(self, number: int) -> tuple[NodeId, ...]:
-        """Who passes on what enters at this node, itself first, the subscriber left out."""
+        """The nodes that forward a message entering at this node, itself first, without the subscriber."""
 
 
 def entry_id(secret: Secret, node: NodeId) -> bytes:
-    """The name of a node's entry in the tree of this secret."""
+    """The entry id of a node in the tree of this secret."""
     return derive(secret, _ENTRY, node, size=ENTRY).reveal()
 
 
 class PaperLayout:
-    """The paper's: `root` is the number of the subscriber."""
+    """The paper's layout: `root` is the number of the subscriber."""
 
     def __init__(self, secret: Secret, nodes: Sequence[NodeId], *, root: int, r: int) -> None:
         self.nodes: Final = nodes
@@ -56,7 +58,7 @@ class PaperLayout:
         self._first = self._places.place(root)
 
     def place(self, number: int) -> int:
-        """Turned so that the subscriber stands at 0; of a random permutation, what is turned is as random."""
+        """Rotated so that the subscriber is at 0; a rotated random permutation is equally random."""
         return (self._places.place(number) - self._first) % len(self.nodes)
 
     def node_at(self, place: int) -> int:
@@ -74,7 +76,7 @@ class PaperLayout:
 
 
 class HardenedLayout:
-    """The hardened one: `guards` from the one next to the subscriber, `home`, to the far one."""
+    """The hardened layout: `guards` from the one next to the subscriber, `home`, to the far one."""
 
     def __init__(
         self, secret: Secret, nodes: Sequence[NodeId], *, home: NodeId, guards: Sequence[NodeId], r: int
@@ -85,7 +87,7 @@ class HardenedLayout:
         self.guards: Final = tuple(guards)
         self.branching: Final = tree_shape.branching_factor(len(nodes), r)
         self.home_entry: Final = derive(secret, _CHAIN, b"\0", size=ENTRY).reveal()
-        """What comes to the subscriber under this name has come all the way."""
+        """A message that reaches the subscriber under this name has reached the end of its path."""
         self._secret = secret
         self._home = home
         self._places = _places(secret, len(nodes))
@@ -107,7 +109,8 @@ class HardenedLayout:
         return Instruction(self.entry(number), self.nodes[up], self.entry(up))
 
     def guard_instruction(self, link: int) -> Instruction:
-        """Of the guard at this place of the chain, 0 next to the subscriber; beside the one it has as a node."""
+        """The instruction of the guard at this link of the chain, 0 next to the subscriber; the guard also has one
+        as a node."""
         parent = self.guards[link - 1] if link else self._home
         return Instruction(self._link(link + 1), parent, self._link(link))
 
@@ -118,13 +121,14 @@ class HardenedLayout:
         return (*climbed, *reversed(self.guards))
 
     def groups(self, size: int) -> list[tuple[int, ...]]:
-        """The nodes in groups to be told together, drawn apart from the places: who is with whom says nothing."""
+        """Groups of nodes that receive instructions together, drawn independently of their places: membership in a
+        group says nothing about the tree."""
         order = Permutation(derive(self._secret, _GROUPS), len(self.nodes))
         numbers = order.nodes(np.arange(len(self.nodes))).tolist()
         return [tuple(numbers[start : start + size]) for start in range(0, len(numbers), size)]
 
     def _link(self, link: int) -> bytes:
-        """The entry of a place on the chain: 0 is home, 1 the guard next to it."""
+        """The entry of a link of the chain: 0 is home, 1 the guard next to it."""
         return self.home_entry if not link else derive(self._secret, _CHAIN, bytes((link,)), size=ENTRY).reveal()
 
 

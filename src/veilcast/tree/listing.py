@@ -1,15 +1,15 @@
 """Listings: all nodes of the tree, in one order, as a directory signs and serves them.
 
-Pure. A node knows the others by a `Listing` and by nothing else: who has another way to make one (P2 names a
-distributed hash table for large networks) need not touch the rest.
+Pure. A node knows the others through a `Listing` and nothing else. Another source of listings (P2 names a distributed
+hash table for large networks) would not touch the rest.
 
-Everybody fetches the whole of it, so that nobody's choice of nodes shows in what it asks for. It comes as a head, which
-is signed, and pages, which the head has the digests of. The head is good for a while only, and nobody takes one that is
-older than what it has: so a directory, or whoever answers in its place, cannot bring back nodes that are gone, except
-to those who start anew, and to these for no longer than a head is good for.
+Every node downloads the whole listing, so that its requests do not show which nodes it uses. A listing has a signed
+head, and pages whose digests are in the head. A head is valid for a limited time, and a node accepts no head older than
+its current one. So a directory, or an impostor, cannot bring back departed nodes. The exception is a node that has just
+restarted, for no longer than a head is valid.
 
-A directory can still leave nodes out, list members who do not exist as nodes, and show different listings to different
-people, if it can tell them apart; it is asked through an anonymous network. That is what it is trusted with.
+A directory can still omit nodes, list members that do not run a node, and show different listings to different nodes if
+it can tell them apart; nodes ask through an anonymous network. The directory is trusted to that extent.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from veilcast.wire.tree import ListedNode, ListingHead, ListingPage
 
 
 class Listing:
-    """Nodes in the order of their names; the columns go together by place. `version` is when it was made."""
+    """Nodes in the order of their names; all columns have the same order. `version` is the time it was made."""
 
     __slots__ = ("_places", "addresses", "boxes", "ids", "nodes", "since", "until", "until_us", "version")
 
@@ -54,25 +54,25 @@ class Listing:
         return node in self._places
 
     def numbered(self, node: bytes) -> int | None:
-        """The place of a node in every column; None if it is not listed."""
+        """Index of a node in every column; None if it is not listed."""
         return self._places.get(node)
 
     def living(self, now: int) -> Listing:
-        """Those of them who have not been missing for a whole lease."""
+        """The nodes whose lease has not expired."""
         if all(until_us > now for until_us in self.until):
             return self
         return Listing((node for node in self.nodes if node.until_us > now), self.version, self.until_us)
 
 
 class SignedListing(NamedTuple):
-    """A listing as it is served; the numbers of requests are left for who answers them."""
+    """A listing as it is served; the request numbers are filled in with each answer."""
 
     head: ListingHead
     pages: tuple[ListingPage, ...]
 
 
 def sign_listing(listing: Listing, keyring: Keyring) -> SignedListing:
-    """Sign a listing, as the directory that this is the keyring of."""
+    """Sign a listing as the directory with this keyring."""
     if len(listing) > LISTED_MAX:
         raise LocalError(f"a listing has at most {LISTED_MAX} nodes")
     cuts = range(0, len(listing), PAGE_NODES)
@@ -86,12 +86,12 @@ def sign_listing(listing: Listing, keyring: Keyring) -> SignedListing:
 
 
 class ListingDownload:
-    """A listing on its way to somebody: a head that was checked, and the pages there are of it so far."""
+    """A listing in download: a checked head, and the pages received so far."""
 
     def __init__(
         self, head: ListingHead, reader: StatementReader, known: Listing | None, now: int, nodes_max: int
     ) -> None:
-        """Raises `RemoteError` for a head that no directory of ours signed, or that is not to be taken any more."""
+        """Raises `RemoteError` for a head that no known directory signed, or that is expired or stale."""
         body, signed = (
             _body(head.version, head.until_us, head.count, head.pages),
             StatementSignature(head.certificates, head.signature),
@@ -109,11 +109,11 @@ class ListingDownload:
         self._pages: dict[int, ListingPage] = {}
 
     def missing_page(self) -> int | None:
-        """The number of a page that is missing; None when all are there."""
+        """The number of a missing page; None when the download is complete."""
         return next((number for number in range(len(self.head.pages)) if number not in self._pages), None)
 
     def add_page(self, page: ListingPage) -> None:
-        """Take a page of this listing; `RemoteError` for any other."""
+        """Add a page of this listing; `RemoteError` for any other."""
         if page.version != self.head.version or page.page >= len(self.head.pages):
             raise StaleError("a page of another listing")
         if _digest(page) != self.head.pages[page.page]:
@@ -121,7 +121,7 @@ class ListingDownload:
         self._pages[page.page] = page
 
     def listing(self) -> Listing:
-        """All of it; raises `RemoteError` if the directory has signed what is no listing."""
+        """The complete listing; raises `RemoteError` if the directory signed an invalid one."""
         nodes = [node for number in range(len(self.head.pages)) for node in self._pages[number].nodes]
         listing = Listing(nodes, self.head.version, self.head.until_us)
         if len(nodes) != self.head.count or list(listing.nodes) != nodes:
@@ -138,7 +138,7 @@ def _body(version: int, until_us: int, count: int, digests: tuple[bytes, ...]) -
 
 
 AHEAD_US: Final = 120_000_000
-"""So far a directory's clock may be ahead of a node's: a version that were far ahead would shut out all that follow."""
+"""How far a directory's clock may be ahead of a node's. A version far in the future would shut out all later ones."""
 
 _ENCODER: Final = msgspec.msgpack.Encoder()
 _PURPOSE: Final = b"veilcast/tree-listing"

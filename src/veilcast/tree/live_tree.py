@@ -1,19 +1,21 @@
-"""A tree as its subscriber keeps it: the plan it was drawn by, and what has been changed in it since.
+"""A tree as its subscriber maintains it: the layout it was drawn from, and the later changes.
 
-A plan (`plan.Hung`) says for each node of a listing where it sends what comes to it. What a subscriber finds out later
-is written over it: what stood below a node that is gone goes to the one above, a guard that is gone is replaced, and
-who was listed later hangs below somebody who was there. A tree is thus never drawn anew within its epoch, and those who
-are concerned are told, and nobody else.
+A layout (`layout.HardenedLayout`) says for each node of a listing where it forwards messages to. The subscriber applies
+later findings on top: the children of a departed node move to the node above it, a departed guard is replaced, and a
+node that was listed later is attached below an earlier one. A tree is therefore never redrawn within its epoch, and
+only the nodes concerned receive new instructions.
 
-Places are called stops: the numbers from 0 on are nodes in the order of the plan and then of their coming, -1 is the
-guard next to home, -2 the one before it, and so on. The way from any stop leads up to home, which is no stop.
+Positions are called stops. The numbers from 0 on are nodes in the order of the layout and then of their arrival; -1 is
+the guard next to the subscriber (home), -2 the one before it, and so on. The path from any stop leads to home, which is
+not a stop.
 
-Every instruction that changes something for a stop has a later end than the one before it had, by a microsecond: so
-nodes know which is the last. Each stop has a count of its own, so that those of one tree do not show that they are. The
-names on the chain come from a secret of their own, as they outlast the tree (`ends`), and so does their count.
+Every instruction that changes something for a stop ends one microsecond later than the one before: so nodes know which
+one is the latest. Each stop has its own count, so that the end times do not show which instructions belong to one tree.
+The names on the chain are derived from a separate secret, because they outlast the tree (`delivery_tags`). Their count
+is separate for the same reason.
 
-Guards are told for what they are told: something that nobody publishes. They need not match anything, and the tags of
-the tree a second time would tell them what they are.
+Guards receive tags that no publisher uses. Guards need not match anything, and the tags of the tree a second time would
+tell them that they are guards.
 """
 
 from __future__ import annotations
@@ -36,7 +38,7 @@ Stop: TypeAlias = int
 
 
 class LiveTree:
-    """`nodes` are in the order of the plan; `guards` begin with the one next to home."""
+    """`nodes` are in the order of the layout; `guards` begin with the one next to home."""
 
     def __init__(
         self,
@@ -49,8 +51,8 @@ class LiveTree:
         chain: Secret,
         count: int = 0,
     ) -> None:
-        """`end` is the name of what comes to `home` when it has come all the way; `chain` and `count` are what the
-        names on the chain come from, and from where on what guards are told is counted."""
+        """`end` is the delivery tag at `home`. The names on the chain are derived from `chain`. `count` is the first
+        version of the guards' instructions."""
         self._secret, self._home, self._end, self._chain, self._count = secret, home, end, chain, count
         self._plan = HardenedLayout(
             secret, [each.node for each in nodes], home=home, guards=[each.node for each in guards], r=depth
@@ -65,7 +67,7 @@ class LiveTree:
 
     @property
     def stops(self) -> range:
-        """All but the guards."""
+        """All stops except the guards."""
         return range(len(self._nodes))
 
     @property
@@ -80,12 +82,12 @@ class LiveTree:
         return self.recipient(stop).node
 
     def stops_of(self, node: bytes) -> list[Stop]:
-        """Where a node stands: at its place, and perhaps as a guard."""
+        """The stops of a node: its own place, and possibly a guard's."""
         own = [self._stops[node]] if node in self._stops else []
         return [*(stop for stop in self.chain if self.node(stop) == node), *own]
 
     def next_stop(self, stop: Stop) -> Stop | None:
-        """Where what enters at this stop goes next; None is home."""
+        """The stop to which this stop forwards; None stands for home."""
         if stop in self._moved:
             return self._moved[stop]
         if stop < 0:
@@ -94,14 +96,14 @@ class LiveTree:
         return self._plan.node_at(tree_shape.parent_place(place, self._plan.branching)) if place else self.chain[-1]
 
     def path(self, stop: Stop) -> list[Stop]:
-        """All who pass on what enters at this stop, itself first."""
+        """All stops that forward a message entering at this stop, itself first."""
         way = [stop]
         while (above := self.next_stop(way[-1])) is not None:
             way.append(above)
         return way
 
     def entry_at(self, stop: Stop) -> bytes:
-        """What others send to at this stop."""
+        """The entry name that senders use at this stop."""
         return entry_name(self._token(stop))
 
     def instruction(self, stop: Stop) -> Instruction:
@@ -111,13 +113,13 @@ class LiveTree:
         return Instruction(self._token(stop), self.node(above), self.entry_at(above))
 
     def version_of(self, stops: Sequence[Stop]) -> int:
-        """By how much the end of these stops' instructions is to be later, if they are told together."""
+        """Microseconds to add to the end of these stops' instructions, if they are sent together."""
         count = max(self._counts.get(stop, 0 if stop >= 0 else self._count) for stop in stops)
         self._counts |= dict.fromkeys(stops, count)
         return count
 
     def tags_for(self, stop: Stop, groups: ElementGroups) -> ElementGroups:
-        """What this stop is told to be for: what its tree is, or to a guard something that looks like it."""
+        """The tags for this stop: those of the tree, or for a guard tags that look alike."""
         if stop >= 0:
             return groups
         key = derive(self._chain, b"vc/tree-nothing", self.node(stop), bytes((-1 - stop,)))
@@ -125,11 +127,11 @@ class LiveTree:
         return pad_groups(key_groups(key, named, TAG), lambda place: key_element(key, b"filler %d" % place, TAG))
 
     def groups(self, size: int) -> list[tuple[Stop, ...]]:
-        """Who of the plan is told together, drawn apart from where anyone stands."""
+        """Groups of stops whose instructions travel together, drawn independently of their places."""
         return self._plan.groups(size)
 
     def children(self, stop: Stop) -> list[Stop]:
-        """Who hands to this stop."""
+        """The stops that forward to this stop."""
         moved = [each for each, above in self._moved.items() if above == stop]
         if stop < 0:
             planned = [stop - 1 if stop - 1 in self.chain else self._plan.node_at(0)]
@@ -141,7 +143,7 @@ class LiveTree:
         return [each for each in planned if each not in self._moved] + moved
 
     def bypass(self, node: bytes) -> list[Stop]:
-        """Let nothing go by this node's own place any more; the stops that are to be told."""
+        """Route nothing through this node's own place any more. Returns the stops that need new instructions."""
         gone = self._stops.get(node)
         above = None if gone is None else self.next_stop(gone)
         if gone is None or above is None:
@@ -151,7 +153,8 @@ class LiveTree:
         return self._changed(told)
 
     def move_up(self, stop: Stop) -> list[Stop]:
-        """Hang this stop by the one above its parent; who is to be told, which is nobody if its parent is a guard."""
+        """Attach this stop to the stop above its parent. Returns the stops that need new instructions: none if the
+        parent is a guard."""
         above = self.next_stop(stop)
         if stop < 0 or above is None or above < 0:
             return []
@@ -161,12 +164,12 @@ class LiveTree:
         return self._changed([stop])
 
     def replace_guard(self, stop: Stop, guard: Recipient) -> list[Stop]:
-        """Put another in the place of a guard; the stops that are to be told."""
+        """Replace a guard. Returns the stops that need new instructions."""
         self._guards[-1 - stop] = guard
         return self._changed([stop, *self.children(stop)])
 
     def add(self, newcomer: Recipient, rng: Random, unfit: Callable[[bytes], bool] = lambda node: False) -> Stop:
-        """Hang a node that is in no place of this tree below one that is, and of whom that can be asked."""
+        """Attach a node that has no place in this tree below a random stop that is fit to forward for it."""
         stop = len(self._nodes)
         above = rng.randrange(stop)
         while unfit(self.node(above)) and (higher := self.next_stop(above)) is not None:

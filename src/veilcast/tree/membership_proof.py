@@ -1,7 +1,7 @@
-"""Proofs: that the sender of a request is a member, and nothing of which one.
+"""Membership proofs: show that the sender of a request is a member, and not which one.
 
-Pure. All members share the network's key, and a proof is a hash under a key that comes from it. So nobody outside can
-fill tables or make others work; a member can, within the limits of each node, and cannot be told from any other: a
+Pure. All members share the network's key, and a proof is a hash under a key derived from it. So no outsider can fill
+tables or make nodes work. A member can, within the limits of each node, and cannot be told from any other member: a
 proof that named the sender would name the subscriber.
 """
 
@@ -21,12 +21,12 @@ Request = TypeVar("Request", Install, Offer, EnrolNode, FetchListing)
 
 
 def bundle_context(until_us: int, groups: Groups) -> bytes:
-    """What instructions are bound to that stands beside them: whoever hands them on cannot change it."""
+    """The data beside the instructions that they are bound to: a node that passes them on cannot change it."""
     return _ENCODER.encode((until_us, groups))
 
 
 class MembershipProver:
-    """For the members of one network."""
+    """Serves the members of one network."""
 
     def __init__(self, keyring: Keyring) -> None:
         self._key = derive(keyring.membership.network, b"vc/tree-member")
@@ -40,7 +40,7 @@ class MembershipProver:
             raise ForgedError("no member sends this")
 
     def _proof(self, request: Install | Offer | EnrolNode | FetchListing) -> bytes:
-        """Of all but the number, which is the stream's."""
+        """Covers all fields except the number, which belongs to the stream."""
         plain = msgspec.structs.replace(request, number=0, proof=None)
         return derive(self._key, _PURPOSES[type(request)], _ENCODER.encode(plain)).reveal()
 

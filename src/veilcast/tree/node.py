@@ -1,15 +1,13 @@
 """The node: every member's machine, which forwards for all, and publishes and subscribes for its owner.
 
-All that others send comes on streams whose other end is hidden; what is asked for on ours is answered there. A node
-keeps nothing but its publications (`authority.letters`) and its guards: what it was told to forward it is told again
-after it has started anew, and what it subscribes to is planted again.
+All messages from others arrive on streams whose other end is hidden; answers go back on the same stream. A node stores
+only its publications (`core.outbox`) and its guards. After a restart, subscribers send it their instructions again, and
+it installs the trees of its own subscriptions again.
 
-
-Limits: how much a node takes of one stream, and of all together, before it spends anything on it.
-
-Whoever sends is hidden, and can open another stream when one is used up. So what fills tables is also counted for all
-streams together, and a flood of it keeps out what others have to say for as long as it lasts: that is the price of not
-knowing who it is."""
+`InboundLimits` bounds what a node accepts on one stream, and on all streams together, before it does any work. A sender
+is hidden, and can open another stream when one is exhausted. So messages that fill tables also count for all streams
+together, and a flood of them shuts out honest senders for as long as it lasts: that is the price of anonymous senders.
+"""
 
 from __future__ import annotations
 
@@ -55,7 +53,7 @@ from veilcast.wire.tree import (
 
 
 class InboundLimits:
-    """Bounded: of the streams last heard, `callers_max`."""
+    """Bounded: the `callers_max` most recently active streams."""
 
     def __init__(self, config: TreeConfig) -> None:
         self._config = config
@@ -66,7 +64,7 @@ class InboundLimits:
         return len(self._callers)
 
     def allows(self, caller: Address, now: int) -> bool:
-        """Whether another message of this stream is looked at; it counts if it is."""
+        """True if another message of this stream is accepted; it is then charged."""
         bucket = self._callers.pop(caller, None)
         if bucket is None:
             bucket = TokenBucket(self._config.messages_every_us, self._config.messages_burst)
@@ -76,7 +74,8 @@ class InboundLimits:
         return bucket.take(now)
 
     def charge(self, caller: Address, count: int, now: int) -> None:
-        """Count so many messages more against this stream. It may owe them: then it is not heard for that long."""
+        """Charge this stream for further messages. A stream may go into debt: its messages are then refused until it
+        is paid off."""
         if (bucket := self._callers.get(caller)) is not None:
             bucket.charge(now, count)
 
@@ -90,10 +89,10 @@ class InboundLimits:
 class TreeNode:
     """A `LiveMember` (node.modes), with the notices of `Peers` and `Durable`. It asks for `Listen("tree")`.
 
-    `directory` is where the listing is, `address` where this node can be reached by others. `records` is what earlier
-    lives had stored and did not settle: publications, and who its guards are. A listing of a directory that is among
-    the `revoked` is not taken. `refused` counts what others sent in vain, by kind of error; `excess` what came to us
-    without our wanting it.
+    `directory` is the directory's address, `address` the address at which others reach this node. `records` holds the
+    records that earlier runs stored and did not settle: publications, and the guards. The node rejects listings of a
+    directory in `revoked`. `refused` counts rejected input by error class; `excess` counts notifications that no
+    subscription had asked for.
     """
 
     def __init__(
@@ -157,7 +156,7 @@ class TreeNode:
     # --- the owner
 
     def publish(self, publication: Publication, now: int) -> int:
-        """Send on every topic that the publication is labelled with, or on none."""
+        """Send on every topic that labels the publication, or on none."""
         letters, topics = [], topics_of(publication)
         check_publication(publication, {topic: self._part.schema(topic, now) for topic in topics})
         for topic in topics:
@@ -173,7 +172,7 @@ class TreeNode:
         self.version += 1
 
     def subscribe(self, interest: Interest, now: int) -> int:
-        """A `Waiting` event says from when on it stands."""
+        """A `Waiting` event reports when the subscription is active."""
         topic, wanted = topic_of(interest)
         check_interest(wanted, topic, self._part.schema(topic, now))
         self._part.add(self._subscribed + 1, topic, wanted, now)
@@ -242,14 +241,15 @@ class TreeNode:
     # --- what an owner may want to know
 
     def group_size(self) -> int:
-        """All who are listed: among so many a publisher or subscriber hides."""
+        """Number of listed nodes: the anonymity set of a publisher or subscriber."""
         return max(1, len(self._membership.listing))
 
     def swaps_played(self) -> int:
         return 0
 
     def unreachable_directory(self) -> Address | None:
-        """The way to the directory, if it was called in vain. Nodes come and go, and others take their places."""
+        """The stream to the directory, if it could not be opened. Other nodes come and go, and others take their
+        places."""
         in_vain = self._streams.is_unreachable(self._directory) or self._membership.is_unanswered
         return self._directory if in_vain else None
 
@@ -263,13 +263,13 @@ class TreeNode:
 
     @property
     def name(self) -> bytes:
-        """What this node is called in the listing."""
+        """The name of this node in the listing."""
         return self._membership.home
 
     # --- checkers
 
     def sizes(self) -> dict[str, int]:
-        """How much each table holds."""
+        """Entries in each table."""
         return {
             "streams": len(self._streams),
             "callers": len(self._limits),
@@ -284,7 +284,7 @@ class TreeNode:
 
     @property
     def dropped(self) -> int:
-        """What should have been handed on, and could not be in time, or for want of room."""
+        """Messages that could not be forwarded in time, or for which the queue was full."""
         return self._hops.dropped
 
     # --- inside
@@ -317,7 +317,7 @@ class TreeNode:
         self._streams.handle_answer(source, message, now)
 
     def _deliver(self, topic: str, content: NumberedPublication, wishes: Iterable[SharedInterest], now: int) -> None:
-        """Never raises: to the last carrier of a note it is as if the note went on."""
+        """Never raises: the last forwarder of a notification sees this node as one more hop."""
         publication = content.publication
         try:
             readers = [number for wish in wishes if wish.interest.matches(publication) for number in wish.numbers]

@@ -1,8 +1,8 @@
-"""The paper's profile of a node (P2 4.2, to the letter): what its flaws are shown on, and its costs measured.
+"""The paper's profile of a node (P2 4.2, to the letter): used to show its flaws and to measure its cost.
 
-A subscriber is the root of its own tree. Instructions go along that tree, in layers that get smaller from hop to hop;
-topics are plain; a subscription never ends by itself, and only where filters count can it be taken back; nothing is
-probed or mended. Who is listed later is hung below somebody who was there.
+A subscriber is the root of its own tree. Instructions travel along that tree, in layers that get smaller from hop to
+hop. Topics are plain. A subscription never expires by itself, and can be withdrawn only with counting filters. Nothing
+is probed or repaired. A node that is listed later is attached below an earlier one.
 """
 
 from __future__ import annotations
@@ -43,14 +43,14 @@ from veilcast.wire.tree import ForwardPublication, Install, Offer, RequestRefuse
 
 @dataclass(slots=True, eq=False)
 class PaperTree:
-    """Of one wish. `instructions` has who was told whom to send to, so that it can be taken back."""
+    """The tree of one interest. `instructions` holds the instruction of each node, so that it can be withdrawn."""
 
     interest: SharedInterest
     name: bytes
     groups: ElementGroups
     instructions: dict[bytes, Instruction]
     unconfirmed: int = 0
-    """Bundles that are not with their first node."""
+    """Bundles that their first node has not confirmed."""
 
 
 @dataclass(slots=True, eq=False)
@@ -62,7 +62,7 @@ class PaperParcel:
 
 
 class PaperTreeProfile:
-    """A `Part`. Bounded: a tree for each wish, and as many parcels as its root has children."""
+    """A `TreeProfile`. Bounded: one tree for each interest, and as many parcels as its root has children."""
 
     copies: Final = 1
 
@@ -81,7 +81,7 @@ class PaperTreeProfile:
         self._parcels: Timers[PaperParcel] = Timers()
 
     def offer(self, offer: Offer, now: int) -> int:
-        """Nothing is charged: here offers also come on the streams on which nodes hand things on."""
+        """Charges nothing: in this profile, offers also arrive on the streams on which nodes forward."""
         self._pouring.offer(offer, now)
         return 0
 
@@ -144,7 +144,7 @@ class PaperTreeProfile:
     # --- what comes to us
 
     def _pass_by(self, offer: Offer, now: int) -> None:
-        """Whatever a node passes on it also looks at for itself."""
+        """A node also reads every message that it forwards."""
         elements = [frozenset(group) for group in offer.groups]
         near = [tree for tree in self._trees.values() if all(group & frozenset(tree.groups[0]) for group in elements)]
         for topic in dict.fromkeys(tree.interest.topic for tree in near):
@@ -184,7 +184,7 @@ class PaperTreeProfile:
             self._send(tree, bundles, now)
 
     def _apart(self, tree: PaperTree, told: Mapping[bytes, Instruction]) -> list[tuple[bytes, bytes]]:
-        """Bundles for these, each by itself."""
+        """One bundle for each of these nodes."""
         context = bundle_context(MOMENT_MAX, tree.groups)
         return [
             (node, wrap_group([self._recipient(node)], [instruction], 1, self._entropy, context=context))

@@ -1,29 +1,28 @@
-"""The paper's routing (P2 4.2): a Bloom filter for each destination, and three ways to keep messages from circling.
+"""The paper's routing (P2 4.2): a Bloom filter for each destination, and three ways to keep messages from circulating.
 
-Whatever matches a destination's filter goes there. By topic alone, a node sends to every parent that it has for it, in
-whichever tree a message came: "labels" is the paper, where a message carries a filter of the labels of all who have
-forwarded it, and "seen" has each node remember the messages that it forwarded. "trees" keeps the trees apart, as the
-paper's own count of messages supposes: filters are then of trees and not of parents, only the origin matches, and from
-there on a message names its tree.
+A publication goes to every destination whose filter matches it. By topic alone, a node sends to every parent that it
+has for the topic, in whichever tree the message arrived. With "labels", as in the paper, a message carries a filter of
+the labels of all nodes that have forwarded it. "seen" makes each node remember the messages that it forwarded. "trees"
+keeps the trees apart, as the paper's own count of messages assumes: filters then belong to trees rather than parents,
+only the origin matches, and from there on a message names its tree.
 
-Nothing is sealed that a node forwards by, and instructions are taken from everybody.
+A node seals nothing that it uses for forwarding, and accepts instructions from any sender.
 
+Loop labels. P2: "each message will carry a header with a Bloom Filter storing unique labels that nodes can check to see
+if they have already forwarded the same message"; labels are random and change at intervals. A label here is `hashes`
+different bits of `bits`, redrawn every `every_us`. The previous label still counts, because a message may come round
+just after the change.
 
-Loop labels: a header in which every node that a message passed has left a mark, so that none passes it on twice.
+Cost of labels. A node may find its label's bits set by others, and drop a message that it never saw. With u bits set in
+a header of m bits and labels of k bits, this happens with probability C(u, k) / C(m, k). Each node that forwards the
+message sets as many new bits as its draw gives. So the probability of a loss on a path is a sum over the number of bits
+set, and exact (`loss_probability`). With k = 4, a message that passes 10 nodes is lost with .81 % in 128 bits, and with
+.061 % in 256. (Bits drawn one by one, as hashes give them, can coincide: the usual formula then says .9 % and .07 %.)
 
-Pure. P2: "each message will carry a header with a Bloom Filter storing unique labels that nodes can check to see if
-they have already forwarded the same message", and labels are random and change at intervals. A label here is `hashes`
-different bits of `bits`, drawn anew every `every_us`; the one before still counts, as a message may come round just
-after the change.
-
-What it costs. A node may find its label's bits set by others, and drop a message that it never saw. A header of which u
-bits are set has this happen with C(u, k) / C(m, k), and each node that passes the message on sets as many new bits as
-the draw gives; so the chance to be lost on a path is a sum over the number of bits set, and exact (`lost`). With k = 4,
-a message that passes 10 nodes is lost with .81 % in 128 bits, and with .061 % in 256. (Bits drawn one by one, as hashes
-give them, can fall together: the usual formula then says .9 % and .07 %.)
-
-What it tells. The number of bits set is about k times the number of nodes passed, and none is set at the first. And it
-stops cycles, not copies: a message that comes by two ways has two headers (`tests/papers/test_p2_tree_flaws.py`)."""
+Leakage of labels. The number of bits set is about k times the number of nodes passed, and no bit is set at the first
+node. Labels stop cycles, not copies: a message that arrives on two paths has two headers
+(`tests/papers/test_p2_tree_flaws.py`).
+"""
 
 from __future__ import annotations
 
@@ -48,7 +47,7 @@ from veilcast.wire.tree import ForwardPublication, Install, Offer
 
 
 class LabelHeader(msgspec.Struct, frozen=True):
-    """The size of a header, and how many bits of it a label has."""
+    """Size of a header, and the number of bits of a label."""
 
     bits: int = 128
     hashes: int = 4
@@ -72,7 +71,8 @@ class LabelHeader(msgspec.Struct, frozen=True):
         return int.from_bytes(header, "big")
 
     def loss_probability(self, path: int) -> float:
-        """The chance that one of `path` different nodes in a row takes the message for one it has passed on."""
+        """Probability that one of `path` different nodes in a row mistakes the message for one that it has
+        forwarded."""
         survives = {0: 1.0}
         for _ in range(path):
             after: dict[int, float] = {}
@@ -85,7 +85,7 @@ class LabelHeader(msgspec.Struct, frozen=True):
 
 
 class LoopLabels:
-    """One node's."""
+    """The labels of one node."""
 
     def __init__(self, headers: LabelHeader, *, every_us: int, rng: Random, now: int) -> None:
         if every_us < 1:
@@ -97,7 +97,8 @@ class LoopLabels:
         self._until_us = now + every_us
 
     def mark(self, header: bytes, now: int) -> bytes | None:
-        """The header with this node's label in it; None if it is there already. `MalformedError` for what is none."""
+        """The header with this node's label; None if it has the label already. `MalformedError` for an invalid
+        header."""
         self._change(now)
         marks = self._headers.read(header)
         if any(marks & label == label for label in (self._label, self._before)):
@@ -117,7 +118,7 @@ LABEL_BITS_MAX: Final = 1024
 
 
 class PaperRouter:
-    """Bounded: `filters_max` filters, `seen_max` messages that are known when they come again."""
+    """Bounded: `filters_max` filters, and `seen_max` messages that are recognised when they arrive again."""
 
     def __init__(
         self,
@@ -129,7 +130,8 @@ class PaperRouter:
         rng: Random,
         now: int,
     ) -> None:
-        """`arrive` is shown all that passes; `end` takes what has come to the end of its tree, and says if it has."""
+        """`arrive` sees every message that passes; `end` accepts a message at the end of its tree, and returns
+        whether it was."""
         self._config, self._box, self._hops = config, box, hops
         self._arrive, self._end = arrive, end
         self._trees = config.routing == "trees"
@@ -138,7 +140,7 @@ class PaperRouter:
         )
         self._labels = LoopLabels(LABEL_HEADER, every_us=config.label_us, rng=rng, now=now)
         self._parents: dict[bytes, bytes] = {}
-        """Of each tree, where "trees" are kept apart."""
+        """Parent in each tree, where "trees" are kept apart."""
         self._seen: dict[tuple[bytes, bytes], None] = {}
 
     def __len__(self) -> int:
@@ -149,7 +151,7 @@ class PaperRouter:
         return len(self._seen)
 
     def install(self, install: Install, now: int) -> None:
-        """Pour what is wanted into the filter of our parent, and hand on the rest."""
+        """Add the elements to the filter of this node's parent, and pass the rest on."""
         if install.proof is not None or install.until_us != MOMENT_MAX or len(install.groups) != 1:
             raise MalformedError("not an instruction of the paper's profile")
         layer = open_layer(self._box, install.sealed, context=bundle_context(install.until_us, install.groups))
@@ -160,7 +162,7 @@ class PaperRouter:
             self._hops.send(child, msgspec.structs.replace(install, number=0, sealed=bundle), now)
 
     def offer(self, offer: Offer, now: int) -> None:
-        """A publication, from its publisher or from a node below us."""
+        """A publication, from its publisher or from a node below this one."""
         if offer.proof is not None or (offer.labels is not None) != (self._config.routing == "labels"):
             raise MalformedError("not an offer of the paper's profile, or of another way to route")
         marked = offer
@@ -181,7 +183,7 @@ class PaperRouter:
                 self._hops.send(destination, msgspec.structs.replace(marked, number=0), now)
 
     def forward(self, carry: ForwardPublication, now: int) -> None:
-        """A publication on its way in one tree; only where these are kept apart."""
+        """A publication in one tree; only with routing "trees"."""
         if not self._trees:
             raise MalformedError("no tree has a name here")
         if not self._is_new(carry.entry, carry.message) or self._end(carry, now):
@@ -210,6 +212,6 @@ class PaperRouter:
 
 
 _INSTALLED: Final = b"install"
-"""In the place of a tree: seen as an instruction."""
+"""Stands for the tree of an instruction in `_seen`."""
 LABEL_HEADER: Final = LabelHeader()
-"""As the notes have measured them: 128 bits, four for each label."""
+"""128 bits, four for each label."""

@@ -1,16 +1,17 @@
-"""A keyed permutation: who stands at which place, of any number of nodes, from one secret and without a list.
+"""A keyed permutation: assigns places to any number of nodes, from one secret and without a list.
 
 Pure. A Feistel network over pairs (Black and Rogaway, 2002): the numbers below n are written as (left, right) with left
-below a and right below b, where a b is at least n and exceeds it by less than a. Rounds add to one half, modulo its
-size, a keyed function of the other in turn. What falls on n or above is sent round again until it does not ("cycle
-walking"), which happens once in a thousand times for n = 100,000. Both directions cost the same.
+below a and right below b, where a b is at least n and exceeds it by less than a. Each round adds to one half, modulo
+its size, a keyed function of the other half, in turn. A result of n or above is permuted again until it is below n
+("cycle walking"), which happens once in a thousand times for n = 100,000. Both directions cost the same.
 
 Halves are small (317 for n = 100,000), so a round's function is a table of truly independent entries, drawn once from
-the key: a place costs a few look-ups, alone or in arrays, and the lab's kernels read the same tables.
+the key. A place costs a few look-ups, alone or in arrays, and the lab's models read the same tables.
 
-Why ten rounds. Four make a permutation look random to whoever sees few places, and are what a simulation needs. But
-nodes that pool what they were told see a good part of a tree, and four rounds on a small domain can be taken apart from
-that (Durak and Vaudenay, 2017: in time n^1.5); the standards for such domains have eight or ten (NIST SP 800-38G).
+Why ten rounds. Four rounds make a permutation look random to an observer of few places, and suffice for a simulation.
+But colluding nodes that pool their instructions see a large part of a tree, and four rounds on a small domain can be
+broken from that (Durak and Vaudenay, 2017: in time n^1.5). The standards for such domains have eight or ten (NIST SP
+800-38G).
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ Numbers: TypeAlias = npt.NDArray[np.int64]
 
 
 class Permutation:
-    """Of the numbers 0 to n - 1: `place` there, `node` back."""
+    """A permutation of the numbers 0 to n - 1: `place` maps forward, `node` back."""
 
     def __init__(self, key: Secret, n: int, rounds: int = 10) -> None:
         if not 1 <= n <= NODES_MAX:
@@ -40,7 +41,7 @@ class Permutation:
         self.left: Final = math.isqrt(n - 1) + 1
         self.right: Final = -(-n // self.left)
         self.tables: Final = [self._table(key, number) for number in range(rounds)]
-        """Of each round, what is added for each value of the other half; even rounds change the left half."""
+        """For each round, the summand for each value of the other half; even rounds change the left half."""
         self._plain = [table.tolist() for table in self.tables]
 
     def place(self, node: int) -> int:
@@ -58,11 +59,11 @@ class Permutation:
                 return place
 
     def places(self, nodes: Numbers) -> Numbers:
-        """`place` of each."""
+        """`place` of each number."""
         return self._each(nodes, forth=True)
 
     def nodes(self, places: Numbers) -> Numbers:
-        """`node` of each."""
+        """`node` of each number."""
         return self._each(places, forth=False)
 
     def _each(self, numbers: Numbers, *, forth: bool) -> Numbers:
@@ -119,6 +120,6 @@ NODES_MAX: Final = 1 << 24
 _PURPOSE: Final = b"vc/tree-places"
 
 _WORD: Final = 8
-"""Bytes for each entry: reduced modulo its half, none is more likely than another by more than 2^-52."""
+"""Bytes for each entry: reduced modulo its half, no value is more likely than another by more than 2^-52."""
 
 _BLOCK: Final = 64

@@ -1,11 +1,11 @@
-"""Probing: a subscriber sends something along its own trees, to see whether it comes back.
+"""The prober: a subscriber sends messages along its own trees, and checks whether they come back.
 
-A probe is what any message on its way is: random bytes of a usual size for one entry of one node, through the anonymous
-network. So it must come to the subscriber by all who stand above that node. There are four ways it can end: it returns;
-the node knows no such entry; the node cannot be reached; or the node has taken it, and it never comes.
+A probe looks like any message in transit: random bytes of a usual size for one entry of one node, sent through the
+anonymous network. It must reach the subscriber through all nodes above that node. A probe has four outcomes: it
+returns; the node does not know the entry; the node is unreachable; or the node accepts it and it never arrives.
 
-While a tree is new all its nodes are probed in turn, and quickly, afterwards now and then, and the guards, on whom all
-depends, more often. Whatever is in question (`urge`) is probed first.
+While a tree is new, the prober probes all its nodes in turn, and quickly; later occasionally, and the guards, on which
+everything depends, more often. Stops in question (`probe_soon`) are probed first.
 """
 
 from __future__ import annotations
@@ -32,19 +32,19 @@ from veilcast.wire.tree import ForwardPublication, RefusalCode, RequestAck, Requ
 class ProbeOutcome(Enum):
     RETURNED = auto()
     MISSING = auto()
-    """The node has no such entry."""
+    """The node does not know the entry."""
     AWAY = auto()
-    """The node gave no answer."""
+    """The node did not answer."""
     LOST = auto()
-    """The node took it, and it did not come."""
+    """The node accepted the probe, and it did not arrive."""
 
 
 OnOutcome: TypeAlias = Callable[[EpochTree, Stop, Sequence[bytes], ProbeOutcome, int], None]
-"""Told how a probe has ended that entered at this stop, and who was on its way."""
+"""Receives the outcome of a probe, the stop at which it entered, and the nodes on its path."""
 
 
 class TreeProber:
-    """Bounded: `probes_max` probes under way, and as many stops that are to be probed first."""
+    """Bounded: `probes_max` probes in flight, and as many stops that are to be probed first."""
 
     def __init__(
         self,
@@ -70,17 +70,17 @@ class TreeProber:
         return len(self._probes)
 
     def probe_soon(self, term: EpochTree, stop: Stop, when: int) -> None:
-        """Probe this stop then, before others, unless that is under way."""
+        """Probe this stop at that time, before others, unless a probe of it is in flight."""
         if not self._is_asked(term, stop) and len(self._urgent) < self._config.probes_max:
             self._urgent.set((term, stop), when)
 
     @property
     def round_us(self) -> int:
-        """In this time every probe that leaves now has ended."""
+        """Time within which every probe that leaves now has ended."""
         return self._streams.patience_us + self._wait_us
 
     def take_returned(self, message: bytes, now: int) -> bool:
-        """Something has come all the way; whether it was a probe."""
+        """Record a message that has reached the subscriber; True if it was a probe."""
         probe = self._probes.get(message)
         if probe is None:
             return False
@@ -113,7 +113,7 @@ class TreeProber:
             self._turn_us = min([self._turn_us, *waiting])
 
     def _new(self, terms: Sequence[EpochTree], now: int) -> list[EpochTree]:
-        """The trees of which not all nodes have been heard, and that are not left for later."""
+        """Trees with nodes that have not been reached and that are not left for later."""
         return [term for term in terms if term.rounds < _ROUNDS and term.is_new(now)]
 
     def _choose(self, terms: Sequence[EpochTree], now: int) -> tuple[EpochTree, Stop] | None:
@@ -137,20 +137,21 @@ class TreeProber:
 
     @property
     def _room(self) -> int:
-        """How many more probes may leave."""
+        """Number of further probes that may leave."""
         return self._config.probes_max - len(self._probes)
 
     @property
     def _wait_us(self) -> int:
-        """Twice what it takes when each on the way must call the next, and that takes as long as our calls mostly do.
+        """Twice the time of a path on which each node must open a stream to the next, at the usual speed of this node's
+        streams.
 
-        How long other probes took says less: one that waited for somebody who is away would have us wait for all.
+        The times of other probes say less: one that waited for an absent node would make all others wait.
         """
         steps, least_us = self._config.depth + 1 + self._config.chain, self._config.probe_wait_us
         return min(max(least_us, 2 * steps * self._streams.usual_us), SLOW_FACTOR * least_us)
 
     def _is_asked(self, term: EpochTree, stop: Stop) -> bool:
-        """Whether a probe of this stop is under way, or is about to be."""
+        """True if a probe of this stop is in flight or scheduled."""
         if (term, stop) in self._urgent:
             return True
         return any(probe.term is term and probe.stop == stop for probe in self._probes.values())
@@ -205,6 +206,6 @@ class _Probe:
 
 _SIZES: Final = BODY_CLASSES[:2]
 _GUARDS_TURN: Final = 3
-"""Every so many probes go to a guard."""
+"""One in this many probes goes to a guard."""
 _ROUNDS: Final = 4
-"""So often a tree's nodes are probed quickly; who has not been heard then is one of many."""
+"""How often a tree's nodes are probed quickly; a node not reached by then is probed like any other."""

@@ -1,6 +1,6 @@
-"""What a node leaves to its profile: how instructions are made and kept, and whom a message goes on to.
+"""The interface between a node and its profile: how instructions are made and stored, and where a message goes next.
 
-`hardened` and `paper` are the two; a node has one of them for all its life.
+`hardened` and `paper` are the two profiles; a node keeps one for its lifetime.
 """
 
 from __future__ import annotations
@@ -22,51 +22,51 @@ from veilcast.tree.streams import RequestStreams
 from veilcast.wire.tree import ForwardPublication, Install, Offer
 
 Deliver: TypeAlias = Callable[[str, NumberedPublication, Iterable[SharedInterest], int], None]
-"""Something of this topic has come that may be for these."""
+"""Deliver a publication of this topic that may match these interests."""
 
 
 class TreeProfileContext(NamedTuple):
-    """What a node hands its profile at the start."""
+    """The dependencies that a node gives its profile."""
 
     config: TreeConfig
     keyring: Keyring
     home: bytes
-    """What the node is called."""
+    """The name of this node."""
     streams: RequestStreams
     hops: HopQueue
     address_of: FindAddress
     deliver: Deliver
     on_error: Callable[[Exception], None]
-    """Told of what came and was not for us."""
+    """Receives errors of messages that could not be delivered here."""
     rng: Random
     entropy: Entropy
     now: int
     records: Mapping[int, bytes]
-    """Of an earlier life."""
+    """Records of an earlier run."""
 
 
 class TreeProfile(Protocol):
-    """All that take what others sent raise `RemoteError`; nothing is answered then but that it was refused."""
+    """All methods that read remote input raise `RemoteError`; the node then answers only that it refused."""
 
     @property
     def copies(self) -> int:
-        """How many origins get a publication."""
+        """Number of origins that receive a publication."""
 
     def schema(self, topic: str, now: int) -> Schema:
-        """What the topic declares now; `LocalError` if the keyring has no grant for it."""
+        """The topic's current schema; `LocalError` if the keyring has no grant for it."""
 
     def build_offer(self, letter: PendingPublication, now: int) -> Offer:
-        """As it leaves now, under a name that was never used; `LocalError` if it cannot."""
+        """The publication as it leaves now, under a fresh message id; `LocalError` if it cannot be published."""
 
     def install(self, install: Install, now: int) -> None: ...
 
     def offer(self, offer: Offer, now: int) -> int:
-        """Match a publication. Returns the number of copies that are charged to the stream it came on."""
+        """Match a publication. Returns the number of copies that are charged to the stream it arrived on."""
 
     def forward(self, carry: ForwardPublication, now: int) -> None: ...
 
     def add(self, number: int, topic: str, interest: Conjunction, now: int) -> None:
-        """Take up a subscription; `LocalError` for one that could never be granted."""
+        """Add a subscription; `LocalError` for one that can never be granted."""
 
     def remove(self, number: int, now: int) -> None: ...
 

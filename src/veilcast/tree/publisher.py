@@ -1,9 +1,9 @@
-"""Publishing: a publication on its way to the origins that its publisher chose, until they have it.
+"""The publisher: sends a publication to the origins that it chooses, until they have accepted it.
 
-Each copy goes to another node, drawn from those who have been listed for long enough to know all trees, through the
-anonymous network and on a stream of its own. It is sealed anew, under another name, so that nobody who sees two copies
-can tell them for the same. An origin that does not answer is given up for another. When all copies are with somebody,
-the publication is through; what an origin loses after that, the other copies are for.
+Each copy goes to another node, drawn from the nodes that have been listed for long enough to know all trees, through
+the anonymous network and on its own stream. Each copy is sealed separately, under its own message id, so that an
+observer of two copies cannot link them. If an origin does not answer, the publisher chooses another. When all copies
+are accepted, the publication is settled. The further copies cover losses after that.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ class TreePublisher:
         self._overdue.cancel(record)
 
     def delay(self, now: int) -> Delay | None:
-        """Why the last of what is not through waits; None if all is."""
+        """Why the latest unsettled publication waits; None if all are settled."""
         if not self._sendings:
             return None
         last = next(reversed(self._sendings.values()))[-1]
@@ -137,7 +137,7 @@ class TreePublisher:
             self._records.settle(sending.record, sending.letter)
 
     def _origin(self, sending: _Sending, now: int) -> Address | None:
-        """Somebody else each time, of those who know all trees; while nobody does, of those who are there longest."""
+        """Another node each time, among those that know all trees; while no node does, among those listed longest."""
         listing = self._listing()
         others = [number for number, node in enumerate(listing.ids) if node != self._home]
         settled = [n for n in others if listing.since[n] + SETTLED_AFTER_FETCHES * self._config.fetch_us <= now]
@@ -156,7 +156,7 @@ class TreePublisher:
 
 @dataclass(slots=True, eq=False)
 class _Sending:
-    """A letter, and how many copies of it nobody has yet."""
+    """A publication, and the number of its copies that no origin has accepted."""
 
     record: int
     letter: PendingPublication
@@ -171,9 +171,10 @@ class _Copy:
 
 
 SETTLED_AFTER_FETCHES: Final = 3
-"""After so many rounds of fetching, everybody knows of a newcomer, and has told it its trees."""
+"""After this many download intervals, every node knows a newcomer and has sent it the instructions of its trees."""
 TRIED_MAX: Final = 64
 _TRIED_ENOUGH: Final = 4
 _ANSWER_US: Final = 500_000
-"""What an answer takes, as long as none has been measured that took longer. The way from an origin to a subscriber,
-on streams that are up, takes no longer than a call and its answer."""
+"""Assumed time of an answer until a longer one has been measured. The path from an origin to a subscriber, on open
+streams, takes no longer than one request and its answer.
+"""

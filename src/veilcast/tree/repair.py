@@ -1,13 +1,12 @@
-"""Tending: what a subscriber does about what its probes tell.
+"""Tree repair: how a subscriber reacts to the outcomes of its probes.
 
-Who does not know its instruction is told again: it may have started anew, or whoever should have handed it on did not.
-What stood below somebody who cannot be reached, or is found to lose things, is hung higher. While it is only doubted
-whether it loses things, nothing new is made to depend on it: it is no guard, and nobody hangs by it. A guard is more
-than that: to put another in its place is a new draw, which an attacker would like to see often; so it is first asked
-once more.
+A node that does not know its instruction receives it again: it may have restarted, or another node may not have passed
+it on. The children of a node that is unreachable, or is found to drop messages, move up. While a node is only
+suspected, nothing new depends on it: it becomes no guard and gets no children. Guards get more patience: replacing a
+guard is a new draw, which an adversary would like to see often, so the guard is probed once more first.
 
-Who loses things is found from many probes together (`suspects`): when one is lost, everyone on its way is probed by
-itself, and it is judged when all of these have ended. By then it is known who is only away.
+Nodes that drop messages are found from many probes together (`suspects`). When a probe is lost, every node on its path
+is probed separately, and the verdict waits until all these probes have ended. Absent nodes are known at that time.
 """
 
 from __future__ import annotations
@@ -26,19 +25,19 @@ from veilcast.tree.suspects import DropSuspects
 
 
 class TreeRepair:
-    """Bounded: `probes_kept` probes, and of the nodes on trees those that failed last."""
+    """Bounded: `probes_kept` probes, and the nodes of the trees that failed last."""
 
     def __init__(self, config: TreeConfig, subscribing: TreeSubscriber, guards: Guards) -> None:
         self._config, self._subscribing, self._guards = config, subscribing, guards
         self._suspects = DropSuspects(remembered=config.probes_kept)
         self._failed: Counter[bytes] = Counter()
-        """How often in a row each node gave no answer, or had no entry."""
+        """Consecutive probes of each node without an answer or without an entry."""
         self._came: dict[bytes, None] = {}
-        """The guards by which something has come."""
+        """Guards through which a message has arrived."""
         self._accused: dict[bytes, int] = {}
-        """Guards that seemed to lose things, and when."""
+        """Guards that seemed to drop messages, and the time of the suspicion."""
         self._lifted: dict[bytes, bytes] = {}
-        """Who was handed to another parent, and from whom."""
+        """Nodes that were moved to another parent, and their former parent."""
         self._verdict_us: int | None = None
 
     def handle_outcome(
@@ -90,12 +89,12 @@ class TreeRepair:
             probing.probe_soon(term, stop, now + max(self._config.connect_us, probing.round_us // RETRY_SHARE))
 
     def _blame(self, node: bytes, now: int) -> None:
-        """A guard by which things have come is given a second chance, from the beginning: it might have been that
-        nobody could reach us.
+        """A guard through which messages have arrived gets a second chance, from the beginning: perhaps no node could
+        reach the subscriber.
 
-        Anybody else is first handed to another parent, once: if it has lost things below one only, that one may have
-        dropped them. What was seen is kept, and says who it was when more is lost, or nothing is. Meanwhile nothing
-        depends on it.
+        Any other node first gets another parent, once: if it lost messages below one parent only, that parent may have
+        dropped them. The observations are kept; later losses, or their absence, show which of the two it was. Meanwhile
+        nothing depends on the node.
         """
         parents = self._suspects.parents_after_loss(node)
         if node not in self._guards and len(parents) == 1:
@@ -118,8 +117,10 @@ class TreeRepair:
 
 
 RETRY_SHARE: Final = 8
-"""A node that failed is probed again after such a part of the time that probes may take: it may be told meanwhile."""
+"""A failed node is probed again after one in this many parts of the time that probes may take: it may receive its
+instruction meanwhile.
+"""
 MISSING_MAX: Final = 4
-"""So often a node may lack what it was told before it is held to be away."""
+"""Consecutive probes without an entry before a node counts as absent."""
 SECOND_CHANCE_US: Final = 600_000_000
-"""For so long it is remembered that a guard has had its second chance."""
+"""Time for which a guard's second chance is remembered."""

@@ -1,12 +1,12 @@
-"""The routing table of the hardened tree: entries by their names, and by the tags of what is wanted.
+"""The routing table of the hardened tree: entries by name, and by the tags of the subscription.
 
-An instruction says: what comes in under this name goes to that node, under that name there. The name that an entry is
-called by is a digest of the token in its instruction. Children are told the name and not the token, so none of them can
-change where its parent forwards to; who planted the tree can, with instructions that end later than those before. What
-was sent earlier and comes again, from whomever, changes nothing.
+An instruction says: a message that arrives under this name goes to that node, under that name there. The name of an
+entry is a digest of the token in its instruction. Children learn the name and not the token, so no child can change
+where its parent forwards to. The subscriber that installed the tree can, with an instruction that ends later than the
+one before. A replayed instruction changes nothing, for any sender.
 
-Only an origin matches: it looks for the entries whose constraints a publication all meets, in an exact index of tags.
-Entries end by themselves.
+Only an origin matches: it looks up the entries whose constraints a publication satisfies, in an exact index of tags.
+Entries expire by themselves.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ class RoutingEntry:
     parent_entry: bytes
     until_us: int
     number: int
-    """In the index."""
+    """Number in the tag index."""
     columns: int
-    """So many constraints it has there."""
+    """Number of constraints in the tag index."""
 
 
 def entry_name(token: bytes) -> bytes:
-    """What the entry of this token is called by those who send to it."""
+    """The name by which senders address the entry of this token."""
     return digest(token, purpose=b"vc/tree-name", size=ENTRY)
 
 
@@ -51,7 +51,7 @@ class RoutingTable:
         return len(self._entries)
 
     def put(self, told: Instruction, groups: Sequence[tuple[bytes, ...]], until_us: int) -> RoutingEntry:
-        """Take an instruction; `RemoteError` for one that is older than what we have, is none, or has no room."""
+        """Store an instruction; `RemoteError` if it is older than the stored one, invalid, or the table is full."""
         name = entry_name(told.entry)
         old = self._entries.get(name)
         if old is not None and old.until_us >= until_us:
@@ -77,7 +77,7 @@ class RoutingTable:
         return self._entries.get(name)
 
     def match(self, tags: Sequence[bytes]) -> list[RoutingEntry]:
-        """The entries that a publication with these tags is for."""
+        """The entries that match a publication with these tags."""
         if any(len(tag) != TAG for tag in tags):
             raise MalformedError("a publication with what are no tags")
         return [self._entries[self._names[number]] for number in self._index.match(tags).tolist()] if tags else []

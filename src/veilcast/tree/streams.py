@@ -1,28 +1,23 @@
-"""Streams: a node's ways to others, each for one purpose, and what it asks for on them until it is answered.
+"""A node's outbound streams, one for each purpose, and its requests on them until they are answered.
 
-A stream is called for when there is something to ask on it, and again after it was lost or gave no answer for a while,
-with growing pauses between; whatever was not answered is then asked anew. A call that takes long, and has been
-overtaken by others, is given up for one that goes another way: if somebody on its way has died it may hang for very
-long. Where all calls are slow none is given up: to make others in their place would make all slower. A request has an
-end of its own: when that comes without an answer, who asked is told so. A stream without requests is closed, at once or
-when it was idle for long enough: one that serves a single request tells nothing of the next.
+A stream opens when there is a request for it. It opens again after it was lost or gave no answer for a while, with
+growing pauses, and unanswered requests are then repeated. If opening a stream takes long, and later streams have been
+answered meanwhile, the node gives it up for one on another route: if a relay on its route has died, it may hang for
+very long. If all streams are slow, the node keeps them: replacements would make all slower. A request has its own
+deadline: when it passes without an answer, the caller is informed. A stream without requests is closed, at once or
+after an idle time: a stream that serves a single request reveals nothing about the next.
 
+A purpose is a part of the peer's name (`core.stream_purpose`). Two purposes mean two streams, and the anonymous network
+routes each differently. So the callee cannot tell that one node opened both. A request that must not be linked to any
+other has a fresh purpose.
 
-Pace: how long to wait for somebody's answer, by how long the answers of all others took.
-
-An anonymous network answers within a tenth of a second when it is small and one's own, and within half a minute when it
-is the world's and busy. Who waits the same in both either finds everybody away, or finds out too late that somebody is.
-So one waits for a few times what most answers take, and for long while none has come.
-
-What counts of each node is its last answer, and what most take is what all but the slowest quarter do. So a node that
-is slow, or answers slowly for us to wait longer for others too, counts once, and nothing as long as few are with it.
-
-
-Purposes: what a stream is for, as a part of its peer's name.
-
-Pure. Who dials two purposes dials two streams (`parts.ways`), and the anonymous network takes each another way. So
-whoever is reached for two cannot tell that it was by one node; what must not be linked to anything else has a fresh
-purpose."""
+`AnswerTimes` estimates how long to wait for an answer, from the answers of all other nodes. A small private anonymous
+network answers within a tenth of a second, a busy public one within half a minute. With one fixed time, a node would
+either take all others for absent, or notice an absent node too late. So the node waits a few times as long as most
+answers take, and long while none has arrived. Of each node only the last answer counts, and "most" excludes the slowest
+quarter. So a slow node, or one that answers slowly to make this node wait longer for others, counts once, and has no
+effect unless many others are as slow.
+"""
 
 from __future__ import annotations
 
@@ -51,12 +46,12 @@ class AnswerTimes:
         self._took_us: dict[Address, int] = {}
 
     def record(self, whose: Address, took_us: int) -> None:
-        """An answer of this node has come, after so long."""
+        """Record an answer of this node, and the time it took."""
         remember(self._took_us, whose, took_us, ANSWERS_KEPT)
 
     @property
     def usual_us(self) -> int:
-        """What most answers take at most; nothing while none has come."""
+        """The time within which three quarters of the answers arrive; 0 before the first answer."""
         took = sorted(self._took_us.values())
         return took[(len(took) - 1) * 3 // 4] if took else 0
 
@@ -69,43 +64,45 @@ class AnswerTimes:
 
 ANSWERS_KEPT: Final = 64
 PATIENCE_FACTOR: Final = 4
-"""For so many times what most answers take one more is waited for: a network is not as fast with everybody."""
+"""Time to wait, in multiples of the usual time: a network is not equally fast with every node."""
 
 
 def fresh_purpose(purpose: str, entropy: Entropy) -> str:
-    """A purpose that serves once."""
+    """A purpose that is used once."""
     return f"{purpose}-{entropy(_FRESH).hex()}"
 
 
 DIRECTORY_STREAM: Final = "directory"
-"""To be listed: one stream, on which a node says who it is."""
+"""The stream for enrolments, on which a node gives its name."""
 
 FETCH_STREAM: Final = "fetch"
-"""To get the listing, and made fresh each time: whoever could tell who asks could show it a listing of its own."""
+"""The stream for downloads of the listing, fresh each time: a directory that recognised the node could show it a
+listing of its own.
+"""
 
 HOP_STREAM: Final = "hop"
-"""One stream to each parent, for all that climbs there."""
+"""One stream to each parent, for all forwarded messages."""
 
 PUBLISH_STREAM: Final = "publish"
 INSTALL_STREAM: Final = "install"
 PROBE_STREAM: Final = "probe"
-"""These three are made fresh each time."""
+"""These three are fresh each time."""
 
 _FRESH: Final = 16
 
 Answer: TypeAlias = RequestAck | RequestRefused | NodeEnrolled | ListingHead | ListingPage
 
 OnAnswer: TypeAlias = Callable[[Answer | None, int], None]
-"""What is done with an answer, or when it is known that there will be none."""
+"""Handles an answer, or None once it is certain that there will be none."""
 
 BuildRequest: TypeAlias = Callable[[int], Message]
-"""The request under this number."""
+"""The request with this number."""
 
 SendMessage: TypeAlias = Callable[[Address, Message], None]
 
 
 class RequestStreams:
-    """Bounded: `streams_max` streams; how much is asked on each is for those to bound who ask."""
+    """Bounded: `streams_max` streams; callers bound the requests on each."""
 
     def __init__(self, config: TreeConfig, rng: Random, post: SendMessage) -> None:
         self._config, self._rng, self._post = config, rng, post
@@ -114,9 +111,9 @@ class RequestStreams:
         self._events: deque[Event] = deque()
         self._pace = AnswerTimes(config.retry_us, SLOW_FACTOR * config.retry_us)
         self._last: deque[int] = deque(maxlen=OVERTAKEN_BY)
-        """When the calls were made that were answered last."""
+        """Opening times of the streams that were answered last."""
         self.answered_us = self.steady_us = 0
-        """When anybody answered anything, and since when there was no long time without an answer."""
+        """The time of the last answer from any node, and since when there was no long time without one."""
 
     def __len__(self) -> int:
         return len(self._streams)
@@ -126,22 +123,23 @@ class RequestStreams:
 
     @property
     def patience_us(self) -> int:
-        """How long to try for an answer on a stream of its own."""
+        """How long to wait for an answer on a stream of its own."""
         return self._pace.patience_us
 
     @property
     def usual_us(self) -> int:
-        """What an answer mostly takes, with the call before it; nothing while there was none."""
+        """The usual time of an answer, including the opening of its stream; 0 while there was none."""
         return self._pace.usual_us
 
     def is_unreachable(self, peer: Address) -> bool:
-        """Whether it is called, and did not answer the last time."""
+        """True if the stream to this peer failed to open the last time, and is still wanted."""
         return peer in self._streams and self._streams[peer].vain
 
     def request(
         self, peer: Address, build: BuildRequest, then: OnAnswer, *, until_us: int, linger_us: int, now: int
     ) -> bool:
-        """Ask for this until then; False if there is no room for another stream, and nothing is asked."""
+        """Send this request, and repeat it until `until_us`. False if there is no capacity for another stream;
+        nothing is sent then."""
         stream = self._streams.get(peer)
         if stream is None:
             if len(self._streams) >= self._config.streams_max and not self._close_idle():
@@ -155,7 +153,7 @@ class RequestStreams:
         return True
 
     def handle_answer(self, peer: Address, answer: Answer, now: int) -> None:
-        """An answer has come on one of our streams; `StaleError` if it was not asked for, or answered before."""
+        """An answer on one of this node's streams; `StaleError` if it was not requested, or was answered before."""
         stream = self._streams.get(peer)
         errand = None if stream is None else stream.errands.pop(answer.number, None)
         if stream is None or errand is None:
@@ -207,7 +205,7 @@ class RequestStreams:
         return self._events.popleft() if self._events else None
 
     def _move(self, stream: _Stream, now: int) -> None:
-        """Do what is due on this stream, and see to it that we are woken for the next."""
+        """Do what is due on this stream, and set its timer."""
         over = [number for number, errand in stream.errands.items() if errand.until_us <= now]
         for number in over:
             if (errand := stream.errands.pop(number, None)) is not None:
@@ -277,7 +275,7 @@ class _Errand:
     then: OnAnswer
     until_us: int
     answer_us: int = 0
-    """When an answer is waited for no longer; counts while the stream is up."""
+    """Deadline of the answer on the current stream; counts while the stream is up."""
 
 
 @dataclass(slots=True, eq=False)
@@ -285,14 +283,15 @@ class _Stream:
     peer: Address
     linger_us: int
     number: int
-    """Of the last request. Another stream of this name may have had others: the first is drawn."""
+    """Number of the last request. An earlier stream of this name may have used others, so the first number is
+    random."""
     call_us: int
-    """When it is called for next, while it is down."""
+    """When the stream is opened next, while it is down."""
     called_us: int | None = None
-    """When the call was made that is under way, or has had no answer yet."""
+    """When the stream was opened, while it is opening or has had no answer yet."""
     up: bool = False
     vain: bool = False
-    """Whether it failed to be up when it was called last."""
+    """True if the last attempt to open it failed."""
     calls: int = 0
     idle_us: int = 0
     errands: dict[int, _Errand] = field(default_factory=dict)
@@ -308,9 +307,9 @@ class _Stream:
 
 
 SLOW_FACTOR: Final = 4
-"""So many times longer is waited for answers where the network is slow."""
+"""How many times longer to wait for answers where the network is slow."""
 OVERTAKEN_BY: Final = 3
-"""By so many that began later, and have been answered, a call is overtaken."""
+"""A stream is overtaken when this many later ones have been answered."""
 PAUSE_DOUBLINGS_MAX: Final = 2
-"""So often a pause is doubled: whoever comes back is to be found soon."""
+"""How often a pause is doubled: a node that comes back should be found soon."""
 _NUMBERS: Final = 1 << 32

@@ -1,11 +1,11 @@
-"""Subscribing: what the owner of a node wants, and the trees by which it gets it, one for each epoch.
+"""The subscriber: the interests of a node's owner, and the trees that serve them, one for each epoch.
 
-A tree stands from some time before its epoch to the end of the one after it. The next one is planted at a random moment
-of the second half of an epoch, so that those of one subscriber have nothing in common, also not the time. A tree that
-is over ends by itself; so does a subscription that is given up, which is only not renewed.
+A tree stands from some time before its epoch to the end of the following one. The next tree is installed at a random
+moment of the second half of an epoch, so that the trees of one subscriber have nothing in common, not even the time. A
+tree expires by itself; a withdrawn subscription is only not renewed.
 
-Trees are kept up while they stand: who was started anew is told again what it forgot, who came later is hung below
-somebody who was there, and nothing goes by those who have left or are to be avoided.
+The subscriber maintains its trees while they stand. A restarted node receives its instructions again, a newcomer is
+attached below an earlier node, and no path uses nodes that have left or are avoided.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ from veilcast.wire.geometry import TAG
 
 @dataclass(slots=True, eq=False)
 class EpochTree:
-    """A tree for one epoch."""
+    """The tree of one interest for one epoch."""
 
     interest: SharedInterest
     epoch: int
@@ -55,26 +55,27 @@ class EpochTree:
     groups: ElementGroups
     until_us: int
     probe_from_us: int
-    """When all should know of it, and probes begin."""
+    """When all nodes should have their instructions and probes begin."""
     rounds: int = 0
     """How often all its nodes have been probed."""
     reached: dict[Stop, None] = field(default_factory=dict)
-    """The stops from which something has come all the way."""
+    """Stops from which a message has reached the subscriber."""
     told_later: dict[Stop, int] = field(default_factory=dict)
-    """Those who were listed later, and when all of them have been told."""
+    """Stops of nodes that were listed later, and the time when their instructions have arrived."""
 
     def is_new(self, now: int) -> bool:
-        """Whether there are stops that should know of it, and from which nothing has come."""
+        """True if some stops should have their instructions and have not been reached yet."""
         excused = sum(when > now and stop not in self.reached for stop, when in self.told_later.items())
         return len(self.reached) + excused < len(self.tree)
 
     def unreached_stops(self, now: int) -> list[Stop]:
-        """These stops."""
+        """Stops that should have their instructions and have not been reached yet."""
         return [stop for stop in self.tree.stops if stop not in self.reached and self.told_later.get(stop, 0) <= now]
 
 
 class TreeSubscriber:
-    """Bounded: `subscriptions_max` subscriptions, and for each the trees of three epochs; as many that nobody wants."""
+    """Bounded: `subscriptions_max` subscriptions with the trees of three epochs each; as many trees without a
+    subscription."""
 
     def __init__(
         self,
@@ -93,17 +94,17 @@ class TreeSubscriber:
         self._listing = Listing(())
         self._avoided: dict[bytes, int] = {}
         self._doubted: dict[bytes, None] = {}
-        """By whom nothing has come since something was lost there: nothing new is made to depend on it."""
+        """Nodes through which no message has arrived since one was lost there: nothing new depends on them."""
         self.subscriptions = Subscriptions(config.subscriptions_max)
         self._terms: dict[tuple[SharedInterest, int], EpochTree] = {}
         self._alarms: Timers[_Due] = Timers()
 
     def current_trees(self, now: int) -> list[EpochTree]:
-        """The trees of this epoch and of those to come, by which somebody wants something."""
+        """Trees of this epoch and later ones that serve a subscription."""
         return [term for term in self._standing(now) if term.interest.numbers]
 
     def add(self, number: int, topic: str, interest: Conjunction, now: int) -> None:
-        """Take up a subscription; `LocalError` for one that can never be planted."""
+        """Add a subscription; `LocalError` for one that can never be installed."""
         epoch = self._topics.epoch(now)
         subscription_elements(interest, self._topics.keys(topic, epoch).record)
         wish = self.subscriptions.add(number, topic, interest, now)
@@ -112,7 +113,7 @@ class TreeSubscriber:
         self._plant(wish, epoch, now)
 
     def remove(self, number: int) -> None:
-        """Its trees stand until they are over: whoever comes back to a wish finds them, and plants no others."""
+        """The trees stand until they expire: a renewed subscription finds them, and installs no others."""
         self.subscriptions.remove(number)
 
     def update_listing(self, listing: Listing, now: int) -> None:
@@ -138,7 +139,7 @@ class TreeSubscriber:
         self._complete(now)
 
     def avoid(self, node: bytes, until_us: int, now: int) -> None:
-        """Let nothing of ours depend on this node until then."""
+        """Let no tree depend on this node until then."""
         if node in self._avoided:
             return
         self._avoided[node] = until_us
@@ -150,17 +151,19 @@ class TreeSubscriber:
         self._rehang(now)
 
     def doubt(self, node: bytes) -> None:
-        """Let nothing new depend on this node before something has come by it."""
+        """Let nothing new depend on this node before a message has arrived through it."""
         remember(self._doubted, node, None, self._few)
 
     def trust(self, node: bytes) -> None:
-        """Something has come by this node."""
+        """A message has arrived through this node."""
         self._doubted.pop(node, None)
 
     def move_to_other_parent(self, node: bytes, now: int) -> bool:
-        """Hang this node by others than its parents, and all who hung by it beside it; whether it has others anywhere.
+        """Attach this node to other parents, and its children beside it. False if it has no other parent anywhere.
 
-        It is told apart from these: it would have to hand on that they leave it."""
+        The node receives its instruction separately from its children: otherwise it would have to pass on that they
+        leave it.
+        """
         terms = self._standing(now)
         lifted = [(term, stop) for term in terms for at in term.tree.stops_of(node) for stop in term.tree.move_up(at)]
         if not lifted:
@@ -176,11 +179,11 @@ class TreeSubscriber:
         return node in self._avoided
 
     def reinstall(self, term: EpochTree, stop: Stop, now: int) -> None:
-        """This stop does not know its instruction, or any more."""
+        """This stop does not know its instruction: send it again."""
         self._tell(term, [stop], now)
 
     def mark_reached(self, term: EpochTree, stop: Stop, now: int) -> None:
-        """Something has come all the way from this stop. Guards do not count: they are no origins."""
+        """A message has arrived from this stop. Guards do not count: they are no origins."""
         if stop < 0:
             return
         term.reached[stop] = None
@@ -211,7 +214,7 @@ class TreeSubscriber:
         return max(1, len(self._listing) // AVOIDED_SHARE)
 
     def _give_chance(self, node: bytes) -> None:
-        """It is avoided no more, and may show what it does where nothing depends on it."""
+        """Avoid the node no longer; it may show its behaviour where nothing depends on it."""
         del self._avoided[node]
         self.doubt(node)
 
@@ -223,7 +226,8 @@ class TreeSubscriber:
         return [term for term in self._terms.values() if term.epoch >= epoch]
 
     def _revive(self, wish: SharedInterest) -> None:
-        """Trees of an earlier wish for the same are this one's; of those that nobody wants only so many are kept."""
+        """A renewed interest takes over the trees of the earlier one; of the trees without a subscription, a limited
+        number is kept."""
         for term in [each for each in self._terms.values() if each.interest.key == wish.key]:
             del self._terms[term.interest, term.epoch]
             term.interest = wish
@@ -234,7 +238,7 @@ class TreeSubscriber:
             self._forget(term)
 
     def _complete(self, now: int) -> None:
-        """Every wish has a tree for this epoch, and an alarm for the next."""
+        """Every interest has a tree for this epoch, and a timer for the next."""
         epoch = self._topics.epoch(now)
         for wish in self.subscriptions:
             self._plant(wish, epoch, now)
@@ -254,7 +258,7 @@ class TreeSubscriber:
         return (wish, epoch) in self._terms
 
     def _moment(self, epoch: int, now: int) -> int:
-        """When the trees of this epoch are planted."""
+        """When the trees of this epoch are installed."""
         start_us, length_us = epoch * self._epoch_us, self._epoch_us
         first = start_us - length_us // 2
         last = max(first, start_us - self._config.ahead_us)
@@ -285,7 +289,7 @@ class TreeSubscriber:
         self._planting.install_tree(tree, groups, term.until_us, now)
 
     def _rehang(self, now: int) -> None:
-        """See to it that all trees hang by the guards that we have."""
+        """Attach all trees to the current guards."""
         guards = self._chain()
         for term in self._standing(now):
             for stop, guard in zip(term.tree.chain, guards, strict=False):
@@ -304,7 +308,7 @@ class TreeSubscriber:
             self.subscriptions.activate(term.interest, now)
 
     def _count_out(self, term: EpochTree, node: bytes, now: int) -> None:
-        """Nothing is to be waited for from this node."""
+        """Wait for no message from this node."""
         for stop in term.tree.stops_of(node):
             self.mark_reached(term, stop, now)
 
@@ -321,7 +325,7 @@ class TreeSubscriber:
 
 
 def _tags(interest: Conjunction, keys: TopicKeys) -> ElementGroups:
-    """What all who want this are known by, whoever they are: fillers of one's own would be the name of one's tree."""
+    """The same tags for all subscribers with this interest: individual fillers would identify the tree."""
     key = derive_element_key(keys, b"tree")
     plain = key_groups(key, subscription_elements(interest, keys.record), TAG)
     own = derive(key, b"vc/tree-unwanted", *(tag for group in plain for tag in group))
@@ -329,17 +333,18 @@ def _tags(interest: Conjunction, keys: TopicKeys) -> ElementGroups:
 
 
 def _since(listing: Listing, node: bytes) -> int | None:
-    """When the life of a node began, as far as is known."""
+    """When the node was last started, as far as is known."""
     number = listing.numbered(node)
     return None if number is None else listing.since[number]
 
 
 _Due: TypeAlias = EpochTree | tuple[SharedInterest, int]
-"""A tree that is over, or one to be planted."""
+"""An expired tree, or one to be installed."""
 AVOIDED_SHARE: Final = 3
-"""No more than one of so many nodes is avoided, and one is doubted: who finds fault with more has been away itself, and
-those it found fault with first are given another chance."""
+"""At most one in this many nodes is avoided, and one doubted. A subscriber that finds fault with more has been away
+itself, and gives the nodes it suspected first another chance.
+"""
 CHAIN_VERSION_US: Final = 1_000_000
-"""Changes to a chain are counted from the time at which it was planted, in so many microseconds each."""
+"""Versions of a chain are counted from its installation time, in units of this many microseconds."""
 _HANDED_ON_US: Final = 1_000_000
-"""For the last of a group to have its instruction, once the first has."""
+"""Time for the last node of a group to receive its instruction, after the first has."""

@@ -1,24 +1,26 @@
-"""Suspects: who loses what it should pass on, from which of the subscriber's test publications came back.
+"""Suspects: infers which nodes drop messages, from which of the subscriber's probes returned.
 
-Pure. A test publication enters at some node and must climb the way that the plan says. It is lost on the way in or out
-with a small chance that is nobody's fault; each node drops what comes to it with a rate of its own, and with a further
-one what it passes on for others: who spares what enters at itself would else be cleared by that.
+Pure. A probe enters at some node and must climb the path that the layout gives. It is lost on the way in or out with a
+small probability that is no node's fault. Each node drops messages that reach it at a rate of its own, and messages
+that it forwards for others at a further rate: a node that spares probes entering at itself would otherwise be cleared
+by them.
 
-The likeliest rates are found by expectation and maximisation. Given rates, a publication that was lost was lost at
-each place of its way with a chance that can be computed, and it had come as far as each place with another; given
-those, a rate is what was lost there of what had come there. Every rate is also charged with a few publications, made
-up, that were not lost, and the further one with more of them. So where all below a node is lost, one dropper explains
-it better than all its children do, and the blame runs together where it fits all that was seen. In one tree, what
-stands below a dropper stays in the dark; the next tree has it elsewhere.
+The most likely rates are found by expectation maximisation. Given rates, each place of a lost probe's path has a
+computable probability of having dropped it, and another of having been reached. Given those, a rate is the expected
+number of drops at a node over the expected number of arrivals. Every rate is also charged with a few imaginary probes
+that were not lost, and the further rate with more of them. So if everything below a node is lost, one dropper explains
+it better than all its children do, and the blame converges where it explains all observations. In one tree, the nodes
+below a dropper cannot be judged; the next tree has them elsewhere.
 
-A node is named when what was seen would be less likely by a factor of nodes / error if it dropped nothing. Where nobody
-drops, an honest node is then named in about one verdict of 1 / error at most. Where many do, the others' rates are
-guesses, too, and in a single tree a parent and its only child look alike: with a tenth of 500 nodes dropping all, two
-verdicts of 20 named honest nodes after one tree, and none after three.
+A node is named if the observations would be less likely by a factor of nodes / error if it dropped nothing. If no node
+drops messages, an honest node is then named in at most about one verdict of 1 / error. If many do, the other rates are
+estimates, too, and in a single tree a parent and its only child look alike. With a tenth of 500 nodes dropping
+everything, two verdicts of 20 named honest nodes after one tree, and none after three.
 
-What this does not find: who drops all that one child hands on, another child's in every tree, and nothing else. Parent
-and child of such a link look alike, and either may have done it; mostly neither is named, sometimes the child. So who
-has lost things below one parent only should be given another before it is left out (`tending`), and that for a time.
+Limit: a node is not found if it drops everything from one child, another child in every tree, and nothing else. Parent
+and child of such a link look alike, and either may be at fault; usually neither is named, sometimes the child. So a
+node that lost messages below one parent only should get another parent before it is excluded (`repair`), and only for a
+time.
 """
 
 from __future__ import annotations
@@ -40,7 +42,8 @@ Places: TypeAlias = npt.NDArray[np.int64]
 
 
 class SuspectedNode(msgspec.Struct, frozen=True):
-    """A node, how much of what comes to it seems lost, and how much less likely all would be if it were not (log)."""
+    """A node, the share of messages that it seems to drop, and the log-likelihood ratio in favour of it dropping
+    them."""
 
     node: NodeId
     rate: float
@@ -48,7 +51,8 @@ class SuspectedNode(msgspec.Struct, frozen=True):
 
 
 class DropSuspects:
-    """Remembers the last `remembered` test publications. `loss`: the chance that one is lost by nobody's fault."""
+    """Remembers the last `remembered` probes. `loss` is the probability that a probe is lost through no node's
+    fault."""
 
     def __init__(self, *, remembered: int, loss: float = 0.02, error: float = 0.001) -> None:
         if remembered < 1 or not 0 < loss < 1 or not 0 < error < 1:
@@ -61,21 +65,21 @@ class DropSuspects:
         return len(self._seen)
 
     def record(self, way: Sequence[NodeId], *, returned: bool) -> None:
-        """A test publication that entered at the first of these, and should have come by all the others in turn."""
+        """Record a probe that entered at the first of these nodes and should have passed all the others in turn."""
         if not 1 <= len(way) <= PATH_MAX:
             raise LocalError(f"a way has 1 to {PATH_MAX} nodes")
         self._seen.append((tuple(way), returned))
 
     def forget(self, node: NodeId) -> None:
-        """What was seen with this node counts no more: it is given another chance, or gone."""
+        """Discard all probes on a path with this node: it gets another chance, or is gone."""
         self._seen = deque((each for each in self._seen if node not in each[0]), maxlen=self._seen.maxlen)
 
     def parents_after_loss(self, node: NodeId) -> set[NodeId]:
-        """To whom this node should have handed what was lost on a way that it was on, and was not the last of."""
+        """The next nodes after this one on the paths of lost probes, where it was not the last."""
         return {way[way.index(node) + 1] for way, came in self._seen if not came and node in way[:-1]}
 
     def find_suspects(self) -> list[SuspectedNode]:
-        """Who is to be left out, the heaviest first."""
+        """The nodes to exclude, the strongest evidence first."""
         if all(returned for _, returned in self._seen):
             return []
         nodes = {node: number for number, node in enumerate(dict.fromkeys(n for way, _ in self._seen for n in way))}
@@ -89,9 +93,9 @@ class DropSuspects:
 
 
 class _Table(msgspec.Struct, frozen=True):
-    """Every publication as a row of nodes by their numbers; one number more is nobody, who drops nothing.
+    """Every probe as a row of node numbers; one extra number stands for a node that drops nothing.
 
-    Rates stand in two rows: what a node drops of all that comes to it, and of what it passes on.
+    Rates have two rows: the share that a node drops of all arrivals, and of the messages that it forwards.
     """
 
     ways: Places
@@ -120,7 +124,7 @@ class _Table(msgspec.Struct, frozen=True):
         return rates
 
     def weights(self, rates: Rates) -> Rates:
-        """For each node, how much likelier all that was seen is with its rates than without, in logarithms."""
+        """For each node, the log-likelihood of the observations with its rates, minus that without."""
         own, further, _, through = self._run(rates)
         passes = np.maximum((1 - own) * (1 - further), _TINY)
         without = np.minimum(through / passes, 1 - self.loss)
@@ -128,7 +132,8 @@ class _Table(msgspec.Struct, frozen=True):
         return self._sum(np.where(self.returned, np.log(passes), lost))
 
     def _run(self, rates: Rates) -> tuple[Rates, Rates, Rates, Rates]:
-        """At each place its two rates and the chance to come there; and, as a column, the chance to come through."""
+        """The two rates and the probability of arrival at each place; and, as a column, the probability of passing
+        the whole path."""
         own, further = (np.append(each, 0.0)[self.ways] for each in rates)
         further[:, 0] = 0.0
         passed = (1 - self.loss) * np.cumprod((1 - own) * (1 - further), axis=1)
@@ -137,7 +142,7 @@ class _Table(msgspec.Struct, frozen=True):
         return own, further, reached, passed[:, -1:].astype(np.float64, copy=False)
 
     def _rate(self, reached: Rates, rate: Rates, through: Rates, lost: Rates, made_up: float) -> Rates:
-        """What was lost at a place, of what came there: of what was lost at all, both are chances."""
+        """Expected drops at each node over its expected arrivals, given the losses."""
         dropped = np.where(self.returned, 0.0, reached * rate / lost)
         came = np.where(self.returned, 1.0, (reached - through) / lost)
         return self._sum(dropped) / (self._sum(came) + made_up)
@@ -148,10 +153,10 @@ class _Table(msgspec.Struct, frozen=True):
 
 
 PRIOR_PASSED: Final = 2.0
-"""Publications, made up, that a node did not drop: the fewer, the sooner it is named, and the more share a blame."""
+"""Imaginary probes that a node did not drop: fewer name a node sooner, more let several nodes share a blame."""
 
 PRIOR_PASSED_ON: Final = 6.0
-"""And that it did not drop when it passed them on, beyond what it drops anyway: the rarer habit."""
+"""Imaginary probes that a node did not drop when forwarding, beyond its own rate: the rarer behaviour."""
 
 PATH_MAX: Final = 64
 

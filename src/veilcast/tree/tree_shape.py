@@ -1,7 +1,7 @@
-"""The shape of a balanced tree: places in breadth-first order, so that arithmetic is all there is to know.
+"""The shape of a balanced tree: places in breadth-first order, so that arithmetic gives parents and children.
 
 Pure. Place 0 is the root; the children of place p are b p + 1 to b p + b, as far as there are places. The layers fill
-up one after the other, so nearly all places stand in the last two, and the deepest is no deeper than it must be.
+up one after the other, so nearly all places are in the last two, and the tree is as flat as possible.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def child_places(place: int, b: int, n: int) -> range:
 
 
 def path_to_root(place: int, b: int) -> tuple[int, ...]:
-    """From this place, which is the first, to the root, which is the last."""
+    """The places from this one, which is first, to the root, which is last."""
     places = [place]
     while places[-1]:
         places.append(parent_place(places[-1], b))

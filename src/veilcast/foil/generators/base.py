@@ -1,15 +1,15 @@
-"""What every generator of fakes is: from a state, a true value and chance to a new state, candidates, and a position.
+"""The interface of all generators of fakes: from a state, a true value and randomness to a new state, candidates, and a
+position.
 
-Pure. One step of many streams at once; the streams are the leading axis, and a live publisher is the case of one. The
-lab's long form, `foil_series`, is the same step called again and again, so there is one law and nothing to keep equal.
+Pure. One step of many streams at once; the streams are the leading axis, and a live publisher has one. The lab's long
+form, `foil_series`, calls the same step repeatedly, so there is one implementation.
 
-Two orders of candidates, for two observers. `next` gives them in **slots**: where a generator has lineages, a slot goes
-on from what stood in it a step before, and where it has none the truth stands at random. That is what an attacker has
-who can follow each lineage, the worst case, and all generators are meant to hold against it. A broker sees less: P3
-sends each composite set in a random order. `place_truth` makes that order, with the truth where a shared key wants it
-and
-the fakes in a fresh order each time; a key that placed the truth alone would leave fakes to be followed from step to
-step, and what cannot be followed would be true.
+There are two orders of candidates, for two observers. `next` returns them in **slots**: if a generator has lineages, a
+slot continues the value that it had a step before; otherwise the truth is in a random slot. This is the view of an
+adversary that can follow each lineage, the worst case, and all generators are meant to withstand it. A broker sees
+less: P3 sends each composite set in a random order. `place_truth` makes that order, with the truth where a shared key
+wants it and the fakes in a fresh order each time. A key that placed only the truth would let an observer follow the
+fakes from step to step, and the candidate that cannot be followed would be true.
 """
 
 from __future__ import annotations
@@ -27,21 +27,22 @@ Kind = TypeVar("Kind", bound=np.generic)
 
 
 class Generator(Protocol[State, Kind]):
-    """Of one attribute, or of events with several, which then are one more axis at the end.
+    """For one attribute, or for events of several attributes, which are then one more axis at the end.
 
-    `Kind` is float64 for numbers and int64 for codes of categories. A state is a value: `next` makes a new one.
+    The element type is float64 for numbers and int64 for codes of categories. A state is a value: `next` makes a new
+    one.
     """
 
     @property
     def n(self) -> int:
-        """How many candidates there are for each value: the truth and its fakes."""
+        """Number of candidates for each value: the truth and its fakes."""
 
     def begin(self, streams: int, rng: RandomSource) -> State: ...
 
     def next(
         self, state: State, values: npt.NDArray[Kind], rng: RandomSource
     ) -> tuple[State, npt.NDArray[Kind], IntArray]:
-        """The values of [streams], the candidates of [streams, n], and in which slot of each the truth is."""
+        """From the values of [streams] to the candidates of [streams, n], and the slot of the truth in each."""
 
 
 def foil_series(
@@ -60,7 +61,7 @@ def foil_series(
 def place_truth(
     candidates: npt.NDArray[Kind], position: IntArray, places: IntArray, rng: RandomSource
 ) -> npt.NDArray[Kind]:
-    """The candidates of [streams, n] in a new order: the truth at `places`, the fakes anywhere else."""
+    """The candidates of [streams, n] in a new order: the truth at `places`, the fakes in random order elsewhere."""
     streams, n = candidates.shape[:2]
     if places.shape != (streams,) or not ((places >= 0) & (places < n)).all():
         raise LocalError(f"each stream has a place for its truth, from 0 to {n - 1}")
@@ -70,7 +71,7 @@ def place_truth(
 
 
 def swap_candidates(candidates: npt.NDArray[Kind], position: IntArray, places: IntArray) -> npt.NDArray[Kind]:
-    """What is at `position` to `places`, and what was there in its place."""
+    """Exchange the candidates at `position` and `places`."""
     rows = np.arange(len(candidates))
     result = candidates.copy()
     result[rows, places] = candidates[rows, position]
@@ -81,17 +82,17 @@ def swap_candidates(candidates: npt.NDArray[Kind], position: IntArray, places: I
 def insert_truth(
     fakes: npt.NDArray[Kind], values: npt.NDArray[Kind], rng: RandomSource
 ) -> tuple[npt.NDArray[Kind], IntArray]:
-    """The truth at a random slot, in the place of one of n fakes that are alike in law: it is all one which."""
+    """The truth in a random slot, replacing one of n identically distributed fakes."""
     position = draw_integers(rng, fakes.shape[1], (len(values),))
     fakes[np.arange(len(values)), position] = values
     return fakes, position
 
 
 def fill_gaps(values: FloatArray) -> FloatArray:
-    """Series of [streams, steps] without their gaps (NaN): what was last true is published again.
+    """Series of [streams, steps] without their gaps (NaN): the last true value is published again.
 
-    So a broker does not see where there was nothing to say. Steps that do not move are then part of the truth, and
-    fakes that never rest stand out against it: laws of moves are to be fitted to series that were filled in the same
+    So a broker does not see where there was nothing to publish. Steps without a move are then part of the truth, and
+    fakes that always move stand out against it. Laws of moves must be fitted to series that were filled in the same
     way.
     """
     known = ~np.isnan(values)
@@ -112,4 +113,4 @@ def check_streams(values: npt.NDArray[Any], streams: int) -> None:
 
 
 FAKES_MAX: Final = 1023
-"""Each is a message; the paper has ten at most."""
+"""Each fake is a message; the paper has at most ten."""

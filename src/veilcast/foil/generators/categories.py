@@ -1,53 +1,42 @@
-"""Bucketing (P3, Scenario III): the law is known to all, and each candidate comes from its own share of it.
+"""Fakes of categories: entropy levelling (P3, Scenario II), buckets (Scenario III), and numbers treated as categories.
 
-Pure, for codes; `coded` brings numbers. The values lie on the interval from 0 to 1, each as long as it is likely, and
-the interval is cut into k + 1 buckets of equal length. The truth is in one; a fake is drawn from each other.
+Pure. Categories are codes 0 to V - 1. `Pmf` holds their probabilities: cumulated, they lay the codes on the interval
+from 0 to 1, each as long as it is likely, and a uniform number falls on a code with that code's probability.
 
-- **hard**: a value belongs to one bucket, that in which its stretch ends. This is the letter of the paper, and as
-  discrete values do not fit into equal buckets, it leaks: who finds the truth in a heavy bucket more often bets on it.
-  An empty bucket has no value to draw; its fake is then drawn from all.
-- **fractional**: a value that straddles an edge belongs to both sides in proportion. The truth is at a random point of
-  its stretch, each fake at a random point of its bucket. Every candidate was then drawn with the same density, and in
-  whichever bucket the truth is, that is equally likely: exactly 1 / (k + 1). But one value may be drawn on both sides.
-- **systematic**: the same, with all fakes as far into their bucket as the truth is into its own. Each alone is as
-  before, and two are never closer than a bucket's length: no value comes twice unless it is longer than a bucket, where
-  no scheme could hide it, as who always names it is right more often than 1 / (k + 1). Such sets are known to
-  statisticians as systematic samples (Madow, 1949).
+**Entropy** (`EntropyFakes`, Scenario II): fakes that make all values equally frequent for the broker. With p the law of
+the truth and q that of its k fakes, a message holds a value with probability (p + k q) / (k + 1). That is uniform over
+V values for q = ((k + 1) / V - p) / k, which is a law only if no p is above (k + 1) / V, that is for k >= V max p - 1.
+With fewer fakes, the rare values are filled up to a common level as far as the fakes reach (water filling): q = max(0,
+level - p) / k, which has the largest remaining entropy. It is a baseline, not a defence: it works against an adversary
+that does not know p. But p can be counted wherever k is too small, and learnt elsewhere. An adversary that knows p
+picks the candidate with the largest p / q.
 
-The queue of past vectors leaks over time if it is long: a value that is cached comes back with the same fakes, and who
-counts what comes together knows it again. Without any, a lasting value is what all its sets share. A queue of one
-vector uses it as long as the value stays, and no longer. What is left is that a new vector means a new value: where it
-shares a value with the one before, that value was not true both times, and a guess is right with n / (n^2 - 1) in place
-of 1 / n. P3 says that the queue "is updated accordingly" when a value is found: here it stays as it is, first in, first
-out.
+**Buckets** (`BucketFakes`, Scenario III): the law is public, and each candidate comes from its own share of it. The
+interval from 0 to 1 is cut into k + 1 buckets of equal length. The truth is in one; a fake is drawn from each other.
 
+- **hard**: a value belongs to one bucket, that in which its stretch ends. This is the letter of the paper. Discrete
+  values do not fit into equal buckets, so it leaks: an adversary that finds the truth in a heavy bucket more often bets
+  on it. An empty bucket has no value to draw; its fake is then drawn from all values.
+- **fractional**: a value across a boundary belongs to both sides in proportion. The truth is at a random point of its
+  stretch, each fake at a random point of its bucket. Every candidate was then drawn with the same density, and each
+  bucket is equally likely to hold the truth: exactly 1 / (k + 1). But one value may be drawn on both sides of a
+  boundary.
+- **systematic**: the same, with all fakes at the same offset in their buckets as the truth. Each candidate alone is
+  distributed as before, and two are never closer than a bucket's length. No value appears twice unless it is longer
+  than a bucket, where no scheme could hide it: an adversary that always names it is right more often than 1 / (k + 1).
+  Statisticians call such sets systematic samples (Madow, 1949).
 
-Probabilities of categories: checked once, cumulated once, drawn from by one look-up for each number.
+`Past` is a bounded queue of past vectors for each stream, oldest out first. P3 finds a vector if the value "can be
+found in some vector": by its authentic value, or by any of its values. The youngest of several that fit is used. A long
+queue leaks over time: a cached value comes back with the same fakes, and an adversary that counts which values appear
+together recognises it. Without a queue, a lasting value is the intersection of all its sets. A queue of one vector uses
+it as long as the value stays. The remaining leak: a new vector means a new value. Where it shares a value with the one
+before, that value was not true both times, and a guess is right with n / (n^2 - 1) instead of 1 / n. P3 says that the
+queue "is updated accordingly" when a value is found: here it stays as it is, first in, first out.
 
-Pure. Categories are codes 0 to V - 1. The cumulated probabilities lay them on the interval from 0 to 1, each as long as
-it is likely; a uniform number falls on a code with that code's probability.
-
-
-The vectors that a foiler keeps to use again (P3, Scenario III): a bounded queue for each stream, oldest out first.
-
-Pure; a value, as every state of a generator is. A vector is found by its authentic value, or by any of its values: P3
-says "can be found in some vector", which is either. Of several that fit, the youngest is used.
-
-
-Entropy (P3, Scenario II): fakes that make all values equally frequent in what the broker sees.
-
-Pure. With p the law of the truth and q that of its k fakes, a message holds a value with probability (p + k q) / (k +
-1). That is uniform over V values for q = ((k + 1) / V - p) / k, which is a law only if no p is above (k + 1) / V, that
-is for k >= V max p - 1. With fewer fakes the rare values are filled up to a common level as far as the fakes reach, as
-water fills a vessel: q = max(0, level - p) / k, which has the largest entropy that is left.
-
-A baseline, not a defence: it holds against who does not know p, and p can be counted wherever k is too small, and
-learnt elsewhere. Who knows it picks the candidate with the largest p / q.
-
-
-Numbers as categories: a generator for codes, used on an attribute with few enough different values.
-
-Pure. The table of values is declared, or counted from a history; a value that is not in it is refused."""
+**Numbers as categories** (`CodedNumbers`): a generator for codes, used on an attribute with few different values. The
+table of values is declared, or counted from a history; a value outside the table is refused.
+"""
 
 from __future__ import annotations
 
@@ -71,14 +60,14 @@ class Pmf:
             raise ConfigError("probabilities are of two values or more, finite and not negative, two of them above 0")
         self.p: FloatArray = p / p.sum()
         self.below: FloatArray = np.concatenate([[0.0], np.cumsum(self.p)[:-1]])
-        """Of each code, where on the interval it begins."""
+        """Start of each code on the interval."""
         self.upto: FloatArray = np.append(self.below[1:], 1.0)
 
     def __len__(self) -> int:
         return len(self.p)
 
     def codes_at(self, where: FloatArray) -> IntArray:
-        """The codes that lie there."""
+        """The codes at these points of the interval."""
         return np.minimum(np.searchsorted(self.upto, where, side="right"), self._last)
 
     def check_codes(self, codes: IntArray) -> IntArray:
@@ -93,7 +82,7 @@ class Pmf:
 
     @property
     def _last(self) -> int:
-        """Where rounding leaves a hair's breadth at the end, it belongs to the last code that can be."""
+        """Rounding may leave a tiny gap at the end; it belongs to the last code with a positive probability."""
         return int(np.flatnonzero(self.p)[-1])
 
 
@@ -104,11 +93,11 @@ BoolArray: TypeAlias = npt.NDArray[np.bool_]
 @dataclass(frozen=True, eq=False)
 class Past:
     vectors: IntArray
-    """Of [streams, size, n]; -1 where there is none yet."""
+    """[streams, size, n]; -1 in unused entries."""
     authentic: IntArray
-    """Of [streams, size]: in which slot of each vector the truth was when it was made."""
+    """[streams, size]: slot of the truth in each vector when it was made."""
     pushed: IntArray
-    """Of [streams]: how many vectors have ever been put in."""
+    """[streams]: number of vectors that have ever been added."""
 
     @classmethod
     def empty(cls, streams: int, size: int, n: int) -> Self:
@@ -119,7 +108,7 @@ class Past:
         return len(self.vectors)
 
     def found(self, values: IntArray, match: VectorMatch, rng: RandomSource) -> tuple[BoolArray, IntArray, IntArray]:
-        """Which streams have a vector with their value, that vector, and a slot of it where the value is."""
+        """Find the streams that have a vector with their value, that vector, and a slot of it with the value."""
         streams, size, n = self.vectors.shape
         if not size:
             return np.zeros(streams, dtype=np.bool_), np.zeros((streams, n), dtype=np.int64), np.zeros_like(values)
@@ -135,7 +124,7 @@ class Past:
         return fits.any(axis=1), self.vectors[rows, youngest], np.argmax(slots, axis=1)
 
     def after(self, candidates: IntArray, position: IntArray, *, new: BoolArray) -> Past:
-        """With the new vectors put in, where there are some."""
+        """The queue with the new vectors added, where there are some."""
         rows = np.flatnonzero(new)
         size = self.vectors.shape[1]
         if not size or not len(rows):
@@ -165,7 +154,7 @@ class EntropyFakes:
 
     @cached_property
     def composite(self) -> FloatArray:
-        """How often a message holds each value."""
+        """Probability that a message holds each value."""
         return (self.pmf.p + self.k * self.fakes.p) / (self.k + 1)
 
     def begin(self, streams: int, rng: RandomSource) -> int:
@@ -178,12 +167,12 @@ class EntropyFakes:
 
 
 def fakes_for_uniform(pmf: Pmf) -> int:
-    """How many fakes make the composite uniform."""
+    """The number of fakes that makes the composite uniform."""
     return max(1, math.ceil(round(len(pmf) * float(pmf.p.max()) - 1, 9)))
 
 
 def water_level(p: FloatArray, amount: float) -> float:
-    """Up to which level `amount` fills the vessel whose floor is p."""
+    """The level up to which `amount` fills the vessel whose floor is p."""
     floor = np.sort(p)
     filled = np.arange(1, len(floor) + 1)
     levels = (amount + np.cumsum(floor)) / filled
@@ -194,7 +183,7 @@ def water_level(p: FloatArray, amount: float) -> float:
 @dataclass(frozen=True, eq=False)
 class CodedNumbers(Generic[State]):
     table: FloatArray
-    """Rising; code i is its i-th value."""
+    """Increasing; code i is its i-th value."""
     generator: Generator[State, np.int64]
 
     def __post_init__(self) -> None:
@@ -217,7 +206,7 @@ class CodedNumbers(Generic[State]):
 
 
 def count_values(history: FloatArray) -> tuple[FloatArray, Pmf]:
-    """The table of a history, and how often each of its values was true."""
+    """The table of a history, and the frequency of each of its values."""
     if not np.isfinite(history).all():
         raise LocalError("a history is of finite numbers")
     table, counts = np.unique(history, return_counts=True)
@@ -235,7 +224,7 @@ class BucketFakes:
     pmf: Pmf
     buckets: Buckets = "systematic"
     cache: int = 1
-    """How many vectors of each stream are kept to be used again."""
+    """Number of vectors of each stream that are kept for reuse."""
     match: VectorMatch = "authentic"
 
     def __post_init__(self) -> None:
@@ -288,11 +277,11 @@ class BucketFakes:
 
     @cached_property
     def _ends(self) -> tuple[FloatArray, FloatArray]:
-        """From where to where on the interval the values of each hard bucket lie; of an empty one, all do."""
+        """Start and end of the values of each hard bucket on the interval; an empty bucket covers all values."""
         masses = np.bincount(self._bucket_of, weights=self.pmf.p, minlength=self.n)
         high = np.cumsum(masses)
         return np.where(masses > 0, high - masses, 0.0), np.where(masses > 0, high, 1.0)
 
 
 CACHE_MAX: Final = 4096
-"""A stream then keeps so many vectors of k + 1 codes."""
+"""Largest number of vectors, of k + 1 codes each, that a stream keeps."""

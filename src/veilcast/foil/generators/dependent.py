@@ -1,9 +1,10 @@
-"""Events of several attributes (P3, end of IV.B): each foiled alone, or one by the rest.
+"""Events of several attributes (P3, end of IV.B): each foiled alone, or some given another.
 
 Pure. Candidates have one more axis, [streams, n, attributes], and in each event the truth of all attributes is in one
-slot. Where attributes have nothing to do with one another, each has a generator of its own. Where they have, one is the
-**master**, and the others of a fake follow from it: by regression in the paper, which puts every fake on the line and
-only the truth beside it, so that it is found each time; or drawn as they are spread around the line, given the master.
+slot. Independent attributes have a generator each. Otherwise one attribute is the **primary**, and the **dependent**
+attributes of a fake follow from it. The paper uses regression, which puts every fake on the line and only the truth
+beside it, so that an adversary finds the truth each time. The alternative draws them as they are spread around the
+line, given the primary.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from veilcast.foil.random_source import FloatArray, IntArray, RandomSource
 @dataclass(frozen=True, eq=False)
 class IndependentEvents(Generic[Kind]):
     generators: Sequence[Generator[Any, Kind]]
-    """One for each attribute, all with as many candidates."""
+    """One for each attribute, all with the same number of candidates."""
 
     def __post_init__(self) -> None:
         if not self.generators or len({generator.n for generator in self.generators}) > 1:
@@ -54,10 +55,10 @@ class IndependentEvents(Generic[Kind]):
 
 
 class ConditionalLaw(Protocol[Kind]):
-    """How a slave attribute is spread, given the master."""
+    """The distribution of a dependent attribute, given the primary."""
 
     def check(self, master: npt.NDArray[Kind], values: npt.NDArray[Kind]) -> None:
-        """Refuse values that, as it was declared, cannot be true beside that master."""
+        """Refuse values that, as declared, cannot be true beside that primary."""
 
     def draw(self, master: npt.NDArray[Kind], rng: RandomSource) -> npt.NDArray[Kind]: ...
 
@@ -65,9 +66,9 @@ class ConditionalLaw(Protocol[Kind]):
 @dataclass(frozen=True, eq=False)
 class DependentEvents(Generic[State, Kind]):
     primary: Generator[State, Kind]
-    """Of the first attribute."""
+    """Generator of the first attribute."""
     dependents: Sequence[ConditionalLaw[Kind]]
-    """Of the others, in their order."""
+    """Laws of the other attributes, in their order."""
 
     @property
     def n(self) -> int:
@@ -90,7 +91,7 @@ class DependentEvents(Generic[State, Kind]):
 
 @dataclass(frozen=True)
 class LinearLaw:
-    """A number, on a line or spread around it by a normal law."""
+    """A number on a line, or spread around it by a normal law."""
 
     slope: float
     intercept: float
@@ -104,7 +105,7 @@ class LinearLaw:
 
     @classmethod
     def fit(cls, master: FloatArray, slave: FloatArray, span: NumericDomain = UNBOUNDED) -> Self:
-        """By least squares."""
+        """Fit by least squares."""
         if master.shape != slave.shape or len(master) < 3 or not np.isfinite(master + slave).all():
             raise LocalError("a line is fitted to three pairs of finite numbers or more")
         if not np.ptp(master) > 0:
@@ -123,7 +124,7 @@ class LinearLaw:
 
 
 class ConditionalTable:
-    """A category, by a table of its probabilities for each category of the master."""
+    """A category, by a table of its probabilities for each category of the primary."""
 
     def __init__(self, table: npt.ArrayLike) -> None:
         self._rows = [Pmf(row) for row in np.asarray(table, dtype=np.float64)]
@@ -140,7 +141,7 @@ class ConditionalTable:
         return result
 
     def _chosen(self, master: IntArray) -> Iterator[tuple[npt.NDArray[np.bool_], Pmf]]:
-        """Where each row of the table holds."""
+        """Where each row of the table applies."""
         if not ((master >= 0) & (master < len(self._rows))).all():
             raise LocalError(f"the table has rows for masters 0 to {len(self._rows) - 1}")
         for code, row in enumerate(self._rows):

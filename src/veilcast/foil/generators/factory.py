@@ -1,24 +1,25 @@
-"""Attributes that depend on another one, their master, as a configuration says (P3, end of IV.B).
+"""The generator factory: makes the generator of an attribute, and the law of a dependent attribute, from a
+configuration.
 
-Pure. The fakes of the master are made as ever; those of a slave are drawn given what its master is in the same
-candidate (`dependent`). Else an event would be told by what goes together: a large volume at a small price.
+Pure. The domain of an attribute is the declared one of its topic: a true value outside it is refused, fakes are
+reflected into it. If neither a deviation nor a history says how far a value may move, a twentieth of the domain does.
 
-- A number of a number follows a line: `line`, slope and intercept, with a `deviation` around it; or all three fitted to
-  the histories of both, which are then of the same moments.
-- A word of a word follows `given`: for each value of the master, how likely each of its own is.
+Strings have fakes if all possible strings are declared. A string without declared alternatives goes out unchanged with
+every candidate.
 
-**paper**: on the line itself, where the truth is the only one that is not.
+**Dependent attributes** (P3, end of IV.B). The fakes of the primary attribute are made as usual. Those of a dependent
+one are drawn given the primary's value in the same candidate (`dependent`). Otherwise values that do not belong
+together would reveal a fake: a large volume at a small price.
 
-What a slave is beyond its master is drawn anew at each step; where that lasts in truth, it tells.
+- A number that depends on a number follows a line: `line`, slope and intercept, with a `deviation` around it; or all
+  three fitted to the histories of both, which then cover the same moments.
+- A string that depends on a string follows `given`: for each value of the primary, the probability of each of its own.
 
+**paper**: on the line itself, where the truth is the only candidate that is not.
 
-Generators by their names: what a configuration says of an attribute, made into the maker of its fakes.
-
-Pure. The domain of an attribute is the declared one of its topic: truth outside of it is refused, fakes are folded back
-into it. Where neither a deviation nor a history says how far a value may stray, a twentieth of the domain does.
-
-Words have fakes where all words there can be are known; a word of which nobody said what else it might have been goes
-out as it is, with every candidate."""
+The part of a dependent attribute beyond its primary is drawn afresh at each step; if it persists in the truth, this
+leaks.
+"""
 
 from __future__ import annotations
 
@@ -51,7 +52,7 @@ from veilcast.topics import Integers, Reals, Schema, Strings
 
 
 def make_generator(domain: Strings | Integers | Reals, config: FoilConfig) -> Generator[Any, Any] | None:
-    """For codes of words, in the order of their table, or for numbers; None where there is nothing to make fakes of."""
+    """For codes of strings, in the order of their table, or for numbers; None if the attribute has no fakes."""
     told = config.attributes.get(domain.attribute, AttributeConfig())
     if not config.k_p:
         return None
@@ -69,7 +70,7 @@ def make_generator(domain: Strings | Integers | Reals, config: FoilConfig) -> Ge
 
 
 def generator_name(told: AttributeConfig, config: FoilConfig) -> GeneratorName:
-    """Of a number."""
+    """The generator of a number."""
     if told.generator or config.generator:
         return told.generator or config.generator
     if config.profile == "paper":
@@ -78,7 +79,7 @@ def generator_name(told: AttributeConfig, config: FoilConfig) -> GeneratorName:
 
 
 def attribute_error(domain: Strings | Integers | Reals, what: str) -> ConfigError:
-    """Of what is said of this attribute in a configuration."""
+    """An error about the configuration of this attribute."""
     return ConfigError(f"foil.attributes.{domain.attribute}: the attribute {what}")
 
 
@@ -156,12 +157,12 @@ def _table(domain: Integers | Reals, told: AttributeConfig) -> FloatArray:
 
 class DependentAttribute(NamedTuple):
     primary: int
-    """Its place among the attributes of the topic."""
+    """Index of the primary among the attributes of the topic."""
     law: ConditionalLaw[Any]
 
 
 def make_dependent(domain: Strings | Integers | Reals, schema: Schema, config: FoilConfig) -> DependentAttribute | None:
-    """None for an attribute without a master, or where nothing is foiled."""
+    """None for an attribute without a primary, or if nothing is foiled."""
     told = config.attributes.get(domain.attribute, AttributeConfig())
     if not told.master or not config.k_p:
         return None

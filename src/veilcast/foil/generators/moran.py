@@ -1,20 +1,25 @@
 """Moran branching: trajectories that die and divide, for values that become public after a while.
 
-Pure. Who learns after M steps what was true knows from then on which trajectory it was, and sees where it goes. So
-lineages branch, as in Moran's model of a population: at an event a parent is copied over a victim, and from there the
-two go their own ways. What was true M steps ago tells of today only as far as its descendants are few, and nothing
-older than M can stay hidden, so nothing is lost by it.
+Pure. An adversary that learns the true value after M steps knows from then on which trajectory it was, and can follow
+it. So lineages branch, as in Moran's model of a population: at an event a parent is copied over a victim, and from
+there the two move independently. The truth of M steps ago then says little about today if its descendants are few.
+Nothing older than M can stay hidden, so nothing is lost by it.
 
-The truth cannot die, and this must not show. Say that the label "true" is on one of n slots with equal chance, and an
-event (parent i, victim j) is seen. The label was not on j. If the event is w times as likely with the label on i as
-with it on a bystander, then i has w shares and each bystander one; the label is on the parent or on its child, as a
-coin falls, so each of the two has w / 2. All n are equal again exactly for w = 2. A label on a bystander makes this
-event as likely as 1/(n-1) 1/(n-2) times the chance that a fake is the parent, so the truth is to be the parent with
-probability 2/n. Drawing the parent uniformly, 1/n, is the `naive` control: lineages that never branched are then true
-too often.
+The truth cannot die, and this must not show.
 
-Events of a step come before its moves, so that a copy has moved away when it is first seen. Their rate, lam a step, is
-2 n (n - 1) / M by default: within M steps a lineage is parent or victim many times over.
+1. Say that the label "true" is on one of n slots with equal probability, and an event (parent i, victim j) is seen. The
+   label was not on j.
+2. If the event is w times as likely with the label on i as with the label on a bystander, then i has w shares and each
+   bystander one.
+3. The label is on the parent or on its child with equal probability, so each of the two has w / 2. All n are equal
+   again exactly for w = 2.
+4. A label on a bystander makes this event as likely as 1/(n-1) 1/(n-2) times the probability that a fake is the parent.
+   So the truth must be the parent with probability 2/n.
+
+Drawing the parent uniformly, 1/n, is the `naive` control: lineages that never branched are then true too often.
+
+The events of a step precede its moves, so that a copy has moved away when it is first seen. Their rate, lam per step,
+is 2 n (n - 1) / M by default: within M steps a lineage is parent or victim many times.
 """
 
 from __future__ import annotations
@@ -35,7 +40,7 @@ from veilcast.foil.random_source import FloatArray, IntArray, RandomSource, draw
 class MoranTrajectories(Generic[Memory]):
     lineages: Trajectories[Memory]
     rate: float
-    """Events to be expected in one step."""
+    """Expected events in one step."""
     naive: bool = False
 
     def __post_init__(self) -> None:
@@ -72,7 +77,7 @@ class MoranTrajectories(Generic[Memory]):
 
 
 def branching_rate(n: int, delay: int) -> float:
-    """For values that are public after so many steps."""
+    """The rate for values that become public after this many steps."""
     if delay < 1:
         raise ConfigError("a delay is of 1 step or more")
     return 2 * n * (n - 1) / delay
@@ -81,7 +86,7 @@ def branching_rate(n: int, delay: int) -> float:
 def draw_branching(
     position: IntArray, n: int, rng: RandomSource, *, naive: bool = False
 ) -> tuple[IntArray, IntArray, IntArray]:
-    """One event in each stream: parents, victims, and where the truth is then."""
+    """One event in each stream: parents, victims, and the slot of the truth afterwards."""
     size = position.shape
     by_truth = rng.random(size) < (1 if naive else 2) / n
     parent = np.where(by_truth, position, _other(position, n, rng))
@@ -95,7 +100,7 @@ def draw_branching(
 
 
 def draw_poisson(rate: float, size: tuple[int, ...], rng: RandomSource) -> IntArray:
-    """By the sum of the probabilities; what is beyond the table is less likely than a double can tell."""
+    """By the cumulative probabilities; the probability beyond the table is below the precision of a double."""
     counts = np.arange(1, int(rate + 12 * math.sqrt(rate)) + 24)
     logs = np.concatenate([[0.0], np.cumsum(np.log(rate / counts))]) - rate if rate else np.zeros(1)
     return np.searchsorted(np.cumsum(np.exp(logs)), rng.random(size), side="right")

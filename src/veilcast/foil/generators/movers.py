@@ -1,48 +1,42 @@
-"""Sign-flip: fakes move as far as the truth does, each step up or down as a coin falls.
+"""Movers: the laws by which fakes move from one step to the next as the truth might have.
 
-Pure; a mover of `trajectory`. Laws that are fitted to a history miss something of the day: how restless it is just now
-can be seen elsewhere, in an index or in the volume traded, and tells the truth from fakes of any other law. Fakes with
-the truth's own absolute moves are as restless as it is, at every step. What is left is the signs, and where moves up
-and down are equally likely given all that was before, any signs are as likely as the true ones. Where moves lean back
-to what the last one left, so must the coins: see `lean`. One coin may serve for a block of steps, which keeps the order
-of moves within. A drift is not copied.
+Pure. A mover receives the positions of all candidates and the truth's move, and returns the next position of each; its
+result for the truth's own slot is not used. Relative moves are changes of the logarithm, so prices stay above 0;
+otherwise moves are differences.
 
-From a common start there are two places to be after one step and four after two, so at first many candidates share one
-value, and who names the value of most is right more often than 1 / n: paths spread out only as steps of different sizes
-come together. With blocks that takes as many times longer, unless they grow: the first of one step, the next of two,
-then of four, up to their length. They end at one moment for all candidates, and depend on nothing but how many steps
-there were, so their ends tell nothing; at each there are as many paths again. With Moran branching, which makes new
-copies at every step, it never ends: laws whose moves are drawn are better there. A truth that rests lets all candidates
-rest, and a truth that never moves stands alone in their midst: there is nothing to copy, and what did not change since
-the public start is public.
+**Laws that ignore the truth**: Gaussian moves (a geometric Brownian motion if they are relative, P3's Eq. 1), moves of
+Student's t, which stock prices fit better, blocks of moves out of a history, which fit best, and steps back to a mean.
 
+`fit_student_t` fits Student's t to a history of moves by maximum likelihood. For given degrees of freedom, location and
+scale are found by repeatedly averaging the moves with weights that fall with their distance (an EM algorithm). The
+degrees of freedom are those of a fixed grid under which the moves are most likely. If very many moves are equal (a
+price that mostly rests), the likelihood grows without bound as the scale shrinks on them: the scale stays above a
+thousandth of the plain deviation.
 
-How lineages move: the laws by which fakes go from one step to the next as the truth might have.
+**Sign-flip** (`SignFlipMoves`): fakes move as far as the truth does, each step up or down at random. Laws that are
+fitted to a history miss the mood of the day: the current volatility is visible elsewhere, in an index or in the volume
+traded, and tells the truth from fakes of any other law. Fakes with the truth's own absolute moves are as volatile as
+the truth at every step. Only the signs remain. If moves up and down are equally likely given the past, all sign
+patterns are equally likely. If moves tend to reverse, the random signs must too (`SignPersistence`). One sign may serve
+for a block of steps, which keeps the order of moves within. A drift is not copied.
 
-Pure. A mover is told where all candidates stand and what the truth does, and says where each goes; what it says of the
-truth's own slot is not used. Laws of this file do not look at the truth at all: Gaussian moves (a geometric Brownian
-motion where they are relative, P3's Eq. 1), moves of Student's t, which stock prices fit better, blocks of moves out of
-a history, which fit best, and steps back to a mean. `signflip` is a mover that copies the truth's own.
+From a common start there are two values after one step and four after two. So at first many candidates share one value,
+and an adversary that names the most common value is right more often than 1 / n: paths spread out only as steps of
+different sizes add up. With blocks that takes as many times longer, unless they grow: the first of one step, the next
+of two, then of four, up to their length. Blocks end at one moment for all candidates, and depend only on the number of
+steps, so their ends reveal nothing; at each end the number of paths doubles. With Moran branching, which makes new
+copies at every step, the spreading never ends: laws whose moves are drawn work better there. If the truth rests, all
+candidates rest, and a truth that never moves stands alone among them: there is nothing to copy, and a value that did
+not change since the public start is public.
 
-Relative moves are changes of the logarithm, so prices stay above 0; else moves are differences.
-
-
-Whether a move goes on or turns back, given how far it and the last one go: the law of signs that sign-flip needs.
-
-Pure. Prices lean back a little: trades at the bid and at the ask take turns, and a large move is often in part undone.
-Fakes whose signs are fair coins do not, and over a day the sum of products of neighbouring moves gives the truth away.
-For Gaussian moves that depend on the last by an autoregression, given both sizes, the logarithm of the odds that the
-two have one sign is proportional to the product of the sizes. Here it is that and a constant, both fitted by the
-largest likelihood. The fit has a property that is wanted: drawn anew by this law, as many moves turn back as did, and
-the sum of products is on average what it was.
-
-
-Student's t fitted to a history of moves, by the largest likelihood.
-
-Pure. For given degrees of freedom, location and scale are found by weighing each move down the farther out it is and
-averaging, again and again (an EM algorithm); the degrees of freedom are those of a fixed grid under which the moves are
-most likely. Where very many moves are the same (a price that mostly rests), the likelihood grows without end as the
-scale shrinks on them: it stays above a thousandth of the plain deviation."""
+**Sign persistence** (`SignPersistence`): the probability that a move has the sign of the last one, given the sizes of
+both. Prices tend to reverse a little: trades at the bid and at the ask alternate, and a large move is often partly
+undone. Fakes with fair random signs do not, and over a day the sum of products of neighbouring moves gives the truth
+away. For Gaussian moves that depend on the last by an autoregression, given both sizes, the log-odds that the two have
+one sign is proportional to the product of the sizes. Here it is that and a constant, both fitted by maximum likelihood.
+The fit has a useful property: with signs drawn by this law, as many moves reverse as did, and the sum of products is on
+average what it was.
+"""
 
 from __future__ import annotations
 
@@ -67,7 +61,7 @@ class Mover(Protocol[Memory]):
         """From the values of [streams, n] to the next, as the truth goes from `before` to `now`."""
 
     def inherit(self, memory: Memory, rows: IntArray, parent: IntArray, victim: IntArray) -> Memory:
-        """In these streams, what is remembered of a parent is from now on remembered of its victim, too."""
+        """Copy a parent's memory to its victim, in these streams."""
 
 
 @dataclass(frozen=True)
@@ -92,7 +86,7 @@ class GaussianMoves:
 
 
 def geometric_brownian(mu: float, sigma: float, dt: float) -> GaussianMoves:
-    """Geometric, of P3's Eq. 1, with rates by year and the step in years."""
+    """P3's Eq. 1, with rates by year and the step in years."""
     return GaussianMoves((mu - sigma**2 / 2) * dt, sigma * math.sqrt(dt), relative=True)
 
 
@@ -127,7 +121,7 @@ class StudentMoves:
 
 @dataclass(frozen=True, eq=False)
 class BlockMoves:
-    """Moves of a history, so many in a row as they were: they keep how calm and restless times follow one another."""
+    """Consecutive moves of a history: they keep the sequence of calm and volatile times."""
 
     history: FloatArray
     length: int
@@ -140,7 +134,7 @@ class BlockMoves:
             raise ConfigError("a block is of 1 move up to the whole history")
 
     def begin(self, streams: int, n: int, rng: RandomSource) -> IntArray:
-        """Of each slot, the next move of its block and how many are left: blocks do not end in all slots at once."""
+        """For each slot, the next move of its block and the number left: blocks do not end in all slots at once."""
         return np.stack(
             [draw_integers(rng, len(self.history), (streams, n)), draw_integers(rng, self.length, (streams, n))]
         )
@@ -156,7 +150,7 @@ class BlockMoves:
         return after, apply_moves(values, self.history[at], self.relative)
 
     def inherit(self, memory: IntArray, rows: IntArray, parent: IntArray, victim: IntArray) -> IntArray:
-        """Nothing: a child that went on in its parent's block would stay beside it to the end of that."""
+        """Copies nothing: a child in its parent's block would stay beside it to the end of the block."""
         return memory
 
 
@@ -191,7 +185,7 @@ def apply_moves(values: FloatArray, moves: FloatArray, relative: bool) -> FloatA
 
 
 def moves_between(series: FloatArray, *, relative: bool) -> FloatArray:
-    """What the values of one history did from step to step."""
+    """The moves between consecutive values of one history."""
     if series.ndim != 1 or len(series) < 3 or not np.isfinite(series).all():
         raise LocalError("a history is three finite numbers or more; gaps are filled first")
     if relative and not (series > 0).all():
@@ -208,14 +202,14 @@ def _check_spread(mean: float, deviation: float) -> None:
 
 
 _FAR: Final = 20.0
-"""No step multiplies a value by more than e to the 20th: heavy tails would else leave all numbers behind."""
+"""No step multiplies a value by more than e to the 20th: heavy tails would otherwise overflow."""
 
 
 @dataclass(frozen=True)
 class SignPersistence:
     constant: float = 0.0
     slope: float = 0.0
-    """For each unit of one size times the other."""
+    """Per unit of one size times the other."""
 
     def __post_init__(self) -> None:
         if not (math.isfinite(self.constant) and math.isfinite(self.slope)):
@@ -223,7 +217,7 @@ class SignPersistence:
 
     @classmethod
     def fit(cls, moves: FloatArray) -> Self:
-        """To the moves of one history; those that rest say nothing."""
+        """Fit to the moves of one history; steps without a move are ignored."""
         before, now = moves[:-1], moves[1:]
         told = (before != 0) & (now != 0)
         if np.count_nonzero(told) < MOVE_PAIRS_MIN:
@@ -240,12 +234,12 @@ class SignPersistence:
         return cls(float(weights[0]), float(weights[1]) / unit)
 
     def same_sign_probability(self, last: FloatArray, sizes: FloatArray) -> FloatArray:
-        """The probability that a move of that size has the sign of the last."""
+        """Probability that a move of that size has the sign of the last."""
         return _logistic(self.constant + self.slope * np.abs(last) * sizes)
 
 
 def _logistic(odds: FloatArray) -> FloatArray:
-    """From the logarithm of odds."""
+    """From log-odds to a probability."""
     return 1 / (1 + np.exp(-np.clip(odds, -_SURE, _SURE)))
 
 
@@ -255,12 +249,12 @@ MOVE_PAIRS_MIN: Final = 30
 
 _NEWTON_STEPS: Final = 25
 _RIDGE: Final = 1e-3
-"""Keeps the fit finite where all moves turn back, or all go on."""
+"""Keeps the fit finite if all moves reverse, or none does."""
 _SURE: Final = 30.0
 
 
 def fit_student_t(moves: FloatArray, *, relative: bool) -> StudentMoves:
-    """`moves` are those of `moves_of`."""
+    """`moves` are the result of `moves_between`."""
     fits = [(*_located(moves, freedom), freedom) for freedom in STUDENT_FREEDOMS]
     mean, scale, freedom = max(fits, key=lambda fit: _likelihood(moves, *fit))
     return StudentMoves(mean, scale, freedom, relative)
@@ -277,14 +271,14 @@ def _located(moves: FloatArray, freedom: float) -> tuple[float, float]:
 
 
 def _likelihood(moves: FloatArray, mean: float, scale: float, freedom: float) -> float:
-    """Its logarithm, for each move, without what is the same for all."""
+    """Log-likelihood per move, without the terms that are the same for all."""
     far = np.log1p(((moves - mean) / scale) ** 2 / freedom).mean()
     gammas = math.lgamma((freedom + 1) / 2) - math.lgamma(freedom / 2) - math.log(freedom) / 2
     return gammas - math.log(scale) - (freedom + 1) / 2 * float(far)
 
 
 STUDENT_FREEDOMS: Final = (1.5, 2.0, 2.5, 3.0, 3.5, 4.0, 5.0, 6.0, 8.0, 12.0, 20.0, 50.0)
-"""Beyond the last, moves are as good as Gaussian."""
+"""Beyond the last, moves are practically Gaussian."""
 
 _EM_STEPS: Final = 40
 _LEAST_SCALE: Final = 1e-3
@@ -293,13 +287,13 @@ _LEAST_SCALE: Final = 1e-3
 @dataclass(frozen=True, eq=False)
 class Coins:
     signs: FloatArray
-    """Of [streams, n]: 1 where a candidate goes with the truth, -1 where it goes the other way."""
+    """[streams, n]: 1 if a candidate moves with the truth, -1 if it moves the other way."""
     stood: FloatArray | None
-    """Of [streams, n]: where each was a step ago, as it was published."""
+    """[streams, n]: the value of each a step ago, as it was published."""
     left: int
-    """For how many steps more the signs hold."""
+    """Steps for which the signs still hold."""
     length: int = 0
-    """Of the block that they are of; 0 before the first."""
+    """Length of their block; 0 before the first."""
 
 
 @dataclass(frozen=True)
@@ -308,7 +302,7 @@ class SignFlipMoves:
     relative: bool = False
     persistence: SignPersistence = FAIR_SIGNS
     growing: bool = False
-    """Whether the first block is of one step and each next one twice as long, up to `block`."""
+    """The first block has one step, and each next one is twice as long, up to `block`."""
 
     def __post_init__(self) -> None:
         if self.block < 1:
@@ -331,7 +325,7 @@ class SignFlipMoves:
         return Coins(signs, values, left - 1, length), apply_moves(values, signs * true, self.relative)
 
     def inherit(self, memory: Coins, rows: IntArray, parent: IntArray, victim: IntArray) -> Coins:
-        """How the parent moved last. Where one coin serves for a block, the child has its own until the next."""
+        """Copies the parent's last value. Where one sign serves for a block, the child keeps its own until the next."""
         if memory.stood is None:
             return memory
         stood = memory.stood.copy()

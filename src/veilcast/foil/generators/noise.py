@@ -1,7 +1,7 @@
 """Noise (P3, Scenario I and Eq. 2): each fake is the truth plus white Gaussian noise.
 
-Pure. What the paper does, and its weakness: the truth is the centre of its own fakes, so the candidate next to their
-mean is true more often than any other, and over time it is the only one that moves as the law says.
+Pure. This is the paper's scheme, and its weakness: the truth is the centre of its own fakes. The candidate next to
+their mean is true more often than any other, and over time it is the only one that moves as the law says.
 
 The noise is "of the same order as the variance of dS" for dS = sigma S eps sqrt(dt), but Table I fits no reading of
 that with one-minute steps; see `READINGS`. So the deviation is explicit: `scale` times the value to the `power`, which
@@ -64,12 +64,12 @@ class NoiseFakes:
 
 
 SIGMA: Final = 0.15
-"""The paper's volatility of a stock, a year."""
+"""The paper's volatility of a stock, per year."""
 
 SECOND: Final = 1 / (365 * 24 * 60 * 60)
 MINUTE: Final = 60 * SECOND
 TRADING_MINUTE: Final = 1 / (252 * 390)
-"""Steps, in years: of the calendar, and of 252 days of 390 minutes."""
+"""Steps in years: of the calendar, and of 252 days of 390 minutes."""
 
 READINGS: Final = {
     "second": (SIGMA * math.sqrt(SECOND), 1),
@@ -77,4 +77,6 @@ READINGS: Final = {
     "trading-minute": (SIGMA * math.sqrt(TRADING_MINUTE), 1),
     "variance": (SIGMA**2 * MINUTE, 2),
 }
-"""What Table I's factor 1 can mean. With Google at 439 to 742 the first and the last fit; the text says the second."""
+"""Possible meanings of Table I's factor 1. With Google at 439 to 742 the first and the last fit; the text says the
+second.
+"""

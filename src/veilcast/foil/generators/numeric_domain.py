@@ -1,9 +1,9 @@
-"""What numbers an attribute can be, and how they are written: the declared domain that truth and fakes share.
+"""The numeric domain of an attribute: the declared range and precision that truth and fakes share.
 
-Pure. A fake that could not be true gives itself away: one below zero where prices are meant, and one with fifteen
-digits among values that have two. So truth outside of the declared span is refused before it is published, and fakes
-are folded back at its ends, as by mirrors, and rounded as the truth is. Rounding is to decimals: a whole number divided
-by a power of ten is the very double that the written number reads as, to the last bit.
+Pure. A fake that could not be true is recognisable: a negative price, or a number with fifteen digits among values that
+have two. So a true value outside the declared domain is refused before it is published, and fakes are reflected at the
+ends of the domain and rounded like the truth. Rounding is to decimals: an integer divided by a power of ten is exactly
+the double that the written number reads as.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ class NumericDomain:
     low: float = -math.inf
     high: float = math.inf
     decimals: int | None = None
-    """Digits after the point. None is for computed series that nobody writes down."""
+    """Digits after the point. None: a computed series without a written form."""
 
     def __post_init__(self) -> None:
         if not self.low < self.high:
@@ -45,13 +45,13 @@ class NumericDomain:
         return values
 
     def fit(self, fakes: FloatArray) -> FloatArray:
-        """The nearest that could be true."""
+        """The nearest values that could be true."""
         if not np.isfinite(fakes).all():
             raise LocalError("the law of the fakes leads beyond all numbers: its moves are too large")
         return self._rounded(self._folded(fakes))
 
     def _folded(self, fakes: FloatArray) -> FloatArray:
-        """Those outside alone: arithmetic would change the last bits of the others."""
+        """Changes only values outside the domain: arithmetic would change the last bits of the others."""
         outside = (fakes < self.low) | (fakes > self.high)
         if not outside.any():
             return fakes

@@ -1,9 +1,10 @@
-"""Trajectories: fakes that go their own way, by the law of the truth, from a start that everybody knows.
+"""Trajectories: fakes that move on their own, by the law of the truth, from a public start.
 
-Pure. Noise is drawn anew at each step, and only the truth goes on from where it was: who smooths over time finds it.
-Here each fake goes on from itself. If it moves by the law of the truth, the candidates are exchangeable as whole paths,
-and no look at any number of steps is better than a guess; all hangs on the mover. All lineages start at the first
-value, which thereby becomes public: one publishes first what is known anyway (yesterday's close).
+Pure. Noise is drawn afresh at each step, and only the truth continues from its last value: an adversary that smooths
+over time finds it. Here each fake continues from its own last value. If it moves by the law of the truth, the
+candidates are exchangeable as whole paths, and an observation of any number of steps is no better than a guess;
+everything depends on the mover. All lineages start at the first value, which thereby becomes public: publish first a
+value that is known anyway (yesterday's close).
 """
 
 from __future__ import annotations
@@ -24,9 +25,9 @@ class Lineages(Generic[Memory]):
     position: IntArray
     memory: Memory
     values: FloatArray | None = None
-    """Of [streams, n], what was last published; None before the first step."""
+    """[streams, n]: the last published values; None before the first step."""
     origin: IntArray | None = None
-    """Of [streams, n]: in which slot each was a step before that, where lineages branch."""
+    """[streams, n]: the slot of each a step before, where lineages branch."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,7 +44,7 @@ class Trajectories(Generic[Memory]):
         return self.k + 1
 
     def begin(self, streams: int, rng: RandomSource) -> Lineages[Memory]:
-        """Each truth has one slot for ever."""
+        """Each truth keeps one slot for ever."""
         return Lineages(draw_integers(rng, self.n, (streams,)), self.mover.begin(streams, self.n, rng))
 
     def next(

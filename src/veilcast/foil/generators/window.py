@@ -1,9 +1,9 @@
-"""Window: fakes around a centre that is as far from the truth as they are.
+"""Window: fakes around a centre that is as far from the truth as from the fakes.
 
-Pure. The centre is the truth plus noise, the fakes are the centre plus noise of the same law. As noise is symmetric the
-truth is then one more draw around the centre, and the candidates of one step are exchangeable: to pick the one nearest
-to their mean is to guess. Over time the truth is still the only one that moves by small steps, so this repairs one step
-and no more. Near the ends of a span the folding of fakes, and not of the truth, tells a little.
+Pure. The centre is the truth plus noise, the fakes are the centre plus noise of the same law. As noise is symmetric,
+the truth is one more draw around the centre, and the candidates of one step are exchangeable: picking the one nearest
+to their mean is a guess. Over time the truth is still the only candidate that moves by small steps, so this repairs a
+single step and no more. Near the ends of the domain, fakes are reflected and the truth is not, which leaks a little.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from veilcast.foil.random_source import FloatArray, IntArray, RandomSource
 class WindowFakes:
     k: int
     deviation: float
-    """Absolute. One that grew with the value would not be the same seen from the centre and from the truth."""
+    """Absolute. A deviation that grew with the value would differ between the centre and the truth."""
     domain: NumericDomain = UNBOUNDED
 
     def __post_init__(self) -> None:
