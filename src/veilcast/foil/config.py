@@ -58,13 +58,19 @@ class AttributeConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     weights: tuple[float, ...] = ()
     """The weight of each value; empty means equal weights."""
     master: str = ""
-    """The primary attribute that this one depends on: its fakes are drawn given those of the primary
-    (`generators.factory`), by the line and deviation given here or fitted to the histories of both; for strings, by
-    `given`."""
+    """The former name of `primary`, still read."""
     line: tuple[float, float] | None = None
     """Slope and intercept, in place of a fit; `deviation` is then the one around it."""
     given: tuple[tuple[float, ...], ...] = ()
     """For each value of the primary, in their order, the probability of each value of this attribute."""
+    primary: str = ""
+    """The attribute that this one depends on: its fakes are drawn given those of the primary (`generators.factory`),
+    by the line and deviation given here or fitted to the histories of both; for strings, by `given`."""
+
+    @property
+    def depends_on(self) -> str:
+        """The primary attribute, under either of its names; empty for an independent attribute."""
+        return self.primary or self.master
 
     def __post_init__(self) -> None:
         if not 0 <= self.deviation < math.inf:
@@ -74,13 +80,15 @@ class AttributeConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         if len(self.history) > HISTORY_MAX or len(self.values) > VALUES_MAX:
             raise ConfigError(f"foil.attributes: history has at most {HISTORY_MAX} values, values {VALUES_MAX}")
         numbers = (value for value in self.values if not isinstance(value, str))
-        told = (*self.history, *self.lean, *(self.line or ()), *self.weights, *numbers)
-        if not all(map(math.isfinite, told)):
+        declared = (*self.history, *self.lean, *(self.line or ()), *self.weights, *numbers)
+        if not all(map(math.isfinite, declared)):
             raise ConfigError(
                 "foil.attributes: history, lean, line, weights and values have finite numbers; fill gaps first"
             )
-        if not self.master and (self.line is not None or self.given):
-            raise ConfigError("foil.attributes: line and given are of an attribute with a master")
+        if self.primary and self.master not in ("", self.primary):
+            raise ConfigError("foil.attributes: primary and its former name master differ; leave master out")
+        if not self.depends_on and (self.line is not None or self.given):
+            raise ConfigError("foil.attributes: line and given need a primary attribute")
         if len(self.given) > VALUES_MAX:
             raise ConfigError(f"foil.attributes: given has at most {VALUES_MAX} rows")
         if self.weights and len(self.weights) != len(self.values):
@@ -88,7 +96,7 @@ class AttributeConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         if len(dict.fromkeys(self.values)) < len(self.values):
             raise ConfigError("foil.attributes: values must differ from one another")
         if self.values and len({isinstance(value, str) for value in self.values}) > 1:
-            raise ConfigError("foil.attributes: values must be all words, or all numbers")
+            raise ConfigError("foil.attributes: values must be all strings, or all numbers")
 
 
 class FoilConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

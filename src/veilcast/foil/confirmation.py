@@ -84,15 +84,23 @@ class PositionAsker:
     Bounded: `seeds_max` known chains, as many questions, and `held_max` waiting notifications.
     """
 
-    def __init__(self, config: FoilConfig, keyring: Keyring, heard: ResumeHeld, rng: Random, entropy: Entropy) -> None:
-        self._config, self._keyring, self._heard, self._rng, self._entropy = config, keyring, heard, rng, entropy
+    def __init__(
+        self, config: FoilConfig, keyring: Keyring, resume_held: ResumeHeld, rng: Random, entropy: Entropy
+    ) -> None:
+        self._config, self._keyring, self._resume_held, self._rng, self._entropy = (
+            config,
+            keyring,
+            resume_held,
+            rng,
+            entropy,
+        )
         self._pair = Keypair(keyring.membership.link)
         self._reply = entropy(NONCE_BYTES)
         self._known: dict[tuple[bytes, int], PositionChain] = {}
         self._asked: dict[tuple[bytes, int], _Question] = {}
         self._held: dict[tuple[bytes, int, bytes], tuple[SessionPeriod, str, bytes]] = {}
         """By stream, number and payload: an adversary may send another payload under the same head."""
-        self._alarms: Timers[tuple[bytes, int]] = Timers()
+        self._timers: Timers[tuple[bytes, int]] = Timers()
 
     def __len__(self) -> int:
         return len(self._held)
@@ -106,57 +114,59 @@ class PositionAsker:
         """The filter for answers."""
         return f"{self._config.prefix}/{TELL}/{self._reply.hex()}"
 
-    def __call__(self, span: SessionPeriod, topic: str, head: CandidateHead) -> PositionChain | None:
+    def __call__(self, period: SessionPeriod, topic: str, head: CandidateHead) -> PositionChain | None:
         chain = self._known.get((head.stream, chain_number(head.number)))
         return chain if chain is not None and chain.covers(head.number) else None
 
-    def hold(self, span: SessionPeriod, topic: str, payload: bytes, now: int) -> None:
+    def hold(self, period: SessionPeriod, topic: str, payload: bytes, now: int) -> None:
         """Hold this notification, and ask about its chain unless that has been done."""
         head, _ = split_candidate(payload)
         key = (head.stream, chain_number(head.number))
-        self._held[head.stream, head.number, payload] = (span, topic, payload)
+        self._held[head.stream, head.number, payload] = (period, topic, payload)
         self._make_room()
         question = self._asked.get(key)
         if question is None or head.number < question.number:
             if question is None:
                 self._make_way(head.stream)
-            self._asked[key] = question = _Question(span, topic, head.stream, head.number, self._entropy(NONCE_BYTES))
+            self._asked[key] = question = _Question(period, topic, head.stream, head.number, self._entropy(NONCE_BYTES))
             self._ask(key, question, now)
 
     def _make_room(self) -> None:
         """Evict a held notification if there are too many."""
         if len(self._held) > self._config.held_max:
-            told = {each for each, _ in self._known}
-            del self._held[next((held for held in self._held if held[0] not in told), next(iter(self._held)))]
+            answered = {each for each, _ in self._known}
+            del self._held[next((held for held in self._held if held[0] not in answered), next(iter(self._held)))]
 
     def _make_way(self, stream: bytes) -> None:
         """Make room for one more question, or raise `ExcessError`."""
-        told = {each for each, _ in self._known}
-        strange = [key for key in self._asked if key[0] not in told]
-        if stream not in told and len(strange) >= max(1, self._config.seeds_max // 2):
-            del self._asked[strange[0]]
-            self._alarms.cancel(strange[0])
+        answered = {each for each, _ in self._known}
+        unanswered = [key for key in self._asked if key[0] not in answered]
+        if stream not in answered and len(unanswered) >= max(1, self._config.seeds_max // 2):
+            del self._asked[unanswered[0]]
+            self._timers.cancel(unanswered[0])
         elif len(self._asked) >= self._config.seeds_max:
-            raise ExcessError("more chains than are asked for at a time")
+            raise ExcessError("too many questions are open")
 
     def handle_answer(self, payload: bytes, now: int) -> None:
         """Handle an answer; raises `RemoteError` if it answers no question of this member."""
-        told = _TELLS.decode(unbox(self._pair, payload, purpose=_BOX))
-        key = (told.stream, chain_number(told.number))
+        answered = _TELLS.decode(unbox(self._pair, payload, purpose=_BOX))
+        key = (answered.stream, chain_number(answered.number))
         question = self._asked.get(key)
-        if question is None or (question.nonce, question.number) != (told.nonce, told.number):
-            raise ForgedError("an answer to what was not asked")
+        if question is None or (question.nonce, question.number) != (answered.nonce, answered.number):
+            raise ForgedError("an answer that was not requested")
         del self._asked[key]
-        self._alarms.cancel(key)
-        self._known[key] = PositionChain(told.number, Secret(told.secret))
+        self._timers.cancel(key)
+        self._known[key] = PositionChain(answered.number, Secret(answered.secret))
         while len(self._known) > self._config.seeds_max:
             del self._known[next(iter(self._known))]
-        waited = [held for held in self._held if (held[0], chain_number(held[1])) == key and held[1] >= told.number]
-        for held in waited:
-            self._heard(*self._held.pop(held), now)
+        released = [
+            held for held in self._held if (held[0], chain_number(held[1])) == key and held[1] >= answered.number
+        ]
+        for held in released:
+            self._resume_held(*self._held.pop(held), now)
 
     def handle(self, now: int) -> None:
-        for key in self._alarms.pop_due(now):
+        for key in self._timers.pop_due(now):
             question = self._asked[key]
             if question.tries < TRIES_MAX:
                 self._ask(key, question, now)
@@ -166,29 +176,29 @@ class PositionAsker:
                     del self._held[held]
 
     def next_us(self) -> int | None:
-        return self._alarms.next_us()
+        return self._timers.next_us()
 
     def _ask(self, key: tuple[bytes, int], question: _Question, now: int) -> None:
-        self._alarms.set(key, now + backoff(self._rng, self._config.asking_us, question.tries))
+        self._timers.set(key, now + backoff(self._rng, self._config.asking_us, question.tries))
         question.tries += 1
-        if question.waits:
-            return  # The last one has not left yet, and will.
-        question.waits = True
+        if question.is_waiting:
+            return  # The previous question is still waiting to leave.
+        question.is_waiting = True
         certificate = self._keyring.membership.certificate
         ask = PositionQuestion(question.stream, question.number, question.nonce, self._reply, certificate)
-        keys = question.span.keys(question.topic)
+        keys = question.period.keys(question.topic)
         payload = seal(_key(keys), pad(_ENCODER.encode(ask), _ROOM), context=_ASK, entropy=self._entropy)
 
-        def done(now: int) -> None:
-            question.waits = False
+        def on_sent(now: int) -> None:
+            question.is_waiting = False
 
-        question.span.session.publish(question_topic(self._config.prefix, question.stream), payload, done, now)
+        question.period.session.publish(question_topic(self._config.prefix, question.stream), payload, on_sent, now)
 
 
 class _Question:
-    def __init__(self, span: SessionPeriod, topic: str, stream: bytes, number: int, nonce: bytes) -> None:
-        self.span, self.topic, self.stream, self.number, self.nonce = span, topic, stream, number, nonce
-        self.tries, self.waits = 0, False
+    def __init__(self, period: SessionPeriod, topic: str, stream: bytes, number: int, nonce: bytes) -> None:
+        self.period, self.topic, self.stream, self.number, self.nonce = period, topic, stream, number, nonce
+        self.tries, self.is_waiting = 0, False
 
 
 class PositionTeller:
@@ -203,10 +213,10 @@ class PositionTeller:
     def __call__(self, keys: TopicKeys, stream: bytes, chain: int) -> PositionChain:
         return derive_publisher_chain(self._secret, stream, chain)
 
-    def answer(self, span: SessionPeriod, topic: str, stream: bytes, payload: bytes, now: int) -> None:
+    def answer(self, period: SessionPeriod, topic: str, stream: bytes, payload: bytes, now: int) -> None:
         """Answer a question about a stream of this publisher, or raise `RemoteError`. An excluded member gets no
         answer."""
-        plain = unseal(_key(span.keys(topic)), payload, context=_ASK)
+        plain = unseal(_key(period.keys(topic)), payload, context=_ASK)
         ask = _ASKS.decode(unpad(plain))
         if ask.stream != stream:
             raise ForgedError("a question about another stream")
@@ -215,20 +225,20 @@ class PositionTeller:
         if self._config.allow and fingerprint(asker).hex() not in self._config.allow:
             self.denied += 1
             return
-        most = self._config.seeds_max
-        if self._answers.total() >= most or self._answers[asker] >= max(1, most // ASKER_SHARE):
-            raise ExcessError("more questions than are answered at a time")
+        answers_max = self._config.seeds_max
+        if self._answers.total() >= answers_max or self._answers[asker] >= max(1, answers_max // ASKER_SHARE):
+            raise ExcessError("too many answers are in flight")
         secret = derive_publisher_chain(self._secret, stream, chain_number(ask.number)).at(ask.number)
-        told = _ENCODER.encode(PositionAnswer(ask.nonce, stream, ask.number, secret.reveal()))
-        answer = box(asker, told, purpose=_BOX, entropy=self._entropy)
+        answered = _ENCODER.encode(PositionAnswer(ask.nonce, stream, ask.number, secret.reveal()))
+        answer = box(asker, answered, purpose=_BOX, entropy=self._entropy)
         self._answers[asker] += 1
-        span.session.publish(
+        period.session.publish(
             f"{self._config.prefix}/{TELL}/{ask.reply.hex()}", answer, lambda _: self._answered(asker), now
         )
 
     def _answered(self, asker: bytes) -> None:
         self._answers[asker] -= 1
-        self._answers += Counter()  # Without those who wait for nothing.
+        self._answers += Counter()  # Drops askers without open answers.
 
 
 def question_topic(prefix: str, stream: bytes) -> str:

@@ -101,37 +101,37 @@ def _up(value: int, step: int) -> int:
 
 def make_decoys(area: InterestArea, topic: str, schema: Schema, config: FoilConfig, key: Secret) -> list[InterestArea]:
     """Up to `k_s` areas, all different; fewer where there are no more of this shape."""
-    chance = SecretRandom(_stream(key, topic.encode(), msgspec.msgpack.encode(area)))
+    rng = SecretRandom(_stream(key, topic.encode(), msgspec.msgpack.encode(area)))
     found: dict[InterestArea, None] = {area: None}
     for _ in range(_TRIES * config.k_s):
         if len(found) > config.k_s:
             break
-        used = [set(sides) for sides in zip(*found, strict=True)]
-        moved = (_moved(side, place, schema, config, used[place], chance) for place, side in enumerate(area))
-        found[tuple(moved)] = None
+        used_sides = [set(sides) for sides in zip(*found, strict=True)]
+        sides = (_move_side(side, place, schema, config, used_sides[place], rng) for place, side in enumerate(area))
+        found[tuple(sides)] = None
     return list(found)[1:]
 
 
-def _moved(
-    side: AreaSide, place: int, schema: Schema, config: FoilConfig, used: AbstractSet[AreaSide], chance: SecretRandom
+def _move_side(
+    side: AreaSide, place: int, schema: Schema, config: FoilConfig, used_sides: AbstractSet[AreaSide], rng: SecretRandom
 ) -> AreaSide:
     if side is None:
         return None
     domain = schema.domains[place]
     if isinstance(side, str):
-        told = config.attributes.get(domain.attribute, AttributeConfig())
-        # Where nobody said what words there are, one that nobody has said will do while the broker sees tags. It is
-        # never published, so only until the broker has counted; and in plain text it would be known at once.
+        declared = config.attributes.get(domain.attribute, AttributeConfig())
+        # Without declared strings, an invented one serves while the broker sees only tags. It is never published, so
+        # only until the broker has counted; in plain text the broker would recognise it at once.
         made_up = [side] if config.profile == "paper" else [f"{side}{number}" for number in range(config.k_s + 1)]
-        words = [str(word) for word in told.values] or made_up
-        return words[_below(len(words), chance)]
+        words = [str(word) for word in declared.values] or made_up
+        return words[_below(len(words), rng)]
     assert not isinstance(domain, Strings), "a side of two cells is of a number"
     grid = DecimalGrid(domain, levels_per_attribute(schema)[place])
-    return side if side == (0, grid.top) else _range(*side, grid, used, chance)
+    return side if side == (0, grid.top) else _range(*side, grid, used_sides, rng)
 
 
 def _range(
-    first: int, last: int, grid: DecimalGrid, used: AbstractSet[AreaSide], chance: SecretRandom
+    first: int, last: int, grid: DecimalGrid, used_sides: AbstractSet[AreaSide], rng: SecretRandom
 ) -> tuple[int, int]:
     """The draw that looks most like the true range to a broker, preferring unused ones."""
     step = grid.step_of(first, last)
@@ -139,10 +139,10 @@ def _range(
 
     def unlike(ends: tuple[int, int]) -> tuple[bool, bool, int, int]:
         other, fine = _shape(*ends, grid.bits)
-        return ends in used, grid.step_of(*ends) != step, abs(fine - finest), abs(other - pieces)
+        return ends in used_sides, grid.step_of(*ends) != step, abs(fine - finest), abs(other - pieces)
 
-    draws = [_binary(first, last, grid.top, chance) for _ in range(_DRAWS)]
-    draws += [_decimal(first, last, grid, step, chance) for _ in range(_DRAWS)]
+    draws = [_binary(first, last, grid.top, rng) for _ in range(_DRAWS)]
+    draws += [_decimal(first, last, grid, step, rng) for _ in range(_DRAWS)]
     return min(draws, key=unlike)
 
 
@@ -152,20 +152,20 @@ def _shape(first: int, last: int, bits: int) -> tuple[int, int]:
     return len(nodes), max(level for level, _ in nodes)
 
 
-def _binary(first: int, last: int, top: int, chance: SecretRandom) -> tuple[int, int]:
+def _binary(first: int, last: int, top: int, rng: SecretRandom) -> tuple[int, int]:
     """A range whose free ends are multiples of the same power of two as the true ones."""
     if first == 0:
         step = _roundness(last + 1)
-        return 0, step * (1 + _below(max(1, (top + 1) // step - 1), chance)) - 1
+        return 0, step * (1 + _below(max(1, (top + 1) // step - 1), rng)) - 1
     if last >= top:
         step = _roundness(first)
-        return step * (1 + _below(max(1, top // step), chance)), top
+        return step * (1 + _below(max(1, top // step), rng)), top
     step = min(_roundness(first), _roundness(last + 1))
-    start = step * (1 + _below(max(1, (top - last + first) // step - 1), chance))
+    start = step * (1 + _below(max(1, (top - last + first) // step - 1), rng))
     return start, start + last - first
 
 
-def _decimal(first: int, last: int, grid: DecimalGrid, step: int, chance: SecretRandom) -> tuple[int, int]:
+def _decimal(first: int, last: int, grid: DecimalGrid, step: int, rng: SecretRandom) -> tuple[int, int]:
     """A range of the same length whose free ends are multiples of the same decimal step as the true ones."""
     start = None if first == 0 else grid.multiple(step, first)
     end = None if last >= grid.top else grid.multiple(step, last)
@@ -173,7 +173,7 @@ def _decimal(first: int, last: int, grid: DecimalGrid, step: int, chance: Secret
     lowest, highest = grid.multiple(step, 1), grid.multiple(step, grid.top - 1) - length
     if lowest > highest:
         return first, last
-    shift = lowest + _below(highest - lowest + 1, chance)
+    shift = lowest + _below(highest - lowest + 1, rng)
     low = 0 if start is None else grid.cell(step * shift)
     high = grid.top if end is None else grid.cell(step * (shift + length)) - (not grid.holds(step, last))
     return (low, high) if low <= high and (end is None or high < grid.top) else (first, last)
@@ -184,8 +184,8 @@ def _roundness(cell: int) -> int:
     return cell & -cell
 
 
-def _below(n: int, chance: SecretRandom) -> int:
-    return int(draw_integers(chance, n, (1,))[0])
+def _below(n: int, rng: SecretRandom) -> int:
+    return int(draw_integers(rng, n, (1,))[0])
 
 
 def _stream(key: Secret, *parts: bytes) -> Entropy:

@@ -51,17 +51,17 @@ def split_candidate(payload: bytes) -> tuple[CandidateHead, bytes]:
     return head, payload[_HEAD.size :]
 
 
-def seal_body(head: CandidateHead, secret: Secret, note: bytes, entropy: Entropy) -> bytes:
+def seal_body(head: CandidateHead, secret: Secret, notification: bytes, entropy: Entropy) -> bytes:
     """The true body, of one of a few sizes; `LocalError` for a notification that is longer than all of them."""
-    size = next((size for size in BODY_CLASSES if len(note) <= size - LENGTH_PREFIX), None)
+    size = next((size for size in BODY_CLASSES if len(notification) <= size - LENGTH_PREFIX), None)
     if size is None:
-        raise LocalError("a note is longer than the largest class of bodies")
-    return seal(_body_key(secret), pad(note, size), context=head.encode(), entropy=entropy)
+        raise LocalError("a notification is longer than the largest size class")
+    return seal(_derive_body_key(secret), pad(notification, size), context=head.encode(), entropy=entropy)
 
 
 def open_body(head: CandidateHead, secret: Secret, sealed: bytes) -> bytes:
     """The notification; `ForgedError` for anything but the true body of this event."""
-    return unpad(unseal(_body_key(secret), sealed, context=head.encode()))
+    return unpad(unseal(_derive_body_key(secret), sealed, context=head.encode()))
 
 
 def seal_fake_body(head: CandidateHead, chaff: Secret, size: int) -> bytes:
@@ -74,7 +74,7 @@ def seal_fake_body(head: CandidateHead, chaff: Secret, size: int) -> bytes:
     return seal(derive(chaff, b"vc/foil-chaff", slot), bytes(size - OVERHEAD), context=head.encode(), entropy=nonce)
 
 
-def _body_key(secret: Secret) -> Secret:
+def _derive_body_key(secret: Secret) -> Secret:
     return derive(secret, b"vc/foil-body")
 
 

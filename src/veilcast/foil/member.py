@@ -67,108 +67,110 @@ class FoilMember:
         self.refused: Counter[str] = Counter()
         self.version = 0
         self._frames: list[Frame] = []
-        self._keeping = PublisherStore(records or {}, config.records_max, config.kept_max, now)
-        first_life = self._keeping.secret is None
-        secret = self._keeping.secret or Secret(entropy(SECRET_BYTES))
+        self._store = PublisherStore(records or {}, config.records_max, config.kept_max, now)
+        first_life = self._store.secret is None
+        secret = self._store.secret or Secret(entropy(SECRET_BYTES))
         if first_life:
-            self._keeping.store_secret(secret)
+            self._store.store_secret(secret)
         paper = config.profile == "paper"
-        self._asking = PositionAsker(config, keyring, self._take_held, rng, entropy) if paper else None
-        self._telling = PositionTeller(config, keyring, secret, entropy) if paper else None
+        self._asker = PositionAsker(config, keyring, self._take_held, rng, entropy) if paper else None
+        self._teller = PositionTeller(config, keyring, secret, entropy) if paper else None
         self._chains = TopicChainCache(config.seeds_max)
-        chains = self._chains if self._asking is None else self._asking
+        chains = self._chains if self._asker is None else self._asker
         self._winnower = Winnower(keyring.root, chains, config.seen_max)
         self._streams: dict[bytes, str] = {}
         """Paper profile: this member's streams that subscribers may ask about, with their topics."""
-        self._spans = SessionPeriods(config, keyring, broker, login, secret, first_life, self._ears, rng, now)
-        hold = None if self._asking is None else self._asking.hold
+        self._periods = SessionPeriods(config, keyring, broker, login, secret, first_life, self._callbacks, rng, now)
+        hold = None if self._asker is None else self._asker.hold
         link = keyring.membership.link
-        remembering = SubscriberStore(self._keeping, config.seen_max)
-        self._reading = FoilSubscriber(
-            config, link, self._spans, self._winnower, remembering, hold, self._refuse, first_life, entropy
+        read_notes = SubscriberStore(self._store, config.seen_max)
+        self._subscriber = FoilSubscriber(
+            config, link, self._periods, self._winnower, read_notes, hold, self._refuse, first_life, entropy
         )
-        seeds = derive_topic_chain if self._telling is None else self._telling
-        self._publishing = FoilPublisher(config, self._spans, self._keeping, seeds, self._begun, rng, entropy)
+        find_chain = derive_topic_chain if self._teller is None else self._teller
+        self._publisher = FoilPublisher(
+            config, self._periods, self._store, find_chain, self._stream_begun, rng, entropy
+        )
         self._subscribed = 0
-        self._open(now)
-        self._publishing.resume(now)
+        self._open_periods(now)
+        self._publisher.resume(now)
 
     # --- the owner
 
     def publish(self, publication: Publication, now: int) -> int:
         """Send on every topic that labels the publication, or on none."""
-        self._tend(now)
-        record = self._publishing.publish(publication, now)
-        self._open(now)
+        self._advance(now)
+        record = self._publisher.publish(publication, now)
+        self._open_periods(now)
         return record
 
     def withdraw(self, record: int, now: int) -> None:
-        self._tend(now)
-        self._publishing.withdraw(record, now)
+        self._advance(now)
+        self._publisher.withdraw(record, now)
 
     def subscribe(self, interest: Interest, now: int) -> int:
         """A `Waiting` event reports when the subscription is active."""
-        self._tend(now)
-        topic, wanted = topic_of(interest)
-        self._reading.subscribe(self._subscribed + 1, topic, wanted, now)
+        self._advance(now)
+        topic, constraints = topic_of(interest)
+        self._subscriber.subscribe(self._subscribed + 1, topic, constraints, now)
         self._subscribed += 1
         return self._subscribed
 
     def unsubscribe(self, number: int, now: int) -> None:
-        self._tend(now)
-        self._reading.unsubscribe(number, now)
+        self._advance(now)
+        self._subscriber.unsubscribe(number, now)
 
     def acknowledge(self, note: bytes, now: int) -> None:
-        self._tend(now)
-        self._reading.acknowledge(note, now)
+        self._advance(now)
+        self._subscriber.acknowledge(note, now)
 
     # --- the driver
 
     def receive(self, data: bytes, source: Address, now: int) -> None:
-        self._tend(now)
+        self._advance(now)
         try:
-            span = self._spans.period_of_peer(source)
-            if span is None:
-                raise StaleError("not a session of ours")
-            span.session.receive(data, now)
+            period = self._periods.period_of_peer(source)
+            if period is None:
+                raise StaleError("not a session of this member")
+            period.session.receive(data, now)
         except RemoteError as error:
             self._refuse(error)
         except Exception as error:
             self.faults.count_exception(error)
 
     def handle_timer(self, now: int) -> None:
-        self._tend(now)
-        self._reading.handle(now)
-        self._publishing.handle(now)
-        if self._asking is not None:
-            self._asking.handle(now)
+        self._advance(now)
+        self._subscriber.handle(now)
+        self._publisher.handle(now)
+        if self._asker is not None:
+            self._asker.handle(now)
 
     def next_timer(self) -> int | None:
-        asking = None if self._asking is None else self._asking.next_us()
-        return earliest(self._spans.next_us(), self._reading.next_us(), self._publishing.next_us(), asking)
+        asker_us = None if self._asker is None else self._asker.next_us()
+        return earliest(self._periods.next_us(), self._subscriber.next_us(), self._publisher.next_us(), asker_us)
 
     def frames_to_send(self, now: int, limit: int) -> list[Frame]:
-        self._frames += self._spans.frames()
+        self._frames += self._periods.frames()
         frames, self._frames = self._frames[:limit], self._frames[limit:]
         return frames
 
     def next_event(self) -> Event | None:
-        return self._spans.next_event() or self._publishing.next_event() or self._reading.next_event()
+        return self._periods.next_event() or self._publisher.next_event() or self._subscriber.next_event()
 
     def stored(self, record: int, now: int) -> None:
-        self._tend(now)
-        self._keeping.stored(record, now)
+        self._advance(now)
+        self._store.stored(record, now)
 
     def peer_up(self, peer: Address, now: int) -> None:
-        self._tend(now)
-        if (span := self._spans.period_of_peer(peer)) is not None:
-            span.session.peer_up(now)
+        self._advance(now)
+        if (period := self._periods.period_of_peer(peer)) is not None:
+            period.session.peer_up(now)
 
     def peer_lost(self, peer: Address, now: int) -> None:
-        self._tend(now)
-        if (span := self._spans.period_of_peer(peer)) is not None:
+        self._advance(now)
+        if (period := self._periods.period_of_peer(peer)) is not None:
             self._frames = [frame for frame in self._frames if frame.destination != peer]
-            span.session.peer_lost(now)
+            period.session.peer_lost(now)
 
     # --- what an owner may want to know
 
@@ -180,11 +182,11 @@ class FoilMember:
         return 0
 
     def delay(self, now: int) -> Delay | None:
-        return self._publishing.delay(now)
+        return self._publisher.delay(now)
 
     @property
     def excess(self) -> int:
-        return self._reading.excess
+        return self._subscriber.excess
 
     def counts(self) -> dict[str, int]:
         """Candidates that arrived and were not delivered, by reason: fakes, duplicates, deliveries for decoys only."""
@@ -192,7 +194,7 @@ class FoilMember:
 
     def refusals(self) -> dict[str, int]:
         """Refusals of the broker, and reasons why its stream was given up, with their counts."""
-        total = sum((span.session.refusals for span in self._spans), Counter[str]())
+        total = sum((period.session.refusals for period in self._periods), Counter[str]())
         return {why: count for why, count in sorted(total.items()) if count}
 
     # --- checkers
@@ -200,95 +202,95 @@ class FoilMember:
     def sizes(self) -> dict[str, int]:
         """Entries in each table."""
         return {
-            "sessions": len(self._spans),
-            "unacknowledged": max((len(span.session) for span in self._spans), default=0),
-            "pending": self._keeping.pending_count,
-            "kept": len(self._keeping),
-            "sending": len(self._publishing),
-            "requests": self._publishing.request_count,
-            "chains": len(self._chains) if self._asking is None else self._asking.chains,
-            "held": 0 if self._asking is None else len(self._asking),
-            **self._reading.sizes(),
+            "sessions": len(self._periods),
+            "unacknowledged": max((len(period.session) for period in self._periods), default=0),
+            "pending": self._store.pending_count,
+            "kept": len(self._store),
+            "sending": len(self._publisher),
+            "requests": self._publisher.request_count,
+            "chains": len(self._chains) if self._asker is None else self._asker.chains,
+            "held": 0 if self._asker is None else len(self._asker),
+            **self._subscriber.sizes(),
         }
 
     # --- inside
 
-    def _tend(self, now: int) -> None:
+    def _advance(self, now: int) -> None:
         """Sessions begin and end with time, on every call."""
         self.version += 1
-        for number in self._spans.handle(now):
-            self._reading.period_ended(number)
-            self._publishing.period_ended(number, now)
-        self._open(now)
+        for number in self._periods.handle(now):
+            self._subscriber.period_ended(number)
+            self._publisher.period_ended(number, now)
+        self._open_periods(now)
 
-    def _open(self, now: int) -> None:
-        opened, self._spans.newly_opened = self._spans.newly_opened, []
-        for span in opened:
-            self._reading.period_opened(span, now)
-            self._publishing.period_opened(span, now)
-            if self._asking is not None:
-                span.session.subscribe([self._asking.filter], now)
+    def _open_periods(self, now: int) -> None:
+        opened, self._periods.newly_opened = self._periods.newly_opened, []
+        for period in opened:
+            self._subscriber.period_opened(period, now)
+            self._publisher.period_opened(period, now)
+            if self._asker is not None:
+                period.session.subscribe([self._asker.filter], now)
 
-    def _ears(self, span: SessionPeriod) -> SessionCallbacks:
-        def heard(publish: PublishPacket, now: int) -> None:
-            self._hear(span, publish, now)
+    def _callbacks(self, period: SessionPeriod) -> SessionCallbacks:
+        def on_message(publish: PublishPacket, now: int) -> None:
+            self._receive_message(period, publish, now)
 
-        def ready(now: int) -> None:
-            self._reading.session_ready(span, now)
-            self._publishing.session_ready(span, now)
+        def on_ready(now: int) -> None:
+            self._subscriber.session_ready(period, now)
+            self._publisher.session_ready(period, now)
 
-        def lost(now: int) -> None:
-            self._reading.session_lost(span, now)
-            self._publishing.session_lost(span, now)
+        def on_lost(now: int) -> None:
+            self._subscriber.session_lost(period, now)
+            self._publisher.session_lost(period, now)
 
-        return SessionCallbacks(heard, ready, self._reading_stands, lost)
+        return SessionCallbacks(on_message, on_ready, self._filters_granted, on_lost)
 
-    def _reading_stands(self, now: int) -> None:
-        self._reading.filters_granted(now)
+    def _filters_granted(self, now: int) -> None:
+        self._subscriber.filters_granted(now)
 
-    def _hear(self, span: SessionPeriod, publish: PublishPacket, now: int) -> None:
+    def _receive_message(self, period: SessionPeriod, publish: PublishPacket, now: int) -> None:
         """The message has been acknowledged already, and the stream stays up in any case."""
         try:
-            self._sort(span, publish, now)
-        except Exception as error:  # A `LocalError` here: a grant of ours has ended.
+            self._dispatch(period, publish, now)
+        except Exception as error:  # A `LocalError` here means an expired grant.
             self._refuse(error)
 
-    def _sort(self, span: SessionPeriod, publish: PublishPacket, now: int) -> None:
+    def _dispatch(self, period: SessionPeriod, publish: PublishPacket, now: int) -> None:
         prefix, kind, name = [*publish.topic.split("/", 3), "", "", ""][:3]
         if prefix != self._config.prefix:
-            raise MalformedError("not a topic of ours")
-        if kind == ASK and self._telling is not None:
+            raise MalformedError("not a topic of this mode")
+        if kind == ASK and self._teller is not None:
             stream = next((stream for stream in self._streams if question_topic(prefix, stream) == publish.topic), None)
             if stream is None:
-                raise StaleError("a question about a stream that is not ours")
-            self._telling.answer(span, self._streams[stream], stream, publish.payload, now)
+                raise StaleError("a question about an unknown stream")
+            self._teller.answer(period, self._streams[stream], stream, publish.payload, now)
             return
-        if kind == TELL and self._asking is not None:
-            self._asking.handle_answer(publish.payload, now)
+        if kind == TELL and self._asker is not None:
+            self._asker.handle_answer(publish.payload, now)
             return
-        topic = span.topic_named(name)
+        topic = period.topic_named(name)
         if topic is None:
-            raise StaleError("a topic that we did not ask for")
+            raise StaleError("a topic without a subscription")
         match kind:
             case _ if kind == EVENTS:
-                self._reading.receive_candidate(span, topic, publish, now)
+                self._subscriber.receive_candidate(period, topic, publish, now)
             case _ if kind == PRESENCE:
-                self._reading.handle_presence(span, topic, publish.payload, now)
+                self._subscriber.handle_presence(period, topic, publish.payload, now)
             case _ if kind == REPEATS:
-                self._publishing.handle_repeat_request(span, topic, publish.payload, now)
+                self._publisher.handle_repeat_request(period, topic, publish.payload, now)
             case _:
-                raise MalformedError("not a topic of ours")
+                raise MalformedError("not a topic of this mode")
 
-    def _take_held(self, span: SessionPeriod, topic: str, payload: bytes, now: int) -> None:
+    def _take_held(self, period: SessionPeriod, topic: str, payload: bytes, now: int) -> None:
         try:
-            self._reading.take_candidate(span, topic, payload, now)
+            self._subscriber.take_candidate(period, topic, payload, now)
         except Exception as error:
             self._refuse(error)
 
-    def _begun(self, span: SessionPeriod, stream: bytes, topic: str, now: int) -> None:
-        if self._telling is not None:
+    def _stream_begun(self, period: SessionPeriod, stream: bytes, topic: str, now: int) -> None:
+        if self._teller is not None:
             self._streams[stream] = topic
-            span.session.subscribe([question_topic(self._config.prefix, stream)], now)
+            period.session.subscribe([question_topic(self._config.prefix, stream)], now)
 
     def _refuse(self, error: Exception) -> None:
         if not isinstance(error, VeilcastError):

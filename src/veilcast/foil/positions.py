@@ -39,7 +39,7 @@ class PositionChain:
     def at(self, number: int) -> Secret:
         """The secret of an event; computed once, and cached."""
         if not self.covers(number):
-            raise LocalError("an event before the beginning of what is known of its chain, or of another")
+            raise LocalError("the event precedes the known part of its chain, or belongs to another chain")
         while len(self._secrets) <= number - self.number:
             self._secrets.append(derive(self._secrets[-1], b"vc/foil-chain"))
         return self._secrets[number - self.number]

@@ -46,30 +46,36 @@ class FoilPublisher:
     def __init__(
         self,
         config: FoilConfig,
-        spans: SessionPeriods,
-        keeping: PublisherStore,
-        seeds: FindChain,
-        begun: Callable[[SessionPeriod, bytes, str, int], None],
+        periods: SessionPeriods,
+        store: PublisherStore,
+        find_chain: FindChain,
+        on_new_stream: Callable[[SessionPeriod, bytes, str, int], None],
         rng: Random,
         entropy: Entropy,
     ) -> None:
-        self._config, self._spans, self._keeping, self._seeds, self._begun = config, spans, keeping, seeds, begun
+        self._config, self._periods, self._store, self._find_chain, self._on_new_stream = (
+            config,
+            periods,
+            store,
+            find_chain,
+            on_new_stream,
+        )
         self._rng, self._entropy = rng, entropy
-        self._life = entropy(8)
+        self._stream_id = entropy(8)
         self._numbers: dict[str, int] = {}
         self._foilers: dict[str, Foiler] = {}
         self._streams: dict[tuple[int, str], _Stream] = {}
         self._sending: dict[EventKey, _Sending] = {}
         self._backlog: dict[int, deque[EventKey]] = {}
-        self._first: dict[int, dict[int, None]] = {}
+        self._unacknowledged: dict[int, dict[int, None]] = {}
         """The events of each publication that the broker has not acknowledged yet."""
         self._repeats: dict[int, RepeatRounds] = {}
-        self._serving: Timers[int] = Timers()
-        self._served_us: dict[int, int] = {}
-        self._pace = RepeatPace(config.again_us, config.kept_max)
-        self._later: Timers[EventKey] = Timers()
+        self._round_timers: Timers[int] = Timers()
+        self._last_round_us: dict[int, int] = {}
+        self._repeat_pace = RepeatPace(config.again_us, config.kept_max)
+        self._repeat_timers: Timers[EventKey] = Timers()
         """Events to be repeated that were repeated recently."""
-        self._greeting: dict[tuple[int, str], None] = {}
+        self._announcing: dict[tuple[int, str], None] = {}
         self._overdue: Timers[int] = Timers()
         self._events: deque[Event] = deque()
 
@@ -80,49 +86,55 @@ class FoilPublisher:
 
     def publish(self, publication: Publication, now: int) -> int:
         """Accept it for every topic that labels it, or for none."""
-        self._keeping.check_capacity()
-        span = self._spans.current(now)
-        keys_of = {topic: span.keys(topic) for topic in topics_of(publication)}
+        self._store.check_capacity()
+        period = self._periods.current(now)
+        keys_of = {topic: period.keys(topic) for topic in topics_of(publication)}
         schemas = {topic: keys.record.schema for topic, keys in keys_of.items()}
         check_publication(publication, schemas)
         check_complete(publication, schemas)
         made: list[tuple[Foiler, DrawnCandidates, StoredEvent]] = []
         for topic, keys in keys_of.items():
             foiler = self._foiler(topic, keys.record.schema)
-            told = foiler.foiled_attributes & {attribute for attribute, _ in publication.pairs}
-            if any(told & other.foiled_attributes for other, _, _ in made):
-                raise LocalError("a foiled value goes out on one topic: of two sets of fakes the truth is in both")
+            foiled = foiler.foiled_attributes & {attribute for attribute, _ in publication.pairs}
+            if any(foiled & other.foiled_attributes for other, _, _ in made):
+                raise LocalError(
+                    "a foiled value can go out on one topic only: the truth would be in both sets of fakes"
+                )
             drawn = foiler.draw(publication)
-            letter = PendingPublication(
-                topic, NumberedPublication(self._life, self._numbers.get(topic, 0) + 1, publication)
+            pending = PendingPublication(
+                topic, NumberedPublication(self._stream_id, self._numbers.get(topic, 0) + 1, publication)
             )
-            item = self._make(span, keys, letter, drawn.places[0], drawn.places[1:], foiler.pack_state(drawn), now)
+            item = self._make_event(
+                period, keys, pending, drawn.places[0], drawn.places[1:], foiler.pack_state(drawn), now
+            )
             made.append((foiler, drawn, item))
         for foiler, drawn, item in made:
             foiler.commit(drawn)
             self._numbers[item.pending.topic] = item.pending.content.number
         items = tuple(item for _, _, item in made)
-        events, record = self._keeping.store(items, now, lambda now: self._leave(events, now))
+        events, record = self._store.store(items, now, lambda now: self._send_all(events, now))
         return record
 
     def withdraw(self, record: int, now: int) -> None:
-        events = self._keeping.events_of(record)
+        events = self._store.events_of(record)
         if events is not None:
-            self._first.pop(events, None)
+            self._unacknowledged.pop(events, None)
             self._overdue.cancel(events)
-            for key in [key for key, sending in self._sending.items() if key[0] == events and not sending.left]:
+            for key in [
+                key for key, sending in self._sending.items() if key[0] == events and not sending.unacknowledged
+            ]:
                 del self._sending[key]
-            self._keeping.withdraw(events, now)
+            self._store.withdraw(events, now)
 
     def delay(self, now: int) -> Delay | None:
         """Why the broker has not acknowledged all durable publications; None if it has."""
-        if not self._first:
+        if not self._unacknowledged:
             return None
-        items = self._keeping.items(next(reversed(self._first)))
-        spans = [span for item in items if (span := self._spans.get(item.period)) is not None]
-        if len(spans) < len(items):
+        items = self._store.items(next(reversed(self._unacknowledged)))
+        periods = [period for item in items if (period := self._periods.get(item.period)) is not None]
+        if len(periods) < len(items):
             return Delay("no grant of the keyring allows to publish on its topic now")
-        if not all(span.session.ready for span in spans):
+        if not all(period.session.ready for period in periods):
             return Delay("the broker does not answer")
         waiting = sum(len(backlog) for backlog in self._backlog.values())
         return Delay("the broker is to acknowledge it", now + (1 + waiting // self._config.window) * _ANSWER_US)
@@ -131,73 +143,73 @@ class FoilPublisher:
 
     def resume(self, now: int) -> None:
         """After a restart: send unacknowledged publications of an earlier run again."""
-        for events in self._keeping.unsettled():
-            self._leave(events, now)
+        for events in self._store.unsettled():
+            self._send_all(events, now)
 
-    def period_opened(self, span: SessionPeriod, now: int) -> None:
+    def period_opened(self, period: SessionPeriod, now: int) -> None:
         """A session period has opened: listen for repeat requests."""
-        self._repeats[span.number] = RepeatRounds(self._config.requests_max, self._config.settle_us)
-        span.session.subscribe([span.names(topic).repeat_topic for topic in span.published], now)
-        for stream, (topic, number) in self._keeping.streams().items():
-            if number == span.number and topic in span.published:
-                self._begun(span, stream, topic, now)
-        # What found its session over, and no grant for another, may have one now.
-        for events in list(self._first):
-            for place, item in enumerate(self._keeping.items(events)):
-                if (events, place) not in self._sending and self._spans.get(item.period) is None:
+        self._repeats[period.number] = RepeatRounds(self._config.requests_max, self._config.settle_us)
+        period.session.subscribe([period.names(topic).repeat_topic for topic in period.published], now)
+        for stream, (topic, number) in self._store.streams().items():
+            if number == period.number and topic in period.published:
+                self._on_new_stream(period, stream, topic, now)
+        # Events whose session had ended, without a grant for another, may have a session now.
+        for events in list(self._unacknowledged):
+            for place, item in enumerate(self._store.items(events)):
+                if (events, place) not in self._sending and self._periods.get(item.period) is None:
                     self._send((events, place), now)
 
-    def session_ready(self, span: SessionPeriod, now: int) -> None:
-        for topic in span.published:
-            if (span.number, topic) not in self._greeting:
-                self._greet(span, topic, now)
-        self._pump(span, now)
+    def session_ready(self, period: SessionPeriod, now: int) -> None:
+        for topic in period.published:
+            if (period.number, topic) not in self._announcing:
+                self._announce(period, topic, now)
+        self._pump(period, now)
 
-    def session_lost(self, span: SessionPeriod, now: int) -> None:
-        self._repeats[span.number].lost(span.session.confirmed_us)
+    def session_lost(self, period: SessionPeriod, now: int) -> None:
+        self._repeats[period.number].lost(period.session.confirmed_us)
 
     def period_ended(self, number: int, now: int) -> None:
         """A session period has ended: unacknowledged events go through another."""
         self._repeats.pop(number, None)
         self._backlog.pop(number, None)
-        self._serving.cancel(number)
-        self._served_us.pop(number, None)
-        self._greeting = {key: None for key in self._greeting if key[0] != number}
+        self._round_timers.cancel(number)
+        self._last_round_us.pop(number, None)
+        self._announcing = {key: None for key in self._announcing if key[0] != number}
         self._streams = {key: stream for key, stream in self._streams.items() if key[0] != number}
-        for key in [key for key, sending in self._sending.items() if sending.span == number]:
+        for key in [key for key, sending in self._sending.items() if sending.period == number]:
             del self._sending[key]
-            if self._keeping.record_of(key[0]) is not None:
+            if self._store.record_of(key[0]) is not None:
                 self._send(key, now)
 
-    def handle_repeat_request(self, span: SessionPeriod, topic: str, payload: bytes, now: int) -> None:
+    def handle_repeat_request(self, period: SessionPeriod, topic: str, payload: bytes, now: int) -> None:
         """A subscriber may have missed something; raises `RemoteError` for an invalid request."""
-        absences, repeats = open_repeat_request(span.keys(topic), payload), self._repeats[span.number]
-        repeats.ask(topic, absences)
-        if repeats.has_requests and span.number not in self._serving:
-            soonest = self._served_us.get(span.number, now) + self._config.again_us
-            self._serving.set(span.number, max(now, soonest) if span.number in self._served_us else now)
+        absences, rounds = open_repeat_request(period.keys(topic), payload), self._repeats[period.number]
+        rounds.ask(topic, absences)
+        if rounds.has_requests and period.number not in self._round_timers:
+            soonest = self._last_round_us.get(period.number, now) + self._config.again_us
+            self._round_timers.set(period.number, max(now, soonest) if period.number in self._last_round_us else now)
 
     # --- time
 
     def handle(self, now: int) -> None:
-        for number in self._serving.pop_due(now):
-            if (span := self._spans.get(number)) is not None:
-                self._serve(span, now)
-        for key in self._later.pop_due(now):
-            if (items := self._keeping.items(key[0])) and self._spans.get(items[key[1]].period) is not None:
+        for number in self._round_timers.pop_due(now):
+            if (period := self._periods.get(number)) is not None:
+                self._begin_round(period, now)
+        for key in self._repeat_timers.pop_due(now):
+            if (items := self._store.items(key[0])) and self._periods.get(items[key[1]].period) is not None:
                 self._repeat(key, now)
         for events in self._overdue.pop_due(now):
-            record = self._keeping.record_of(events)
+            record = self._store.record_of(events)
             if record is not None:
                 self._overdue.set(events, now + self._config.wait_us)
-                self._events.append(Overdue(record, self._keeping.items(events)[0].pending.content.publication))
-        self._keeping.expire(now - max(self._config.keep_us, self._config.margin_us + self._config.late_us))
+                self._events.append(Overdue(record, self._store.items(events)[0].pending.content.publication))
+        self._store.expire(now - max(self._config.keep_us, self._config.margin_us + self._config.late_us))
 
     def next_us(self) -> int | None:
-        return earliest(self._serving.next_us(), self._later.next_us(), self._overdue.next_us())
+        return earliest(self._round_timers.next_us(), self._repeat_timers.next_us(), self._overdue.next_us())
 
     def next_event(self) -> Event | None:
-        return self._events.popleft() if self._events else self._keeping.next_event()
+        return self._events.popleft() if self._events else self._store.next_event()
 
     @property
     def request_count(self) -> int:
@@ -207,45 +219,45 @@ class FoilPublisher:
 
     def _foiler(self, topic: str, schema: Schema) -> Foiler:
         if topic not in self._foilers:
-            self._foilers[topic] = Foiler(self._config, schema, self._entropy, self._keeping.generator_state(topic))
+            self._foilers[topic] = Foiler(self._config, schema, self._entropy, self._store.generator_state(topic))
         return self._foilers[topic]
 
-    def _make(
+    def _make_event(
         self,
-        span: SessionPeriod,
+        period: SessionPeriod,
         keys: TopicKeys,
-        letter: PendingPublication,
-        truth: EventCell,
-        fakes: tuple[EventCell, ...],
+        pending: PendingPublication,
+        true_cell: EventCell,
+        fake_cells: tuple[EventCell, ...],
         state: bytes,
         now: int,
     ) -> StoredEvent:
-        note = encode_notification(keys, letter.content, self._entropy)
-        stream = self._stream(span, letter.topic, now)
+        note = encode_notification(keys, pending.content, self._entropy)
+        stream = self._stream(period, pending.topic, now)
         number = stream.next
         if stream.chain is None or not stream.chain.covers(number):
-            stream.chain = self._seeds(keys, stream.name, chain_number(number))
+            stream.chain = self._find_chain(keys, stream.name, chain_number(number))
         secret = stream.chain.at(number)
-        places, slot = list(fakes), true_slot(secret, len(fakes) + 1)
+        places, slot = list(fake_cells), true_slot(secret, len(fake_cells) + 1)
         self._rng.shuffle(places)
-        places.insert(slot, truth)
+        places.insert(slot, true_cell)
         head = CandidateHead(stream.name, number, len(places), slot)
         sealed = seal_body(head, secret, note, self._entropy)
         stream.next += 1
         chaff = self._entropy(FAKE_KEY_BYTES)
-        return StoredEvent(letter, now, tuple(places), slot, span.number, stream.name, number, chaff, sealed, state)
+        return StoredEvent(pending, now, tuple(places), slot, period.number, stream.name, number, chaff, sealed, state)
 
-    def _stream(self, span: SessionPeriod, topic: str, now: int) -> _Stream:
-        stream = self._streams.get((span.number, topic))
+    def _stream(self, period: SessionPeriod, topic: str, now: int) -> _Stream:
+        stream = self._streams.get((period.number, topic))
         if stream is None:
-            stream = self._streams[span.number, topic] = _Stream(self._entropy(STREAM_BYTES))
-            self._begun(span, stream.name, topic, now)
+            stream = self._streams[period.number, topic] = _Stream(self._entropy(STREAM_BYTES))
+            self._on_new_stream(period, stream.name, topic, now)
         return stream
 
-    def _leave(self, events: int, now: int) -> None:
+    def _send_all(self, events: int, now: int) -> None:
         """The publication is durable."""
-        items = self._keeping.items(events)
-        self._first[events] = dict.fromkeys(range(len(items)))
+        items = self._store.items(events)
+        self._unacknowledged[events] = dict.fromkeys(range(len(items)))
         self._overdue.set(events, now + self._config.wait_us)
         for place in range(len(items)):
             self._send((events, place), now)
@@ -253,116 +265,120 @@ class FoilPublisher:
     def _send(self, key: EventKey, now: int) -> None:
         sending = self._sending.get(key)
         if sending is not None:
-            sending.again = True
+            sending.resend = True
             return
         events, place = key
-        items = self._keeping.items(events)
+        items = self._store.items(events)
         if not items or items[place].period == NO_PERIOD:
             return
         item = items[place]
-        span = self._spans.get(item.period)
-        if span is None:
-            self._remake(key, now)
+        period = self._periods.get(item.period)
+        if period is None:
+            self._rebuild(key, now)
             return
         self._sending[key] = _Sending(item.period)
         self._backlog.setdefault(item.period, deque()).append(key)
-        self._pump(span, now)
+        self._pump(period, now)
 
-    def _pump(self, span: SessionPeriod, now: int) -> None:
+    def _pump(self, period: SessionPeriod, now: int) -> None:
         """Give the session as much as it can send at once: waiting events are not encoded before their time."""
-        backlog = self._backlog.get(span.number)
-        while backlog and span.session.ready and len(span.session) < self._config.window:
+        backlog = self._backlog.get(period.number)
+        while backlog and period.session.ready and len(period.session) < self._config.window:
             key = backlog.popleft()
             sending = self._sending.get(key)
-            items = self._keeping.items(key[0])
+            items = self._store.items(key[0])
             if sending is None or not items:
                 self._sending.pop(key, None)
                 continue
-            self._put(span, key, sending, items[key[1]], now)
+            self._send_candidates(period, key, sending, items[key[1]], now)
 
-    def _put(self, span: SessionPeriod, key: EventKey, sending: _Sending, item: StoredEvent, now: int) -> None:
-        names = span.names(item.pending.topic)
-        sending.left, sending.again = len(item.places), False
+    def _send_candidates(
+        self, period: SessionPeriod, key: EventKey, sending: _Sending, item: StoredEvent, now: int
+    ) -> None:
+        names = period.names(item.pending.topic)
+        sending.unacknowledged, sending.resend = len(item.places), False
 
-        def done(now: int) -> None:
-            sending.left -= 1
-            if not sending.left:
-                self._through(span, key, sending, now)
+        def on_acknowledged(now: int) -> None:
+            sending.unacknowledged -= 1
+            if not sending.unacknowledged:
+                self._finish(period, key, sending, now)
 
         for slot, place in enumerate(item.places):
             head = CandidateHead(item.stream, item.number, len(item.places), slot)
             true = slot == item.slot
             body = item.sealed if true else seal_fake_body(head, Secret(item.fake_key), len(item.sealed))
-            span.session.publish(names.topic(place), head.encode() + body, done, now)
+            period.session.publish(names.topic(place), head.encode() + body, on_acknowledged, now)
 
-    def _through(self, span: SessionPeriod, key: EventKey, sending: _Sending, now: int) -> None:
+    def _finish(self, period: SessionPeriod, key: EventKey, sending: _Sending, now: int) -> None:
         if self._sending.get(key) is not sending:
             return
         del self._sending[key]
-        if span.number in self._repeats and not sending.again:
-            self._repeats[span.number].acknowledged(key, span.session.confirmed_us, now)
-        first = self._first.get(key[0], {})
-        first.pop(key[1], None)
-        if not first and self._first.pop(key[0], None) is not None:
+        if period.number in self._repeats and not sending.resend:
+            self._repeats[period.number].acknowledged(key, period.session.confirmed_us, now)
+        waiting_places = self._unacknowledged.get(key[0], {})
+        waiting_places.pop(key[1], None)
+        if not waiting_places and self._unacknowledged.pop(key[0], None) is not None:
             self._overdue.cancel(key[0])
-            self._keeping.settle_publication(key[0], now)
-        if sending.again:
+            self._store.settle_publication(key[0], now)
+        if sending.resend:
             self._send(key, now)
-        self._pump(span, now)
+        self._pump(period, now)
 
-    def _remake(self, key: EventKey, now: int) -> None:
+    def _rebuild(self, key: EventKey, now: int) -> None:
         events, place = key
-        items = self._keeping.items(events)
+        items = self._store.items(events)
         old = items[place]
-        fakes = old.places[: old.slot] + old.places[old.slot + 1 :]
+        fake_cells = old.places[: old.slot] + old.places[old.slot + 1 :]
         try:
-            span = self._spans.current(now)
-            keys = span.keys(old.pending.topic)
-            item = self._make(span, keys, old.pending, old.places[old.slot], fakes, old.state, now)
+            period = self._periods.current(now)
+            keys = period.keys(old.pending.topic)
+            item = self._make_event(period, keys, old.pending, old.places[old.slot], fake_cells, old.state, now)
         except LocalError:
-            return  # Our grant has ended; the owner hears that it is overdue, for as long as it likes.
+            return  # The grant has expired; the publication stays overdue until its owner withdraws it.
         renewed = (*items[:place], item, *items[place + 1 :])
-        self._keeping.replace(events, renewed, now, lambda now: self._send(key, now))
+        self._store.replace(events, renewed, now, lambda now: self._send(key, now))
 
-    def _serve(self, span: SessionPeriod, now: int) -> None:
-        repeats, margin_us, late_us = self._repeats[span.number], self._config.margin_us, self._config.late_us
-        if any(sending.repeats and sending.span == span.number for sending in self._sending.values()):
-            self._serving.set(span.number, now + self._config.again_us)
+    def _begin_round(self, period: SessionPeriod, now: int) -> None:
+        rounds, margin_us, late_us = self._repeats[period.number], self._config.margin_us, self._config.late_us
+        if any(sending.rounds and sending.period == period.number for sending in self._sending.values()):
+            self._round_timers.set(period.number, now + self._config.again_us)
             return
-        self._served_us[span.number] = now
-        asked = repeats.take_requests()
+        self._last_round_us[period.number] = now
+        requests = rounds.take_requests()
         keys: dict[EventKey, None] = {}
-        for topic, each in asked:
+        for topic, each in requests:
             since_us, until_us = each.since_us - margin_us - late_us, each.until_us + margin_us
-            found = self._keeping.find_events(topic, span.number, since_us, until_us)
+            found = self._store.find_events(topic, period.number, since_us, until_us)
             keys.update((key, None) for key in found if self._has_left(key[0]))
-        repeats.begin_round(asked, keys)
+        rounds.begin_round(requests, keys)
         for key in keys:
             self._repeat(key, now)
 
     def _repeat(self, key: EventKey, now: int) -> None:
-        if key in self._later:
+        if key in self._repeat_timers:
             return
-        wait_us = self._pace.wait_us(key, now)
+        wait_us = self._repeat_pace.wait_us(key, now)
         if wait_us:
-            self._later.set(key, now + wait_us)
+            self._repeat_timers.set(key, now + wait_us)
             return
         self._send(key, now)
         if key in self._sending:
-            self._sending[key].repeats = True
+            self._sending[key].rounds = True
 
     def _has_left(self, events: int) -> bool:
         """True if the publication is durable; otherwise it will leave when it is."""
-        return events in self._first or self._keeping.record_of(events) is None
+        return events in self._unacknowledged or self._store.record_of(events) is None
 
-    def _greet(self, span: SessionPeriod, topic: str, now: int) -> None:
+    def _announce(self, period: SessionPeriod, topic: str, now: int) -> None:
         """Announce this publisher; not while an earlier announcement is in flight, which arrives as late."""
-        self._greeting[span.number, topic] = None
-        payload = seal_presence(span.keys(topic), self._entropy)
-        span.session.publish(span.names(topic).presence_topic, payload, lambda _: self._greeted(span, topic), now)
+        self._announcing[period.number, topic] = None
+        payload = seal_presence(period.keys(topic), self._entropy)
+        period.session.publish(
+            period.names(topic).presence_topic, payload, lambda _: self._announced(period, topic), now
+        )
 
-    def _greeted(self, span: SessionPeriod, topic: str) -> None:
-        self._greeting.pop((span.number, topic), None)
+    def _announced(self, period: SessionPeriod, topic: str) -> None:
+        self._announcing.pop((period.number, topic), None)
 
 
 @dataclass(slots=True)
@@ -377,11 +393,11 @@ class _Stream:
 class _Sending:
     """An event in flight or waiting; `again` if it must leave once more after that."""
 
-    span: int
-    left: int = 0
+    period: int
+    unacknowledged: int = 0
     """Candidates that the session has and the broker has not acknowledged; 0 while the event waits."""
-    again: bool = False
-    repeats: bool = False
+    resend: bool = False
+    rounds: bool = False
     """True if a subscriber asked for it."""
 
 

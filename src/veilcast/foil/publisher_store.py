@@ -55,7 +55,7 @@ class _Open(msgspec.Struct, frozen=True, array_like=True, tag="open", forbid_unk
     events: int
 
 
-_Any: TypeAlias = _Own | _Events | _Read | _Open
+_AnyRecord: TypeAlias = _Own | _Events | _Read | _Open
 
 
 class PublisherStore:
@@ -66,29 +66,29 @@ class PublisherStore:
 
     def __init__(self, records: Mapping[int, bytes], records_max: int, kept_max: int, now: int) -> None:
         self._records_max, self._kept_max = records_max, kept_max
-        self._ledger = DurableRecords(records)
+        self._records = DurableRecords(records)
         self._items: dict[int, tuple[StoredEvent, ...]] = {}
         self._open: dict[int, int] = {}
         """For each events record of an unacknowledged publication, the record by which the owner knows it."""
-        self._through_us: dict[int, int] = {}
+        self._acknowledged_us: dict[int, int] = {}
         """Time by which the broker had all of each publication."""
         self._last: dict[str, int] = {}
         """The record with the state of each topic's fakes."""
         self.secret: Secret | None = None
-        self._read: dict[int, bytes] = {}
+        self._decode: dict[int, bytes] = {}
         for number, data in sorted(records.items()):
-            match _read(data):
+            match _decode(data):
                 case _Own(secret):
                     self.secret = Secret(secret)
                 case _Events(items):
                     self._take(number, items)
                 case _Read(notes):
-                    self._read[number] = notes
+                    self._decode[number] = notes
                 case _Open(events):
                     self._open[events] = number
         self._open = {events: record for events, record in self._open.items() if events in self._items}
-        self._through_us = dict.fromkeys((events for events in self._items if events not in self._open), now)
-        self.stored, self.next_event, self.settle = self._ledger.stored, self._ledger.next_event, self._ledger.settle
+        self._acknowledged_us = dict.fromkeys((events for events in self._items if events not in self._open), now)
+        self.stored, self.next_event, self.settle = self._records.stored, self._records.next_event, self._records.settle
 
     def __len__(self) -> int:
         return len(self._items)
@@ -100,35 +100,35 @@ class PublisherStore:
 
     def store_secret(self, secret: Secret) -> None:
         self.secret = secret
-        self._ledger.keep(_ENCODER.encode(_Own(secret.reveal())))
+        self._records.keep(_ENCODER.encode(_Own(secret.reveal())))
 
     def read_ids(self) -> list[tuple[int, bytes]]:
         """Ids of notifications that earlier runs read, by record, oldest first."""
-        return sorted(self._read.items())
+        return sorted(self._decode.items())
 
     def store_read_ids(self, notes: bytes, record: int | None) -> int:
         """Write ids of read notifications, in place of `record` if given."""
-        return self._ledger.keep(_ENCODER.encode(_Read(notes)), record)
+        return self._records.keep(_ENCODER.encode(_Read(notes)), record)
 
     def check_capacity(self) -> None:
         if len(self._open) >= self._records_max:
-            raise LocalError(f"{len(self._open)} publications wait already; try again when some are through")
+            raise LocalError(f"{len(self._open)} publications wait already; try again when some are acknowledged")
 
     def store(self, items: tuple[StoredEvent, ...], now: int, then: WhenDurable) -> tuple[int, int]:
         """Write a publication. Returns the record of its events and its own. Calls `then` when all is durable."""
         self.check_capacity()
-        events = self._ledger.keep(_ENCODER.encode(_Events(items)))
+        events = self._records.keep(_ENCODER.encode(_Events(items)))
         self._take(events, items)
-        record = self._ledger.keep(_ENCODER.encode(_Open(events)))
+        record = self._records.keep(_ENCODER.encode(_Open(events)))
         self._open[events] = record
-        self._ledger.when_durable(record, now, then)
+        self._records.when_durable(record, now, then)
         return events, record
 
     def replace(self, events: int, items: tuple[StoredEvent, ...], now: int, then: WhenDurable) -> None:
         """Write its events again, as they will leave."""
         self._items[events] = items
-        self._ledger.keep(_ENCODER.encode(_Events(items)), events)
-        self._ledger.when_durable(events, now, then)
+        self._records.keep(_ENCODER.encode(_Events(items)), events)
+        self._records.when_durable(events, now, then)
 
     def items(self, events: int) -> tuple[StoredEvent, ...]:
         return self._items.get(events, ())
@@ -148,8 +148,8 @@ class PublisherStore:
         """The broker has all of it."""
         record = self._open.pop(events, None)
         if record is not None:
-            self._through_us[events] = now
-            self._ledger.settle(record)
+            self._acknowledged_us[events] = now
+            self._records.settle(record)
 
     def withdraw(self, events: int, now: int) -> None:
         """The owner wants it neither sent nor repeated; only the state of its fakes stays."""
@@ -157,7 +157,7 @@ class PublisherStore:
         self.replace(events, items, now, lambda _: None)
         self.settle_publication(events, now)
 
-    def find_events(self, topic: str, span: int, since_us: int, until_us: int) -> Iterator[tuple[int, int]]:
+    def find_events(self, topic: str, period: int, since_us: int, until_us: int) -> Iterator[tuple[int, int]]:
         """Events on this topic and in this period that the broker may have had to deliver within this time, by record
         and place.
 
@@ -165,10 +165,10 @@ class PublisherStore:
         later.
         """
         for events, items in self._items.items():
-            through_us = self._through_us.get(events, until_us)
+            acknowledged_us = self._acknowledged_us.get(events, until_us)
             for place, item in enumerate(items):
-                here = item.period == span and item.pending.topic == topic
-                if here and item.published_us <= until_us and since_us <= through_us:
+                here = item.period == period and item.pending.topic == topic
+                if here and item.published_us <= until_us and since_us <= acknowledged_us:
                     yield events, place
 
     def streams(self) -> dict[bytes, tuple[str, int]]:
@@ -184,17 +184,17 @@ class PublisherStore:
 
     def expire(self, before_us: int) -> None:
         """Discard events that the broker had before that time, and the oldest beyond the capacity."""
-        spare = len(self._items) - self._kept_max
-        gone = []
-        for events, through_us in self._through_us.items():
-            if spare <= 0 and through_us >= before_us:
-                break  # They are in the order of their times.
+        excess = len(self._items) - self._kept_max
+        expired = []
+        for events, acknowledged_us in self._acknowledged_us.items():
+            if excess <= 0 and acknowledged_us >= before_us:
+                break  # Entries are in order of time.
             if events not in self._last.values():
-                gone.append(events)
-                spare -= 1
-        for events in gone:
-            del self._items[events], self._through_us[events]
-            self._ledger.settle(events)
+                expired.append(events)
+                excess -= 1
+        for events in expired:
+            del self._items[events], self._acknowledged_us[events]
+            self._records.settle(events)
 
     def _take(self, events: int, items: tuple[StoredEvent, ...]) -> None:
         self._items[events] = items
@@ -202,12 +202,12 @@ class PublisherStore:
             self._last[item.pending.topic] = events
 
 
-def _read(data: bytes) -> _Any:
-    record: _Any = _DECODER.decode(data)
+def _decode(data: bytes) -> _AnyRecord:
+    record: _AnyRecord = _DECODER.decode(data)
     return record
 
 
 NO_PERIOD: Final = -1
 """Marks an event that must not leave."""
 _ENCODER: Final = msgspec.msgpack.Encoder()
-_DECODER: Final = MsgpackDecoder(_Any, TamperedError, "a record of what was published is damaged")
+_DECODER: Final = MsgpackDecoder(_AnyRecord, TamperedError, "a record of what was published is damaged")

@@ -144,52 +144,52 @@ class RepeatRounds:
     def __init__(self, requests_max: int, settle_us: int) -> None:
         self._most, self._settle_us = requests_max, settle_us
         self._answered: dict[tuple[str, bytes], None] = {}
-        self._asked: dict[tuple[str, bytes], Absence] = {}
+        self._requested: dict[tuple[str, bytes], Absence] = {}
         self._rounds: list[_Round] = []
 
     def __len__(self) -> int:
-        return len(self._answered) + len(self._asked)
+        return len(self._answered) + len(self._requested)
 
     @property
     def has_requests(self) -> bool:
-        return bool(self._asked)
+        return bool(self._requested)
 
     def ask(self, topic: str, absences: Iterable[Absence]) -> None:
         for each in absences:
-            if (topic, each.name) not in self._answered and len(self._asked) < self._most:
-                self._asked[topic, each.name] = each
+            if (topic, each.name) not in self._answered and len(self._requested) < self._most:
+                self._requested[topic, each.name] = each
 
     def take_requests(self) -> list[tuple[str, Absence]]:
         """All requests to be answered now."""
-        asked = [(topic, each) for (topic, _), each in self._asked.items()]
-        self._answered.update(dict.fromkeys(self._asked))
-        self._asked = {}
+        requested = [(topic, each) for (topic, _), each in self._requested.items()]
+        self._answered.update(dict.fromkeys(self._requested))
+        self._requested = {}
         while len(self._answered) > self._most:
             del self._answered[next(iter(self._answered))]
-        return asked
+        return requested
 
-    def begin_round(self, asked: Iterable[tuple[str, Absence]], items: Iterable[Hashable]) -> None:
+    def begin_round(self, requested: Iterable[tuple[str, Absence]], items: Iterable[Hashable]) -> None:
         """These items answer the requests; call `acknowledged` for each."""
-        left = dict.fromkeys(items)
-        if left:  # Where there was nothing to send, nothing can be lost.
-            self._rounds.append(_Round([(topic, each.name) for topic, each in asked], left))
+        pending = dict.fromkeys(items)
+        if pending:  # A round without items cannot lose any.
+            self._rounds.append(_Round([(topic, each.name) for topic, each in requested], pending))
 
     def acknowledged(self, item: Hashable, good_us: int, now: int) -> None:
         """The broker has acknowledged the item; `good_us` is when the broker is known to have been alive."""
-        self._rounds = [each for each in self._rounds if not self._settled(each, good_us)]
+        self._rounds = [each for each in self._rounds if not self._is_settled(each, good_us)]
         for each in self._rounds:
-            if each.left.pop(item, _ABSENT) is not _ABSENT and not each.left:
-                each.done_us = now
+            if each.pending.pop(item, _ABSENT) is not _ABSENT and not each.pending:
+                each.acknowledged_us = now
 
     def lost(self, good_us: int) -> None:
         for each in self._rounds:
-            if not self._settled(each, good_us):
+            if not self._is_settled(each, good_us):
                 for name in each.names:
                     self._answered.pop(name, None)
         self._rounds = []
 
-    def _settled(self, each: _Round, good_us: int) -> bool:
-        return each.done_us is not None and good_us - each.done_us >= self._settle_us
+    def _is_settled(self, each: _Round, good_us: int) -> bool:
+        return each.acknowledged_us is not None and good_us - each.acknowledged_us >= self._settle_us
 
 
 class RepeatPace:
@@ -216,8 +216,8 @@ class RepeatPace:
 @dataclass(slots=True)
 class _Round:
     names: list[tuple[str, bytes]]
-    left: dict[Hashable, None]
-    done_us: int | None = None
+    pending: dict[Hashable, None]
+    acknowledged_us: int | None = None
 
 
 PAUSE_DOUBLINGS_MAX: Final = 4

@@ -75,30 +75,36 @@ class MqttSession:
         client: str,
         login: Login | None,
         expiry_us: int,
-        ears: SessionCallbacks,
+        callbacks: SessionCallbacks,
         rng: Random,
         now: int,
     ) -> None:
-        self._config, self._login, self._expiry_us, self._ears, self._rng = config, login, expiry_us, ears, rng
+        self._config, self._login, self._expiry_us, self._callbacks, self._rng = (
+            config,
+            login,
+            expiry_us,
+            callbacks,
+            rng,
+        )
         self.peer, self._client, self._version = peer, client, mqtt.Version(config.version)
-        self._caller = Connector(peer, config.connect_us, rng, now)
+        self._connector = Connector(peer, config.connect_us, rng, now)
         self._failures = 0
         self._events: deque[Event] = deque()
         self.frames: list[Frame] = []
         self.ended = False
         self._filters: dict[str, None] = {}
         self._granted: dict[str, None] = {}
-        self._asking: dict[int, tuple[str, ...]] = {}
+        self._requested: dict[int, tuple[str, ...]] = {}
         self._queue: deque[_Message] = deque()
-        self._flying: dict[int, _Message] = {}
-        self._large: list[_Message] = []
+        self._in_flight: dict[int, _Message] = {}
+        self._too_large: list[_Message] = []
         """Messages too large for the broker of this stream; the next stream's broker may accept them."""
         self._numbers: dict[int, None] = {}
         """Packet numbers in use: in flight, to be sent again, or of open requests."""
         self._last = 0
         self._owed: dict[str, int] = {}
         """Answers that the broker owes, and since when, oldest first."""
-        self._greeted = self._ready = False
+        self._connected = self._ready = False
         self._window, self._packet_max, self._alive_us = config.window, 0, config.keep_alive_us
         self._asked_us = now
         self.confirmed_us = 0
@@ -108,7 +114,7 @@ class MqttSession:
 
     def __len__(self) -> int:
         """Unacknowledged messages."""
-        return len(self._queue) + len(self._flying) + len(self._large)
+        return len(self._queue) + len(self._in_flight) + len(self._too_large)
 
     @property
     def ready(self) -> bool:
@@ -124,7 +130,7 @@ class MqttSession:
         """Subscribe to these filters as well, from now on."""
         fresh = [each for each in dict.fromkeys(filters) if each not in self._filters]
         self._filters.update(dict.fromkeys(fresh))
-        if self._greeted:
+        if self._connected:
             self._subscribe(fresh, now)
 
     def unsubscribe(self, filters: Iterable[str], now: int) -> None:
@@ -133,37 +139,37 @@ class MqttSession:
         for each in gone:
             del self._filters[each]
             self._granted.pop(each, None)
-        if self._greeted:
+        if self._connected:
             self._unsubscribe(gone, now)
 
     def has_granted(self, filters: Iterable[str]) -> bool:
         return all(each in self._granted for each in filters)
 
-    def publish(self, topic: str, payload: bytes, done: OnAcknowledged, now: int) -> None:
+    def publish(self, topic: str, payload: bytes, on_acknowledged: OnAcknowledged, now: int) -> None:
         """Send this until the broker has acknowledged it."""
-        self._queue.append(_Message(topic, payload, done))
-        self._flow(now)
+        self._queue.append(_Message(topic, payload, on_acknowledged))
+        self._send_queued(now)
 
     def end(self, now: int) -> None:
         """Leave nothing behind at the broker, if it is reachable."""
-        if self._greeted:
+        if self._connected:
             self._unsubscribe(list(self._filters), now)
             five = self._version is mqtt.Version.MQTT_5
             self._send(mqtt.DisconnectPacket(expiry_s=0 if five else None), now)
         self._events.append(Disconnect(self.peer))
         self.ended = True
-        self._greeted = self._ready = False
+        self._connected = self._ready = False
 
     # --- the stream
 
     def peer_up(self, now: int) -> None:
         if self.ended:
             return
-        self._gone(now)
-        self._caller.peer_up()
+        self._stream_lost(now)
+        self._connector.peer_up()
         login = self._login
         five = self._version is mqtt.Version.MQTT_5
-        hello = mqtt.ConnectPacket(
+        greeting = mqtt.ConnectPacket(
             self._client,
             self._version,
             keep_alive_s=-(-self._config.keep_alive_us // 1_000_000),
@@ -173,58 +179,58 @@ class MqttSession:
             receive_max=self._config.window if five else mqtt.NUMBER_MAX,
             packet_max=PACKET_MAX if five else None,
         )
-        self._owe("connack", now)
-        self._send(hello, now)
+        self._expect("connack", now)
+        self._send(greeting, now)
 
     def peer_lost(self, now: int) -> None:
         if not self.ended:
-            self._caller.peer_lost(now)
-            self._caller.next_us = now + backoff(self._rng, self._config.connect_us, self._failures)
-            self._gone(now)
+            self._connector.peer_lost(now)
+            self._connector.next_us = now + backoff(self._rng, self._config.connect_us, self._failures)
+            self._stream_lost(now)
 
     def receive(self, data: bytes, now: int) -> None:
         """Raises `RemoteError`. After a packet that no broker may send, the stream is given up. Not so after a
         malformed publication that only its publisher can have caused: that one is acknowledged, because it would
         otherwise arrive on every next stream."""
-        if self.ended or not self._caller.up:
+        if self.ended or not self._connector.up:
             return
         try:
             packet = mqtt.decode(data, self._version)
         except MalformedError:
-            number = mqtt.number_of(data) if self._greeted else None
+            number = mqtt.number_of(data) if self._connected else None
             if number is None:
-                self._leave("malformed", now)
+                self._give_up("malformed", now)
             else:
                 self.refusals["malformed publication"] += 1
                 if number:
                     self._send(PubackPacket(number), now)
             raise
         try:
-            self._hear(packet, now)
+            self._dispatch(packet, now)
         except MalformedError:
-            self._leave("malformed", now)
+            self._give_up("malformed", now)
             raise
 
     def handle(self, now: int) -> None:
         if self.ended:
             return
-        self._caller.handle(now)
+        self._connector.handle(now)
         if self._owed and now >= self._due_us():
-            self._leave("silent", now)
-        elif self._greeted and now >= self._asked_us + self._ping_us:
-            self._owe("pingresp", now)
+            self._give_up("silent", now)
+        elif self._connected and now >= self._asked_us + self._ping_us:
+            self._expect("pingresp", now)
             self._send(mqtt.PingreqPacket(), now)
 
     def next_us(self) -> int | None:
         if self.ended:
             return None
-        ping_us = self._asked_us + self._ping_us if self._greeted else None
-        return earliest(self._caller.next_us, self._due_us() if self._owed else None, ping_us)
+        ping_us = self._asked_us + self._ping_us if self._connected else None
+        return earliest(self._connector.next_us, self._due_us() if self._owed else None, ping_us)
 
     def next_event(self) -> Event | None:
         if self._events:
             return self._events.popleft()
-        return None if self.ended else self._caller.next_event()
+        return None if self.ended else self._connector.next_event()
 
     # --- inside
 
@@ -235,87 +241,87 @@ class MqttSession:
     def _due_us(self) -> int:
         return next(iter(self._owed.values())) + self._config.retry_us
 
-    def _hear(self, packet: Packet, now: int) -> None:
-        if not self._greeted and not isinstance(packet, ConnackPacket):
-            raise MalformedError("something before the answer to our greeting")
+    def _dispatch(self, packet: Packet, now: int) -> None:
+        if not self._connected and not isinstance(packet, ConnackPacket):
+            raise MalformedError("a packet before the answer to CONNECT")
         match packet:
             case ConnackPacket():
-                self._welcome(packet, now)
+                self._handle_connack(packet, now)
             case PublishPacket(number=number):
                 if number:
                     self._send(PubackPacket(number), now)
-                self._ears.on_message(packet, now)
+                self._callbacks.on_message(packet, now)
             case PubackPacket(number, code):
                 self._acknowledged(number, code, now)
             case SubackPacket(number, codes):
                 self._subscribed(number, codes, now)
             case UnsubackPacket(number):
-                self._paid(f"unsuback {number}")
+                self._answered(f"unsuback {number}")
                 self._numbers.pop(number, None)
             case PingrespPacket():
-                self._paid("pingresp")
+                self._answered("pingresp")
                 self._failures = 0
             case mqtt.DisconnectPacket(code):
-                self._leave(f"disconnected with code {code}", now)
+                self._give_up(f"disconnected with code {code}", now)
             case _:
                 raise MalformedError("a packet that brokers do not send")
 
-    def _welcome(self, packet: ConnackPacket, now: int) -> None:
-        self._paid("connack")
+    def _handle_connack(self, packet: ConnackPacket, now: int) -> None:
+        self._answered("connack")
         if packet.code:
-            self._leave(f"refused with code {packet.code}", now)
+            self._give_up(f"refused with code {packet.code}", now)
         elif packet.qos_max < 1 or not packet.wildcards:
-            self._leave("a broker without QoS 1 or wildcards", now)
+            self._give_up("a broker without QoS 1 or wildcards", now)
         else:
-            self._greeted = True
+            self._connected = True
             self._window = min(self._config.window, packet.receive_max)
             self._packet_max = packet.packet_max or 0
             asked_us = self._config.keep_alive_us
             self._alive_us = min(asked_us, (packet.keep_alive_s or 0) * 1_000_000 or asked_us)
             self._subscribe(list(self._filters), now)
-            self._check(now)
+            self._check_ready(now)
 
     def _subscribe(self, filters: list[str], now: int) -> None:
         self._rng.shuffle(filters)
         for start in range(0, len(filters), FILTERS_EACH):
             some, number = tuple(filters[start : start + FILTERS_EACH]), self._number()
-            self._asking[number] = some
-            self._owe(f"suback {number}", now)
+            self._requested[number] = some
+            self._expect(f"suback {number}", now)
             self._send(SubscribePacket(number, some), now)
 
     def _unsubscribe(self, filters: list[str], now: int) -> None:
         self._rng.shuffle(filters)
         for start in range(0, len(filters), FILTERS_EACH):
             number = self._number()
-            self._owe(f"unsuback {number}", now)
+            self._expect(f"unsuback {number}", now)
             self._send(UnsubscribePacket(number, tuple(filters[start : start + FILTERS_EACH])), now)
 
     def _subscribed(self, number: int, codes: tuple[int, ...], now: int) -> None:
-        asked = self._asking.get(number)
-        if asked is None or len(asked) != len(codes):
-            raise MalformedError("an answer to what was not asked")
-        del self._asking[number]
+        requested = self._requested.get(number)
+        if requested is None or len(requested) != len(codes):
+            raise MalformedError("an answer that was not requested")
+        del self._requested[number]
         self._numbers.pop(number, None)
-        self._paid(f"suback {number}")
-        for each, code in zip(asked, codes, strict=True):
-            # What the broker refuses is not waited for: the rest is to go on.
+        self._answered(f"suback {number}")
+        for each, code in zip(requested, codes, strict=True):
+            # A refused filter is not waited for: the others go on.
             self.refusals["filter refused"] += code >= mqtt.REFUSED
             if each in self._filters and code < mqtt.REFUSED:
                 self._granted[each] = None
-        self._check(now)
+        self._check_ready(now)
 
-    def _check(self, now: int) -> None:
-        if self._asking:
+    def _check_ready(self, now: int) -> None:
+        if self._requested:
             return
         if self._ready:
-            self._ears.on_granted(now)
+            self._callbacks.on_granted(now)
             return
         self._ready = True
-        self._ears.on_ready(now)
-        self._flow(now)
+        self._callbacks.on_ready(now)
+        self._send_queued(now)
 
-    def _flow(self, now: int) -> None:
-        while self._ready and self._queue and len(self._flying) < self._window:
+    def _send_queued(self, now: int) -> None:
+        while self._ready and self._queue and len(self._in_flight) < self._window:
             message = self._queue.popleft()
             again = message.number is not None
             if message.number is None:
@@ -323,25 +329,27 @@ class MqttSession:
             packet = PublishPacket(message.topic, message.payload, message.number, again)
             if 0 < self._packet_max < len(message.topic) + len(message.payload) + PACKET_HEAD:
                 self.refusals["too large for the broker"] += 1
-                self._large.append(message)
+                self._too_large.append(message)
                 continue
-            self._flying[message.number] = message
-            self._owe(f"puback {message.number}", now)
+            self._in_flight[message.number] = message
+            self._expect(f"puback {message.number}", now)
             self._send(packet, now)
 
     def _acknowledged(self, number: int, code: int, now: int) -> None:
-        message = self._flying.get(number)
+        message = self._in_flight.get(number)
         if message is None:
-            raise MalformedError("an acknowledgement of what was not sent")
+            raise MalformedError("an acknowledgement of an unsent message")
         if code >= mqtt.REFUSED:
-            self._leave(f"publication refused with code {code}", now)
+            self._give_up(f"publication refused with code {code}", now)
             return
-        del self._flying[number]
+        del self._in_flight[number]
         del self._numbers[number]
-        self._paid(f"puback {number}")
-        self._failures = 0  # Not before: who grants all and refuses what is published is called less and less.
-        message.done(now)
-        self._flow(now)
+        self._answered(f"puback {number}")
+        self._failures = (
+            0  # Not before: a broker that grants all filters and refuses publications is called with growing pauses.
+        )
+        message.on_acknowledged(now)
+        self._send_queued(now)
 
     def _number(self) -> int:
         """The next free packet number: there are far more than the window, the filters and the waiting messages can
@@ -352,34 +360,34 @@ class MqttSession:
                 self._numbers[self._last] = None
                 return self._last
 
-    def _leave(self, why: str, now: int) -> None:
+    def _give_up(self, why: str, now: int) -> None:
         self.refusals[why] += 1
         self._failures += 1
         self._events.append(Disconnect(self.peer))
         self.peer_lost(now)
 
-    def _gone(self, now: int) -> None:
+    def _stream_lost(self, now: int) -> None:
         """There is no stream: messages in flight leave first on the next one."""
         if self._ready:
-            self._ears.on_lost(now)
-        self._greeted = self._ready = False
-        self._queue.extendleft(reversed([*self._flying.values(), *self._large]))
-        self._flying.clear()
-        self._large.clear()
-        self._asking.clear()
+            self._callbacks.on_lost(now)
+        self._connected = self._ready = False
+        self._queue.extendleft(reversed([*self._in_flight.values(), *self._too_large]))
+        self._in_flight.clear()
+        self._too_large.clear()
+        self._requested.clear()
         self._owed.clear()
         self._granted.clear()
         self._numbers = {message.number: None for message in self._queue if message.number is not None}
         self.frames.clear()
 
-    def _owe(self, what: str, now: int) -> None:
+    def _expect(self, what: str, now: int) -> None:
         self._owed.setdefault(what, now)
         self._asked_us = now
 
-    def _paid(self, what: str) -> None:
+    def _answered(self, what: str) -> None:
         since_us = self._owed.pop(what, None)
         if since_us is None:
-            raise MalformedError("an answer to what was not asked")
+            raise MalformedError("an answer that was not requested")
         self.confirmed_us = max(self.confirmed_us, since_us)
 
     def _send(self, packet: Packet, now: int) -> None:
@@ -390,7 +398,7 @@ class MqttSession:
 class _Message:
     topic: str
     payload: bytes
-    done: OnAcknowledged
+    on_acknowledged: OnAcknowledged
     number: int | None = None
     """Packet number, from the first transmission until it is acknowledged."""
 

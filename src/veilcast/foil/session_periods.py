@@ -42,7 +42,7 @@ class SessionPeriod:
         """Topics on which the member can publish."""
         self.session: MqttSession
         self._names: dict[str, TopicNames] = {}
-        self._called: dict[str, str] = {}
+        self._topics_by_name: dict[str, str] = {}
 
     def advance_epoch(self, epoch: int) -> None:
         """Advance the epoch of a permanent period."""
@@ -51,7 +51,7 @@ class SessionPeriod:
             try:
                 self.published = self._topics.publishable(epoch)
             except LocalError:
-                self.published = []  # The membership has ended.
+                self.published = []  # The membership has expired.
 
     def keys(self, topic: str) -> TopicKeys:
         """`LocalError` if no grant covers the epoch, or the topic has another profile."""
@@ -62,12 +62,12 @@ class SessionPeriod:
             keys = self.keys(topic)
             secret = keys if keys.record.profile == "hardened" else None
             names = self._names[topic] = TopicNames(self._prefix, topic, keys.record.schema, secret)
-            self._called[names.name] = topic
+            self._topics_by_name[names.name] = topic
         return self._names[topic]
 
     def topic_named(self, name: str) -> str | None:
         """The topic with this name, if it is used here."""
-        return self._called.get(name)
+        return self._topics_by_name.get(name)
 
 
 class SessionPeriods:
@@ -81,12 +81,12 @@ class SessionPeriods:
         login: Login | None,
         secret: Secret,
         first_life: bool,
-        ears: Callable[[SessionPeriod], SessionCallbacks],
+        make_callbacks: Callable[[SessionPeriod], SessionCallbacks],
         rng: Random,
         now: int,
     ) -> None:
         self._config, self._epoch_us, self._broker, self._login = config, keyring.epoch_us, broker, login
-        self._secret, self._ears, self._rng = secret, ears, rng
+        self._secret, self._make_callbacks, self._rng = secret, make_callbacks, rng
         self._topics = MemberTopics(config.profile, keyring)
         self.started_us = now
         self._paper = config.profile == "paper"
@@ -94,18 +94,18 @@ class SessionPeriods:
         self.linger_us = min(config.keep_us, LINGER_EPOCHS * self._epoch_us)
         self._open: dict[int, SessionPeriod] = {}
         self._ending: list[MqttSession] = []
-        self._alarms: Timers[tuple[bool, int]] = Timers()
+        self._timers: Timers[tuple[bool, int]] = Timers()
         self.newly_opened: list[SessionPeriod] = []
         """Periods opened since the list was last emptied: the caller subscribes there."""
         epoch = epoch_of(now, self._epoch_us)
         if self._paper:
-            self._start(0, epoch, now)
+            self._open_period(0, epoch, now)
             return
-        # Who is new is owed what was published within the margin, by sessions of the epoch that it was published in.
+        # A new subscriber gets publications within the margin, through sessions of their own epochs.
         back_us = min(config.margin_us, self.linger_us) if first_life else self.linger_us
         for past in range(epoch_of(now - back_us, self._epoch_us), epoch + 1):
-            self._start(past, past, now)
-        self._await(epoch + 1, now)
+            self._open_period(past, past, now)
+        self._schedule_opening(epoch + 1, now)
 
     def __iter__(self) -> Iterator[SessionPeriod]:
         return iter(list(self._open.values()))
@@ -118,44 +118,44 @@ class SessionPeriods:
         return 0 if self._paper else epoch_of(now, self._epoch_us)
 
     def current(self, now: int) -> SessionPeriod:
-        span = self._open.get(self.number(now))
-        if span is None:
-            # The edge has come before its alarm, or our membership has ended.
-            self._start(self.number(now), self.number(now), now)
-            span = self._open.get(self.number(now))
-        if span is None:
+        period = self._open.get(self.number(now))
+        if period is None:
+            # The epoch began before its timer fired, or the membership has expired.
+            self._open_period(self.number(now), self.number(now), now)
+            period = self._open.get(self.number(now))
+        if period is None:
             raise LocalError("the membership has ended")
-        return span
+        return period
 
     def get(self, number: int) -> SessionPeriod | None:
         return self._open.get(number)
 
     def period_of_peer(self, peer: Address) -> SessionPeriod | None:
-        return next((span for span in self._open.values() if span.session.peer == peer), None)
+        return next((period for period in self._open.values() if period.session.peer == peer), None)
 
     # --- time
 
     def handle(self, now: int) -> list[int]:
         """Returns the numbers of the periods that have ended."""
         ended = []
-        for opens, number in self._alarms.pop_due(now):
+        for opens, number in self._timers.pop_due(now):
             if opens:
-                # Whoever was stopped for whole epochs finds their sessions over, and has nothing to begin them for.
+                # A member that was stopped for whole epochs opens no sessions for them: they are over.
                 number = max(number, epoch_of(now - self.linger_us, self._epoch_us))
-                self._start(number, number, now)
-                self._await(number + 1, now)
-            elif (span := self._open.pop(number, None)) is not None:
-                span.session.end(now)
-                self._ending.append(span.session)
+                self._open_period(number, number, now)
+                self._schedule_opening(number + 1, now)
+            elif (period := self._open.pop(number, None)) is not None:
+                period.session.end(now)
+                self._ending.append(period.session)
                 ended.append(number)
-        for span in self:
+        for period in self:
             if self._paper:
-                span.advance_epoch(epoch_of(now, self._epoch_us))
-            span.session.handle(now)
+                period.advance_epoch(epoch_of(now, self._epoch_us))
+            period.session.handle(now)
         return ended
 
     def next_us(self) -> int | None:
-        return earliest(self._alarms.next_us(), *(span.session.next_us() for span in self._open.values()))
+        return earliest(self._timers.next_us(), *(period.session.next_us() for period in self._open.values()))
 
     # --- the driver
 
@@ -176,26 +176,28 @@ class SessionPeriods:
     # --- inside
 
     def _sessions(self) -> list[MqttSession]:
-        return [*(span.session for span in self._open.values()), *self._ending]
+        return [*(period.session for period in self._open.values()), *self._ending]
 
-    def _start(self, number: int, epoch: int, now: int) -> None:
+    def _open_period(self, number: int, epoch: int, now: int) -> None:
         if number in self._open:
             return
         try:
-            span = SessionPeriod(number, epoch, self._config.prefix, self._topics)
+            period = SessionPeriod(number, epoch, self._config.prefix, self._topics)
         except LocalError:
-            return  # The membership does not reach so far; there is nothing to be asked for.
+            return  # The membership does not cover that epoch; there is nothing to subscribe to.
         client = derive(self._secret, b"vc/foil-client", number.to_bytes(8, "big"), size=CLIENT_ID_BYTES).reveal().hex()
         expiry_us = self._epoch_us + self.linger_us
         peer = name_stream(self._broker, str(number))
-        span.session = MqttSession(self._config, peer, client, self._login, expiry_us, self._ears(span), self._rng, now)
-        self._open[number] = span
-        self.newly_opened.append(span)
+        period.session = MqttSession(
+            self._config, peer, client, self._login, expiry_us, self._make_callbacks(period), self._rng, now
+        )
+        self._open[number] = period
+        self.newly_opened.append(period)
         if not self._paper:
-            self._alarms.set((False, number), (number + 1) * self._epoch_us + self.linger_us + self._jitter())
+            self._timers.set((False, number), (number + 1) * self._epoch_us + self.linger_us + self._jitter())
 
-    def _await(self, number: int, now: int) -> None:
-        self._alarms.set((True, number), max(now, number * self._epoch_us - self._jitter()))
+    def _schedule_opening(self, number: int, now: int) -> None:
+        self._timers.set((True, number), max(now, number * self._epoch_us - self._jitter()))
 
     def _jitter(self) -> int:
         return self._rng.randrange(self._ahead_us + 1)

@@ -37,7 +37,7 @@ class StreamGaps:
     def __init__(self, settle_us: int, keep_us: int) -> None:
         self._settle_us, self._keep_us = settle_us, keep_us
         self._streams: dict[StreamKey, _Stream] = {}
-        self._alarms: Timers[StreamKey] = Timers()
+        self._timers: Timers[StreamKey] = Timers()
 
     def __len__(self) -> int:
         return sum(len(each.parts) for each in self._streams.values())
@@ -66,26 +66,26 @@ class StreamGaps:
         while stream.floor in stream.whole:
             stream.advance(stream.floor + 1, now)
         if stream.floor >= stream.top:
-            self._alarms.cancel(key)
-        elif key not in self._alarms:
-            self._alarms.set(key, max(now + self._settle_us, stream.next_us))
+            self._timers.cancel(key)
+        elif key not in self._timers:
+            self._timers.set(key, max(now + self._settle_us, stream.next_us))
 
     def due(self, now: int) -> list[tuple[int, int]]:
         """For each stream with missing candidates, its session period, and since when they may be missing."""
         found = []
-        for key in self._alarms.pop_due(now):
+        for key in self._timers.pop_due(now):
             stream = self._streams[key]
             if now - stream.since_us > self._keep_us:
-                stream.advance(stream.top, now)  # Nobody has it any more.
+                stream.advance(stream.top, now)  # No publisher stores it any more.
                 continue
             found.append((key.period, stream.since_us))
             stream.pause_us = min(2 * stream.pause_us, max(self._settle_us, self._keep_us // 4))
             stream.next_us = now + stream.pause_us
-            self._alarms.set(key, stream.next_us)
+            self._timers.set(key, stream.next_us)
         return found
 
     def next_us(self) -> int | None:
-        return self._alarms.next_us()
+        return self._timers.next_us()
 
     def watch(self, topics: Iterable[str]) -> None:
         """Watch these topics, which are subscribed to as a whole, and no others."""
@@ -93,13 +93,13 @@ class StreamGaps:
         for key in [key for key in self._streams if key.topic not in kept]:
             self._drop(key)
 
-    def end_period(self, span: int) -> None:
-        for key in [key for key in self._streams if key.period == span]:
+    def end_period(self, period: int) -> None:
+        for key in [key for key in self._streams if key.period == period]:
             self._drop(key)
 
     def _drop(self, key: StreamKey) -> None:
         del self._streams[key]
-        self._alarms.cancel(key)
+        self._timers.cancel(key)
 
 
 @dataclass(slots=True)

@@ -54,291 +54,309 @@ class FoilSubscriber:
         self,
         config: FoilConfig,
         link: Secret,
-        spans: SessionPeriods,
+        periods: SessionPeriods,
         winnower: Winnower,
-        remembering: SubscriberStore,
+        store: SubscriberStore,
         hold: Callable[[SessionPeriod, str, bytes, int], None] | None,
         refuse: Callable[[Exception], None],
         first_life: bool,
         entropy: Entropy,
     ) -> None:
-        self._config, self._spans, self._winnower, self._hold = config, spans, winnower, hold
-        self._refuse, self._remembering = refuse, remembering
+        self._config, self._periods, self._winnower, self._hold = config, periods, winnower, hold
+        self._refuse, self._store = refuse, store
         self._decoy_key, self._first_life, self._entropy = derive(link, b"vc/foil-decoys"), first_life, entropy
-        self._wishes = Subscriptions(config.subscriptions_max)
+        self._subscriptions = Subscriptions(config.subscriptions_max)
         self._areas: dict[bytes, list[InterestArea]] = {}
         """Area of each interest, followed by its decoys."""
-        self._spelled: dict[tuple[int, bytes], list[str]] = {}
+        self._interest_filters_cache: dict[tuple[int, bytes], list[str]] = {}
         """Filters of each session period and interest."""
         self._inbox = Inbox(unread_max=config.unread_max, seen_max=config.seen_max, again_us=config.deliver_again_us)
         self._absences: dict[int, SessionAbsences] = {}
-        self._asking: Timers[tuple[int, str]] = Timers()
-        self._asked_us: dict[tuple[int, str], int] = {}
-        self._under_way: dict[tuple[int, str], bool] = {}
+        self._request_timers: Timers[tuple[int, str]] = Timers()
+        self._requested_us: dict[tuple[int, str], int] = {}
+        self._in_flight: dict[tuple[int, str], bool] = {}
         """Requests that the broker has not acknowledged, and whether there is more to report since."""
-        self._fresh: dict[tuple[int, bytes], SharedInterest] = {}
+        self._ungranted: dict[tuple[int, bytes], SharedInterest] = {}
         """Interests that the broker has not accepted yet, in sessions that were ready before."""
-        self._full: dict[int, None] = {}
+        self._overflowed: dict[int, None] = {}
         self._gaps = StreamGaps(config.settle_us, config.keep_us)
-        self._whole: frozenset[str] = frozenset()
+        self._whole_topics: frozenset[str] = frozenset()
         """Topics that are subscribed to as a whole."""
-        self._arrived: deque[tuple[SessionPeriod, str, PublishPacket]] = deque()
-        self._look_us: int | None = None
+        self._queue: deque[tuple[SessionPeriod, str, PublishPacket]] = deque()
+        self._open_at_us: int | None = None
         self.excess = 0
         self.counts: Counter[str] = winnower.counts
 
     def __len__(self) -> int:
-        return len(self._wishes)
+        return len(self._subscriptions)
 
     # --- the owner
 
     def subscribe(self, number: int, topic: str, interest: Conjunction, now: int) -> None:
         """`LocalError` for an interest that cannot be granted, or if there is no capacity."""
-        span = self._spans.current(now)
-        schema = span.keys(topic).record.schema
+        period = self._periods.current(now)
+        schema = period.keys(topic).record.schema
         check_interest(interest, topic, schema)
         area = locate_interest(interest, schema)
         areas = [area, *make_decoys(area, topic, schema, self._config, self._decoy_key)]
-        filters = self._filters(span)
-        filters.update(dict.fromkeys(self._of_areas(span, topic, areas)))
+        filters = self._filters(period)
+        filters.update(dict.fromkeys(self._area_filters(period, topic, areas)))
         if len(filters) > self._config.filters_max:
             raise LocalError(f"{len(filters)} filters, and a session has {self._config.filters_max} at most")
-        wish = self._wishes.add(number, topic, interest, now)
-        self._areas[wish.key] = areas
-        self._watch()
-        for each in self._spans:
-            wanted = self._wanted(each, wish)
+        shared = self._subscriptions.add(number, topic, interest, now)
+        self._areas[shared.key] = areas
+        self._update_watched()
+        for each in self._periods:
+            wanted = self._interest_filters(each, shared)
             if each.session.ready and not each.session.has_granted(wanted):
-                self._fresh[each.number, wish.key] = wish
+                self._ungranted[each.number, shared.key] = shared
                 self._absences[each.number].mark_away(now)
             each.session.subscribe(wanted, now)
         self.filters_granted(now)
 
     def unsubscribe(self, number: int, now: int) -> None:
-        wish = self._wishes.remove(number)
+        shared = self._subscriptions.remove(number)
         self._inbox.end_subscription(number)
-        if wish not in self._wishes:
-            for span in self._spans:
-                gone = self._wanted(span, wish)
-                kept = self._filters(span)
-                span.session.unsubscribe([each for each in gone if each not in kept], now)
-            del self._areas[wish.key]
-            self._fresh = {key: each for key, each in self._fresh.items() if each is not wish}
-            self._watch()
-            self._spelled = {key: filters for key, filters in self._spelled.items() if key[1] != wish.key}
+        if shared not in self._subscriptions:
+            for period in self._periods:
+                dropped = self._interest_filters(period, shared)
+                kept = self._filters(period)
+                period.session.unsubscribe([each for each in dropped if each not in kept], now)
+            del self._areas[shared.key]
+            self._ungranted = {key: each for key, each in self._ungranted.items() if each is not shared}
+            self._update_watched()
+            self._interest_filters_cache = {
+                key: filters for key, filters in self._interest_filters_cache.items() if key[1] != shared.key
+            }
 
     def acknowledge(self, note: bytes, now: int) -> None:
         if note in self._inbox:
-            self._remembering.add(note, now)
+            self._store.add(note, now)
         self._inbox.acknowledge(note)
-        if self._full and len(self._inbox) <= self._config.unread_max // 2:
-            for number in self._full:
-                if (span := self._spans.get(number)) is not None and span.session.ready:
-                    self._back(span, now)
-            self._full = {}
+        if self._overflowed and len(self._inbox) <= self._config.unread_max // 2:
+            for number in self._overflowed:
+                if (period := self._periods.get(number)) is not None and period.session.ready:
+                    self._report_return(period, now)
+            self._overflowed = {}
 
     # --- sessions
 
-    def period_opened(self, span: SessionPeriod, now: int) -> None:
-        first = self._first_life and span.number <= self._spans.number(self._spans.started_us)
-        self._absences[span.number] = SessionAbsences(self._spans.started_us if first else 0, self._entropy)
-        span.session.subscribe(self._filters(span), now)
+    def period_opened(self, period: SessionPeriod, now: int) -> None:
+        first = self._first_life and period.number <= self._periods.number(self._periods.started_us)
+        self._absences[period.number] = SessionAbsences(self._periods.started_us if first else 0, self._entropy)
+        period.session.subscribe(self._filters(period), now)
 
-    def session_ready(self, span: SessionPeriod, now: int) -> None:
-        self._fresh = {key: wish for key, wish in self._fresh.items() if key[0] != span.number}
-        self._back(span, now)
+    def session_ready(self, period: SessionPeriod, now: int) -> None:
+        self._ungranted = {key: shared for key, shared in self._ungranted.items() if key[0] != period.number}
+        self._report_return(period, now)
         self.filters_granted(now)
 
     def filters_granted(self, now: int) -> None:
         """Filters were granted: report active subscriptions to the owner, and new interests to publishers."""
-        self._catch_up(now)
-        span = self._spans.get(self._spans.number(now))
-        if span is None:
-            return  # Its session is still to come, or our membership has ended.
-        for wish in self._wishes:
-            if not wish.is_active and span.session.ready and span.session.has_granted(self._wanted(span, wish)):
-                self._wishes.activate(wish, now)
+        self._report_granted(now)
+        period = self._periods.get(self._periods.number(now))
+        if period is None:
+            return  # The session is not open yet, or the membership has expired.
+        for shared in self._subscriptions:
+            if (
+                not shared.is_active
+                and period.session.ready
+                and period.session.has_granted(self._interest_filters(period, shared))
+            ):
+                self._subscriptions.activate(shared, now)
 
-    def session_lost(self, span: SessionPeriod, now: int) -> None:
-        self._absences[span.number].mark_away(span.session.confirmed_us)
+    def session_lost(self, period: SessionPeriod, now: int) -> None:
+        self._absences[period.number].mark_away(period.session.confirmed_us)
 
     def period_ended(self, number: int) -> None:
         self._absences.pop(number, None)
-        self._full.pop(number, None)
+        self._overflowed.pop(number, None)
         self._gaps.end_period(number)
-        self._fresh = {key: wish for key, wish in self._fresh.items() if key[0] != number}
-        self._spelled = {key: filters for key, filters in self._spelled.items() if key[0] != number}
-        for key in [key for key in self._asked_us if key[0] == number]:
-            del self._asked_us[key]
-        for key in [key for key in self._under_way if key[0] == number]:
-            del self._under_way[key]
-        for key in [key for key in self._asking if key[0] == number]:
-            self._asking.cancel(key)
+        self._ungranted = {key: shared for key, shared in self._ungranted.items() if key[0] != number}
+        self._interest_filters_cache = {
+            key: filters for key, filters in self._interest_filters_cache.items() if key[0] != number
+        }
+        for key in [key for key in self._requested_us if key[0] == number]:
+            del self._requested_us[key]
+        for key in [key for key in self._in_flight if key[0] == number]:
+            del self._in_flight[key]
+        for key in [key for key in self._request_timers if key[0] == number]:
+            self._request_timers.cancel(key)
 
     # --- what comes
 
-    def receive_candidate(self, span: SessionPeriod, topic: str, publish: PublishPacket, now: int) -> None:
+    def receive_candidate(self, period: SessionPeriod, topic: str, publish: PublishPacket, now: int) -> None:
         """Queue a message that may be a candidate."""
-        self._arrived.append((span, topic, publish))
-        if len(self._arrived) > ARRIVED_MAX:
-            self._look(now)
-        elif self._look_us is None:
-            self._look_us = now + self._config.winnow_us
+        self._queue.append((period, topic, publish))
+        if len(self._queue) > ARRIVED_MAX:
+            self._open_queue(now)
+        elif self._open_at_us is None:
+            self._open_at_us = now + self._config.winnow_us
 
-    def _look(self, now: int) -> None:
-        self._look_us = None
-        while self._arrived:
+    def _open_queue(self, now: int) -> None:
+        self._open_at_us = None
+        while self._queue:
             try:
-                self._sift(*self._arrived.popleft(), now)
-            except Exception as error:  # A `LocalError` here: a grant of ours has ended.
+                self._open_candidate(*self._queue.popleft(), now)
+            except Exception as error:  # A `LocalError` here means an expired grant.
                 self._refuse(error)
 
-    def _sift(self, span: SessionPeriod, topic: str, publish: PublishPacket, now: int) -> None:
-        if self._hold is not None and not self._is_meant(span, topic, publish.topic):
-            self.counts["decoy"] += 1  # The paper asks only about what was meant.
+    def _open_candidate(self, period: SessionPeriod, topic: str, publish: PublishPacket, now: int) -> None:
+        if self._hold is not None and not self._is_true_interest(period, topic, publish.topic):
+            self.counts["decoy"] += 1  # The paper asks only about true interests.
             return
-        if topic in self._whole:
+        if topic in self._whole_topics:
             head, _ = split_candidate(publish.payload)
-            self._gaps.received(StreamKey(span.number, topic, head.stream), head, now)
-        self.take_candidate(span, topic, publish.payload, now)
+            self._gaps.received(StreamKey(period.number, topic, head.stream), head, now)
+        self.take_candidate(period, topic, publish.payload, now)
 
-    def take_candidate(self, span: SessionPeriod, topic: str, payload: bytes, now: int) -> None:
-        letter = self._winnower.winnow(span, topic, payload)
-        if letter is None:
+    def take_candidate(self, period: SessionPeriod, topic: str, payload: bytes, now: int) -> None:
+        pending = self._winnower.winnow(period, topic, payload)
+        if pending is None:
             if self._hold is not None and self._winnower.chain_unknown:
-                self._hold(span, topic, payload, now)
+                self._hold(period, topic, payload, now)
             return
-        if topic in self._whole:
+        if topic in self._whole_topics:
             head, _ = split_candidate(payload)
-            self._gaps.opened_truth(StreamKey(span.number, topic, head.stream), head.number, now)
-        publication = letter.content.publication
-        wishes = [wish for wish in self._wishes if wish.topic == topic and wish.interest.matches(publication)]
-        readers = [number for wish in wishes for number in wish.numbers]
-        self.excess += not readers
-        if readers and len(self._inbox) >= self._config.unread_max:
-            if span.number in self._absences:  # Or its session has ended since it came, and nobody can be asked there.
-                self._full[span.number] = None
-                self._absences[span.number].mark_away(now)
+            self._gaps.opened_truth(StreamKey(period.number, topic, head.stream), head.number, now)
+        publication = pending.content.publication
+        interests = [
+            shared for shared in self._subscriptions if shared.topic == topic and shared.interest.matches(publication)
+        ]
+        numbers = [number for shared in interests for number in shared.numbers]
+        self.excess += not numbers
+        if numbers and len(self._inbox) >= self._config.unread_max:
+            if (
+                period.number in self._absences
+            ):  # Otherwise its session has ended meanwhile, and no publisher can be asked there.
+                self._overflowed[period.number] = None
+                self._absences[period.number].mark_away(now)
             return
         self._winnower.mark_seen(payload)
-        note = Note(publication_id(letter), publication)
-        if note.id in self._remembering:
+        note = Note(publication_id(pending), publication)
+        if note.id in self._store:
             self.counts["double"] += 1
         else:
-            self._inbox.put(readers, note, None, now)
+            self._inbox.put(numbers, note, None, now)
 
-    def handle_presence(self, span: SessionPeriod, topic: str, payload: bytes, now: int) -> None:
+    def handle_presence(self, period: SessionPeriod, topic: str, payload: bytes, now: int) -> None:
         """A publisher is online; raises `RemoteError` for an invalid announcement."""
-        check_presence(span.keys(topic), payload)
-        key = (span.number, topic)
-        if key not in self._asking:
-            self._asking.set(
-                key, max(now, self._asked_us.get(key, now - self._config.again_us) + self._config.again_us)
+        check_presence(period.keys(topic), payload)
+        key = (period.number, topic)
+        if key not in self._request_timers:
+            self._request_timers.set(
+                key, max(now, self._requested_us.get(key, now - self._config.again_us) + self._config.again_us)
             )
 
     # --- time
 
     def handle(self, now: int) -> None:
         self._inbox.handle(now)
-        self._remembering.handle(now)
-        if self._look_us is not None and now >= self._look_us:
-            self._look(now)
+        self._store.handle(now)
+        if self._open_at_us is not None and now >= self._open_at_us:
+            self._open_queue(now)
         for number, since_us in self._gaps.due(now):
-            if (span := self._spans.get(number)) is not None and span.session.ready:
+            if (period := self._periods.get(number)) is not None and period.session.ready:
                 self._absences[number].mark_away(since_us)
-                self._back(span, now)
-        for number, topic in self._asking.pop_due(now):
-            if (span := self._spans.get(number)) is not None:
-                self._ask(span, topic, now)
+                self._report_return(period, now)
+        for number, topic in self._request_timers.pop_due(now):
+            if (period := self._periods.get(number)) is not None:
+                self._request_repeats(period, topic, now)
 
     def next_us(self) -> int | None:
-        parts = (self._inbox, self._asking, self._gaps, self._remembering)
-        return earliest(self._look_us, *(part.next_us() for part in parts))
+        parts = (self._inbox, self._request_timers, self._gaps, self._store)
+        return earliest(self._open_at_us, *(part.next_us() for part in parts))
 
     def next_event(self) -> Waiting | Delivered | None:
-        return self._wishes.notices.pop(0) if self._wishes.notices else self._inbox.next_delivery()
+        return self._subscriptions.notices.pop(0) if self._subscriptions.notices else self._inbox.next_delivery()
 
     def sizes(self) -> dict[str, int]:
         return {
-            "subscriptions": len(self._wishes),
-            "filters": max((span.session.filters for span in self._spans), default=0),
-            "arrived": len(self._arrived),
+            "subscriptions": len(self._subscriptions),
+            "filters": max((period.session.filters for period in self._periods), default=0),
+            "arrived": len(self._queue),
             "inbox": len(self._inbox),
             "seen": max(self._inbox.seen_count, len(self._winnower)),
             "gaps": len(self._gaps),
-            "remembered": len(self._remembering),
+            "remembered": len(self._store),
             "absences": max(map(len, self._absences.values()), default=0),
         }
 
     # --- inside
 
-    def _watch(self) -> None:
-        self._whole = frozenset(
-            wish.topic for wish in self._wishes if all(side is None for side in self._areas[wish.key][0])
+    def _update_watched(self) -> None:
+        self._whole_topics = frozenset(
+            shared.topic for shared in self._subscriptions if all(side is None for side in self._areas[shared.key][0])
         )
-        self._gaps.watch(self._whole)
+        self._gaps.watch(self._whole_topics)
 
-    def _filters(self, span: SessionPeriod) -> dict[str, None]:
-        return dict.fromkeys(each for wish in self._wishes for each in self._wanted(span, wish))
+    def _filters(self, period: SessionPeriod) -> dict[str, None]:
+        return dict.fromkeys(each for shared in self._subscriptions for each in self._interest_filters(period, shared))
 
-    def _wanted(self, span: SessionPeriod, wish: SharedInterest) -> list[str]:
+    def _interest_filters(self, period: SessionPeriod, shared: SharedInterest) -> list[str]:
         """The filters of an interest and its decoys in this session, and the topic on which publishers announce
         themselves."""
-        key = (span.number, wish.key)
-        if key not in self._spelled:
+        key = (period.number, shared.key)
+        if key not in self._interest_filters_cache:
             try:
-                filters = self._of_areas(span, wish.topic, self._areas[wish.key])
-                self._spelled[key] = [*filters, span.names(wish.topic).presence_topic]
+                filters = self._area_filters(period, shared.topic, self._areas[shared.key])
+                self._interest_filters_cache[key] = [*filters, period.names(shared.topic).presence_topic]
             except LocalError:
-                self._spelled[key] = []  # No grant of ours is for this epoch.
-        return self._spelled[key]
+                self._interest_filters_cache[key] = []  # No grant covers this epoch.
+        return self._interest_filters_cache[key]
 
-    def _of_areas(self, span: SessionPeriod, topic: str, areas: list[InterestArea]) -> list[str]:
-        names = span.names(topic)
+    def _area_filters(self, period: SessionPeriod, topic: str, areas: list[InterestArea]) -> list[str]:
+        names = period.names(topic)
         return [each for area in areas for each in names.filters(area)]
 
-    def _is_meant(self, span: SessionPeriod, topic: str, name: str) -> bool:
-        names = span.names(topic)
+    def _is_true_interest(self, period: SessionPeriod, topic: str, name: str) -> bool:
+        names = period.names(topic)
         return any(
             filter_matches(each, name)
-            for wish in self._wishes
-            if wish.topic == topic
-            for each in names.filters(self._areas[wish.key][0])
+            for shared in self._subscriptions
+            if shared.topic == topic
+            for each in names.filters(self._areas[shared.key][0])
         )
 
-    def _back(self, span: SessionPeriod, now: int) -> None:
-        self._absences[span.number].mark_back(now)
-        for topic in dict.fromkeys(wish.topic for wish in self._wishes):
-            self._ask(span, topic, now)
+    def _report_return(self, period: SessionPeriod, now: int) -> None:
+        self._absences[period.number].mark_back(now)
+        for topic in dict.fromkeys(shared.topic for shared in self._subscriptions):
+            self._request_repeats(period, topic, now)
 
-    def _catch_up(self, now: int) -> None:
-        for (number, spelled), wish in list(self._fresh.items()):
-            span = self._spans.get(number)
-            if span is not None and span.session.ready and span.session.has_granted(self._wanted(span, wish)):
-                del self._fresh[number, spelled]
+    def _report_granted(self, now: int) -> None:
+        for (number, key_bytes), shared in list(self._ungranted.items()):
+            period = self._periods.get(number)
+            if (
+                period is not None
+                and period.session.ready
+                and period.session.has_granted(self._interest_filters(period, shared))
+            ):
+                del self._ungranted[number, key_bytes]
                 self._absences[number].mark_back(now)
-                self._ask(span, wish.topic, now)
+                self._request_repeats(period, shared.topic, now)
 
-    def _ask(self, span: SessionPeriod, topic: str, now: int) -> None:
-        key = (span.number, topic)
-        self._asking.cancel(key)
-        if key in self._under_way:
-            self._under_way[key] = True
+    def _request_repeats(self, period: SessionPeriod, topic: str, now: int) -> None:
+        key = (period.number, topic)
+        self._request_timers.cancel(key)
+        if key in self._in_flight:
+            self._in_flight[key] = True
             return
-        standing = self._absences[span.number].current(now - self._config.keep_us - self._config.margin_us)
+        absences = self._absences[period.number].current(now - self._config.keep_us - self._config.margin_us)
         try:
-            keys = span.keys(topic)
+            keys = period.keys(topic)
         except LocalError:
-            return  # No grant of ours is for this epoch.
-        if not standing:
+            return  # No grant covers this epoch.
+        if not absences:
             return
-        self._asked_us[key], self._under_way[key] = now, False
-        payload = seal_repeat_request(keys, standing, self._entropy)
-        span.session.publish(span.names(topic).repeat_topic, payload, lambda now: self._asked(span, topic, now), now)
+        self._requested_us[key], self._in_flight[key] = now, False
+        payload = seal_repeat_request(keys, absences, self._entropy)
+        period.session.publish(
+            period.names(topic).repeat_topic, payload, lambda now: self._request_acknowledged(period, topic, now), now
+        )
 
-    def _asked(self, span: SessionPeriod, topic: str, now: int) -> None:
-        if self._under_way.pop((span.number, topic), False):
-            self._ask(span, topic, now)
+    def _request_acknowledged(self, period: SessionPeriod, topic: str, now: int) -> None:
+        if self._in_flight.pop((period.number, topic), False):
+            self._request_repeats(period, topic, now)
 
 
 ARRIVED_MAX: Final = 1_024

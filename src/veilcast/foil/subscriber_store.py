@@ -19,24 +19,24 @@ class SubscriberStore:
     """Holds the ids of notifications that earlier runs read. Bounded: about `seen_max` of them, and as many again on
     disk."""
 
-    def __init__(self, keeping: PublisherStore, seen_max: int) -> None:
-        self._keeping, self._most = keeping, max(1, -(-seen_max // IDS_PER_RECORD))
-        every = [(record, _split(notes)) for record, notes in keeping.read_ids()]
-        self._records = deque(record for record, _ in every)
-        self._before = {note for _, notes in every for note in notes}
+    def __init__(self, store: PublisherStore, seen_max: int) -> None:
+        self._store, self._records_max = store, max(1, -(-seen_max // IDS_PER_RECORD))
+        stored = [(record, _split(notes)) for record, notes in store.read_ids()]
+        self._records = deque(record for record, _ in stored)
+        self._earlier = {note for _, notes in stored for note in notes}
         self._record: int | None = None
         self._ids: list[bytes] = []
         """Ids of the record that is being filled; many short runs fill one."""
-        if every and len(every[-1][1]) < IDS_PER_RECORD:
-            self._record, self._ids = every[-1]
+        if stored and len(stored[-1][1]) < IDS_PER_RECORD:
+            self._record, self._ids = stored[-1]
         self._wrote_us = 0
         self._due_us: int | None = None
 
     def __contains__(self, note: bytes) -> bool:
-        return note in self._before
+        return note in self._earlier
 
     def __len__(self) -> int:
-        return len(self._before)
+        return len(self._earlier)
 
     def add(self, note: bytes, now: int) -> None:
         self._ids.append(note)
@@ -58,12 +58,12 @@ class SubscriberStore:
         self._wrote_us, self._due_us = now, None
         if not self._ids:
             return
-        record = self._keeping.store_read_ids(b"".join(self._ids), self._record)
+        record = self._store.store_read_ids(b"".join(self._ids), self._record)
         if self._record is None:
             self._record = record
             self._records.append(record)
-        while len(self._records) > self._most + 1:
-            self._keeping.settle(self._records.popleft())
+        while len(self._records) > self._records_max + 1:
+            self._store.settle(self._records.popleft())
 
 
 def _split(notes: bytes) -> list[bytes]:

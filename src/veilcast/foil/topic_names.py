@@ -72,7 +72,7 @@ def locate_publication(publication: Publication, schema: Schema) -> EventCell:
 def locate_interest(interest: Conjunction, schema: Schema) -> InterestArea:
     """The area of an interest in the declared attributes; `LocalError` if nothing can match it."""
     sides = zip(schema.domains, levels_per_attribute(schema), strict=True)
-    return tuple(_side(interest, domain, bits) for domain, bits in sides)
+    return tuple(_make_side(interest, domain, bits) for domain, bits in sides)
 
 
 class TopicNames:
@@ -129,10 +129,10 @@ class TopicNames:
         return [[*(format(prefix, f"0{level}b") if level else ""), *["+"] * (full - level)] for level, prefix in nodes]
 
     def _filter(self, levels: Sequence[str]) -> str:
-        told = len(levels)
-        while told and levels[told - 1] == "+":
-            told -= 1
-        return "/".join([self._base, *levels[:told], *(["#"] if told < len(levels) else [])])
+        constrained = len(levels)
+        while constrained and levels[constrained - 1] == "+":
+            constrained -= 1
+        return "/".join([self._base, *levels[:constrained], *(["#"] if constrained < len(levels) else [])])
 
     def _word(self, text: str) -> str:
         if self._key is None:
@@ -140,16 +140,16 @@ class TopicNames:
         return derive(self._key, b"vc/foil-level", text.encode(), size=WORD_BYTES).reveal().hex()
 
 
-def _side(interest: Conjunction, domain: Strings | Integers | Reals, bits: int) -> AreaSide:
-    asked = [constraint for constraint in interest.constraints if constraint.attribute == domain.attribute]
-    if not asked:
+def _make_side(interest: Conjunction, domain: Strings | Integers | Reals, bits: int) -> AreaSide:
+    constraints = [constraint for constraint in interest.constraints if constraint.attribute == domain.attribute]
+    if not constraints:
         return None
     if isinstance(domain, Strings):
-        words = list(dict.fromkeys(_equal(constraint).text for constraint in asked))
+        words = list(dict.fromkeys(_equal(constraint).text for constraint in constraints))
         if len(words) > 1:
             raise LocalError(f"{domain.attribute!r} cannot be two strings at once")
         return words[0]
-    ends = [domain.cells(_range(constraint)) for constraint in asked]
+    ends = [domain.cells(_range(constraint)) for constraint in constraints]
     first, last = max(low for low, _ in ends), min(high for _, high in ends)
     if first > last:
         raise LocalError(f"the ranges of {domain.attribute!r} have nothing in common")

@@ -42,34 +42,34 @@ class Winnower:
     def __len__(self) -> int:
         return len(self._seen)
 
-    def winnow(self, span: SessionPeriod, topic: str, payload: bytes) -> PendingPublication | None:
+    def winnow(self, period: SessionPeriod, topic: str, payload: bytes) -> PendingPublication | None:
         """The event, if this is the true candidate of an unseen one; raises `RemoteError` for an invalid candidate."""
         head, sealed = split_candidate(payload)
-        chain = self._chains(span, topic, head)
+        chain = self._chains(period, topic, head)
         self.chain_unknown = chain is None
         if chain is None:
             self.counts["unknown"] += 1
             return None
         secret = chain.at(head.number)
-        seen, true = _name(payload) in self._seen, true_slot(secret, head.candidates) == head.slot
+        was_seen, is_true = _payload_id(payload) in self._seen, true_slot(secret, head.candidates) == head.slot
         try:
             note = open_body(head, secret, sealed)
         except ForgedError:
-            self.counts["forged" if true else "fake"] += 1
+            self.counts["forged" if is_true else "fake"] += 1
             return None
-        if not true or seen:
-            self.counts["double" if true else "fake"] += 1
+        if not is_true or was_seen:
+            self.counts["double" if is_true else "fake"] += 1
             return None
-        return PendingPublication(topic, decode_notification(span.keys(topic), note, self._root, span.epoch))
+        return PendingPublication(topic, decode_notification(period.keys(topic), note, self._root, period.epoch))
 
     def mark_seen(self, payload: bytes) -> None:
         """The subscriber has this event: recognise it from now on."""
-        self._seen[_name(payload)] = None
+        self._seen[_payload_id(payload)] = None
         while len(self._seen) > self._seen_max:
             del self._seen[next(iter(self._seen))]
 
 
-def _name(payload: bytes) -> bytes:
+def _payload_id(payload: bytes) -> bytes:
     return digest(payload, purpose=b"vc/foil-seen", size=16)
 
 
@@ -83,11 +83,11 @@ class TopicChainCache:
     def __len__(self) -> int:
         return len(self._known)
 
-    def __call__(self, span: SessionPeriod, topic: str, head: CandidateHead) -> PositionChain:
-        key = (span.number, topic, head.stream, chain_number(head.number))
+    def __call__(self, period: SessionPeriod, topic: str, head: CandidateHead) -> PositionChain:
+        key = (period.number, topic, head.stream, chain_number(head.number))
         chain = self._known.get(key)
         if chain is None:
-            chain = self._known[key] = derive_topic_chain(span.keys(topic), head.stream, key[3])
+            chain = self._known[key] = derive_topic_chain(period.keys(topic), head.stream, key[3])
             while len(self._known) > self._most:
                 del self._known[next(iter(self._known))]
         return chain

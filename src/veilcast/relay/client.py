@@ -54,75 +54,78 @@ class RelayClient:
         multiply: Multiply = multiply_each,
     ) -> None:
         if not 1 <= len(proxies) <= 2:
-            raise LocalError("a client has one proxy, or one to publish by and one to subscribe by")
+            raise LocalError("a client needs one proxy, or one for publishing and one for subscribing")
         self._config = config
         hardened = config.profile == "hardened"
-        self._part: ClientProfile = (
+        self._profile: ClientProfile = (
             HardenedClientProfile(keyring, server, entropy, multiply)
             if hardened
             else PaperClientProfile(keyring, entropy)
         )
         self._frames: list[Frame] = []
         self._pacer = make_pacer(config, rng)
-        self._ways = {
-            proxy: ProxyConnection(config, self._part, server, proxy, self._post, rng, entropy, now)
+        self._connections = {
+            proxy: ProxyConnection(config, self._profile, server, proxy, self._post, rng, entropy, now)
             for proxy in dict.fromkeys(proxies)
         }
-        self._out, self._in = self._ways[proxies[0]], self._ways[proxies[-1]]
-        self._leasing = SubscriptionLeases(config, self._part, self._in, rng, now)
+        self._publish_connection, self._subscribe_connection = (
+            self._connections[proxies[0]],
+            self._connections[proxies[-1]],
+        )
+        self._leases = SubscriptionLeases(config, self._profile, self._subscribe_connection, rng, now)
         self._inbox = Inbox(unread_max=config.unread_max, seen_max=config.seen_max, again_us=config.deliver_again_us)
-        self._records = Outbox(entropy, records or {}, config.records_max)
+        self._outbox = Outbox(entropy, records or {}, config.records_max)
         self._submissions: dict[int, dict[int, None]] = {}
         """Request numbers of each durable publication that the server has not confirmed, by record."""
         self._overdue: Timers[int] = Timers()
-        self._letters: dict[int, PendingPublication] = {}
+        self._publications: dict[int, PendingPublication] = {}
         self._events: deque[Event] = deque()
         self._subscribed = 0
         self.faults = Faults()
         self.refused: Counter[str] = Counter()
         self.excess = 0
         self.version = 0
-        for record, letter in self._records.unsettled():
-            self._submit(record, letter, now)
+        for record, pending in self._outbox.unsettled():
+            self._submit(record, pending, now)
 
     # --- the owner
 
     def publish(self, publication: Publication, now: int) -> int:
         """Send on every topic that labels the publication, or on none."""
-        span = self._part.lease_periods(now, 0)[0]
-        letters = []
-        keys_of = {topic: self._part.topic_keys(topic, span, now) for topic in topics_of(publication)}
+        period = self._profile.lease_periods(now, 0)[0]
+        drafts = []
+        keys_of = {topic: self._profile.topic_keys(topic, period, now) for topic in topics_of(publication)}
         check_publication(publication, {topic: keys.record.schema for topic, keys in keys_of.items()})
         for topic, keys in keys_of.items():
-            letter = self._records.draft(topic, None, publication)
-            self._part.check_publication(keys, letter)
-            letters.append(letter)
+            pending = self._outbox.draft(topic, None, publication)
+            self._profile.check_publication(keys, pending)
+            drafts.append(pending)
         self.version += 1
-        return self._records.keep(letters)
+        return self._outbox.keep(drafts)
 
     def withdraw(self, record: int, now: int) -> None:
         for number in self._submissions.pop(record, {}):
-            self._out.cancel(number, now)
-        self._through(record)
-        self._records.drop(record)
+            self._publish_connection.cancel(number, now)
+        self._forget(record)
+        self._outbox.drop(record)
 
     def subscribe(self, interest: Interest, now: int) -> int:
         """A `Waiting` event reports when the subscription is active."""
-        topic, wanted = topic_of(interest)
-        keys = self._part.topic_keys(topic, self._part.lease_periods(now, 0)[0], now)
-        check_interest(wanted, topic, keys.record.schema)
-        self._leasing.add(self._subscribed + 1, topic, wanted, now)
+        topic, constraints = topic_of(interest)
+        keys = self._profile.topic_keys(topic, self._profile.lease_periods(now, 0)[0], now)
+        check_interest(constraints, topic, keys.record.schema)
+        self._leases.add(self._subscribed + 1, topic, constraints, now)
         self._subscribed += 1
         self.version += 1
         return self._subscribed
 
     def unsubscribe(self, number: int, now: int) -> None:
-        self._leasing.remove(number, now)
-        self._give(self._inbox.end_subscription(number), now)
+        self._leases.remove(number, now)
+        self._send_receipts(self._inbox.end_subscription(number), now)
         self.version += 1
 
     def acknowledge(self, note: bytes, now: int) -> None:
-        self._give(self._inbox.acknowledge(note), now)
+        self._send_receipts(self._inbox.acknowledge(note), now)
         self.version += 1
 
     # --- the driver
@@ -130,11 +133,11 @@ class RelayClient:
     def receive(self, data: bytes, source: Address, now: int) -> None:
         self.version += 1
         try:
-            way = self._ways.get(source)
-            if way is None:
-                raise StaleError("not a proxy of ours")
-            for each in unpack_frame(self._pacer, data, source, lambda: self._leave(source, now)):
-                self._hear(decode(each), way, now)
+            connection = self._connections.get(source)
+            if connection is None:
+                raise StaleError("not a proxy of this client")
+            for each in unpack_frame(self._pacer, data, source, lambda: self._disconnect(source, now)):
+                self._dispatch(decode(each), connection, now)
         except RemoteError as error:
             self.refused[type(error).__name__] += 1
         except Exception as error:
@@ -143,19 +146,19 @@ class RelayClient:
     def handle_timer(self, now: int) -> None:
         if self._pacer is not None:
             self._frames += self._pacer.handle(now)
-        for way in self._ways.values():
-            way.handle(now)
-        self._leasing.handle(now)
+        for connection in self._connections.values():
+            connection.handle(now)
+        self._leases.handle(now)
         self._inbox.handle(now)
         for record in self._overdue.pop_due(now):
             self._overdue.set(record, now + self._config.wait_us)
-            self._events.append(Overdue(record, self._letters[record].content.publication))
+            self._events.append(Overdue(record, self._publications[record].content.publication))
         self.version += 1
 
     def next_timer(self) -> int | None:
-        ways = (way.next_us() for way in self._ways.values())
-        paced = None if self._pacer is None else self._pacer.next_us()
-        return earliest(paced, *ways, self._leasing.next_us(), self._inbox.next_us(), self._overdue.next_us())
+        connections = (connection.next_us() for connection in self._connections.values())
+        pacer_us = None if self._pacer is None else self._pacer.next_us()
+        return earliest(pacer_us, *connections, self._leases.next_us(), self._inbox.next_us(), self._overdue.next_us())
 
     def frames_to_send(self, now: int, limit: int) -> list[Frame]:
         frames, self._frames = self._frames[:limit], self._frames[limit:]
@@ -164,30 +167,30 @@ class RelayClient:
     def next_event(self) -> Event | None:
         if self._events:
             return self._events.popleft()
-        if self._leasing.notices:
-            return self._leasing.notices.pop(0)
-        for way in self._ways.values():
-            if (event := way.next_event()) is not None:
+        if self._leases.notices:
+            return self._leases.notices.pop(0)
+        for connection in self._connections.values():
+            if (event := connection.next_event()) is not None:
                 return event
-        return self._records.next_event() or self._inbox.next_delivery()
+        return self._outbox.next_event() or self._inbox.next_delivery()
 
     def stored(self, record: int, now: int) -> None:
-        for letter in self._records.stored(record):
-            self._submit(record, letter, now)
+        for pending in self._outbox.stored(record):
+            self._submit(record, pending, now)
 
     def peer_up(self, peer: Address, now: int) -> None:
-        if (way := self._ways.get(peer)) is not None:
+        if (connection := self._connections.get(peer)) is not None:
             if self._pacer is not None:
                 self._pacer.stream_up(peer, now)
-            way.peer_up(now)
-            if way is self._in:
-                self._leasing.proxy_returned(now)
+            connection.peer_up(now)
+            if connection is self._subscribe_connection:
+                self._leases.proxy_returned(now)
 
     def peer_lost(self, peer: Address, now: int) -> None:
-        if (way := self._ways.get(peer)) is not None:
+        if (connection := self._connections.get(peer)) is not None:
             if self._pacer is not None:
                 self._pacer.stream_down(peer)
-            way.peer_lost(now)
+            connection.peer_lost(now)
 
     # --- what an owner may want to know
 
@@ -200,95 +203,102 @@ class RelayClient:
 
     def refusals(self) -> dict[ReplyCode, int]:
         """Requests that the relay has refused and that the client still repeats, by reason."""
-        standing = sum((way.refused_requests for way in self._ways.values()), Counter[ReplyCode]())
-        return {code: count for code, count in sorted(standing.items()) if count}
+        refused = sum((connection.refused_requests for connection in self._connections.values()), Counter[ReplyCode]())
+        return {code: count for code, count in sorted(refused.items()) if count}
 
     def silent_us(self, now: int) -> int:
         """How long the relay has owed an answer while its proxy is up, in microseconds; 0 within the usual time."""
-        return max(way.silent_us(now) for way in self._ways.values())
+        return max(connection.silent_us(now) for connection in self._connections.values())
 
     def delay(self, now: int) -> Delay | None:
-        return self._out.delay(now) if len(self._records) else None
+        return self._publish_connection.delay(now) if len(self._outbox) else None
 
     # --- checkers
 
     def sizes(self) -> dict[str, int]:
         """Entries in each table."""
         return {
-            "requests": sum(map(len, self._ways.values())),
-            "subscriptions": len(self._leasing),
-            "leases": self._leasing.lease_count,
+            "requests": sum(map(len, self._connections.values())),
+            "subscriptions": len(self._leases),
+            "leases": self._leases.lease_count,
             "inbox": len(self._inbox),
             "seen": self._inbox.seen_count,
-            "pending": len(self._records),
+            "pending": len(self._outbox),
             "backlog": 0 if self._pacer is None else len(self._pacer),
         }
 
     # --- inside
 
-    def _submit(self, record: int, letter: PendingPublication, now: int) -> None:
+    def _submit(self, record: int, pending: PendingPublication, now: int) -> None:
         def build(number: int, key: Scalar, now: int) -> Message:
-            span = self._part.lease_periods(now, 0)[0]
-            return self._part.build_submit(number, span, self._part.topic_keys(letter.topic, span, now), letter, key)
+            period = self._profile.lease_periods(now, 0)[0]
+            return self._profile.build_submit(
+                number, period, self._profile.topic_keys(pending.topic, period, now), pending, key
+            )
 
-        def done(now: int) -> None:
-            left = self._submissions.get(record, {})
-            left.pop(number, None)
-            self._records.settle(record, letter)
-            if not left:
-                self._through(record)
+        def on_done(now: int) -> None:
+            open_requests = self._submissions.get(record, {})
+            open_requests.pop(number, None)
+            self._outbox.settle(record, pending)
+            if not open_requests:
+                self._forget(record)
 
-        self._letters[record] = letter
+        self._publications[record] = pending
         if record not in self._overdue:
             self._overdue.set(record, now + self._config.wait_us)
-        number = self._out.request(now, build, done, proof=self._part.submit_proof(letter))
+        number = self._publish_connection.request(now, build, on_done, proof=self._profile.submit_proof(pending))
         self._submissions.setdefault(record, {})[number] = None
 
-    def _through(self, record: int) -> None:
+    def _forget(self, record: int) -> None:
         self._submissions.pop(record, None)
-        self._letters.pop(record, None)
+        self._publications.pop(record, None)
         self._overdue.cancel(record)
 
-    def _leave(self, proxy: Address, now: int) -> None:
+    def _disconnect(self, proxy: Address, now: int) -> None:
         self._events.append(Disconnect(proxy))
         self.peer_lost(proxy, now)
 
-    def _hear(self, message: Message, way: ProxyConnection, now: int) -> None:
+    def _dispatch(self, message: Message, connection: ProxyConnection, now: int) -> None:
         match message:
             case RequestReply():
-                way.handle_reply(message, now)
+                connection.handle_reply(message, now)
             case RelayDelivery():
-                self._deliver(message, way, now)
+                self._deliver(message, connection, now)
             case _:
                 raise MalformedError("not for a client")
 
-    def _deliver(self, delivery: RelayDelivery, way: ProxyConnection, now: int) -> None:
-        if way.key is None:
-            return  # Under a key of another life: the server sends it again when we ask.
-        name = delivery.names[0]
-        stub = (name, delivery.ticket)
-        terms = self._leasing.leases_named(name)
-        if not terms:
-            self._give([stub], now)
+    def _deliver(self, delivery: RelayDelivery, connection: ProxyConnection, now: int) -> None:
+        if connection.key is None:
+            return  # Sealed under a key of an earlier run: the server sends it again on request.
+        lease_name = delivery.names[0]
+        stub = (lease_name, delivery.ticket)
+        leases = self._leases.leases_named(lease_name)
+        if not leases:
+            self._send_receipts([stub], now)
             return
         try:
             with self.faults.refuse_exceptions():
-                letter = self._part.open_delivery(delivery, terms[0].interest.topic, terms[0].period, way.key, now)
-                publication = letter.content.publication
-                readers = [
-                    n for term in terms if term.interest.interest.matches(publication) for n in term.interest.numbers
+                pending = self._profile.open_delivery(
+                    delivery, leases[0].interest.topic, leases[0].period, connection.key, now
+                )
+                publication = pending.content.publication
+                numbers = [
+                    n
+                    for lease in leases
+                    if lease.interest.interest.matches(publication)
+                    for n in lease.interest.numbers
                 ]
-                note = Note(publication_id(letter), publication)
+                note = Note(publication_id(pending), publication)
         except RemoteError:
-            self._give([stub], now)
+            self._send_receipts([stub], now)
             raise
-        self.excess += not readers
-        if self._inbox.put(readers, note, stub, now):
-            self._give([stub], now)
+        self.excess += not numbers
+        if self._inbox.put(numbers, note, stub, now):
+            self._send_receipts([stub], now)
 
-    def _give(self, stubs: Sequence[tuple[bytes, bytes]], now: int) -> None:
-        for name, ticket in stubs:
-            self._in.send_if_up(Receipt(name, ticket), now)
+    def _send_receipts(self, stubs: Sequence[tuple[bytes, bytes]], now: int) -> None:
+        for lease_name, ticket in stubs:
+            self._subscribe_connection.send_if_up(Receipt(lease_name, ticket), now)
 
     def _post(self, peer: Address, message: Message, now: int) -> None:
         data = encode(message)

@@ -41,45 +41,47 @@ class HardenedClientProfile:
 
     def __init__(self, keyring: Keyring, server: ServerPublic, entropy: Entropy, multiply: Multiply) -> None:
         self._keyring, self._server, self._entropy, self._multiply = keyring, server, entropy, multiply
-        self._own = derive(keyring.membership.link, b"vc/relay-client", server.encode())
-        self._places = derive_submission_key(keyring)
-        self._at_hand: dict[int, EpochKeys] = {}
-        self._hiding = BlindingCache(multiply)
-        self._layer = lru_cache(CACHED_OPENERS_MAX)(self._make_layer)
-        self._opener = lru_cache(CACHED_OPENERS_MAX)(self._make_opener)
+        self._client_key = derive(keyring.membership.link, b"vc/relay-client", server.encode())
+        self._submission_key = derive_submission_key(keyring)
+        self._epoch_keys: dict[int, EpochKeys] = {}
+        self._blinding = BlindingCache(multiply)
+        self._sealer_of = lru_cache(CACHED_OPENERS_MAX)(self._make_sealer)
+        self._opener_of = lru_cache(CACHED_OPENERS_MAX)(self._make_note_opener)
 
-    def build_enrol(self, number: int, begun: EnrolmentStart) -> EnrolClient:
-        return EnrolClient(number, begun.ratio.reveal(), begun.claim.encode(), begun.sealed)
+    def build_enrol(self, number: int, start: EnrolmentStart) -> EnrolClient:
+        return EnrolClient(number, start.ratio.reveal(), start.claim.encode(), start.sealed)
 
     def lease_periods(self, now: int, ahead: int) -> list[LeasePeriod]:
         epoch = epoch_of(now, self._keyring.epoch_us)
-        return [self._span(each) for each in range(epoch, epoch + ahead + 1)]
+        return [self._period(each) for each in range(epoch, epoch + ahead + 1)]
 
     def past_periods(self, now: int, retention_us: int) -> list[LeasePeriod]:
         epoch = epoch_of(now, self._keyring.epoch_us)
-        spans = [self._span(each) for each in range(max(0, epoch - PAST_EPOCHS_MAX), epoch)]
-        return [span for span in spans if span.until_us + retention_us > now]
+        periods = [self._period(each) for each in range(max(0, epoch - PAST_EPOCHS_MAX), epoch)]
+        return [period for period in periods if period.until_us + retention_us > now]
 
     def next_period_us(self, now: int) -> int | None:
         return (epoch_of(now, self._keyring.epoch_us) + 1) * self._keyring.epoch_us
 
-    def topic_keys(self, topic: str, span: LeasePeriod, now: int) -> TopicKeys:
-        return self._keys(topic, span)
+    def topic_keys(self, topic: str, period: LeasePeriod, now: int) -> TopicKeys:
+        return self._keys(topic, period)
 
     def interest_elements(self, keys: TopicKeys, interest: Conjunction) -> ElementGroups:
         return match_elements.key_groups(
-            _subject_key(keys), match_elements.subscription_elements(interest, keys.record)
+            _element_key(keys), match_elements.subscription_elements(interest, keys.record)
         )
 
-    def lease_name(self, interest: bytes, span: LeasePeriod) -> bytes:
-        return derive(self._own, b"vc/relay-lease", interest, span.epoch.to_bytes(8, "big"), size=LEASE_NAME).reveal()
+    def lease_name(self, interest: bytes, period: LeasePeriod) -> bytes:
+        return derive(
+            self._client_key, b"vc/relay-lease", interest, period.epoch.to_bytes(8, "big"), size=LEASE_NAME
+        ).reveal()
 
-    def build_lease(self, number: int, name: bytes, span: LeasePeriod, groups: ElementGroups, key: Scalar) -> Lease:
+    def build_lease(self, number: int, name: bytes, period: LeasePeriod, groups: ElementGroups, key: Scalar) -> Lease:
         bond = Scalar.draw(self._entropy)
-        inside = bond.reveal() + self._delivery_key(name).reveal()
-        boxed = body_encryption.wrap_for_server(self._server.box, inside, purpose=_LEASE, entropy=self._entropy)
-        full = pad_groups(groups, lambda place: _filler(self._own, place, name))
-        return Lease(number, name, span.until_us, self._upload(full, key, bond), boxed)
+        content = bond.reveal() + self._delivery_key(name).reveal()
+        boxed = body_encryption.wrap_for_server(self._server.box, content, purpose=_LEASE, entropy=self._entropy)
+        padded = pad_groups(groups, lambda place: _filler(self._client_key, place, name))
+        return Lease(number, name, period.until_us, self._upload(padded, key, bond), boxed)
 
     def lease_proof(self, name: bytes) -> bytes | None:
         return opening_proof(self._delivery_key(name).reveal())
@@ -87,62 +89,62 @@ class HardenedClientProfile:
     def build_release(self, number: int, name: bytes, groups: ElementGroups, key: Scalar) -> Release:
         return Release(number, name, ())
 
-    def check_publication(self, keys: TopicKeys, letter: PendingPublication) -> None:
-        check_publishable(keys, letter.content)
-        match_elements.publication_elements(letter.content.publication, keys.record)
+    def check_publication(self, keys: TopicKeys, pending: PendingPublication) -> None:
+        check_publishable(keys, pending.content)
+        match_elements.publication_elements(pending.content.publication, keys.record)
 
     def build_submit(
-        self, number: int, span: LeasePeriod, keys: TopicKeys, letter: PendingPublication, key: Scalar
+        self, number: int, period: LeasePeriod, keys: TopicKeys, pending: PendingPublication, key: Scalar
     ) -> Submit:
         bond = Scalar.draw(self._entropy)
-        head = bond.reveal() + submission_id(self._places, letter) + span.until_us.to_bytes(_UNTIL, "big")
-        note = head + body_encryption.seal_note(keys, letter.content, self._entropy)
+        head = bond.reveal() + submission_id(self._submission_key, pending) + period.until_us.to_bytes(_UNTIL, "big")
+        note = head + body_encryption.seal_note(keys, pending.content, self._entropy)
         boxed = body_encryption.wrap_for_server(self._server.box, note, purpose=_SUBMIT, entropy=self._entropy)
-        topic = _subject_key(keys)
-        said = match_elements.key_groups(
-            topic, match_elements.publication_elements(letter.content.publication, keys.record)
+        topic = _element_key(keys)
+        elements = match_elements.key_groups(
+            topic, match_elements.publication_elements(pending.content.publication, keys.record)
         )
-        full = pad_groups(said, lambda place: _filler(topic, place))
-        return Submit(number, self._upload(full, key, bond), None, boxed)
+        padded = pad_groups(elements, lambda place: _filler(topic, place))
+        return Submit(number, self._upload(padded, key, bond), None, boxed)
 
-    def submit_proof(self, letter: PendingPublication) -> bytes | None:
-        return opening_proof(submission_id(self._places, letter))
+    def submit_proof(self, pending: PendingPublication) -> bytes | None:
+        return opening_proof(submission_id(self._submission_key, pending))
 
     def open_delivery(
-        self, delivery: RelayDelivery, topic: str, span: LeasePeriod, key: Scalar, now: int
+        self, delivery: RelayDelivery, topic: str, period: LeasePeriod, key: Scalar, now: int
     ) -> PendingPublication:
-        inner = body_encryption.open_at_subscriber(self._layer(delivery.names[0]), delivery.sealed)
-        return PendingPublication(topic, self._opener(topic, span).open(inner))
+        inner = body_encryption.open_at_subscriber(self._sealer_of(delivery.names[0]), delivery.sealed)
+        return PendingPublication(topic, self._opener_of(topic, period).open(inner))
 
-    def _span(self, epoch: int) -> LeasePeriod:
+    def _period(self, epoch: int) -> LeasePeriod:
         """A period lasts to the end of the epoch after its own: a publication from just before the boundary may
         still be in flight."""
         return LeasePeriod(epoch, (epoch + 2) * self._keyring.epoch_us)
 
-    def _keys(self, topic: str, span: LeasePeriod) -> TopicKeys:
-        if span.epoch not in self._at_hand:
-            while len(self._at_hand) >= CACHED_EPOCHS_MAX:
-                del self._at_hand[next(iter(self._at_hand))]
-            self._at_hand[span.epoch] = self._keyring.keys_at(span.epoch)
-        keys = self._at_hand[span.epoch].topic(topic)
+    def _keys(self, topic: str, period: LeasePeriod) -> TopicKeys:
+        if period.epoch not in self._epoch_keys:
+            while len(self._epoch_keys) >= CACHED_EPOCHS_MAX:
+                del self._epoch_keys[next(iter(self._epoch_keys))]
+            self._epoch_keys[period.epoch] = self._keyring.keys_at(period.epoch)
+        keys = self._epoch_keys[period.epoch].topic(topic)
         if keys.record.profile != "hardened":
             raise LocalError(f"{topic!r} is a topic of the paper profile; this client is hardened")
         return keys
 
     def _delivery_key(self, name: bytes) -> Secret:
-        return derive(self._own, b"vc/relay-reader", name)
+        return derive(self._client_key, b"vc/relay-reader", name)
 
-    def _make_layer(self, name: bytes) -> Sealer:
+    def _make_sealer(self, name: bytes) -> Sealer:
         return Sealer(self._delivery_key(name))
 
-    def _make_opener(self, topic: str, span: LeasePeriod) -> NotificationOpener:
-        return body_encryption.note_opener(self._keys(topic, span), self._keyring.root, span.epoch)
+    def _make_note_opener(self, topic: str, period: LeasePeriod) -> NotificationOpener:
+        return body_encryption.note_opener(self._keys(topic, period), self._keyring.root, period.epoch)
 
     def _upload(self, groups: ElementGroups, key: Scalar, bond: Scalar) -> Subjects:
         flat = [element for group in groups for element in group]
-        hidden = self._hiding.blind(key, flat)
-        uploaded = veil_many(hidden, self._server.subject, bond, self._entropy, self._multiply)
-        return _regrouped([each.encode() for each in uploaded], groups)
+        blinded = self._blinding.blind(key, flat)
+        veiled = veil_many(blinded, self._server.subject, bond, self._entropy, self._multiply)
+        return _regroup([each.encode() for each in veiled], groups)
 
 
 class HardenedProxyProfile:
@@ -158,7 +160,7 @@ class HardenedProxyProfile:
 
     def move_subjects(self, subjects: Subjects, transformation: Scalar) -> Subjects:
         moved = move_many(_flat(subjects), transformation, self._mask, self._multiply)
-        return _regrouped([each.encode() for each in moved], subjects)
+        return _regroup([each.encode() for each in moved], subjects)
 
     def move_body_up(self, cipher: bytes | None, transformation: Scalar) -> bytes | None:
         _check_none(cipher)
@@ -174,7 +176,7 @@ class HardenedServerProfile:
 
     def __init__(self, keys: ServerKeys, entropy: Entropy, multiply: Multiply) -> None:
         self._keys, self._entropy, self._multiply = keys, entropy, multiply
-        self._layer = lru_cache(CACHED_LAYERS_MAX)(_make_layer)
+        self._sealer_of = lru_cache(CACHED_LAYERS_MAX)(_make_sealer)
         self._tickets = derive(keys.box, b"vc/relay-tickets")
 
     def answer_enrolment(self, sealed: bytes) -> bytes:
@@ -182,9 +184,9 @@ class HardenedServerProfile:
 
     def compute_tags(self, subjects: Subjects, bond: Scalar | None) -> ElementGroups:
         if bond is not None:
-            return _regrouped(tag_many(_flat(subjects), unveiling_key(self._keys, bond), self._multiply), subjects)
+            return _regroup(tag_many(_flat(subjects), unveiling_key(self._keys, bond), self._multiply), subjects)
         if subjects:
-            raise MalformedError("subjects that are bound to nothing")
+            raise MalformedError("subjects without a bond")
         return ()
 
     def lease_part(self, tags: ElementGroups) -> bytes:
@@ -193,32 +195,37 @@ class HardenedServerProfile:
     def open_lease(self, lease: Lease) -> OpenedLease:
         if lease.sealed is None:
             raise MalformedError("a lease without a key for its deliveries")
-        inside = body_encryption.open_at_server(self._keys, lease.sealed, purpose=_LEASE)
-        if len(inside) != SCALAR + KEY:
+        content = body_encryption.open_at_server(self._keys, lease.sealed, purpose=_LEASE)
+        if len(content) != SCALAR + KEY:
             raise MalformedError("the key of a lease has the wrong size")
-        return OpenedLease(inside[SCALAR:], Scalar(inside[:SCALAR]), opening_proof(inside[SCALAR:]))
+        return OpenedLease(content[SCALAR:], Scalar(content[:SCALAR]), opening_proof(content[SCALAR:]))
 
     def open_submission(self, submit: Submit) -> OpenedSubmission:
         _check_none(submit.cipher)
-        inside = body_encryption.open_at_server(self._keys, submit.sealed, purpose=_SUBMIT)
-        bond, identity, until, note = (inside[start:end] for start, end in pairwise((0, *_ENDS, None)))
+        content = body_encryption.open_at_server(self._keys, submit.sealed, purpose=_SUBMIT)
+        bond, identity, until_bytes, note = (content[start:end] for start, end in pairwise((0, *_ENDS, None)))
         if not note:
             raise MalformedError("a publication without a body")
         return OpenedSubmission(
-            SealedPublication(identity, None, note), int.from_bytes(until, "big"), Scalar(bond), opening_proof(identity)
+            SealedPublication(identity, None, note),
+            int.from_bytes(until_bytes, "big"),
+            Scalar(bond),
+            opening_proof(identity),
         )
 
     def ticket(self, name: bytes, publication: bytes) -> bytes:
         return derive(self._tickets, b"vc/relay-ticket", name, publication, size=TICKET).reveal()
 
-    def build_deliveries(self, taken: SealedPublication, readers: Sequence[DeliveryTarget]) -> Iterator[RelayDelivery]:
+    def build_deliveries(
+        self, publication: SealedPublication, targets: Sequence[DeliveryTarget]
+    ) -> Iterator[RelayDelivery]:
         """One delivery for each target; no two are alike."""
-        for name, ticket, key in readers:
-            sealed = body_encryption.wrap_for_subscriber(self._layer(key), taken.sealed, self._entropy)
+        for name, ticket, key in targets:
+            sealed = body_encryption.wrap_for_subscriber(self._sealer_of(key), publication.sealed, self._entropy)
             yield RelayDelivery((name,), ticket, None, sealed)
 
 
-def _make_layer(key: bytes) -> Sealer:
+def _make_sealer(key: bytes) -> Sealer:
     return Sealer(Secret(key))
 
 
@@ -227,14 +234,14 @@ def derive_submission_key(keyring: Keyring) -> Secret:
     return derive(keyring.membership.link, b"vc/relay-places")
 
 
-def submission_id(key: Secret, letter: PendingPublication) -> bytes:
+def submission_id(key: Secret, pending: PendingPublication) -> bytes:
     """The id of a publication at the server: the same however often the publication is sent.
 
     The id is keyed because subscribers know the stream and can count. An adversary that could predict the next id would
     send something else under it, and the server would treat the publication itself as a repeat.
     """
-    content = letter.content
-    place = (content.stream, content.number.to_bytes(8, "big"), letter.topic.encode())
+    content = pending.content
+    place = (content.stream, content.number.to_bytes(8, "big"), pending.topic.encode())
     return derive(key, b"vc/relay-submit", *place, size=NOTE_ID).reveal()
 
 
@@ -243,7 +250,7 @@ def opening_proof(secret: bytes) -> bytes:
     return digest(secret, purpose=b"vc/relay-done", size=TICKET)
 
 
-def _subject_key(keys: TopicKeys) -> Secret:
+def _element_key(keys: TopicKeys) -> Secret:
     return match_elements.derive_element_key(keys, b"relay")
 
 
@@ -261,7 +268,7 @@ def _flat(subjects: Subjects) -> list[Ciphertext]:
     return [Ciphertext.decode(subject) for group in subjects for subject in group]
 
 
-def _regrouped(flat: Sequence[bytes], groups: ElementGroups) -> ElementGroups:
+def _regroup(flat: Sequence[bytes], groups: ElementGroups) -> ElementGroups:
     """A flat list in the shape of the groups it came from."""
     each = iter(flat)
     return tuple(tuple(next(each) for _ in group) for group in groups)

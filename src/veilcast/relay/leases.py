@@ -59,211 +59,215 @@ class SubscriptionLeases:
     """Bounded: `subscriptions_max` subscriptions, with a few leases each."""
 
     def __init__(
-        self, config: RelayClientConfig, part: ClientProfile, way: ProxyConnection, rng: Random, now: int
+        self, config: RelayClientConfig, profile: ClientProfile, connection: ProxyConnection, rng: Random, now: int
     ) -> None:
-        self._config, self._part, self._way, self._rng = config, part, way, rng
-        self._wishes: dict[bytes, LeasedInterest] = {}
+        self._config, self._profile, self._connection, self._rng = config, profile, connection, rng
+        self._interests: dict[bytes, LeasedInterest] = {}
         self._numbers: dict[int, bytes] = {}
-        self._under: dict[bytes, list[EpochLease]] = {}
-        self._leaving: dict[tuple[bytes, LeasePeriod], None] = {}
+        self._by_name: dict[bytes, list[EpochLease]] = {}
+        self._releasing: dict[tuple[bytes, LeasePeriod], None] = {}
         """Released leases that the proxy has not confirmed."""
-        self._alarms: Timers[_Due] = Timers()
+        self._timers: Timers[_Due] = Timers()
         self.notices: list[Waiting] = []
-        if (turn_us := part.next_period_us(now)) is not None:
-            self._alarms.set(_EDGE, turn_us)
+        if (boundary_us := profile.next_period_us(now)) is not None:
+            self._timers.set(_BOUNDARY, boundary_us)
 
     def __len__(self) -> int:
         return len(self._numbers)
 
     @property
     def lease_count(self) -> int:
-        return sum(len(wish.leases) for wish in self._wishes.values())
+        return sum(len(leased.leases) for leased in self._interests.values())
 
     def add(self, number: int, topic: str, interest: Conjunction, now: int) -> None:
         """Add a subscription; `LocalError` for one that can never be leased."""
         if len(self._numbers) >= self._config.subscriptions_max:
             raise FullError(f"there are {self._config.subscriptions_max} subscriptions already; end one first")
-        span = self._part.lease_periods(now, 0)[0]
-        self._part.interest_elements(self._part.topic_keys(topic, span, now), interest)
-        spelled = _ENCODER.encode((topic, interest.constraints))
-        wish = self._wishes.get(spelled)
-        if wish is None:
-            wish = self._wishes[spelled] = LeasedInterest(spelled, topic, interest)
-            for past in self._part.past_periods(now, self._config.retention_us):
-                self._resume_later(self._term(wish, past, asked=True), now)
-            self._complete(wish, now)
-        wish.numbers[number] = None
-        self._numbers[number] = spelled
-        current = wish.leases.get(span)
+        period = self._profile.lease_periods(now, 0)[0]
+        self._profile.interest_elements(self._profile.topic_keys(topic, period, now), interest)
+        key = _ENCODER.encode((topic, interest.constraints))
+        leased = self._interests.get(key)
+        if leased is None:
+            leased = self._interests[key] = LeasedInterest(key, topic, interest)
+            for past_period in self._profile.past_periods(now, self._config.retention_us):
+                self._schedule_resume(self._add_lease(leased, past_period, was_requested=True), now)
+            self._complete(leased, now)
+        leased.numbers[number] = None
+        self._numbers[number] = key
+        current = leased.leases.get(period)
         self.notices.append(Waiting(number, now if current is not None and current.is_active else None))
 
     def remove(self, number: int, now: int) -> None:
         if number not in self._numbers:
             raise LocalError(f"there is no subscription {number}")
-        wish = self._wishes[self._numbers.pop(number)]
-        del wish.numbers[number]
-        if not wish.numbers:
-            del self._wishes[wish.key]
-            for term in list(wish.leases.values()):
-                self._end(term, now)
+        leased = self._interests[self._numbers.pop(number)]
+        del leased.numbers[number]
+        if not leased.numbers:
+            del self._interests[leased.key]
+            for lease in list(leased.leases.values()):
+                self._end_lease(lease, now)
 
     def leases_named(self, name: bytes) -> list[EpochLease]:
         """The leases that proxy and client know by this name: one, or in `paper` all."""
-        return self._under.get(name, [])
+        return self._by_name.get(name, [])
 
     def proxy_returned(self, now: int) -> None:
         """The proxy is reachable again: ask for waiting deliveries."""
-        for terms in self._under.values():
-            for term in terms:
-                if term.was_requested:
-                    self._resume_later(term, now)
+        for leases in self._by_name.values():
+            for lease in leases:
+                if lease.was_requested:
+                    self._schedule_resume(lease, now)
 
     def next_us(self) -> int | None:
-        return self._alarms.next_us()
+        return self._timers.next_us()
 
     def handle(self, now: int) -> None:
-        for due in self._alarms.pop_due(now):
-            if due == _EDGE:
-                self._turn(now)
+        for due in self._timers.pop_due(now):
+            if due == _BOUNDARY:
+                self._begin_period(now)
             elif isinstance(due, EpochLease):
-                self._lease(due, now)
+                self._request_lease(due, now)
             else:
-                self._resume(due, now)
+                self._request_resume(due, now)
 
-    def _turn(self, now: int) -> None:
-        if (turn_us := self._part.next_period_us(now)) is not None:
-            self._alarms.set(_EDGE, turn_us)
-        past = self._part.past_periods(now, self._config.retention_us)
-        ahead = self._part.lease_periods(now, self._config.ahead_epochs + 1)
-        for wish in self._wishes.values():
-            for term in list(wish.leases.values()):
-                if term.period not in past and term.period not in ahead:
-                    if term.request is not None:
-                        self._way.cancel(term.request, now)
-                    self._forget(term)
-                elif term.period.until_us <= now and term.request is not None and not term.is_active:
-                    # Too late to ask for the lease; but it may have stood in another life, and something may wait.
-                    self._way.cancel(term.request, now)
-                    term.request = None
-                    self._resume_later(term, now)
-            self._complete(wish, now)
+    def _begin_period(self, now: int) -> None:
+        if (boundary_us := self._profile.next_period_us(now)) is not None:
+            self._timers.set(_BOUNDARY, boundary_us)
+        past_period = self._profile.past_periods(now, self._config.retention_us)
+        ahead = self._profile.lease_periods(now, self._config.ahead_epochs + 1)
+        for leased in self._interests.values():
+            for lease in list(leased.leases.values()):
+                if lease.period not in past_period and lease.period not in ahead:
+                    if lease.request is not None:
+                        self._connection.cancel(lease.request, now)
+                    self._forget(lease)
+                elif lease.period.until_us <= now and lease.request is not None and not lease.is_active:
+                    # Too late for the lease. An earlier run may have had it, and deliveries may wait under it.
+                    self._connection.cancel(lease.request, now)
+                    lease.request = None
+                    self._schedule_resume(lease, now)
+            self._complete(leased, now)
 
-    def _complete(self, wish: LeasedInterest, now: int) -> None:
+    def _complete(self, leased: LeasedInterest, now: int) -> None:
         """Lease all periods for which the keyring has keys; the last one some time before the epoch boundary."""
-        turn_us = self._part.next_period_us(now) or now
-        for place, span in enumerate(self._part.lease_periods(now, self._config.ahead_epochs + 1)):
-            if span in wish.leases:
+        boundary_us = self._profile.next_period_us(now) or now
+        for index, period in enumerate(self._profile.lease_periods(now, self._config.ahead_epochs + 1)):
+            if period in leased.leases:
                 continue
             try:
-                self._part.topic_keys(wish.topic, span, now)
+                self._profile.topic_keys(leased.topic, period, now)
             except LocalError:
-                continue  # Our grant does not reach that far.
-            within = self._config.spread_us if place <= self._config.ahead_epochs else turn_us - now
-            self._alarms.set(self._term(wish, span, asked=False), now + self._rng.randrange(within + 1))
+                continue  # The grant does not cover that epoch.
+            within = self._config.spread_us if index <= self._config.ahead_epochs else boundary_us - now
+            self._timers.set(
+                self._add_lease(leased, period, was_requested=False), now + self._rng.randrange(within + 1)
+            )
 
-    def _term(self, wish: LeasedInterest, span: LeasePeriod, *, asked: bool) -> EpochLease:
-        term = wish.leases[span] = EpochLease(wish, span, self._part.lease_name(wish.key, span), asked)
-        self._under.setdefault(term.name, []).append(term)
-        return term
+    def _add_lease(self, leased: LeasedInterest, period: LeasePeriod, *, was_requested: bool) -> EpochLease:
+        lease = leased.leases[period] = EpochLease(
+            leased, period, self._profile.lease_name(leased.key, period), was_requested
+        )
+        self._by_name.setdefault(lease.name, []).append(lease)
+        return lease
 
-    def _lease(self, term: EpochLease, now: int) -> None:
-        if (term.interest.key, term.period) in self._leaving:
-            # It has just been given up, and that must not arrive second.
-            self._alarms.set(term, now + max(1, self._config.retry_us // 8))
+    def _request_lease(self, lease: EpochLease, now: int) -> None:
+        if (lease.interest.key, lease.period) in self._releasing:
+            # The lease has just been released, and the release must arrive first.
+            self._timers.set(lease, now + max(1, self._config.retry_us // 8))
             return
 
         def build(number: int, key: Scalar, now: int) -> Message:
-            groups = self._groups(term, now)
-            if not term.interest.numbers:  # Given up since it was asked for first, and perhaps refused.
-                return self._part.build_release(number, term.name, groups, key)
-            return self._part.build_lease(number, term.name, term.period, groups, key)
+            groups = self._groups(lease, now)
+            if not lease.interest.numbers:  # Withdrawn since the first request, which may have been refused.
+                return self._profile.build_release(number, lease.name, groups, key)
+            return self._profile.build_lease(number, lease.name, lease.period, groups, key)
 
-        def done(now: int) -> None:
-            term.is_active = True
-            self._alarms.set(term.name, now + self._config.resume_us)
-            if term.period == self._part.lease_periods(now, 0)[0]:
-                self.notices += [Waiting(number, now) for number in term.interest.numbers]
-            self._answered(term, now)
+        def on_done(now: int) -> None:
+            lease.is_active = True
+            self._timers.set(lease.name, now + self._config.resume_us)
+            if lease.period == self._profile.lease_periods(now, 0)[0]:
+                self.notices += [Waiting(number, now) for number in lease.interest.numbers]
+            self._finish_request(lease, now)
 
-        term.was_requested = True
-        term.request = self._way.request(now, build, done, proof=self._part.lease_proof(term.name))
+        lease.was_requested = True
+        lease.request = self._connection.request(now, build, on_done, proof=self._profile.lease_proof(lease.name))
 
-    def _resume_later(self, term: EpochLease, now: int) -> None:
-        self._alarms.set(term.name, now + self._rng.randrange(self._config.spread_us + 1))
+    def _schedule_resume(self, lease: EpochLease, now: int) -> None:
+        self._timers.set(lease.name, now + self._rng.randrange(self._config.spread_us + 1))
 
-    def _resume(self, name: bytes, now: int) -> None:
-        terms = [term for term in self.leases_named(name) if term.was_requested]
-        if not terms or any(term.request is not None for term in terms):
+    def _request_resume(self, name: bytes, now: int) -> None:
+        leases = [lease for lease in self.leases_named(name) if lease.was_requested]
+        if not leases or any(lease.request is not None for lease in leases):
             return
-        first = terms[0]
+        first = leases[0]
 
         def build(number: int, key: Scalar, now: int) -> Message:
             return Resume(number, name)
 
-        def done(now: int) -> None:
-            self._alarms.set(name, now + self._config.resume_us)
-            self._answered(first, now)
+        def on_done(now: int) -> None:
+            self._timers.set(name, now + self._config.resume_us)
+            self._finish_request(first, now)
 
-        def unknown(now: int) -> None:
-            self._answered(first, now)
-            ahead = self._part.lease_periods(now, self._config.ahead_epochs + 1)
-            for term in terms:
-                if term.period not in ahead:
-                    self._forget(term)
-                elif term in self.leases_named(name):
-                    self._lease(term, now)
+        def on_unknown(now: int) -> None:
+            self._finish_request(first, now)
+            ahead = self._profile.lease_periods(now, self._config.ahead_epochs + 1)
+            for lease in leases:
+                if lease.period not in ahead:
+                    self._forget(lease)
+                elif lease in self.leases_named(name):
+                    self._request_lease(lease, now)
 
-        first.request = self._way.request(now, build, done, unknown)
+        first.request = self._connection.request(now, build, on_done, on_unknown)
 
-    def _answered(self, term: EpochLease, now: int) -> None:
-        term.request = None
-        if not term.interest.numbers:
-            self._release(term, now)
+    def _finish_request(self, lease: EpochLease, now: int) -> None:
+        lease.request = None
+        if not lease.interest.numbers:
+            self._request_release(lease, now)
 
-    def _end(self, term: EpochLease, now: int) -> None:
+    def _end_lease(self, lease: EpochLease, now: int) -> None:
         """End a lease that no subscription uses. An open request about it finishes first: it might otherwise arrive
         after the release."""
-        self._alarms.cancel(term)
-        if term.request is not None and self._way.is_unsent(term.request):
-            self._way.cancel(term.request, now)
-            term.request = None
-        if term.was_requested and term.request is None:
-            self._release(term, now)
-        self._forget(term)
+        self._timers.cancel(lease)
+        if lease.request is not None and self._connection.is_unsent(lease.request):
+            self._connection.cancel(lease.request, now)
+            lease.request = None
+        if lease.was_requested and lease.request is None:
+            self._request_release(lease, now)
+        self._forget(lease)
 
-    def _release(self, term: EpochLease, now: int) -> None:
-        key = (term.interest.key, term.period)
-        if term.interest.key in self._wishes or key in self._leaving:
+    def _request_release(self, lease: EpochLease, now: int) -> None:
+        key = (lease.interest.key, lease.period)
+        if lease.interest.key in self._interests or key in self._releasing:
             return
 
         def build(number: int, key: Scalar, now: int) -> Message:
             groups: ElementGroups = ()
-            with suppress(LocalError):  # The grant has ended; so will the lease.
-                groups = self._groups(term, now)
-            return self._part.build_release(number, term.name, groups, key)
+            with suppress(LocalError):  # The grant has expired; so will the lease.
+                groups = self._groups(lease, now)
+            return self._profile.build_release(number, lease.name, groups, key)
 
-        def gone(now: int) -> None:
-            del self._leaving[key]
+        def on_released(now: int) -> None:
+            del self._releasing[key]
 
-        self._leaving[key] = None
-        self._way.request(now, build, gone, gone)
+        self._releasing[key] = None
+        self._connection.request(now, build, on_released, on_released)
 
-    def _groups(self, term: EpochLease, now: int) -> ElementGroups:
-        return self._part.interest_elements(
-            self._part.topic_keys(term.interest.topic, term.period, now), term.interest.interest
+    def _groups(self, lease: EpochLease, now: int) -> ElementGroups:
+        return self._profile.interest_elements(
+            self._profile.topic_keys(lease.interest.topic, lease.period, now), lease.interest.interest
         )
 
-    def _forget(self, term: EpochLease) -> None:
-        term.interest.leases.pop(term.period, None)
-        terms = self.leases_named(term.name)
-        if term in terms:
-            terms.remove(term)
-        if not terms:
-            self._under.pop(term.name, None)
-            self._alarms.cancel(term.name)
+    def _forget(self, lease: EpochLease) -> None:
+        lease.interest.leases.pop(lease.period, None)
+        leases = self.leases_named(lease.name)
+        if lease in leases:
+            leases.remove(lease)
+        if not leases:
+            self._by_name.pop(lease.name, None)
+            self._timers.cancel(lease.name)
 
 
 _Due: TypeAlias = bytes | EpochLease
 """An epoch boundary, a lease name to ask for waiting deliveries, or a lease to request."""
-_EDGE: Final = b""
+_BOUNDARY: Final = b""
 _ENCODER: Final = msgspec.msgpack.Encoder()

@@ -22,19 +22,19 @@ class ProxyQuota:
 
     def __init__(self, most: int) -> None:
         self._most = most
-        self._taken: Counter[Address] = Counter()
+        self._used: Counter[Address] = Counter()
 
     def __len__(self) -> int:
-        return len(self._taken)
+        return len(self._used)
 
     def fits(self, proxy: Address, amount: int) -> bool:
         """True if this proxy may use that much more. A non-positive amount always fits, so that renewals work."""
-        return amount <= 0 or self._taken[proxy] + amount <= self._most
+        return amount <= 0 or self._used[proxy] + amount <= self._most
 
     def charge(self, proxy: Address, amount: int) -> None:
-        self._taken[proxy] += amount
-        if not self._taken[proxy]:
-            del self._taken[proxy]
+        self._used[proxy] += amount
+        if not self._used[proxy]:
+            del self._used[proxy]
 
 
 class ClientRateLimits:

@@ -41,11 +41,11 @@ class Mailbox:
 
 @dataclass(slots=True)
 class _Held:
-    taken: SealedPublication
+    publication: SealedPublication
     proxy: Address
     """The proxy that submitted the publication."""
     until_us: int
-    left: dict[bytes, None]
+    pending: dict[bytes, None]
     """Names that have not acknowledged it."""
 
 
@@ -60,30 +60,30 @@ class Mailboxes:
     def __init__(
         self,
         config: RelayServerConfig,
-        part: ServerProfile,
+        profile: ServerProfile,
         send: Callable[[Address, RelayDelivery], None],
         settle: Callable[[int], None],
-        emptied: Callable[[bytes], None],
+        on_empty: Callable[[bytes], None],
     ) -> None:
-        self._config, self._part = config, part
-        self._send, self._settle, self._emptied = send, settle, emptied
-        self._boxes: dict[bytes, Mailbox] = {}
+        self._config, self._profile = config, profile
+        self._send, self._settle, self._on_empty = send, settle, on_empty
+        self._mailboxes: dict[bytes, Mailbox] = {}
         self._held: dict[int, _Held] = {}
         self._ids: dict[bytes, int] = {}
-        self._through: dict[bytes, None] = {}
+        self._settled_ids: dict[bytes, None] = {}
         self._bytes = 0
-        self._count_by, self._bytes_by = ProxyQuota(config.held_each), ProxyQuota(config.held_bytes_each)
-        self._present: dict[Address, None] = {}
-        self._behind: deque[bytes] = deque()
+        self._count_quota, self._bytes_quota = ProxyQuota(config.held_each), ProxyQuota(config.held_bytes_each)
+        self._connected: dict[Address, None] = {}
+        self._backlog: deque[bytes] = deque()
         """Names whose proxy is back and may have missed deliveries."""
         self.abandoned = 0
         """Publications that some subscriber never received, because space or time ran out."""
 
     def __contains__(self, name: bytes) -> bool:
-        return name in self._boxes
+        return name in self._mailboxes
 
     def __len__(self) -> int:
-        return len(self._boxes)
+        return len(self._mailboxes)
 
     @property
     def held(self) -> int:
@@ -91,94 +91,96 @@ class Mailboxes:
 
     @property
     def remembered(self) -> int:
-        return len(self._through)
+        return len(self._settled_ids)
 
     @property
     def longest_queue(self) -> int:
-        return max((len(box.waiting) for box in self._boxes.values()), default=0)
+        return max((len(box.waiting) for box in self._mailboxes.values()), default=0)
 
     # --- leases
 
     def open(self, name: bytes, proxy: Address, key: bytes) -> None:
         """Open a mailbox under this name, at this proxy; an existing one keeps its contents."""
-        box = self._boxes.get(name)
+        box = self._mailboxes.get(name)
         if box is None:
-            self._boxes[name] = Mailbox(proxy, key)
+            self._mailboxes[name] = Mailbox(proxy, key)
         else:
             box.proxy, box.key = proxy, key
 
     def close(self, name: bytes) -> None:
         """Discard the mailbox and its contents."""
-        box = self._boxes.pop(name)
+        box = self._mailboxes.pop(name)
         for record in box.waiting.values():
-            self._got(record, name)
+            self._release(record, name)
 
     def is_empty(self, name: bytes) -> bool:
-        return self._boxes[name].is_empty
+        return self._mailboxes[name].is_empty
 
     def resume(self, name: bytes, proxy: Address) -> None:
         """The subscriber is reachable at this proxy: send again what it may have missed."""
-        box = self._boxes[name]
+        box = self._mailboxes[name]
         box.proxy = proxy
         box.in_flight.clear()
-        self._fill(name, box)
+        self._send_window(name, box)
 
     def proxy_up(self, proxy: Address) -> None:
         """Schedule what the proxy may have missed; `send_backlog` sends it name by name."""
-        self._present[proxy] = None
-        self._behind = deque(name for name in self._behind if name in self._boxes and self._boxes[name].proxy != proxy)
-        for name, box in self._boxes.items():
+        self._connected[proxy] = None
+        self._backlog = deque(
+            name for name in self._backlog if name in self._mailboxes and self._mailboxes[name].proxy != proxy
+        )
+        for name, box in self._mailboxes.items():
             if box.proxy == proxy and box.waiting:
                 box.in_flight.clear()
-                self._behind.append(name)
+                self._backlog.append(name)
 
     def proxy_lost(self, proxy: Address) -> None:
-        self._present.pop(proxy, None)
+        self._connected.pop(proxy, None)
 
     def send_backlog(self) -> bool:
         """Send to one more name whose proxy was away; False if no name is left."""
-        if not self._behind:
+        if not self._backlog:
             return False
-        name = self._behind.popleft()
-        if (box := self._boxes.get(name)) is not None:
-            self._fill(name, box)
+        name = self._backlog.popleft()
+        if (box := self._mailboxes.get(name)) is not None:
+            self._send_window(name, box)
         return True
 
     # --- publications
 
-    def record_of(self, publication: bytes) -> int | None:
+    def record_of(self, publication_id: bytes) -> int | None:
         """The record of a held publication, or None."""
-        return self._ids.get(publication)
+        return self._ids.get(publication_id)
 
-    def is_settled(self, publication: bytes) -> bool:
-        return publication in self._through
+    def is_settled(self, publication_id: bytes) -> bool:
+        return publication_id in self._settled_ids
 
-    def remember_settled(self, publication: bytes) -> None:
+    def remember_settled(self, publication_id: bytes) -> None:
         """Remember the id of a publication that has no subscriber left to serve."""
-        self._through[publication] = None
-        if len(self._through) > self._config.remembered_max:
-            del self._through[next(iter(self._through))]
+        self._settled_ids[publication_id] = None
+        if len(self._settled_ids) > self._config.remembered_max:
+            del self._settled_ids[next(iter(self._settled_ids))]
 
-    def has_room(self, taken: SealedPublication, proxy: Address, readers: int) -> bool:
-        size = len(taken.sealed) + SUBSCRIBER_BYTES * readers
+    def has_room(self, publication: SealedPublication, proxy: Address, targets: int) -> bool:
+        size = len(publication.sealed) + SUBSCRIBER_BYTES * targets
         return (
             len(self._held) < self._config.held_max
             and self._bytes + size <= self._config.held_bytes_max
-            and self._count_by.fits(proxy, 1)
-            and self._bytes_by.fits(proxy, size)
+            and self._count_quota.fits(proxy, 1)
+            and self._bytes_quota.fits(proxy, size)
         )
 
     def store(
-        self, record: int, taken: SealedPublication, proxy: Address, names: Sequence[bytes], until_us: int
+        self, record: int, publication: SealedPublication, proxy: Address, names: Sequence[bytes], until_us: int
     ) -> None:
         """Hold a publication for these names, whose mailboxes exist. Nothing is sent before `deliver`."""
-        self._held[record] = held = _Held(taken, proxy, until_us, dict.fromkeys(names))
-        self._count_by.charge(proxy, 1)
+        self._held[record] = held = _Held(publication, proxy, until_us, dict.fromkeys(names))
+        self._count_quota.charge(proxy, 1)
         for name in names:
-            if (box := self._boxes.get(name)) is not None:
+            if (box := self._mailboxes.get(name)) is not None:
                 box.unwritten[record] = None
-        self._ids[taken.id] = record
-        self._weigh(held, len(taken.sealed) + SUBSCRIBER_BYTES * len(held.left))
+        self._ids[publication.id] = record
+        self._charge_bytes(held, len(publication.sealed) + SUBSCRIBER_BYTES * len(held.pending))
 
     def deliver(self, record: int) -> None:
         """The publication is durable: put it into its mailboxes, and send it where the window allows."""
@@ -186,31 +188,31 @@ class Mailboxes:
         if held is None:
             return
         ready: dict[Address, list[DeliveryTarget]] = {}
-        for name in list(held.left):
-            box = self._boxes.get(name)
+        for name in list(held.pending):
+            box = self._mailboxes.get(name)
             if box is None:
-                self._got(record, name)
+                self._release(record, name)
                 continue
-            ticket = self._part.ticket(name, held.taken.id)
+            ticket = self._profile.ticket(name, held.publication.id)
             box.unwritten.pop(record, None)
             box.waiting[ticket] = record
             if len(box.waiting) > self._config.waiting_max:
-                self._drop(name, box, next(iter(box.waiting)))
-            if box.proxy in self._present and len(box.in_flight) < self._config.window:
+                self._abandon(name, box, next(iter(box.waiting)))
+            if box.proxy in self._connected and len(box.in_flight) < self._config.window:
                 box.in_flight[ticket] = None
                 ready.setdefault(box.proxy, []).append(DeliveryTarget(name, ticket, box.key))
-        for proxy, readers in ready.items():
-            for delivery in self._part.build_deliveries(held.taken, readers):
+        for proxy, targets in ready.items():
+            for delivery in self._profile.build_deliveries(held.publication, targets):
                 self._send(proxy, delivery)
 
     def acknowledge(self, name: bytes, ticket: bytes) -> None:
         """Handle a receipt. An unknown ticket belongs to an abandoned publication or to a repeated receipt."""
-        box = self._boxes.get(name)
+        box = self._mailboxes.get(name)
         if box is None or ticket not in box.waiting:
             return
-        self._take_out(name, box, ticket)
-        if name in self._boxes:
-            self._fill(name, box)
+        self._remove(name, box, ticket)
+        if name in self._mailboxes:
+            self._send_window(name, box)
 
     def next_us(self) -> int | None:
         return next((held.until_us for held in self._held.values()), None)
@@ -222,58 +224,58 @@ class Mailboxes:
             record, held = next(iter(self._held.items()))
             if held.until_us > now:
                 return
-            for name in list(held.left):
-                box = self._boxes.get(name)
-                ticket = self._part.ticket(name, held.taken.id)
+            for name in list(held.pending):
+                box = self._mailboxes.get(name)
+                ticket = self._profile.ticket(name, held.publication.id)
                 if box is not None and ticket in box.waiting:
-                    self._drop(name, box, ticket)
+                    self._abandon(name, box, ticket)
                 else:
-                    self._got(record, name)
+                    self._release(record, name)
 
     # --- inside
 
-    def _fill(self, name: bytes, box: Mailbox) -> None:
-        if box.proxy not in self._present or len(box.in_flight) >= min(len(box.waiting), self._config.window):
+    def _send_window(self, name: bytes, box: Mailbox) -> None:
+        if box.proxy not in self._connected or len(box.in_flight) >= min(len(box.waiting), self._config.window):
             return
-        for ticket, record in self._window(box):
+        for ticket, record in self._next_in_window(box):
             box.in_flight[ticket] = None
-            for delivery in self._part.build_deliveries(
-                self._held[record].taken, [DeliveryTarget(name, ticket, box.key)]
+            for delivery in self._profile.build_deliveries(
+                self._held[record].publication, [DeliveryTarget(name, ticket, box.key)]
             ):
                 self._send(box.proxy, delivery)
 
-    def _window(self, box: Mailbox) -> Iterator[tuple[bytes, int]]:
+    def _next_in_window(self, box: Mailbox) -> Iterator[tuple[bytes, int]]:
         first = list(islice(box.waiting.items(), self._config.window))
         return ((ticket, record) for ticket, record in first if ticket not in box.in_flight)
 
-    def _drop(self, name: bytes, box: Mailbox, ticket: bytes) -> None:
+    def _abandon(self, name: bytes, box: Mailbox, ticket: bytes) -> None:
         self.abandoned += 1
-        self._take_out(name, box, ticket)
+        self._remove(name, box, ticket)
 
-    def _take_out(self, name: bytes, box: Mailbox, ticket: bytes) -> None:
+    def _remove(self, name: bytes, box: Mailbox, ticket: bytes) -> None:
         box.in_flight.pop(ticket, None)
-        self._got(box.waiting.pop(ticket), name)
+        self._release(box.waiting.pop(ticket), name)
         if box.is_empty:
-            self._emptied(name)
+            self._on_empty(name)
 
-    def _got(self, record: int, name: bytes) -> None:
+    def _release(self, record: int, name: bytes) -> None:
         """Remove this name from the publication; without names left, the publication is settled."""
         held = self._held.get(record)
         if held is None:
             return
-        if name in held.left:
-            del held.left[name]
-            self._weigh(held, -SUBSCRIBER_BYTES)
-        if not held.left:
-            del self._held[record], self._ids[held.taken.id]
-            self._weigh(held, -len(held.taken.sealed))
-            self._count_by.charge(held.proxy, -1)
-            self.remember_settled(held.taken.id)
+        if name in held.pending:
+            del held.pending[name]
+            self._charge_bytes(held, -SUBSCRIBER_BYTES)
+        if not held.pending:
+            del self._held[record], self._ids[held.publication.id]
+            self._charge_bytes(held, -len(held.publication.sealed))
+            self._count_quota.charge(held.proxy, -1)
+            self.remember_settled(held.publication.id)
             self._settle(record)
 
-    def _weigh(self, held: _Held, size: int) -> None:
+    def _charge_bytes(self, held: _Held, size: int) -> None:
         self._bytes += size
-        self._bytes_by.charge(held.proxy, size)
+        self._bytes_quota.charge(held.proxy, size)
 
 
 SUBSCRIBER_BYTES: Final = 256

@@ -79,8 +79,8 @@ class ExactMatcher:
             self._index.remove(number)
 
     def match(self, groups: ElementGroups) -> list[bytes]:
-        asked = [tag for group in groups for tag in group]
-        return [self._names[number] for number in self._index.match(asked).tolist()]
+        tags = [tag for group in groups for tag in group]
+        return [self._names[number] for number in self._index.match(tags).tolist()]
 
     def expire(self, now: int) -> list[bytes]:
         names = [self._names.pop(number) for number in self._index.expire(now).tolist()]
@@ -103,20 +103,20 @@ class FilterMatcher:
         return len(self._numbers)
 
     def put(self, name: bytes, part: bytes, tags: ElementGroups, until_us: int) -> None:
-        parts = {**self._parts.get(name, {}), part: _together(tags)}
-        self._pour(name, parts)
+        parts = {**self._parts.get(name, {}), part: _merge_tags(tags)}
+        self._rebuild(name, parts)
 
     def put_many(self, leases: Sequence[IndexedLease]) -> None:
         for lease in leases:
-            self._parts.setdefault(lease.name, {})[lease.part] = _together(lease.tags)
-        filters = [[_together(parts.values())] for parts in self._parts.values()]
+            self._parts.setdefault(lease.name, {})[lease.part] = _merge_tags(lease.tags)
+        filters = [[_merge_tags(parts.values())] for parts in self._parts.values()]
         numbers = self._index.insert_many(filters, MOMENT_MAX).tolist()
         self._names.update(zip(numbers, self._parts, strict=True))
         self._numbers.update((name, number) for number, name in self._names.items())
 
     def remove(self, name: bytes, part: bytes) -> None:
-        left = {each: tags for each, tags in self._parts.get(name, {}).items() if each != part}
-        self._pour(name, left)
+        remaining = {each: tags for each, tags in self._parts.get(name, {}).items() if each != part}
+        self._rebuild(name, remaining)
 
     def match(self, groups: ElementGroups) -> list[bytes]:
         found = [self._index.match(group) for group in groups]
@@ -133,8 +133,8 @@ class FilterMatcher:
     def next_us(self) -> int | None:
         return None
 
-    def _pour(self, name: bytes, parts: dict[bytes, tuple[bytes, ...]]) -> None:
-        elements = _together(parts.values())
+    def _rebuild(self, name: bytes, parts: dict[bytes, tuple[bytes, ...]]) -> None:
+        elements = _merge_tags(parts.values())
         number = self._index.insert([elements], MOMENT_MAX) if elements else None
         if (old := self._numbers.pop(name, None)) is not None:
             del self._names[old]
@@ -144,6 +144,6 @@ class FilterMatcher:
             self._parts[name], self._numbers[name], self._names[number] = parts, number, name
 
 
-def _together(groups: Iterable[tuple[bytes, ...]]) -> tuple[bytes, ...]:
+def _merge_tags(groups: Iterable[tuple[bytes, ...]]) -> tuple[bytes, ...]:
     """All tags of these groups, each once."""
     return tuple(dict.fromkeys(tag for group in groups for tag in group))

@@ -28,9 +28,9 @@ class Pacer:
 
     def __init__(self, rng: Random, *, period_us: int, record_bytes: int, backlog_max: int) -> None:
         self._rng, self._period_us, self._backlog_max = rng, period_us, backlog_max
-        self._room = record_bytes - HEAD
+        self._capacity = record_bytes - HEAD
         self._streams: dict[Address, _Stream] = {}
-        self._alarms: Timers[Address] = Timers()
+        self._timers: Timers[Address] = Timers()
 
     def __len__(self) -> int:
         """Waiting messages on the stream with the longest queue."""
@@ -39,11 +39,11 @@ class Pacer:
     def stream_up(self, peer: Address, now: int) -> None:
         """Start pacing: the first record leaves at a random moment, the others follow at the constant interval."""
         self._streams[peer] = stream = _Stream(now + self._rng.randrange(self._period_us) + 1)
-        self._alarms.set(peer, stream.due_us)
+        self._timers.set(peer, stream.due_us)
 
     def stream_down(self, peer: Address) -> None:
         self._streams.pop(peer, None)
-        self._alarms.cancel(peer)
+        self._timers.cancel(peer)
 
     def put(self, peer: Address, data: bytes) -> bool:
         """Queue a message; False if there is no stream or its queue is full."""
@@ -58,19 +58,19 @@ class Pacer:
         """The messages that this record completes; raises `RemoteError` if the stream is not a valid stream of
         records."""
         stream = self._streams.get(peer)
-        if stream is None or len(record) != HEAD + self._room:
+        if stream is None or len(record) != HEAD + self._capacity:
             raise MalformedError("not a record of a stream that is up")
         number, used = int.from_bytes(record[:4], "big"), int.from_bytes(record[4:HEAD], "big")
         if number != stream.expected:
-            raise StaleError("a record is missing, or came twice")
-        if used > self._room or any(record[HEAD + used :]):
+            raise StaleError("a record is missing or repeated")
+        if used > self._capacity or any(record[HEAD + used :]):
             raise MalformedError("a record that is not filled up with zeros")
         stream.expected = (number + 1) % _NUMBERS
         stream.parts += record[HEAD : HEAD + used]
-        return stream.whole()
+        return stream.take_messages()
 
     def next_us(self) -> int | None:
-        return self._alarms.next_us()
+        return self._timers.next_us()
 
     def handle(self, now: int) -> list[Frame]:
         """The records that are due. A late record does not delay the next one, and missed records are not made up for.
@@ -78,11 +78,11 @@ class Pacer:
         So the times of later records show nothing of how busy the machine was.
         """
         frames = []
-        for peer in self._alarms.pop_due(now):
+        for peer in self._timers.pop_due(now):
             stream = self._streams[peer]
-            frames.append(Frame(peer, stream.record(self._room)))
+            frames.append(Frame(peer, stream.record(self._capacity)))
             stream.due_us += self._period_us * ((now - stream.due_us) // self._period_us + 1)
-            self._alarms.set(peer, stream.due_us)
+            self._timers.set(peer, stream.due_us)
         return frames
 
 
@@ -122,17 +122,17 @@ class _Stream:
     def waiting(self) -> int:
         return len(self.ends)
 
-    def record(self, room: int) -> bytes:
-        used = bytes(self.out[:room])
-        del self.out[:room]
+    def record(self, capacity: int) -> bytes:
+        used = bytes(self.out[:capacity])
+        del self.out[:capacity]
         self.queued += len(used)
         while self.ends and self.ends[0] <= self.queued:
             del self.ends[0]
         head = self.number.to_bytes(4, "big") + len(used).to_bytes(2, "big")
         self.number = (self.number + 1) % _NUMBERS
-        return (head + used).ljust(HEAD + room, b"\0")
+        return (head + used).ljust(HEAD + capacity, b"\0")
 
-    def whole(self) -> list[bytes]:
+    def take_messages(self) -> list[bytes]:
         messages = []
         while len(self.parts) >= LENGTH_PREFIX:
             end = LENGTH_PREFIX + int.from_bytes(self.parts[:LENGTH_PREFIX], "big")

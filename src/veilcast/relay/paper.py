@@ -36,11 +36,11 @@ from veilcast.wire.relay import EnrolClient, Lease, RelayDelivery, Release, Subj
 
 class PaperClientProfile:
     def __init__(self, keyring: Keyring, entropy: Entropy) -> None:
-        self._keyring, self._entropy, self._places = keyring, entropy, derive_submission_key(keyring)
-        self._at_hand: EpochKeys | None = None
+        self._keyring, self._entropy, self._submission_key = keyring, entropy, derive_submission_key(keyring)
+        self._epoch_keys: EpochKeys | None = None
 
-    def build_enrol(self, number: int, begun: EnrolmentStart) -> EnrolClient:
-        return EnrolClient(number, begun.ratio.reveal(), None, begun.sealed)
+    def build_enrol(self, number: int, start: EnrolmentStart) -> EnrolClient:
+        return EnrolClient(number, start.ratio.reveal(), None, start.sealed)
 
     def lease_periods(self, now: int, ahead: int) -> list[LeasePeriod]:
         return [_ALWAYS]
@@ -51,46 +51,46 @@ class PaperClientProfile:
     def next_period_us(self, now: int) -> int | None:
         return None
 
-    def topic_keys(self, topic: str, span: LeasePeriod, now: int) -> TopicKeys:
+    def topic_keys(self, topic: str, period: LeasePeriod, now: int) -> TopicKeys:
         epoch = epoch_of(now, self._keyring.epoch_us)
-        if self._at_hand is None or self._at_hand.epoch != epoch:
-            self._at_hand = self._keyring.keys_at(epoch)
-        return self._at_hand.topic(topic)
+        if self._epoch_keys is None or self._epoch_keys.epoch != epoch:
+            self._epoch_keys = self._keyring.keys_at(epoch)
+        return self._epoch_keys.topic(topic)
 
     def interest_elements(self, keys: TopicKeys, interest: Conjunction) -> ElementGroups:
         return match_elements.qualify_groups(
             keys.record.topic, match_elements.paper_subscription_elements(interest, keys.record)
         )
 
-    def lease_name(self, interest: bytes, span: LeasePeriod) -> bytes:
+    def lease_name(self, interest: bytes, period: LeasePeriod) -> bytes:
         return FILTER_NAME
 
-    def build_lease(self, number: int, name: bytes, span: LeasePeriod, groups: ElementGroups, key: Scalar) -> Lease:
-        return Lease(number, name, span.until_us, _uploaded(groups, key), None)
+    def build_lease(self, number: int, name: bytes, period: LeasePeriod, groups: ElementGroups, key: Scalar) -> Lease:
+        return Lease(number, name, period.until_us, _blind_groups(groups, key), None)
 
     def lease_proof(self, name: bytes) -> bytes | None:
         return None
 
     def build_release(self, number: int, name: bytes, groups: ElementGroups, key: Scalar) -> Release:
-        return Release(number, name, _uploaded(groups, key))
+        return Release(number, name, _blind_groups(groups, key))
 
-    def check_publication(self, keys: TopicKeys, letter: PendingPublication) -> None:
-        if len(_ENCODER.encode(letter)) > BODY_MAX:
+    def check_publication(self, keys: TopicKeys, pending: PendingPublication) -> None:
+        if len(_ENCODER.encode(pending)) > BODY_MAX:
             raise LocalError(f"a publication has at most {BODY_MAX} bytes")
-        _said(keys, letter.content.publication)
+        _publication_groups(keys, pending.content.publication)
 
     def build_submit(
-        self, number: int, span: LeasePeriod, keys: TopicKeys, letter: PendingPublication, key: Scalar
+        self, number: int, period: LeasePeriod, keys: TopicKeys, pending: PendingPublication, key: Scalar
     ) -> Submit:
-        cipher, sealed = body_encryption.seal_body(_ENCODER.encode(letter), key, self._entropy)
-        uploaded = _uploaded(_said(keys, letter.content.publication), key)
-        return Submit(number, uploaded, cipher.encode(), submission_id(self._places, letter) + sealed)
+        cipher, sealed = body_encryption.seal_body(_ENCODER.encode(pending), key, self._entropy)
+        blinded = _blind_groups(_publication_groups(keys, pending.content.publication), key)
+        return Submit(number, blinded, cipher.encode(), submission_id(self._submission_key, pending) + sealed)
 
-    def submit_proof(self, letter: PendingPublication) -> bytes | None:
+    def submit_proof(self, pending: PendingPublication) -> bytes | None:
         return None
 
     def open_delivery(
-        self, delivery: RelayDelivery, topic: str, span: LeasePeriod, key: Scalar, now: int
+        self, delivery: RelayDelivery, topic: str, period: LeasePeriod, key: Scalar, now: int
     ) -> PendingPublication:
         if delivery.cipher is None:
             raise MalformedError("a delivery without the point of its key")
@@ -143,28 +143,34 @@ class PaperServerProfile:
         """One ticket for all subscribers: the paper's proxy receives all identities at once."""
         return derive(self._tickets, b"vc/relay-ticket", publication, size=TICKET).reveal()
 
-    def build_deliveries(self, taken: SealedPublication, readers: Sequence[DeliveryTarget]) -> Iterator[RelayDelivery]:
+    def build_deliveries(
+        self, publication_record: SealedPublication, targets: Sequence[DeliveryTarget]
+    ) -> Iterator[RelayDelivery]:
         """One re-randomised message with the identities of all targets, or of as many as fit."""
-        for start in range(0, len(readers), ADDRESSEES_MAX):
-            some = readers[start : start + ADDRESSEES_MAX]
-            cipher = body_encryption.rerandomise_key(_point_of(taken.cipher), self._keys, self._entropy).encode()
-            yield RelayDelivery(tuple(reader.name for reader in some), some[0].ticket, cipher, taken.sealed)
+        for start in range(0, len(targets), ADDRESSEES_MAX):
+            some = targets[start : start + ADDRESSEES_MAX]
+            cipher = body_encryption.rerandomise_key(
+                _point_of(publication_record.cipher), self._keys, self._entropy
+            ).encode()
+            yield RelayDelivery(
+                tuple(reader.name for reader in some), some[0].ticket, cipher, publication_record.sealed
+            )
 
 
-def _said(keys: TopicKeys, publication: Publication) -> ElementGroups:
+def _publication_groups(keys: TopicKeys, publication: Publication) -> ElementGroups:
     """The elements that match a publication."""
     return match_elements.qualify_groups(
         keys.record.topic, match_elements.paper_publication_elements(publication, keys.record)
     )
 
 
-def _uploaded(groups: ElementGroups, key: Scalar) -> Subjects:
+def _blind_groups(groups: ElementGroups, key: Scalar) -> Subjects:
     return tuple(tuple(blind_element(element, key).encode() for element in group) for group in groups)
 
 
 def _point_of(cipher: bytes | None) -> Ciphertext:
     if cipher is None:
-        raise MalformedError("no point of the key")
+        raise MalformedError("the point of the key is missing")
     return Ciphertext.decode(cipher)
 
 

@@ -29,7 +29,7 @@ class LeasePeriod(NamedTuple):
 class ClientProfile(Protocol):
     """Fulfilled for one keyring and one server."""
 
-    def build_enrol(self, number: int, begun: EnrolmentStart) -> EnrolClient: ...
+    def build_enrol(self, number: int, start: EnrolmentStart) -> EnrolClient: ...
 
     def lease_periods(self, now: int, ahead: int) -> list[LeasePeriod]:
         """The periods for which a subscription should be leased now, the current one first."""
@@ -40,34 +40,36 @@ class ClientProfile(Protocol):
     def next_period_us(self, now: int) -> int | None:
         """When the current periods change; None if never."""
 
-    def topic_keys(self, topic: str, span: LeasePeriod, now: int) -> TopicKeys:
+    def topic_keys(self, topic: str, period: LeasePeriod, now: int) -> TopicKeys:
         """The topic's keys in this period; `LocalError` if the keyring has none that this profile can use."""
 
     def interest_elements(self, keys: TopicKeys, interest: Conjunction) -> ElementGroups:
         """The elements of a lease; `LocalError` if the topic does not declare them, or if there are too many."""
 
-    def lease_name(self, interest: bytes, span: LeasePeriod) -> bytes:
+    def lease_name(self, interest: bytes, period: LeasePeriod) -> bytes:
         """The name of a lease between client and proxy: the same in all runs of the client."""
 
-    def build_lease(self, number: int, name: bytes, span: LeasePeriod, groups: ElementGroups, key: Scalar) -> Lease: ...
+    def build_lease(
+        self, number: int, name: bytes, period: LeasePeriod, groups: ElementGroups, key: Scalar
+    ) -> Lease: ...
 
     def lease_proof(self, name: bytes) -> bytes | None:
         """The proof by which the server confirms the lease; None where the client has to trust the proxy."""
 
     def build_release(self, number: int, name: bytes, groups: ElementGroups, key: Scalar) -> Release: ...
 
-    def check_publication(self, keys: TopicKeys, letter: PendingPublication) -> None:
+    def check_publication(self, keys: TopicKeys, pending: PendingPublication) -> None:
         """Raise `LocalError` unless these keys can publish it and all its elements can be subscribed to."""
 
     def build_submit(
-        self, number: int, span: LeasePeriod, keys: TopicKeys, letter: PendingPublication, key: Scalar
+        self, number: int, period: LeasePeriod, keys: TopicKeys, pending: PendingPublication, key: Scalar
     ) -> Submit: ...
 
-    def submit_proof(self, letter: PendingPublication) -> bytes | None:
+    def submit_proof(self, pending: PendingPublication) -> bytes | None:
         """The proof by which the server confirms the publication."""
 
     def open_delivery(
-        self, delivery: RelayDelivery, topic: str, span: LeasePeriod, key: Scalar, now: int
+        self, delivery: RelayDelivery, topic: str, period: LeasePeriod, key: Scalar, now: int
     ) -> PendingPublication:
         """The publication; raises `RemoteError`. `topic` is the lease's topic, where a lease has only one."""
 
@@ -103,7 +105,7 @@ class OpenedSubmission(NamedTuple):
     In `hardened`, `bond` binds the subjects to the submission, and `proof` confirms it to its publisher.
     """
 
-    publication: SealedPublication
+    publication_id: SealedPublication
     until_us: int
     bond: Scalar | None
     proof: bytes | None
@@ -140,9 +142,9 @@ class ServerProfile(Protocol):
 
     def open_submission(self, submit: Submit) -> OpenedSubmission: ...
 
-    def ticket(self, name: bytes, publication: bytes) -> bytes:
+    def ticket(self, name: bytes, publication_id: bytes) -> bytes:
         """Identifies the delivery of a publication to a name; the same in all runs of the server."""
 
     def build_deliveries(
-        self, taken: SealedPublication, readers: Sequence[DeliveryTarget]
+        self, publication: SealedPublication, targets: Sequence[DeliveryTarget]
     ) -> Iterator[RelayDelivery]: ...

@@ -74,23 +74,25 @@ class RelayProxy:
         if (mask is None) != (config.profile == "paper"):
             raise LocalError("a proxy of the hardened profile has a mask, and one of the paper's has none")
         self._config, self._server = config, server
-        self._part: ProxyProfile = PaperProxyProfile() if mask is None else HardenedProxyProfile(public, mask, multiply)
+        self._profile: ProxyProfile = (
+            PaperProxyProfile() if mask is None else HardenedProxyProfile(public, mask, multiply)
+        )
         records = records or {}
-        self._ledger = DurableRecords(records)
+        self._records = DurableRecords(records)
         self._roster = ClientRoster(
-            config, entropy, self._ledger, records, own_pseudonym=self._part.one_pseudonym_per_client
+            config, entropy, self._records, records, one_pseudonym_per_client=self._profile.one_pseudonym_per_client
         )
         self._limits = ClientRateLimits(config)
-        self._up: Batch[_Rising] = Batch(rng, wait_us=config.batch_us, most=config.batch_max)
-        self._down: Batch[_Falling] = Batch(rng, wait_us=config.batch_us, most=config.batch_max)
+        self._up: Batch[_Upward] = Batch(rng, wait_us=config.batch_us, most=config.batch_max)
+        self._down: Batch[_Downward] = Batch(rng, wait_us=config.batch_us, most=config.batch_max)
         self._number = rng.randrange(_NUMBERS)
-        self._flying: dict[int, _Flight] = {}
-        self._present: dict[Address, int] = {}
+        self._in_flight: dict[int, _ForwardedRequest] = {}
+        self._connected: dict[Address, int] = {}
         """Connected clients, with the number of receipts each may send: the proxy forwards a receipt only for a
         delivery."""
         self._enrolling: dict[Address, int] = {}
         """Number of the latest enrolment request of each client."""
-        self._caller = Connector(server, config.connect_us, rng, now)
+        self._connector = Connector(server, config.connect_us, rng, now)
         self._frames: list[Frame] = []
         self._pacer = make_pacer(config, rng)
         self._events: list[Event] = [Listen("member")]
@@ -105,10 +107,10 @@ class RelayProxy:
         self.version += 1
         try:
             if source == self._server:
-                self._answered(decode(data), now)
+                self._handle_answer(decode(data), now)
             else:
-                for each in unpack_frame(self._pacer, data, source, lambda: self._send_away(source, now)):
-                    self._asked(decode(each), len(each), source, now)
+                for each in unpack_frame(self._pacer, data, source, lambda: self._disconnect(source, now)):
+                    self._handle_request(decode(each), len(each), source, now)
         except RemoteError as error:
             self.refused[type(error).__name__] += 1
         except Exception as error:
@@ -118,40 +120,40 @@ class RelayProxy:
     def handle_timer(self, now: int) -> None:
         self.version += 1
         self._roster.handle(now)
-        self._caller.handle(now)
+        self._connector.handle(now)
         self._flush(now)
         if self._pacer is not None:
             self._frames += self._pacer.handle(now)
 
     def next_timer(self) -> int | None:
-        paced = None if self._pacer is None else self._pacer.next_us()
-        return earliest(paced, self._up.due_us, self._down.due_us, self._roster.next_us(), self._caller.next_us)
+        pacer_us = None if self._pacer is None else self._pacer.next_us()
+        return earliest(pacer_us, self._up.due_us, self._down.due_us, self._roster.next_us(), self._connector.next_us)
 
     def frames_to_send(self, now: int, limit: int) -> list[Frame]:
         frames, self._frames = self._frames[:limit], self._frames[limit:]
         return frames
 
     def next_event(self) -> Event | None:
-        return self._events.pop(0) if self._events else self._caller.next_event() or self._ledger.next_event()
+        return self._events.pop(0) if self._events else self._connector.next_event() or self._records.next_event()
 
     def stored(self, record: int, now: int) -> None:
         self.version += 1
-        self._ledger.stored(record, now)
+        self._records.stored(record, now)
         self._flush(now)
 
     def peer_up(self, peer: Address, now: int) -> None:
         if peer == self._server:
-            self._caller.peer_up()
+            self._connector.peer_up()
             return
-        self._present[peer] = 0
+        self._connected[peer] = 0
         if self._pacer is not None:
             self._pacer.stream_up(peer, now)
 
     def peer_lost(self, peer: Address, now: int) -> None:
         if peer == self._server:
-            self._caller.peer_lost(now)
+            self._connector.peer_lost(now)
             return
-        self._present.pop(peer, None)
+        self._connected.pop(peer, None)
         self._enrolling.pop(peer, None)
         if self._pacer is not None:
             self._pacer.stream_down(peer)
@@ -164,17 +166,17 @@ class RelayProxy:
             "clients": len(self._roster),
             "leases": self._roster.leases,
             "limits": len(self._limits),
-            "flying": len(self._flying),
+            "flying": len(self._in_flight),
             "batch": len(self._up) + len(self._down),
             "backlog": 0 if self._pacer is None else len(self._pacer),
         }
 
     # --- up
 
-    def _asked(self, message: Message, size: int, client: Address, now: int) -> None:
+    def _handle_request(self, message: Message, size: int, client: Address, now: int) -> None:
         publishes = isinstance(message, Submit)
         if isinstance(message, Receipt):
-            self._receipt(client, message, now)
+            self._forward_receipt(client, message, now)
             return
         if not isinstance(message, EnrolClient | Lease | Release | Resume | Submit):
             raise MalformedError("not for a proxy")
@@ -182,56 +184,58 @@ class RelayProxy:
             self._refuse(client, message.number, ReplyCode.LIMITED, now)
         elif isinstance(message, EnrolClient):
             self._enrolling[client] = message.number
-            self._rise(client, message, lambda number: Blind(number, message.sealed), now)
+            self._queue_upward(client, message, lambda number: Blind(number, message.sealed), now)
         elif client not in self._roster:
             self._refuse(client, message.number, ReplyCode.UNKNOWN, now)
         elif self._is_excessive(message):
             self._refuse(client, message.number, ReplyCode.LIMITED, now)
         elif isinstance(message, Lease):
-            self._lease(client, message, now)
+            self._forward_lease(client, message, now)
         elif isinstance(message, Submit):
-            self._submit(client, message, now)
+            self._forward_submit(client, message, now)
         else:
-            self._mention(client, message, now)
+            self._forward_about_lease(client, message, now)
 
-    def _receipt(self, client: Address, receipt: Receipt, now: int) -> None:
-        if client not in self._roster or not self._present.get(client):
-            raise ExcessError("a receipt for what was not delivered")
-        self._present[client] -= 1
+    def _forward_receipt(self, client: Address, receipt: Receipt, now: int) -> None:
+        if client not in self._roster or not self._connected.get(client):
+            raise ExcessError("a receipt without a delivery")
+        self._connected[client] -= 1
         if (pseudonym := self._roster.pseudonym_of(client, receipt.name)) is not None:
-            self._up.put(_Rising(lambda _: Receipt(pseudonym, receipt.ticket)), now)
+            self._up.put(_Upward(lambda _: Receipt(pseudonym, receipt.ticket)), now)
 
     def _is_excessive(self, message: Lease | Release | Resume | Submit) -> bool:
         subjects: Subjects = () if isinstance(message, Resume) else message.subjects
         return sum(map(len, subjects)) > self._config.subjects_each
 
-    def _lease(self, client: Address, lease: Lease, now: int) -> None:
-        if not self._part.one_pseudonym_per_client and lease.until_us > now + self._config.lease_us_max:
+    def _forward_lease(self, client: Address, lease: Lease, now: int) -> None:
+        if not self._profile.one_pseudonym_per_client and lease.until_us > now + self._config.lease_us_max:
             self._refuse(client, lease.number, ReplyCode.MALFORMED, now)
             return
-        lent = self._roster.assign_pseudonym(client, lease.name, lease.until_us, now)
-        if lent is None:
+        assigned = self._roster.assign_pseudonym(client, lease.name, lease.until_us, now)
+        if assigned is None:
             self._refuse(client, lease.number, ReplyCode.LIMITED, now)
             return
-        record, pseudonym = lent
+        record, pseudonym = assigned
         transformation = self._roster.transformation(client)
 
-        def moved(number: int) -> Message:
-            subjects = self._part.move_subjects(lease.subjects, transformation)
+        def build_moved(number: int) -> Message:
+            subjects = self._profile.move_subjects(lease.subjects, transformation)
             return Lease(number, pseudonym, lease.until_us, subjects, lease.sealed)
 
-        self._ledger.when_durable(record, now, lambda now: self._rise(client, lease, moved, now, pseudonym))
+        self._records.when_durable(
+            record, now, lambda now: self._queue_upward(client, lease, build_moved, now, pseudonym)
+        )
 
-    def _submit(self, client: Address, submit: Submit, now: int) -> None:
+    def _forward_submit(self, client: Address, submit: Submit, now: int) -> None:
         transformation = self._roster.transformation(client)
 
-        def moved(number: int) -> Message:
-            subjects = self._part.move_subjects(submit.subjects, transformation)
-            return Submit(number, subjects, self._part.move_body_up(submit.cipher, transformation), submit.sealed)
+        def build_moved(number: int) -> Message:
+            subjects = self._profile.move_subjects(submit.subjects, transformation)
+            return Submit(number, subjects, self._profile.move_body_up(submit.cipher, transformation), submit.sealed)
 
-        self._rise(client, submit, moved, now)
+        self._queue_upward(client, submit, build_moved, now)
 
-    def _mention(self, client: Address, request: Release | Resume, now: int) -> None:
+    def _forward_about_lease(self, client: Address, request: Release | Resume, now: int) -> None:
         """A request about an existing lease."""
         pseudonym = self._roster.pseudonym_of(client, request.name)
         if pseudonym is None:
@@ -239,14 +243,14 @@ class RelayProxy:
             return
         transformation = self._roster.transformation(client)
 
-        def moved(number: int) -> Message:
+        def build_moved(number: int) -> Message:
             if isinstance(request, Resume):
                 return Resume(number, pseudonym)
-            return Release(number, pseudonym, self._part.move_subjects(request.subjects, transformation))
+            return Release(number, pseudonym, self._profile.move_subjects(request.subjects, transformation))
 
-        self._rise(client, request, moved, now, pseudonym)
+        self._queue_upward(client, request, build_moved, now, pseudonym)
 
-    def _rise(
+    def _queue_upward(
         self,
         client: Address,
         request: ClientRequest,
@@ -254,113 +258,115 @@ class RelayProxy:
         now: int,
         pseudonym: bytes = b"",
     ) -> None:
-        flight = _Flight(client, request, pseudonym, now + self._config.request_us)
-        self._up.put(_Rising(build, flight), now)
+        forwarded = _ForwardedRequest(client, request, pseudonym, now + self._config.request_us)
+        self._up.put(_Upward(build, forwarded), now)
 
     # --- down
 
-    def _answered(self, message: Message, now: int) -> None:
+    def _handle_answer(self, message: Message, now: int) -> None:
         if isinstance(message, RelayDelivery):
-            self._delivered(message, now)
+            self._forward_delivery(message, now)
             return
         if not isinstance(message, RequestReply | Blinded):
             raise MalformedError("not for a proxy")
-        flight = self._flying.pop(message.number, None)
-        if flight is None:
-            raise StaleError("an answer to what nobody asks any more")
+        forwarded = self._in_flight.pop(message.number, None)
+        if forwarded is None:
+            raise StaleError("an answer to a request that is no longer open")
         if isinstance(message, Blinded):
-            self._enrol(flight, message, now)
+            self._finish_enrolment(forwarded, message, now)
             return
         code = ReplyCode(message.code)
-        over = isinstance(flight.request, Release) or code is ReplyCode.UNKNOWN
-        if over and flight.pseudonym:
-            self._roster.end_lease(flight.pseudonym)
-        self._fall(flight.client, RequestReply(flight.request.number, code, message.proof), now)
+        ended = isinstance(forwarded.request, Release) or code is ReplyCode.UNKNOWN
+        if ended and forwarded.pseudonym:
+            self._roster.end_lease(forwarded.pseudonym)
+        self._queue_downward(forwarded.client, RequestReply(forwarded.request.number, code, message.proof), now)
 
-    def _enrol(self, flight: _Flight, blinded: Blinded, now: int) -> None:
-        request, client = flight.request, flight.client
+    def _finish_enrolment(self, forwarded: _ForwardedRequest, blinded: Blinded, now: int) -> None:
+        request, client = forwarded.request, forwarded.client
         if not isinstance(request, EnrolClient):
-            raise MalformedError("a share for what is no enrolment")
+            raise MalformedError("a share without an enrolment request")
         if self._enrolling.get(client) != request.number:
-            # It was overtaken in a batch, or its client has gone: under this key nobody would send anything.
-            raise StaleError("an enrolment that its client asks for no more")
+            # A later enrolment overtook it in a batch, or its client has gone: no client would use this key.
+            raise StaleError("an enrolment that its client no longer requests")
         try:
             transformation = combine_shares(Scalar(request.ratio), Scalar(blinded.share))
-            self._part.check_enrolment(transformation, request)
+            self._profile.check_enrolment(transformation, request)
         except RemoteError:
             self._refuse(client, request.number, ReplyCode.MALFORMED, now)
             raise
-        done = RequestReply(request.number, ReplyCode.DONE)
-        if not self._roster.enrol(client, transformation, now, lambda now: self._fall(client, done, now)):
+        confirmation = RequestReply(request.number, ReplyCode.DONE)
+        if not self._roster.enrol(
+            client, transformation, now, lambda now: self._queue_downward(client, confirmation, now)
+        ):
             self._refuse(client, request.number, ReplyCode.FULL, now)
 
-    def _delivered(self, delivery: RelayDelivery, now: int) -> None:
+    def _forward_delivery(self, delivery: RelayDelivery, now: int) -> None:
         for pseudonym in delivery.names:
-            reader = self._roster.find_lease(pseudonym)
-            if reader is None or reader[0] not in self._present:
+            owner = self._roster.find_lease(pseudonym)
+            if owner is None or owner[0] not in self._connected:
                 self.undeliverable += 1
                 continue
-            client, name = reader
+            client, name = owner
             self._down.put(
-                _Falling(client, RelayDelivery((name,), delivery.ticket, delivery.cipher, delivery.sealed)), now
+                _Downward(client, RelayDelivery((name,), delivery.ticket, delivery.cipher, delivery.sealed)), now
             )
 
     def _refuse(self, client: Address, number: int, code: ReplyCode, now: int) -> None:
         self.refused[code.name] += 1
-        self._fall(client, RequestReply(number, code), now)
+        self._queue_downward(client, RequestReply(number, code), now)
 
-    def _fall(self, client: Address, message: Message, now: int) -> None:
-        self._down.put(_Falling(client, message), now)
+    def _queue_downward(self, client: Address, message: Message, now: int) -> None:
+        self._down.put(_Downward(client, message), now)
 
     # --- inside
 
     def _flush(self, now: int) -> None:
         """Forward the batches that are due. Bodies are moved now, to the key that the subscriber has now."""
-        for rising in self._up.take(now):
-            self._send_up(rising, now)
-        for falling in self._down.take(now):
-            self._send_down(falling)
+        for upward in self._up.take(now):
+            self._send_up(upward, now)
+        for downward in self._down.take(now):
+            self._send_down(downward)
 
-    def _send_up(self, rising: _Rising, now: int) -> None:
-        flight = rising.flight
-        if not self._caller.up:
-            return  # The client asks again.
-        if flight is None:
-            self._post(self._server, rising.build(0))
+    def _send_up(self, upward: _Upward, now: int) -> None:
+        forwarded = upward.forwarded
+        if not self._connector.up:
+            return  # The client repeats the request.
+        if forwarded is None:
+            self._post(self._server, upward.build(0))
             return
-        while self._flying and next(iter(self._flying.values())).until_us <= now:
-            del self._flying[next(iter(self._flying))]
-        if len(self._flying) >= self._config.flight_max:
-            self._refuse(flight.client, flight.request.number, ReplyCode.FULL, now)
+        while self._in_flight and next(iter(self._in_flight.values())).until_us <= now:
+            del self._in_flight[next(iter(self._in_flight))]
+        if len(self._in_flight) >= self._config.flight_max:
+            self._refuse(forwarded.client, forwarded.request.number, ReplyCode.FULL, now)
             return
         self._number = (self._number + 1) % _NUMBERS
         try:
             with self.faults.refuse_exceptions():
-                message = rising.build(self._number)
+                message = upward.build(self._number)
         except RemoteError as error:
             self.refused[type(error).__name__] += 1
-            self._refuse(flight.client, flight.request.number, ReplyCode.MALFORMED, now)
+            self._refuse(forwarded.client, forwarded.request.number, ReplyCode.MALFORMED, now)
             return
-        self._flying[self._number] = flight
+        self._in_flight[self._number] = forwarded
         self._post(self._server, message)
 
-    def _send_down(self, falling: _Falling) -> None:
-        client, message = falling.client, falling.message
+    def _send_down(self, downward: _Downward) -> None:
+        client, message = downward.client, downward.message
         if isinstance(message, RelayDelivery):
             if client not in self._roster:
                 return
             try:
                 with self.faults.refuse_exceptions():
-                    cipher = self._part.move_body_down(message.cipher, self._roster.transformation(client))
+                    cipher = self._profile.move_body_down(message.cipher, self._roster.transformation(client))
             except RemoteError as error:
                 self.refused[type(error).__name__] += 1
                 return
             message = RelayDelivery(message.names, message.ticket, cipher, message.sealed)
-            if client in self._present:
-                self._present[client] += 1
+            if client in self._connected:
+                self._connected[client] += 1
         self._post(client, message)
 
-    def _send_away(self, client: Address, now: int) -> None:
+    def _disconnect(self, client: Address, now: int) -> None:
         self._events.append(Disconnect(client))
         self.peer_lost(client, now)
 
@@ -373,7 +379,7 @@ class RelayProxy:
 
 
 @dataclass(slots=True)
-class _Flight:
+class _ForwardedRequest:
     """A request at the server, and the client it belongs to."""
 
     client: Address
@@ -383,15 +389,15 @@ class _Flight:
 
 
 @dataclass(slots=True)
-class _Rising:
+class _Upward:
     """A message to the server, built when it leaves, under the number it leaves with."""
 
     build: Callable[[int], Message]
-    flight: _Flight | None = None
+    forwarded: _ForwardedRequest | None = None
 
 
 @dataclass(slots=True)
-class _Falling:
+class _Downward:
     client: Address
     message: Message
 

@@ -38,10 +38,10 @@ SendMessage: TypeAlias = Callable[[Address, Message, int], None]
 @dataclass(slots=True)
 class _Request:
     build: BuildRequest
-    done: WhenDurable
-    unknown: WhenDurable | None
+    on_done: WhenDurable
+    on_unknown: WhenDurable | None
     proof: bytes | None
-    given_up: bool = False
+    is_release: bool = False
     """True if the request last left as a release, which no party proves: a lost release does no harm."""
     tries: int = 0
     sent_us: int = 0
@@ -60,7 +60,7 @@ class ProxyConnection:
     def __init__(
         self,
         config: RelayClientConfig,
-        part: ClientProfile,
+        profile: ClientProfile,
         server: ServerPublic,
         proxy: Address,
         post: SendMessage,
@@ -68,36 +68,36 @@ class ProxyConnection:
         entropy: Entropy,
         now: int,
     ) -> None:
-        self._config, self._part, self._server, self.proxy = config, part, server, proxy
+        self._config, self._profile, self._server, self.proxy = config, profile, server, proxy
         self._post, self._rng, self._entropy = post, rng, entropy
         self.key: Scalar | None = None
         """k_u, while the client is enrolled."""
         self.refused_requests: Counter[ReplyCode] = Counter()
         """Requests whose last answer was a refusal, by reason."""
         self._refusals: dict[int, ReplyCode] = {}
-        self._caller = Connector(proxy, config.connect_us, rng, now)
-        # Numbers of another life may still be answered: this one begins anywhere.
+        self._connector = Connector(proxy, config.connect_us, rng, now)
+        # Requests of an earlier run may still be answered, so the first number is random.
         self._number = rng.randrange(_NUMBERS)
         self._enrolling: tuple[int, EnrolmentStart, int] | None = None
-        self._forgotten = 0
+        self._times_forgotten = 0
         """How often the proxy did not know this client since the last confirmed request."""
-        self._answers = _Answers(config.retry_us << DOUBLINGS_MAX)
+        self._answer_times = _AnswerTimes(config.retry_us << DOUBLINGS_MAX)
         self._enrol_owed_us: int | None = None
         """Since when an answer to the enrolment is owed; compare `_Request.owed_us`."""
         self._enrol_owed_before_us = 0
-        self._flying: dict[int, _Request] = {}
+        self._in_flight: dict[int, _Request] = {}
         self._waiting: dict[int, _Request] = {}
-        self._alarms: Timers[int] = Timers()
+        self._timers: Timers[int] = Timers()
 
     def __len__(self) -> int:
-        return len(self._flying) + len(self._waiting)
+        return len(self._in_flight) + len(self._waiting)
 
     def request(
         self,
         now: int,
         build: BuildRequest,
-        done: WhenDurable,
-        unknown: WhenDurable | None = None,
+        on_done: WhenDurable,
+        on_unknown: WhenDurable | None = None,
         *,
         proof: bytes | None = None,
     ) -> int:
@@ -106,9 +106,9 @@ class ProxyConnection:
         With `proof`, only an answer that carries the proof confirms the request: the proxy cannot confirm it in the
         server's place.
         """
-        number = self._next()
-        self._waiting[number] = _Request(build, done, unknown, proof)
-        self._fill(now)
+        number = self._next_number()
+        self._waiting[number] = _Request(build, on_done, on_unknown, proof)
+        self._send_waiting(now)
         return number
 
     def is_unsent(self, number: int) -> bool:
@@ -121,18 +121,18 @@ class ProxyConnection:
         answer, its server is down or the proxy withholds the requests. Each request counts separately. Answers to other
         requests change nothing. Neither does the answer that this client is unknown, which a proxy can give by itself.
         """
-        owed = [self._enrol_owed_us, *(request.owed_us for request in self._flying.values())]
+        owed = [self._enrol_owed_us, *(request.owed_us for request in self._in_flight.values())]
         silent_us = max((now - since_us for since_us in owed if since_us is not None), default=0)
-        usual_us = max(_SILENT_RETRIES * self._config.retry_us, 2 * self._answers.patience_us)
+        usual_us = max(_SILENT_RETRIES * self._config.retry_us, 2 * self._answer_times.patience_us)
         return silent_us if silent_us >= usual_us else 0
 
     def delay(self, now: int) -> Delay:
         """Why an unconfirmed request waits, and roughly until when."""
-        if not self._caller.up:
+        if not self._connector.up:
             return Delay("no stream to the relay's proxy is up")
         if self.silent_us(now):
             return Delay("the relay does not answer")
-        answer_us = max(self._answers.patience_us, _ANSWER_US)
+        answer_us = max(self._answer_times.patience_us, _ANSWER_US)
         if self.key is None:
             return Delay("the relay enrols this member first", now + 2 * answer_us)
         if self._refusals:
@@ -142,31 +142,31 @@ class ProxyConnection:
 
     def cancel(self, number: int, now: int) -> None:
         """Stop repeating the request."""
-        self._clear(number)
-        self._alarms.cancel(number)
+        self._clear_refusal(number)
+        self._timers.cancel(number)
         self._waiting.pop(number, None)
-        if self._flying.pop(number, None) is not None:
-            self._fill(now)
+        if self._in_flight.pop(number, None) is not None:
+            self._send_waiting(now)
 
     def send_if_up(self, message: Message, now: int) -> None:
         """Send a message that is useful only while the proxy is connected."""
-        if self._caller.up and self.key is not None:
+        if self._connector.up and self.key is not None:
             self._post(self.proxy, message, now)
 
     def peer_up(self, now: int) -> None:
-        self._caller.peer_up()
+        self._connector.peer_up()
         if self.key is None:
             self._enrol(now)
-        for number in list(self._flying):
+        for number in list(self._in_flight):
             self._send(number, now)
-        self._fill(now)
+        self._send_waiting(now)
 
     def peer_lost(self, now: int) -> None:
-        self._caller.peer_lost(now)
+        self._connector.peer_lost(now)
         if self._enrol_owed_us is not None:
             self._enrol_owed_before_us = now - self._enrol_owed_us
             self._enrol_owed_us = None
-        for request in self._flying.values():
+        for request in self._in_flight.values():
             if request.owed_us is not None:
                 request.owed_before_us = now - request.owed_us
                 request.owed_us = None
@@ -175,104 +175,107 @@ class ProxyConnection:
         code = ReplyCode(reply.code)
         if self._enrolling is not None and reply.number == self._enrolling[0]:
             self._enrol_owed_us, self._enrol_owed_before_us = None, 0
-            self._enrolled(code, now)
+            self._finish_enrolment(code, now)
             return
-        request = self._flying.get(reply.number)
+        request = self._in_flight.get(reply.number)
         if request is None:
             return
-        if code is ReplyCode.DONE and request.proof not in (None, reply.proof) and not request.given_up:
-            raise ForgedError("a proxy says that something is done, and not the server")
+        if code is ReplyCode.DONE and request.proof not in (None, reply.proof) and not request.is_release:
+            raise ForgedError("the proxy confirms a request without the server's proof")
         if code is ReplyCode.DONE:
-            self._forgotten = 0
-        self._answers.note(request, now)
-        if code is ReplyCode.DONE or (code is ReplyCode.UNKNOWN and request.unknown is not None):
-            del self._flying[reply.number]
-            self._alarms.cancel(reply.number)
-            self._clear(reply.number)
+            self._times_forgotten = 0
+        self._answer_times.record(request, now)
+        if code is ReplyCode.DONE or (code is ReplyCode.UNKNOWN and request.on_unknown is not None):
+            del self._in_flight[reply.number]
+            self._timers.cancel(reply.number)
+            self._clear_refusal(reply.number)
             if code is ReplyCode.DONE:
                 self._hasten_older(request, now)
-            self._fill(now)
-            then = request.done if code is ReplyCode.DONE else request.unknown
+            self._send_waiting(now)
+            then = request.on_done if code is ReplyCode.DONE else request.on_unknown
             if then is not None:
                 then(now)
         elif code is ReplyCode.UNKNOWN:
-            self._unknown(now)
+            self._enrol_again(now)
         else:
-            self._refused(reply.number, code)
+            self._record_refusal(reply.number, code)
             request.owed_us, request.owed_before_us = None, 0
-            self._again(reply.number, request, now)
+            self._schedule_repeat(reply.number, request, now)
 
     def next_us(self) -> int | None:
-        return earliest(self._caller.next_us, self._alarms.next_us())
+        return earliest(self._connector.next_us, self._timers.next_us())
 
     def next_event(self) -> Event | None:
-        return self._caller.next_event()
+        return self._connector.next_event()
 
     def handle(self, now: int) -> None:
-        self._caller.handle(now)
-        for number in self._alarms.pop_due(now):
+        self._connector.handle(now)
+        for number in self._timers.pop_due(now):
             if number == _ENROL:
                 self._enrol(now)
             else:
                 self._send(number, now)
 
-    def _unknown(self, now: int) -> None:
+    def _enrol_again(self, now: int) -> None:
         """Enrol again: at once, since a proxy may have lost its disk; later, if it has forgotten this client just
         before."""
         if self.key is None:
-            return  # An answer to what we asked before we knew.
+            return  # The answer to a request from before the last UNKNOWN.
         self.key = None
-        self._forgotten += 1
-        if self._forgotten == 1:
+        self._times_forgotten += 1
+        if self._times_forgotten == 1:
             self._enrol(now)
         else:
-            self._alarms.set(_ENROL, now + backoff(self._rng, self._config.retry_us, self._forgotten - 2))
+            self._timers.set(_ENROL, now + backoff(self._rng, self._config.retry_us, self._times_forgotten - 2))
 
     def _enrol(self, now: int) -> None:
-        if not self._caller.up:
+        if not self._connector.up:
             return
         if self._enrolling is None:
-            self._enrolling = (self._next(), begin_enrolment(self._server, self._entropy), 0)
-        number, begun, tries = self._enrolling
-        self._enrolling = (number, begun, tries + 1)
-        self._post(self.proxy, self._part.build_enrol(number, begun), now)
+            self._enrolling = (self._next_number(), begin_enrolment(self._server, self._entropy), 0)
+        number, start, tries = self._enrolling
+        self._enrolling = (number, start, tries + 1)
+        self._post(self.proxy, self._profile.build_enrol(number, start), now)
         if self._enrol_owed_us is None:
             self._enrol_owed_us = now - self._enrol_owed_before_us
-        self._alarms.set(_ENROL, now + backoff(self._rng, self._config.retry_us, tries))
+        self._timers.set(_ENROL, now + backoff(self._rng, self._config.retry_us, tries))
 
-    def _enrolled(self, code: ReplyCode, now: int) -> None:
+    def _finish_enrolment(self, code: ReplyCode, now: int) -> None:
         if self._enrolling is None or code is not ReplyCode.DONE:
-            self._refused(_ENROL, code)
+            self._record_refusal(_ENROL, code)
             return
-        self._clear(_ENROL)
+        self._clear_refusal(_ENROL)
         self.key, self._enrolling = self._enrolling[1].key, None
-        self._alarms.cancel(_ENROL)
-        for number in list(self._flying):
+        self._timers.cancel(_ENROL)
+        for number in list(self._in_flight):
             self._send(number, now)
-        self._fill(now)
+        self._send_waiting(now)
 
-    def _fill(self, now: int) -> None:
+    def _send_waiting(self, now: int) -> None:
         while (
-            self._caller.up and self.key is not None and self._waiting and len(self._flying) < self._config.flight_max
+            self._connector.up
+            and self.key is not None
+            and self._waiting
+            and len(self._in_flight) < self._config.flight_max
         ):
             number = next(iter(self._waiting))
-            self._flying[number] = self._waiting.pop(number)
+            self._in_flight[number] = self._waiting.pop(number)
             self._send(number, now)
 
     def _send(self, number: int, now: int) -> None:
-        request = self._flying.get(number)
-        if request is None or not self._caller.up or self.key is None:
+        request = self._in_flight.get(number)
+        if request is None or not self._connector.up or self.key is None:
             return
         try:
             message = request.build(number, self.key, now)
         except LocalError:
-            pass  # Not at this time: a grant has ended, and may be renewed.
+            pass  # Not now: a grant has expired, and may be renewed.
         else:
-            request.given_up = isinstance(message, Release)
+            request.is_release = isinstance(message, Release)
             self._post(self.proxy, message, now)
             if request.owed_us is None:
                 request.owed_us = now - request.owed_before_us
-        self._again(number, request, now)
+        self._schedule_repeat(number, request, now)
 
     def _hasten_older(self, answered: _Request, now: int) -> None:
         """Repeat soon the requests that were last sent before one that the server has answered.
@@ -281,34 +284,34 @@ class ProxyConnection:
         pause never falls below `retry_us`: a proxy that drops one request and forwards others cannot multiply it. A
         refused request keeps its pause, because it has its answer.
         """
-        least_us = max(self._config.retry_us, self._answers.patience_us)
-        for number, request in self._flying.items():
+        least_us = max(self._config.retry_us, self._answer_times.patience_us)
+        for number, request in self._in_flight.items():
             if request.tries > 1 and request.last_us < answered.last_us and number not in self._refusals:
-                self._alarms.set(number, max(now, request.last_us + least_us))
+                self._timers.set(number, max(now, request.last_us + least_us))
 
-    def _again(self, number: int, request: _Request, now: int) -> None:
+    def _schedule_repeat(self, number: int, request: _Request, now: int) -> None:
         if not request.tries:
             request.sent_us = now
         request.last_us = now
         pause_us = backoff(self._rng, self._config.retry_us, request.tries)
-        self._alarms.set(number, now + max(pause_us, self._answers.patience_us))
+        self._timers.set(number, now + max(pause_us, self._answer_times.patience_us))
         request.tries += 1
 
-    def _refused(self, number: int, code: ReplyCode) -> None:
-        self._clear(number)
+    def _record_refusal(self, number: int, code: ReplyCode) -> None:
+        self._clear_refusal(number)
         self._refusals[number] = code
         self.refused_requests[code] += 1
 
-    def _clear(self, number: int) -> None:
+    def _clear_refusal(self, number: int) -> None:
         if (code := self._refusals.pop(number, None)) is not None:
             self.refused_requests[code] -= 1
 
-    def _next(self) -> int:
+    def _next_number(self) -> int:
         self._number = (self._number + 1) % _NUMBERS
         return self._number
 
 
-class _Answers:
+class _AnswerTimes:
     """How long answers take, so that a busy relay is not asked twice: a second answer would make it busier.
 
     Only answers to requests that were sent once count. For the others it is unknown which transmission the answer
@@ -323,7 +326,7 @@ class _Answers:
         """Minimum time to wait for an answer."""
         return min(2 * self._usual_us, self._most_us)
 
-    def note(self, request: _Request, now: int) -> None:
+    def record(self, request: _Request, now: int) -> None:
         if request.tries == 1:
             self._usual_us += (now - request.sent_us - self._usual_us) // 8
 

@@ -44,7 +44,7 @@ class LeasePseudonym(msgspec.Struct, frozen=True, array_like=True, tag="lease", 
 
 
 @dataclass(slots=True)
-class _Client:
+class _RosterClient:
     record: int
     transformation: Scalar
     pseudonym: bytes
@@ -62,24 +62,29 @@ class ClientRoster:
         self,
         config: RelayProxyConfig,
         entropy: Entropy,
-        ledger: DurableRecords,
-        kept: Mapping[int, bytes],
+        durable: DurableRecords,
+        records: Mapping[int, bytes],
         *,
-        own_pseudonym: bool,
+        one_pseudonym_per_client: bool,
     ) -> None:
-        self._config, self._entropy, self._ledger, self._own_pseudonym = config, entropy, ledger, own_pseudonym
-        self._clients: dict[Address, _Client] = {}
+        self._config, self._entropy, self._durable, self._one_pseudonym_per_client = (
+            config,
+            entropy,
+            durable,
+            one_pseudonym_per_client,
+        )
+        self._clients: dict[Address, _RosterClient] = {}
         self._known: dict[Address, tuple[int, bytes]] = {}
         """Record and pseudonym of each client, including clients that are not durable yet."""
-        self._readers: dict[bytes, tuple[Address, bytes]] = {}
-        self._alarms: Timers[bytes] = Timers()
-        records = [(record, _read(data)) for record, data in sorted(kept.items())]
-        for record, entry in records:
+        self._leases_by_pseudonym: dict[bytes, tuple[Address, bytes]] = {}
+        self._timers: Timers[bytes] = Timers()
+        entries = [(record, _decode(data)) for record, data in sorted(records.items())]
+        for record, entry in entries:
             if isinstance(entry, EnrolledClient):
-                self._admit(record, entry)
-        for record, entry in records:
+                self._add_client(record, entry)
+        for record, entry in entries:
             if isinstance(entry, LeasePseudonym) and Address(entry.client) in self._clients:
-                self._lend(record, entry)
+                self._add_lease(record, entry)
 
     def __len__(self) -> int:
         return len(self._known)
@@ -99,22 +104,22 @@ class ClientRoster:
         known = self._known.get(client)
         if known is None and len(self._known) >= self._config.clients_max and not self._make_room():
             return False
-        record, pseudonym = known or (None, self._draw() if self._own_pseudonym else b"")
+        record, pseudonym = known or (None, self._draw_pseudonym() if self._one_pseudonym_per_client else b"")
         entry = EnrolledClient(client, transformation.reveal(), pseudonym)
-        record = self._ledger.keep(_ENCODER.encode(entry), record)
+        record = self._durable.keep(_ENCODER.encode(entry), record)
         self._known[client] = (record, pseudonym)
 
         def stored(now: int) -> None:
-            self._admit(record, entry)
+            self._add_client(record, entry)
             then(now)
 
-        self._ledger.when_durable(record, now, stored)
+        self._durable.when_durable(record, now, stored)
         return True
 
     def pseudonym_of(self, client: Address, name: bytes) -> bytes | None:
         """The pseudonym of a lease, or None if it is unknown."""
         known = self._clients[client]
-        if self._own_pseudonym:
+        if self._one_pseudonym_per_client:
             return known.pseudonym
         return known.leases[name][1].pseudonym if name in known.leases else None
 
@@ -122,70 +127,72 @@ class ClientRoster:
         """A pseudonym for a lease, and the record that must be durable first; None if the client has too many
         leases."""
         known = self._clients[client]
-        if self._own_pseudonym:
+        if self._one_pseudonym_per_client:
             return known.record, known.pseudonym
         held = known.leases.get(name)
         if held is not None and held[1].until_us == until_us:
             return held[0], held[1].pseudonym
         if held is None and len(known.leases) >= self._config.leases_each:
             return None
-        entry = LeasePseudonym(client, name, self._draw() if held is None else held[1].pseudonym, until_us)
-        record = self._ledger.keep(_ENCODER.encode(entry), None if held is None else held[0])
-        self._lend(record, entry)
+        entry = LeasePseudonym(client, name, self._draw_pseudonym() if held is None else held[1].pseudonym, until_us)
+        record = self._durable.keep(_ENCODER.encode(entry), None if held is None else held[0])
+        self._add_lease(record, entry)
         return record, entry.pseudonym
 
     def find_lease(self, pseudonym: bytes) -> tuple[Address, bytes] | None:
         """The client and the client's name for the lease; None if the pseudonym is unknown or expired."""
-        return self._readers.get(pseudonym)
+        return self._leases_by_pseudonym.get(pseudonym)
 
     def end_lease(self, pseudonym: bytes) -> None:
         """Forget the lease of this pseudonym. The paper's pseudonyms stay with their clients."""
-        client, name = self._readers.get(pseudonym, ("", b""))
+        client, name = self._leases_by_pseudonym.get(pseudonym, ("", b""))
         known = self._clients.get(Address(client))
         if known is not None and name in known.leases:
             record, _ = known.leases.pop(name)
-            del self._readers[pseudonym]
-            self._alarms.cancel(pseudonym)
-            self._ledger.settle(record)
+            del self._leases_by_pseudonym[pseudonym]
+            self._timers.cancel(pseudonym)
+            self._durable.settle(record)
 
     def next_us(self) -> int | None:
-        return self._alarms.next_us()
+        return self._timers.next_us()
 
     def handle(self, now: int) -> None:
-        for pseudonym in self._alarms.pop_due(now):
+        for pseudonym in self._timers.pop_due(now):
             self.end_lease(pseudonym)
 
     def _make_room(self) -> bool:
         """Evict a client without leases. Not in `paper`: a client that was away comes back to its pseudonym."""
-        idle = (client for client, known in self._clients.items() if not known.leases and not self._own_pseudonym)
-        leaver = next(idle, None)
-        if leaver is None:
+        idle = (
+            client for client, known in self._clients.items() if not known.leases and not self._one_pseudonym_per_client
+        )
+        evicted = next(idle, None)
+        if evicted is None:
             return False
-        del self._clients[leaver]
-        self._ledger.settle(self._known.pop(leaver)[0])
+        del self._clients[evicted]
+        self._durable.settle(self._known.pop(evicted)[0])
         return True
 
-    def _admit(self, record: int, entry: EnrolledClient) -> None:
+    def _add_client(self, record: int, entry: EnrolledClient) -> None:
         client, key = Address(entry.client), _scalar(entry.transformation)
         known = self._clients.get(client)
         if known is not None:
             known.transformation = key
             return
         self._known[client] = (record, entry.pseudonym)
-        self._clients[client] = _Client(record, key, entry.pseudonym)
+        self._clients[client] = _RosterClient(record, key, entry.pseudonym)
         if entry.pseudonym:
-            self._readers[entry.pseudonym] = (client, bytes(LEASE_NAME))
+            self._leases_by_pseudonym[entry.pseudonym] = (client, bytes(LEASE_NAME))
 
-    def _lend(self, record: int, entry: LeasePseudonym) -> None:
+    def _add_lease(self, record: int, entry: LeasePseudonym) -> None:
         self._clients[Address(entry.client)].leases[entry.name] = (record, entry)
-        self._readers[entry.pseudonym] = (Address(entry.client), entry.name)
-        self._alarms.set(entry.pseudonym, entry.until_us + self._config.retention_us)
+        self._leases_by_pseudonym[entry.pseudonym] = (Address(entry.client), entry.name)
+        self._timers.set(entry.pseudonym, entry.until_us + self._config.retention_us)
 
-    def _draw(self) -> bytes:
+    def _draw_pseudonym(self) -> bytes:
         return self._entropy(LEASE_NAME)
 
 
-def _read(data: bytes) -> EnrolledClient | LeasePseudonym:
+def _decode(data: bytes) -> EnrolledClient | LeasePseudonym:
     entry: EnrolledClient | LeasePseudonym = _DECODER.decode(data)
     return entry
 

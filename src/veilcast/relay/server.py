@@ -58,7 +58,7 @@ class PublicationRecord(msgspec.Struct, frozen=True, array_like=True, tag="note"
     """The proxy that submitted it; "" in records older than this field."""
 
 
-class _Place(NamedTuple):
+class _StoredLease(NamedTuple):
     """A lease in the server's memory."""
 
     record: int
@@ -87,29 +87,32 @@ class RelayServer:
         multiply: Multiply = multiply_each,
     ) -> None:
         self._config = config
-        self._part: ServerProfile
+        self._profile: ServerProfile
         self._matcher: Matcher
         if config.profile == "hardened":
-            self._part, self._matcher = HardenedServerProfile(keys, entropy, multiply), ExactMatcher(config.columns_max)
+            self._profile, self._matcher = (
+                HardenedServerProfile(keys, entropy, multiply),
+                ExactMatcher(config.columns_max),
+            )
         else:
-            self._part, self._matcher = (
+            self._profile, self._matcher = (
                 PaperServerProfile(keys, entropy),
                 FilterMatcher(config.filter_geometry, config.leases_max),
             )
         self._frames: list[Frame] = []
         self._events: list[Event] = [Listen("proxy")]
-        self._leases: dict[tuple[bytes, bytes], _Place] = {}
-        self._leases_by, self._columns_by = ProxyQuota(config.leases_each), ProxyQuota(config.columns_each)
+        self._leases: dict[tuple[bytes, bytes], _StoredLease] = {}
+        self._lease_quota, self._column_quota = ProxyQuota(config.leases_each), ProxyQuota(config.columns_each)
         self._parts: Counter[bytes] = Counter()
-        self._lapsed: dict[bytes, None] = {}
+        self._expired: dict[bytes, None] = {}
         """Expired leases with publications still waiting under their names."""
         self.faults = Faults()
         self.refused: Counter[str] = Counter()
         self.matched = 0
         self.version = 0
-        self._ledger = DurableRecords(records or {})
-        self._boxes = Mailboxes(config, self._part, self._post, self._ledger.settle, self._emptied)
-        self._recall(records or {}, now)
+        self._records = DurableRecords(records or {})
+        self._mailboxes = Mailboxes(config, self._profile, self._post, self._records.settle, self._mailbox_emptied)
+        self._restore(records or {}, now)
 
     # --- the driver
 
@@ -119,9 +122,9 @@ class RelayServer:
             message = decode(data)
             try:
                 with self.faults.refuse_exceptions():
-                    self._act(message, source, now)
+                    self._dispatch(message, source, now)
             except StaleError:
-                raise  # It was long under way; whoever asks is asking anew by now.
+                raise  # It was delayed; its sender has repeated it by now.
             except RemoteError:
                 if isinstance(message, Blind | Lease | Release | Resume | Submit):
                     self._refuse(source, message.number, ReplyCode.MALFORMED)
@@ -134,31 +137,31 @@ class RelayServer:
     def handle_timer(self, now: int) -> None:
         self.version += 1
         for name in self._matcher.expire(now):
-            self._lapse(name)
-        self._boxes.handle(now)
+            self._expire_lease(name)
+        self._mailboxes.handle(now)
 
     def next_timer(self) -> int | None:
-        return earliest(self._matcher.next_us(), self._boxes.next_us())
+        return earliest(self._matcher.next_us(), self._mailboxes.next_us())
 
     def frames_to_send(self, now: int, limit: int) -> list[Frame]:
-        # What waits for a proxy that is back may be much, and each copy is made for its reader: as it is asked for.
-        while len(self._frames) < limit and self._boxes.send_backlog():
+        # The backlog of a returning proxy may be long, and each copy is sealed for its subscriber: build it on demand.
+        while len(self._frames) < limit and self._mailboxes.send_backlog():
             pass
         frames, self._frames = self._frames[:limit], self._frames[limit:]
         return frames
 
     def next_event(self) -> Event | None:
-        return self._events.pop(0) if self._events else self._ledger.next_event()
+        return self._events.pop(0) if self._events else self._records.next_event()
 
     def stored(self, record: int, now: int) -> None:
         self.version += 1
-        self._ledger.stored(record, now)
+        self._records.stored(record, now)
 
     def peer_up(self, peer: Address, now: int) -> None:
-        self._boxes.proxy_up(peer)
+        self._mailboxes.proxy_up(peer)
 
     def peer_lost(self, peer: Address, now: int) -> None:
-        self._boxes.proxy_lost(peer)
+        self._mailboxes.proxy_lost(peer)
 
     # --- checkers
 
@@ -166,24 +169,24 @@ class RelayServer:
         """Entries in each table."""
         return {
             "leases": len(self._leases),
-            "mailboxes": len(self._boxes),
+            "mailboxes": len(self._mailboxes),
             "matched": len(self._matcher),
-            "held": self._boxes.held,
-            "waiting": self._boxes.longest_queue,
-            "remembered": self._boxes.remembered,
+            "held": self._mailboxes.held,
+            "waiting": self._mailboxes.longest_queue,
+            "remembered": self._mailboxes.remembered,
         }
 
     @property
     def abandoned(self) -> int:
         """Publications that some subscriber never received, because space or time ran out."""
-        return self._boxes.abandoned
+        return self._mailboxes.abandoned
 
     # --- what proxies ask for
 
-    def _act(self, message: Message, proxy: Address, now: int) -> None:
+    def _dispatch(self, message: Message, proxy: Address, now: int) -> None:
         match message:
             case Blind():
-                self._post(proxy, Blinded(message.number, self._part.answer_enrolment(message.sealed)))
+                self._post(proxy, Blinded(message.number, self._profile.answer_enrolment(message.sealed)))
             case Lease():
                 self._lease(message, proxy, now)
             case Release():
@@ -193,143 +196,145 @@ class RelayServer:
             case Submit():
                 self._submit(message, proxy, now)
             case Receipt():
-                self._boxes.acknowledge(message.name, message.ticket)
+                self._mailboxes.acknowledge(message.name, message.ticket)
             case _:
                 raise MalformedError("not for a server")
 
     def _lease(self, lease: Lease, proxy: Address, now: int) -> None:
-        key, bond, proof = self._part.open_lease(lease)
-        tags = self._part.compute_tags(lease.subjects, bond)
+        key, bond, proof = self._profile.open_lease(lease)
+        tags = self._profile.compute_tags(lease.subjects, bond)
         if not tags or not all(tags) or lease.until_us <= now:
             raise MalformedError("a lease that nothing could match")
         if self._config.profile == "hardened" and lease.until_us > now + self._config.lease_us_max:
             raise MalformedError("a lease that would never end")
-        standing = LeaseRecord(lease.name, self._part.lease_part(tags), proxy, lease.until_us, tags, key)
-        data = _ENCODER.encode(standing)
-        known, stamp = self._leases.get((standing.name, standing.part)), _stamp(data)
+        lease_record = LeaseRecord(lease.name, self._profile.lease_part(tags), proxy, lease.until_us, tags, key)
+        data = _ENCODER.encode(lease_record)
+        known, stamp = self._leases.get((lease_record.name, lease_record.part)), _stamp(data)
         if known is None or known.stamp != stamp:
-            if not self._has_room(standing, known):
+            if not self._has_capacity(lease_record, known):
                 self._refuse(proxy, lease.number, ReplyCode.FULL)
                 return
             try:
-                self._matcher.put(standing.name, standing.part, tags, standing.until_us)
+                self._matcher.put(lease_record.name, lease_record.part, tags, lease_record.until_us)
             except LocalError:
                 self._refuse(proxy, lease.number, ReplyCode.FULL)
                 return
-            record = self._ledger.keep(data, None if known is None else known.record)
-            known = self._stand(standing, record, stamp)
-        self._ledger.when_durable(known.record, now, lambda now: self._done(proxy, lease.number, proof))
-        self._boxes.resume(standing.name, proxy)
+            record = self._records.keep(data, None if known is None else known.record)
+            known = self._add_lease(lease_record, record, stamp)
+        self._records.when_durable(known.record, now, lambda now: self._confirm(proxy, lease.number, proof))
+        self._mailboxes.resume(lease_record.name, proxy)
 
     def _release(self, release: Release, proxy: Address) -> None:
-        part = self._part.lease_part(self._part.compute_tags(release.subjects, None))
+        part = self._profile.lease_part(self._profile.compute_tags(release.subjects, None))
         self._matcher.remove(release.name, part)
-        self._end(release.name, part)
-        self._done(proxy, release.number)
+        self._end_lease(release.name, part)
+        self._confirm(proxy, release.number)
 
     def _resume(self, resume: Resume, proxy: Address) -> None:
-        if resume.name not in self._boxes:
+        if resume.name not in self._mailboxes:
             self._refuse(proxy, resume.number, ReplyCode.UNKNOWN)
             return
-        self._done(proxy, resume.number)
-        self._boxes.resume(resume.name, proxy)
+        self._confirm(proxy, resume.number)
+        self._mailboxes.resume(resume.name, proxy)
 
     def _submit(self, submit: Submit, proxy: Address, now: int) -> None:
-        taken, until_us, bond, proof = self._part.open_submission(submit)
+        publication, until_us, bond, proof = self._profile.open_submission(submit)
         if until_us <= now:
-            raise StaleError("a publication under the tags of an epoch that is over")
-        record = self._boxes.record_of(taken.id)
-        if record is None and not self._boxes.is_settled(taken.id):
-            names = self._matcher.match(self._part.compute_tags(submit.subjects, bond))
+            raise StaleError("a publication under the tags of an expired epoch")
+        record = self._mailboxes.record_of(publication.id)
+        if record is None and not self._mailboxes.is_settled(publication.id):
+            names = self._matcher.match(self._profile.compute_tags(submit.subjects, bond))
             self.matched += len(names)
             if not names:
-                self._boxes.remember_settled(taken.id)
-            elif not self._boxes.has_room(taken, proxy, len(names)):
+                self._mailboxes.remember_settled(publication.id)
+            elif not self._mailboxes.has_room(publication, proxy, len(names)):
                 self._refuse(proxy, submit.number, ReplyCode.FULL)
                 return
             else:
-                record = self._hold(taken, proxy, names, now)
+                record = self._store(publication, proxy, names, now)
         if record is None:
-            self._done(proxy, submit.number, proof)
+            self._confirm(proxy, submit.number, proof)
         else:
-            self._ledger.when_durable(record, now, lambda now: self._done(proxy, submit.number, proof))
+            self._records.when_durable(record, now, lambda now: self._confirm(proxy, submit.number, proof))
 
     # --- inside
 
-    def _hold(self, taken: SealedPublication, proxy: Address, names: list[bytes], now: int) -> int:
+    def _store(self, publication: SealedPublication, proxy: Address, names: list[bytes], now: int) -> int:
         until_us = now + self._config.retention_us
-        record = self._ledger.keep(_ENCODER.encode(PublicationRecord(*taken, tuple(names), until_us, proxy)))
-        self._boxes.store(record, taken, proxy, names, until_us)
-        self._ledger.when_durable(record, now, lambda now: self._boxes.deliver(record))
+        record = self._records.keep(_ENCODER.encode(PublicationRecord(*publication, tuple(names), until_us, proxy)))
+        self._mailboxes.store(record, publication, proxy, names, until_us)
+        self._records.when_durable(record, now, lambda now: self._mailboxes.deliver(record))
         return record
 
-    def _has_room(self, standing: LeaseRecord, known: _Place | None) -> bool:
-        proxy, columns = Address(standing.proxy), len(standing.tags)
+    def _has_capacity(self, lease_record: LeaseRecord, known: _StoredLease | None) -> bool:
+        proxy, columns = Address(lease_record.proxy), len(lease_record.tags)
         if known is not None and known.proxy == proxy:
-            return self._columns_by.fits(proxy, columns - known.columns)
-        everywhere = known is not None or len(self._leases) < self._config.leases_max
-        return everywhere and self._leases_by.fits(proxy, 1) and self._columns_by.fits(proxy, columns)
+            return self._column_quota.fits(proxy, columns - known.columns)
+        below_total = known is not None or len(self._leases) < self._config.leases_max
+        return below_total and self._lease_quota.fits(proxy, 1) and self._column_quota.fits(proxy, columns)
 
-    def _stand(self, standing: LeaseRecord, record: int, stamp: bytes) -> _Place:
-        key = (standing.name, standing.part)
+    def _add_lease(self, lease_record: LeaseRecord, record: int, stamp: bytes) -> _StoredLease:
+        key = (lease_record.name, lease_record.part)
         if (known := self._leases.get(key)) is None:
-            self._parts[standing.name] += 1
+            self._parts[lease_record.name] += 1
         else:
-            self._count(known, -1)
-        place = self._leases[key] = _Place(record, stamp, Address(standing.proxy), len(standing.tags))
-        self._count(place, 1)
-        self._lapsed.pop(standing.name, None)
-        self._boxes.open(standing.name, place.proxy, standing.key)
-        return place
+            self._charge(known, -1)
+        stored_lease = self._leases[key] = _StoredLease(
+            record, stamp, Address(lease_record.proxy), len(lease_record.tags)
+        )
+        self._charge(stored_lease, 1)
+        self._expired.pop(lease_record.name, None)
+        self._mailboxes.open(lease_record.name, stored_lease.proxy, lease_record.key)
+        return stored_lease
 
-    def _count(self, place: _Place, sign: int) -> None:
-        self._leases_by.charge(place.proxy, sign)
-        self._columns_by.charge(place.proxy, sign * place.columns)
+    def _charge(self, stored_lease: _StoredLease, sign: int) -> None:
+        self._lease_quota.charge(stored_lease.proxy, sign)
+        self._column_quota.charge(stored_lease.proxy, sign * stored_lease.columns)
 
-    def _lapse(self, name: bytes) -> None:
+    def _expire_lease(self, name: bytes) -> None:
         """A lease has expired; its waiting publications stay for their retention time."""
-        if self._boxes.is_empty(name):
-            self._end(name, b"")
+        if self._mailboxes.is_empty(name):
+            self._end_lease(name, b"")
         else:
-            self._lapsed[name] = None
+            self._expired[name] = None
 
-    def _emptied(self, name: bytes) -> None:
-        if name in self._lapsed:
-            self._end(name, b"")
+    def _mailbox_emptied(self, name: bytes) -> None:
+        if name in self._expired:
+            self._end_lease(name, b"")
 
-    def _end(self, name: bytes, part: bytes) -> None:
+    def _end_lease(self, name: bytes, part: bytes) -> None:
         """Forget a lease, or a part of one; with the last part, also what waits under its name."""
         known = self._leases.pop((name, part), None)
         if known is None:
             return
-        self._ledger.settle(known.record)
-        self._count(known, -1)
+        self._records.settle(known.record)
+        self._charge(known, -1)
         self._parts[name] -= 1
         if not self._parts[name]:
             del self._parts[name]
-            self._lapsed.pop(name, None)
-            self._boxes.close(name)
+            self._expired.pop(name, None)
+            self._mailboxes.close(name)
 
-    def _recall(self, records: Mapping[int, bytes], now: int) -> None:
-        entries = [(record, _read(data)) for record, data in sorted(records.items())]
+    def _restore(self, records: Mapping[int, bytes], now: int) -> None:
+        entries = [(record, _decode(data)) for record, data in sorted(records.items())]
         current: list[IndexedLease] = []
         for record, entry in entries:
             if isinstance(entry, LeaseRecord):
-                self._stand(entry, record, _stamp(records[record]))
+                self._add_lease(entry, record, _stamp(records[record]))
                 if entry.until_us > now:
                     current.append(IndexedLease(entry.name, entry.part, entry.tags, entry.until_us))
                 else:
-                    self._lapsed[entry.name] = None
+                    self._expired[entry.name] = None
         self._matcher.put_many(current)
         for record, entry in entries:
             if isinstance(entry, PublicationRecord):
-                taken = SealedPublication(entry.id, entry.cipher, entry.sealed)
-                self._boxes.store(record, taken, Address(entry.proxy), entry.names, entry.until_us)
-                self._boxes.deliver(record)
-        for name in [name for name in self._lapsed if self._boxes.is_empty(name)]:
-            self._end(name, b"")
+                publication = SealedPublication(entry.id, entry.cipher, entry.sealed)
+                self._mailboxes.store(record, publication, Address(entry.proxy), entry.names, entry.until_us)
+                self._mailboxes.deliver(record)
+        for name in [name for name in self._expired if self._mailboxes.is_empty(name)]:
+            self._end_lease(name, b"")
 
-    def _done(self, proxy: Address, number: int, proof: bytes | None = None) -> None:
+    def _confirm(self, proxy: Address, number: int, proof: bytes | None = None) -> None:
         self._post(proxy, RequestReply(number, ReplyCode.DONE, proof))
 
     def _refuse(self, proxy: Address, number: int, code: ReplyCode) -> None:
@@ -344,7 +349,7 @@ def _stamp(data: bytes) -> bytes:
     return digest(data, purpose=b"vc/relay-stamp", size=16)
 
 
-def _read(data: bytes) -> LeaseRecord | PublicationRecord:
+def _decode(data: bytes) -> LeaseRecord | PublicationRecord:
     entry: LeaseRecord | PublicationRecord = _DECODER.decode(data)
     return entry
 

@@ -33,33 +33,33 @@ class DeliveryTags:
 
     def __init__(self, link: Secret, epoch_us: int, most: int) -> None:
         self._key, self._epoch_us, self._most = derive(link, b"vc/tree-ends"), epoch_us, most
-        self._ends: dict[bytes, DeliveryTag] = {}
-        self._alarms: Timers[bytes] = Timers()
+        self._tags: dict[bytes, DeliveryTag] = {}
+        self._timers: Timers[bytes] = Timers()
 
     def __len__(self) -> int:
-        return len(self._ends)
+        return len(self._tags)
 
-    def open(self, wish: SharedInterest, epoch: int) -> bytes:
+    def open(self, shared: SharedInterest, epoch: int) -> bytes:
         """The tag of this interest's trees in this epoch; messages under it are accepted until the trees expire."""
-        name = entry_name(derive(self.chain_secret(wish, epoch), b"vc/tree-end", size=ENTRY).reveal())
-        remember(self._ends, name, DeliveryTag(wish, epoch), self._most)
-        self._alarms.set(name, self._over_us(epoch))
+        name = entry_name(derive(self.chain_secret(shared, epoch), b"vc/tree-end", size=ENTRY).reveal())
+        remember(self._tags, name, DeliveryTag(shared, epoch), self._most)
+        self._timers.set(name, self._expiry_us(epoch))
         return name
 
-    def chain_secret(self, wish: SharedInterest, epoch: int) -> Secret:
+    def chain_secret(self, shared: SharedInterest, epoch: int) -> Secret:
         """The secret from which the names on the chain to this tag are derived."""
-        return derive(self._key, b"vc/tree-hung", wish.key, epoch.to_bytes(8, "big"))
+        return derive(self._key, b"vc/tree-hung", shared.key, epoch.to_bytes(8, "big"))
 
     def get(self, name: bytes, now: int) -> DeliveryTag | None:
-        end = self._ends.get(name)
-        return None if end is None or self._over_us(end.epoch) <= now else end
+        tag = self._tags.get(name)
+        return None if tag is None or self._expiry_us(tag.epoch) <= now else tag
 
     def next_us(self) -> int | None:
-        return self._alarms.next_us()
+        return self._timers.next_us()
 
     def handle(self, now: int) -> None:
-        for name in self._alarms.pop_due(now):
-            self._ends.pop(name, None)
+        for name in self._timers.pop_due(now):
+            self._tags.pop(name, None)
 
-    def _over_us(self, epoch: int) -> int:
+    def _expiry_us(self, epoch: int) -> int:
         return (epoch + 2) * self._epoch_us

@@ -36,10 +36,10 @@ class DestinationFilters:
         if destinations < 1:
             raise LocalError("a routing table has room for at least one destination")
         self.geometry: Final = geometry
-        self._room = destinations
+        self._destinations_max = destinations
         self._counting = counting
         self._columns: dict[bytes, int] = {}
-        self._held: list[int] = []
+        self._element_counts: list[int] = []
         # One row for each position of a filter, one column for each destination: a look-up reads a few whole rows.
         self._counts: Counts = np.zeros((geometry.rows, 0), dtype=np.uint16)
 
@@ -51,30 +51,30 @@ class DestinationFilters:
         rows = self._rows(elements)
         column = self._columns.get(destination)
         new = rows if column is None or self._counting else rows[~self._holds(rows, column)]
-        if len(new) + (0 if column is None else self._held[column]) > self.geometry.elements:
+        if len(new) + (0 if column is None else self._element_counts[column]) > self.geometry.elements:
             raise LocalError(f"a filter holds at most {self.geometry.elements} elements")
         if column is None:
             column = self._new_column(destination)
         places = new.reshape(-1)
         if self._counting:
             if len(places) and int(self._counts[places, column].max()) > _COUNT_MAX - len(places):
-                raise LocalError("a filter counts no further")
+                raise LocalError("a counter of the filter is at its maximum")
             np.add.at(self._counts[:, column], places, 1)
         else:
             self._counts[places, column] = 1
-        self._held[column] += len(new)
+        self._element_counts[column] += len(new)
 
     def remove(self, destination: bytes, elements: Iterable[bytes]) -> None:
         """Remove each element once; elements that are not found are ignored."""
         if not self._counting:
-            raise LocalError("these filters only grow")
+            raise LocalError("these filters do not count, so nothing can be removed")
         column = self._columns.get(destination)
         if column is None:
             return
         for row in self._rows(elements):
             if self._counts[row, column].all():
                 self._counts[row, column] -= 1
-                self._held[column] -= 1
+                self._element_counts[column] -= 1
 
     def match(self, groups: Sequence[Sequence[bytes]]) -> list[bytes]:
         """The destinations whose filters contain an element of each group, in order of insertion."""
@@ -94,14 +94,16 @@ class DestinationFilters:
 
     def _new_column(self, destination: bytes) -> int:
         column = len(self._columns)
-        if column >= self._room:
+        if column >= self._destinations_max:
             raise LocalError(f"a routing table has at most {self._room} destinations")
         if column >= self._counts.shape[1]:
-            wider: Counts = np.zeros((self.geometry.rows, min(max(8, 2 * column), self._room)), dtype=np.uint16)
+            wider: Counts = np.zeros(
+                (self.geometry.rows, min(max(8, 2 * column), self._destinations_max)), dtype=np.uint16
+            )
             wider[:, :column] = self._counts
             self._counts = wider
         self._columns[destination] = column
-        self._held.append(0)
+        self._element_counts.append(0)
         return column
 
 

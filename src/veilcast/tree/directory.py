@@ -77,14 +77,14 @@ class Directory:
         self._config, self._keyring = config, keyring
         self._reader, self._prover = StatementReader(keyring, revoked), MembershipProver(keyring)
         records = records or {}
-        self._ledger = DurableRecords(records)
-        self._nodes: dict[bytes, _Node] = {}
-        self._ends: Timers[bytes] = Timers()
+        self._records = DurableRecords(records)
+        self._nodes: dict[bytes, _NodeEntry] = {}
+        self._expiries: Timers[bytes] = Timers()
         self._editions: deque[SignedListing] = deque(maxlen=config.versions)
         self._changed = True
         self._failures = TokenBucket(config.enrols_every_us, config.enrols_burst)
         """Budget of enrolments that may still fail their check; a renewing node does not depend on it."""
-        self._callers: dict[Address, TokenBucket] = {}
+        self._buckets: dict[Address, TokenBucket] = {}
         self._frames: list[Frame] = []
         self._events: list[Event] = [Listen("tree")]
         self.faults = Faults()
@@ -98,7 +98,7 @@ class Directory:
     def receive(self, data: bytes, source: Address, now: int) -> None:
         self.version += 1
         try:
-            self._admit(source, now)
+            self._limit_rate(source, now)
             request = decode(data)
             if isinstance(request, EnrolNode):
                 self._enrol(request, source, now)
@@ -112,49 +112,49 @@ class Directory:
             self.faults.count_exception(error)
 
     def handle_timer(self, now: int) -> None:
-        for node in self._ends.pop_due(now):
+        for node in self._expiries.pop_due(now):
             self.version += 1
-            self._ledger.settle(self._nodes.pop(node).record)
+            self._records.settle(self._nodes.pop(node).record)
             self._changed = True
 
     def next_timer(self) -> int | None:
-        return self._ends.next_us()
+        return self._expiries.next_us()
 
     def frames_to_send(self, now: int, limit: int) -> list[Frame]:
         frames, self._frames = self._frames[:limit], self._frames[limit:]
         return frames
 
     def next_event(self) -> Event | None:
-        return self._events.pop(0) if self._events else self._ledger.next_event()
+        return self._events.pop(0) if self._events else self._records.next_event()
 
     def stored(self, record: int, now: int) -> None:
-        self._ledger.stored(record, now)
+        self._records.stored(record, now)
 
     def peer_up(self, peer: Address, now: int) -> None:
         """Nothing to prepare: any peer may ask."""
 
     def peer_lost(self, peer: Address, now: int) -> None:
-        self._callers.pop(peer, None)
+        self._buckets.pop(peer, None)
 
     def sizes(self) -> dict[str, int]:
         """Entries in each table, for checks of their bounds."""
         return {
             "nodes": len(self._nodes),
             "editions": len(self._editions),
-            "callers": len(self._callers),
+            "callers": len(self._buckets),
         }
 
     # --- requests
 
-    def _admit(self, source: Address, now: int) -> None:
-        bucket = self._callers.pop(source, None)
+    def _limit_rate(self, source: Address, now: int) -> None:
+        bucket = self._buckets.pop(source, None)
         if bucket is None:
             bucket = TokenBucket(self._config.requests_every_us, self._config.requests_burst)
-        self._callers[source] = bucket
-        if len(self._callers) > self._config.callers_max:
-            del self._callers[next(iter(self._callers))]
+        self._buckets[source] = bucket
+        if len(self._buckets) > self._config.callers_max:
+            del self._buckets[next(iter(self._buckets))]
         if not bucket.take(now):
-            raise ExcessError("more requests than one stream is given")
+            raise ExcessError("the stream exceeds its rate limit")
 
     def _enrol(self, enrol: EnrolNode, source: Address, now: int) -> None:
         self._prover.check(enrol)
@@ -178,29 +178,29 @@ class Directory:
             self._answer(RequestRefused(enrol.number, RefusalCode.LIMITED), source)
             return
         if known is None or (known.listed.address, known.issuer, known.shown) != (enrol.address, issuer, shown):
-            known = self._let_in(node, enrol, issuer, known, now)
+            known = self._admit_node(node, enrol, issuer, known, now)
         until_us = min(enrol.issued_us, now) + self._config.lease_us
         known.issued_us = enrol.issued_us
         since_us = max(known.listed.since_us, min(enrol.since_us, now))
         self._renew(node, known, since_us, until_us)
-        self._ledger.when_durable(
+        self._records.when_durable(
             known.record, now, lambda _: self._answer(NodeEnrolled(enrol.number, until_us), source)
         )
 
-    def _check(self, enrol: EnrolNode, listed: _Node | None, now: int) -> bytes:
+    def _check(self, enrol: EnrolNode, listed: _NodeEntry | None, now: int) -> bytes:
         """The authority that certified the node. Raises `RemoteError` unless the sender may speak for this node now.
 
         The root's member takes its name back from a sub-authority at once: a descriptor with a future time, signed by
         another key under that name, does not make the member's own descriptors stale.
         """
         if not now - self._config.lease_us < enrol.issued_us <= now + AHEAD_US:
-            raise StaleError("the descriptor is not of this time")
+            raise StaleError("the descriptor is too old or from the future")
         issuer = check_descriptor(enrol, self._reader, now)
         if listed is not None and listed.has_other_issuer(issuer):
             if issuer != self._keyring.root:
                 raise ForgedError("another authority certified the node of this name")
         elif listed is not None and enrol.issued_us < listed.issued_us:
-            raise StaleError("the descriptor is older than the one that is known")
+            raise StaleError("the descriptor is older than the stored one")
         return issuer
 
     def _fetch(self, fetch: FetchListing, source: Address, now: int) -> None:
@@ -217,24 +217,28 @@ class Directory:
 
     # --- nodes and editions
 
-    def _let_in(self, node: bytes, enrol: EnrolNode, issuer: bytes, known: _Node | None, now: int) -> _Node:
+    def _admit_node(
+        self, node: bytes, enrol: EnrolNode, issuer: bytes, known: _NodeEntry | None, now: int
+    ) -> _NodeEntry:
         """List a node that is new, or that differs from its record. A node that moves keeps its age and its rate
         limits."""
         since_us = now if known is None else known.listed.since_us
-        kept = NodeRecord(enrol.address, enrol.box, since_us, issuer, enrol.issued_us, _digest(enrol.certificates))
-        before = self._nodes.get(node)
-        record = self._ledger.keep(_ENCODER.encode(kept), None if before is None else before.record)
-        self._nodes[node] = self._listed_as(kept, record, None if known is None else known.renewals)
+        node_record = NodeRecord(
+            enrol.address, enrol.box, since_us, issuer, enrol.issued_us, _digest(enrol.certificates)
+        )
+        former = self._nodes.get(node)
+        record = self._records.keep(_ENCODER.encode(node_record), None if former is None else former.record)
+        self._nodes[node] = self._make_node(node_record, record, None if known is None else known.renewals)
         return self._nodes[node]
 
-    def _listed_as(self, kept: NodeRecord, record: int, renewals: TokenBucket | None = None) -> _Node:
+    def _make_node(self, node_record: NodeRecord, record: int, renewals: TokenBucket | None = None) -> _NodeEntry:
         renewals = renewals or TokenBucket(self._config.renewals_every_us, self._config.renewals_burst)
-        return _Node(record, kept, renewals)
+        return _NodeEntry(record, node_record, renewals)
 
-    def _renew(self, node: bytes, known: _Node, since_us: int, until_us: int) -> None:
+    def _renew(self, node: bytes, known: _NodeEntry, since_us: int, until_us: int) -> None:
         """A node that reports a later start than the recorded one counts as restarted at that time."""
         known.listed = msgspec.structs.replace(known.listed, since_us=since_us, until_us=until_us)
-        self._ends.set(node, until_us)
+        self._expiries.set(node, until_us)
         self._changed = True
 
     def _newest(self, now: int) -> SignedListing:
@@ -250,24 +254,24 @@ class Directory:
         return newest
 
     def _restore(self, record: int, data: bytes, now: int) -> None:
-        kept = _DECODER.decode(data)
-        node = fingerprint(kept.box)
-        self._nodes[node] = self._listed_as(kept, record)
-        self._renew(node, self._nodes[node], kept.since_us, now + self._config.lease_us)
+        node_record = _DECODER.decode(data)
+        node = fingerprint(node_record.box)
+        self._nodes[node] = self._make_node(node_record, record)
+        self._renew(node, self._nodes[node], node_record.since_us, now + self._config.lease_us)
 
     def _answer(self, message: Message, source: Address) -> None:
         self._frames.append(Frame(source, encode(message)))
 
 
-class _Node:
+class _NodeEntry:
     """A listed node: its record, its listing entry, and what it showed at its last enrolment."""
 
     __slots__ = ("issued_us", "issuer", "listed", "record", "renewals", "shown")
 
-    def __init__(self, record: int, kept: NodeRecord, renewals: TokenBucket) -> None:
+    def __init__(self, record: int, node_record: NodeRecord, renewals: TokenBucket) -> None:
         self.record, self.renewals = record, renewals
-        self.listed = ListedNode(kept.address, kept.box, kept.since_us, 0)
-        self.issuer, self.issued_us, self.shown = kept.issuer, kept.issued_us, kept.shown
+        self.listed = ListedNode(node_record.address, node_record.box, node_record.since_us, 0)
+        self.issuer, self.issued_us, self.shown = node_record.issuer, node_record.issued_us, node_record.shown
 
     def has_other_issuer(self, issuer: bytes) -> bool:
         """False if the record is from a time when directories did not store the issuer."""

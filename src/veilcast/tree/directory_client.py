@@ -47,13 +47,19 @@ class DirectoryClient:
         directory: Address,
         address: Address,
         streams: RequestStreams,
-        changed: Callable[[int], None],
+        on_change: Callable[[int], None],
         rng: Random,
         entropy: Entropy,
         now: int,
         revoked: RevokedKeys | None = None,
     ) -> None:
-        self._config, self._keyring, self._streams, self._changed, self._rng = config, keyring, streams, changed, rng
+        self._config, self._keyring, self._streams, self._on_change, self._rng = (
+            config,
+            keyring,
+            streams,
+            on_change,
+            rng,
+        )
         self._directory, self._address, self._entropy = directory, address, entropy
         self._reader, self._prover, self._since_us = StatementReader(keyring, revoked), MembershipProver(keyring), now
         self.home: Final = fingerprint(public_of(keyring.membership.link))
@@ -65,13 +71,13 @@ class DirectoryClient:
         """Head of the current listing."""
         self._fetching = name_stream(directory, FETCH_STREAM)
         """Stream of the current download."""
-        self._gathering: ListingDownload | None = None
+        self._download: ListingDownload | None = None
         self._tries = {_ENROL: 0, _FETCH: 0}
-        self._silent: dict[str, None] = {}
+        self._unanswered: dict[str, None] = {}
         """Kinds of request that the directory last left unanswered."""
-        self._alarms: Timers[str] = Timers()
-        self._alarms.set(_ENROL, now)
-        self._alarms.set(_FETCH, now + 1 + rng.randrange(config.connect_us))
+        self._timers: Timers[str] = Timers()
+        self._timers.set(_ENROL, now)
+        self._timers.set(_FETCH, now + 1 + rng.randrange(config.connect_us))
 
     def address_of(self, node: bytes) -> Address | None:
         """The address of another node, or None if it is not listed."""
@@ -81,101 +87,103 @@ class DirectoryClient:
     @property
     def is_unanswered(self) -> bool:
         """True if the directory left the last request of either kind unanswered."""
-        return bool(self._silent)
+        return bool(self._unanswered)
 
     def next_us(self) -> int | None:
-        return self._alarms.next_us()
+        return self._timers.next_us()
 
     def handle(self, now: int) -> None:
-        for due in self._alarms.pop_due(now):
+        for due in self._timers.pop_due(now):
             if due == _ENROL:
                 peer = name_stream(self._directory, DIRECTORY_STREAM)
-                self._ask(
+                self._request(
                     peer,
                     lambda number: build_descriptor(self._keyring, self._address, number, now, self._since_us),
                     _ENROL,
                     now,
                 )
             elif due == _FETCH:
-                self._gathering = None
+                self._download = None
                 self._fetching = name_stream(self._directory, fresh_purpose(FETCH_STREAM, self._entropy))
-                self._ask(self._fetching, lambda number: self._prover.prove(FetchListing(number, 0, None)), _FETCH, now)
+                self._request(
+                    self._fetching, lambda number: self._prover.prove(FetchListing(number, 0, None)), _FETCH, now
+                )
 
     # --- inside
 
-    def _ask(self, peer: Address, build: Callable[[int], Message], what: str, now: int) -> None:
-        def then(answer: Answer | None, now: int) -> None:
-            self._silent = {each: None for each in self._silent if each != what}
+    def _request(self, peer: Address, build: Callable[[int], Message], kind: str, now: int) -> None:
+        def on_answer(answer: Answer | None, now: int) -> None:
+            self._unanswered = {each: None for each in self._unanswered if each != kind}
             match answer:
-                case NodeEnrolled() if what == _ENROL:
+                case NodeEnrolled() if kind == _ENROL:
                     self.refusal = None
-                    self._listed(answer, now)
-                case RequestRefused() if what == _ENROL:
+                    self._enrolled(answer, now)
+                case RequestRefused() if kind == _ENROL:
                     self.refusal = RefusalCode(answer.code)
-                    self._again(what, now)
-                case ListingHead() if what == _FETCH:
-                    self._begin(answer, now)
-                case ListingPage() if what == _FETCH:
-                    self._add(answer, now)
+                    self._retry(kind, now)
+                case ListingHead() if kind == _FETCH:
+                    self._begin_download(answer, now)
+                case ListingPage() if kind == _FETCH:
+                    self._add_page(answer, now)
                 case None:
-                    self._silent[what] = None
-                    self._again(what, now)
+                    self._unanswered[kind] = None
+                    self._retry(kind, now)
                 case _:
-                    self._again(what, now)
+                    self._retry(kind, now)
 
         until_us = now + self._streams.patience_us
-        if not self._streams.request(peer, build, then, until_us=until_us, linger_us=0, now=now):
-            self._again(what, now)
+        if not self._streams.request(peer, build, on_answer, until_us=until_us, linger_us=0, now=now):
+            self._retry(kind, now)
 
-    def _again(self, what: str, now: int) -> None:
-        self._alarms.set(what, now + backoff(self._rng, self._config.connect_us, self._tries[what]))
-        self._tries[what] += 1
+    def _retry(self, kind: str, now: int) -> None:
+        self._timers.set(kind, now + backoff(self._rng, self._config.connect_us, self._tries[kind]))
+        self._tries[kind] += 1
 
-    def _listed(self, enrolled: NodeEnrolled, now: int) -> None:
+    def _enrolled(self, enrolled: NodeEnrolled, now: int) -> None:
         self.enrolled_until_us, self._tries[_ENROL] = enrolled.until_us, 0
-        self._alarms.set(_ENROL, now + min(max(_SOON_US, (enrolled.until_us - now) // 3), _LATE_US))
+        self._timers.set(_ENROL, now + min(max(_SOON_US, (enrolled.until_us - now) // 3), _LATE_US))
 
-    def _begin(self, head: ListingHead, now: int) -> None:
+    def _begin_download(self, head: ListingHead, now: int) -> None:
         try:
-            self._gathering = ListingDownload(head, self._reader, self.listing, now, self._config.listed_max)
+            self._download = ListingDownload(head, self._reader, self.listing, now, self._config.listed_max)
             if self._head is not None and self._head.version == head.version and self._head.pages != head.pages:
                 raise ForgedError("the directory has signed two listings under one name")
         except RemoteError:
-            self._again(_FETCH, now)
+            self._retry(_FETCH, now)
             raise
         self._tries[_FETCH] = 0
-        self._go_on(now)
+        self._continue_download(now)
 
-    def _add(self, page: ListingPage, now: int) -> None:
-        if self._gathering is None:
-            self._again(_FETCH, now)  # A page where a head was asked for.
+    def _add_page(self, page: ListingPage, now: int) -> None:
+        if self._download is None:
+            self._retry(_FETCH, now)  # A page in answer to a request for a head.
             return
         try:
-            self._gathering.add_page(page)
+            self._download.add_page(page)
         except RemoteError:
-            self._again(_FETCH, now)
+            self._retry(_FETCH, now)
             raise
-        self._go_on(now)
+        self._continue_download(now)
 
-    def _go_on(self, now: int) -> None:
-        gathering = self._gathering
-        if gathering is None:
+    def _continue_download(self, now: int) -> None:
+        download = self._download
+        if download is None:
             return
-        page = gathering.missing_page()
-        if page is not None and gathering.head.version != self.listing.version:
-            version = gathering.head.version
-            asked = self._prover.prove(FetchListing(0, version, page))
-            self._ask(self._fetching, lambda number: msgspec.structs.replace(asked, number=number), _FETCH, now)
+        page = download.missing_page()
+        if page is not None and download.head.version != self.listing.version:
+            version = download.head.version
+            fetch = self._prover.prove(FetchListing(0, version, page))
+            self._request(self._fetching, lambda number: msgspec.structs.replace(fetch, number=number), _FETCH, now)
             return
-        self._gathering = None
-        self._alarms.set(_FETCH, now + self._config.fetch_us)
-        if gathering.head.version != self.listing.version:
-            self.listing, self._head = gathering.listing(), gathering.head
-            self._changed(now)
-        # Who was not listed yet was early, and others may have been, too.
+        self._download = None
+        self._timers.set(_FETCH, now + self._config.fetch_us)
+        if download.head.version != self.listing.version:
+            self.listing, self._head = download.listing(), download.head
+            self._on_change(now)
+        # If this node was too early to be listed, others may have been, too.
         soon = self.home not in self.listing
         half = (self._config.connect_us if soon else self._config.fetch_us) // 2
-        self._alarms.set(_FETCH, now + half + self._rng.randrange(half + 1))
+        self._timers.set(_FETCH, now + half + self._rng.randrange(half + 1))
 
 
 _ENROL: Final = "enrol"

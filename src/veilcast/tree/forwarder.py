@@ -46,12 +46,12 @@ class Forwarder:
         self,
         config: TreeConfig,
         keyring: Keyring,
-        hops: HopQueue,
+        hop_queue: HopQueue,
         arrive: Callable[[ForwardPublication, int], bool],
         rng: Random,
     ) -> None:
         """`arrive` accepts a message that has reached the end of its path, and returns whether it had."""
-        self._config, self._hops, self._arrive, self._rng = config, hops, arrive, rng
+        self._config, self._hop_queue, self._arrive, self._rng = config, hop_queue, arrive, rng
         self._copies = TokenBucket(config.copies_every_us, config.copies_burst)
         self.listed_count = 0
         """Nodes in the listing."""
@@ -75,18 +75,18 @@ class Forwarder:
         if install.removes or len(install.sealed) != INSTALL_BLOCK:
             raise MalformedError("not an instruction of the hardened profile")
         if not now < install.until_us <= (epoch_of(now, self._epoch_us) + EPOCHS_AHEAD) * self._epoch_us:
-            raise StaleError("an instruction for another time")
+            raise StaleError("the instruction has expired or ends too late")
         mark = digest(install.sealed, purpose=b"vc/tree-told", size=NOTE_ID)
         if (_INSTALLED, mark) in self._seen:
-            return  # Whoever sends it again would have all who stand behind us send it again.
+            return  # Otherwise a replay would make all later nodes of the group pass it on again.
         layer = open_layer(self._box, unpad(install.sealed), context=bundle_context(install.until_us, install.groups))
-        with suppress(StaleError):  # We know better, and those behind us may not know anything.
+        with suppress(StaleError):  # This node has a newer instruction; the later nodes of the group may have none.
             entry = self._entries.put(layer.instruction, install.groups, install.until_us)
-            self._turn(entry, now)
+            self._redirect(entry, now)
         self._remember(_INSTALLED, mark)
         for child, bundle in layer.children:
-            passed = msgspec.structs.replace(install, number=0, sealed=pad(bundle, INSTALL_BLOCK), proof=None)
-            self._hops.send(child, self._prover.prove(passed), now)
+            onward = msgspec.structs.replace(install, number=0, sealed=pad(bundle, INSTALL_BLOCK), proof=None)
+            self._hop_queue.send(child, self._prover.prove(onward), now)
 
     def offer(self, offer: Offer, now: int) -> int:
         """Match a publication, and send a copy along each matching tree. Returns the number of copies. Raises
@@ -99,13 +99,13 @@ class Forwarder:
         matched = self._entries.match([tag for group in offer.groups for tag in group])
         most = min(max(COPIES_LEAST, self._config.trees_each * self.listed_count), self._config.copies_burst)
         if len(matched) > most:
-            self._hops.dropped += len(matched) - most
+            self._hop_queue.dropped += len(matched) - most
             matched = self._rng.sample(matched, most)
         if not self._copies.take(now, len(matched)):
-            raise ExcessError("more copies than an origin makes")
+            raise ExcessError("the origin exceeds its rate of copies")
         self._remember(_OFFERED, offer.message)
         for entry in matched:
-            self._pass_on(entry, offer.message, offer.body, now)
+            self._forward_copy(entry, offer.message, offer.body, now)
         return len(matched)
 
     def forward(self, carry: ForwardPublication, now: int) -> None:
@@ -116,12 +116,12 @@ class Forwarder:
         if not self._arrive(carry, now):
             entry = self._entries.get(carry.entry)
             if entry is None or entry.until_us <= now:
-                raise StaleError("nothing is known of this entry")
-            if not self._hops.has_room(entry.parent):
-                raise ExcessError("too much waits for this parent")
+                raise StaleError("the entry is unknown")
+            if not self._hop_queue.has_room(entry.parent):
+                raise ExcessError("too many messages wait for this parent")
         self._remember(carry.entry, carry.message)
         if entry is not None:
-            self._pass_on(entry, carry.message, carry.body, now)
+            self._forward_copy(entry, carry.message, carry.body, now)
 
     def next_us(self) -> int | None:
         return self._entries.next_us()
@@ -129,20 +129,22 @@ class Forwarder:
     def handle(self, now: int) -> None:
         self._entries.expire(now)
 
-    def _turn(self, entry: RoutingEntry, now: int) -> None:
+    def _redirect(self, entry: RoutingEntry, now: int) -> None:
         """Also send the messages that wait for the entry's former parents to its present one, within the rate of all
         copies."""
-        waiting = self._hops.waiting_under(entry.name, entry.parent)
+        waiting = self._hop_queue.waiting_under(entry.name, entry.parent)
         if not self._copies.take(now, len(waiting)):
-            self._hops.dropped += len(waiting)
+            self._hop_queue.dropped += len(waiting)
             return
-        for held in waiting:
-            self._pass_on(entry, held.message, held.body, now)
+        for message_held in waiting:
+            self._forward_copy(entry, message_held.message, message_held.body, now)
 
-    def _pass_on(self, entry: RoutingEntry, message: bytes, body: bytes, now: int) -> None:
+    def _forward_copy(self, entry: RoutingEntry, message: bytes, body: bytes, now: int) -> None:
         """Send to the entry's parent, which may be this node itself: a guard may be the root of the tree that hangs
         from it."""
-        self._hops.send(entry.parent, ForwardPublication(0, entry.parent_entry, message, body), now, entry=entry.name)
+        self._hop_queue.send(
+            entry.parent, ForwardPublication(0, entry.parent_entry, message, body), now, entry=entry.name
+        )
 
     def _remember(self, entry: bytes, message: bytes) -> None:
         remember(self._seen, (entry, message), None, self._config.seen_max)

@@ -33,66 +33,81 @@ from veilcast.wire.tree import ForwardPublication, Offer
 class HardenedTreeProfile:
     """A `TreeProfile`. The records hold the guards of an earlier run."""
 
-    def __init__(self, outfit: TreeProfileContext) -> None:
-        config, keyring, home, streams = outfit.config, outfit.keyring, outfit.home, outfit.streams
-        where, rng, entropy = outfit.address_of, outfit.rng, outfit.entropy
-        self._root, self._entropy, self._deliver, self._failed = keyring.root, entropy, outfit.deliver, outfit.on_error
+    def __init__(self, context: TreeProfileContext) -> None:
+        config, keyring, home, streams = context.config, context.keyring, context.home, context.streams
+        address_of, rng, entropy = context.address_of, context.rng, context.entropy
+        self._root, self._entropy, self._deliver, self._on_error = (
+            keyring.root,
+            entropy,
+            context.deliver,
+            context.on_error,
+        )
         self.copies = config.copies
         self._prover = MembershipProver(keyring)
         self._topics = MemberTopics(config.profile, keyring)
-        self._forwarding = Forwarder(config, keyring, outfit.hops, self._arrive, rng)
-        self._guards = Guards(config.chain, home, rng, outfit.records.get(GUARDS_RECORD))
-        self._planting = TreeInstaller(
-            config, streams, self._prover, home, where, self._forwarding.install, rng, entropy
+        self._forwarder = Forwarder(config, keyring, context.hops, self._arrive, rng)
+        self._guards = Guards(config.chain, home, rng, context.records.get(GUARDS_RECORD))
+        self._installer = TreeInstaller(
+            config, streams, self._prover, home, address_of, self._forwarder.install, rng, entropy
         )
-        self._ends = DeliveryTags(keyring.membership.link, keyring.epoch_us, TAGS_EACH * config.subscriptions_max)
-        self._subscribing = TreeSubscriber(
-            config, self._topics, self._ends, keyring.epoch_us, home, self._guards, self._planting, rng, entropy
+        self._delivery_tags = DeliveryTags(
+            keyring.membership.link, keyring.epoch_us, TAGS_EACH * config.subscriptions_max
         )
-        self._tending = TreeRepair(config, self._subscribing, self._guards)
-        self._probing = TreeProber(
+        self._subscriber = TreeSubscriber(
             config,
-            streams,
-            where,
-            self._subscribing.current_trees,
-            lambda *how: self._tending.handle_outcome(self._probing, *how),
+            self._topics,
+            self._delivery_tags,
+            keyring.epoch_us,
+            home,
+            self._guards,
+            self._installer,
             rng,
             entropy,
-            outfit.now,
+        )
+        self._repair = TreeRepair(config, self._subscriber, self._guards)
+        self._prober = TreeProber(
+            config,
+            streams,
+            address_of,
+            self._subscriber.current_trees,
+            lambda *outcome: self._repair.handle_outcome(self._prober, *outcome),
+            rng,
+            entropy,
+            context.now,
         )
         self._parts = (
-            self._forwarding,
-            self._planting,
-            self._ends,
-            self._subscribing,
-            self._probing,
-            self._tending,
+            self._forwarder,
+            self._installer,
+            self._delivery_tags,
+            self._subscriber,
+            self._prober,
+            self._repair,
         )
-        self.install = self._forwarding.install
-        self.offer = self._forwarding.offer
-        self.forward = self._forwarding.forward
+        self.install = self._forwarder.install
+        self.offer = self._forwarder.offer
+        self.forward = self._forwarder.forward
 
     def schema(self, topic: str, now: int) -> Schema:
         return self._topics.keys(topic, self._topics.epoch(now)).record.schema
 
-    def build_offer(self, letter: PendingPublication, now: int) -> Offer:
-        keys = self._topics.keys(letter.topic, self._topics.epoch(now))
+    def build_offer(self, pending: PendingPublication, now: int) -> Offer:
+        keys = self._topics.keys(pending.topic, self._topics.epoch(now))
         key = derive_element_key(keys, b"tree")
-        tags = key_groups(key, publication_elements(letter.content.publication, keys.record), TAG)
-        # A filler that came once and never again would be known for one: these are the topic's, as its label is.
+        tags = key_groups(key, publication_elements(pending.content.publication, keys.record), TAG)
+        # A filler that appears only once would be recognised: fillers belong to the topic, as its label does.
         groups = pad_groups(tags, lambda place: key_element(key, b"filler %d" % place, TAG))
-        body = seal_notification(keys, letter.content, "tree", self._entropy)
+        body = seal_notification(keys, pending.content, "tree", self._entropy)
         return self._prover.prove(Offer(0, self._entropy(NOTE_ID), groups, None, body))
 
     def add(self, number: int, topic: str, interest: Conjunction, now: int) -> None:
-        self._subscribing.add(number, topic, interest, now)
+        self._subscriber.add(number, topic, interest, now)
 
     def remove(self, number: int, now: int) -> None:
-        self._subscribing.remove(number)
+        self._subscriber.remove(number)
 
     def update_listing(self, listing: Listing, now: int) -> None:
-        self._forwarding.listed_count = len(listing)
-        self._subscribing.update_listing(listing, now)
+        self._forwarder.listed_count = len(listing)
+        self._subscriber.update_listing(listing, now)
 
     def next_us(self) -> int | None:
         return earliest(*(part.next_us() for part in self._parts))
@@ -102,32 +117,32 @@ class HardenedTreeProfile:
             part.handle(now)
 
     def next_event(self) -> Event | None:
-        news = self._subscribing.subscriptions.notices
+        news = self._subscriber.subscriptions.notices
         return news.pop(0) if news else self._guards.next_event()
 
     def sizes(self) -> dict[str, int]:
         return {
-            "entries": self._forwarding.entry_count,
-            "seen": self._forwarding.seen_count,
-            "subscriptions": len(self._subscribing.subscriptions),
-            "parcels": len(self._planting),
-            "probes": len(self._probing),
+            "entries": self._forwarder.entry_count,
+            "seen": self._forwarder.seen_count,
+            "subscriptions": len(self._subscriber.subscriptions),
+            "parcels": len(self._installer),
+            "probes": len(self._prober),
         }
 
     def _arrive(self, carry: ForwardPublication, now: int) -> bool:
         """True if the message has reached the end of one of this node's trees. The last forwarder sees one more hop."""
-        end = self._ends.get(carry.entry, now)
-        if end is None:
+        tag = self._delivery_tags.get(carry.entry, now)
+        if tag is None:
             return False
-        if end.interest.numbers and not self._probing.take_returned(carry.message, now):
-            topic = end.interest.topic
+        if tag.interest.numbers and not self._prober.take_returned(carry.message, now):
+            topic = tag.interest.topic
             try:
-                keys = self._topics.keys(topic, end.epoch)
-                content = open_notification(keys, carry.body, "tree", self._root, end.epoch)
-            except Exception as error:  # Not a note for us, or one for which our grant has ended, or a fault of ours.
-                self._failed(error)
+                keys = self._topics.keys(topic, tag.epoch)
+                content = open_notification(keys, carry.body, "tree", self._root, tag.epoch)
+            except Exception as error:  # Not a valid notification, an expired grant, or a local fault.
+                self._on_error(error)
             else:
-                self._deliver(topic, content, [end.interest], now)
+                self._deliver(topic, content, [tag.interest], now)
         return True
 
 

@@ -42,31 +42,31 @@ class HopQueue:
         config: TreeConfig,
         streams: RequestStreams,
         home: bytes,
-        where: FindAddress,
-        keep: ForwardToSelf,
+        address_of: FindAddress,
+        forward_to_self: ForwardToSelf,
         rng: Random,
     ) -> None:
-        self._config, self._streams, self._home, self._where = config, streams, home, where
-        self._keep, self._rng = keep, rng
-        self._held: Counter[bytes] = Counter()
-        self._under: dict[bytes, dict[_Hold, None]] = {}
+        self._config, self._streams, self._home, self._address_of = config, streams, home, address_of
+        self._forward_to_self, self._rng = forward_to_self, rng
+        self._counts: Counter[bytes] = Counter()
+        self._under: dict[bytes, dict[_QueuedMessage, None]] = {}
         """Messages that wait under each entry of this node's table."""
-        self._again: Timers[_Hold] = Timers()
+        self._retries: Timers[_QueuedMessage] = Timers()
         self.dropped = 0
 
     def __len__(self) -> int:
-        return self._held.total()
+        return self._counts.total()
 
     @property
     def longest_queue(self) -> int:
         """Messages waiting for the node with the longest queue."""
-        return max(self._held.values(), default=0)
+        return max(self._counts.values(), default=0)
 
     def has_room(self, node: bytes) -> bool:
         most = self._config.holds_max
-        if self._where(node) is None and node != self._home:
+        if self._address_of(node) is None and node != self._home:
             most //= UNLISTED_SHARE
-        return len(self) < most and self._held[node] < self._config.holds_each
+        return len(self) < most and self._counts[node] < self._config.holds_each
 
     def send(
         self, node: bytes, message: ForwardPublication | Install | Offer, now: int, *, entry: bytes | None = None
@@ -75,86 +75,87 @@ class HopQueue:
         if not self.has_room(node):
             self.dropped += 1
             return
-        self._held[node] += 1
-        hold = _Hold(node, message, now + self._config.hold_us, entry)
+        self._counts[node] += 1
+        queued = _QueuedMessage(node, message, now + self._config.hold_us, entry)
         if entry is not None:
-            self._under.setdefault(entry, {})[hold] = None
+            self._under.setdefault(entry, {})[queued] = None
         if node == self._home:
-            self._again.set(
-                hold, now
-            )  # Not at once: whoever is its own parent a thousand times takes a thousand turns.
+            # By timer, not by a call: a node that is its own parent a thousand times must not recurse.
+            self._retries.set(queued, now)
         else:
-            self._try(hold, now)
+            self._try(queued, now)
 
-    def waiting_under(self, entry: bytes, besides: bytes) -> list[ForwardPublication]:
+    def waiting_under(self, entry: bytes, except_node: bytes) -> list[ForwardPublication]:
         """Messages that arrived under this entry and wait for other nodes but not for `besides`; each message once.
 
         Each message once: otherwise an installer that redirects an entry repeatedly would double the waiting messages
         each time.
         """
-        held = [
-            (hold.node, hold.message)
-            for hold in self._under.get(entry, ())
-            if isinstance(hold.message, ForwardPublication)
+        waiting = [
+            (queued.node, queued.message)
+            for queued in self._under.get(entry, ())
+            if isinstance(queued.message, ForwardPublication)
         ]
-        there = {carry.message for node, carry in held if node == besides}
-        return list({carry.message: carry for _, carry in held if carry.message not in there}.values())
+        already_there = {carry.message for node, carry in waiting if node == except_node}
+        return list({carry.message: carry for _, carry in waiting if carry.message not in already_there}.values())
 
     def next_us(self) -> int | None:
-        return self._again.next_us()
+        return self._retries.next_us()
 
     def handle(self, now: int) -> None:
-        for hold in self._again.pop_due(now):
-            self._try(hold, now)
+        for queued in self._retries.pop_due(now):
+            self._try(queued, now)
 
-    def _try(self, hold: _Hold, now: int) -> None:
-        address = self._where(hold.node)
-        if now >= hold.until_us:
-            self._end(hold, dropped=True)
-        elif hold.node == self._home:
-            self._take(hold, now)
-        elif address is None or not self._ask(hold, address, now):
-            self._later(hold, now)
+    def _try(self, queued: _QueuedMessage, now: int) -> None:
+        address = self._address_of(queued.node)
+        if now >= queued.until_us:
+            self._finish(queued, dropped=True)
+        elif queued.node == self._home:
+            self._forward_home(queued, now)
+        elif address is None or not self._request(queued, address, now):
+            self._retry_later(queued, now)
 
-    def _take(self, hold: _Hold, now: int) -> None:
+    def _forward_home(self, queued: _QueuedMessage, now: int) -> None:
         try:
-            if isinstance(hold.message, ForwardPublication):
-                self._keep(hold.message, now)
+            if isinstance(queued.message, ForwardPublication):
+                self._forward_to_self(queued.message, now)
         except (StaleError, ExcessError):
-            self._later(hold, now)
+            self._retry_later(queued, now)
         except RemoteError:
-            self._end(hold, dropped=True)
+            self._finish(queued, dropped=True)
         else:
-            self._end(hold, dropped=False)
+            self._finish(queued, dropped=False)
 
-    def _ask(self, hold: _Hold, address: Address, now: int) -> bool:
+    def _request(self, queued: _QueuedMessage, address: Address, now: int) -> bool:
         def build(number: int) -> ForwardPublication | Install | Offer:
-            return msgspec.structs.replace(hold.message, number=number)
+            return msgspec.structs.replace(queued.message, number=number)
 
-        def then(answer: Answer | None, now: int) -> None:
+        def on_answer(answer: Answer | None, now: int) -> None:
             if isinstance(answer, RequestRefused) and answer.code != RefusalCode.MALFORMED:
-                self._later(hold, now)
+                self._retry_later(queued, now)
             else:
-                self._end(hold, dropped=answer is None or isinstance(answer, RequestRefused))
+                self._finish(queued, dropped=answer is None or isinstance(answer, RequestRefused))
 
         linger_us = self._config.idle_us
         return self._streams.request(
-            name_stream(address, HOP_STREAM), build, then, until_us=hold.until_us, linger_us=linger_us, now=now
+            name_stream(address, HOP_STREAM), build, on_answer, until_us=queued.until_us, linger_us=linger_us, now=now
         )
 
-    def _later(self, hold: _Hold, now: int) -> None:
-        self._again.set(hold, now + backoff(self._rng, self._config.connect_us, min(hold.tries, PAUSE_DOUBLINGS_MAX)))
-        hold.tries += 1
+    def _retry_later(self, queued: _QueuedMessage, now: int) -> None:
+        self._retries.set(
+            queued, now + backoff(self._rng, self._config.connect_us, min(queued.tries, PAUSE_DOUBLINGS_MAX))
+        )
+        queued.tries += 1
 
-    def _end(self, hold: _Hold, *, dropped: bool) -> None:
+    def _finish(self, queued: _QueuedMessage, *, dropped: bool) -> None:
         self.dropped += dropped
-        self._held[hold.node] -= 1
-        if not self._held[hold.node]:
-            del self._held[hold.node]
-        if hold.entry is not None:
-            del self._under[hold.entry][hold]
-            if not self._under[hold.entry]:
-                del self._under[hold.entry]
+        self._counts[queued.node] -= 1
+        if not self._counts[queued.node]:
+            del self._counts[queued.node]
+        if queued.entry is not None:
+            del self._under[queued.entry][queued]
+            if not self._under[queued.entry]:
+                del self._under[queued.entry]
 
 
 UNLISTED_SHARE: Final = 8
@@ -162,7 +163,7 @@ UNLISTED_SHARE: Final = 8
 
 
 @dataclass(slots=True, eq=False)
-class _Hold:
+class _QueuedMessage:
     node: bytes
     message: ForwardPublication | Install | Offer
     until_us: int

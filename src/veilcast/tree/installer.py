@@ -50,23 +50,23 @@ class TreeInstaller:
         streams: RequestStreams,
         prover: MembershipProver,
         home: bytes,
-        where: Callable[[bytes], Address | None],
-        keep: Callable[[Install, int], None],
+        address_of: Callable[[bytes], Address | None],
+        install_own: Callable[[Install, int], None],
         rng: Random,
         entropy: Entropy,
     ) -> None:
         """`keep` handles instructions for this node itself."""
         self._config, self._streams, self._prover, self._home = config, streams, prover, home
-        self._where, self._keep, self._rng, self._entropy = where, keep, rng, entropy
-        self._alarms: Timers[InstallParcel] = Timers()
-        self._under_way: dict[InstallParcel, None] = {}
+        self._address_of, self._install_own, self._rng, self._entropy = address_of, install_own, rng, entropy
+        self._timers: Timers[InstallParcel] = Timers()
+        self._in_flight: dict[InstallParcel, None] = {}
 
     def __len__(self) -> int:
-        return len(self._alarms) + len(self._under_way)
+        return len(self._timers) + len(self._in_flight)
 
     def has_pending(self, tree: LiveTree) -> bool:
         """True if parcels of this tree are waiting or unconfirmed."""
-        return any(parcel.tree is tree for parcel in (*self._alarms, *self._under_way))
+        return any(parcel.tree is tree for parcel in (*self._timers, *self._in_flight))
 
     def install_tree(self, tree: LiveTree, groups: ElementGroups, until_us: int, now: int) -> None:
         """Send the instructions of a new tree to all its stops."""
@@ -86,14 +86,14 @@ class TreeInstaller:
         self._schedule(tree, parcels, groups, until_us, within_us, now)
 
     def drop_tree(self, tree: LiveTree) -> None:
-        for parcel in [each for each in self._alarms if each.tree is tree]:
-            self._alarms.cancel(parcel)
+        for parcel in [each for each in self._timers if each.tree is tree]:
+            self._timers.cancel(parcel)
 
     def next_us(self) -> int | None:
-        return self._alarms.next_us()
+        return self._timers.next_us()
 
     def handle(self, now: int) -> None:
-        for parcel in self._alarms.pop_due(now):
+        for parcel in self._timers.pop_due(now):
             self._send(parcel, now)
 
     def _schedule(
@@ -107,63 +107,63 @@ class TreeInstaller:
     ) -> None:
         for stops in parcels:
             parcel = InstallParcel(tree, stops, tree.tags_for(stops[0], groups), until_us + tree.version_of(stops))
-            self._alarms.set(parcel, now + self._rng.randrange(within_us + 1))
+            self._timers.set(parcel, now + self._rng.randrange(within_us + 1))
             for own in [stop for stop in stops if tree.node(stop) == self._home]:
-                # We need nobody to tell us; but others do, too, or they would see who is left out.
-                self._take(parcel, [own], now)
+                # This node installs its own entry at once. Its group still includes it: others would notice the gap.
+                self._install_here(parcel, [own], now)
 
     def _send(self, parcel: InstallParcel, now: int) -> None:
-        stops = self._in_order(parcel)
+        stops = self._rotate(parcel)
         if not stops:
             return
         first = parcel.tree.node(stops[0])
         if first == self._home:
-            if not self._take(parcel, stops, now):
-                self._later(parcel, now)
+            if not self._install_here(parcel, stops, now):
+                self._retry_later(parcel, now)
             return
-        address = self._where(first)
+        address = self._address_of(first)
         peer = None if address is None else name_stream(address, fresh_purpose(FOR_INSTALL, self._entropy))
 
         def build(number: int) -> Install:
-            return self._wrapped(parcel, stops, number)
+            return self._wrap(parcel, stops, number)
 
-        def then(answer: Answer | None, now: int) -> None:
-            self._under_way.pop(parcel, None)
+        def on_answer(answer: Answer | None, now: int) -> None:
+            self._in_flight.pop(parcel, None)
             if answer is None or (isinstance(answer, RequestRefused) and answer.code != RefusalCode.MALFORMED):
-                self._later(parcel, now)
+                self._retry_later(parcel, now)
 
         until_us = now + self._streams.patience_us
-        self._under_way[parcel] = None
-        if peer is None or not self._streams.request(peer, build, then, until_us=until_us, linger_us=0, now=now):
-            self._under_way.pop(parcel, None)
-            self._later(parcel, now)
+        self._in_flight[parcel] = None
+        if peer is None or not self._streams.request(peer, build, on_answer, until_us=until_us, linger_us=0, now=now):
+            self._in_flight.pop(parcel, None)
+            self._retry_later(parcel, now)
 
-    def _later(self, parcel: InstallParcel, now: int) -> None:
+    def _retry_later(self, parcel: InstallParcel, now: int) -> None:
         parcel.tries += 1
         if parcel.tries < TRIES_MAX and now < parcel.until_us:
-            self._alarms.set(parcel, now + backoff(self._rng, self._config.connect_us, 0))
+            self._timers.set(parcel, now + backoff(self._rng, self._config.connect_us, 0))
 
-    def _in_order(self, parcel: InstallParcel) -> tuple[Stop, ...]:
+    def _rotate(self, parcel: InstallParcel) -> tuple[Stop, ...]:
         """The first recipient changes with each attempt. This node keeps its random position, even the first one: a
         node that passes instructions on sees their recipients, and a position that only subscribers have would
         reveal them."""
         turn = parcel.tries % len(parcel.stops)
         return (*parcel.stops[turn:], *parcel.stops[:turn])
 
-    def _take(self, parcel: InstallParcel, stops: Sequence[Stop], now: int) -> bool:
+    def _install_here(self, parcel: InstallParcel, stops: Sequence[Stop], now: int) -> bool:
         """Handle instructions for this node itself, and for others after it. Returns False if its routing table is
         full: others can fill it."""
         try:
-            self._keep(self._wrapped(parcel, stops, 0), now)
+            self._install_own(self._wrap(parcel, stops, 0), now)
         except RemoteError:
             return False
         return True
 
-    def _wrapped(self, parcel: InstallParcel, stops: Sequence[Stop], number: int) -> Install:
+    def _wrap(self, parcel: InstallParcel, stops: Sequence[Stop], number: int) -> Install:
         tree, context = parcel.tree, bundle_context(parcel.until_us, parcel.groups)
         recipients = [tree.recipient(stop) for stop in stops]
-        told = [tree.instruction(stop) for stop in stops]
-        bundle = wrap_group(recipients, told, self._config.fan, self._entropy, context=context)
+        instructions = [tree.instruction(stop) for stop in stops]
+        bundle = wrap_group(recipients, instructions, self._config.fan, self._entropy, context=context)
         return self._prover.prove(Install(number, parcel.until_us, parcel.groups, pad(bundle, INSTALL_BLOCK)))
 
 

@@ -77,7 +77,7 @@ def wrap_group(
     any fan."""
     if not 1 <= len(recipients) <= GROUP_MAX:
         raise LocalError(f"a group has 1 to {GROUP_MAX} nodes")
-    return _wrapped(recipients, instructions, fan, entropy, context)[0]
+    return _wrap_all(recipients, instructions, fan, entropy, context)[0]
 
 
 def wrap_tree(
@@ -90,23 +90,23 @@ def wrap_tree(
 ) -> list[tuple[NodeId, bytes]]:
     """The bundles for the children of the root. `recipients` are in the order of their places, without the root
     itself."""
-    bundles = _wrapped(recipients, instructions, fan, entropy, context, first=1)
+    bundles = _wrap_all(recipients, instructions, fan, entropy, context, first=1)
     return [
         (recipients[place - 1].node, bundles[place - 1])
         for place in tree_shape.child_places(0, fan, len(recipients) + 1)
     ]
 
 
-def open_layer(reader: Keypair, bundle: bytes, *, context: bytes = b"") -> BundleLayer:
+def open_layer(keypair: Keypair, bundle: bytes, *, context: bytes = b"") -> BundleLayer:
     """Open the outermost layer as its recipient; `ForgedError` or `MalformedError` for invalid input."""
-    plain = unbox(reader, bundle, purpose=_PURPOSE, context=context)
+    plain = unbox(keypair, bundle, purpose=_PURPOSE, context=context)
     if len(plain) < _INSTRUCTION:
         raise MalformedError("a layer without an instruction")
     instruction = Instruction(plain[:ENTRY], plain[ENTRY : ENTRY + NODE], plain[ENTRY + NODE : _INSTRUCTION])
-    return BundleLayer(instruction, tuple(_children(plain[_INSTRUCTION:])))
+    return BundleLayer(instruction, tuple(_read_children(plain[_INSTRUCTION:])))
 
 
-def _wrapped(
+def _wrap_all(
     recipients: Sequence[Recipient],
     instructions: Sequence[Instruction],
     fan: int,
@@ -116,26 +116,26 @@ def _wrapped(
 ) -> list[bytes]:
     """The bundle of each recipient. The recipients' places begin at `first`."""
     if len(recipients) != len(instructions) or fan < 1:
-        raise LocalError("every recipient has one instruction, and hands on to at least one")
+        raise LocalError("every recipient needs one instruction, and the fan must be at least 1")
     bundles = [b""] * len(recipients)
     for at in reversed(range(len(recipients))):
-        told = instructions[at]
-        parts = [told.entry, told.parent, told.parent_entry]
+        instruction = instructions[at]
+        parts = [instruction.entry, instruction.parent, instruction.parent_entry]
         for place in tree_shape.child_places(at + first, fan, len(recipients) + first):
             bundle = bundles[place - first]
             if len(bundle) > _BUNDLE_MAX:
-                raise LocalError("too many nodes stand below one other: spread them wider")
+                raise LocalError("too many nodes below one node: use a larger fan")
             parts += [recipients[place - first].node, len(bundle).to_bytes(_LENGTH, "big"), bundle]
         bundles[at] = box(recipients[at].box, b"".join(parts), purpose=_PURPOSE, context=context, entropy=entropy)
     return bundles
 
 
-def _children(rest: bytes) -> Iterator[tuple[NodeId, bytes]]:
+def _read_children(rest: bytes) -> Iterator[tuple[NodeId, bytes]]:
     while rest:
         head, length = rest[: NODE + _LENGTH], int.from_bytes(rest[NODE : NODE + _LENGTH], "big")
         end = NODE + _LENGTH + length
         if len(head) < NODE + _LENGTH or not OVERHEAD <= length <= len(rest) - len(head):
-            raise MalformedError("a layer whose children do not fill it")
+            raise MalformedError("a layer with malformed children")
         yield rest[:NODE], rest[len(head) : end]
         rest = rest[end:]
 

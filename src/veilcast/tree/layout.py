@@ -65,8 +65,8 @@ class PaperLayout:
         return self._places.node((place + self._first) % len(self.nodes))
 
     def instruction(self, number: int) -> Instruction:
-        up = self.node_at(tree_shape.parent_place(self.place(number), self.branching))
-        return Instruction(self.tree, self.nodes[up], self.tree)
+        above = self.node_at(tree_shape.parent_place(self.place(number), self.branching))
+        return Instruction(self.tree, self.nodes[above], self.tree)
 
     def path(self, number: int) -> tuple[NodeId, ...]:
         return tuple(
@@ -82,7 +82,7 @@ class HardenedLayout:
         self, secret: Secret, nodes: Sequence[NodeId], *, home: NodeId, guards: Sequence[NodeId], r: int
     ) -> None:
         if not guards:
-            raise LocalError("a tree hangs by at least one guard")
+            raise LocalError("a tree needs at least one guard")
         self.nodes: Final = nodes
         self.guards: Final = tuple(guards)
         self.branching: Final = tree_shape.branching_factor(len(nodes), r)
@@ -105,8 +105,8 @@ class HardenedLayout:
         place = self.place(number)
         if not place:
             return Instruction(self.entry(number), self.guards[-1], self._link(len(self.guards)))
-        up = self.node_at(tree_shape.parent_place(place, self.branching))
-        return Instruction(self.entry(number), self.nodes[up], self.entry(up))
+        above = self.node_at(tree_shape.parent_place(place, self.branching))
+        return Instruction(self.entry(number), self.nodes[above], self.entry(above))
 
     def guard_instruction(self, link: int) -> Instruction:
         """The instruction of the guard at this link of the chain, 0 next to the subscriber; the guard also has one

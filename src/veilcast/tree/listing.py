@@ -98,13 +98,13 @@ class ListingDownload:
         )
         reader.verify_author(body, signed, "directory", now, purpose=_PURPOSE)
         if head.until_us <= now:
-            raise StaleError("the listing is over")
+            raise StaleError("the listing has expired")
         if head.version > now + AHEAD_US:
-            raise StaleError("the listing is of a time to come")
+            raise StaleError("the listing is from the future")
         if known is not None and head.version < known.version:
-            raise StaleError("the listing is older than what is known")
+            raise StaleError("the listing is older than the current one")
         if head.count > nodes_max or len(head.pages) != -(-head.count // PAGE_NODES):
-            raise MalformedError("a listing of so many nodes does not have so many pages")
+            raise MalformedError("the number of pages does not fit the number of nodes")
         self.head: Final = head
         self._pages: dict[int, ListingPage] = {}
 

@@ -54,12 +54,12 @@ class LiveTree:
         """`end` is the delivery tag at `home`. The names on the chain are derived from `chain`. `count` is the first
         version of the guards' instructions."""
         self._secret, self._home, self._end, self._chain, self._count = secret, home, end, chain, count
-        self._plan = HardenedLayout(
+        self._layout = HardenedLayout(
             secret, [each.node for each in nodes], home=home, guards=[each.node for each in guards], r=depth
         )
         self._nodes, self._guards = list(nodes), list(guards)
         self._stops = {each.node: stop for stop, each in enumerate(nodes)}
-        self._moved: dict[Stop, Stop] = {}
+        self._redirected: dict[Stop, Stop] = {}
         self._counts: dict[Stop, int] = {}
 
     def __len__(self) -> int:
@@ -88,19 +88,19 @@ class LiveTree:
 
     def next_stop(self, stop: Stop) -> Stop | None:
         """The stop to which this stop forwards; None stands for home."""
-        if stop in self._moved:
-            return self._moved[stop]
+        if stop in self._redirected:
+            return self._redirected[stop]
         if stop < 0:
             return stop + 1 if stop < -1 else None
-        place = self._plan.place(stop)
-        return self._plan.node_at(tree_shape.parent_place(place, self._plan.branching)) if place else self.chain[-1]
+        place = self._layout.place(stop)
+        return self._layout.node_at(tree_shape.parent_place(place, self._layout.branching)) if place else self.chain[-1]
 
     def path(self, stop: Stop) -> list[Stop]:
         """All stops that forward a message entering at this stop, itself first."""
-        way = [stop]
-        while (above := self.next_stop(way[-1])) is not None:
-            way.append(above)
-        return way
+        stops_up = [stop]
+        while (above := self.next_stop(stops_up[-1])) is not None:
+            stops_up.append(above)
+        return stops_up
 
     def entry_at(self, stop: Stop) -> bytes:
         """The entry name that senders use at this stop."""
@@ -128,29 +128,29 @@ class LiveTree:
 
     def groups(self, size: int) -> list[tuple[Stop, ...]]:
         """Groups of stops whose instructions travel together, drawn independently of their places."""
-        return self._plan.groups(size)
+        return self._layout.groups(size)
 
     def children(self, stop: Stop) -> list[Stop]:
         """The stops that forward to this stop."""
-        moved = [each for each, above in self._moved.items() if above == stop]
+        moved = [each for each, above in self._redirected.items() if above == stop]
         if stop < 0:
-            planned = [stop - 1 if stop - 1 in self.chain else self._plan.node_at(0)]
-        elif stop < len(self._plan.nodes):
-            places = tree_shape.child_places(self._plan.place(stop), self._plan.branching, len(self._plan.nodes))
-            planned = [self._plan.node_at(place) for place in places]
+            laid_out = [stop - 1 if stop - 1 in self.chain else self._layout.node_at(0)]
+        elif stop < len(self._layout.nodes):
+            places = tree_shape.child_places(self._layout.place(stop), self._layout.branching, len(self._layout.nodes))
+            laid_out = [self._layout.node_at(place) for place in places]
         else:
-            planned = []
-        return [each for each in planned if each not in self._moved] + moved
+            laid_out = []
+        return [each for each in laid_out if each not in self._redirected] + moved
 
     def bypass(self, node: bytes) -> list[Stop]:
         """Route nothing through this node's own place any more. Returns the stops that need new instructions."""
-        gone = self._stops.get(node)
-        above = None if gone is None else self.next_stop(gone)
-        if gone is None or above is None:
+        bypassed = self._stops.get(node)
+        above = None if bypassed is None else self.next_stop(bypassed)
+        if bypassed is None or above is None:
             return []
-        told = self.children(gone)
-        self._moved |= dict.fromkeys(told, above)
-        return self._changed(told)
+        stops_below = self.children(bypassed)
+        self._redirected |= dict.fromkeys(stops_below, above)
+        return self._changed(stops_below)
 
     def move_up(self, stop: Stop) -> list[Stop]:
         """Attach this stop to the stop above its parent. Returns the stops that need new instructions: none if the
@@ -159,8 +159,8 @@ class LiveTree:
         if stop < 0 or above is None or above < 0:
             return []
         higher = self.next_stop(above)
-        assert higher is not None  # Above every node there is a guard.
-        self._moved[stop] = higher
+        assert higher is not None  # There is a guard above every node.
+        self._redirected[stop] = higher
         return self._changed([stop])
 
     def replace_guard(self, stop: Stop, guard: Recipient) -> list[Stop]:
@@ -174,7 +174,7 @@ class LiveTree:
         above = rng.randrange(stop)
         while unfit(self.node(above)) and (higher := self.next_stop(above)) is not None:
             above = higher
-        self._moved[stop] = above
+        self._redirected[stop] = above
         self._nodes.append(newcomer)
         self._stops[newcomer.node] = stop
         return stop

@@ -37,7 +37,7 @@ class MembershipProver:
 
     def check(self, request: Install | Offer | EnrolNode | FetchListing) -> None:
         if request.proof is None or not hmac.compare_digest(request.proof, self._proof(request)):
-            raise ForgedError("no member sends this")
+            raise ForgedError("the proof of membership is missing or wrong")
 
     def _proof(self, request: Install | Offer | EnrolNode | FetchListing) -> bytes:
         """Covers all fields except the number, which belongs to the stream."""

@@ -107,7 +107,7 @@ class TreeNode:
         records: Mapping[int, bytes] | None = None,
         revoked: RevokedKeys | None = None,
     ) -> None:
-        kept = records or {}
+        stored_records = records or {}
         self.faults = Faults()
         self.refused: Counter[str] = Counter()
         self.excess = 0
@@ -117,71 +117,85 @@ class TreeNode:
         self._limits = InboundLimits(config)
         self._streams = RequestStreams(config, rng, self._post)
         self._directory = name_stream(directory, DIRECTORY_STREAM)
-        self._membership = DirectoryClient(
-            config, keyring, directory, address, self._streams, self._listed, rng, entropy, now, revoked
+        self._directory_client = DirectoryClient(
+            config, keyring, directory, address, self._streams, self._listing_changed, rng, entropy, now, revoked
         )
-        home, where = self._membership.home, self._membership.address_of
-        self._hops = HopQueue(
-            config, self._streams, home, where, lambda carry, now: self._part.forward(carry, now), rng
+        home, address_of = self._directory_client.home, self._directory_client.address_of
+        self._hop_queue = HopQueue(
+            config, self._streams, home, address_of, lambda carry, now: self._profile.forward(carry, now), rng
         )
-        outfit = TreeProfileContext(
+        context = TreeProfileContext(
             config,
             keyring,
             home,
             self._streams,
-            self._hops,
-            where,
+            self._hop_queue,
+            address_of,
             self._deliver,
             self._refuse,
             rng,
             entropy,
             now,
-            kept,
+            stored_records,
         )
-        self._part: TreeProfile = (
-            HardenedTreeProfile(outfit) if config.profile == "hardened" else PaperTreeProfile(outfit)
+        self._profile: TreeProfile = (
+            HardenedTreeProfile(context) if config.profile == "hardened" else PaperTreeProfile(context)
         )
         self._inbox = Inbox(
             unread_max=config.unread_max, seen_max=config.delivered_max, again_us=config.deliver_again_us
         )
-        self._records = Outbox(entropy, kept, config.records_max, GUARDS_RECORD)
-        self._publishing = TreePublisher(
-            config, home, self._streams, self._part, lambda: self._membership.listing, self._records, rng, entropy
+        self._outbox = Outbox(entropy, stored_records, config.records_max, GUARDS_RECORD)
+        self._publisher = TreePublisher(
+            config,
+            home,
+            self._streams,
+            self._profile,
+            lambda: self._directory_client.listing,
+            self._outbox,
+            rng,
+            entropy,
         )
-        self._timed = (self._streams, self._membership, self._hops, self._part, self._inbox, self._publishing)
+        self._timed = (
+            self._streams,
+            self._directory_client,
+            self._hop_queue,
+            self._profile,
+            self._inbox,
+            self._publisher,
+        )
         self._subscribed = 0
-        for record, letter in self._records.unsettled():
-            self._publishing.add(record, letter, now)
+        for record, pending in self._outbox.unsettled():
+            self._publisher.add(record, pending, now)
 
     # --- the owner
 
     def publish(self, publication: Publication, now: int) -> int:
         """Send on every topic that labels the publication, or on none."""
-        letters, topics = [], topics_of(publication)
-        check_publication(publication, {topic: self._part.schema(topic, now) for topic in topics})
+        drafts, topics = [], topics_of(publication)
+        check_publication(publication, {topic: self._profile.schema(topic, now) for topic in topics})
         for topic in topics:
-            letter = self._records.draft(topic, None, publication)
-            self._part.build_offer(letter, now)  # Raises for whatever could never be sent.
-            letters.append(letter)
+            pending = self._outbox.draft(topic, None, publication)
+            self._profile.build_offer(pending, now)  # Raises if it can never be sent.
+            drafts.append(pending)
         self.version += 1
-        return self._records.keep(letters)
+        return self._outbox.keep(drafts)
 
     def withdraw(self, record: int, now: int) -> None:
-        self._publishing.withdraw(record)
-        self._records.drop(record)
+        self._publisher.withdraw(record)
+        self._outbox.drop(record)
         self.version += 1
 
     def subscribe(self, interest: Interest, now: int) -> int:
         """A `Waiting` event reports when the subscription is active."""
-        topic, wanted = topic_of(interest)
-        check_interest(wanted, topic, self._part.schema(topic, now))
-        self._part.add(self._subscribed + 1, topic, wanted, now)
+        topic, constraints = topic_of(interest)
+        check_interest(constraints, topic, self._profile.schema(topic, now))
+        self._profile.add(self._subscribed + 1, topic, constraints, now)
         self._subscribed += 1
         self.version += 1
         return self._subscribed
 
     def unsubscribe(self, number: int, now: int) -> None:
-        self._part.remove(number, now)
+        self._profile.remove(number, now)
         self._inbox.end_subscription(number)
         self.version += 1
 
@@ -195,11 +209,11 @@ class TreeNode:
         self.version += 1
         try:
             if source in self._streams:
-                self._hear(decode(data), source, now)
+                self._handle_answer(decode(data), source, now)
             elif self._limits.allows(source, now):
-                self._answer(decode(data), source, now)
+                self._handle_request(decode(data), source, now)
             else:
-                raise ExcessError("more than one stream is given")
+                raise ExcessError("the stream exceeds its rate limit")
         except Exception as error:
             self._refuse(error)
 
@@ -218,19 +232,19 @@ class TreeNode:
     def next_event(self) -> Event | None:
         if self._events:
             return self._events.popleft()
-        for part in (self._streams, self._part, self._publishing, self._records):
+        for part in (self._streams, self._profile, self._publisher, self._outbox):
             if (event := part.next_event()) is not None:
                 return event
         return self._inbox.next_delivery()
 
     def stored(self, record: int, now: int) -> None:
         self.version += 1
-        for letter in self._records.stored(record):
-            self._publishing.add(record, letter, now)
+        for pending in self._outbox.stored(record):
+            self._publisher.add(record, pending, now)
 
     def peer_up(self, peer: Address, now: int) -> None:
         self.version += 1
-        if "@" in peer:  # Whoever calls us is heard when it says something.
+        if "@" in peer:  # Inbound streams count from their first message.
             self._streams.peer_up(peer, now)
 
     def peer_lost(self, peer: Address, now: int) -> None:
@@ -242,7 +256,7 @@ class TreeNode:
 
     def group_size(self) -> int:
         """Number of listed nodes: the anonymity set of a publisher or subscriber."""
-        return max(1, len(self._membership.listing))
+        return max(1, len(self._directory_client.listing))
 
     def swaps_played(self) -> int:
         return 0
@@ -250,21 +264,21 @@ class TreeNode:
     def unreachable_directory(self) -> Address | None:
         """The stream to the directory, if it could not be opened. Other nodes come and go, and others take their
         places."""
-        in_vain = self._streams.is_unreachable(self._directory) or self._membership.is_unanswered
-        return self._directory if in_vain else None
+        is_unreachable = self._streams.is_unreachable(self._directory) or self._directory_client.is_unanswered
+        return self._directory if is_unreachable else None
 
     def delay(self, now: int) -> Delay | None:
-        return self._publishing.delay(now)
+        return self._publisher.delay(now)
 
     @property
     def refusal(self) -> RefusalCode | None:
         """Why the directory does not list this node; None if it does, or has not answered yet."""
-        return self._membership.refusal
+        return self._directory_client.refusal
 
     @property
     def name(self) -> bytes:
         """The name of this node in the listing."""
-        return self._membership.home
+        return self._directory_client.home
 
     # --- checkers
 
@@ -273,63 +287,65 @@ class TreeNode:
         return {
             "streams": len(self._streams),
             "callers": len(self._limits),
-            "listed": len(self._membership.listing),
-            "held": len(self._hops),
-            "held each": self._hops.longest_queue,
+            "listed": len(self._directory_client.listing),
+            "held": len(self._hop_queue),
+            "held each": self._hop_queue.longest_queue,
             "inbox": len(self._inbox),
             "delivered": self._inbox.seen_count,
-            "pending": len(self._records),
-            **self._part.sizes(),
+            "pending": len(self._outbox),
+            **self._profile.sizes(),
         }
 
     @property
     def dropped(self) -> int:
         """Messages that could not be forwarded in time, or for which the queue was full."""
-        return self._hops.dropped
+        return self._hop_queue.dropped
 
     # --- inside
 
-    def _answer(self, message: Message, source: Address, now: int) -> None:
+    def _handle_request(self, message: Message, source: Address, now: int) -> None:
         try:
             with self.faults.refuse_exceptions():
                 match message:
                     case Install():
                         if not self._limits.allows_install(now):
-                            raise ExcessError("more instructions than a node takes")
-                        self._part.install(message, now)
+                            raise ExcessError("the node exceeds its rate of instructions")
+                        self._profile.install(message, now)
                     case Offer():
-                        self._limits.charge(source, self._part.offer(message, now), now)
+                        self._limits.charge(source, self._profile.offer(message, now), now)
                     case ForwardPublication():
-                        self._part.forward(message, now)
+                        self._profile.forward(message, now)
                     case _:
                         raise MalformedError("not for a node")
             self._post(source, RequestAck(message.number))
         except ForgedError:
-            raise  # Whoever is no member hears nothing.
+            raise  # An outsider gets no answer.
         except RemoteError as error:
             if isinstance(message, Install | Offer | ForwardPublication):
-                self._post(source, RequestRefused(message.number, _code(message, error)))
+                self._post(source, RequestRefused(message.number, _refusal_code(message, error)))
             raise
 
-    def _hear(self, message: Message, source: Address, now: int) -> None:
+    def _handle_answer(self, message: Message, source: Address, now: int) -> None:
         if not isinstance(message, RequestAck | RequestRefused | NodeEnrolled | ListingHead | ListingPage):
             raise MalformedError("not an answer")
         self._streams.handle_answer(source, message, now)
 
-    def _deliver(self, topic: str, content: NumberedPublication, wishes: Iterable[SharedInterest], now: int) -> None:
+    def _deliver(self, topic: str, content: NumberedPublication, interests: Iterable[SharedInterest], now: int) -> None:
         """Never raises: the last forwarder of a notification sees this node as one more hop."""
         publication = content.publication
         try:
-            readers = [number for wish in wishes if wish.interest.matches(publication) for number in wish.numbers]
+            numbers = [
+                number for shared in interests if shared.interest.matches(publication) for number in shared.numbers
+            ]
             note = Note(publication_id(PendingPublication(topic, content)), publication)
         except Exception as error:
             self._refuse(error)
             return
-        self.excess += not readers
-        self._inbox.put(readers, note, None, now)
+        self.excess += not numbers
+        self._inbox.put(numbers, note, None, now)
 
-    def _listed(self, now: int) -> None:
-        self._part.update_listing(self._membership.listing, now)
+    def _listing_changed(self, now: int) -> None:
+        self._profile.update_listing(self._directory_client.listing, now)
 
     def _refuse(self, error: Exception) -> None:
         if not isinstance(error, VeilcastError):
@@ -340,7 +356,7 @@ class TreeNode:
         self._frames.append(Frame(peer, encode(message)))
 
 
-def _code(message: Message, error: RemoteError) -> RefusalCode:
+def _refusal_code(message: Message, error: RemoteError) -> RefusalCode:
     if isinstance(error, ExcessError):
         return RefusalCode.FULL
     return (

@@ -66,61 +66,63 @@ class PaperTreeProfile:
 
     copies: Final = 1
 
-    def __init__(self, outfit: TreeProfileContext) -> None:
-        config, keyring, rng = outfit.config, outfit.keyring, outfit.rng
-        self._config, self._root, self._home = config, keyring.root, outfit.home
-        self._streams, self._where, self._deliver = outfit.streams, outfit.address_of, outfit.deliver
-        self._failed, self._rng, self._entropy = outfit.on_error, rng, outfit.entropy
+    def __init__(self, context: TreeProfileContext) -> None:
+        config, keyring, rng = context.config, context.keyring, context.rng
+        self._config, self._root, self._home = config, keyring.root, context.home
+        self._streams, self._address_of, self._deliver = context.streams, context.address_of, context.deliver
+        self._on_error, self._rng, self._entropy = context.on_error, rng, context.entropy
         self._topics = MemberTopics(config.profile, keyring)
-        self._wishes = Subscriptions(config.subscriptions_max)
+        self._subscriptions = Subscriptions(config.subscriptions_max)
         box = Keypair(keyring.membership.link)
-        self._pouring = PaperRouter(config, box, outfit.hops, self._pass_by, self._arrive, rng, outfit.now)
-        self.install, self.forward = self._pouring.install, self._pouring.forward
+        self._router = PaperRouter(config, box, context.hops, self._read_passing, self._arrive, rng, context.now)
+        self.install, self.forward = self._router.install, self._router.forward
         self._listing = Listing(())
         self._trees: dict[bytes, PaperTree] = {}
         self._parcels: Timers[PaperParcel] = Timers()
 
     def offer(self, offer: Offer, now: int) -> int:
         """Charges nothing: in this profile, offers also arrive on the streams on which nodes forward."""
-        self._pouring.offer(offer, now)
+        self._router.offer(offer, now)
         return 0
 
     def schema(self, topic: str, now: int) -> Schema:
         return self._topics.keys(topic, self._topics.epoch(now)).record.schema
 
-    def build_offer(self, letter: PendingPublication, now: int) -> Offer:
-        keys = self._topics.keys(letter.topic, self._topics.epoch(now))
-        groups = qualify_groups(letter.topic, paper_publication_elements(letter.content.publication, keys.record))
+    def build_offer(self, pending: PendingPublication, now: int) -> Offer:
+        keys = self._topics.keys(pending.topic, self._topics.epoch(now))
+        groups = qualify_groups(pending.topic, paper_publication_elements(pending.content.publication, keys.record))
         labels = LABEL_HEADER.empty() if self._config.routing == "labels" else None
         return Offer(
-            0, self._entropy(NOTE_ID), groups, labels, encode_notification(keys, letter.content, self._entropy)
+            0, self._entropy(NOTE_ID), groups, labels, encode_notification(keys, pending.content, self._entropy)
         )
 
     def add(self, number: int, topic: str, interest: Conjunction, now: int) -> None:
         paper_subscription_elements(interest, self._topics.keys(topic, self._topics.epoch(now)).record)
-        self._plant(self._wishes.add(number, topic, interest, now), now)
+        self._install_tree(self._subscriptions.add(number, topic, interest, now), now)
 
     def remove(self, number: int, now: int) -> None:
-        wish = self._wishes.remove(number)
-        tree = next((each for each in self._trees.values() if each.interest is wish), None)
-        if tree is None or wish.numbers:
+        shared = self._subscriptions.remove(number)
+        tree = next((each for each in self._trees.values() if each.interest is shared), None)
+        if tree is None or shared.numbers:
             return
         for parcel in [each for each in self._parcels if each.tree is tree]:
             self._parcels.cancel(parcel)
         if self._config.counting:
             del self._trees[tree.name]
-            self._send(tree, self._apart(tree, tree.instructions), now, removes=True)
+            self._send(tree, self._wrap_each(tree, tree.instructions), now, removes=True)
 
     def update_listing(self, listing: Listing, now: int) -> None:
         self._listing = listing
-        for wish in self._wishes:
-            self._plant(wish, now)
+        for shared in self._subscriptions:
+            self._install_tree(shared, now)
         for tree in self._trees.values():
-            there = [node for node in tree.instructions if node in listing]
+            listed = [node for node in tree.instructions if node in listing]
             new = [node for node in listing.ids if node not in tree.instructions and node != self._home]
-            told = {node: Instruction(tree.name, self._rng.choice([*there, self._home]), tree.name) for node in new}
-            tree.instructions |= told
-            self._send(tree, self._apart(tree, told), now)
+            instructions = {
+                node: Instruction(tree.name, self._rng.choice([*listed, self._home]), tree.name) for node in new
+            }
+            tree.instructions |= instructions
+            self._send(tree, self._wrap_each(tree, instructions), now)
 
     def next_us(self) -> int | None:
         return self._parcels.next_us()
@@ -130,25 +132,27 @@ class PaperTreeProfile:
             self._try(parcel, now)
 
     def next_event(self) -> Event | None:
-        return self._wishes.notices.pop(0) if self._wishes.notices else None
+        return self._subscriptions.notices.pop(0) if self._subscriptions.notices else None
 
     def sizes(self) -> dict[str, int]:
         return {
-            "entries": len(self._pouring),
-            "seen": self._pouring.seen_count,
-            "subscriptions": len(self._wishes),
+            "entries": len(self._router),
+            "seen": self._router.seen_count,
+            "subscriptions": len(self._subscriptions),
             "parcels": len(self._parcels),
             "probes": 0,
         }
 
     # --- what comes to us
 
-    def _pass_by(self, offer: Offer, now: int) -> None:
+    def _read_passing(self, offer: Offer, now: int) -> None:
         """A node also reads every message that it forwards."""
         elements = [frozenset(group) for group in offer.groups]
-        near = [tree for tree in self._trees.values() if all(group & frozenset(tree.groups[0]) for group in elements)]
-        for topic in dict.fromkeys(tree.interest.topic for tree in near):
-            self._open(topic, offer.body, [tree.interest for tree in near if tree.interest.topic == topic], now)
+        matching = [
+            tree for tree in self._trees.values() if all(group & frozenset(tree.groups[0]) for group in elements)
+        ]
+        for topic in dict.fromkeys(tree.interest.topic for tree in matching):
+            self._open(topic, offer.body, [tree.interest for tree in matching if tree.interest.topic == topic], now)
 
     def _arrive(self, carry: ForwardPublication, now: int) -> bool:
         tree = self._trees.get(carry.entry)
@@ -156,39 +160,41 @@ class PaperTreeProfile:
             self._open(tree.interest.topic, carry.body, [tree.interest], now)
         return tree is not None
 
-    def _open(self, topic: str, body: bytes, wishes: list[SharedInterest], now: int) -> None:
+    def _open(self, topic: str, body: bytes, interests: list[SharedInterest], now: int) -> None:
         try:
             epoch = self._topics.epoch(now)
             content = decode_notification(self._topics.keys(topic, epoch), body, self._root, epoch)
         except Exception as error:
-            self._failed(error)
+            self._on_error(error)
         else:
-            self._deliver(topic, content, wishes, now)
+            self._deliver(topic, content, interests, now)
 
     # --- instructions
 
-    def _plant(self, wish: SharedInterest, now: int) -> None:
+    def _install_tree(self, shared: SharedInterest, now: int) -> None:
         home = self._listing.numbered(self._home)
-        if home is None or any(tree.interest is wish for tree in self._trees.values()):
+        if home is None or any(tree.interest is shared for tree in self._trees.values()):
             return
-        keys = self._topics.keys(wish.topic, self._topics.epoch(now))
-        groups = qualify_groups(wish.topic, paper_subscription_elements(wish.interest, keys.record))
-        plan = PaperLayout(Secret(self._entropy(KEY)), self._listing.ids, root=home, r=self._config.depth)
-        numbers = [plan.node_at(place) for place in range(1, len(self._listing))]
-        told = {self._listing.ids[number]: plan.instruction(number) for number in numbers}
-        tree = self._trees[plan.tree] = PaperTree(wish, plan.tree, groups, told)
-        recipients = [self._recipient(node) for node in told]
+        keys = self._topics.keys(shared.topic, self._topics.epoch(now))
+        groups = qualify_groups(shared.topic, paper_subscription_elements(shared.interest, keys.record))
+        layout = PaperLayout(Secret(self._entropy(KEY)), self._listing.ids, root=home, r=self._config.depth)
+        numbers = [layout.node_at(place) for place in range(1, len(self._listing))]
+        instructions = {self._listing.ids[number]: layout.instruction(number) for number in numbers}
+        tree = self._trees[layout.tree] = PaperTree(shared, layout.tree, groups, instructions)
+        recipients = [self._recipient(node) for node in instructions]
         context = bundle_context(MOMENT_MAX, groups)
-        if told:
-            bundles = wrap_tree(recipients, list(told.values()), plan.branching, self._entropy, context=context)
+        if instructions:
+            bundles = wrap_tree(
+                recipients, list(instructions.values()), layout.branching, self._entropy, context=context
+            )
             self._send(tree, bundles, now)
 
-    def _apart(self, tree: PaperTree, told: Mapping[bytes, Instruction]) -> list[tuple[bytes, bytes]]:
+    def _wrap_each(self, tree: PaperTree, instructions: Mapping[bytes, Instruction]) -> list[tuple[bytes, bytes]]:
         """One bundle for each of these nodes."""
         context = bundle_context(MOMENT_MAX, tree.groups)
         return [
             (node, wrap_group([self._recipient(node)], [instruction], 1, self._entropy, context=context))
-            for node, instruction in told.items()
+            for node, instruction in instructions.items()
             if node in self._listing
         ]
 
@@ -201,7 +207,7 @@ class PaperTreeProfile:
             self._parcels.set(PaperParcel(tree, first, install), now + self._rng.randrange(self._config.spread_us + 1))
 
     def _try(self, parcel: PaperParcel, now: int) -> None:
-        address = self._where(parcel.first)
+        address = self._address_of(parcel.first)
         known = parcel.install
 
         def build(number: int) -> Install:
@@ -209,26 +215,26 @@ class PaperTreeProfile:
 
         def then(answer: Answer | None, now: int) -> None:
             if answer is None or isinstance(answer, RequestRefused):
-                self._later(parcel, now)
+                self._retry_later(parcel, now)
             else:
-                self._heard(parcel.tree, now)
+                self._confirm(parcel.tree, now)
 
         peer = None if address is None else name_stream(address, fresh_purpose(INSTALL_STREAM, self._entropy))
         until_us = now + self._streams.patience_us
         if peer is None or not self._streams.request(peer, build, then, until_us=until_us, linger_us=0, now=now):
-            self._later(parcel, now)
+            self._retry_later(parcel, now)
 
-    def _later(self, parcel: PaperParcel, now: int) -> None:
+    def _retry_later(self, parcel: PaperParcel, now: int) -> None:
         parcel.tries += 1
         if parcel.tries < TRIES_MAX:
             self._parcels.set(parcel, now + backoff(self._rng, self._config.connect_us, parcel.tries))
         else:
-            self._heard(parcel.tree, now)  # Whoever is gone is not waited for.
+            self._confirm(parcel.tree, now)  # Do not wait for an absent node.
 
-    def _heard(self, tree: PaperTree, now: int) -> None:
+    def _confirm(self, tree: PaperTree, now: int) -> None:
         tree.unconfirmed -= 1
         if not tree.unconfirmed and tree.interest.numbers:
-            self._wishes.activate(tree.interest, now)
+            self._subscriptions.activate(tree.interest, now)
 
     def _recipient(self, node: bytes) -> Recipient:
         number = self._listing.numbered(node)

@@ -93,7 +93,7 @@ class LoopLabels:
         self._headers = headers
         self._every_us = every_us
         self._rng = rng
-        self._label = self._before = headers.draw(rng)
+        self._label = self._previous = headers.draw(rng)
         self._until_us = now + every_us
 
     def mark(self, header: bytes, now: int) -> bytes | None:
@@ -101,15 +101,15 @@ class LoopLabels:
         header."""
         self._change(now)
         marks = self._headers.read(header)
-        if any(marks & label == label for label in (self._label, self._before)):
+        if any(marks & label == label for label in (self._label, self._previous)):
             return None
         return (marks | self._label).to_bytes(len(header), "big")
 
     def _change(self, now: int) -> None:
         if now < self._until_us:
             return
-        # After more than one interval without a message, nothing can still be under way with the label before.
-        self._before = self._label if now < self._until_us + self._every_us else self._headers.draw(self._rng)
+        # After a whole interval without a message, no message with the previous label can be in flight.
+        self._previous = self._label if now < self._until_us + self._every_us else self._headers.draw(self._rng)
         self._label = self._headers.draw(self._rng)
         self._until_us = now + self._every_us
 
@@ -124,17 +124,17 @@ class PaperRouter:
         self,
         config: TreeConfig,
         box: Keypair,
-        hops: HopQueue,
-        arrive: Callable[[Offer, int], None],
-        end: Callable[[ForwardPublication, int], bool],
+        hop_queue: HopQueue,
+        read_passing: Callable[[Offer, int], None],
+        accept_arrival: Callable[[ForwardPublication, int], bool],
         rng: Random,
         now: int,
     ) -> None:
         """`arrive` sees every message that passes; `end` accepts a message at the end of its tree, and returns
         whether it was."""
-        self._config, self._box, self._hops = config, box, hops
-        self._arrive, self._end = arrive, end
-        self._trees = config.routing == "trees"
+        self._config, self._box, self._hop_queue = config, box, hop_queue
+        self._read_passing, self._accept_arrival = read_passing, accept_arrival
+        self._separate_trees = config.routing == "trees"
         self._filters = DestinationFilters(
             config.filter_geometry, destinations=config.filters_max, counting=config.counting
         )
@@ -156,15 +156,15 @@ class PaperRouter:
             raise MalformedError("not an instruction of the paper's profile")
         layer = open_layer(self._box, install.sealed, context=bundle_context(install.until_us, install.groups))
         if not self._is_new(_INSTALLED, digest(install.sealed, purpose=b"vc/tree-poured", size=NOTE_ID)):
-            return  # Filters that count would count it twice.
-        self._pour(layer.instruction, install)
+            return  # Counting filters would count it twice.
+        self._apply(layer.instruction, install)
         for child, bundle in layer.children:
-            self._hops.send(child, msgspec.structs.replace(install, number=0, sealed=bundle), now)
+            self._hop_queue.send(child, msgspec.structs.replace(install, number=0, sealed=bundle), now)
 
     def offer(self, offer: Offer, now: int) -> None:
         """A publication, from its publisher or from a node below this one."""
         if offer.proof is not None or (offer.labels is not None) != (self._config.routing == "labels"):
-            raise MalformedError("not an offer of the paper's profile, or of another way to route")
+            raise MalformedError("not an offer of the paper's profile, or of another routing")
         marked = offer
         if offer.labels is not None:
             labels = self._labels.mark(offer.labels, now)
@@ -173,37 +173,40 @@ class PaperRouter:
             marked = msgspec.structs.replace(offer, labels=labels)
         elif not self._is_new(b"", offer.message):
             return
-        self._arrive(offer, now)
+        self._read_passing(offer, now)
         for destination in self._filters.match(offer.groups):
-            if self._trees:
-                self._hops.send(
+            if self._separate_trees:
+                self._hop_queue.send(
                     self._parents[destination], ForwardPublication(0, destination, offer.message, offer.body), now
                 )
             else:
-                self._hops.send(destination, msgspec.structs.replace(marked, number=0), now)
+                self._hop_queue.send(destination, msgspec.structs.replace(marked, number=0), now)
 
     def forward(self, carry: ForwardPublication, now: int) -> None:
         """A publication in one tree; only with routing "trees"."""
-        if not self._trees:
-            raise MalformedError("no tree has a name here")
-        if not self._is_new(carry.entry, carry.message) or self._end(carry, now):
+        if not self._separate_trees:
+            raise MalformedError("trees have no names with this routing")
+        if not self._is_new(carry.entry, carry.message) or self._accept_arrival(carry, now):
             return
         parent = self._parents.get(carry.entry)
         if parent is None:
             del self._seen[carry.entry, carry.message]
-            raise StaleError("nothing is known of this tree")
-        self._hops.send(parent, msgspec.structs.replace(carry, number=0), now)
+            raise StaleError("the tree is unknown")
+        self._hop_queue.send(parent, msgspec.structs.replace(carry, number=0), now)
 
-    def _pour(self, told: Instruction, install: Install) -> None:
-        destination = told.entry if self._trees else told.parent
+    def _apply(self, instruction: Instruction, install: Install) -> None:
+        destination = instruction.entry if self._separate_trees else instruction.parent
         (elements,) = install.groups
         try:
             if install.removes:
                 self._filters.remove(destination, elements)
-            elif not self._trees or self._parents.setdefault(told.entry, told.parent) == told.parent:
+            elif (
+                not self._separate_trees
+                or self._parents.setdefault(instruction.entry, instruction.parent) == instruction.parent
+            ):
                 self._filters.add(destination, elements)
         except LocalError as error:
-            raise ExcessError("no filter has room for this") from error
+            raise ExcessError("the filter is full") from error
 
     def _is_new(self, entry: bytes, message: bytes) -> bool:
         new = (entry, message) not in self._seen

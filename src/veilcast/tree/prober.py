@@ -50,29 +50,29 @@ class TreeProber:
         self,
         config: TreeConfig,
         streams: RequestStreams,
-        where: Callable[[bytes], Address | None],
-        terms: Callable[[int], Sequence[EpochTree]],
-        judge: OnOutcome,
+        address_of: Callable[[bytes], Address | None],
+        trees: Callable[[int], Sequence[EpochTree]],
+        on_outcome: OnOutcome,
         rng: Random,
         entropy: Entropy,
         now: int,
     ) -> None:
-        self._config, self._streams, self._where, self._terms = config, streams, where, terms
-        self._judge, self._rng, self._entropy = judge, rng, entropy
+        self._config, self._streams, self._address_of, self._current_trees = config, streams, address_of, trees
+        self._on_outcome, self._rng, self._entropy = on_outcome, rng, entropy
         self._probes: dict[bytes, _Probe] = {}
-        self._ends: Timers[bytes] = Timers()
+        self._deadlines: Timers[bytes] = Timers()
         self._urgent: Timers[tuple[EpochTree, Stop]] = Timers()
         self._rounds: dict[EpochTree, deque[Stop]] = {}
         self._sent = 0
-        self._turn_us: int | None = now if config.probe_us else None
+        self._next_probe_us: int | None = now if config.probe_us else None
 
     def __len__(self) -> int:
         return len(self._probes)
 
-    def probe_soon(self, term: EpochTree, stop: Stop, when: int) -> None:
+    def probe_soon(self, epoch_tree: EpochTree, stop: Stop, when: int) -> None:
         """Probe this stop at that time, before others, unless a probe of it is in flight."""
-        if not self._is_asked(term, stop) and len(self._urgent) < self._config.probes_max:
-            self._urgent.set((term, stop), when)
+        if not self._is_probing(epoch_tree, stop) and len(self._urgent) < self._config.probes_max:
+            self._urgent.set((epoch_tree, stop), when)
 
     @property
     def round_us(self) -> int:
@@ -84,59 +84,61 @@ class TreeProber:
         probe = self._probes.get(message)
         if probe is None:
             return False
-        self._end(message, probe, ProbeOutcome.RETURNED, now)
+        self._finish(message, probe, ProbeOutcome.RETURNED, now)
         return True
 
     def next_us(self) -> int | None:
-        urgent = self._urgent.next_us() if self._turn_us is not None and self._room else None
-        return earliest(self._ends.next_us(), self._turn_us, urgent)
+        urgent = self._urgent.next_us() if self._next_probe_us is not None and self._capacity else None
+        return earliest(self._deadlines.next_us(), self._next_probe_us, urgent)
 
     def handle(self, now: int) -> None:
-        for message in self._ends.pop_due(now):
+        for message in self._deadlines.pop_due(now):
             probe = self._probes[message]
-            self._end(message, probe, ProbeOutcome.LOST if probe.taken else ProbeOutcome.AWAY, now)
-        if self._turn_us is None:
+            self._finish(message, probe, ProbeOutcome.LOST if probe.accepted else ProbeOutcome.AWAY, now)
+        if self._next_probe_us is None:
             return
-        standing = self._terms(now)
-        terms = [term for term in standing if term.probe_from_us <= now]
-        # Who finds no room keeps its place: else those who were just probed in vain would be probed again before it,
-        # and take all the room there is in turn.
-        while self._room and (due := self._urgent.pop_due(now, self._room)):
-            for term, stop in due:
-                if term in terms:
-                    self._send(term, stop, now)
-        if self._turn_us <= now:
-            if (chosen := self._choose(terms, now)) is not None:
+        current = self._current_trees(now)
+        trees = [epoch_tree for epoch_tree in current if epoch_tree.probe_from_us <= now]
+        # A stop without capacity keeps its place. Otherwise stops that have just failed would be probed again first,
+        # and take all the capacity.
+        while self._capacity and (due := self._urgent.pop_due(now, self._capacity)):
+            for epoch_tree, stop in due:
+                if epoch_tree in trees:
+                    self._send(epoch_tree, stop, now)
+        if self._next_probe_us <= now:
+            if (chosen := self._choose(trees, now)) is not None:
                 self._send(*chosen, now)
-            self._turn_us = now + (self._config.first_probe_us if self._new(terms, now) else self._config.probe_us)
-            waiting = [term.probe_from_us for term in standing if term.probe_from_us > now]
-            self._turn_us = min([self._turn_us, *waiting])
+            self._next_probe_us = now + (
+                self._config.first_probe_us if self._new_trees(trees, now) else self._config.probe_us
+            )
+            waiting = [epoch_tree.probe_from_us for epoch_tree in current if epoch_tree.probe_from_us > now]
+            self._next_probe_us = min([self._next_probe_us, *waiting])
 
-    def _new(self, terms: Sequence[EpochTree], now: int) -> list[EpochTree]:
+    def _new_trees(self, trees: Sequence[EpochTree], now: int) -> list[EpochTree]:
         """Trees with nodes that have not been reached and that are not left for later."""
-        return [term for term in terms if term.rounds < _ROUNDS and term.is_new(now)]
+        return [epoch_tree for epoch_tree in trees if epoch_tree.rounds < _ROUNDS and epoch_tree.is_new(now)]
 
-    def _choose(self, terms: Sequence[EpochTree], now: int) -> tuple[EpochTree, Stop] | None:
-        for term in [each for each in self._rounds if each not in terms]:
-            del self._rounds[term]
-        if not terms:
+    def _choose(self, trees: Sequence[EpochTree], now: int) -> tuple[EpochTree, Stop] | None:
+        for epoch_tree in [each for each in self._rounds if each not in trees]:
+            del self._rounds[epoch_tree]
+        if not trees:
             return None
-        new = self._new(terms, now)
-        term = self._rng.choice(new or terms)
+        new = self._new_trees(trees, now)
+        epoch_tree = self._rng.choice(new or trees)
         self._sent += 1
         if not new and self._sent % _GUARDS_TURN == 0:
-            return term, self._rng.choice(term.tree.chain)
-        ahead = self._rounds.setdefault(term, deque())
-        if not ahead:
-            stops = term.unreached_stops(now) if new else list(term.tree.stops)
-            stops = [stop for stop in stops if not self._is_asked(term, stop)]
+            return epoch_tree, self._rng.choice(epoch_tree.tree.chain)
+        queue = self._rounds.setdefault(epoch_tree, deque())
+        if not queue:
+            stops = epoch_tree.unreached_stops(now) if new else list(epoch_tree.tree.stops)
+            stops = [stop for stop in stops if not self._is_probing(epoch_tree, stop)]
             self._rng.shuffle(stops)
-            ahead.extend(stops)
-            term.rounds += bool(stops)
-        return (term, ahead.popleft()) if ahead else None
+            queue.extend(stops)
+            epoch_tree.rounds += bool(stops)
+        return (epoch_tree, queue.popleft()) if queue else None
 
     @property
-    def _room(self) -> int:
+    def _capacity(self) -> int:
         """Number of further probes that may leave."""
         return self._config.probes_max - len(self._probes)
 
@@ -150,58 +152,58 @@ class TreeProber:
         steps, least_us = self._config.depth + 1 + self._config.chain, self._config.probe_wait_us
         return min(max(least_us, 2 * steps * self._streams.usual_us), SLOW_FACTOR * least_us)
 
-    def _is_asked(self, term: EpochTree, stop: Stop) -> bool:
+    def _is_probing(self, epoch_tree: EpochTree, stop: Stop) -> bool:
         """True if a probe of this stop is in flight or scheduled."""
-        if (term, stop) in self._urgent:
+        if (epoch_tree, stop) in self._urgent:
             return True
-        return any(probe.term is term and probe.stop == stop for probe in self._probes.values())
+        return any(probe.epoch_tree is epoch_tree and probe.stop == stop for probe in self._probes.values())
 
-    def _send(self, term: EpochTree, stop: Stop, now: int) -> None:
-        address = self._where(term.tree.node(stop))
-        if address is None or term.told_later.get(stop, 0) > now or not self._room:
+    def _send(self, epoch_tree: EpochTree, stop: Stop, now: int) -> None:
+        address = self._address_of(epoch_tree.tree.node(stop))
+        if address is None or epoch_tree.told_later.get(stop, 0) > now or not self._capacity:
             return
         body = self._entropy(self._rng.choice(_SIZES) + OVERHEAD)
-        message, name = self._entropy(NOTE_ID), term.tree.entry_at(stop)
-        probe = _Probe(term, stop, tuple(term.tree.node(each) for each in term.tree.path(stop)), now)
+        message, name = self._entropy(NOTE_ID), epoch_tree.tree.entry_at(stop)
+        probe = _Probe(epoch_tree, stop, tuple(epoch_tree.tree.node(each) for each in epoch_tree.tree.path(stop)), now)
 
         def build(number: int) -> ForwardPublication:
             return ForwardPublication(number, name, message, body)
 
-        def then(answer: Answer | None, now: int) -> None:
+        def on_answer(answer: Answer | None, now: int) -> None:
             if self._probes.get(message) is not probe:
                 return
             match answer:
                 case RequestAck():
-                    probe.taken = True
-                    self._ends.set(message, now + self._wait_us)
+                    probe.accepted = True
+                    self._deadlines.set(message, now + self._wait_us)
                 case RequestRefused(code=RefusalCode.UNKNOWN):
-                    self._end(message, probe, ProbeOutcome.MISSING, now)
+                    self._finish(message, probe, ProbeOutcome.MISSING, now)
                 case _:
-                    self._end(message, probe, ProbeOutcome.AWAY, now)
+                    self._finish(message, probe, ProbeOutcome.AWAY, now)
 
         peer, until_us = (
             name_stream(address, fresh_purpose(PROBE_STREAM, self._entropy)),
             now + self._streams.patience_us,
         )
-        if self._streams.request(peer, build, then, until_us=until_us, linger_us=0, now=now):
+        if self._streams.request(peer, build, on_answer, until_us=until_us, linger_us=0, now=now):
             self._probes[message] = probe
-            self._ends.set(message, until_us + 1)
+            self._deadlines.set(message, until_us + 1)
 
-    def _end(self, message: bytes, probe: _Probe, outcome: ProbeOutcome, now: int) -> None:
+    def _finish(self, message: bytes, probe: _Probe, outcome: ProbeOutcome, now: int) -> None:
         del self._probes[message]
-        self._ends.cancel(message)
+        self._deadlines.cancel(message)
         if outcome is ProbeOutcome.AWAY and not self._streams.steady_us <= probe.sent_us < self._streams.answered_us:
-            return  # Nobody answered us in this time: it was we who were away.
-        self._judge(probe.term, probe.stop, probe.way, outcome, now)
+            return  # No node answered in this time: this node itself was offline.
+        self._on_outcome(probe.epoch_tree, probe.stop, probe.path, outcome, now)
 
 
 @dataclass(slots=True, eq=False)
 class _Probe:
-    term: EpochTree
+    epoch_tree: EpochTree
     stop: Stop
-    way: tuple[bytes, ...]
+    path: tuple[bytes, ...]
     sent_us: int
-    taken: bool = False
+    accepted: bool = False
 
 
 _SIZES: Final = BODY_CLASSES[:2]

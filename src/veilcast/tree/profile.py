@@ -55,7 +55,7 @@ class TreeProfile(Protocol):
     def schema(self, topic: str, now: int) -> Schema:
         """The topic's current schema; `LocalError` if the keyring has no grant for it."""
 
-    def build_offer(self, letter: PendingPublication, now: int) -> Offer:
+    def build_offer(self, pending: PendingPublication, now: int) -> Offer:
         """The publication as it leaves now, under a fresh message id; `LocalError` if it cannot be published."""
 
     def install(self, install: Install, now: int) -> None: ...

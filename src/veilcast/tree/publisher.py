@@ -35,14 +35,14 @@ class TreePublisher:
         config: TreeConfig,
         home: bytes,
         streams: RequestStreams,
-        part: TreeProfile,
+        profile: TreeProfile,
         listing: Callable[[], Listing],
-        records: Outbox,
+        outbox: Outbox,
         rng: Random,
         entropy: Entropy,
     ) -> None:
-        self._config, self._home, self._streams, self._part = config, home, streams, part
-        self._listing, self._records, self._rng, self._entropy = listing, records, rng, entropy
+        self._config, self._home, self._streams, self._profile = config, home, streams, profile
+        self._listing, self._outbox, self._rng, self._entropy = listing, outbox, rng, entropy
         self._sendings: dict[int, list[_Sending]] = {}
         self._copies: Timers[_Copy] = Timers()
         self._overdue: Timers[int] = Timers()
@@ -51,17 +51,17 @@ class TreePublisher:
     def __len__(self) -> int:
         return sum(map(len, self._sendings.values()))
 
-    def add(self, record: int, letter: PendingPublication, now: int) -> None:
-        sending = _Sending(record, letter, self._part.copies)
+    def add(self, record: int, pending: PendingPublication, now: int) -> None:
+        sending = _Sending(record, pending, self._profile.copies)
         self._sendings.setdefault(record, []).append(sending)
         if record not in self._overdue:
             self._overdue.set(record, now + self._config.wait_us)
-        for number in range(self._part.copies):
+        for number in range(self._profile.copies):
             self._copies.set(_Copy(sending), now + number * self._config.again_us)
 
     def withdraw(self, record: int) -> None:
         for sending in self._sendings.pop(record, ()):
-            sending.missing = 0
+            sending.unconfirmed = 0
         self._overdue.cancel(record)
 
     def delay(self, now: int) -> Delay | None:
@@ -71,10 +71,10 @@ class TreePublisher:
         last = next(reversed(self._sendings.values()))[-1]
         if not any(node != self._home for node in self._listing().ids):
             return Delay("the directory has told of no other node")
-        if last.missing == self._part.copies and len(last.tried) >= _TRIED_ENOUGH:
+        if last.unconfirmed == self._profile.copies and len(last.tried) >= _TRIED_ENOUGH:
             return Delay("none of the nodes that were asked to pass it on has answered")
         answer_us = max(self._streams.usual_us, _ANSWER_US)
-        if last.missing < self._part.copies:
+        if last.unconfirmed < self._profile.copies:
             return Delay("one node passes it on, and another is to confirm a copy", now + answer_us)
         return Delay("a node of the network is to take it and pass it on", now + 2 * answer_us)
 
@@ -83,11 +83,11 @@ class TreePublisher:
 
     def handle(self, now: int) -> None:
         for copy in self._copies.pop_due(now):
-            if copy.sending.missing:
+            if copy.sending.unconfirmed:
                 self._try(copy, now)
         for record in self._overdue.pop_due(now):
             self._overdue.set(record, now + self._config.wait_us)
-            self._events.append(Overdue(record, self._sendings[record][0].letter.content.publication))
+            self._events.append(Overdue(record, self._sendings[record][0].pending.content.publication))
 
     def next_event(self) -> Event | None:
         return self._events.popleft() if self._events else None
@@ -95,46 +95,46 @@ class TreePublisher:
     def _try(self, copy: _Copy, now: int) -> None:
         origin = self._origin(copy.sending, now)
         if origin is None:
-            self._later(copy, now)
+            self._retry_later(copy, now)
             return
         try:
-            offer = self._part.build_offer(copy.sending.letter, now)
+            offer = self._profile.build_offer(copy.sending.pending, now)
         except LocalError:
-            self._later(copy, now)  # A grant has ended, and may be renewed.
+            self._retry_later(copy, now)  # A grant has expired, and may be renewed.
             return
 
         def build(number: int) -> Offer:
             return Offer(number, offer.message, offer.groups, offer.labels, offer.body, offer.proof)
 
-        def then(answer: Answer | None, now: int) -> None:
+        def on_answer(answer: Answer | None, now: int) -> None:
             if answer is None or isinstance(answer, RequestRefused):
-                self._later(copy, now)
+                self._retry_later(copy, now)
             else:
-                self._heard(copy.sending)
+                self._confirm(copy.sending)
 
         peer, until_us = (
             name_stream(origin, fresh_purpose(PUBLISH_STREAM, self._entropy)),
             now + self._streams.patience_us,
         )
-        if not self._streams.request(peer, build, then, until_us=until_us, linger_us=0, now=now):
-            self._later(copy, now)
+        if not self._streams.request(peer, build, on_answer, until_us=until_us, linger_us=0, now=now):
+            self._retry_later(copy, now)
 
-    def _later(self, copy: _Copy, now: int) -> None:
-        if copy.sending.missing:
+    def _retry_later(self, copy: _Copy, now: int) -> None:
+        if copy.sending.unconfirmed:
             self._copies.set(copy, now + backoff(self._rng, self._config.connect_us, copy.tries) // 2 + 1)
             copy.tries += 1
 
-    def _heard(self, sending: _Sending) -> None:
-        if not sending.missing:
+    def _confirm(self, sending: _Sending) -> None:
+        if not sending.unconfirmed:
             return
-        sending.missing -= 1
-        if not sending.missing:
+        sending.unconfirmed -= 1
+        if not sending.unconfirmed:
             left = self._sendings[sending.record]
             left.remove(sending)
             if not left:
                 del self._sendings[sending.record]
                 self._overdue.cancel(sending.record)
-            self._records.settle(sending.record, sending.letter)
+            self._outbox.settle(sending.record, sending.pending)
 
     def _origin(self, sending: _Sending, now: int) -> Address | None:
         """Another node each time, among those that know all trees; while no node does, among those listed longest."""
@@ -159,8 +159,8 @@ class _Sending:
     """A publication, and the number of its copies that no origin has accepted."""
 
     record: int
-    letter: PendingPublication
-    missing: int
+    pending: PendingPublication
+    unconfirmed: int
     tried: dict[bytes, None] = field(default_factory=dict)
 
 

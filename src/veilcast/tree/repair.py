@@ -27,49 +27,55 @@ from veilcast.tree.suspects import DropSuspects
 class TreeRepair:
     """Bounded: `probes_kept` probes, and the nodes of the trees that failed last."""
 
-    def __init__(self, config: TreeConfig, subscribing: TreeSubscriber, guards: Guards) -> None:
-        self._config, self._subscribing, self._guards = config, subscribing, guards
+    def __init__(self, config: TreeConfig, subscriber: TreeSubscriber, guards: Guards) -> None:
+        self._config, self._subscriber, self._guards = config, subscriber, guards
         self._suspects = DropSuspects(remembered=config.probes_kept)
         self._failed: Counter[bytes] = Counter()
         """Consecutive probes of each node without an answer or without an entry."""
-        self._came: dict[bytes, None] = {}
+        self._proven_guards: dict[bytes, None] = {}
         """Guards through which a message has arrived."""
         self._accused: dict[bytes, int] = {}
         """Guards that seemed to drop messages, and the time of the suspicion."""
-        self._lifted: dict[bytes, bytes] = {}
+        self._moved_from: dict[bytes, bytes] = {}
         """Nodes that were moved to another parent, and their former parent."""
         self._verdict_us: int | None = None
 
     def handle_outcome(
-        self, probing: TreeProber, term: EpochTree, stop: Stop, way: Sequence[bytes], how: ProbeOutcome, now: int
+        self,
+        prober: TreeProber,
+        epoch_tree: EpochTree,
+        stop: Stop,
+        path: Sequence[bytes],
+        outcome: ProbeOutcome,
+        now: int,
     ) -> None:
-        if not term.interest.numbers:
+        if not epoch_tree.interest.numbers:
             return
-        match how:
+        match outcome:
             case ProbeOutcome.RETURNED:
-                self._suspects.record(way, returned=True)
-                for node in way:
+                self._suspects.record(path, returned=True)
+                for node in path:
                     self._failed.pop(node, None)
-                    self._subscribing.trust(node)
+                    self._subscriber.trust(node)
                     if node in self._guards:
-                        remember(self._came, node, None, CHAIN_MAX)
-                self._subscribing.mark_reached(term, stop, now)
-            case ProbeOutcome.MISSING:  # Whoever is avoided, too, may be an origin.
-                if self._failed[way[0]]:
-                    self._subscribing.reinstall(term, stop, now)
-                self._fail(probing, term, stop, way[0], MISSING_MAX, now)
-            case _ if any(self._subscribing.avoids(node) for node in way):
-                pass  # It went by somebody who is known to be away, or to lose things; nobody else is to blame.
+                        remember(self._proven_guards, node, None, CHAIN_MAX)
+                self._subscriber.mark_reached(epoch_tree, stop, now)
+            case ProbeOutcome.MISSING:  # An avoided node may still be an origin.
+                if self._failed[path[0]]:
+                    self._subscriber.reinstall(epoch_tree, stop, now)
+                self._count_failure(prober, epoch_tree, stop, path[0], MISSING_MAX, now)
+            case _ if any(self._subscriber.avoids(node) for node in path):
+                pass  # A node on its path is known to be absent or to drop messages; no other node is to blame.
             case ProbeOutcome.LOST:
-                self._suspects.record(way, returned=False)
-                self._subscribing.doubt(way[0])
-                for each in reversed(term.tree.path(stop)):
-                    probing.probe_soon(term, each, now)
+                self._suspects.record(path, returned=False)
+                self._subscriber.doubt(path[0])
+                for each in reversed(epoch_tree.tree.path(stop)):
+                    prober.probe_soon(epoch_tree, each, now)
                 if self._verdict_us is None:
-                    self._verdict_us = now + probing.round_us
+                    self._verdict_us = now + prober.round_us
             case ProbeOutcome.AWAY:
-                most = self._config.patience if way[0] in self._guards else 1
-                self._fail(probing, term, stop, way[0], most, now)
+                most = self._config.patience if path[0] in self._guards else 1
+                self._count_failure(prober, epoch_tree, stop, path[0], most, now)
 
     def next_us(self) -> int | None:
         return self._verdict_us
@@ -80,13 +86,15 @@ class TreeRepair:
             for suspect in self._suspects.find_suspects():
                 self._blame(suspect.node, now)
 
-    def _fail(self, probing: TreeProber, term: EpochTree, stop: Stop, node: bytes, most: int, now: int) -> None:
+    def _count_failure(
+        self, prober: TreeProber, epoch_tree: EpochTree, stop: Stop, node: bytes, most: int, now: int
+    ) -> None:
         self._failed[node] += 1
         if self._failed[node] >= most:
             del self._failed[node]
-            self._leave(node, now)
+            self._avoid(node, now)
         else:
-            probing.probe_soon(term, stop, now + max(self._config.connect_us, probing.round_us // RETRY_SHARE))
+            prober.probe_soon(epoch_tree, stop, now + max(self._config.connect_us, prober.round_us // RETRY_SHARE))
 
     def _blame(self, node: bytes, now: int) -> None:
         """A guard through which messages have arrived gets a second chance, from the beginning: perhaps no node could
@@ -98,22 +106,22 @@ class TreeRepair:
         """
         parents = self._suspects.parents_after_loss(node)
         if node not in self._guards and len(parents) == 1:
-            if parents == {self._lifted.get(node)}:
+            if parents == {self._moved_from.get(node)}:
                 return
-            if node not in self._lifted and self._subscribing.move_to_other_parent(node, now):
-                remember(self._lifted, node, parents.pop(), self._config.probes_max)
+            if node not in self._moved_from and self._subscriber.move_to_other_parent(node, now):
+                remember(self._moved_from, node, parents.pop(), self._config.probes_max)
                 return
-        if node in self._came and now > self._accused.get(node, -SECOND_CHANCE_US) + SECOND_CHANCE_US:
+        if node in self._proven_guards and now > self._accused.get(node, -SECOND_CHANCE_US) + SECOND_CHANCE_US:
             remember(self._accused, node, now, CHAIN_MAX)
             self._suspects.forget(node)
         else:
-            self._leave(node, now)
+            self._avoid(node, now)
 
-    def _leave(self, node: bytes, now: int) -> None:
-        self._lifted.pop(node, None)
-        self._came.pop(node, None)
+    def _avoid(self, node: bytes, now: int) -> None:
+        self._moved_from.pop(node, None)
+        self._proven_guards.pop(node, None)
         self._suspects.forget(node)
-        self._subscribing.avoid(node, now + self._config.avoid_us, now)
+        self._subscriber.avoid(node, now + self._config.avoid_us, now)
 
 
 RETRY_SHARE: Final = 8

@@ -50,25 +50,31 @@ class RoutingTable:
     def __len__(self) -> int:
         return len(self._entries)
 
-    def put(self, told: Instruction, groups: Sequence[tuple[bytes, ...]], until_us: int) -> RoutingEntry:
+    def put(self, instruction: Instruction, groups: Sequence[tuple[bytes, ...]], until_us: int) -> RoutingEntry:
         """Store an instruction; `RemoteError` if it is older than the stored one, invalid, or the table is full."""
-        name = entry_name(told.entry)
-        old = self._entries.get(name)
-        if old is not None and old.until_us >= until_us:
-            if (old.parent, old.parent_entry, old.until_us) == (told.parent, told.parent_entry, until_us):
-                return old
-            raise StaleError("an instruction older than the one we have")
-        if old is None and len(self._entries) >= self._entries_max:
+        name = entry_name(instruction.entry)
+        former = self._entries.get(name)
+        if former is not None and former.until_us >= until_us:
+            if (former.parent, former.parent_entry, former.until_us) == (
+                instruction.parent,
+                instruction.parent_entry,
+                until_us,
+            ):
+                return former
+            raise StaleError("an instruction older than the stored one")
+        if former is None and len(self._entries) >= self._entries_max:
             raise ExcessError("the routing table is full")
         if not groups or not all(groups) or any(len(tag) != TAG for group in groups for tag in group):
-            raise MalformedError("an instruction for nothing, or for what are no tags")
-        if self._columns + len(groups) - (0 if old is None else old.columns) > self._columns_max:
+            raise MalformedError("an instruction without valid tags")
+        if self._columns + len(groups) - (0 if former is None else former.columns) > self._columns_max:
             raise ExcessError("the index of the routing table is full")
-        if old is not None:
-            self._index.remove(old.number)
-            self._forget(old)
+        if former is not None:
+            self._index.remove(former.number)
+            self._forget(former)
         number = self._index.insert(groups, until_us)
-        entry = self._entries[name] = RoutingEntry(name, told.parent, told.parent_entry, until_us, number, len(groups))
+        entry = self._entries[name] = RoutingEntry(
+            name, instruction.parent, instruction.parent_entry, until_us, number, len(groups)
+        )
         self._names[number] = name
         self._columns += entry.columns
         return entry
@@ -79,7 +85,7 @@ class RoutingTable:
     def match(self, tags: Sequence[bytes]) -> list[RoutingEntry]:
         """The entries that match a publication with these tags."""
         if any(len(tag) != TAG for tag in tags):
-            raise MalformedError("a publication with what are no tags")
+            raise MalformedError("a publication with invalid tags")
         return [self._entries[self._names[number]] for number in self._index.match(tags).tolist()] if tags else []
 
     def next_us(self) -> int | None:

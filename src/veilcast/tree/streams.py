@@ -45,9 +45,9 @@ class AnswerTimes:
         self._least_us, self._most_us = least_us, most_us
         self._took_us: dict[Address, int] = {}
 
-    def record(self, whose: Address, took_us: int) -> None:
+    def record(self, peer: Address, took_us: int) -> None:
         """Record an answer of this node, and the time it took."""
-        remember(self._took_us, whose, took_us, ANSWERS_KEPT)
+        remember(self._took_us, peer, took_us, ANSWERS_KEPT)
 
     @property
     def usual_us(self) -> int:
@@ -107,9 +107,9 @@ class RequestStreams:
     def __init__(self, config: TreeConfig, rng: Random, post: SendMessage) -> None:
         self._config, self._rng, self._post = config, rng, post
         self._streams: dict[Address, _Stream] = {}
-        self._alarms: Timers[Address] = Timers()
+        self._timers: Timers[Address] = Timers()
         self._events: deque[Event] = deque()
-        self._pace = AnswerTimes(config.retry_us, SLOW_FACTOR * config.retry_us)
+        self._answer_times = AnswerTimes(config.retry_us, SLOW_FACTOR * config.retry_us)
         self._last: deque[int] = deque(maxlen=OVERTAKEN_BY)
         """Opening times of the streams that were answered last."""
         self.answered_us = self.steady_us = 0
@@ -124,19 +124,19 @@ class RequestStreams:
     @property
     def patience_us(self) -> int:
         """How long to wait for an answer on a stream of its own."""
-        return self._pace.patience_us
+        return self._answer_times.patience_us
 
     @property
     def usual_us(self) -> int:
         """The usual time of an answer, including the opening of its stream; 0 while there was none."""
-        return self._pace.usual_us
+        return self._answer_times.usual_us
 
     def is_unreachable(self, peer: Address) -> bool:
         """True if the stream to this peer failed to open the last time, and is still wanted."""
-        return peer in self._streams and self._streams[peer].vain
+        return peer in self._streams and self._streams[peer].failed
 
     def request(
-        self, peer: Address, build: BuildRequest, then: OnAnswer, *, until_us: int, linger_us: int, now: int
+        self, peer: Address, build: BuildRequest, on_answer: OnAnswer, *, until_us: int, linger_us: int, now: int
     ) -> bool:
         """Send this request, and repeat it until `until_us`. False if there is no capacity for another stream;
         nothing is sent then."""
@@ -144,125 +144,125 @@ class RequestStreams:
         if stream is None:
             if len(self._streams) >= self._config.streams_max and not self._close_idle():
                 return False
-            stream = self._streams[peer] = _Stream(peer, linger_us, number=self._rng.randrange(_NUMBERS), call_us=now)
+            stream = self._streams[peer] = _Stream(peer, linger_us, number=self._rng.randrange(_NUMBERS), open_us=now)
         stream.number = (stream.number + 1) % _NUMBERS
-        errand = stream.errands[stream.number] = _Errand(build, then, until_us)
+        pending = stream.requests[stream.number] = _PendingRequest(build, on_answer, until_us)
         if stream.up:
-            self._send(stream, stream.number, errand, now)
-        self._move(stream, now)
+            self._send(stream, stream.number, pending, now)
+        self._advance(stream, now)
         return True
 
     def handle_answer(self, peer: Address, answer: Answer, now: int) -> None:
         """An answer on one of this node's streams; `StaleError` if it was not requested, or was answered before."""
         stream = self._streams.get(peer)
-        errand = None if stream is None else stream.errands.pop(answer.number, None)
-        if stream is None or errand is None:
-            raise StaleError("an answer that nobody waits for")
-        if stream.called_us is not None:
-            self._note(stream, now)
-            self._last.append(stream.called_us)
-        stream.idle_us, stream.calls, stream.called_us = now + stream.linger_us, 0, None
+        pending = None if stream is None else stream.requests.pop(answer.number, None)
+        if stream is None or pending is None:
+            raise StaleError("an answer without an open request")
+        if stream.opened_us is not None:
+            self._record_time(stream, now)
+            self._last.append(stream.opened_us)
+        stream.idle_us, stream.attempts, stream.opened_us = now + stream.linger_us, 0, None
         if now > self.answered_us + self._config.retry_us:
             self.steady_us = now
         self.answered_us = now
         try:
-            errand.then(answer, now)
+            pending.on_answer(answer, now)
         finally:
-            self._move(stream, now)
+            self._advance(stream, now)
 
     def peer_up(self, peer: Address, now: int) -> None:
         stream = self._streams.get(peer)
         if stream is None:
-            self._events.append(Disconnect(peer))  # It is not wanted any more.
+            self._events.append(Disconnect(peer))  # No longer needed.
             return
         if not stream.up:
-            stream.up, stream.vain, stream.idle_us = True, False, now + stream.linger_us
-            for number, errand in list(stream.errands.items()):
-                self._send(stream, number, errand, now)
-        self._move(stream, now)
+            stream.up, stream.failed, stream.idle_us = True, False, now + stream.linger_us
+            for number, pending in list(stream.requests.items()):
+                self._send(stream, number, pending, now)
+        self._advance(stream, now)
 
     def peer_lost(self, peer: Address, now: int) -> None:
         stream = self._streams.get(peer)
         if stream is None:
             return
         if stream.up:
-            self._down(stream, now)
-        elif stream.called_us is not None:
-            self._events.append(Disconnect(peer))  # When it is called again is our affair.
-            stream.vain = True
+            self._lose(stream, now)
+        elif stream.opened_us is not None:
+            self._events.append(Disconnect(peer))  # This machine, and not the driver, decides when to open it again.
+            stream.failed = True
             self._pause(stream, now)
-        self._move(stream, now)
+        self._advance(stream, now)
 
     def next_us(self) -> int | None:
-        return self._alarms.next_us()
+        return self._timers.next_us()
 
     def handle(self, now: int) -> None:
-        for peer in self._alarms.pop_due(now):
+        for peer in self._timers.pop_due(now):
             if (stream := self._streams.get(peer)) is not None:
-                self._move(stream, now)
+                self._advance(stream, now)
 
     def next_event(self) -> Event | None:
         return self._events.popleft() if self._events else None
 
-    def _move(self, stream: _Stream, now: int) -> None:
+    def _advance(self, stream: _Stream, now: int) -> None:
         """Do what is due on this stream, and set its timer."""
-        over = [number for number, errand in stream.errands.items() if errand.until_us <= now]
-        for number in over:
-            if (errand := stream.errands.pop(number, None)) is not None:
-                errand.then(None, now)
+        expired = [number for number, pending in stream.requests.items() if pending.until_us <= now]
+        for number in expired:
+            if (pending := stream.requests.pop(number, None)) is not None:
+                pending.on_answer(None, now)
         if self._streams.get(stream.peer) is not stream:
             return
-        if stream.up and any(errand.answer_us <= now for errand in stream.errands.values()):
-            # It hangs. What was asked on it is asked on another.
+        if stream.up and any(pending.answer_us <= now for pending in stream.requests.values()):
+            # The stream hangs. Its requests are repeated on another.
             self._events.append(Disconnect(stream.peer))
-            self._down(stream, now)
-        if not stream.errands and (not stream.up or stream.idle_us <= now):
+            self._lose(stream, now)
+        if not stream.requests and (not stream.up or stream.idle_us <= now):
             self._close(stream)
             return
-        if not stream.up and stream.call_us <= now:
-            self._call(stream, now)
-        self._alarms.set(stream.peer, stream.due_us)
+        if not stream.up and stream.open_us <= now:
+            self._open(stream, now)
+        self._timers.set(stream.peer, stream.due_us)
 
-    def _send(self, stream: _Stream, number: int, errand: _Errand, now: int) -> None:
-        errand.answer_us = now + self._config.retry_us
-        self._post(stream.peer, errand.build(number))
+    def _send(self, stream: _Stream, number: int, pending: _PendingRequest, now: int) -> None:
+        pending.answer_us = now + self._config.retry_us
+        self._post(stream.peer, pending.build(number))
 
-    def _call(self, stream: _Stream, now: int) -> None:
-        stream.call_us = now + self.patience_us // 2
-        if stream.called_us is not None:
-            self._note(stream, now)  # It would have taken longer still.
+    def _open(self, stream: _Stream, now: int) -> None:
+        stream.open_us = now + self.patience_us // 2
+        if stream.opened_us is not None:
+            self._record_time(stream, now)  # The answer would have taken at least this long.
             if not self._is_overtaken(stream):
                 return
             self._events.append(Disconnect(stream.peer))
         self._events.append(Connect(stream.peer))
-        stream.calls += 1
-        stream.called_us = now
+        stream.attempts += 1
+        stream.opened_us = now
 
     def _is_overtaken(self, stream: _Stream) -> bool:
-        return len(self._last) == OVERTAKEN_BY and stream.called_us is not None and min(self._last) > stream.called_us
+        return len(self._last) == OVERTAKEN_BY and stream.opened_us is not None and min(self._last) > stream.opened_us
 
-    def _note(self, stream: _Stream, now: int) -> None:
-        if stream.called_us is not None:
-            self._pace.record(split_stream_name(stream.peer)[1], now - stream.called_us)
+    def _record_time(self, stream: _Stream, now: int) -> None:
+        if stream.opened_us is not None:
+            self._answer_times.record(split_stream_name(stream.peer)[1], now - stream.opened_us)
 
-    def _down(self, stream: _Stream, now: int) -> None:
+    def _lose(self, stream: _Stream, now: int) -> None:
         if stream.up:
             stream.up = False
             self._pause(stream, now)
 
     def _pause(self, stream: _Stream, now: int) -> None:
-        stream.called_us = None
-        stream.call_us = now + backoff(
-            self._rng, self._config.connect_us, min(max(0, stream.calls - 1), PAUSE_DOUBLINGS_MAX)
+        stream.opened_us = None
+        stream.open_us = now + backoff(
+            self._rng, self._config.connect_us, min(max(0, stream.attempts - 1), PAUSE_DOUBLINGS_MAX)
         )
 
     def _close(self, stream: _Stream) -> None:
         del self._streams[stream.peer]
-        self._alarms.cancel(stream.peer)
+        self._timers.cancel(stream.peer)
         self._events.append(Disconnect(stream.peer))
 
     def _close_idle(self) -> bool:
-        idle = (stream for stream in self._streams.values() if not stream.errands)
+        idle = (stream for stream in self._streams.values() if not stream.requests)
         stream = min(idle, key=lambda each: each.idle_us, default=None)
         if stream is not None:
             self._close(stream)
@@ -270,9 +270,9 @@ class RequestStreams:
 
 
 @dataclass(slots=True, eq=False)
-class _Errand:
+class _PendingRequest:
     build: BuildRequest
-    then: OnAnswer
+    on_answer: OnAnswer
     until_us: int
     answer_us: int = 0
     """Deadline of the answer on the current stream; counts while the stream is up."""
@@ -285,25 +285,25 @@ class _Stream:
     number: int
     """Number of the last request. An earlier stream of this name may have used others, so the first number is
     random."""
-    call_us: int
+    open_us: int
     """When the stream is opened next, while it is down."""
-    called_us: int | None = None
+    opened_us: int | None = None
     """When the stream was opened, while it is opening or has had no answer yet."""
     up: bool = False
-    vain: bool = False
+    failed: bool = False
     """True if the last attempt to open it failed."""
-    calls: int = 0
+    attempts: int = 0
     idle_us: int = 0
-    errands: dict[int, _Errand] = field(default_factory=dict)
+    requests: dict[int, _PendingRequest] = field(default_factory=dict)
 
     @property
     def due_us(self) -> int:
-        ends = [errand.until_us for errand in self.errands.values()]
+        ends = [pending.until_us for pending in self.requests.values()]
         if not self.up:
-            return min([*ends, self.call_us])
+            return min([*ends, self.open_us])
         if not ends:
             return self.idle_us
-        return min(*ends, *(errand.answer_us for errand in self.errands.values()))
+        return min(*ends, *(pending.answer_us for pending in self.requests.values()))
 
 
 SLOW_FACTOR: Final = 4

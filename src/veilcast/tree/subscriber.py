@@ -81,36 +81,42 @@ class TreeSubscriber:
         self,
         config: TreeConfig,
         topics: MemberTopics,
-        ends: DeliveryTags,
+        delivery_tags: DeliveryTags,
         epoch_us: int,
         home: bytes,
         guards: Guards,
-        planting: TreeInstaller,
+        installer: TreeInstaller,
         rng: Random,
         entropy: Entropy,
     ) -> None:
-        self._config, self._topics, self._ends, self._epoch_us, self._home = config, topics, ends, epoch_us, home
-        self._guards, self._planting, self._rng, self._entropy = guards, planting, rng, entropy
+        self._config, self._topics, self._delivery_tags, self._epoch_us, self._home = (
+            config,
+            topics,
+            delivery_tags,
+            epoch_us,
+            home,
+        )
+        self._guards, self._installer, self._rng, self._entropy = guards, installer, rng, entropy
         self._listing = Listing(())
         self._avoided: dict[bytes, int] = {}
         self._doubted: dict[bytes, None] = {}
         """Nodes through which no message has arrived since one was lost there: nothing new depends on them."""
         self.subscriptions = Subscriptions(config.subscriptions_max)
-        self._terms: dict[tuple[SharedInterest, int], EpochTree] = {}
-        self._alarms: Timers[_Due] = Timers()
+        self._trees: dict[tuple[SharedInterest, int], EpochTree] = {}
+        self._timers: Timers[_Due] = Timers()
 
     def current_trees(self, now: int) -> list[EpochTree]:
         """Trees of this epoch and later ones that serve a subscription."""
-        return [term for term in self._standing(now) if term.interest.numbers]
+        return [epoch_tree for epoch_tree in self._standing_trees(now) if epoch_tree.interest.numbers]
 
     def add(self, number: int, topic: str, interest: Conjunction, now: int) -> None:
         """Add a subscription; `LocalError` for one that can never be installed."""
         epoch = self._topics.epoch(now)
         subscription_elements(interest, self._topics.keys(topic, epoch).record)
-        wish = self.subscriptions.add(number, topic, interest, now)
-        self._revive(wish)
-        self._ends.open(wish, epoch - 1)  # Something may still be on its way to an earlier life.
-        self._plant(wish, epoch, now)
+        shared = self.subscriptions.add(number, topic, interest, now)
+        self._revive(shared)
+        self._delivery_tags.open(shared, epoch - 1)  # A message to an earlier run may still be in flight.
+        self._install(shared, epoch, now)
 
     def remove(self, number: int) -> None:
         """The trees stand until they expire: a renewed subscription finds them, and installs no others."""
@@ -120,21 +126,25 @@ class TreeSubscriber:
         """There is a new listing."""
         before, self._listing = self._listing, listing
         left = [node for node in before.ids if node not in listing]
-        anew = [node for node in listing.ids if node in before and _since(listing, node) != _since(before, node)]
-        for term in self._standing(now):
-            tree = term.tree
+        restarted = [
+            node for node in listing.ids if node in before and _started_us(listing, node) != _started_us(before, node)
+        ]
+        for epoch_tree in self._standing_trees(now):
+            tree = epoch_tree.tree
             known = {tree.node(stop) for stop in tree.stops}
             new = [node for node in listing.ids if node not in known]
-            # Who is new can wait, and who has forgotten all for a little: at one moment each would get instructions of
-            # all trees of one subscriber, and could begin anew as often as it liked to see which these are.
+            # Instructions to newcomers can wait, and those to restarted nodes a little. At one moment, each such node would
+            # get the instructions of all trees of one subscriber, and could restart repeatedly to identify these trees.
             later_us = self._config.fetch_us // 2
             added = [tree.add(self._recipient(node), self._rng, self._is_unfit) for node in new]
-            term.told_later |= dict.fromkeys(added, now + later_us + _HANDED_ON_US)
-            self._tell(term, added, now, later_us)
-            self._tell(term, [stop for node in anew for stop in tree.stops_of(node)], now, self._config.spread_us)
+            epoch_tree.told_later |= dict.fromkeys(added, now + later_us + _HANDED_ON_US)
+            self._update(epoch_tree, added, now, later_us)
+            self._update(
+                epoch_tree, [stop for node in restarted for stop in tree.stops_of(node)], now, self._config.spread_us
+            )
             for node in left:
-                self._tell(term, tree.bypass(node), now)
-                self._count_out(term, node, now)
+                self._update(epoch_tree, tree.bypass(node), now)
+                self._count_out(epoch_tree, node, now)
         self._rehang(now)
         self._complete(now)
 
@@ -143,16 +153,16 @@ class TreeSubscriber:
         if node in self._avoided:
             return
         self._avoided[node] = until_us
-        while len(self._avoided) > self._few:
+        while len(self._avoided) > self._few_nodes:
             self._give_chance(next(iter(self._avoided)))
-        for term in self._standing(now):
-            self._tell(term, term.tree.bypass(node), now)
-            self._count_out(term, node, now)
+        for epoch_tree in self._standing_trees(now):
+            self._update(epoch_tree, epoch_tree.tree.bypass(node), now)
+            self._count_out(epoch_tree, node, now)
         self._rehang(now)
 
     def doubt(self, node: bytes) -> None:
         """Let nothing new depend on this node before a message has arrived through it."""
-        remember(self._doubted, node, None, self._few)
+        remember(self._doubted, node, None, self._few_nodes)
 
     def trust(self, node: bytes) -> None:
         """A message has arrived through this node."""
@@ -164,53 +174,58 @@ class TreeSubscriber:
         The node receives its instruction separately from its children: otherwise it would have to pass on that they
         leave it.
         """
-        terms = self._standing(now)
-        lifted = [(term, stop) for term in terms for at in term.tree.stops_of(node) for stop in term.tree.move_up(at)]
+        epoch_trees = self._standing_trees(now)
+        lifted = [
+            (epoch_tree, stop)
+            for epoch_tree in epoch_trees
+            for at in epoch_tree.tree.stops_of(node)
+            for stop in epoch_tree.tree.move_up(at)
+        ]
         if not lifted:
             return False
         self.doubt(node)
-        for term, stop in lifted:
-            self._tell(term, [stop], now)
-        for term in terms:
-            self._tell(term, term.tree.bypass(node), now)
+        for epoch_tree, stop in lifted:
+            self._update(epoch_tree, [stop], now)
+        for epoch_tree in epoch_trees:
+            self._update(epoch_tree, epoch_tree.tree.bypass(node), now)
         return True
 
     def avoids(self, node: bytes) -> bool:
         return node in self._avoided
 
-    def reinstall(self, term: EpochTree, stop: Stop, now: int) -> None:
+    def reinstall(self, epoch_tree: EpochTree, stop: Stop, now: int) -> None:
         """This stop does not know its instruction: send it again."""
-        self._tell(term, [stop], now)
+        self._update(epoch_tree, [stop], now)
 
-    def mark_reached(self, term: EpochTree, stop: Stop, now: int) -> None:
+    def mark_reached(self, epoch_tree: EpochTree, stop: Stop, now: int) -> None:
         """A message has arrived from this stop. Guards do not count: they are no origins."""
         if stop < 0:
             return
-        term.reached[stop] = None
-        enough = len(term.reached) >= self._config.ready_share * len(term.tree)
+        epoch_tree.reached[stop] = None
+        enough = len(epoch_tree.reached) >= self._config.ready_share * len(epoch_tree.tree)
         if enough and self._config.probe_us:
-            self._stand(term, now)
+            self._activate(epoch_tree, now)
 
     def next_us(self) -> int | None:
-        return self._alarms.next_us()
+        return self._timers.next_us()
 
     def handle(self, now: int) -> None:
         for node in [node for node, until_us in self._avoided.items() if until_us <= now]:
             self._give_chance(node)
-        for due in self._alarms.pop_due(now):
+        for due in self._timers.pop_due(now):
             if isinstance(due, EpochTree):
                 self._forget(due)
             else:
-                self._plant(due[0], due[1], now)
+                self._install(due[0], due[1], now)
         if not self._config.probe_us:
-            for term in self.current_trees(now):
-                if not self._planting.has_pending(term.tree):
-                    self._stand(term, now)
+            for epoch_tree in self.current_trees(now):
+                if not self._installer.has_pending(epoch_tree.tree):
+                    self._activate(epoch_tree, now)
 
     # --- inside
 
     @property
-    def _few(self) -> int:
+    def _few_nodes(self) -> int:
         return max(1, len(self._listing) // AVOIDED_SHARE)
 
     def _give_chance(self, node: bytes) -> None:
@@ -221,41 +236,41 @@ class TreeSubscriber:
     def _chain(self) -> tuple[bytes, ...]:
         return self._guards.chain(self._listing, self._avoided, self._doubted)
 
-    def _standing(self, now: int) -> list[EpochTree]:
+    def _standing_trees(self, now: int) -> list[EpochTree]:
         epoch = self._topics.epoch(now)
-        return [term for term in self._terms.values() if term.epoch >= epoch]
+        return [epoch_tree for epoch_tree in self._trees.values() if epoch_tree.epoch >= epoch]
 
-    def _revive(self, wish: SharedInterest) -> None:
+    def _revive(self, shared: SharedInterest) -> None:
         """A renewed interest takes over the trees of the earlier one; of the trees without a subscription, a limited
         number is kept."""
-        for term in [each for each in self._terms.values() if each.interest.key == wish.key]:
-            del self._terms[term.interest, term.epoch]
-            term.interest = wish
-            self._terms[wish, term.epoch] = term
-            self._ends.open(wish, term.epoch)
-        unwanted = [term for term in self._terms.values() if not term.interest.numbers]
-        for term in unwanted[: max(0, len(unwanted) - self._config.subscriptions_max)]:
-            self._forget(term)
+        for epoch_tree in [each for each in self._trees.values() if each.interest.key == shared.key]:
+            del self._trees[epoch_tree.interest, epoch_tree.epoch]
+            epoch_tree.interest = shared
+            self._trees[shared, epoch_tree.epoch] = epoch_tree
+            self._delivery_tags.open(shared, epoch_tree.epoch)
+        unwanted = [epoch_tree for epoch_tree in self._trees.values() if not epoch_tree.interest.numbers]
+        for epoch_tree in unwanted[: max(0, len(unwanted) - self._config.subscriptions_max)]:
+            self._forget(epoch_tree)
 
     def _complete(self, now: int) -> None:
         """Every interest has a tree for this epoch, and a timer for the next."""
         epoch = self._topics.epoch(now)
-        for wish in self.subscriptions:
-            self._plant(wish, epoch, now)
+        for shared in self.subscriptions:
+            self._install(shared, epoch, now)
 
-    def _plant(self, wish: SharedInterest, epoch: int, now: int) -> None:
-        if wish not in self.subscriptions:
+    def _install(self, shared: SharedInterest, epoch: int, now: int) -> None:
+        if shared not in self.subscriptions:
             return
-        self._ends.open(wish, epoch)
-        if not self._is_planted(wish, epoch):
-            with suppress(LocalError):  # Our grant does not reach so far.
-                self._grow(wish, epoch, now)
-        following = (wish, epoch + 1)
-        if following not in self._alarms and not self._is_planted(*following):
-            self._alarms.set(following, self._moment(epoch + 1, now))
+        self._delivery_tags.open(shared, epoch)
+        if not self._is_installed(shared, epoch):
+            with suppress(LocalError):  # The grant does not cover that epoch.
+                self._grow_tree(shared, epoch, now)
+        following = (shared, epoch + 1)
+        if following not in self._timers and not self._is_installed(*following):
+            self._timers.set(following, self._moment(epoch + 1, now))
 
-    def _is_planted(self, wish: SharedInterest, epoch: int) -> bool:
-        return (wish, epoch) in self._terms
+    def _is_installed(self, shared: SharedInterest, epoch: int) -> bool:
+        return (shared, epoch) in self._trees
 
     def _moment(self, epoch: int, now: int) -> int:
         """When the trees of this epoch are installed."""
@@ -264,58 +279,58 @@ class TreeSubscriber:
         last = max(first, start_us - self._config.ahead_us)
         return max(now + 1, first + self._rng.randrange(last - first + 1))
 
-    def _grow(self, wish: SharedInterest, epoch: int, now: int) -> None:
+    def _grow_tree(self, shared: SharedInterest, epoch: int, now: int) -> None:
         guards = self._chain()
         if not guards or self._home not in self._listing:
-            return  # There is nobody yet, or nobody knows of us.
-        keys = self._topics.keys(wish.topic, epoch)
-        groups = _tags(wish.interest, keys)
-        secret = derive(Secret(self._entropy(KEY)), b"vc/tree", wish.key)
+            return  # No other node is listed yet, or this one is not.
+        keys = self._topics.keys(shared.topic, epoch)
+        groups = _tags(shared.interest, keys)
+        secret = derive(Secret(self._entropy(KEY)), b"vc/tree", shared.key)
         nodes, chain = ([self._recipient(node) for node in each] for each in (self._listing.ids, guards))
-        end, hung = self._ends.open(wish, epoch), self._ends.chain_secret(wish, epoch)
-        # What guards were told in an earlier life must not be later than what they are told now.
+        tag, chain_secret = self._delivery_tags.open(shared, epoch), self._delivery_tags.chain_secret(shared, epoch)
+        # The guards' instructions of an earlier run must not have a later end than the present ones.
         count = (now - (epoch - 2) * self._epoch_us) // CHAIN_VERSION_US
-        tree = LiveTree(secret, nodes, self._home, end, chain, self._config.depth, hung, count)
+        tree = LiveTree(secret, nodes, self._home, tag, chain, self._config.depth, chain_secret, count)
         until_us, probed_us = (epoch + 2) * self._epoch_us, now + self._config.spread_us + _HANDED_ON_US
-        term = EpochTree(wish, epoch, tree, groups, until_us, probed_us)
-        self._terms[wish, epoch] = term
-        self._alarms.set(term, term.until_us)
-        self._count_out(term, self._home, now)
+        epoch_tree = EpochTree(shared, epoch, tree, groups, until_us, probed_us)
+        self._trees[shared, epoch] = epoch_tree
+        self._timers.set(epoch_tree, epoch_tree.until_us)
+        self._count_out(epoch_tree, self._home, now)
         for node in self._avoided:
             tree.bypass(node)
-            self._count_out(term, node, now)
+            self._count_out(epoch_tree, node, now)
         for node in self._doubted:
             tree.bypass(node)
-        self._planting.install_tree(tree, groups, term.until_us, now)
+        self._installer.install_tree(tree, groups, epoch_tree.until_us, now)
 
     def _rehang(self, now: int) -> None:
         """Attach all trees to the current guards."""
         guards = self._chain()
-        for term in self._standing(now):
-            for stop, guard in zip(term.tree.chain, guards, strict=False):
-                if term.tree.node(stop) != guard:
-                    self._tell(term, term.tree.replace_guard(stop, self._recipient(guard)), now)
+        for epoch_tree in self._standing_trees(now):
+            for stop, guard in zip(epoch_tree.tree.chain, guards, strict=False):
+                if epoch_tree.tree.node(stop) != guard:
+                    self._update(epoch_tree, epoch_tree.tree.replace_guard(stop, self._recipient(guard)), now)
 
-    def _tell(self, term: EpochTree, stops: Sequence[Stop], now: int, within_us: int = 0) -> None:
+    def _update(self, epoch_tree: EpochTree, stops: Sequence[Stop], now: int, within_us: int = 0) -> None:
         if stops:
-            self._planting.update_stops(term.tree, stops, term.groups, term.until_us, now, within_us)
+            self._installer.update_stops(epoch_tree.tree, stops, epoch_tree.groups, epoch_tree.until_us, now, within_us)
 
     def _is_unfit(self, node: bytes) -> bool:
         return node in self._avoided or node in self._doubted or node not in self._listing
 
-    def _stand(self, term: EpochTree, now: int) -> None:
-        if term.epoch <= self._topics.epoch(now):
-            self.subscriptions.activate(term.interest, now)
+    def _activate(self, epoch_tree: EpochTree, now: int) -> None:
+        if epoch_tree.epoch <= self._topics.epoch(now):
+            self.subscriptions.activate(epoch_tree.interest, now)
 
-    def _count_out(self, term: EpochTree, node: bytes, now: int) -> None:
+    def _count_out(self, epoch_tree: EpochTree, node: bytes, now: int) -> None:
         """Wait for no message from this node."""
-        for stop in term.tree.stops_of(node):
-            self.mark_reached(term, stop, now)
+        for stop in epoch_tree.tree.stops_of(node):
+            self.mark_reached(epoch_tree, stop, now)
 
-    def _forget(self, term: EpochTree) -> None:
-        self._terms.pop((term.interest, term.epoch), None)
-        self._alarms.cancel(term)
-        self._planting.drop_tree(term.tree)
+    def _forget(self, epoch_tree: EpochTree) -> None:
+        self._trees.pop((epoch_tree.interest, epoch_tree.epoch), None)
+        self._timers.cancel(epoch_tree)
+        self._installer.drop_tree(epoch_tree.tree)
 
     def _recipient(self, node: bytes) -> Recipient:
         number = self._listing.numbered(node)
@@ -327,12 +342,12 @@ class TreeSubscriber:
 def _tags(interest: Conjunction, keys: TopicKeys) -> ElementGroups:
     """The same tags for all subscribers with this interest: individual fillers would identify the tree."""
     key = derive_element_key(keys, b"tree")
-    plain = key_groups(key, subscription_elements(interest, keys.record), TAG)
-    own = derive(key, b"vc/tree-unwanted", *(tag for group in plain for tag in group))
-    return pad_groups(plain, lambda place: key_element(own, b"%d" % place, TAG))
+    keyed = key_groups(key, subscription_elements(interest, keys.record), TAG)
+    filler_key = derive(key, b"vc/tree-unwanted", *(tag for group in keyed for tag in group))
+    return pad_groups(keyed, lambda place: key_element(filler_key, b"%d" % place, TAG))
 
 
-def _since(listing: Listing, node: bytes) -> int | None:
+def _started_us(listing: Listing, node: bytes) -> int | None:
     """When the node was last started, as far as is known."""
     number = listing.numbered(node)
     return None if number is None else listing.since[number]

@@ -57,33 +57,33 @@ class DropSuspects:
     def __init__(self, *, remembered: int, loss: float = 0.02, error: float = 0.001) -> None:
         if remembered < 1 or not 0 < loss < 1 or not 0 < error < 1:
             raise LocalError("suspects need a memory, and a loss and an error between 0 and 1")
-        self._seen: deque[tuple[tuple[NodeId, ...], bool]] = deque(maxlen=remembered)
+        self._probes: deque[tuple[tuple[NodeId, ...], bool]] = deque(maxlen=remembered)
         self._loss = loss
         self._error = error
 
     def __len__(self) -> int:
-        return len(self._seen)
+        return len(self._probes)
 
-    def record(self, way: Sequence[NodeId], *, returned: bool) -> None:
+    def record(self, path: Sequence[NodeId], *, returned: bool) -> None:
         """Record a probe that entered at the first of these nodes and should have passed all the others in turn."""
-        if not 1 <= len(way) <= PATH_MAX:
-            raise LocalError(f"a way has 1 to {PATH_MAX} nodes")
-        self._seen.append((tuple(way), returned))
+        if not 1 <= len(path) <= PATH_MAX:
+            raise LocalError(f"a path has 1 to {PATH_MAX} nodes")
+        self._probes.append((tuple(path), returned))
 
     def forget(self, node: NodeId) -> None:
         """Discard all probes on a path with this node: it gets another chance, or is gone."""
-        self._seen = deque((each for each in self._seen if node not in each[0]), maxlen=self._seen.maxlen)
+        self._probes = deque((each for each in self._probes if node not in each[0]), maxlen=self._probes.maxlen)
 
     def parents_after_loss(self, node: NodeId) -> set[NodeId]:
         """The next nodes after this one on the paths of lost probes, where it was not the last."""
-        return {way[way.index(node) + 1] for way, came in self._seen if not came and node in way[:-1]}
+        return {path[path.index(node) + 1] for path, returned in self._probes if not returned and node in path[:-1]}
 
     def find_suspects(self) -> list[SuspectedNode]:
         """The nodes to exclude, the strongest evidence first."""
-        if all(returned for _, returned in self._seen):
+        if all(returned for _, returned in self._probes):
             return []
-        nodes = {node: number for number, node in enumerate(dict.fromkeys(n for way, _ in self._seen for n in way))}
-        table = _Table.of(self._seen, nodes, self._loss)
+        nodes = {node: number for number, node in enumerate(dict.fromkeys(n for path, _ in self._probes for n in path))}
+        table = _Table.of(self._probes, nodes, self._loss)
         rates = table.rates()
         weights = table.weights(rates).tolist()
         both = (1 - np.prod(1 - rates, axis=0)).tolist()
@@ -98,57 +98,57 @@ class _Table(msgspec.Struct, frozen=True):
     Rates have two rows: the share that a node drops of all arrivals, and of the messages that it forwards.
     """
 
-    ways: Places
+    paths: Places
     returned: npt.NDArray[np.bool_]
     nodes: int
     loss: float
 
     @classmethod
-    def of(cls, seen: Sequence[tuple[tuple[NodeId, ...], bool]], nodes: dict[NodeId, int], loss: float) -> _Table:
-        ways = np.full((len(seen), max(len(way) for way, _ in seen)), len(nodes), dtype=np.int64)
-        for row, (way, _) in enumerate(seen):
-            ways[row, : len(way)] = [nodes[node] for node in way]
-        return cls(ways, np.array([returned for _, returned in seen])[:, None], len(nodes), loss)
+    def of(cls, probes: Sequence[tuple[tuple[NodeId, ...], bool]], nodes: dict[NodeId, int], loss: float) -> _Table:
+        paths = np.full((len(probes), max(len(path) for path, _ in probes)), len(nodes), dtype=np.int64)
+        for row, (path, _) in enumerate(probes):
+            paths[row, : len(path)] = [nodes[node] for node in path]
+        return cls(paths, np.array([returned for _, returned in probes])[:, None], len(nodes), loss)
 
     def rates(self) -> Rates:
         rates = np.full((2, self.nodes), _FIRST)
         for _ in range(_ROUNDS):
-            own, further, reached, through = self._run(rates)
-            lost = np.maximum(1 - through, _TINY)
+            own, further, reached, passed_all = self._run(rates)
+            lost = np.maximum(1 - passed_all, _TINY)
             rates = np.stack(
                 [
-                    self._rate(reached, own, through, lost, PRIOR_PASSED),
-                    self._rate(reached * (1 - own), further, through, lost, PRIOR_PASSED_ON),
+                    self._rate(reached, own, passed_all, lost, PRIOR_PASSED),
+                    self._rate(reached * (1 - own), further, passed_all, lost, PRIOR_PASSED_ON),
                 ]
             )
         return rates
 
     def weights(self, rates: Rates) -> Rates:
         """For each node, the log-likelihood of the observations with its rates, minus that without."""
-        own, further, _, through = self._run(rates)
+        own, further, _, passed_all = self._run(rates)
         passes = np.maximum((1 - own) * (1 - further), _TINY)
-        without = np.minimum(through / passes, 1 - self.loss)
-        lost = np.log(np.maximum(1 - through, _TINY)) - np.log(1 - without)
+        without = np.minimum(passed_all / passes, 1 - self.loss)
+        lost = np.log(np.maximum(1 - passed_all, _TINY)) - np.log(1 - without)
         return self._sum(np.where(self.returned, np.log(passes), lost))
 
     def _run(self, rates: Rates) -> tuple[Rates, Rates, Rates, Rates]:
         """The two rates and the probability of arrival at each place; and, as a column, the probability of passing
         the whole path."""
-        own, further = (np.append(each, 0.0)[self.ways] for each in rates)
+        own, further = (np.append(each, 0.0)[self.paths] for each in rates)
         further[:, 0] = 0.0
         passed = (1 - self.loss) * np.cumprod((1 - own) * (1 - further), axis=1)
         reached = np.full(passed.shape, 1 - self.loss)
         reached[:, 1:] = passed[:, :-1]
         return own, further, reached, passed[:, -1:].astype(np.float64, copy=False)
 
-    def _rate(self, reached: Rates, rate: Rates, through: Rates, lost: Rates, made_up: float) -> Rates:
+    def _rate(self, reached: Rates, rate: Rates, passed_all: Rates, lost: Rates, made_up: float) -> Rates:
         """Expected drops at each node over its expected arrivals, given the losses."""
         dropped = np.where(self.returned, 0.0, reached * rate / lost)
-        came = np.where(self.returned, 1.0, (reached - through) / lost)
-        return self._sum(dropped) / (self._sum(came) + made_up)
+        returned = np.where(self.returned, 1.0, (reached - passed_all) / lost)
+        return self._sum(dropped) / (self._sum(returned) + made_up)
 
     def _sum(self, each: Rates) -> Rates:
-        sums = np.bincount(self.ways.ravel(), weights=each.ravel(), minlength=self.nodes + 1)
+        sums = np.bincount(self.paths.ravel(), weights=each.ravel(), minlength=self.nodes + 1)
         return sums[:-1].astype(np.float64, copy=False)
 
 

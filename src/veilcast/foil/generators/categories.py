@@ -26,7 +26,7 @@ interval from 0 to 1 is cut into k + 1 buckets of equal length. The truth is in 
   than a bucket, where no scheme could hide it: an adversary that always names it is right more often than 1 / (k + 1).
   Statisticians call such sets systematic samples (Madow, 1949).
 
-`Past` is a bounded queue of past vectors for each stream, oldest out first. P3 finds a vector if the value "can be
+`PastVectors` is a bounded queue of past vectors for each stream, oldest out first. P3 finds a vector if the value "can be
 found in some vector": by its authentic value, or by any of its values. The youngest of several that fit is used. A long
 queue leaks over time: a cached value comes back with the same fakes, and an adversary that counts which values appear
 together recognises it. Without a queue, a lasting value is the intersection of all its sets. A queue of one vector uses
@@ -57,7 +57,7 @@ class Pmf:
     def __init__(self, weights: npt.ArrayLike) -> None:
         p = np.array(weights, dtype=np.float64)
         if p.ndim != 1 or len(p) < 2 or not np.isfinite(p).all() or (p < 0).any() or np.count_nonzero(p) < 2:
-            raise ConfigError("probabilities are of two values or more, finite and not negative, two of them above 0")
+            raise ConfigError("probabilities need at least two values, finite and not negative, two of them above 0")
         self.p: FloatArray = p / p.sum()
         self.below: FloatArray = np.concatenate([[0.0], np.cumsum(self.p)[:-1]])
         """Start of each code on the interval."""
@@ -91,7 +91,7 @@ BoolArray: TypeAlias = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True, eq=False)
-class Past:
+class PastVectors:
     vectors: IntArray
     """[streams, size, n]; -1 in unused entries."""
     authentic: IntArray
@@ -119,11 +119,11 @@ class Past:
         age = (self.pushed[:, None] - 1 - np.arange(size)) % size
         youngest = np.argmin(np.where(fits, age, size), axis=1)
         rows = np.arange(streams)
-        # A value may be in a vector twice; to take the first of its slots would favour the first of all slots.
+        # A value may be in a vector twice; its first slot would be drawn too often.
         slots = np.where(hits[rows, youngest], rng.random((streams, n)), -1.0)
         return fits.any(axis=1), self.vectors[rows, youngest], np.argmax(slots, axis=1)
 
-    def after(self, candidates: IntArray, position: IntArray, *, new: BoolArray) -> Past:
+    def after(self, candidates: IntArray, position: IntArray, *, new: BoolArray) -> PastVectors:
         """The queue with the new vectors added, where there are some."""
         rows = np.flatnonzero(new)
         size = self.vectors.shape[1]
@@ -133,7 +133,7 @@ class Past:
         vectors, authentic, pushed = self.vectors.copy(), self.authentic.copy(), self.pushed.copy()
         vectors[rows, at], authentic[rows, at] = candidates[rows], position[rows]
         pushed[rows] += 1
-        return Past(vectors, authentic, pushed)
+        return PastVectors(vectors, authentic, pushed)
 
 
 @dataclass(frozen=True, eq=False)
@@ -176,7 +176,7 @@ def water_level(p: FloatArray, amount: float) -> float:
     floor = np.sort(p)
     filled = np.arange(1, len(floor) + 1)
     levels = (amount + np.cumsum(floor)) / filled
-    # The first so many places are under water if the level that they would have does not reach the next place's floor.
+    # The first places are under water up to the last whose level does not reach the next place's floor.
     return float(levels[np.argmax(np.append(levels[:-1] <= floor[1:], True))])
 
 
@@ -188,7 +188,7 @@ class CodedNumbers(Generic[State]):
 
     def __post_init__(self) -> None:
         if len(self.table) < 2 or not (np.diff(self.table) > 0).all() or not np.isfinite(self.table).all():
-            raise ConfigError("the values of a table rise, and are finite")
+            raise ConfigError("the values of a table must be finite and increasing")
 
     @property
     def n(self) -> int:
@@ -211,7 +211,7 @@ def count_values(history: FloatArray) -> tuple[FloatArray, Pmf]:
         raise LocalError("a history is of finite numbers")
     table, counts = np.unique(history, return_counts=True)
     if len(table) < 2:
-        raise LocalError("a history that never changes has nothing that could be true instead")
+        raise LocalError("a history that never changes gives no alternative values")
     return table, Pmf(counts)
 
 
@@ -240,10 +240,10 @@ class BucketFakes:
     def n(self) -> int:
         return self.k + 1
 
-    def begin(self, streams: int, rng: RandomSource) -> Past:
-        return Past.empty(streams, self.cache, self.n)
+    def begin(self, streams: int, rng: RandomSource) -> PastVectors:
+        return PastVectors.empty(streams, self.cache, self.n)
 
-    def next(self, state: Past, values: IntArray, rng: RandomSource) -> tuple[Past, IntArray, IntArray]:
+    def next(self, state: PastVectors, values: IntArray, rng: RandomSource) -> tuple[PastVectors, IntArray, IntArray]:
         check_streams(values, len(state))
         fresh, bucket = self.draw(self.pmf.check_codes(values), rng)
         position = draw_integers(rng, self.n, (len(values),))

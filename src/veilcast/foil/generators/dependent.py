@@ -48,7 +48,7 @@ class IndependentEvents(Generic[Kind]):
             generator.next(own, values[:, attribute], rng)
             for attribute, (generator, own) in enumerate(zip(self.generators, state, strict=True))
         ]
-        # Truths come together in the slot of the first; what has stood in one slot for ever still does.
+        # Align all truths in the slot of the first attribute; permanent slots stay permanent.
         position = steps[0][2]
         columns = [swap_candidates(candidates, own, position) for _, candidates, own in steps]
         return tuple(own for own, _, _ in steps), np.stack(columns, axis=2), position
@@ -57,10 +57,10 @@ class IndependentEvents(Generic[Kind]):
 class ConditionalLaw(Protocol[Kind]):
     """The distribution of a dependent attribute, given the primary."""
 
-    def check(self, master: npt.NDArray[Kind], values: npt.NDArray[Kind]) -> None:
+    def check(self, primary: npt.NDArray[Kind], values: npt.NDArray[Kind]) -> None:
         """Refuse values that, as declared, cannot be true beside that primary."""
 
-    def draw(self, master: npt.NDArray[Kind], rng: RandomSource) -> npt.NDArray[Kind]: ...
+    def draw(self, primary: npt.NDArray[Kind], rng: RandomSource) -> npt.NDArray[Kind]: ...
 
 
 @dataclass(frozen=True, eq=False)
@@ -81,10 +81,10 @@ class DependentEvents(Generic[State, Kind]):
         self, state: State, values: npt.NDArray[Kind], rng: RandomSource
     ) -> tuple[State, npt.NDArray[Kind], IntArray]:
         _check_attributes(values, 1 + len(self.dependents))
-        for attribute, slave in enumerate(self.dependents, start=1):
-            slave.check(values[:, 0], values[:, attribute])
-        state, masters, position = self.primary.next(state, values[:, 0], rng)
-        candidates = np.stack([masters, *(slave.draw(masters, rng) for slave in self.dependents)], axis=2)
+        for attribute, dependent in enumerate(self.dependents, start=1):
+            dependent.check(values[:, 0], values[:, attribute])
+        state, primaries, position = self.primary.next(state, values[:, 0], rng)
+        candidates = np.stack([primaries, *(dependent.draw(primaries, rng) for dependent in self.dependents)], axis=2)
         candidates[np.arange(len(values)), position] = values
         return state, candidates, position
 
@@ -104,23 +104,23 @@ class LinearLaw:
             raise ConfigError("a line has finite numbers, and a deviation that is not negative")
 
     @classmethod
-    def fit(cls, master: FloatArray, slave: FloatArray, span: NumericDomain = UNBOUNDED) -> Self:
+    def fit(cls, primary: FloatArray, dependent: FloatArray, domain: NumericDomain = UNBOUNDED) -> Self:
         """Fit by least squares."""
-        if master.shape != slave.shape or len(master) < 3 or not np.isfinite(master + slave).all():
+        if primary.shape != dependent.shape or len(primary) < 3 or not np.isfinite(primary + dependent).all():
             raise LocalError("a line is fitted to three pairs of finite numbers or more")
-        if not np.ptp(master) > 0:
-            raise LocalError("a master that never changes says nothing of the others")
-        slope = float(np.cov(master, slave)[0, 1] / master.var(ddof=1))
-        intercept = float(slave.mean() - slope * master.mean())
-        residuals = slave - slope * master - intercept
-        return cls(slope, intercept, float(np.sqrt((residuals**2).sum() / (len(master) - 2))), span)
+        if not np.ptp(primary) > 0:
+            raise LocalError("a primary attribute that never changes says nothing about the others")
+        slope = float(np.cov(primary, dependent)[0, 1] / primary.var(ddof=1))
+        intercept = float(dependent.mean() - slope * primary.mean())
+        residuals = dependent - slope * primary - intercept
+        return cls(slope, intercept, float(np.sqrt((residuals**2).sum() / (len(primary) - 2))), domain)
 
-    def check(self, master: FloatArray, values: FloatArray) -> None:
+    def check(self, primary: FloatArray, values: FloatArray) -> None:
         self.domain.check(values)
 
-    def draw(self, master: FloatArray, rng: RandomSource) -> FloatArray:
-        line = self.slope * master + self.intercept
-        return self.domain.fit(line + self.deviation * rng.standard_normal(master.shape) if self.deviation else line)
+    def draw(self, primary: FloatArray, rng: RandomSource) -> FloatArray:
+        line = self.slope * primary + self.intercept
+        return self.domain.fit(line + self.deviation * rng.standard_normal(primary.shape) if self.deviation else line)
 
 
 class ConditionalTable:
@@ -129,23 +129,23 @@ class ConditionalTable:
     def __init__(self, table: npt.ArrayLike) -> None:
         self._rows = [Pmf(row) for row in np.asarray(table, dtype=np.float64)]
 
-    def check(self, master: IntArray, values: IntArray) -> None:
-        for chosen, row in self._chosen(master):
+    def check(self, primary: IntArray, values: IntArray) -> None:
+        for chosen, row in self._rows_for(primary):
             row.check_codes(values[chosen])
 
-    def draw(self, master: IntArray, rng: RandomSource) -> IntArray:
-        where = rng.random(master.shape)
-        result = np.empty(master.shape, dtype=np.int64)
-        for chosen, row in self._chosen(master):
+    def draw(self, primary: IntArray, rng: RandomSource) -> IntArray:
+        where = rng.random(primary.shape)
+        result = np.empty(primary.shape, dtype=np.int64)
+        for chosen, row in self._rows_for(primary):
             result[chosen] = row.codes_at(where[chosen])
         return result
 
-    def _chosen(self, master: IntArray) -> Iterator[tuple[npt.NDArray[np.bool_], Pmf]]:
+    def _rows_for(self, primary: IntArray) -> Iterator[tuple[npt.NDArray[np.bool_], Pmf]]:
         """Where each row of the table applies."""
-        if not ((master >= 0) & (master < len(self._rows))).all():
-            raise LocalError(f"the table has rows for masters 0 to {len(self._rows) - 1}")
+        if not ((primary >= 0) & (primary < len(self._rows))).all():
+            raise LocalError(f"the table has rows for primary values 0 to {len(self._rows) - 1}")
         for code, row in enumerate(self._rows):
-            yield master == code, row
+            yield primary == code, row
 
 
 def _check_attributes(values: npt.NDArray[Any], attributes: int) -> None:

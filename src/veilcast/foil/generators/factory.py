@@ -53,29 +53,29 @@ from veilcast.topics import Integers, Reals, Schema, Strings
 
 def make_generator(domain: Strings | Integers | Reals, config: FoilConfig) -> Generator[Any, Any] | None:
     """For codes of strings, in the order of their table, or for numbers; None if the attribute has no fakes."""
-    told = config.attributes.get(domain.attribute, AttributeConfig())
+    settings = config.attributes.get(domain.attribute, AttributeConfig())
     if not config.k_p:
         return None
-    if told.master:
-        return None  # It has no way of its own: `slaves`.
+    if settings.depends_on:
+        return None  # A dependent attribute has no generator of its own.
     if not isinstance(domain, Strings):
-        return _numbers(domain, told, generator_name(told, config), config.k_p)
-    if not told.values:
+        return _make_number_generator(domain, settings, generator_name(settings, config), config.k_p)
+    if not settings.values:
         return None
-    if not all(isinstance(value, str) for value in told.values):
-        raise attribute_error(domain, "has words, and its values are numbers")
-    paper = told.generator == "entropy" or (not told.generator and config.generator == "entropy")
-    pmf = Pmf(told.weights or [1.0] * len(told.values))
+    if not all(isinstance(value, str) for value in settings.values):
+        raise attribute_error(domain, "has strings, and its values are numbers")
+    paper = settings.generator == "entropy" or (not settings.generator and config.generator == "entropy")
+    pmf = Pmf(settings.weights or [1.0] * len(settings.values))
     return EntropyFakes(config.k_p, pmf) if paper else BucketFakes(config.k_p, pmf)
 
 
-def generator_name(told: AttributeConfig, config: FoilConfig) -> GeneratorName:
+def generator_name(settings: AttributeConfig, config: FoilConfig) -> GeneratorName:
     """The generator of a number."""
-    if told.generator or config.generator:
-        return told.generator or config.generator
+    if settings.generator or config.generator:
+        return settings.generator or config.generator
     if config.profile == "paper":
         return "noise"
-    return "moran" if told.public_after else "sign-flip"
+    return "moran" if settings.public_after else "sign-flip"
 
 
 def attribute_error(domain: Strings | Integers | Reals, what: str) -> ConfigError:
@@ -83,75 +83,84 @@ def attribute_error(domain: Strings | Integers | Reals, what: str) -> ConfigErro
     return ConfigError(f"foil.attributes.{domain.attribute}: the attribute {what}")
 
 
-def _numbers(
-    domain: Integers | Reals, told: AttributeConfig, kind: GeneratorName, k: int
+def _make_number_generator(
+    domain: Integers | Reals, settings: AttributeConfig, kind: GeneratorName, k: int
 ) -> Generator[Any, np.float64]:
-    if told.relative and domain.low <= 0:
-        raise attribute_error(domain, "has values down to 0, and relative steps are of values above it")
-    span = NumericDomain(domain.low, domain.high, 0 if isinstance(domain, Integers) else None)
+    if settings.relative and domain.low <= 0:
+        raise attribute_error(domain, "has values down to 0, and relative steps need values above 0")
+    domain_of_fakes = NumericDomain(domain.low, domain.high, 0 if isinstance(domain, Integers) else None)
     match kind:
         case "noise":
-            scale = _deviation(domain, told)
-            return NoiseFakes(k, scale, power=int(told.relative), domain=span)
+            scale = _deviation(domain, settings)
+            return NoiseFakes(k, scale, power=int(settings.relative), domain=domain_of_fakes)
         case "window":
-            if told.relative:
-                raise attribute_error(domain, "has a window, whose deviation is absolute; leave relative away")
-            return WindowFakes(k, _deviation(domain, told), span)
+            if settings.relative:
+                raise attribute_error(domain, "has a window, whose deviation is absolute; remove relative")
+            return WindowFakes(k, _deviation(domain, settings), domain_of_fakes)
         case "bucketing" | "entropy":
-            table = _table(domain, told)
-            pmf = Pmf(told.weights or np.ones(len(table)))
+            table = _value_table(domain, settings)
+            pmf = Pmf(settings.weights or np.ones(len(table)))
             order = np.argsort(table)
             pmf = Pmf(pmf.p[order])
             return CodedNumbers(table[order], BucketFakes(k, pmf) if kind == "bucketing" else EntropyFakes(k, pmf))
         case "trajectories":
-            return Trajectories(k, _mover(domain, told), span)
+            return Trajectories(k, _make_mover(domain, settings), domain_of_fakes)
         case "moran":
-            if not told.public_after:
+            if not settings.public_after:
                 raise attribute_error(
-                    domain, "has moran, which needs public_after: after how many steps values are known"
+                    domain, "has moran, which needs public_after: the number of steps after which values are public"
                 )
             return MoranTrajectories(
-                Trajectories(k, _mover(domain, told), span), branching_rate(k + 1, told.public_after)
+                Trajectories(k, _make_mover(domain, settings), domain_of_fakes),
+                branching_rate(k + 1, settings.public_after),
             )
         case _:
-            return Trajectories(k, SignFlipMoves(told.block, told.relative, _lean(told), growing=True), span)
+            return Trajectories(
+                k,
+                SignFlipMoves(settings.block, settings.relative, _make_persistence(settings), growing=True),
+                domain_of_fakes,
+            )
 
 
-def _deviation(domain: Integers | Reals, told: AttributeConfig) -> float:
-    if told.deviation:
-        return told.deviation
-    if told.history:
-        return float(_moves(told).std())
-    return 0.05 if told.relative else (domain.high - domain.low) / 20
+def _deviation(domain: Integers | Reals, settings: AttributeConfig) -> float:
+    if settings.deviation:
+        return settings.deviation
+    if settings.history:
+        return float(_history_moves(settings).std())
+    return 0.05 if settings.relative else (domain.high - domain.low) / 20
 
 
-def _mover(domain: Integers | Reals, told: AttributeConfig) -> Mover[Any]:
-    if told.law == "gaussian":
-        mean = float(_moves(told).mean()) if told.history and not told.deviation else 0.0
-        return GaussianMoves(mean, _deviation(domain, told), told.relative)
-    if not told.history:
-        raise attribute_error(domain, f"has moves of the law {told.law!r}, which is fitted to a history")
-    moves = _moves(told)
-    if told.law == "student":
-        return fit_student_t(moves, relative=told.relative)
-    return BlockMoves(moves, min(told.block, len(moves)), told.relative)
+def _make_mover(domain: Integers | Reals, settings: AttributeConfig) -> Mover[Any]:
+    if settings.law == "gaussian":
+        mean = float(_history_moves(settings).mean()) if settings.history and not settings.deviation else 0.0
+        return GaussianMoves(mean, _deviation(domain, settings), settings.relative)
+    if not settings.history:
+        raise attribute_error(domain, f"has moves of the law {settings.law!r}, which is fitted to a history")
+    moves = _history_moves(settings)
+    if settings.law == "student":
+        return fit_student_t(moves, relative=settings.relative)
+    return BlockMoves(moves, min(settings.block, len(moves)), settings.relative)
 
 
-def _lean(told: AttributeConfig) -> SignPersistence:
-    return SignPersistence.fit(_moves(told)) if len(told.history) > 2 * MOVE_PAIRS_MIN else SignPersistence(*told.lean)
+def _make_persistence(settings: AttributeConfig) -> SignPersistence:
+    return (
+        SignPersistence.fit(_history_moves(settings))
+        if len(settings.history) > 2 * MOVE_PAIRS_MIN
+        else SignPersistence(*settings.lean)
+    )
 
 
-def _moves(told: AttributeConfig) -> FloatArray:
-    return moves_between(np.array(told.history), relative=told.relative)
+def _history_moves(settings: AttributeConfig) -> FloatArray:
+    return moves_between(np.array(settings.history), relative=settings.relative)
 
 
-def _table(domain: Integers | Reals, told: AttributeConfig) -> FloatArray:
-    if told.values:
-        if any(isinstance(value, str) or not domain.low <= value <= domain.high for value in told.values):
+def _value_table(domain: Integers | Reals, settings: AttributeConfig) -> FloatArray:
+    if settings.values:
+        if any(isinstance(value, str) or not domain.low <= value <= domain.high for value in settings.values):
             raise attribute_error(domain, "has values that are not in its declared domain")
-        return np.array(told.values, dtype=np.float64)
+        return np.array(settings.values, dtype=np.float64)
     if isinstance(domain, Reals) or domain.high - domain.low >= VALUES_MAX:
-        raise attribute_error(domain, "has too many values to draw from: say which there can be")
+        raise attribute_error(domain, "has too many values to draw from: list them in values")
     return np.arange(domain.low, domain.high + 1, dtype=np.float64)
 
 
@@ -163,47 +172,58 @@ class DependentAttribute(NamedTuple):
 
 def make_dependent(domain: Strings | Integers | Reals, schema: Schema, config: FoilConfig) -> DependentAttribute | None:
     """None for an attribute without a primary, or if nothing is foiled."""
-    told = config.attributes.get(domain.attribute, AttributeConfig())
-    if not told.master or not config.k_p:
+    settings = config.attributes.get(domain.attribute, AttributeConfig())
+    if not settings.depends_on or not config.k_p:
         return None
-    place = next((at for at, each in enumerate(schema.domains) if each.attribute == told.master), None)
-    if place is None:
-        raise attribute_error(domain, f"has a master {told.master!r} that its topic does not declare")
-    master, theirs = schema.domains[place], config.attributes.get(told.master, AttributeConfig())
-    if theirs.master:
-        raise attribute_error(domain, f"has a master {told.master!r} that has a master itself")
-    if isinstance(domain, Strings) != isinstance(master, Strings):
-        raise attribute_error(domain, f"cannot follow {told.master!r}: a number follows a number, and a word a word")
-    if isinstance(domain, Strings):
-        return DependentAttribute(place, _given(domain, told, theirs))
-    return DependentAttribute(place, _line(domain, told, theirs, paper=config.profile == "paper"))
-
-
-def _line(domain: Integers | Reals, told: AttributeConfig, theirs: AttributeConfig, *, paper: bool) -> LinearLaw:
-    span = NumericDomain(domain.low, domain.high, 0 if isinstance(domain, Integers) else None)
-    if told.line is not None:
-        if not told.deviation and not paper:
-            raise attribute_error(
-                domain, "has a line, and needs the deviation around it: what is on the line is a fake"
-            )
-        return LinearLaw(*told.line, 0.0 if paper else told.deviation, span)
-    if not told.history or len(told.history) != len(theirs.history):
+    index = next((at for at, each in enumerate(schema.domains) if each.attribute == settings.depends_on), None)
+    if index is None:
+        raise attribute_error(domain, f"depends on {settings.depends_on!r}, which its topic does not declare")
+    primary, primary_settings = schema.domains[index], config.attributes.get(settings.depends_on, AttributeConfig())
+    if primary_settings.depends_on:
+        raise attribute_error(domain, f"depends on {settings.depends_on!r}, which is itself a dependent attribute")
+    if isinstance(domain, Strings) != isinstance(primary, Strings):
         raise attribute_error(
-            domain, f"follows {told.master!r}: give a line, or a history of both, as long as one another"
+            domain,
+            f"cannot depend on {settings.depends_on!r}: a number can depend on a number, and a string on a string",
+        )
+    if isinstance(domain, Strings):
+        return DependentAttribute(index, _make_table(domain, settings, primary_settings))
+    return DependentAttribute(index, _make_line(domain, settings, primary_settings, paper=config.profile == "paper"))
+
+
+def _make_line(
+    domain: Integers | Reals, settings: AttributeConfig, primary_settings: AttributeConfig, *, paper: bool
+) -> LinearLaw:
+    domain_of_fakes = NumericDomain(domain.low, domain.high, 0 if isinstance(domain, Integers) else None)
+    if settings.line is not None:
+        if not settings.deviation and not paper:
+            raise attribute_error(
+                domain, "has a line, and needs the deviation around it: a value on the line would be a fake"
+            )
+        return LinearLaw(*settings.line, 0.0 if paper else settings.deviation, domain_of_fakes)
+    if not settings.history or len(settings.history) != len(primary_settings.history):
+        raise attribute_error(
+            domain, f"depends on {settings.depends_on!r}: give a line, or histories of equal length for both"
         )
     try:
-        found = LinearLaw.fit(np.array(theirs.history), np.array(told.history), span)
+        fitted = LinearLaw.fit(np.array(primary_settings.history), np.array(settings.history), domain_of_fakes)
     except LocalError as error:
-        raise attribute_error(domain, f"follows {told.master!r}: {error}") from error
-    return LinearLaw(found.slope, found.intercept, 0.0 if paper else told.deviation or found.deviation, span)
+        raise attribute_error(domain, f"depends on {settings.depends_on!r}: {error}") from error
+    return LinearLaw(
+        fitted.slope, fitted.intercept, 0.0 if paper else settings.deviation or fitted.deviation, domain_of_fakes
+    )
 
 
-def _given(domain: Strings, told: AttributeConfig, theirs: AttributeConfig) -> ConditionalTable:
-    if not told.values or not theirs.values:
-        raise attribute_error(domain, f"follows {told.master!r}: both need their values")
-    if len(told.given) != len(theirs.values) or any(len(row) != len(told.values) for row in told.given):
-        raise attribute_error(domain, "needs in given, for each value of its master, how likely each of its own is")
+def _make_table(domain: Strings, settings: AttributeConfig, primary_settings: AttributeConfig) -> ConditionalTable:
+    if not settings.values or not primary_settings.values:
+        raise attribute_error(domain, f"depends on {settings.depends_on!r}: both need their values")
+    if len(settings.given) != len(primary_settings.values) or any(
+        len(row) != len(settings.values) for row in settings.given
+    ):
+        raise attribute_error(
+            domain, "needs in given, for each value of its primary, the probability of each of its own"
+        )
     try:
-        return ConditionalTable(told.given)
+        return ConditionalTable(settings.given)
     except ConfigError as error:
-        raise attribute_error(domain, f"has in given what cannot be: {error}") from error
+        raise attribute_error(domain, f"has an invalid given: {error}") from error

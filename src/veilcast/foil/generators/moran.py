@@ -59,9 +59,9 @@ class MoranTrajectories(Generic[Memory]):
     def next(
         self, state: Lineages[Memory], values: FloatArray, rng: RandomSource
     ) -> tuple[Lineages[Memory], FloatArray, IntArray]:
-        return self.lineages.next(self._branched(state, rng), values, rng)
+        return self.lineages.next(self._branch(state, rng), values, rng)
 
-    def _branched(self, state: Lineages[Memory], rng: RandomSource) -> Lineages[Memory]:
+    def _branch(self, state: Lineages[Memory], rng: RandomSource) -> Lineages[Memory]:
         if state.values is None:
             return state
         values, position, memory = state.values.copy(), state.position.copy(), state.memory
@@ -79,7 +79,7 @@ class MoranTrajectories(Generic[Memory]):
 def branching_rate(n: int, delay: int) -> float:
     """The rate for values that become public after this many steps."""
     if delay < 1:
-        raise ConfigError("a delay is of 1 step or more")
+        raise ConfigError("a delay has at least 1 step")
     return 2 * n * (n - 1) / delay
 
 

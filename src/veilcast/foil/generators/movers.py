@@ -129,9 +129,9 @@ class BlockMoves:
 
     def __post_init__(self) -> None:
         if self.history.ndim != 1 or not np.isfinite(self.history).all() or not np.ptp(self.history) > 0:
-            raise ConfigError("a history of moves is of finite numbers that are not all the same")
+            raise ConfigError("a history of moves needs finite numbers that are not all equal")
         if not 1 <= self.length <= len(self.history):
-            raise ConfigError("a block is of 1 move up to the whole history")
+            raise ConfigError("a block has 1 move up to the whole history")
 
     def begin(self, streams: int, n: int, rng: RandomSource) -> IntArray:
         """For each slot, the next move of its block and the number left: blocks do not end in all slots at once."""
@@ -165,7 +165,7 @@ class RevertingMoves:
     def __post_init__(self) -> None:
         _check_spread(self.mean, self.deviation)
         if not -1 < self.keep < 1:
-            raise ConfigError("what is kept of a distance is between -1 and 1")
+            raise ConfigError("keep must be between -1 and 1")
 
     def begin(self, streams: int, n: int, rng: RandomSource) -> None:
         return None
@@ -192,7 +192,7 @@ def moves_between(series: FloatArray, *, relative: bool) -> FloatArray:
         raise LocalError("relative moves are of values above 0")
     moves = np.diff(np.log(series) if relative else series)
     if not np.ptp(moves) > 0:
-        raise LocalError("a history that always moves alike says nothing of other ways to move")
+        raise LocalError("a history whose moves are all equal says nothing about other moves")
     return moves
 
 
@@ -213,17 +213,17 @@ class SignPersistence:
 
     def __post_init__(self) -> None:
         if not (math.isfinite(self.constant) and math.isfinite(self.slope)):
-            raise ConfigError("a lean has finite numbers")
+            raise ConfigError("a lean must have finite numbers")
 
     @classmethod
     def fit(cls, moves: FloatArray) -> Self:
         """Fit to the moves of one history; steps without a move are ignored."""
         before, now = moves[:-1], moves[1:]
-        told = (before != 0) & (now != 0)
-        if np.count_nonzero(told) < MOVE_PAIRS_MIN:
-            raise LocalError(f"a lean is fitted to {MOVE_PAIRS_MIN} pairs of moves or more")
-        same = (before * now)[told] > 0
-        products = np.abs(before * now)[told]
+        both_move = (before != 0) & (now != 0)
+        if np.count_nonzero(both_move) < MOVE_PAIRS_MIN:
+            raise LocalError(f"a fit of the lean needs at least {MOVE_PAIRS_MIN} pairs of moves")
+        same = (before * now)[both_move] > 0
+        products = np.abs(before * now)[both_move]
         unit = float(products.mean())
         features = np.stack([np.ones(len(products)), products / unit], axis=1)
         weights = np.zeros(2)
@@ -255,12 +255,12 @@ _SURE: Final = 30.0
 
 def fit_student_t(moves: FloatArray, *, relative: bool) -> StudentMoves:
     """`moves` are the result of `moves_between`."""
-    fits = [(*_located(moves, freedom), freedom) for freedom in STUDENT_FREEDOMS]
+    fits = [(*_locate(moves, freedom), freedom) for freedom in STUDENT_FREEDOMS]
     mean, scale, freedom = max(fits, key=lambda fit: _likelihood(moves, *fit))
     return StudentMoves(mean, scale, freedom, relative)
 
 
-def _located(moves: FloatArray, freedom: float) -> tuple[float, float]:
+def _locate(moves: FloatArray, freedom: float) -> tuple[float, float]:
     plain = float(moves.std())
     mean, scale = float(np.median(moves)), plain
     for _ in range(_EM_STEPS):
@@ -285,10 +285,10 @@ _LEAST_SCALE: Final = 1e-3
 
 
 @dataclass(frozen=True, eq=False)
-class Coins:
+class SignFlipState:
     signs: FloatArray
     """[streams, n]: 1 if a candidate moves with the truth, -1 if it moves the other way."""
-    stood: FloatArray | None
+    previous_values: FloatArray | None
     """[streams, n]: the value of each a step ago, as it was published."""
     left: int
     """Steps for which the signs still hold."""
@@ -306,37 +306,41 @@ class SignFlipMoves:
 
     def __post_init__(self) -> None:
         if self.block < 1:
-            raise ConfigError("a block is of 1 step or more")
+            raise ConfigError("a block has at least 1 step")
 
-    def begin(self, streams: int, n: int, rng: RandomSource) -> Coins:
-        return Coins(np.ones((streams, n)), None, 0, 0)
+    def begin(self, streams: int, n: int, rng: RandomSource) -> SignFlipState:
+        return SignFlipState(np.ones((streams, n)), None, 0, 0)
 
     def move(
-        self, memory: Coins, values: FloatArray, before: FloatArray, now: FloatArray, rng: RandomSource
-    ) -> tuple[Coins, FloatArray]:
+        self, memory: SignFlipState, values: FloatArray, before: FloatArray, now: FloatArray, rng: RandomSource
+    ) -> tuple[SignFlipState, FloatArray]:
         if self.relative and not ((before > 0) & (now > 0)).all():
             raise LocalError("relative moves are of values above 0")
-        true = self._moves(before, now)[:, None]
+        true = self._moves_between(before, now)[:, None]
         signs, left, length = memory.signs, memory.left, memory.length
         if not left:
             left = length = min(2 * length or 1, self.block) if self.growing else self.block
-            last = np.zeros(values.shape) if memory.stood is None else self._moves(memory.stood, values)
-            signs = self._signs(last, true, rng)
-        return Coins(signs, values, left - 1, length), apply_moves(values, signs * true, self.relative)
+            last = (
+                np.zeros(values.shape)
+                if memory.previous_values is None
+                else self._moves_between(memory.previous_values, values)
+            )
+            signs = self._draw_signs(last, true, rng)
+        return SignFlipState(signs, values, left - 1, length), apply_moves(values, signs * true, self.relative)
 
-    def inherit(self, memory: Coins, rows: IntArray, parent: IntArray, victim: IntArray) -> Coins:
+    def inherit(self, memory: SignFlipState, rows: IntArray, parent: IntArray, victim: IntArray) -> SignFlipState:
         """Copies the parent's last value. Where one sign serves for a block, the child keeps its own until the next."""
-        if memory.stood is None:
+        if memory.previous_values is None:
             return memory
-        stood = memory.stood.copy()
-        stood[rows, victim] = stood[rows, parent]
-        return Coins(memory.signs, stood, memory.left, memory.length)
+        previous_values = memory.previous_values.copy()
+        previous_values[rows, victim] = previous_values[rows, parent]
+        return SignFlipState(memory.signs, previous_values, memory.left, memory.length)
 
-    def _moves(self, before: FloatArray, now: FloatArray) -> FloatArray:
+    def _moves_between(self, before: FloatArray, now: FloatArray) -> FloatArray:
         return np.log(now / before) if self.relative else now - before
 
-    def _signs(self, last: FloatArray, true: FloatArray, rng: RandomSource) -> FloatArray:
-        coins = rng.random(last.shape)
-        goes_on = np.where(coins < self.persistence.same_sign_probability(last, np.abs(true)), 1.0, -1.0)
-        # Where one of the two moves rests there is nothing to lean on.
-        return np.where(last * true != 0, goes_on * np.sign(last * true), np.where(coins < 0.5, 1.0, -1.0))
+    def _draw_signs(self, last: FloatArray, true: FloatArray, rng: RandomSource) -> FloatArray:
+        draws = rng.random(last.shape)
+        goes_on = np.where(draws < self.persistence.same_sign_probability(last, np.abs(true)), 1.0, -1.0)
+        # If one of the two moves is zero, persistence does not apply.
+        return np.where(last * true != 0, goes_on * np.sign(last * true), np.where(draws < 0.5, 1.0, -1.0))

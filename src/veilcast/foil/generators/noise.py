@@ -37,12 +37,12 @@ class NoiseFakes:
             raise ConfigError("noise is absolute, relative, or relative to the square: power 0, 1 or 2")
 
     @classmethod
-    def as_published(cls, k: int, reading: str, factor: float = 1, span: NumericDomain = UNBOUNDED) -> Self:
+    def as_published(cls, k: int, reading: str, factor: float = 1, domain: NumericDomain = UNBOUNDED) -> Self:
         """Table I's noise, of `factor` times the variance, by one of the `READINGS`."""
         if reading not in READINGS:
             raise ConfigError(f"the readings of Table I are {', '.join(READINGS)}")
         scale, power = READINGS[reading]
-        return cls(k, scale * math.sqrt(factor), power, span)
+        return cls(k, scale * math.sqrt(factor), power, domain)
 
     @property
     def n(self) -> int:
@@ -58,7 +58,7 @@ class NoiseFakes:
         check_streams(values, state)
         deviation = self.deviation(self.domain.check(values))
         if not deviation.all():
-            raise LocalError("relative noise around 0 is no noise: the value would stand there alone")
+            raise LocalError("relative noise around 0 vanishes: the value would stand alone")
         noise = rng.standard_normal((len(values), self.n))
         return state, *insert_truth(self.domain.fit(values[:, None] + deviation[:, None] * noise), values, rng)
 

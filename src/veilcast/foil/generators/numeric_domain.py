@@ -27,12 +27,12 @@ class NumericDomain:
 
     def __post_init__(self) -> None:
         if not self.low < self.high:
-            raise ConfigError("a span reaches from low to high, low < high")
+            raise ConfigError("a numeric domain must have low < high")
         if self.decimals is not None and not 0 <= self.decimals <= DECIMALS_MAX:
             raise ConfigError(f"a number has 0 to {DECIMALS_MAX} decimals")
         for end in (self.low, self.high):
-            if math.isfinite(end) and float(self._rounded(np.array(end))) != end:
-                raise ConfigError(f"the ends of a span have {self.decimals} decimals, too")
+            if math.isfinite(end) and float(self._round(np.array(end))) != end:
+                raise ConfigError(f"the ends of a domain must have at most {self.decimals} decimals")
 
     def check(self, values: FloatArray) -> FloatArray:
         """The values, if all can be published."""
@@ -40,17 +40,17 @@ class NumericDomain:
             raise LocalError("a value is not a finite number; a gap is filled before it is foiled, or not published")
         if not ((values >= self.low) & (values <= self.high)).all():
             raise LocalError(f"a value lies outside of the declared {self.low} to {self.high}")
-        if not (self._rounded(values) == values).all():
+        if not (self._round(values) == values).all():
             raise LocalError(f"a value has more than the declared {self.decimals} decimals")
         return values
 
     def fit(self, fakes: FloatArray) -> FloatArray:
         """The nearest values that could be true."""
         if not np.isfinite(fakes).all():
-            raise LocalError("the law of the fakes leads beyond all numbers: its moves are too large")
-        return self._rounded(self._folded(fakes))
+            raise LocalError("the fakes overflow: the moves of their law are too large")
+        return self._round(self._reflect(fakes))
 
-    def _folded(self, fakes: FloatArray) -> FloatArray:
+    def _reflect(self, fakes: FloatArray) -> FloatArray:
         """Changes only values outside the domain: arithmetic would change the last bits of the others."""
         outside = (fakes < self.low) | (fakes > self.high)
         if not outside.any():
@@ -64,7 +64,7 @@ class NumericDomain:
             mirrored = self.low + (width - np.abs((fakes - self.low) % (2 * width) - width))
         return np.where(outside, np.clip(mirrored, self.low, self.high), fakes)
 
-    def _rounded(self, values: FloatArray) -> FloatArray:
+    def _round(self, values: FloatArray) -> FloatArray:
         return values if self.decimals is None else np.round(values, self.decimals)
 
 
