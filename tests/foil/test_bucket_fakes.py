@@ -1,4 +1,4 @@
-"""Bucketing, held against the law of its sets by enumeration; and its queue of past vectors."""
+"""Bucket fakes, compared with the enumerated law of their sets; and their queue of past vectors."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from veilcast.foil.generators.categories import CACHE_MAX, BucketFakes, Buckets,
 ZIPF = Pmf(1 / np.arange(1, 7))
 MILD = Pmf([0.28, 0.24, 0.16, 0.14, 0.1, 0.08])
 Law = dict[tuple[int, ...], dict[int, float]]
-"""Of each vector, by bucket: how likely it is, and the truth in a bucket."""
+"""For each vector, by bucket: its probability, and the probability of the truth in a bucket."""
 
 
 def shares(pmf: Pmf, n: int, buckets: Buckets) -> np.ndarray[tuple[int, int], np.dtype[np.float64]]:
-    """Of [buckets, values]: how much of each value's probability lies in each bucket."""
+    """[buckets, values]: the part of each value's probability in each bucket."""
     result = np.zeros((n, len(pmf)))
     for code, (low, high) in enumerate(zip(pmf.below, pmf.upto, strict=True)):
         for bucket in range(n):
@@ -33,7 +33,7 @@ def shares(pmf: Pmf, n: int, buckets: Buckets) -> np.ndarray[tuple[int, int], np
 
 
 def law(pmf: Pmf, k: int, buckets: Buckets) -> Law:
-    """By plain enumeration, from the words of the opening comment."""
+    """By plain enumeration, from the module's docstring."""
     n, found = k + 1, defaultdict[tuple[int, ...], dict[int, float]](dict)
     if buckets == "systematic":
         edges = sorted({0.0, 1.0, *(float(edge * n % 1) for edge in pmf.upto)})
@@ -54,7 +54,7 @@ def law(pmf: Pmf, k: int, buckets: Buckets) -> Law:
 
 
 def right(found: Law, *, without_duplicates: bool = False) -> float:
-    """How often the best guess at the true value is right, by who knows everything but the truth."""
+    """How often the best guess at the true value is right, for an adversary that knows everything but the truth."""
     total = hits = 0.0
     sets = defaultdict[tuple[int, ...], dict[int, float]](lambda: defaultdict(float))
     for vector, truths in found.items():
@@ -69,7 +69,7 @@ def right(found: Law, *, without_duplicates: bool = False) -> float:
 
 @pytest.mark.parametrize("buckets", ["hard", "fractional", "systematic"])
 @pytest.mark.parametrize("k", [1, 2])
-def test_vectors_are_drawn_as_enumeration_says(buckets: Buckets, k: int) -> None:
+def test_vectors_are_drawn_as_enumeration_predicts(buckets: Buckets, k: int) -> None:
     rng = np.random.default_rng(1)
     events = 200_000
     vectors, bucket = BucketFakes(k, ZIPF, buckets).draw(ZIPF.codes_at(rng.random((events,))), rng)
@@ -85,7 +85,8 @@ def test_vectors_are_drawn_as_enumeration_says(buckets: Buckets, k: int) -> None
 
 
 def test_hard_buckets_leak() -> None:
-    """The prototypes have .592 and .616, the second of a law or a rule for empty buckets that is not told."""
+    """The prototypes have .592 and .616; the second has another law, or another rule for empty buckets, that is not
+    stated."""
     assert right(law(ZIPF, 1, "hard")) == pytest.approx(0.592, abs=0.001)
     assert right(law(ZIPF, 2, "hard")) == pytest.approx(0.551, abs=0.001)
     assert not shares(ZIPF, 3, "hard").sum(axis=1).all(), "a bucket can be empty"
@@ -94,7 +95,7 @@ def test_hard_buckets_leak() -> None:
 @pytest.mark.parametrize("pmf", [ZIPF, MILD], ids=["zipf", "mild"])
 @pytest.mark.parametrize("k", [1, 2, 3])
 @pytest.mark.parametrize("buckets", ["fractional", "systematic"])
-def test_whichever_bucket_the_truth_is_in_is_equally_likely_for_each_vector(pmf: Pmf, k: int, buckets: Buckets) -> None:
+def test_each_bucket_is_equally_likely_to_hold_the_truth(pmf: Pmf, k: int, buckets: Buckets) -> None:
     for truths in law(pmf, k, buckets).values():
         assert list(truths.values()) == pytest.approx([next(iter(truths.values()))] * (k + 1))
 
@@ -111,8 +112,8 @@ def test_systematic_buckets_are_exact_and_have_no_duplicates(k: int) -> None:
     assert all(len({*vector}) == k + 1 for vector in law(MILD, k, "systematic"))
 
 
-def test_a_value_longer_than_a_bucket_is_named_as_often_as_it_is_true_and_no_more() -> None:
-    """Who always names it is right as often without looking at any set."""
+def test_a_value_longer_than_a_bucket_is_guessed_as_often_as_it_is_true() -> None:
+    """An adversary that always names it is right as often without looking at any set."""
     assert ZIPF.p[0] > 1 / 3
     assert right(law(ZIPF, 2, "systematic")) == pytest.approx(float(ZIPF.p[0]))
     assert right(law(ZIPF, 2, "fractional")) > ZIPF.p[0]
@@ -120,7 +121,7 @@ def test_a_value_longer_than_a_bucket_is_named_as_often_as_it_is_true_and_no_mor
 
 @given(st.lists(st.floats(0.1, 1), min_size=8, max_size=30), st.integers(1, 3), st.integers(0, 2**32))
 @settings(max_examples=40)
-def test_systematic_sets_never_hold_a_value_twice_where_none_is_longer_than_a_bucket(
+def test_systematic_sets_have_no_duplicates_if_no_value_is_longer_than_a_bucket(
     weights: list[float], k: int, seed: int
 ) -> None:
     pmf = Pmf(weights)
@@ -179,8 +180,8 @@ def test_without_a_queue_nothing_is_repeated() -> None:
     assert first[0] != second[0]
 
 
-def test_two_vectors_that_share_a_value_tell_that_it_was_not_true_twice() -> None:
-    """What is left of a queue of one: of the other three values each is the first truth with 4/15, not 1/4."""
+def test_two_vectors_that_share_a_value_reveal_that_it_was_not_true_twice() -> None:
+    """The leak of a queue of one: each of the other three values is the first truth with 4/15, not 1/4."""
     rng = np.random.default_rng(6)
     flat = Pmf(np.ones(12))
     values = flat.codes_at(rng.random((60_000, 2)))
@@ -194,7 +195,7 @@ def test_two_vectors_that_share_a_value_tell_that_it_was_not_true_twice() -> Non
 # --- numbers ----------------------------------------------------------------------------------------------------------
 
 
-def test_numbers_are_foiled_by_the_table_that_was_counted() -> None:
+def test_numbers_are_foiled_by_a_counted_table() -> None:
     table, pmf = count_values(np.array([1.5, 1.5, 2.5, 4.0, 4.0, 4.0, 9.0]))
     assert table.tolist() == [1.5, 2.5, 4.0, 9.0]
     assert pmf.p == pytest.approx([2 / 7, 1 / 7, 3 / 7, 1 / 7])
@@ -204,7 +205,7 @@ def test_numbers_are_foiled_by_the_table_that_was_counted() -> None:
     assert candidates[np.arange(2), 0, position[:, 0]].tolist() == [4.0, 9.0]
 
 
-def test_what_cannot_be_bucketed_is_refused() -> None:
+def test_invalid_bucket_settings_and_values_are_refused() -> None:
     rng = np.random.default_rng(1)
     table, pmf = count_values(np.array([1.5, 2.5]))
     coded = CodedNumbers(table, BucketFakes(1, pmf))

@@ -1,4 +1,4 @@
-"""Under which names a member is known to its broker: random ones, another in each epoch, and none but those."""
+"""Client ids of a member at its broker: random, different in each epoch, and no others."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ BROKER = Address("127.0.0.1:1883")
 
 
 def names(seed: int, profile: str) -> list[str]:
-    """Of all sessions that a member begins in four hours, at a broker that is there and says nothing."""
+    """The client ids of all sessions that a member begins in four hours, at a broker that is up and silent."""
     rng = random.Random(seed)
     authority = issuer.create(HOUR_US, rng.randbytes)
     authority = issuer.declare_label(authority, "news", profile, rng.randbytes)  # type: ignore[arg-type]
@@ -44,12 +44,12 @@ def names(seed: int, profile: str) -> list[str]:
     return list(found)
 
 
-def test_a_hardened_member_has_another_name_in_each_epoch_and_shares_none_with_others() -> None:
+def test_a_hardened_member_has_its_own_client_id_in_each_epoch() -> None:
     mine, others = names(1, "hardened"), names(2, "hardened")
     assert len(mine) == len(others) == 5
     assert not set(mine) & set(others)
     assert all(re.fullmatch(r"[0-9a-f]{20}", name) for name in mine)
 
 
-def test_in_the_paper_a_member_has_one_name_for_good() -> None:
+def test_in_paper_a_member_keeps_one_client_id() -> None:
     assert len(names(1, "paper")) == 1

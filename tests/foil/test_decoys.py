@@ -1,4 +1,4 @@
-"""Decoys: of the shape of what is meant, as round, never what is meant, and always the same."""
+"""Decoys have the shape and roundness of the true interest, never equal it, and are always the same."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def drawn(
 
 
 def ranges(first: int, last: int, k_s: int = 5, key: Secret = KEY) -> list[tuple[int, int]]:
-    """Of one attribute."""
+    """Decoy ranges of one attribute."""
     return ranges_of(drawn(((first, last),), k_s, key=key))
 
 
@@ -39,7 +39,7 @@ def ranges_of(areas: list[InterestArea]) -> list[tuple[int, int]]:
 
 
 @given(st.integers(1, 997), st.data())
-def test_a_range_keeps_its_width_and_touches_no_end_unless_it_did(first: int, data: st.DataObject) -> None:
+def test_a_decoy_range_keeps_its_width_and_its_free_ends(first: int, data: st.DataObject) -> None:
     last = data.draw(st.integers(first, 998))
     for low, high in ranges(first, last):
         assert high - low == last - first
@@ -49,7 +49,7 @@ def test_a_range_keeps_its_width_and_touches_no_end_unless_it_did(first: int, da
 
 
 @given(st.integers(0, 998))
-def test_a_range_that_reaches_to_an_end_keeps_reaching_there(edge: int) -> None:
+def test_a_decoy_range_keeps_its_end_of_the_domain(edge: int) -> None:
     for low, high in ranges(0, edge):
         assert low == 0
         assert 0 <= high < TOP
@@ -59,7 +59,7 @@ def test_a_range_that_reaches_to_an_end_keeps_reaching_there(edge: int) -> None:
 
 
 def test_a_broker_that_bets_on_the_fewest_filters_is_right_no_more_often_than_by_chance() -> None:
-    """People ask for round ranges: of 64 cells that begin at a multiple of 64, and others."""
+    """People choose round ranges: of 64 cells that begin at a multiple of 64, and others."""
     for width, step in ((64, 64), (32, 16), (100, 100)):
         wins = total = 0.0
         for start in range(step, 900 - width, step):
@@ -73,7 +73,7 @@ def test_a_broker_that_bets_on_the_fewest_filters_is_right_no_more_often_than_by
 
 
 def test_a_broker_that_bets_on_the_finest_filter_is_right_no_more_often_than_by_chance() -> None:
-    """Decoys that were rounder than what is meant would leave the smallest piece to it."""
+    """If decoys were rounder than the true range, the smallest piece would belong to the truth."""
     for edges in ([(0, end - 1) for end in range(50, 950, 50)], [(start, TOP) for start in range(50, 950, 50)]):
         wins = total = 0.0
         for true in edges:
@@ -87,7 +87,7 @@ def test_a_broker_that_bets_on_the_finest_filter_is_right_no_more_often_than_by_
 
 
 def decimal_roundness(first: int, last: int) -> int:
-    """The largest round number that divides the range's ends, the upper one taken as 199 or as 200."""
+    """The largest round number that divides the range's ends, with the upper one read as 199 or as 200."""
     steps = (500, 200, 100, 50, 20, 10, 5, 2, 1)
     free = [(first,)] * (first > 0) + [(last, last + 1)] * (last < TOP)
     return next(step for step in steps if all(any(value % step == 0 for value in ends) for ends in free))
@@ -98,7 +98,7 @@ def decimal_roundness(first: int, last: int) -> int:
 def test_a_broker_that_bets_on_round_decimals_is_right_no_more_often_than_by_chance(
     bet: Callable[[list[int]], int], k_s: int
 ) -> None:
-    """People ask for 100 to 199. Beside decoys that are round in binary alone, this names the truth in .72 to 1."""
+    """People choose 100 to 199. Beside decoys that are round in binary alone, this bet finds the truth in .72 to 1."""
     wins = total = 0.0
     inner = [
         (start, start + width - 1)
@@ -135,7 +135,7 @@ def test_decoys_of_real_ranges_lie_on_the_decimal_step_of_the_true_range(low: fl
         assert abs(side[1] - side[0] - true[1] + true[0]) <= 1
 
 
-def test_the_place_of_a_decoy_is_anywhere() -> None:
+def test_a_decoy_can_be_anywhere_in_the_domain() -> None:
     starts: Counter[int] = Counter()
     for number in range(200):
         key = Secret(number.to_bytes(32, "big"))
@@ -144,13 +144,13 @@ def test_the_place_of_a_decoy_is_anywhere() -> None:
     assert all(starts[part] > 100 for part in range(4))
 
 
-def test_the_same_interest_has_the_same_decoys_and_another_has_others() -> None:
+def test_equal_interests_have_equal_decoys_and_others_differ() -> None:
     assert drawn(((5, 9),)) == drawn(((5, 9),))
     assert drawn(((5, 9),)) != drawn(((5, 10),))
     assert drawn(((5, 9),)) != drawn(((5, 9),), key=Secret(bytes(32)))
 
 
-def test_what_is_not_asked_for_stays_unasked_and_words_become_other_words() -> None:
+def test_unconstrained_attributes_stay_free_and_strings_become_other_strings() -> None:
     schema = Schema((Strings("kind"), Integers("x", 0, 1023, 10)))
     words = AttributeConfig(values=("a", "b", "c", "d"))
     found = drawn(("a", None), k_s=3, schema=schema, kind=words)
@@ -162,7 +162,7 @@ def test_what_is_not_asked_for_stays_unasked_and_words_become_other_words() -> N
     assert make_decoys(("a", None), "t", schema, paper, KEY) == [], "in plain text a word that was made up shows"
 
 
-def test_where_there_are_no_others_of_a_shape_there_are_fewer() -> None:
+def test_there_are_fewer_decoys_if_the_shape_has_few_places() -> None:
     assert drawn(((0, TOP),)) == []
     assert drawn((None,)) == []
     assert drawn(((1, 998),)) == []

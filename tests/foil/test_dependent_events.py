@@ -1,4 +1,4 @@
-"""Events of several attributes: the paper's regression gives the truth away, a conditional draw does not."""
+"""Events of several attributes: the paper's regression reveals the truth, a conditional draw does not."""
 
 from __future__ import annotations
 
@@ -21,44 +21,44 @@ STREAMS = 6000
 
 
 def pairs(rho: float, rng: np.random.Generator) -> npt.NDArray[np.float64]:
-    master = rng.standard_normal((STREAMS, 1))
-    slave = rho * master + np.sqrt(1 - rho**2) * rng.standard_normal((STREAMS, 1))
-    return np.stack([master, slave], axis=2)
+    primary = rng.standard_normal((STREAMS, 1))
+    dependent = rho * primary + np.sqrt(1 - rho**2) * rng.standard_normal((STREAMS, 1))
+    return np.stack([primary, dependent], axis=2)
 
 
-def rank_of_residual(slave: LinearLaw, seed: int) -> npt.NDArray[np.int64]:
-    """Where the truth is by its distance from the line, the farthest first."""
+def rank_of_residual(dependent: LinearLaw, seed: int) -> npt.NDArray[np.int64]:
+    """Rank of the truth by its distance from the line, the farthest first."""
     rng = np.random.default_rng(seed)
-    candidates, position = foil_series(DependentEvents(WindowFakes(3, 1.0), [slave]), pairs(0.8, rng), rng)
+    candidates, position = foil_series(DependentEvents(WindowFakes(3, 1.0), [dependent]), pairs(0.8, rng), rng)
     distance = np.abs(candidates[:, 0, :, 1] - 0.8 * candidates[:, 0, :, 0])
     return rank_of_truth(-distance, position[:, 0], rng)
 
 
-def test_slaves_by_regression_give_the_truth_away_each_time() -> None:
+def test_dependents_by_regression_reveal_the_truth_each_time() -> None:
     assert (rank_of_residual(LinearLaw(0.8, 0, 0), 1) == 0).all()
 
 
-def test_slaves_drawn_given_the_master_tell_nothing() -> None:
+def test_dependents_drawn_given_the_primary_reveal_nothing() -> None:
     assert unevenness(rank_of_residual(LinearLaw(0.8, 0, 0.6), 2), 4) < 4.5
 
 
-def test_slaves_drawn_without_regard_to_the_master_tell() -> None:
+def test_dependents_drawn_independently_of_the_primary_reveal_the_truth() -> None:
     assert unevenness(rank_of_residual(LinearLaw(0, 0, 1), 3), 4) > 15
 
 
-def test_a_line_is_found_in_a_history() -> None:
+def test_a_line_is_fitted_to_a_history() -> None:
     history = pairs(0.8, np.random.default_rng(4))[:, 0]
     line = LinearLaw.fit(history[:, 0], history[:, 1])
     assert (line.slope, line.intercept, line.deviation) == pytest.approx((0.8, 0, 0.6), abs=0.03)
 
 
-def test_categories_follow_the_table_of_their_master() -> None:
+def test_categories_follow_the_table_of_their_primary() -> None:
     table = np.array([[0.9, 0.1, 0.0], [0.2, 0.3, 0.5]])
     rng = np.random.default_rng(5)
-    master = rng.integers(0, 2, (STREAMS, 4))
-    drawn = ConditionalTable(table).draw(master, rng)
+    primary = rng.integers(0, 2, (STREAMS, 4))
+    drawn = ConditionalTable(table).draw(primary, rng)
     for code in (0, 1):
-        shares = np.bincount(drawn[master == code], minlength=3) / np.sum(master == code)
+        shares = np.bincount(drawn[primary == code], minlength=3) / np.sum(primary == code)
         assert shares == pytest.approx(table[code], abs=0.02)
 
 
@@ -72,7 +72,7 @@ def test_the_truth_of_all_attributes_is_in_one_slot_and_lineages_keep_theirs() -
     assert np.abs(np.diff(candidates, axis=1)).max(axis=(1, 3))[fakes].max() < 0.1
 
 
-def test_no_slot_of_independent_buckets_tells_where_the_truth_is() -> None:
+def test_no_slot_of_independent_buckets_reveals_the_truth() -> None:
     rng = np.random.default_rng(7)
     pmf = Pmf(np.ones(100))
     values = pmf.codes_at(rng.random((STREAMS, 1, 2)))
@@ -83,12 +83,12 @@ def test_no_slot_of_independent_buckets_tells_where_the_truth_is() -> None:
         assert unevenness(rank_of_truth(ranks, position[:, 0], rng), 4) < 4.5
 
 
-def test_slaves_keep_to_their_own_span() -> None:
+def test_dependents_stay_in_their_own_domain() -> None:
     rng = np.random.default_rng(8)
-    span = NumericDomain(0, 5, decimals=1)
+    period = NumericDomain(0, 5, decimals=1)
     values = np.tile([1.0, 2.5], (50, 4, 1))
-    candidates, _ = foil_series(DependentEvents(NoiseFakes(3, 1), [LinearLaw(3, 0, 2, span)]), values, rng)
-    span.check(candidates[..., 1])
+    candidates, _ = foil_series(DependentEvents(NoiseFakes(3, 1), [LinearLaw(3, 0, 2, period)]), values, rng)
+    period.check(candidates[..., 1])
 
 
 def test_events_that_do_not_fit_are_refused() -> None:
@@ -103,12 +103,12 @@ def test_events_that_do_not_fit_are_refused() -> None:
         IndependentEvents([NoiseFakes(3, 1), NoiseFakes(2, 1)])
     with pytest.raises(ConfigError):
         LinearLaw(1, 0, -1)
-    for master in (np.ones(5), np.array([1.0, 2.0]), np.array([1.0, 2.0, np.nan])):
+    for primary in (np.ones(5), np.array([1.0, 2.0]), np.array([1.0, 2.0, np.nan])):
         with pytest.raises(LocalError):
-            LinearLaw.fit(master, np.arange(float(len(master))))
+            LinearLaw.fit(primary, np.arange(float(len(primary))))
 
 
-def test_slaves_that_cannot_be_true_are_refused() -> None:
+def test_impossible_dependent_values_are_refused() -> None:
     rng = np.random.default_rng(10)
     numbers = DependentEvents(NoiseFakes(3, 1), [LinearLaw(1, 0, 1, NumericDomain(0, 5, decimals=1))])
     for number in (-1.0, 0.25, np.inf):

@@ -1,4 +1,4 @@
-"""What a member of the mode can be told, and what is refused in words."""
+"""Valid settings of a member, and the errors of invalid ones."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from veilcast.foil.config import HISTORY_MAX, STEPS_MAX, VALUES_MAX, WINDOW_MAX,
 from veilcast.foil.generators.base import FAKES_MAX
 
 
-def test_the_defaults_stand_and_no_fakes_at_all_can_be_asked_for() -> None:
+def test_the_defaults_are_valid_and_fakes_can_be_turned_off() -> None:
     assert FoilConfig().profile == "hardened"
     assert FoilConfig(k_p=0, k_s=0, keep_us=0, margin_us=0, ahead_us=0).k_p == 0
 
@@ -34,7 +34,7 @@ def test_the_defaults_stand_and_no_fakes_at_all_can_be_asked_for() -> None:
         {"records_max": 0},
     ],
 )
-def test_a_wrong_number_is_refused_by_its_name(wrong: dict[str, Any]) -> None:
+def test_a_wrong_setting_is_refused_by_name(wrong: dict[str, Any]) -> None:
     with pytest.raises(ConfigError, match=next(iter(wrong))):
         FoilConfig(**wrong)
 
@@ -58,12 +58,12 @@ def test_a_wrong_number_is_refused_by_its_name(wrong: dict[str, Any]) -> None:
         {"values": ("a", "b"), "weights": (1.0, float("nan"))},
     ],
 )
-def test_what_is_said_of_an_attribute_is_checked(wrong: dict[str, Any]) -> None:
+def test_attribute_settings_are_checked(wrong: dict[str, Any]) -> None:
     with pytest.raises(ConfigError, match=r"foil\.attributes"):
         AttributeConfig(**wrong)
 
 
-def test_a_table_of_a_file_becomes_a_configuration() -> None:
+def test_a_toml_table_becomes_a_configuration() -> None:
     table = msgspec.toml.decode(
         b"""
         k_p = 9

@@ -1,4 +1,4 @@
-"""Events on the wire, as the broker sees them: candidates differ by their topics, and by nothing else."""
+"""Events on the wire, as the broker sees them: candidates differ only by their topics."""
 
 from __future__ import annotations
 
@@ -49,21 +49,21 @@ def test_a_body_that_is_moved_to_another_head_does_not_open(moved: CandidateHead
 
 
 @pytest.mark.parametrize("length", [0, 1000, 1020, 1021, 4000, 36_000])
-def test_candidates_have_one_size_which_is_one_of_few(length: int, entropy: Entropy) -> None:
+def test_candidates_of_an_event_share_one_of_a_few_sizes(length: int, entropy: Entropy) -> None:
     true = head().encode() + seal_body(head(), SECRET, bytes(length), entropy)
     fake = head(2).encode() + seal_fake_body(head(2), CHAFF, len(true) - len(head().encode()))
     assert len(true) == len(fake)
     assert len(true) in PAYLOAD_SIZES
 
 
-def test_the_largest_note_fits_and_one_more_byte_does_not(entropy: Entropy) -> None:
+def test_the_largest_notification_fits_and_one_more_byte_does_not(entropy: Entropy) -> None:
     seal_body(head(), SECRET, bytes(BODY_CLASSES[-1] - 4), entropy)
     with pytest.raises(LocalError, match="largest"):
         seal_body(head(), SECRET, bytes(BODY_CLASSES[-1] - 3), entropy)
 
 
 def told_apart_by_bytes(trues: list[bytes], fakes: list[bytes]) -> bool:
-    """A broker that learns, from labelled examples, how often each byte stands at each of the first places."""
+    """A broker that learns, from labelled examples, the frequency of each byte at each of the first places."""
     for place in range(64):
         one = Counter(body[place] for body in trues)
         other = Counter(body[place] for body in fakes)
@@ -80,7 +80,7 @@ def test_a_broker_that_counts_bytes_cannot_tell_true_bodies_from_fakes(entropy: 
     assert told_apart_by_bytes(trues, noise), "plain random bytes lack what all seals have"
 
 
-def test_a_fake_is_the_same_each_time_and_another_in_each_slot_and_event(entropy: Entropy) -> None:
+def test_a_fake_body_is_stable_and_differs_by_slot_and_event(entropy: Entropy) -> None:
     size = len(seal_body(head(), SECRET, b"", entropy))
     assert seal_fake_body(head(), CHAFF, size) == seal_fake_body(head(), CHAFF, size)
     assert seal_fake_body(head(1), CHAFF, size)[20:] != seal_fake_body(head(2), CHAFF, size)[20:]
@@ -88,7 +88,7 @@ def test_a_fake_is_the_same_each_time_and_another_in_each_slot_and_event(entropy
 
 
 @given(st.binary(min_size=STREAM_BYTES, max_size=STREAM_BYTES), st.integers(0, NUMBER_MAX - 1), st.data())
-def test_heads_come_back_as_they_were(stream: bytes, number: int, data: st.DataObject) -> None:
+def test_heads_round_trip(stream: bytes, number: int, data: st.DataObject) -> None:
     candidates = data.draw(st.integers(1, FAKES_MAX + 1))
     made = CandidateHead(stream, number, candidates, data.draw(st.integers(0, candidates - 1)))
     body = bytes(PAYLOAD_SIZES[0] - len(made.encode()))

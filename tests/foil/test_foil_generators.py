@@ -1,4 +1,4 @@
-"""What holds for every generator: the truth is where it is said to be, at random, and bad values are refused."""
+"""Properties of every generator: the truth is in the reported slot, at random, and bad values are refused."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def taken(candidates: npt.NDArray[Any], position: npt.NDArray[np.int64]) -> npt.
 
 
 @every_case
-def test_the_truth_is_among_the_candidates_where_it_is_said_to_be(case: GeneratorCase) -> None:
+def test_the_truth_is_in_the_reported_slot(case: GeneratorCase) -> None:
     rng = np.random.default_rng(2)
     values = case.values(50, 20, rng)
     candidates, position = foil_series(case.generator, values, rng)
@@ -36,8 +36,8 @@ def test_the_truth_is_among_the_candidates_where_it_is_said_to_be(case: Generato
 
 
 @every_case
-def test_every_slot_has_the_truth_equally_often(case: GeneratorCase) -> None:
-    """Streams do not know of one another, so positions at any one step are independent draws."""
+def test_every_slot_holds_the_truth_equally_often(case: GeneratorCase) -> None:
+    """Streams are independent, so positions at any one step are independent draws."""
     rng = np.random.default_rng(3)
     _, position = foil_series(case.generator, case.values(4000, 5, rng), rng)
     for step in range(5):
@@ -45,7 +45,7 @@ def test_every_slot_has_the_truth_equally_often(case: GeneratorCase) -> None:
 
 
 @every_case
-def test_a_state_is_a_value_and_next_leaves_it_as_it_was(case: GeneratorCase) -> None:
+def test_next_does_not_change_its_input_state(case: GeneratorCase) -> None:
     rng = np.random.default_rng(4)
     values = case.values(10, 4, rng)
     state = case.generator.begin(10, rng)
@@ -58,7 +58,7 @@ def test_a_state_is_a_value_and_next_leaves_it_as_it_was(case: GeneratorCase) ->
 
 
 @every_case
-def test_whole_series_are_steps_one_after_the_other(case: GeneratorCase) -> None:
+def test_a_series_equals_its_single_steps(case: GeneratorCase) -> None:
     values = case.values(7, 6, np.random.default_rng(6))
     rng = np.random.default_rng(7)
     state, steps = case.generator.begin(7, rng), []
@@ -70,7 +70,7 @@ def test_whole_series_are_steps_one_after_the_other(case: GeneratorCase) -> None
 
 
 @every_case
-def test_one_live_stream_with_secret_chance_is_foiled_too(case: GeneratorCase) -> None:
+def test_a_single_stream_with_secret_randomness_is_foiled(case: GeneratorCase) -> None:
     values = case.values(1, 10, np.random.default_rng(8))
     candidates, position = foil_series(case.generator, values, SecretRandom(random.Random(8).randbytes))
     assert np.array_equal(taken(candidates, position), values)
@@ -94,7 +94,7 @@ def test_values_of_another_number_of_streams_are_refused(case: GeneratorCase) ->
 
 
 @every_case
-def test_what_is_no_number_or_outside_the_domain_is_refused(case: GeneratorCase) -> None:
+def test_invalid_numbers_and_values_outside_the_domain_are_refused(case: GeneratorCase) -> None:
     rng = np.random.default_rng(11)
     values = case.values(4, 1, rng)[:, 0]
     for wrong in (6, -1) if case.codes else (np.nan, np.inf):
@@ -106,7 +106,7 @@ def test_what_is_no_number_or_outside_the_domain_is_refused(case: GeneratorCase)
 
 @given(st.integers(1, 40), st.integers(1, 12), st.integers(0, 2**32))
 @settings(max_examples=40)
-def test_placing_keeps_all_candidates_and_puts_the_truth_where_the_key_says(streams: int, k: int, seed: int) -> None:
+def test_place_truth_keeps_all_candidates_and_puts_the_truth_where_told(streams: int, k: int, seed: int) -> None:
     rng = np.random.default_rng(seed)
     candidates = rng.standard_normal((streams, k + 1))
     position, places = rng.integers(0, k + 1, (2, streams))
@@ -117,7 +117,7 @@ def test_placing_keeps_all_candidates_and_puts_the_truth_where_the_key_says(stre
 
 
 def test_fakes_are_in_a_fresh_order_each_time_so_that_none_can_be_followed() -> None:
-    """The truth goes to slot 0; where slot 1 goes must not depend on where it was."""
+    """The truth goes to slot 0; the target of slot 1 must not depend on its origin."""
     rng = np.random.default_rng(12)
     candidates = np.tile(np.arange(4), (6000, 1))
     zero = np.zeros(6000, dtype=np.int64)
@@ -126,20 +126,20 @@ def test_fakes_are_in_a_fresh_order_each_time_so_that_none_can_be_followed() -> 
     assert unevenness(pairs, 9) < 4.5
 
 
-def test_events_of_several_attributes_are_placed_whole() -> None:
+def test_events_of_several_attributes_stay_whole_when_placed() -> None:
     rng = np.random.default_rng(13)
     candidates = np.stack([np.tile(np.arange(4), (20, 1))] * 2, axis=2)
     order = place_truth(candidates, np.zeros(20, dtype=np.int64), rng.integers(0, 4, 20), rng)
     assert np.array_equal(order[:, :, 0], order[:, :, 1])
 
 
-def test_a_place_that_is_none_is_refused() -> None:
+def test_an_invalid_place_is_refused() -> None:
     for places in (np.array([0, 4]), np.array([-1, 0]), np.array([0])):
         with pytest.raises(LocalError):
             place_truth(np.zeros((2, 4)), np.zeros(2, dtype=np.int64), places, np.random.default_rng(1))
 
 
-def test_a_gap_repeats_what_was_last_true() -> None:
+def test_a_gap_repeats_the_last_true_value() -> None:
     gap = np.nan
     assert fill_gaps(np.array([[1, gap, gap, 2, gap], [3, 4, 5, gap, 6]])).tolist() == [
         [1, 1, 1, 2, 2],

@@ -1,4 +1,4 @@
-"""The foiler of a topic: generators by name, candidates of whole events, and states that outlive their publisher."""
+"""The foiler of a topic: generators by name, candidates of whole events, and states that survive a restart."""
 
 from __future__ import annotations
 
@@ -72,12 +72,12 @@ def test_every_generator_puts_the_truth_first_and_fakes_within_the_domain(name: 
 
 
 @pytest.mark.parametrize("name", TOLD)
-def test_the_next_life_draws_what_this_one_would_have(name: str) -> None:
+def test_a_restored_foiler_draws_the_same_fakes(name: str) -> None:
     told = config(**TOLD[name])
     maker = foiler(told)
     last = steps(maker, VALUES)[-1]
     other = Foiler(told, SCHEMA, lambda size: bytes(size), maker.pack_state(last))
-    maker._chance._entropy = lambda size: bytes(size)
+    maker._random._entropy = lambda size: bytes(size)
     for value in (513.0, 502.0):
         one, two = maker.draw(event(value)), other.draw(event(value))
         assert one.places == two.places
@@ -85,7 +85,7 @@ def test_the_next_life_draws_what_this_one_would_have(name: str) -> None:
         other.commit(two)
 
 
-def test_under_other_settings_the_fakes_begin_anew() -> None:
+def test_under_other_settings_the_fakes_start_afresh() -> None:
     maker = foiler(config())
     packed = maker.pack_state(steps(maker, VALUES)[-1])
     anew = foiler(config(k_p=5), packed).draw(event(500.0))
@@ -107,13 +107,14 @@ def test_only_states_of_generators_are_packed(wrong: object) -> None:
         pack_states((wrong,))
 
 
-def test_an_array_of_objects_does_not_come_back() -> None:
+def test_an_array_of_objects_is_refused() -> None:
     with pytest.raises(TamperedError):
         unpack_states(msgspec.msgpack.encode([{"array": "|O", "shape": [1], "bytes": bytes(8)}]))
 
 
-def test_a_fake_goes_its_way_in_all_attributes_at_once() -> None:
-    """While the word does not change each fake keeps its own: word and path are paired alike at each step."""
+def test_a_fake_moves_in_all_attributes_at_once() -> None:
+    """While the string does not change, each fake keeps its own: string and path are paired the same way at each
+    step."""
     maker = foiler(config())
     pairs = [drawn.places for drawn in steps(maker, [float(500 + 7 * step) for step in range(30)])]
     words = [tuple(kind for _, _, kind in places) for places in pairs]
@@ -121,7 +122,7 @@ def test_a_fake_goes_its_way_in_all_attributes_at_once() -> None:
     assert len(set(words[0])) > 1
 
 
-def test_an_attribute_that_an_event_lacks_is_lacking_in_every_candidate_and_moves_nothing() -> None:
+def test_a_missing_attribute_is_missing_in_every_candidate_and_moves_nothing() -> None:
     maker = foiler(config())
     steps(maker, VALUES)
     drawn = maker.draw(Publication((("kind", "b"),)))
@@ -129,7 +130,7 @@ def test_an_attribute_that_an_event_lacks_is_lacking_in_every_candidate_and_move
     assert drawn.states[0] is maker._states[0]
 
 
-def test_words_of_which_nothing_is_known_and_topics_without_attributes_have_fakes_all_the_same() -> None:
+def test_undeclared_strings_and_topics_without_attributes_still_have_fakes() -> None:
     drawn = Foiler(FoilConfig(k_p=2), Schema((KIND,)), random.Random(1).randbytes).draw(Publication((("kind", "x"),)))
     assert drawn.places == (("x",),) * 3
     bare = Foiler(FoilConfig(k_p=2), Schema(), random.Random(1).randbytes)
@@ -149,27 +150,25 @@ def test_words_of_which_nothing_is_known_and_topics_without_attributes_have_fake
         ({"generator": "bucketing", "values": ("a", "b")}, "domain"),
     ],
 )
-def test_settings_that_make_no_generator_are_refused_by_the_name_of_the_attribute(
-    told: dict[str, Any], words: str
-) -> None:
+def test_invalid_generator_settings_are_refused_by_attribute_name(told: dict[str, Any], words: str) -> None:
     with pytest.raises(ConfigError, match=rf"foil\.attributes\.price.*{words}"):
         make_generator(PRICE, config(**told))
 
 
-def test_relative_steps_need_values_above_zero_and_words_need_words() -> None:
+def test_relative_steps_need_positive_values_and_strings_need_string_values() -> None:
     with pytest.raises(ConfigError, match="above"):
         make_generator(LEVEL, FoilConfig(attributes={"level": AttributeConfig(relative=True)}))
-    with pytest.raises(ConfigError, match="words"):
+    with pytest.raises(ConfigError, match="strings"):
         make_generator(KIND, FoilConfig(attributes={"kind": AttributeConfig(values=(1.0, 2.0))}))
 
 
-def test_the_profiles_have_the_generators_that_they_are_known_for() -> None:
+def test_each_profile_has_its_default_generators() -> None:
     assert generator_name(AttributeConfig(), FoilConfig(profile="paper")) == "noise"
     assert generator_name(AttributeConfig(), FoilConfig()) == "sign-flip"
     assert generator_name(AttributeConfig(public_after=5), FoilConfig()) == "moran"
     assert generator_name(AttributeConfig(generator="window"), FoilConfig(generator="noise")) == "window"
 
 
-def test_a_word_that_was_not_declared_is_refused() -> None:
+def test_an_undeclared_string_is_refused() -> None:
     with pytest.raises(LocalError, match="declared values"):
         foiler(config()).draw(event(500.0, kind="z"))

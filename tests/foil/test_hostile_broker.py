@@ -1,4 +1,4 @@
-"""A broker that does what it likes: members do not fall over, fill nothing beyond its bounds, and deliver no lie."""
+"""A Byzantine broker: members do not fault, stay within their bounds, and deliver nothing forged."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ SMALL = msgspec.structs.replace(
 
 
 class Victim:
-    """A member that publishes and reads, in the hands of whoever speaks to it."""
+    """A member that publishes and subscribes, under the control of its peer."""
 
     def __init__(self, config: FoilConfig = SMALL) -> None:
         rng = random.Random(5)
@@ -54,10 +54,10 @@ class Victim:
 
     @property
     def peer(self) -> Address:
-        return next(iter(self.member._spans)).session.peer
+        return next(iter(self.member._periods)).session.peer
 
     def look(self) -> list[Packet]:
-        """What the member does and sends."""
+        """Collect the member's events and frames."""
         frames = self.member.frames_to_send(self.now, 1_000)
         while (event := self.member.next_event()) is not None:
             match event:
@@ -84,7 +84,7 @@ class Victim:
         return self.look()
 
     def welcome(self) -> list[Packet]:
-        """As a good broker would, up to where all is granted."""
+        """Answer as a good broker, until all filters are granted."""
         self.come_up()
         told = self.says(ConnackPacket())
         after: list[Packet] = []
@@ -152,7 +152,7 @@ acts = st.one_of(
 
 @settings(max_examples=50)
 @given(st.lists(acts, max_size=40), st.sampled_from(["hardened", "paper"]))
-def test_whatever_a_broker_says_a_member_goes_on_and_stays_within_its_bounds(acts: list[Any], profile: str) -> None:
+def test_a_member_survives_any_broker_output_within_its_bounds(acts: list[Any], profile: str) -> None:
     victim = Victim(msgspec.structs.replace(SMALL, profile=profile))
     for what, how in acts:
         match what:
@@ -174,7 +174,7 @@ def test_whatever_a_broker_says_a_member_goes_on_and_stays_within_its_bounds(act
         victim.check()
 
 
-def test_a_broker_that_never_answers_is_left_and_called_again() -> None:
+def test_a_silent_broker_is_left_and_called_again() -> None:
     victim = Victim()
     victim.come_up()
     calls = len(victim.calls)
@@ -184,7 +184,7 @@ def test_a_broker_that_never_answers_is_left_and_called_again() -> None:
     assert len(victim.calls) > calls
 
 
-def test_a_broker_that_refuses_is_called_after_growing_pauses_and_its_reason_is_told() -> None:
+def test_a_refusing_broker_is_called_with_growing_pauses_and_its_reason_reported() -> None:
     victim = Victim()
     times = []
     for _ in range(8):
@@ -199,7 +199,7 @@ def test_a_broker_that_refuses_is_called_after_growing_pauses_and_its_reason_is_
     assert victim.member.refusals() == {"refused with code 135": 8}
 
 
-def test_so_is_one_that_grants_everything_and_refuses_what_is_published() -> None:
+def test_a_broker_that_refuses_publications_is_called_with_growing_pauses() -> None:
     victim = Victim()
     times = []
     for _ in range(8):
@@ -212,15 +212,15 @@ def test_so_is_one_that_grants_everything_and_refuses_what_is_published() -> Non
     assert times[-1] > 3 * times[0]
 
 
-def test_a_broker_is_told_to_bring_nothing_that_would_end_the_stream() -> None:
-    """Any customer can publish it, and the broker would bring it again on every new stream."""
+def test_a_broker_is_told_the_largest_acceptable_packet() -> None:
+    """Any customer can publish a larger one, and the broker would send it again on every new stream."""
     [hello] = Victim().come_up()
     assert isinstance(hello, mqtt.ConnectPacket)
     assert hello.packet_max == BROKER_LIMITS.record_max
     assert hello.packet_max > max(PAYLOAD_SIZES) + 4096
 
 
-def test_one_that_acknowledges_what_was_never_sent_is_left() -> None:
+def test_a_broker_that_acknowledges_unsent_messages_is_left() -> None:
     victim = Victim()
     victim.welcome()
     victim.says(PubackPacket(999))
@@ -228,7 +228,7 @@ def test_one_that_acknowledges_what_was_never_sent_is_left() -> None:
     assert victim.member.refusals() == {"malformed": 1}
 
 
-def test_a_broker_that_takes_little_at_a_time_is_given_no_more() -> None:
+def test_a_smaller_window_of_the_broker_is_respected() -> None:
     victim = Victim()
     victim.come_up()
     told = victim.says(ConnackPacket(receive_max=2))
@@ -241,7 +241,7 @@ def test_a_broker_that_takes_little_at_a_time_is_given_no_more() -> None:
     assert len([packet for packet in sent if isinstance(packet, PublishPacket)]) == 2
 
 
-def test_what_is_too_large_for_a_broker_waits_for_another_one() -> None:
+def test_a_message_too_large_for_a_broker_waits_for_another() -> None:
     victim = Victim()
     victim.come_up()
     told = victim.says(ConnackPacket(packet_max=200))
@@ -255,10 +255,10 @@ def test_what_is_too_large_for_a_broker_waits_for_another_one() -> None:
     assert sum(isinstance(packet, PublishPacket) for packet in victim.welcome()) > 3
 
 
-def test_floods_of_candidates_of_unknown_streams_are_acknowledged_and_forgotten() -> None:
+def test_a_flood_of_unknown_candidates_is_acknowledged_and_forgotten() -> None:
     victim = Victim()
     victim.welcome()
-    name = victim.member._spans.current(victim.now).names(TOPIC).name
+    name = victim.member._periods.current(victim.now).names(TOPIC).name
     rng = random.Random(1)
     for number in range(300):
         payload = rng.randbytes(16) + (number).to_bytes(8, "big") + b"\0\4\0\1" + rng.randbytes(1053)
@@ -267,71 +267,71 @@ def test_floods_of_candidates_of_unknown_streams_are_acknowledged_and_forgotten(
         victim.check()
 
 
-def test_requests_of_strangers_and_old_ones_make_a_publisher_repeat_nothing() -> None:
-    room = FoilNetwork()
-    room.add("alice", "publisher")
-    room.add("bob", "subscriber").subscribe(Label(TOPIC), room.now)
-    room.run(1)
-    alice = room.places["alice"].member
-    alice.publish(price_publication(100), room.now)
-    room.run(5)
-    asked = next(packet for who, _, packet in room.sent if who == "bob" and isinstance(packet, PublishPacket))
+def test_forged_and_answered_requests_cause_no_repeats() -> None:
+    network = FoilNetwork()
+    network.add("alice", "publisher")
+    network.add("bob", "subscriber").subscribe(Label(TOPIC), network.now)
+    network.run(1)
+    alice = network.places["alice"].member
+    alice.publish(price_publication(100), network.now)
+    network.run(5)
+    asked = next(packet for who, _, packet in network.sent if who == "bob" and isinstance(packet, PublishPacket))
     assert "/again/" in asked.topic
-    peer, before = next(iter(alice._spans)).session.peer, len(list(room.seen("alice")))
+    peer, before = next(iter(alice._periods)).session.peer, len(list(network.seen("alice")))
     for number, payload in enumerate([asked.payload, bytes(len(asked.payload)), b""] * 5, 1):
-        alice.receive(mqtt.encode(PublishPacket(asked.topic, payload, number), Version.MQTT_5), peer, room.now)
-        room.run(2)
-    assert len(list(room.seen("alice"))) == before
+        alice.receive(mqtt.encode(PublishPacket(asked.topic, payload, number), Version.MQTT_5), peer, network.now)
+        network.run(2)
+    assert len(list(network.seen("alice"))) == before
 
 
-def test_a_request_that_is_new_is_answered_at_the_rate_that_was_set() -> None:
-    room = FoilNetwork()
-    room.add("alice", "publisher")
+def test_new_requests_are_answered_at_the_configured_rate() -> None:
+    network = FoilNetwork()
+    network.add("alice", "publisher")
     for name in ("bob", "carol", "dave"):
-        room.add(name, "subscriber").subscribe(Label(TOPIC), room.now)
-    room.run(1)
-    room.places["alice"].member.publish(price_publication(100), room.now)
-    room.run(5)
-    before = len(list(room.seen("alice")))
+        network.add(name, "subscriber").subscribe(Label(TOPIC), network.now)
+    network.run(1)
+    network.places["alice"].member.publish(price_publication(100), network.now)
+    network.run(5)
+    before = len(list(network.seen("alice")))
     for name in ("bob", "carol", "dave"):
-        room.restart(name).subscribe(Label(TOPIC), room.now)
-    room.run(5)
-    repeated = len(list(room.seen("alice"))) - before
+        network.restart(name).subscribe(Label(TOPIC), network.now)
+    network.run(5)
+    repeated = len(list(network.seen("alice"))) - before
     assert 0 < repeated <= 2 * 4, "three readers who came back together are one round or two"
 
 
-def test_a_true_body_under_another_topic_slot_or_number_is_not_delivered_as_another() -> None:
-    """A broker that moves things: the reader gets what was published, or nothing."""
-    room = FoilNetwork()
-    room.add("alice", "publisher")
-    room.add("bob", "subscriber").subscribe(Label(TOPIC), room.now)
-    room.run(1)
-    room.withheld.append("bob")
-    room.places["alice"].member.publish(price_publication(100), room.now)
-    room.run(1)
-    bob = room.places["bob"].member
-    peer = next(iter(bob._spans)).session.peer
-    sent = [packet for _, _, packet in room.sent if isinstance(packet, PublishPacket) and "/on/" in packet.topic]
+def test_a_true_body_moved_to_another_topic_slot_or_number_is_not_delivered() -> None:
+    """If the broker moves bodies, the subscriber gets the published event or nothing."""
+    network = FoilNetwork()
+    network.add("alice", "publisher")
+    network.add("bob", "subscriber").subscribe(Label(TOPIC), network.now)
+    network.run(1)
+    network.withheld.append("bob")
+    network.places["alice"].member.publish(price_publication(100), network.now)
+    network.run(1)
+    bob = network.places["bob"].member
+    peer = next(iter(bob._periods)).session.peer
+    sent = [packet for _, _, packet in network.sent if isinstance(packet, PublishPacket) and "/on/" in packet.topic]
     for shift in range(1, 4):
         for packet in sent:
             payload = bytearray(packet.payload)
             payload[23] ^= shift  # The number of the event.
-            bob.receive(mqtt.encode(PublishPacket(packet.topic, bytes(payload), 1), Version.MQTT_5), peer, room.now)
+            bob.receive(mqtt.encode(PublishPacket(packet.topic, bytes(payload), 1), Version.MQTT_5), peer, network.now)
             payload = bytearray(packet.payload)
             payload[27] = (payload[27] + shift) % 4  # The slot.
-            bob.receive(mqtt.encode(PublishPacket(packet.topic, bytes(payload), 1), Version.MQTT_5), peer, room.now)
-    room.run(1)
-    assert room.places["bob"].notes == []
+            bob.receive(mqtt.encode(PublishPacket(packet.topic, bytes(payload), 1), Version.MQTT_5), peer, network.now)
+    network.run(1)
+    assert network.places["bob"].notes == []
     for packet in sent:
-        bob.receive(mqtt.encode(PublishPacket(sent[0].topic, packet.payload, 1), Version.MQTT_5), peer, room.now)
-    room.run(1)
-    assert bodies_of(room.places["bob"].notes) == [b"planted body"]
+        bob.receive(mqtt.encode(PublishPacket(sent[0].topic, packet.payload, 1), Version.MQTT_5), peer, network.now)
+    network.run(1)
+    assert bodies_of(network.places["bob"].notes) == [b"planted body"]
 
 
 @pytest.mark.parametrize("hidden", [b"a password", b"customer"])
-def test_a_login_is_said_to_the_broker_and_in_no_repr(hidden: bytes) -> None:
+def test_a_login_is_sent_to_the_broker_and_shown_in_no_repr(hidden: bytes) -> None:
     victim = Victim()
-    login = victim.member._spans._login
+    login = victim.member._periods._login
     assert login is not None
     assert hidden in (login.user.encode(), login.password)
     assert "password" not in repr(login)
@@ -346,10 +346,10 @@ def test_a_login_is_said_to_the_broker_and_in_no_repr(hidden: bytes) -> None:
     [b"veilcast/on/\0/1", b"veilcast/on/+/1", b"veilcast/on/\xff\xfe", b""],
     ids=["zero", "wild", "text", "none"],
 )
-def test_what_a_stranger_spoilt_and_a_lax_broker_brings_is_acknowledged_and_the_stream_stands(
+def test_a_malformed_publication_of_an_outsider_is_acknowledged_and_the_stream_stays_up(
     topic: bytes, version: Literal[4, 5]
 ) -> None:
-    """Else it would come again on every next stream, and end that."""
+    """Otherwise it would arrive again on every next stream, and end that."""
     victim = Victim(msgspec.structs.replace(SMALL, version=version))
     victim.welcome()
     body = len(topic).to_bytes(2, "big") + topic + b"\0\x07" + b"\0payload"
@@ -362,7 +362,7 @@ def test_what_a_stranger_spoilt_and_a_lax_broker_brings_is_acknowledged_and_the_
     assert len(victim.calls) == 1, "nor is there a new stream"
 
 
-def test_a_property_that_is_not_to_be_there_is_no_reason_to_leave_either() -> None:
+def test_an_unexpected_property_does_not_end_the_stream() -> None:
     victim = Victim()
     victim.welcome()
     body = b"\0\x0dveilcast/on/x" + b"\0\x07" + b"\x03\x23\0\x01" + b"payload"
@@ -371,7 +371,7 @@ def test_a_property_that_is_not_to_be_there_is_no_reason_to_leave_either() -> No
 
 
 @pytest.mark.parametrize("first", [0x34, 0x36], ids=["exactly once", "a quality that there is not"])
-def test_what_only_a_broker_can_have_spoilt_ends_the_stream(first: int) -> None:
+def test_a_packet_that_only_a_broker_can_have_malformed_ends_the_stream(first: int) -> None:
     victim = Victim()
     victim.welcome()
     body = b"\0\x01a" + b"\0\x07" + b"\0payload"
@@ -379,7 +379,7 @@ def test_what_only_a_broker_can_have_spoilt_ends_the_stream(first: int) -> None:
     assert victim.member.refusals() == {"malformed": 1}
 
 
-def test_acknowledgements_of_what_came_together_leave_together() -> None:
+def test_acknowledgements_of_one_batch_leave_together() -> None:
     victim = Victim()
     victim.welcome()
     for number in range(1, 21):

@@ -1,4 +1,4 @@
-"""Moran branching, with the genealogy laid open to the attacker: the worst case."""
+"""Moran branching, with the genealogy open to the adversary: the worst case."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from veilcast.foil.generators.trajectory import Trajectories
 
 
 def posterior(n: int, weight: int) -> set[Fraction]:
-    """Of the label, after one event on uniform slots, by the recipe: of the parent, its child, and the bystanders."""
+    """Posterior of the label after one event on uniform slots: for the parent, its child, and the bystanders."""
     shares = dict.fromkeys(range(n), Fraction(0))
     parent, victim = next(permutations(range(n), 2))
     for label in range(n):
@@ -30,7 +30,7 @@ def posterior(n: int, weight: int) -> set[Fraction]:
     return {share / sum(shares.values()) for share in shares.values()}
 
 
-def test_an_event_tells_nothing_for_a_weight_of_two_and_no_other() -> None:
+def test_a_branching_reveals_nothing_only_for_a_weight_of_two() -> None:
     for n in range(3, 12):
         assert posterior(n, 2) == {Fraction(1, n)}
         assert len(posterior(n, 1)) == 2
@@ -38,7 +38,7 @@ def test_an_event_tells_nothing_for_a_weight_of_two_and_no_other() -> None:
 
 
 @pytest.mark.parametrize("n", [2, 3, 5])
-def test_events_are_drawn_by_the_recipe(n: int) -> None:
+def test_branchings_are_drawn_with_the_stated_probabilities(n: int) -> None:
     rng = np.random.default_rng(n)
     streams = 60_000
     truth = rng.integers(0, n, streams)
@@ -58,7 +58,7 @@ def test_events_are_drawn_by_the_recipe(n: int) -> None:
 
 
 def fewest_branchings(n: int, *, naive: bool) -> float:
-    """How often the lineage that was parent least often is true."""
+    """How often the lineage with the fewest branchings as a parent is true."""
     rng = np.random.default_rng(1)
     rows = np.arange(3000)
     truth = rng.integers(0, n, len(rows))
@@ -70,17 +70,17 @@ def fewest_branchings(n: int, *, naive: bool) -> float:
     return float(np.mean(rank_of_truth(branched, truth, rng) == 0))
 
 
-def test_who_counts_the_branchings_of_each_lineage_learns_nothing() -> None:
+def test_counting_the_branchings_of_each_lineage_reveals_nothing() -> None:
     assert fewest_branchings(4, naive=False) == pytest.approx(0.25, abs=0.032)
 
 
-def test_with_a_parent_drawn_uniformly_the_count_finds_the_truth() -> None:
+def test_with_a_uniform_parent_the_count_reveals_the_truth() -> None:
     assert fewest_branchings(4, naive=True) == pytest.approx(0.69, abs=0.04)
 
 
 @pytest.mark.parametrize(("rate", "right"), [(0, 1.0), (0.4, 0.44), (0.8, 0.30), (1.6, 0.26), (3.2, 0.25)])
-def test_what_was_true_a_delay_ago_says_little_of_today(rate: float, right: float) -> None:
-    """n = 4, public after 15 steps, by the best guess of who saw every event since: Bayes' rule, event by event."""
+def test_the_truth_of_a_delay_ago_says_little_about_today(rate: float, right: float) -> None:
+    """n = 4, public after 15 steps, by the best guess from every event since: Bayes' rule, event by event."""
     n, delay, rng = 4, 15, np.random.default_rng(2)
     streams = 6000
     truth = np.zeros(streams, dtype=np.int64)
@@ -95,8 +95,8 @@ def test_what_was_true_a_delay_ago_says_little_of_today(rate: float, right: floa
     assert branching_rate(4, 15) == pytest.approx(1.6)
 
 
-def test_candidates_branch_and_the_path_of_the_truth_is_whole() -> None:
-    """With moves far smaller than distances, copies are seen: a slot leaps to where another is."""
+def test_candidates_branch_and_the_truth_keeps_an_unbroken_path() -> None:
+    """With moves far smaller than distances, copies are visible: a slot jumps to the value of another."""
     rng = np.random.default_rng(3)
     values = np.cumsum(rng.standard_normal((2000, 40)), axis=1)
     candidates, position = foil_series(MoranTrajectories(Trajectories(3, GaussianMoves(0, 1)), rate=2.0), values, rng)
@@ -107,7 +107,7 @@ def test_candidates_branch_and_the_path_of_the_truth_is_whole() -> None:
     assert np.diff(np.sort(candidates[:, 1:], axis=2), axis=2).min() > 0, "and nothing is seen twice in one step"
 
 
-def test_no_rank_of_the_value_tells_the_truth() -> None:
+def test_the_rank_of_a_value_does_not_reveal_the_truth() -> None:
     rng = np.random.default_rng(4)
     values = np.cumsum(rng.standard_normal((6000, 30)), axis=1)
     candidates, position = foil_series(MoranTrajectories(Trajectories(3, GaussianMoves(0, 1)), rate=2.0), values, rng)
@@ -124,7 +124,7 @@ def test_counts_are_poisson(rate: float) -> None:
     assert np.mean(counts == 0) == pytest.approx(np.exp(-rate), abs=0.01)
 
 
-def test_rates_and_delays_that_are_none_are_refused() -> None:
+def test_invalid_rates_and_delays_are_refused() -> None:
     lineages = Trajectories(3, GaussianMoves(0, 1))
     for rate in (-1.0, RATE_MAX + 1, float("nan")):
         with pytest.raises(ConfigError):
@@ -135,8 +135,8 @@ def test_rates_and_delays_that_are_none_are_refused() -> None:
         MoranTrajectories(Trajectories(1, GaussianMoves(0, 1)), 1.0, naive=True)
 
 
-def test_a_child_turns_back_from_its_parents_last_move() -> None:
-    """With signs that always turn back, no lineage goes on twice: neither what was true and is no more, nor a copy."""
+def test_a_child_reverses_its_parents_last_move() -> None:
+    """With signs that always reverse, no lineage continues twice: neither the former truth nor a copy."""
     rng = np.random.default_rng(12)
     moves = np.where(np.arange(40) % 2, 1.0, -1.0) * rng.integers(1, 1000, (50, 40))
     generator = MoranTrajectories(Trajectories(3, SignFlipMoves(persistence=SignPersistence(-30.0))), rate=1.0)

@@ -1,4 +1,4 @@
-"""The laws of moves: each draws what it says, and what is fitted to a history comes back."""
+"""The laws of moves: each draws its stated law, and a fit recovers it."""
 
 from __future__ import annotations
 
@@ -99,14 +99,14 @@ def test_a_series_that_mostly_rests_is_fitted_with_a_scale_above_zero() -> None:
     assert 0 < fit.scale < 0.01
 
 
-def test_moves_of_a_history_take_it_from_value_to_value() -> None:
+def test_the_moves_of_a_history_reproduce_its_values() -> None:
     series = np.array([1.0, 2.0, 1.5, 3.0])
     for relative in (False, True):
         moves = moves_between(series, relative=relative)
         assert apply_moves(series[:-1], moves, relative) == pytest.approx(series[1:])
 
 
-def test_a_history_that_says_nothing_is_refused() -> None:
+def test_an_uninformative_history_is_refused() -> None:
     for series, relative in (([1, 2], False), ([1, 1, 1], False), ([1, 2, np.nan], False), ([1, -1, 2], True)):
         with pytest.raises(LocalError):
             moves_between(np.array(series, dtype=np.float64), relative=relative)
@@ -114,7 +114,7 @@ def test_a_history_that_says_nothing_is_refused() -> None:
         moves_between(np.ones((3, 3)), relative=False)
 
 
-def test_a_law_that_is_none_is_refused() -> None:
+def test_an_invalid_law_is_refused() -> None:
     history = np.arange(5.0)
     for make in (
         lambda: GaussianMoves(0, 0),

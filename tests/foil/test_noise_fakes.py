@@ -1,4 +1,4 @@
-"""Noise and windows: Table I's readings, the truth in the centre of its fakes, and a centre that is elsewhere."""
+"""Noise and windows: Table I's readings, the truth in the centre of its fakes, and a centre elsewhere."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def test_the_truth_is_the_centre_of_its_own_noise(k: int, found: float) -> None:
 
 
 @pytest.mark.parametrize("k", [1, 2, 3, 5, 10])
-def test_in_a_window_the_truth_is_no_nearer_to_the_centre_than_fakes(k: int) -> None:
+def test_in_a_window_the_truth_is_not_nearer_to_the_centre_than_the_fakes(k: int) -> None:
     error = math.sqrt(k) / (k + 1) / math.sqrt(STREAMS)
     assert abs(medoid(WindowFakes(k, 0.016), k) - 1 / (k + 1)) < 4 * error
 
@@ -68,7 +68,7 @@ def test_in_a_window_the_truth_has_every_rank_equally_often() -> None:
     assert unevenness(rank_of_truth(noisy[:, 0], position[:, 0], rng), 5) > 20, "and the measure finds it where it is"
 
 
-def test_noise_that_is_none_is_refused() -> None:
+def test_invalid_noise_is_refused() -> None:
     for scale, power in ((0.0, 0), (-1.0, 0), (math.nan, 0), (math.inf, 1), (1.0, 3)):
         with pytest.raises(ConfigError):
             NoiseFakes(1, scale, power)

@@ -1,4 +1,4 @@
-"""The declared domain: what cannot be true is refused, and no fake shows by its digits or its place what it is."""
+"""The declared domain: impossible values are refused, and neither digits nor place reveal a fake."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from veilcast.foil.generators.numeric_domain import DECIMALS_MAX, NumericDomain
 
 
 @given(st.lists(st.floats(-1e6, 1e6), min_size=1, max_size=20), st.integers(0, 4))
-def test_fakes_end_inside_the_span_with_the_digits_of_written_numbers(fakes: list[float], decimals: int) -> None:
-    span = NumericDomain(-3, 12, decimals)
-    fitted = span.fit(np.array(fakes))
-    assert np.array_equal(span.check(fitted), fitted)
+def test_fakes_end_inside_the_domain_with_the_declared_decimals(fakes: list[float], decimals: int) -> None:
+    period = NumericDomain(-3, 12, decimals)
+    fitted = period.fit(np.array(fakes))
+    assert np.array_equal(period.check(fitted), fitted)
     assert [float(f"{value:.{decimals}f}") for value in fitted] == fitted.tolist()
 
 
 @given(st.floats(-1e6, 1e6), st.sampled_from([(-math.inf, 5.0), (5.0, math.inf), (-math.inf, math.inf), (0.0, 7.0)]))
-def test_what_is_inside_stays_and_what_is_outside_is_mirrored(fake: float, ends: tuple[float, float]) -> None:
+def test_values_inside_stay_and_values_outside_are_reflected(fake: float, ends: tuple[float, float]) -> None:
     low, high = ends
     fitted = float(NumericDomain(low, high).fit(np.array([fake]))[0])
     assert low <= fitted <= high
@@ -33,14 +33,14 @@ def test_what_is_inside_stays_and_what_is_outside_is_mirrored(fake: float, ends:
 
 
 def test_a_value_that_cannot_be_published_is_refused() -> None:
-    span = NumericDomain(0, 10, decimals=1)
-    span.check(np.array([0, 0.1, 0.3, 10]))
+    period = NumericDomain(0, 10, decimals=1)
+    period.check(np.array([0, 0.1, 0.3, 10]))
     for wrong in (-0.1, 10.1, 0.15, math.nan, math.inf):
         with pytest.raises(LocalError):
-            span.check(np.array([1, wrong]))
+            period.check(np.array([1, wrong]))
 
 
-def test_a_span_that_makes_no_sense_is_refused() -> None:
+def test_an_invalid_domain_is_refused() -> None:
     for low, high, decimals in ((1, 1, None), (2, 1, None), (math.nan, 1, None), (0, 1, -1), (0, 1, DECIMALS_MAX + 1)):
         with pytest.raises(ConfigError):
             NumericDomain(low, high, decimals)
@@ -48,6 +48,6 @@ def test_a_span_that_makes_no_sense_is_refused() -> None:
         NumericDomain(0.05, 1, decimals=1)
 
 
-def test_a_law_that_leads_beyond_all_numbers_is_told() -> None:
+def test_an_overflowing_law_is_reported() -> None:
     with pytest.raises(LocalError):
         NumericDomain().fit(np.array([math.inf]))

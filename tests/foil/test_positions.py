@@ -1,4 +1,4 @@
-"""Positions: uniform, known to who has a secret of the chain from there on, and to nobody of what was before."""
+"""Positions are uniform; a secret of the chain reveals all later ones and none before."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ RECORD = TopicRecord("t", Schema())
 
 
 @given(st.integers(0, CHAIN_EVENTS - 1), st.integers(0, CHAIN_EVENTS - 1))
-def test_who_is_told_one_secret_knows_all_that_follow_and_none_before(told: int, number: int) -> None:
+def test_one_secret_reveals_all_later_ones_and_none_before(told: int, number: int) -> None:
     whole = derive_publisher_chain(SECRET, STREAM, 0)
     part = PositionChain(told, whole.at(told))
     if number >= told:
@@ -38,7 +38,7 @@ def test_who_is_told_one_secret_knows_all_that_follow_and_none_before(told: int,
             part.at(number)
 
 
-def test_a_chain_is_of_a_hundred_events() -> None:
+def test_a_chain_has_a_hundred_events() -> None:
     assert [chain_number(number) for number in (0, 99, 100, 199, 200)] == [0, 0, 1, 1, 2]
     chain = derive_publisher_chain(SECRET, STREAM, 1)
     assert chain.covers(100)
@@ -47,7 +47,7 @@ def test_a_chain_is_of_a_hundred_events() -> None:
     assert not chain.covers(200)
 
 
-def test_readers_and_publishers_of_a_topic_compute_the_same_chain_and_nobody_else_does() -> None:
+def test_only_members_of_a_topic_compute_its_chains() -> None:
     def keys(role: str, number: int, record: TopicRecord = RECORD) -> PositionChain:
         keyring = make_keyring((record,), 3_600_000_000, (("t", role),), number)
         return derive_topic_chain(keyring.keys_at(keyring.grants[0].first).topic("t"), STREAM, 0)
@@ -73,7 +73,7 @@ def test_slots_are_uniform(n: int) -> None:
     assert chi < n - 1 + 5 * (2 * n) ** 0.5
 
 
-def test_streams_and_chains_have_nothing_in_common() -> None:
+def test_streams_and_chains_share_no_secret() -> None:
     slots = [
         tuple(
             true_slot(derive_publisher_chain(SECRET, stream, chain).at(chain * CHAIN_EVENTS + i), 1000)

@@ -1,4 +1,4 @@
-"""Secret chance has the laws of `numpy`'s generators, and comes from nowhere but the bytes it is given."""
+"""Secret randomness follows the laws of `numpy`'s generators, and depends only on the bytes it is given."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ SOURCES: list[Callable[[], RandomSource]] = [
 
 
 @pytest.mark.parametrize("source", SOURCES, ids=["secret", "numpy"])
-def test_uniform_and_normal_numbers_fall_as_their_law_says(source: Callable[[], RandomSource]) -> None:
+def test_uniform_and_normal_numbers_follow_their_law(source: Callable[[], RandomSource]) -> None:
     rng = source()
     uniform = rng.random((200, 200))
     assert ((uniform >= 0) & (uniform < 1)).all()
@@ -30,11 +30,11 @@ def test_uniform_and_normal_numbers_fall_as_their_law_says(source: Callable[[], 
     assert abs(np.corrcoef(normal[:, 1:].ravel(), normal[:, :-1].ravel())[0, 1]) < 0.025
 
 
-def test_a_picked_number_is_any_of_n() -> None:
+def test_a_drawn_integer_can_be_any_of_n() -> None:
     assert unevenness(draw_integers(SecretRandom(random.Random(2).randbytes), 7, (30_000,)), 7) < 4.5
 
 
-def test_the_largest_and_smallest_words_give_numbers_below_one_and_no_infinity() -> None:
+def test_extreme_random_words_give_finite_numbers_below_one() -> None:
     for byte in (b"\x00", b"\xff"):
         rng = SecretRandom(lambda size, byte=byte: byte * size)  # type: ignore[misc]
         assert 0 <= rng.random((1,))[0] < 1
@@ -42,6 +42,6 @@ def test_the_largest_and_smallest_words_give_numbers_below_one_and_no_infinity()
         assert draw_integers(rng, 1024, (1,))[0] in (0, 1023)
 
 
-def test_the_same_bytes_are_the_same_numbers() -> None:
+def test_equal_bytes_give_equal_numbers() -> None:
     first, second = (SecretRandom(random.Random(3).randbytes).standard_normal((5, 2)) for _ in range(2))
     assert np.array_equal(first, second)

@@ -1,4 +1,4 @@
-"""Requests for repeats: what readers may have missed, and what publishers still owe them."""
+"""Repeat requests: what subscribers may have missed, and what publishers still owe them."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def absence(name: int) -> Absence:
 
 
 @given(st.integers(0, ABSENCES_MAX), st.randoms(use_true_random=False))
-def test_a_request_comes_back_as_it_was_and_has_one_size(count: int, rng: object) -> None:
+def test_a_repeat_request_round_trips_and_has_one_size(count: int, rng: object) -> None:
     entropy: Entropy = rng.randbytes  # type: ignore[attr-defined]
     absences = [Absence(entropy(8), (1 << 61) + number, (1 << 62) - number) for number in range(count)]
     sealed = seal_repeat_request(KEYS.topic("a"), absences, entropy)
@@ -42,7 +42,7 @@ def test_a_request_comes_back_as_it_was_and_has_one_size(count: int, rng: object
     assert [(each.since_us, each.until_us) for each in opened] == [(each.since_us, each.until_us) for each in absences]
 
 
-def test_here_and_again_are_of_one_size_and_neither_passes_for_the_other(entropy: Entropy) -> None:
+def test_announcements_and_requests_have_one_size_and_cannot_be_exchanged(entropy: Entropy) -> None:
     keys = KEYS.topic("a")
     here, again = seal_presence(keys, entropy), seal_repeat_request(keys, [], entropy)
     assert len(here) == len(again) == REQUEST_BYTES
@@ -56,7 +56,7 @@ def test_here_and_again_are_of_one_size_and_neither_passes_for_the_other(entropy
         open_repeat_request(KEYS.topic("b"), again)
 
 
-def test_an_absence_has_another_name_in_each_topic(entropy: Entropy) -> None:
+def test_an_absence_has_a_different_name_in_each_topic(entropy: Entropy) -> None:
     names = [
         open_repeat_request(KEYS.topic(t), seal_repeat_request(KEYS.topic(t), [absence(1)], entropy))[0].name
         for t in ("a", "b")
@@ -64,7 +64,7 @@ def test_an_absence_has_another_name_in_each_topic(entropy: Entropy) -> None:
     assert names[0] != names[1]
 
 
-def test_absences_are_from_the_last_good_moment_until_back_and_end_with_what_is_kept(entropy: Entropy) -> None:
+def test_absences_last_from_the_last_confirmed_moment_until_the_return(entropy: Entropy) -> None:
     absences = SessionAbsences(5, entropy)
     absences.mark_back(10)
     absences.mark_away(30)
@@ -74,7 +74,7 @@ def test_absences_are_from_the_last_good_moment_until_back_and_end_with_what_is_
     assert [(each.since_us, each.until_us) for each in absences.current(20)] == [(30, 50)]
 
 
-def test_many_absences_are_few_and_cover_the_same_time(entropy: Entropy) -> None:
+def test_many_absences_are_merged_and_cover_the_same_time(entropy: Entropy) -> None:
     absences = SessionAbsences(0, entropy)
     for number in range(100):
         absences.mark_away(10 * number)
@@ -85,7 +85,7 @@ def test_many_absences_are_few_and_cover_the_same_time(entropy: Entropy) -> None
     assert max(each.until_us for each in known) == 995
 
 
-def test_an_absence_is_answered_once_unless_the_broker_was_lost_before_it_could_bring_it_on() -> None:
+def test_an_absence_is_answered_once_unless_the_broker_was_lost_before_delivery() -> None:
     repeats = RepeatRounds(10, settle_us=100)
     repeats.ask("a", [absence(1)])
     asked = repeats.take_requests()

@@ -1,4 +1,4 @@
-"""The law of signs: moves that lean back betray fakes with fair coins, and not those with the fitted lean."""
+"""The law of signs: reversing moves reveal fakes with fair signs, and not those with fitted signs."""
 
 from __future__ import annotations
 
@@ -32,18 +32,18 @@ def found_by_turns(mover: SignFlipMoves) -> float:
     return unevenness(rank_of_truth(products, position[:, -1], rng), K + 1)
 
 
-def test_a_fit_finds_the_lean_of_an_autoregression() -> None:
+def test_a_fit_finds_the_sign_persistence_of_an_autoregression() -> None:
     lean = SignPersistence.fit(leaning(1, 20_000, 3)[0])
     assert lean.slope == pytest.approx(2 * RHO / (1 - RHO**2), rel=0.1)
     assert lean.constant == pytest.approx(0, abs=0.1)
 
 
-def test_fair_coins_are_betrayed_by_moves_that_lean_and_fitted_ones_are_not() -> None:
+def test_fair_signs_are_revealed_by_reverting_moves_and_fitted_ones_are_not() -> None:
     assert found_by_turns(SignFlipMoves()) > 30
     assert found_by_turns(SignFlipMoves(persistence=SignPersistence.fit(leaning(1, 20_000, 4)[0]))) < 4.5
 
 
-def test_drawn_by_the_fitted_law_as_many_moves_turn_back_as_did() -> None:
+def test_the_fitted_law_reverses_as_many_moves_as_the_history() -> None:
     moves = np.random.default_rng(5).standard_t(3, 3000)
     moves[1::3] = -np.sign(moves[::3]) * np.abs(moves[1::3])
     moves[::50] = 0
@@ -56,12 +56,12 @@ def test_drawn_by_the_fitted_law_as_many_moves_turn_back_as_did() -> None:
     assert ((2 * chance - 1) * products).sum() == pytest.approx((before * now)[told].sum(), rel=1e-3)
 
 
-def test_a_history_that_always_turns_back_is_fitted_with_finite_numbers() -> None:
+def test_a_history_that_always_reverses_is_fitted_with_finite_numbers() -> None:
     lean = SignPersistence.fit(np.tile([1.0, -1.0], 50))
     assert lean.same_sign_probability(np.array([1.0]), np.array([1.0]))[0] < 0.01
 
 
-def test_a_lean_that_cannot_be_is_refused() -> None:
+def test_an_invalid_sign_persistence_is_refused() -> None:
     with pytest.raises(ConfigError):
         SignPersistence(np.nan, 0)
     for moves in (np.zeros(1000), np.ones(MOVE_PAIRS_MIN)):

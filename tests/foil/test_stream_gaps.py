@@ -1,4 +1,4 @@
-"""What a broker drops while it stays connected is missed and comes again, and asking tells nothing of what is true."""
+"""Events that a connected broker drops are noticed and repeated, and the requests reveal nothing about the truth."""
 
 from __future__ import annotations
 
@@ -26,60 +26,62 @@ def head(number: int, slot: int, candidates: int = 2) -> CandidateHead:
     return CandidateHead(KEY.stream, number, candidates, slot)
 
 
-def parley(broker: MqttBrokerConfig | None = None) -> FoilNetwork:
-    room = FoilNetwork(CONFIG, broker)
-    room.add("alice", "publisher")
-    room.add("bob", "subscriber").subscribe(Label(TOPIC), room.now)
-    room.run(1)
-    return room
+def make_network(broker: MqttBrokerConfig | None = None) -> FoilNetwork:
+    network = FoilNetwork(CONFIG, broker)
+    network.add("alice", "publisher")
+    network.add("bob", "subscriber").subscribe(Label(TOPIC), network.now)
+    network.run(1)
+    return network
 
 
-def publish(room: FoilNetwork, many: int) -> None:
+def publish(network: FoilNetwork, many: int) -> None:
     for number in range(many):
-        room.places["alice"].member.publish(price_publication(100, body=b"%d" % number), room.now)
-        room.run(0.2)
+        network.places["alice"].member.publish(price_publication(100, body=b"%d" % number), network.now)
+        network.run(0.2)
 
 
-def requests(room: FoilNetwork) -> list[int]:
-    """How much had been sent when each request of bob's was."""
-    sent = [(who, packet) for who, _, packet in room.sent if isinstance(packet, PublishPacket)]
+def requests(network: FoilNetwork) -> list[int]:
+    """The number of messages sent before each request of bob's."""
+    sent = [(who, packet) for who, _, packet in network.sent if isinstance(packet, PublishPacket)]
     return [at for at, (who, packet) in enumerate(sent) if who == "bob" and "/again/" in packet.topic]
 
 
-def test_what_a_broker_loses_though_it_stays_comes_again() -> None:
-    room = parley(MqttBrokerConfig(lose_ppm=100_000))
-    publish(room, 60)
-    room.run(300)
-    lost = {b"%d" % number for number in range(10, 59)} - set(bodies_of(room.places["bob"].notes))
+def test_events_dropped_by_a_connected_broker_are_repeated() -> None:
+    network = make_network(MqttBrokerConfig(lose_ppm=100_000))
+    publish(network, 60)
+    network.run(300)
+    lost = {b"%d" % number for number in range(10, 59)} - set(bodies_of(network.places["bob"].notes))
     assert not lost
-    assert len(set(bodies_of(room.places["bob"].notes))) == len(room.places["bob"].notes), "and nothing comes twice"
+    assert len(set(bodies_of(network.places["bob"].notes))) == len(network.places["bob"].notes), (
+        "and nothing comes twice"
+    )
 
 
-def test_without_any_loss_nobody_asks() -> None:
-    room = parley()
-    before = len(requests(room))
-    publish(room, 30)
-    room.run(60)
-    assert len(requests(room)) == before
+def test_without_loss_no_subscriber_asks() -> None:
+    network = make_network()
+    before = len(requests(network))
+    publish(network, 30)
+    network.run(60)
+    assert len(requests(network)) == before
 
 
-def test_a_reader_of_a_range_does_not_ask_for_what_was_not_meant_for_it() -> None:
-    room = FoilNetwork(CONFIG)
-    room.add("alice", "publisher")
-    room.add("bob", "subscriber").subscribe(All(Label(TOPIC), Range("price", 0, 90)), room.now)
-    room.run(1)
-    before = len(requests(room))
-    publish(room, 30)
-    room.run(60)
-    assert len(requests(room)) == before
+def test_a_subscriber_to_a_range_does_not_ask_for_other_events() -> None:
+    network = FoilNetwork(CONFIG)
+    network.add("alice", "publisher")
+    network.add("bob", "subscriber").subscribe(All(Label(TOPIC), Range("price", 0, 90)), network.now)
+    network.run(1)
+    before = len(requests(network))
+    publish(network, 30)
+    network.run(60)
+    assert len(requests(network)) == before
 
 
 @pytest.mark.parametrize("number", [0, 5, 12, 15])
-def test_whichever_candidate_is_dropped_the_reader_asks_at_the_same_moment_or_not_at_all(number: int) -> None:
-    """The attacker drops one candidate of an event, and the true one of these is known only to the reader."""
+def test_requests_do_not_depend_on_which_candidate_was_dropped(number: int) -> None:
+    """The adversary drops one candidate of an event; only the subscriber knows whether it was the true one."""
     told = []
     for slot in range(CONFIG.k_p + 1):
-        room = parley()
+        network = make_network()
         fallen: list[CandidateHead] = []
 
         def dropped(name: str, packet: PublishPacket, slot: int = slot, fallen: list[CandidateHead] = fallen) -> bool:
@@ -90,18 +92,18 @@ def test_whichever_candidate_is_dropped_the_reader_asks_at_the_same_moment_or_no
                 fallen.append(seen)
             return bool(fallen)
 
-        room.dropped = dropped
-        publish(room, 20)
-        room.run(20)
+        network.dropped = dropped
+        publish(network, 20)
+        network.run(20)
         assert fallen
-        told.append(requests(room))
+        told.append(requests(network))
     assert all(each == told[0] for each in told)
-    assert len(told[0]) == len(requests(parley())) + (number >= WATCH_FROM_MULTIPLE), (
+    assert len(told[0]) == len(requests(make_network())) + (number >= WATCH_FROM_MULTIPLE), (
         "and from the tenth event on, it asks"
     )
 
 
-def test_a_stranger_who_makes_up_heads_is_believed_a_little_and_ever_more_seldom() -> None:
+def test_invented_heads_cause_few_and_ever_rarer_requests() -> None:
     gaps = StreamGaps(2 * SECOND, 600 * SECOND)
     gaps.received(KEY, head(7, 0), 0)
     assert not len(gaps), "of a stream that nothing true was read of"
@@ -117,7 +119,7 @@ def test_a_stranger_who_makes_up_heads_is_believed_a_little_and_ever_more_seldom
     assert 4 <= asked <= 30, "in an hour"
 
 
-def test_what_is_remembered_is_bounded() -> None:
+def test_watched_streams_and_events_are_bounded() -> None:
     gaps = StreamGaps(SECOND, 600 * SECOND)
     for stream in range(2 * STREAMS_MAX):
         key = StreamKey(1, "t", stream.to_bytes(16, "big"))
@@ -131,7 +133,7 @@ def test_what_is_remembered_is_bounded() -> None:
     assert gaps.next_us() is None
 
 
-def test_what_nobody_keeps_any_more_is_not_asked_for() -> None:
+def test_expired_events_are_not_asked_for() -> None:
     gaps = StreamGaps(SECOND, 10 * SECOND)
     gaps.opened_truth(KEY, 0, 0)
     gaps.received(KEY, head(11, 0), 0)
@@ -143,13 +145,13 @@ def test_what_nobody_keeps_any_more_is_not_asked_for() -> None:
     assert now > 10 * SECOND
 
 
-def test_who_no_longer_reads_all_misses_nothing() -> None:
+def test_a_subscriber_that_no_longer_reads_the_whole_topic_misses_nothing() -> None:
     config = msgspec.structs.replace(CONFIG, winnow_us=1)
-    room = FoilNetwork(config)
-    room.add("alice", "publisher")
-    bob = room.add("bob", "subscriber")
-    number = bob.subscribe(Label(TOPIC), room.now)
-    room.run(1)
-    publish(room, 12)
-    bob.unsubscribe(number, room.now)
+    network = FoilNetwork(config)
+    network.add("alice", "publisher")
+    bob = network.add("bob", "subscriber")
+    number = bob.subscribe(Label(TOPIC), network.now)
+    network.run(1)
+    publish(network, 12)
+    bob.unsubscribe(number, network.now)
     assert bob.sizes()["gaps"] == 0

@@ -1,4 +1,4 @@
-"""A reader that starts anew is not delivered again what it had read, whoever brings it."""
+"""A restarted subscriber does not deliver a read notification again, whatever the broker sends."""
 
 from __future__ import annotations
 
@@ -13,45 +13,47 @@ from veilcast.wire import mqtt
 from veilcast.wire.mqtt import PublishPacket, Version
 
 
-def test_what_was_acknowledged_is_not_delivered_to_the_next_life_though_it_is_repeated_and_replayed() -> None:
-    room = FoilNetwork(CONFIG)
-    room.add("alice", "publisher")
-    room.add("bob", "subscriber").subscribe(Label(TOPIC), room.now)
-    room.run(1)
+def test_acknowledged_notifications_are_not_delivered_again_after_a_restart() -> None:
+    network = FoilNetwork(CONFIG)
+    network.add("alice", "publisher")
+    network.add("bob", "subscriber").subscribe(Label(TOPIC), network.now)
+    network.run(1)
     for number in range(5):
-        room.places["alice"].member.publish(price_publication(100 + number, body=b"%d" % number), room.now)
-        room.run(0.5)
-    room.run(2)
-    bob = room.restart("bob")
-    bob.subscribe(Label(TOPIC), room.now)
-    room.run(10)
-    assert sorted(bodies_of(room.places["bob"].notes)) == [b"0", b"1", b"2", b"3", b"4"], "by repeats that it asked for"
-    old = [packet for who, _, packet in room.sent if who == "alice" and isinstance(packet, PublishPacket)]
-    peer = next(iter(bob._spans)).session.peer
+        network.places["alice"].member.publish(price_publication(100 + number, body=b"%d" % number), network.now)
+        network.run(0.5)
+    network.run(2)
+    bob = network.restart("bob")
+    bob.subscribe(Label(TOPIC), network.now)
+    network.run(10)
+    assert sorted(bodies_of(network.places["bob"].notes)) == [b"0", b"1", b"2", b"3", b"4"], (
+        "by repeats that it asked for"
+    )
+    old = [packet for who, _, packet in network.sent if who == "alice" and isinstance(packet, PublishPacket)]
+    peer = next(iter(bob._periods)).session.peer
     for packet in old:
-        bob.receive(mqtt.encode(msgspec.structs.replace(packet, again=False), Version.MQTT_5), peer, room.now)
-    room.run(1)
-    assert len(room.places["bob"].notes) == 5, "by a broker that has all that passed"
-    room.places["alice"].member.publish(price_publication(7, body=b"new"), room.now)
-    room.run(1)
-    assert bodies_of(room.places["bob"].notes)[-1] == b"new"
+        bob.receive(mqtt.encode(msgspec.structs.replace(packet, again=False), Version.MQTT_5), peer, network.now)
+    network.run(1)
+    assert len(network.places["bob"].notes) == 5, "by a broker that has all that passed"
+    network.places["alice"].member.publish(price_publication(7, body=b"new"), network.now)
+    network.run(1)
+    assert bodies_of(network.places["bob"].notes)[-1] == b"new"
 
 
-def test_what_nobody_acknowledged_is_delivered_to_the_next_life() -> None:
-    room = FoilNetwork(CONFIG)
-    room.add("alice", "publisher")
-    room.add("bob", "subscriber").subscribe(Label(TOPIC), room.now)
-    room.run(1)
-    room.acknowledges = False
-    room.places["alice"].member.publish(price_publication(100, body=b"x"), room.now)
-    room.run(2)
-    room.restart("bob").subscribe(Label(TOPIC), room.now)
-    room.run(5)
-    assert bodies_of(room.places["bob"].notes) == [b"x", b"x"]
+def test_unacknowledged_notifications_are_delivered_after_a_restart() -> None:
+    network = FoilNetwork(CONFIG)
+    network.add("alice", "publisher")
+    network.add("bob", "subscriber").subscribe(Label(TOPIC), network.now)
+    network.run(1)
+    network.acknowledges = False
+    network.places["alice"].member.publish(price_publication(100, body=b"x"), network.now)
+    network.run(2)
+    network.restart("bob").subscribe(Label(TOPIC), network.now)
+    network.run(5)
+    assert bodies_of(network.places["bob"].notes) == [b"x", b"x"]
 
 
 def live(disk: dict[int, bytes], ids: list[bytes], seen_max: int, now: int) -> SubscriberStore:
-    """One life that reads these, one a second."""
+    """One run that reads these, one per second."""
     keeping = PublisherStore(disk, 10, 10, now)
     remembering = SubscriberStore(keeping, seen_max)
     for note in ids:
@@ -65,7 +67,7 @@ def live(disk: dict[int, bytes], ids: list[bytes], seen_max: int, now: int) -> S
     return remembering
 
 
-def test_many_short_lives_fill_one_record_and_the_disk_is_bounded() -> None:
+def test_many_short_runs_fill_one_record_and_the_disk_is_bounded() -> None:
     disk: dict[int, bytes] = {}
     ids = [number.to_bytes(16, "big") for number in range(5 * IDS_PER_RECORD)]
     for number in range(20):
@@ -80,7 +82,7 @@ def test_many_short_lives_fill_one_record_and_the_disk_is_bounded() -> None:
     assert ids[0] not in last
 
 
-def test_what_follows_soon_is_written_together() -> None:
+def test_ids_that_follow_soon_are_written_together() -> None:
     keeping = PublisherStore({}, 10, 10, 0)
     remembering = SubscriberStore(keeping, 1_000)
     for number in range(100):

@@ -1,4 +1,4 @@
-"""Names on the broker: its own matching of topics is the coarse match, and hardened names tell no more than cells."""
+"""Names on the broker: its topic matching is the coarse match, and hardened names reveal only cells."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def interests(draw: st.DrawFn, schema: Schema) -> Conjunction:
 
 
 @given(st.data(), st.booleans())
-def test_the_brokers_own_matching_is_the_coarse_match_of_topics(data: st.DataObject, paper: bool) -> None:
+def test_the_brokers_matching_equals_the_coarse_match_of_topics(data: st.DataObject, paper: bool) -> None:
     schema = data.draw(schemas())
     publication, interest = data.draw(publications(schema)), data.draw(interests(schema))
     called = names(schema, paper=paper)
@@ -119,7 +119,7 @@ def test_the_worst_box_reaches_the_bound_and_a_single_range_is_exact() -> None:
     assert len(names(line).filters(locate_interest(All(Label("a/topic"), Range("a", 1, 1022)), line))) == 18
 
 
-def test_a_broker_that_knows_the_vocabulary_finds_no_name_and_no_word_in_hardened_topics() -> None:
+def test_a_broker_that_knows_the_vocabulary_finds_no_name_or_string_in_hardened_topics() -> None:
     schema = Schema((Strings("kind"), Integers("level", 0, 15, 4)))
     publication = Publication((Label("a/topic").pair, ("kind", "secret"), ("level", 9)))
     topic = names(schema).topic(locate_publication(publication, schema))
@@ -133,7 +133,7 @@ def test_a_broker_that_knows_the_vocabulary_finds_no_name_and_no_word_in_hardene
     assert plain == "vc/on/a%2Ftopic/secret/1/0/0/1"
 
 
-def test_hardened_names_of_two_epochs_share_nothing_but_prefix_and_bits() -> None:
+def test_hardened_names_of_two_epochs_share_only_prefix_and_bits() -> None:
     schema = Schema((Strings("kind"), Integers("level", 0, 15, 4)))
     place = ("word", 3)
     one, other = (names(schema, epoch=epoch).topic(place).split("/") for epoch in (0, 1))
@@ -147,7 +147,7 @@ def test_topics_of_one_hardened_topic_are_all_of_one_length() -> None:
     assert len(lengths) == 1
 
 
-def test_numbers_share_the_levels_that_a_broker_takes() -> None:
+def test_numbers_share_the_levels_that_a_broker_accepts() -> None:
     assert levels_per_attribute(Schema((Reals("x", 0, 1, 52), Strings("s")))) == (BITS_MAX, 1)
     many = Schema(tuple(Reals(f"x{number}", 0, 1, 52) for number in range(32)))
     assert sum(levels_per_attribute(many)) <= LEVELS_MAX
@@ -162,7 +162,9 @@ def test_numbers_share_the_levels_that_a_broker_takes() -> None:
         ((("kind", 7),), "string"),
     ],
 )
-def test_what_no_topic_can_say_is_refused_in_words(pairs: tuple[tuple[str, Any], ...], words: str) -> None:
+def test_an_inexpressible_publication_is_refused_with_an_explanation(
+    pairs: tuple[tuple[str, Any], ...], words: str
+) -> None:
     schema = Schema((Strings("kind"), Integers("level", 0, 15, 4)))
     with pytest.raises(LocalError, match=words):
         locate_publication(Publication((Label("a/topic").pair, *pairs)), schema)

@@ -26,7 +26,7 @@ def walk(rng: np.random.Generator) -> npt.NDArray[np.float64]:
 
 
 def ranks_uneven(generator: Generator[Any, np.float64], seed: int) -> dict[str, float]:
-    """How unevenly the truth ranks among its fakes, by measures of the whole path."""
+    """How unevenly the truth ranks among its fakes, by statistics of the whole path."""
     rng = np.random.default_rng(seed)
     candidates, position = foil_series(generator, walk(rng), rng)
     # Where there are no lineages, the truth at least is granted to be followed.
@@ -48,11 +48,11 @@ def ranks_uneven(generator: Generator[Any, np.float64], seed: int) -> dict[str, 
 @pytest.mark.parametrize(
     "mover", [GaussianMoves(0, 1), SignFlipMoves(), SignFlipMoves(block=5)], ids=["law", "sign-flip", "blocks"]
 )
-def test_no_measure_of_a_path_tells_the_truth_where_the_law_is_right(mover: Mover[Any]) -> None:
+def test_no_path_statistic_reveals_the_truth_under_the_right_law(mover: Mover[Any]) -> None:
     assert max(ranks_uneven(Trajectories(K, mover), 1).values()) < 4.5
 
 
-def test_the_measures_find_the_truth_where_the_law_is_wrong() -> None:
+def test_path_statistics_reveal_the_truth_under_a_wrong_law() -> None:
     noise = ranks_uneven(NoiseFakes(K, 1), 2)
     assert min(noise["restlessness"], noise["momentum"], noise["distance to all"]) > 15
     wrong = ranks_uneven(Trajectories(K, StudentMoves(0, 1, 3)), 3)
@@ -60,7 +60,7 @@ def test_the_measures_find_the_truth_where_the_law_is_wrong() -> None:
     assert ranks_uneven(Trajectories(K, GaussianMoves(0.3, 1)), 4)["end"] > 15, "a drift that the truth has not"
 
 
-def test_fakes_go_on_from_themselves_and_all_start_at_the_first_value() -> None:
+def test_fakes_continue_their_own_paths_from_the_first_value() -> None:
     rng = np.random.default_rng(5)
     values = walk(rng)
     candidates, position = foil_series(Trajectories(K, GaussianMoves(0, 1e-3)), values, rng)
@@ -91,8 +91,8 @@ def test_one_sign_serves_for_a_block_of_steps() -> None:
     assert abs(np.mean(blocks[:, 1, 0] * blocks[:, 0, 0]) - 1 / (K + 1)) < 0.05, "and the next has one of its own"
 
 
-def test_at_first_sign_flip_has_few_different_values() -> None:
-    """What its opening comment warns of: two after one step, four after two."""
+def test_sign_flip_starts_with_few_different_values() -> None:
+    """The limit stated in the module's docstring: two values after one step, four after two."""
     rng = np.random.default_rng(8)
     candidates, _ = foil_series(Trajectories(9, SignFlipMoves()), np.round(walk(rng), 3), rng)
     different = [len(np.unique(np.round(candidates[0, step], 6))) for step in (0, 1, 2, 29)]
@@ -102,7 +102,7 @@ def test_at_first_sign_flip_has_few_different_values() -> None:
     assert different[3] >= 9
 
 
-def test_blocks_that_grow_end_at_one_moment_for_all_and_are_at_their_length_soon() -> None:
+def test_growing_blocks_end_together_and_soon_reach_their_length() -> None:
     rng = np.random.default_rng(12)
     values = walk(rng)
     candidates, _ = foil_series(Trajectories(K, SignFlipMoves(block=5, growing=True)), values, rng)
@@ -111,22 +111,22 @@ def test_blocks_that_grow_end_at_one_moment_for_all_and_are_at_their_length_soon
     assert turns.tolist() == [1, 3, 7, 12, 17, 22, 27], "after blocks of 1, 2, 4, and then of 5"
 
 
-def test_a_truth_that_rests_lets_all_rest() -> None:
+def test_a_resting_truth_lets_all_candidates_rest() -> None:
     rng = np.random.default_rng(9)
     candidates, _ = foil_series(Trajectories(K, SignFlipMoves()), np.full((3, 10), 7.0), rng)
     assert (candidates == 7).all()
 
 
-def test_relative_moves_refuse_what_is_not_above_zero() -> None:
+def test_relative_moves_refuse_values_that_are_not_positive() -> None:
     rng = np.random.default_rng(10)
     with pytest.raises(LocalError):
         foil_series(Trajectories(K, SignFlipMoves(relative=True)), np.array([[1.0, -1.0]]), rng)
 
 
 @pytest.mark.parametrize("rate", [0.0, 3.0])
-def test_fakes_stay_in_the_declared_span_with_the_declared_digits(rate: float) -> None:
+def test_fakes_stay_in_the_declared_domain_with_the_declared_decimals(rate: float) -> None:
     rng = np.random.default_rng(11)
-    span = NumericDomain(490, 510, decimals=2)
-    values = span.fit(walk(rng))
-    candidates, _ = foil_series(MoranTrajectories(Trajectories(K, GaussianMoves(0, 5), span), rate), values, rng)
-    assert np.array_equal(span.check(candidates), candidates)
+    period = NumericDomain(490, 510, decimals=2)
+    values = period.fit(walk(rng))
+    candidates, _ = foil_series(MoranTrajectories(Trajectories(K, GaussianMoves(0, 5), period), rate), values, rng)
+    assert np.array_equal(period.check(candidates), candidates)

@@ -43,14 +43,14 @@ def test_what_is_known_of_a_value_is_the_machines() -> None:
     assert (found.member.attributes["price"].deviation, found.member.attributes["price"].public_after) == (1.5, 15)
 
 
-def test_an_attribute_may_have_a_master() -> None:
+def test_an_attribute_may_depend_on_another() -> None:
     found = settings(
         HERE + '[foil.attributes.volume]\nmaster = "price"\nline = [2.0, 100.0]\ndeviation = 20.0\n'
-        '[foil.attributes.colour]\nmaster = "fruit"\nvalues = ["red", "blue"]\ngiven = [[0.5, 0.5], [0.1, 0.9]]\n'
+        '[foil.attributes.colour]\nprimary = "fruit"\nvalues = ["red", "blue"]\ngiven = [[0.5, 0.5], [0.1, 0.9]]\n'
     )
     volume, colour = (found.member.attributes[name] for name in ("volume", "colour"))
-    assert (volume.master, volume.line, volume.deviation) == ("price", (2.0, 100.0), 20.0)
-    assert (colour.master, colour.given) == ("fruit", ((0.5, 0.5), (0.1, 0.9)))
+    assert (volume.depends_on, volume.line, volume.deviation) == ("price", (2.0, 100.0), 20.0)
+    assert (colour.depends_on, colour.given) == ("fruit", ((0.5, 0.5), (0.1, 0.9)))
 
 
 WRONG = {
@@ -66,7 +66,7 @@ WRONG = {
     HERE + 'name = "x"': "foil.name: of use only with mqtts://",
     HERE + "[foil.attributes.price]\nmastre = 'x'": "foil.attributes.price.mastre: unknown key",
     HERE + "[foil.attributes.price]\nline = [1.0]": "foil.attributes.price.line: Expected",
-    HERE + "[foil.attributes.price]\nline = [1.0, 0.0]": "foil.attributes.price: line and given are of",
+    HERE + "[foil.attributes.price]\nline = [1.0, 0.0]": "foil.attributes.price: line and given need",
     HERE + "[foil.attributes.price]\ndeviation = 'much'": "foil.attributes.price.deviation",
     HERE + "[foil.attributes.price]\nhistory = [1.0, nan]": "foil.attributes.price: .* finite numbers; fill gaps first",
     HERE + "[foil.attributes]\nprice = 4": "foil.attributes: write a table",

@@ -51,7 +51,7 @@ def test_a_tree_node_knows_what_bulletins_have_voided() -> None:
         MachineInputs(settings, keyring, rng, rng.randbytes, Address("n:1"), (), {}, START_US, revoked)
     )
     assert isinstance(node, TreeNode)
-    assert node._membership._reader._revoked is revoked
+    assert node._directory_client._reader._revoked is revoked
 
 
 def test_a_mesh_node_takes_up_its_records_and_anchors_from_the_store(disk: Path) -> None:

@@ -1,4 +1,4 @@
-"""Batches: together, shuffled, and never for longer than said."""
+"""Batches leave together, shuffled, and no later than configured."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from random import Random
 from veilcast.relay.batch import Batch
 
 
-def test_what_comes_within_the_time_of_a_batch_leaves_together_in_an_order_of_chance() -> None:
+def test_messages_within_a_batch_window_leave_together_in_random_order() -> None:
     batch: Batch[int] = Batch(Random(1), wait_us=100, most=1_000)
     for number in range(50):
         batch.put(number, number)
@@ -20,7 +20,7 @@ def test_what_comes_within_the_time_of_a_batch_leaves_together_in_an_order_of_ch
     assert len(batch) == 0
 
 
-def test_every_order_of_a_batch_is_as_likely_as_any_other() -> None:
+def test_every_order_of_a_batch_is_equally_likely() -> None:
     rng, orders = Random(1), dict.fromkeys(["012", "021", "102", "120", "201", "210"], 0)
     for _ in range(6_000):
         batch: Batch[int] = Batch(rng, wait_us=0, most=3)

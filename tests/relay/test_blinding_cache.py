@@ -1,4 +1,4 @@
-"""What a client keeps of its elements: what it would compute again, never under another key, and never without end."""
+"""The blinding cache returns what a fresh computation would, never mixes keys, and is bounded."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from veilcast.relay.subject_tags import BlindingCache, blind_many
 
 
 class Counting:
-    """A `Multiply` that says how much it was given to do."""
+    """A `Multiply` that counts its work."""
 
     def __init__(self) -> None:
         self.asked: list[int] = []
@@ -21,7 +21,7 @@ class Counting:
         return multiply_each(pairs)
 
 
-def test_an_element_is_hidden_once_and_as_it_would_be_each_time() -> None:
+def test_a_cached_element_equals_a_freshly_blinded_one() -> None:
     multiply, key = Counting(), Scalar.draw(random.Random(1).randbytes)
     hiding = BlindingCache(multiply)
     for elements in ([b"a", b"b", b"a"], [b"b", b"c"], [b"c", b"a"]):
@@ -29,7 +29,7 @@ def test_an_element_is_hidden_once_and_as_it_would_be_each_time() -> None:
     assert multiply.asked == [2, 1, 0]
 
 
-def test_what_was_hidden_under_one_key_is_not_given_out_under_another() -> None:
+def test_points_cached_under_one_key_are_not_used_under_another() -> None:
     entropy = random.Random(2).randbytes
     first, second = Scalar.draw(entropy), Scalar.draw(entropy)
     hiding = BlindingCache(multiply_each)
@@ -37,7 +37,7 @@ def test_what_was_hidden_under_one_key_is_not_given_out_under_another() -> None:
         assert hiding.blind(key, [b"a"]) == blind_many([b"a"], key)
 
 
-def test_no_more_is_kept_than_the_bound() -> None:
+def test_the_blinding_cache_is_bounded() -> None:
     key = Scalar.draw(random.Random(3).randbytes)
     mine = BlindingCache(multiply_each)
     elements = [number.to_bytes(4, "big") for number in range(subject_tags.BLINDED_MAX + 8)]

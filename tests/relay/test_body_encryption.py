@@ -1,4 +1,4 @@
-"""Bodies arrive as they were sent, at those they are for; in `hardened` nothing on the way repeats."""
+"""Bodies reach their subscribers unchanged; in `hardened` no bytes repeat on the way."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def content(size: int = 5, number: int = 1) -> NumberedPublication:
 
 
 @given(st.binary(max_size=200), st.integers(0, 2**32))
-def test_in_paper_a_body_goes_from_publisher_to_reader_through_the_servers_key(body: bytes, seed: int) -> None:
+def test_in_paper_a_body_passes_from_publisher_to_subscriber_through_the_servers_key(body: bytes, seed: int) -> None:
     entropy = random.Random(seed).randbytes
     keys = ServerKeys.draw(entropy)
     publisher, reader = Scalar.draw(entropy), Scalar.draw(entropy)
@@ -51,7 +51,7 @@ def test_in_paper_a_body_goes_from_publisher_to_reader_through_the_servers_key(b
 # --- hardened
 
 
-def test_a_note_passes_all_three_layers(entropy: Entropy) -> None:
+def test_a_notification_passes_all_three_layers(entropy: Entropy) -> None:
     keys = ServerKeys.draw(entropy)
     sealed = body_encryption.seal_note(PUBLISHER, content(), entropy)
     up = body_encryption.wrap_for_server(keys.public().box, sealed, purpose=b"publish", entropy=entropy)
@@ -62,7 +62,7 @@ def test_a_note_passes_all_three_layers(entropy: Entropy) -> None:
     assert body_encryption.open_note(READER, body_encryption.open_at_subscriber(key, down), ROOT, NOW) == content()
 
 
-def test_what_one_layer_is_made_for_no_other_opens(entropy: Entropy) -> None:
+def test_a_layer_opens_only_for_its_own_purpose(entropy: Entropy) -> None:
     keys, key = ServerKeys.draw(entropy), Sealer(body_encryption.draw_delivery_key(entropy))
     up = body_encryption.wrap_for_server(keys.public().box, b"note", purpose=b"publish", entropy=entropy)
     down = body_encryption.wrap_for_subscriber(key, b"note", entropy)
@@ -74,15 +74,15 @@ def test_what_one_layer_is_made_for_no_other_opens(entropy: Entropy) -> None:
         body_encryption.open_at_subscriber(Sealer(body_encryption.draw_delivery_key(entropy)), down)
 
 
-def test_a_note_has_one_of_a_few_sizes_whatever_it_says(entropy: Entropy) -> None:
+def test_a_notification_has_one_of_a_few_sizes(entropy: Entropy) -> None:
     sizes = {
         len(body_encryption.seal_note(PUBLISHER, content(size), entropy)) for size in range(0, BODY_MAX - 100, 1009)
     }
     assert sizes == {size + OVERHEAD for size in BODY_CLASSES}
 
 
-def test_the_largest_note_there_is_has_a_class(entropy: Entropy) -> None:
-    """Nothing that may be published on any mode is too long for this one."""
+def test_the_largest_notification_has_a_size_class(entropy: Entropy) -> None:
+    """Every notification that any mode accepts fits this one."""
     spare = BODY_MAX - len(msgspec.msgpack.encode(content(BODY_MAX - 500))) + BODY_MAX - 500
     largest = content(spare)
     sealed = body_encryption.seal_note(PUBLISHER, largest, entropy)
@@ -92,7 +92,7 @@ def test_the_largest_note_there_is_has_a_class(entropy: Entropy) -> None:
         body_encryption.seal_note(PUBLISHER, content(spare + 1), entropy)
 
 
-def test_nothing_in_a_note_repeats_or_names_its_topic_or_publisher(entropy: Entropy) -> None:
+def test_a_sealed_notification_repeats_nothing_and_names_neither_topic_nor_publisher(entropy: Entropy) -> None:
     first, second = (body_encryption.seal_note(PUBLISHER, content(), entropy) for _ in range(2))
     assert PUBLISHER.certificate is not None
     for told in (PUBLISHER.token, PUBLISHER.certificate.leaf.subject, PUBLISHER.lineage, TOPIC.encode()):
@@ -102,7 +102,7 @@ def test_nothing_in_a_note_repeats_or_names_its_topic_or_publisher(entropy: Entr
     assert not any(second[start : start + 8] in pieces for start in range(1, len(second) - 8))
 
 
-def test_a_reader_refuses_what_no_publisher_of_the_topic_signed(entropy: Entropy) -> None:
+def test_a_subscriber_refuses_a_notification_that_no_publisher_of_the_topic_signed(entropy: Entropy) -> None:
     other_epoch = PEOPLE.alice.keys_at(NOW + 1).topic(TOPIC)
     with pytest.raises(ForgedError):
         body_encryption.open_note(READER, body_encryption.seal_note(other_epoch, content(), entropy), ROOT, NOW)
@@ -123,6 +123,6 @@ def test_a_reader_refuses_what_no_publisher_of_the_topic_signed(entropy: Entropy
         body_encryption.open_note(READER, body_encryption.seal_note(uncertified, content(), entropy), ROOT, NOW)
 
 
-def test_a_reader_alone_cannot_publish(entropy: Entropy) -> None:
+def test_a_member_with_a_subscriber_grant_cannot_publish(entropy: Entropy) -> None:
     with pytest.raises(LocalError):
         body_encryption.seal_note(READER, content(), entropy)

@@ -1,4 +1,4 @@
-"""A join gives the proxy the ratio of two keys, and every crafted value on the way is refused."""
+"""An enrolment gives the proxy the ratio of two keys, and every crafted value on the way is refused."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ seeds = st.integers(0, 2**32)
 
 
 @given(seeds)
-def test_the_proxy_gets_the_ratio_of_the_servers_key_to_the_users(seed: int) -> None:
+def test_the_proxy_obtains_the_ratio_of_the_servers_key_to_the_users(seed: int) -> None:
     entropy = random.Random(seed).randbytes
     keys = ServerKeys.draw(entropy)
     begun = begin_enrolment(keys.public(), entropy)
@@ -43,7 +43,7 @@ def test_keys_survive_their_encoding(seed: int) -> None:
     assert ServerPublic.decode(keys.public().encode()) == keys.public()
 
 
-def test_two_joins_of_one_user_have_nothing_in_common(entropy: Entropy) -> None:
+def test_two_enrolments_of_one_user_share_nothing(entropy: Entropy) -> None:
     public = ServerKeys.draw(entropy).public()
     first, second = begin_enrolment(public, entropy), begin_enrolment(public, entropy)
     assert first.key != second.key
@@ -51,8 +51,8 @@ def test_two_joins_of_one_user_have_nothing_in_common(entropy: Entropy) -> None:
     assert len(first.sealed) == len(second.sealed) == SEALED_BLIND
 
 
-def test_a_server_that_answers_with_another_key_is_caught(entropy: Entropy) -> None:
-    """It would know this user's subjects from all others."""
+def test_a_server_that_answers_with_another_key_is_detected(entropy: Entropy) -> None:
+    """Otherwise the server could tell this user's subjects from all others."""
     keys = ServerKeys.draw(entropy)
     special = ServerKeys(Scalar.draw(entropy), keys.y, keys.box)
     begun = begin_enrolment(keys.public(), entropy)
@@ -62,7 +62,7 @@ def test_a_server_that_answers_with_another_key_is_caught(entropy: Entropy) -> N
 
 
 @pytest.mark.parametrize("blind", [bytes(32), b"\xff" * 32, b"", b"\1" * 31])
-def test_a_blind_that_is_no_scalar_is_refused(blind: bytes, entropy: Entropy) -> None:
+def test_a_blind_that_is_not_a_scalar_is_refused(blind: bytes, entropy: Entropy) -> None:
     keys = ServerKeys.draw(entropy)
     sealed = box(keys.public().box, blind, purpose=b"vc/relay-join", entropy=entropy)
     with pytest.raises(MalformedError):
@@ -78,7 +78,7 @@ def test_a_blind_for_another_server_or_purpose_is_refused(entropy: Entropy) -> N
         answer_enrolment(keys, misused)
 
 
-def test_keys_that_hold_zero_the_identity_or_a_wrong_length_are_refused(entropy: Entropy) -> None:
+def test_keys_with_zero_the_identity_or_a_wrong_length_are_refused(entropy: Entropy) -> None:
     keys = ServerKeys.draw(entropy)
     secret, public = keys.encode().reveal(), keys.public().encode()
     for start in (1, 33):

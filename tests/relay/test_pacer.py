@@ -1,4 +1,4 @@
-"""Paced streams: one size, one distance, and all that was said comes out."""
+"""Paced streams have one record size and one interval, and deliver every message."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def pacer(size: int = 64, backlog_max: int = 100) -> Pacer:
 
 @settings(max_examples=50)
 @given(st.lists(st.binary(min_size=1, max_size=300), max_size=8), st.integers(40, 300))
-def test_messages_come_out_as_they_went_in_however_they_are_cut(messages: list[bytes], size: int) -> None:
+def test_messages_survive_any_cut_into_records(messages: list[bytes], size: int) -> None:
     here, there, out, now = pacer(size), pacer(size), [], 0
     for message in messages:
         assert here.put(PEER, message)
@@ -41,21 +41,21 @@ def test_messages_come_out_as_they_went_in_however_they_are_cut(messages: list[b
     assert out == messages
 
 
-def test_a_record_leaves_at_every_beat_whether_or_not_there_is_something_to_say() -> None:
+def test_a_record_leaves_at_every_interval_with_or_without_a_message() -> None:
     one = pacer()
     beats = [now for now in range(200) if one.handle(now)]
     assert {late - early for early, late in pairwise(beats)} == {10}
 
 
 @pytest.mark.parametrize("back", range(81, 91))
-def test_a_beat_that_was_late_or_missed_leaves_no_trace_in_those_that_follow(back: int) -> None:
+def test_a_late_or_missed_record_does_not_shift_later_ones(back: int) -> None:
     one, other = pacer(), pacer()
     beats = [now for now in range(200) if one.handle(now)]
     late = [now for now in range(200) if not 50 <= now < back and other.handle(now)]
     assert late == [beat for beat in beats if beat < 50] + [back] + [beat for beat in beats if beat > back]
 
 
-def test_a_stream_that_lost_a_record_or_brings_one_twice_is_refused() -> None:
+def test_a_stream_with_a_lost_or_repeated_record_is_refused() -> None:
     here, there = pacer(), pacer()
     records = [here.handle(now)[0].data for now in (20, 40, 60)]
     there.unpack_record(PEER, records[0])
@@ -74,12 +74,12 @@ def test_a_stream_that_lost_a_record_or_brings_one_twice_is_refused() -> None:
         (0).to_bytes(4, "big") + (4).to_bytes(2, "big") + (MESSAGE_MAX + 1).to_bytes(4, "big") + bytes(54),
     ],
 )
-def test_what_is_no_record_is_refused(record: bytes) -> None:
+def test_an_invalid_record_is_refused(record: bytes) -> None:
     with pytest.raises(MalformedError):
         pacer().unpack_record(PEER, record)
 
 
-def test_no_more_waits_than_is_allowed_and_nothing_for_whom_there_is_no_stream() -> None:
+def test_the_backlog_is_bounded_and_needs_a_stream() -> None:
     one = pacer(backlog_max=2)
     assert [one.put(PEER, b"x" * 100) for _ in range(3)] == [True, True, False]
     assert len(one) == 2
@@ -91,25 +91,25 @@ def test_no_more_waits_than_is_allowed_and_nothing_for_whom_there_is_no_stream()
     assert one.next_us() is None
 
 
-def test_who_watches_a_paced_client_sees_the_same_whether_it_publishes_or_not() -> None:
-    """Sizes and moments of all that leaves and reaches c0, in two worlds that differ in what it does."""
+def test_an_observer_of_a_paced_client_cannot_tell_whether_it_publishes() -> None:
+    """Compares sizes and times of all traffic of c0 in two worlds that differ only in its publications."""
     rate = {"rate_us": 200_000, "record_bytes": 1024}
     seen = []
     for busy in (False, True):
         rows: list[ObservationRow] = []
-        exchange = RelayNetwork(
+        network = RelayNetwork(
             client=msgspec.structs.replace(CLIENT_CONFIG, **rate),
             proxy=msgspec.structs.replace(PROXY_CONFIG, **rate),
             recorder=Rows(rows),
         )
         if busy:
-            exchange.subscribe("c0", Label(TOPIC))
-            exchange.run(3)
-            exchange.publish("c0", b"x" * 3_000)
-            exchange.run(7)
-            assert exchange.heard_by("c0") == [b"x" * 3_000]
+            network.subscribe("c0", Label(TOPIC))
+            network.run(3)
+            network.publish("c0", b"x" * 3_000)
+            network.run(7)
+            assert network.heard_by("c0") == [b"x" * 3_000]
         else:
-            exchange.run(10)
+            network.run(10)
         cells = [row for row in rows if isinstance(row, CellRow) and "c0" in (row.src, row.dst)]
         assert {cell.size for cell in cells} == {1024}
         seen.append([(cell.t_us, cell.src, cell.dst) for cell in cells])

@@ -1,4 +1,4 @@
-"""A client's way to its proxy by itself: when it asks again, and when it knows better."""
+"""A client's connection to its proxy: when it repeats a request, and when it waits."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ PUBLIC = ServerKeys.draw(Random(1).randbytes).public()
 
 
 class Slow:
-    """A proxy that answers every request so many microseconds after it has come, and its client's way to it."""
+    """A proxy that answers every request after a fixed time, and the client's connection to it."""
 
     def __init__(self, takes_us: int) -> None:
         self.takes_us, self.now = takes_us, 0
@@ -31,8 +31,8 @@ class Slow:
         self._due: list[tuple[int, Message]] = []
         rng = Random(2)
         keyring = make_keyring(make_topic_records(("a",), 0.0, "paper"), 3_600 * SECOND_US, (("a", "publisher"),), 0)
-        part, config = PaperClientProfile(keyring, rng.randbytes), RelayClientConfig("paper", retry_us=SECOND_US)
-        self.way = ProxyConnection(config, part, PUBLIC, Address("proxy"), self._post, rng, rng.randbytes, 0)
+        profile, config = PaperClientProfile(keyring, rng.randbytes), RelayClientConfig("paper", retry_us=SECOND_US)
+        self.way = ProxyConnection(config, profile, PUBLIC, Address("proxy"), self._post, rng, rng.randbytes, 0)
         self.way.peer_up(0)
 
     def ask(self) -> None:
@@ -61,24 +61,24 @@ class Slow:
         self._due.append((self.now + takes_us, RequestReply(message.number, ReplyCode.DONE)))
 
 
-def test_a_proxy_that_is_only_slow_is_not_asked_twice_for_long() -> None:
-    """Who answers late because there is much to do would have twice as much, and answer later still."""
+def test_a_slow_proxy_is_soon_not_asked_twice() -> None:
+    """Repetitions would double the work of a busy proxy and delay its answers further."""
     proxy = Slow(round(0.9 * SECOND_US))
     for _ in range(60):
         proxy.ask()
         proxy.run(0.5)
     first, last = (
-        [proxy.came.count(number) for number in dict.fromkeys(proxy.came)][part]
-        for part in (slice(0, 20), slice(30, None))
+        [proxy.came.count(number) for number in dict.fromkeys(proxy.came)][profile]
+        for profile in (slice(0, 20), slice(30, None))
     )
     assert max(first) > 1
     assert max(last) == 1
 
 
 @pytest.mark.parametrize("takes_s", [0, 1_000])
-def test_however_slow_it_was_what_is_lost_is_asked_for_again_in_bounded_time(takes_s: int) -> None:
+def test_a_lost_request_is_repeated_in_bounded_time_after_slow_answers(takes_s: int) -> None:
     proxy = Slow(SECOND_US)
-    proxy.way._answers._usual_us = takes_s * SECOND_US
+    proxy.way._answer_times._usual_us = takes_s * SECOND_US
     proxy.takes_us = 10**15
     proxy.run(1)
     proxy.ask()

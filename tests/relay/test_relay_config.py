@@ -1,4 +1,4 @@
-"""What the machines of the relay can be told, and what not."""
+"""Valid and invalid settings of the relay's machines."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from veilcast.wire.relay import RelayDelivery, Submit
 
 
 @pytest.mark.parametrize("kind", [RelayClientConfig, RelayProxyConfig, RelayServerConfig])
-def test_every_number_has_a_least_value_and_its_error_names_it(kind: type[Any]) -> None:
+def test_every_setting_has_a_minimum_and_the_error_names_it(kind: type[Any]) -> None:
     defaults = kind()
     numbers = [name for name, value in msgspec.structs.asdict(defaults).items() if type(value) is int]
     assert len(numbers) >= 8
@@ -23,19 +23,19 @@ def test_every_number_has_a_least_value_and_its_error_names_it(kind: type[Any]) 
             msgspec.structs.replace(defaults, **{name: -1})
 
 
-def test_an_allowance_allows_something() -> None:
+def test_a_rate_allowance_is_positive() -> None:
     for every_us, burst in ((0, 1), (1, 0)):
         with pytest.raises(ConfigError):
             RateAllowance(every_us, burst)
 
 
-def test_a_bound_that_no_filter_keeps_is_refused() -> None:
+def test_an_impossible_filter_bound_is_refused() -> None:
     with pytest.raises(ConfigError, match="no filter keeps this bound"):
         RelayServerConfig(filter_elements=1 << 30, filter_bound=1e-12)
     assert RelayServerConfig(filter_bound=0.01).filter_geometry.bound <= 0.01
 
 
-def test_leases_are_not_for_ever_ahead() -> None:
+def test_the_number_of_epochs_leased_ahead_is_bounded() -> None:
     with pytest.raises(ConfigError, match="at most"):
         RelayClientConfig(ahead_epochs=25)
 

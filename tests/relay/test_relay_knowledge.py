@@ -1,7 +1,7 @@
-"""What each party of the relay holds, and what follows from it: a party that could compute more fails here.
+"""What each party of the relay holds, and what it can derive: a party that could compute more fails here.
 
-Views are written down in the algebra of `symbolic/group_knowledge`, for two users; `Play` runs the real recipes with
-the same secrets, and a test holds every point of every view against what they made. So a recipe that shows more shows
+Views are written in the algebra of `symbolic/group_knowledge`, for two users. `Play` runs the real recipes with the
+same secrets, and a test compares every point of every view with the result. So a recipe that reveals more is noticed
 here.
 """
 
@@ -27,7 +27,7 @@ NEWS, CHAT = base("H(news)"), base("H(chat)")
 
 
 def joined(user: int) -> GroupView:
-    """What a join leaves with the proxy, the user's claim included."""
+    """The proxy's view of an enrolment, including the user's claim."""
     return GroupView((B[user] / K[user], K_R / B[user]), (G * K[user],))
 
 
@@ -65,7 +65,7 @@ def paper_server(first: Sum = NEWS, second: Sum = CHAT) -> GroupView:
 
 
 def veiled(element: Sum, user: int, factor: Number = ONE) -> GroupView:
-    """An upload, or what the proxy makes of it with its factor."""
+    """An upload, or the proxy's transformation of it by its factor."""
     return GroupView(points=((element * K[user] + G * RHO[user]) * factor, G * (RHO[user] * Y * factor)))
 
 
@@ -78,7 +78,7 @@ def hardened_server(first: Sum = NEWS, second: Sum = CHAT) -> GroupView:
 
 
 KEYS = (K_R, Y, XS, *K)
-"""What somebody must not have that was not given it."""
+"""Keys that a party must not have unless it was given them."""
 
 
 def keys_of(view: GroupView) -> set[Number]:
@@ -99,18 +99,18 @@ def keys_of(view: GroupView) -> set[Number]:
     ],
     ids=["outsider", "user", "proxy p", "server p", "server and user p", "proxy", "server", "server and user"],
 )
-def test_a_party_has_the_keys_it_was_given_and_no_others(view: GroupView, theirs: set[Number]) -> None:
+def test_a_party_can_compute_only_the_keys_it_was_given(view: GroupView, theirs: set[Number]) -> None:
     assert keys_of(view) == theirs
 
 
-def test_a_proxy_and_any_one_user_have_every_users_key_in_both_profiles() -> None:
+def test_a_proxy_with_any_one_user_has_every_users_key_in_both_profiles() -> None:
     """Flaw (d), which remains: the ratio of two keys is symmetric."""
     assert keys_of(paper_proxy() + USER) == {K_R, *K}
     assert keys_of(hardened_proxy() + USER) == {K_R, XS, *K}
 
 
-def test_had_the_server_learnt_the_transformation_key_it_would_have_the_users() -> None:
-    """As P2 says in one place: the model catches what the protocol must not do."""
+def test_a_server_with_the_transformation_key_would_have_the_users_key() -> None:
+    """P2 says so in one place: the model catches what the protocol must not do."""
     assert K[0] in keys_of(paper_server() + GroupView((T[0],)))
 
 
@@ -125,8 +125,8 @@ def test_in_paper_the_server_reads_messages_and_the_proxy_does_not() -> None:
     assert not (PUBLIC + USER + REFRESHED).knows(M)
 
 
-def test_in_paper_the_proxy_cannot_tell_a_refreshed_message_from_another() -> None:
-    """That much holds; it is the sealed body beside it that gives it away (flaw e)."""
+def test_in_paper_the_proxy_cannot_recognise_a_rerandomised_message() -> None:
+    """This holds; the sealed body beside the point reveals it (flaw e)."""
     other = GroupView(points=(base("M'") + G * R2, G * (K_R * R2)))
     seen = PUBLIC + JOINS + SENT + MOVED
     assert not can_distinguish(seen + REFRESHED, seen + other)
@@ -136,7 +136,7 @@ def test_in_paper_the_proxy_cannot_tell_a_refreshed_message_from_another() -> No
 # --- subjects
 
 ELEMENTS = GroupView(points=(NEWS, CHAT))
-"""Somebody who can name the elements: anybody in `paper`, who has the topic's key in `hardened`."""
+"""A party that can name the elements: anyone in `paper`, a party with the topic's key in `hardened`."""
 
 Seen = Callable[[Sum, Sum], GroupView]
 
@@ -150,30 +150,32 @@ Seen = Callable[[Sum, Sum], GroupView]
         (hardened_server, True, False),
     ],
 )
-def test_who_can_link_users_by_subject_and_who_can_try_a_dictionary(seen: Seen, linked: bool, guessed: bool) -> None:
-    """Flaws (b) and (c). That the server links tags is what it is for, and it does not know whose they are."""
+def test_which_party_links_users_by_subject_and_which_can_try_a_dictionary(
+    seen: Seen, linked: bool, guessed: bool
+) -> None:
+    """Flaws (b) and (c). The server links tags by design, and does not know whose they are."""
     assert can_distinguish(seen(NEWS, NEWS), seen(NEWS, CHAT)) == linked
     others = seen(base("H(1)"), base("H(2)"))
     assert can_distinguish(seen(NEWS, CHAT) + ELEMENTS, others + ELEMENTS) == guessed
 
 
-def test_the_server_cannot_tell_who_sent_what() -> None:
-    """The blinds of the joins, which it knows, lead from nobody to a subject."""
+def test_the_server_cannot_link_uploads_to_users() -> None:
+    """The server knows the blinds of the enrolments; they lead from no user to a subject."""
     server = PUBLIC + GroupView((K_R, Y, *B))
     moved = [veiled(NEWS, a, T[a] * XS) + veiled(CHAT, b, T[b] * XS) for a, b in ((0, 1), (1, 0))]
     assert not can_distinguish(server + moved[0], server + moved[1])
 
 
-def test_a_server_with_a_key_for_one_user_could_tell() -> None:
-    """Which is why the proxy checks what comes of a join."""
+def test_a_server_with_a_special_key_for_one_user_could_link_its_uploads() -> None:
+    """This is why the proxy checks the result of an enrolment."""
     special = secret("k_s")
     server = GroupView((K_R, special), (NEWS * K_R, CHAT * K_R))
     mine, others = GroupView(points=(NEWS * special,)), GroupView(points=(NEWS * K_R,))
     assert can_distinguish(server + mine, server + others)
 
 
-def test_a_bribed_user_with_the_topics_key_does_not_open_veiled_subjects() -> None:
-    """What remains of flaw (d) in `hardened`: all keys of users, and yet no subject of another's."""
+def test_a_bribed_user_with_the_topics_key_cannot_open_veiled_subjects() -> None:
+    """The rest of flaw (d) in `hardened`: the adversary has all users' keys, and still no subject of another user."""
     coalition = hardened_proxy(NEWS, CHAT) + USER + ELEMENTS
     assert keys_of(coalition) >= {K_R, *K}
     assert not can_distinguish(coalition, hardened_proxy(NEWS, NEWS) + USER + ELEMENTS)
@@ -181,8 +183,8 @@ def test_a_bribed_user_with_the_topics_key_does_not_open_veiled_subjects() -> No
     assert can_distinguish(*in_paper), "where it opens every one"
 
 
-def test_a_proxy_cannot_bind_a_subject_that_it_was_sent_to_a_box_of_its_own() -> None:
-    """Or it could send what somebody subscribes to as a publication, and see whom that reaches."""
+def test_a_proxy_cannot_bind_a_received_subject_to_its_own_box() -> None:
+    """Otherwise the proxy could send a subscription's subjects as a publication, and see which clients it reaches."""
     own = secret("own")
 
     def can_bind(bond: Number) -> bool:
@@ -194,7 +196,7 @@ def test_a_proxy_cannot_bind_a_subject_that_it_was_sent_to_a_box_of_its_own() ->
     assert can_bind(ONE), "had the member not bound it"
 
 
-def test_a_server_that_is_a_user_can_try_what_it_sends_through_the_proxy_and_nothing_else() -> None:
+def test_a_server_that_is_also_a_user_can_only_try_elements_through_the_proxy() -> None:
     rho = secret("rho_c")
     sent = GroupView((K[0], B[0], rho), (NEWS, CHAT, (NEWS * K[0] + G * rho) * (T[0] * XS), G * (rho * Y * T[0] * XS)))
 
@@ -205,7 +207,7 @@ def test_a_server_that_is_a_user_can_try_what_it_sends_through_the_proxy_and_not
     assert not can_distinguish(server(CHAT) + sent, server(base("H(other)")) + sent), "and not this one"
 
 
-def test_server_and_proxy_together_have_everything() -> None:
+def test_server_and_proxy_together_learn_everything() -> None:
     """The assumption of the whole protocol, and the control of these tests."""
     both = hardened_proxy() + hardened_server()
     assert keys_of(both) == {K_R, Y, XS, *K}
@@ -215,7 +217,7 @@ def test_server_and_proxy_together_have_everything() -> None:
 
 
 def test_without_the_mask_the_server_could_try_a_dictionary() -> None:
-    """Planted: a proxy that leaves its mask out."""
+    """Planted bug: a proxy that omits its mask."""
 
     def bare(first: Sum) -> GroupView:
         return PUBLIC + GroupView((K_R, Y)) + veiled(first, 0, T[0])
@@ -223,8 +225,8 @@ def test_without_the_mask_the_server_could_try_a_dictionary() -> None:
     assert can_distinguish(ELEMENTS + bare(NEWS), ELEMENTS + bare(base("H(other)")))
 
 
-def test_with_one_veil_for_two_subjects_the_proxy_could_link_them() -> None:
-    """Planted: rho is used twice."""
+def test_a_veil_shared_by_two_subjects_would_let_the_proxy_link_them() -> None:
+    """Planted bug: rho is used twice."""
 
     def twice(second: Sum) -> GroupView:
         return PUBLIC + JOINS + MASK + GroupView(points=tuple(e * K[0] + G * RHO[0] for e in (NEWS, second)))
@@ -253,7 +255,7 @@ class Play:
         return Scalar.of(self.secrets[name])
 
     def drawing(self, *names: str) -> Callable[[int], bytes]:
-        """Entropy from which these secrets are drawn, in turn, and nothing else of their size."""
+        """Entropy that yields these secrets in turn, and nothing else of their size."""
         waiting = list(names)
         return lambda size: self.scalar(waiting.pop(0)).reveal() + bytes(32) if size == 64 else self.bytes(size)
 
@@ -266,11 +268,11 @@ class Play:
 
 
 def parts(*ciphertexts: Ciphertext) -> list[Point]:
-    return [part for each in ciphertexts for part in (each.body, each.key_part)]
+    return [profile for each in ciphertexts for profile in (each.body, each.key_part)]
 
 
 @pytest.mark.parametrize("user", [0, 1])
-def test_the_views_of_a_join_are_what_the_recipes_make(user: int) -> None:
+def test_the_symbolic_views_of_an_enrolment_match_the_code(user: int) -> None:
     play = Play()
     begun = play.begun(user)
     answered = answer_enrolment(play.keys, begun.sealed)
@@ -280,7 +282,7 @@ def test_the_views_of_a_join_are_what_the_recipes_make(user: int) -> None:
     assert play.values(PUBLIC)[1] == [public.route, public.subject]
 
 
-def test_the_views_of_paper_are_what_the_recipes_make() -> None:
+def test_the_symbolic_views_of_paper_match_the_code() -> None:
     play = Play()
     keys, moves = play.values(GroupView(K))[0], play.values(GroupView(T))[0]
     uploads = [subject_tags.blind_element(each, key) for each, key in zip((b"news", b"chat"), keys, strict=True)]
@@ -294,7 +296,7 @@ def test_the_views_of_paper_are_what_the_recipes_make() -> None:
     assert play.values(SENT + MOVED + REFRESHED)[1] == parts(encrypted, moved, refreshed)
 
 
-def test_the_views_of_hardened_are_what_the_recipes_make() -> None:
+def test_the_symbolic_views_of_hardened_match_the_code() -> None:
     play = Play()
     for user, (element, point) in enumerate(((b"news", NEWS), (b"chat", CHAT))):
         [key, t, mask], _ = play.values(GroupView((K[user], T[user], XS)))

@@ -1,4 +1,4 @@
-"""Client, proxy and server together: who gets what, and what becomes of it when something breaks."""
+"""Client, proxy and server together: deliveries, and recovery from faults."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ each_profile = pytest.mark.parametrize("profile", PROFILES)
 
 
 @each_profile
-def test_a_publication_reaches_exactly_those_whose_interest_it_matches(profile: Profile) -> None:
+def test_a_publication_reaches_exactly_the_subscribers_it_matches(profile: Profile) -> None:
     """The mode is pinned to `Conjunction.matches`: labels, ranges, boxes, equalities, several of them at once."""
-    exchange, rng = RelayNetwork(profile, clients=3), Random(1)
+    network, rng = RelayNetwork(profile, clients=3), Random(1)
     wanted: list[tuple[str, int, Conjunction]] = []
     for interest in (
         ALL,
@@ -36,8 +36,8 @@ def test_a_publication_reaches_exactly_those_whose_interest_it_matches(profile: 
         All(ALL, Range("size", 3, 3)),
     ):
         name = f"c{rng.randrange(3)}"
-        wanted.append((name, exchange.subscribe(name, interest), interest))
-    exchange.run(3)
+        wanted.append((name, network.subscribe(name, interest), interest))
+    network.run(3)
     sent = {}
     for number in range(25):
         pairs: dict[str, Value] = {
@@ -47,164 +47,164 @@ def test_a_publication_reaches_exactly_those_whose_interest_it_matches(profile: 
         }
         body = b"%d" % number
         sent[body] = Publication((ALL.pair, *pairs.items()), body)
-        exchange.publish(f"c{number % 3}", body, **pairs)
-        exchange.run(0.2)
-    exchange.run(5)
+        network.publish(f"c{number % 3}", body, **pairs)
+        network.run(0.2)
+    network.run(5)
     matches = [(name, number, body) for body, p in sent.items() for name, number, i in wanted if i.matches(p)]
-    assert sorted(exchange.heard) == sorted(matches)
+    assert sorted(network.heard) == sorted(matches)
     assert len(matches) > 30
 
 
-def test_only_what_shares_a_cell_is_let_through_in_vain_when_hardened() -> None:
-    """`size` has two values to a cell: the server cannot tell 2 from 3, and the client does."""
-    exchange = RelayNetwork()
-    exchange.subscribe("c0", All(ALL, Range("size", 2, 2)))
-    exchange.run(2)
+def test_hardened_false_matches_only_share_a_cell() -> None:
+    """`size` has two values per cell: the server cannot tell 2 from 3, and the client can."""
+    network = RelayNetwork()
+    network.subscribe("c0", All(ALL, Range("size", 2, 2)))
+    network.run(2)
     for size in range(8):
-        exchange.publish("c1", b"%d" % size, level=0, size=size, kind="red")
-    exchange.run(3)
-    assert exchange.heard_by("c0") == [b"2"]
-    assert exchange.machine("c0").excess == 1
-    assert exchange.machine(SERVER).matched == 2
+        network.publish("c1", b"%d" % size, level=0, size=size, kind="red")
+    network.run(3)
+    assert network.heard_by("c0") == [b"2"]
+    assert network.machine("c0").excess == 1
+    assert network.machine(SERVER).matched == 2
 
 
-def test_the_paper_s_filter_mixes_what_one_subscriber_wants() -> None:
-    """Two narrow interests let through what meets a half of each."""
-    exchange = RelayNetwork("paper")
-    exchange.subscribe("c0", All(ALL, Range("level", 0, 0), Equal("kind", "red")))
-    exchange.subscribe("c0", All(ALL, Range("level", 9, 9), Equal("kind", "blue")))
-    exchange.run(2)
-    exchange.publish("c1", b"mixed", level=0, size=0, kind="blue")
-    exchange.publish("c1", b"wanted", level=0, size=0, kind="red")
-    exchange.run(3)
-    assert exchange.heard_by("c0") == [b"wanted"]
-    assert exchange.machine("c0").excess == 1
+def test_the_paper_filter_mixes_the_interests_of_one_subscriber() -> None:
+    """Two narrow interests let through a publication that meets half of each."""
+    network = RelayNetwork("paper")
+    network.subscribe("c0", All(ALL, Range("level", 0, 0), Equal("kind", "red")))
+    network.subscribe("c0", All(ALL, Range("level", 9, 9), Equal("kind", "blue")))
+    network.run(2)
+    network.publish("c1", b"mixed", level=0, size=0, kind="blue")
+    network.publish("c1", b"wanted", level=0, size=0, kind="red")
+    network.run(3)
+    assert network.heard_by("c0") == [b"wanted"]
+    assert network.machine("c0").excess == 1
 
 
 @each_profile
-def test_who_ends_a_subscription_gets_nothing_more_for_it(profile: Profile) -> None:
-    exchange = RelayNetwork(profile)
-    low = exchange.subscribe("c0", All(ALL, Range("level", 0, 3)))
-    exchange.subscribe("c0", All(ALL, Range("level", 2, 5)))
-    exchange.run(2)
-    exchange.unsubscribe("c0", low)
-    exchange.run(2)
+def test_an_ended_subscription_receives_nothing(profile: Profile) -> None:
+    network = RelayNetwork(profile)
+    low = network.subscribe("c0", All(ALL, Range("level", 0, 3)))
+    network.subscribe("c0", All(ALL, Range("level", 2, 5)))
+    network.run(2)
+    network.unsubscribe("c0", low)
+    network.run(2)
     for level in (1, 3):
-        exchange.publish("c1", b"%d" % level, level=level, size=0, kind="red")
-    exchange.run(2)
-    assert exchange.heard_by("c0") == [b"3"]
-    assert exchange.machine("c0").excess == 0
+        network.publish("c1", b"%d" % level, level=level, size=0, kind="red")
+    network.run(2)
+    assert network.heard_by("c0") == [b"3"]
+    assert network.machine("c0").excess == 0
     with pytest.raises(LocalError, match="no subscription"):
-        exchange.machine("c0").unsubscribe(low, 0)
+        network.machine("c0").unsubscribe(low, 0)
 
 
 @each_profile
-def test_who_ends_a_subscription_and_starts_it_again_at_once_has_it(profile: Profile) -> None:
-    exchange = RelayNetwork(profile)
+def test_a_subscription_ended_and_restarted_at_once_is_active(profile: Profile) -> None:
+    network = RelayNetwork(profile)
     for _ in range(3):
-        number = exchange.subscribe("c0", ALL)
-        exchange.unsubscribe("c0", number)
-        exchange.run(0.01)
-    exchange.subscribe("c0", ALL)
-    exchange.run(4)
-    exchange.publish("c1", b"here")
-    exchange.run(2)
-    assert exchange.heard_by("c0") == [b"here"]
+        number = network.subscribe("c0", ALL)
+        network.unsubscribe("c0", number)
+        network.run(0.01)
+    network.subscribe("c0", ALL)
+    network.run(4)
+    network.publish("c1", b"here")
+    network.run(2)
+    assert network.heard_by("c0") == [b"here"]
 
 
 @each_profile
-def test_two_subscriptions_with_one_interest_share_a_lease_and_both_hear(profile: Profile) -> None:
-    exchange = RelayNetwork(profile)
-    first, second = exchange.subscribe("c0", ALL), exchange.subscribe("c0", ALL)
-    exchange.run(2)
-    exchange.publish("c1", b"here")
-    exchange.run(2)
-    assert exchange.heard == [("c0", first, b"here"), ("c0", second, b"here")]
-    exchange.unsubscribe("c0", first)
-    exchange.publish("c1", b"there")
-    exchange.run(2)
-    assert exchange.heard[2:] == [("c0", second, b"there")]
+def test_two_subscriptions_with_one_interest_share_a_lease_and_both_receive(profile: Profile) -> None:
+    network = RelayNetwork(profile)
+    first, second = network.subscribe("c0", ALL), network.subscribe("c0", ALL)
+    network.run(2)
+    network.publish("c1", b"here")
+    network.run(2)
+    assert network.heard == [("c0", first, b"here"), ("c0", second, b"here")]
+    network.unsubscribe("c0", first)
+    network.publish("c1", b"there")
+    network.run(2)
+    assert network.heard[2:] == [("c0", second, b"there")]
 
 
 @each_profile
-def test_a_reader_who_was_away_gets_what_it_missed(profile: Profile) -> None:
-    exchange = RelayNetwork(profile)
-    exchange.subscribe("c0", ALL)
-    exchange.run(2)
-    exchange.world.crash(Address("c0"))
+def test_a_returning_subscriber_receives_what_it_missed(profile: Profile) -> None:
+    network = RelayNetwork(profile)
+    network.subscribe("c0", ALL)
+    network.run(2)
+    network.world.crash(Address("c0"))
     for number in range(40):  # More than a window.
-        exchange.publish("c1", b"%d" % number)
-        exchange.run(0.1)
-    exchange.run(30)
-    exchange.world.restart(Address("c0"))
-    exchange.run(10)
-    assert sorted(exchange.heard_by("c0")) == sorted(b"%d" % number for number in range(40))
-    assert exchange.machine(SERVER).sizes()["held"] == 0
+        network.publish("c1", b"%d" % number)
+        network.run(0.1)
+    network.run(30)
+    network.world.restart(Address("c0"))
+    network.run(10)
+    assert sorted(network.heard_by("c0")) == sorted(b"%d" % number for number in range(40))
+    assert network.machine(SERVER).sizes()["held"] == 0
 
 
-def test_a_reader_who_was_away_for_an_epoch_gets_what_was_published_in_the_next() -> None:
-    exchange = RelayNetwork()
-    exchange.subscribe("c0", ALL)
-    exchange.run(2)
-    exchange.world.crash(Address("c0"))
-    exchange.run(EPOCH_US / 1_000_000)
-    exchange.publish("c1", b"later")
-    exchange.run(50)
-    exchange.world.restart(Address("c0"))
-    exchange.run(5)
-    assert exchange.heard_by("c0") == [b"later"]
+def test_a_subscriber_away_for_an_epoch_receives_publications_of_the_next() -> None:
+    network = RelayNetwork()
+    network.subscribe("c0", ALL)
+    network.run(2)
+    network.world.crash(Address("c0"))
+    network.run(EPOCH_US / 1_000_000)
+    network.publish("c1", b"later")
+    network.run(50)
+    network.world.restart(Address("c0"))
+    network.run(5)
+    assert network.heard_by("c0") == [b"later"]
 
 
-def test_subscriptions_go_on_over_the_edges_of_epochs_under_names_that_have_nothing_in_common() -> None:
-    exchange = RelayNetwork()
-    exchange.subscribe("c0", ALL)
+def test_subscriptions_continue_across_epochs_under_unlinkable_names() -> None:
+    network = RelayNetwork()
+    network.subscribe("c0", ALL)
     for number in range(6):
-        exchange.run(EPOCH_US / 1_000_000 / 2)
-        exchange.publish("c1", b"%d" % number)
-    exchange.run(5)
-    assert exchange.heard_by("c0") == [b"%d" % number for number in range(6)]
-    assert exchange.machine(SERVER).sizes()["leases"] <= 5, "what is over is forgotten"
-    assert exchange.machine("p1").sizes()["leases"] <= 8
+        network.run(EPOCH_US / 1_000_000 / 2)
+        network.publish("c1", b"%d" % number)
+    network.run(5)
+    assert network.heard_by("c0") == [b"%d" % number for number in range(6)]
+    assert network.machine(SERVER).sizes()["leases"] <= 5, "what is over is forgotten"
+    assert network.machine("p1").sizes()["leases"] <= 8
 
 
 @each_profile
 def test_killing_server_and_proxies_at_random_moments_loses_nothing(profile: Profile) -> None:
-    exchange, rng = RelayNetwork(profile, disk_us=50_000), Random(2)
-    exchange.subscribe("c0", ALL)
-    exchange.run(3)
+    network, rng = RelayNetwork(profile, disk_us=50_000), Random(2)
+    network.subscribe("c0", ALL)
+    network.run(3)
     for number in range(30):
-        exchange.publish("c1", b"%d" % number)
-        exchange.run(rng.random() / 4)
+        network.publish("c1", b"%d" % number)
+        network.run(rng.random() / 4)
         victim = Address(rng.choice([SERVER, "p0", "p1"]))
-        exchange.world.crash(victim)
-        exchange.run(rng.random() / 2)
-        exchange.world.restart(victim)
-    exchange.run(40)
-    assert sorted(exchange.heard_by("c0")) == sorted(b"%d" % number for number in range(30))
+        network.world.crash(victim)
+        network.run(rng.random() / 2)
+        network.world.restart(victim)
+    network.run(40)
+    assert sorted(network.heard_by("c0")) == sorted(b"%d" % number for number in range(30))
 
 
 def answered_then_killed() -> RelayNetwork:
-    """A reader is away; a publication arrives; the server is killed in the time that its disk takes."""
-    exchange = RelayNetwork(disk_us=1_000_000)
-    exchange.subscribe("c0", ALL)
-    exchange.run(6)
-    exchange.world.crash(Address("c0"))
-    exchange.publish("c1", b"here")
-    exchange.run(1.6)
-    exchange.world.crash(SERVER)
-    exchange.world.restart(SERVER)
-    exchange.run(5)
-    exchange.world.restart(Address("c0"))
-    exchange.run(20)
-    return exchange
+    """A subscriber is away; a publication arrives; the server is killed before its disk has finished."""
+    network = RelayNetwork(disk_us=1_000_000)
+    network.subscribe("c0", ALL)
+    network.run(6)
+    network.world.crash(Address("c0"))
+    network.publish("c1", b"here")
+    network.run(1.6)
+    network.world.crash(SERVER)
+    network.world.restart(SERVER)
+    network.run(5)
+    network.world.restart(Address("c0"))
+    network.run(20)
+    return network
 
 
-def test_what_the_server_answered_is_on_its_disk() -> None:
+def test_a_confirmed_publication_survives_a_kill_of_the_server() -> None:
     assert answered_then_killed().heard_by("c0") == [b"here"]
 
 
-def test_a_server_that_answers_before_it_has_stored_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The planted bug to the test before."""
+def test_a_server_that_confirms_before_storing_is_detected(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The planted bug for the test before."""
 
     def at_once(self: DurableRecords, record: int, now: int, then: WhenDurable) -> None:
         then(now)
@@ -213,65 +213,65 @@ def test_a_server_that_answers_before_it_has_stored_is_found_out(monkeypatch: py
     assert answered_then_killed().heard_by("c0") == []
 
 
-def test_a_publication_leaves_when_it_is_on_the_disk_and_is_settled_when_the_server_has_it() -> None:
-    exchange = RelayNetwork(disk_us=100_000)
-    record = exchange.publish("c1", b"here")
-    mine = [event for name, event in exchange.events if name == "c1" and isinstance(event, Record | Settled)]
+def test_a_publication_leaves_once_durable_and_settles_once_the_server_has_it() -> None:
+    network = RelayNetwork(disk_us=100_000)
+    record = network.publish("c1", b"here")
+    mine = [event for name, event in network.events if name == "c1" and isinstance(event, Record | Settled)]
     assert [type(event) for event in mine] == [Record]
-    exchange.run(1)
-    mine = [event for name, event in exchange.events if name == "c1" and isinstance(event, Record | Settled)]
+    network.run(1)
+    mine = [event for name, event in network.events if name == "c1" and isinstance(event, Record | Settled)]
     assert mine[1:] == [Settled(record)]
 
 
-def test_a_publication_of_an_earlier_life_is_sent_by_the_next() -> None:
-    exchange = RelayNetwork()
-    exchange.subscribe("c0", ALL)
-    exchange.run(2)
-    exchange.world.crash(Address("p0"))
-    exchange.publish("c1", b"here")
-    exchange.run(0.5)
-    exchange.world.crash(Address("c1"))
-    exchange.world.restart(Address("p0"))
-    exchange.world.restart(Address("c1"))
-    exchange.run(5)
-    assert exchange.heard_by("c0") == [b"here"]
+def test_a_stored_publication_is_sent_after_a_restart() -> None:
+    network = RelayNetwork()
+    network.subscribe("c0", ALL)
+    network.run(2)
+    network.world.crash(Address("p0"))
+    network.publish("c1", b"here")
+    network.run(0.5)
+    network.world.crash(Address("c1"))
+    network.world.restart(Address("p0"))
+    network.world.restart(Address("c1"))
+    network.run(5)
+    assert network.heard_by("c0") == [b"here"]
 
 
-def test_the_owner_hears_of_what_is_overdue_and_can_withdraw_it() -> None:
-    exchange = RelayNetwork()
-    exchange.world.crash(Address("p0"))
-    record = exchange.publish("c1", b"here")
-    exchange.run(61)
-    assert any(isinstance(event, Overdue) and event.record == record for _, event in exchange.events)
-    exchange.do("c1", lambda client, now: client.withdraw(record, now))
-    exchange.world.restart(Address("p0"))
-    exchange.subscribe("c0", ALL)
-    exchange.run(20)
-    assert exchange.heard == []
-    assert exchange.machine("c1").sizes()["pending"] == 0
+def test_an_overdue_publication_is_reported_and_can_be_withdrawn() -> None:
+    network = RelayNetwork()
+    network.world.crash(Address("p0"))
+    record = network.publish("c1", b"here")
+    network.run(61)
+    assert any(isinstance(event, Overdue) and event.record == record for _, event in network.events)
+    network.do("c1", lambda client, now: client.withdraw(record, now))
+    network.world.restart(Address("p0"))
+    network.subscribe("c0", ALL)
+    network.run(20)
+    assert network.heard == []
+    assert network.machine("c1").sizes()["pending"] == 0
 
 
-def test_a_subscription_says_from_when_on_it_stands() -> None:
-    exchange = RelayNetwork()
-    number = exchange.subscribe("c0", ALL)
-    exchange.run(2)
-    waits = [event.until_us for name, event in exchange.events if isinstance(event, Waiting) and event.number == number]
+def test_a_subscription_reports_when_it_is_active() -> None:
+    network = RelayNetwork()
+    number = network.subscribe("c0", ALL)
+    network.run(2)
+    waits = [event.until_us for name, event in network.events if isinstance(event, Waiting) and event.number == number]
     assert waits[0] is None
     assert isinstance(waits[1], int)
 
 
-def test_what_nobody_acknowledges_comes_again_and_the_server_keeps_it() -> None:
-    exchange = RelayNetwork()
-    exchange.subscribe("c0", ALL)
-    exchange.run(2)
-    exchange.prompt = False
-    exchange.publish("c1", b"here")
-    exchange.run(65)
-    assert exchange.heard_by("c0") == [b"here"] * 3, "at once, and every thirty seconds"
-    assert exchange.machine(SERVER).sizes()["held"] == 1
-    exchange.prompt = True
-    exchange.run(30)
-    assert exchange.machine(SERVER).sizes()["held"] == 0
+def test_an_unacknowledged_notification_is_delivered_again_and_kept_by_the_server() -> None:
+    network = RelayNetwork()
+    network.subscribe("c0", ALL)
+    network.run(2)
+    network.prompt = False
+    network.publish("c1", b"here")
+    network.run(65)
+    assert network.heard_by("c0") == [b"here"] * 3, "at once, and every thirty seconds"
+    assert network.machine(SERVER).sizes()["held"] == 1
+    network.prompt = True
+    network.run(30)
+    assert network.machine(SERVER).sizes()["held"] == 0
 
 
 @pytest.mark.parametrize(
@@ -283,7 +283,7 @@ def test_what_nobody_acknowledges_comes_again_and_the_server_keeps_it() -> None:
         (All(ALL, Equal("level", "1")), LocalError, "a range"),
     ],
 )
-def test_a_subscription_that_can_never_stand_is_refused_at_once(
+def test_an_impossible_subscription_is_refused_at_once(
     interest: Conjunction, error: type[LocalError], words: str
 ) -> None:
     client = RelayNetwork().machine("c0")
@@ -293,20 +293,20 @@ def test_a_subscription_that_can_never_stand_is_refused_at_once(
 
 
 def test_a_publication_outside_its_domain_is_refused_at_once() -> None:
-    exchange = RelayNetwork()
-    client = exchange.machine("c0")
+    network = RelayNetwork()
+    client = network.machine("c0")
     with pytest.raises(LocalError, match="level"):
-        client.publish(Publication((ALL.pair, ("level", 16))), exchange.world.now)
+        client.publish(Publication((ALL.pair, ("level", 16))), network.world.now)
     with pytest.raises(LocalError, match="label"):
-        client.publish(Publication((("level", 1),)), exchange.world.now)
+        client.publish(Publication((("level", 1),)), network.world.now)
     assert client.sizes()["pending"] == 0
 
 
-def test_nothing_that_the_hardened_proxy_carries_for_a_client_ever_repeats() -> None:
-    """The same publication and the same lease, told again and again: no two frames share a subject or a body."""
+def test_the_hardened_proxy_never_carries_the_same_bytes_twice_for_a_client() -> None:
+    """The same publication and the same lease, repeated: no two frames share a subject or a body."""
     seen: list[bytes] = []
-    exchange = RelayNetwork()
-    proxy = exchange.machine("p1")
+    network = RelayNetwork()
+    proxy = network.machine("p1")
     receive = proxy.receive
 
     def noted(data: bytes, source: Address, now: int) -> None:
@@ -318,45 +318,45 @@ def test_nothing_that_the_hardened_proxy_carries_for_a_client_ever_repeats() -> 
         receive(data, source, now)
 
     proxy.receive = noted
-    exchange.subscribe("c0", All(ALL, Range("level", 1, 14)))
-    exchange.run(2)
+    network.subscribe("c0", All(ALL, Range("level", 1, 14)))
+    network.run(2)
     for _ in range(3):
-        exchange.world.cut(Address("p1"), Address("c0"))
-        exchange.publish("c1", b"the same", level=3, size=1, kind="red")
-        exchange.run(8)
-    assert len(exchange.heard) == 3
+        network.world.cut(Address("p1"), Address("c0"))
+        network.publish("c1", b"the same", level=3, size=1, kind="red")
+        network.run(8)
+    assert len(network.heard) == 3
     assert len(seen) > 10
     assert len(set(seen)) == len(seen)
 
 
-def test_a_client_takes_no_more_than_it_has_room_for() -> None:
+def test_the_tables_of_a_client_are_bounded() -> None:
     config = msgspec.structs.replace(CLIENT_CONFIG, subscriptions_max=1, records_max=2, flight_max=1, seen_max=1)
-    exchange = RelayNetwork(client=config)
-    exchange.subscribe("c0", ALL)
-    client, now = exchange.machine("c0"), exchange.world.now
+    network = RelayNetwork(client=config)
+    network.subscribe("c0", ALL)
+    client, now = network.machine("c0"), network.world.now
     with pytest.raises(LocalError, match="1 subscriptions already"):
         client.subscribe(All(ALL, Equal("kind", "red")), now)
-    exchange.world.crash(Address("p0"))
-    exchange.publish("c1", b"0")
-    exchange.publish("c1", b"1")
+    network.world.crash(Address("p0"))
+    network.publish("c1", b"0")
+    network.publish("c1", b"1")
     with pytest.raises(LocalError, match="2 publications wait already"):
-        exchange.machine("c1").publish(Publication((ALL.pair,)), now)
-    exchange.run(1)
-    assert len(exchange.machine("c1")._out._flying) <= 1
-    exchange.world.restart(Address("p0"))
-    exchange.run(6)
-    assert sorted(exchange.heard_by("c0")) == [b"0", b"1"]
+        network.machine("c1").publish(Publication((ALL.pair,)), now)
+    network.run(1)
+    assert len(network.machine("c1")._publish_connection._in_flight) <= 1
+    network.world.restart(Address("p0"))
+    network.run(6)
+    assert sorted(network.heard_by("c0")) == [b"0", b"1"]
     assert client.sizes()["seen"] == 1
-    assert exchange.machine("c1").sizes()["pending"] == 0
+    assert network.machine("c1").sizes()["pending"] == 0
 
 
-def test_a_client_says_what_the_relay_refuses_until_it_does_not() -> None:
-    exchange = RelayNetwork(server=msgspec.structs.replace(SERVER_CONFIG, leases_max=2))
-    first = exchange.subscribe("c0", ALL)
-    exchange.subscribe("c1", ALL)
-    exchange.run(2)
-    refusals = exchange.machine("c0").refusals() | exchange.machine("c1").refusals()
+def test_a_client_reports_refusals_until_they_end() -> None:
+    network = RelayNetwork(server=msgspec.structs.replace(SERVER_CONFIG, leases_max=2))
+    first = network.subscribe("c0", ALL)
+    network.subscribe("c1", ALL)
+    network.run(2)
+    refusals = network.machine("c0").refusals() | network.machine("c1").refusals()
     assert set(refusals) == {ReplyCode.FULL}
-    exchange.unsubscribe("c0", first)
-    exchange.run(30)
-    assert exchange.machine("c0").refusals() == {}
+    network.unsubscribe("c0", first)
+    network.run(30)
+    assert network.machine("c0").refusals() == {}

@@ -26,7 +26,7 @@ TOPIC = "topic of the case"
 
 
 def through(case: MatchingCase, matcher: Matcher, *, paper: bool) -> list[ExpectedDelivery]:
-    """What a server lets through; cases with more subjects than a message has room for are not looked at here."""
+    """The matches at a server; cases with more subjects than fit a message are skipped."""
     record = TopicRecord(TOPIC, case.schema)
     want, say = (
         (match_elements.paper_subscription_elements, match_elements.paper_publication_elements)
@@ -48,19 +48,19 @@ def through(case: MatchingCase, matcher: Matcher, *, paper: bool) -> list[Expect
 
 
 def tags(groups: ElementGroups) -> ElementGroups:
-    """As a server would see them, but that everybody could name them."""
+    """Tags as a server sees them, except that anyone can name them."""
     return tuple(tuple(digest(element, purpose=b"test", size=TAG) for element in group) for group in groups)
 
 
 @settings(max_examples=50)
 @given(matching_cases())
-def test_the_hardened_relay_keeps_the_definition(case: MatchingCase) -> None:
+def test_the_hardened_relay_matches_by_the_definition(case: MatchingCase) -> None:
     check_deliveries(case, through(case, ExactMatcher(100), paper=False))
 
 
 @settings(max_examples=50)
 @given(matching_cases())
-def test_the_paper_s_relay_keeps_the_definition(case: MatchingCase) -> None:
+def test_the_paper_relay_matches_by_the_definition(case: MatchingCase) -> None:
     check_deliveries(case, through(case, FilterMatcher(GEOMETRY, 100), paper=True))
 
 
@@ -68,7 +68,7 @@ RECORD = TopicRecord("news", Schema((Integers("level", 0, 15, 4), Strings("kind"
 LEVEL = All(Label("news"), Range("level", 3, 9))
 
 
-def test_a_topic_s_label_is_told_only_where_nothing_else_is_asked_for() -> None:
+def test_a_lease_uses_the_topic_label_only_without_other_constraints() -> None:
     assert len(match_elements.subscription_elements(Label("news"), RECORD)) == 1
     assert match_elements.subscription_elements(LEVEL, RECORD) == match_elements.subscription_elements(
         Range("level", 3, 9), RECORD
@@ -90,7 +90,7 @@ def drawn(rng: Random) -> bytes:
     return rng.randbytes(TAG)
 
 
-def test_an_exact_match_wants_a_tag_of_each_group() -> None:
+def test_an_exact_match_needs_a_tag_of_each_group() -> None:
     rng, matcher = Random(1), ExactMatcher(100)
     a, b, c, d = (drawn(rng) for _ in range(4))
     matcher.put(b"both", b"", ((a, b), (c,)), 10)
@@ -106,7 +106,7 @@ def test_an_exact_match_wants_a_tag_of_each_group() -> None:
     assert len(matcher) == 0
 
 
-def test_an_index_that_is_full_says_so_and_stays_as_it_was() -> None:
+def test_a_full_index_refuses_and_stays_unchanged() -> None:
     rng, matcher = Random(1), ExactMatcher(2)
     a = drawn(rng)
     matcher.put(b"a", b"", ((a,),), 10)
@@ -115,7 +115,7 @@ def test_an_index_that_is_full_says_so_and_stays_as_it_was() -> None:
     assert matcher.match(((a,),)) == [b"a"]
 
 
-def test_a_filter_is_built_anew_when_a_part_of_it_goes() -> None:
+def test_a_filter_is_rebuilt_when_a_part_is_removed() -> None:
     rng, matcher = Random(1), FilterMatcher(GEOMETRY, 10)
     a, b = drawn(rng), drawn(rng)
     matcher.put(b"n", b"1", ((a,),), 10)
@@ -132,7 +132,7 @@ def test_a_filter_is_built_anew_when_a_part_of_it_goes() -> None:
 
 @given(st.integers(0, 2**32))
 @settings(max_examples=5)
-def test_filters_miss_nothing_and_let_through_no_more_than_their_bound(seed: int) -> None:
+def test_filters_have_no_false_negatives_and_keep_their_false_positive_bound(seed: int) -> None:
     rng, bound = Random(seed), 0.01
     matcher = FilterMatcher(Geometry.sized(elements=40, queries=8, bound=bound), 400)
     held = {b"%d" % number: [drawn(rng) for _ in range(40)] for number in range(400)}
@@ -148,7 +148,7 @@ def test_filters_miss_nothing_and_let_through_no_more_than_their_bound(seed: int
     assert wrong / (40 * 399) <= 1.5 * bound
 
 
-def test_no_filter_has_more_elements_than_its_bound_is_for() -> None:
+def test_a_filter_refuses_more_elements_than_its_bound_allows() -> None:
     rng, matcher = Random(1), FilterMatcher(Geometry.sized(elements=4, queries=8, bound=0.01), 10)
     matcher.put(b"n", b"1", (tuple(drawn(rng) for _ in range(3)),), 10)
     with pytest.raises(LocalError, match="1 to 4"):
@@ -156,7 +156,7 @@ def test_no_filter_has_more_elements_than_its_bound_is_for() -> None:
     matcher.put(b"n", b"3", ((drawn(rng),),), 10)
 
 
-def test_the_wildcard_of_a_word_is_no_word() -> None:
+def test_the_wildcard_of_a_string_is_not_a_string() -> None:
     poured = match_elements.paper_subscription_elements(Label("news"), RECORD)[0]
     asked = match_elements.paper_publication_elements(Publication((Label("news").pair, ("kind", "red"))), RECORD)
     assert all(any(element in poured for element in group) for group in asked)
@@ -167,7 +167,7 @@ def test_the_wildcard_of_a_word_is_no_word() -> None:
 @pytest.mark.parametrize(
     "make", [lambda: ExactMatcher(1000), lambda: FilterMatcher(GEOMETRY, 1000)], ids=["exact", "filters"]
 )
-def test_what_is_taken_up_all_together_is_as_if_one_by_one(make: Callable[[], Matcher]) -> None:
+def test_put_many_equals_repeated_put(make: Callable[[], Matcher]) -> None:
     rng, words = Random(7), [bytes([word]) * TAG for word in range(20)]
     leases = [
         IndexedLease(

@@ -1,4 +1,4 @@
-"""The server by itself: what it keeps, what it refuses, and where each of its tables ends."""
+"""The server alone: what it stores and refuses, and the bound of each table."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ KEY = bytes(range(32))
 BOND = Scalar.draw(ENTROPY)
 
 
-class Bench:
-    """A server with its disk, which writes when it is told to."""
+class ServerHost:
+    """A server with a disk that writes on command."""
 
     def __init__(self, records: dict[int, bytes] | None = None, now: int = 0, **settings: Any) -> None:
         self.disk, self.now, self.number = dict(records or {}), now, 0
@@ -65,7 +65,7 @@ class Bench:
         return self.take()
 
     def ask(self, message: Any, by: Address = PROXY) -> tuple[ReplyCode, list[Message]]:
-        """The code of the answer, and all else that was sent with it, once all is on the disk."""
+        """The code of the answer and all other messages, once all writes are durable."""
         sent = [*self.tell(message, by), *self.write()]
         [reply] = [each for each in sent if isinstance(each, RequestReply)]
         return ReplyCode(reply.code), [each for each in sent if not isinstance(each, RequestReply)]
@@ -88,12 +88,12 @@ class Bench:
 
 
 def boxed(inside: bytes, purpose: bytes) -> bytes:
-    """For the server alone, with what binds subjects to it."""
+    """A box for the server, with the bond of its subjects."""
     return wrap_for_server(PUBLIC.box, BOND.reveal() + inside, purpose=purpose, entropy=ENTROPY)
 
 
 def moved(word: bytes) -> bytes:
-    """A subject as the proxy hands it on."""
+    """A subject as the proxy forwards it."""
     return encrypt(Point.hash(word, b"test") * KEYS.k_r, bind_subject_key(PUBLIC.subject, BOND), ENTROPY).encode()
 
 
@@ -101,35 +101,35 @@ def name(number: int) -> bytes:
     return number.to_bytes(16, "big")
 
 
-def test_it_asks_for_proxies() -> None:
-    assert Bench().first == Listen("proxy")
+def test_a_server_listens_for_proxies() -> None:
+    assert ServerHost().first == Listen("proxy")
 
 
-def test_a_publication_goes_to_those_who_have_one_of_its_subjects_in_each_group() -> None:
-    bench = Bench()
-    bench.lease(name(1), b"a", b"b")
-    bench.lease(name(2), b"b")
-    code, sent = bench.submit(b"p", b"b", b"c")
+def test_a_publication_matches_leases_with_a_subject_of_each_group() -> None:
+    host = ServerHost()
+    host.lease(name(1), b"a", b"b")
+    host.lease(name(2), b"b")
+    code, sent = host.submit(b"p", b"b", b"c")
     assert code is ReplyCode.DONE
     [delivery] = sent
     assert isinstance(delivery, RelayDelivery)
     assert delivery.names == (name(2),)
     assert open_at_subscriber(Sealer(Secret(KEY)), delivery.sealed) == bytes(10)
-    assert len(bench.submit(b"q", b"a", b"b")[1]) == 2
+    assert len(host.submit(b"q", b"a", b"b")[1]) == 2
 
 
-def test_nothing_is_answered_or_sent_before_it_is_on_the_disk() -> None:
-    bench = Bench()
-    bench.lease(name(1), b"a")
-    assert bench.tell(bench.submission(b"p", b"a")) == []
-    assert [type(each) for each in bench.write()] == [RelayDelivery, RequestReply]
+def test_nothing_is_confirmed_or_delivered_before_it_is_durable() -> None:
+    host = ServerHost()
+    host.lease(name(1), b"a")
+    assert host.tell(host.submission(b"p", b"a")) == []
+    assert [type(each) for each in host.write()] == [RelayDelivery, RequestReply]
 
 
-def test_a_server_that_starts_again_has_its_leases_and_sends_what_waits() -> None:
-    bench = Bench()
-    bench.lease(name(1), b"a")
-    _, [first] = bench.submit(b"p", b"a")
-    again = Bench(bench.disk)
+def test_a_restarted_server_has_its_leases_and_delivers_waiting_publications() -> None:
+    host = ServerHost()
+    host.lease(name(1), b"a")
+    _, [first] = host.submit(b"p", b"a")
+    again = ServerHost(host.disk)
     [delivery] = again.take()
     assert isinstance(delivery, RelayDelivery)
     assert isinstance(first, RelayDelivery)
@@ -140,183 +140,183 @@ def test_a_server_that_starts_again_has_its_leases_and_sends_what_waits() -> Non
     assert len(again.disk) == 1
     assert again.submit(b"q", b"a")[1] != []
     with pytest.raises(TamperedError):
-        Bench({1: b"\xc1"})
+        ServerHost({1: b"\xc1"})
 
 
-def test_a_repeat_is_answered_and_not_delivered_again() -> None:
-    bench = Bench()
-    bench.lease(name(1), b"a")
-    _, [delivery] = bench.submit(b"p", b"a")
-    assert bench.submit(b"p", b"a") == (ReplyCode.DONE, [])
+def test_a_repeated_publication_is_confirmed_and_not_delivered_again() -> None:
+    host = ServerHost()
+    host.lease(name(1), b"a")
+    _, [delivery] = host.submit(b"p", b"a")
+    assert host.submit(b"p", b"a") == (ReplyCode.DONE, [])
     assert isinstance(delivery, RelayDelivery)
-    bench.tell(Receipt(name(1), delivery.ticket))
-    assert bench.submit(b"p", b"a") == (ReplyCode.DONE, [])
-    assert bench.submit(b"nobody's", b"z") == (ReplyCode.DONE, [])
-    assert bench.unwritten == []
+    host.tell(Receipt(name(1), delivery.ticket))
+    assert host.submit(b"p", b"a") == (ReplyCode.DONE, [])
+    assert host.submit(b"nobody's", b"z") == (ReplyCode.DONE, [])
+    assert host.unwritten == []
 
 
-def test_a_lease_that_comes_again_as_it_was_is_not_written_again() -> None:
-    bench = Bench()
+def test_an_unchanged_lease_is_not_written_again() -> None:
+    host = ServerHost()
     sealed = boxed(KEY, b"vc/relay-lease")
     lease = Lease(1, name(1), MINUTE_US, ((moved(b"a"),),), sealed)
-    assert bench.tell(lease) == []
-    assert bench.tell(lease) == []
-    assert len(bench.unwritten) == 1
+    assert host.tell(lease) == []
+    assert host.tell(lease) == []
+    assert len(host.unwritten) == 1
     done = RequestReply(1, ReplyCode.DONE, opening_proof(KEY))
-    assert bench.write() == [done, done]
-    assert bench.tell(lease) == [done]
+    assert host.write() == [done, done]
+    assert host.tell(lease) == [done]
 
 
-def test_a_lease_ends_with_its_time_but_not_what_waits_under_it() -> None:
-    bench = Bench(retention_us=MINUTE_US)
-    bench.lease(name(1), b"a", until_us=1_000)
-    bench.lease(name(2), b"a", until_us=1_000)
-    _, sent = bench.submit(b"p", b"a")
+def test_publications_waiting_under_an_expired_lease_stay() -> None:
+    host = ServerHost(retention_us=MINUTE_US)
+    host.lease(name(1), b"a", until_us=1_000)
+    host.lease(name(2), b"a", until_us=1_000)
+    _, sent = host.submit(b"p", b"a")
     assert isinstance(sent[0], RelayDelivery)
-    bench.tell(Receipt(name(1), sent[0].ticket))
-    bench.now = 1_000
-    assert bench.server.next_timer() == 1_000
-    bench.server.handle_timer(bench.now)
-    bench.take()
-    assert bench.submit(b"q", b"a") == (ReplyCode.DONE, [])
-    assert bench.ask(Resume(9, name(1))) == (ReplyCode.UNKNOWN, [])
-    code, [again] = bench.ask(Resume(9, name(2)))
+    host.tell(Receipt(name(1), sent[0].ticket))
+    host.now = 1_000
+    assert host.server.next_timer() == 1_000
+    host.server.handle_timer(host.now)
+    host.take()
+    assert host.submit(b"q", b"a") == (ReplyCode.DONE, [])
+    assert host.ask(Resume(9, name(1))) == (ReplyCode.UNKNOWN, [])
+    code, [again] = host.ask(Resume(9, name(2)))
     assert code is ReplyCode.DONE
     assert isinstance(again, RelayDelivery)
-    revived = Bench(bench.disk, now=2_000)
+    revived = ServerHost(host.disk, now=2_000)
     assert revived.server.sizes()["leases"] == 1, "also in another life"
     revived.tell(Receipt(name(2), again.ticket))
     assert revived.disk == {}
 
 
-def test_a_publication_is_given_up_when_it_was_held_for_long_enough() -> None:
-    bench = Bench(retention_us=1_000)
-    bench.lease(name(1), b"a")
-    bench.submit(b"p", b"a")
-    bench.now = 1_000
-    bench.server.handle_timer(bench.now)
-    bench.take()
-    assert bench.server.sizes()["held"] == 0
-    assert bench.server.abandoned == 1
-    assert len(bench.disk) == 1
-    assert bench.ask(Resume(9, name(1))) == (ReplyCode.DONE, [])
+def test_a_publication_is_abandoned_after_its_retention_time() -> None:
+    host = ServerHost(retention_us=1_000)
+    host.lease(name(1), b"a")
+    host.submit(b"p", b"a")
+    host.now = 1_000
+    host.server.handle_timer(host.now)
+    host.take()
+    assert host.server.sizes()["held"] == 0
+    assert host.server.abandoned == 1
+    assert len(host.disk) == 1
+    assert host.ask(Resume(9, name(1))) == (ReplyCode.DONE, [])
 
 
-def test_a_released_lease_is_gone_with_what_waits_for_it() -> None:
-    bench = Bench()
-    bench.lease(name(1), b"a")
-    bench.submit(b"p", b"a")
-    assert bench.ask(Release(5, name(1), ())) == (ReplyCode.DONE, [])
-    assert bench.disk == {}
-    assert bench.ask(Release(5, name(1), ())) == (ReplyCode.DONE, [])
+def test_a_released_lease_discards_its_waiting_publications() -> None:
+    host = ServerHost()
+    host.lease(name(1), b"a")
+    host.submit(b"p", b"a")
+    assert host.ask(Release(5, name(1), ())) == (ReplyCode.DONE, [])
+    assert host.disk == {}
+    assert host.ask(Release(5, name(1), ())) == (ReplyCode.DONE, [])
 
 
-def test_a_window_is_under_way_and_the_next_leaves_with_a_receipt() -> None:
-    bench = Bench(window=2)
-    bench.lease(name(1), b"a")
-    sent = [bench.submit(b"%d" % number, b"a")[1] for number in range(4)]
+def test_a_receipt_releases_the_next_delivery_of_the_window() -> None:
+    host = ServerHost(window=2)
+    host.lease(name(1), b"a")
+    sent = [host.submit(b"%d" % number, b"a")[1] for number in range(4)]
     assert [len(each) for each in sent] == [1, 1, 0, 0]
     assert isinstance(sent[0][0], RelayDelivery)
-    assert len(bench.tell(Receipt(name(1), sent[0][0].ticket))) == 1
-    assert bench.tell(Receipt(name(1), sent[0][0].ticket)) == []
-    assert len(bench.ask(Resume(9, name(1)))[1]) == 2
+    assert len(host.tell(Receipt(name(1), sent[0][0].ticket))) == 1
+    assert host.tell(Receipt(name(1), sent[0][0].ticket)) == []
+    assert len(host.ask(Resume(9, name(1)))[1]) == 2
 
 
-def test_what_a_proxy_may_have_missed_is_sent_again_when_it_is_back() -> None:
-    bench = Bench()
-    bench.lease(name(1), b"a")
-    bench.server.peer_lost(PROXY, 0)
-    assert bench.submit(b"p", b"a") == (ReplyCode.DONE, [])
-    bench.server.peer_up(PROXY, 0)
-    assert len(bench.take()) == 1
+def test_deliveries_to_an_absent_proxy_are_sent_again_on_its_return() -> None:
+    host = ServerHost()
+    host.lease(name(1), b"a")
+    host.server.peer_lost(PROXY, 0)
+    assert host.submit(b"p", b"a") == (ReplyCode.DONE, [])
+    host.server.peer_up(PROXY, 0)
+    assert len(host.take()) == 1
 
 
-def test_no_more_waits_for_one_lease_than_may_and_the_oldest_is_given_up() -> None:
-    bench = Bench(waiting_max=2)
-    bench.lease(name(1), b"a")
+def test_a_lease_queue_is_bounded_and_evicts_the_oldest() -> None:
+    host = ServerHost(waiting_max=2)
+    host.lease(name(1), b"a")
     for number in range(3):
-        bench.submit(b"%d" % number, b"a")
-    assert bench.server.sizes()["waiting"] == bench.server.sizes()["held"] == 2
-    assert bench.server.abandoned == 1
+        host.submit(b"%d" % number, b"a")
+    assert host.server.sizes()["waiting"] == host.server.sizes()["held"] == 2
+    assert host.server.abandoned == 1
 
 
-def test_a_full_server_says_so_and_takes_again_what_it_has() -> None:
-    bench = Bench(leases_max=2, held_max=1, remembered_max=1)
-    assert [bench.lease(name(number), b"a")[0] for number in (1, 2, 3)] == [
+def test_a_full_server_refuses_new_leases_and_accepts_known_ones() -> None:
+    host = ServerHost(leases_max=2, held_max=1, remembered_max=1)
+    assert [host.lease(name(number), b"a")[0] for number in (1, 2, 3)] == [
         ReplyCode.DONE,
         ReplyCode.DONE,
         ReplyCode.FULL,
     ]
-    assert bench.lease(name(1), b"b")[0] is ReplyCode.DONE
-    assert bench.submit(b"p", b"a")[0] is ReplyCode.DONE
-    assert bench.submit(b"q", b"a")[0] is ReplyCode.FULL
-    assert bench.submit(b"p", b"a")[0] is ReplyCode.DONE
+    assert host.lease(name(1), b"b")[0] is ReplyCode.DONE
+    assert host.submit(b"p", b"a")[0] is ReplyCode.DONE
+    assert host.submit(b"q", b"a")[0] is ReplyCode.FULL
+    assert host.submit(b"p", b"a")[0] is ReplyCode.DONE
     for number in range(3):
-        bench.submit(b"%d" % number, b"z")
-    assert bench.server.sizes()["remembered"] == 1
-    assert bench.server.refused["FULL"] == 2
+        host.submit(b"%d" % number, b"z")
+    assert host.server.sizes()["remembered"] == 1
+    assert host.server.refused["FULL"] == 2
 
 
-def test_columns_and_bytes_are_bounded_too() -> None:
-    assert Bench(columns_max=2).lease(name(1), b"a", b"b", b"c")[0] is ReplyCode.FULL
-    bench = Bench(held_bytes_max=15 + SUBSCRIBER_BYTES)
-    bench.lease(name(1), b"a")
-    assert bench.submit(b"p", b"a")[0] is ReplyCode.DONE
-    assert bench.submit(b"q", b"a")[0] is ReplyCode.FULL
+def test_columns_and_bytes_are_bounded() -> None:
+    assert ServerHost(columns_max=2).lease(name(1), b"a", b"b", b"c")[0] is ReplyCode.FULL
+    host = ServerHost(held_bytes_max=15 + SUBSCRIBER_BYTES)
+    host.lease(name(1), b"a")
+    assert host.submit(b"p", b"a")[0] is ReplyCode.DONE
+    assert host.submit(b"q", b"a")[0] is ReplyCode.FULL
 
 
-def test_what_is_held_takes_room_for_each_who_lacks_it() -> None:
-    bench = Bench(held_bytes_max=40 + 4 * SUBSCRIBER_BYTES)
+def test_a_held_publication_counts_bytes_for_each_pending_subscriber() -> None:
+    host = ServerHost(held_bytes_max=40 + 4 * SUBSCRIBER_BYTES)
     for number in (1, 2, 3):
-        bench.lease(name(number), b"a")
-    _, sent = bench.submit(b"p", b"a")
-    assert bench.submit(b"q", b"a")[0] is ReplyCode.FULL
+        host.lease(name(number), b"a")
+    _, sent = host.submit(b"p", b"a")
+    assert host.submit(b"q", b"a")[0] is ReplyCode.FULL
     for delivery in sent[:2]:
         assert isinstance(delivery, RelayDelivery)
-        bench.tell(Receipt(delivery.names[0], delivery.ticket))
-    assert bench.submit(b"q", b"a")[0] is ReplyCode.DONE
+        host.tell(Receipt(delivery.names[0], delivery.ticket))
+    assert host.submit(b"q", b"a")[0] is ReplyCode.DONE
 
 
 def test_one_proxy_cannot_fill_the_server_for_the_others() -> None:
-    bench = Bench(leases_each=2, columns_each=5)
+    host = ServerHost(leases_each=2, columns_each=5)
     for number in (1, 2):
-        assert bench.lease(name(number), b"a", b"b", by=OTHER)[0] is ReplyCode.DONE
-    assert bench.lease(name(3), b"a", by=OTHER)[0] is ReplyCode.FULL
-    assert bench.lease(name(4), b"a", by=PROXY)[0] is ReplyCode.DONE
-    assert bench.lease(name(1), b"a", b"b", b"c", by=OTHER)[0] is ReplyCode.DONE, "a lease of its own may grow"
-    assert bench.lease(name(1), b"a", b"b", b"c", b"d", by=OTHER)[0] is ReplyCode.FULL, "to where its columns end"
-    again = Bench(bench.disk, leases_each=2, columns_each=5)
+        assert host.lease(name(number), b"a", b"b", by=OTHER)[0] is ReplyCode.DONE
+    assert host.lease(name(3), b"a", by=OTHER)[0] is ReplyCode.FULL
+    assert host.lease(name(4), b"a", by=PROXY)[0] is ReplyCode.DONE
+    assert host.lease(name(1), b"a", b"b", b"c", by=OTHER)[0] is ReplyCode.DONE, "a lease of its own may grow"
+    assert host.lease(name(1), b"a", b"b", b"c", b"d", by=OTHER)[0] is ReplyCode.FULL, "to where its columns end"
+    again = ServerHost(host.disk, leases_each=2, columns_each=5)
     assert again.lease(name(3), b"a", by=OTHER)[0] is ReplyCode.FULL, "also in another life"
     assert again.lease(name(2), b"z", until_us=9, by=OTHER)[0] is ReplyCode.DONE
     assert again.lease(name(2), b"z", until_us=10, by=PROXY)[0] is ReplyCode.DONE, "whose reader has changed its proxy"
     assert again.lease(name(3), b"a", by=OTHER)[0] is ReplyCode.DONE
     for number in (1, 2, 3, 4):
         again.ask(Release(9, name(number), ()))
-    assert len(again.server._leases_by) == len(again.server._columns_by) == 0
+    assert len(again.server._lease_quota) == len(again.server._column_quota) == 0
 
 
 @pytest.mark.parametrize("each", [{"held_each": 1}, {"held_bytes_each": 15 + SUBSCRIBER_BYTES}])
-def test_what_came_by_one_proxy_takes_no_more_than_its_share_of_the_room(each: dict[str, Any]) -> None:
-    bench = Bench(**each)
-    bench.lease(name(1), b"a")
-    _, [delivery] = bench.submit(b"p", b"a", by=OTHER)
-    assert bench.submit(b"q", b"a", by=OTHER)[0] is ReplyCode.FULL
-    assert bench.submit(b"r", b"a", by=PROXY)[0] is ReplyCode.DONE
-    again = Bench(bench.disk, **each)
+def test_publications_of_one_proxy_stay_within_its_quota(each: dict[str, Any]) -> None:
+    host = ServerHost(**each)
+    host.lease(name(1), b"a")
+    _, [delivery] = host.submit(b"p", b"a", by=OTHER)
+    assert host.submit(b"q", b"a", by=OTHER)[0] is ReplyCode.FULL
+    assert host.submit(b"r", b"a", by=PROXY)[0] is ReplyCode.DONE
+    again = ServerHost(host.disk, **each)
     assert again.submit(b"q", b"a", by=OTHER)[0] is ReplyCode.FULL
     assert isinstance(delivery, RelayDelivery)
     again.tell(Receipt(name(1), delivery.ticket))
     assert again.submit(b"q", b"a", by=OTHER)[0] is ReplyCode.DONE
 
 
-def test_a_publication_that_was_under_way_for_too_long_is_left_for_its_repeat() -> None:
-    """Its readers are known by other tags by now; to say that it is done would lose it."""
-    bench = Bench()
-    bench.now = 500
-    assert bench.tell(bench.submission(b"p", b"a", until_us=500)) == []
-    assert bench.server.refused["StaleError"] == 1
-    bench.lease(name(1), b"a")
-    assert len(bench.submit(b"p", b"a")[1]) == 1
+def test_a_publication_of_an_expired_epoch_is_left_to_its_repetition() -> None:
+    """Its subscribers have other tags by now; a confirmation would lose it."""
+    host = ServerHost()
+    host.now = 500
+    assert host.tell(host.submission(b"p", b"a", until_us=500)) == []
+    assert host.server.refused["StaleError"] == 1
+    host.lease(name(1), b"a")
+    assert len(host.submit(b"p", b"a")[1]) == 1
 
 
 @pytest.mark.parametrize(
@@ -330,34 +330,34 @@ def test_a_publication_that_was_under_way_for_too_long_is_left_for_its_repeat() 
     ],
     ids=lambda message: type(message).__name__,
 )
-def test_what_could_never_be_granted_is_malformed(message: Any) -> None:
-    bench = Bench()
-    assert bench.ask(message) == (ReplyCode.MALFORMED, [])
-    assert bench.unwritten == []
+def test_an_impossible_request_is_malformed(message: Any) -> None:
+    host = ServerHost()
+    assert host.ask(message) == (ReplyCode.MALFORMED, [])
+    assert host.unwritten == []
 
 
-def test_a_lease_that_nothing_could_match_or_that_would_never_end_is_malformed() -> None:
-    bench = Bench(lease_us_max=MINUTE_US)
-    assert bench.lease(name(1))[0] is ReplyCode.MALFORMED
-    assert bench.lease(name(1), b"a", until_us=0)[0] is ReplyCode.MALFORMED
-    assert bench.lease(name(1), b"a", until_us=MINUTE_US + 1)[0] is ReplyCode.MALFORMED
+def test_a_lease_that_matches_nothing_or_never_ends_is_malformed() -> None:
+    host = ServerHost(lease_us_max=MINUTE_US)
+    assert host.lease(name(1))[0] is ReplyCode.MALFORMED
+    assert host.lease(name(1), b"a", until_us=0)[0] is ReplyCode.MALFORMED
+    assert host.lease(name(1), b"a", until_us=MINUTE_US + 1)[0] is ReplyCode.MALFORMED
     sealed = boxed(KEY, b"vc/relay-lease")
-    assert bench.ask(Lease(1, name(1), 9, ((bytes(64),),), sealed))[0] is ReplyCode.MALFORMED
+    assert host.ask(Lease(1, name(1), 9, ((bytes(64),),), sealed))[0] is ReplyCode.MALFORMED
     short = boxed(b"short", b"vc/relay-lease")
-    assert bench.ask(Lease(1, name(1), 9, ((moved(b"a"),),), short))[0] is ReplyCode.MALFORMED
+    assert host.ask(Lease(1, name(1), 9, ((moved(b"a"),),), short))[0] is ReplyCode.MALFORMED
 
 
 @pytest.mark.parametrize("data", [b"", b"\x46", b"\xff\xff", encode(RequestReply(1, 0))])
 def test_garbage_changes_nothing(data: bytes) -> None:
-    bench = Bench()
-    bench.server.receive(data, OTHER, 0)
-    assert bench.take() == []
-    assert sum(bench.server.refused.values()) == 1
+    host = ServerHost()
+    host.server.receive(data, OTHER, 0)
+    assert host.take() == []
+    assert sum(host.server.refused.values()) == 1
 
 
-def test_a_share_leads_to_the_server_s_key() -> None:
+def test_an_enrolment_answer_leads_to_the_servers_key() -> None:
     blind = Scalar.draw(ENTROPY)
     sealed = wrap_for_server(PUBLIC.box, blind.reveal(), purpose=b"vc/relay-join", entropy=ENTROPY)
-    [blinded] = Bench().tell(Blind(1, sealed))
+    [blinded] = ServerHost().tell(Blind(1, sealed))
     share: bytes = blinded.share  # type: ignore[attr-defined]
     assert Scalar(share) * blind == KEYS.k_r

@@ -1,4 +1,4 @@
-"""The server at the edges of time and of its disk: what it has said is done stays so."""
+"""The server around expiries and disk writes: confirmed requests stay confirmed."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ from veilcast.wire import decode, encode
 from veilcast.wire.relay import Lease, RelayDelivery, RequestReply, Submit
 
 
-def test_a_lease_that_ends_while_a_publication_is_written_gets_it() -> None:
-    """The publisher will be told that it is done: it must not be lost with the lease."""
-    table = RelayByHand("hardened")
-    table.subscribe(BEN, TOPIC)
-    table.run(1_000_000)
-    lease = next(message for each in table.between(PROXY, SERVER) if isinstance(message := each.message, Lease))
-    under_way = submitted(table)
-    server, last = table.server, lease.until_us - 1
+def test_a_lease_that_expires_during_a_write_receives_the_publication() -> None:
+    """The publisher gets a confirmation, so the publication must not be lost with the lease."""
+    relay = RelayByHand("hardened")
+    relay.subscribe(BEN, TOPIC)
+    relay.run(1_000_000)
+    lease = next(message for each in relay.between(PROXY, SERVER) if isinstance(message := each.message, Lease))
+    under_way = submitted(relay)
+    server, last = relay.server, lease.until_us - 1
     server.receive(encode(under_way), PROXY, last)
     (record,) = [event.record for event in iter(server.next_event, None) if isinstance(event, Record)]
     server.handle_timer(lease.until_us)
@@ -38,8 +38,8 @@ def test_a_lease_that_ends_while_a_publication_is_written_gets_it() -> None:
     assert sent[0].names == (lease.name,)
 
 
-def test_what_waits_for_a_proxy_that_is_back_is_made_as_it_is_asked_for() -> None:
-    """A server that made a copy for every reader at once would need room for all of them at once."""
+def test_the_backlog_of_a_returning_proxy_is_built_on_demand() -> None:
+    """A server that sealed a copy for every subscriber at once would need memory for all of them."""
     names = [number.to_bytes(16, "big") for number in range(50)]
     standing = [LeaseRecord(name, b"", PROXY, START_US + 1, ((bytes(16),),), bytes(32)) for name in names]
     kept = PublicationRecord(bytes(16), None, b"sealed", tuple(names), START_US + 1)
@@ -55,13 +55,13 @@ def test_what_waits_for_a_proxy_that_is_back_is_made_as_it_is_asked_for() -> Non
     assert [each.names for each in sent if isinstance(each, RelayDelivery)] == [(name,) for name in names]
 
 
-def submitted(table: RelayByHand) -> Submit:
-    """A publication of Anna's as the proxy hands it on."""
-    part, way = table.clients[ANNA]._part, table.clients[ANNA]._out
-    assert isinstance(part, HardenedClientProfile)
+def submitted(relay: RelayByHand) -> Submit:
+    """A publication of Anna's as the proxy forwards it."""
+    profile, way = relay.clients[ANNA]._profile, relay.clients[ANNA]._publish_connection
+    assert isinstance(profile, HardenedClientProfile)
     assert way.key is not None
-    (span,) = part.lease_periods(table.now, 0)
-    letter = PendingPublication(TOPIC, NumberedPublication(b"a stream", 1, Publication((Label(TOPIC).pair,), b"late")))
-    submit = part.build_submit(1, span, part.topic_keys(TOPIC, span, table.now), letter, way.key)
-    moved = table.proxy._part.move_subjects(submit.subjects, table.proxy._roster.transformation(ANNA))
+    (period,) = profile.lease_periods(relay.now, 0)
+    pending = PendingPublication(TOPIC, NumberedPublication(b"a stream", 1, Publication((Label(TOPIC).pair,), b"late")))
+    submit = profile.build_submit(1, period, profile.topic_keys(TOPIC, period, relay.now), pending, way.key)
+    moved = relay.proxy._profile.move_subjects(submit.subjects, relay.proxy._roster.transformation(ANNA))
     return Submit(1, moved, None, submit.sealed)

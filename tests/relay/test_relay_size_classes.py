@@ -1,4 +1,4 @@
-"""Groups of elements are brought to a few sizes, and out of their order, and match as before."""
+"""Groups of elements are padded to a few sizes and shuffled, and match as before."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def filler(place: int) -> bytes:
 
 
 @given(groups_of_any)
-def test_every_group_is_in_what_is_filled_and_has_a_size_of_few(groups: ElementGroups) -> None:
+def test_padded_groups_contain_every_group_and_have_one_of_a_few_sizes(groups: ElementGroups) -> None:
     if (total := sum(map(len, groups))) > SUBJECTS_MAX:
         groups, total = groups[:1], len(groups[0])
     full = pad_groups(groups, filler)
@@ -54,7 +54,7 @@ def test_every_group_is_in_what_is_filled_and_has_a_size_of_few(groups: ElementG
     assert len(flat) < 2 * total
 
 
-def test_what_is_full_is_sent_as_it_is() -> None:
+def test_a_full_group_is_sent_without_padding() -> None:
     groups = (tuple(b"%d" % each for each in range(SUBJECTS_MAX)),)
     assert pad_groups(groups, filler) == (tuple(sorted(groups[0])),)
 
@@ -64,40 +64,40 @@ def client(number: int = 0) -> HardenedClientProfile:
     return HardenedClientProfile(keyring, KEYS.public(), Random(number).randbytes, multiply_each)
 
 
-def span_of(part: HardenedClientProfile) -> LeasePeriod:
-    return part.lease_periods(START_US, 0)[0]
+def period_of(profile: HardenedClientProfile) -> LeasePeriod:
+    return profile.lease_periods(START_US, 0)[0]
 
 
 def leased(interest: Conjunction, number: int = 0) -> ElementGroups:
-    """The tags of a lease, as the server has them."""
-    part = client(number)
-    span = span_of(part)
-    lease = part.build_lease(
-        1, bytes(16), span, part.interest_elements(part.topic_keys("t", span, START_US), interest), KEY
+    """The tags of a lease at the server."""
+    profile = client(number)
+    period = period_of(profile)
+    lease = profile.build_lease(
+        1, bytes(16), period, profile.interest_elements(profile.topic_keys("t", period, START_US), interest), KEY
     )
     return SERVER.compute_tags(PROXY.move_subjects(lease.subjects, KEYS.k_r / KEY), SERVER.open_lease(lease).bond)
 
 
 def published(number: int = 1, **pairs: int) -> tuple[bytes, ...]:
-    part = client()
-    span = span_of(part)
-    letter = PendingPublication(
+    profile = client()
+    period = period_of(profile)
+    pending = PendingPublication(
         "t", NumberedPublication(b"a stream", number, Publication((Label("t").pair, *pairs.items()), b"x"))
     )
-    submit = part.build_submit(1, span, part.topic_keys("t", span, START_US), letter, KEY)
+    submit = profile.build_submit(1, period, profile.topic_keys("t", period, START_US), pending, KEY)
     (tags,) = SERVER.compute_tags(
         PROXY.move_subjects(submit.subjects, KEYS.k_r / KEY), SERVER.open_submission(submit).bond
     )
     return tags
 
 
-def test_ranges_that_lie_differently_look_alike() -> None:
+def test_ranges_at_different_places_look_alike() -> None:
     interests = [All(Label("t"), Range("level", 1, high)) for high in (13, 14, 30)]
     assert [len(cover) for each in interests for cover in subscription_elements(each, RECORD)] == [5, 6, 8]
     assert [len(group) for each in interests for group in leased(each)] == [8, 8, 8]
 
 
-def test_what_matched_matches_and_nothing_else_does() -> None:
+def test_padding_changes_no_match() -> None:
     index, rng = TagIndex(capacity=64), Random(1)
     ends = [sorted(rng.choices(range(256), k=2)) for _ in range(6)]
     interests = [All(Label("t"), Range("level", low, high)) for low, high in ends]
@@ -110,14 +110,14 @@ def test_what_matched_matches_and_nothing_else_does() -> None:
         assert index.match(published(note, **pairs)).tolist() == sorted(met)
 
 
-def test_what_is_sent_again_has_the_same_tags_in_the_same_order() -> None:
-    """Fillers that changed would be known for fillers."""
+def test_a_repetition_has_the_same_tags_in_the_same_order() -> None:
+    """Changing fillers would be recognised."""
     interest = All(Label("t"), Range("level", 1, 11), Range("size", 3, 9))
     assert leased(interest) == leased(interest)
     assert published(level=3, size=4) == published(level=3, size=4)
 
 
-def test_fillers_of_two_leases_have_nothing_in_common_and_those_of_publications_come_again() -> None:
+def test_fillers_of_leases_are_unique_and_fillers_of_publications_recur() -> None:
     one, other = (
         {tag for group in leased(All(Label("t"), Range("level", *each))) for tag in group}
         for each in ((1, 11), (65, 75))
@@ -128,8 +128,8 @@ def test_fillers_of_two_leases_have_nothing_in_common_and_those_of_publications_
     assert len(again[0]) == 32
 
 
-def test_the_place_of_a_tag_does_not_tell_its_level() -> None:
-    """Over many values, the tag that all share is anywhere."""
+def test_the_position_of_a_tag_does_not_reveal_its_level() -> None:
+    """Over many values, the common tag appears at every position."""
     rng = Random(2)
     notes = [published(number, level=rng.randrange(256), size=rng.randrange(256)) for number in range(1, 9)]
     (common,) = [{*first}.intersection(*map(set, notes)) for first in notes[:1]]

@@ -1,4 +1,4 @@
-"""A relay whose server is down while its proxies are up: members know it from the answers that do not come."""
+"""A relay whose server is down while its proxies are up: members notice the missing answers."""
 
 from __future__ import annotations
 
@@ -18,58 +18,58 @@ from veilcast.wire.mesh import Message
 from veilcast.wire.relay import RelayDelivery, ReplyCode, RequestReply, Submit
 
 
-def told(exchange: RelayNetwork, name: str) -> list[str]:
-    return hindrances(exchange.machine(name), exchange.world.now)
+def told(network: RelayNetwork, name: str) -> list[str]:
+    return hindrances(network.machine(name), network.world.now)
 
 
 @pytest.mark.parametrize("profile", ["hardened", "paper"])
-def test_a_publisher_is_told_that_the_server_does_not_answer_until_it_answers_again(profile: Profile) -> None:
-    exchange = RelayNetwork(profile)
-    exchange.subscribe("c1", Label(TOPIC))
-    exchange.run(3)
-    exchange.world.crash(SERVER)
-    exchange.publish("c0", b"waits")
-    exchange.run(3 * CLIENT_CONFIG.retry_us / 1e6 - 0.5)
-    assert told(exchange, "c0") == [], "an answer may take a while"
-    exchange.run(2)
-    (hindrance,) = told(exchange, "c0")
+def test_a_publisher_is_told_that_the_server_is_silent_until_it_answers(profile: Profile) -> None:
+    network = RelayNetwork(profile)
+    network.subscribe("c1", Label(TOPIC))
+    network.run(3)
+    network.world.crash(SERVER)
+    network.publish("c0", b"waits")
+    network.run(3 * CLIENT_CONFIG.retry_us / 1e6 - 0.5)
+    assert told(network, "c0") == [], "an answer may take a while"
+    network.run(2)
+    (hindrance,) = told(network, "c0")
     assert "the relay has not answered for 4 s although its proxy is up" in hindrance
     assert "waits in the outbox" in hindrance
-    delay = exchange.machine("c0").delay(exchange.world.now)
+    delay = network.machine("c0").delay(network.world.now)
     assert (delay.reason, delay.until_us) == ("the relay does not answer", None)
-    exchange.world.restart(SERVER)
-    exchange.run(20)
-    assert exchange.heard_by("c1") == [b"waits"]
-    assert told(exchange, "c0") == []
-    assert exchange.machine("c0").delay(exchange.world.now) is None
+    network.world.restart(SERVER)
+    network.run(20)
+    assert network.heard_by("c1") == [b"waits"]
+    assert told(network, "c0") == []
+    assert network.machine("c0").delay(network.world.now) is None
 
 
 @pytest.mark.parametrize("profile", ["hardened", "paper"])
-def test_one_answer_of_the_server_lets_older_publications_go_out_soon(profile: Profile) -> None:
-    """Pauses between tries have grown while the server was down; an answer shows that it is up again."""
-    exchange = RelayNetwork(profile)
-    exchange.subscribe("c1", Label(TOPIC))
-    exchange.run(3)
-    exchange.world.crash(SERVER)
-    exchange.publish("c0", b"older")
-    exchange.run(0.25)
-    (request,) = exchange.machine("c0")._out._flying.values()
+def test_an_answer_of_the_server_hastens_older_publications(profile: Profile) -> None:
+    """Pauses between attempts have grown while the server was down; an answer shows that it is up again."""
+    network = RelayNetwork(profile)
+    network.subscribe("c1", Label(TOPIC))
+    network.run(3)
+    network.world.crash(SERVER)
+    network.publish("c0", b"older")
+    network.run(0.25)
+    (request,) = network.machine("c0")._publish_connection._in_flight.values()
     while request.tries < 6:
-        exchange.run(0.25)
-    exchange.publish("c0", b"newer")
-    exchange.world.restart(SERVER)
-    while b"newer" not in exchange.heard_by("c1"):
-        exchange.run(0.25)
-    exchange.run(1.5 * CLIENT_CONFIG.retry_us / 1e6)
-    assert sorted(exchange.heard_by("c1")) == [b"newer", b"older"]
-    assert told(exchange, "c0") == []
+        network.run(0.25)
+    network.publish("c0", b"newer")
+    network.world.restart(SERVER)
+    while b"newer" not in network.heard_by("c1"):
+        network.run(0.25)
+    network.run(1.5 * CLIENT_CONFIG.retry_us / 1e6)
+    assert sorted(network.heard_by("c1")) == [b"newer", b"older"]
+    assert told(network, "c0") == []
 
 
-def test_a_publication_that_a_proxy_drops_is_not_sent_again_with_each_answer_to_another() -> None:
+def test_a_dropped_publication_is_not_repeated_with_every_other_answer() -> None:
     """It leaves at most once in `retry_us`, however many others the server confirms."""
-    exchange = RelayNetwork()
-    exchange.run(3)
-    way = exchange.machine("c0")._out
+    network = RelayNetwork()
+    network.run(3)
+    way = network.machine("c0")._publish_connection
     post = way._post
     times: list[int] = []
     dropped: list[int] = []
@@ -83,114 +83,112 @@ def test_a_publication_that_a_proxy_drops_is_not_sent_again_with_each_answer_to_
             post(peer, message, now)
 
     way._post = post_others
-    exchange.publish("c0", b"dropped")
+    network.publish("c0", b"dropped")
     for _ in range(80):
-        exchange.publish("c0", b"confirmed")
-        exchange.run(0.25)
-    assert exchange.machine("c0").sizes()["pending"] == 1
+        network.publish("c0", b"confirmed")
+        network.run(0.25)
+    assert network.machine("c0").sizes()["pending"] == 1
     pauses = [later - earlier for earlier, later in pairwise(times)]
     assert min(pauses) >= CLIENT_CONFIG.retry_us // 2
     assert max(pauses) <= 2 * CLIENT_CONFIG.retry_us
 
 
-def test_a_subscriber_is_told_too_because_it_renews_its_leases() -> None:
-    exchange = RelayNetwork()
-    exchange.subscribe("c1", Label(TOPIC))
-    exchange.run(3)
-    exchange.world.crash(SERVER)
-    exchange.run(30)
-    assert any("although its proxy is up" in each for each in told(exchange, "c1"))
+def test_a_subscriber_notices_a_silent_server_by_its_renewals() -> None:
+    network = RelayNetwork()
+    network.subscribe("c1", Label(TOPIC))
+    network.run(3)
+    network.world.crash(SERVER)
+    network.run(30)
+    assert any("although its proxy is up" in each for each in told(network, "c1"))
 
 
-def test_a_member_that_asks_for_nothing_is_not_told_anything() -> None:
-    exchange = RelayNetwork()
-    exchange.run(3)
-    exchange.world.crash(SERVER)
-    exchange.run(60)
-    assert told(exchange, "c0") == []
+def test_a_member_without_requests_sees_no_silence() -> None:
+    network = RelayNetwork()
+    network.run(3)
+    network.world.crash(SERVER)
+    network.run(60)
+    assert told(network, "c0") == []
 
 
-def test_a_new_member_whom_the_server_never_enrols_is_told() -> None:
-    exchange = RelayNetwork()
-    exchange.world.crash(SERVER)
-    exchange.world.crash(Address("c0"))
+def test_a_member_that_is_never_enrolled_is_told() -> None:
+    network = RelayNetwork()
+    network.world.crash(SERVER)
+    network.world.crash(Address("c0"))
     for proxy in ("p0", "p1"):  # A proxy without its disk knows no member.
-        exchange.world.crash(Address(proxy))
-        exchange.world.restart(Address(proxy))
-    exchange.world.restart(Address("c0"))
-    exchange.run(20)
-    assert any("although its proxy is up" in each for each in told(exchange, "c0"))
+        network.world.crash(Address(proxy))
+        network.world.restart(Address(proxy))
+    network.world.restart(Address("c0"))
+    network.run(20)
+    assert any("although its proxy is up" in each for each in told(network, "c0"))
 
 
 @pytest.mark.parametrize("profile", ["hardened", "paper"])
-def test_a_proxy_that_cuts_its_streams_does_not_hide_that_the_server_is_silent(profile: Profile) -> None:
-    exchange = RelayNetwork(profile)
-    exchange.run(3)
-    exchange.world.crash(SERVER)
-    exchange.publish("c0", b"waits")
-    way, found = exchange.machine("c0")._out, list[str]()
+def test_a_proxy_that_cuts_its_streams_does_not_hide_a_silent_server(profile: Profile) -> None:
+    network = RelayNetwork(profile)
+    network.run(3)
+    network.world.crash(SERVER)
+    network.publish("c0", b"waits")
+    way, found = network.machine("c0")._publish_connection, list[str]()
     for _ in range(20):
-        exchange.run(CLIENT_CONFIG.retry_us / 1e6)
-        found += told(exchange, "c0")
-        way.peer_lost(exchange.world.now)
-        way.peer_up(exchange.world.now)
+        network.run(CLIENT_CONFIG.retry_us / 1e6)
+        found += told(network, "c0")
+        way.peer_lost(network.world.now)
+        way.peer_up(network.world.now)
     assert any("although its proxy is up" in each for each in found)
 
 
-def test_a_proxy_that_is_gone_is_another_matter() -> None:
-    """The driver tells of a proxy that does not answer; the server behind it is not blamed."""
-    exchange = RelayNetwork()
-    exchange.run(3)
-    exchange.world.crash(Address("p0"))
-    exchange.publish("c0", b"waits")
-    exchange.run(30)
-    assert told(exchange, "c0") == []
-    assert exchange.machine("c0").delay(exchange.world.now).reason == "no stream to the relay's proxy is up"
+def test_an_absent_proxy_does_not_count_as_a_silent_server() -> None:
+    """The driver reports an unreachable proxy; the server behind it is not blamed."""
+    network = RelayNetwork()
+    network.run(3)
+    network.world.crash(Address("p0"))
+    network.publish("c0", b"waits")
+    network.run(30)
+    assert told(network, "c0") == []
+    assert network.machine("c0").delay(network.world.now).reason == "no stream to the relay's proxy is up"
 
 
 @pytest.mark.parametrize("code", [ReplyCode.DONE, ReplyCode.UNKNOWN])
 def test_a_proxy_that_drops_a_publication_cannot_hide_it_behind_forged_answers(code: ReplyCode) -> None:
-    """It enrols the member by itself, says that all is done or that the member is unknown, and makes up deliveries.
-
-    None of it counts as the server's answer to the publication.
-    """
-    exchange = RelayNetwork()
-    exchange.subscribe("c0", Label(TOPIC))
-    exchange.run(3)
-    exchange.world.crash(SERVER)
-    exchange.publish("c0", b"dropped")
-    client = exchange.machine("c0")
-    names = [term.name for terms in client._leasing._under.values() for term in terms]
+    """The proxy enrols the member by itself, claims that requests are confirmed or that the member is unknown, and
+    invents deliveries. None of it counts as the server's answer to the publication."""
+    network = RelayNetwork()
+    network.subscribe("c0", Label(TOPIC))
+    network.run(3)
+    network.world.crash(SERVER)
+    network.publish("c0", b"dropped")
+    client = network.machine("c0")
+    names = [lease.name for leases in client._leases._by_name.values() for lease in leases]
 
     def forge(proxy: Address, data: bytes) -> None:
-        exchange.do("c0", lambda machine, now: machine.receive(data, proxy, now))
+        network.do("c0", lambda machine, now: machine.receive(data, proxy, now))
 
     for _ in range(20):
-        exchange.run(0.5)
-        for proxy, way in client._ways.items():
-            for number in list(way._flying):
+        network.run(0.5)
+        for proxy, connection in client._connections.items():
+            for number in list(connection._in_flight):
                 forge(proxy, encode(RequestReply(number, code, bytes(TICKET))))
-            if way._enrolling is not None:
-                forge(proxy, encode(RequestReply(way._enrolling[0], ReplyCode.DONE)))
+            if connection._enrolling is not None:
+                forge(proxy, encode(RequestReply(connection._enrolling[0], ReplyCode.DONE)))
             for name in names:
                 forge(proxy, encode(RelayDelivery((name,), bytes(TICKET), None, b"made up")))
-    assert any("although its proxy is up" in each for each in told(exchange, "c0"))
+    assert any("although its proxy is up" in each for each in told(network, "c0"))
 
 
-def test_the_wire_is_the_same_whether_or_not_the_owner_looks() -> None:
-    """What a member knows of a silent server it knows from what it was going to say anyway."""
+def test_status_queries_do_not_change_the_wire() -> None:
+    """A member detects a silent server from requests that it sends in any case."""
 
     def sent(*, looks: bool) -> str:
-        exchange = RelayNetwork()
-        exchange.subscribe("c1", Label(TOPIC))
-        exchange.run(3)
-        exchange.world.crash(SERVER)
-        exchange.publish("c0", b"waits")
+        network = RelayNetwork()
+        network.subscribe("c1", Label(TOPIC))
+        network.run(3)
+        network.world.crash(SERVER)
+        network.publish("c0", b"waits")
         for _ in range(20):
-            exchange.run(1)
+            network.run(1)
             if looks:
-                told(exchange, "c0")
-                exchange.machine("c0").delay(exchange.world.now)
-        return exchange.world.trace_hash
+                told(network, "c0")
+                network.machine("c0").delay(network.world.now)
+        return network.world.trace_hash
 
     assert sent(looks=True) == sent(looks=False)

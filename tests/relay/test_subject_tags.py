@@ -1,4 +1,4 @@
-"""Subjects reach the server as one tag for one element, whoever sent it, and as fresh bytes everywhere before."""
+"""Subjects reach the server as one tag per element, for any sender, and as fresh bytes everywhere before."""
 
 from __future__ import annotations
 
@@ -36,9 +36,7 @@ def stage(entropy: Entropy) -> Stage:
 
 
 @given(elements, seeds)
-def test_in_paper_the_same_element_of_two_clients_has_one_tag_and_others_have_others(
-    wanted: list[bytes], seed: int
-) -> None:
+def test_in_paper_equal_elements_of_two_clients_have_equal_tags(wanted: list[bytes], seed: int) -> None:
     _, _, clients = stage(random.Random(seed).randbytes)
     mine, theirs = (
         [
@@ -52,9 +50,7 @@ def test_in_paper_the_same_element_of_two_clients_has_one_tag_and_others_have_ot
 
 
 @given(elements, seeds)
-def test_veiled_the_same_element_of_two_clients_has_one_tag_and_others_have_others(
-    wanted: list[bytes], seed: int
-) -> None:
+def test_veiled_equal_elements_of_two_clients_have_equal_tags(wanted: list[bytes], seed: int) -> None:
     entropy = random.Random(seed).randbytes
     keys, mask, clients = stage(entropy)
     mine, theirs = (
@@ -76,7 +72,7 @@ def test_veiled_the_same_element_of_two_clients_has_one_tag_and_others_have_othe
 
 @given(elements, seeds)
 @settings(max_examples=30)
-def test_many_at_once_are_what_each_alone_would_be(wanted: list[bytes], seed: int) -> None:
+def test_bulk_operations_equal_single_ones(wanted: list[bytes], seed: int) -> None:
     entropy = random.Random(seed).randbytes
     keys, mask, [(key, moves), _] = stage(entropy)
     subject, bond = keys.public().subject, Scalar.draw(entropy)
@@ -107,12 +103,12 @@ def test_nothing_of_an_upload_repeats(entropy: Entropy) -> None:
     keys, mask, [(key, moves), _] = stage(entropy)
     uploads = [subject_tags.veil_element(b"one", key, keys.public().subject, entropy) for _ in range(3)]
     moved = [subject_tags.move_veiled_element(each, moves, mask) for each in uploads]
-    parts = [part for each in (*uploads, *moved) for part in (each.body, each.key_part)]
+    parts = [profile for each in (*uploads, *moved) for profile in (each.body, each.key_part)]
     assert len(set(parts)) == len(parts)
     assert len({subject_tags.tag_veiled(each, keys.unveil) for each in moved}) == 1
 
 
-def test_what_is_bound_to_one_box_has_another_tag_with_every_other(entropy: Entropy) -> None:
+def test_an_upload_bound_to_one_box_has_another_tag_with_any_other(entropy: Entropy) -> None:
     keys, mask, [(key, moves), _] = stage(entropy)
     bonds = [Scalar.draw(entropy) for _ in range(2)]
     moved = [
@@ -128,7 +124,7 @@ def test_what_is_bound_to_one_box_has_another_tag_with_every_other(entropy: Entr
     assert len(set(tags)) == 3
 
 
-def test_an_upload_crafted_to_hold_nothing_is_refused(entropy: Entropy) -> None:
+def test_an_upload_of_the_identity_is_refused(entropy: Entropy) -> None:
     keys, mask, [(_, moves), _] = stage(entropy)
     rho = Scalar.draw(entropy)
     crafted = Ciphertext(rho.public(), keys.public().subject * rho)

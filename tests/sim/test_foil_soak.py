@@ -61,18 +61,18 @@ def test_the_broker_dies_in_every_seed_each_member_in_some_and_all_are_back_befo
 
 
 def does_not_ask_for_what_it_missed(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(FoilSubscriber, "_ask", lambda self, *arguments: None)
+    patch.setattr(FoilSubscriber, "_request_repeats", lambda self, *arguments: None)
 
 
 def trusts_what_came_last(patch: pytest.MonkeyPatch) -> None:
     """A reader that was stopped takes what had lain about in the meantime for news of its broker."""
-    heard = MqttSession._hear
+    heard = MqttSession._dispatch
 
     def trusting(self: MqttSession, packet: Any, now: int) -> None:
         heard(self, packet, now)
         self.confirmed_us = now
 
-    patch.setattr(MqttSession, "_hear", trusting)
+    patch.setattr(MqttSession, "_dispatch", trusting)
 
 
 def keeps_nothing_that_was_acknowledged(patch: pytest.MonkeyPatch) -> None:
@@ -83,13 +83,13 @@ def keeps_nothing_that_was_acknowledged(patch: pytest.MonkeyPatch) -> None:
 
 
 def forgets_what_is_under_way(patch: pytest.MonkeyPatch) -> None:
-    gone = MqttSession._gone
+    gone = MqttSession._stream_lost
 
     def forgetful(self: MqttSession, now: int) -> None:
-        self._flying.clear()
+        self._in_flight.clear()
         gone(self, now)
 
-    patch.setattr(MqttSession, "_gone", forgetful)
+    patch.setattr(MqttSession, "_stream_lost", forgetful)
 
 
 def delivers_repeats(patch: pytest.MonkeyPatch) -> None:

@@ -59,7 +59,7 @@ def forgets_whose_a_pseudonym_is(patch: pytest.MonkeyPatch) -> None:
 
     def forgetful(self: ClientRoster, *arguments: Any, **named: Any) -> None:
         made(self, *arguments, **named)
-        self._readers.clear()
+        self._leases_by_pseudonym.clear()
 
     patch.setattr(ClientRoster, "__init__", forgetful)
 
@@ -67,35 +67,35 @@ def forgets_whose_a_pseudonym_is(patch: pytest.MonkeyPatch) -> None:
 def sends_what_waits_only_once(patch: pytest.MonkeyPatch) -> None:
     """Whoever says that it is back is believed, and gets nothing again."""
     patch.setattr(Mailboxes, "resume", lambda self, name, proxy: None)
-    patch.setattr(Mailboxes, "proxy_up", lambda self, proxy: self._present.setdefault(proxy))
+    patch.setattr(Mailboxes, "proxy_up", lambda self, proxy: self._connected.setdefault(proxy))
 
 
 def settles_with_the_first_receipt(patch: pytest.MonkeyPatch) -> None:
-    got = Mailboxes._got
+    got = Mailboxes._release
 
     def hasty(self: Mailboxes, record: int, name: bytes) -> None:
-        for other in list(self._held[record].left) if record in self._held else []:
-            if (box := self._boxes.get(other)) is not None and other != name:
-                ticket = self._part.ticket(other, self._held[record].taken.id)
+        for other in list(self._held[record].pending) if record in self._held else []:
+            if (box := self._mailboxes.get(other)) is not None and other != name:
+                ticket = self._profile.ticket(other, self._held[record].publication.id)
                 box.waiting.pop(ticket, None)
                 box.in_flight.pop(ticket, None)
             got(self, record, other)
 
-    patch.setattr(Mailboxes, "_got", hasty)
+    patch.setattr(Mailboxes, "_release", hasty)
 
 
 def does_not_ask_again(patch: pytest.MonkeyPatch) -> None:
     """What was under way when a stream broke counts as done."""
 
     def lost(self: ProxyConnection, now: int) -> None:
-        self._flying = {}
-        self._caller.peer_lost(now)
+        self._in_flight = {}
+        self._connector.peer_lost(now)
 
     patch.setattr(ProxyConnection, "peer_lost", lost)
 
 
 def does_not_renew(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(SubscriptionLeases, "_turn", lambda self, now: None)
+    patch.setattr(SubscriptionLeases, "_begin_period", lambda self, now: None)
 
 
 def delivers_repeats(patch: pytest.MonkeyPatch) -> None:

@@ -95,13 +95,13 @@ def run(*faults: Any, **changes: Any) -> ScenarioOutcome:
 def forwards_on_topic_only(patch: pytest.MonkeyPatch) -> None:
     """Whatever comes in under one entry goes on by all, which want the same here; as in the paper."""
 
-    pass_on = Forwarder._pass_on
+    pass_on = Forwarder._forward_copy
 
     def everywhere(self: Forwarder, entry: Any, message: bytes, body: bytes, now: int) -> None:
         for each in list(self._entries._entries.values()):
             pass_on(self, each, message, body, now)
 
-    patch.setattr(Forwarder, "_pass_on", everywhere)
+    patch.setattr(Forwarder, "_forward_copy", everywhere)
 
 
 def is_never_told_again(patch: pytest.MonkeyPatch) -> None:
@@ -113,11 +113,11 @@ def is_never_told_again(patch: pytest.MonkeyPatch) -> None:
             judge(self, probing, term, stop, way, how, now)
 
     patch.setattr(TreeRepair, "handle_outcome", deaf)
-    patch.setattr(subscriber, "_since", lambda listing, node: 0)
+    patch.setattr(subscriber, "_started_us", lambda listing, node: 0)
 
 
 def never_finds_who_loses_things(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(TreeRepair, "_leave", lambda self, node, now: None)
+    patch.setattr(TreeRepair, "_avoid", lambda self, node, now: None)
 
 
 def settles_before_anybody_has_heard(patch: pytest.MonkeyPatch) -> None:
@@ -126,7 +126,7 @@ def settles_before_anybody_has_heard(patch: pytest.MonkeyPatch) -> None:
 
     def hasty(self: TreePublisher, record: int, letter: Any, now: int) -> None:
         send(self, record, letter, now)
-        self._records.settle(record, letter)
+        self._outbox.settle(record, letter)
 
     patch.setattr(TreePublisher, "add", hasty)
 

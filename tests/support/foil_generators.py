@@ -1,4 +1,4 @@
-"""Every generator of fakes, with values that it can foil, and a measure of how evenly something falls."""
+"""Every generator of fakes, with values that it can foil, and a measure of uniformity."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ CENT_DOMAIN = NumericDomain(low=0, high=1000, decimals=2)
 class GeneratorCase:
     generator: Generator[Any, Any]
     attributes: int = 0
-    """0 for values that are no events of several."""
+    """0 for values of a single attribute."""
     codes: bool = False
 
     def values(self, streams: int, steps: int, rng: np.random.Generator) -> npt.NDArray[Any]:
@@ -86,7 +86,7 @@ GENERATOR_CASES: dict[str, GeneratorCase] = {
 
 
 def unevenness(places: npt.NDArray[np.int64], n: int) -> float:
-    """The largest deviation from an even share, in standard errors."""
+    """The largest deviation from a uniform share, in standard errors."""
     counts = np.bincount(places.ravel(), minlength=n)
     expected = places.size / n
     return float(np.abs(counts - expected).max() / np.sqrt(expected * (1 - 1 / n)))
@@ -95,7 +95,7 @@ def unevenness(places: npt.NDArray[np.int64], n: int) -> float:
 def rank_of_truth(
     measured: npt.NDArray[np.float64], position: npt.NDArray[np.int64], rng: RandomSource
 ) -> npt.NDArray[np.int64]:
-    """How many candidates of [streams, n] measure less than the truth; ties fall as chance will."""
+    """Number of candidates of [streams, n] that measure less than the truth; ties are broken at random."""
     order = np.lexsort((rng.random(measured.shape), measured), axis=1)
     rank: npt.NDArray[np.int64] = np.argmax(order == position[:, None], axis=1)
     return rank

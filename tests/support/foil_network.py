@@ -1,4 +1,4 @@
-"""Members and a broker without a world: frames arrive at once, and all that the broker is sent is written down."""
+"""Members and a broker without a simulator: frames arrive at once, and all packets to the broker are recorded."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def price_publication(value: float, kind: str = "trade", body: bytes = b"planted
 
 @dataclass
 class MemberHost:
-    """Where a member lives: what its disk holds, what came, and what it sent."""
+    """A member with its disk, its notifications and its events."""
 
     role: str
     number: int
@@ -54,7 +54,7 @@ class MemberHost:
 
 
 class FoilNetwork:
-    """`sent` has all that members sent to the broker: whose it is, by which peer, and the packet."""
+    """`sent` lists all packets to the broker: member, peer, packet."""
 
     def __init__(self, config: FoilConfig = CONFIG, broker: MqttBrokerConfig | None = None, seed: int = 1) -> None:
         self.config, self.now, self.seed = config, START_US, seed
@@ -66,9 +66,9 @@ class FoilNetwork:
         self.away: list[str] = []
         """Members whose streams are down."""
         self.withheld: list[str] = []
-        """Members whom the broker brings nothing, though it says that it will."""
+        """Members to which the broker delivers nothing, although it grants their filters."""
         self.dropped: Callable[[str, PublishPacket], bool] = lambda name, packet: False
-        """What the broker does not bring to whom; nobody is told."""
+        """True for packets that the broker silently does not deliver to a member."""
 
     def add(self, name: str, role: str, config: FoilConfig | None = None) -> FoilMember:
         config = config or self.config
@@ -85,10 +85,10 @@ class FoilNetwork:
         return place.member
 
     def kill_broker(self) -> None:
-        """With all that it knows."""
+        """Kill the broker, which loses all its state."""
         self.broker = None
         for name, place in self.places.items():
-            for span in place.member._spans:
+            for span in place.member._periods:
                 place.member.peer_lost(span.session.peer, self.now)
             self.settle(name)
 
@@ -96,15 +96,15 @@ class FoilNetwork:
         self.broker = MqttBroker(self.broker_config, random.Random(self.seed), self.now)
 
     def leave(self, *names: str) -> None:
-        """These lose their streams, and cannot call."""
+        """These members lose their streams, and cannot open new ones."""
         for name in names:
             self._drop(name)
             self.away.append(name)
-            for span in self.places[name].member._spans:
+            for span in self.places[name].member._periods:
                 self.places[name].member.peer_lost(span.session.peer, self.now)
 
     def run(self, seconds: float) -> None:
-        """Let time pass, with all timers in their order."""
+        """Let time pass, with all timers in order."""
         end = self.now + int(seconds * SECOND)
         self.settle()
         while True:
@@ -120,7 +120,7 @@ class FoilNetwork:
         self.settle()
 
     def settle(self, *names: str) -> None:
-        """Carry frames and events until there are none."""
+        """Deliver frames and events until there are none."""
         busy = True
         while busy:
             busy = False
@@ -129,7 +129,7 @@ class FoilNetwork:
             busy |= self._step_broker()
 
     def seen(self, name: str | None = None) -> Iterator[tuple[str, CandidateHead, bytes]]:
-        """The candidates that the broker got: topic, head, body."""
+        """The candidates that the broker received: topic, head, body."""
         for who, _, packet in self.sent:
             if isinstance(packet, PublishPacket) and (name is None or who == name) and "/on/" in packet.topic:
                 yield packet.topic, *split_candidate(packet.payload)
@@ -195,7 +195,7 @@ class FoilNetwork:
 
     def _drop(self, name: str) -> None:
         if self.broker is not None:
-            for span in self.places[name].member._spans:
+            for span in self.places[name].member._periods:
                 self.broker.peer_lost(Address(f"{name} {span.session.peer}"), self.now)
 
 

@@ -1,7 +1,7 @@
 """An adversary with one membership that signs certificates with its own TLS key, as if it were an issuer.
 
 The authority gave the adversary a certificate for a TLS key, and the adversary has that key. It writes certificates for
-any name and any role, signed with that key, and shows its own certificate as that of the issuer.
+any name and any role, signed with that key, and shows its own certificate as the issuer's.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Members of one authority who are nodes of a tree, and the keyring of its directory; made once for each process."""
+"""Members of one authority that are nodes of a tree, and the keyring of its directory; made once for each process."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ SECOND = 1_000_000
 
 @cache
 def make_members(count: int) -> tuple[Authority, Keyring, tuple[Keyring, ...]]:
-    """The authority, the directory and so many nodes."""
+    """The authority, the directory and `count` nodes."""
     entropy = random.Random(11).randbytes
     state = issuer.create(EPOCH_US, entropy)
     state, directory = issuer.grant_ready(state, "directory", [], FIRST, EPOCHS, entropy, "directory")
@@ -36,6 +36,6 @@ def address_of(number: int) -> Address:
 
 
 def make_listed(count: int, seed: int = 1) -> list[ListedNode]:
-    """As many nodes as one likes, which nobody certified."""
+    """`count` listed nodes without certificates."""
     draw = random.Random(seed).randbytes
     return [ListedNode(address_of(number), public_of(Secret(draw(32))), NOW, NOW + SECOND) for number in range(count)]

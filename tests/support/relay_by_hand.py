@@ -1,6 +1,6 @@
-"""A relay at one table: server, proxy and two members, passed frames by hand, with a record of all that each is handed.
+"""A relay without a simulator: server, proxy and two members, with a record of every frame.
 
-Time is virtual, disks are sure and streams never break. What matters here is what a party gets to see.
+Time is virtual, disks never fail and streams never break. The tests look at what each party sees.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ SERVER, PROXY, ANNA, BEN = map(Address, ("server", "proxy", "anna", "ben"))
 
 
 class SentFrame(NamedTuple):
-    """A frame on its way."""
+    """A frame in transit."""
 
     now: int
     source: Address
@@ -42,7 +42,7 @@ class SentFrame(NamedTuple):
 
 
 class RelayByHand:
-    """Anna and Ben may publish and read both topics."""
+    """Anna and Ben may publish on and subscribe to both topics."""
 
     def __init__(
         self, profile: Profile, client: RelayClientConfig | None = None, proxy: RelayProxyConfig | None = None
@@ -99,7 +99,7 @@ class RelayByHand:
         return (each for each in self.seen if name in (each.source, each.destination))
 
     def _turn(self) -> bool:
-        """Act on what the machines ask for, and hand over what they send; whether there was anything."""
+        """Handle the machines' events, and deliver their frames. Returns True if there were any."""
         busy = False
         for name, machine in self._machines.items():
             while (event := machine.next_event()) is not None:

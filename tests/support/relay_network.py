@@ -1,4 +1,4 @@
-"""A small relay in a simulated world, for tests: a server, a proxy or two, and clients who are told what to do."""
+"""A small relay in a simulated world: a server, two proxies, and clients that tests control."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from veilcast.topics import Conjunction, Integers, Label, Schema, Strings
 
 TOPIC = "relay"
 SCHEMA = Schema((Integers("level", 0, 15, 4), Integers("size", 0, 7, 2), Strings("kind")))
-"""`size` is coarser than its values: two share a cell."""
+"""`size` has coarse cells: two values share one."""
 PROXIES = (Address("p0"), Address("p1"))
 CLIENT_CONFIG = RelayClientConfig(spread_us=0, retry_us=1_000_000, connect_us=500_000, resume_us=5_000_000)
 PROXY_CONFIG = RelayProxyConfig(batch_us=0, connect_us=500_000)
@@ -33,7 +33,7 @@ EPOCH_US = 60_000_000
 
 
 class RelayNetwork:
-    """`heard` has what was delivered: (client, subscription, body), in order. Owners acknowledge while `prompt`."""
+    """`heard` lists deliveries: (client, subscription, body), in order. Owners acknowledge while `prompt`."""
 
     def __init__(
         self,
@@ -72,7 +72,7 @@ class RelayNetwork:
         self.world.run(round(seconds * 1_000_000))
 
     def do(self, name: str, act: Callable[[Any, int], object]) -> Any:
-        """Let an owner call its machine, now, and return what comes of it."""
+        """Let an owner call its machine now, and return the result."""
         results: list[Any] = []
         self.world.call(Address(name), lambda machine, now: results.append(act(machine, now)))
         self.run(0)

@@ -1,4 +1,4 @@
-"""A small network of the tree in memory: a directory, nodes, streams that hide who calls, and a clock of its own."""
+"""A small tree network in memory: a directory, nodes, streams that hide the caller, and a virtual clock."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def make_authority(profile: Profile) -> Authority:
 
 @cache
 def keyring_of(number: int, profile: Profile) -> Keyring:
-    """Everybody may publish; -1 is the directory."""
+    """Every member may publish; -1 is the directory."""
     entropy = SeededEntropy(derive_bytes(number + 1, "grove member", profile))
     first = epoch_of(START_US, EPOCH_US)
     wanted: list[Any] = [(TOPIC, "publisher")] if number >= 0 else []
@@ -78,7 +78,7 @@ def name_of(number: int, profile: Profile) -> bytes:
 
 @dataclass
 class AnonymousStream:
-    """From a caller, who knows the peer's name, to one who knows neither."""
+    """A stream from a caller, which knows the peer's name, to a callee, which does not know the caller."""
 
     caller: Address
     peer: Address
@@ -95,7 +95,7 @@ class NodeHost:
 
 
 class TreeNetwork:
-    """`heard` has what was delivered: (node, subscription, body), in order. Owners acknowledge at once."""
+    """`heard` lists deliveries: (node, subscription, body), in order. Owners acknowledge at once."""
 
     def __init__(
         self,
@@ -117,11 +117,11 @@ class TreeNetwork:
         self.heard: list[tuple[str, int, bytes]] = []
         self.events: list[tuple[str, Event]] = []
         self.seen: list[tuple[str, str, Message]] = []
-        """Every message that arrived: by whom, under which name of its sender, what."""
+        """Every message that arrived: recipient, the recipient's name for the sender, message."""
         self.rewrite: Callable[[str, Message], Message] = lambda source, message: message
-        """What becomes of a message on its way; `source` is what its receiver knows its sender by."""
+        """Changes messages in transit; `source` is the recipient's name for the sender."""
         self.cut_off: set[Address] = set()
-        """Who can neither call nor be called; streams that stand stay."""
+        """Nodes that can neither open nor accept streams; open streams stay."""
         self.places: dict[Address, NodeHost] = {}
         self.wants: dict[Address, list[Conjunction]] = {}
         self.names = [Address(f"n{number}:1") for number in range(nodes)]
@@ -140,7 +140,7 @@ class TreeNetwork:
         self.now = end
 
     def until(self, ready: Callable[[], bool], seconds: float) -> float:
-        """Run until this is so; how long that took. Fails if it takes longer."""
+        """Run until `ready` is true, and return the seconds it took. Fails after `seconds`."""
         start = self.now
         while not ready():
             assert self.now < start + seconds * SECOND, f"not so after {seconds} s"
@@ -169,11 +169,11 @@ class TreeNetwork:
         return [body for node, _, body in self.heard if node == name]
 
     def called(self, node: bytes) -> str:
-        """The address of the node of this name."""
+        """The address of the node with this name."""
         return next(name for name in self.names if name_of(self.names.index(name), self.profile) == node)
 
     def stands(self, name: str) -> bool:
-        """Whether the last subscription of this node has been reported to stand."""
+        """True if the last subscription of this node has been reported as active."""
         told = [event for node, event in self.events if node == name and isinstance(event, Waiting)]
         return bool(told) and told[-1].until_us is not None
 
@@ -201,11 +201,11 @@ class TreeNetwork:
         self._turn(address)
 
     def inject(self, name: str, message: bytes, source: str = "in:stranger") -> None:
-        """Bytes of somebody who is none of the nodes."""
+        """Send bytes as an outsider."""
         self.do(name, lambda node, now: node.receive(message, Address(source), now))
 
     def resend(self, name: str, frames: Sequence[Frame]) -> None:
-        """Frames that a test took from a machine, and that are not for it."""
+        """Send frames that a test took from a machine."""
         for frame in frames:
             self._send(Address(name), frame.destination, frame.data)
         self._turn(Address(name))
@@ -309,6 +309,6 @@ class TreeNetwork:
             self._after(self._latency_us, tell)
 
 
-def profile_of(grove: TreeNetwork, name: str) -> Any:
-    """What a node leaves to its profile."""
-    return grove.machine(name)._part
+def profile_of(network: TreeNetwork, name: str) -> Any:
+    """The profile of a node."""
+    return network.machine(name)._profile

@@ -1,4 +1,4 @@
-"""The paper's routing table: it misses nothing, keeps its bound on false positives, and is full when it says so."""
+"""The paper's routing table: no false negatives, a bounded rate of false positives, and an error when it is full."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ groups = st.lists(st.lists(words, min_size=1, max_size=2), min_size=1, max_size=
     st.booleans(),
 )
 @settings(max_examples=60)
-def test_a_publication_goes_where_each_of_its_groups_is_wanted(
+def test_a_publication_matches_filters_with_an_element_of_each_group(
     poured: list[tuple[bytes, list[bytes]]], asked: list[list[bytes]], counting: bool
 ) -> None:
     table, model = DestinationFilters(GEOMETRY, destinations=3, counting=counting), dict[bytes, set[bytes]]()
@@ -39,7 +39,7 @@ def test_a_publication_goes_where_each_of_its_groups_is_wanted(
 
 @given(st.lists(st.tuples(st.booleans(), words), max_size=30))
 @settings(max_examples=60)
-def test_what_is_counted_can_be_taken_out_as_often_as_it_was_poured_in(steps: list[tuple[bool, bytes]]) -> None:
+def test_a_counted_element_can_be_removed_as_often_as_it_was_added(steps: list[tuple[bool, bytes]]) -> None:
     table, held = (
         DestinationFilters(GEOMETRY, destinations=1, counting=True),
         dict.fromkeys((b"a", b"b", b"c", b"d", b"e"), 0),
@@ -55,14 +55,14 @@ def test_what_is_counted_can_be_taken_out_as_often_as_it_was_poured_in(steps: li
         assert table.match([[element]]) == ([b"x"] if count else [])
 
 
-def test_filters_that_do_not_count_only_grow() -> None:
+def test_plain_filters_only_grow() -> None:
     table = DestinationFilters(GEOMETRY, destinations=1)
-    with pytest.raises(LocalError, match="only grow"):
+    with pytest.raises(LocalError, match="do not count"):
         table.remove(b"x", [b"a"])
     DestinationFilters(GEOMETRY, destinations=1, counting=True).remove(b"unknown", [b"a"])
 
 
-def test_a_filter_is_full_at_the_elements_its_bound_is_for() -> None:
+def test_a_filter_is_full_at_its_element_limit() -> None:
     for counting in (False, True):
         table = DestinationFilters(GEOMETRY, destinations=2, counting=counting)
         table.add(b"x", [bytes((number,)) for number in range(64)])
@@ -75,7 +75,7 @@ def test_a_filter_is_full_at_the_elements_its_bound_is_for() -> None:
     assert len(once) == 1, "what is there already takes no room"
 
 
-def test_a_table_is_full_at_its_destinations() -> None:
+def test_a_table_is_full_at_its_destination_limit() -> None:
     table = DestinationFilters(GEOMETRY, destinations=20)
     for number in range(20):
         table.add(bytes((number,)), [b"a", bytes((number,))])
@@ -88,18 +88,18 @@ def test_a_table_is_full_at_its_destinations() -> None:
         DestinationFilters(GEOMETRY, destinations=0)
 
 
-def test_counts_end_before_they_run_over() -> None:
+def test_counters_refuse_to_overflow() -> None:
     counted = DestinationFilters(GEOMETRY, destinations=1, counting=True)
     for _ in range(40):
         counted.add(b"x", [b"a"])
-    with patch.object(destination_filters, "_COUNT_MAX", 40), pytest.raises(LocalError, match="counts no further"):
+    with patch.object(destination_filters, "_COUNT_MAX", 40), pytest.raises(LocalError, match="at its maximum"):
         counted.add(b"x", [b"a"])
     assert counted.match([[b"a"]]) == [b"x"]
     assert destination_filters._COUNT_MAX == 65_535
 
 
-def test_false_positives_keep_their_bound_and_a_loose_one_sends_copies_astray() -> None:
-    """With 499 destinations and 1 % for each, five copies of everything go where nobody wants it."""
+def test_false_positives_keep_their_bound_and_a_loose_bound_sends_stray_copies() -> None:
+    """With 499 destinations and 1 % for each, every publication makes five stray copies."""
     rng = random.Random(4)
     loose = Geometry.sized(elements=8, queries=1, bound=0.01)
     table = DestinationFilters(loose, destinations=499)

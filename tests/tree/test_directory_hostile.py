@@ -1,4 +1,4 @@
-"""What strangers, members and sub-authorities cannot make a directory do."""
+"""What outsiders, members and sub-authorities cannot make a directory do."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from support.directory_desk import ALICE, BOB, CAROL, CONFIG, LEASE_US, NODES, STATE, Desk, fetch, name_of
+from support.directory_host import ALICE, BOB, CAROL, CONFIG, LEASE_US, NODES, STATE, DirectoryHost, fetch, name_of
 from support.listed_nodes import EPOCHS, FIRST, NOW, SECOND, address_of, make_members
 from veilcast.authority import issuer
 from veilcast.authority.keyring import Keyring
@@ -35,7 +35,7 @@ def onion_of(keyring: Keyring) -> Address:
 
 
 def unproven(count: int) -> list[EnrolNode]:
-    """Descriptors whose signature does not hold, as a member sends them."""
+    """Descriptors with an invalid signature, as a member sends them."""
     bad = msgspec.structs.replace(build_descriptor(BOB, address_of(1), 7, NOW), signature=bytes(64))
     return [MembershipProver(BOB).prove(msgspec.structs.replace(bad, since_us=number)) for number in range(count)]
 
@@ -59,86 +59,86 @@ def in_the_name_of(victim: Keyring, puppet: Keyring, address: Address, now: int)
     return MembershipProver(puppet).prove(EnrolNode(7, address, box, 0, now, puppet.membership.tls[:-1], signature))
 
 
-def test_a_request_without_the_network_key_is_not_answered_and_charged_to_nobody() -> None:
-    desk = Desk(msgspec.structs.replace(CONFIG, enrols_burst=1, enrols_every_us=SECOND))
-    desk.enrol(ALICE, NOW)
+def test_a_request_without_the_network_key_is_neither_answered_nor_charged() -> None:
+    host = DirectoryHost(msgspec.structs.replace(CONFIG, enrols_burst=1, enrols_every_us=SECOND))
+    host.enrol(ALICE, NOW)
     for request in (
         FetchListing(1, 0, None),
-        FetchListing(1, desk.listing(NOW).version, 0),
+        FetchListing(1, host.listing(NOW).version, 0),
         MembershipProver(STRANGER).prove(FetchListing(1, 0, None)),
         msgspec.structs.replace(fetch(1, 0, None), version=1),
         build_descriptor(STRANGER, address_of(1), 7, NOW),
         msgspec.structs.replace(build_descriptor(BOB, address_of(1), 7, NOW), proof=None),
         *(msgspec.structs.replace(each, proof=bytes(32)) for each in unproven(50)),
     ):
-        assert desk.ask(request, NOW) == []
-    assert desk.enrol(CAROL, NOW) == [NodeEnrolled(7, NOW + LEASE_US)]
+        assert host.ask(request, NOW) == []
+    assert host.enrol(CAROL, NOW) == [NodeEnrolled(7, NOW + LEASE_US)]
 
 
-def test_an_answer_of_the_directory_is_large_so_only_members_get_one() -> None:
-    desk = Desk()
+def test_only_members_get_the_large_answers_of_the_directory() -> None:
+    host = DirectoryHost()
     for number, keyring in enumerate(make_members(40)[2]):
-        desk.enrol(keyring, NOW, address_of(number))
-    asked = fetch(1, desk.listing(NOW).version, 0)
-    (page,) = desk.ask(asked, NOW)
+        host.enrol(keyring, NOW, address_of(number))
+    asked = fetch(1, host.listing(NOW).version, 0)
+    (page,) = host.ask(asked, NOW)
     assert isinstance(page, ListingPage)
     assert len(encode(page)) > 40 * len(encode(asked))
-    assert desk.ask(msgspec.structs.replace(asked, proof=None), NOW) == []
+    assert host.ask(msgspec.structs.replace(asked, proof=None), NOW) == []
 
 
-def test_honest_nodes_may_all_come_at_once() -> None:
-    desk = Desk(msgspec.structs.replace(CONFIG, enrols_burst=1, enrols_every_us=SECOND))
-    assert [desk.enrol(keyring, NOW) for keyring in NODES] == [[NodeEnrolled(7, NOW + LEASE_US)]] * len(NODES)
+def test_all_honest_nodes_can_enrol_at_once() -> None:
+    host = DirectoryHost(msgspec.structs.replace(CONFIG, enrols_burst=1, enrols_every_us=SECOND))
+    assert [host.enrol(keyring, NOW) for keyring in NODES] == [[NodeEnrolled(7, NOW + LEASE_US)]] * len(NODES)
 
 
-def test_a_member_that_floods_bad_descriptors_shuts_out_no_node_that_is_listed() -> None:
-    desk = Desk(msgspec.structs.replace(CONFIG, enrols_burst=2, enrols_every_us=SECOND))
-    desk.enrol(ALICE, NOW)
-    assert [desk.ask(each, NOW) for each in unproven(4)] == [REFUSED, REFUSED, LIMITED, LIMITED]
-    assert desk.enrol(CAROL, NOW) == LIMITED
-    assert desk.enrol(ALICE, NOW + 1) == [NodeEnrolled(7, NOW + 1 + LEASE_US)]
-    assert desk.enrol(CAROL, NOW + SECOND) == [NodeEnrolled(7, NOW + SECOND + LEASE_US)]
+def test_a_flood_of_bad_descriptors_shuts_out_no_listed_node() -> None:
+    host = DirectoryHost(msgspec.structs.replace(CONFIG, enrols_burst=2, enrols_every_us=SECOND))
+    host.enrol(ALICE, NOW)
+    assert [host.ask(each, NOW) for each in unproven(4)] == [REFUSED, REFUSED, LIMITED, LIMITED]
+    assert host.enrol(CAROL, NOW) == LIMITED
+    assert host.enrol(ALICE, NOW + 1) == [NodeEnrolled(7, NOW + 1 + LEASE_US)]
+    assert host.enrol(CAROL, NOW + SECOND) == [NodeEnrolled(7, NOW + SECOND + LEASE_US)]
 
 
-def test_a_flood_of_bad_descriptors_shuts_out_no_listed_node_after_the_directory_has_started_anew() -> None:
-    """Nor a node whose certificates are other ones than when it came: the last ones that it showed are on the disk."""
-    desk = Desk(msgspec.structs.replace(CONFIG, enrols_burst=2, enrols_every_us=SECOND))
-    desk.enrol(ALICE, NOW)
+def test_a_flood_of_bad_descriptors_shuts_out_no_listed_node_after_a_restart() -> None:
+    """Nor a node whose certificates have changed since it enrolled: the disk has the last ones that it showed."""
+    host = DirectoryHost(msgspec.structs.replace(CONFIG, enrols_burst=2, enrols_every_us=SECOND))
+    host.enrol(ALICE, NOW)
     leaf = read_leaf(BOB.membership.tls[0])
     longer = certify_leaf(STATE.key, msgspec.structs.replace(leaf, last_s=leaf.last_s + 1))
     tls = (longer, *BOB.membership.tls[1:])
     again = msgspec.structs.replace(BOB, membership=msgspec.structs.replace(BOB.membership, tls=tls))
     for keyring in (BOB, again):
-        desk.enrol(keyring, NOW)
-    desk.start(NOW + SECOND)
-    assert [desk.ask(each, NOW + SECOND) for each in unproven(4)] == [REFUSED, REFUSED, LIMITED, LIMITED]
+        host.enrol(keyring, NOW)
+    host.start(NOW + SECOND)
+    assert [host.ask(each, NOW + SECOND) for each in unproven(4)] == [REFUSED, REFUSED, LIMITED, LIMITED]
     for keyring in (ALICE, again):
-        assert desk.enrol(keyring, NOW + SECOND + 1) == [NodeEnrolled(7, NOW + SECOND + 1 + LEASE_US)]
+        assert host.enrol(keyring, NOW + SECOND + 1) == [NodeEnrolled(7, NOW + SECOND + 1 + LEASE_US)]
 
 
-def test_a_node_that_moves_all_the_time_is_heard_only_so_often() -> None:
-    desk = Desk(msgspec.structs.replace(CONFIG, renewals_burst=3))
-    answers = [desk.enrol(ALICE, NOW + number, address_of(number)) for number in range(20)]
+def test_the_moves_of_a_node_are_rate_limited() -> None:
+    host = DirectoryHost(msgspec.structs.replace(CONFIG, renewals_burst=3))
+    answers = [host.enrol(ALICE, NOW + number, address_of(number)) for number in range(20)]
     assert [answer == LIMITED for answer in answers] == [False] * 4 + [True] * 16
-    assert desk.listing(NOW + 20).addresses == (address_of(3),)
+    assert host.listing(NOW + 20).addresses == (address_of(3),)
 
 
-def test_an_onion_address_is_listed_for_the_holder_of_its_key_alone() -> None:
-    desk, hers = Desk(), onion_of(ALICE)
+def test_an_onion_address_is_listed_only_for_the_holder_of_its_key() -> None:
+    host, hers = DirectoryHost(), onion_of(ALICE)
     true = build_descriptor(ALICE, hers, 7, NOW)
-    assert desk.ask(true, NOW) == [NodeEnrolled(7, NOW + LEASE_US)]
+    assert host.ask(true, NOW) == [NodeEnrolled(7, NOW + LEASE_US)]
     his = build_descriptor(BOB, hers, 7, NOW)
     body = _body(hers, his.box, his.since_us, NOW)
     for holds in (None, true.holds, derive_onion_key(BOB.membership.link).sign(body, purpose=_HOLDS), bytes(64)):
-        assert desk.ask(MembershipProver(BOB).prove(msgspec.structs.replace(his, holds=holds)), NOW) == REFUSED
+        assert host.ask(MembershipProver(BOB).prove(msgspec.structs.replace(his, holds=holds)), NOW) == REFUSED
     for place in (f"{'a' * 56}.onion:80", "x.onion:80", ".onion:80"):
-        assert desk.enrol(BOB, NOW, Address(place)) == REFUSED
-    assert desk.listing(NOW).addresses == (hers,)
+        assert host.enrol(BOB, NOW, Address(place)) == REFUSED
+    assert host.listing(NOW).addresses == (hers,)
 
 
 @pytest.mark.parametrize("place", ["ONION", "onion"])
-def test_an_onion_address_in_another_spelling_is_no_way_around_the_proof(place: str) -> None:
-    """No node calls another spelling: through Tor, a node calls addresses of the one form that is checked."""
+def test_an_onion_address_in_another_spelling_needs_the_proof_too(place: str) -> None:
+    """No node opens another spelling: through Tor, a node opens only addresses of the one form that is checked."""
     from veilcast.net.onion import ONION_ADDRESS
 
     host = onion_of(ALICE).removesuffix(":80")
@@ -146,63 +146,63 @@ def test_an_onion_address_in_another_spelling_is_no_way_around_the_proof(place: 
     assert ONION_ADDRESS.fullmatch(written) is None
 
 
-def test_a_descriptor_is_of_at_most_some_seconds_to_come() -> None:
+def test_a_descriptor_from_the_future_is_refused() -> None:
     assert AHEAD_US <= 10 * SECOND
-    desk = Desk()
-    assert desk.ask(build_descriptor(ALICE, address_of(1), 7, NOW + AHEAD_US + 1), NOW) == REFUSED
-    assert desk.ask(build_descriptor(ALICE, address_of(1), 7, NOW + AHEAD_US), NOW) == [NodeEnrolled(7, NOW + LEASE_US)]
+    host = DirectoryHost()
+    assert host.ask(build_descriptor(ALICE, address_of(1), 7, NOW + AHEAD_US + 1), NOW) == REFUSED
+    assert host.ask(build_descriptor(ALICE, address_of(1), 7, NOW + AHEAD_US), NOW) == [NodeEnrolled(7, NOW + LEASE_US)]
 
 
-def test_an_old_descriptor_moves_no_node_after_the_directory_has_started_anew() -> None:
-    desk = Desk()
+def test_a_replayed_descriptor_moves_no_node_after_a_restart() -> None:
+    host = DirectoryHost()
     old = build_descriptor(ALICE, address_of(1), 7, NOW)
-    desk.ask(old, NOW)
-    desk.enrol(ALICE, NOW + SECOND, address_of(2))
-    desk.start(NOW + 2 * SECOND)
-    assert desk.ask(old, NOW + 2 * SECOND) == REFUSED
-    assert desk.listing(NOW + 2 * SECOND).addresses == (address_of(2),)
+    host.ask(old, NOW)
+    host.enrol(ALICE, NOW + SECOND, address_of(2))
+    host.start(NOW + 2 * SECOND)
+    assert host.ask(old, NOW + 2 * SECOND) == REFUSED
+    assert host.listing(NOW + 2 * SECOND).addresses == (address_of(2),)
 
 
-def test_a_sub_authority_moves_no_node_that_another_authority_certified() -> None:
+def test_a_sub_authority_cannot_move_a_node_of_another_authority() -> None:
     """The sub-authority may certify members, and writes any name into their certificates."""
-    desk = Desk()
-    desk.enrol(ALICE, NOW, address_of(1))
-    desk.enrol(DORA, NOW, address_of(2))
+    host = DirectoryHost()
+    host.enrol(ALICE, NOW, address_of(1))
+    host.enrol(DORA, NOW, address_of(2))
     evil = Address("evil.example:1")
     for restarted in (False, True):
         if restarted:
-            desk.start(NOW + SECOND)
+            host.start(NOW + SECOND)
         for victim, signer in ((ALICE, SUB), (DORA, OTHER)):
             puppet = certified_as(name_of(victim), signer, BOB)
-            assert desk.ask(in_the_name_of(victim, puppet, evil, NOW + SECOND), NOW + SECOND) == REFUSED
-    assert set(desk.listing(NOW + SECOND).addresses) == {address_of(1), address_of(2)}
-    assert desk.enrol(DORA, NOW + 2 * SECOND, address_of(3)) == [NodeEnrolled(7, NOW + 2 * SECOND + LEASE_US)]
+            assert host.ask(in_the_name_of(victim, puppet, evil, NOW + SECOND), NOW + SECOND) == REFUSED
+    assert set(host.listing(NOW + SECOND).addresses) == {address_of(1), address_of(2)}
+    assert host.enrol(DORA, NOW + 2 * SECOND, address_of(3)) == [NodeEnrolled(7, NOW + 2 * SECOND + LEASE_US)]
 
 
-def test_the_root_takes_a_name_back_that_a_sub_authority_gave_away() -> None:
-    desk = Desk()
+def test_the_root_can_reclaim_a_name_from_a_sub_authority() -> None:
+    host = DirectoryHost()
     puppet = certified_as(name_of(ALICE), SUB, BOB)
-    assert desk.ask(in_the_name_of(ALICE, puppet, address_of(9), NOW), NOW) == [NodeEnrolled(7, NOW + LEASE_US)]
-    assert desk.enrol(ALICE, NOW + SECOND, address_of(9)) == [NodeEnrolled(7, NOW + SECOND + LEASE_US)]
+    assert host.ask(in_the_name_of(ALICE, puppet, address_of(9), NOW), NOW) == [NodeEnrolled(7, NOW + LEASE_US)]
+    assert host.enrol(ALICE, NOW + SECOND, address_of(9)) == [NodeEnrolled(7, NOW + SECOND + LEASE_US)]
     later = in_the_name_of(ALICE, puppet, address_of(8), NOW + 2 * SECOND)
-    assert desk.ask(later, NOW + 2 * SECOND) == REFUSED
-    assert desk.listing(NOW + 2 * SECOND).ids == (fingerprint(ALICE.membership.certificate.leaf.subject),)
+    assert host.ask(later, NOW + 2 * SECOND) == REFUSED
+    assert host.listing(NOW + 2 * SECOND).ids == (fingerprint(ALICE.membership.certificate.leaf.subject),)
 
 
 @pytest.mark.parametrize("ahead_us", [0, AHEAD_US])
-def test_a_sub_authority_that_renews_all_the_time_does_not_keep_the_roots_member_out(ahead_us: int) -> None:
-    """Its descriptors are of the latest time that the directory takes, and use up the allowance of the name."""
-    desk = Desk()
+def test_a_sub_authority_that_keeps_renewing_cannot_shut_out_the_roots_member(ahead_us: int) -> None:
+    """Its descriptors have the latest time that the directory accepts, and use up the rate limit of the name."""
+    host = DirectoryHost()
     puppet = certified_as(name_of(ALICE), SUB, BOB)
     for number in range(40):
         now = NOW + number * SECOND // 4
-        desk.ask(in_the_name_of(ALICE, puppet, address_of(9), now + ahead_us), now)
+        host.ask(in_the_name_of(ALICE, puppet, address_of(9), now + ahead_us), now)
     later = NOW + 10 * SECOND
-    assert desk.enrol(ALICE, later, address_of(1)) == [NodeEnrolled(7, later + LEASE_US)]
-    assert desk.ask(in_the_name_of(ALICE, puppet, address_of(9), later + AHEAD_US), later) == REFUSED
-    (node,) = desk.listing(later).nodes
+    assert host.enrol(ALICE, later, address_of(1)) == [NodeEnrolled(7, later + LEASE_US)]
+    assert host.ask(in_the_name_of(ALICE, puppet, address_of(9), later + AHEAD_US), later) == REFUSED
+    (node,) = host.listing(later).nodes
     assert (node.address, node.since_us) == (address_of(1), later)
-    assert len(desk.disk) == 1
+    assert len(host.disk) == 1
 
 
 @given(
@@ -211,7 +211,7 @@ def test_a_sub_authority_that_renews_all_the_time_does_not_keep_the_roots_member
     st.lists(st.tuples(st.integers(0, 400), st.integers(0, 255)), max_size=3),
 )
 @pytest.mark.filterwarnings("ignore::cryptography.utils.CryptographyDeprecationWarning")
-def test_whatever_a_member_describes_it_is_refused_or_listed_and_nothing_is_raised(
+def test_any_descriptor_is_listed_or_refused_without_a_fault(
     address: str, holds: bytes | None, flips: list[tuple[int, int]]
 ) -> None:
     """A member signs any address, and changes any byte of its certificate; it has the network key."""
@@ -220,7 +220,7 @@ def test_whatever_a_member_describes_it_is_refused_or_listed_and_nothing_is_rais
     for place, value in flips:
         certificate[place % len(certificate)] = value
     forged = msgspec.structs.replace(honest, holds=holds, certificates=(bytes(certificate),))
-    (answer,) = Desk().ask(MembershipProver(BOB).prove(forged), NOW)
+    (answer,) = DirectoryHost().ask(MembershipProver(BOB).prove(forged), NOW)
     assert isinstance(answer, RequestRefused | NodeEnrolled)
     assert isinstance(answer, RequestRefused) or (
         bytes(certificate) == honest.certificates[0] and ".onion:" not in address

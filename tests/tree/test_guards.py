@@ -1,4 +1,4 @@
-"""Guards are drawn once, kept, and given back their place."""
+"""Guards are drawn once, kept over restarts, and get their place back."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def kept(guards: Guards) -> bytes | None:
     return last
 
 
-def test_they_are_drawn_once_and_kept_over_lives() -> None:
+def test_guards_are_drawn_once_and_survive_restarts() -> None:
     guards = Guards(3, HOME, Random(1), None)
     chain = guards.chain(ALL, ())
     written = kept(guards)
@@ -44,7 +44,7 @@ def test_they_are_drawn_once_and_kept_over_lives() -> None:
     assert kept(again) is None
 
 
-def test_who_is_away_has_a_deputy_and_gets_its_place_back() -> None:
+def test_an_absent_guard_has_a_deputy_and_gets_its_place_back() -> None:
     guards = Guards(3, HOME, Random(1), None)
     first, second, third = guards.chain(ALL, ())
     changed = guards.chain(without(second), ())
@@ -65,7 +65,7 @@ def test_an_empty_listing_changes_nothing() -> None:
     assert guards.chain(ALL, ()) == chain
 
 
-def test_where_there_are_few_others_the_chain_is_shorter() -> None:
+def test_a_small_network_has_a_shorter_chain() -> None:
     guards = Guards(3, HOME, Random(1), None)
     assert len(guards.chain(Listing(NODES[:2]), ())) == 1
     assert guards.chain(Listing(NODES[:1]), ()) == ()
@@ -73,7 +73,7 @@ def test_where_there_are_few_others_the_chain_is_shorter() -> None:
 
 
 @given(st.lists(st.sets(st.integers(1, 11), max_size=9), max_size=12))
-def test_no_place_has_more_than_its_deputies_whoever_comes_and_goes(away: list[set[int]]) -> None:
+def test_the_number_of_deputies_is_bounded(away: list[set[int]]) -> None:
     guards = Guards(3, HOME, Random(1), None)
     for gone in away:
         listing = without(*(NODES[number].node for number in gone))
@@ -84,12 +84,12 @@ def test_no_place_has_more_than_its_deputies_whoever_comes_and_goes(away: list[s
 
 
 @pytest.mark.parametrize("data", [b"", b"junk", b"\x91\x91\xc4\x01x"])
-def test_a_damaged_record_is_known_for_one(data: bytes) -> None:
+def test_a_damaged_record_is_detected(data: bytes) -> None:
     with pytest.raises(TamperedError):
         Guards(3, HOME, Random(1), data)
 
 
-def test_who_is_doubted_keeps_its_place_and_gets_none_that_another_can_have() -> None:
+def test_a_doubted_guard_keeps_its_place_and_gets_no_new_one() -> None:
     guards = Guards(3, HOME, Random(1), None)
     first, second, third = guards.chain(ALL, ())
     assert guards.chain(ALL, (), (first, second, third)) == (first, second, third)
@@ -100,7 +100,7 @@ def test_who_is_doubted_keeps_its_place_and_gets_none_that_another_can_have() ->
     assert guards.chain(ALL, (second, trusted), doubted)[1] in doubted
 
 
-def test_where_all_have_been_guards_one_of_another_place_stands_in() -> None:
+def test_if_all_nodes_were_guards_one_of_another_place_stands_in() -> None:
     guards = Guards(2, HOME, Random(1), None)
     few = Listing(NODES[:5])
     first, second = guards.chain(few, ())

@@ -1,4 +1,4 @@
-"""Bundles: everyone finds its own instruction and its children's bundles, and nothing of anybody else."""
+"""Bundles: every node finds its own instruction and its children's bundles, and nothing about other nodes."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ TOLD = [Instruction(DRAW(16), DRAW(16), DRAW(16)) for _ in EVERYONE]
 
 
 def handed_down(first: NodeId, bundle: bytes, context: bytes = b"") -> dict[NodeId, tuple[Instruction, NodeId | None]]:
-    """What everyone below finds, and of whom it has it."""
+    """The instruction of every node below, and the node that passed it on."""
     found: dict[NodeId, tuple[Instruction, NodeId | None]] = {}
     waiting: list[tuple[NodeId, bytes, NodeId | None]] = [(first, bundle, None)]
     while waiting:
@@ -47,7 +47,7 @@ def handed_down(first: NodeId, bundle: bytes, context: bytes = b"") -> dict[Node
 
 @given(st.integers(1, GROUP_MAX), st.integers(1, 8), st.binary(max_size=20))
 @settings(max_examples=25)
-def test_a_group_is_told_by_its_first_and_everyone_what_is_its_own(size: int, fan: int, context: bytes) -> None:
+def test_every_node_of_a_group_gets_only_its_own_instruction(size: int, fan: int, context: bytes) -> None:
     bundle = wrap_group(EVERYONE[:size], TOLD[:size], fan, DRAW, context=context)
     found = handed_down(EVERYONE[0].node, bundle, context)
     for place in range(size):
@@ -58,7 +58,7 @@ def test_a_group_is_told_by_its_first_and_everyone_what_is_its_own(size: int, fa
 
 @given(st.integers(1, 64), st.integers(1, 8))
 @settings(max_examples=25)
-def test_the_papers_bundles_go_down_the_tree_itself(size: int, fan: int) -> None:
+def test_the_papers_bundles_travel_along_the_tree(size: int, fan: int) -> None:
     firsts = wrap_tree(EVERYONE[:size], TOLD[:size], fan, DRAW)
     assert [node for node, _ in firsts] == [each.node for each in EVERYONE[: min(fan, size)]]
     found = {node: told for first, bundle in firsts for node, told in handed_down(first, bundle).items()}
@@ -69,7 +69,7 @@ def test_the_papers_bundles_go_down_the_tree_itself(size: int, fan: int) -> None
 
 
 @pytest.mark.parametrize("fan", [1, 2, 5, 32])
-def test_a_full_group_fits_one_padded_block_whatever_its_form_and_one_more_does_not(fan: int) -> None:
+def test_a_full_group_fits_one_padded_block_and_a_larger_one_does_not(fan: int) -> None:
     bundle = wrap_group(EVERYONE[:GROUP_MAX], TOLD[:GROUP_MAX], fan, DRAW)
     assert unpad(pad(bundle, INSTALL_BLOCK)) == bundle
     with patch.object(instruction_bundles, "GROUP_MAX", GROUP_MAX + 1), pytest.raises(LocalError, match="do not fit"):
@@ -86,7 +86,7 @@ def test_a_layer_opens_for_its_node_and_its_context_alone() -> None:
             open_layer(key, bundle, context=context)
 
 
-def test_a_node_that_hands_on_cannot_read_or_change_what_it_hands_on() -> None:
+def test_a_node_cannot_read_or_change_a_bundle_that_it_passes_on() -> None:
     layer = open_layer(KEYS[0], wrap_group(EVERYONE[:7], TOLD[:7], 2, DRAW))
     assert [node for node, _ in layer.children] == [EVERYONE[1].node, EVERYONE[2].node]
     for node, sealed in layer.children:
@@ -99,14 +99,14 @@ def test_a_node_that_hands_on_cannot_read_or_change_what_it_hands_on() -> None:
                 open_layer(KEY_OF[node], sealed[:at] + bytes((sealed[at] ^ 1,)) + sealed[at + 1 :])
 
 
-def test_two_bundles_of_one_content_have_no_eight_bytes_in_common() -> None:
+def test_two_bundles_of_equal_content_share_no_eight_bytes() -> None:
     one, two = (wrap_group(EVERYONE[:9], TOLD[:9], 2, DRAW) for _ in range(2))
     pieces = {one[at : at + 8] for at in range(len(one) - 7)}
     assert not any(two[at : at + 8] in pieces for at in range(len(two) - 7))
 
 
 @given(st.binary(max_size=200))
-def test_whatever_a_stranger_closes_for_a_node_is_a_layer_or_refused(plain: bytes) -> None:
+def test_any_box_from_an_outsider_is_a_layer_or_refused(plain: bytes) -> None:
     sealed = box(KEYS[0].public, plain, purpose=b"vc/tree-layer", entropy=DRAW)
     for bundle in (sealed, plain):
         try:
@@ -127,12 +127,12 @@ def test_children_that_do_not_fill_their_layer_are_refused(rest: bytes) -> None:
 
 def test_a_branch_that_fits_no_bundle_is_refused() -> None:
     many, told = EVERYONE * 10, TOLD * 10
-    with pytest.raises(LocalError, match="spread them wider"):
+    with pytest.raises(LocalError, match="larger fan"):
         wrap_tree(many, told, 1, DRAW)
     assert len(wrap_tree(many, told, 8, DRAW)) == 8
 
 
-def test_illegal_names_cannot_be_built() -> None:
+def test_illegal_instructions_and_recipients_cannot_be_built() -> None:
     for wrong in ((b"", bytes(16), bytes(16)), (bytes(16), bytes(15), bytes(16)), (bytes(16), bytes(16), bytes(17))):
         with pytest.raises(LocalError):
             Instruction(*wrong)

@@ -1,3 +1,5 @@
+"""Listings: signing, download, and the rejection of stale, altered and invalid ones."""
+
 from __future__ import annotations
 
 import random
@@ -25,14 +27,14 @@ EDITION = sign_listing(LISTING, DIRECTORY)
 
 
 def gather(edition: SignedListing, known: Listing | None = None, now: int = NOW) -> Listing:
-    gathering = ListingDownload(edition.head, READER, known, now, LISTED_MAX)
-    while (number := gathering.missing_page()) is not None:
-        gathering.add_page(edition.pages[number])
-    return gathering.listing()
+    download = ListingDownload(edition.head, READER, known, now, LISTED_MAX)
+    while (number := download.missing_page()) is not None:
+        download.add_page(edition.pages[number])
+    return download.listing()
 
 
 @pytest.mark.parametrize("count", [0, 1, PAGE_NODES - 1, PAGE_NODES, PAGE_NODES + 1, 2 * PAGE_NODES])
-def test_what_is_gathered_is_what_was_published(count: int) -> None:
+def test_a_downloaded_listing_equals_the_signed_one(count: int) -> None:
     listing = Listing(NODES[:count], NOW, NOW + SECOND)
     edition = sign_listing(listing, DIRECTORY)
     gathered = gather(edition)
@@ -42,7 +44,7 @@ def test_what_is_gathered_is_what_was_published(count: int) -> None:
 
 
 @given(st.permutations(NODES[:8]))
-def test_the_order_is_one_whoever_came_first_and_the_columns_go_together(nodes: list[ListedNode]) -> None:
+def test_a_listing_has_one_order_and_aligned_columns(nodes: list[ListedNode]) -> None:
     listing = Listing(nodes)
     assert listing.nodes == Listing(NODES[:8]).nodes
     assert list(listing.ids) == sorted(listing.ids)
@@ -57,7 +59,7 @@ def test_the_order_is_one_whoever_came_first_and_the_columns_go_together(nodes: 
         assert (listing.since[place], listing.until[place]) == (node.since_us, node.until_us)
 
 
-def test_who_is_not_listed_has_no_place() -> None:
+def test_an_unlisted_node_has_no_index() -> None:
     assert LISTING.numbered(bytes(16)) is None
     assert bytes(16) not in LISTING
     assert LISTING.ids[0] in LISTING
@@ -68,7 +70,7 @@ def test_a_node_is_listed_once() -> None:
         Listing([NODES[0], msgspec.structs.replace(NODES[0], address="elsewhere")])
 
 
-def test_those_whose_lease_is_over_are_not_among_the_living() -> None:
+def test_expired_nodes_are_not_among_the_living() -> None:
     mixed = [msgspec.structs.replace(node, until_us=NOW + place) for place, node in enumerate(NODES[:8])]
     listing = Listing(mixed, NOW, NOW + SECOND)
     assert listing.living(NOW - 1) is listing
@@ -88,12 +90,12 @@ def test_those_whose_lease_is_over_are_not_among_the_living() -> None:
     ],
     ids=str,
 )
-def test_nothing_of_a_head_can_be_changed(change: dict[str, object]) -> None:
+def test_no_field_of_a_head_can_be_changed(change: dict[str, object]) -> None:
     with pytest.raises(ForgedError):
         ListingDownload(msgspec.structs.replace(EDITION.head, **change), READER, None, NOW, LISTED_MAX)
 
 
-def test_only_a_directory_of_our_authority_signs_a_listing() -> None:
+def test_only_a_directory_of_the_same_authority_can_sign_a_listing() -> None:
     member = sign_listing(LISTING, NODE).head
     with pytest.raises(ForgedError, match="role"):
         ListingDownload(member, READER, None, NOW, LISTED_MAX)
@@ -105,18 +107,18 @@ def test_only_a_directory_of_our_authority_signs_a_listing() -> None:
         ListingDownload(sign_listing(LISTING, other).head, READER, None, NOW, LISTED_MAX)
 
 
-def test_a_listing_that_is_over_or_older_than_what_is_known_or_of_a_time_to_come_is_refused() -> None:
-    with pytest.raises(StaleError, match="over"):
+def test_an_expired_stale_or_future_listing_is_refused() -> None:
+    with pytest.raises(StaleError, match="expired"):
         gather(EDITION, now=NOW + SECOND)
     with pytest.raises(StaleError, match="older"):
         gather(EDITION, known=Listing([], NOW + 1, NOW + SECOND))
     assert gather(EDITION, known=LISTING).nodes == LISTING.nodes
-    with pytest.raises(StaleError, match="to come"):
+    with pytest.raises(StaleError, match="future"):
         gather(sign_listing(Listing([], NOW + AHEAD_US + 1, NOW + 2 * AHEAD_US), DIRECTORY))
 
 
-def test_pages_of_another_listing_and_pages_that_were_changed_are_refused() -> None:
-    gathering = ListingDownload(EDITION.head, READER, None, NOW, LISTED_MAX)
+def test_foreign_and_altered_pages_are_refused() -> None:
+    download = ListingDownload(EDITION.head, READER, None, NOW, LISTED_MAX)
     first, second, last = EDITION.pages
     for page, error in (
         (msgspec.structs.replace(first, version=NOW + 1), StaleError),
@@ -126,24 +128,24 @@ def test_pages_of_another_listing_and_pages_that_were_changed_are_refused() -> N
         (msgspec.structs.replace(last, nodes=last.nodes[:-1]), ForgedError),
     ):
         with pytest.raises(error):
-            gathering.add_page(page)
-    assert gathering.missing_page() == 0
+            download.add_page(page)
+    assert download.missing_page() == 0
 
 
-def test_what_a_directory_signs_must_be_a_listing() -> None:
-    """A directory that is not one of ours, but has its certificate: it can sign what is out of order."""
+def test_a_signed_but_invalid_listing_is_refused() -> None:
+    """A foreign directory with a valid certificate can sign a listing that is out of order."""
     backward = Listing(NODES[:4], NOW, NOW + SECOND)
     backward.nodes = backward.nodes[::-1]
     with pytest.raises(MalformedError, match="order"):
         gather(sign_listing(backward, DIRECTORY))
 
 
-def test_a_listing_of_more_than_is_wanted_is_not_fetched() -> None:
+def test_a_listing_beyond_the_configured_size_is_not_downloaded() -> None:
     with pytest.raises(MalformedError):
         ListingDownload(EDITION.head, READER, None, NOW, len(LISTING) - 1)
 
 
-def test_no_more_are_listed_than_can_be() -> None:
+def test_a_listing_is_bounded_by_the_wire_format() -> None:
     class Endless(Listing):
         def __len__(self) -> int:
             return LISTED_MAX + 1
@@ -153,7 +155,7 @@ def test_no_more_are_listed_than_can_be() -> None:
 
 
 @given(st.binary(max_size=400))
-def test_certificates_of_strangers_are_refused_and_nothing_else(data: bytes) -> None:
+def test_foreign_certificates_are_refused_and_valid_ones_accepted(data: bytes) -> None:
     head: ListingHead = msgspec.structs.replace(
         EDITION.head, certificates=StatementSignature((data,), b"").certificates
     )

@@ -1,7 +1,8 @@
-"""A member uses its TLS certificate as an issuer's: to move others in the listing, to multiply, to go on when revoked.
+"""A member uses its TLS certificate as an issuer's: to move other nodes in the listing, to multiply, to stay after its
+revocation.
 
 The adversary has one membership, the whole listing and the network key. Every test fails on a directory or a node that
-takes a member's certificate for an issuer's.
+accepts a member's certificate as an issuer's.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import pytest
 from cryptography import x509
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
-from support.directory_desk import KEYRING, LEASE_US, STATE, Desk, name_of
+from support.directory_host import KEYRING, LEASE_US, STATE, DirectoryHost, name_of
 from support.forged_certificates import DIRECTORY, MEMBER, forge_certificates, forge_descriptor
 from support.listed_nodes import EPOCH_US, EPOCHS, FIRST, NOW, SECOND, address_of, make_members
 from veilcast.authority import issuer, statement
@@ -46,21 +47,21 @@ def box_of(keyring: Keyring) -> bytes:
 
 
 def test_a_members_certificate_does_not_move_another_node() -> None:
-    desk = Desk()
-    desk.enrol(VICTIM, NOW, TRUE)
+    host = DirectoryHost()
+    host.enrol(VICTIM, NOW, TRUE)
     forged = forge_descriptor(MALLORY, name_of(VICTIM), box_of(VICTIM), EVIL, NOW + SECOND)
-    assert desk.ask(forged, NOW + SECOND) == REFUSED
-    assert desk.listing(NOW + SECOND).addresses == (TRUE,)
+    assert host.ask(forged, NOW + SECOND) == REFUSED
+    assert host.listing(NOW + SECOND).addresses == (TRUE,)
 
 
-def test_one_membership_is_one_node_of_the_listing() -> None:
-    desk = Desk()
+def test_one_membership_gives_one_listed_node() -> None:
+    host = DirectoryHost()
     for number in range(200):
         box = public_of(Secret(number.to_bytes(32, "big")))
-        assert desk.ask(forge_descriptor(MALLORY, fingerprint(box), box, EVIL, NOW), NOW) == REFUSED
+        assert host.ask(forge_descriptor(MALLORY, fingerprint(box), box, EVIL, NOW), NOW) == REFUSED
     for number in range(3):
-        desk.enrol(MALLORY, NOW + number * SECOND, address_of(number))
-    assert desk.listing(NOW + 3 * SECOND).ids == (name_of(MALLORY),)
+        host.enrol(MALLORY, NOW + number * SECOND, address_of(number))
+    assert host.listing(NOW + 3 * SECOND).ids == (name_of(MALLORY),)
 
 
 def test_a_revoked_member_enrols_under_no_name() -> None:
@@ -68,18 +69,18 @@ def test_a_revoked_member_enrols_under_no_name() -> None:
     assert isinstance(ended.bulletin, Bulletin)
     revoked = RevokedKeys(KEYRING.root, 10)
     revoked.add(ended.bulletin, FIRST)
-    desk, now = Desk(revoked=revoked), NOW + EPOCH_US
-    assert desk.enrol(MALLORY, now) == [RequestRefused(7, RefusalCode.MALFORMED)]
-    assert desk.ask(forge_descriptor(MALLORY, name_of(VICTIM), box_of(VICTIM), EVIL, now), now) == REFUSED
+    host, now = DirectoryHost(revoked=revoked), NOW + EPOCH_US
+    assert host.enrol(MALLORY, now) == [RequestRefused(7, RefusalCode.MALFORMED)]
+    assert host.ask(forge_descriptor(MALLORY, name_of(VICTIM), box_of(VICTIM), EVIL, now), now) == REFUSED
 
 
 def test_an_expired_member_enrols_under_no_name() -> None:
-    desk, now = Desk(), NOW + (EPOCHS + 24_000) * EPOCH_US
-    assert desk.ask(forge_descriptor(MALLORY, name_of(VICTIM), box_of(VICTIM), EVIL, now), now) == REFUSED
+    host, now = DirectoryHost(), NOW + (EPOCHS + 24_000) * EPOCH_US
+    assert host.ask(forge_descriptor(MALLORY, name_of(VICTIM), box_of(VICTIM), EVIL, now), now) == REFUSED
 
 
 def forged_listing() -> ListingHead:
-    """A listing with one node, of the adversary's own choice, signed by the adversary as if it were a directory."""
+    """A listing with one node of the adversary's choice, signed by the adversary as if it were a directory."""
     listing = Listing([ListedNode(EVIL, box_of(MALLORY), NOW, NOW + LEASE_US)], NOW, NOW + LEASE_US)
     certificates = forge_certificates(MALLORY, name_of(MALLORY), DIRECTORY)
     head = sign_listing(listing, MALLORY).head
@@ -93,8 +94,8 @@ def test_a_members_certificate_does_not_sign_a_listing() -> None:
         ListingDownload(forged_listing(), StatementReader(VICTIM), None, NOW, LISTED_MAX)
 
 
-def test_a_revoked_directory_signs_no_listing_that_a_node_takes() -> None:
-    """Also not with certificates that it signs itself. A node that starts and fetches is what is asked here."""
+def test_a_node_refuses_a_listing_of_a_revoked_directory() -> None:
+    """Nor with certificates that it signs itself. The test asks a node that starts and downloads."""
     ended = issuer.revoke(STATE, "directory", None, FIRST, bytes)
     assert isinstance(ended.bulletin, Bulletin)
     revoked = RevokedKeys(KEYRING.root, 10)
@@ -126,7 +127,7 @@ def drained(node: TreeNode) -> list[Event]:
     return events
 
 
-def test_the_adversary_succeeds_where_names_and_signatures_are_all_that_is_checked(
+def test_the_attack_succeeds_if_only_names_and_signatures_are_checked(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """A planted flaw: a validation that lets any certificate issue others. The attacks above must notice it."""
@@ -146,8 +147,8 @@ def test_the_adversary_succeeds_where_names_and_signatures_are_all_that_is_check
         )
 
     monkeypatch.setattr(statement, "_verify_chain", check_names_and_signatures)
-    desk = Desk()
-    desk.enrol(VICTIM, NOW, TRUE)
-    desk.ask(forge_descriptor(MALLORY, name_of(VICTIM), box_of(VICTIM), EVIL, NOW + SECOND), NOW + SECOND)
-    assert desk.listing(NOW + SECOND).addresses == (EVIL,)
+    host = DirectoryHost()
+    host.enrol(VICTIM, NOW, TRUE)
+    host.ask(forge_descriptor(MALLORY, name_of(VICTIM), box_of(VICTIM), EVIL, NOW + SECOND), NOW + SECOND)
+    assert host.listing(NOW + SECOND).addresses == (EVIL,)
     ListingDownload(forged_listing(), StatementReader(VICTIM), None, NOW, LISTED_MAX)

@@ -1,4 +1,4 @@
-"""A tree that is changed while it stands: from everywhere it leads home, and whoever is concerned is told."""
+"""A tree that changes while it stands: every path leads home, and all nodes concerned get instructions."""
 
 from __future__ import annotations
 
@@ -35,10 +35,10 @@ changes = st.lists(
 
 
 @given(st.integers(3, 60), changes, st.integers(0, 100))
-def test_whatever_is_changed_every_way_leads_home_by_those_who_were_told(
+def test_after_any_changes_every_path_leads_home_through_instructed_nodes(
     nodes: int, steps: list[tuple[str, int]], seed: int
 ) -> None:
-    """What each node was told last is kept as it would be; following that from any stop leads to the end."""
+    """The test keeps the last instruction of each node; following these from any stop leads to the delivery tag."""
     tree, rng = tree_of(nodes, min(3, nodes)), Random(seed)
     kept = {tree.entry_at(stop): tree.instruction(stop) for stop in (*tree.chain, *tree.stops)}
     at = {tree.entry_at(stop): tree.node(stop) for stop in (*tree.chain, *tree.stops)}
@@ -86,7 +86,7 @@ def test_an_instruction_names_the_parent_s_entry_and_never_its_token() -> None:
         assert tree.entry_at(stop) == entry_name(told.entry)
 
 
-def test_a_guard_that_is_replaced_does_not_know_the_token_of_the_next() -> None:
+def test_a_replaced_guard_does_not_know_its_successors_token() -> None:
     tree = tree_of(20, 3)
     before = tree.instruction(-2).entry
     told = tree.replace_guard(-2, recipient(99))

@@ -1,4 +1,4 @@
-"""Loop labels: no node passes a message on twice, and as many are lost by mistake as the sum says."""
+"""Loop labels: no node forwards a message twice, and the rate of mistaken losses is the computed one."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def some(headers: LabelHeader, count: int, seed: int = 1, every_us: int = 1000) 
 
 
 @given(st.integers(0, 2**32), st.integers(1, 6))
-def test_whoever_marked_a_header_knows_it_again_whatever_came_after(seed: int, others: int) -> None:
+def test_a_node_recognises_its_label_after_any_later_labels(seed: int, others: int) -> None:
     headers = LabelHeader()
     first, *rest = some(headers, 1 + others, seed)
     header = first.mark(headers.empty(), 0)
@@ -30,7 +30,7 @@ def test_whoever_marked_a_header_knows_it_again_whatever_came_after(seed: int, o
     assert len(header) == 16
 
 
-def test_a_label_changes_at_intervals_and_the_one_before_still_counts() -> None:
+def test_a_label_changes_at_intervals_and_the_previous_one_still_counts() -> None:
     headers = LabelHeader(256)
     (node,) = some(headers, 1)
     marked = [node.mark(headers.empty(), now) for now in (0, 999, 1000, 2000)]
@@ -45,14 +45,14 @@ def test_a_label_changes_at_intervals_and_the_one_before_still_counts() -> None:
 
 
 @pytest.mark.parametrize(("bits", "least", "most"), [(128, 0.0075, 0.009), (256, 0.00055, 0.0007)])
-def test_a_path_of_ten_is_lost_as_seldom_as_stated(bits: int, least: float, most: float) -> None:
+def test_the_stated_loss_on_a_path_of_ten_is_right(bits: int, least: float, most: float) -> None:
     assert least < LabelHeader(bits).loss_probability(10) <= most
     usual = sum((1 - (1 - 1 / bits) ** (4 * passed)) ** 4 for passed in range(10))
     assert LabelHeader(bits).loss_probability(10) <= usual
 
 
-def test_the_sum_is_what_happens() -> None:
-    """In a header so small that 2,000 paths show it: 32 bits, 6 nodes."""
+def test_the_computed_loss_matches_a_simulation() -> None:
+    """A header so small that 2,000 paths show the loss: 32 bits, 6 nodes."""
     headers, rng = LabelHeader(32), Random(3)
     lost = 0
     for _ in range(2000):
@@ -66,7 +66,7 @@ def test_the_sum_is_what_happens() -> None:
 
 
 @given(st.integers(1, 8).map(lambda size: 8 * size), st.integers(1, 4))
-def test_the_first_never_loses_and_each_more_loses_more(bits: int, hashes: int) -> None:
+def test_the_loss_is_zero_for_one_node_and_grows_with_the_path(bits: int, hashes: int) -> None:
     headers = LabelHeader(bits, hashes)
     chances = [headers.loss_probability(path) for path in range(6)]
     assert chances[0] == 0

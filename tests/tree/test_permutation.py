@@ -1,4 +1,4 @@
-"""The keyed permutation: it loses nobody, its two directions and two forms agree, and its key decides everything."""
+"""The keyed permutation: a bijection whose two directions and two forms agree, and that depends on its key."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ keys = st.binary(min_size=16, max_size=16).map(Secret)
 @example(Secret(bytes(16)), 1)
 @example(Secret(bytes(16)), 2)
 @settings(max_examples=60)
-def test_every_place_is_taken_once_and_leads_back(key: Secret, n: int) -> None:
+def test_the_permutation_is_a_bijection_with_its_inverse(key: Secret, n: int) -> None:
     shuffled = Permutation(key, n)
     everyone = np.arange(n)
     places = shuffled.places(everyone)
@@ -33,21 +33,21 @@ def test_every_place_is_taken_once_and_leads_back(key: Secret, n: int) -> None:
 
 @given(keys, sizes, st.data())
 @settings(max_examples=60)
-def test_one_by_one_is_as_in_arrays(key: Secret, n: int, data: st.DataObject) -> None:
+def test_single_and_array_results_agree(key: Secret, n: int, data: st.DataObject) -> None:
     shuffled = Permutation(key, n)
     some = data.draw(st.lists(st.integers(0, n - 1), max_size=8))
     assert shuffled.places(np.array(some, dtype=np.int64)).tolist() == [shuffled.place(node) for node in some]
     assert shuffled.nodes(np.array(some, dtype=np.int64)).tolist() == [shuffled.node(place) for place in some]
 
 
-def test_hardly_anyone_is_sent_round_again() -> None:
+def test_cycle_walking_is_rare() -> None:
     for n in (2, 500, 10_000, 99_999):
         shuffled = Permutation(Secret(b"a key"), n)
         assert 0 <= shuffled.left * shuffled.right - n < shuffled.left
 
 
 def test_places_are_uniform_over_keys() -> None:
-    """Of 6 nodes, in 3,600 permutations, each of the 36 (node, place) pairs falls 600 times, give or take 22."""
+    """Of 6 nodes, in 3,600 permutations, each of the 36 (node, place) pairs occurs 600 times, give or take 22."""
     pairs: Counter[tuple[int, int]] = Counter()
     orders: set[tuple[int, ...]] = set()
     for key in range(3600):
@@ -58,8 +58,8 @@ def test_places_are_uniform_over_keys() -> None:
     assert len(orders) > 700, "nearly all of the 720 orders"
 
 
-def test_a_round_that_repeats_itself_is_not_uniform() -> None:
-    """The planted bug: with all tables alike, the test above would not pass."""
+def test_a_permutation_with_repeated_rounds_is_not_uniform() -> None:
+    """The planted bug: with equal tables, the test above would fail."""
     real = Permutation._table
     orders: set[tuple[int, ...]] = set()
     with patch.object(Permutation, "_table", lambda self, key, number: real(self, key, number % 2)):

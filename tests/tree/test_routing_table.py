@@ -1,4 +1,4 @@
-"""The routing table: what is told later holds, and what does not fit changes nothing."""
+"""The routing table: later instructions replace earlier ones, and a refused one changes nothing."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def groups(count: int) -> list[tuple[bytes, ...]]:
     return [(tag,) for tag in TAGS[:count]]
 
 
-def test_an_entry_that_is_turned_to_more_than_there_is_room_for_stays_as_it_was() -> None:
+def test_an_entry_update_beyond_capacity_changes_nothing() -> None:
     entries = RoutingTable(entries_max=4, columns_max=4)
     first = entries.put(told(1), groups(2), 10)
     entries.put(told(2), groups(2), 10)
@@ -35,7 +35,7 @@ def test_an_entry_that_is_turned_to_more_than_there_is_room_for_stays_as_it_was(
 
 
 @given(st.lists(st.tuples(st.integers(0, 3), st.integers(1, 4), st.integers(1, 30)), max_size=30))
-def test_a_name_that_was_taken_is_there_until_it_ends_and_constraints_stay_within_their_bound(
+def test_an_accepted_entry_stays_until_it_expires_and_constraints_are_bounded(
     steps: list[tuple[int, int, int]],
 ) -> None:
     entries, ends = RoutingTable(entries_max=3, columns_max=6), dict[bytes, tuple[int, int]]()

@@ -1,4 +1,4 @@
-"""Names of peers: a purpose and a node, put together and taken apart alike."""
+"""Stream names: a purpose and a node, joined and split consistently."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ words = st.text(st.characters(exclude_characters="@", codec="ascii"), min_size=1
 
 
 @given(words, st.text(min_size=1))
-def test_a_name_comes_apart_as_it_was_put_together(purpose: str, node: str) -> None:
+def test_a_stream_name_round_trips(purpose: str, node: str) -> None:
     assert split_stream_name(name_stream(Address(node), purpose)) == (purpose, node)
 
 
-def test_a_fresh_purpose_serves_once(entropy: Entropy) -> None:
+def test_a_fresh_purpose_is_unique(entropy: Entropy) -> None:
     one, two = (name_stream(Address("a.onion:1"), fresh_purpose(PROBE_STREAM, entropy)) for _ in range(2))
     assert one != two
     assert one.startswith("probe-")
@@ -27,12 +27,12 @@ def test_a_fresh_purpose_serves_once(entropy: Entropy) -> None:
 
 
 @pytest.mark.parametrize(("node", "purpose"), [("", "hop"), ("a", ""), ("a", "x@y")])
-def test_what_is_no_purpose_or_node_is_refused(node: str, purpose: str) -> None:
+def test_an_invalid_purpose_or_node_is_refused(node: str, purpose: str) -> None:
     with pytest.raises(LocalError):
         name_stream(Address(node), purpose)
 
 
 @pytest.mark.parametrize("name", ["", "a", "@a", "a@"])
-def test_what_is_no_such_name_is_refused(name: str) -> None:
+def test_an_invalid_stream_name_is_refused(name: str) -> None:
     with pytest.raises(LocalError):
         split_stream_name(Address(name))

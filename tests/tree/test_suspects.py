@@ -1,4 +1,4 @@
-"""Suspects: droppers are named, one or many, always or sometimes dropping; honest nodes are not."""
+"""Suspects: droppers are named, one or many, permanent or occasional; honest nodes are not."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ NODES = [number.to_bytes(16, "big") for number in range(N)]
 GUARDS = NODES[1:4]
 
 Drops = Callable[[NodeId, int, Random], bool]
-"""Whether this node drops, at this place of the way."""
+"""True if this node drops the probe, at this place of its path."""
 
 
 def always(bad: Collection[NodeId]) -> Drops:
@@ -41,7 +41,7 @@ def planned(trees: int, rng: Random) -> Iterator[HardenedLayout]:
 
 
 def observed(drops: Drops, *, trees: int, each: int = 1, loss: float = 0.0, seed: int = 1) -> DropSuspects:
-    """Every node entered `each` times in every tree."""
+    """Probes that enter at every node `each` times in every tree."""
     rng, found = Random(seed), DropSuspects(remembered=100_000)
     for plan in planned(trees, rng):
         for number in range(N):
@@ -58,8 +58,8 @@ def named(found: DropSuspects) -> set[NodeId]:
 
 @given(st.sets(st.sampled_from(NODES[4:]), min_size=1, max_size=12), st.integers(0, 99))
 @settings(max_examples=15)
-def test_who_drops_all_is_named_after_a_few_trees_and_nobody_else(bad: set[NodeId], seed: int) -> None:
-    """Everyone, that is, whom no other dropper stood above in as many trees as it takes."""
+def test_a_node_that_drops_everything_is_named_after_a_few_trees_and_no_other(bad: set[NodeId], seed: int) -> None:
+    """This holds for every dropper that had no other dropper above it in enough trees."""
     rng, found, shown = Random(seed), DropSuspects(remembered=10_000), Counter[NodeId]()
     for plan in planned(8, rng):
         for number in range(N):
@@ -83,8 +83,8 @@ def test_a_parent_of_many_is_named_at_once_and_its_children_are_not_blamed() -> 
     assert suspect.rate > 0.9
 
 
-def test_a_guard_is_told_from_the_others_by_tests_that_enter_on_the_chain() -> None:
-    """All ways go by all guards; only what enters at one of them tells which it is."""
+def test_a_faulty_guard_is_identified_by_probes_on_the_chain() -> None:
+    """All paths pass all guards; only probes that enter at one of them identify it."""
     bad = GUARDS[1]
     found = observed(always([bad]), trees=1)
     for link in range(3):
@@ -95,7 +95,7 @@ def test_a_guard_is_told_from_the_others_by_tests_that_enter_on_the_chain() -> N
 
 
 @pytest.mark.parametrize(("chance", "each", "trees"), [(0.5, 4, 6), (0.25, 10, 6)])
-def test_who_drops_sometimes_is_named_by_repetition(chance: float, each: int, trees: int) -> None:
+def test_an_occasional_dropper_is_named_after_many_probes(chance: float, each: int, trees: int) -> None:
     bad = set(NODES[10:20])
     found = observed(sometimes(bad, chance), trees=trees, each=each, loss=0.01)
     verdict = found.find_suspects()
@@ -104,7 +104,7 @@ def test_who_drops_sometimes_is_named_by_repetition(chance: float, each: int, tr
     assert abs(sum(rates) / len(rates) - chance) < 0.15
 
 
-def test_who_drops_only_what_it_passes_on_for_others_is_not_cleared_by_what_enters_at_itself() -> None:
+def test_a_node_that_drops_only_forwarded_probes_is_not_cleared_by_its_own() -> None:
     bad = set(NODES[10:14])
     found = observed(lambda node, at, rng: at > 0 and node in bad, trees=12)
     verdict = named(found)
@@ -112,20 +112,20 @@ def test_who_drops_only_what_it_passes_on_for_others_is_not_cleared_by_what_ente
     assert verdict <= bad
 
 
-def test_a_tenth_of_all_may_drop() -> None:
+def test_droppers_are_found_among_a_tenth_of_all_nodes() -> None:
     bad = set(NODES[20:40])
     verdict = named(observed(always(bad), trees=8, loss=0.01))
     assert len(verdict & bad) >= 18
     assert len(verdict - bad) <= 1
 
 
-def test_losses_that_are_nobodys_fault_name_nobody() -> None:
+def test_random_losses_name_no_node() -> None:
     for seed in range(10):
         assert named(observed(always([]), trees=3, loss=0.02, seed=seed)) == set()
 
 
-def test_who_drops_what_one_child_hands_on_is_not_found_and_has_few_others_named() -> None:
-    """What this cannot do: either end of a link may have lost it."""
+def test_a_node_that_drops_one_childs_probes_is_not_found_and_few_others_are_named() -> None:
+    """A limit of the method: either end of a link may have dropped the probe."""
     bad, found, rng = set(NODES[10:13]), DropSuspects(remembered=10_000), Random(1)
     for plan in planned(12, rng):
         victim: dict[NodeId, NodeId] = {}
@@ -137,7 +137,7 @@ def test_who_drops_what_one_child_hands_on_is_not_found_and_has_few_others_named
         assert len(named(found) - bad) <= 3
 
 
-def test_a_node_that_is_forgotten_is_given_another_chance() -> None:
+def test_a_forgotten_node_gets_another_chance() -> None:
     bad = NODES[30]
     found = observed(always([bad]), trees=6)
     assert named(found) == {bad}
@@ -146,7 +146,7 @@ def test_a_node_that_is_forgotten_is_given_another_chance() -> None:
     assert 0 < len(found) < 6 * N
 
 
-def test_what_is_long_past_is_forgotten() -> None:
+def test_old_probes_are_forgotten() -> None:
     found = DropSuspects(remembered=50)
     for _ in range(50):
         found.record((NODES[5], *GUARDS), returned=False)
@@ -157,8 +157,8 @@ def test_what_is_long_past_is_forgotten() -> None:
     assert found.find_suspects() == []
 
 
-def test_if_only_the_node_entered_were_blamed_honest_nodes_would_be_named() -> None:
-    """The planted bug: the tests above would notice a verdict that forgets the way."""
+def test_blaming_only_the_entry_node_would_name_honest_nodes() -> None:
+    """The planted bug: the tests above would notice a verdict that ignores the path."""
     bad = set(NODES[30:42])
     real = DropSuspects.record
 
@@ -170,13 +170,13 @@ def test_if_only_the_node_entered_were_blamed_honest_nodes_would_be_named() -> N
         assert named(observed(always(bad), trees=1, each=6)) - bad
 
 
-def test_if_every_loss_were_somebodys_honest_nodes_would_be_named() -> None:
-    """The planted bug: a verdict that knows nothing of chance."""
+def test_blaming_a_node_for_every_loss_would_name_honest_nodes() -> None:
+    """The planted bug: a verdict that ignores random loss."""
     with patch.object(suspects._Table, "weights", lambda table, rates: rates[0] * 1e3):
         assert named(observed(always([]), trees=3, loss=0.02))
 
 
-def test_what_makes_no_sense_is_refused() -> None:
+def test_invalid_parameters_and_paths_are_refused() -> None:
     for remembered, loss, error in ((0, 0.1, 0.1), (1, 0.0, 0.1), (1, 0.1, 1.0)):
         with pytest.raises(LocalError):
             DropSuspects(remembered=remembered, loss=loss, error=error)

@@ -1,4 +1,4 @@
-"""A plan: whatever enters anywhere climbs to the subscriber, and two nodes that are no neighbours share no name."""
+"""Layouts: a message entering anywhere climbs to the subscriber, and nodes that are not neighbours share no name."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def hung(n: int, guards: int, secret: bytes = b"a secret", r: int = 3) -> Harden
 
 
 def climbed(table: dict[tuple[NodeId, bytes], Instruction], node: NodeId, entry: bytes) -> list[tuple[NodeId, bytes]]:
-    """The entries that are passed, by the instructions alone, until one is nobody's."""
+    """The entries on the path, by the instructions alone, until an entry is unknown."""
     passed = []
     while (node, entry) in table:
         passed.append((node, entry))
@@ -48,7 +48,7 @@ def installed(plan: HardenedLayout) -> dict[tuple[NodeId, bytes], Instruction]:
 
 @given(st.integers(30, 300), st.integers(1, 5), st.binary(min_size=1, max_size=8))
 @settings(max_examples=20)
-def test_what_enters_anywhere_climbs_the_way_to_the_subscriber(n: int, guards: int, secret: bytes) -> None:
+def test_a_message_entering_anywhere_climbs_to_the_subscriber(n: int, guards: int, secret: bytes) -> None:
     plan = hung(n, guards, secret)
     table = installed(plan)
     for number in range(n):
@@ -58,7 +58,7 @@ def test_what_enters_anywhere_climbs_the_way_to_the_subscriber(n: int, guards: i
         assert len(passed) <= 4 + guards
 
 
-def test_in_paper_it_climbs_to_the_subscriber_who_stands_at_the_root() -> None:
+def test_in_paper_a_message_climbs_to_the_subscriber_at_the_root() -> None:
     plan = PaperLayout(Secret(b"a secret"), NODES, root=HOME, r=3)
     assert plan.place(HOME) == 0
     assert sorted(map(plan.place, range(300))) == list(range(300))
@@ -77,7 +77,7 @@ def test_in_paper_it_climbs_to_the_subscriber_who_stands_at_the_root() -> None:
         plan.instruction(HOME)
 
 
-def test_two_that_are_no_neighbours_share_no_entry() -> None:
+def test_nodes_that_are_not_neighbours_share_no_entry() -> None:
     """Neighbours are parent and child, and two children of one parent."""
     plan = hung(60, 3)
     places = [plan.place(number) for number in range(60)]
@@ -97,8 +97,8 @@ def test_a_refresh_keeps_the_guards_and_nothing_else() -> None:
     assert sum(one.place(number) == two.place(number) for number in range(300)) < 10
 
 
-def test_groups_hold_everyone_once_and_say_nothing_of_the_depth() -> None:
-    """Over 200 trees, whoever is told first stands at the depth that anyone does."""
+def test_groups_contain_every_node_once_and_do_not_show_depth() -> None:
+    """Over 200 trees, the first node of a group has the same depth as any other."""
     depths = []
     for seed in range(200):
         plan = hung(300, 3, bytes((seed, 1)))
@@ -110,6 +110,6 @@ def test_groups_hold_everyone_once_and_say_nothing_of_the_depth() -> None:
     assert abs(sum(depths) / len(depths) - sum(everyone) / 300) < 0.05
 
 
-def test_a_tree_hangs_by_at_least_one_guard() -> None:
+def test_a_tree_needs_at_least_one_guard() -> None:
     with pytest.raises(LocalError):
         hung(30, 0)

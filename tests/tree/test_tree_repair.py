@@ -1,4 +1,4 @@
-"""Who is left out after probes were lost, and who is not: a parent that frames its child does not get rid of it."""
+"""Which nodes are excluded after lost probes: a parent that frames its child does not get the child excluded."""
 
 from __future__ import annotations
 
@@ -17,58 +17,58 @@ NODES = [Recipient(bytes([number]) * 16, bytes(32)) for number in range(60)]
 CONFIG = TreeConfig()
 
 
-class Wood:
-    """One tree, in the place of all that is subscribed to; it does what tending asks for."""
+class RepairedTree:
+    """One tree in place of a subscriber and its prober; it carries out the changes that the repair asks for."""
 
     round_us = 1_000_000
 
     def __init__(self) -> None:
         self.tree = LiveTree(Secret(bytes(32)), NODES, b"h" * 16, bytes(16), NODES[57:], 3, Secret(bytes(32)))
-        self.left: list[bytes] = []
-        self.told: list[int] = []
+        self.excluded: list[bytes] = []
+        self.reinstalled: list[int] = []
         self.now = 0
         guards: Any = [node.node for node in NODES[57:]]
-        self.tending = TreeRepair(CONFIG, self, guards)  # type: ignore[arg-type]
-        self.wish = self
-        self.readers = {1: None}
+        self.repair = TreeRepair(CONFIG, self, guards)  # type: ignore[arg-type]
+        self.interest = self
+        self.numbers = {1: None}
         self.round_us = 30_000_000
 
     def avoids(self, node: bytes) -> bool:
-        return node in self.left
+        return node in self.excluded
 
     def avoid(self, node: bytes, until_us: int, now: int) -> None:
-        self.left.append(node)
+        self.excluded.append(node)
         self.tree.bypass(node)
 
-    def put_on_trial(self, node: bytes, now: int) -> bool:
+    def move_to_other_parent(self, node: bytes, now: int) -> bool:
         return any(self.tree.move_up(stop) for stop in self.tree.stops_of(node))
 
-    def reach(self, term: Any, stop: int, now: int) -> None: ...
+    def mark_reached(self, epoch_tree: Any, stop: int, now: int) -> None: ...
 
     def doubt(self, node: bytes) -> None: ...
 
     def trust(self, node: bytes) -> None: ...
 
-    def tell_again(self, term: Any, stop: int, now: int) -> None:
-        self.told.append(stop)
+    def reinstall(self, epoch_tree: Any, stop: int, now: int) -> None:
+        self.reinstalled.append(stop)
 
-    def urge(self, term: Any, stop: int, when: int) -> None: ...
+    def probe_soon(self, epoch_tree: Any, stop: int, when: int) -> None: ...
 
     def probe(self, lost: Any) -> None:
-        """From everywhere, and judge what came of it."""
+        """Probe every stop, and report the outcomes to the repair."""
         me: Any = self
         for stop in self.tree.stops:
-            way = [self.tree.node(each) for each in self.tree.path(stop)]
-            self.tending.handle_outcome(
-                me, me, stop, way, ProbeOutcome.LOST if lost(way) else ProbeOutcome.RETURNED, self.now
+            path = [self.tree.node(each) for each in self.tree.path(stop)]
+            self.repair.handle_outcome(
+                me, me, stop, path, ProbeOutcome.LOST if lost(path) else ProbeOutcome.RETURNED, self.now
             )
         self.now += 60_000_000
-        self.tending.handle(self.now)
+        self.repair.handle(self.now)
 
 
-def edge(wood: Wood) -> tuple[bytes, bytes]:
-    """A node that nobody hangs by, and its parent, who has others and hangs by a node itself."""
-    tree = wood.tree
+def pick_leaf(repaired: RepairedTree) -> tuple[bytes, bytes]:
+    """A leaf and its parent, which has other children and is not the root."""
+    tree = repaired.tree
     above = {tree.next_stop(stop) for stop in tree.stops}
     leaf = next(stop for stop in tree.stops if stop not in above and len(tree.path(stop)) == 3 + 4)
     parent = tree.next_stop(leaf)
@@ -76,59 +76,61 @@ def edge(wood: Wood) -> tuple[bytes, bytes]:
     return tree.node(leaf), tree.node(parent)
 
 
-def test_who_drops_what_one_child_hands_on_does_not_have_the_child_left_out() -> None:
-    wood = Wood()
-    child, parent = edge(wood)
+def test_a_parent_that_drops_one_childs_messages_does_not_get_the_child_excluded() -> None:
+    repaired = RepairedTree()
+    child, parent = pick_leaf(repaired)
     for _ in range(12):
-        wood.probe(lambda way: child in way and way[way.index(child) + 1] == parent)
-    assert child not in wood.left
-    assert parent not in [wood.tree.node(stop) for each in wood.tree.stops_of(child) for stop in wood.tree.path(each)]
+        repaired.probe(lambda path: child in path and path[path.index(child) + 1] == parent)
+    assert child not in repaired.excluded
+    assert parent not in [
+        repaired.tree.node(stop) for each in repaired.tree.stops_of(child) for stop in repaired.tree.path(each)
+    ]
 
 
 @pytest.mark.parametrize("who", [0, 1], ids=["child", "parent"])
-def test_who_drops_everything_is_left_out_wherever_it_is_hung(who: int) -> None:
-    wood = Wood()
-    dropper = edge(wood)[who]
+def test_a_node_that_drops_everything_is_excluded_below_any_parent(who: int) -> None:
+    repaired = RepairedTree()
+    dropper = pick_leaf(repaired)[who]
     for _ in range(12):
-        wood.probe(lambda way: dropper in way)
-    assert wood.left == [dropper]
+        repaired.probe(lambda path: dropper in path)
+    assert repaired.excluded == [dropper]
 
 
-def test_who_is_avoided_is_told_again_what_it_lacks() -> None:
-    """Publishers do not know that it is avoided, and it may be the origin that they choose."""
-    wood: Any = Wood()
-    wood.avoid(NODES[5].node, 0, 0)
+def test_an_avoided_node_receives_its_missing_instruction_again() -> None:
+    """Publishers do not know that the node is avoided, and may choose it as an origin."""
+    repaired: Any = RepairedTree()
+    repaired.avoid(NODES[5].node, 0, 0)
     for _ in range(2):
-        way = [wood.tree.node(each) for each in wood.tree.way(5)]
-        wood.tending.judge(wood, wood, 5, way, ProbeOutcome.MISSING, 0)
-    assert wood.told == [5]
+        path = [repaired.tree.node(each) for each in repaired.tree.path(5)]
+        repaired.repair.handle_outcome(repaired, repaired, 5, path, ProbeOutcome.MISSING, 0)
+    assert repaired.reinstalled == [5]
 
 
-def test_who_loses_things_below_a_second_parent_is_left_out_whatever_was_forgotten_of_the_first() -> None:
-    """Here the first parent is left out, too, and with it what was seen of both."""
-    wood = Wood()
-    dropper, parent = edge(wood)
+def test_a_node_that_drops_below_a_second_parent_is_excluded() -> None:
+    """The first parent is excluded, too, and with it the probes that passed both."""
+    repaired = RepairedTree()
+    dropper, parent = pick_leaf(repaired)
     for _ in range(3):
-        wood.probe(lambda way: dropper in way)
+        repaired.probe(lambda path: dropper in path)
         if parent not in [
-            wood.tree.node(stop) for each in wood.tree.stops_of(dropper) for stop in wood.tree.path(each)
+            repaired.tree.node(stop) for each in repaired.tree.stops_of(dropper) for stop in repaired.tree.path(each)
         ]:
             break
-    assert wood.left == []
-    wood.tending._leave(parent, wood.now)
+    assert repaired.excluded == []
+    repaired.repair._avoid(parent, repaired.now)
     for _ in range(6):
-        wood.probe(lambda way: dropper in way)
-    assert wood.left == [parent, dropper]
+        repaired.probe(lambda path: dropper in path)
+    assert repaired.excluded == [parent, dropper]
 
 
 @pytest.mark.parametrize("proven", [True, False])
-def test_a_guard_by_which_things_have_come_has_a_second_chance_and_no_other(proven: bool) -> None:
-    wood = Wood()
+def test_a_proven_guard_gets_exactly_one_second_chance(proven: bool) -> None:
+    repaired = RepairedTree()
     guard = NODES[57].node
     if proven:
-        wood.probe(lambda way: False)
-    while not wood.left:
-        wood.probe(lambda way: guard in way)
-        assert wood.now < 30 * 60_000_000
-    assert wood.left == [guard]
-    assert (wood.now > 2 * 60_000_000) is proven
+        repaired.probe(lambda path: False)
+    while not repaired.excluded:
+        repaired.probe(lambda path: guard in path)
+        assert repaired.now < 30 * 60_000_000
+    assert repaired.excluded == [guard]
+    assert (repaired.now > 2 * 60_000_000) is proven

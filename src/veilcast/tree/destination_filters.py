@@ -95,7 +95,7 @@ class DestinationFilters:
     def _new_column(self, destination: bytes) -> int:
         column = len(self._columns)
         if column >= self._destinations_max:
-            raise LocalError(f"a routing table has at most {self._room} destinations")
+            raise LocalError(f"a routing table has at most {self._destinations_max} destinations")
         if column >= self._counts.shape[1]:
             wider: Counts = np.zeros(
                 (self.geometry.rows, min(max(8, 2 * column), self._destinations_max)), dtype=np.uint16

@@ -16,7 +16,7 @@ from veilcast.crypto.secret import Secret
 from veilcast.errors import RemoteError, TamperedError
 from veilcast.foil import confirmation, foiler, publisher_store, repeats
 from veilcast.foil.event import CandidateHead, open_body, seal_body, seal_fake_body, split_candidate
-from veilcast.foil.generators.movers import Coins
+from veilcast.foil.generators.movers import SignFlipState
 from veilcast.foil.publisher_store import PublisherStore, StoredEvent
 from veilcast.wire import pad
 
@@ -24,7 +24,7 @@ GROUP = Group()
 ENTROPY = random.Random(9).randbytes
 
 
-@GROUP.target("foil-candidate", "candidates of an event, from any customer of the broker", "foil.event:split")
+@GROUP.target("foil-candidate", "candidates of an event, from any customer of the broker", "foil.event:split_candidate")
 def candidate() -> Prepared:
     secret, head = Secret(bytes(32)), CandidateHead(bytes(16), 1, 3, 1)
 
@@ -38,7 +38,7 @@ def candidate() -> Prepared:
     return Prepared(check, (RemoteError,), [true, fake], max_len=len(true) + 64)
 
 
-@GROUP.target("foil-again", "requests for repeats, from members of the topic", "foil.requests:open_again")
+@GROUP.target("foil-again", "requests for repeats, from members of the topic", "foil.repeats:open_repeat_request")
 def again() -> Prepared:
     """A hostile member seals any bytes in place of a request; the same bytes also come as they are."""
     keys = foil_keyring("publisher", 1).keys_at(_epoch()).topic(TOPIC)
@@ -77,18 +77,18 @@ def confirmations() -> Prepared:
     return Prepared(check, (), [msgspec.msgpack.encode(each) for each in (asks, tells)], Format.MSGPACK)
 
 
-@GROUP.target("foil-states", "states of generators, from the publisher's disk", "foil.states:unpack")
+@GROUP.target("foil-states", "states of generators, from the publisher's disk", "foil.foiler:unpack_states")
 def generator_states() -> Prepared:
     made = [
         (None, 1, -5),
         (np.arange(6, dtype="<i8").reshape(2, 3), (1, None)),
-        (Coins(np.ones(3), None, 1),),
+        (SignFlipState(np.ones(3), None, 1),),
         (np.zeros(0, dtype="<f8"),),
     ]
     return Prepared(foiler.unpack_states, (TamperedError,), [foiler.pack_states(each) for each in made], Format.MSGPACK)
 
 
-@GROUP.target("foil-records", "a publisher's records, from its disk", "foil.keeping:Keeping")
+@GROUP.target("foil-records", "a publisher's records, from its disk", "foil.publisher_store:PublisherStore")
 def records() -> Prepared:
     letter = PendingPublication(TOPIC, NumberedPublication(bytes(8), 1, price_publication(5.0)))
     item = StoredEvent(

@@ -31,7 +31,7 @@ def _relay(name: str, profile: Any) -> RunningMachine:
     return RunningMachine(network.machine(name), network.world.now, heard)
 
 
-@GROUP.target("machine-relay-client", "a relay's client, from a proxy", "relay.client:Client")
+@GROUP.target("machine-relay-client", "a relay's client, from a proxy", "relay.client:RelayClient")
 def relay_client() -> Prepared:
     return prepare(partial(_relay, "c0", "hardened"))
 
@@ -41,12 +41,12 @@ def relay_client_paper() -> Prepared:
     return prepare(partial(_relay, "c0", "paper"))
 
 
-@GROUP.target("machine-relay-proxy", "a proxy, from clients and the server", "relay.proxy:Proxy")
+@GROUP.target("machine-relay-proxy", "a proxy, from clients and the server", "relay.proxy:RelayProxy")
 def relay_proxy() -> Prepared:
     return prepare(partial(_relay, "p0", "hardened"))
 
 
-@GROUP.target("machine-relay-server", "a relay's server, from proxies", "relay.server:Server")
+@GROUP.target("machine-relay-server", "a relay's server, from proxies", "relay.server:RelayServer")
 def relay_server() -> Prepared:
     return prepare(partial(_relay, SERVER, "hardened"))
 

@@ -79,13 +79,13 @@ def listed_nodes() -> Prepared:
 @GROUP.target(
     "relay-records",
     "clients and leases of proxy and server, from their disks",
-    "relay.roster:_read",
-    "relay.server:_read",
+    "relay.roster:_decode",
+    "relay.server:_decode",
 )
 def relay_records() -> Prepared:
     def check(data: bytes) -> object:
         found = []
-        for read in (roster._read, server._read):
+        for read in (roster._decode, server._decode):
             try:
                 found.append(type(read(data)).__name__)
             except TamperedError as error:

@@ -1,4 +1,4 @@
-"""A directory with its disk, and requests to it as nodes and strangers make them."""
+"""A directory with its disk, and requests to it from nodes and outsiders."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ CONFIG = DirectoryConfig(lease_us=LEASE_US, publish_us=5 * SECOND, listing_us=60
 STREAM, SOMEWHERE = Address("in:1"), address_of(0)
 
 
-class Desk:
-    """A directory with a disk that writes at once, unless it is told to wait; and those who ask it."""
+class DirectoryHost:
+    """A directory with a disk that writes at once, unless `writes` is False; and its clients."""
 
     def __init__(self, config: DirectoryConfig = CONFIG, revoked: RevokedKeys | None = None) -> None:
         self.config, self.revoked = config, revoked
@@ -65,19 +65,19 @@ class Desk:
         return self.ask(build_descriptor(keyring, address, 7, now), now)
 
     def listing(self, now: int) -> Listing:
-        """As a node fetches it."""
+        """Download the listing as a node does."""
         (head,) = self.ask(fetch(1, 0, None), now)
         assert isinstance(head, ListingHead)
-        gathering = ListingDownload(head, StatementReader(ALICE), None, now, LISTED_MAX)
-        while (number := gathering.missing_page()) is not None:
+        download = ListingDownload(head, StatementReader(ALICE), None, now, LISTED_MAX)
+        while (number := download.missing_page()) is not None:
             (page,) = self.ask(fetch(2, head.version, number), now)
             assert isinstance(page, ListingPage)
-            gathering.add_page(page)
-        return gathering.listing()
+            download.add_page(page)
+        return download.listing()
 
 
 def fetch(number: int, version: int, page: int | None) -> FetchListing:
-    """As every member asks."""
+    """A request of a member."""
     return MembershipProver(ALICE).prove(FetchListing(number, version, page))
 
 
