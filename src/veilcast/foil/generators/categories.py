@@ -26,7 +26,8 @@ interval from 0 to 1 is cut into k + 1 buckets of equal length. The truth is in 
   than a bucket, where no scheme could hide it: an adversary that always names it is right more often than 1 / (k + 1).
   Statisticians call such sets systematic samples (Madow, 1949).
 
-`PastVectors` is a bounded queue of past vectors for each stream, oldest out first. P3 finds a vector if the value "can be
+`PastVectors` is a bounded queue of past vectors for each stream, oldest out first. P3 finds a vector if the value "can
+be
 found in some vector": by its authentic value, or by any of its values. The youngest of several that fit is used. A long
 queue leaks over time: a cached value comes back with the same fakes, and an adversary that counts which values appear
 together recognises it. Without a queue, a lasting value is the intersection of all its sets. A queue of one vector uses
