@@ -15,7 +15,7 @@ def test_the_archive_is_imported_from_and_has_the_experiments(tmp_path: Path) ->
     archive = code_archive.pack_archive(tmp_path)
     program = (
         f"import sys; sys.path.insert(0, {str(archive)!r}); import veilcast.lab.experiment.definition as e; "
-        "print(e.__file__, 'mesh-fig12' in e.names(), e.load('mesh-fig12')[1].source)"
+        "print(e.__file__, 'mesh-fig12' in e.packaged_names(), e.load_experiment('mesh-fig12')[1].source)"
     )
     said = subprocess.run([sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True, check=True)
     assert said.stdout.split(maxsplit=1)[0].startswith(f"{archive}/veilcast/")

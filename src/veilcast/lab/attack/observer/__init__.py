@@ -1,0 +1,1 @@
+"""Attackers that watch all wires: a global observer of a mesh."""

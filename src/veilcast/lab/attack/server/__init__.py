@@ -1,0 +1,1 @@
+"""Attackers at a relay: its server, its proxy, and observers of its clients' wires."""

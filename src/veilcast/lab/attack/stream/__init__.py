@@ -1,0 +1,1 @@
+"""Attackers on foiled streams: which of the candidates is true?"""
