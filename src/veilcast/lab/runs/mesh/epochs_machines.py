@@ -150,7 +150,7 @@ def _published(town: MeshSimulation, watch: _Watch, present: NDArray[np.bool_]) 
     town.publish(watch.next())
     town.run(_THROUGH)
     sent = town.count_sent()
-    notes, stem, answers = (float(sent[kind] - before[kind]) for kind in ("Notify", "Stem", "Taken"))
+    notes, stem, answers = (float(sent[kind] - before[kind]) for kind in ("Notify", "Stem", "StemReceipt"))
     there = int(np.count_nonzero(present[town.subscribers]))
     messages, delivered = notes + stem + answers, len(watch.delivered)
     facts = {
