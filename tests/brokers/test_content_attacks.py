@@ -133,12 +133,12 @@ def test_attempts_that_one_replica_makes_up_have_nobody_send_anything() -> None:
         reader.receive = lambda message, source, now: []  # type: ignore[method-assign]
     content = world.publish(b"x" * 20_000)
     world.run(30 * U)
-    herald, before = world.held[content][0], world.messages["Carry"]
+    herald, before = world.held[content][0], world.messages["ForwardContent"]
     for attempt in range(1, 256):
         lie = msgspec.structs.replace(herald, attempt=attempt)
         world.send(ReplicaId(scheme(1), 1), Outgoing(ReplicaId(scheme(2), 2), lie))
     world.run(60 * U)
-    assert world.messages["Carry"] == before + 255
+    assert world.messages["ForwardContent"] == before + 255
     assert world.replicas[ReplicaId(scheme(2), 2)].refused["an attempt that nobody makes"] == 255 - ATTEMPTS_MAX
 
 

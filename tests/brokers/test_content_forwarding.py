@@ -66,7 +66,7 @@ def test_content_passes_and_the_echo_ends_it_everywhere(strategy: Strategy) -> N
             "contents early": 0,
             "contents asked for": 0,
         }
-    assert world.messages["Missing"] == 0
+    assert world.messages["RequestBlocks"] == 0
 
 
 def bytes_of(strategy: Strategy) -> int:
@@ -188,7 +188,7 @@ def test_the_end_of_what_has_not_come_yet_is_remembered_and_bounded() -> None:
     content = world.publish(TEXT)
     world.run(12 * U)
     assert world.replicas[late].content_forwarder.sizes()["contents early"] >= 1
-    carried = world.messages["Carry"]
+    carried = world.messages["ForwardContent"]
     world.run(60 * U)
     assert world.is_confirmed(content)
     sizes = world.replicas[late].content_forwarder.sizes()
@@ -199,7 +199,7 @@ def test_the_end_of_what_has_not_come_yet_is_remembered_and_bounded() -> None:
         "contents early": 0,
         "contents asked for": 0,
     }
-    assert world.messages["Carry"] == carried, "it goes out again to nobody who has it"
+    assert world.messages["ForwardContent"] == carried, "it goes out again to nobody who has it"
     for number in range(1000):
         world.replicas[late].receive(ConfirmContent(number.to_bytes(16, "big"), 0), Address("reader 2"), world.now)
     assert world.replicas[late].content_forwarder.sizes()["contents early"] == 256
@@ -269,12 +269,12 @@ def test_a_reader_that_never_says_so_is_given_up_in_time_and_the_next_attempt_is
 def test_a_repeat_of_what_is_through_is_answered_and_not_carried() -> None:
     world = TransferChain(2)
     content = publish(world)
-    carried = world.messages["Carry"]
+    carried = world.messages["ForwardContent"]
     world.done.clear()
     world.publish(TEXT, 1)
     world.run(10 * U)
     assert world.done[content] == {ReplicaId(scheme(1), at): 1 for at in (1, 2, 3)}
-    assert world.messages["Carry"] == carried + 3
+    assert world.messages["ForwardContent"] == carried + 3
     assert [reader.opened for reader in world.subscribers.values()] == [{content: TEXT}]
 
 

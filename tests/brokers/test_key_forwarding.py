@@ -174,7 +174,7 @@ def test_portions_are_shown_only_when_more_ask_than_can_lie(monkeypatch: pytest.
     def show(
         self: transfer_sender.TransferSender, to: Any, dealt: Any, replica: int, asking: ReplicaId, now: int
     ) -> list[Outgoing]:
-        shown = NextShare(ADVERT, dealt.handed.portion(replica).encode().reveal())
+        shown = NextShare(ADVERT, dealt.dealing.share_for(replica).encode().reveal())
         return [Outgoing(place, shown) for place in all_replicas(to)]
 
     monkeypatch.setattr(transfer_sender.TransferSender, "_show", show)
@@ -225,7 +225,7 @@ def test_liars_alone_start_nobodys_clock() -> None:
     origin = world.deal()
     world.run(25 * U)
     assert world.messages["NextShare"] == 3
-    assert world.messages["Spoken"] == 0
+    assert world.messages["AgreementWord"] == 0
     world.run()
     assert key_arrived(world, origin)
 
@@ -317,7 +317,7 @@ def test_a_replica_that_does_not_know_all_claims_is_silent() -> None:
     origin = world.deal()
     world.run()
     assert key_arrived(world, origin)
-    assert world.messages["Spoken"] >= 4
+    assert world.messages["AgreementWord"] >= 4
     assert world.replicas[ReplicaId(scheme(2), 3)].key_forwarder.sizes()["passages past"] == 1
 
 
@@ -330,7 +330,7 @@ def reachable(root: object) -> list[object]:
     todo = [root]
     while todo:
         each = todo.pop()
-        if id(each) in seen or isinstance(each, type) or type(each).__name__ in ("module", "World", "function"):
+        if id(each) in seen or isinstance(each, type) or type(each).__name__ in ("module", "TransferChain", "function"):
             continue
         seen[id(each)] = each
         todo += gc.get_referents(each)
@@ -376,7 +376,7 @@ def test_when_all_have_taken_their_shares_what_was_dealt_is_erased_at_once() -> 
     world = TransferChain(2, bound_us=100 * U, hold_us=4_000 * U)
     world.deal()
     world.run(8 * U)
-    assert world.messages["Taken"] == 9
+    assert world.messages["ShareReceived"] == 9
     for replica in world.honest[:3]:
         assert replica.key_forwarder.sizes()["handed"] == 0
         assert secrets_in(replica.key_forwarder) == []
@@ -385,6 +385,6 @@ def test_when_all_have_taken_their_shares_what_was_dealt_is_erased_at_once() -> 
 def test_the_scripts_are_what_they_say() -> None:
     """A liar that says nothing is one replica less; one that denies is in dispute."""
     quiet = run_chain(2, {(2, 1): drop(AgreementWord)})
-    assert quiet.messages["Disputed"] == 0
+    assert quiet.messages["DisputeDealing"] == 0
     denying = run_chain(2, {(2, 1): change_table(lambda table, to: without(table, 1))})
-    assert denying.messages["Disputed"] > 0
+    assert denying.messages["DisputeDealing"] > 0

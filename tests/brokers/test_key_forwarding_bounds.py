@@ -144,12 +144,12 @@ def test_a_key_that_comes_again_after_it_was_forgotten_brings_nobody_to_speak() 
     world.deal()
     world.run(200 * U)
     old = [(m, s, t) for m, s, t in world.shares if s == ReplicaId(scheme(1), 1)]
-    spoken = world.messages["Spoken"]
+    spoken = world.messages["AgreementWord"]
     for message, source, to in old:
         assert isinstance(to, ReplicaId)
         world.replicas[to].receive(message, source, world.now)
     world.run(200 * U)
-    assert world.messages["Spoken"] == spoken
+    assert world.messages["AgreementWord"] == spoken
     assert all(replica.key_forwarder.sizes()["hops"] == 0 for replica in world.honest)
 
 
@@ -236,7 +236,7 @@ def loud(liar: ByzantineReplica, outgoing: Outgoing, now: int) -> list[tuple[int
     ):
         said = AgreementMessage.decode(message.word)
         about = msgspec.msgpack.encode((KeyAttempt(message.key, message.attempt), said.old_scheme))
-        words = Words(digest(about, purpose=b"vc/attend"), liar.place, liar.world.roster, liar.signing, most=1 << 20)
+        words = Words(digest(about, purpose=b"vc/attend"), liar.place, liar.world.replica_keys, liar.signing, most=1 << 20)
         long = msgspec.structs.replace(said, statements=(words.announce(bytes(PAYLOAD_MAX)),)).encode()
         return [(0, outgoing._replace(message=msgspec.structs.replace(message, word=long)))]
     return [(0, outgoing)]
@@ -286,7 +286,7 @@ def test_keys_pass_under_two_schemes_of_a_node_at_once(after: int, name: str) ->
     world.run(after)
     newer = Scheme(scheme(2).node, 1, 3)
     order = [world.replicas[ReplicaId(scheme(2), index)] for index in (3, 1, 2)]
-    world.roster.add(newer, [replica.signing.public for replica in order])
+    world.replica_keys.add(newer, [replica.signing.public for replica in order])
     for index, replica in enumerate(order, 1):
         replica.routes.older_ids = [replica.place]
         replica.routes.place = ReplicaId(newer, index)
@@ -336,7 +336,7 @@ def test_a_publisher_that_has_one_holder_deal_too_much_costs_nobody_a_portion() 
     origin = world.deal()
     world.run(100 * U)
     assert key_arrived(world, origin)
-    assert world.messages["Disputed"] == 0
+    assert world.messages["DisputeDealing"] == 0
     assert world.proven_faulty() == []
 
 

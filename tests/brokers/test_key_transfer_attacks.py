@@ -135,7 +135,7 @@ def test_a_key_is_fresh_while_its_passage_is_remembered() -> None:
         repeat(world, origin.key, at(2, 2))
     world.run(100 * U)
     assert world.proven_faulty() == []
-    assert world.messages["Disputed"] == 0
+    assert world.messages["DisputeDealing"] == 0
 
 
 def test_what_is_due_is_said_although_a_word_comes_that_does_not_hold() -> None:
@@ -309,7 +309,7 @@ def test_a_hop_that_outlives_its_scheme_ends_nobody(known: bool) -> None:
     world.deal(key=second)
     world.run(U // 4)
     for version in (1, 2):
-        world.roster.add(scheme(1, 3, version), [signing(1, index, version).public for index in (1, 2, 3)])
+        world.replica_keys.add(scheme(1, 3, version), [signing(1, index, version).public for index in (1, 2, 3)])
     world.run(60 * U)
     assert world.proven_faulty() == []
 
@@ -389,7 +389,7 @@ def test_a_key_that_grows_old_while_a_node_takes_it_is_taken_whole() -> None:
         world.now = clock
         world.run(100 * U)
         assert not CoalitionKnowledge(world).has_key()
-        assert world.messages["Disputed"] == 0
+        assert world.messages["DisputeDealing"] == 0
         assert world.proven_faulty() == []
 
 

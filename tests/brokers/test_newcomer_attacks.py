@@ -78,7 +78,7 @@ def test_a_replica_that_comes_waits_for_the_voice_that_a_claim_lacks() -> None:
 
 
 def test_who_was_of_a_scheme_that_is_over_has_heard_nothing_and_nothing_breaks() -> None:
-    gone = SimpleNamespace(roster=ReplicaKeys(nodes=4))
+    gone = SimpleNamespace(replica_keys=ReplicaKeys(nodes=4))
     ways = BrokerRoutingView(gone, SimpleNamespace(), SimpleNamespace(), b"me")  # type: ignore[arg-type]
     assert ways.is_unacknowledged(ReplicaId(Scheme(bytes(16), 1, 3), 1), RoutingCopied(1))
 

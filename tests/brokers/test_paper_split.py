@@ -51,10 +51,10 @@ class World:
 
     def __init__(self, sizes: Sequence[int], seed: int = 1) -> None:
         self.schemes = [scheme(hop, size) for hop, size in enumerate(sizes, 1)]
-        self.roster = ReplicaKeys(nodes=len(sizes))
+        self.replica_keys = ReplicaKeys(nodes=len(sizes))
         for each in self.schemes:
-            self.roster.add(each, [signing(ReplicaId(each, index)).public for index in range(1, each.size + 1)])
-        self.trails = TrailVerifier(PUBLISHER.public, self.roster)
+            self.replica_keys.add(each, [signing(ReplicaId(each, index)).public for index in range(1, each.size + 1)])
+        self.trails = TrailVerifier(PUBLISHER.public, self.replica_keys)
         self.entropy: Entropy = random.Random(seed).randbytes
         self.gathering = KeyGatherer(ORIGIN, self.trails)
         self.refused: list[str] = []
@@ -252,9 +252,9 @@ def test_a_trail_cannot_be_put_together_from_two() -> None:
 def test_a_scheme_that_is_not_known_is_nobodys_fault() -> None:
     world = World((3, 3))
     parcel = over_two_hops(world)
-    world.roster.drop(world.schemes[0].node)
+    world.replica_keys.drop(world.schemes[0].node)
     with pytest.raises(StaleError):
-        KeyGatherer(ORIGIN, TrailVerifier(PUBLISHER.public, world.roster)).add(parcel, parcel.holder)
+        KeyGatherer(ORIGIN, TrailVerifier(PUBLISHER.public, world.replica_keys)).add(parcel, parcel.holder)
 
 
 def test_each_branch_and_each_repeat_has_a_polynomial_of_its_own() -> None:
@@ -309,7 +309,7 @@ def test_a_gathering_is_bounded() -> None:
 
 def test_what_was_checked_is_remembered_within_bounds() -> None:
     world = World((5, 3))
-    trails = TrailVerifier(PUBLISHER.public, world.roster, kept=3)
+    trails = TrailVerifier(PUBLISHER.public, world.replica_keys, kept=3)
     for parcel in world.parcels():
         trails.check(honest(world, parcel, world.schemes[1])[0])
     assert len(trails) == 3

@@ -86,7 +86,7 @@ def test_what_covers_matches_whatever_the_other_does(
     profile: Profile, s: Conjunction, t: Conjunction, publication: Publication
 ) -> None:
     language: Any = predicate_codec(profile)
-    said = language.decode_publication(language.says(keys_of(0, profile), publication))
+    said = language.decode_publication(language.encode_publication(keys_of(0, profile), publication))
     one, other = read(profile, s), read(profile, t)
     if language.covers(one, other) and language.matches(said, other):
         assert language.matches(said, one)

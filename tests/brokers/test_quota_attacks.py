@@ -106,7 +106,7 @@ def test_a_publisher_that_has_a_few_holders_deal_gets_nothing_of_others_shown() 
     origin = world.deal(key=key)
     world.run(100 * U)
     assert not world.replicas[victim].refused
-    assert world.messages["Disputed"] == 0
+    assert world.messages["DisputeDealing"] == 0
     assert key_arrived(world, origin)
 
 
@@ -127,7 +127,7 @@ def test_nor_does_one_that_has_honest_holders_deal_all_that_they_can_at_once() -
     origin = world.deal(key=key)
     world.run(100 * U)
     assert not world.replicas[victim].refused
-    assert world.messages["Disputed"] == 0
+    assert world.messages["DisputeDealing"] == 0
     assert key_arrived(world, origin)
 
 
@@ -158,7 +158,7 @@ def test_what_honest_holders_have_dealt_is_there_whenever_liars_have_the_hop_beg
     assert hop.has_begun
     assert hop.holder_count == 4
     world.run(100 * U)
-    assert world.messages["Disputed"] == 0
+    assert world.messages["DisputeDealing"] == 0
     assert key_arrived(world, origin)
 
 
@@ -183,7 +183,7 @@ def test_a_word_that_shows_that_a_hop_has_begun_finds_what_was_dealt_before() ->
     assert hop.has_begun
     assert hop.holder_count == 1
     world.run(100 * U)
-    assert world.messages["Disputed"] == 0
+    assert world.messages["DisputeDealing"] == 0
     assert key_arrived(world, origin)
 
 
@@ -262,7 +262,7 @@ def test_what_waits_for_its_advertisement_is_not_pushed_out_by_what_a_liar_has_i
     replica.routes.knows_advertisement = True
     replica.key_forwarder.on_advertisement(ADVERT, world.now)
     world.run(100 * U)
-    assert world.messages["Disputed"] == 0
+    assert world.messages["DisputeDealing"] == 0
     assert key_arrived(world, origin)
 
 

@@ -102,14 +102,14 @@ class Hop:
     sent: int = 0
 
     def __post_init__(self) -> None:
-        self.roster = roster(self.old, self.new)
+        self.replica_keys = roster(self.old, self.new)
         self.honest = {
             at: ShareReception(
                 ORIGIN,
                 scheme(1, self.old),
                 place(2, self.new, at),
                 PUBLISHER.public,
-                self.roster,
+                self.replica_keys,
                 signing(place(2, self.new, at)),
             )
             for at in range(1, self.new + 1)
@@ -189,7 +189,7 @@ class Hop:
         return said
 
     def flood(self, context: bytes, at: int) -> SignedBroadcast:
-        return SignedBroadcast(context, place(2, self.new, at), self.roster, signing(place(2, self.new, at)))
+        return SignedBroadcast(context, place(2, self.new, at), self.replica_keys, signing(place(2, self.new, at)))
 
     def late(self, round_number: int) -> None:
         """Lying replicas vouch for one another's words, and let one honest replica have them in a later round."""

@@ -68,9 +68,9 @@ class Shelves:
     def __init__(self, profile: Profile, **changes: int) -> None:
         self.profile: Profile = profile
         self.config = msgspec.structs.replace(BrokerConfig(profile=profile), **changes)
-        self.roster = overlay_replica_keys([OVERLAY])
+        self.replica_keys = overlay_replica_keys([OVERLAY])
         self.keys = [signing("repository", index).public for index in (1, 2, 3)]
-        self.shelves = [ShareStore(self.config, key, root(profile), EPOCH_US, self.roster) for key in self.keys]
+        self.shelves = [ShareStore(self.config, key, root(profile), EPOCH_US, self.replica_keys) for key in self.keys]
         self.topic = keys_of(0, profile)
         self.claim = self.advertisement()
         for index, shelf in enumerate(self.shelves):
@@ -115,7 +115,7 @@ class Shelves:
             for index, push in brought.items():
                 collecting.add(DeliveredShare.decode(push.share), ReplicaId(SCHEME, index))
             return collecting.secret
-        gathering = KeyGatherer(origin, TrailVerifier(publisher, self.roster))
+        gathering = KeyGatherer(origin, TrailVerifier(publisher, self.replica_keys))
         for index, push in brought.items():
             gathering.add(SplitShare.decode(push.share), ReplicaId(SCHEME, index))
         return gathering.key
@@ -181,13 +181,13 @@ def test_nobody_but_the_publisher_puts_anything_on_a_shelf(profile: Profile) -> 
 @both
 def test_an_advertisement_must_hold_and_be_brought_by_its_own_client(profile: Profile) -> None:
     shelves = Shelves(profile)
-    shelf = ShareStore(shelves.config, shelves.keys[0], root(profile), EPOCH_US, shelves.roster)
+    shelf = ShareStore(shelves.config, shelves.keys[0], root(profile), EPOCH_US, shelves.replica_keys)
     with pytest.raises(ForgedError):
         shelf.add_advertisement(shelves.brought(1), P, START)
     with pytest.raises(StaleError):
         shelf.add_advertisement(shelves.brought(0), P, START + 400_000_000)
     with pytest.raises(ForgedError):
-        ShareStore(shelves.config, shelves.keys[0], b"\x01" * 32, EPOCH_US, shelves.roster).add_advertisement(
+        ShareStore(shelves.config, shelves.keys[0], b"\x01" * 32, EPOCH_US, shelves.replica_keys).add_advertisement(
             shelves.brought(0), P, START
         )
     reader = keys_of(1, profile, "subscriber")
@@ -339,8 +339,8 @@ def test_one_replica_that_lies_stops_nothing_and_is_named(profile: Profile, lie:
     if lie == "silent":
         town.wires[Address("shelf.2")] = lambda frame, source: None
     else:
-        say = wrong._links.say
-        wrong._links.say = lambda to, push: say(to, spoil(push))
+        say = wrong._links.send
+        wrong._links.send = lambda to, push: say(to, spoil(push))
     town.start()
     bodies = [b"%d" % number for number in range(6)]
     town.publish(bodies)

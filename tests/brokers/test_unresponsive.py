@@ -265,4 +265,4 @@ def test_with_nobody_absent_words_are_as_they_were() -> None:
     world = TransferChain(3, 3, {(2, 2): follow_protocol}, bound_us=10 * U, hold_us=400 * U)
     took = keys_pass(world, names(3))
     assert max(took) < 8 * U
-    assert world.messages["Spoken"] == 3 * 2 * 3 * 2
+    assert world.messages["AgreementWord"] == 3 * 2 * 3 * 2

@@ -158,7 +158,7 @@ def change_roll(what: Callable[[AttendanceRoll, int], AttendanceRoll | None]) ->
             roll = what(agreement.decode_roll(vouched.payload), index_of(outgoing))
             if roll is not None:
                 about = msgspec.msgpack.encode((_origin(message), said.old_scheme))
-                flood = Words(digest(about, purpose=b"vc/attend"), liar.place, liar.world.roster, liar.signing)
+                flood = Words(digest(about, purpose=b"vc/attend"), liar.place, liar.world.replica_keys, liar.signing)
                 words.append(flood.announce(agreement.encode_roll(roll)))
         word = replace(said, statements=tuple(words)).encode()
         return [(0, outgoing._replace(message=replace(message, word=word)))]

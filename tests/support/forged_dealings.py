@@ -84,6 +84,6 @@ def brief_roll_message(
     roll = AttendanceRoll(
         {header.holder: DealingRef(header.name, header.old_sharing) for header in headers}, absent, (), is_brief=True
     )
-    word = Words(about, by, world.roster, signing(by.scheme.node[0], by.index)).announce(agreement.encode_roll(roll))
+    word = Words(about, by, world.replica_keys, signing(by.scheme.node[0], by.index)).announce(agreement.encode_roll(roll))
     said = AgreementMessage(old, by.scheme, (word,)).encode()
     return AgreementWord(origin.key, origin.attempt, old.node, FloodKind.ATTENDANCE, said)

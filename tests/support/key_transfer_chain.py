@@ -131,11 +131,11 @@ class ChainReplica:
         self, world: TransferChain, place: ReplicaId, routes: StubRoutingView, now: int, *, first_life: bool = True
     ) -> None:
         self.world, self.place, self.routes = world, place, routes
-        self.evidence = FaultEvidence(100, world.roster)
+        self.evidence = FaultEvidence(100, world.replica_keys)
         key = signing(place.scheme.node[0], place.index, place.scheme.version)
         entropy = random.Random(f"{world.seed} {place} {now}").randbytes
         self.signing, self.entropy = key, entropy
-        self.key_forwarder = KeyForwarder(world.config, routes, world.roster, key, entropy, self.evidence, now)
+        self.key_forwarder = KeyForwarder(world.config, routes, world.replica_keys, key, entropy, self.evidence, now)
         self.content_forwarder = ContentForwarder(world.config, routes, self.evidence)
         if first_life:
             self.key_forwarder.end_quiet_period()
@@ -211,7 +211,7 @@ class ChainSubscriber:
     def _key(self, message: LastShare, source: ReplicaId) -> None:
         if self.world.config.profile == "paper":
             parcel = SplitShare.decode(message.share)
-            trails = TrailVerifier(PUBLISHER.public, self.world.roster)
+            trails = TrailVerifier(PUBLISHER.public, self.world.replica_keys)
             gathering = self.keys.setdefault(parcel.key_attempt, KeyGatherer(parcel.key_attempt, trails))
             origin, found = parcel.key_attempt, gathering.add(parcel, source)
         else:
@@ -277,9 +277,9 @@ class TransferChain:
         )
         self.size, self.hops = size, hops
         self.schemes = [scheme(hop, size) for hop in range(1, hops + 1 + side)]
-        self.roster = ReplicaKeys(nodes=8)
+        self.replica_keys = ReplicaKeys(nodes=8)
         for each in self.schemes:
-            self.roster.add(each, [signing(each.node[0], at).public for at in range(1, size + 1)])
+            self.replica_keys.add(each, [signing(each.node[0], at).public for at in range(1, size + 1)])
         ends = [hops, hops + 1] if side else [hops]
         self.subscribers = {
             Address(f"reader {end}"): ChainSubscriber(self, Address(f"reader {end}"), scheme(end, size)) for end in ends
@@ -422,7 +422,7 @@ class TransferChain:
         """Who was proven to lie, by brokers or readers."""
         places = [place for replica in self.honest for place in replica.evidence.proven_faulty()]
         for reader in self.subscribers.values():
-            places += [place for key in reader.keys.values() for place in key.liars]
+            places += [place for key in reader.keys.values() for place in key.faulty]
             places += [place for assembly in reader.contents.values() for place in assembly.faulty]
         return sorted(dict.fromkeys((place.scheme.node[0], place.index) for place in places))
 
