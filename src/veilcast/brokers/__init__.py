@@ -1,7 +1,12 @@
-"""Brokers (P4): content routing over replicated brokers that keep a secret although some of them lie.
+"""Brokers (P4): content routing over replicated brokers that keeps keys secret although some brokers are Byzantine.
 
-A hop is a virtual node of r replicas, and more than half of them are honest. `predicates` and `tables` route;
-`sharing` takes the key of a publication from hop to hop so that no minority of replicas, colluding over all hops,
-learns or withholds it; `content` takes the sealed publication along; `topology` and `placement` say how many replicas
-stand where. Pure; imports the rooms below and no other mode.
+A hop is a virtual node of r replicas. More than half of the replicas of every node are honest.
+
+- `routing`: claims (advertisements and subscriptions), routing tables, and which claims a replica believes.
+- `keys`: takes the key of a publication from hop to hop. No minority of replicas, colluding over all hops, learns or
+  withholds the key.
+- `content`: takes the sealed publication along.
+- `operations`: redeployment, placement of replicas, and the key repository.
+
+The room is pure (no I/O, no clock). It imports the rooms below it and no other mode.
 """

@@ -1,12 +1,15 @@
-"""The broker: one replica of a virtual node, which routes, and brings keys and content on with the others (P4).
+"""The broker: one replica of a virtual node. It routes claims and forwards keys and content (P4).
 
-It puts together what others do: `links` are its streams, `redeploying` says with whom and by which scheme, `routing`
-which claims it believes, `passing` and `carrying` what becomes of keys and content. Here is who may say what: a client
-brings its own claims and publications, replicas of neighbouring nodes tell claims and send what is on its way, and
-those of our own node agree with us on keys.
+The broker connects its parts: `links` has the streams, `operations.redeploy` says with which replicas and by which
+scheme to work, `routing.router` decides which claims to believe, `keys.forwarding` and `content.forwarding` forward
+keys and content. This file decides which peer may send which message:
 
-A broker writes nothing down. One that was killed comes back empty, copies claims from its neighbours, and forwards
-nothing before; so it counts as one of the f that a node can do without.
+- a client sends its own claims and publications;
+- replicas of neighbouring nodes send claims, keys and content;
+- replicas of the same node agree with this one on keys.
+
+A broker stores nothing on disk. After a crash it restarts empty, copies the claims from its neighbours, and forwards
+nothing until then. Until then it counts as one of the f faulty replicas that a node tolerates.
 """
 
 from __future__ import annotations
@@ -56,10 +59,10 @@ from veilcast.wire.mesh import Message
 
 
 class Broker:
-    """A `Machine`, with the notices of `Peers`. It asks for `Listen("broker")`.
+    """A `Machine`, with the notices of `Peers`. It emits `Listen("broker")`.
 
-    `overlay` is signed with the `operator`'s key and has the key of `signing` among its replicas; `root` is the
-    authority's. `refused` counts what others sent in vain, by kind of error.
+    `overlay` is signed with the `operator`'s key and lists the key of `signing` among its replicas. `root` is the
+    authority's key. `refused` counts rejected messages by kind of error.
     """
 
     def __init__(
@@ -104,37 +107,37 @@ class Broker:
     # --- the operator
 
     def order(self, data: bytes, now: int) -> None:
-        """From the operator's own hand; raises as for anybody who sends one."""
+        """Accept an order from the operator. Raises the same errors as for an order from any peer."""
         self.version += 1
         self._deployment.accept_order(OverlayOrder(data), now)
         self._settle(now)
 
     @property
     def signed(self) -> SignedOverlay:
-        """What it goes by."""
+        """The overlay that the broker currently follows."""
         return self._deployment.signed
 
     @property
     def complete(self) -> bool:
-        """Whether it has all claims that it needs to forward anything."""
+        """True if the broker has all claims that it needs to forward anything."""
         return self._deployment.has_routing_state
 
     @property
     def left(self) -> bool:
-        """Whether the operator has detached it, and all that it had to do is done."""
+        """True if the operator has detached the broker and its remaining work is finished."""
         return self._deployment.has_left
 
     def suspects(self) -> list[ReplicaId]:
-        """Replicas that were proven to lie."""
+        """Replicas that are proven Byzantine."""
         return self._suspicions.proven_faulty()
 
     def marks(self) -> dict[ReplicaId, dict[FaultReason, int]]:
-        """All that is held against replicas, proven or not."""
+        """All evidence against replicas, proof or not, as counts by reason."""
         return self._suspicions.counts()
 
     @property
     def observed(self) -> int:
-        """Publications that went through, all in all: what failures are held against."""
+        """Number of publications forwarded to completion. Fault counts are compared with this number."""
         return self._carrying.completed
 
     # --- the driver
@@ -196,7 +199,7 @@ class Broker:
     # --- checkers
 
     def sizes(self) -> dict[str, int]:
-        """How much each table holds."""
+        """Number of entries of each table."""
         passing = self._passing.sizes()
         return {
             **self._links.sizes(),
@@ -210,7 +213,7 @@ class Broker:
 
     @property
     def dropped(self) -> int:
-        """What went for want of room in a queue."""
+        """Number of messages dropped because a queue was full."""
         return self._links.dropped
 
     # --- who may say what
@@ -271,7 +274,7 @@ class Broker:
                 raise MalformedError("not for a replica to say")
 
     def _tell_all(self, key: bytes, node: bytes) -> None:
-        """All claims that a replica of this node should know from us."""
+        """Send all claims that a replica of this node should know from this broker."""
         for claim in self._router.claims_for(node):
             self._links.send_to_replica(key, claim)
 
@@ -297,7 +300,7 @@ class Broker:
             self._links.close_all()
 
     def _send(self, now: int) -> None:
-        """Claims first: who reads must know of a publisher before anything of it comes."""
+        """Send claims first: a subscriber must know a publisher before it receives anything from that publisher."""
         while self._router.outbox or self._router.new_advertisements or self._router.ended:
             told, self._router.outbox = self._router.outbox, []
             for hop, message in told:
@@ -339,7 +342,7 @@ class Broker:
             self._links.send(to, message)
 
     def _follow(self, now: int) -> None:
-        """Say what the deployment has to say, and be linked with whom it says."""
+        """Send the deployment's messages, and link with the replicas that it names."""
         self._links.set_replicas(self._deployment.linked_replicas(), now)
         outbox, self._deployment.outbox = self._deployment.outbox, []
         for to, message in outbox:
@@ -360,12 +363,12 @@ class Broker:
         return RemainingWork(self._links.lagging_replicas(), held, quiet_us=self._passing.quiet_until_us)
 
     def _peer(self, peer: Address) -> bytes | Address:
-        """As the deployment names it."""
+        """The peer's name in the deployment: a replica's key, or a client's address."""
         return self._links.replica_key(peer) or peer
 
 
 class BrokerRoutingView:
-    """What `passing` and `carrying` ask (`routes.Routes`): claims by hops, and hops by the schemes to send by."""
+    """The `RoutingView` of key and content forwarding: claims by hop, and hops by the scheme to send by."""
 
     def __init__(self, deployment: Deployment, router: Router, links: BrokerLinks, me: bytes) -> None:
         self._deployment, self._router, self._links, self._me = deployment, router, links, me

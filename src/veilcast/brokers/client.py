@@ -1,11 +1,12 @@
-"""The client: a member who publishes and subscribes by an overlay of brokers, some of which lie (P4).
+"""The client: a member that publishes and subscribes through an overlay of brokers, some of them Byzantine (P4).
 
-It is linked with all replicas of one virtual node, its edge, and believes none of them alone. It keeps nothing but its
-publications (`authority.letters`): each is written down, leaves when it is on the disk, and is sent again until enough
-replicas say that all who want it have it. Its claims are the same in every life. A content is done, for the brokers,
-when the owner has acknowledged the note.
+The client is linked with all replicas of one virtual node, its edge node, and trusts none of them alone. It stores only
+its publications. A publication leaves once it is on disk, and is sent again until enough replicas confirm that all its
+subscribers have it. The client's claims are the same after every restart. For the brokers, a content is done when the
+application has acknowledged the notification.
 
-Brokers bring nothing back to the client that it came from: what a client itself wants of its own, it gives itself.
+Brokers never send a publication back to the client that it came from. So the client itself delivers its own
+publications to its own subscriptions.
 """
 
 from __future__ import annotations
@@ -53,9 +54,9 @@ from veilcast.wire.mesh import Message
 class BrokerClient:
     """A `LiveMember` (node.modes), with the notices of `Peers` and `Durable`.
 
-    `edge` is the name of its virtual node, `address` its own name, if anybody asks. `records` is what earlier lives had
-    stored and did not settle. `refused` counts what others sent in vain, by kind of error; `excess` what
-    came and was not wanted.
+    `edge` is the name of its virtual node, `address` its own name. `records` are the records that earlier runs stored
+    and did not settle. `refused` counts rejected messages by kind of error. `unwanted` counts delivered publications
+    that matched no subscription.
     """
 
     def __init__(
@@ -130,9 +131,9 @@ class BrokerClient:
         )
         self._inbox = Inbox(unread_max=config.unread_max, seen_max=config.seen_max, again_us=config.deliver_again_us)
         self._own: dict[bytes, tuple[int, PendingPublication]] = {}
-        """Publications of ours that we read ourselves, until they are acknowledged."""
+        """Own publications that match own subscriptions, until the application acknowledges them."""
         self._own_later: dict[bytes, list[int]] = {}
-        """Those that there was no room for, and their subscriptions."""
+        """Own publications that wait for room in the inbox, with their subscriptions."""
         self._subscribed = 0
         self._kept = frozenset(kept)
         for record, letter in self._records.unsettled():
@@ -141,11 +142,11 @@ class BrokerClient:
     # --- the owner
 
     def publish(self, publication: Publication, now: int) -> int:
-        """Send on every topic that the publication is labelled with, or on none."""
+        """Send the publication on every topic that it is labelled with, or on none."""
         return self.keep(self.draft(publication, now))
 
     def draft(self, publication: Publication, now: int) -> list[PendingPublication]:
-        """The publication in its place on each of its topics; `LocalError` if it could not be sent."""
+        """Make one pending publication per topic. `LocalError` if the publication could not be sent."""
         epoch, letters = self._topics.epoch(now), []
         keys_of = {topic: self._topics.keys(topic, epoch) for topic in topics_of(publication)}
         check_publication(publication, {topic: keys.record.schema for topic, keys in keys_of.items()})
@@ -159,11 +160,11 @@ class BrokerClient:
         return letters
 
     def check_room(self) -> None:
-        """`LocalError` if too much waits already."""
+        """`LocalError` if too many publications are pending."""
         self._records.check_capacity()
 
     def keep(self, letters: Sequence[PendingPublication]) -> int:
-        """Ask for what was drafted to be written down; it leaves when it is."""
+        """Ask for the drafted publications to be stored. They are sent once they are on disk."""
         self.version += 1
         return self._records.keep(letters)
 
@@ -173,7 +174,7 @@ class BrokerClient:
         self._records.drop(record)
 
     def subscribe(self, interest: Interest, now: int) -> int:
-        """A `Waiting` event says from when on it stands."""
+        """A `Waiting` event says from when on the subscription is in force."""
         topic, wanted = topic_of(interest)
         check_interest(wanted, topic, self._topics.keys(topic, self._topics.epoch(now)).record.schema)
         self._renewing.add(self._subscribed + 1, topic, wanted, now)
@@ -253,7 +254,7 @@ class BrokerClient:
     # --- what an owner may want to know
 
     def group_size(self) -> int:
-        """A client knows of nobody but itself."""
+        """Always 1: a client knows no other member."""
         return 1
 
     def swaps_played(self) -> int:
@@ -273,26 +274,27 @@ class BrokerClient:
         return delay
 
     def unconfirmed_us(self, now: int) -> int:
-        """How long the brokers have left a publication unconfirmed, if longer than usual; else 0."""
+        """Time since the brokers got the oldest overdue unconfirmed publication, in microseconds; 0 if none is
+        overdue."""
         return self._publishing.unconfirmed_us(now)
 
     @property
     def signed(self) -> SignedOverlay:
-        """The overlay that it goes by, which may be newer than the one that it was built with."""
+        """The overlay that the client follows. It may be newer than the one that the client was built with."""
         return self._edge.signed
 
     def edge_up(self) -> tuple[int, int]:
-        """How many replicas of the edge node hear us, and of how many."""
+        """Connected replicas of the edge node, and all its replicas."""
         return len(self._edge.connected_replicas()), self._edge.replica_count
 
     def suspects(self) -> list[ReplicaId]:
-        """Replicas that were proven to lie to us."""
+        """Replicas that are proven Byzantine to this client."""
         return self._suspicions.proven_faulty()
 
     # --- checkers
 
     def sizes(self) -> dict[str, int]:
-        """How much each table holds."""
+        """Number of entries of each table."""
         return {
             "queued": len(self._edge),
             "claims": len(self._renewing),
@@ -334,7 +336,8 @@ class BrokerClient:
                 raise MalformedError("not for a client")
 
     def _follow(self, now: int) -> None:
-        """Who has forgotten us is told all that stands; and whether enough of them hear us."""
+        """Send all active claims to replicas that restarted, and update whether a majority of the edge node is
+        connected."""
         self._edge.close_stalled(now)
         for peer in self._edge.take_restarted():
             for owned in self._renewing.active_claims(now):
@@ -370,7 +373,7 @@ class BrokerClient:
             self._give([(id_, _OWN)], now)
 
     def _give(self, stubs: Sequence[ReceiptStub], now: int) -> None:
-        """The owner has these."""
+        """The application has acknowledged these."""
         if not stubs:
             return
         for name, kind in stubs:

@@ -1,8 +1,8 @@
-"""What the machines of secret forwarding can be told: one frozen value each, with unit and effect of each field.
+"""Settings of brokers and of their clients: one frozen value each.
 
-All of an overlay must be of one profile, and of one bound on delay; and brokers must have the same room for keys
-(`keys_max`, `done_max`), for each holds what others bring against what an honest one can. All else each decides for
-itself.
+All machines of an overlay must have the same profile and the same bound on delay. All brokers must have the same
+`keys_max` and `done_max`: each compares what others send with the most that an honest broker can send. Every other
+setting is local.
 """
 
 from __future__ import annotations
@@ -21,72 +21,76 @@ KeyDelivery: TypeAlias = Literal["in-band", "repository"]
 
 
 class BrokerConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """One replica of a virtual node."""
+    """Settings of one replica of a virtual node."""
 
     profile: Profile = "hardened"
 
     # --- streams
     connect_us: int = 1_000_000
-    """How long after a call for a stream that failed the next one is made; doubled each time, up to sixteen times."""
+    """Delay before the next attempt after a failed connection, in microseconds. It doubles each time, up to sixteen
+    times."""
     window: int = 256
-    """Items on their way to one peer, sent and not heard."""
+    """Items in flight to one peer: sent and not acknowledged."""
     queue_max: int = 8_192
-    """Items that wait for one peer. When there are more, the oldest with content or keys is dropped."""
+    """Items queued for one peer. Beyond it, the oldest item with content or keys is dropped."""
     queue_bytes: int = 1 << 26
-    """All of them together."""
+    """Bytes of all items queued for one peer."""
     clients_max: int = 4_096
     """Clients whose items and claims are remembered."""
     client_us: int = 120_000_000
-    """A client that is gone for so long, and has no claims, is forgotten."""
+    """A client that is disconnected for this time and has no claims is forgotten."""
     messages_every_us: int = 500
-    """What a client may send: a burst, and then one item every so often; one who sends more is cut off."""
+    """Rate limit of a client: after a burst, one item per this time. A client that sends more is disconnected."""
     messages_burst: int = 2_048
+    """Size of that burst, in items."""
 
     # --- claims
     claims_max: int = 65_536
-    """Advertisements, and as many subscriptions."""
+    """Stored advertisements, and the same number of stored subscriptions."""
     claims_each: int = 16_384
-    """Of these, those of one neighbouring node or client."""
+    """Of these, claims of one neighbouring node or client."""
     client_claims: int = 512
-    """The same for one client."""
+    """Of these, claims of one client."""
     votes_max: int = 16_384
-    """Claims and withdrawals that one replica of a neighbour has sent and too few others have."""
+    """Claims and withdrawals that one replica of a neighbour has sent and too few other replicas have confirmed."""
     waiting_max: int = 4_096
-    """Subscriptions of clients that fit no advertisement yet; of one client, `client_claims`."""
+    """Subscriptions of clients that match no advertisement yet; of one client, `client_claims`."""
     lease_us: int = 600_000_000
-    """In `paper`, how far ahead a claim may reach."""
+    """`paper` only: how far in the future a claim may expire."""
 
     # --- keys
     bound_us: int = 500_000
-    """One round: no honest message between replicas takes longer, and nobody is so late in the same round."""
+    """One round. Every message between honest replicas arrives within this time, and honest replicas are never further
+    apart in the same round."""
     hold_us: int = 120_000_000
-    """For so long at most a share is kept, and content that is not through."""
+    """Longest time that a key share, or content that is not confirmed, is kept."""
     keys_max: int = 4_096
-    """Keys that are on their way here; the same for all brokers of an overlay."""
+    """Keys in transfer through this broker; the same for all brokers of an overlay."""
     want_us: int = 1_000_000
-    """Within this time, a key is asked for once."""
+    """A key is requested at most once within this time."""
 
     # --- content
     strategy: Strategy = Strategy.COPIES
     missing_us: int = 500_000
-    """After which blocks that did not come are asked for, and again."""
+    """Time after which missing blocks are requested, and requested again."""
     contents_max: int = 4_096
-    """Publications that are on their way here."""
+    """Publications in transit through this broker."""
     contents_bytes: int = 1 << 28
-    """All of them together."""
+    """Bytes of all publications in transit."""
     done_max: int = 65_536
-    """Publications and keys that are remembered, so that a repeat is known for one; the same for all brokers."""
+    """Finished publications and keys that are remembered to recognize repeats; the same for all brokers."""
 
     # --- redeployment
     prepare_us: int = 30_000_000
-    """After which a new scheme is used although not all of its replicas are ready."""
+    """Time after which a new scheme is used although not all of its replicas are ready."""
     settle_us: int = 3_000_000
-    """How much later than the first the last honest replica goes over to it."""
+    """Longest time between the first and the last honest replica's switch to a new scheme."""
     linger_us: int = 60_000_000
-    """How long the replicas of an older overlay stay, at most."""
+    """Longest time that replicas of an older overlay stay."""
     copy_us: int = 2_000_000
-    """After which neighbours that did not answer are asked for their claims again."""
+    """Time after which neighbours that did not answer are asked for their claims again."""
     suspects_max: int = 1_024
+    """Replicas for which fault evidence is kept."""
 
     def __post_init__(self) -> None:
         check_minimum(self, "brokers", 1, *(name for name, kind in self.__annotations__.items() if kind == "int"))
@@ -97,68 +101,70 @@ class BrokerConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class BrokerClientConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A member at an edge node: may publish and subscribe."""
+    """Settings of a member at an edge node, which may publish and subscribe."""
 
     profile: Profile = "hardened"
 
     # --- streams
     connect_us: int = 1_000_000
-    """As for brokers; and so are these three."""
+    """Same meaning as in `BrokerConfig`; so are the next three fields."""
     window: int = 256
     queue_max: int = 8_192
     queue_bytes: int = 1 << 26
 
     # --- redeployment
     prepare_us: int = 30_000_000
-    """As for brokers; and so is this."""
+    """Same meaning as in `BrokerConfig`; so is the next field."""
     linger_us: int = 60_000_000
 
     # --- claims
     ahead_us: int = 20_000_000
-    """So long before an epoch begins, at the latest, its claims are sent; from half an epoch before it, at the
-    earliest."""
+    """The claims of an epoch are sent at the latest this time before the epoch begins, and at the earliest half an
+    epoch before."""
     lease_us: int = 300_000_000
-    """In `paper`, how long a claim lasts; it is renewed when half of it is over."""
+    """`paper` only: lifetime of a claim. It is renewed after half of it."""
     spread_us: int = 1_000_000
-    """So long after a claim was sent it is known along its way: a publisher does not publish under an advertisement
-    before, and a subscription stands from then on."""
+    """Time that a claim needs to be known along its route. A publisher waits this long before it publishes under a new
+    advertisement. A subscription counts as in force after this time."""
     subscriptions_max: int = 64
     advertised_max: int = 4_096
-    """Advertisements of others that are remembered."""
+    """Known advertisements of other members."""
 
     # --- publishing
     delivery: KeyDelivery = "in-band"
-    """How keys travel: with the brokers, or out of band, by the overlay's repository. All clients must do the same."""
+    """How keys travel: along the brokers ("in-band"), or through the overlay's repository. All clients must use the
+    same."""
     strategy: Strategy = Strategy.COPIES
     refresh_messages: int = 16
-    """A key serves for so many publications of a topic."""
+    """Publications of a topic that share one key."""
     refresh_bytes: int = 1 << 20
-    """And for so many bytes of them."""
+    """Bytes of publications that share one key."""
     again_us: int = 4_000_000
-    """After which a publication that is not through is sent again; doubled each time, up to sixteen times."""
+    """Time after which an unconfirmed publication is sent again. It doubles each time, up to sixteen times."""
     wait_us: int = 60_000_000
-    """After which a publication that is not through is reported as overdue."""
+    """Time after which an unconfirmed publication is reported as overdue."""
     records_max: int = 256
-    """Publications that are not through."""
+    """Unconfirmed publications."""
 
     # --- reading
     missing_us: int = 500_000
-    """After which blocks that did not come are asked for, and again."""
+    """Time after which missing blocks are requested, and requested again."""
     want_us: int = 1_000_000
-    """After which a key that did not come is asked for, and again."""
+    """Time after which a missing key is requested, and requested again."""
     contents_max: int = 1_024
     """Publications that cannot be opened yet."""
     keys_max: int = 1_024
-    """Keys that are at hand, or on their way."""
+    """Keys that are known or in transfer."""
     hold_us: int = 120_000_000
-    """For so long at most content is kept that cannot be opened."""
+    """Longest time that content is kept that cannot be opened."""
     unread_max: int = 1_024
-    """Notes delivered and not acknowledged."""
+    """Notifications delivered and not acknowledged."""
     seen_max: int = 16_384
-    """Notes that are remembered, so that a copy is known for one."""
+    """Notifications that are remembered to recognize copies."""
     deliver_again_us: int = 30_000_000
-    """After which a note that nobody acknowledged is delivered again."""
+    """Time after which an unacknowledged notification is delivered again."""
     suspects_max: int = 1_024
+    """Replicas for which fault evidence is kept."""
 
     def __post_init__(self) -> None:
         check_minimum(self, "brokers", 0, *_MAY_BE_NONE)
@@ -173,5 +179,6 @@ class BrokerClientConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True
 
 
 _HOPS_HELD: Final = 40
-"""Times the bound on delay that two hops may take where brokers lie: what is older than `hold_us` is refused."""
+"""Longest duration of two hops with Byzantine brokers, in multiples of the bound on delay. Shares older than `hold_us`
+are refused."""
 _MAY_BE_NONE: Final = ("ahead_us", "spread_us")

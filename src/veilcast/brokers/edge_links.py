@@ -1,11 +1,11 @@
-"""The edge: a client's links with all replicas of its virtual node, as the operator's orders change it.
+"""A client's links with all replicas of its edge node, as the operator's orders change the node.
 
-Pure. The client calls each replica and keeps calling; what it says is queued for each by itself (`queues`), so each
-hears it once and in order, whenever it comes. A replica is known by its place in the node, under the scheme that is
-sent by now, and for a while under another, while the node changes (`redeploying`).
+The client connects to each replica and reconnects after a loss. Messages are queued for each replica separately
+(`queues`), so each replica receives them once and in order, whenever it connects. A replica is identified by its place
+in the node under the current scheme and, while the node changes, under another one as well (`operations.redeploy`).
 
-Where keys travel out of band, the client is linked with the replicas of the repository in the same way. These hear of
-its advertisements only, and of a newer overlay from the client, since they are linked with nobody else.
+Where keys travel out of band, the client links with the replicas of the repository in the same way. These receive only
+its advertisements, and newer overlays: the client is their only source of orders.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from veilcast.wire.mesh import Message
 
 
 class EdgeLinks:
-    """Bounded by the overlay: the replicas of one node, in two schemes at most."""
+    """Bounded by the overlay: the replicas of one node, in at most two schemes."""
 
     def __init__(
         self,
@@ -51,9 +51,10 @@ class EdgeLinks:
         self._queues = PeerQueues(config.window, config.queue_max, config.queue_bytes, entropy)
         self._keys: dict[Address, bytes] = {}
         self._shelves: dict[Address, bytes] = {}
-        """The replicas of the repository,"""
+        """The replicas of the repository."""
         self._kept: list[NodeEntry] = []
-        """as it is, and as it was before: a share that was asked for then may be on its way."""
+        """The repository's current and previous entry: a share requested from the previous one may still be in
+        transit."""
         if config.delivery == "repository" and self._deployment.overlay.repository is None:
             raise ConfigError('brokers.delivery is "repository", and the overlay has none')
         self._callers = Connectors(config.connect_us, rng)
@@ -65,17 +66,16 @@ class EdgeLinks:
 
     @property
     def scheme(self) -> Scheme:
-        """By which one sends now."""
+        """The scheme to send by now."""
         return self._deployment.scheme(self.node)
 
     @property
     def repository_scheme(self) -> Scheme:
-        """Of the repository."""
         return self._repository.scheme
 
     @property
     def signed(self) -> SignedOverlay:
-        """The overlay that it goes by."""
+        """The overlay that the client follows."""
         return self._deployment.signed
 
     @property
@@ -87,7 +87,7 @@ class EdgeLinks:
         return self._queues.dropped
 
     def connected_replicas(self) -> list[Address]:
-        """The replicas that hear us now."""
+        """The replicas that have greeted this client on an open stream."""
         return [peer for peer in self._keys if self._queues.is_greeted(peer)]
 
     @property
@@ -96,17 +96,17 @@ class EdgeLinks:
 
     @property
     def has_majority(self) -> bool:
-        """Whether a majority of the replicas that one sends to hears us."""
+        """True if a majority of the current scheme's replicas is connected."""
         keys = {self._keys[peer] for peer in self.connected_replicas()}
         return sum(replica.key in keys for replica in self._deployment.replicas(self.scheme)) >= self.scheme.threshold
 
     def includes_honest(self, peers: Collection[Address]) -> bool:
-        """Whether one of these replicas is honest."""
+        """True if at least one of these replicas must be honest."""
         keys = [self._keys[peer] for peer in peers if peer in self._keys]
         return self._deployment.includes_honest(self.node, keys)
 
     def ids_of(self, peer: Address) -> Sequence[ReplicaId]:
-        """Of one replica, the one to send by first."""
+        """The replica's ids, the one under the current scheme first."""
         if peer in self._shelves:
             return [place for entry in self._kept if (place := entry.replica_id(self._shelves[peer])) is not None]
         if peer not in self._keys:
@@ -116,28 +116,28 @@ class EdgeLinks:
     # --- out
 
     def send_to_index(self, index: int, message: Message) -> None:
-        """To one replica, by its index in the scheme to send by."""
+        """Send to one replica, by its index in the current scheme."""
         self._queues.put(Address(self._deployment.replicas(self.scheme)[index - 1].address), message)
 
     def send_to_peer(self, peer: Address, message: Message) -> None:
         self._queues.put(peer, message)
 
     def send_to_repository(self, index: int, message: PushShare) -> None:
-        """To one replica of the repository."""
+        """Send to one replica of the repository."""
         self._queues.put(Address(self._repository.replicas[index - 1].address), message)
 
     def pull_key(self, name: KeyName, keys: TopicKeys) -> None:
-        """Ask all of them for their shares of a key."""
+        """Ask all replicas of the repository for their shares of a key."""
         for peer, replica in self._shelves.items():
             self._queues.put(peer, make_pull(name, keys, replica))
 
     def send_to_all(self, message: Message) -> None:
-        """To all replicas of the edge node."""
+        """Send to all replicas of the edge node."""
         for peer in self._keys:
             self._queues.put(peer, message)
 
     def send_claim(self, said: OwnedClaim | WithdrawClaim) -> None:
-        """The same with a claim of ours, or its end."""
+        """Send an own claim, or its withdrawal, to all replicas."""
         if isinstance(said, WithdrawClaim):
             self.send_to_all(said)
             return
@@ -145,7 +145,7 @@ class EdgeLinks:
             self.send_claim_to(peer, said)
 
     def send_claim_to(self, peer: Address, owned: OwnedClaim) -> None:
-        """To one of them, with a word for it alone."""
+        """Send a claim to one replica, with a signature for that replica alone."""
         if peer in self._keys:
             self._queues.put(peer, make_bring(owned.claim, owned.holder, self._keys[peer]))
         elif peer in self._shelves and owned.claim.kind is ClaimKind.ADVERTISEMENT:
@@ -154,7 +154,7 @@ class EdgeLinks:
     # --- in
 
     def receive(self, data: bytes, peer: Address, now: int) -> Message | None:
-        """What a replica has to say to a member; the rest is dealt with here. Raises for what makes no sense."""
+        """Return messages for the member; handle the others here. Raises for invalid messages."""
         message = self._queues.receive(data, peer, now)
         match message:
             case OverlayOrder():
@@ -167,7 +167,7 @@ class EdgeLinks:
         return None
 
     def take_restarted(self) -> list[Address]:
-        """Replicas that know nothing of us, or nothing any more; told once."""
+        """Replicas without state about this client. Each is reported once."""
         peers = list(dict.fromkeys(self._queues.restarted))
         self._queues.restarted.clear()
         return peers
@@ -204,7 +204,7 @@ class EdgeLinks:
         return self._queues.frames(now, limit)
 
     def close_stalled(self, now: int) -> None:
-        """Leave streams that are of no use."""
+        """Close streams that make no progress."""
         while self._queues.stalled:
             peer = self._queues.stalled.popleft()
             self._events.append(Disconnect(peer))
@@ -231,7 +231,7 @@ class EdgeLinks:
             self._queues.put(peer, self._order)
 
     def _follow(self, now: int) -> None:
-        """Say what the deployment has to say, and be linked with whom it says."""
+        """Send the deployment's messages, and link with the replicas that it names."""
         linked = {Address(replica.address): key for key, replica in self._deployment.linked_replicas().items()}
         if self._config.delivery == "repository":
             self._follow_repository()

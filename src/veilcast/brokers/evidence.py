@@ -1,17 +1,17 @@
-"""Standing: which replicas were proven to lie, how, and how often; and which merely failed to bring what they should.
+"""Evidence against replicas: which are proven Byzantine, how and how often, and which merely failed to deliver.
 
-Pure counts. A proof is something that only a liar can have made: two dealings or two words under one signature, a
-portion, piece or block that is not as committed, from the link of who brought it. Whoever is proven to lie is routed
-around where others are left, and is named to the operator, who decides. What merely did not come proves nothing, for
-links fail; it is counted for the statistics by which replicas are placed.
+A proof is something that only a Byzantine replica can have made: two dealings or two statements under one signature, or
+a share or block that does not match its commitment, received on the link of its sender. A replica that is proven
+Byzantine is avoided where others are left, and reported to the operator, who decides. A missing delivery proves
+nothing, because links fail. It is counted for the statistics of replica placement.
 
-Marks are held against a replica's key. Its place has the version of its node's scheme, which changes whenever others
-come or go: by places, any order on its node would clear a liar. Who is marked is told by where it stands now, under the
-newest schemes; who has left, by the place where it was marked last. Without a roster, or under a scheme that it has
-forgotten, a place is all that is known of a replica.
+Evidence is kept by the replica's key. A replica's id contains the version of its node's scheme, which changes with
+every join or departure. If evidence were kept by id, any order for the node would clear a Byzantine replica. A replica
+is reported under its current id in the newest schemes; a replica that has left, under its id in the last evidence.
+Without `ReplicaKeys`, or under a forgotten scheme, only the id of a replica is known.
 
-Bounded: replicas are those of the overlay, so strangers cannot fill this; when it is full, who has the fewest marks
-goes.
+Bounded: the replicas are those of the overlay, so strangers cannot fill the table. When it is full, the replica with
+the least evidence is dropped.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from veilcast.brokers.keys.scheme import ReplicaId, ReplicaKeys
 from veilcast.errors import LocalError, StaleError
 
 _Replica: TypeAlias = bytes | ReplicaId
-"""A replica's key, or the place of one whose key is not known."""
+"""A replica's key, or the id of one whose key is not known."""
 
 
 class FaultReason(enum.StrEnum):
@@ -39,12 +39,12 @@ class FaultReason(enum.StrEnum):
 
     @property
     def is_proof(self) -> bool:
-        """Whether nobody else can be to blame."""
+        """True if only the replica itself can have caused it."""
         return self is not FaultReason.LATE
 
 
 class FaultEvidence:
-    """Of one broker or client, on all replicas it deals with."""
+    """The evidence of one broker or client about all replicas that it deals with."""
 
     def __init__(self, most: int, roster: ReplicaKeys | None = None) -> None:
         if most < 1:
@@ -52,7 +52,7 @@ class FaultEvidence:
         self._most, self._roster = most, roster
         self._marks: dict[_Replica, Counter[FaultReason]] = {}
         self._last: dict[_Replica, ReplicaId] = {}
-        """Where each was marked last."""
+        """Id of each replica in the last evidence against it."""
 
     def __len__(self) -> int:
         return len(self._marks)
@@ -68,11 +68,11 @@ class FaultEvidence:
         self._last[who] = place
 
     def proven_faulty(self) -> list[ReplicaId]:
-        """Who was proven to lie."""
+        """The replicas that are proven Byzantine."""
         return sorted({self._place(who) for who in self._marks if self._proofs(who)})
 
     def counts(self) -> dict[ReplicaId, dict[FaultReason, int]]:
-        """Everything, for statistics."""
+        """All evidence, for statistics."""
         marks: dict[ReplicaId, Counter[FaultReason]] = {}
         for who, reasons in self._marks.items():
             marks.setdefault(self._place(who), Counter()).update(reasons)
@@ -82,7 +82,7 @@ class FaultEvidence:
         return self._proofs(self._who(place)) > 0
 
     def without_faulty(self, places: Sequence[ReplicaId], least: int = 1) -> list[ReplicaId]:
-        """Those of the places that were not proven to lie, in their order; all, if fewer than `least` are left."""
+        """The replicas that are not proven Byzantine, in their order; all of them, if fewer than `least` are left."""
         left = [place for place in places if not self.is_proven_faulty(place)]
         return left if len(left) >= least else list(places)
 

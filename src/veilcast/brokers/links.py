@@ -1,10 +1,10 @@
-"""Links: a broker's streams, with the replicas around it and with clients, and who is at the other end of each.
+"""A broker's streams to nearby replicas and to clients, and the identity of each peer.
 
-Pure. Of two brokers one calls (`overlay.calls`), so a replica has one name here: its address if we call it, and the
-name it appears under if it calls us. Whoever else comes is a client. What is said goes through `queues`; a client that
-is gone and claims nothing is forgotten after a while, and there are only so many of them. One that says more than its
-share is cut off: what it said last was not taken, so nothing is lost if it means well, and it says it on its next
-stream.
+Of two brokers one connects to the other (`overlay.is_caller`). So a replica has one name here: its address if this
+broker connects to it, or its caller name if it connects to this broker. Every other peer is a client. Messages go
+through `queues`. A client that is disconnected and has no claims is forgotten after a while, and the number of clients
+is bounded. A client that exceeds its rate is disconnected. Its last message was not accepted, so an honest client loses
+nothing: it sends the message again on its next stream.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ from veilcast.wire.mesh import Message
 
 
 class BrokerLinks:
-    """Bounded: the replicas of the overlay that are near, and `clients_max` clients.
+    """Bounded: the nearby replicas of the overlay, and `clients_max` clients.
 
-    `is_needed` says of a client whether it has claims.
+    `is_needed` tells whether a client has claims.
     """
 
     def __init__(
@@ -48,29 +48,29 @@ class BrokerLinks:
     # --- who is there
 
     def replica_key(self, peer: Address) -> bytes | None:
-        """Which replica this is; None for a client."""
+        """The key of the replica; None for a client."""
         return self._keys.get(peer)
 
     def clients(self) -> list[Address]:
         return list(self._clients)
 
     def is_first_life(self) -> bool:
-        """Whether all replicas near have greeted us, and none knew an earlier life of ours."""
+        """True if all nearby replicas have greeted this broker and none knew an earlier run of it."""
         return all(map(self._queues.has_never_met, self._keys))
 
     def lagging_replicas(self) -> list[bytes]:
-        """The replicas that have not heard all that we said."""
+        """The replicas with unacknowledged messages."""
         return [key for peer, key in self._keys.items() if self._queues.unacknowledged_count(peer)]
 
     def take_restarted(self) -> list[Address]:
-        """Peers that have forgotten us; told once."""
+        """Peers that lost their state about this broker. Each is reported once."""
         peers = list(dict.fromkeys(self._queues.restarted))
         self._queues.restarted.clear()
         return peers
 
     @property
     def needs_follow_up(self) -> bool:
-        """Whether there is something to follow up, though nothing was said to the machine."""
+        """True if there is work to do although no message reached the machine."""
         return bool(self._queues.restarted or self._queues.stalled)
 
     @property
@@ -82,7 +82,7 @@ class BrokerLinks:
         return {"clients": len(self._clients), "queued": sum(queued), "queued each": max(queued, default=0)}
 
     def set_replicas(self, linked: Mapping[bytes, Replica], now: int) -> None:
-        """These are the replicas to be linked with from now on; told again, the same mapping has the same in it."""
+        """Link with exactly these replicas from now on. Passing the same mapping object again is a no-op."""
         if linked is self._linked:
             return
         self._linked = linked
@@ -106,7 +106,7 @@ class BrokerLinks:
     # --- streams
 
     def peer_up(self, peer: Address, now: int) -> bool:
-        """Whether it is let in."""
+        """True if the peer is accepted."""
         if peer in self._callers:
             self._callers.peer_up(peer)
         elif peer not in self._keys and not self._let_in(peer):
@@ -124,7 +124,7 @@ class BrokerLinks:
         self._queues.peer_lost(peer)
 
     def close_all(self) -> None:
-        """All of them, for good."""
+        """Close all streams for good."""
         self._events += [Disconnect(peer) for peer in (*self._keys, *self._clients)]
         for peer in (*self._keys, *self._clients):
             self._callers.drop(peer)
@@ -137,12 +137,12 @@ class BrokerLinks:
         self._queues.put(peer, message)
 
     def send_to_replica(self, key: bytes, message: Message) -> None:
-        """To a replica; to one that is not near any more, nothing is said."""
+        """Send to a replica; a no-op if the replica is not nearby any more."""
         if key in self._names:
             self._queues.put(self._names[key], message)
 
     def is_unacknowledged(self, key: bytes, message: Message) -> bool:
-        """Whether a replica has not acknowledged this message, which it was sent."""
+        """True if the replica has not acknowledged this message, which was sent to it."""
         return key not in self._names or self._queues.is_unacknowledged(self._names[key], message)
 
     def receive(self, data: bytes, peer: Address, now: int) -> Message | None:
@@ -173,7 +173,7 @@ class BrokerLinks:
         return self._events.popleft() if self._events else self._callers.next_event()
 
     def close_stalled(self, now: int) -> None:
-        """Leave streams that are of no use."""
+        """Close streams that make no progress."""
         while self._queues.stalled:
             self._cut(self._queues.stalled.popleft(), now)
 

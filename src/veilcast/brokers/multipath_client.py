@@ -1,19 +1,20 @@
-"""Paths: a member of several overlays that have no broker in common, P4's p disjoint paths.
+"""A member of several overlays that have no broker in common: P4's p disjoint paths.
 
-Pure: a machine around machines, one `BrokerClient` for each path. What is published goes by all of them, each with keys
-and
-seals of its own, so that nothing that is dealt on one adds to what liars have of another. What is read is taken from
-whoever brings it first. As long as one path carries, all arrives, and once, whatever becomes of the others: a node of
-theirs may have more liars than it bears, or be gone.
+A machine around machines: one `BrokerClient` per path. A publication goes over all paths, each with its own keys and
+seals, so shares dealt on one path add nothing to what Byzantine brokers know on another. A subscriber takes each
+notification from the path that delivers it first. As long as one path works, every publication arrives, and once,
+whatever happens to the others: a node of another path may have too many Byzantine replicas, or be gone.
 
-All clients are called alike, so a record or a subscription has the same number with each of them, in every life.
+All clients receive the same calls. So a record or subscription has the same number in each of them, after every
+restart.
 
-A publication is settled when it is through on every path. Nobody can tell a path that is slow from one that is lost,
-nor one that has brought it to everybody from one whose liars say so; but time can. A path on which something is overdue
-that is through on another is `behind`: it goes on with the last few of those alone, until it has got a number of them
-through in a row, and twice as many each time that it falls behind again. So a path that is lost holds up nobody, one
-whose liars come and go does so ever more seldom, and one whose liars say that all is through costs the others nothing
-as long as they are in time.
+A publication is settled when every path has confirmed it. A slow path cannot be told from a lost one, nor a path that
+delivered to all from one whose Byzantine brokers claim so; but time limits the damage. A path that is overdue with a
+publication that another path has confirmed is `behind`. A path that is behind keeps only the last few of those
+publications. It catches up by confirming a number of them in a row, twice as many each time that it falls behind again.
+
+Claim: a lost path delays nobody. A path whose Byzantine brokers act up from time to time delays others ever more
+rarely. A path whose brokers falsely confirm costs the others nothing while the others are in time.
 """
 
 from __future__ import annotations
@@ -49,8 +50,8 @@ from veilcast.machine import (
 class MultipathClient:
     """A `LiveMember` (node.modes), as each of `clients` is.
 
-    `records` are the numbers of what earlier lives had stored and did not settle, which all clients were given. Bounded
-    by what the clients are, and `seen_max`: notes that are remembered, so that a copy is known for one.
+    `records` are the numbers of the records that earlier runs stored and did not settle; all clients were given them.
+    Bounded by the bounds of the clients, and by `seen_max` notifications that are remembered to recognize copies.
     """
 
     def __init__(self, clients: Sequence[BrokerClient], records: Iterable[int], seen_max: int, now: int) -> None:
@@ -62,18 +63,18 @@ class MultipathClient:
             faults_of(client).on_fault = self.faults.count_exception
         self._seen_max = seen_max
         self._whose: dict[Address, int] = {}
-        """By which path a broker is called."""
+        """Path through which a broker is connected."""
         every = range(len(clients))
         self._left = {record: set(every) for record in records if record != WITHDRAWALS_RECORD}
-        """On which paths a publication is not through."""
+        """Paths that have not confirmed a publication."""
         self._carried: dict[int, None] = {}
-        """Publications that are through on some path, and not on all."""
+        """Publications that some path has confirmed, and not all."""
         self._behind: set[int] = set()
         self._pace = [_PathProgress() for _ in clients]
         self._withdrawn: dict[int, bytes] = {}
         self._stands: set[int] = set()
         self._unread: dict[bytes, dict[int, int]] = {}
-        """The path by which a note came first, for each subscription."""
+        """For each notification and subscription, the path that delivered it first."""
         self._read: dict[tuple[int, bytes], None] = {}
         self._events: deque[Event] = deque()
         self._gather(now)
@@ -96,7 +97,7 @@ class MultipathClient:
         self._gather(now)
 
     def subscribe(self, interest: Interest, now: int) -> int:
-        """A `Waiting` event says from when on it stands on one of the paths."""
+        """A `Waiting` event says from when on the subscription is in force on one of the paths."""
         number = _one_of([client.subscribe(interest, now) for client in self.clients])
         self._gather(now)
         return number
@@ -168,12 +169,12 @@ class MultipathClient:
         return 0
 
     def delay(self, now: int) -> Delay | None:
-        """What the path says that expects to be through first: one that carries is enough for the subscribers."""
+        """The delay of the path that expects to confirm first: one working path is enough for the subscribers."""
         told = [delay for client in self.clients if (delay := client.delay(now)) is not None]
         return min(told, key=lambda delay: (delay.until_us is None, delay.until_us or 0), default=None)
 
     def suspects(self) -> list[ReplicaId]:
-        """Replicas of any path that were proven to lie to us."""
+        """Replicas of any path that are proven Byzantine to this member."""
         return [place for client in self.clients for place in client.suspects()]
 
     @property
@@ -187,14 +188,14 @@ class MultipathClient:
         return sum(client.version for client in self.clients)
 
     def sizes(self) -> dict[str, int]:
-        """How much each table holds; of the clients', the fullest."""
+        """Number of entries of each table; of the clients' tables, the largest."""
         sizes = {name: max(client.sizes()[name] for client in self.clients) for name in self.clients[0].sizes()}
         return {**sizes, "left": len(self._left), "unread": len(self._unread), "read": len(self._read)}
 
     # --- inside
 
     def _gather(self, now: int) -> None:
-        """Act on what the clients tell and ask, until they say no more."""
+        """Handle the clients' events until there are none."""
         kept = dict(self._withdrawn)
         copies: dict[tuple[int, bytes], None] = {}
         told = deque(self._told())
@@ -293,22 +294,22 @@ class MultipathClient:
 
 @dataclass(slots=True)
 class _PathProgress:
-    """How a path keeps up."""
+    """How well a path keeps up with the others."""
 
     confirmed_in_row: int = 0
-    """What it got through since something was late."""
+    """Publications confirmed since the last late one."""
     required_in_row: int = 0
-    """How much of that ends its being behind."""
+    """Confirmations in a row that end the state `behind`."""
 
     def record_confirmed(self) -> bool:
-        """It got something through; whether that was enough."""
+        """Count a confirmation; True if the path is not behind any more."""
         self.confirmed_in_row += 1
         if self.confirmed_in_row >= _FORGIVEN_AFTER:
             self.required_in_row = 0
         return self.confirmed_in_row >= self.required_in_row
 
     def record_late(self, *, again: bool) -> None:
-        """Something is late; `again`, if it was not behind before."""
+        """Count a late publication; `again` if the path was not behind before."""
         self.confirmed_in_row = 0
         if again:
             self.required_in_row = min(max(_BACKLOG_MAX, 2 * self.required_in_row), _REQUIRED_MAX)
@@ -320,7 +321,9 @@ def _one_of(numbers: Sequence[int]) -> int:
 
 
 _BACKLOG_MAX: Final = 16
-"""What a path that is behind may have left to do of what others have done; and what it must get through at first."""
+"""Publications confirmed by others that a path which is behind still keeps; also the confirmations first required of
+it."""
 _REQUIRED_MAX: Final = 64 * _BACKLOG_MAX
 _FORGIVEN_AFTER: Final = 16 * _REQUIRED_MAX
-"""In a row, after which it is as if it had never been behind. Who falls behind on purpose gains nothing by so many."""
+"""Confirmations in a row after which earlier lateness is forgotten. A path that falls behind on purpose gains nothing
+by so many."""

@@ -1,14 +1,16 @@
-"""The overlay as the operator describes it: virtual nodes, the links between them, and who their replicas are.
+"""The overlay as its operator describes it: virtual nodes, the links between them, and the replicas of each node.
 
-Pure. Everybody starts from one description, signed with the operator's key, and takes a newer one only from the same
-hand: so no replica can add others to a node, or shut them out. A replica is its public key; it has an address where it
-is called, and a name under which it appears when it calls (on TLS, its certificate's).
+All machines start from one description, signed with the operator's key, and accept a newer one only with the same
+signature. So no replica can add replicas to a node or exclude any. A replica is identified by its public key. It has an
+address where it accepts connections, and a name under which it appears as a caller (on TLS, the name in its
+certificate).
 
-A node's scheme changes its version with its replicas, and with nothing else; a description that changes replicas under
-the same version is refused, since shares of one scheme must not mix with another's.
+The version of a node's scheme changes exactly when its replicas change. A description that changes replicas under the
+same version is refused, because shares of two schemes must not mix.
 
-An operator may have several overlays, at once or one after the other. Each has an origin, drawn when it is first
-signed: else anybody could bring an order for one of them, old or of a second path, to the brokers of another.
+An operator may run several overlays, at once or one after another. Each has an origin, a random value drawn at the
+first signature. Without it, anyone could replay an order of one overlay, old or of a second path, to the brokers of
+another.
 """
 
 from __future__ import annotations
@@ -37,7 +39,7 @@ Version = Annotated[int, msgspec.Meta(ge=0, le=(1 << 32) - 1)]
 
 
 class Replica(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
-    """`address` is how it is called, `caller` how it is named when it calls us."""
+    """`address` is where it accepts connections; `caller` is its name as a caller."""
 
     key: Annotated[bytes, msgspec.Meta(min_length=PUBLIC, max_length=PUBLIC)]
     address: PeerName
@@ -45,7 +47,7 @@ class Replica(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_field
 
 
 class NodeEntry(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
-    """A virtual node: replica i is the i-th, from 1."""
+    """A virtual node. Replica i is the i-th entry, from 1."""
 
     name: Name
     version: Version
@@ -67,17 +69,18 @@ class NodeEntry(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fie
 
 
 class BrokerOverlay(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
-    """The whole of it, in this version."""
+    """The whole overlay in one version."""
 
     version: Version
     nodes: Annotated[tuple[NodeEntry, ...], msgspec.Meta(min_length=1, max_length=NODES_MAX)]
     links: Annotated[tuple[tuple[Name, Name], ...], msgspec.Meta(max_length=NODES_MAX)] = ()
     repository: NodeEntry | None = None
-    """Replicas that hold keys out of band (`repository`), apart from the tree."""
+    """Replicas that store keys out of band (`operations.repository`), outside the tree."""
     profile: Profile = "hardened"
-    """Of all brokers and members: those of another would not understand them, and nobody would be told."""
+    """Profile of all brokers and members. Machines of the other profile could not understand them, and no error would
+    be reported."""
     origin: Annotated[bytes, msgspec.Meta(min_length=ORIGIN_BYTES, max_length=ORIGIN_BYTES)] = bytes(ORIGIN_BYTES)
-    """The same in all that follow one another."""
+    """The same in all successive versions of the overlay."""
 
     @property
     def all_nodes(self) -> tuple[NodeEntry, ...]:
@@ -85,7 +88,8 @@ class BrokerOverlay(msgspec.Struct, frozen=True, array_like=True, forbid_unknown
         return self.nodes if self.repository is None else (*self.nodes, self.repository)
 
     def check(self, profile: Profile) -> OverlayTree:
-        """`ConfigError` unless it is a tree of different replicas and, in `hardened`, each node can keep a secret."""
+        """`ConfigError` unless the overlay is a tree of distinct replicas and, in `hardened`, each node can keep a
+        secret."""
         names = [node.name for node in self.all_nodes]
         if len(set(names)) != len(names):
             raise ConfigError("two virtual nodes have one name")
@@ -101,7 +105,7 @@ class BrokerOverlay(msgspec.Struct, frozen=True, array_like=True, forbid_unknown
         return topology
 
     def node(self, name: str | bytes) -> NodeEntry:
-        """By its name or its id."""
+        """Find a node by its name or its id."""
         id_ = node_id(name) if isinstance(name, str) else name
         for node in self.nodes:
             if node.id == id_:
@@ -109,13 +113,13 @@ class BrokerOverlay(msgspec.Struct, frozen=True, array_like=True, forbid_unknown
         raise LocalError("the overlay has no such virtual node")
 
     def neighbours(self, name: str | bytes) -> tuple[NodeEntry, ...]:
-        """In the order of the links, which everybody has from the same description."""
+        """The neighbours in the order of the links, which is the same for all machines."""
         here = self.node(name).name
         ends = [other if one == here else one for one, other in self.links if here in (one, other)]
         return tuple(self.node(end) for end in ends)
 
     def directions(self, home: bytes) -> dict[bytes, bytes]:
-        """For every other node, the neighbour that the way there begins with."""
+        """For every other node, the neighbour that the path to it begins with."""
         toward = {node.id: node.id for node in self.neighbours(home)}
         reached = list(toward)
         while reached:
@@ -127,7 +131,7 @@ class BrokerOverlay(msgspec.Struct, frozen=True, array_like=True, forbid_unknown
         return toward
 
     def replica_id(self, key: bytes) -> ReplicaId | None:
-        """Where the replica of this key stands; None if it is none of ours."""
+        """The replica with this key; None if the overlay has none."""
         return next((place for node in self.nodes if (place := node.replica_id(key)) is not None), None)
 
     def replica(self, place: ReplicaId) -> Replica:
@@ -137,10 +141,10 @@ class BrokerOverlay(msgspec.Struct, frozen=True, array_like=True, forbid_unknown
         return node.replicas[place.index - 1]
 
     def check_successor(self, newer: BrokerOverlay) -> None:
-        """Raise unless it follows this one: the same tree, and a newer scheme wherever replicas differ.
+        """Raise unless `newer` may follow this overlay: the same tree, and a newer scheme wherever replicas differ.
 
-        It need not be the next one: who was away for a while has missed some. But in one step no replica moves from
-        node to node, for it would hold shares of both.
+        `newer` need not be the next version: a machine that was offline has missed some. But within one step no replica
+        moves from node to node, because it would hold shares of both.
         """
         if newer.origin != self.origin:
             raise StaleError("an order for another overlay of this operator")
@@ -163,13 +167,13 @@ class BrokerOverlay(msgspec.Struct, frozen=True, array_like=True, forbid_unknown
 
 
 class SignedOverlay(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
-    """An overlay's encoding, and the operator's signature over it."""
+    """The encoding of an overlay, and the operator's signature over it."""
 
     body: Annotated[bytes, msgspec.Meta(min_length=1, max_length=g.SHARING_MAX - SIGNATURE - 16)]
     signature: Annotated[bytes, msgspec.Meta(min_length=SIGNATURE, max_length=SIGNATURE)]
 
     def verify(self, operator: bytes) -> BrokerOverlay:
-        """What the operator said; raises unless it did."""
+        """Decode the overlay; raises unless the operator signed it."""
         verify(operator, self.body, self.signature, purpose=_PURPOSE)
         return _DECODER.decode(self.body)
 
@@ -182,7 +186,7 @@ class SignedOverlay(msgspec.Struct, frozen=True, array_like=True, forbid_unknown
 
 
 def sign_overlay(overlay: BrokerOverlay, operator: SigningKey) -> SignedOverlay:
-    """`ConfigError` if the description is too long to be sent to anybody."""
+    """`ConfigError` if the description is too long for one message."""
     body = _ENCODER.encode(overlay)
     if len(body) > g.SHARING_MAX - SIGNATURE - 16:
         raise ConfigError(f"the overlay's description has {len(body)} bytes, which is more than one message carries")
@@ -193,22 +197,22 @@ def sign_overlay(overlay: BrokerOverlay, operator: SigningKey) -> SignedOverlay:
 
 @lru_cache(maxsize=NODES_MAX)
 def node_id(name: str) -> bytes:
-    """What a virtual node is called on the wire."""
+    """The id of a virtual node in messages."""
     return digest(name.encode(), purpose=b"vc/virtual-node", size=NODE_ID_BYTES)
 
 
 def node_hop(node: bytes) -> Address:
-    """A neighbouring node, as a hop of routing tables; a client's hop is its link's address."""
+    """A neighbouring node as a hop of routing tables. A client's hop is its link's address."""
     return Address(_HOP + node.hex())
 
 
 def hop_node(hop: Address) -> bytes | None:
-    """The node that this hop is; None for a client's."""
+    """The node that this hop stands for; None for a client's hop."""
     return bytes.fromhex(hop[len(_HOP) :]) if hop.startswith(_HOP) else None
 
 
 def overlay_replica_keys(overlays: Iterable[BrokerOverlay]) -> ReplicaKeys:
-    """The keys of all replicas, under the schemes of these overlays, the oldest first."""
+    """The keys of all replicas under the schemes of these overlays, the oldest first."""
     every = list(overlays)
     roster = ReplicaKeys(nodes=NODES_MAX + 1)
     for overlay in every:
@@ -222,7 +226,7 @@ def add_overlay_keys(roster: ReplicaKeys, overlay: BrokerOverlay) -> None:
 
 
 def is_caller(mine: bytes, theirs: bytes) -> bool:
-    """Of two brokers, the one with the smaller key calls."""
+    """Of two brokers, the one with the smaller key connects to the other."""
     return mine < theirs
 
 

@@ -1,16 +1,18 @@
-"""Queues: one for each peer, whose messages arrive in order and once, over as many streams as it takes.
+"""One reliable queue per peer: messages arrive in order and once, over any number of streams.
 
-Pure. Streams break; what was written to one may or may not have come. So messages are numbered items of a session, kept
-until the peer has heard them, and sent again on the next stream from the first that it lacks. `Hello` opens a stream:
-it says which session is ours, and how far we have heard the peer's. Whoever has started anew knows no session any more;
-then we begin another, and say so to our machine (`anew`), for its peer has forgotten everything.
+A stream can break, and then it is unknown which messages arrived. So messages are numbered items of a session. Each is
+kept until the peer acknowledges it, and on the next stream sending resumes at the first unacknowledged item. `Hello`
+opens a stream. It names the sender's session and the last item received in the peer's session. A restarted peer knows
+no session any more. Then a new session begins, and the machine is told (`restarted`), because that peer has lost all
+state.
 
-So many items are under way at a time; the others wait. Where too many do, the oldest with content or keys are dropped:
-these are asked for again, or sent again by their publisher. Claims are never dropped singly. If even they are too many
-(a peer that is gone for long) all is dropped, and told again when it is back.
+The number of items in flight is bounded; the others wait. If too many wait, the oldest items with content or keys are
+dropped: subscribers request these again, or their publisher sends them again. Single claims are never dropped. If even
+the claims are too many (a peer that is offline for long), the whole queue is dropped, and all claims are sent again
+when the peer is back.
 
-Acknowledgements come a little later, for many items at once. A stream on which something got lost, or where nothing is
-heard of what was said, is of no use, though nobody may have noticed its end: it is left for another.
+Acknowledgements are delayed a little and cover many items at once. A stream that lost an item, or on which nothing is
+acknowledged, is closed and replaced, even if no end of the stream was noticed.
 """
 
 from __future__ import annotations
@@ -39,12 +41,12 @@ from veilcast.wire.mesh import Message
 
 
 class PeerQueues:
-    """Bounded, by peer: `window` items under way; `queue_max` and `queue_bytes` that wait, and as many claims, or
-    `claims_max` for a peer that is expected: it may have to be told all that there are. What waits for all peers
-    together has sixteen times these bytes, however many they are.
+    """Bounded, per peer: `window` items in flight; `queue_max` items and `queue_bytes` bytes that wait, and the same
+    number of claims, or `claims_max` for an expected peer, which may need all claims. All waiting items together have
+    at most sixteen times `queue_bytes`, whatever the number of peers.
 
-    Peers are those that were `expect`ed or `peer_up`, and not `forget`; whoever lets peers in bounds them. `dropped`
-    counts what went for want of room.
+    The peers are those that were passed to `expect` or `peer_up` and not to `forget`. The caller bounds their number.
+    `dropped` counts items dropped for lack of space.
     """
 
     def __init__(
@@ -59,53 +61,53 @@ class PeerQueues:
         self._owed: Timers[Address] = Timers()
         self._watched: Timers[Address] = Timers()
         self._begun: dict[Address, None] = {}
-        """Peers of whom we hope to hear, as soon as what is for them has left: only then do we know what time it is."""
+        """Peers whose stall timer starts when their frames leave: only then is the time known."""
         self._last: tuple[Message, bytes] | None = None
         self.restarted: deque[Address] = deque()
-        """Peers that have forgotten us, or never knew us."""
+        """Peers that lost, or never had, state about this machine."""
         self.stalled: deque[Address] = deque()
-        """Peers that are up, and hear too little of what we say, or we of them: only another stream can help."""
+        """Connected peers whose stream makes no progress in one direction. Only a new stream can help."""
         self.dropped = 0
 
     def __len__(self) -> int:
-        """All that waits or is under way."""
+        """Items that wait or are in flight."""
         return sum(self.queue_lengths())
 
     def __contains__(self, peer: Address) -> bool:
         return peer in self._lines
 
     def queue_lengths(self) -> list[int]:
-        """The same, of each peer."""
+        """Items that wait or are in flight, for each peer."""
         return [len(line.waiting) + len(line.sent) for line in self._lines.values()]
 
     def is_greeted(self, peer: Address) -> bool:
-        """Whether it is there and has greeted us."""
+        """True if the peer is connected and has greeted this machine."""
         return peer in self._lines and self._lines[peer].is_greeted
 
     def unacknowledged_count(self, peer: Address) -> int:
-        """How many items it has not heard yet."""
+        """Number of items that the peer has not acknowledged."""
         line = self._lines.get(peer)
         return 0 if line is None else len(line.waiting) + len(line.sent)
 
     # --- streams
 
     def is_unacknowledged(self, peer: Address, message: Message) -> bool:
-        """Whether this message still waits for the peer, or is on its way to it."""
+        """True if this message waits for the peer or is in flight to it."""
         line, cargo = self._lines.get(peer), encode(message)
         return line is not None and (cargo in line.waiting.values() or any(cargo == sent for _, sent in line.sent))
 
     def expect(self, peer: Address) -> None:
-        """Keep what is for it until its first stream is there."""
+        """Keep items for the peer before its first stream."""
         if peer not in self._lines:
             self._lines[peer] = _PeerQueue(self._entropy(_SESSION_BYTES))
         self._lines[peer].is_expected = True
 
     def has_never_met(self, peer: Address) -> bool:
-        """Whether its first greeting said that it knew no life of ours."""
+        """True if the peer's first greeting said that it knew no earlier run of this machine."""
         return peer in self._lines and self._lines[peer].was_known is False
 
     def peer_up(self, peer: Address) -> None:
-        """A driver may say so twice of one stream, to who called twice; the peer greets on it only once."""
+        """A driver may report one stream twice, if this machine asked for it twice. The peer greets on it only once."""
         line = self._lines.setdefault(peer, _PeerQueue(self._entropy(_SESSION_BYTES)))
         if not line.is_greeted:
             line.is_up, line.hello_count = True, 0
@@ -119,14 +121,14 @@ class PeerQueues:
             self._unwatch(peer)
 
     def forget(self, peer: Address) -> None:
-        """All that is for it goes; when it comes back it is a stranger."""
+        """Drop the peer and all its items. If it returns it is a new peer."""
         self._lines.pop(peer, None)
         self._unwatch(peer)
 
     # --- out
 
     def put(self, peer: Address, message: Message) -> None:
-        """Queue it for a peer that is expected or has been up; what is for one that is forgotten goes nowhere."""
+        """Queue a message for a peer that is expected or was connected. Messages for a forgotten peer are discarded."""
         line = self._lines.get(peer)
         if line is None:
             return
@@ -147,7 +149,7 @@ class PeerQueues:
         return earliest(self._owed.next_us(), self._watched.next_us())
 
     def handle(self, now: int) -> None:
-        """Acknowledge what was heard a while ago, and leave who has not heard us for long."""
+        """Send delayed acknowledgements, and give up streams without progress."""
         for peer in self._owed.pop_due(now):
             self._acknowledge(peer, self._lines[peer])
         for peer in self._watched.pop_due(now):
@@ -162,7 +164,7 @@ class PeerQueues:
     # --- in
 
     def receive(self, data: bytes, peer: Address, now: int) -> Message | None:
-        """What a peer that is up has to say to our machine, in order and once; raises for what makes no sense."""
+        """Return the peer's messages, in order and once. Raises for invalid input."""
         line = self._lines.get(peer)
         if line is None or not line.is_up:
             raise StaleError("nobody that is up")
@@ -222,7 +224,7 @@ class PeerQueues:
         return decode(item.cargo)
 
     def _send(self, peer: Address, line: _PeerQueue) -> None:
-        """As much as may be under way."""
+        """Send items up to the window."""
         if not line.is_greeted:
             return
         while line.waiting and len(line.sent) < self._window:
@@ -263,8 +265,12 @@ class PeerQueues:
                 self.stalled.append(peer)
 
     def _bound_all(self, line: _PeerQueue) -> None:
-        """Many peers that take nothing must not fill our memory together: the fullest gives way. Who has no more than
-        its part of the whole is not looked at, so all together have twice that at most."""
+        """Bound the memory of all peers together: the largest queue loses items.
+
+        Claim: all queues together hold at most twice `_TOTAL_FACTOR * queue_bytes`. Reason: a queue no larger than its
+        equal part is not examined, so such queues hold at most one total together; the others are cut until the sum is
+        within the total.
+        """
         most = _TOTAL_FACTOR * self._queue_bytes
         if line.size * len(self._lines) <= most:
             return
@@ -278,7 +284,7 @@ class PeerQueues:
             size -= before - fullest.size
 
     def _cargo(self, message: Message) -> bytes:
-        """Its bytes; a message that goes to many is encoded once."""
+        """Encode a message; a message for many peers is encoded once."""
         if self._last is None or self._last[0] is not message:
             self._last = (message, encode(message))
         return self._last[1]
@@ -289,21 +295,22 @@ class PeerQueues:
 
 @dataclass(slots=True)
 class _PeerQueue:
-    """All there is between us and one peer."""
+    """The state of the session with one peer, in both directions."""
 
     session: bytes
-    """Of our items."""
+    """Session of the items to the peer."""
     their_session: bytes | None = None
     received: int = 0
-    """The last of their items that we have, and the last that they know we have."""
+    """Last item received from the peer."""
     acknowledged: int = 0
+    """Last item acknowledged to the peer."""
     last_sent: int = 0
-    """The last of our items that was sent."""
+    """Number of the last item sent."""
     sent: deque[tuple[int, bytes]] = field(default_factory=deque)
     waiting: dict[int, bytes] = field(default_factory=dict)
     droppable: dict[int, None] = field(default_factory=dict)
     size: int = 0
-    """Of those that wait."""
+    """Bytes of the waiting items."""
     position: int = 0
     hello_count: int = 0
     is_up: bool = False
@@ -312,7 +319,7 @@ class _PeerQueue:
     is_lost: bool = False
     was_known: bool | None = None
     progress_mark: tuple[int, bytes, int] | None = None
-    """How far we were when we began to wait."""
+    """Progress at the start of the stall timer."""
 
     @property
     def progress(self) -> tuple[int, bytes, int]:
@@ -326,7 +333,7 @@ class _PeerQueue:
             self.droppable[self.position] = None
 
     def send_next(self) -> tuple[int, bytes]:
-        """The first that waits is under way now."""
+        """Move the first waiting item to those in flight."""
         place = next(iter(self.waiting))
         cargo = self._pop(place)
         self.last_sent += 1
@@ -334,7 +341,7 @@ class _PeerQueue:
         return self.last_sent, cargo
 
     def drop_oldest(self) -> bool:
-        """The oldest that may be; False if there is none."""
+        """Drop the oldest droppable item; False if there is none."""
         if not self.droppable:
             return False
         self._pop(next(iter(self.droppable)))
@@ -347,7 +354,7 @@ class _PeerQueue:
             self.sent.popleft()
 
     def begin_session(self, session: bytes, *, empty: bool = False) -> None:
-        """Another session: what was under way has new numbers; or all of it goes."""
+        """Begin another session. Items in flight get new numbers; with `empty`, all items are dropped."""
         self.session, self.last_sent = session, 0
         if empty:
             self.sent.clear()
@@ -367,13 +374,13 @@ class _PeerQueue:
 
 
 HELLOS_MAX: Final = 4
-"""On one stream: the first, and one more for each session that ends in the middle of it."""
+"""Greetings on one stream: the first, and one for each session that ends during the stream."""
 ACKNOWLEDGE_BATCH: Final = 64
-"""So many items at most are acknowledged at once,"""
+"""Most items acknowledged at once."""
 ACKNOWLEDGE_US: Final = 100_000
-"""or after so long."""
+"""Longest delay of an acknowledgement, in microseconds."""
 STALL_US: Final = 15_000_000
-"""For so long nothing is heard on a stream before it is left."""
+"""A stream without progress for this time is closed, in microseconds."""
 _TOTAL_FACTOR: Final = 8
 _SESSION_BYTES: Final = 16
 _NEVER_DROPPED: Final = (Claim, BringClaim, WithdrawClaim, OverlayOrder, VersionAdopted, CopyRouting, RoutingCopied)

@@ -1,43 +1,39 @@
-"""Room: what is on its way through a broker, and what was lately, so much of each publisher and in all.
+"""Quotas: how many items a machine stores for a publisher, a replica or a sender before it can use them.
 
-Pure bookkeeping. What is over stays known for a while, so that a repeat is known for one. What was refused for want of
-room is known like that, too: a part that we dropped must not look, when room is left again, as if it had not come.
-A publisher that fills its own part of the room is refused for as long as that takes; others are not.
+Each class bounds one kind of store. All arguments have the same form: an item is charged to the participant that caused
+it, and a participant over its quota loses only items of its own.
 
-What is left alone on the word of a replica, which may have made it up, is kept apart (`IgnoredItems`): it takes up
-nobody's
-room but that replica's own.
-
-
-Holds: what each replica of a node has brought that is of no use yet, and that it answers for.
-
-Pure. What a replica brings is signed by its publisher, but may be of long ago: nobody can tell what is repeated from
-what is new until others bring it, too, or what it lacks. So the room is parted among the replicas. A thing stays as
-long as one of those who brought it holds it; who brings more than its part lets go of its own oldest, of the
-advertisement that it holds most of. So liars, however many, and even if they repeat the same, push out nothing that an
-honest replica holds, nor does a publisher that floods push out what others publish.
-
-
-Early: messages that came before what they belong to is known here. Kept by sender, so much of each, for a while.
-
-Pure. Links keep the order of what one peer sends, not of what several do: a replica hears of a hop before its own
-portions come, or gets a portion before enough neighbours have told it of the advertisement. Of each sender the oldest
-goes when there is too much, and the caller is told. When there is too much of all together, who has most loses its
-oldest.
-
-
-Hops that were opened and have not begun: what was dealt of them waits, so much of each holder.
-
-Pure bookkeeping. Who refuses what an honest holder deals, or loses it, will say that it lacks it, and the holder shows
-it to liars. No time is safe after which it could go: a holder may be absent, so that liars are needed for a hop to
-begin, and they deal when they like. And a publisher that lies can have honest holders deal what nobody else does.
-
-So there is room for whatever an honest holder can deal. That holder remembers (`room`) as many passages as `done_max`,
-each for longer than its key is fresh here, and takes up no more. Who has dealt more than that lies: nothing is lost
-with what it deals, for liars have it already. All brokers of an overlay must have the same `done_max` for that.
-
-So many hops would not fit if all of them were ready to begin. Those that changed last are. Of the others only what was
-dealt stays, two kilobytes of each as a rule, and is checked again when it is needed."""
+1. `PublisherQuota`: keys in transfer, and finished ones that are remembered, per publisher.
+Claim: a publisher that fills its own part is refused for as long as the part is full. Other publishers are not.
+Reason: every publisher has a quarter of the entries, and refused items are remembered like finished ones. So a part
+that was dropped does not look, once there is room again, as if it had never come.
+2. `IgnoredItems`: items left alone on the word of a single replica, which may have invented them.
+Claim: they use nobody's entries except that replica's.
+3. `ReplicaQuota`: shares and content blocks that cannot be used yet.
+Claim: Byzantine replicas cannot evict an item that an honest replica has sent, even if they replay the same old items.
+A flooding publisher cannot evict what others publish.
+Assumption: publishers sign these items, but old ones can be replayed, and nobody can tell a replay from a new item
+until other replicas send it too.
+Reason: the capacity is divided among the replicas. An item stays as long as one of its senders is charged for it. A
+replica over its quota loses its own charge on its oldest item, under the advertisement that it has the most items for.
+4. `PendingMessages`: messages that arrived before what they depend on.
+Reason for the need: a link keeps the order of one peer's messages, not of several peers'. A replica may hear of a
+transfer before its own shares come, or get a share before enough neighbours have confirmed the advertisement.
+Bound: a sender over its quota loses its oldest message, and the caller is told. Over the total, the sender with the
+most messages loses its oldest.
+5. `UnstartedTransfers`: dealt shares of transfers that have not begun.
+Claim: a share that an honest holder dealt is never lost or refused.
+Reason it matters: a receiver that lost a share would say that it lacks it, and the holder would reveal the share to
+Byzantine replicas. No timeout is safe: a holder may be unresponsive, so that Byzantine holders are needed for the
+transfer to begin, and those deal whenever they like. And a Byzantine publisher can make honest holders deal what no one
+else deals.
+Reason it holds: an honest holder remembers at most `done_max` transfers (`PublisherQuota`), each for longer than its
+key is fresh here, and starts no more than that. Each holder has a quota of `done_max`. A holder over it is Byzantine,
+and refusing its shares reveals nothing, because Byzantine replicas know them already.
+Assumption: all brokers of an overlay have the same `done_max`.
+Memory: not all of these transfers can be kept ready to begin. The most recently changed ones are active. Of the others
+only the dealt shares are kept, about two kilobytes each, and these are checked again when needed.
+"""
 
 from __future__ import annotations
 
@@ -50,24 +46,24 @@ from veilcast.crypto.secret import Secret
 from veilcast.errors import ExcessError, LocalError, StaleError
 
 ItemName: TypeAlias = tuple[bytes, bytes]
-"""A key or a content: the advertisement that it is under, and its id there."""
+"""A key or a content: its advertisement, and its id under that advertisement."""
 
 
 class ReplicaQuota:
-    """Bounded: `most` by the replicas of one scheme together (one each, if they are more), and of each node the two
-    newest schemes."""
+    """Bounded: `most` items by the replicas of one scheme together (one each, if the replicas are more), for the two
+    newest schemes of each node."""
 
     def __init__(self, most: int) -> None:
         self._most = most
         self._held: dict[ReplicaId, dict[bytes, dict[bytes, None]]] = {}
-        """Of each replica, by advertisement; the oldest first."""
+        """Charges of each replica by advertisement, the oldest first."""
         self._holders: dict[ItemName, dict[ReplicaId, None]] = {}
 
     def __len__(self) -> int:
         return len(self._holders)
 
     def charge(self, name: ItemName, bearer: ReplicaId) -> list[ItemName]:
-        """It has brought something of this just now; what nobody holds any more for that."""
+        """Charge the item to the replica that has just sent a part of it. Returns the items that this evicts."""
         self._holders.setdefault(name, {})[bearer] = None
         own = self._held.setdefault(bearer, {})
         under = own.setdefault(name[0], {})
@@ -80,12 +76,12 @@ class ReplicaQuota:
         return [held for other, held in over if self._let_go(other, held)]
 
     def release(self, name: ItemName) -> None:
-        """It has come to something, or to nothing."""
+        """Remove every charge for the item: it was used or discarded."""
         for bearer in list(self._holders.get(name, ())):
             self._let_go(bearer, name)
 
     def _let_go(self, bearer: ReplicaId, name: ItemName) -> bool:
-        """Whether nobody holds it any more."""
+        """Remove one charge; True if it was the item's last."""
         advert, id_ = name
         own = self._held[bearer]
         del own[advert][id_]
@@ -100,7 +96,7 @@ class ReplicaQuota:
         return True
 
     def _past(self, bearer: ReplicaId) -> list[ReplicaId]:
-        """Other replicas of its node as that was, and is no more."""
+        """Replicas of older schemes of the same node."""
         alike = [other for other in self._held if other.scheme.node == bearer.scheme.node]
         stand = sorted({other.scheme for other in alike})[-_SCHEMES_KEPT:]
         return [other for other in alike if other.scheme not in stand and other != bearer]
@@ -125,7 +121,8 @@ class _PendingEntry(NamedTuple, Generic[Dependency, Sender, Item]):
 
 
 class PendingMessages(Generic[Dependency, Sender, Item]):
-    """At most `count` things and `size` bytes of one sender, of `senders` senders, for `keep_us`; `total` things."""
+    """At most `count` items and `size` bytes of one sender, `senders` senders, and `total` items; each for
+    `keep_us`."""
 
     def __init__(self, *, count: int, size: int, senders: int, keep_us: int, total: int | None = None) -> None:
         self._total = count * senders if total is None else total
@@ -133,7 +130,7 @@ class PendingMessages(Generic[Dependency, Sender, Item]):
             raise LocalError("there is room for at least one thing, for a while")
         self._count, self._size, self._most, self._keep_us = count, size, senders, keep_us
         self._entries: dict[int, _PendingEntry[Dependency, Sender, Item]] = {}
-        """In the order they came, under numbers."""
+        """Entries by sequence number, in the order of arrival."""
         self._of_key: dict[Dependency, dict[int, None]] = {}
         self._of_sender: dict[Sender, dict[int, None]] = {}
         self._sizes: Counter[Sender] = Counter()
@@ -143,7 +140,7 @@ class PendingMessages(Generic[Dependency, Sender, Item]):
         return len(self._entries)
 
     def put(self, key: Dependency, sender: Sender, what: Item, size: int, now: int) -> list[Item]:
-        """What had to go instead, or this very thing if there is no room for it."""
+        """Store an item. Returns the evicted items, or the item itself if it cannot be stored."""
         dropped = self.expire(now)
         if size > self._size or (sender not in self._of_sender and len(self._of_sender) >= self._most):
             return [*dropped, what]
@@ -161,12 +158,12 @@ class PendingMessages(Generic[Dependency, Sender, Item]):
         return dropped
 
     def take(self, key: Dependency) -> list[tuple[Sender, Item]]:
-        """All that belongs to this, in the order it came; it is gone then."""
+        """Remove and return all items for this dependency, in the order of arrival."""
         entries = [self._remove(number) for number in list(self._of_key.get(key, ()))]
         return [(entry.sender, entry.item) for entry in entries]
 
     def expire(self, now: int) -> list[Item]:
-        """What nobody came for."""
+        """Remove and return the items past their deadline."""
         dropped = []
         while self._entries and (first := next(iter(self._entries.items())))[1].deadline_us <= now:
             dropped.append(self._remove(first[0]).item)
@@ -187,7 +184,7 @@ Transfer = TypeVar("Transfer", bound=Hashable)
 
 
 class StoredDealing(NamedTuple):
-    """A portion, encoded; what it is for, and whose key it is of."""
+    """An encoded dealt share, its advertisement, and its publisher's key."""
 
     dealt_share: Secret
     advertisement: bytes
@@ -195,15 +192,15 @@ class StoredDealing(NamedTuple):
 
 
 class UnstartedTransfers(Generic[Transfer]):
-    """Of each holder `each` hops, and two portions of each hop; `ready` hops that are not folded."""
+    """Per holder `each` transfers, and two dealings per transfer; `ready` active transfers."""
 
     def __init__(self, each: int, ready: int) -> None:
         self._each, self._most = each, ready
         self._kept: dict[Transfer, dict[ReplicaId, dict[bytes, StoredDealing]]] = {}
-        """By hop, holder and name of the dealing."""
+        """By transfer, holder and name of the dealing."""
         self._counts: Counter[ReplicaId] = Counter()
         self._ready: dict[Transfer, None] = {}
-        """The one that has not changed for longest comes first."""
+        """Active transfers, the least recently changed first."""
 
     def __contains__(self, key: Transfer) -> bool:
         return key in self._kept
@@ -213,12 +210,12 @@ class UnstartedTransfers(Generic[Transfer]):
         return len(self._kept) - len(self._ready)
 
     def check_quota(self, key: Transfer, holder: ReplicaId) -> None:
-        """Raise unless there is room for what this holder deals."""
+        """Raise if this holder is over its quota."""
         if holder not in self._kept.get(key, ()) and self._counts[holder] >= self._each:
             raise ExcessError("no honest holder deals so much that does not begin")
 
     def store(self, key: Transfer, holder: ReplicaId, name: bytes, kept: StoredDealing) -> list[Transfer]:
-        """The hops that are folded for it."""
+        """Store a dealing. Returns the transfers that become inactive."""
         dealt = self._kept.setdefault(key, {})
         if holder not in dealt:
             self._counts[holder] += 1
@@ -228,7 +225,7 @@ class UnstartedTransfers(Generic[Transfer]):
         return self.activate(key)
 
     def activate(self, key: Transfer) -> list[Transfer]:
-        """It is ready again; the hops that are folded for it."""
+        """Make the transfer active. Returns the transfers that become inactive."""
         self._ready.pop(key, None)
         self._ready[key] = None
         folded = []
@@ -238,11 +235,11 @@ class UnstartedTransfers(Generic[Transfer]):
         return folded
 
     def stored_dealings(self, key: Transfer) -> list[StoredDealing]:
-        """In the order it came."""
+        """The transfer's dealings in the order of arrival."""
         return [kept for faces in self._kept[key].values() for kept in faces.values()]
 
     def remove(self, key: Transfer) -> None:
-        """It has begun, or its key is no longer fresh."""
+        """Remove the transfer: it has begun, or its key is no longer fresh."""
         self._ready.pop(key, None)
         for holder in self._kept.pop(key, ()):
             self._counts[holder] -= 1
@@ -251,13 +248,14 @@ class UnstartedTransfers(Generic[Transfer]):
 
 
 _DEALINGS_PER_HOLDER: Final = 2
-"""The second one shows that a holder lies."""
+"""The second dealing proves that a holder is Byzantine."""
 
 Key = TypeVar("Key", bound=Hashable)
 
 
 class PublisherQuota(Generic[Key]):
-    """For `active` things at a time and `past` ones for `keep_us` each; of one publisher, a quarter of both."""
+    """At most `active` items at a time, and `past` items remembered for `keep_us` each; of one publisher, a quarter of
+    both."""
 
     def __init__(self, active: int, past: int, keep_us: int) -> None:
         if active < 1 or past < 1:
@@ -281,7 +279,7 @@ class PublisherQuota(Generic[Key]):
         return key in self._past
 
     def admit(self, key: Key, publisher: bytes, now: int) -> None:
-        """Raises for what is over, or has no room; then it is over, too."""
+        """Admit an item. Raises if it is past or over a quota; in the second case it is past from now on."""
         if self.is_past(key, now):
             raise StaleError("this is over here")
         if key in self._active:
@@ -294,7 +292,7 @@ class PublisherQuota(Generic[Key]):
         self._counts[publisher] += 1
 
     def finish(self, key: Key, now: int) -> None:
-        """It is over."""
+        """The item is past."""
         publisher = self._active.pop(key, None)
         if publisher is None:
             return
@@ -304,7 +302,7 @@ class PublisherQuota(Generic[Key]):
         self._remember(key, publisher, now)
 
     def reject(self, key: Key, publisher: bytes, now: int) -> None:
-        """It is over before it began."""
+        """The item is past without having been active."""
         self._sweep(now)
         if key in self._active or key in self._past:
             return
@@ -318,7 +316,7 @@ class PublisherQuota(Generic[Key]):
         self._past_counts[publisher] += 1
 
     def _past_full(self, publisher: bytes) -> bool:
-        """What is active will be past one day, so it counts."""
+        """True if no more past items fit. Active items count: each will be past."""
         everything = len(self._past) + len(self._active)
         return everything >= self._most_past or self._past_counts[publisher] >= _publisher_part(self._most_past)
 
@@ -334,9 +332,9 @@ class PublisherQuota(Generic[Key]):
 
 
 class IgnoredItems(Generic[Key]):
-    """Left alone for `keep_us`: of each replica that brings such things, by its key, `each` of them.
+    """Items ignored for `keep_us`: `each` per sending replica, by its key.
 
-    Of all together as many as there are such replicas: a limit that they share could be used up by a few.
+    There is no total limit besides the number of replicas: a few replicas could use up a shared limit.
     """
 
     def __init__(self, each: int, keep_us: int) -> None:
@@ -348,7 +346,7 @@ class IgnoredItems(Generic[Key]):
         return len(self._until)
 
     def add(self, key: Key, bearer: bytes, now: int) -> None:
-        """Or not, if there is no room left for what its bearer brings: nobody honest brings so much."""
+        """Ignore the item, unless its sender is over its quota: no honest replica sends that many."""
         if not self.contains(key, now) and self._counts[bearer] < self._each:
             self._until[key] = (bearer, now + self._keep_us)
             self._counts[bearer] += 1

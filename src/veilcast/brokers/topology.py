@@ -1,7 +1,8 @@
-"""The overlay: virtual nodes and the links between them, a tree; every pair of nodes has one path.
+"""The tree of an overlay: virtual nodes and the links between them. Every pair of nodes has exactly one path.
 
-Pure. P4's overlay has no redundant paths, and advertisement routing needs that: on a cycle an advertisement comes back,
-and over a gap it never comes. So both are refused here, by name, before anything runs.
+P4's overlay has no redundant paths, and advertisement routing requires that: on a cycle an advertisement returns to its
+sender, and across a gap it never arrives. Both are refused here before anything runs, with an error that names the
+nodes.
 """
 
 from __future__ import annotations
@@ -32,14 +33,14 @@ class OverlayDeclaration(msgspec.Struct, frozen=True, forbid_unknown_fields=True
 
 
 class OverlayTree(msgspec.Struct, frozen=True):
-    """A tree of virtual nodes. `sizes` are their replicas; `neighbours` come in the order of the links."""
+    """A tree of virtual nodes. `sizes` are numbers of replicas; `neighbours` come in the order of the links."""
 
     sizes: dict[str, int]
     neighbours: dict[str, tuple[str, ...]]
 
     @classmethod
     def build(cls, sizes: Mapping[str, int], links: Iterable[tuple[str, str]]) -> OverlayTree:
-        """`ConfigError` unless it is one tree; the text names the cycle or the parts."""
+        """`ConfigError` unless the nodes form one tree. The text names the cycle or the separate parts."""
         if not 1 <= len(sizes) <= NODES_MAX:
             raise ConfigError(f"an overlay has 1 to {NODES_MAX} virtual nodes")
         neighbours: dict[str, list[str]] = {name: [] for name in sizes}
@@ -60,7 +61,7 @@ class OverlayTree(msgspec.Struct, frozen=True):
         return cls(dict(sizes), {name: tuple(ends) for name, ends in neighbours.items()})
 
     def path(self, one: str, other: str) -> tuple[str, ...]:
-        """All nodes on the way, both ends among them."""
+        """All nodes on the path, with both ends."""
         for end in (one, other):
             if end not in self.sizes:
                 raise LocalError(f"there is no virtual node {end!r}")
@@ -69,13 +70,13 @@ class OverlayTree(msgspec.Struct, frozen=True):
         return tuple(way)
 
     def check_hardened(self) -> None:
-        """`ConfigError` if a node could not keep a secret, with the reason."""
+        """`ConfigError` with the reason if a node could not keep a secret."""
         for name, size in self.sizes.items():
             check_hardened(size, f"virtual node {name!r}")
 
 
 def parse_overlay(table: Mapping[str, object]) -> OverlayTree:
-    """An overlay from the tables of a file: `nodes` with name and replicas, `links` of two names each."""
+    """Read an overlay from the tables of a file: `nodes` with name and replicas, `links` of two names each."""
     try:
         overlay = msgspec.convert(table, OverlayDeclaration)
     except msgspec.ValidationError as error:

@@ -1,0 +1,8 @@
+"""Sealed publications from the publisher to the subscribers, beside their keys.
+
+sealed_publication  the seal of a publication
+coding              blocks, manifest, and the strategies by which blocks travel
+publisher           the publisher's side
+forwarding, state   content through one broker
+subscriber          the subscriber's side
+"""

@@ -1,21 +1,21 @@
-"""Content: a sealed publication on its way over replicas, some of which drop or spoil it (P4, "Propagation of Encrypted
+"""A sealed publication in transit over replicas, some of which drop or corrupt it (P4, "Propagation of Encrypted
 Content").
 
-Pure. It is sealed, so whoever carries it learns nothing; what is at stake is that it arrives, and at what price. Three
-strategies, behind one switch:
+The content is sealed, so forwarders learn nothing. The questions are whether it arrives, and at what cost. There are
+three strategies:
 
-- `copies`: every replica that has it sends it to f + 1 replicas of the next node, one of whom is honest. It arrives at
-  once, for r (f + 1) copies a hop. (One copy for each replica, as the paper counts, is not enough: a liar at each hop
-  stops one row, and over r hops all of them.)
-- `one`: a single copy by one replica of each node; who misses it asks again, and it goes another way.
-- `coded`: n blocks, any k of which give the content back; each goes a way of its own, and only missing ones are asked
-  for again. A systematic Reed-Solomon code: block x is the value at x of the polynomials whose values at 1 to k are the
-  content. For a node of n replicas k is a majority, so f lost blocks do no harm.
+- `copies`: every replica that has the content sends it to f + 1 replicas of the next node, one of which is honest. It
+  arrives at the first attempt, for r (f + 1) copies per hop. (One copy per replica, as the paper counts, is not enough:
+  a Byzantine replica at each hop stops one row, and over r hops all of them.)
+- `one`: a single copy by one replica of each node. A replica that misses it asks again, and it takes another path.
+- `coded`: n blocks, any k of which reconstruct the content. Each takes its own path, and only missing blocks are
+  requested. The code is a systematic Reed-Solomon code: block x is the value at x of the polynomials whose values at 1
+  to k are the content. For a node of n replicas k is a majority, so f lost blocks do no harm.
 
-Ways are drawn anew by hashing for every block, attempt and node, so no liar stands on all of them; after a few attempts
-copies are sent, whatever the strategy: then what is left arrives for certain. The publisher signs a manifest, a list of
-the blocks' digests. It is small, goes along in copies, and lets everybody on the way tell a spoilt block from a good
-one.
+Paths are chosen by hashing, anew for every block, attempt and node, so no Byzantine replica is on all of them. After a
+few attempts copies are sent, whatever the strategy: then the rest arrives for certain. The publisher signs a manifest,
+the list of the blocks' digests. It is small, travels in copies, and lets every forwarder tell a corrupt block from a
+good one.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ Digest = Annotated[bytes, msgspec.Meta(min_length=32, max_length=32)]
 
 
 class ContentManifest(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
-    """What the content is made of: its size, how many of its blocks are needed, and a digest of each."""
+    """The size of the content, the number of blocks needed, and a digest of each block."""
 
     id: Id
     size: Annotated[int, msgspec.Meta(ge=1, le=1 << 26)]
@@ -66,7 +66,8 @@ class ContentManifest(msgspec.Struct, frozen=True, array_like=True, forbid_unkno
 
     @classmethod
     def decode(cls, data: bytes) -> ContentManifest:
-        """`MalformedError` unless it is what `encode` makes: in other bytes the same would look like a second one."""
+        """`MalformedError` unless `encode` makes these bytes: with other bytes, the same manifest would look like a
+        second one."""
         manifest = _DECODER.decode(data)
         if manifest.encode() != data:
             raise MalformedError("a manifest in other bytes than it was made in")
@@ -76,7 +77,7 @@ class ContentManifest(msgspec.Struct, frozen=True, array_like=True, forbid_unkno
         verify(publisher, _signed(self), self.signature, purpose=_PURPOSE)
 
     def check_block(self, block: ContentBlock) -> None:
-        """Raise unless it is a block of this content, as it was made."""
+        """Raise unless it is an unchanged block of this content."""
         if block.id != self.id or block.index > len(self.digests) or len(block.data) != self.block_size:
             raise ForgedError("a block of something else")
         if _digest(block) != self.digests[block.index - 1]:
@@ -94,7 +95,7 @@ class ContentBlock(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_
 def encode_content(
     content_id: bytes, content: bytes, strategy: Strategy, first: Scheme, signing: SigningKey
 ) -> tuple[ContentManifest, list[ContentBlock]]:
-    """The publisher's step. The code is made for the first node; others carry it as it is."""
+    """The publisher's step. The code is made for the first node; other nodes forward it unchanged."""
     if not 1 <= len(content) <= CONTENT_MAX:
         raise LocalError(f"content has 1 to {CONTENT_MAX} bytes")
     needed, count = (majority(first.size), first.size) if strategy is Strategy.CODED else (1, 1)
@@ -107,7 +108,7 @@ def encode_content(
 def choose_carriers(
     strategy: Strategy, content_id: bytes, index: int, to: Scheme, attempt: int, sender: int = 0
 ) -> list[int]:
-    """The replicas of the next node that this one, or the publisher (0), sends a block to."""
+    """The indices of the next node's replicas that `sender`, or the publisher (0), sends a block to."""
     if strategy is Strategy.COPIES or attempt >= SINGLE_PATH_ATTEMPTS:
         return [(sender + step) % to.size + 1 for step in range(to.max_faulty + 1)]
     way = digest(_ENCODER.encode((content_id, index, to.node, attempt)), purpose=b"vc/block-way", size=8)
@@ -115,7 +116,7 @@ def choose_carriers(
 
 
 class ContentAssembly:
-    """A subscriber's end, or a broker's: blocks that hold, what is missing, and who brought spoilt ones."""
+    """The valid blocks of a content at a subscriber or broker, the missing ones, and the senders of corrupt ones."""
 
     def __init__(self, manifest: ContentManifest, publisher: bytes) -> None:
         manifest.check(publisher)
@@ -128,7 +129,7 @@ class ContentAssembly:
 
     @property
     def faulty(self) -> list[ReplicaId]:
-        """Who brought a spoilt block, which no honest broker hands on."""
+        """Replicas that sent a corrupt block. No honest broker forwards one."""
         return list(self._liars)
 
     @property
@@ -136,7 +137,7 @@ class ContentAssembly:
         return len(self._blocks) >= self._manifest.needed
 
     def add(self, block: ContentBlock, bearer: ReplicaId) -> None:
-        """Raises for what does not hold, and names the bearer, whom the caller knows by its link."""
+        """Add a block. Raises for an invalid one and records its sender, which the caller identifies by its link."""
         try:
             self._manifest.check_block(block)
         except ForgedError:
@@ -145,7 +146,7 @@ class ContentAssembly:
         self._blocks.setdefault(block.index, block.data)
 
     def missing(self) -> list[int]:
-        """What to ask for again: as many blocks as are needed still, of those that are not there."""
+        """The blocks to request: of the absent ones, as many as are still needed."""
         lacking = max(0, self._manifest.needed - len(self._blocks))
         absent = (index for index in range(1, len(self._manifest.digests) + 1) if index not in self._blocks)
         return [index for index, _ in zip(absent, range(lacking), strict=False)]
@@ -195,9 +196,10 @@ def _signed(manifest: ContentManifest) -> bytes:
 
 CONTENT_MAX: Final = 1 << 26
 ATTEMPTS_MAX: Final = 7
-"""Of one sealing, from 0; then it is sealed anew. `SINGLE_PATH_ATTEMPTS` of them go by a single way."""
+"""Largest number of an attempt of one sealing, from 0; then the publication is sealed again. `SINGLE_PATH_ATTEMPTS` of
+the attempts use a single path."""
 SINGLE_PATH_ATTEMPTS: Final = 4
-"""Attempts to get a block over a single way, before copies go out."""
+"""Attempts to send a block over a single path before copies are sent."""
 
 _PURPOSE: Final = b"veilcast/content"
 _ENCODER: Final = msgspec.msgpack.Encoder()

@@ -1,25 +1,26 @@
-"""Content's passage through one replica: blocks go on as the strategy says, what is missing is asked for, and an echo
-says when all is through.
+"""Content through one broker: forwards blocks by the strategy, requests missing ones, and confirms completed
+publications.
 
-A component without links, as `passing` is: `receive`, `handle`, `next_us` and an `outbox`. A publication is sealed, and
-its manifest signed by the publisher; so what holds can be taken from anybody, and what is spoilt names who brought it.
+A component without links, like `keys.forwarding`: `receive`, `handle`, `next_us` and an `outbox`. A publication is
+sealed, and its manifest is signed by the publisher. So a valid block may come from any peer, and a corrupt block
+incriminates its sender.
 
-Who gets what is `bearers`. Nobody asks for a block because it did not come: most replicas need none. A reader does, at
-its edge node; and who is asked for what it lacks asks the node before, up to the publisher: first one replica, then
-f + 1, then all. If nobody brings it, those asked need not have it, for its publisher may keep it back: late is who has
-had its time when another of its node brings the block, once for each content.
+Recipients (`RecipientChooser`): each replica sends the manifest to f + 1 replicas of the next node, so all honest ones
+get it. The manifest of a repeated attempt goes to all, because the attempt number is not signed and more than f
+replicas must name it (`state.AttemptVotes`). Blocks go along, or on their own paths (`coding.choose_carriers`), around
+replicas that are proven Byzantine where others are left.
 
-A replica is done with a publication when all its branches are: a client that says so, or whose claims are gone, or that
-has not said so within `hold_us`, or four times that while it asks for what it lacks; a node of which f + 1 replicas say
-so. Then it says so itself to the node it has it from, forgets the blocks, and answers later attempts at once. What f +
-1 edge replicas are done with, the publisher is done with.
+Requests: a replica does not request a block merely because it did not come, because most replicas need none. A
+subscriber requests missing blocks at its edge node. A replica that lacks a requested block asks the previous node, up
+to the publisher: first one replica, then f + 1, then all. A replica counts as late only if another replica of its node
+delivers the block after the deadline, once for each content. If none delivers it, the publisher may have withheld it.
 
-
-Bearers: to whom of the next node, or which readers, one replica sends a publication's manifest and its blocks.
-
-Pure. The manifest goes from each replica to f + 1 of the next node, so all honest ones get it; that of another attempt
-to all, for nobody signs which attempt it is, and more replicas than can lie must say so (`carried.Attempts`). Blocks go
-along, or their own ways (`content.carriers`), around proven liars where others are left."""
+Confirmation: a replica is done with a publication when all its branches are. A client branch is done when the client
+confirms, or its claims are gone, or it has not confirmed within `hold_us`, or within four times that while it requests
+what it lacks. A node branch is done when f + 1 of its replicas confirm. Then the replica confirms to the node that sent
+it the content, erases the blocks, and answers later attempts at once. The publisher is done when f + 1 replicas of its
+edge node confirm.
+"""
 
 from __future__ import annotations
 
@@ -42,13 +43,14 @@ from veilcast.wire.mesh import Message
 
 
 class RecipientChooser:
-    """As one broker chooses them."""
+    """The recipients that one broker chooses."""
 
     def __init__(self, strategy: Strategy, routes: RoutingView, suspicions: FaultEvidence) -> None:
         self._strategy, self._routes, self._suspicions = strategy, routes, suspicions
 
     def block_recipients(self, content: ContentState, branch: Branch, index: int) -> list[Peer]:
-        """Who gets this block of us. A reader has it from f + 1 replicas where all have it, else from who has it."""
+        """The recipients of this block from this broker. A subscriber gets it from f + 1 replicas where all have it,
+        otherwise from those that have it."""
         strategy = Strategy.CODED if len(content.manifest.digests) > 1 else self._strategy
         us = self._us()
         if not isinstance(branch, Scheme):
@@ -66,7 +68,8 @@ class RecipientChooser:
         return list(self._around(branch, choose_carriers(Strategy.COPIES, content.id, 1, branch, 0, us.index)))
 
     def _around(self, scheme: Scheme, indices: Sequence[int]) -> list[ReplicaId]:
-        """As many replicas, from the first of these on, that were not proven to lie, if there are so many."""
+        """The same number of replicas, from the first of these on, without those proven Byzantine if enough others are
+        left."""
         start = indices[0] - 1
         order = [ReplicaId(scheme, (start + step) % scheme.size + 1) for step in range(scheme.size)]
         return self._suspicions.without_faulty(order, len(indices))[: len(indices)]
@@ -76,37 +79,39 @@ class RecipientChooser:
 
 
 def _client_suppliers(scheme: Scheme, content: ContentState) -> list[ReplicaId]:
-    """The f + 1 replicas of our node that a client has this content from."""
+    """The f + 1 replicas of the own node that send this content to a client."""
     start = content.id[0] % scheme.size
     return [ReplicaId(scheme, (start + step) % scheme.size + 1) for step in range(scheme.max_faulty + 1)]
 
 
 class ContentForwarder:
-    """Of one broker. Bounded by `contents_max` and `contents_bytes`, of one publisher a quarter of both."""
+    """The content of one broker. Bounded by `contents_max` and `contents_bytes`; one publisher has a quarter of
+    both."""
 
     def __init__(self, config: BrokerConfig, routes: RoutingView, suspicions: FaultEvidence) -> None:
         self.outbox: list[Outgoing] = []
         self.abandoned = 0
-        """Times that a client did not say in time that it had something."""
+        """Number of times that a client did not confirm in time."""
         self.completed = 0
-        """Contents that we were done with, each once while we remember it: nobody raises this by trying again."""
+        """Completed contents, each counted once while it is remembered: repeated attempts do not raise it."""
         self._config, self._routes, self._suspicions = config, routes, suspicions
         self._bearers = RecipientChooser(config.strategy, routes, suspicions)
         self._contents: dict[bytes, ContentState] = {}
         self._counts: Counter[bytes] = Counter()
         self._bytes: Counter[bytes] = Counter()
         self._done: dict[bytes, tuple[int, AttemptVotes]] = {}
-        """Contents that we are done with, in which attempt we said so last, and which were made."""
+        """Completed contents: the attempt that was confirmed last, and the attempts that were made."""
         self._alarms: Timers[bytes] = Timers()
         self._early: PendingMessages[bytes, Peer, ForwardContent] = PendingMessages(
             count=256, size=1 << 22, senders=512, keep_us=8 * config.bound_us
         )
         self._asked: dict[tuple[Peer, bytes], int] = {}
-        """When clients last asked for what they lack under an advertisement."""
+        """When clients last requested something that they lack under an advertisement."""
         self._ends: PendingMessages[bytes, Peer, ConfirmContent] = PendingMessages(
             count=256, size=256, senders=4096, keep_us=config.hold_us, total=config.done_max
         )
-        """Of what has not come here: who has it from others may be done before it comes."""
+        """Confirmations of content that has not arrived here: a peer that has it from others may confirm before it
+        arrives."""
 
     def sizes(self) -> dict[str, int]:
         return {
@@ -118,7 +123,7 @@ class ContentForwarder:
         }
 
     def receive(self, message: Message, source: Peer, now: int) -> None:
-        """Raises for what is refused; what is to be sent is in the outbox."""
+        """Handle a message. Raises if it is rejected. Outgoing messages are in `outbox`."""
         match message:
             case ForwardContent():
                 self._carry(message, source, now)
@@ -130,7 +135,7 @@ class ContentForwarder:
                 raise ForgedError("not a message about content")
 
     def on_advertisement(self, advertisement: bytes, now: int) -> None:
-        """An advertisement has become known: what came before it is taken up."""
+        """An advertisement has become known: handle the content that came before it."""
         for source, carry in self._early.take(advertisement):
             try:
                 self._carry(carry, source, now)
@@ -138,14 +143,15 @@ class ContentForwarder:
                 continue
 
     def note_request(self, client: Peer, advertisement: bytes, now: int) -> None:
-        """One who reads under this lacks a block or a key, and waits for it."""
+        """A client lacks a block or a key under this advertisement, and waits for it."""
         self._asked.pop((client, advertisement), None)
         self._asked[client, advertisement] = now
         if len(self._asked) > self._config.contents_max:
             del self._asked[next(iter(self._asked))]
 
     def on_claims_ended(self, gone: Set[bytes | HopName], now: int) -> None:
-        """Advertisements, or subscriptions of these hops: nobody waits for who wants nothing any more."""
+        """These advertisements, or subscriptions of these hops, have ended: stop waiting for branches without a
+        subscription."""
         for content in list(self._contents.values()):
             if content.routing.advertisement in gone or not gone.isdisjoint(content.branches):
                 self._prune(content)
@@ -210,7 +216,7 @@ class ContentForwarder:
         self._finish(content, now)
 
     def _open(self, carry: ForwardContent, source: Peer, before: Branch, publisher: bytes, now: int) -> ContentState:
-        """A publication that is new here, if all of it holds."""
+        """The state of a new publication, if the message is valid."""
         try:
             manifest = ContentManifest.decode(carry.manifest)
             if manifest.id != carry.routing.content:
@@ -222,7 +228,7 @@ class ContentForwarder:
         return ContentState(carry, manifest, before, publisher, now, now + self._config.hold_us)
 
     def _block(self, content: ContentState, carry: ForwardContent, source: Peer) -> int | None:
-        """The index of the block that came along, if it holds."""
+        """The index of the message's block, if it has a valid one."""
         if carry.block is None:
             return None
         try:
@@ -251,7 +257,7 @@ class ContentForwarder:
         self._bytes[whose] += len(data)
 
     def _go_on(self, content: ContentState, branches: Sequence[Branch]) -> None:
-        """A first or another attempt, to all branches that are not done."""
+        """Forward a first or repeated attempt to all branches that are not done."""
         for branch in branches:
             hop = branch.node if isinstance(branch, Scheme) else branch
             content.branches.setdefault(hop, BranchState()).branch = branch
@@ -262,7 +268,7 @@ class ContentForwarder:
         self._spread(content, list(content.blocks), manifest=True)
 
     def _spread(self, content: ContentState, blocks: Sequence[int], *, manifest: bool = False) -> None:
-        """Blocks that we have, to whoever is to have them from us; and the manifest, to who would not get it so."""
+        """Send available blocks to their recipients, and the manifest to those that get no block."""
         for waiting in content.branches.values():
             if waiting.is_confirmed:
                 continue
@@ -287,7 +293,7 @@ class ContentForwarder:
     # --- repairs ------------------------------------------------------------------------------------------------------
 
     def _missing(self, message: RequestBlocks, source: Peer, now: int) -> None:
-        """From a branch: send what we have, and ask the node before for the rest."""
+        """A branch requests blocks: send the available ones, and ask the previous node for the rest."""
         content = self._contents.get(message.content)
         if content is None:
             raise StaleError("blocks of what is not here")
@@ -308,7 +314,7 @@ class ContentForwarder:
             self._ask(content, now)
 
     def _ask(self, content: ContentState, now: int) -> None:
-        """The node before, for what others want of us."""
+        """Ask the previous node for blocks that others requested."""
         content.expire_request()
         lacking = content.missing_requested()
         if not lacking or content.request_rounds >= _TRIES:
@@ -341,7 +347,7 @@ class ContentForwarder:
         self._finish(content, now)
 
     def _finish(self, content: ContentState, now: int) -> None:
-        """If all branches are done, so are we."""
+        """If all branches are done, so is this replica."""
         if content.id not in self._contents:
             return
         if all(waiting.is_confirmed for waiting in content.branches.values()):
@@ -355,7 +361,7 @@ class ContentForwarder:
             self._serve(content, now)
 
     def _serve(self, content: ContentState, now: int) -> None:
-        """What others had asked for has come."""
+        """Send newly arrived blocks to the peers that requested them."""
         for index in [index for index in content.requested if index in content.blocks]:
             for source in content.requested.pop(index):
                 if (source, index) not in content.sent:
@@ -365,8 +371,8 @@ class ContentForwarder:
             self._ask(content, now)
 
     def _answer(self, carry: ForwardContent, source: Peer) -> None:
-        """We are done with it: who tries again is told so; and if it is another attempt, so are all others where it
-        came from, for one who was killed may send to too few of those who could tell it."""
+        """The content is completed: confirm to a peer that tries again. If it is a new attempt, confirm to all others
+        on that side too, because a restarted sender may reach too few replicas that could confirm."""
         id_ = carry.routing.content
         before = self._routes.source_of(carry.routing.advertisement)
         if not is_from(source, before):
@@ -384,9 +390,9 @@ class ContentForwarder:
         self.outbox += [Outgoing(peer, ConfirmContent(id_, attempt)) for peer in to]
 
     def _give_up(self, content: ContentState, now: int) -> None:
-        """Time is over. Clients that never say that they have it do not keep publishers busy for ever; nodes may be
-        slow for better reasons, and the publisher's next attempt will show. Who asks for what it lacks is waited for:
-        where brokers lie, a key may need attempt after attempt."""
+        """The time is over. A client that never confirms does not keep publishers busy for ever. A node may be slow for
+        better reasons, and the publisher's next attempt will show. A client that still requests something is waited
+        for: with Byzantine brokers a key may need several attempts."""
         waits = any(
             self._waits(hop, content, now) for hop, branch in content.branches.items() if not branch.is_confirmed
         )
@@ -427,11 +433,11 @@ class ContentForwarder:
 
 
 _PARTS: Final = 4
-"""One publisher has room for this part of everything."""
+"""One publisher has this fraction of all quotas."""
 _CARRY_MAX: Final = ITEM_MAX - 128
-"""With names and numbers, of whatever length, no more than a message has."""
+"""Largest content of a message; with names and numbers of any length it fits into one item."""
 _PATIENT: Final = 3
-"""Times `hold_us` after which the last wait for a reader begins that still asks."""
+"""Multiple of `hold_us` after which the last wait for a requesting subscriber begins."""
 _SERVED: Final = 2
-"""How often a peer is sent the same block because it asks."""
+"""How often a peer gets the same block on request."""
 _TRIES: Final = 6

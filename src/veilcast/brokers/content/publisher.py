@@ -1,16 +1,16 @@
-"""Publishing: a publication and its key on their way to the replicas of the edge node, until all who want it have it.
+"""The publisher's side: a publication and its key are sent to the edge node until all subscribers have the publication.
 
-Pure; what is to be said goes out by `send`, to one replica at a time. A topic has one shared key for a bulk of
-publications, which is brought over once, apart from them. Nothing of that is kept over restarts: a publication that was
-on its way is sealed again with another key, and its readers know it for the same by its place.
+A topic has one shared key for a bulk of publications, which is transferred once, separately. Keys do not survive a
+restart: a pending publication is sealed again with another key, and subscribers recognize it by its id.
 
-A publication is through when tolerated + 1 replicas say so, since one of those is honest. What is not is sent again
-after a while, another attempt each time, and its key with it: nobody can tell from here which of them got lost. Shares
-of two attempts never mix, so each is dealt afresh. After a few attempts all is sealed again, under a new key. So it is
-when the span of the advertisement is over, since the keys of readers change with it.
+A publication is confirmed when f + 1 replicas confirm it, because one of them is honest. An unconfirmed one is sent
+again after a while, with a new attempt number, and its key with it: the publisher cannot tell which of the two got
+lost. Shares of two attempts never mix, so each attempt is dealt afresh. After a few attempts the publication is sealed
+again under a new key. The same happens when the advertisement's validity period is over, because the subscribers' keys
+change with it.
 
-Readers who lack a key ask for it, by way of the brokers. Anybody on the way could ask in their name; it costs one
-dealing every `again_us`, and ever fewer, and a key that has been dealt too often is replaced.
+Subscribers that lack a key request it through the brokers. Any broker on the path could request it in their name. That
+costs one dealing per `again_us`, and ever fewer, and a key that has been dealt too often is replaced.
 """
 
 from __future__ import annotations
@@ -45,9 +45,9 @@ from veilcast.wire.mesh import Message
 
 AdvertisementLookup: TypeAlias = Callable[[str, int], ActiveAdvertisement | None]
 SendToEdge: TypeAlias = Callable[[int, Message], None]
-"""To the replica of this index, from 1, of the edge node."""
+"""Send to the replica with this index, from 1, of the edge node."""
 SendToRepository: TypeAlias = Callable[[int, PushShare], None]
-"""The same, of the repository."""
+"""Send to the replica with this index, from 1, of the repository."""
 
 
 class ContentPublisher:
@@ -89,7 +89,8 @@ class ContentPublisher:
     # --- the owner
 
     def send(self, record: int, letter: PendingPublication, now: int, *, held: bool = False) -> None:
-        """Begin. `held`: the owner itself is to read it, and it is not settled before `read`."""
+        """Start sending. `held`: the member itself is subscribed, and the publication is not settled before
+        `release_held`."""
         sending = _PublicationState(record, letter, held)
         self._sendings.setdefault(record, []).append(sending)
         if record not in self._overdue:
@@ -102,7 +103,7 @@ class ContentPublisher:
         self._overdue.cancel(record)
 
     def unconfirmed(self) -> list[tuple[int, PendingPublication]]:
-        """All that is not through."""
+        """All unconfirmed publications."""
         every = ((record, sending) for record, sendings in self._sendings.items() for sending in sendings)
         return [(record, sending.letter) for record, sending in every if not sending.is_confirmed]
 
@@ -111,13 +112,13 @@ class ContentPublisher:
             sending.is_held = True
 
     def release_held(self, record: int, letter: PendingPublication) -> None:
-        """Its own publisher has read it."""
+        """The publisher's own application has acknowledged it."""
         for sending in self._find(record, letter):
             sending.is_held = False
             self._settle(sending)
 
     def delay(self, now: int) -> Delay | None:
-        """Why the last of what is not through waits; None if all is."""
+        """Why the last unconfirmed publication waits; None if all are confirmed."""
         waiting = [sending for each in self._sendings.values() for sending in each if not sending.is_confirmed]
         if not waiting:
             return None
@@ -133,7 +134,8 @@ class ContentPublisher:
         return Delay("the brokers are to confirm that its subscribers have it", now + _TRAVEL_US)
 
     def unconfirmed_us(self, now: int) -> int:
-        """How long the oldest publication has been with the brokers that was sent `_ATTEMPTS` times; 0 if none was."""
+        """How long the brokers have had the oldest publication that was sent `_ATTEMPTS` times, in microseconds; 0 if
+        there is none."""
         every = (sending for each in self._sendings.values() for sending in each)
         sent_us = [one.sent_us for one in every if not one.is_confirmed and one.attempts >= _ATTEMPTS]
         return now - min(sent_us) if sent_us else 0
@@ -141,7 +143,7 @@ class ContentPublisher:
     # --- the brokers
 
     def on_done(self, done: ConfirmContent, source: Address) -> None:
-        """A replica says that all who are behind it have it."""
+        """A replica confirms that all subscribers behind it have the publication."""
         sending = self._contents.get(done.content)
         if sending is None:
             return  # We had heard enough.
@@ -154,7 +156,7 @@ class ContentPublisher:
             self._settle(sending)
 
     def on_missing(self, missing: RequestBlocks, index: int) -> None:
-        """A replica lacks blocks: each is sent it once more in every attempt."""
+        """A replica lacks blocks: each block is sent to it once more per attempt."""
         sending = self._contents.get(missing.content)
         if sending is None or sending.sealed is None:
             raise StaleError("nothing that is on its way")
@@ -168,7 +170,7 @@ class ContentPublisher:
             self._carry(sending.sealed, index, blocks[number])
 
     def on_key_request(self, want: WantKey, now: int) -> None:
-        """Somebody lacks a key, or so we are told."""
+        """A subscriber lacks a key, or a broker says so."""
         key = self._keys.get(want.key)
         if key is None or key.advertisement != want.advertisement:
             raise StaleError("not a key that anything is sealed with")
@@ -255,8 +257,8 @@ class ContentPublisher:
         return sending.sealed
 
     def _deal_again(self, key: _PublishedKey, now: int) -> bool:
-        """Unless the last attempt may still be under way: where brokers lie, one takes long. Each time more patiently,
-        until it has been quiet for a while."""
+        """Deal the key again, unless the last attempt may still be in progress: with Byzantine brokers one takes long.
+        The wait doubles each time, until there was a long pause."""
         least_us = max(self._config.want_us, self._config.again_us << min(key.row, DOUBLINGS_MAX))
         if now < key.dealt_us + least_us:
             return False
@@ -265,7 +267,7 @@ class ContentPublisher:
         return True
 
     def _deal(self, key: _PublishedKey, now: int) -> None:
-        """Bring the key over, by an attempt of its own."""
+        """Transfer the key, as a new attempt."""
         if key.attempts > KEY_ATTEMPTS_MAX:
             self._retire(key)
             return
@@ -290,7 +292,7 @@ class ContentPublisher:
             self._send(index, FirstShare(key.advertisement, share.reveal()))
 
     def _retire(self, key: _PublishedKey) -> None:
-        """What is sealed next has another key; what is sealed with this one is by and by sealed again."""
+        """New publications get another key. Publications sealed with this one are sealed again in time."""
         for topic, bulk in list(self._bulks.items()):
             if bulk.key is key:
                 self._replace(topic, None)
@@ -303,12 +305,12 @@ class ContentPublisher:
             self._forget(old.key)
 
     def _forget(self, key: _PublishedKey | None) -> None:
-        """Erase a key that nothing more is sealed with, once nothing on its way is."""
+        """Erase a key that seals nothing more, once no publication in transit uses it."""
         if key is not None and not key.open and all(bulk.key is not key for bulk in self._bulks.values()):
             self._keys.pop(key.id, None)
 
     def _leave(self, sending: _PublicationState) -> None:
-        """Nothing more comes of it as it is sealed now."""
+        """The current sealing of the publication is abandoned."""
         self._alarms.cancel(sending)
         if (sealed := sending.sealed) is not None:
             self._contents.pop(sealed.routing.content, None)
@@ -339,9 +341,9 @@ class _PublishedKey:
     attempts: int = 0
     dealt_us: int = 0
     row: int = 0
-    """Dealings one soon after the other."""
+    """Dealings in quick succession."""
     open: dict[bytes, None] = field(default_factory=dict)
-    """The contents that are sealed with it and not through."""
+    """Unconfirmed contents sealed with this key."""
 
 
 @dataclass(slots=True)
@@ -368,7 +370,7 @@ class _PublicationState:
     is_confirmed: bool = False
     attempts: int = 0
     sent_us: int = 0
-    """When it was sent first."""
+    """Time of the first attempt."""
     sealed: _SealedPublication | None = None
     confirmed_by: dict[Address, None] = field(default_factory=dict)
     blocks_requested: dict[tuple[int, int], None] = field(default_factory=dict)
@@ -376,7 +378,7 @@ class _PublicationState:
 
 KEY_ATTEMPTS_MAX: Final = 255
 _TRAVEL_US: Final = 1_000_000
-"""What a publication and its key take at most through an overlay whose brokers all answer."""
+"""Upper bound of the time of a publication and its key through an overlay whose brokers all answer."""
 _ATTEMPTS: Final = 3
-"""A publication that was sent so often, and is not confirmed, counts as stuck."""
+"""A publication that was sent this often and is not confirmed counts as stuck."""
 _ENCODER: Final = msgspec.msgpack.Encoder()

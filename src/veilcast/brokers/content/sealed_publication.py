@@ -1,9 +1,9 @@
-"""Sealed letters: a publication from its publisher to whoever was brought the key of its bulk.
+"""Sealed publications: from the publisher to every subscriber that has the key of the bulk.
 
-Pure recipes. Who wrote it need not be said inside: the manifest of the content is signed with the certified key of the
-advertisement that the routing names, and the content's id, which the manifest and this seal are bound to, is a digest
-of that routing. In `hardened` letters are padded to one of a few sizes; brokers see content pass, and its length would
-tell them what it is.
+The author need not be named inside. The manifest of the content is signed with the certified key of the advertisement
+that the routing names. The content's id, to which the manifest and this seal are bound, is a digest of that routing. In
+`hardened` publications are padded to one of a few sizes: brokers see the content pass, and its length would reveal what
+it is.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from veilcast.wire.padding import pad, unpad
 
 
 def encode_publication(letter: PendingPublication, *, padded: bool) -> bytes:
-    """What is to be sealed; `LocalError` if it is too long."""
+    """The plaintext to seal; `LocalError` if it is too long."""
     plain = _ENCODER.encode(letter.content)
     if len(plain) > BODY_MAX:
         raise LocalError(f"a publication has at most {BODY_MAX} bytes, this one {len(plain)}")
@@ -38,7 +38,7 @@ def seal_publication(key: Secret, spelled: bytes, content: bytes, entropy: Entro
 
 
 def open_publication(key: Secret, sealed: bytes, content: bytes, topic: str, *, padded: bool) -> PendingPublication:
-    """Raises for whatever was not sealed with this key, for this routing."""
+    """Raises for anything that was not sealed with this key for this routing."""
     plain = unseal(key, sealed, context=_CONTEXT + content)
     return PendingPublication(topic, decode_publication(unpad(plain) if padded else plain))
 

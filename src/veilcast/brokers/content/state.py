@@ -1,4 +1,5 @@
-"""One publication on its way through a replica: its blocks, who is to have them, and who has said that it does."""
+"""The state of one publication in transit through a replica: its blocks, its receivers, and which of them have
+confirmed it."""
 
 from __future__ import annotations
 
@@ -13,11 +14,11 @@ from veilcast.machine import Address
 from veilcast.wire.brokers import ForwardContent
 
 HopName: TypeAlias = bytes | Address
-"""A branch, whatever its scheme is: a node's name or a client's link."""
+"""A branch regardless of its scheme: a node's name or a client's link."""
 
 
 class BranchState:
-    """A branch, and who of it is done."""
+    """A branch, and the peers of it that have confirmed the content."""
 
     def __init__(self) -> None:
         self.branch: Branch = Address("")
@@ -39,10 +40,11 @@ class BranchState:
 
 
 class AttemptVotes:
-    """Which attempts who sends a content has made; bounded by the replicas of one node, in its schemes.
+    """The attempts that the senders of a content have made. Bounded by the replicas of one node, in its schemes.
 
-    An attempt has everybody pass everything on once more, and nobody signs its number. So it counts when its publisher
-    says it, or more replicas than can lie: else a liar could say the last one first, and no other would be news.
+    A new attempt makes every replica forward everything again, and its number is not signed. So an attempt counts if
+    its publisher sends it, or more than f replicas do. Otherwise a Byzantine replica could name the last attempt first,
+    and no later attempt would be new.
     """
 
     def __init__(self) -> None:
@@ -52,7 +54,7 @@ class AttemptVotes:
         return self._said.get(source, 0)
 
     def record(self, source: Peer, attempt: int) -> int:
-        """The last one that counts, with this."""
+        """Record the attempt. Returns the last attempt that counts."""
         self._said[source] = max(attempt, self._said.get(source, 0))
         if not isinstance(source, ReplicaId):
             return self._said[source]
@@ -79,13 +81,13 @@ class ContentState:
         self.served: Counter[tuple[Peer, int]] = Counter()
         self.request_rounds = 0
         self._asked: dict[int, list[Peer]] = {}
-        """By block, who was asked for it last and has its time still."""
+        """By block: the peers that were asked for it last, before their deadline."""
         self._overdue: dict[int, dict[Peer, None]] = {}
-        """Who has had it."""
+        """By block: the peers that were asked and missed their deadline."""
         self._late: dict[ReplicaId, None] = {}
 
     def make_carry(self, index: int | None) -> ForwardContent:
-        """With this block, or none."""
+        """The message with this block, or without a block."""
         block = None if index is None else self.blocks[index]
         return ForwardContent(self.routing, self.encoded, block, index or 0, self.attempt)
 
@@ -95,21 +97,21 @@ class ContentState:
                 waiting.confirm(source)
 
     def missing_requested(self) -> list[int]:
-        """What others want of us and we have not."""
+        """Blocks that others have requested and this replica lacks."""
         return [index for index in sorted(self.requested) if index not in self.blocks]
 
     def start_request(self, peers: Sequence[Peer], blocks: Sequence[int]) -> None:
         self._asked = {index: list(peers) for index in blocks}
 
     def expire_request(self) -> None:
-        """The time of those asked is over."""
+        """The deadline of the last request is over."""
         for index, peers in self._asked.items():
             if index not in self.blocks:
                 self._overdue.setdefault(index, {}).update(dict.fromkeys(peers))
         self._asked.clear()
 
     def record_arrival(self, index: int, source: Peer) -> list[ReplicaId]:
-        """This one brings a block that we had not: who of the others is late with it, and was not before."""
+        """`source` sends a new block. Returns the other replicas that are late with it, each only once per content."""
         overdue = self._overdue.pop(index, {})
         late = [place for place in overdue if isinstance(place, ReplicaId) and place not in (source, *self._late)]
         self._late.update(dict.fromkeys(late))

@@ -1,16 +1,15 @@
-"""Reading: contents and keys as they come from the replicas of the edge node, until both are there and it opens.
+"""The subscriber's side: collects contents and keys from the replicas of the edge node until a content can be opened.
 
-Pure; what is to be said goes out by `send`. A content is looked at if the publisher of a known advertisement signed its
-manifest, and the manifest is of its routing. Blocks are held against the manifest. So a replica that lies can spoil,
-repeat or keep back what it brings, and is known by it; others bring the same. It cannot make anything up.
+A content is accepted if the publisher of a known advertisement signed its manifest and the manifest belongs to its
+routing. Blocks are checked with the manifest. So a Byzantine replica can corrupt, repeat or withhold what it should
+send, and is recognized by that, while others send the same. It cannot invent anything.
 
-What was published long ago, and has no key any more, waits as what is new does. So whoever brings a part of a content
-holds it, each in a part of the room that is its own (`holds`): what one repeats takes nothing from what others bring.
+Old content without a key is stored like new content. So a content is charged to the replicas that send a part of it,
+each within its own quota (`quota.ReplicaQuota`): what one replica repeats evicts nothing that others send.
 
-Blocks that do not come are asked for, one replica at a time, drawn each time; a key that does not come is asked for by
-way of all of them. When the owner has what was in it, all replicas are told: `ConfirmContent`, for all wait for it,
-also those
-who left it to others to bring it. So is who brings it again. What nobody here wants any more is done, too.
+Missing blocks are requested from one random replica at a time; a missing key, from all of them. When the application
+has acknowledged the publication, all replicas get `Done`: all wait for it, also those that left the delivery to others.
+A replica that sends it again gets `Done` again. A publication that matches no subscription any more is done, too.
 """
 
 from __future__ import annotations
@@ -41,13 +40,14 @@ from veilcast.wire.geometry import RELAYED_MAX
 from veilcast.wire.mesh import Message
 
 Deliver: TypeAlias = Callable[[PendingPublication, bytes, int], bool]
-"""A letter, and the id of its content: whether it is done with at once, or when its owner has it."""
+"""Deliver a publication with the id of its content; True if it is done at once, False if the application must
+acknowledge it."""
 
 
 class ContentSubscriber:
-    """Bounded: of what cannot be opened yet, `contents_max` from the replicas of one scheme, an equal part from each
-    (and as many from another scheme, while the node changes); twice `unread_max` that were opened and are not done; and
-    the last `seen_max` that are done."""
+    """Bounded: of content that cannot be opened yet, `contents_max` from the replicas of one scheme, an equal part from
+    each (and the same from another scheme, while the node changes); twice `unread_max` opened contents that are not
+    done; and the last `seen_max` done contents."""
 
     def __init__(
         self,
@@ -73,11 +73,11 @@ class ContentSubscriber:
         self._texts: dict[bytes, _PendingContent] = {}
         self._holds = ReplicaQuota(config.contents_max)
         self._opened: dict[bytes, int] = {}
-        """What the owner has not acknowledged, and the last attempt of it that was seen."""
+        """Contents that the application has not acknowledged, and the last attempt seen of each."""
         self._done: dict[bytes, int] = {}
-        """What is done, and when all replicas were told so last."""
+        """Done contents, and when all replicas were last told so."""
         self._wants: dict[KeyName, int] = {}
-        """Keys that are lacking, and how often they were asked for."""
+        """Missing keys, and the number of requests for each."""
         self._alarms: Timers[_TimerName] = Timers()
 
     def __len__(self) -> int:
@@ -131,19 +131,19 @@ class ContentSubscriber:
             self.retry_pending(now, name)
 
     def retry_pending(self, now: int, name: KeyName | None = None) -> None:
-        """Try what waits: for this key, or for room."""
+        """Try to open complete contents: those of this key, or all."""
         for id_, text in list(self._texts.items()):
             if text.assembly.is_complete and name in (None, text.key_name):
                 self._open(id_, now)
 
     def confirm(self, content: bytes, now: int) -> None:
-        """Its owner has it, or wants it no more."""
+        """The application has it, or wants it no more."""
         attempt = self._opened.pop(content, 0)
         remember(self._done, content, now, self._config.seen_max)
         self._say(ConfirmContent(content, attempt))
 
     def end_advertisement(self, advertisement: bytes) -> None:
-        """Nothing comes under it any more."""
+        """Drop everything under the advertisement."""
         self._openings.end_advertisement(advertisement)
         for id_, text in list(self._texts.items()):
             if text.key_name[0] == advertisement:
@@ -170,7 +170,7 @@ class ContentSubscriber:
     # --- inside
 
     def _take(self, id_: bytes, carry: ForwardContent, now: int) -> _PendingContent:
-        """A content that is new: remembered, if a publisher that we know signed for it."""
+        """A new content: stored if a known publisher signed for it."""
         advert = self._adverts.get(carry.routing.advertisement)
         manifest = ContentManifest.decode(carry.manifest)
         if manifest.id != id_:
@@ -184,7 +184,7 @@ class ContentSubscriber:
         return text
 
     def _open(self, id_: bytes, now: int) -> None:
-        """Open what is complete, if its key is here, and there is room for what is in it."""
+        """Open a complete content, if its key is known and the inbox has room."""
         text = self._texts[id_]
         opening = self._openings.get(text.key_name)
         if opening is None:
@@ -225,7 +225,8 @@ class ContentSubscriber:
             self.confirm(id_, now)
 
     def _done_again(self, id_: bytes, attempt: int, source: Address, now: int) -> None:
-        """To whoever brings it again; and now and then to all, for the one who lacks this word may not be the one."""
+        """Confirm again to the sender, and from time to time to all replicas: the one that lacks the confirmation may
+        be another."""
         if now < self._done[id_] + self._config.want_us:
             self._send(source, ConfirmContent(id_, attempt))
         else:
@@ -272,7 +273,6 @@ class _PendingContent:
 
     @property
     def key_name(self) -> KeyName:
-        """Of its key."""
         return self.routing.advertisement, self.routing.key
 
 

@@ -1,53 +1,54 @@
-"""What replicas of a node say to one another about a hop of a key: what one `Spoken` carries.
+"""Agreement in a node: a signed broadcast, and the rules by which all honest replicas combine the same dealings.
 
-Pure.
+1. The broadcast (`SignedBroadcast`) is that of Dolev and Strong, for the statements of all replicas at once. The author
+   signs its statement. A replica that accepts a statement in a round adds its own signature and relays it in the next.
+   In round i it accepts only statements with i signatures of different replicas. With f Byzantine replicas there are f
+   + 1 rounds.
 
+Claim: all honest replicas accept the same statements. An author of two statements has none.
+Assumption: a bound on delay. A round is long enough for everything that honest replicas send in it to arrive before it
+ends. The caller keeps the time and passes the round.
+Reason: a statement accepted in the last round has f + 1 signatures, one of them of an honest replica, which relayed it
+to all in time.
 
-Flooding: signed words that all honest replicas of a node end up with alike, although some replicas are two-faced.
+Usually no replica is Byzantine, and all make the same statement. A replica that has received the same statement from
+all in round 1 need not relay anything.
 
-Pure. This is the broadcast of Dolev and Strong, for every replica's word at once. A word is signed by its author. Who
-takes one up in a round adds its own signature and passes it on in the next, and takes up in round i only what has i
-signatures of different replicas. With f liars there are f + 1 rounds: what is taken up in the last has f + 1
-signatures, one of them honest, and that replica passed it on to everybody in time. So all honest replicas take up the
-same words; an author of two has none.
+2. The statements are attendance rolls. Each replica lists the holders whose dealings it has and has checked
+   (`AttendanceRoll`). A dealing counts if a majority of replicas has it. All dealings of honest holders count, because
+   every honest replica has them, and no holder has two dealings that count.
 
-It stands on a bound on delay: a round lasts long enough for whatever honest replicas send in it to come before it ends.
-The caller keeps the time and says which round it is.
+A replica that says it lacks a dealing that counts is in dispute with its holder: one of both is Byzantine, and nobody
+can tell which. So the holder shows that replica's share openly. Everybody can check the share, and the replica has it
+now. An honest holder thereby shows only what a Byzantine replica has anyway. A dealing with an unsettled dispute is
+excluded. From the rest, the first k holders are chosen that agree on their old sharing.
 
-Mostly nobody lies, and all replicas say the same. Who has heard all of them say the same in round 1 need not pass
-anything on. What that leaves true, `attendance` says.
+Claim: all honest replicas choose the same holders.
+Reason: they use the same statements.
 
+- A replica that has received the same roll from every replica chooses at once, and shows those statements to replicas
+  that have not (`share_reception`). Every honest replica then made that very statement. So each has received its own
+  statement from all, and chooses the same.
+- Otherwise all relay what they receive, and end with the same statements, the same disputes and the same settlements.
 
-Attendance: whose dealings the replicas of a node go on with, so that all of them go on with the same ones.
+Secrecy relies on the bound on delay too, once there is a dispute: a holder that shows the share of an honest replica,
+because it came too late, gives the Byzantine replicas one share too many.
 
-Pure rules on what the replicas say. Each says, signed, which old holders' dealings it has and has checked
-(`AttendanceRoll`).
-A dealing stands if a majority of replicas has it: honest holders' dealings all do, for every honest replica has them,
-and no holder has two that stand. A replica that says it lacks a dealing that stands is in dispute with its holder:
-one of both lies, and nobody can tell which. So the holder shows that replica's portion openly; whoever sees it can
-check it, and the replica has it now. An honest holder so shows only what a liar has anyway. A dispute that is not
-settled puts the dealing out. Of what is left the first k holders are chosen who agree on the sharing that they had.
+3. Brief rolls: a replica that was missed before need not be waited for again (`unresponsive`). A replica that has all
+   it needs without the unresponsive ones first sends a brief roll: what it has, which replicas it does not wait for
+   (`skipped_replicas`), and which holders it does without (`skipped_holders`).
 
-All honest replicas choose the same, if all rest on the same words (`flooding`):
-
-- Whoever has heard every replica say the same chooses at once, and shows those words to whoever has not (`receiving`).
-  All honest replicas then said just that, so each of them has heard all say what it says itself, and chooses the same.
-- Else all pass on what they hear, and end up with the same words, the same disputes and the same settlements.
-
-The bound on delay is an assumption of secrecy, too, once there is a dispute: a holder that shows the portion of an
-honest replica, because it came too late, shows the liars one more than they should have.
-
-Who was missed before need not be waited for again (`absences`). Who has all that it needs without those first says a
-brief roll: what it has, of which others it waits for no word (`absent`), and which holders it does without (`aside`).
-
-- All who are not absent by one brief roll, at least a majority, say just that: then it is agreed, whatever is said
-  later. One of them is honest, so who is absent by it has failed before. Two can both be agreed only if two honest
-  replicas have missed one another, so if one was killed, and has forgotten, or if delay has broken its bound. Even then
-  neither leaves out one that it has heard speak of this key, and who is absent by either hands nothing on.
-- Else nothing of it counts: all wait as long as ever, say all that they have, and settle disputes, so that nobody who
-  is back is left out, and no holder that deals to some only can be put aside by a few.
-- A replica that said a brief roll names it in the other: so if all say the same and name none, nobody honest said one,
-  and none will be agreed any more. If they name one, that may still be, and they wait for the rounds to end."""
+- If all replicas not skipped by one brief roll, at least a majority, make that same statement, it is agreed, whatever
+  is said later. One of them is honest, so the replicas skipped by it have failed before. Two brief rolls can both be
+  agreed only if two honest replicas have missed one another: if one was killed and has lost its state, or if delay has
+  exceeded its bound. Even then neither skips a replica that it has heard on this key, and a replica skipped by either
+  deals nothing.
+- Otherwise brief rolls do not count. All wait as long as usual, state all that they have, and settle disputes. So no
+  recovered replica is left out, and a few replicas cannot skip a holder that deals only to some.
+- A replica that sent a brief roll names it in its full roll. So if all full rolls are the same and name none, no honest
+  replica sent one, and none can be agreed any more. If they name one, it may still be agreed, and the replicas wait for
+  the rounds to end.
+"""
 
 from __future__ import annotations
 
@@ -66,16 +67,16 @@ from veilcast.errors import ForgedError, MalformedError
 from veilcast.wire import geometry as g
 
 PAYLOAD_MAX: Final = 39 * 1024
-"""One message has 40 KiB."""
+"""Largest payload, in bytes. One message has 40 KiB."""
 ENDORSEMENT_BYTES: Final = 72
-"""So many bytes at most takes one more signature."""
+"""Largest size of one endorsement, in bytes."""
 
 Index = Annotated[int, msgspec.Meta(ge=1, le=MAX_SHARES)]
 Signature = Annotated[bytes, msgspec.Meta(min_length=SIGNATURE, max_length=SIGNATURE)]
 
 
 class EndorsedStatement(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
-    """A word, its author's signature, and those of replicas who took it up."""
+    """A payload, its author's signature, and the signatures of replicas that accepted it."""
 
     author: Index
     payload: Annotated[bytes, msgspec.Meta(max_length=PAYLOAD_MAX)]
@@ -95,15 +96,15 @@ class EndorsedStatement(msgspec.Struct, frozen=True, array_like=True, forbid_unk
 
 
 class SignedBroadcast:
-    """One replica's part in one flood; `context` names it. Keeps two words of each author at most, besides those that
-    are another author's only one."""
+    """One replica's part in one broadcast; `context` names the broadcast. Keeps at most two payloads per author, and
+    those that are the only payload of another author."""
 
     def __init__(
         self, context: bytes, place: ReplicaId, roster: ReplicaKeys, signing: SigningKey, *, most: int = PAYLOAD_MAX
     ) -> None:
         self.context, self.payload_max = context, most
-        """No word has more bytes: what a liar says must fit into a message with everybody's signature on it, or the
-        honest could not pass it on."""
+        """Largest payload, in bytes. A payload must fit into a message with every replica's signature, or honest
+        replicas could not relay it."""
         self._place, self._roster, self._signing = place, roster, signing
         self._taken: dict[int, dict[bytes, EndorsedStatement]] = {}
         self._fresh: list[EndorsedStatement] = []
@@ -113,14 +114,14 @@ class SignedBroadcast:
         return self._place.scheme.max_faulty + 1
 
     def announce(self, word: bytes) -> EndorsedStatement:
-        """Our own word, to be sent to all others in round 1."""
+        """Make this replica's own statement, to be sent to all others in round 1."""
         signature = self._signing.sign(self._signed(self._place.index, word), purpose=_ANNOUNCE)
         said = EndorsedStatement(self._place.index, word, signature)
         self._taken[self._place.index] = {word: said}
         return said
 
     def accept(self, vouched: EndorsedStatement, round_number: int) -> None:
-        """Take up what comes in this round; raises for what does not hold, and is silent on what comes too late."""
+        """Accept a statement in this round. Raises for an invalid one; ignores one that is too late."""
         if len(vouched.payload) > self.payload_max:
             raise MalformedError(f"a word of this flood has at most {self.payload_max} bytes")
         taken = self._taken.setdefault(vouched.author, {})
@@ -139,33 +140,34 @@ class SignedBroadcast:
         self._fresh.append(vouched)
 
     def relay(self) -> list[EndorsedStatement]:
-        """What was taken up since this was last asked: for all others, in the next round."""
+        """The statements accepted since the last call, for all others in the next round."""
         fresh, self._fresh = self._fresh, []
         return fresh
 
     def sole_payloads(self) -> dict[int, bytes]:
-        """The one word of each author who said one, by author."""
+        """The payload of each author that made exactly one statement."""
         return {author: next(iter(taken)) for author, taken in sorted(self._taken.items()) if len(taken) == 1}
 
     def statements_of(self, author: int) -> list[EndorsedStatement]:
-        """All that this author said, as far as we took it up."""
+        """All accepted statements of this author."""
         return list(self._taken.get(author, {}).values())
 
     def equivocators(self) -> list[int]:
-        """Authors proven to have said two things."""
+        """Authors proven to have made two statements."""
         return [author for author, taken in sorted(self._taken.items()) if len(taken) >= _STATEMENTS_PER_AUTHOR]
 
     def statements_with(self, word: bytes) -> list[EndorsedStatement]:
-        """For each author who said this, whatever else it said, that word of it."""
+        """The statements with this payload, of all authors, whatever else they stated."""
         return [taken[word] for _, taken in sorted(self._taken.items()) if word in taken]
 
     def erase(self) -> None:
-        """Nothing that was said stays."""
+        """Erase all statements."""
         self._taken.clear()
         self._fresh.clear()
 
     def _is_said(self, word: bytes) -> bool:
-        """By us, or by another who said nothing else: honest ones may agree on it, and no liar's words may bar that."""
+        """True if this replica, or an author with no other payload, stated it: honest replicas may agree on it, and no
+        Byzantine statement may prevent that."""
         return word in self._taken.get(self._place.index, {}) or word in self.sole_payloads().values()
 
     def _signed(self, author: int, word: bytes) -> bytes:
@@ -173,7 +175,7 @@ class SignedBroadcast:
 
 
 def check_endorsements(vouched: EndorsedStatement, context: bytes, place: ReplicaId, roster: ReplicaKeys) -> None:
-    """Raise unless all signatures are those of replicas of the same node, in this flood."""
+    """Raise unless all signatures are of replicas of the same node, in this broadcast."""
     signed = _signed(context, place, vouched.author, vouched.payload)
     for index, signature, purpose in (
         (vouched.author, vouched.signature, _ANNOUNCE),
@@ -198,20 +200,22 @@ ReplicaIndex = Annotated[int, msgspec.Meta(ge=1, le=MAX_SHARES)]
 
 
 class DealingRef(NamedTuple):
-    """A holder's dealing by its name, and the name of the sharing that the holder says it had."""
+    """The name of a holder's dealing, and the name of the sharing that the holder says its share belongs to."""
 
     name: bytes
     old_sharing: bytes
 
 
 DealingTable: TypeAlias = dict[int, DealingRef]
-"""What one replica has: a dealing for each holder whose portion it checked."""
+"""What one replica has: for each holder, the dealing that it has checked."""
 
 
 class AttendanceRoll(NamedTuple):
-    """What one replica says: what it has, which replicas it does not wait for, which holders it does without.
+    """One replica's statement: the dealings that it has, the replicas that it does not wait for, the holders that it
+    does without.
 
-    A brief one says what is had without those. Any other says all that is had, and which brief one was said before.
+    A brief roll lists the dealings without those holders. A full roll lists all dealings, and repeats what its sender's
+    brief roll skipped.
     """
 
     table: DealingTable
@@ -221,7 +225,7 @@ class AttendanceRoll(NamedTuple):
 
 
 class Dispute(NamedTuple):
-    """`replica` says that it lacks this dealing, which stands."""
+    """`replica` says that it lacks this dealing, which counts."""
 
     holder: int
     name: bytes
@@ -234,12 +238,12 @@ def encode_roll(roll: AttendanceRoll) -> bytes:
 
 
 def roll_size_max(holders: int, replicas: int) -> int:
-    """What the roll of so many takes at most."""
+    """Largest encoded roll for these numbers, in bytes."""
     return 17 + (5 + 2 * 34) * holders + 2 * (holders + replicas)
 
 
 def decode_roll(word: bytes) -> AttendanceRoll:
-    """`MalformedError` unless it is what `encode_roll` makes of a roll: there is one word for each."""
+    """`MalformedError` unless `encode_roll` makes these bytes: every roll has one encoding."""
     rows, absent, aside, brief = _ROLL_DECODER.decode(word)
     roll = AttendanceRoll(
         {holder: DealingRef(name, old) for holder, name, old in rows}, tuple(absent), tuple(aside), brief
@@ -259,7 +263,7 @@ def is_brief_roll(word: bytes) -> bool:
 
 
 def decode_rolls(words: Mapping[int, bytes]) -> dict[int, AttendanceRoll]:
-    """By replica. A word that is no roll counts as none, for everybody alike."""
+    """Rolls by replica. A payload that is not a roll counts as none, for all replicas alike."""
     rolls = {}
     for replica, word in words.items():
         try:
@@ -276,7 +280,8 @@ def majority_dealings(rolls: Mapping[int, AttendanceRoll], size: int) -> Dealing
 
 
 def find_disputes(rolls: Mapping[int, AttendanceRoll], size: int) -> list[Dispute]:
-    """Who says that it lacks what stands. Who says nothing, or two things, lies anyway and needs no portion."""
+    """The replicas that say they lack a dealing that counts. A replica with no statement, or two, is Byzantine anyway
+    and needs no share."""
     return [
         Dispute(holder, dealt.name, replica)
         for holder, dealt in majority_dealings(rolls, size).items()
@@ -286,15 +291,15 @@ def find_disputes(rolls: Mapping[int, AttendanceRoll], size: int) -> list[Disput
 
 
 def usable_dealings(rolls: Mapping[int, AttendanceRoll], size: int, settled: Collection[Dispute] = ()) -> DealingTable:
-    """The dealings that stand, undisputed or settled."""
+    """The dealings that count and are undisputed or settled."""
     out = {dispute.holder for dispute in find_disputes(rolls, size) if dispute not in settled}
     return {holder: dealt for holder, dealt in majority_dealings(rolls, size).items() if holder not in out}
 
 
 def choose_contributors(left: DealingTable, holders: int) -> tuple[int, ...] | None:
-    """The first majority of the old holders among those whose dealings are usable; None if there is none.
+    """The first majority of the old holders with usable dealings; None if there is none.
 
-    Honest holders alone are a majority of all, so no two sharings can have one each.
+    Two sharings cannot have a majority each: honest holders alone are a majority of all.
     """
     by_old: dict[bytes, list[int]] = {}
     for holder in sorted(left):
@@ -312,7 +317,8 @@ _ROLL_DECODER: Final = MsgpackDecoder(
 
 
 class AgreementMessage(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
-    """Of which hop, words, and, of one who is not done, what shows that it has begun."""
+    """The payload of a message between replicas of a node: the transfer, statements, and from a replica that is not
+    done, the proof that the transfer has begun."""
 
     old_scheme: Scheme
     new_scheme: Scheme
@@ -330,7 +336,8 @@ class AgreementMessage(msgspec.Struct, frozen=True, array_like=True, forbid_unkn
 
 
 def split_to_fit(words: tuple[EndorsedStatement, ...]) -> list[tuple[EndorsedStatement, ...]]:
-    """In as few messages as hold them: no liar may say so much that what others say is not passed on."""
+    """Distribute statements over as few messages as hold them. A Byzantine replica must not be able to say so much that
+    the statements of others are not relayed."""
     parts: list[list[EndorsedStatement]] = []
     left = 0
     for vouched in words:
@@ -346,4 +353,4 @@ def split_to_fit(words: tuple[EndorsedStatement, ...]) -> list[tuple[EndorsedSta
 _MESSAGE_ENCODER: Final = msgspec.msgpack.Encoder()
 _MESSAGE_DECODER: Final = MsgpackDecoder(AgreementMessage, MalformedError, "not what replicas say to one another")
 _MESSAGE_OVERHEAD: Final = 256
-"""More than the rest of what is said takes, where there are words."""
+"""Upper bound of the other fields of a message with statements, in bytes."""

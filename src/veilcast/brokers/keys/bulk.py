@@ -1,13 +1,13 @@
-"""One shared key for many publications, and what each of them is sealed with (P4, "Adaptations").
+"""One shared key for many publications, and the key of each publication (P4, "Adaptations").
 
-Pure; randomness is handed in. Bringing a key over is dear, so a publisher brings one over for a bulk: so many messages
-or so many bytes. Inside a bulk the key goes forward by hashing, one step a publication, so a subscriber's state that is
-taken later opens nothing that was sealed before; what is skipped is kept for stragglers, so many at most. A shared key
-is a scalar, which can be dealt and redistributed; for `paper`, which splits bytes, it is its 32 bytes.
+The transfer of a key is expensive. So a publisher transfers one key for a bulk of publications, bounded by their number
+and their bytes. Within a bulk the key advances by hashing, one step per publication. So a subscriber's state that is
+captured later opens nothing that was sealed before. Skipped keys are kept for late publications, up to a bound. A
+shared key is a scalar, which can be dealt and redistributed; for `paper`, which splits bytes, it is its 32 bytes.
 
-In `paper` a publication is sealed with a key that comes from the shared one alone. In `hardened` it comes from the
-shared key and the topic's content key, which the authority gives to members for an epoch: brokers that get hold of a
-majority of shares at some hop, by any means, still read nothing, and a subscriber whose grant has ended neither.
+In `paper` a publication's key is derived from the shared key alone. In `hardened` it is derived from the shared key and
+the topic's content key, which the authority gives to members for an epoch. So brokers that get a majority of the shares
+at some hop, by any means, still read nothing, and neither does a subscriber whose grant has ended.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from veilcast.machine import Entropy
 
 
 class RefreshPolicy(msgspec.Struct, frozen=True):
-    """How long a key serves: at most so many messages, and so many bytes if that is said."""
+    """Lifetime of a key: at most this many messages and, if given, bytes."""
 
     messages: Annotated[int, msgspec.Meta(ge=1)] = 1
     bytes: Annotated[int, msgspec.Meta(ge=1)] | None = None
@@ -35,7 +35,8 @@ class RefreshPolicy(msgspec.Struct, frozen=True):
 
 
 class PublicationKey(NamedTuple):
-    """What to seal a publication with: which key, its number in the bulk, and the key itself where it is new."""
+    """The key of a publication: the id of the shared key, the number within the bulk, the derived key, and the shared
+    key if it is new."""
 
     key_id: bytes
     number: int
@@ -53,9 +54,10 @@ class BulkSealer:
         self._number = self._bytes = 0
 
     def next_key(self, size: int, topic: Secret | None) -> PublicationKey:
-        """For a publication of so many bytes. `shared` is the new key where one begins, and None elsewhere.
+        """The key for a publication of this size. `shared` is the shared key where a new one begins, and None
+        otherwise.
 
-        A publication larger than a key's bytes gets a key of its own: what is sealed is not cut.
+        A publication larger than a key's bytes gets a key of its own: sealed content is not cut.
         """
         shared: Scalar | None = None
         if self._chain is None or self._number >= self._refresh.messages or self._full(size):
@@ -73,7 +75,7 @@ class BulkSealer:
 
 
 class BulkOpener:
-    """A subscriber's end of one key: the publication keys of its bulk, each once, in nearly any order."""
+    """A subscriber's end of one shared key: the publication keys of its bulk, each once, in nearly any order."""
 
     def __init__(self, key_id: bytes, shared: Secret, *, skipped: int = 256) -> None:
         if skipped < 0:
@@ -86,7 +88,8 @@ class BulkOpener:
         return len(self._skipped)
 
     def key(self, number: int, topic: Secret | None) -> Secret:
-        """What publication `number` of the bulk is sealed with. Call `done` when it opened: until then it stays."""
+        """The key of publication `number`. It stays available until `forget`, which the caller calls once the
+        publication is open."""
         if not 0 <= number < NUMBER_MAX:
             raise StaleError("no bulk has a publication of this number")
         if number >= self._next + self._most + 1:
@@ -102,27 +105,27 @@ class BulkOpener:
         return content_key(self._skipped[number], topic, self._key_id, number)
 
     def forget(self, number: int) -> None:
-        """Forget what opened it."""
+        """Forget the key of an opened publication."""
         self._skipped.pop(number, None)
 
 
 def make_key_id(publisher: bytes, nonce: bytes) -> bytes:
-    """What a key of this publisher is called: nobody else can call one of theirs the same.
+    """The id of a key of this publisher. No other publisher can have a key with the same id.
 
-    Brokers tell passages apart by this name, and everybody on the way sees it. A liar who could deal another
-    publisher's key under it, before honest holders deal, would have their portions taken for lies.
+    Brokers distinguish transfers by this id, and everyone on the path sees it. If an adversary could deal another
+    publisher's key under the same id, before honest holders deal, the honest dealings would look Byzantine.
     """
     return nonce + digest(nonce + publisher, purpose=b"vc/key-id", size=KEY_ID_BYTES - _NONCE_BYTES)
 
 
 def check_key_id(key: bytes, publisher: bytes) -> None:
-    """Raise unless this is the name of one of the publisher's keys."""
+    """Raise unless this is the id of one of the publisher's keys."""
     if key != make_key_id(publisher, key[:_NONCE_BYTES]):
         raise ForgedError("a key under a name that is not its publisher's")
 
 
 def content_key(chain: Secret, topic: Secret | None, key_id: bytes, number: int) -> Secret:
-    """From the bulk's chain alone (`paper`), or from it and the topic's content key (`hardened`)."""
+    """Derived from the bulk's chain alone (`paper`), or from the chain and the topic's content key (`hardened`)."""
     place = (key_id, number.to_bytes(8, "big"))
     alone = derive(chain, b"vc/bulk-content", *place)
     return alone if topic is None else derive(topic, b"vc/bulk-topic", alone.reveal(), *place)

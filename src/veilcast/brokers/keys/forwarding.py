@@ -1,9 +1,10 @@
-"""The key's passage through one replica, in both profiles: what comes, and what then goes where.
+"""Keys through one broker: what both profiles share.
 
-A component without links: messages come in by `receive`, with who sent them, and go out by `outbox`; `handle` does what
-is due. Raises a `RemoteError` for what is refused. Which way a key takes is the profile's: `redistributing` or
-`resplitting`. Both ask routing for the readers of what is advertised, and take shares only from where the advertisement
-came from. A reader that lacks a key asks for it the same way back, and the publisher deals it anew.
+A component without links: messages come in by `receive`, with their sender, and go out by `outbox`; `handle` runs what
+is due. `receive` raises a `RemoteError` for a rejected message. The two profiles are `forwarding_hardened` and
+`forwarding_paper`. Both ask the router for the subscribers of an advertisement, and accept shares only from the hop
+that the advertisement came from. A subscriber that lacks a key requests it along the same path back, and the publisher
+deals the key again.
 """
 
 from __future__ import annotations
@@ -52,24 +53,25 @@ class KeyForwarder:
         return {name: size for way in ways for name, size in way.items()} | {"keys wanted": len(self._wants)}
 
     def end_quiet_period(self) -> None:
-        """All replicas around have said that they never met us: this is our first life, and we have forgotten nothing.
+        """All nearby replicas have said that they never met this broker. So this is its first run, and it has forgotten
+        nothing.
 
-        Else we keep silent, for a while, on all keys that we see: they may have come to us before we were killed.
+        Otherwise the broker is silent for a while on all keys that it sees: it may have got them before it was killed.
         """
         self._quiet_until = 0
 
     @property
     def quiet_until_us(self) -> int:
-        """Until when."""
+        """End of the quiet period, in microseconds."""
         return self._quiet_until
 
     def is_quiet(self, now: int) -> bool:
         return now < self._quiet_until or not self._routes.has_all_claims()
 
     def receive(self, message: Message, source: Peer, now: int) -> None:
-        """Raises for what is refused; what is to be sent is in the outbox.
+        """Handle a message. Raises if it is rejected. Outgoing messages are in `outbox`.
 
-        What is due comes first: it must be said whatever becomes of the message.
+        Due work runs first: it must be done whatever happens to the message.
         """
         self.handle(now)
         if isinstance(message, WantKey):
@@ -98,7 +100,7 @@ class KeyForwarder:
         raise ForgedError("not a message about keys")
 
     def on_advertisement(self, advertisement: bytes, now: int) -> None:
-        """An advertisement has become known: shares that came before it are taken up, after what is due."""
+        """An advertisement has become known: after due work, handle the shares that came before it."""
         self.handle(now)
         for way in (self._redistributing, self._resplitting):
             if way is not None:
@@ -112,7 +114,7 @@ class KeyForwarder:
         return self._redistributing.next_us() if self._redistributing is not None else None
 
     def _wanted(self, message: WantKey, source: Peer, now: int) -> list[Outgoing]:
-        """Toward the publisher, once in a while, whoever and how many ask."""
+        """Forward a key request toward the publisher, once in a while, whichever and however many subscribers ask."""
         if not any(is_from(source, branch) for branch in self._routes.subscriber_branches(message.advertisement)):
             raise ForgedError("a key is wanted by who has no readers of it")
         before = self._routes.source_of(message.advertisement)
@@ -122,9 +124,10 @@ class KeyForwarder:
 
 
 class _KeyRequests:
-    """Which keys were asked for lately; so many of one peer's, so that nobody asks for others' share.
+    """The recently forwarded key requests, bounded per peer, so that no peer uses up the requests of others.
 
-    By their advertisements, too: who asks for a key where it is not to be had keeps nobody from asking where it is.
+    They are remembered by advertisement, too: a request under an advertisement that does not have the key blocks no
+    other request.
     """
 
     def __init__(self, keep_us: int) -> None:

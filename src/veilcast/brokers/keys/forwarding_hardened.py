@@ -1,17 +1,16 @@
-"""A key's passage through one replica by redistribution (`hardened`): received, put together, handed on, erased.
+"""Keys through one broker by redistribution (`hardened`): receive, combine, deal, erase.
 
-Pure; `now` and randomness are handed in, and what is to be sent comes back. Each key and attempt passes once: it comes
-from the publisher, or from the replicas of the node before (`hop`), and goes on to every next hop that has readers of
-what is advertised (`handing`). What comes again, or late, finds that it is over, or was dealt too long ago for anybody
-to know whether it is, and changes nothing.
+Each key and attempt passes once. It comes from the publisher, or from the replicas of the previous node
+(`transfer_receiver`), and goes to every next hop with subscribers of the advertisement (`transfer_sender`). A repeated
+or late message finds the transfer finished, or was dealt too long ago to know, and changes nothing.
 
-A holder that lies may deal long before the others have anything to deal. So a hop that has not begun stays for as long
-as its key is fresh (`opened`), and then goes without a trace, for nothing was said of it. Others' words wait outside
-until it has.
+A Byzantine holder may deal long before the others have anything to deal. So a transfer that has not begun is kept as
+long as its key is fresh (`quota.UnstartedTransfers`) and is then dropped without a trace, because this broker has made
+no statement on it. Statements of others wait until it has begun.
 
-A replica that has been killed and started again remembers nothing, and must not say of a hop that it lacks what it has
-had: it would have a holder show an honest replica's portion, and would have said two things. So as long as `quiet` says
-so, whatever is seen for the first time is left alone for good.
+A replica that was killed and restarted has lost its state. It must not say that it lacks a share that it had: a holder
+would show an honest replica's share, and the replica would have made two statements. So during the quiet period every
+transfer that is seen for the first time is ignored for good.
 """
 
 from __future__ import annotations
@@ -37,12 +36,12 @@ from veilcast.machine import Entropy
 from veilcast.wire.brokers import AgreementWord, DisputeDealing, FirstShare, NextShare, ShareReceived
 
 TransferId: TypeAlias = tuple[KeyAttempt, Scheme | None, Scheme]
-"""A key and attempt, from this node (or its publisher) to ours."""
+"""A key and attempt, from this node (or its publisher: None) to the own node."""
 
 
 class HardenedKeyForwarder:
-    """Bounded by `keys_max` and `done_max`, and of each publisher a quarter; what comes early, by its sender; hops that
-    have not begun, and what came while we were quiet, by `done_max` for each holder."""
+    """Bounded by `keys_max` and `done_max`, a quarter of each per publisher. Early messages are bounded per sender;
+    unstarted transfers, and those ignored in the quiet period, by `done_max` per holder."""
 
     def __init__(
         self,
@@ -65,13 +64,13 @@ class HardenedKeyForwarder:
         self._handing: dict[TransferId, TransferSender] = {}
         self._by_origin: dict[KeyAttempt, dict[TransferId, None]] = {}
         self._dealt: dict[tuple[KeyAttempt, Scheme], int] = {}
-        """What we have dealt under which scheme of ours, and until when that is remembered."""
+        """Keys dealt under each own scheme, and until when that is remembered."""
         self._absences = UnresponsiveReplicas(UNRESPONSIVE_MAX)
         self._strikes = ExcuseQuota(_EXCUSE_MEMORY_FACTOR * config.hold_us)
         self._alarms: Timers[TransferId] = Timers()
         self._opened: UnstartedTransfers[TransferId] = UnstartedTransfers(config.done_max, config.keys_max)
         self._until: dict[TransferId, int] = {}
-        """When a hop that has not begun is given up, and one that has is over."""
+        """When an unstarted transfer is dropped, and when a started one is over."""
         # For longer than a holder would show what it has dealt: who loses what came early may then say so.
         tolerated = max(place.scheme.max_faulty for place in routes.own_replicas())
         keep_us = quiet_period_us(config.bound_us, tolerated)
@@ -101,7 +100,7 @@ class HardenedKeyForwarder:
     # --- shares -------------------------------------------------------------------------------------------------------
 
     def on_first_share(self, message: FirstShare, source: Peer, now: int, *, quiet: bool) -> list[Outgoing]:
-        """From the publisher."""
+        """A share from the publisher."""
         publisher = self._publisher(message.advertisement, source)
         first = PublisherShare.decode(message.share)
         place = self._our_place(first.publisher_header.scheme)
@@ -113,7 +112,7 @@ class HardenedKeyForwarder:
         return self._hold(passage, holding, message.advertisement, now)
 
     def on_next_share(self, message: NextShare, source: ReplicaId, now: int, *, quiet: bool) -> list[Outgoing]:
-        """From a holder of the node before: a portion of ours, or one that is in dispute."""
+        """A share from a holder of the previous node: an own one, or a disputed one."""
         try:
             portion = DealtShare.decode(message.share)
         except MalformedError:
@@ -122,7 +121,7 @@ class HardenedKeyForwarder:
         return self._portion(portion, message.advertisement, source, now, quiet=quiet)
 
     def on_advertisement(self, advertisement: bytes, now: int, *, quiet: bool) -> list[Outgoing]:
-        """What came before the advertisement is taken up."""
+        """Handle the shares that came before the advertisement."""
         sent: list[Outgoing] = []
         for source, (portion, label) in self._portions.take(advertisement):
             try:
@@ -180,7 +179,7 @@ class HardenedKeyForwarder:
         return TransferReceiver(origin, old, place, publisher, self._roster, self._signing, bound_us, self._absences)
 
     def _hop(self, passage: TransferId, now: int) -> TransferReceiver | None:
-        """Unfolded, if it was folded."""
+        """The receiver of the transfer, activated if it was inactive."""
         if passage in self._hops or passage not in self._opened:
             return self._hops.get(passage)
         dealt = self._opened.stored_dealings(passage)
@@ -196,7 +195,7 @@ class HardenedKeyForwarder:
             del self._hops[passage]
 
     def _listen(self, passage: TransferId, hop: TransferReceiver, now: int) -> list[Outgoing]:
-        """To what was said before the hop had begun; first to what shows that it has."""
+        """Handle the messages that came before the transfer began, those with a start proof first."""
         sent: list[Outgoing] = []
         for author, (spoken, said) in sorted(
             self._words.take(passage), key=lambda kept: kept[1][1].publisher_header is None
@@ -210,7 +209,7 @@ class HardenedKeyForwarder:
     # --- words --------------------------------------------------------------------------------------------------------
 
     def on_agreement_message(self, message: AgreementWord, source: ReplicaId, now: int) -> list[Outgoing]:
-        """From another replica of our node."""
+        """A message from another replica of the own node."""
         said = AgreementMessage.decode(message.word)
         place, author = (
             self._our_place(said.new_scheme),
@@ -228,7 +227,7 @@ class HardenedKeyForwarder:
         return []
 
     def on_dispute(self, message: DisputeDealing, source: ReplicaId, now: int) -> list[Outgoing]:
-        """From a replica that we dealt to."""
+        """A message from a replica that this broker dealt to."""
         origin = KeyAttempt(message.key, message.attempt)
         return [
             outgoing
@@ -238,7 +237,7 @@ class HardenedKeyForwarder:
         ]
 
     def on_acknowledgement(self, message: ShareReceived, source: ReplicaId, now: int) -> list[Outgoing]:
-        """From a replica that we dealt to: it has its share."""
+        """A replica that this broker dealt to has its share."""
         for passage in list(self._by_origin.get(KeyAttempt(message.key, message.attempt), ())):
             if passage in self._handing:
                 self._handing[passage].record_acknowledgement(message, source)
@@ -290,7 +289,7 @@ class HardenedKeyForwarder:
         return self._alarms.next_us()
 
     def _moved(self, passage: TransferId, now: int) -> list[Outgoing]:
-        """Something has changed: hand on what is ours now, and set the next alarm, or none."""
+        """The transfer has changed: deal the share if it is complete, and set the next timer, or none."""
         sent: list[Outgoing] = []
         hop, handing = self._hops.get(passage), self._handing.get(passage)
         if hop is None and passage in self._opened:
@@ -336,7 +335,7 @@ class HardenedKeyForwarder:
     # --- passages -----------------------------------------------------------------------------------------------------
 
     def _hold(self, passage: TransferId, holding: HeldShare, advertisement: bytes, now: int) -> list[Outgoing]:
-        """Our share is there: hand it on, and keep nothing of it."""
+        """The own share is complete: deal it, and keep nothing of it."""
         handing = TransferSender(advertisement, self._routes, self._roster, self._strikes, self._config.bound_us)
         try:
             branches = self._routes.subscriber_branches(advertisement) if self._is_news(passage, now) else ()
@@ -348,8 +347,9 @@ class HardenedKeyForwarder:
         return sent + (self._moved(passage, now) if passage not in self._hops else [])
 
     def _is_news(self, passage: TransferId, now: int) -> bool:
-        """A key can come two ways: a publisher that lies brings it to us and to a node before us; or holders go over to
-        another scheme, and with a liar both have enough. Who deals twice under one name looks like a liar."""
+        """True if this key was not dealt before. A key can arrive on two ways: a Byzantine publisher sends it to this
+        node and to one before it; or holders switch to another scheme, and with a Byzantine holder both schemes have
+        enough. A replica that deals twice under one name looks Byzantine."""
         while self._dealt and (first := next(iter(self._dealt.items())))[1] <= now:
             del self._dealt[first[0]]
         origin, _, ours = passage
@@ -371,14 +371,14 @@ class HardenedKeyForwarder:
         self._room.admit(passage, publisher, now)
 
     def _forget(self, passage: TransferId) -> None:
-        """It has not begun, so we have said nothing of it: it may still come."""
+        """Drop a transfer that has not begun. No statement was made on it, so it may still come."""
         self._opened.remove(passage)
         self._hops.pop(passage, None)
         del self._until[passage]
         self._alarms.cancel(passage)
 
     def _drop(self, passage: TransferId, now: int) -> None:
-        """It is over, whatever came of it."""
+        """The transfer is over, with any result."""
         hop = self._hops.pop(passage, None)
         self._until.pop(passage, None)
         self._alarms.cancel(passage)
@@ -403,13 +403,14 @@ class HardenedKeyForwarder:
 
 _MEMORY_FACTOR: Final = 2
 _EXCUSE_MEMORY_FACTOR: Final = 5
-"""Ten minutes, as a rule."""
+"""Ten minutes by default."""
 UNRESPONSIVE_MAX: Final = 4_096
 _MESSAGES_PER_TRANSFER: Final = 6
-"""In a hop, besides what is passed on in each round but the first, of attendance and of settling."""
+"""Messages of one replica in a transfer, without the relays of each round after the first, of rolls and of
+settlements."""
 _MESSAGE_BYTES: Final = 1 << 11
-"""What one of them takes, on average, in nodes of up to seven replicas, before portions are shown."""
+"""Average size of one of these messages, in nodes of up to seven replicas, before shares are shown."""
 _SHARE_OVERHEAD: Final = 512
-"""More than the rest of a portion takes."""
+"""Upper bound of the other fields of a dealt share, in bytes."""
 _DEALT_SHARE_MAX: Final = 1 << 12
-"""More than all of it takes, between nodes of up to seventy replicas."""
+"""Upper bound of a dealt share, between nodes of up to seventy replicas, in bytes."""

@@ -1,8 +1,8 @@
-"""A key's passage through one replica by splitting again (`paper`): every piece, for every next node, at once.
+"""Keys through one broker by splitting again (`paper`): every share, for every next node, at once.
 
-Pure; randomness is handed in, and what is to be sent comes back. Nothing is kept but the names of the pieces that came:
-each is split once for each branch, for two splits of one piece under one signature are what liars make. A replica that
-was killed and started again may have split what comes now; as long as `quiet` says so it leaves that alone.
+Only the names of the shares that came are stored. Each share is split once for each branch, because two splits of one
+share under one signature are the mark of a Byzantine replica. A replica that was killed and restarted may have split a
+share before. So during the quiet period it ignores every share.
 """
 
 from __future__ import annotations
@@ -23,11 +23,12 @@ from veilcast.wire import geometry as g
 from veilcast.wire.brokers import FirstShare, LastShare, NextShare
 
 SplitShareId: TypeAlias = tuple[KeyAttempt, tuple[int, ...], Scheme]
-"""A piece by its key, its path up to us and our scheme."""
+"""A share by its key, its path to this replica, and the own scheme."""
 
 
 class PaperKeyForwarder:
-    """Bounded by `done_max` pieces, a quarter of one publisher's; of publishers, checks of the last few are kept."""
+    """Bounded by `done_max` shares, a quarter per publisher. Verified statements are kept for the last few
+    publishers."""
 
     def __init__(
         self,
@@ -51,7 +52,7 @@ class PaperKeyForwarder:
         return {"pieces past": self._room.past_count, "trails": len(self._trails), "early": len(self._early)}
 
     def on_share(self, message: FirstShare | NextShare, source: Peer, now: int, *, quiet: bool) -> list[Outgoing]:
-        """From the publisher, or a replica of the node before."""
+        """A share from the publisher, or from a replica of the previous node."""
         try:
             self._routes.source_of(message.advertisement)
         except StaleError:
@@ -73,7 +74,7 @@ class PaperKeyForwarder:
         return self._go_on(parcel, message.advertisement)
 
     def on_advertisement(self, advertisement: bytes, now: int, *, quiet: bool) -> list[Outgoing]:
-        """What came before the advertisement is taken up."""
+        """Handle the shares that came before the advertisement."""
         sent: list[Outgoing] = []
         for source, message in self._early.take(advertisement):
             try:
@@ -83,7 +84,7 @@ class PaperKeyForwarder:
         return sent
 
     def _checked(self, parcel: SplitShare, message: FirstShare | NextShare, source: Peer) -> bytes:
-        """The publisher's key. What holds but is not for us, or not now, is stale."""
+        """The publisher's key. A valid share for another replica, or another time, is stale."""
         if not is_from(source, self._routes.source_of(message.advertisement)):
             raise StaleError("a piece for an advertisement that came another way")
         publisher = self._routes.publisher_of(message.advertisement)

@@ -1,34 +1,39 @@
-"""Gathering: a subscriber puts the pieces of a key together again, hop by hop, and names who lied.
+"""The paper's transfer: each replica splits its share for the replicas of the next hop (P4, Algorithm 2, corrected),
+and the subscriber reassembles the key.
 
-Pure. Pieces come with the statements that lead to them (`paper`). As soon as a majority of the pieces of one statement
-are there, what was split is computed and held against the commitment one level up, and so on up to the key.
+The publisher splits the key for the first node. Each replica there splits its share for the second node, and so on. A
+share is named by its path, the index it got at every hop. After h hops there are r^h shares.
 
-Who is to blame follows from who signed what, and n = 2f + 1 shares, too few to correct errors, are enough to find them:
+Claim: all Byzantine replicas of all hops together know no more than those of the first hop, which is nothing.
+Reason: the Byzantine replicas of one node together lack most sub-shares of whatever an honest replica before them
+split.
 
-- a piece that is not as committed is its bearer's doing, for no honest broker takes or hands on such a one;
-- pieces that are as committed, and together are not what the level above committed to, are the doing of who split them:
-  it signed for all of them, and had seen the commitment to its own piece;
-- two statements of one broker on the same piece for the same receivers are two faces, and a proof.
+Three corrections of Algorithm 2:
 
-Nobody else is named, whatever others do. As honest replicas are a majority at every hop, the key comes out without any
-piece that a liar touched.
+1. It splits with (|V_f| - |Byz(V_f)|, |V_f|), which nobody can know and which belongs to the wrong node. Here a share
+   is split for the receivers, with their majority.
+2. If one split went out twice, on two branches or again to other replicas, one Byzantine replica on each branch would
+   give them two shares of one polynomial. Here every call draws fresh randomness, and a repeat is another attempt, from
+   the publisher on.
+3. The publisher cannot sign what brokers make. Here each splitter signs a commitment to each sub-share, and a share
+   carries these statements from the publisher down.
 
+A statement names its parent statement by a digest, so nobody can attach a share to another splitter's statement.
+Commitments are hashes keyed with the share: without the share, an adversary would have to guess a whole key to learn
+anything from one.
 
-The paper's way: each replica splits what it has for the replicas of the next hop (P4, Algorithm 2, corrected).
+Reassembly (`KeyGatherer`): shares arrive with the statements that lead to them. As soon as a majority of the shares of
+one statement are there, the split value is computed and compared with the commitment one level up, and so on up to the
+key. The signatures show who is to blame; n = 2f + 1 shares are too few to correct errors, and enough to find them:
 
-Pure; randomness is handed in. The publisher splits the key for the first node. Each replica there splits its share for
-the second node, and so on: a share is known by its path, the index it got at every hop, and after h hops there are r^h.
-Replicas of one node together lack most sub-shares of whatever an honest replica before them split, so all Byzantine
-replicas of all hops together know no more than those of the first hop, which is nothing.
+- a share that does not match its commitment is its sender's fault, because no honest broker accepts or forwards one;
+- shares that match their commitments, and together do not match the commitment one level up, are the splitter's fault:
+  it signed for all of them and had seen the commitment to its own share;
+- two statements of one broker on the same share for the same receivers prove that it is Byzantine.
 
-Three corrections. Algorithm 2 splits with (|V_f| - |Byz(V_f)|, |V_f|), which nobody can know and which fits the wrong
-node: a share is split for the receivers, with their majority. A split that goes out twice, on two branches or again to
-other replicas, would let one Byzantine replica on each branch put two shares of one polynomial together: every call
-draws afresh, and a repeat is another attempt from the publisher on. And the publisher cannot sign what brokers make:
-whoever splits signs a commitment to each piece, and a parcel carries these statements from the publisher down.
-
-A statement names the one above it by its digest, so nobody can put a piece under another's word. Commitments are
-hashes keyed with the piece: who lacks the piece would have to guess a whole key to learn anything from one."""
+Claim: no other replica is blamed, whatever the others do. The key is reconstructed without any share that a Byzantine
+replica touched, because honest replicas are a majority at every hop.
+"""
 
 from __future__ import annotations
 
@@ -51,14 +56,14 @@ Index = Annotated[int, msgspec.Meta(ge=1, le=shamir.MAX_SHARES)]
 
 
 class KeyAttempt(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
-    """Which key, and which attempt to bring it over: pieces of two attempts never mix."""
+    """A key, and an attempt to transfer it. Shares of two attempts never mix."""
 
     key: Annotated[bytes, msgspec.Meta(min_length=16, max_length=16)]
     attempt: Annotated[int, msgspec.Meta(ge=0, le=255)] = 0
 
 
 class SplitStatement(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
-    """What was split (by its path; the key itself has none), for whom, and a commitment to each piece."""
+    """The split value (by its path; the key itself has none), its receivers, and a commitment to each share."""
 
     key_attempt: KeyAttempt
     parent_name: Annotated[bytes, msgspec.Meta(max_length=32)]
@@ -78,12 +83,13 @@ class SplitStatement(msgspec.Struct, frozen=True, array_like=True, forbid_unknow
         return digest(_ENCODER.encode(self), purpose=b"vc/statement")
 
     def commits_to(self, index: int, data: Secret) -> bool:
-        """Whether the piece for this replica is this one."""
+        """True if this is the committed share of this replica."""
         return self.digests[index - 1] == _commitment(self.key_attempt, (*self.path, index), data)
 
 
 class SplitShare(msgspec.Struct, frozen=True):
-    """A piece of the key, and the statements that lead to it: hop count, replicas and thresholds stand in these."""
+    """A share of the key, and the statements that lead to it. These contain the hop count, the replicas and the
+    thresholds."""
 
     trail: tuple[SplitStatement, ...]
     index: int
@@ -122,17 +128,17 @@ class SplitShare(msgspec.Struct, frozen=True):
 
 
 def split_key(key: Secret, origin: KeyAttempt, to: Scheme, signing: SigningKey, entropy: Entropy) -> list[SplitShare]:
-    """The publisher's step: a parcel for each replica of the first node. Once for each of several disjoint paths."""
+    """The publisher's step: a share for each replica of the first node. Call it once for each disjoint path."""
     return _split(key, origin, (), (), to, signing, entropy)
 
 
 def split_again(parcel: SplitShare, to: Scheme, signing: SigningKey, entropy: Entropy) -> list[SplitShare]:
-    """A broker's step: its piece, split afresh for the replicas of a next node. Once for each branch."""
+    """A broker's step: split its share for the replicas of a next node. Call it once for each branch."""
     return _split(parcel.data, parcel.key_attempt, parcel.trail, parcel.path, to, signing, entropy)
 
 
 class TrailVerifier:
-    """Checks parcels of one publisher. Remembers which of the last `kept` statements hold, for most recur."""
+    """Verifies the shares of one publisher. Remembers the last `kept` valid statements, because most recur."""
 
     def __init__(self, publisher: bytes, roster: ReplicaKeys, *, kept: int = 1024) -> None:
         if kept < 1:
@@ -144,7 +150,8 @@ class TrailVerifier:
         return len(self._held)
 
     def check(self, parcel: SplitShare) -> None:
-        """Raise unless every statement is its splitter's and stands below the last, and the piece is as committed."""
+        """Raise unless every statement is its splitter's and follows its parent, and the share matches its
+        commitment."""
         above: SplitStatement | None = None
         for statement in parcel.trail:
             self._check(statement, above)
@@ -211,7 +218,7 @@ _DECODER: Final = MsgpackDecoder(
 
 
 class KeyGatherer:
-    """Of one key and attempt; p disjoint paths lead into the same one, and any of them will do."""
+    """Reassembles one key and attempt. All p disjoint paths lead here, and any of them is enough."""
 
     def __init__(self, origin: KeyAttempt, trails: TrailVerifier, *, most: int = 1 << 17) -> None:
         if most < 1:
@@ -228,18 +235,19 @@ class KeyGatherer:
 
     @property
     def key(self) -> Secret | None:
-        """The key, once there is enough of it."""
+        """The key, once there are enough shares."""
         return self._key
 
     @property
     def faulty(self) -> dict[ReplicaId, str]:
-        """Who lied, and how: for certain."""
+        """The replicas that are proven Byzantine, and how."""
         return dict(self._liars)
 
     def add(self, parcel: SplitShare, bearer: ReplicaId) -> Secret | None:
-        """Take the piece that this replica of the last node brings; the key, once it comes out. Raises for what lies.
+        """Add the share that this replica of the last node sends. Returns the key once it is complete. Raises for an
+        invalid share.
 
-        The caller knows the bearer by its link, and answers for that.
+        The caller identifies the sender by its link, and is responsible for that.
         """
         if parcel.key_attempt != self._origin:
             raise StaleError("a piece of another key or attempt")
@@ -273,7 +281,7 @@ class KeyGatherer:
         return self._splits.setdefault(name, _Split(statement, above, {}))
 
     def _put(self, split: _Split | None, index: int, data: Secret) -> None:
-        """A piece that holds; climb as long as each one makes a majority."""
+        """Add a valid share, and climb as long as each value completes a majority."""
         while split is not None:
             split.pieces[index] = data
             threshold = split.statement.to.threshold

@@ -1,12 +1,11 @@
-"""Openings: the keys that a reader has been brought, or is being brought, share by share.
+"""Keys at a subscriber: those that are complete, and those that are being reassembled share by share.
 
-Pure. Shares come from the replicas of the edge node; each is one replica's word, and none is believed alone: the key is
-known by the publisher's signed commitment, and comes out of a majority's shares (`KeyCollector`, `KeyGatherer`).
-Nothing is
-remembered for a share whose publisher did not sign for its key. Shares of long ago can be repeated: so a key that is on
-its way is held by who brought shares of it, each in a part of the room that is its own (`holds`), and takes none from
-keys that are at hand. Attempts never mix; the last few of each key are open, and the first that comes out is it. Nor
-does what a publisher that lies dealt twice in one attempt: its brokers are not to be blamed for that.
+Shares come from the replicas of the edge node. No single share is trusted: the key is identified by the publisher's
+signed commitment, and is reconstructed from a majority's shares (`KeyCollector`, `KeyGatherer`). A share is stored only
+if its publisher signed for its key. Old shares can be replayed. So an incomplete key is charged to the replicas that
+sent shares of it, each within its own quota (`quota.ReplicaQuota`), and never evicts a complete key. Attempts never
+mix: the last few attempts of each key are kept, and the first that completes counts. Nor do two dealings of a Byzantine
+publisher in one attempt mix: its brokers are not to blame for them.
 """
 
 from __future__ import annotations
@@ -27,14 +26,14 @@ from veilcast.crypto.verifiable_sharing import Commitments
 from veilcast.errors import RemoteError, StaleError
 
 KeyName: TypeAlias = ItemName
-"""Of a key: the advertisement, and its id there."""
+"""The advertisement of a key, and the key's id."""
 
 
 class KeyReassembly:
-    """Bounded: the last `most` keys that came out, and the last `KEYS_PER_ADVERTISEMENT` of each advertisement; and as
-    many that are
-    on their way, of which each replica of the node holds an equal part (twice that, while the node changes). Of each of
-    these `ATTEMPTS_OPEN` are open, with one share of each replica (in `paper`, `SPLIT_SHARES_MAX`)."""
+    """Bounded: the last `most` complete keys, and of each advertisement the last `KEYS_PER_ADVERTISEMENT`; the same
+    number of incomplete keys, of which each replica of the node has an equal part (twice that, while the node changes).
+    Each incomplete key has `ATTEMPTS_OPEN` attempts with one share of each replica (in `paper`, `SPLIT_SHARES_MAX`
+    shares)."""
 
     def __init__(self, *, hardened: bool, roster: ReplicaKeys, suspicions: FaultEvidence, most: int) -> None:
         self._hardened, self._roster, self._suspicions, self._most = hardened, roster, suspicions, most
@@ -43,7 +42,7 @@ class KeyReassembly:
         self._holds = ReplicaQuota(most)
 
     def __len__(self) -> int:
-        """The fuller of both."""
+        """The larger of both numbers."""
         return max(len(self._opened), len(self._pending))
 
     def get(self, name: KeyName) -> BulkOpener | None:
@@ -51,7 +50,7 @@ class KeyReassembly:
         return None if key is None else key.opening
 
     def add(self, advert: KnownAdvertisement, share: bytes, bearers: Sequence[ReplicaId]) -> KeyName | None:
-        """Take a share of a replica that has these places; the key's name, if it is at hand only now."""
+        """Add a share of a replica with these ids. Returns the key's name if this share completes it."""
         return self._collect(advert, share, bearers) if self._hardened else self._gather(advert, share, bearers)
 
     def end_advertisement(self, advertisement: bytes) -> None:
@@ -121,7 +120,7 @@ class KeyReassembly:
         return None
 
     def _keep(self, name: KeyName, key: _PendingKey, bearer: ReplicaId) -> None:
-        """Remember a key that its publisher signed for, and that is on its way."""
+        """Store an incomplete key that its publisher signed for."""
         self._pending[name] = key
         for other in self._holds.charge(name, bearer):
             del self._pending[other]
@@ -131,7 +130,7 @@ class KeyReassembly:
         self._pending.pop(name, None)
 
     def _open(self, name: KeyName, key: _PendingKey, dealt: _DealingId, secret: Secret) -> KeyName:
-        """From now on there is nothing but the chain, which goes forward: shares that come late are only checked."""
+        """From now on only the hash chain is kept, which goes forward. Late shares are only checked."""
         key.opening, key.dealt = BulkOpener(name[1], secret), dealt
         key.collecting, key.gathering = {}, {}
         self._leave(name)
@@ -145,18 +144,18 @@ class KeyReassembly:
 
 
 _DealingId: TypeAlias = tuple[int, bytes]
-"""An attempt to bring a key over; in `hardened` with the commitments that the publisher signed."""
+"""An attempt to transfer a key; in `hardened` with the commitments that the publisher signed."""
 
 
 @dataclass(slots=True)
 class _PendingKey:
     opening: BulkOpener | None = None
     dealt: _DealingId = (0, b"")
-    """How it came."""
+    """The dealing that completed the key."""
     collecting: dict[_DealingId, KeyCollector] = field(default_factory=dict)
     gathering: dict[_DealingId, KeyGatherer] = field(default_factory=dict)
     points: dict[Scheme, bytes] = field(default_factory=dict)
-    """The sharing that it came out of."""
+    """The sharing that completed the key."""
     trails: TrailVerifier | None = None
 
 
@@ -164,14 +163,14 @@ Collector = TypeVar("Collector")
 
 
 def _keep_newest(attempts: dict[_DealingId, Collector], dealt: _DealingId, what: Collector) -> None:
-    """Of the attempts of a key, the last few."""
+    """Keep the last few attempts of a key."""
     attempts[dealt] = what
     while len(attempts) > ATTEMPTS_OPEN:
         del attempts[min(attempts)]
 
 
 def _first_replica(places: Sequence[ReplicaId]) -> ReplicaId:
-    """Of a node that changes, a replica may have a place in two schemes."""
+    """A replica of a changing node may have an id in two schemes; the first one counts."""
     if not places:
         raise StaleError("a share under a scheme that is not known here")
     return places[0]
@@ -180,4 +179,4 @@ def _first_replica(places: Sequence[ReplicaId]) -> ReplicaId:
 KEYS_PER_ADVERTISEMENT: Final = 128
 ATTEMPTS_OPEN: Final = 3
 SPLIT_SHARES_MAX: Final = 1 << 14
-"""In `paper`, of one key: r^h of them come over h hops of r replicas."""
+"""`paper` only, shares of one key: r^h of them arrive over h hops of r replicas."""

@@ -1,15 +1,16 @@
-"""Redistribution: one share for each replica at every hop, however long the way (`hardened`).
+"""Redistribution: one share per replica at every hop, however long the path (`hardened`).
 
-Pure; randomness is handed in. The paper splits every share again at every hop, which makes r^h of them. Here replicas
-of one hop deal the share they have to those of the next, who put k dealings together to one share each, of a fresh
-polynomial with the same secret (`crypto.dealing`): r^2 portions a hop. Which k, they agree on in one round more
-(`attendance`, `receiving`), r^2 messages at most if nobody lies; r + 2 r^2 (h - 1) + r on the whole way.
+The paper splits every share again at every hop, which makes r^h shares. Here the replicas of one hop deal their shares
+to those of the next hop. Each of these combines k dealings into one share of a fresh polynomial with the same secret
+(`crypto.verifiable_sharing`): r^2 dealt shares per hop. The replicas agree in one more round on which k dealings to
+combine (`agreement`, `share_reception`), with at most r^2 messages if no replica is Byzantine; r + 2 r^2 (h - 1) + r on
+the whole path.
 
-The publisher signs its dealing, so everybody knows the commitment to the secret, which redistribution does not change:
-a subscriber takes no other secret, whatever brokers say. Each holder signs what it deals.
+The publisher signs its dealing. So all know the commitment to the secret, which redistribution does not change, and a
+subscriber accepts no other secret, whatever brokers send. Each holder signs what it deals.
 
-Shares that are kept pile up against an adversary that moves from broker to broker. So a broker erases its share when it
-has handed it on, and what it dealt when no dispute can come any more: `erase`, after which there is nothing to show.
+Shares that are kept accumulate for an adversary that moves from broker to broker. So a broker erases its share when it
+has dealt it, and the dealing when no dispute is possible any more.
 """
 
 from __future__ import annotations
@@ -36,10 +37,10 @@ Points = Annotated[bytes, msgspec.Meta(min_length=34, max_length=2 + 32 * 255)]
 
 
 class PublisherHeader(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
-    """The publisher's word on a key: what it dealt to the first node, and when.
+    """The publisher's signed statement on a key: its dealing to the first node, and the time.
 
-    Brokers remember what has passed for a while only. What is older than that must not pass again: honest replicas
-    would say other things of it than they did then, and look like liars.
+    Brokers remember finished transfers for a limited time. A key older than that must not be transferred again: honest
+    replicas would make other statements than the first time, and look Byzantine.
     """
 
     key_attempt: KeyAttempt
@@ -58,18 +59,18 @@ class PublisherHeader(msgspec.Struct, frozen=True, array_like=True, forbid_unkno
             raise ForgedError("a key is dealt with the majority of its receivers")
 
     def check_fresh(self, now: int, within_us: int) -> None:
-        """Raise unless it was dealt no longer ago than that, nor so much later than now."""
+        """Raise if the dealing time differs from `now` by more than `within_us`, in either direction."""
         if abs(now - self.dealt_us) > within_us:
             raise StaleError("a key that was dealt long ago, or is said to be dealt some day")
 
     def check_sharing(self, commitments: Commitments, scheme: Scheme) -> None:
-        """Raise unless these are commitments to the same secret, for this node."""
+        """Raise unless these commitments are to the same secret, for this node."""
         if commitments.threshold != scheme.threshold or commitments.points[0] != self.commitments.points[0]:
             raise ForgedError("a sharing of another secret, or for another node")
 
 
 class HolderHeader(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
-    """A holder's word on what it deals again: which sharing its share is of, and the new commitments."""
+    """A holder's signed statement on its dealing: the sharing that its share belongs to, and the new commitments."""
 
     key_attempt: KeyAttempt
     old_scheme: Scheme
@@ -84,7 +85,7 @@ class HolderHeader(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_
 
     @property
     def name(self) -> bytes:
-        """Of what is said; two signatures under it make no difference."""
+        """Digest of the signed content. Two signatures of the same content have the same name."""
         return digest(_signed(self), purpose=b"vc/dealt")
 
     @property
@@ -92,7 +93,7 @@ class HolderHeader(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_
         return digest(self.old_points, purpose=b"vc/dealt-old")
 
     def check(self, root: PublisherHeader, roster: ReplicaKeys) -> None:
-        """Raise unless the holder signed it and deals just the share that it has of the sharing it names."""
+        """Raise unless the holder signed it and deals exactly its share of the named sharing."""
         if self.key_attempt != root.key_attempt:
             raise ForgedError("a dealing of another key or attempt")
         verify(
@@ -109,7 +110,7 @@ class HolderHeader(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_
 
 
 class PublisherShare(msgspec.Struct, frozen=True):
-    """What the publisher sends a replica of the first node."""
+    """The publisher's message to a replica of the first node."""
 
     publisher_header: PublisherHeader
     share: VerifiableShare
@@ -124,7 +125,7 @@ class PublisherShare(msgspec.Struct, frozen=True):
 
 
 class DealtShare(msgspec.Struct, frozen=True):
-    """What a holder sends a replica of the next node; shown to all of them, it settles a dispute."""
+    """A holder's message to a replica of the next node. Shown to all replicas of that node, it settles a dispute."""
 
     publisher_header: PublisherHeader
     holder_header: HolderHeader
@@ -139,13 +140,13 @@ class DealtShare(msgspec.Struct, frozen=True):
         return cls(root, header, VerifiableShare.decode(share))
 
     def check(self, roster: ReplicaKeys) -> None:
-        """Raise unless the holder's part holds, whoever the receiver is; the publisher's word is checked by itself."""
+        """Raise unless the holder's part is valid, for any receiver. The publisher's header is checked separately."""
         self.holder_header.check(self.publisher_header, roster)
         verifiable_sharing.verify_share(self.share, decode_commitments(self.holder_header.new_points))
 
 
 class DeliveredShare(msgspec.Struct, frozen=True):
-    """What a replica of the last node sends the subscriber."""
+    """The message of a replica of the last node to the subscriber."""
 
     publisher_header: PublisherHeader
     points: bytes
@@ -161,7 +162,7 @@ class DeliveredShare(msgspec.Struct, frozen=True):
 
 
 class HeldShare:
-    """A replica's share of a key, and what it is a share of, until it is erased."""
+    """A replica's share of a key, and its sharing, until the share is erased."""
 
     def __init__(
         self, root: PublisherHeader, place: ReplicaId, commitments: Commitments, share: VerifiableShare
@@ -183,7 +184,7 @@ class HeldShare:
 
 
 class IssuedDealing:
-    """What a holder dealt to the next node: a portion for each replica, and for whoever denies having it."""
+    """A holder's dealing to the next node: a share for each replica, kept for disputes."""
 
     def __init__(self, root: PublisherHeader, header: HolderHeader, dealt: Dealing) -> None:
         self.publisher_header, self.holder_header = root, header
@@ -194,7 +195,7 @@ class IssuedDealing:
         return [DealtShare(self.publisher_header, self.holder_header, share) for share in self._shares]
 
     def share_for(self, replica: int) -> DealtShare:
-        """For this replica alone; or for all, once it has said and signed that it has none."""
+        """The share of this replica: for that replica alone, or for all once it has signed that it lacks the share."""
         self.holder_header.new_scheme.check_index(replica)
         if not self._shares:
             raise LocalError("what was dealt was erased")
@@ -207,7 +208,8 @@ class IssuedDealing:
 def deal_key(
     secret: Scalar, origin: KeyAttempt, to: Scheme, signing: SigningKey, entropy: Entropy, dealt_us: int = 0
 ) -> list[PublisherShare]:
-    """The publisher's step. Afresh for every path and every attempt. What is not handed on needs no time."""
+    """The publisher's step. Call it afresh for every path and attempt. A key that is not redistributed needs no dealing
+    time."""
     dealt = verifiable_sharing.deal_secret(secret, to.threshold, to.size, entropy)
     root = PublisherHeader(origin, to, dealt.commitments.encode(), dealt_us, bytes(SIGNATURE))
     root = msgspec.structs.replace(root, signature=signing.sign(_signed(root), purpose=_PUBLISHER_PURPOSE))
@@ -215,7 +217,7 @@ def deal_key(
 
 
 def accept_publisher_share(first: PublisherShare, place: ReplicaId, publisher: bytes) -> HeldShare:
-    """The step of a replica of the first node: no agreement is needed on the word of one who does not lie."""
+    """The step of a replica of the first node. No agreement is needed on an honest publisher's dealing."""
     first.publisher_header.check(publisher)
     if first.publisher_header.scheme != place.scheme or first.share.index != place.index:
         raise ForgedError("a share for another replica")
@@ -225,7 +227,7 @@ def accept_publisher_share(first: PublisherShare, place: ReplicaId, publisher: b
 
 
 def redistribute_share(holding: HeldShare, to: Scheme, signing: SigningKey, entropy: Entropy) -> IssuedDealing:
-    """A holder's step: its share, dealt afresh to a next node. Once for each branch."""
+    """A holder's step: deal its share to a next node. Call it once for each branch."""
     dealt = verifiable_sharing.redistribute_share(holding.share, to.threshold, to.size, entropy)
     place = holding.place
     header = HolderHeader(
@@ -242,9 +244,9 @@ def redistribute_share(holding: HeldShare, to: Scheme, signing: SigningKey, entr
 
 
 class KeyCollector:
-    """The subscriber's end: the secret, as soon as a majority of a last node agrees on a sharing of it.
+    """The subscriber's end: returns the secret as soon as a majority of a last node agrees on a sharing of it.
 
-    Bounded by the replicas that bring something: of each the first share counts.
+    Bounded by the replicas that send something: the first share of each counts.
     """
 
     def __init__(self, origin: KeyAttempt, publisher: bytes) -> None:
@@ -260,11 +262,13 @@ class KeyCollector:
 
     @property
     def faulty(self) -> list[ReplicaId]:
-        """For certain: whose share is not as committed, or of a sharing that a majority does not have."""
+        """Replicas proven Byzantine: their share does not match its commitment, or is of a sharing that a majority does
+        not have."""
         return list(self._liars)
 
     def add(self, delivery: DeliveredShare, bearer: ReplicaId) -> Scalar | None:
-        """Take what this replica brings; the secret, once it comes out. The caller knows the bearer by its link."""
+        """Add this replica's share. Returns the secret once it is complete. The caller identifies the sender by its
+        link."""
         if delivery.publisher_header.key_attempt != self._origin:
             raise StaleError("a share of another key or attempt")
         try:
@@ -288,7 +292,7 @@ class KeyCollector:
         return self._secret
 
     def _name(self, scheme: Scheme) -> None:
-        """Once a majority has one sharing, an honest replica has it, so all of them do."""
+        """Once a majority has one sharing, an honest replica has it, so all honest replicas do."""
         groups = [(key, group) for key, group in self._shares.items() if key[0] == scheme]
         if any(len(group) >= scheme.threshold for _, group in groups):
             for _, group in groups:
@@ -298,7 +302,7 @@ class KeyCollector:
 
 @lru_cache(maxsize=512)
 def decode_commitments(points: bytes) -> Commitments:
-    """Decoded once: every replica of a hop is sent the same ones several times."""
+    """Cached: every replica of a hop receives the same bytes several times."""
     return Commitments.decode(points)
 
 

@@ -1,12 +1,12 @@
-"""Schemes: how many replicas a virtual node has, how many shares open what was split for them, and who they are.
+"""Schemes: the number of replicas of a virtual node, the threshold of shares, and the replicas' keys.
 
-Pure. The threshold is a majority, floor(n / 2) + 1: with fewer than half of the replicas Byzantine, those cannot open
-what was split, and the others can (P4, "Initial Key Split"; where the evaluation says n = floor(k / 2) + 1, k and n are
-swapped). A node's replicas change at run time, so a scheme has a version, and whatever is split names it: shares of two
+The threshold is a majority, floor(n / 2) + 1. With fewer than half of the replicas Byzantine, the Byzantine ones cannot
+reconstruct a secret and the others can (P4, "Initial Key Split"; where the evaluation says n = floor(k / 2) + 1, k and
+n are swapped). A node's replicas change at run time. So a scheme has a version, every split names it, and shares of two
 versions never mix.
 
-An even node is worse than the odd one below it: four replicas bear one liar, as three do, and have four that may lie.
-With one replica or two nothing is shared at all. `hardened` refuses both.
+A node of even size is worse than the odd one below it: four replicas tolerate one Byzantine replica, as three do, and
+one more replica may turn Byzantine. With one or two replicas nothing is shared at all. `hardened` refuses both.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ NODE_ID_BYTES: Final = 16
 
 
 def majority(size: int) -> int:
-    """The threshold of a node of so many replicas."""
+    """The threshold of a node of this size."""
     return size // 2 + 1
 
 
 def max_faulty(size: int) -> int:
-    """How many of them may lie."""
+    """The number of Byzantine replicas that a node of this size tolerates."""
     return (size - 1) // 2
 
 
@@ -45,7 +45,7 @@ def check_hardened(size: int, what: str) -> None:
 
 
 class Scheme(msgspec.Struct, frozen=True, order=True, array_like=True, forbid_unknown_fields=True):
-    """A virtual node, as it is from this version on."""
+    """A virtual node, from this version on."""
 
     node: Annotated[bytes, msgspec.Meta(min_length=NODE_ID_BYTES, max_length=NODE_ID_BYTES)]
     version: Annotated[int, msgspec.Meta(ge=0, le=(1 << 32) - 1)]
@@ -81,7 +81,7 @@ class ReplicaId(msgspec.Struct, frozen=True, order=True):
 
 
 class ReplicaKeys:
-    """The public keys of replicas by scheme; of each node the newest `kept` versions."""
+    """The public keys of replicas by scheme; the newest `kept` versions of each node."""
 
     def __init__(self, *, nodes: int, kept: int = 2) -> None:
         if nodes < 1 or kept < 1:
@@ -109,14 +109,14 @@ class ReplicaKeys:
         self._keys.pop(node, None)
 
     def key_of(self, place: ReplicaId) -> bytes:
-        """`StaleError` if there is no such scheme (any more): who speaks for the place, we cannot tell."""
+        """`StaleError` if the scheme is not known (any more): the replica cannot be identified then."""
         keys = self._keys.get(place.scheme.node, {}).get(place.scheme.version, ())
         if len(keys) != place.scheme.size:
             raise StaleError("the scheme is not one that we know")
         return keys[place.index - 1]
 
     def current_id(self, key: bytes) -> ReplicaId | None:
-        """The place of whoever has this key, by the newest schemes; None if it has left."""
+        """The replica with this key under the newest schemes; None if it has left."""
         for node, versions in self._keys.items():
             keys = versions[version := max(versions)]
             if key in keys:
@@ -124,6 +124,6 @@ class ReplicaKeys:
         return None
 
     def id_of(self, scheme: Scheme, key: bytes) -> ReplicaId | None:
-        """The place of whoever has this key under a scheme; None if it has none there, or the scheme is not known."""
+        """The replica with this key under this scheme; None if there is none, or the scheme is not known."""
         keys = self._keys.get(scheme.node, {}).get(scheme.version, ())
         return ReplicaId(scheme, keys.index(key) + 1) if len(keys) == scheme.size and key in keys else None

@@ -1,10 +1,11 @@
-"""Counts: how many shares and messages a key's way takes (P4, "Solution Analysis").
+"""Number of shares and messages that the transfer of a key takes (P4, "Solution Analysis").
 
-Pure arithmetic on integers of any size: 3^40 is no longer one of 64 bits. `p` disjoint paths, `sizes` the replicas of
-each hop on the way, `liars` how many of each lie.
+Arithmetic on integers of any size: 3^40 does not fit into a signed 64-bit integer. `p` disjoint paths, `sizes` the
+replicas of each hop, `liars` the Byzantine replicas of each hop.
 
-The paper says that at least p r^h - p (r - f)^h shares arrive. That counts the shares that met a liar: with r = 3,
-f = 1, h = 1 it is 1, fewer than the threshold of 2. What arrives for certain is what met only honest brokers.
+The paper says that at least p r^h - p (r - f)^h shares arrive. That is the number of shares that met a Byzantine
+broker: with r = 3, f = 1, h = 1 it is 1, below the threshold of 2. The shares that arrive for certain are those that
+met only honest brokers.
 """
 
 from __future__ import annotations
@@ -19,40 +20,43 @@ from veilcast.errors import LocalError
 
 
 def shares_received(sizes: Sequence[int], paths: int = 1) -> int:
-    """At most: p r^h. So many reach the subscriber if nobody drops any."""
+    """Upper bound: p r^h. This many reach the subscriber if no broker drops any."""
     return _checked(paths) * prod(sizes)
 
 
 def shares_for_certain(sizes: Sequence[int], liars: Sequence[int], paths: int = 1) -> int:
-    """At least: p (r - f)^h."""
+    """Lower bound: p (r - f)^h."""
     return _checked(paths) * prod(_honest(sizes, liars))
 
 
 def shares_for_certain_as_printed(sizes: Sequence[int], liars: Sequence[int], paths: int = 1) -> int:
-    """The paper's minimum, p r^h - p (r - f)^h, which is none."""
+    """The paper's lower bound, p r^h - p (r - f)^h, which is not one."""
     return shares_received(sizes, paths) - shares_for_certain(sizes, liars, paths)
 
 
 def shares_needed(sizes: Sequence[int]) -> int:
-    """As many open the key if they are the right ones: the product of the thresholds."""
+    """Shares that reconstruct the key if they are the right ones: the product of the thresholds."""
     return prod(map(majority, sizes))
 
 
 def shares_sent(sizes: Sequence[int], paths: int = 1) -> int:
-    """Over all hops: r + r^2 + ... + r^h, the count that fits the paper's Figure 9."""
+    """Over all hops: r + r^2 + ... + r^h, the count that matches the paper's Figure 9."""
     products: Iterator[int] = accumulate(sizes, mul)
     return _checked(paths) * sum(products)
 
 
 def messages_redistributed(sizes: Sequence[int]) -> int:
-    """At most, if nobody lies: r from the publisher, r^2 portions and r^2 attendances a hop, r to the subscriber."""
+    """Upper bound without Byzantine replicas: r from the publisher, r^2 dealt shares and r^2 rolls per hop, r to the
+    subscriber."""
     return sizes[0] + sum(old * new + new * new for old, new in pairwise(sizes)) + sizes[-1]
 
 
 def messages_redistributed_at_worst(sizes: Sequence[int]) -> int:
-    """One attempt, whatever minorities do: all rounds of both floods, and every dispute there can be, shown to all.
+    """Upper bound of one attempt, whatever minorities do: all rounds of both broadcasts, and every possible dispute,
+    shown to all.
 
-    A dealing that stands has a majority of replicas who do not dispute it. What is passed on in a round is one message.
+    A dealing that counts has a majority of replicas that do not dispute it. All statements relayed in a round are one
+    message.
     """
     hops = 0
     for old, new in pairwise(sizes):

@@ -1,22 +1,24 @@
-"""Receiving: how a replica comes by its share when the hop before hands a key on (`redistribution`, `agreement`).
+"""How a replica gets its share when the previous hop redistributes a key (`redistribution`, `agreement`).
 
-Pure; the caller keeps the time and carries messages to and from all other replicas of the node. Delay is bounded by one
-round. What happens in which round, f being the liars that the node bears:
+The caller keeps the time and exchanges the messages with all other replicas of the node. Delay is bounded by one round.
+f is the number of Byzantine replicas that the node tolerates. The rounds:
 
-    0            portions come from the old holders (`take`)
-    1            every replica says which it has (`attend`, `hear`); if all say the same, that is all (`choose`);
-                 or it has said so before, without those who are absent (`waive`), and who is not says the same
-    2 .. f + 1   else what was heard is passed on (`relay`, `hear`)
-    then         if there are `disputes`, holders show the portions in question, to all (`take`),
-    1 .. f + 1   and replicas say what settles them (`settle`, `hear_settling`, `relay_settling`)
+    0            dealt shares arrive from the old holders (`accept_share`)
+    1            every replica announces which it has (`announce`, `accept_statement`); if all rolls are equal,
+                 that is all (`choose_holders`); or it has announced a brief roll before, without the unresponsive
+                 replicas (`announce_brief`), and all replicas that the roll does not skip announce the same
+    2 .. f + 1   otherwise accepted statements are relayed (`relay`, `accept_statement`)
+    then         if there are `disputes`, holders show the disputed shares to all (`accept_share`),
+    1 .. f + 1   and replicas announce what settles them (`announce_settlement`, `accept_settlement`,
+                 `relay_settlements`)
 
-Who heard all others say the same, in round 1 or later with as many vouchers as the round asks for, is done (`quick`).
-If others seem not to be, it sends them its `certificate`, the same words: all who did not lie said just that, so they
-are done, too. All of them are done this way, or none.
+A replica that has received the same statement from all others is done (`is_unanimous`): in round 1, or later with as
+many signatures as the round requires. If others seem not to be done, it sends them its `certificate`, the same
+statements. All honest replicas made that statement, so they are done, too. Either all of them finish this way, or none.
 
-`choose` then gives the old holders whose dealings are put together, the same at every honest replica, and `combine` the
-share. Who is proven to lie is in `liars`: old holders with two dealings, replicas with two words. Who had to be heard,
-and was, is in `present`.
+`choose_holders` then returns the old holders whose dealings are combined, the same at every honest replica, and
+`combine` returns the share. `proven_faulty` lists old holders with two dealings and replicas with two statements.
+`present` lists the replicas that had to be heard and were.
 """
 
 from __future__ import annotations
@@ -52,7 +54,7 @@ from veilcast.errors import ForgedError, LocalError, MalformedError, RemoteError
 
 
 class ShareReception:
-    """Of one key, from one node, at one replica of the next. Bounded: by the sizes of both nodes."""
+    """The reception of one key, from one node, at one replica of the next. Bounded by the sizes of both nodes."""
 
     def __init__(
         self,
@@ -71,17 +73,17 @@ class ShareReception:
         most_said = min(most, agreement.roll_size_max(old.size, place.scheme.size))
         self._attending = SignedBroadcast(attend, place, roster, signing, most=most_said)
         self._waiving = SignedBroadcast(attend, place, roster, signing, most=most_said)
-        """Brief rolls, apart from the others: who says one of each has not said two things."""
+        """Brief rolls, separate from full ones: a replica that sends one of each has not made two statements."""
         self._settling = SignedBroadcast(settle, place, roster, signing, most=most)
         self._kept: dict[Dispute, DealtShare] = {}
         self._headers: dict[int, dict[bytes, tuple[PublisherHeader, HolderHeader]]] = {}
-        """Of what was dealt to us."""
+        """Headers of the dealings to this replica."""
         self._faces: dict[int, dict[bytes, HolderHeader]] = {}
-        """Of what was dealt to anybody, as far as it was shown."""
+        """Headers of dealings to any replica, as far as they were shown."""
         self._root: PublisherHeader | None = None
         self._brief: tuple[AttendanceRoll, bytes] | None = None
         self._ours: tuple[AttendanceRoll, bytes] | None = None
-        """What we said before we attended, and when we did, and in which word."""
+        """This replica's full roll and its payload; `_brief` is the brief roll before it."""
 
     @property
     def rounds(self) -> int:
@@ -89,17 +91,18 @@ class ShareReception:
 
     @property
     def proven_faulty(self) -> list[ReplicaId]:
-        """For certain, with the proof at hand: two dealings, or two words, under one signature."""
+        """Replicas and holders with two statements or two dealings under one signature."""
         replicas = sorted({*self._attending.equivocators(), *self._waiving.equivocators()})
         return self.equivocating_holders + [ReplicaId(self._place.scheme, replica) for replica in replicas]
 
     @property
     def equivocating_holders(self) -> list[ReplicaId]:
-        """The old holders among them."""
+        """Old holders with two dealings."""
         return [ReplicaId(self._old, holder) for holder, faces in sorted(self._faces.items()) if len(faces) > 1]
 
     def accept_share(self, portion: DealtShare) -> None:
-        """A portion from its holder: ours, before we attend, or one in dispute. Raises for what does not hold."""
+        """Accept a share from its holder: an own one, before `announce`, or a disputed one. Raises for an invalid
+        share."""
         dispute = self.check_share(portion)
         header = portion.holder_header
         if self._ours is not None:
@@ -116,21 +119,21 @@ class ShareReception:
     # --- attendance ---------------------------------------------------------------------------------------------------
 
     def announce_brief(self, absent: Collection[int], aside: Collection[int]) -> EndorsedStatement:
-        """Before we attend: what we have without these holders, for all others, when no word of these replicas is
-        waited for."""
+        """Before `announce`: the brief roll without these holders, for all others, when these replicas are not waited
+        for."""
         roll = AttendanceRoll(self._table(aside), tuple(absent), tuple(aside), is_brief=True)
         self._brief = roll, agreement.encode_roll(roll)
         return self._waiving.announce(self._brief[1])
 
     def announce(self) -> EndorsedStatement:
-        """Round 0 is over: what we have, for all others in round 1. Of a holder with two faces we have nothing."""
+        """Round 0 is over: the full roll, for all others in round 1. A holder with two dealings is not listed."""
         brief = self._brief[0] if self._brief else AttendanceRoll({})
         roll = AttendanceRoll(self._table(), brief.skipped_replicas, brief.skipped_holders)
         self._ours = roll, agreement.encode_roll(roll)
         return self._attending.announce(self._ours[1])
 
     def is_sufficient(self, aside: Collection[int]) -> bool:
-        """Whether a share can be made of what we have without these holders."""
+        """True if the dealings without these holders are enough for a share."""
         return agreement.choose_contributors(self._table(aside), self._old.size) is not None
 
     def accept_statement(self, vouched: EndorsedStatement, round_number: int) -> None:
@@ -142,14 +145,15 @@ class ShareReception:
         return self._ours is not None
 
     def holders(self) -> list[int]:
-        """Who dealt to us, once or twice."""
+        """The holders that dealt to this replica, once or twice."""
         return sorted(self._headers)
 
     def start_proof(self) -> tuple[PublisherHeader, list[HolderHeader]] | None:
-        """What holders signed when they dealt, a majority of them, so one who does not lie; None while it is less.
+        """The headers that a majority of the holders signed when they dealt, so at least one honest holder; None while
+        there are fewer.
 
-        It says that the hop has begun, and tells no secret. All of it is under one word of the publisher's, who may
-        have given several.
+        The proof shows that the transfer has begun, and reveals no secret. All its headers are under one publisher
+        header; a Byzantine publisher may have signed several.
         """
         by_root: dict[bytes, tuple[PublisherHeader, list[HolderHeader]]] = {}
         for _, said in sorted(self._headers.items()):
@@ -159,7 +163,7 @@ class ShareReception:
         return next(found, None)
 
     def check_start_proof(self, root: PublisherHeader, headers: Sequence[HolderHeader]) -> None:
-        """Raise unless it is one."""
+        """Raise unless it is a valid start proof."""
         self._check_root(root)
         if len(dict.fromkeys(header.holder for header in headers)) < self._old.threshold:
             raise ForgedError("too few holders to show that a hop has begun")
@@ -170,52 +174,52 @@ class ShareReception:
 
     @property
     def is_unanimous(self) -> bool:
-        """All say the same. What a liar says besides makes no difference."""
+        """True if all replicas state the same. A second statement of a Byzantine replica makes no difference."""
         return self._agreed() is not None
 
     @property
     def is_skipped(self) -> bool:
-        """All others agree, and did not wait for us."""
+        """True if all others agree and did not wait for this replica."""
         agreed = self._agreed()
         return agreed is not None and self._place.index in agreed.roll.skipped_replicas
 
     def certificate(self) -> list[EndorsedStatement]:
-        """What shows others that all say the same."""
+        """The statements that prove unanimity to others."""
         agreed = self._agreed()
         return [] if agreed is None else agreed.statements
 
     def present(self) -> tuple[set[int], set[int]]:
-        """At the end: the replicas that said one thing, and the old holders whose dealings are usable."""
+        """At the end: the replicas with exactly one statement, and the old holders with usable dealings."""
         agreed = self._agreed()
         if agreed is None:
             return set(self._attending.sole_payloads()), set(self._usable())
         return {vouched.author for vouched in agreed.statements}, set(agreed.roll.table)
 
     def skipped(self) -> tuple[set[int], set[int]]:
-        """At the end: the replicas and the old holders that nobody waited for."""
+        """At the end: the replicas and the old holders that were not waited for."""
         agreed = self._agreed()
         return (
             (set(), set()) if agreed is None else (set(agreed.roll.skipped_replicas), set(agreed.roll.skipped_holders))
         )
 
     def erase(self) -> None:
-        """What was put together is gone; what was said stays, for those who are not done."""
+        """Erase the shares. The statements stay, for replicas that are not done."""
         self._kept.clear()
         self._settling.erase()
 
     def relay(self) -> list[EndorsedStatement]:
-        """At the end of a round, for all others in the next; nothing, if all said the same in round 1."""
+        """At the end of a round: the statements for all others in the next; none, if all stated the same in round 1."""
         fresh = self._attending.relay() + self._waiving.relay()
         return [] if self.is_unanimous else fresh
 
     def disputes(self) -> list[Dispute]:
-        """At the end of the last round: what holders are to settle."""
+        """At the end of the last round: the disputes for holders to settle."""
         return agreement.find_disputes(self._rolls(), self._place.scheme.size)
 
     # --- disputes -----------------------------------------------------------------------------------------------------
 
     def announce_settlement(self) -> EndorsedStatement:
-        """For all others: portions that holders have shown; as many as fit."""
+        """The shares that holders have shown, for all others; as many as fit."""
         shown = [self._kept[dispute].encode().reveal() for dispute in self.disputes() if dispute in self._kept]
         word = _ENCODER.encode(shown)
         while len(word) > self._settling.payload_max:
@@ -232,11 +236,11 @@ class ShareReception:
     # --- the end ------------------------------------------------------------------------------------------------------
 
     def choose_holders(self) -> tuple[int, ...] | None:
-        """The old holders to go on with; None if there are too few, which cannot be with a minority of liars."""
+        """The old holders to combine; None if there are too few, which is impossible with a Byzantine minority."""
         return agreement.choose_contributors(self._usable(), self._old.size)
 
     def combine(self) -> HeldShare:
-        """Our share of the new sharing, from the chosen holders' portions."""
+        """This replica's share of the new sharing, from the dealings of the chosen holders."""
         chosen = self.choose_holders()
         if chosen is None:
             raise LocalError("too few old holders have dealt")
@@ -268,10 +272,11 @@ class ShareReception:
         }
 
     def _agreed(self) -> _Agreement | None:
-        """What all say: who are not absent by it, if it is brief; and else, if nothing brief can be agreed any more.
+        """What all state: for a brief roll, all replicas that it does not skip; otherwise all, if no brief roll can be
+        agreed any more.
 
-        If two brief ones are, which takes two honest replicas that had missed one another, we go by the one that does
-        without us: whatever comes of it, we then hand nothing on that others take for something else.
+        Two brief rolls can both be agreed only if two honest replicas had missed one another. Then this replica uses
+        the one that skips it: it then deals nothing that others could take for something else.
         """
         if self._brief is None and self._ours is None:
             return None
@@ -291,13 +296,13 @@ class ShareReception:
         return _Agreement(roll, words) if words else None
 
     def _said(self, flood: SignedBroadcast, word: bytes, roll: AttendanceRoll) -> list[EndorsedStatement]:
-        """This word, of everybody but those who are absent by it; or nothing."""
+        """This statement of all replicas that the roll does not skip; empty if one is missing."""
         words = flood.statements_with(word)
         said = {vouched.author for vouched in words}
         return words if said.union(roll.skipped_replicas) == set(range(1, self._place.scheme.size + 1)) else []
 
     def _rolls(self) -> dict[int, AttendanceRoll]:
-        """What counts as said: what is agreed, for everybody, or what each has said."""
+        """The rolls that count: the agreed one for all, or each replica's own."""
         agreed = self._agreed()
         if agreed is not None:
             return dict.fromkeys(range(1, self._place.scheme.size + 1), agreed.roll)
@@ -306,7 +311,7 @@ class ShareReception:
         return agreement.decode_rolls(self._attending.sole_payloads())
 
     def _usable(self) -> DealingTable:
-        """Of what dealings our share can be made."""
+        """The dealings that the share can be made of."""
         rolls, open_disputes = self._rolls(), self.disputes()
         settled: set[Dispute] = set()
         for word in self._settling.sole_payloads().values() if open_disputes else ():
@@ -314,7 +319,7 @@ class ShareReception:
         return agreement.usable_dealings(rolls, self._place.scheme.size, settled)
 
     def check_share(self, portion: DealtShare) -> Dispute:
-        """Whose portion of what it is; raises unless it is of this key and hop, and holds."""
+        """The (holder, dealing, replica) of a share; raises unless it belongs to this key and hop and is valid."""
         header = portion.holder_header
         if (
             portion.publisher_header.key_attempt != self._origin
@@ -336,7 +341,7 @@ class ShareReception:
             self._root = root
 
     def _check_header(self, header: HolderHeader, root: PublisherHeader) -> None:
-        """What we have of a holder already is known to hold."""
+        """A header that equals a stored one is known to be valid."""
         faces = self._faces.setdefault(header.holder, {})
         name = header.name
         if name in faces and faces[name] == header:
@@ -346,11 +351,11 @@ class ShareReception:
             faces[name] = header
 
     def _keep(self, dispute: Dispute, portion: DealtShare) -> None:
-        """Ours, of two dealings of each holder at most, and what settles disputes: one portion for each."""
+        """Keep own shares of at most two dealings per holder, and one share per dispute."""
         self._kept.setdefault(dispute, portion)
 
     def _settled_by(self, word: bytes, open_disputes: Sequence[Dispute]) -> list[Dispute]:
-        """What a word settles, for whoever checks it; what in it does not hold settles nothing."""
+        """The disputes that a payload settles, for any replica that checks it. Invalid shares in it settle nothing."""
         try:
             evidence = _DECODER.decode(word)
         except MalformedError:
@@ -371,7 +376,7 @@ class ShareReception:
 class _Agreement(NamedTuple):
     roll: AttendanceRoll
     statements: list[EndorsedStatement]
-    """Which all say it with, so never none."""
+    """The statements of all replicas, never empty."""
 
 
 _DEALINGS_PER_HOLDER: Final = 2

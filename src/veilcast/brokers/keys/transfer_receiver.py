@@ -1,27 +1,32 @@
-"""One hop of one key at one replica of the receiving node: `ShareReception`, and when its steps are due (`hardened`).
+"""One hop of one key at one replica of the receiving node: `ShareReception`, with its timers (`hardened`).
 
-Pure; `now` is handed in, and what is to be sent comes back. u is the bound on the delay between replicas that do not
-lie, their own time to answer included. All deadlines count from when the hop has begun here: when a majority of the
-old holders, so one who does not lie, have dealt to us, or others show us that a majority has dealt. So liars cannot
-start anybody's clock before the first honest holder has dealt; and as who has begun and is not done after u shows that
-to all others, honest replicas begin within 2 u of one another. From the beginning on:
+u is the bound on the delay between honest replicas, with their time to answer. All deadlines count from the start of
+the hop at this replica. The hop starts here when a majority of the old holders, so at least one honest holder, have
+dealt to this replica, or when other replicas prove that a majority has dealt. So Byzantine replicas cannot start a
+clock before the first honest holder has dealt. A replica that has started and is not done after u sends that proof to
+all others, so honest replicas start within 2 u of one another. Measured from the start:
 
-    at once     everybody who has all portions says which (the others when they have them)
-    u           who is not done shows others that the hop has begun; again, u after it has said what it has
-    4 u         everybody says which portions it has: honest holders dealt within 3 u, as will be seen
+    at once     a replica that has all dealt shares announces its roll (the others when they have them)
+    u           a replica that is not done proves to others that the hop has begun; again u after its announcement
+    4 u         every replica announces its roll: honest holders deal within 3 u of one another, see below
     7 u         the first round ends; then, every 4 u, the others, f + 1 in all
-    + 4 u       if there are disputes, holders were asked, and have shown portions
-    + 3 u       each: the f + 1 rounds of settling
+    + 4 u       if there are disputes, holders were asked and have shown the shares
+    + 3 u       each: the f + 1 rounds of settlement
 
-Who has all portions but those of holders that are absent (`absences`) says so at once, and is done if all replicas that
-are not absent say the same. Else all of this is as if nobody were absent. Who is absent by what is agreed has no part
-in the key, although it is back: liars could let it wait for their portions, so that it is done later than within the
-3 u below, deals when the next node has said already what it lacks, and would have to show that. Who has spoken is not
-absent: it is waited for with this key, if we heard it before we spoke, and with later ones if it was in time.
+A replica that has all shares except those of unresponsive holders (`unresponsive`) announces a brief roll at once. It
+is done if all replicas that the roll does not skip announce the same. Otherwise the hop proceeds as if no replica were
+unresponsive. A replica that is skipped by an agreed roll gets no share, even if it has recovered. Reason: Byzantine
+holders could make it wait for their shares, so it would be done later than within the 3 u below, would deal when the
+next node has already announced what it lacks, and would have to show those shares. A replica that has spoken is not
+unresponsive: it is waited for with this key if it was heard before this replica's announcement, and with later keys if
+it was in time.
 
-Who is done because all said the same answers those who are not with the words that show it, to all replicas, up to
-8 u. All honest replicas are then done within 3 u of one another, and either all of them this way or none; all others
-are done by the clock, so within 2 u. That is the 3 u from above, for the next node's sake.
+A replica that is done by unanimity answers replicas that are not done with the statements that prove it, to all
+replicas, up to 8 u.
+
+Claim: all honest replicas are done within 3 u of one another.
+Reason: either all of them are done by unanimity, or none; those done by the clock are done within 2 u. The next node
+relies on these 3 u (see 4 u above).
 """
 
 from __future__ import annotations
@@ -42,9 +47,8 @@ from veilcast.wire.brokers import AgreementWord, DisputeDealing, FloodKind
 
 
 class TransferReceiver:
-    """Bounded: by the sizes of both nodes. `held_share` is there once it is done; `over` says that nothing more
-    comes.
-    """
+    """Bounded by the sizes of both nodes. `held_share` is set once the hop is done; `end_us` is when nothing more can
+    come."""
 
     def __init__(
         self,
@@ -60,29 +64,29 @@ class TransferReceiver:
         self.key_attempt, self.old_scheme, self.place, self.publisher = origin, old, place, publisher
         self._u, self._absences = bound_us, absences
         self._keys = {each: roster.key_of(each) for each in (*all_replicas(old), *all_replicas(place.scheme))}
-        """By which they are known, also when the roster knows their schemes no more."""
+        """Keys of all replicas, also after `ReplicaKeys` has dropped their schemes."""
         self._levels: dict[ReplicaId, int] = {}
-        """How everybody was known (`UnresponsiveReplicas.level`) when we first said what we have."""
+        """Level of each replica (`UnresponsiveReplicas.level`) at this replica's first announcement."""
         self._receiving = ShareReception(origin, old, place, publisher, roster, signing)
         self._others = [other for other in all_replicas(place.scheme) if other != place]
         self._labels: dict[int, bytes] = {}
         self._spoken_to: set[int] = set()
-        """Replicas that have said themselves what they have."""
+        """Replicas that have announced a roll themselves."""
         self._unawaited: set[int] = set()
-        """Those that were not waited for, once we are done."""
+        """Replicas that were skipped, once the hop is done."""
         self._begun: int | None = None
         self._spoke: int | None = None
-        """When we first said what we have."""
+        """Time of this replica's first announcement."""
         self._round = 1
         self._settling: int | None = None
-        """The round of settling, from 1; 0 while holders show portions; None before that."""
+        """Round of settlement, from 1; 0 while holders show shares; None before."""
         self._calls = 0
         self._nudged = self._certified = False
         self._early: dict[int, list[EndorsedStatement]] = {}
         self._shown: dict[tuple[int, int], list[DealtShare]] = {}
         self.held_share: HeldShare | None = None
         self.is_done = False
-        """We have our share, or there is none to have."""
+        """This replica has its share, or there is none to get."""
 
     @property
     def has_begun(self) -> bool:
@@ -90,7 +94,7 @@ class TransferReceiver:
 
     @property
     def holder_count(self) -> int:
-        """How many have dealt to us."""
+        """Number of holders that have dealt to this replica."""
         return len(self._receiving.holders())
 
     @property
@@ -99,7 +103,8 @@ class TransferReceiver:
 
     @property
     def equivocating_replicas(self) -> list[ReplicaId]:
-        """We have not, whatever somebody kept of another time."""
+        """Other replicas with two statements. This replica never makes two, whatever was replayed from an earlier
+        run."""
         return [
             place
             for place in self._receiving.proven_faulty
@@ -108,16 +113,16 @@ class TransferReceiver:
 
     @property
     def advertisement(self) -> bytes | None:
-        """What more holders than can lie say that the key is for."""
+        """The advertisement that more than f holders name for the key."""
         return self._label(())
 
     @property
     def end_us(self) -> int | None:
-        """When nobody can want anything of us any more."""
+        """Time after which no replica can need anything from this one."""
         return None if self._begun is None else self._settled(self._rounds)
 
     def accept_share(self, portion: DealtShare, advertisement: bytes, now: int) -> list[Outgoing]:
-        """From its holder, by whose link it came. Raises for what does not hold."""
+        """Accept a share from its holder, identified by its link. Raises for an invalid share."""
         sent = self.handle(now)
         if self.is_done:
             return sent
@@ -136,7 +141,7 @@ class TransferReceiver:
         return sent + self.handle(now)
 
     def accept_message(self, flood: FloodKind, said: AgreementMessage, source: ReplicaId, now: int) -> list[Outgoing]:
-        """From another replica of our node. Raises for what does not hold."""
+        """Accept a message of another replica of the node. Raises for an invalid one."""
         sent = self.handle(now)
         if flood is FloodKind.SETTLING:
             if not self.is_done:
@@ -160,14 +165,14 @@ class TransferReceiver:
         return sent + self.handle(now)
 
     def handle(self, now: int) -> list[Outgoing]:
-        """Do what is due."""
+        """Run all steps that are due."""
         sent: list[Outgoing] = []
         while (when := self.next_us()) is not None and when <= now:
             sent += self._step(now)
         return sent
 
     def next_us(self) -> int | None:
-        """At once (0), if there is something that waits for no clock."""
+        """Time of the next step; 0 if a step is due that needs no clock."""
         begun = self._begun
         if begun is None:
             return None
@@ -200,7 +205,8 @@ class TransferReceiver:
         return self._ends(self._round) if self._settling is None else self._settled(self._settling)
 
     def _call_us(self) -> int | None:
-        """When others are told, next, that the hop has begun and we are not done: once before we attend, once after."""
+        """Time of the next proof to others that the hop has begun: one before this replica's announcement, one
+        after."""
         if not self._calls:
             return self._since(_CALL)
         after = 0 if self._spoke is None else self._spoke + _CALL * self._u
@@ -234,11 +240,11 @@ class TransferReceiver:
         return self._tell((word,))
 
     def _is_complete(self) -> bool:
-        """Whether there is nobody left whose portion we wait for."""
+        """True if all holders have dealt."""
         return len(self._receiving.holders()) == self.old_scheme.size
 
     def _waiver(self) -> tuple[list[int], list[int]] | None:
-        """The replicas and the holders that we do without, if there are any, and nobody else is missing."""
+        """The replicas and holders to skip, if there are any and no other is missing."""
         dealt, aside = set(self._receiving.holders()), self._waived(self.old_scheme)
         if not self._receiving.is_sufficient(aside) or self._label(aside) is None:
             aside = set()
@@ -248,17 +254,17 @@ class TransferReceiver:
         return None if missing or not (absent or aside) else (absent, sorted(aside))
 
     def _waived(self, scheme: Scheme) -> set[int]:
-        """Those of a node that are not to be waited for."""
+        """The replicas of a node that are not waited for."""
         keys = {place.index: self._keys[place] for place in all_replicas(scheme)}
         return {at for at, key in keys.items() if self._absences.is_skipped(self.key_attempt, self.publisher, key)}
 
     def _label(self, aside: Collection[int]) -> bytes | None:
-        """What more holders than can lie say that the key is for, without these."""
+        """The advertisement that more than f holders name, without these holders."""
         said = [label for holder, label in self._labels.items() if holder not in aside]
         return next((label for label in said if said.count(label) > self.old_scheme.max_faulty), None)
 
     def _learn(self) -> None:
-        """Who came, and whom we waited for in vain."""
+        """Record which replicas and holders were present and which were missed."""
         nodes, waived_of = (self.place.scheme, self.old_scheme), self._receiving.skipped()
         self._unawaited = waived_of[0]
         spoken = (self._unawaited & self._spoken_to, set[int]())
@@ -318,7 +324,7 @@ class TransferReceiver:
         ]
 
     def _combine(self) -> None:
-        """The end, one way or the other; nothing of the portions stays."""
+        """The hop is done, with a share or without. All dealt shares are erased."""
         self.is_done = True
         try:
             if self._receiving.choose_holders() is not None:
@@ -345,7 +351,8 @@ class TransferReceiver:
         return self._nudged and not self._certified and self._receiving.is_unanimous
 
     def _certify(self) -> list[Outgoing]:
-        """To all others, for what liars alone got of it would part those who do not lie."""
+        """Send the certificate to all others: a certificate that only Byzantine replicas had would split the honest
+        ones."""
         if self._certified:
             return []
         self._certified = True
@@ -374,24 +381,26 @@ class TransferReceiver:
 
 
 def dispute_window_us(bound_us: int, tolerated: int) -> int:
-    """How long after it has dealt a holder may be asked to show portions: receivers begin within 4 u of that."""
+    """Longest time after its dealing that a holder may be asked to show shares: receivers start within 4 u of the
+    dealing."""
     return (4 + _FIRST + _ROUND * tolerated + 1) * bound_us
 
 
 def quiet_period_us(bound_us: int, tolerated: int) -> int:
-    """How long a replica that was started keeps silent: no holder shows what it dealt to an earlier life after that."""
+    """Time that a restarted replica stays silent: afterwards no holder shows what it dealt to an earlier run."""
     return dispute_window_us(bound_us, tolerated) + 4 * bound_us
 
 
 def transfer_duration_us(bound_us: int, tolerated: int) -> int:
-    """How long a hop takes at most, so how much earlier than honest holders a lying one may deal."""
+    """Longest duration of a hop, and so the longest time by which a Byzantine holder can deal before the honest
+    ones."""
     return (_FIRST + _ROUND * tolerated + _SHOW + _SETTLE * (tolerated + 1)) * bound_us
 
 
 _VERSIONS_MAX: Final = 2
 _EARLY_MAX: Final = 3
-"""Words that come from one replica and are kept before we have said ours, for each replica of the node: others who did
-not wait for us may have shown by then that all of them said the same."""
+"""Statements of one replica that are kept before this replica's announcement, for each replica of the node: replicas
+that did not wait may have proven unanimity by then."""
 
 # In units of the bound on delay; the head of this file says why.
 _CALL: Final = 1

@@ -1,16 +1,17 @@
-"""Handing: a holder's side of a hop, once for each next node: it deals, shows what is in dispute, and erases.
+"""The holder's side of a hop, once for each next node: it deals, shows disputed shares, and erases.
 
-Pure; what is to be sent comes back. A share is dealt once to each branch, with fresh randomness for each, and is erased
-in the same step: whoever needs it again gets another attempt from the publisher. What was dealt stays for disputes, as
-long as one can come (`hop.show_us`), or until all replicas of the branch say that they have their share.
+A share is dealt once to each branch, with fresh randomness for each, and is erased in the same step. If it is needed
+again, the publisher makes another attempt. The dealing stays for disputes, as long as one can come
+(`transfer_receiver.dispute_window_us`), or until all replicas of the branch confirm that they have their share.
 
-A portion is shown only if more replicas ask for it than can lie: one of them does not, so the replica whose portion it
-is has signed that it lacks it. And never those of more replicas than can lie: if so many lack theirs, some are honest,
-delay has broken its bound, and another attempt is better than to show their portions to liars.
+A dealt share is shown only if more than f replicas ask for it. At least one of them is honest, so the replica in
+question has signed that it lacks the share. And the shares of at most f replicas are shown. If more lack theirs, some
+of those are honest and delay has exceeded its bound. Then another attempt is better than showing their shares to
+Byzantine replicas.
 
-Who has acknowledged its portion in time has it, and lies. Who has not may be an honest one whose link has stalled, or a
-liar who does not acknowledge: the first times in a while (`ExcuseQuota`) it is not shown, the dealing is out, and the
-publisher tries again; then it is.
+A replica that has acknowledged its share in time has it, and its denial is Byzantine. A replica that has not
+acknowledged may be honest with a stalled link, or Byzantine. The first times in a period (`ExcuseQuota`) its share is
+not shown, the dealing is excluded, and the publisher tries again. After that it is shown.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ from veilcast.wire.brokers import DisputeDealing, LastShare, NextShare, ShareRec
 
 
 class TransferSender:
-    """Of one key. Bounded: by the branches, which are claims, and their sizes."""
+    """The sender of one key. Bounded by the branches, which are claims, and their sizes."""
 
     def __init__(
         self, advertisement: bytes, routes: RoutingView, roster: ReplicaKeys, strikes: ExcuseQuota, bound_us: int
@@ -45,7 +46,7 @@ class TransferSender:
     def send(
         self, holding: HeldShare, branches: Sequence[Branch], signing: SigningKey, entropy: Entropy, now: int
     ) -> list[Outgoing]:
-        """To all branches, and nothing of it stays but what was dealt."""
+        """Deal to all branches. The share is erased; only the dealings stay."""
         sent: list[Outgoing] = []
         readers = [branch for branch in branches if not isinstance(branch, Scheme)]
         if readers:
@@ -73,7 +74,7 @@ class TransferSender:
                     self._erase(scheme)
 
     def answer_dispute(self, said: DisputeDealing, source: ReplicaId, now: int) -> list[Outgoing]:
-        """What is to be shown, to all replicas of the branch. Raises for what was never dealt, or is over."""
+        """The shares to show, to all replicas of the branch. Raises for a share that was never dealt."""
         self.handle(now)
         for scheme, dealt in self._dealt.items():
             place = self._under(scheme, source)
@@ -131,7 +132,8 @@ class TransferSender:
 
 
 class ExcuseQuota:
-    """How often replicas were given the benefit of the doubt, each so often in `keep_us`. Bounded: by the roster."""
+    """How often each replica was excused for a missing acknowledgement within `keep_us`. Bounded by the replicas of the
+    overlay."""
 
     def __init__(self, keep_us: int) -> None:
         self._keep_us = keep_us
@@ -141,7 +143,7 @@ class ExcuseQuota:
         return len(self._given)
 
     def excuse(self, key: bytes, now: int) -> bool:
-        """Whether there is one left; it is used up then."""
+        """True if the replica has an excuse left; it is used up then."""
         for other in list(self._given):
             self._given[other] = [when for when in self._given[other] if when > now]
             if not self._given[other]:
@@ -157,7 +159,7 @@ class _SentDealing:
     def __init__(self, handed: IssuedDealing, look_us: int, until: int) -> None:
         self.dealing, self.deadline_us = handed, until
         self.check_us: int | None = look_us
-        """When we look who has not acknowledged its portion."""
+        """Time to check which replicas have not acknowledged."""
         self.late: dict[int, None] = {}
         self.acknowledged: dict[int, None] = {}
         self.asked: dict[int, dict[int, None]] = {}
@@ -166,4 +168,4 @@ class _SentDealing:
 
 _EXCUSES_MAX: Final = 2
 _ACKNOWLEDGE_BOUNDS: Final = 2
-"""Within so many times the bound on delay, and the time that queues take for it, honest ones acknowledge."""
+"""Honest replicas acknowledge within this multiple of the bound on delay, plus the queues' acknowledgement delay."""

@@ -1,16 +1,16 @@
-"""Absences: whom a replica need not wait for at a hop, since what it waited for did not come before.
+"""Replicas that a hop need not wait for, because earlier hops waited for them in vain.
 
-Pure. A replica that is dead, or plays dead, costs each hop all the rounds that liars may be heard in, and these last as
-long as the bound on delay has it; one hop may learn that, and the next ones should not wait again. What is learnt here
-is what honest replicas agree on at the end of a hop (`sharing.receiving`), so all of them learn the same, and whom they
-then do without they say in their words: no two need to know the same at the same time for what they choose to be safe.
+A replica that is dead, or pretends to be, costs each hop all the rounds reserved for Byzantine statements, each as long
+as the bound on delay. One hop may learn that, and the next ones should not wait again. What a replica learns here is
+what the honest replicas agree on at the end of a hop (`share_reception`), so all learn the same. The replicas that they
+skip are named in their rolls: safety does not require that two replicas know the same at the same time.
 
-Who is absent has no part in a key, although it is back and honest, so among those who have, liars may be too many. So
-whoever is absent is waited for again with every attempt at a key but the first, and with keys whose names pick that, so
-with the same ones everywhere; half as often each time that it was in vain.
+An absent replica gets no share, even if it has recovered. Byzantine replicas could then be a majority of the holders.
+So an absent replica is waited for again with every attempt at a key except the first, and with keys whose names select
+it, so with the same keys everywhere; half as often after each time in vain.
 
-It counts by publisher: whose keys a replica cannot take, because that publisher has filled its room, has an effect on
-nobody else's.
+Absences are counted by publisher. If a replica cannot accept the keys of one publisher, because that publisher has
+filled its quota, no other publisher is affected.
 """
 
 from __future__ import annotations
@@ -23,14 +23,15 @@ from veilcast.errors import LocalError
 
 
 class UnresponsiveReplicas:
-    """Bounded: when it is full, what was learnt first goes. Replicas go by their keys, which schemes share."""
+    """Bounded: when it is full, the oldest entry is dropped. Replicas are identified by their keys, which several
+    schemes share."""
 
     def __init__(self, most: int) -> None:
         if most < 1:
             raise LocalError("there is room for at least one who is absent")
         self._most = most
         self._levels: dict[tuple[bytes, bytes], int] = {}
-        """How often in a row each was waited for in vain."""
+        """Number of waits in vain in a row."""
 
     def __len__(self) -> int:
         return len(self._levels)
@@ -39,13 +40,13 @@ class UnresponsiveReplicas:
         return self._levels.get((publisher, replica), 0)
 
     def is_skipped(self, origin: KeyAttempt, publisher: bytes, replica: bytes) -> bool:
-        """Whether this replica is not to be waited for, with this key."""
+        """True if this replica is not waited for with this key."""
         level = self.level(publisher, replica)
         return level > 0 and not origin.attempt and not _is_picked(origin.key, level)
 
     def record_missed(self, publisher: bytes, replica: bytes, level: int) -> None:
-        """It was waited for in vain, by one who knew it at this level when it began to wait: hops that waited at the
-        same time count once."""
+        """Record a wait in vain. `level` is the replica's level when the wait began: hops that waited at the same time
+        count once."""
         known = self._levels.pop((publisher, replica), 0)
         if len(self._levels) >= self._most:
             del self._levels[next(iter(self._levels))]
@@ -62,4 +63,4 @@ def _is_picked(key: bytes, level: int) -> bool:
 
 _RETRY_INTERVAL: Final = 4
 _LEVEL_MAX: Final = 5
-"""One key of eight, at first; one of 128, at last."""
+"""One key in eight is waited for at first, one in 128 at the highest level."""

@@ -1,18 +1,18 @@
-"""Leaving: when a replica that the operator has detached may go (P4, Algorithm 3, corrected).
+"""Detaching: when a replica that the operator has removed may leave (P4, Algorithm 3, corrected).
 
-Pure. Who sends to the replica stops at its own time, and says so behind the last that it sends by the old scheme; until
-then the replica works as before. To the letter, Algorithm 3 waits while it lacks an acknowledgement *and* has something
-in its queue: it goes at the first moment its queue is empty, and all that comes later is lost. It must wait while it
-lacks an acknowledgement *or* has work.
+Each sender to the replica stops at its own time, and says so behind its last message by the old scheme. Until then the
+replica works as before. As printed, Algorithm 3 waits while an acknowledgement is missing *and* the queue is not empty:
+the replica leaves at the first moment its queue is empty, and everything that comes later is lost. It must wait while
+an acknowledgement is missing *or* there is work.
 
-To wait for the acknowledgement of everybody is no better: one Byzantine neighbour that says nothing, or never takes
-what is queued for it, keeps the replica for ever. With a majority of every neighbouring node an honest one has said
-it; the honest rest is late by no more than the bound on delay, so the replica waits that long and goes. When
-`linger_us` is over it goes if a majority of any neighbouring node has said it: what was on its way through it takes the
-other replicas, or the publisher's next attempt. If none has, those who should come in its place have not come, and
-nobody sends by the new scheme: then it stays, for without it the node would be gone.
+Waiting for the acknowledgement of every neighbour is no better: one silent Byzantine neighbour, or one that never
+accepts its queue, keeps the replica for ever. When a majority of every neighbouring node has acknowledged, an honest
+replica of each has. The honest rest is late by at most the bound on delay, so the replica waits that long and leaves.
+After `linger_us` it leaves if a majority of any neighbouring node has acknowledged: other replicas, or the publisher's
+next attempt, carry what was in transit through it. If no node has a majority, the replica's successors have not joined,
+and no one sends by the new scheme. Then it stays, because without it the node would be gone.
 
-The rules of the letter are here for the experiment that shows what they lose.
+The printed rules are here for the experiment that shows what they lose.
 """
 
 from __future__ import annotations
@@ -26,13 +26,14 @@ from veilcast.brokers.keys.scheme import majority
 from veilcast.core.timers import earliest
 
 DetachRule: TypeAlias = Literal["corrected", "printed", "every"]
-"""`printed` is Algorithm 3 to the letter, `every` the same with `or`; neither is for people."""
+"""`printed` is Algorithm 3 as printed, `every` the same with `or`; neither is for production."""
 
 
 class RemainingWork(msgspec.Struct, frozen=True):
-    """What a replica still has to do: peers that have not heard all that is queued for them, and keys in hand; and
-    whether claims are lacking that siblings know of clients, or too few of a neighbour have told (`brokers.copying`).
-    Until `quiet_us` it says nothing on keys, since it may have forgotten what it said."""
+    """The remaining work of a replica: `lagging` peers with unacknowledged messages, and `keys_held` in transfer;
+    whether claims are missing that siblings have of clients, and whether too few replicas of a neighbour have reported
+    some claim (`state_transfer`). Until `quiet_us` the replica makes no statement on keys, because it may have
+    forgotten earlier ones."""
 
     lagging: Collection[bytes] = frozenset()
     keys_held: int = 0
@@ -42,7 +43,8 @@ class RemainingWork(msgspec.Struct, frozen=True):
 
 
 class Detachment:
-    """Of one replica, told when neighbours (by node, and its siblings among them) have sent the last of their items."""
+    """The departure of one replica. It is told when neighbours (by node, with its siblings among them) have sent their
+    last items."""
 
     def __init__(
         self, nodes: Mapping[bytes, Collection[bytes]], *, settle_us: int, until_us: int, rule: DetachRule = "corrected"
@@ -54,12 +56,12 @@ class Detachment:
         self.is_over = False
 
     def record_moved(self, key: bytes) -> None:
-        """This one sends nothing more by the old scheme."""
+        """This replica sends nothing more by the old scheme."""
         if any(key in keys for keys in self._nodes.values()):
             self._stood.add(key)
 
     def handle(self, now: int, work: RemainingWork) -> bool:
-        """Whether it is time to go."""
+        """True if it is time to leave."""
         every = all(keys <= self._stood for keys in self._nodes.values())
         idle = not work.keys_held and not work.lagging
         if self._rule == "printed":
@@ -79,11 +81,11 @@ class Detachment:
         return earliest(self._until_us if moved else None, settled_us)
 
     def _has_moved(self, keys: frozenset[bytes]) -> bool:
-        """Whether a majority of these has said that it sends nothing more by the old scheme."""
+        """True if a majority of these send nothing more by the old scheme."""
         return len(keys & self._stood) >= majority(len(keys))
 
     def _is_enough(self, now: int, work: RemainingWork) -> bool:
-        """Whether for `settle_us` now a majority of each node has said it, and has all that was for it."""
+        """True if, for `settle_us`, a majority of each node has moved and has acknowledged all its messages."""
         enough = not work.keys_held and all(
             self._has_moved(keys) and len(keys - set(work.lagging)) >= majority(len(keys))
             for keys in self._nodes.values()

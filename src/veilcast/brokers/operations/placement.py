@@ -1,17 +1,20 @@
-"""Placement: which virtual nodes get the replicas there are (P4, "Replica Placement Framework").
+"""Placement: how many replicas each virtual node gets (P4, "Replica Placement Framework").
 
-Pure; exact fractions wherever something is shared out. The paper's framework has three phases. A path's priority is its
-length times its share of all failures times the administrator's weight, and replicas are allotted to paths in this
-proportion. Each path hands its own to its nodes by their share of the path's failures. And where a path has more than a
-cap, it gives some back, from the node that fails least. Proportions are rounded by largest remainders.
+Shares are computed with exact fractions. The paper's framework has three phases:
 
-A node on several paths gets a pack from each. In the paper's variation it takes only one (here the largest), and the
-rest goes to nodes that have least.
+1. A path's priority is its length times its share of all failures times the administrator's weight. Replicas are
+   allotted to paths in proportion to it.
+2. Each path distributes its replicas to its nodes by their share of the path's failures.
+3. A path with more than a cap returns some, from the node that fails least.
 
-What it is for is a majority of honest replicas at every node of a path: a node without one shows or stops everything.
-An even node is worse than the odd one below it, so the framework, which moves single replicas, wastes many, and with
-its variation replicas can do more harm than good. `greedy_pair_plan` moves two at a time, to wherever they raise the
-expected number of sound paths most: it knows how likely brokers are to fail, as all three phases do by their counts.
+Proportions are rounded by largest remainders. A node on several paths gets a pack from each. In the paper's variation
+it takes only one (here the largest), and the rest goes to the nodes that have least.
+
+The purpose is an honest majority at every node of a path: a node without one reveals or stops everything. A node of
+even size is worse than the odd one below it. So the framework, which moves single replicas, wastes many, and with its
+variation replicas can do more harm than good. `greedy_pair_plan` moves two at a time, to the node where they raise the
+expected number of sound paths most. It knows the failure probabilities of brokers, as all three phases do by their
+counts.
 """
 
 from __future__ import annotations
@@ -29,7 +32,7 @@ from veilcast.errors import ConfigError, LocalError
 
 
 class OverlayPath(msgspec.Struct, frozen=True):
-    """The virtual nodes from a publisher to a subscriber, and how much the path matters."""
+    """The virtual nodes from a publisher to a subscriber, and the weight of the path."""
 
     name: str
     nodes: tuple[str, ...]
@@ -43,9 +46,9 @@ class OverlayPath(msgspec.Struct, frozen=True):
 
 
 class PlacementPlan(msgspec.Struct, frozen=True):
-    """Replicas for each node, its first broker among them; what stays unused; and paths that are not protected.
+    """Replicas of each node, with its first broker; unused replicas; and unprotected paths.
 
-    `packs` says what each path gave each of its nodes, where there are such packs.
+    `packs` says what each path gave each of its nodes, in plans that have packs.
     """
 
     sizes: dict[str, int]
@@ -68,7 +71,7 @@ def three_phase_plan(
     once: bool = False,
     available: int | None = None,
 ) -> PlacementPlan:
-    """The paper's plan for so many replicas; `once` is its variation, `cap` the most that one path may have."""
+    """The paper's plan for this number of replicas. `once` is its variation, `cap` the most that one path may have."""
     _check(paths, failures, replicas, available)
     allotted = largest_remainder(path_priorities(paths, failures), replicas)
     packs = {
@@ -96,10 +99,10 @@ def greedy_pair_plan(
     available: int | None = None,
     least: int | Mapping[str, int] = 1,
 ) -> PlacementPlan:
-    """Pairs of replicas, each where it raises the weighted chance of sound paths most, as long as one does.
+    """Pairs of replicas, each where it raises the weighted probability of sound paths most, as long as one does.
 
-    `risks` are the chances that a broker at each node fails; a node that is not named has none. Every node has `least`
-    replicas before, or so many as it says of it, an odd number.
+    `risks` are the probabilities that a broker of each node fails; 0 for a node that is not listed. Every node starts
+    with `least` replicas, or with its own entry in `least`, an odd number.
     """
     _check(paths, {}, replicas, available)
     nodes = _nodes(paths)
@@ -137,14 +140,15 @@ def greedy_pair_plan(
 
 
 def path_priorities(paths: Sequence[OverlayPath], failures: Mapping[str, int]) -> list[Fraction]:
-    """Of each path: its length, times its share of all failures on all paths, times its weight."""
+    """For each path: its length, times its share of all failures on all paths, times its weight."""
     on_path = [sum(failures.get(node, 0) for node in path.nodes) for path in paths]
     total = sum(on_path) or 1
     return [len(path.nodes) * Fraction(own, total) * path.weight for path, own in zip(paths, on_path, strict=True)]
 
 
 def largest_remainder(weights: Sequence[Fraction | int], seats: int) -> list[int]:
-    """So many seats in proportion to the weights: whole parts, then one each by the largest rests; nothing for zero."""
+    """Distribute the seats in proportion to the weights: whole parts, then one each by the largest remainders; none for
+    weight zero."""
     total = sum(weights)
     if not total:
         return [0] * len(weights)
@@ -158,12 +162,12 @@ def largest_remainder(weights: Sequence[Fraction | int], seats: int) -> list[int
 
 @lru_cache(maxsize=4096)
 def honest_majority_probability(size: int, risk: float) -> float:
-    """The chance that fewer than half of a node's replicas fail, each by itself with this risk."""
+    """The probability that fewer than half of a node's replicas fail, each independently with this risk."""
     return sum(comb(size, bad) * risk**bad * (1 - risk) ** (size - bad) for bad in range(max_faulty(size) + 1))
 
 
 def soundness(paths: Sequence[OverlayPath], sizes: Mapping[str, int], risks: Mapping[str, float]) -> float:
-    """The mean chance, by weight, that every node of a path has an honest majority."""
+    """The mean probability, by weight, that every node of a path has an honest majority."""
     total = sum(float(path.weight) for path in paths)
     sound = sum(
         float(path.weight) * prod(honest_majority_probability(sizes.get(n, 1), risks.get(n, 0.0)) for n in path.nodes)
@@ -173,7 +177,7 @@ def soundness(paths: Sequence[OverlayPath], sizes: Mapping[str, int], risks: Map
 
 
 def estimate_risk(failures: int, observed: int) -> float:
-    """The chance that a broker fails, from how often it did of how often it could have (Jeffreys)."""
+    """The probability that a broker fails, from the number of failures and observations (Jeffreys)."""
     if not 0 <= failures <= observed:
         raise LocalError("a broker fails as often as it was observed at most")
     return (failures + 0.5) / (observed + 1)
@@ -185,7 +189,7 @@ def unprotected_paths(paths: Sequence[OverlayPath], sizes: Mapping[str, int]) ->
 
 
 def check_available(sizes: Mapping[str, int], now: Mapping[str, int], spare: int) -> None:
-    """`ConfigError` if a plan asks for more than there is: what nodes give up and what is spare."""
+    """`ConfigError` if a plan needs more replicas than the nodes give up plus the spare ones."""
     wanted, have = sum(sizes.values()), sum(now.get(node, 1) for node in sizes)
     if wanted > have + spare:
         raise ConfigError(f"the plan asks for {wanted - have} more replicas, and {spare} are spare")
@@ -198,7 +202,7 @@ def _distribute_to_nodes(path: OverlayPath, failures: Mapping[str, int], count: 
 
 
 def _apply_cap(path: OverlayPath, failures: Mapping[str, int], pack: Mapping[str, int], cap: int) -> dict[str, int]:
-    """The third phase, for one path: one at a time from the node that fails least, the first of several."""
+    """The third phase, for one path: one replica at a time from the node that fails least, the first of several."""
     left = dict(pack)
     while sum(left.values()) > cap:
         least = min((node for node in path.nodes if left.get(node)), key=lambda node: failures.get(node, 0))
@@ -209,7 +213,7 @@ def _apply_cap(path: OverlayPath, failures: Mapping[str, int], pack: Mapping[str
 
 
 def _factor(size: int, risk: float) -> float:
-    """By how much two replicas more raise the chance of every path through the node."""
+    """The factor by which two more replicas raise the probability of every path through the node."""
     before = honest_majority_probability(size, risk)
     return honest_majority_probability(size + 2, risk) / before if before else 1.0
 

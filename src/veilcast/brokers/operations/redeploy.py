@@ -1,30 +1,30 @@
-"""Redeployment: replicas come and go while publications flow (P4, Algorithms 3 to 5, corrected).
+"""Redeployment: replicas join and leave while publications flow (P4, Algorithms 3 to 5, corrected).
 
-Pure: inputs by method, outputs in `outbox`, `handle(now, work)` and `next_us()`. A broker and a client each have one,
-and ask it by which scheme they send to a node, whose words count for it, and with whom they must be linked.
+Inputs come by method call, outputs go to `outbox`; `handle(now, work)` and `next_us()` keep the time. A broker and a
+client each have one `Deployment`. They ask it by which scheme to send to a node, whose statements count for it, and
+with which replicas to link.
 
-In the paper a replica announces by itself that it comes or goes, so a Byzantine one can shut honest ones out until it
-is alone. Here nobody goes by anything but an order, a newer description of the whole overlay that its operator has
-signed. Orders go from hand to hand; who says that it stands by an older one is shown the newest.
+In the paper a replica announces by itself that it joins or leaves, so a Byzantine one can exclude honest ones until it
+is alone. Here only an order counts: a newer description of the whole overlay, signed by its operator. Orders spread
+from peer to peer: a peer that names an older version is shown the newest order.
 
-A node's scheme changes in two phases. From the order on, everybody takes what is addressed by either scheme, new
-replicas copy what they lack (`brokers.copying`), and all say when they are ready. A sender goes over to the new scheme
-when all replicas of the new one are ready, or after `prepare_us` when a majority is: by the bound on delay the honest
-ones are, and a Byzantine one can hold nobody up. In the paper an attaching replica counts towards the threshold at
-once, with tables that are empty. When it goes over, the sender tells those who leave, behind the last that it sent
-them. They go when they have worked off what there is (`brokers.leaving`).
+A node's scheme changes in two phases:
 
-What is on its way under the old scheme ends under it; shares of two schemes never mix. Where two senders of one hop
-went over at different moments, neither scheme may get enough of some key: the publisher's next attempt finds them
-agreed.
+1. From the order on, everyone accepts messages addressed by either scheme, new replicas copy the claims that they lack
+   (`state_transfer`), and all report when they are ready.
+2. A sender switches to the new scheme when all its replicas are ready, or after `prepare_us` when a majority is. By the
+   bound on delay the honest ones are ready by then, and a Byzantine one can delay nobody. (In the paper an attaching
+   replica counts toward the threshold at once, with empty tables.) After the switch, the sender tells the leaving
+   replicas, behind its last messages to them. They leave when their remaining work is done (`detach`).
 
-At a time one order is carried out; a newer one waits, and of several only the newest does.
+Transfers under the old scheme end under it; shares of two schemes never mix. If two senders of one hop switch at
+different times, neither scheme may get enough shares of a key: at the publisher's next attempt they agree.
 
+One order is carried out at a time. A newer one waits, and of several only the newest.
 
-The nodes near one replica or client: the schemes of each that count now, and what follows from all of them.
-
-What follows is looked up at every message, and changes with an order only. So it is made once, and made again when the
-deployment says that something has changed."""
+Neighbour state (`NeighbourNode`, `NearbyReplicas`): what follows from the current schemes is looked up at every message
+and changes only with an order. So it is computed once, and again when the deployment changes.
+"""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ from veilcast.wire.mesh import Message
 
 @dataclass(slots=True)
 class NeighbourNode:
-    """A node near: the scheme to send by, the one to come, and the one that ends."""
+    """A nearby node: the entry to send by, the next one, and the one that ends."""
 
     entry: NodeEntry
     next_entry: NodeEntry | None = None
@@ -74,7 +74,7 @@ class NeighbourNode:
 
 
 class NearbyReplicas(NamedTuple):
-    """By key: the replicas to be linked with, and the places of all, the one to send by first."""
+    """By key: the replicas to link with, and the ids of all, the one to send by first."""
 
     linked: dict[bytes, Replica]
     ids: dict[bytes, list[ReplicaId]]
@@ -82,7 +82,7 @@ class NearbyReplicas(NamedTuple):
 
 
 def collect_nearby(nodes: Collection[NeighbourNode], without: Collection[bytes | None]) -> NearbyReplicas:
-    """Of these nodes; with replicas of these keys, nobody is linked."""
+    """Collect the replicas of these nodes. Replicas with the keys in `without` are not linked."""
     made = NearbyReplicas({}, {}, all(node.is_settled for node in nodes))
     for node in nodes:
         for entry in node.entries():
@@ -99,25 +99,25 @@ PeerId: TypeAlias = bytes | Address
 
 
 class RedeployTimes(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """How long the steps of a redeployment may take."""
+    """Durations of the steps of a redeployment, in microseconds."""
 
     prepare_us: int = 30_000_000
-    """After which a new scheme is used although not all of its replicas are ready."""
+    """Time after which a new scheme is used although not all of its replicas are ready."""
     settle_us: int = 3_000_000
-    """How much later than the first the last honest one goes over; and by then what went before is through."""
+    """Longest time between the first and the last honest switch; messages sent before have arrived by then."""
     linger_us: int = 60_000_000
-    """How long a replica that leaves stays at most, and its links with it."""
+    """Longest time that a leaving replica and its links stay."""
     copy_us: int = 2_000_000
-    """After which those who did not answer are asked for their claims again."""
+    """Time after which replicas that did not answer are asked for their claims again."""
 
     def __post_init__(self) -> None:
         check_minimum(self, "redeployment", 1, *self.__struct_fields__)
 
 
 class Deployment:
-    """By what one goes: a replica (`me`, its key) of node `at`, or a client whose edge node that is.
+    """The overlay as seen by a replica (`me` is its key) of node `at`, or by a client whose edge node is `at`.
 
-    Bounded by the overlay: two descriptions of each node near, and one order that waits.
+    Bounded by the overlay: two descriptions of each nearby node, and one waiting order.
     """
 
     def __init__(
@@ -157,9 +157,9 @@ class Deployment:
             self._copying = RoutingStateTransfer(asked, at, copy_us=pace.copy_us, linger_us=pace.linger_us, now=now)
         self._farewell_us: int | None = None
         self.has_left = False
-        """Of a replica that the operator has detached: it is over, and may close its streams."""
+        """For a replica that the operator has detached: True if it may close its streams."""
         self.outbox: list[tuple[PeerId | None, Message]] = []
-        """None is every client."""
+        """Messages to send; None as receiver means every client."""
         self.handle(now, RemainingWork())
 
     # --- what others ask
@@ -170,7 +170,7 @@ class Deployment:
 
     @property
     def overlay(self) -> BrokerOverlay:
-        """The newest that is carried out."""
+        """The newest overlay that is carried out."""
         return self._overlay
 
     @property
@@ -179,7 +179,7 @@ class Deployment:
 
     @property
     def has_routing_state(self) -> bool:
-        """Whether routing state is there; before, a replica forwards nothing and says nothing of attendance."""
+        """True if the routing state is complete. Before, a replica forwards nothing and announces no rolls."""
         return self._copying is None or self._copying.is_complete
 
     @property
@@ -188,63 +188,64 @@ class Deployment:
 
     @property
     def may_leave(self) -> bool:
-        """Whether it leaves, or an order waits that may say so: what is left to do counts only then."""
+        """True if the replica is leaving, or a waiting order may say so. Only then does its remaining work matter."""
         return self.is_leaving or self._waiting is not None
 
     @property
     def is_settled(self) -> bool:
-        """Whether there is nothing to do but to listen: `handle` need not be called."""
+        """True if there is nothing to do but wait for messages: `handle` need not be called."""
         return self._around.is_settled and self._is_ready and not self.is_leaving
 
     def scheme(self, node: bytes) -> Scheme:
-        """By which one sends to it now."""
+        """The scheme to send to the node by."""
         return self._near(node).entry.scheme
 
     def schemes(self, node: bytes) -> list[Scheme]:
-        """All by which one takes what is addressed to it or comes from it, the one to send by first."""
+        """All schemes by which messages to or from the node are accepted, the one to send by first."""
         return [entry.scheme for entry in self._near(node).entries()]
 
     def replicas(self, scheme: Scheme) -> tuple[Replica, ...]:
-        """`StaleError` where the scheme is none that counts now."""
+        """`StaleError` if the scheme does not count now."""
         for entry in self._near(scheme.node).entries():
             if entry.scheme == scheme:
                 return entry.replicas
         raise StaleError("the scheme is not one that counts now")
 
     def replica_id(self, key: bytes, scheme: Scheme) -> ReplicaId | None:
-        """Where the replica of this key stands under that scheme."""
+        """The id of the replica with this key under that scheme."""
         for index, replica in enumerate(self.replicas(scheme), 1):
             if replica.key == key:
                 return ReplicaId(scheme, index)
         return None
 
     def ids_of(self, key: bytes) -> Sequence[ReplicaId]:
-        """All places of a replica near, under schemes that count now."""
+        """All ids of a nearby replica under schemes that count now."""
         return self._around.ids.get(key, ())
 
     def node_of(self, key: bytes) -> bytes | None:
-        """The node near that it is a replica of."""
+        """The nearby node that the replica belongs to."""
         return next((place.scheme.node for place in self.ids_of(key)), None)
 
     def nearby_nodes(self) -> list[bytes]:
-        """This node, and for a replica its neighbours."""
+        """This node and, for a replica, its neighbours."""
         return list(self._nodes)
 
     def includes_honest(self, node: bytes, keys: Collection[bytes]) -> bool:
-        """Whether an honest replica of that node is among these, by one of its schemes."""
+        """True if an honest replica of that node must be among these keys, by one of its schemes."""
         return any(
             sum(replica.key in keys for replica in entry.replicas) > max_faulty(len(entry.replicas))
             for entry in self._near(node).entries()
         )
 
     def linked_replicas(self) -> Mapping[bytes, Replica]:
-        """All replicas that one must be linked with now; the same mapping until it changes."""
+        """All replicas to link with now; the same mapping object until it changes."""
         return self._around.linked
 
     # --- what happens
 
     def make_greeting(self, peer: PeerId) -> VersionAdopted:
-        """First on every new stream: by what we go. Who goes by less is shown the order."""
+        """The first message on every new stream: the version that is followed here. A peer with an older one is shown
+        the order."""
         self._shown.discard(peer)
         return VersionAdopted(self.version, self._is_ready and not self.is_leaving and self._is_told(peer))
 
@@ -252,7 +253,7 @@ class Deployment:
         self._shown.discard(peer)
 
     def accept_order(self, order: OverlayOrder, now: int) -> bool:
-        """An order, from anybody; whether it is news, and was sent on. Raises for one that nobody should have sent."""
+        """Accept an order from any peer. True if it is new and was forwarded. Raises for an invalid order."""
         if order == self._order:
             return False
         signed = SignedOverlay.decode(order.order)
@@ -275,7 +276,7 @@ class Deployment:
         return True
 
     def accept_status(self, stands: VersionAdopted, peer: PeerId, now: int) -> None:
-        """Of a replica, or of a client, which counts for nothing but is shown the order."""
+        """The status of a replica, or of a client, which counts for nothing but is shown the order."""
         if stands.version < self._newest.version and peer not in self._shown:
             self._shown.add(peer)
             self.outbox.append((peer, self._order))
@@ -294,7 +295,7 @@ class Deployment:
             self._made = None
 
     def record_state_answer(self, key: bytes) -> None:
-        """A replica has told all claims that it was asked for."""
+        """A replica has sent all claims that it was asked for."""
         if self._copying is not None:
             self._copying.record_answer(key)
 
@@ -337,7 +338,7 @@ class Deployment:
     # --- the two phases
 
     def _take_up(self, now: int) -> bool:
-        """The order that waits, once the one before is carried out; whether there was one."""
+        """Start the waiting order once the previous one is carried out. True if there was one."""
         if self._waiting is None or self.is_leaving or not self._around.is_settled:
             return False
         self._signed, self._overlay, self._waiting = self._waiting, self._newest, None
@@ -365,7 +366,7 @@ class Deployment:
 
     @property
     def _is_ready(self) -> bool:
-        """Whether it has said so; a client has nobody to say it to."""
+        """True if readiness was reported; a client reports to nobody."""
         return self._me is None or self._ready.get(self._me, -1) >= self.version
 
     def _say_ready(self, now: int) -> None:
@@ -410,11 +411,12 @@ class Deployment:
         return all(key in self._gone or not self._is_leaving(key) for key in self._keys(old))
 
     def _is_leaving(self, key: bytes) -> bool:
-        """Whether it is a replica of a node near, and the order has it there no more."""
+        """True if the replica belongs to a nearby node and the order removes it."""
         return all(self._overlay.node(node).replica_id(key) is None for node in self._nodes)
 
     def _is_told(self, peer: PeerId) -> bool:
-        """Whether this one, if it leaves, may hear that we stand by the order: we send it nothing more."""
+        """True if this peer may hear that the order is followed here. A leaving replica may hear it only when nothing
+        more is sent to it."""
         return isinstance(peer, str) or all(
             state.next_entry is None
             or state.entry.replica_id(peer) is None
@@ -434,5 +436,5 @@ class Deployment:
         return self._made
 
     def _keys(self, entry: NodeEntry) -> list[bytes]:
-        """Of all its replicas but this one."""
+        """Keys of all replicas except this one."""
         return [replica.key for replica in entry.replicas if replica.key != self._me]

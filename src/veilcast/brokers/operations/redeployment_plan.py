@@ -1,21 +1,25 @@
-"""Planning: from what brokers tell of one another to where replicas should stand, and from there to the next orders.
+"""From the reports of brokers on one another to a placement plan, and from the plan to the next orders.
 
-Pure. What a broker tells is not believed by itself, for one that lies would have honest ones taken away: a failure
-counts as often as so many replicas of one node report it that one of them is honest. What counts gives each replica a
-risk; `placement` makes a plan of these, the paper's or ours.
+A single report is not believed, because a Byzantine broker could have honest ones removed. A failure counts if enough
+replicas of one node report it that one of them is honest. The confirmed failures give each replica a risk, and
+`placement` makes a plan of the risks, the paper's or ours.
 
-Nor may liars have replicas moved by failing themselves, to their node or away from another. So a node's risk is the
-median of those of its replicas: while fewer than half lie, some honest one fails no less, and one no more. Who was
-proven to lie does not count in it: it is to be replaced, and among the others liars are a smaller part still. And in
-`hardened` only spare replicas are allotted: a node gives some up only if the operator says so, a pair in each plan, and
-who leaves is drawn by lot, with a secret of the operator; were it who fails most, liars that never do would stay until
-the node is theirs.
+Byzantine replicas must not cause replicas to be moved to or from a node by failing themselves. So a node's risk is the
+median of its replicas' risks: while fewer than half are Byzantine, some honest replica fails no less often and one no
+more often. Replicas proven Byzantine do not count in it: they are to be replaced, and among the others the Byzantine
+ones are a smaller part still. In `hardened` only spare replicas are allotted. A node gives up replicas only if the
+operator says so, one pair per plan, and the leaving replicas are drawn by lot with a secret of the operator. If the
+most failing ones left, Byzantine replicas that never fail would stay until they own the node.
 
-A plan is carried out in steps, one node at a time, each an overlay for the operator to sign. Nodes that give replicas
-up come first, those proven to lie leaving before others; a replica that has left is spare, and can come elsewhere when
-it is started again. Then those who were proven to lie are replaced, for whom spare ones are kept back; they are never
-used again. Then the others grow. The operator keeps who they were: where a node grows, more must report a liar than
-have seen it lie, and it would be cleared.
+A plan is carried out in steps, one node at a time, each an overlay for the operator to sign:
+
+1. Nodes give up replicas, those proven Byzantine first. A replica that has left is spare, and can join elsewhere when
+   it is started again.
+2. Replicas proven Byzantine are replaced; spare replicas are reserved for this. They are never used again.
+3. The other nodes grow.
+
+The operator keeps the list of proven replicas: where a node grows, more replicas must report a Byzantine one than have
+seen it misbehave, and it would be cleared.
 """
 
 from __future__ import annotations
@@ -52,7 +56,7 @@ Count = Annotated[int, msgspec.Meta(ge=0, le=1 << 53)]
 
 
 class FaultCount(msgspec.Struct, frozen=True):
-    """That the replica with this index, under this version of the node's scheme, failed or lied so often."""
+    """The replica with this index, under this version of the node's scheme, failed or misbehaved `count` times."""
 
     node: str
     index: Count
@@ -62,7 +66,7 @@ class FaultCount(msgspec.Struct, frozen=True):
 
 
 class ReplicaReport(msgspec.Struct, frozen=True):
-    """What one replica tells: its marks, and how many publications it has seen go through."""
+    """The report of one replica: its fault counts, and the number of publications that it has completed."""
 
     node: str
     index: Count
@@ -71,7 +75,7 @@ class ReplicaReport(msgspec.Struct, frozen=True):
 
 
 class RedeployStep(msgspec.Struct, frozen=True):
-    """An overlay to sign next, and what it changes."""
+    """An overlay to sign next, and its changes."""
 
     overlay: BrokerOverlay
     node: str
@@ -80,7 +84,8 @@ class RedeployStep(msgspec.Struct, frozen=True):
 
 
 class ReplicaFindings(msgspec.Struct, frozen=True):
-    """Of each replica, by its key: how often it failed for certain, and whether it lied; and how much was observed."""
+    """For each replica, by its key: its confirmed failures and whether it is proven Byzantine; and the number of
+    observed publications."""
 
     failures: dict[bytes, int]
     faulty: tuple[bytes, ...]
@@ -90,7 +95,8 @@ class ReplicaFindings(msgspec.Struct, frozen=True):
         return sum(self.failures.get(replica.key, 0) for replica in node.replicas)
 
     def node_risk(self, node: NodeEntry) -> float:
-        """That a broker there fails which was not proven to lie: the median; of two in the middle, the lower."""
+        """The probability that a broker there fails which is not proven Byzantine: the median; of two in the middle,
+        the lower."""
         counts = [self.failures.get(replica.key, 0) for replica in node.replicas if replica.key not in self.faulty]
         failures = median_low(counts) if counts else 0
         return min(RISK_MAX, estimate_risk(failures, max(failures, self.observed, OBSERVED_MIN)))
@@ -99,11 +105,11 @@ class ReplicaFindings(msgspec.Struct, frozen=True):
 def evaluate_reports(
     overlay: BrokerOverlay, told: Iterable[ReplicaReport], known: Collection[bytes] = ()
 ) -> ReplicaFindings:
-    """What counts of all that is told, and that those with the `known` keys lied. A replica that tells nothing counts
-    as one that has failed once more.
+    """The confirmed part of all reports, with the replicas of the `known` keys proven Byzantine. A replica without a
+    report counts as failed once more.
 
-    What is said of a place under an older scheme is of one who has left, or of somebody else, and left out: brokers
-    tell of who stays by where it stands now.
+    Counts under an older scheme belong to a replica that has left, or to another one, and are ignored: brokers report a
+    replica that stays under its current id.
     """
     heard = {(each.node, each.index): each for each in told}
     failures: Counter[bytes] = Counter()
@@ -127,7 +133,8 @@ def evaluate_reports(
 def overlay_paths(
     overlay: BrokerOverlay, pairs: Mapping[tuple[str, str], int | Fraction] | None = None
 ) -> list[OverlayPath]:
-    """From edge to edge, by the weights of these pairs; all pairs of nodes alike, where none are named."""
+    """The paths between these pairs of edge nodes, by their weights; without `pairs`, all pairs of nodes with equal
+    weights."""
     topology = OverlayTree.build({node.name: len(node.replicas) for node in overlay.nodes}, overlay.links)
     if pairs is None:
         names = list(topology.sizes)
@@ -150,11 +157,11 @@ def make_plan(
     replicas: int | None = None,
     move: bool = False,
 ) -> PlacementPlan:
-    """Where all replicas there are should stand, or so many besides those that each node keeps.
+    """Where all replicas should be, or `replicas` of them beyond those that each node keeps.
 
-    In `hardened` that is all it has, or with `move` all but a pair; in `paper`, one. `ConfigError` if these are more
-    than there are, or for a plan of the paper that `hardened` cannot carry out. Sizes are of all nodes, also of those
-    on no path.
+    In `hardened` a node keeps all its replicas, or with `move` all but a pair; in `paper`, one. `ConfigError` if more
+    replicas are needed than exist, or for a plan of the paper that `hardened` cannot carry out. The sizes cover all
+    nodes, also those on no path.
     """
     if move and profile != "hardened":
         raise ConfigError("plans for `paper` move replicas in any case; `move` is for `hardened`")
@@ -189,9 +196,11 @@ def make_plan(
 def plan_steps(
     overlay: BrokerOverlay, made: PlacementPlan, spares: Sequence[Replica], found: ReplicaFindings, *, lot: Secret
 ) -> list[RedeployStep]:
-    """The overlays to sign, in order; none if all stands as planned. `ConfigError` if there are too few replicas.
+    """The overlays to sign, in order; none if the plan is already in place. `ConfigError` if there are too few
+    replicas.
 
-    `lot` is for the operator to know: who does could tell who will leave a node, and have it shrink or not.
+    `lot` is a secret of the operator: with it, an adversary could tell which replica will leave a node, and make the
+    node shrink or not.
     """
     now = {node.name: len(node.replicas) for node in overlay.nodes}
     if made.sizes.keys() != now.keys():
@@ -227,7 +236,8 @@ class _StepPlanner:
         return self._steps
 
     def _change(self, node: NodeEntry, size: int, out: Sequence[Replica] = ()) -> None:
-        """To this size: those `out` go, then proven liars, then others by lot; spare ones come, in their order."""
+        """Bring the node to this size: those in `out` leave, then replicas proven Byzantine, then others by lot; spare
+        ones join in their order."""
         drawn = sorted(
             (replica for replica in node.replicas if replica not in out),
             key=lambda replica: (replica.key in self._found.faulty, self._draw(node, replica)),
@@ -259,7 +269,7 @@ def _check_kept(sizes: Mapping[str, int], kept: Mapping[str, int]) -> None:
 
 
 def _count_reports(told: ReplicaReport | None, about: NodeEntry, index: int) -> tuple[int, int]:
-    """How often this one reports that replica: at all, and with a proof."""
+    """How often this report counts that replica: in total, and with a proof."""
     by_proof: dict[bool, int] = defaultdict(int)
     for mark in told.marks if told is not None else ():
         if (mark.node, mark.scheme, mark.index) == (about.name, about.version, index):
@@ -268,12 +278,14 @@ def _count_reports(told: ReplicaReport | None, about: NodeEntry, index: int) -> 
 
 
 def _confirmed_count(counts: Sequence[int]) -> int:
-    """The most that an honest one among these must have counted: all but the tolerated may be slander."""
+    """The largest count that an honest replica among these must have reported: all but the tolerated ones may be
+    slander."""
     return sorted(counts, reverse=True)[max_faulty(len(counts))]
 
 
 HARDENED_MIN: Final = 3
 OBSERVED_MIN: Final = 50
-"""As if so much had gone through already: who was never seen to fail has a risk of one in a hundred."""
+"""Assumed minimum of observations: a replica that never failed has a risk of one in a hundred."""
 RISK_MAX: Final = 0.4
-"""Of who was not proven to lie. Above one half more replicas would make a node worse, whatever one does."""
+"""Largest risk of a replica that is not proven Byzantine. Above one half, more replicas would make a node worse in any
+case."""

@@ -1,10 +1,10 @@
-"""A replica of the repository: holds shares of keys for readers who ask, apart from the overlay (P4, adaptations).
+"""A replica of the repository: stores key shares for subscribers that ask, outside the overlay (P4, adaptations).
 
-It puts together links (`links`), which are all clients' here, and a shelf (`shelf`). Replicas of the repository do not
-know one another, and forward nothing. A replica writes nothing down: one that comes back is shown the advertisements
-again, and keys that it lacks are had from the others, who are a majority.
+It consists of links (`links`), which all lead to clients here, and a share store (`share_store`). Replicas of the
+repository do not know one another and forward nothing. A replica stores nothing on disk. After a restart clients send
+their advertisements again, and keys that it lacks are available from the others, which are a majority.
 
-Which replicas there are stands in the overlay that the operator signs. Clients bring a newer one along.
+The overlay that the operator signs lists the replicas. Clients bring newer versions.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ from veilcast.wire.mesh import Message
 
 
 class Repository:
-    """A `Machine`, with the notices of `Peers`, built as a broker is. It asks for `Listen("broker")`.
+    """A `Machine`, with the notices of `Peers`, built like a broker. It emits `Listen("broker")`.
 
-    Of the config, what is said of clients, claims and keys counts here. `refused` counts what others sent in vain.
+    Only the settings on clients, claims and keys apply. `refused` counts rejected messages.
     """
 
     def __init__(
@@ -51,7 +51,7 @@ class Repository:
         self.refused: Counter[str] = Counter()
         self.version = 0
         self.observed = 0
-        """Nothing goes through it; a broker counts here what does."""
+        """Always 0: no publication passes through; a broker counts them here."""
         self.signed, self._operator, self._config = overlay, operator, config
         self._overlay: BrokerOverlay = overlay.verify(operator)
         self._overlay.check(config.profile)
@@ -64,20 +64,20 @@ class Repository:
 
     @property
     def complete(self) -> bool:
-        """It needs nothing from the others."""
+        """Always True: it needs nothing from the others."""
         return True
 
     def marks(self) -> dict[ReplicaId, dict[FaultReason, int]]:
-        """It sees nobody lie: what it takes is signed, or refused."""
+        """Always empty: what it accepts is signed, and the rest is refused."""
         return {}
 
     @property
     def left(self) -> bool:
-        """Whether the operator has taken it out; what it holds, it still hands to readers who ask."""
+        """True if the operator has removed it. It still answers subscribers from its store."""
         return self._place() is None
 
     def order(self, data: bytes, now: int) -> None:
-        """A newer overlay, from the operator's own hand or by way of a client; raises for what is none."""
+        """Accept a newer overlay, from the operator or through a client. Raises for an invalid one."""
         signed = SignedOverlay.decode(data)
         if signed.body == self.signed.body:
             return
@@ -129,7 +129,7 @@ class Repository:
         self._shelf.on_client_lost(peer)
 
     def sizes(self) -> dict[str, int]:
-        """How much each table holds."""
+        """Number of entries of each table."""
         return {**self._links.sizes(), **self._shelf.sizes()}
 
     # --- inside

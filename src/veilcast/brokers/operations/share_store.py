@@ -1,18 +1,19 @@
-"""A shelf of the repository: shares of keys out of band, for readers who ask (P4, "Solution Analysis and Adaptations").
+"""The share store of a repository replica: key shares out of band, for subscribers that ask (P4, "Solution Analysis and
+Adaptations").
 
-Pure. Where an overlay has a repository, a publisher brings its keys there and not by the brokers: one share to each
-replica of the repository, dealt as to a virtual node, so that a minority of them knows nothing. Readers pull a share
-from each and put a majority together. A key then costs r messages and r for each reader, however long the way of the
-content; but readers must ask, and wait for the answer.
+Where an overlay has a repository, a publisher sends its keys there and not through the brokers: one share to each
+replica of the repository, dealt as to a virtual node, so that a minority of them knows nothing. A subscriber pulls a
+share from each and combines a majority. A key then costs r messages, and r for each subscriber, however long the
+content's path is; but subscribers must ask, and wait for the answer.
 
-The publisher shows its advertisement first, as it does at its edge node, and whatever it brings must be signed with the
-key that is certified there: nobody else can fill a shelf, or put something else in the place of a share. A reader shows
-that it was granted the topic, by a signature with the topic's reader key on what it asks for and whom it asks: so a
-replica that lies cannot ask the others in its name.
+The publisher first sends its advertisement, as to its edge node. Everything that it sends must be signed with the key
+certified there. So nobody else can fill a store, or replace a share. A subscriber proves that it was granted the topic
+by a signature with the topic's subscriber key on its request and its receiver. So a Byzantine replica cannot ask the
+others in its name.
 
-Shares lie here as long as their advertisement stands, and not only until they are handed on. Against an adversary that
-moves from replica to replica that is worse than the way by the brokers, and in `hardened` the topic's key stands
-between it and the content, as always.
+Shares are kept as long as their advertisement is valid, not only until they are forwarded. Against an adversary that
+moves from replica to replica that is worse than transfer through the brokers. In `hardened` the topic's key still
+protects the content, as always.
 """
 
 from __future__ import annotations
@@ -35,13 +36,13 @@ from veilcast.machine import Address, Entropy
 from veilcast.wire.brokers import BringClaim, PullShare, PushShare
 
 KeyName: TypeAlias = tuple[bytes, bytes]
-"""Of a key: the advertisement, and its id there."""
+"""The advertisement of a key, and the key's id."""
 
 
 def make_pushes(
     name: KeyName, shared: Scalar, attempt: int, to: Scheme, signing: SigningKey, entropy: Entropy, *, hardened: bool
 ) -> list[PushShare]:
-    """The publisher's step: what to send each replica of the repository. Afresh for every attempt."""
+    """The publisher's step: the message for each replica of the repository. Made afresh for every attempt."""
     origin = KeyAttempt(name[1], attempt)
     if hardened:
         firsts = deal_key(shared, origin, to, signing, entropy)
@@ -55,16 +56,16 @@ def make_pushes(
 
 
 def make_pull(name: KeyName, keys: TopicKeys, replica: bytes) -> PullShare:
-    """A reader's step: ask the replica of this key."""
+    """A subscriber's step: the request to the replica with this key."""
     advertisement, key = name
     return PullShare(advertisement, key, subscriber_key(keys).sign(advertisement + key + replica, purpose=_PULL))
 
 
 class ShareStore:
-    """What one replica of the repository holds.
+    """The shares of one replica of the repository.
 
-    Bounded: `claims_max` advertisements, of one client `client_claims`; `keys_max` keys, where there are more the
-    oldest of whoever has most goes; and `waiting_max` who wait for a key.
+    Bounded: `claims_max` advertisements, `client_claims` of one client; `keys_max` keys, beyond which the advertisement
+    with the most keys loses its oldest; and `waiting_max` waiting subscribers.
     """
 
     def __init__(self, config: BrokerConfig, me: bytes, root: bytes, epoch_us: int, roster: ReplicaKeys) -> None:
@@ -85,7 +86,7 @@ class ShareStore:
         return sum(advert.client == client for advert in self._adverts.values())
 
     def add_advertisement(self, brought: BringClaim, client: Address, now: int) -> None:
-        """A publisher shows its advertisement; the same again, over another stream, is no news."""
+        """Add a publisher's advertisement. The same one again, over another stream, only updates the client."""
         check_bring(brought, self._me)
         claim = brought.claim
         id_ = claim.id
@@ -102,7 +103,7 @@ class ShareStore:
         self._until.set(id_, claim.until_us)
 
     def store_share(self, push: PushShare, place: ReplicaId) -> None:
-        """Take a share for our place, in the stead of one of an earlier attempt."""
+        """Store a share for this replica, in place of one of an earlier attempt."""
         advert = self._advert(push.advertisement)
         origin = self._check(push, place, advert.publisher)
         held = advert.shares.get(push.key)
@@ -119,7 +120,7 @@ class ShareStore:
             self.outbox.append((waiting[1], push))
 
     def answer_pull(self, pull: PullShare, client: Address) -> None:
-        """Answer who can show that it may ask; at once, or when the share is here."""
+        """Answer a subscriber that proves its permission: at once, or when the share arrives."""
         advert = self._advert(pull.advertisement)
         verify(advert.reader, pull.advertisement + pull.key + self._me, pull.proof, purpose=_PULL)
         held = advert.shares.get(pull.key)
@@ -132,7 +133,7 @@ class ShareStore:
         self._waiting[(pull.advertisement, pull.key), client] = None
 
     def on_client_lost(self, client: Address) -> None:
-        """It waits no more, and asks again when it is back."""
+        """A disconnected client waits no more, and asks again when it is back."""
         for waiting in [each for each in self._waiting if each[1] == client]:
             del self._waiting[waiting]
 
@@ -140,7 +141,7 @@ class ShareStore:
         return self._until.next_us()
 
     def handle(self, now: int) -> None:
-        """Erase what is over."""
+        """Erase expired advertisements and their shares."""
         for id_ in self._until.pop_due(now):
             del self._adverts[id_]
             for waiting in [each for each in self._waiting if each[0][0] == id_]:

@@ -1,19 +1,20 @@
-"""Copying: a replica that has just come, or come back, asks for the routing state that it lacks (P4, Algorithm 4).
+"""Routing-state transfer: a replica that has just joined or restarted asks for the claims that it lacks (P4, Algorithm
+4).
 
-Pure. It asks every replica it is linked with: those of neighbouring nodes tell it their claims, of which it believes
-what enough of one node say (`brokers.routing`); its siblings tell it which clients their edge node has, so that it
-knows for whom to wait. Clones of a sibling are out of the question, for they would hold its shares.
+The replica asks every replica that it is linked with. Those of neighbouring nodes send their claims, and it believes
+what enough replicas of one node say (`routing.router`). Its siblings send the claims of the edge node's clients, so
+that it knows which clients to wait for. Cloning a sibling is no option: the clone would hold its shares.
 
-It is complete when all have answered and every client known has come; or when `copy_us` is over and of each node as
-many have answered as there are honest ones at least, so that nobody can keep it waiting by silence. Who has not
-answered is asked again. A whole neighbouring node may be down: after `linger_us` the replica serves the others.
+The transfer is complete when all have answered and every known client has connected; or when `copy_us` is over and, of
+each node, at least as many have answered as are honest, so that silence cannot delay it. Replicas that have not
+answered are asked again. A whole neighbouring node may be down: after `linger_us` the replica serves the others.
 
-Among those who have answered there may be f liars that told nothing, and fewer honest ones than make a claim believed;
-and of its siblings too few are honest to make one of theirs believed at all. So what a single one has told is waited
-for, be it a client or another's voice, and `PATIENCE_FACTOR` times as long, for clients and brokers call again after
-pauses
-that grow: by what it makes up a liar delays that much, and no more. Before, the replica would say of what they want
-that nobody does: a second one that says so, just killed and come back, and it would be lost.
+Among the replicas that answered, f Byzantine ones may have sent nothing, and fewer honest ones than make a claim
+believed may be left. Of its siblings too few are honest to make a client's claim believed at all. So a claim reported
+by a single replica is waited for, until the client connects or other replicas report it, for up to `PATIENCE_FACTOR`
+times `copy_us`, because clients and brokers reconnect after growing pauses. An invented claim delays the transfer by
+that much, and no more. Without this wait, two restarted replicas could both report "no subscribers", and the
+publication would be lost.
 """
 
 from __future__ import annotations
@@ -27,7 +28,8 @@ from veilcast.core.timers import earliest
 
 
 class RoutingStateTransfer:
-    """Of one replica; `nodes` are those it asks, its siblings under the id of its own node, which is `own`."""
+    """The transfer to one replica. `nodes` are those that it asks; its siblings are under the id of its own node,
+    `own`."""
 
     def __init__(
         self, nodes: Mapping[bytes, Collection[bytes]], own: bytes, *, copy_us: int, linger_us: int, now: int
@@ -43,13 +45,13 @@ class RoutingStateTransfer:
         self.is_complete = False
 
     def record_answer(self, key: bytes) -> None:
-        """This one has told all it knows."""
+        """This replica has sent all it knows."""
         if any(key in keys for keys in self._nodes.values()):
             self._answered.add(key)
             self._count()
 
     def handle(self, now: int, work: RemainingWork) -> list[bytes]:
-        """Whom to ask now."""
+        """The replicas to ask now."""
         late = now >= self._since_us + self._copy_us
         patient = now < self._since_us + PATIENCE_FACTOR * self._copy_us
         told = not self._lacking or (late and self._enough and not (work.has_unconfirmed_claims and patient))
@@ -70,7 +72,7 @@ class RoutingStateTransfer:
 
 
 class AwaitedClaims:
-    """Claims that siblings have of clients of our node, and no client has brought us yet. Bounded: `most` of one
+    """Claims of the own node's clients that siblings have and no client has sent here yet. Bounded: `most` of one
     sibling."""
 
     def __init__(self, most: int) -> None:
@@ -86,7 +88,7 @@ class AwaitedClaims:
             mine[claim] = None
 
     def has_missing(self, has: Callable[[bytes], bool]) -> bool:
-        """Whether there is one that we do not have. One that we had is not asked for again."""
+        """True if a claim is missing here. A claim that was here once is not asked for again."""
         for mine in self._told.values():
             while mine and has(first := next(iter(mine))):
                 del mine[first]
@@ -97,4 +99,4 @@ class AwaitedClaims:
 
 
 PATIENCE_FACTOR: Final = 10
-"""With what brokers and clients have unless told otherwise, 20 s; a client's longest pause is 16 s."""
+"""With the default settings of brokers and clients, 20 s; a client's longest pause is 16 s."""

@@ -1,24 +1,23 @@
-"""What claims mean to one another: as their words do, among readers of one topic, and for as long as they last.
+"""The semantics of claims: how predicates are encoded, and when one claim covers, overlaps or matches another.
 
-Pure; the `Meaning` that tables of claims are built with. Which claim covers which depends on the two of them alone, and
-not on who came first: so replicas of a node that know the same claims tell a neighbour the same ones.
+Two codecs encode claims and publications for brokers:
 
+- `PlainPredicates` (`paper`), as in PADRES: attributes, operators and values in clear. Every broker can read who
+  subscribes to what (P4 leaves that to future work).
+- `TagPredicates` (`hardened`): elements of labels, equalities and dyadic prefixes, each under the topic's key of the
+  epoch, padded and sorted. Brokers compare the tags and cannot tell what they stand for.
 
-Languages: in which words claims and publications speak to brokers, and what brokers can make of them.
+Tags are less precise in two places, both on the safe side. An advertisement names only its topic, so a subscription
+goes to all publishers of the topic. And a subscription is known to cover another only where tags show it: one for the
+whole topic, or the very same elements. Any other covering is missed, and costs a message.
 
-Pure. `PlainPredicates` is the paper's, as PADRES has it: attributes, operators and values in the clear, and so every
-broker
-reads who wants what (P4 leaves it to future work to change that). `TagPredicates` is `hardened`: elements of labels,
-equalities
-and dyadic prefixes, each under the topic's key of the epoch (`authority.subjects`), filled up and sorted. Brokers
-compare them, and cannot tell what they stand for.
+In `hardened` a topic's name is a digest of its token, which the publisher's certificate is for. So brokers check that
+an advertisement is for the topic that its publisher was granted. With plain predicates they cannot.
 
-Tags lose precision in two places, and each is on the safe side. An advertisement says only which topic it is of, so a
-subscription goes to all who publish on the topic. And a subscription is known to cover another only where tags show it:
-one for the whole topic, or the very same elements; other covering is missed, and costs a message.
-
-What the hardened topic is called here is a digest of its token, which the publisher's certificate is for. So brokers
-check that an advertisement is of the topic that its publisher was granted; in clear words they cannot."""
+`ClaimSemantics` combines a codec with subscriber keys and expiry times; it is the `MatchRules` of the routing tables.
+Whether one claim covers another depends only on the two claims, not on the order of arrival. So replicas of a node that
+know the same claims forward the same ones to a neighbour.
+"""
 
 from __future__ import annotations
 
@@ -56,31 +55,31 @@ T = TypeVar("T")
 
 
 class MatchRules(Protocol[I_contra, P_contra]):
-    """What tables ask of interests and publications."""
+    """What routing tables ask of interests and publications."""
 
     def subject(self, what: I_contra | P_contra) -> Hashable:
-        """The subject: what differs in that neither covers, overlaps nor matches."""
+        """Two values with different subjects never cover, overlap or match one another."""
 
     def covers(self, s: I_contra, t: I_contra) -> bool:
-        """Whether s matches whatever t matches; False where one cannot tell."""
+        """True if s matches everything that t matches; False where that cannot be decided."""
 
     def covers_advertisement(self, a: I_contra, b: I_contra) -> bool:
-        """Whether whatever conforms to b conforms to a."""
+        """True if everything that conforms to b conforms to a."""
 
     def overlaps(self, advertisement: I_contra, subscription: I_contra) -> bool:
-        """Whether something that conforms can match."""
+        """True if a publication that conforms can match."""
 
     def conforms(self, publication: P_contra, advertisement: I_contra) -> bool:
-        """Whether this is something that was advertised."""
+        """True if the publication was advertised."""
 
     def matches(self, publication: P_contra, subscription: I_contra) -> bool: ...
 
 
 class PredicateCodec(MatchRules[I, P], Protocol[I, P]):
-    """A meaning with words for it: members write them, brokers read them. `MalformedError` for what is no such word."""
+    """Match rules with an encoding: members encode, brokers decode. `MalformedError` for invalid bytes."""
 
     def encode_advertisement(self, keys: TopicKeys) -> bytes:
-        """All that may be published on this topic."""
+        """Everything that may be published on this topic."""
 
     def encode_subscription(self, keys: TopicKeys, interest: Conjunction) -> bytes: ...
 
@@ -97,7 +96,7 @@ class PredicateCodec(MatchRules[I, P], Protocol[I, P]):
 
 
 class PlainInterest(Conjunction, msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
-    """Constraints; and in an advertisement other attributes, on which anything may be published, or nothing."""
+    """Constraints. An advertisement also lists free attributes, on which any value may be published, or none."""
 
     constraints: tuple[Constraint, ...]
     free_attributes: tuple[str, ...] = ()
@@ -107,10 +106,10 @@ class PlainInterest(Conjunction, msgspec.Struct, frozen=True, array_like=True, f
 
 
 class PlainPredicates:
-    """P4, Fig. 1. Any interest will do; only a `PlainInterest` one has other attributes."""
+    """P4, Fig. 1. Any interest is accepted; only a `PlainInterest` has free attributes."""
 
     def subject(self, what: Conjunction | Publication) -> Hashable:
-        """Anything may have to do with anything."""
+        """Always None: any two values may be related."""
         return None
 
     def covers(self, s: Conjunction, t: Conjunction) -> bool:
@@ -144,7 +143,7 @@ class PlainPredicates:
         return _write(PlainInterest((label, *rest)))
 
     def encode_publication(self, keys: TopicKeys, publication: Publication) -> bytes:
-        """What was advertised of it: other labels, and attributes that are not declared, are for readers alone."""
+        """The advertised part of the publication. Other labels and undeclared attributes are for subscribers alone."""
         declared = {domain.attribute for domain in keys.record.schema.domains}
         label = (TOPIC, keys.record.topic)
         return _write((label, *(pair for pair in publication.pairs if pair[0] in declared)))
@@ -166,7 +165,7 @@ class PlainPredicates:
 
 
 class TagGroups(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
-    """A topic, and groups of tags: of a subscription one for each constraint, of a publication one in all."""
+    """A topic, and groups of tags: a subscription has one group per constraint, a publication has one group."""
 
     topic: Annotated[bytes, msgspec.Meta(min_length=g.TAG, max_length=g.TAG)]
     groups: Annotated[
@@ -182,7 +181,7 @@ class TagGroups(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fie
 
 
 class TagPredicates:
-    """Keyed elements."""
+    """Predicates as keyed tags."""
 
     def subject(self, what: TagGroups) -> Hashable:
         return what.topic
@@ -234,7 +233,8 @@ class TagPredicates:
         return tagged
 
     def _spell(self, keys: TopicKeys, elements: ElementGroups, whose: bytes) -> bytes:
-        """The same words each time, fillers too: so two who want the same are known to, and one is sent for both."""
+        """Deterministic encoding, padding included: two equal subscriptions have equal bytes, and one of them is
+        forwarded."""
         key = derive_element_key(keys, b"p4")
         groups = key_groups(key, elements, size=g.TAG)
         seed = digest(_ENCODER.encode((whose, groups)), purpose=b"vc/filler")
@@ -243,7 +243,7 @@ class TagPredicates:
 
 
 def topic_tag(token: bytes) -> bytes:
-    """What brokers know a topic by, in the epoch of its token."""
+    """The topic's name for brokers, in the epoch of its token."""
     return digest(token, purpose=b"vc/brokers-topic", size=g.TAG)
 
 
@@ -275,17 +275,17 @@ _TAGS_DECODER: Final = MsgpackDecoder(TagGroups, MalformedError, _FOREIGN, g.INT
 
 
 class ActiveClaim(msgspec.Struct, frozen=True):
-    """A claim, as tables have it: `subscriber_key` is the key that its topic's readers prove themselves with."""
+    """A claim as the routing tables store it. `subscriber_key` is the key that the topic's subscribers sign with."""
 
     id: bytes
     until_us: int
     subscriber_key: bytes
     predicate: Any
-    """In the language of the profile."""
+    """Decoded by the profile's codec."""
 
 
 class PublicationQuery(NamedTuple):
-    """A publication, as tables are asked for it."""
+    """A publication as the routing tables are queried for it."""
 
     advertisement: bytes
     subscriber_key: bytes
@@ -293,17 +293,17 @@ class PublicationQuery(NamedTuple):
 
 
 class ClaimSemantics:
-    """Words of a language, said for a time."""
+    """The match rules of a codec, for claims with a subscriber key and an expiry time."""
 
     def __init__(self, language: PredicateCodec[Any, Any]) -> None:
         self._language = language
 
     def subject(self, what: ActiveClaim | PublicationQuery) -> Hashable:
-        """What has other readers has nothing to do with it."""
+        """The subscriber key: claims with different keys are unrelated."""
         return what.subscriber_key
 
     def covers(self, s: ActiveClaim, t: ActiveClaim) -> bool:
-        """Of two that want the same the longer one does, or that with the larger id."""
+        """Of two equal subscriptions, the one that expires later covers the other; ties go to the larger id."""
         if (
             s.subscriber_key != t.subscriber_key
             or s.until_us < t.until_us
@@ -313,7 +313,7 @@ class ClaimSemantics:
         return (s.until_us, s.id) > (t.until_us, t.id) or not self._language.covers(t.predicate, s.predicate)
 
     def covers_advertisement(self, a: ActiveClaim, b: ActiveClaim) -> bool:
-        """Never: each is a publisher's, whose key its readers need."""
+        """Never: subscribers need the key of each publisher."""
         return False
 
     def overlaps(self, advertisement: ActiveClaim, subscription: ActiveClaim) -> bool:

@@ -1,12 +1,15 @@
-"""Claims: what a client publishes or wants, and how a broker that knows nobody checks that it was granted.
+"""Claims: what a client publishes or subscribes to, and how a broker that knows no member checks its permission.
 
-Pure. An advertisement shows the publisher's certificate for its epoch, and is signed with the certified key; it names
-the topic's reader key, whose private half comes from the topic's content key: all its readers have it, and nobody else.
-A subscription is signed with that. So whoever knows a fitting advertisement can check a subscription (P4, Theorem 3: no
-key goes where nobody was granted the topic), and learns of its sender only that it is one of the topic's readers.
+An advertisement contains the publisher's certificate for its epoch and is signed with the certified key. It names the
+topic's subscriber key. The private half of that key is derived from the topic's content key, which exactly the topic's
+subscribers have. A subscription is signed with it.
 
-A claim ends with its epoch, after one of grace; `paper`, where a topic has one key for ever, has leases instead. Until
-then its client can withdraw it, with a key drawn for this one claim: two claims have nothing in common.
+Claim: a broker that knows a matching advertisement can check a subscription (P4, Theorem 3: no key goes where no member
+was granted the topic). It learns only that the sender is one of the topic's subscribers.
+
+A claim expires with its epoch, after one epoch of grace. In `paper` a topic has one key for ever, and claims have
+leases instead. Until it expires, its client can withdraw the claim with a key drawn for this one claim, so two claims
+have nothing in common.
 """
 
 from __future__ import annotations
@@ -24,14 +27,15 @@ from veilcast.wire.brokers import BringClaim, Claim, ClaimKind, WithdrawClaim
 
 
 def subscriber_key(keys: TopicKeys) -> SigningKey:
-    """What the topic's readers of this epoch sign with, all alike."""
+    """The signing key that all subscribers of the topic share in this epoch."""
     return SigningKey(derive(keys.content, b"vc/brokers-reads"))
 
 
 def make_advertisement(
     keys: TopicKeys, edge: bytes, epoch: int, until_us: int, interest: bytes, holder: bytes
 ) -> Claim:
-    """A publisher's. `interest` is in the language of the profile (`language`); `holder` is a public key."""
+    """A publisher's claim. `interest` is encoded by the profile's codec (`claim_semantics`); `holder` is a public
+    key."""
     if keys.signing is None or keys.certificate is None:
         raise LocalError(f"only a publisher of {keys.record.topic!r} can publish on it")
     reader = subscriber_key(keys).public
@@ -50,23 +54,23 @@ def make_advertisement(
 
 
 def make_subscription(keys: TopicKeys, edge: bytes, epoch: int, until_us: int, interest: bytes, holder: bytes) -> Claim:
-    """A reader's."""
+    """A subscriber's claim."""
     claim = Claim(ClaimKind.SUBSCRIPTION, edge, epoch, until_us, interest, holder, None, None, bytes(SIGNATURE))
     return _proven(claim, subscriber_key(keys))
 
 
 def make_bring(claim: Claim, holder: SigningKey, replica: bytes) -> BringClaim:
-    """The claim, to the replica of this key, by whoever drew its holder's key."""
+    """The claim, addressed to the replica with this key, signed with the claim's holder key."""
     return BringClaim(claim, holder.sign(claim.id + replica, purpose=_BRING))
 
 
 def make_withdraw(claim: bytes, holder: SigningKey) -> WithdrawClaim:
-    """The end of the claim of this id, by whoever drew its holder's key."""
+    """The withdrawal of the claim with this id, signed with the claim's holder key."""
     return WithdrawClaim(claim, holder.sign(claim, purpose=_WITHDRAW))
 
 
 def check_times(claim: Claim, hardened: bool, epoch_us: int, lease_us: int, now: int) -> None:
-    """`StaleError` for a claim that is over, or reaches further than one may."""
+    """`StaleError` for a claim that has expired, or that expires too far in the future."""
     if claim.until_us <= now:
         raise StaleError("a claim that has ended")
     if hardened:
@@ -79,12 +83,12 @@ def check_times(claim: Claim, hardened: bool, epoch_us: int, lease_us: int, now:
 
 
 def latest_expiry_us(epoch: int, epoch_us: int) -> int:
-    """How far a claim of this epoch may reach: to its end, and one of grace."""
+    """Latest expiry of a claim of this epoch: the end of the epoch, plus the grace."""
     return (epoch + 1 + GRACE_EPOCHS) * epoch_us
 
 
 def check_advertisement(claim: Claim, root: bytes) -> None:
-    """Raise unless the authority certified who signed it."""
+    """Raise unless the authority certified the signer."""
     if claim.kind is not ClaimKind.ADVERTISEMENT or claim.chain is None or claim.reader is None:
         raise MalformedError("an advertisement shows a certificate and a reader key")
     check_publisher_chain(claim.chain, root, claim.epoch)
@@ -92,14 +96,15 @@ def check_advertisement(claim: Claim, root: bytes) -> None:
 
 
 def check_subscription(claim: Claim, reader: bytes) -> None:
-    """Raise unless somebody signed it who has the key that this advertisement's readers have."""
+    """Raise unless the signer has the subscriber key of this advertisement."""
     if claim.kind is not ClaimKind.SUBSCRIPTION or claim.chain is not None or claim.reader is not None:
         raise MalformedError("a subscription shows nothing but its proof")
     verify(reader, claim.body, claim.proof, purpose=_CLAIM)
 
 
 def check_bring(brought: BringClaim, replica: bytes) -> None:
-    """Raise unless the holder of the claim gave it to this replica: others hear it on its way, and have none of it."""
+    """Raise unless the claim's holder addressed it to this replica. Other replicas see the claim in transit, and cannot
+    use it."""
     verify(brought.claim.holder, brought.claim.id + replica, brought.signature, purpose=_BRING)
 
 
@@ -114,7 +119,6 @@ def _proven(claim: Claim, signing: SigningKey) -> Claim:
 
 
 GRACE_EPOCHS: Final = 1
-"""Epochs."""
 
 _CLAIM: Final = b"veilcast/claim"
 _BRING: Final = b"veilcast/bring"

@@ -1,9 +1,9 @@
-"""Adverts: which publishers a reader knows, and by which advertisements.
+"""The advertisements that a subscriber knows, and their publishers.
 
-Pure. Brokers hand their clients the advertisements that their subscriptions overlap. One is as good from a liar as from
-an honest replica, for it certifies itself: the authority's certificate for a publisher of this topic, in this epoch,
-and the signature with the certified key. Whatever comes under an advertisement, keys and contents, is held against that
-key; what comes under none that is known here is not looked at.
+Brokers send their clients the advertisements that their subscriptions overlap. An advertisement certifies itself, so it
+does not matter whether a Byzantine replica sent it: it contains the authority's certificate for a publisher of this
+topic in this epoch, and a signature with the certified key. All keys and contents under an advertisement are checked
+with that key. Messages under an unknown advertisement are ignored.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from veilcast.wire.brokers import Claim
 
 
 class KnownAdvertisement(NamedTuple):
-    """`keys` are the topic's in the epoch of the advertisement; `publisher` signs keys and contents."""
+    """`keys` are the topic's in the epoch of the advertisement; `publisher` is the key that signs keys and contents."""
 
     id: bytes
     topic: str
@@ -31,9 +31,8 @@ class KnownAdvertisement(NamedTuple):
 
 
 class KnownAdvertisements:
-    """Bounded: `most`; in `hardened`, where each publisher has a key of its own, `ADVERTISEMENTS_PER_PUBLISHER` of
-    each key.
-    """
+    """Bounded: `most` in total; in `hardened`, where each publisher has its own key, `ADVERTISEMENTS_PER_PUBLISHER` of
+    each key."""
 
     def __init__(self, keyring: Keyring, topics: MemberTopics, *, hardened: bool, most: int) -> None:
         self._topics, self._root, self._epoch_us = topics, keyring.root, keyring.epoch_us
@@ -50,7 +49,8 @@ class KnownAdvertisements:
         return len(self._adverts)
 
     def add(self, claim: Claim, now: int) -> None:
-        """Take one of a topic that we can read, wanted now or not; raises for any other, and for what does not hold."""
+        """Add an advertisement of a topic that the member may read, subscribed or not. Raises for any other, and for an
+        invalid one."""
         id_ = claim.id
         if id_ in self._adverts:
             return
@@ -73,7 +73,7 @@ class KnownAdvertisements:
         return self._over.next_us()
 
     def handle(self, now: int) -> list[bytes]:
-        """Those that are over."""
+        """Remove and return the expired advertisements."""
         over = self._over.pop_due(now)
         for id_ in over:
             advert = self._adverts.pop(id_)
@@ -99,7 +99,7 @@ class KnownAdvertisements:
 
 
 ADVERTISEMENTS_PER_PUBLISHER: Final = 4
-"""One for each edge that a publisher's lives may have had, and to spare."""
+"""One for each edge node that a publisher's runs may have had, with a margin."""
 
 LEASE_MAX_US: Final = 24 * HOUR_US
-"""In `paper`, how far ahead an advertisement reaches at most; brokers hold their clients to less."""
+"""`paper` only: longest lifetime of an advertisement. Brokers allow their clients less."""

@@ -1,17 +1,17 @@
-"""Predicates (P4, Fig. 1): `[class,=,bar],[price,>,50]` as interests, and which interest takes in which.
+"""Predicates (P4, Fig. 1): `[class,=,bar],[price,>,50]` as interests, and which interest covers which.
 
-Pure. A predicate is an attribute, an operator and a value, and becomes a constraint of `topics`; what it means to match
-is said there and nowhere else. Here is what brokers ask besides, so as not to send on what makes no difference:
+A predicate is an attribute, an operator and a value, and becomes a constraint of `topics`, which defines what a match
+is. This module answers what brokers need to know to avoid forwarding redundant claims:
 
-- s covers t if whatever t matches, s matches. A publication meets a constraint by any of its pairs, so that holds just
-  if every constraint of s has one of t within it. (If one has none, take for each constraint of t a value outside it:
-  these pairs match t, and not s.)
-- An advertisement says what its publisher will publish: a publication conforms if the advertisement matches it and each
-  of its pairs lies within one of the advertisement's constraints. It overlaps a subscription if something that conforms
-  can match: if every constraint of the subscription meets one of the advertisement's.
+- s covers t if s matches everything that t matches. A publication meets a constraint by any of its pairs. So s covers t
+  exactly if every constraint of s contains a constraint of t. (If one contains none, take for each constraint of t a
+  value outside it: these pairs match t and not s.)
+- An advertisement says what its publisher will publish. A publication conforms if the advertisement matches it and each
+  of its pairs lies within one of the advertisement's constraints. An advertisement overlaps a subscription if some
+  conforming publication can match: if every constraint of the subscription intersects one of the advertisement's.
 
-Ranges are taken as ranges of real numbers. So two that differ by less than any number a publication can hold count as
-different: some covering is missed then, and nothing is ever lost.
+Ranges are treated as ranges of real numbers. Two ranges that differ by less than any number that a publication can hold
+count as different: some covering is missed then, and nothing is ever lost.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ Predicate: TypeAlias = tuple[str, str, Value]
 
 
 def make_interest(predicates: Sequence[Predicate]) -> Conjunction:
-    """All of these at once."""
+    """The conjunction of these predicates."""
     return All(*(make_constraint(*predicate) for predicate in predicates))
 
 
@@ -49,7 +49,7 @@ def make_constraint(attribute: str, operator: str, value: Value) -> Constraint:
 
 
 def parse_predicates(text: str) -> Conjunction:
-    """From the form that the paper and PADRES write: `[class,=,bar],[price,>,50]`. In quotes, a number is a string."""
+    """Parse the notation of the paper and of PADRES: `[class,=,bar],[price,>,50]`. A number in quotes is a string."""
     found = list(_PREDICATE.finditer(text))
     if not found or _rest(text, found).strip(" ,"):
         raise LocalError("predicates are written [attribute,operator,value], with commas between them")
@@ -57,13 +57,13 @@ def parse_predicates(text: str) -> Conjunction:
 
 
 def covers(s: Conjunction, t: Conjunction) -> bool:
-    """Whether s matches whatever t matches."""
+    """True if s matches everything that t matches."""
     wanted = t.constraints
     return all(any(is_within(inner, outer) for inner in wanted) for outer in s.constraints)
 
 
 def conforms(publication: Publication, advertisement: Conjunction) -> bool:
-    """Whether this is something that was advertised."""
+    """True if the publication was advertised."""
     said = advertisement.constraints
     return advertisement.matches(publication) and all(
         any(attribute == each.attribute and each.admits(value) for each in said)
@@ -72,18 +72,18 @@ def conforms(publication: Publication, advertisement: Conjunction) -> bool:
 
 
 def overlaps(advertisement: Conjunction, subscription: Conjunction) -> bool:
-    """Whether something that conforms can match."""
+    """True if a publication that conforms can match."""
     said = advertisement.constraints
     return all(any(intersects(wanted, each) for each in said) for wanted in subscription.constraints)
 
 
 def covers_advertisement(a: Conjunction, b: Conjunction) -> bool:
-    """Whether whatever conforms to b conforms to a, as far as single constraints show it."""
+    """True if everything that conforms to b conforms to a, as far as single constraints show it."""
     return covers(a, b) and all(any(is_within(inner, outer) for outer in a.constraints) for inner in b.constraints)
 
 
 def is_within(inner: Constraint, outer: Constraint) -> bool:
-    """Whether all values of the one are values of the other."""
+    """True if all values of `inner` are values of `outer`."""
     if inner.attribute != outer.attribute:
         return False
     match inner, outer:
@@ -103,7 +103,7 @@ def is_within(inner: Constraint, outer: Constraint) -> bool:
 
 
 def intersects(one: Constraint, other: Constraint) -> bool:
-    """Whether some value is a value of both."""
+    """True if some value meets both constraints."""
     if one.attribute != other.attribute:
         return False
     match one, other:
@@ -115,7 +115,7 @@ def intersects(one: Constraint, other: Constraint) -> bool:
 
 
 def _reaches(lower: Range, upper: Range) -> bool:
-    """Whether the upper end of one comes up to the lower end of the other."""
+    """True if the upper end of `lower` comes up to the lower end of `upper`."""
     if lower.high is None or upper.low is None:
         return True
     return upper.low < lower.high or (upper.low == lower.high and not (upper.low_open or lower.high_open))
@@ -134,7 +134,7 @@ def _value(text: str) -> Value:
 
 
 def _rest(text: str, found: Sequence[re.Match[str]]) -> str:
-    """What stands between and around the predicates."""
+    """The text between and around the predicates."""
     ends = [0, *(each.end() for each in found)]
     starts = [*(each.start() for each in found), len(text)]
     return "".join(text[end:start] for end, start in zip(ends, starts, strict=True))

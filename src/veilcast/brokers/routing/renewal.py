@@ -1,25 +1,22 @@
-"""Renewing: a client's claims, from span to span, so that at no time it stands by none.
+"""Renewal of a client's claims from period to period, without a gap.
 
-Pure; what is to be said goes out by `say`. All topics that the member may publish on are advertised, whether or not it
-has something to say: readers' subscriptions are on their way before the first publication is. Each wish is claimed.
-The claims of the next span are sent some time before it begins, at moments drawn for each of them, and those of the
-last one end by themselves.
+All topics that the member may publish on are advertised, whether or not it publishes: subscriptions then travel before
+the first publication does. Each subscription is claimed. The claims of the next period are sent some time before it
+begins, at random times for each of them. The claims of the last period expire by themselves.
 
-A claim and the key that withdraws it come from the secret of the membership, so they are the same in all lives of a
-client: one that starts anew adds nothing to what brokers know already. A claim that was withdrawn is over for good,
-and whoever wants the same again in the same span makes another. So how often that happened is written down, before the
-withdrawal leaves; it is all that need be remembered.
+A claim and the key that withdraws it are derived from the membership's secret. So they are the same after every
+restart: a restarted client adds nothing to what brokers know. A withdrawn claim is final, and the same subscription in
+the same period needs another claim. So the number of withdrawals is stored on disk before a withdrawal is sent. Nothing
+else needs to be stored.
 
-A claim takes a while to be known along its way, from when a majority of the edge node's replicas have it. A publisher
-lets `spread_us` go by before it publishes under an advertisement, and a reader before it says that a subscription
-stands. So whoever publishes later reaches it.
+A claim takes a while to be known along its route, from when a majority of the edge node's replicas have it. A publisher
+waits `spread_us` before it publishes under an advertisement. A subscriber waits `spread_us` before it reports a
+subscription as in force. So every later publication reaches it.
 
-
-Spans: the times that claims are made for, one after the other.
-
-Pure. In `hardened` a span is an epoch, whose keys its claims are made with. In `paper` a topic has one key for ever,
-and a span is half a lease. A claim outlasts its span by another one: so whoever renews in time stands at every moment
-by two of them, and clocks that differ do no harm."""
+Validity periods: in `hardened` a period is an epoch, whose keys its claims are made with. In `paper` a topic has one
+key for ever, and a period is half a lease. A claim is valid for one period more than its own. So a client that renews
+in time has two valid claims at every moment, and clock differences do no harm.
+"""
 
 from __future__ import annotations
 
@@ -49,7 +46,7 @@ from veilcast.wire.brokers import Claim, WithdrawClaim
 
 
 class ValidityPeriod(NamedTuple):
-    """From `from_us` to `end_us`; its claims last until `expiry_us`. `epoch` is that of the keys."""
+    """From `from_us` to `end_us`. Its claims expire at `expiry_us`. `epoch` is the epoch of the keys."""
 
     number: int
     epoch: int
@@ -59,7 +56,7 @@ class ValidityPeriod(NamedTuple):
 
 
 class ValidityPeriods:
-    """As they follow one another in this profile."""
+    """The successive periods of this profile."""
 
     def __init__(self, profile: Profile, epoch_us: int, lease_us: int) -> None:
         self._epoch_us = epoch_us
@@ -78,14 +75,14 @@ class ValidityPeriods:
 
 
 class OwnedClaim(NamedTuple):
-    """A claim to be brought to brokers, and the key that shows whose it is."""
+    """A claim to be sent to brokers, and the key that proves its ownership."""
 
     claim: Claim
     holder: SigningKey
 
 
 class ActiveAdvertisement(NamedTuple):
-    """What a publisher publishes under, from `ready_us` on."""
+    """The advertisement to publish under, usable from `ready_us` on."""
 
     claim: Claim
     keys: TopicKeys
@@ -93,9 +90,10 @@ class ActiveAdvertisement(NamedTuple):
 
 
 class ClaimRenewal:
-    """Bounded: three claims for each topic that may be published on, and for each of `subscriptions_max` wishes.
+    """Bounded: three claims for each topic that the member may publish on, and for each of `subscriptions_max`
+    subscriptions.
 
-    What it wants to be kept has the record `WITHDRAWALS_RECORD`; `stored` is what an earlier life had there.
+    Its durable record is `WITHDRAWALS_RECORD`; `stored` is the record of an earlier run.
     """
 
     def __init__(
@@ -117,7 +115,7 @@ class ClaimRenewal:
         self._advertised: dict[str, _ClaimSeries] = {}
         self._wanted: dict[bytes, _ClaimSeries] = {}
         self._again: dict[tuple[bytes, int], int] = {} if stored is None else _decode_withdrawals(stored)
-        """How often a wish was given up in a span."""
+        """How often a subscription was withdrawn in a period."""
         self._ending: list[WithdrawClaim] = []
         self._record: Record | None = None
         self._alarms: Timers[_TimerName] = Timers()
@@ -130,7 +128,7 @@ class ClaimRenewal:
     # --- the owner
 
     def add(self, number: int, topic: str, interest: Conjunction, now: int) -> SharedInterest:
-        """Take up a subscription; `LocalError` for one that can never be claimed."""
+        """Add a subscription; `LocalError` for one that can never be claimed."""
         self._language.encode_subscription(self._topics.keys(topic, self._spans.at(now).epoch), interest)
         wish = self.subscriptions.add(number, topic, interest, now)
         if wish.key not in self._wanted:
@@ -154,7 +152,7 @@ class ClaimRenewal:
             self._record = Record(WITHDRAWALS_RECORD, _encode_withdrawals(self._again))
 
     def stored(self) -> None:
-        """How often what was given up is on the disk."""
+        """The withdrawal counts are on disk."""
         ending, self._ending = self._ending, []
         for withdraw in ending:
             self._say(withdraw)
@@ -168,7 +166,7 @@ class ClaimRenewal:
     # --- what others ask
 
     def set_connected(self, linked: bool, now: int) -> None:
-        """Whether a majority of the edge node's replicas hears us."""
+        """Whether a majority of the edge node's replicas is connected."""
         if linked == self._linked:
             return
         self._linked = linked
@@ -178,7 +176,8 @@ class ClaimRenewal:
                     self._known(row, made, now)
 
     def active_advertisement(self, topic: str, now: int) -> ActiveAdvertisement | None:
-        """What to publish on this topic under; None while there is nothing: no grant, or no broker that hears us."""
+        """The advertisement to publish under on this topic; None without a grant, or while too few brokers are
+        connected."""
         row = self._advertised.get(topic)
         made = None if row is None else row.claims.get(self._spans.at(now))
         if made is None or made.known_us is None:
@@ -186,7 +185,7 @@ class ClaimRenewal:
         return ActiveAdvertisement(made.claim, made.keys, made.known_us + self._config.spread_us)
 
     def active_claims(self, now: int) -> list[OwnedClaim]:
-        """All that a broker that knows nothing of us must be told."""
+        """All claims that a broker without state about this client must get."""
         made = [made for row in self._rows() for made in row.claims.values()]
         return [OwnedClaim(each.claim, each.holder) for each in made if each.sent and each.claim.until_us > now]
 
@@ -205,7 +204,7 @@ class ClaimRenewal:
     # --- inside
 
     def _turn(self, now: int) -> None:
-        """A span begins: what is over ends, and the next ones are seen to."""
+        """A period begins: drop expired claims, and prepare the next ones."""
         span = self._spans.at(now)
         self._alarms.set((None, None), span.end_us)
         self._again = {place: times for place, times in self._again.items() if place[1] >= span.number}
@@ -218,7 +217,7 @@ class ClaimRenewal:
         self._advertised = {topic: row for topic, row in self._advertised.items() if row.claims}
 
     def _complete(self, row: _ClaimSeries, now: int) -> None:
-        """Claim this span at once, and the next one in time."""
+        """Claim this period at once, and schedule the next one."""
         span = self._spans.at(now)
         following = self._spans.after(span)
         if span not in row.claims:
@@ -230,13 +229,14 @@ class ClaimRenewal:
             self._alarms.set((row.name, following), self._moment(span, now))
 
     def _moment(self, span: ValidityPeriod, now: int) -> int:
-        """When to claim what follows this span: after its middle, and `ahead_us` before its end."""
+        """Time to send the claim of the next period: after the middle of this one, and at least `ahead_us` before its
+        end."""
         first = max(now, (span.from_us + span.end_us) // 2)
         last = max(first, span.end_us - self._config.ahead_us)
         return first + self._rng.randrange(last - first + 1)
 
     def _make(self, row: _ClaimSeries, span: ValidityPeriod) -> bool:
-        """Whether our grant reaches that far, and allows it."""
+        """False if the grant does not reach that far or does not allow it."""
         holder = self._holder(row.name, span)
         try:
             keys = self._topics.keys(row.topic, span.epoch)
@@ -261,7 +261,7 @@ class ClaimRenewal:
             self._known(row, made, now)
 
     def _known(self, row: _ClaimSeries, made: _PeriodClaim, now: int) -> None:
-        """It has come to the brokers; from there it spreads."""
+        """The claim has reached the brokers, and spreads from there."""
         if made.sent and made.known_us is None:
             made.known_us = now
             if row.subscription is not None and not row.subscription.is_active and (row.name, None) not in self._alarms:
@@ -286,12 +286,12 @@ class ClaimRenewal:
         )
 
     def _rows(self) -> list[_ClaimSeries]:
-        """Advertisements first: by them brokers can check subscriptions."""
+        """All series, advertisements first: brokers need them to check subscriptions."""
         return [*self._advertised.values(), *self._wanted.values()]
 
 
 class ClaimEncoder(Protocol):
-    """What members say in the language of brokers (`language`)."""
+    """The members' half of a `PredicateCodec`."""
 
     def encode_advertisement(self, keys: TopicKeys) -> bytes: ...
 
@@ -311,7 +311,7 @@ class _PeriodClaim:
 
 @dataclass(slots=True)
 class _ClaimSeries:
-    """The claims of one topic that is published on, or of one wish, span by span."""
+    """The claims of one published topic or of one subscription, by period."""
 
     name: bytes
     topic: str
@@ -320,7 +320,7 @@ class _ClaimSeries:
 
 
 def merge_withdrawal_records(stored: Iterable[bytes]) -> bytes:
-    """One record of what several of the same member want kept: whoever reads it skips what any of them has used."""
+    """Merge the records of several clients of one member: the result skips every claim that any of them has used."""
     most: dict[tuple[bytes, int], int] = {}
     for data in stored:
         for place, times in _decode_withdrawals(data).items():
@@ -341,13 +341,13 @@ def _decode_withdrawals(stored: bytes) -> dict[tuple[bytes, int], int]:
 
 
 _TimerName: TypeAlias = tuple[bytes | None, ValidityPeriod | None]
-"""The claim of a row and span; that a wish stands; a turn."""
+"""(series, period): send that claim; (series, None): the subscription is in force; (None, None): the period ends."""
 
 _ADVERTISEMENT_PREFIX: Final = b"advertised "
-"""No wish is spelled so: these begin with a list of two."""
+"""No subscription is encoded like this: those begin with a list of two."""
 
 WITHDRAWALS_RECORD: Final = 1
-"""The record that says how often; those of publications come after."""
+"""Number of the record of withdrawal counts. Records of publications have larger numbers."""
 
 _ENCODER: Final = msgspec.msgpack.Encoder()
 _DECODER: Final = MsgpackDecoder(

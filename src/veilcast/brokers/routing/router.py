@@ -1,20 +1,20 @@
-"""Routing at one replica: which claims it believes, what it tells others of them, and where things go by them.
+"""The router of one replica: which claims it believes, what it tells others, and where messages go.
 
-Pure; what is to be told collects in `outbox`. Claims certify themselves (`claims`), and the overlay is a tree that
-everybody knows, so a claim of an edge node can only come from one side. What a single replica of a neighbour says is
-still not believed, since it could keep alive what the others have ended, or tell what they cover: a claim counts when
-so many replicas of the node have sent it, or what covers it, that one of them is honest (`votes`), and so does a
-withdrawal. From a client its own link is enough. A subscription whose proof fits no advertisement waits for one; it is
-routed nowhere, and nothing is sent to it.
+Outgoing claims collect in `outbox`. Claims certify themselves (`claims`), and the overlay is a tree that all know, so a
+claim of an edge node can come from one side only. A report of a single neighbouring replica is still not believed: that
+replica could keep a claim alive that the others have ended, or report a claim that theirs cover. A claim or withdrawal
+counts when enough replicas of the node have reported it, or a covering claim, that one of them is honest (`votes`). For
+a client, its own link is enough. A subscription whose proof matches no advertisement waits for one (`unmatched`); it is
+not routed, and nothing is sent to it.
 
-Replicas of one node get claims in different orders, and must come to tell a neighbour the same ones: so which claim
-covers which depends on nothing but the two of them. One that ends earlier never covers one that ends later; then what
-ends by itself lays nothing bare. Of two that want the same the longer one covers the other, or that with the larger id.
-Advertisements are never covered: each is a publisher's, whose key readers need.
+Claim: replicas of one node forward the same claims to a neighbour, although they learn them in different orders.
+Reason: covering depends on nothing but the two claims. A claim that expires earlier never covers one that expires
+later, so an expiry uncovers nothing. Of two equal subscriptions the one that expires later covers the other; ties go to
+the larger id. Advertisements are never covered: subscribers need each publisher's key.
 
-A claim that is covered later is not taken back from those who have it; it makes no difference to them, and only its
-client can sign its end. What a withdrawal lays bare is sent before it, and the withdrawal waits for a while where it
-arrives: a neighbour's replicas are not equally fast, and at no time may less be known than is wanted.
+A claim that becomes covered is not withdrawn from those that have it: it makes no difference to them, and only its
+client can sign its end. Claims that a withdrawal uncovers are sent before it. The receiver delays the withdrawal,
+because the neighbour's replicas are not equally fast and no necessary claim may be unknown at any time.
 """
 
 from __future__ import annotations
@@ -44,19 +44,20 @@ from veilcast.wire.brokers import Claim, ClaimKind, Routing, WithdrawClaim
 
 
 class RoutedMessage(NamedTuple):
-    """For all replicas of a neighbouring node, or for a client: its hop (`overlay.node_hop`, or a link's address)."""
+    """A message for all replicas of a neighbouring node or for a client, named by its hop (`overlay.node_hop`, or a
+    link's address)."""
 
     to: Address
     message: Claim | WithdrawClaim
 
 
 IncludesHonest: TypeAlias = Callable[[bytes, Collection[bytes]], bool]
-"""Whether an honest replica of the node is among those with these keys."""
+"""True if an honest replica of the node must be among those with these keys."""
 
 
 class Router:
-    """Bounded by its config: rows of tables, of one hop and in all; words that too few have said, by who said them;
-    subscriptions that wait; ids of claims that were withdrawn."""
+    """Bounded by its config: table rows per hop and in total, open reports per replica, unmatched subscriptions, and
+    ids of withdrawn claims."""
 
     def __init__(
         self,
@@ -78,7 +79,7 @@ class Router:
         )
         self._known: dict[bytes, _KnownClaim] = {}
         self._offered: dict[Hashable, dict[bytes, None]] = {}
-        """Advertisements, by what their words are about."""
+        """Advertisements by the subject of their predicates."""
         self._of_client: Counter[Address] = Counter()
         self._waiting = UnmatchedSubscriptions(config.waiting_max, config.claims_each)
         self._votes = ClaimVotes(config.votes_max, meaning.covers)
@@ -87,27 +88,27 @@ class Router:
         self._ending: Timers[bytes] = Timers()
         self.outbox: list[RoutedMessage] = []
         self.new_advertisements: list[bytes] = []
-        """Advertisements that are known only now."""
+        """Advertisements that have become known. The caller empties the list."""
         self.ended: dict[bytes | Address, None] = {}
-        """Advertisements that have ended, and hops whose subscriptions have; who asks takes them away."""
+        """Ended advertisements, and hops whose subscriptions have ended. The caller empties it."""
 
     # --- what others ask
 
     def publisher_of(self, advertisement: bytes) -> bytes:
-        """Whose signature counts under it; `StaleError` for one that is not known here."""
+        """The publisher's key, which signs everything under the advertisement. `StaleError` if it is not known here."""
         return _publisher(self._advertised(advertisement).claim)
 
     def source_of(self, advertisement: bytes) -> Address:
-        """The hop that its publisher is behind."""
+        """The hop toward the publisher."""
         return self._advertised(advertisement).hop
 
     def subscriber_hops(self, advertisement: bytes) -> list[Address]:
-        """The hops where somebody reads the topic: keys go there."""
+        """The hops with subscribers of the topic: keys go there."""
         self._advertised(advertisement)
         return self._tables.interested_hops(advertisement)
 
     def route(self, routing: Routing) -> list[Address]:
-        """The hops where this publication is wanted; raises unless it is what was advertised."""
+        """The hops with a matching subscription. Raises unless the publication was advertised."""
         known = self._advertised(routing.advertisement)
         said = PublicationQuery(
             routing.advertisement, known.active.subscriber_key, self._language.decode_publication(routing.says)
@@ -115,14 +116,15 @@ class Router:
         return self._tables.route(said, known.hop)
 
     def claims_for(self, node: bytes) -> list[Claim]:
-        """All that a replica of this neighbour should know from here; of our own node, the claims of clients."""
+        """All claims that a replica of this neighbour should know from here; for the own node, the claims of
+        clients."""
         if node == self._home:
             return [known.claim for known in self._known.values() if hop_node(known.hop) is None]
         return [self._known[id_].claim for id_ in self._tables.sent_to(node_hop(node))]
 
     @property
     def unconfirmed_count(self) -> int:
-        """Claims that too few replicas of a neighbour have told."""
+        """Claims that too few replicas of a neighbour have reported."""
         return self._votes.open_claims
 
     def claims_of(self, client: Address) -> int:
@@ -166,7 +168,7 @@ class Router:
     # --- what replicas of neighbouring nodes say
 
     def claim_of_node(self, claim: Claim, node: bytes, replica: bytes, now: int) -> None:
-        """`replica` is the key of whoever says it, a replica of that node."""
+        """Handle a report. `replica` is the key of the reporting replica of that node."""
         id_ = claim.id
         if id_ in self._waiting:
             self._try_again(id_, claim, node, replica)
@@ -224,7 +226,7 @@ class Router:
     # --- inside
 
     def _check(self, claim: Claim, now: int) -> None:
-        """What can be told from the claim alone."""
+        """Check everything that depends on the claim alone."""
         check_times(claim, self._hardened, self._epoch_us, self._config.lease_us, now)
         if claim.kind is ClaimKind.ADVERTISEMENT:
             self._language.decode_advertisement(claim)
@@ -269,7 +271,8 @@ class Router:
             self._try_waiting(subject, standing)
 
     def _try_waiting(self, subject: Hashable, offered: ActiveClaim) -> None:
-        """Whose proof may fit, now that this is advertised; if the like of it was, all have been tried."""
+        """Try the subscriptions whose proof this advertisement may match. If an equal one was known, all have been
+        tried."""
         for id_, hope in self._waiting.with_subject(subject):
             if self._language.overlaps(offered.predicate, self._language.decode_subscription(hope.claim)):
                 try:
@@ -278,7 +281,7 @@ class Router:
                     continue  # There is no room for it: it waits on.
 
     def _subscribe(self, id_: bytes, told: dict[bytes, Claim], hop: Address) -> None:
-        """By the first proof that holds: a liar may say what others say, without one."""
+        """Use the first valid proof: a Byzantine replica may report the claim of others without one."""
         words = self._language.decode_subscription(next(iter(told.values())))
         for claim in dict.fromkeys(told.values()):
             reader = self._reader(claim, words)
@@ -296,7 +299,7 @@ class Router:
         self._offer(id_)
 
     def _try_again(self, id_: bytes, claim: Claim, node: bytes, replica: bytes) -> None:
-        """A claim that waits is told once more, with another proof: that of an honest replica holds, or will."""
+        """A waiting claim is reported again with another proof. The proof of an honest replica is valid, or will be."""
         hope = self._waiting.get(id_)
         if hope is None or hope.hop != node_hop(node) or claim in hope.reported.values():
             return
@@ -304,7 +307,7 @@ class Router:
         self._subscribe(id_, {replica: claim}, hope.hop)
 
     def _reader(self, claim: Claim, words: object) -> bytes | None:
-        """Under which key its proof holds, of those that fitting advertisements show."""
+        """The subscriber key that verifies the proof, among those of matching advertisements."""
         offered = (self._known[id_].active for id_ in self._offered.get(self._language.subject(words), ()))
         keys = {each.subscriber_key: None for each in offered if self._language.overlaps(each.predicate, words)}
         for key in keys:
@@ -316,7 +319,7 @@ class Router:
         return None
 
     def _wait(self, id_: bytes, hope: UnmatchedSubscription) -> None:
-        """Until a fitting advertisement comes."""
+        """Keep the subscription until a matching advertisement arrives."""
         if id_ in self._waiting:
             return
         if (least := self._waiting.eviction_candidate(hope.hop)) is not None:
@@ -325,7 +328,7 @@ class Router:
         self._count(hope.hop, 1)
 
     def _offer(self, id_: bytes) -> None:
-        """A client is shown what its subscription overlaps."""
+        """Send a client the advertisements that its subscription overlaps."""
         known = self._known[id_]
         if known.claim.kind is ClaimKind.SUBSCRIPTION and hop_node(known.hop) is None:
             for advertisement in self._tables.overlapping_advertisements(id_):
@@ -338,7 +341,7 @@ class Router:
                 del self._of_client[hop]
 
     def _tell(self, steps: Iterable[RoutingUpdate[ActiveClaim]]) -> None:
-        """What is to be sent; what is covered now is left where it is."""
+        """Send the new claims. Claims that are covered now stay where they are."""
         for step in steps:
             if step.kind in ("advertise", "subscribe"):
                 self._say(step.id, step.to)
@@ -374,7 +377,7 @@ class Router:
             self.outbox += [RoutedMessage(hop, withdraw) for hop in known.told_hops]
 
     def _remember(self, id_: bytes) -> None:
-        """A late replica of its node, and f that lie, must not bring it back."""
+        """Remember a withdrawn claim: a late replica of its node together with f Byzantine ones must not revive it."""
         self._ended[id_] = None
         while len(self._ended) > self._config.claims_max:
             del self._ended[next(iter(self._ended))]

@@ -1,17 +1,18 @@
-"""Routing tables of one broker: which subscription goes where, and which publication (P4, Fig. 1).
+"""Routing tables of one broker: where a subscription goes, and where a publication goes (P4, Fig. 1).
 
-Pure. Advertisements flow to every broker and make up the subscription routing table: (advertisement, last hop).
-Subscriptions flow back along it, to the last hops of the advertisements they overlap, and make up the publication
-routing table: (subscription, last hop). A publication goes to the last hop of every subscription that matches it.
+Advertisements flow to every broker and form the subscription routing table: (advertisement, last hop). Subscriptions
+flow back along it, to the last hops of the advertisements that they overlap, and form the publication routing table:
+(subscription, last hop). A publication goes to the last hop of every subscription that it matches.
 
-With covering, as PADRES has it, less is sent: toward a neighbour only subscriptions that none of those sent there
-covers, and the same for advertisements. What is covered is known here, but not there. So when the covering one ends,
-all that it alone covered is sent first, and only then is it withdrawn; and a new one is sent before those it covers are
-withdrawn. At no time does a neighbour know less than it has to.
+Covering, as in PADRES, saves messages: a neighbour gets only the subscriptions that no subscription sent to it covers,
+and the same for advertisements. Covered claims are known here and not there.
 
-What interests and publications are, and which covers which, is a matter of the `MatchRules` that tables are built with
-(`language`). It also says what they are about: only those of one subject are ever held against one another. The answers
-are steps for the caller to send, in this order. What is remembered is bounded, by hop and in all.
+Claim: a neighbour never knows less than it needs.
+Reason: when a covering claim ends, all claims that only it covered are sent before its withdrawal. A new claim is sent
+before the claims that it covers are withdrawn.
+
+The `MatchRules` define interests, publications and covering (`claim_semantics`), and the subject: only claims of one
+subject are compared. Methods return the updates to send, in this order. The tables are bounded, per hop and in total.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ UpdateKind: TypeAlias = Literal["advertise", "unadvertise", "subscribe", "unsubs
 
 
 class RoutingUpdate(NamedTuple, Generic[I]):
-    """What a neighbour is to be told."""
+    """A message for a neighbour."""
 
     to: Address
     kind: UpdateKind
@@ -37,14 +38,14 @@ class RoutingUpdate(NamedTuple, Generic[I]):
 
 
 class TableEntry(NamedTuple, Generic[I]):
-    """A row of a table: what, and the last hop it came from."""
+    """A row: a claim, and the hop it came from."""
 
     interest: I
     hop: Address
 
 
 class RoutingTables(Generic[I, P]):
-    """Of a broker with these neighbours; every other hop is a client's."""
+    """The tables of a broker with these neighbours. Every other hop is a client's."""
 
     def __init__(
         self,
@@ -74,7 +75,7 @@ class RoutingTables(Generic[I, P]):
         return dict(self._subscriptions.rows)
 
     def advertise(self, id_: bytes, advertisement: I, hop: Address) -> list[RoutingUpdate[I]]:
-        """Tell all others, and ask this hop for what is wanted of it."""
+        """Forward to all other neighbours, and forward overlapping subscriptions to this hop."""
         if not self._advertisements.add(id_, TableEntry(advertisement, hop)):
             return []
         steps = [
@@ -89,7 +90,7 @@ class RoutingTables(Generic[I, P]):
         return steps
 
     def unadvertise(self, id_: bytes, hop: Address) -> list[RoutingUpdate[I]]:
-        """Tell the others; what was asked of this hop for this advertisement alone is asked no more."""
+        """Forward to the others. Subscriptions that went to this hop for this advertisement alone are withdrawn."""
         advertisement = self._advertisements.remove(id_, hop)
         if advertisement is None:
             return []
@@ -104,7 +105,7 @@ class RoutingTables(Generic[I, P]):
         return steps
 
     def subscribe(self, id_: bytes, subscription: I, hop: Address) -> list[RoutingUpdate[I]]:
-        """Ask the last hops of all advertisements it overlaps, unless they were asked for more already."""
+        """Forward to the last hops of all overlapping advertisements, unless a covering subscription was sent there."""
         if not self._subscriptions.add(id_, TableEntry(subscription, hop)):
             return []
         return [
@@ -115,7 +116,7 @@ class RoutingTables(Generic[I, P]):
         ]
 
     def unsubscribe(self, id_: bytes, hop: Address) -> list[RoutingUpdate[I]]:
-        """Ask for what only this one covered, and withdraw it."""
+        """Send the subscriptions that only this one covered, then withdraw this one."""
         if self._subscriptions.remove(id_, hop) is None:
             return []
         return [
@@ -125,9 +126,9 @@ class RoutingTables(Generic[I, P]):
         ]
 
     def route(self, publication: P, hop: Address) -> list[Address]:
-        """The hops that a publication from this one goes on to, each once.
+        """The hops that a publication from `hop` goes to, each once.
 
-        `ForgedError` if nobody has advertised it on this hop: such a publication would not reach everybody anyway.
+        `ForgedError` if it was not advertised on that hop: such a publication could not reach all subscribers anyway.
         """
         advertised = self._advertisements.rows_of_subject(publication).values()
         if not any(entry.hop == hop and self._meaning.conforms(publication, entry.interest) for entry in advertised):
@@ -135,12 +136,12 @@ class RoutingTables(Generic[I, P]):
         return self._hops(publication, hop, lambda interest: self._meaning.matches(publication, interest))
 
     def interested_hops(self, id_: bytes) -> list[Address]:
-        """The hops where something of this advertisement is wanted."""
+        """The hops with a subscription that overlaps this advertisement."""
         advertisement, hop = self._advertisements.rows[id_]
         return self._hops(advertisement, hop, lambda interest: self._meaning.overlaps(advertisement, interest))
 
     def overlapping_advertisements(self, id_: bytes) -> list[bytes]:
-        """The advertisements that this subscription overlaps, but for those of its own hop."""
+        """The advertisements that this subscription overlaps, except those of its own hop."""
         subscription, hop = self._subscriptions.rows[id_]
         return [
             number
@@ -149,11 +150,11 @@ class RoutingTables(Generic[I, P]):
         ]
 
     def sent_to(self, hop: Address) -> list[bytes]:
-        """What a neighbour should have been told: advertisements first, then subscriptions."""
+        """The claims that a neighbour should know: advertisements first, then subscriptions."""
         return [*self._told[hop].sent, *self._asked[hop].sent]
 
     def drop_hop(self, hop: Address) -> list[RoutingUpdate[I]]:
-        """All that came from this hop ends: a client that is gone."""
+        """End all claims of a hop: a client that is gone."""
         steps = []
         for id_, entry in self.prt.items():
             if entry.hop == hop:
@@ -175,7 +176,7 @@ class RoutingTables(Generic[I, P]):
 
 
 class _HopTable(Generic[I]):
-    """Rows by id, at most so many, and so many of one hop."""
+    """Rows by id, bounded in total and per hop."""
 
     def __init__(self, subject: Callable[[Any], Hashable], most: int, most_of_one: int) -> None:
         self.rows: dict[bytes, TableEntry[I]] = {}
@@ -185,7 +186,7 @@ class _HopTable(Generic[I]):
         self._of_hop: Counter[Address] = Counter()
 
     def add(self, id_: bytes, entry: TableEntry[I]) -> bool:
-        """Whether it is new. The same again is no news; something else under the same id is an error."""
+        """True if the row is new. A repeated row is ignored; a different row under the same id is an error."""
         if not 1 <= len(id_) <= ID_MAX:
             raise LocalError(f"an id has 1 to {ID_MAX} bytes")
         if id_ in self.rows:
@@ -200,7 +201,7 @@ class _HopTable(Generic[I]):
         return True
 
     def remove(self, id_: bytes, hop: Address) -> I | None:
-        """What was there, if it was there and this hop's to end."""
+        """Remove and return the claim, if it exists and belongs to this hop."""
         entry = self.rows.get(id_)
         if entry is None:
             return None
@@ -217,12 +218,12 @@ class _HopTable(Generic[I]):
         return entry.interest
 
     def rows_of_subject(self, what: object) -> Mapping[bytes, TableEntry[I]]:
-        """All rows that can have to do with this interest or publication."""
+        """All rows that can be related to this interest or publication."""
         return self._about.get(self._subject(what), {})
 
 
 class _Frontiers(Generic[I]):
-    """What one neighbour should know, subject by subject."""
+    """The claims that one neighbour should know, by subject."""
 
     def __init__(self, subject: Callable[[Any], Hashable], covering: Callable[[I, I], bool]) -> None:
         self._subject, self._covers = subject, covering
@@ -234,7 +235,7 @@ class _Frontiers(Generic[I]):
         return [id_ for frontier in self._of.values() for id_ in frontier.sent]
 
     def wanted(self, what: I) -> list[bytes]:
-        """Those about the same as this."""
+        """The claims with the same subject."""
         frontier = self._of.get(self._subject(what))
         return [] if frontier is None else frontier.wanted
 
@@ -256,7 +257,7 @@ class _Frontiers(Generic[I]):
 
 
 class _Frontier(Generic[I]):
-    """What one neighbour should know of a subject, and the part of it that is sent: all else is covered by that."""
+    """The claims of a subject that one neighbour should know, and the sent part of them, which covers the rest."""
 
     def __init__(self, covering: Callable[[I, I], bool]) -> None:
         self._covers = covering
@@ -272,7 +273,7 @@ class _Frontier(Generic[I]):
         return list(self._sent)
 
     def add(self, id_: bytes, interest: I) -> list[tuple[bool, bytes, I]]:
-        """What to send (True) and then to withdraw (False)."""
+        """The claims to send (True), then to withdraw (False)."""
         if id_ in self._wanted:
             return []
         self._wanted[id_] = interest
@@ -291,7 +292,8 @@ class _Frontier(Generic[I]):
         return [*self._raise(bared), (False, id_, interest)]
 
     def _raise(self, candidates: Iterable[bytes]) -> list[tuple[bool, bytes, I]]:
-        """Send those that nothing sent covers; withdraw what they cover, and send nothing that would be at once."""
+        """Send the candidates that no sent claim covers; withdraw what they cover. Send nothing that would be withdrawn
+        at once."""
         before = dict(self._sent)
         for id_ in candidates:
             interest = self._wanted[id_]

@@ -1,9 +1,9 @@
-"""Waiting: subscriptions whose proof fits no advertisement that is known, until one comes or they end.
+"""Subscriptions whose proof matches no known advertisement, until one arrives or the subscription ends.
 
-Pure. Anybody can make one of these, for nothing tells a reader's proof from noise before its topic is advertised. So
-there are only so many. What a neighbouring node has sent may fill a part of its own, for it has come through other
-brokers, and somebody who has just come hears of all readers before it hears of the publisher; the rest is for clients,
-and when there is no room for one more, the client that has most of them loses its oldest.
+Anyone can create such entries: a subscriber's proof cannot be verified before the topic is advertised. So their number
+is bounded. Each neighbouring node has a part of its own, because its subscriptions have passed other brokers, and a
+broker that has just started hears of all subscribers before it hears of the publisher. The rest is for clients: when it
+is full, the client with the most entries loses its oldest.
 """
 
 from __future__ import annotations
@@ -19,9 +19,7 @@ K = TypeVar("K")
 
 
 class UnmatchedSubscription(NamedTuple):
-    """`reported` has the claim by whoever told it, for their proofs may differ; `subject` is what its words are
-    about.
-    """
+    """`reported` has the claim by the replica that reported it, because the proofs may differ."""
 
     reported: dict[bytes, Claim]
     hop: Address
@@ -52,11 +50,11 @@ class UnmatchedSubscriptions:
         return self._hopes.get(id_)
 
     def with_subject(self, subject: Hashable) -> list[tuple[bytes, UnmatchedSubscription]]:
-        """Those that an advertisement of this subject may fit."""
+        """The subscriptions that an advertisement of this subject may match."""
         return [(id_, self._hopes[id_]) for id_ in self._about.get(subject, ())]
 
     def eviction_candidate(self, hop: Address) -> bytes | None:
-        """Which one must go, for one more from this hop; None if there is room."""
+        """The subscription to evict for one more of this hop; None if there is room."""
         mine = self._of.get(hop, {})
         if hop_node(hop) is not None:
             return next(iter(mine)) if len(mine) >= self._most_of_node else None

@@ -1,8 +1,8 @@
-"""What the passage of keys and of content asks of routing, and what both answer with.
+"""What key and content forwarding need to know about routing, and the messages that they return.
 
-An interface and two values, no code: `broker` stands between `routing`, the queues and the components that bring keys
-(`passing`) and content (`carrying`) on. These know replicas by their places and clients by their links, never by
-addresses of other brokers, and they are told who sent what: the caller answers for that, by its links.
+An interface and two values. `broker` connects the router, the queues and the forwarders of keys and content. The
+forwarders know replicas by their ids and clients by their links, never by addresses of other brokers. The caller
+identifies the sender of each message by its link, and is responsible for that.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from veilcast.wire.brokers import Routing
 from veilcast.wire.mesh import Message
 
 Peer: TypeAlias = ReplicaId | Address
-"""Who sent a message, or is sent one: a replica, under the scheme at hand, or a client by its link."""
+"""The sender or receiver of a message: a replica under the current scheme, or a client by its link."""
 
 Branch: TypeAlias = Scheme | Address
-"""A next hop: a neighbouring node, under the scheme that is used for it now, or a client."""
+"""A next hop: a neighbouring node under the scheme that is used for it now, or a client."""
 
 
 class Outgoing(NamedTuple):
@@ -30,37 +30,39 @@ class Outgoing(NamedTuple):
 
 
 class RoutingView(Protocol):
-    """What is known of claims, and of the overlay. Answers are never kept for long: claims come and go."""
+    """The claims and the overlay, as currently known. Callers must not cache the answers: claims come and go."""
 
     def own_replicas(self) -> Sequence[ReplicaId]:
-        """Ours: under the newest scheme of our node, and under the one before while it lasts."""
+        """This broker's own ids: under the newest scheme of its node, and under the previous one while that lasts."""
 
     def publisher_of(self, advertisement: bytes) -> bytes:
-        """The certified key of whoever advertised; `StaleError` if that is not known here, or no longer."""
+        """The certified key of the publisher; `StaleError` if the advertisement is not known here (any more)."""
 
     def source_of(self, advertisement: bytes) -> Branch:
-        """The last hop of an advertisement: a neighbouring node or the publisher's link. `StaleError` as above."""
+        """The hop that the advertisement came from: a neighbouring node or the publisher's link. `StaleError` as
+        above."""
 
     def subscriber_branches(self, advertisement: bytes) -> Sequence[Branch]:
-        """Next hops, but the last one, with a subscription that overlaps the advertisement."""
+        """Next hops, except the source, with a subscription that overlaps the advertisement."""
 
     def matching_branches(self, routing: Routing) -> Sequence[Branch]:
-        """Next hops, but the advertisement's last, with a subscription that this publication matches."""
+        """Next hops, except the advertisement's source, with a subscription that matches this publication."""
 
     def is_unacknowledged(self, place: ReplicaId, message: Message) -> bool:
-        """Whether a replica has not acknowledged this message, which it was sent."""
+        """True if the replica has not acknowledged this message, which was sent to it."""
 
     def has_all_claims(self) -> bool:
-        """Whether all claims that neighbours know are known here. Until then we neither route nor say anything."""
+        """True if this broker knows all claims that its neighbours know. Until then it neither routes nor makes
+        statements on keys."""
 
 
 def is_from(peer: Peer, hop: Branch) -> bool:
-    """Whether a message of this peer came from this hop; a node's replicas count under every scheme of it."""
+    """True if a message of this peer came from this hop. A node's replicas count under every scheme of the node."""
     if isinstance(peer, ReplicaId):
         return isinstance(hop, Scheme) and hop.node == peer.scheme.node
     return hop == peer
 
 
 def all_replicas(scheme: Scheme) -> list[ReplicaId]:
-    """All places of a node."""
+    """The ids of all replicas of a node."""
     return [ReplicaId(scheme, index) for index in range(1, scheme.size + 1)]

@@ -1,15 +1,16 @@
-"""Votes: who of a neighbouring node has said what, while too few have for it to be believed.
+"""Votes: which replicas of a neighbouring node have reported a claim or its withdrawal, before enough have for it to be
+believed.
 
-Pure. What is said is a claim, or the end of one. Whoever lies can say what nobody else will ever say, so what each
-replica may leave open is bounded; it is told apart by its link.
+A Byzantine replica can report claims that no other replica will ever report. So the open reports of each replica are
+bounded; replicas are identified by their links.
 
-A replica says nothing that something it has said covers. So who has said what covers a claim counts as a voice for it,
-once somebody has said the claim itself: else one reader, who brings a wide subscription to a single replica and another
-to the next, would leave everybody behind them with a voice too few. With that a liar gains nothing, for it might as
-well have said the claim.
+A replica does not report a claim that one of its earlier claims covers. So a replica that has reported a covering claim
+counts as a supporter, once some replica has reported the claim itself. Otherwise a subscriber that sends a wide
+subscription to a single replica, and another one to the next, would leave everyone behind them one supporter short. A
+Byzantine replica gains nothing by this rule: it could have reported the claim itself.
 
-The proof of a claim is no part of its id, and whose holds is known only where an advertisement is: each voice is kept
-with the proof that it came with.
+The proof of a claim is not part of its id, and it can be checked only where a matching advertisement is known. So each
+report keeps its own proof.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ BallotKind: TypeAlias = Literal["claim", "end"]
 
 
 class CoveringCandidate(NamedTuple):
-    """A subscription, as something that may cover others; whose reader signed it is not known yet."""
+    """A subscription that may cover others. Its signer's key is not known yet."""
 
     claim: ActiveClaim
     subject: Hashable
@@ -42,34 +43,33 @@ def covering_candidate(claim: Claim, language: PredicateCodec[Any, Any]) -> Cove
 
 
 class ClaimVotes:
-    """Bounded: `most_of_one` words of one replica that are open; of these, the last `CANDIDATES_MAX` of a subject are
-    held
-    against what others have said."""
+    """Bounded: `most_of_one` open reports of one replica. Of these, the last `CANDIDATES_MAX` of a subject are compared
+    with the reports of other replicas."""
 
     def __init__(self, most_of_one: int, covers: Callable[[ActiveClaim, ActiveClaim], bool]) -> None:
         self._most_of_one, self._covers = most_of_one, covers
         self._ballots: dict[tuple[BallotKind, bytes], _Ballot] = {}
         self._open: Counter[bytes] = Counter()
         self._wide: dict[tuple[bytes, Hashable], dict[bytes, dict[bytes, ActiveClaim]]] = {}
-        """By node and subject, and then by replica: subscriptions that are open."""
+        """Open subscriptions by node and subject, then by replica."""
         self.open_claims = 0
-        """Claims that are open."""
+        """Number of open claims."""
 
     def __len__(self) -> int:
         return len(self._ballots)
 
     @property
     def most_open(self) -> int:
-        """What one replica has left open."""
+        """Most open reports of one replica."""
         return max(self._open.values(), default=0)
 
     def reported_claims(self, id_: bytes) -> dict[bytes, Claim]:
-        """A claim as replicas have told it, by their keys."""
+        """The claim as replicas have reported it, by their keys."""
         ballot = self._ballots.get(("claim", id_))
         return {} if ballot is None else ballot.reported
 
     def reporting_node(self, id_: bytes) -> bytes | None:
-        """Whose replicas have told this claim."""
+        """The node whose replicas have reported this claim."""
         ballot = self._ballots.get(("claim", id_))
         return None if ballot is None else ballot.node
 
@@ -86,7 +86,8 @@ class ClaimVotes:
         replica: bytes,
         wide: CoveringCandidate | None = None,
     ) -> list[bytes]:
-        """The ids of all that have a voice more by it, itself first. `wide` for a subscription."""
+        """Add a report. Returns the ids of all claims that gained a supporter, this one first. Pass `wide` for a
+        subscription."""
         ballot = self._ballots.get((what, id_)) or _Ballot(node, wide)
         if replica in ballot.reported:
             ballot.reported[replica] = claim
@@ -113,7 +114,8 @@ class ClaimVotes:
                 self._forget(id_, ballot, replica, ballot.candidate.subject)
 
     def _compare(self, id_: bytes, ballot: _Ballot, wide: CoveringCandidate, replica: bytes) -> list[bytes]:
-        """Hold it against what others of the node have open: those that it covers have this voice, it has theirs."""
+        """Compare with the open claims of other replicas of the node: this replica supports the claims that the new one
+        covers, and replicas with a covering claim support the new one."""
         group = self._wide.setdefault((ballot.node, wide.subject), {})
         more: dict[bytes, None] = {}
         for other, each in group.items():
@@ -147,7 +149,7 @@ class _Ballot:
     candidate: CoveringCandidate | None
     reported: dict[bytes, Claim] = field(default_factory=dict)
     implied_supporters: set[bytes] = field(default_factory=set)
-    """Who has said what covers it."""
+    """Replicas that have reported a covering claim."""
 
 
 CANDIDATES_MAX: Final = 512
