@@ -1,7 +1,7 @@
 """The broker: one replica of a virtual node. It routes claims and forwards keys and content (P4).
 
 The broker connects its parts: `links` has the streams, `operations.redeploy` says with which replicas and by which
-scheme to work, `routing.router` decides which claims to believe, `keys.forwarding` and `content.forwarding` forward
+scheme to work, `routing.router` decides which claims to believe, `keys.forwarder` and `content.forwarder` forward
 keys and content. This file decides which peer may send which message:
 
 - a client sends its own claims and publications;
@@ -19,9 +19,11 @@ from collections.abc import Sequence
 from random import Random
 
 from veilcast.brokers.config import BrokerConfig
-from veilcast.brokers.content.forwarding import ContentForwarder
+from veilcast.brokers.content.forwarder import ContentForwarder
 from veilcast.brokers.evidence import FaultEvidence, FaultReason
-from veilcast.brokers.keys.forwarding import KeyForwarder
+from veilcast.brokers.keys.forwarder import KeyForwarder
+from veilcast.brokers.keys.hardened_forwarder import HardenedKeyForwarder
+from veilcast.brokers.keys.paper_forwarder import PaperKeyForwarder
 from veilcast.brokers.keys.scheme import ReplicaId, Scheme
 from veilcast.brokers.links import BrokerLinks
 from veilcast.brokers.operations.detach import RemainingWork
@@ -79,30 +81,31 @@ class Broker:
         now: int,
     ) -> None:
         described = overlay.verify(operator)
-        place = described.replica_id(signing.public)
-        if place is None:
+        replica = described.replica_id(signing.public)
+        if replica is None:
             raise ConfigError("no virtual node of the overlay has a replica with this key")
         self.address, self.signing, self.key = address, signing, signing.public
         self.faults = Faults()
         self.refused: Counter[str] = Counter()
         self.version = 0
-        self._home = place.scheme.node
+        self._home = replica.scheme.node
         pace = RedeployTimes(config.prepare_us, config.settle_us, config.linger_us, config.copy_us)
         self._deployment = Deployment(
             overlay, operator, self._home, self.key, profile=config.profile, pace=pace, now=now
         )
         self._router = Router(config, described, self._home, self._deployment.includes_honest, root, epoch_us)
         self._links = BrokerLinks(config, self.key, lambda client: self._router.claims_of(client) > 0, rng, entropy)
-        self._suspicions = FaultEvidence(config.suspects_max, self._deployment.replica_keys)
+        self._evidence = FaultEvidence(config.suspects_max, self._deployment.replica_keys)
         routes = BrokerRoutingView(self._deployment, self._router, self._links, self.key)
-        self._passing = KeyForwarder(
-            config, routes, self._deployment.replica_keys, signing, entropy, self._suspicions, now
+        forwarder = HardenedKeyForwarder if config.profile == "hardened" else PaperKeyForwarder
+        self._key_forwarder: KeyForwarder = forwarder(
+            config, routes, self._deployment.replica_keys, signing, entropy, self._evidence, now
         )
-        self._carrying = ContentForwarder(config, routes, self._suspicions)
-        self._awaited = AwaitedClaims(config.claims_each)
-        self._welcome = False
+        self._content_forwarder = ContentForwarder(config, routes, self._evidence)
+        self._awaited_claims = AwaitedClaims(config.claims_each)
+        self._quiet_ended = False
         self._events: deque[Event] = deque([Listen("broker")])
-        self._follow(now)
+        self._follow_deployment(now)
 
     # --- the operator
 
@@ -129,16 +132,16 @@ class Broker:
 
     def suspects(self) -> list[ReplicaId]:
         """Replicas that are proven Byzantine."""
-        return self._suspicions.proven_faulty()
+        return self._evidence.proven_faulty()
 
     def marks(self) -> dict[ReplicaId, dict[FaultReason, int]]:
         """All evidence against replicas, proof or not, as counts by reason."""
-        return self._suspicions.counts()
+        return self._evidence.counts()
 
     @property
     def observed(self) -> int:
         """Number of publications forwarded to completion. Fault counts are compared with this number."""
-        return self._carrying.completed
+        return self._content_forwarder.completed
 
     # --- the driver
 
@@ -152,9 +155,9 @@ class Broker:
                 if not self._links.needs_follow_up and self._deployment.is_settled:
                     return
             elif (key := self._links.replica_key(source)) is None:
-                self._hear_client(message, source, now)
+                self._on_client_message(message, source, now)
             else:
-                self._hear(message, key, now)
+                self._on_replica_message(message, key, now)
         except RemoteError as error:
             self.refused[type(error).__name__] += 1
         except Exception as error:
@@ -165,7 +168,7 @@ class Broker:
         self.version += 1
         if self.left:
             return
-        for part in (self._links, self._router, self._passing, self._carrying):
+        for part in (self._links, self._router, self._key_forwarder, self._content_forwarder):
             part.handle(now)
             self._send(now)
         self._settle(now)
@@ -174,8 +177,15 @@ class Broker:
         if self.left:
             return None
         deployed = None if self._deployment.is_settled else self._deployment.next_us()
-        links, router, passing, carrying = self._links, self._router, self._passing, self._carrying
-        return earliest(deployed, links.next_us(), router.next_us(), passing.next_us(), carrying.next_us())
+        links, router, key_forwarder, content_forwarder = (
+            self._links,
+            self._router,
+            self._key_forwarder,
+            self._content_forwarder,
+        )
+        return earliest(
+            deployed, links.next_us(), router.next_us(), key_forwarder.next_us(), content_forwarder.next_us()
+        )
 
     def frames_to_send(self, now: int, limit: int) -> list[Frame]:
         return self._links.frames(now, limit)
@@ -200,15 +210,15 @@ class Broker:
 
     def sizes(self) -> dict[str, int]:
         """Number of entries of each table."""
-        passing = self._passing.sizes()
+        key_forwarder = self._key_forwarder.sizes()
         return {
             **self._links.sizes(),
             **self._router.sizes(),
-            **passing,
-            **self._carrying.sizes(),
-            "keys": passing.get("passages", 0),
-            "awaited": len(self._awaited),
-            "suspects": len(self._suspicions),
+            **key_forwarder,
+            **self._content_forwarder.sizes(),
+            "keys": key_forwarder.get("passages", 0),
+            "awaited": len(self._awaited_claims),
+            "suspects": len(self._evidence),
         }
 
     @property
@@ -218,7 +228,7 @@ class Broker:
 
     # --- who may say what
 
-    def _hear_client(self, message: Message, client: Address, now: int) -> None:
+    def _on_client_message(self, message: Message, client: Address, now: int) -> None:
         match message:
             case BringClaim():
                 check_bring(message, self.key)
@@ -226,12 +236,12 @@ class Broker:
             case WithdrawClaim():
                 self._router.withdrawal_of_client(message, client, now)
             case FirstShare():
-                self._passing.receive(message, client, now)
+                self._key_forwarder.receive(message, client, now)
             case WantKey():
-                self._passing.receive(message, client, now)
-                self._carrying.note_request(client, message.advertisement, now)
+                self._key_forwarder.receive(message, client, now)
+                self._content_forwarder.note_request(client, message.advertisement, now)
             case ForwardContent() | RequestBlocks() | ConfirmContent():
-                self._carrying.receive(message, client, now)
+                self._content_forwarder.receive(message, client, now)
             case OverlayOrder():
                 self._deployment.accept_order(message, now)
             case VersionAdopted():
@@ -239,24 +249,24 @@ class Broker:
             case _:
                 raise MalformedError("not for a client to say")
 
-    def _hear(self, message: Message, key: bytes, now: int) -> None:
-        places = self._deployment.ids_of(key)
-        if not places:
+    def _on_replica_message(self, message: Message, key: bytes, now: int) -> None:
+        ids = self._deployment.ids_of(key)
+        if not ids:
             raise StaleError("of a replica that has no place here any more")
-        source, node = places[0], places[0].scheme.node
+        source, node = ids[0], ids[0].scheme.node
         match message:
             case Claim() if node == self._home:
                 if self.complete or message.edge != self._home:
-                    raise StaleError("nobody has asked for this")
-                self._awaited.add(key, message.id)
+                    raise StaleError("this was not asked for")
+                self._awaited_claims.add(key, message.id)
             case Claim():
                 self._router.claim_of_node(message, node, key, now)
             case WithdrawClaim() if node != self._home:
                 self._router.withdrawal_of_node(message, node, key, now)
             case NextShare() | AgreementWord() | DisputeDealing() | ShareReceived() | WantKey():
-                self._passing.receive(message, source, now)
+                self._key_forwarder.receive(message, source, now)
             case ForwardContent() | RequestBlocks() | ConfirmContent():
-                self._carrying.receive(message, source, now)
+                self._content_forwarder.receive(message, source, now)
             case OverlayOrder():
                 self._deployment.accept_order(message, now)
             case VersionAdopted():
@@ -265,15 +275,15 @@ class Broker:
                 answer = RoutingCopied(self._deployment.version)
                 if not self._links.is_unacknowledged(
                     key, answer
-                ):  # Who asks again is slow, and would get all of it twice.
-                    self._tell_all(key, node)
+                ):  # A repeated request of a slow peer would send everything twice.
+                    self._send_all_claims(key, node)
                     self._links.send_to_replica(key, answer)
             case RoutingCopied():
                 self._deployment.record_state_answer(key)
             case _:
                 raise MalformedError("not for a replica to say")
 
-    def _tell_all(self, key: bytes, node: bytes) -> None:
+    def _send_all_claims(self, key: bytes, node: bytes) -> None:
         """Send all claims that a replica of this node should know from this broker."""
         for claim in self._router.claims_for(node):
             self._links.send_to_replica(key, claim)
@@ -285,16 +295,16 @@ class Broker:
             key = self._links.replica_key(peer)
             node = None if key is None else self._deployment.node_of(key)
             if key is not None and node is not None and node != self._home:
-                self._tell_all(key, node)
-        if not self._welcome and self._links.is_first_life():
-            self._welcome = True
-            self._passing.end_quiet_period()
+                self._send_all_claims(key, node)
+        if not self._quiet_ended and self._links.is_first_life():
+            self._quiet_ended = True
+            self._key_forwarder.end_quiet_period()
         self._send(now)
         if not self._deployment.is_settled or self._deployment.outbox:
-            self._deployment.handle(now, self._work())
-            self._follow(now)
+            self._deployment.handle(now, self._remaining_work())
+            self._follow_deployment(now)
         if self.complete:
-            self._awaited.clear()
+            self._awaited_claims.clear()
         self._links.close_stalled(now)
         if self.left:
             self._links.close_all()
@@ -302,26 +312,26 @@ class Broker:
     def _send(self, now: int) -> None:
         """Send claims first: a subscriber must know a publisher before it receives anything from that publisher."""
         while self._router.outbox or self._router.new_advertisements or self._router.ended:
-            told, self._router.outbox = self._router.outbox, []
-            for hop, message in told:
-                self._tell(hop, message)
+            routed, self._router.outbox = self._router.outbox, []
+            for hop, message in routed:
+                self._send_routed(hop, message)
             news, self._router.new_advertisements = self._router.new_advertisements, []
             for advertisement in news:
-                self._passing.on_advertisement(advertisement, now)
-                self._carrying.on_advertisement(advertisement, now)
+                self._key_forwarder.on_advertisement(advertisement, now)
+                self._content_forwarder.on_advertisement(advertisement, now)
             ended, self._router.ended = self._router.ended, {}
             if ended:
-                self._carrying.on_claims_ended(
+                self._content_forwarder.on_claims_ended(
                     {what if isinstance(what, bytes) else hop_node(what) or what for what in ended}, now
                 )
-        for part in (self._passing, self._carrying):
+        for part in (self._key_forwarder, self._content_forwarder):
             if not part.outbox:
                 continue
-            sent, part.outbox = part.outbox, []
-            for outgoing in sent:
-                self._say(outgoing)
+            messages, part.outbox = part.outbox, []
+            for outgoing in messages:
+                self._send_outgoing(outgoing)
 
-    def _tell(self, hop: Address, message: Message) -> None:
+    def _send_routed(self, hop: Address, message: Message) -> None:
         node = hop_node(hop)
         if node is None:
             self._links.send(hop, message)
@@ -330,18 +340,18 @@ class Broker:
             if self._deployment.node_of(key) == node:
                 self._links.send_to_replica(key, message)
 
-    def _say(self, outgoing: Outgoing) -> None:
+    def _send_outgoing(self, outgoing: Outgoing) -> None:
         to, message = outgoing
         if isinstance(to, ReplicaId):
             try:
                 key = self._deployment.replica_keys.key_of(to)
             except StaleError:
-                return  # Of a scheme that is over.
+                return  # The scheme has ended.
             self._links.send_to_replica(key, message)
         else:
             self._links.send(to, message)
 
-    def _follow(self, now: int) -> None:
+    def _follow_deployment(self, now: int) -> None:
         """Send the deployment's messages, and link with the replicas that it names."""
         self._links.set_replicas(self._deployment.linked_replicas(), now)
         outbox, self._deployment.outbox = self._deployment.outbox, []
@@ -352,15 +362,20 @@ class Broker:
                 for client in self._links.clients() if to is None else [to]:
                     self._links.send(client, message)
 
-    def _work(self) -> RemainingWork:
+    def _remaining_work(self) -> RemainingWork:
         if not self._deployment.may_leave:
-            lacks, doubtful = self._awaited.has_missing(self._router.has_seen), self._router.unconfirmed_count > 0
-            return RemainingWork(
-                has_missing_claims=lacks, has_unconfirmed_claims=doubtful, quiet_us=self._passing.quiet_until_us
+            has_missing, doubtful = (
+                self._awaited_claims.has_missing(self._router.has_seen),
+                self._router.unconfirmed_count > 0,
             )
-        # Content went on when it came, and whether it is done is told to those who stay.
-        held = self._passing.sizes().get("passages", 0)
-        return RemainingWork(self._links.lagging_replicas(), held, quiet_us=self._passing.quiet_until_us)
+            return RemainingWork(
+                has_missing_claims=has_missing,
+                has_unconfirmed_claims=doubtful,
+                quiet_us=self._key_forwarder.quiet_until_us,
+            )
+        # Content was forwarded on arrival, and its confirmations go to the replicas that stay.
+        held = self._key_forwarder.sizes().get("passages", 0)
+        return RemainingWork(self._links.lagging_replicas(), held, quiet_us=self._key_forwarder.quiet_until_us)
 
     def _peer(self, peer: Address) -> bytes | Address:
         """The peer's name in the deployment: a replica's key, or a client's address."""
@@ -388,11 +403,11 @@ class BrokerRoutingView:
     def matching_branches(self, routing: Routing) -> Sequence[Branch]:
         return [self._branch(hop) for hop in self._router.route(routing)]
 
-    def is_unacknowledged(self, place: ReplicaId, message: Message) -> bool:
+    def is_unacknowledged(self, replica: ReplicaId, message: Message) -> bool:
         try:
-            key = self._deployment.replica_keys.key_of(place)
+            key = self._deployment.replica_keys.key_of(replica)
         except StaleError:
-            return True  # Of a scheme that is over: nobody is there who might.
+            return True  # The scheme has ended: no replica can acknowledge.
         return self._links.is_unacknowledged(key, message)
 
     def has_all_claims(self) -> bool:

@@ -20,7 +20,7 @@ from veilcast.authority.keyring import Keyring
 from veilcast.brokers.config import BrokerClientConfig
 from veilcast.brokers.content.publisher import ContentPublisher
 from veilcast.brokers.content.sealed_publication import encode_publication
-from veilcast.brokers.content.subscriber import ContentSubscriber
+from veilcast.brokers.content.subscriber import ContentSubscriber, SubscriberCallbacks
 from veilcast.brokers.edge_links import EdgeLinks
 from veilcast.brokers.evidence import FaultEvidence
 from veilcast.brokers.keys.reassembly import KeyReassembly
@@ -55,7 +55,7 @@ class BrokerClient:
     """A `LiveMember` (node.modes), with the notices of `Peers` and `Durable`.
 
     `edge` is the name of its virtual node, `address` its own name. `records` are the records that earlier runs stored
-    and did not settle. `refused` counts rejected messages by kind of error. `unwanted` counts delivered publications
+    and did not settle. `refused` counts rejected messages by kind of error. `excess` counts delivered publications
     that matched no subscription.
     """
 
@@ -72,7 +72,7 @@ class BrokerClient:
         now: int,
         records: Mapping[int, bytes] | None = None,
     ) -> None:
-        kept = records or {}
+        stored = records or {}
         self.address = address
         self.faults = Faults()
         self.refused: Counter[str] = Counter()
@@ -80,54 +80,39 @@ class BrokerClient:
         self.version = 0
         self._config = config
         self._hardened = config.profile == "hardened"
-        out_of_band = config.delivery == "repository"
         self._topics = MemberTopics(config.profile, keyring)
-        self._language = predicate_codec(config.profile)
+        self._codec = predicate_codec(config.profile)
         self._edge = EdgeLinks(config, overlay, operator, edge, rng, entropy, now)
-        self._suspicions = FaultEvidence(config.suspects_max, self._edge.replica_keys)
-        self._renewing = ClaimRenewal(
+        self._evidence = FaultEvidence(config.suspects_max, self._edge.replica_keys)
+        self._claims = ClaimRenewal(
             config,
             ValidityPeriods(config.profile, keyring.epoch_us, config.lease_us),
             self._topics,
-            self._language,
+            self._codec,
             self._edge.node,
             derive(keyring.membership.link, b"vc/brokers-edge", operator, edge.encode()),
             self._edge.send_claim,
             rng,
             now,
-            kept.get(WITHDRAWALS_RECORD),
+            stored.get(WITHDRAWALS_RECORD),
         )
-        self._records = Outbox(entropy, kept, config.records_max, WITHDRAWALS_RECORD)
-        self._publishing = ContentPublisher(
+        self._records = Outbox(entropy, stored, config.records_max, WITHDRAWALS_RECORD)
+        self._publisher = ContentPublisher(config, self._claims, self._codec, self._edge, self._records, rng, entropy)
+        self._advertisements = KnownAdvertisements(
+            keyring, self._topics, hardened=self._hardened, most=config.advertised_max
+        )
+        self._reassembly = KeyReassembly(
+            hardened=self._hardened, replica_keys=self._edge.replica_keys, evidence=self._evidence, most=config.keys_max
+        )
+        self._subscriber = ContentSubscriber(
             config,
-            self._renewing.active_advertisement,
-            self._language,
-            lambda: self._edge.scheme,
-            self._edge.includes_honest,
-            self._edge.send_to_index,
-            self._records,
-            rng,
-            entropy,
-            (lambda: self._edge.repository_scheme, self._edge.send_to_repository) if out_of_band else None,
-        )
-        self._adverts = KnownAdvertisements(keyring, self._topics, hardened=self._hardened, most=config.advertised_max)
-        self._openings = KeyReassembly(
-            hardened=self._hardened, roster=self._edge.replica_keys, suspicions=self._suspicions, most=config.keys_max
-        )
-        self._reading = ContentSubscriber(
-            config,
-            self._adverts,
-            self._openings,
-            self._edge.connected_replicas,
-            self._edge.send_to_peer,
-            self._edge.send_to_all,
-            self._room,
-            self._deliver,
-            self._suspicions,
-            self._refuse,
+            self._advertisements,
+            self._reassembly,
+            self._edge,
+            SubscriberCallbacks(self._has_room, self._deliver, self._refuse),
+            self._evidence,
             self.faults,
             rng,
-            self._edge.pull_key if out_of_band else None,
         )
         self._inbox = Inbox(unread_max=config.unread_max, seen_max=config.seen_max, again_us=config.deliver_again_us)
         self._own: dict[bytes, tuple[int, PendingPublication]] = {}
@@ -135,11 +120,11 @@ class BrokerClient:
         self._own_later: dict[bytes, list[int]] = {}
         """Own publications that wait for room in the inbox, with their subscriptions."""
         self._subscribed = 0
-        self._kept = frozenset(kept)
-        for record, letter in self._records.unsettled():
-            self._publishing.send(record, letter, now)
+        self._earlier_records = frozenset(stored)
+        for record, pending in self._records.unsettled():
+            self._publisher.send(record, pending, now)
 
-    # --- the owner
+    # --- the application
 
     def publish(self, publication: Publication, now: int) -> int:
         """Send the publication on every topic that it is labelled with, or on none."""
@@ -147,52 +132,52 @@ class BrokerClient:
 
     def draft(self, publication: Publication, now: int) -> list[PendingPublication]:
         """Make one pending publication per topic. `LocalError` if the publication could not be sent."""
-        epoch, letters = self._topics.epoch(now), []
+        epoch, drafts = self._topics.epoch(now), []
         keys_of = {topic: self._topics.keys(topic, epoch) for topic in topics_of(publication)}
         check_publication(publication, {topic: keys.record.schema for topic, keys in keys_of.items()})
         for topic, keys in keys_of.items():
             if keys.signing is None:
                 raise LocalError(f"only a publisher of {topic!r} can publish on it")
-            letter = self._records.draft(topic, None, publication)
-            encode_publication(letter, padded=self._hardened)
-            self._language.encode_publication(keys, publication)
-            letters.append(letter)
-        return letters
+            pending = self._records.draft(topic, None, publication)
+            encode_publication(pending, padded=self._hardened)
+            self._codec.encode_publication(keys, publication)
+            drafts.append(pending)
+        return drafts
 
     def check_room(self) -> None:
         """`LocalError` if too many publications are pending."""
         self._records.check_capacity()
 
-    def keep(self, letters: Sequence[PendingPublication]) -> int:
+    def keep(self, drafts: Sequence[PendingPublication]) -> int:
         """Ask for the drafted publications to be stored. They are sent once they are on disk."""
         self.version += 1
-        return self._records.keep(letters)
+        return self._records.keep(drafts)
 
     def withdraw(self, record: int, now: int) -> None:
         self.version += 1
-        self._publishing.withdraw(record)
+        self._publisher.withdraw(record)
         self._records.drop(record)
 
     def subscribe(self, interest: Interest, now: int) -> int:
         """A `Waiting` event says from when on the subscription is in force."""
         topic, wanted = topic_of(interest)
         check_interest(wanted, topic, self._topics.keys(topic, self._topics.epoch(now)).record.schema)
-        self._renewing.add(self._subscribed + 1, topic, wanted, now)
+        self._claims.add(self._subscribed + 1, topic, wanted, now)
         self._subscribed += 1
         self.version += 1
-        for record, letter in self._publishing.unconfirmed():
-            if record in self._kept:  # Of an earlier life, which may have had this subscription.
-                self._read_own(record, letter, [self._subscribed], now)
+        for record, pending in self._publisher.unconfirmed():
+            if record in self._earlier_records:  # An earlier run may have had this subscription.
+                self._deliver_own(record, pending, [self._subscribed], now)
         return self._subscribed
 
     def unsubscribe(self, number: int, now: int) -> None:
         self.version += 1
-        self._renewing.remove(number)
-        self._give(self._inbox.end_subscription(number), now)
+        self._claims.remove(number)
+        self._on_acknowledged(self._inbox.end_subscription(number), now)
 
     def acknowledge(self, note: bytes, now: int) -> None:
         self.version += 1
-        self._give(self._inbox.acknowledge(note), now)
+        self._on_acknowledged(self._inbox.acknowledge(note), now)
 
     # --- the driver
 
@@ -201,7 +186,7 @@ class BrokerClient:
         try:
             message = self._edge.receive(data, source, now)
             if message is not None:
-                self._hear(message, source, now)
+                self._on_message(message, source, now)
         except RemoteError as error:
             self._refuse(error)
         except Exception as error:
@@ -211,23 +196,23 @@ class BrokerClient:
     def handle_timer(self, now: int) -> None:
         self.version += 1
         self._edge.handle(now)
-        self._renewing.handle(now)
-        self._publishing.handle(now)
-        for over in self._adverts.handle(now):
-            self._reading.end_advertisement(over)
-        self._reading.handle(now)
+        self._claims.handle(now)
+        self._publisher.handle(now)
+        for expired in self._advertisements.handle(now):
+            self._subscriber.end_advertisement(expired)
+        self._subscriber.handle(now)
         self._inbox.handle(now)
         self._follow(now)
 
     def next_timer(self) -> int | None:
-        timed = (self._edge, self._renewing, self._publishing, self._adverts, self._reading, self._inbox)
+        timed = (self._edge, self._claims, self._publisher, self._advertisements, self._subscriber, self._inbox)
         return earliest(*(part.next_us() for part in timed))
 
     def frames_to_send(self, now: int, limit: int) -> list[Frame]:
         return self._edge.frames(now, limit)
 
     def next_event(self) -> Event | None:
-        for part in (self._renewing, self._edge, self._publishing, self._records):
+        for part in (self._claims, self._edge, self._publisher, self._records):
             if (event := part.next_event()) is not None:
                 return event
         return self._inbox.next_delivery()
@@ -235,11 +220,11 @@ class BrokerClient:
     def stored(self, record: int, now: int) -> None:
         self.version += 1
         if record == WITHDRAWALS_RECORD:
-            self._renewing.stored()
-        for letter in self._records.stored(record):
-            self._publishing.send(record, letter, now)
-            readers = [number for wish in self._renewing.subscriptions for number in wish.numbers]
-            self._read_own(record, letter, readers, now)
+            self._claims.stored()
+        for pending in self._records.stored(record):
+            self._publisher.send(record, pending, now)
+            numbers = [number for subscription in self._claims.subscriptions for number in subscription.numbers]
+            self._deliver_own(record, pending, numbers, now)
 
     def peer_up(self, peer: Address, now: int) -> None:
         self.version += 1
@@ -251,7 +236,7 @@ class BrokerClient:
         self._edge.peer_lost(peer, now)
         self._follow(now)
 
-    # --- what an owner may want to know
+    # --- status
 
     def group_size(self) -> int:
         """Always 1: a client knows no other member."""
@@ -261,14 +246,14 @@ class BrokerClient:
         return 0
 
     def delay(self, now: int) -> Delay | None:
-        delay = self._publishing.delay(now)
+        delay = self._publisher.delay(now)
         if delay is None:
             return None
         up, size = self.edge_up()
         if up < majority(size):
             return Delay("too few replicas of the edge node answer")
         try:
-            self._topics.keys(self._publishing.unconfirmed()[-1][1].topic, self._topics.epoch(now))
+            self._topics.keys(self._publisher.unconfirmed()[-1][1].topic, self._topics.epoch(now))
         except LocalError:
             return Delay("no grant of the keyring allows to publish on its topic now")
         return delay
@@ -276,7 +261,7 @@ class BrokerClient:
     def unconfirmed_us(self, now: int) -> int:
         """Time since the brokers got the oldest overdue unconfirmed publication, in microseconds; 0 if none is
         overdue."""
-        return self._publishing.unconfirmed_us(now)
+        return self._publisher.unconfirmed_us(now)
 
     @property
     def signed(self) -> SignedOverlay:
@@ -289,7 +274,7 @@ class BrokerClient:
 
     def suspects(self) -> list[ReplicaId]:
         """Replicas that are proven Byzantine to this client."""
-        return self._suspicions.proven_faulty()
+        return self._evidence.proven_faulty()
 
     # --- checkers
 
@@ -297,41 +282,41 @@ class BrokerClient:
         """Number of entries of each table."""
         return {
             "queued": len(self._edge),
-            "claims": len(self._renewing),
-            "subscriptions": len(self._renewing.subscriptions),
-            "advertised": len(self._adverts),
-            "keys": len(self._openings),
-            "contents": len(self._reading),
-            "opened": self._reading.opened_count,
-            "done": self._reading.done_count,
+            "claims": len(self._claims),
+            "subscriptions": len(self._claims.subscriptions),
+            "advertised": len(self._advertisements),
+            "keys": len(self._reassembly),
+            "contents": len(self._subscriber),
+            "opened": self._subscriber.opened_count,
+            "done": self._subscriber.done_count,
             "inbox": len(self._inbox),
             "seen": self._inbox.seen_count,
             "pending": len(self._records),
-            "sealing": self._publishing.key_count,
-            "suspects": len(self._suspicions),
+            "sealing": self._publisher.key_count,
+            "suspects": len(self._evidence),
         }
 
-    # --- inside
+    # --- internals
 
-    def _hear(self, message: Message, source: Address, now: int) -> None:
-        places = self._edge.ids_of(source)
+    def _on_message(self, message: Message, source: Address, now: int) -> None:
+        ids = self._edge.ids_of(source)
         match message:
             case Claim():
-                self._adverts.add(message, now)
+                self._advertisements.add(message, now)
             case ForwardContent():
-                self._reading.on_carry(message, source, places[0], now)
+                self._subscriber.on_carry(message, source, ids[0], now)
             case LastShare():
-                self._reading.on_share(message, places, now)
+                self._subscriber.on_share(message, ids, now)
             case PushShare():
-                self._reading.on_share(LastShare(message.advertisement, message.share), places, now)
+                self._subscriber.on_share(LastShare(message.advertisement, message.share), ids, now)
             case ConfirmContent():
-                self._publishing.on_done(message, source)
+                self._publisher.on_done(message, source)
             case RequestBlocks():
-                self._publishing.on_missing(message, places[0].index)
+                self._publisher.on_missing(message, ids[0].index)
             case WantKey():
-                self._publishing.on_key_request(message, now)
+                self._publisher.on_key_request(message, now)
             case WithdrawClaim():
-                pass  # What was on its way under it is welcome still; it ends by itself.
+                pass  # Content in transit under the claim is still accepted; the claim expires by itself.
             case _:
                 raise MalformedError("not for a client")
 
@@ -340,51 +325,59 @@ class BrokerClient:
         connected."""
         self._edge.close_stalled(now)
         for peer in self._edge.take_restarted():
-            for owned in self._renewing.active_claims(now):
+            for owned in self._claims.active_claims(now):
                 self._edge.send_claim_to(peer, owned)
-        self._renewing.set_connected(self._edge.has_majority, now)
+        self._claims.set_connected(self._edge.has_majority, now)
 
-    def _room(self) -> bool:
+    def _has_room(self) -> bool:
         return len(self._inbox) < self._config.unread_max
 
-    def _deliver(self, letter: PendingPublication, content: bytes, now: int) -> bool:
-        publication = letter.content.publication
-        wishes = [wish for wish in self._renewing.subscriptions if wish.topic == letter.topic]
-        readers = [number for wish in wishes if wish.interest.matches(publication) for number in wish.numbers]
-        self.excess += not readers
-        return self._inbox.put(readers, Note(publication_id(letter), publication), (content, _CONTENT), now)
+    def _matching(self, pending: PendingPublication) -> list[int]:
+        """The numbers of the subscriptions that the publication matches."""
+        publication = pending.content.publication
+        return [
+            number
+            for subscription in self._claims.subscriptions
+            if subscription.topic == pending.topic and subscription.interest.matches(publication)
+            for number in subscription.numbers
+        ]
 
-    def _read_own(self, record: int, letter: PendingPublication, among: Sequence[int], now: int) -> None:
-        publication, id_ = letter.content.publication, publication_id(letter)
-        wishes = [wish for wish in self._renewing.subscriptions if wish.topic == letter.topic]
-        mine = [n for wish in wishes if wish.interest.matches(publication) for n in wish.numbers if n in among]
-        if mine:
-            self._publishing.hold_for_self(record, letter)
-            self._own[id_] = (record, letter)
-            self._put_own(id_, mine, now)
+    def _deliver(self, pending: PendingPublication, content: bytes, now: int) -> bool:
+        numbers = self._matching(pending)
+        self.excess += not numbers
+        note = Note(publication_id(pending), pending.content.publication)
+        return self._inbox.put(numbers, note, (content, _CONTENT), now)
 
-    def _put_own(self, id_: bytes, readers: list[int], now: int) -> None:
-        if not self._room():
-            self._own_later[id_] = readers
+    def _deliver_own(self, record: int, pending: PendingPublication, among: Sequence[int], now: int) -> None:
+        numbers, id_ = [number for number in self._matching(pending) if number in among], publication_id(pending)
+        if numbers:
+            self._publisher.hold_for_self(record, pending)
+            self._own[id_] = (record, pending)
+            self._put_own(id_, numbers, now)
+
+    def _put_own(self, id_: bytes, numbers: list[int], now: int) -> None:
+        if not self._has_room():
+            self._own_later[id_] = numbers
             return
-        letter = self._own[id_][1]
-        left = [number for wish in self._renewing.subscriptions for number in wish.numbers if number in readers]
-        if self._inbox.put(left, Note(id_, letter.content.publication), (id_, _OWN), now):
-            self._give([(id_, _OWN)], now)
+        pending = self._own[id_][1]
+        subscribed = [number for subscription in self._claims.subscriptions for number in subscription.numbers]
+        remaining = [number for number in subscribed if number in numbers]
+        if self._inbox.put(remaining, Note(id_, pending.content.publication), (id_, _OWN), now):
+            self._on_acknowledged([(id_, _OWN)], now)
 
-    def _give(self, stubs: Sequence[ReceiptStub], now: int) -> None:
+    def _on_acknowledged(self, stubs: Sequence[ReceiptStub], now: int) -> None:
         """The application has acknowledged these."""
         if not stubs:
             return
         for name, kind in stubs:
             if kind == _CONTENT:
-                self._reading.confirm(name, now)
+                self._subscriber.confirm(name, now)
             elif (own := self._own.pop(name, None)) is not None:
-                self._publishing.release_held(*own)
+                self._publisher.release_held(*own)
         later, self._own_later = self._own_later, {}
-        for id_, readers in later.items():
-            self._put_own(id_, readers, now)
-        self._reading.retry_pending(now)
+        for id_, numbers in later.items():
+            self._put_own(id_, numbers, now)
+        self._subscriber.retry_pending(now)
 
     def _refuse(self, error: RemoteError) -> None:
         self.refused[type(error).__name__] += 1

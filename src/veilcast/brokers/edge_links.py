@@ -50,9 +50,9 @@ class EdgeLinks:
         self._deployment = Deployment(overlay, operator, self.node, None, profile=config.profile, pace=pace, now=now)
         self._queues = PeerQueues(config.window, config.queue_max, config.queue_bytes, entropy)
         self._keys: dict[Address, bytes] = {}
-        self._shelves: dict[Address, bytes] = {}
+        self._repository_keys: dict[Address, bytes] = {}
         """The replicas of the repository."""
-        self._kept: list[NodeEntry] = []
+        self._repository_entries: list[NodeEntry] = []
         """The repository's current and previous entry: a share requested from the previous one may still be in
         transit."""
         if config.delivery == "repository" and self._deployment.overlay.repository is None:
@@ -107,13 +107,17 @@ class EdgeLinks:
 
     def ids_of(self, peer: Address) -> Sequence[ReplicaId]:
         """The replica's ids, the one under the current scheme first."""
-        if peer in self._shelves:
-            return [place for entry in self._kept if (place := entry.replica_id(self._shelves[peer])) is not None]
+        if peer in self._repository_keys:
+            return [
+                replica
+                for entry in self._repository_entries
+                if (replica := entry.replica_id(self._repository_keys[peer])) is not None
+            ]
         if peer not in self._keys:
-            raise StaleError("not a replica of ours")
+            raise StaleError("not a replica of the edge node")
         return self._deployment.ids_of(self._keys[peer])
 
-    # --- out
+    # --- output
 
     def send_to_index(self, index: int, message: Message) -> None:
         """Send to one replica, by its index in the current scheme."""
@@ -128,7 +132,7 @@ class EdgeLinks:
 
     def pull_key(self, name: KeyName, keys: TopicKeys) -> None:
         """Ask all replicas of the repository for their shares of a key."""
-        for peer, replica in self._shelves.items():
+        for peer, replica in self._repository_keys.items():
             self._queues.put(peer, make_pull(name, keys, replica))
 
     def send_to_all(self, message: Message) -> None:
@@ -136,22 +140,22 @@ class EdgeLinks:
         for peer in self._keys:
             self._queues.put(peer, message)
 
-    def send_claim(self, said: OwnedClaim | WithdrawClaim) -> None:
+    def send_claim(self, claim: OwnedClaim | WithdrawClaim) -> None:
         """Send an own claim, or its withdrawal, to all replicas."""
-        if isinstance(said, WithdrawClaim):
-            self.send_to_all(said)
+        if isinstance(claim, WithdrawClaim):
+            self.send_to_all(claim)
             return
         for peer in self._callers:
-            self.send_claim_to(peer, said)
+            self.send_claim_to(peer, claim)
 
     def send_claim_to(self, peer: Address, owned: OwnedClaim) -> None:
         """Send a claim to one replica, with a signature for that replica alone."""
         if peer in self._keys:
             self._queues.put(peer, make_bring(owned.claim, owned.holder, self._keys[peer]))
-        elif peer in self._shelves and owned.claim.kind is ClaimKind.ADVERTISEMENT:
-            self._queues.put(peer, make_bring(owned.claim, owned.holder, self._shelves[peer]))
+        elif peer in self._repository_keys and owned.claim.kind is ClaimKind.ADVERTISEMENT:
+            self._queues.put(peer, make_bring(owned.claim, owned.holder, self._repository_keys[peer]))
 
-    # --- in
+    # --- input
 
     def receive(self, data: bytes, peer: Address, now: int) -> Message | None:
         """Return messages for the member; handle the others here. Raises for invalid messages."""
@@ -176,8 +180,8 @@ class EdgeLinks:
         if peer in self._callers:
             self._callers.peer_up(peer)
             self._queues.peer_up(peer)
-            shelf = peer in self._shelves
-            self._queues.put(peer, self._order if shelf else self._deployment.make_greeting(self._keys[peer]))
+            is_repository = peer in self._repository_keys
+            self._queues.put(peer, self._order if is_repository else self._deployment.make_greeting(self._keys[peer]))
 
     def peer_lost(self, peer: Address, now: int) -> None:
         if peer in self._callers:
@@ -210,7 +214,7 @@ class EdgeLinks:
             self._events.append(Disconnect(peer))
             self.peer_lost(peer, now)
 
-    # --- inside
+    # --- internals
 
     @property
     def _repository(self) -> NodeEntry:
@@ -223,11 +227,11 @@ class EdgeLinks:
         return OverlayOrder(self._deployment.signed.encode())
 
     def _follow_repository(self) -> None:
-        if self._kept[:1] == [self._repository]:
+        if self._repository_entries[:1] == [self._repository]:
             return
-        self._kept = [self._repository, *self._kept[:1]]
-        self._shelves = {Address(replica.address): replica.key for replica in self._repository.replicas}
-        for peer in self._shelves:
+        self._repository_entries = [self._repository, *self._repository_entries[:1]]
+        self._repository_keys = {Address(replica.address): replica.key for replica in self._repository.replicas}
+        for peer in self._repository_keys:
             self._queues.put(peer, self._order)
 
     def _follow(self, now: int) -> None:
@@ -235,12 +239,12 @@ class EdgeLinks:
         linked = {Address(replica.address): key for key, replica in self._deployment.linked_replicas().items()}
         if self._config.delivery == "repository":
             self._follow_repository()
-        every = linked | self._shelves
-        for peer in [peer for peer in self._callers if peer not in every]:
+        peers = linked | self._repository_keys
+        for peer in [peer for peer in self._callers if peer not in peers]:
             self._callers.drop(peer)
             self._queues.forget(peer)
             self._events.append(Disconnect(peer))
-        for peer in every:
+        for peer in peers:
             self._callers.add(peer, now)
         self._keys = linked
         addresses = {key: peer for peer, key in linked.items()}

@@ -46,59 +46,63 @@ class FaultReason(enum.StrEnum):
 class FaultEvidence:
     """The evidence of one broker or client about all replicas that it deals with."""
 
-    def __init__(self, most: int, roster: ReplicaKeys | None = None) -> None:
+    def __init__(self, most: int, replica_keys: ReplicaKeys | None = None) -> None:
         if most < 1:
-            raise LocalError("there is room for at least one suspect")
-        self._most, self._roster = most, roster
-        self._marks: dict[_Replica, Counter[FaultReason]] = {}
+            raise LocalError("there must be room for at least one replica")
+        self._most, self._replica_keys = most, replica_keys
+        self._counts: dict[_Replica, Counter[FaultReason]] = {}
         self._last: dict[_Replica, ReplicaId] = {}
         """Id of each replica in the last evidence against it."""
 
     def __len__(self) -> int:
-        return len(self._marks)
+        return len(self._counts)
 
-    def record(self, place: ReplicaId, reason: FaultReason, times: int = 1) -> None:
-        who = self._who(place)
-        if who not in self._marks and len(self._marks) >= self._most:
-            least = min(self._marks, key=lambda other: (self._proofs(other), self._marks[other].total()))
-            if self._proofs(least) and not reason.is_proof:
+    def record(self, replica_id: ReplicaId, reason: FaultReason, times: int = 1) -> None:
+        replica = self._identify(replica_id)
+        if replica not in self._counts and len(self._counts) >= self._most:
+            weakest = min(self._counts, key=lambda other: (self._proofs(other), self._counts[other].total()))
+            if self._proofs(weakest) and not reason.is_proof:
                 return
-            del self._marks[least], self._last[least]
-        self._marks.setdefault(who, Counter())[reason] += times
-        self._last[who] = place
+            del self._counts[weakest], self._last[weakest]
+        self._counts.setdefault(replica, Counter())[reason] += times
+        self._last[replica] = replica_id
 
     def proven_faulty(self) -> list[ReplicaId]:
         """The replicas that are proven Byzantine."""
-        return sorted({self._place(who) for who in self._marks if self._proofs(who)})
+        return sorted({self._current_id(replica) for replica in self._counts if self._proofs(replica)})
 
     def counts(self) -> dict[ReplicaId, dict[FaultReason, int]]:
         """All evidence, for statistics."""
-        marks: dict[ReplicaId, Counter[FaultReason]] = {}
-        for who, reasons in self._marks.items():
-            marks.setdefault(self._place(who), Counter()).update(reasons)
-        return {place: dict(marks[place]) for place in sorted(marks)}
+        by_replica: dict[ReplicaId, Counter[FaultReason]] = {}
+        for replica, reasons in self._counts.items():
+            by_replica.setdefault(self._current_id(replica), Counter()).update(reasons)
+        return {replica_id: dict(by_replica[replica_id]) for replica_id in sorted(by_replica)}
 
-    def is_proven_faulty(self, place: ReplicaId) -> bool:
-        return self._proofs(self._who(place)) > 0
+    def is_proven_faulty(self, replica_id: ReplicaId) -> bool:
+        return self._proofs(self._identify(replica_id)) > 0
 
-    def without_faulty(self, places: Sequence[ReplicaId], least: int = 1) -> list[ReplicaId]:
+    def without_faulty(self, replicas: Sequence[ReplicaId], minimum: int = 1) -> list[ReplicaId]:
         """The replicas that are not proven Byzantine, in their order; all of them, if fewer than `least` are left."""
-        left = [place for place in places if not self.is_proven_faulty(place)]
-        return left if len(left) >= least else list(places)
+        remaining = [replica_id for replica_id in replicas if not self.is_proven_faulty(replica_id)]
+        return remaining if len(remaining) >= minimum else list(replicas)
 
-    def record_all(self, places: Iterable[ReplicaId], reason: FaultReason) -> None:
-        for place in places:
-            self.record(place, reason)
+    def record_all(self, replicas: Iterable[ReplicaId], reason: FaultReason) -> None:
+        for replica_id in replicas:
+            self.record(replica_id, reason)
 
-    def _proofs(self, who: _Replica) -> int:
-        return sum(count for reason, count in self._marks.get(who, {}).items() if reason.is_proof)
+    def _proofs(self, replica: _Replica) -> int:
+        return sum(count for reason, count in self._counts.get(replica, {}).items() if reason.is_proof)
 
-    def _who(self, place: ReplicaId) -> _Replica:
+    def _identify(self, replica_id: ReplicaId) -> _Replica:
         try:
-            return place if self._roster is None else self._roster.key_of(place)
+            return replica_id if self._replica_keys is None else self._replica_keys.key_of(replica_id)
         except StaleError:
-            return place
+            return replica_id
 
-    def _place(self, who: _Replica) -> ReplicaId:
-        now = self._roster.current_id(who) if self._roster is not None and isinstance(who, bytes) else None
-        return now or self._last[who]
+    def _current_id(self, replica: _Replica) -> ReplicaId:
+        now = (
+            self._replica_keys.current_id(replica)
+            if self._replica_keys is not None and isinstance(replica, bytes)
+            else None
+        )
+        return now or self._last[replica]

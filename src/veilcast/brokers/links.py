@@ -31,18 +31,18 @@ class BrokerLinks:
     """
 
     def __init__(
-        self, config: BrokerConfig, me: bytes, is_needed: Callable[[Address], bool], rng: Random, entropy: Entropy
+        self, config: BrokerConfig, own_key: bytes, is_needed: Callable[[Address], bool], rng: Random, entropy: Entropy
     ) -> None:
-        self._config, self._me, self._is_needed = config, me, is_needed
-        # A replica that comes is told all claims at once, those that advertise and those that subscribe.
-        told = config.queue_max + 2 * config.claims_max
-        self._queues = PeerQueues(config.window, config.queue_max, config.queue_bytes, entropy, claims_max=told)
+        self._config, self._own_key, self._is_needed = config, own_key, is_needed
+        # A new replica gets all claims at once, advertisements and subscriptions.
+        all_claims = config.queue_max + 2 * config.claims_max
+        self._queues = PeerQueues(config.window, config.queue_max, config.queue_bytes, entropy, claims_max=all_claims)
         self._linked: Mapping[bytes, Replica] = {}
         self._names: dict[bytes, Address] = {}
         self._keys: dict[Address, bytes] = {}
         self._callers = Connectors(config.connect_us, rng)
         self._clients: dict[Address, TokenBucket] = {}
-        self._gone: Timers[Address] = Timers()
+        self._disconnected: Timers[Address] = Timers()
         self._events: deque[Event] = deque()
 
     # --- who is there
@@ -87,7 +87,7 @@ class BrokerLinks:
             return
         self._linked = linked
         names = {
-            key: Address(replica.address if is_caller(self._me, key) else replica.caller)
+            key: Address(replica.address if is_caller(self._own_key, key) else replica.caller)
             for key, replica in linked.items()
         }
         for key, peer in self._names.items():
@@ -98,8 +98,8 @@ class BrokerLinks:
         for key, peer in names.items():
             self._queues.expect(peer)
             self._clients.pop(peer, None)
-            self._gone.cancel(peer)
-            if is_caller(self._me, key):
+            self._disconnected.cancel(peer)
+            if is_caller(self._own_key, key):
                 self._callers.add(peer, now)
         self._names, self._keys = names, {peer: key for key, peer in names.items()}
 
@@ -109,10 +109,10 @@ class BrokerLinks:
         """True if the peer is accepted."""
         if peer in self._callers:
             self._callers.peer_up(peer)
-        elif peer not in self._keys and not self._let_in(peer):
+        elif peer not in self._keys and not self._accept(peer):
             self._events.append(Disconnect(peer))
             return False
-        self._gone.cancel(peer)
+        self._disconnected.cancel(peer)
         self._queues.peer_up(peer)
         return True
 
@@ -120,7 +120,7 @@ class BrokerLinks:
         if peer in self._callers:
             self._callers.peer_lost(peer, now)
         elif peer in self._clients:
-            self._gone.set(peer, now + self._config.client_us)
+            self._disconnected.set(peer, now + self._config.client_us)
         self._queues.peer_lost(peer)
 
     def close_all(self) -> None:
@@ -160,14 +160,14 @@ class BrokerLinks:
     def handle(self, now: int) -> None:
         self._queues.handle(now)
         self._callers.handle(now)
-        for peer in self._gone.pop_due(now):
+        for peer in self._disconnected.pop_due(now):
             if self._is_needed(peer):
-                self._gone.set(peer, now + self._config.client_us)
+                self._disconnected.set(peer, now + self._config.client_us)
             else:
                 self._forget(peer)
 
     def next_us(self) -> int | None:
-        return earliest(self._queues.next_us(), self._gone.next_us(), self._callers.next_us)
+        return earliest(self._queues.next_us(), self._disconnected.next_us(), self._callers.next_us)
 
     def next_event(self) -> Event | None:
         return self._events.popleft() if self._events else self._callers.next_event()
@@ -177,13 +177,15 @@ class BrokerLinks:
         while self._queues.stalled:
             self._cut(self._queues.stalled.popleft(), now)
 
-    # --- inside
+    # --- internals
 
-    def _let_in(self, peer: Address) -> bool:
+    def _accept(self, peer: Address) -> bool:
         if peer in self._clients:
             return True
         if len(self._clients) >= self._config.clients_max:
-            idle = next((other for other in self._clients if other in self._gone and not self._is_needed(other)), None)
+            idle = next(
+                (other for other in self._clients if other in self._disconnected and not self._is_needed(other)), None
+            )
             if idle is None:
                 return False
             self._forget(idle)
@@ -192,7 +194,7 @@ class BrokerLinks:
 
     def _forget(self, client: Address) -> None:
         del self._clients[client]
-        self._gone.cancel(client)
+        self._disconnected.cancel(client)
         self._queues.forget(client)
 
     def _cut(self, peer: Address, now: int) -> None:

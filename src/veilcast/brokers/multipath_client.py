@@ -62,76 +62,80 @@ class MultipathClient:
         for client in clients:
             faults_of(client).on_fault = self.faults.count_exception
         self._seen_max = seen_max
-        self._whose: dict[Address, int] = {}
+        self._path_of: dict[Address, int] = {}
         """Path through which a broker is connected."""
         every = range(len(clients))
-        self._left = {record: set(every) for record in records if record != WITHDRAWALS_RECORD}
+        self._open_paths = {record: set(every) for record in records if record != WITHDRAWALS_RECORD}
         """Paths that have not confirmed a publication."""
-        self._carried: dict[int, None] = {}
+        self._confirmed_somewhere: dict[int, None] = {}
         """Publications that some path has confirmed, and not all."""
         self._behind: set[int] = set()
         self._pace = [_PathProgress() for _ in clients]
         self._withdrawn: dict[int, bytes] = {}
-        self._stands: set[int] = set()
-        self._unread: dict[bytes, dict[int, int]] = {}
+        self._in_force: set[int] = set()
+        self._delivered: dict[bytes, dict[int, int]] = {}
         """For each notification and subscription, the path that delivered it first."""
-        self._read: dict[tuple[int, bytes], None] = {}
+        self._acknowledged: dict[tuple[int, bytes], None] = {}
         self._events: deque[Event] = deque()
-        self._gather(now)
+        self._handle_events(now)
 
-    # --- the owner
+    # --- the application
 
     def publish(self, publication: Publication, now: int) -> int:
-        letters = self.clients[0].draft(publication, now)
+        drafts = self.clients[0].draft(publication, now)
         for client in self.clients:
             client.check_room()
-        record = _one_of([client.keep(letters) for client in self.clients])
-        self._left[record] = set(range(len(self.clients)))
-        self._gather(now)
+        record = _one_of([client.keep(drafts) for client in self.clients])
+        self._open_paths[record] = set(range(len(self.clients)))
+        self._handle_events(now)
         return record
 
     def withdraw(self, record: int, now: int) -> None:
         self._settle(record)
         for client in self.clients:
             client.withdraw(record, now)
-        self._gather(now)
+        self._handle_events(now)
 
     def subscribe(self, interest: Interest, now: int) -> int:
         """A `Waiting` event says from when on the subscription is in force on one of the paths."""
         number = _one_of([client.subscribe(interest, now) for client in self.clients])
-        self._gather(now)
+        self._handle_events(now)
         return number
 
     def unsubscribe(self, number: int, now: int) -> None:
-        self._stands.discard(number)
-        for note in [note for note, bearers in self._unread.items() if bearers.pop(number, None) is not None]:
-            if not self._unread[note]:
-                del self._unread[note]
+        self._in_force.discard(number)
+        for note in [
+            note
+            for note, path_by_subscription in self._delivered.items()
+            if path_by_subscription.pop(number, None) is not None
+        ]:
+            if not self._delivered[note]:
+                del self._delivered[note]
         for client in self.clients:
             client.unsubscribe(number, now)
-        self._gather(now)
+        self._handle_events(now)
 
     def acknowledge(self, note: bytes, now: int) -> None:
-        for number in self._unread.pop(note, ()):
-            self._read[number, note] = None
-        while len(self._read) > self._seen_max:
-            del self._read[next(iter(self._read))]
+        for number in self._delivered.pop(note, ()):
+            self._acknowledged[number, note] = None
+        while len(self._acknowledged) > self._seen_max:
+            del self._acknowledged[next(iter(self._acknowledged))]
         for client in self.clients:
             client.acknowledge(note, now)
-        self._gather(now)
+        self._handle_events(now)
 
     # --- the driver
 
     def receive(self, data: bytes, source: Address, now: int) -> None:
-        if (path := self._whose.get(source)) is not None:
+        if (path := self._path_of.get(source)) is not None:
             self.clients[path].receive(data, source, now)
-            self._gather(now)
+            self._handle_events(now)
 
     def handle_timer(self, now: int) -> None:
         for client in self.clients:
             if (when := client.next_timer()) is not None and when <= now:
                 self.faults.contain(client.handle_timer, now)
-        self._gather(now)
+        self._handle_events(now)
 
     def next_timer(self) -> int | None:
         return earliest(*(client.next_timer() for client in self.clients))
@@ -148,19 +152,19 @@ class MultipathClient:
     def stored(self, record: int, now: int) -> None:
         for client in self.clients:
             self.faults.contain(client.stored, record, now)
-        self._gather(now)
+        self._handle_events(now)
 
     def peer_up(self, peer: Address, now: int) -> None:
-        if (path := self._whose.get(peer)) is not None:
+        if (path := self._path_of.get(peer)) is not None:
             self.clients[path].peer_up(peer, now)
-            self._gather(now)
+            self._handle_events(now)
 
     def peer_lost(self, peer: Address, now: int) -> None:
-        if (path := self._whose.get(peer)) is not None:
+        if (path := self._path_of.get(peer)) is not None:
             self.clients[path].peer_lost(peer, now)
-            self._gather(now)
+            self._handle_events(now)
 
-    # --- what an owner may want to know
+    # --- status
 
     def group_size(self) -> int:
         return 1
@@ -170,12 +174,12 @@ class MultipathClient:
 
     def delay(self, now: int) -> Delay | None:
         """The delay of the path that expects to confirm first: one working path is enough for the subscribers."""
-        told = [delay for client in self.clients if (delay := client.delay(now)) is not None]
-        return min(told, key=lambda delay: (delay.until_us is None, delay.until_us or 0), default=None)
+        delays = [delay for client in self.clients if (delay := client.delay(now)) is not None]
+        return min(delays, key=lambda delay: (delay.until_us is None, delay.until_us or 0), default=None)
 
     def suspects(self) -> list[ReplicaId]:
         """Replicas of any path that are proven Byzantine to this member."""
-        return [place for client in self.clients for place in client.suspects()]
+        return [replica for client in self.clients for replica in client.suspects()]
 
     @property
     def refused(self) -> Counter[str]:
@@ -190,105 +194,107 @@ class MultipathClient:
     def sizes(self) -> dict[str, int]:
         """Number of entries of each table; of the clients' tables, the largest."""
         sizes = {name: max(client.sizes()[name] for client in self.clients) for name in self.clients[0].sizes()}
-        return {**sizes, "left": len(self._left), "unread": len(self._unread), "read": len(self._read)}
+        return {**sizes, "left": len(self._open_paths), "unread": len(self._delivered), "read": len(self._acknowledged)}
 
-    # --- inside
+    # --- internals
 
-    def _gather(self, now: int) -> None:
+    def _handle_events(self, now: int) -> None:
         """Handle the clients' events until there are none."""
-        kept = dict(self._withdrawn)
+        before = dict(self._withdrawn)
         copies: dict[tuple[int, bytes], None] = {}
-        told = deque(self._told())
-        while told:
-            path, event = told.popleft()
-            self._take(path, event, copies, now)
-            told.extend(self._told())
-        if self._withdrawn != kept:
+        events = deque(self._client_events())
+        while events:
+            path, event = events.popleft()
+            self._on_event(path, event, copies, now)
+            events.extend(self._client_events())
+        if self._withdrawn != before:
             self._events.append(Record(WITHDRAWALS_RECORD, merge_withdrawal_records(self._withdrawn.values())))
         for path, note in copies:
-            if note not in self._unread:  # Else the owner's word is still to come, and is for all paths.
+            if note not in self._delivered:  # Otherwise the application's acknowledgement will go to all paths.
                 self.clients[path].acknowledge(note, now)
 
-    def _told(self) -> Iterator[tuple[int, Event]]:
+    def _client_events(self) -> Iterator[tuple[int, Event]]:
         for path, client in enumerate(self.clients):
             while (event := client.next_event()) is not None:
                 yield path, event
 
-    def _take(self, path: int, event: Event, copies: dict[tuple[int, bytes], None], now: int) -> None:
+    def _on_event(self, path: int, event: Event, copies: dict[tuple[int, bytes], None], now: int) -> None:
         match event:
             case Connect(peer):
-                if self._whose.setdefault(peer, path) == path:
+                if self._path_of.setdefault(peer, path) == path:
                     self._events.append(event)
                 else:
-                    self.clients[path].peer_lost(peer, now)  # An order has put a broker of another path onto this one.
+                    self.clients[path].peer_lost(
+                        peer, now
+                    )  # An order has moved a broker of another path onto this one.
             case Disconnect(peer):
-                if self._whose.get(peer) == path:
-                    del self._whose[peer]
+                if self._path_of.get(peer) == path:
+                    del self._path_of[peer]
                     self._events.append(event)
             case Record(record, data) if record == WITHDRAWALS_RECORD:
                 self._withdrawn[path] = data
             case Record():
-                if not path:  # All paths want the same kept.
+                if not path:  # All paths store the same record.
                     self._events.append(event)
             case Settled(record):
-                self._got_through(path, record, now)
+                self._on_confirmed(path, record, now)
             case Overdue(record, _):
-                self._is_late(path, record, event, now)
+                self._on_overdue(path, record, event, now)
             case Waiting(number, until_us):
-                self._stand(path, number, event, until_us)
+                self._on_waiting(path, number, event, until_us)
             case Delivered(number, note):
-                if (number, note.id) in self._read:
+                if (number, note.id) in self._acknowledged:
                     copies[path, note.id] = None
-                elif self._unread.setdefault(note.id, {}).setdefault(number, path) == path:
+                elif self._delivered.setdefault(note.id, {}).setdefault(number, path) == path:
                     self._events.append(event)
             case _:
                 self._events.append(event)
 
-    def _stand(self, path: int, number: int, event: Event, until_us: int | None) -> None:
-        if number in self._stands:
+    def _on_waiting(self, path: int, number: int, event: Event, until_us: int | None) -> None:
+        if number in self._in_force:
             return
         if until_us is not None:
-            self._stands.add(number)
+            self._in_force.add(number)
             self._events.append(event)
         elif not path:
             self._events.append(event)
 
-    def _got_through(self, path: int, record: int, now: int) -> None:
-        left = self._left.get(record, set())
-        if path not in left:
-            return  # It was given up here.
+    def _on_confirmed(self, path: int, record: int, now: int) -> None:
+        paths = self._open_paths.get(record, set())
+        if path not in paths:
+            return  # This path has already given it up.
         if self._pace[path].record_confirmed():
             self._behind.discard(path)
-        left.discard(path)
-        self._carried[record] = None
-        if not left:
+        paths.discard(path)
+        self._confirmed_somewhere[record] = None
+        if not paths:
             self._settle(record)
         for other in sorted(self._behind):
-            waiting = [each for each in self._carried if other in self._left[each]]
+            waiting = [each for each in self._confirmed_somewhere if other in self._open_paths[each]]
             for oldest in waiting[:-_BACKLOG_MAX]:
                 self._give_up(other, oldest, now)
 
-    def _is_late(self, path: int, record: int, event: Event, now: int) -> None:
-        left = self._left.get(record, set())
-        if path not in left:
+    def _on_overdue(self, path: int, record: int, event: Event, now: int) -> None:
+        paths = self._open_paths.get(record, set())
+        if path not in paths:
             return
-        if record in self._carried:
-            self._pace[path].record_late(again=path not in self._behind)
+        if record in self._confirmed_somewhere:
+            self._pace[path].record_late(newly_behind=path not in self._behind)
             self._behind.add(path)
             self._give_up(path, record, now)
-        elif path == min(left):
+        elif path == min(paths):
             self._events.append(event)
 
     def _give_up(self, path: int, record: int, now: int) -> None:
-        left = self._left[record]
-        left.discard(path)
-        if not left:
+        paths = self._open_paths[record]
+        paths.discard(path)
+        if not paths:
             self._settle(record)
         self.clients[path].withdraw(record, now)
 
     def _settle(self, record: int) -> None:
-        if self._left.pop(record, None) is not None:
-            self._carried.pop(record, None)
+        if self._open_paths.pop(record, None) is not None:
+            self._confirmed_somewhere.pop(record, None)
             self._events.append(Settled(record))
 
 
@@ -308,15 +314,15 @@ class _PathProgress:
             self.required_in_row = 0
         return self.confirmed_in_row >= self.required_in_row
 
-    def record_late(self, *, again: bool) -> None:
+    def record_late(self, *, newly_behind: bool) -> None:
         """Count a late publication; `again` if the path was not behind before."""
         self.confirmed_in_row = 0
-        if again:
+        if newly_behind:
             self.required_in_row = min(max(_BACKLOG_MAX, 2 * self.required_in_row), _REQUIRED_MAX)
 
 
 def _one_of(numbers: Sequence[int]) -> int:
-    assert numbers.count(numbers[0]) == len(numbers), "who is called alike counts alike"
+    assert numbers.count(numbers[0]) == len(numbers), "clients with the same calls have the same numbers"
     return numbers[0]
 
 

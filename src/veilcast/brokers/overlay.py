@@ -95,8 +95,8 @@ class BrokerOverlay(msgspec.Struct, frozen=True, array_like=True, forbid_unknown
             raise ConfigError("two virtual nodes have one name")
         topology = OverlayTree.build({node.name: len(node.replicas) for node in self.nodes}, self.links)
         for what in ("key", "address", "caller"):
-            told = [getattr(replica, what) for node in self.all_nodes for replica in node.replicas]
-            if len(set(told)) != len(told):
+            values = [getattr(replica, what) for node in self.all_nodes for replica in node.replicas]
+            if len(set(values)) != len(values):
                 raise ConfigError(f"two replicas have one {what}")
         if profile == "hardened":
             topology.check_hardened()
@@ -132,13 +132,13 @@ class BrokerOverlay(msgspec.Struct, frozen=True, array_like=True, forbid_unknown
 
     def replica_id(self, key: bytes) -> ReplicaId | None:
         """The replica with this key; None if the overlay has none."""
-        return next((place for node in self.nodes if (place := node.replica_id(key)) is not None), None)
+        return next((replica_id for node in self.nodes if (replica_id := node.replica_id(key)) is not None), None)
 
-    def replica(self, place: ReplicaId) -> Replica:
-        node = self.node(place.scheme.node)
-        if node.scheme != place.scheme:
-            raise StaleError("the scheme is not one that we know")
-        return node.replicas[place.index - 1]
+    def replica(self, replica_id: ReplicaId) -> Replica:
+        node = self.node(replica_id.scheme.node)
+        if node.scheme != replica_id.scheme:
+            raise StaleError("the scheme is not known here")
+        return node.replicas[replica_id.index - 1]
 
     def check_successor(self, newer: BrokerOverlay) -> None:
         """Raise unless `newer` may follow this overlay: the same tree, and a newer scheme wherever replicas differ.
@@ -149,7 +149,7 @@ class BrokerOverlay(msgspec.Struct, frozen=True, array_like=True, forbid_unknown
         if newer.origin != self.origin:
             raise StaleError("an order for another overlay of this operator")
         if newer.version <= self.version:
-            raise StaleError("an overlay that does not follow ours")
+            raise StaleError("an overlay that is not newer")
         if newer.links != self.links or [node.name for node in newer.nodes] != [node.name for node in self.nodes]:
             raise MalformedError("an order changes replicas, and not the tree")
         if (self.repository is None) != (newer.repository is None):
@@ -160,7 +160,7 @@ class BrokerOverlay(msgspec.Struct, frozen=True, array_like=True, forbid_unknown
             if new.version < old.version or (new.version == old.version and new.replicas != old.replicas):
                 raise StaleError("a node's replicas change without a newer scheme")
             if newer.version == self.version + 1 and any(
-                (place := self.replica_id(replica.key)) is not None and place.scheme.node != new.id
+                (replica_id := self.replica_id(replica.key)) is not None and replica_id.scheme.node != new.id
                 for replica in new.replicas
             ):
                 raise MalformedError("a replica leaves its node before it comes to another")
@@ -213,21 +213,21 @@ def hop_node(hop: Address) -> bytes | None:
 
 def overlay_replica_keys(overlays: Iterable[BrokerOverlay]) -> ReplicaKeys:
     """The keys of all replicas under the schemes of these overlays, the oldest first."""
-    every = list(overlays)
-    roster = ReplicaKeys(nodes=NODES_MAX + 1)
-    for overlay in every:
-        add_overlay_keys(roster, overlay)
-    return roster
+    all_overlays = list(overlays)
+    replica_keys = ReplicaKeys(nodes=NODES_MAX + 1)
+    for overlay in all_overlays:
+        add_overlay_keys(replica_keys, overlay)
+    return replica_keys
 
 
-def add_overlay_keys(roster: ReplicaKeys, overlay: BrokerOverlay) -> None:
+def add_overlay_keys(replica_keys: ReplicaKeys, overlay: BrokerOverlay) -> None:
     for node in overlay.all_nodes:
-        roster.add(node.scheme, [replica.key for replica in node.replicas])
+        replica_keys.add(node.scheme, [replica.key for replica in node.replicas])
 
 
-def is_caller(mine: bytes, theirs: bytes) -> bool:
+def is_caller(own: bytes, other: bytes) -> bool:
     """Of two brokers, the one with the smaller key connects to the other."""
-    return mine < theirs
+    return own < other
 
 
 _HOP: Final = "node:"

@@ -55,14 +55,14 @@ class PeerQueues:
         self._window, self._queue_max, self._queue_bytes = window, queue_max, queue_bytes
         self._claims_max = queue_max if claims_max is None else claims_max
         self._entropy = entropy
-        self._together = min(ACKNOWLEDGE_BATCH, max(1, window // 4))
-        self._lines: dict[Address, _PeerQueue] = {}
+        self._ack_batch = min(ACKNOWLEDGE_BATCH, max(1, window // 4))
+        self._queues: dict[Address, _PeerQueue] = {}
         self._frames: deque[Frame] = deque()
-        self._owed: Timers[Address] = Timers()
-        self._watched: Timers[Address] = Timers()
-        self._begun: dict[Address, None] = {}
+        self._ack_timers: Timers[Address] = Timers()
+        self._stall_timers: Timers[Address] = Timers()
+        self._awaiting_frames: dict[Address, None] = {}
         """Peers whose stall timer starts when their frames leave: only then is the time known."""
-        self._last: tuple[Message, bytes] | None = None
+        self._last_encoded: tuple[Message, bytes] | None = None
         self.restarted: deque[Address] = deque()
         """Peers that lost, or never had, state about this machine."""
         self.stalled: deque[Address] = deque()
@@ -74,222 +74,222 @@ class PeerQueues:
         return sum(self.queue_lengths())
 
     def __contains__(self, peer: Address) -> bool:
-        return peer in self._lines
+        return peer in self._queues
 
     def queue_lengths(self) -> list[int]:
         """Items that wait or are in flight, for each peer."""
-        return [len(line.waiting) + len(line.sent) for line in self._lines.values()]
+        return [len(queue.waiting) + len(queue.sent) for queue in self._queues.values()]
 
     def is_greeted(self, peer: Address) -> bool:
         """True if the peer is connected and has greeted this machine."""
-        return peer in self._lines and self._lines[peer].is_greeted
+        return peer in self._queues and self._queues[peer].is_greeted
 
     def unacknowledged_count(self, peer: Address) -> int:
         """Number of items that the peer has not acknowledged."""
-        line = self._lines.get(peer)
-        return 0 if line is None else len(line.waiting) + len(line.sent)
+        queue = self._queues.get(peer)
+        return 0 if queue is None else len(queue.waiting) + len(queue.sent)
 
     # --- streams
 
     def is_unacknowledged(self, peer: Address, message: Message) -> bool:
         """True if this message waits for the peer or is in flight to it."""
-        line, cargo = self._lines.get(peer), encode(message)
-        return line is not None and (cargo in line.waiting.values() or any(cargo == sent for _, sent in line.sent))
+        queue, cargo = self._queues.get(peer), encode(message)
+        return queue is not None and (cargo in queue.waiting.values() or any(cargo == sent for _, sent in queue.sent))
 
     def expect(self, peer: Address) -> None:
         """Keep items for the peer before its first stream."""
-        if peer not in self._lines:
-            self._lines[peer] = _PeerQueue(self._entropy(_SESSION_BYTES))
-        self._lines[peer].is_expected = True
+        if peer not in self._queues:
+            self._queues[peer] = _PeerQueue(self._entropy(_SESSION_BYTES))
+        self._queues[peer].is_expected = True
 
     def has_never_met(self, peer: Address) -> bool:
         """True if the peer's first greeting said that it knew no earlier run of this machine."""
-        return peer in self._lines and self._lines[peer].was_known is False
+        return peer in self._queues and self._queues[peer].was_known is False
 
     def peer_up(self, peer: Address) -> None:
         """A driver may report one stream twice, if this machine asked for it twice. The peer greets on it only once."""
-        line = self._lines.setdefault(peer, _PeerQueue(self._entropy(_SESSION_BYTES)))
-        if not line.is_greeted:
-            line.is_up, line.hello_count = True, 0
-        self._greet(peer, line)
-        self._watch(peer)
+        queue = self._queues.setdefault(peer, _PeerQueue(self._entropy(_SESSION_BYTES)))
+        if not queue.is_greeted:
+            queue.is_up, queue.hello_count = True, 0
+        self._greet(peer, queue)
+        self._start_watch(peer)
 
     def peer_lost(self, peer: Address) -> None:
-        line = self._lines.get(peer)
-        if line is not None:
-            line.is_up = line.is_greeted = False
-            self._unwatch(peer)
+        queue = self._queues.get(peer)
+        if queue is not None:
+            queue.is_up = queue.is_greeted = False
+            self._stop_watch(peer)
 
     def forget(self, peer: Address) -> None:
         """Drop the peer and all its items. If it returns it is a new peer."""
-        self._lines.pop(peer, None)
-        self._unwatch(peer)
+        self._queues.pop(peer, None)
+        self._stop_watch(peer)
 
-    # --- out
+    # --- output
 
     def put(self, peer: Address, message: Message) -> None:
         """Queue a message for a peer that is expected or was connected. Messages for a forgotten peer are discarded."""
-        line = self._lines.get(peer)
-        if line is None:
+        queue = self._queues.get(peer)
+        if queue is None:
             return
-        kept = isinstance(message, _NEVER_DROPPED)
-        if line.is_lost and kept:
-            return  # It is told all of them, when it is back.
-        line.add(self._cargo(message), kept)
-        self._bound(peer, line)
-        self._send(peer, line)
+        is_kept = isinstance(message, _NEVER_DROPPED)
+        if queue.is_lost and is_kept:
+            return  # The peer gets all claims when it is back.
+        queue.add(self._encode_cached(message), is_kept)
+        self._enforce_bounds(peer, queue)
+        self._send(peer, queue)
 
     def frames(self, now: int, limit: int) -> list[Frame]:
-        for peer in self._begun:
-            self._wait(peer, self._lines[peer], now)
-        self._begun.clear()
+        for peer in self._awaiting_frames:
+            self._set_stall_timer(peer, self._queues[peer], now)
+        self._awaiting_frames.clear()
         return [self._frames.popleft() for _ in range(min(limit, len(self._frames)))]
 
     def next_us(self) -> int | None:
-        return earliest(self._owed.next_us(), self._watched.next_us())
+        return earliest(self._ack_timers.next_us(), self._stall_timers.next_us())
 
     def handle(self, now: int) -> None:
         """Send delayed acknowledgements, and give up streams without progress."""
-        for peer in self._owed.pop_due(now):
-            self._acknowledge(peer, self._lines[peer])
-        for peer in self._watched.pop_due(now):
-            line = self._lines[peer]
-            if line.is_greeted and not line.sent:
+        for peer in self._ack_timers.pop_due(now):
+            self._acknowledge(peer, self._queues[peer])
+        for peer in self._stall_timers.pop_due(now):
+            queue = self._queues[peer]
+            if queue.is_greeted and not queue.sent:
                 continue
-            if line.progress_mark == line.progress:
+            if queue.progress_mark == queue.progress:
                 self.stalled.append(peer)
                 continue
-            self._wait(peer, line, now)
+            self._set_stall_timer(peer, queue, now)
 
-    # --- in
+    # --- input
 
     def receive(self, data: bytes, peer: Address, now: int) -> Message | None:
         """Return the peer's messages, in order and once. Raises for invalid input."""
-        line = self._lines.get(peer)
-        if line is None or not line.is_up:
-            raise StaleError("nobody that is up")
+        queue = self._queues.get(peer)
+        if queue is None or not queue.is_up:
+            raise StaleError("a peer that is not connected")
         message = decode(data)
         match message:
             case Hello():
-                self._greeted(message, peer, line)
+                self._on_hello(message, peer, queue)
             case ItemAck():
-                line.acknowledge(message.number)
-                self._send(peer, line)
+                queue.acknowledge(message.number)
+                self._send(peer, queue)
             case SessionItem():
-                return self._take(message, peer, line, now)
+                return self._take_item(message, peer, queue, now)
             case _:
                 raise MalformedError("not a message of a session")
         return None
 
-    # --- inside
+    # --- internals
 
-    def _greet(self, peer: Address, line: _PeerQueue) -> None:
-        self._post(peer, Hello(line.session, line.their_session, line.received))
+    def _greet(self, peer: Address, queue: _PeerQueue) -> None:
+        self._queue_frame(peer, Hello(queue.session, queue.their_session, queue.received))
 
-    def _greeted(self, hello: Hello, peer: Address, line: _PeerQueue) -> None:
-        line.hello_count += 1
-        if line.hello_count > HELLOS_MAX:
+    def _on_hello(self, hello: Hello, peer: Address, queue: _PeerQueue) -> None:
+        queue.hello_count += 1
+        if queue.hello_count > HELLOS_MAX:
             raise ExcessError("more greetings than a stream needs")
-        if line.was_known is None:
-            line.was_known = hello.theirs is not None
-        if hello.session != line.their_session:
-            line.their_session, line.received, line.acknowledged = hello.session, 0, 0
-        knows_us = hello.theirs == line.session
-        if knows_us:
-            line.acknowledge(hello.heard)
-        elif line.last_sent:  # It lacks what comes before the first that we would send.
-            line.begin_session(self._entropy(_SESSION_BYTES))
-            self._greet(peer, line)
-        if line.is_lost or not knows_us:
+        if queue.was_known is None:
+            queue.was_known = hello.theirs is not None
+        if hello.session != queue.their_session:
+            queue.their_session, queue.received, queue.acknowledged = hello.session, 0, 0
+        knows_session = hello.theirs == queue.session
+        if knows_session:
+            queue.acknowledge(hello.heard)
+        elif queue.last_sent:  # The peer lacks the items before the first unacknowledged one.
+            queue.begin_session(self._entropy(_SESSION_BYTES))
+            self._greet(peer, queue)
+        if queue.is_lost or not knows_session:
             self.restarted.append(peer)
-        line.is_greeted, line.is_lost = True, False
-        for number, cargo in line.sent:
-            self._post(peer, SessionItem(number, cargo))
-        self._send(peer, line)
+        queue.is_greeted, queue.is_lost = True, False
+        for number, cargo in queue.sent:
+            self._queue_frame(peer, SessionItem(number, cargo))
+        self._send(peer, queue)
 
-    def _take(self, item: SessionItem, peer: Address, line: _PeerQueue, now: int) -> Message | None:
-        if line.their_session is None or not line.hello_count:
+    def _take_item(self, item: SessionItem, peer: Address, queue: _PeerQueue, now: int) -> Message | None:
+        if queue.their_session is None or not queue.hello_count:
             raise MalformedError("an item before a greeting")
-        if item.number > line.received + 1:
+        if item.number > queue.received + 1:
             if peer not in self.stalled:
                 self.stalled.append(peer)
             raise MalformedError("an item out of its order")
-        if item.number <= line.received:
+        if item.number <= queue.received:
             return None
-        line.received += 1
-        if line.received - line.acknowledged >= self._together:
-            self._acknowledge(peer, line)
-        elif peer not in self._owed:
-            self._owed.set(peer, now + ACKNOWLEDGE_US)
+        queue.received += 1
+        if queue.received - queue.acknowledged >= self._ack_batch:
+            self._acknowledge(peer, queue)
+        elif peer not in self._ack_timers:
+            self._ack_timers.set(peer, now + ACKNOWLEDGE_US)
         return decode(item.cargo)
 
-    def _send(self, peer: Address, line: _PeerQueue) -> None:
+    def _send(self, peer: Address, queue: _PeerQueue) -> None:
         """Send items up to the window."""
-        if not line.is_greeted:
+        if not queue.is_greeted:
             return
-        while line.waiting and len(line.sent) < self._window:
-            self._post(peer, SessionItem(*line.send_next()))
-        if line.sent:
-            self._watch(peer)
+        while queue.waiting and len(queue.sent) < self._window:
+            self._queue_frame(peer, SessionItem(*queue.send_next()))
+        if queue.sent:
+            self._start_watch(peer)
 
-    def _watch(self, peer: Address) -> None:
-        if peer not in self._watched:
-            self._begun[peer] = None
+    def _start_watch(self, peer: Address) -> None:
+        if peer not in self._stall_timers:
+            self._awaiting_frames[peer] = None
 
-    def _wait(self, peer: Address, line: _PeerQueue, now: int) -> None:
-        line.progress_mark = line.progress
-        self._watched.set(peer, now + STALL_US)
+    def _set_stall_timer(self, peer: Address, queue: _PeerQueue, now: int) -> None:
+        queue.progress_mark = queue.progress
+        self._stall_timers.set(peer, now + STALL_US)
 
-    def _unwatch(self, peer: Address) -> None:
-        self._owed.cancel(peer)
-        self._watched.cancel(peer)
-        self._begun.pop(peer, None)
+    def _stop_watch(self, peer: Address) -> None:
+        self._ack_timers.cancel(peer)
+        self._stall_timers.cancel(peer)
+        self._awaiting_frames.pop(peer, None)
 
-    def _acknowledge(self, peer: Address, line: _PeerQueue) -> None:
-        self._owed.cancel(peer)
-        line.acknowledged = line.received
-        self._post(peer, ItemAck(line.received))
+    def _acknowledge(self, peer: Address, queue: _PeerQueue) -> None:
+        self._ack_timers.cancel(peer)
+        queue.acknowledged = queue.received
+        self._queue_frame(peer, ItemAck(queue.received))
 
-    def _bound(self, peer: Address, line: _PeerQueue) -> None:
-        while len(line.droppable) > self._queue_max or line.size > self._queue_bytes:
-            if not line.drop_oldest():
+    def _enforce_bounds(self, peer: Address, queue: _PeerQueue) -> None:
+        while len(queue.droppable) > self._queue_max or queue.size > self._queue_bytes:
+            if not queue.drop_oldest():
                 break
             self.dropped += 1
-        self._bound_all(line)
-        if len(line.waiting) - len(line.droppable) > (self._claims_max if line.is_expected else self._queue_max):
-            self.dropped += len(line.waiting)
-            line.begin_session(self._entropy(_SESSION_BYTES), empty=True)
-            # On a stream that is up, what comes next would have a session that the peer does not know.
-            line.is_lost, line.is_greeted = True, False
-            if line.is_up:
+        self._enforce_total(queue)
+        if len(queue.waiting) - len(queue.droppable) > (self._claims_max if queue.is_expected else self._queue_max):
+            self.dropped += len(queue.waiting)
+            queue.begin_session(self._entropy(_SESSION_BYTES), empty=True)
+            # On an open stream, the next items would belong to a session that the peer does not know.
+            queue.is_lost, queue.is_greeted = True, False
+            if queue.is_up:
                 self.stalled.append(peer)
 
-    def _bound_all(self, line: _PeerQueue) -> None:
+    def _enforce_total(self, queue: _PeerQueue) -> None:
         """Bound the memory of all peers together: the largest queue loses items.
 
         Claim: all queues together hold at most twice `_TOTAL_FACTOR * queue_bytes`. Reason: a queue no larger than its
         equal part is not examined, so such queues hold at most one total together; the others are cut until the sum is
         within the total.
         """
-        most = _TOTAL_FACTOR * self._queue_bytes
-        if line.size * len(self._lines) <= most:
+        total_max = _TOTAL_FACTOR * self._queue_bytes
+        if queue.size * len(self._queues) <= total_max:
             return
-        size = sum(each.size for each in self._lines.values())
-        while size > most:
-            fullest = max(self._lines.values(), key=lambda each: each.size if each.droppable else 0)
+        size = sum(each.size for each in self._queues.values())
+        while size > total_max:
+            fullest = max(self._queues.values(), key=lambda each: each.size if each.droppable else 0)
             before = fullest.size
             if not fullest.drop_oldest():
                 break
             self.dropped += 1
             size -= before - fullest.size
 
-    def _cargo(self, message: Message) -> bytes:
+    def _encode_cached(self, message: Message) -> bytes:
         """Encode a message; a message for many peers is encoded once."""
-        if self._last is None or self._last[0] is not message:
-            self._last = (message, encode(message))
-        return self._last[1]
+        if self._last_encoded is None or self._last_encoded[0] is not message:
+            self._last_encoded = (message, encode(message))
+        return self._last_encoded[1]
 
-    def _post(self, peer: Address, message: Message) -> None:
+    def _queue_frame(self, peer: Address, message: Message) -> None:
         self._frames.append(Frame(peer, encode(message)))
 
 
@@ -325,17 +325,17 @@ class _PeerQueue:
     def progress(self) -> tuple[int, bytes, int]:
         return self.hello_count, self.session, self.sent[0][0] if self.sent else 0
 
-    def add(self, cargo: bytes, kept: bool) -> None:
+    def add(self, cargo: bytes, is_kept: bool) -> None:
         self.position += 1
         self.waiting[self.position] = cargo
         self.size += len(cargo)
-        if not kept:
+        if not is_kept:
             self.droppable[self.position] = None
 
     def send_next(self) -> tuple[int, bytes]:
         """Move the first waiting item to those in flight."""
-        place = next(iter(self.waiting))
-        cargo = self._pop(place)
+        position = next(iter(self.waiting))
+        cargo = self._pop(position)
         self.last_sent += 1
         self.sent.append((self.last_sent, cargo))
         return self.last_sent, cargo
@@ -366,9 +366,9 @@ class _PeerQueue:
         self.sent = deque(enumerate(under_way, 1))
         self.last_sent = len(under_way)
 
-    def _pop(self, place: int) -> bytes:
-        cargo = self.waiting.pop(place)
-        self.droppable.pop(place, None)
+    def _pop(self, position: int) -> bytes:
+        cargo = self.waiting.pop(position)
+        self.droppable.pop(position, None)
         self.size -= len(cargo)
         return cargo
 

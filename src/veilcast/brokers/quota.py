@@ -55,54 +55,54 @@ class ReplicaQuota:
 
     def __init__(self, most: int) -> None:
         self._most = most
-        self._held: dict[ReplicaId, dict[bytes, dict[bytes, None]]] = {}
+        self._charges: dict[ReplicaId, dict[bytes, dict[bytes, None]]] = {}
         """Charges of each replica by advertisement, the oldest first."""
-        self._holders: dict[ItemName, dict[ReplicaId, None]] = {}
+        self._senders: dict[ItemName, dict[ReplicaId, None]] = {}
 
     def __len__(self) -> int:
-        return len(self._holders)
+        return len(self._senders)
 
-    def charge(self, name: ItemName, bearer: ReplicaId) -> list[ItemName]:
+    def charge(self, item: ItemName, sender: ReplicaId) -> list[ItemName]:
         """Charge the item to the replica that has just sent a part of it. Returns the items that this evicts."""
-        self._holders.setdefault(name, {})[bearer] = None
-        own = self._held.setdefault(bearer, {})
-        under = own.setdefault(name[0], {})
-        under.pop(name[1], None)
-        under[name[1]] = None
-        over = [(other, held) for other in self._past(bearer) for held in self._all_of(other)]
-        if sum(map(len, own.values())) > max(1, self._most // bearer.scheme.size):
-            fullest = max(own, key=lambda advert: len(own[advert]))
-            over.append((bearer, (fullest, next(iter(own[fullest])))))
-        return [held for other, held in over if self._let_go(other, held)]
+        self._senders.setdefault(item, {})[sender] = None
+        charges = self._charges.setdefault(sender, {})
+        of_advertisement = charges.setdefault(item[0], {})
+        of_advertisement.pop(item[1], None)
+        of_advertisement[item[1]] = None
+        evicted = [(other, other_item) for other in self._outdated(sender) for other_item in self._items_of(other)]
+        if sum(map(len, charges.values())) > max(1, self._most // sender.scheme.size):
+            fullest = max(charges, key=lambda advertisement: len(charges[advertisement]))
+            evicted.append((sender, (fullest, next(iter(charges[fullest])))))
+        return [other_item for other, other_item in evicted if self._uncharge(other, other_item)]
 
-    def release(self, name: ItemName) -> None:
+    def release(self, item: ItemName) -> None:
         """Remove every charge for the item: it was used or discarded."""
-        for bearer in list(self._holders.get(name, ())):
-            self._let_go(bearer, name)
+        for sender in list(self._senders.get(item, ())):
+            self._uncharge(sender, item)
 
-    def _let_go(self, bearer: ReplicaId, name: ItemName) -> bool:
+    def _uncharge(self, sender: ReplicaId, item: ItemName) -> bool:
         """Remove one charge; True if it was the item's last."""
-        advert, id_ = name
-        own = self._held[bearer]
-        del own[advert][id_]
-        if not own[advert]:
-            del own[advert]
-        if not own:
-            del self._held[bearer]
-        del self._holders[name][bearer]
-        if self._holders[name]:
+        advertisement, id_ = item
+        charges = self._charges[sender]
+        del charges[advertisement][id_]
+        if not charges[advertisement]:
+            del charges[advertisement]
+        if not charges:
+            del self._charges[sender]
+        del self._senders[item][sender]
+        if self._senders[item]:
             return False
-        del self._holders[name]
+        del self._senders[item]
         return True
 
-    def _past(self, bearer: ReplicaId) -> list[ReplicaId]:
+    def _outdated(self, sender: ReplicaId) -> list[ReplicaId]:
         """Replicas of older schemes of the same node."""
-        alike = [other for other in self._held if other.scheme.node == bearer.scheme.node]
-        stand = sorted({other.scheme for other in alike})[-_SCHEMES_KEPT:]
-        return [other for other in alike if other.scheme not in stand and other != bearer]
+        same_node = [other for other in self._charges if other.scheme.node == sender.scheme.node]
+        current = sorted({other.scheme for other in same_node})[-_SCHEMES_KEPT:]
+        return [other for other in same_node if other.scheme not in current and other != sender]
 
-    def _all_of(self, bearer: ReplicaId) -> list[ItemName]:
-        return [(advert, id_) for advert, ids in self._held[bearer].items() for id_ in ids]
+    def _items_of(self, sender: ReplicaId) -> list[ItemName]:
+        return [(advertisement, id_) for advertisement, ids in self._charges[sender].items() for id_ in ids]
 
 
 _SCHEMES_KEPT: Final = 2
@@ -127,7 +127,7 @@ class PendingMessages(Generic[Dependency, Sender, Item]):
     def __init__(self, *, count: int, size: int, senders: int, keep_us: int, total: int | None = None) -> None:
         self._total = count * senders if total is None else total
         if min(count, size, senders, keep_us, self._total) < 1:
-            raise LocalError("there is room for at least one thing, for a while")
+            raise LocalError("there must be room for at least one item, for some time")
         self._count, self._size, self._most, self._keep_us = count, size, senders, keep_us
         self._entries: dict[int, _PendingEntry[Dependency, Sender, Item]] = {}
         """Entries by sequence number, in the order of arrival."""
@@ -212,16 +212,16 @@ class UnstartedTransfers(Generic[Transfer]):
     def check_quota(self, key: Transfer, holder: ReplicaId) -> None:
         """Raise if this holder is over its quota."""
         if holder not in self._kept.get(key, ()) and self._counts[holder] >= self._each:
-            raise ExcessError("no honest holder deals so much that does not begin")
+            raise ExcessError("more unstarted transfers than an honest holder deals")
 
-    def store(self, key: Transfer, holder: ReplicaId, name: bytes, kept: StoredDealing) -> list[Transfer]:
+    def store(self, key: Transfer, holder: ReplicaId, item: bytes, dealing: StoredDealing) -> list[Transfer]:
         """Store a dealing. Returns the transfers that become inactive."""
         dealt = self._kept.setdefault(key, {})
         if holder not in dealt:
             self._counts[holder] += 1
-        faces = dealt.setdefault(holder, {})
-        if len(faces) < _DEALINGS_PER_HOLDER:
-            faces.setdefault(name, kept)
+        dealings = dealt.setdefault(holder, {})
+        if len(dealings) < _DEALINGS_PER_HOLDER:
+            dealings.setdefault(item, dealing)
         return self.activate(key)
 
     def activate(self, key: Transfer) -> list[Transfer]:
@@ -236,7 +236,7 @@ class UnstartedTransfers(Generic[Transfer]):
 
     def stored_dealings(self, key: Transfer) -> list[StoredDealing]:
         """The transfer's dealings in the order of arrival."""
-        return [kept for faces in self._kept[key].values() for kept in faces.values()]
+        return [dealing for dealings in self._kept[key].values() for dealing in dealings.values()]
 
     def remove(self, key: Transfer) -> None:
         """Remove the transfer: it has begun, or its key is no longer fresh."""
@@ -259,13 +259,13 @@ class PublisherQuota(Generic[Key]):
 
     def __init__(self, active: int, past: int, keep_us: int) -> None:
         if active < 1 or past < 1:
-            raise LocalError("there is room for at least one thing")
+            raise LocalError("there must be room for at least one item")
         self._most, self._most_past, self._keep_us = active, past, keep_us
         self._active: dict[Key, bytes] = {}
         self._past: dict[Key, tuple[bytes, int]] = {}
         self._counts: Counter[bytes] = Counter()
         self._past_counts: Counter[bytes] = Counter()
-        self._muted: dict[bytes, int] = {}
+        self._blocked: dict[bytes, int] = {}
 
     def __len__(self) -> int:
         return len(self._active)
@@ -285,9 +285,9 @@ class PublisherQuota(Generic[Key]):
         if key in self._active:
             return
         full = len(self._active) >= self._most or self._counts[publisher] >= _publisher_part(self._most)
-        if full or self._past_full(publisher) or now < self._muted.get(publisher, 0):
+        if full or self._past_full(publisher) or now < self._blocked.get(publisher, 0):
             self.reject(key, publisher, now)
-            raise ExcessError("no room for more, or for more of this publisher's")
+            raise ExcessError("no room for more transfers, or for more of this publisher")
         self._active[key] = publisher
         self._counts[publisher] += 1
 
@@ -308,8 +308,8 @@ class PublisherQuota(Generic[Key]):
             return
         if not self._past_full(publisher):
             self._remember(key, publisher, now)
-        elif publisher in self._muted or len(self._muted) < self._most:
-            self._muted[publisher] = now + self._keep_us
+        elif publisher in self._blocked or len(self._blocked) < self._most:
+            self._blocked[publisher] = now + self._keep_us
 
     def _remember(self, key: Key, publisher: bytes, now: int) -> None:
         self._past[key] = (publisher, now + self._keep_us)
@@ -327,8 +327,8 @@ class PublisherQuota(Generic[Key]):
             self._past_counts[publisher] -= 1
             if not self._past_counts[publisher]:
                 del self._past_counts[publisher]
-        for publisher in [each for each, until in self._muted.items() if until <= now]:
-            del self._muted[publisher]
+        for publisher in [each for each, until in self._blocked.items() if until <= now]:
+            del self._blocked[publisher]
 
 
 class IgnoredItems(Generic[Key]):
@@ -339,26 +339,26 @@ class IgnoredItems(Generic[Key]):
 
     def __init__(self, each: int, keep_us: int) -> None:
         self._each, self._keep_us = each, keep_us
-        self._until: dict[Key, tuple[bytes, int]] = {}
+        self._deadlines: dict[Key, tuple[bytes, int]] = {}
         self._counts: Counter[bytes] = Counter()
 
     def __len__(self) -> int:
-        return len(self._until)
+        return len(self._deadlines)
 
-    def add(self, key: Key, bearer: bytes, now: int) -> None:
+    def add(self, key: Key, sender: bytes, now: int) -> None:
         """Ignore the item, unless its sender is over its quota: no honest replica sends that many."""
-        if not self.contains(key, now) and self._counts[bearer] < self._each:
-            self._until[key] = (bearer, now + self._keep_us)
-            self._counts[bearer] += 1
+        if not self.contains(key, now) and self._counts[sender] < self._each:
+            self._deadlines[key] = (sender, now + self._keep_us)
+            self._counts[sender] += 1
 
     def contains(self, key: Key, now: int) -> bool:
-        while self._until and (first := next(iter(self._until.items())))[1][1] <= now:
-            del self._until[first[0]]
-            bearer = first[1][0]
-            self._counts[bearer] -= 1
-            if not self._counts[bearer]:
-                del self._counts[bearer]
-        return key in self._until
+        while self._deadlines and (first := next(iter(self._deadlines.items())))[1][1] <= now:
+            del self._deadlines[first[0]]
+            sender = first[1][0]
+            self._counts[sender] -= 1
+            if not self._counts[sender]:
+                del self._counts[sender]
+        return key in self._deadlines
 
 
 def _publisher_part(most: int) -> int:

@@ -50,8 +50,8 @@ class OverlayTree(msgspec.Struct, frozen=True):
                     raise ConfigError(f"a link leads to {end!r}, and there is no such virtual node")
             if one == other or other in neighbours[one]:
                 raise ConfigError(f"{one!r} and {other!r} are linked to themselves or twice")
-            if way := _find_path(neighbours, one, other):
-                raise ConfigError(f"the links make a cycle: {' - '.join([*way, one])}")
+            if path := _find_path(neighbours, one, other):
+                raise ConfigError(f"the links make a cycle: {' - '.join([*path, one])}")
             neighbours[one].append(other)
             neighbours[other].append(one)
         first = next(iter(sizes))
@@ -65,9 +65,9 @@ class OverlayTree(msgspec.Struct, frozen=True):
         for end in (one, other):
             if end not in self.sizes:
                 raise LocalError(f"there is no virtual node {end!r}")
-        way = _find_path(self.neighbours, one, other)
-        assert way is not None, "a tree has a path between any two nodes"
-        return tuple(way)
+        path = _find_path(self.neighbours, one, other)
+        assert path is not None, "a tree has a path between any two nodes"
+        return tuple(path)
 
     def check_hardened(self) -> None:
         """`ConfigError` with the reason if a node could not keep a secret."""
@@ -94,10 +94,10 @@ def _find_path(neighbours: Mapping[str, Sequence[str]], one: str, other: str) ->
     while waiting:
         here = waiting.popleft()
         if here == other:
-            way = [here]
-            while way[-1] != one:
-                way.append(came_from[way[-1]])
-            return way[::-1]
+            path = [here]
+            while path[-1] != one:
+                path.append(came_from[path[-1]])
+            return path[::-1]
         for end in neighbours[here]:
             if end not in came_from:
                 came_from[end] = here

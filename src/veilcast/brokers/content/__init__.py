@@ -3,6 +3,6 @@
 sealed_publication  the seal of a publication
 coding              blocks, manifest, and the strategies by which blocks travel
 publisher           the publisher's side
-forwarding, state   content through one broker
+    forwarder, state    content through one broker
 subscriber          the subscriber's side
 """

@@ -74,14 +74,14 @@ class ContentManifest(msgspec.Struct, frozen=True, array_like=True, forbid_unkno
         return manifest
 
     def check(self, publisher: bytes) -> None:
-        verify(publisher, _signed(self), self.signature, purpose=_PURPOSE)
+        verify(publisher, _signed_bytes(self), self.signature, purpose=_PURPOSE)
 
     def check_block(self, block: ContentBlock) -> None:
         """Raise unless it is an unchanged block of this content."""
         if block.id != self.id or block.index > len(self.digests) or len(block.data) != self.block_size:
             raise ForgedError("a block of something else")
         if _digest(block) != self.digests[block.index - 1]:
-            raise ForgedError("a block that was spoilt on its way")
+            raise ForgedError("a block that was corrupted on its way")
 
 
 class ContentBlock(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
@@ -101,7 +101,7 @@ def encode_content(
     needed, count = (majority(first.size), first.size) if strategy is Strategy.CODED else (1, 1)
     blocks = [ContentBlock(content_id, at, data) for at, data in enumerate(_encode(content, needed, count), 1)]
     unsigned = ContentManifest(content_id, len(content), needed, tuple(map(_digest, blocks)), bytes(SIGNATURE))
-    signature = signing.sign(_signed(unsigned), purpose=_PURPOSE)
+    signature = signing.sign(_signed_bytes(unsigned), purpose=_PURPOSE)
     return msgspec.structs.replace(unsigned, signature=signature), blocks
 
 
@@ -111,8 +111,8 @@ def choose_carriers(
     """The indices of the next node's replicas that `sender`, or the publisher (0), sends a block to."""
     if strategy is Strategy.COPIES or attempt >= SINGLE_PATH_ATTEMPTS:
         return [(sender + step) % to.size + 1 for step in range(to.max_faulty + 1)]
-    way = digest(_ENCODER.encode((content_id, index, to.node, attempt)), purpose=b"vc/block-way", size=8)
-    return [int.from_bytes(way, "big") % to.size + 1]
+    drawn = digest(_ENCODER.encode((content_id, index, to.node, attempt)), purpose=b"vc/block-way", size=8)
+    return [int.from_bytes(drawn, "big") % to.size + 1]
 
 
 class ContentAssembly:
@@ -122,7 +122,7 @@ class ContentAssembly:
         manifest.check(publisher)
         self._manifest = manifest
         self._blocks: dict[int, bytes] = {}
-        self._liars: dict[ReplicaId, None] = {}
+        self._faulty: dict[ReplicaId, None] = {}
 
     def __len__(self) -> int:
         return len(self._blocks)
@@ -130,26 +130,26 @@ class ContentAssembly:
     @property
     def faulty(self) -> list[ReplicaId]:
         """Replicas that sent a corrupt block. No honest broker forwards one."""
-        return list(self._liars)
+        return list(self._faulty)
 
     @property
     def is_complete(self) -> bool:
         return len(self._blocks) >= self._manifest.needed
 
-    def add(self, block: ContentBlock, bearer: ReplicaId) -> None:
+    def add(self, block: ContentBlock, sender: ReplicaId) -> None:
         """Add a block. Raises for an invalid one and records its sender, which the caller identifies by its link."""
         try:
             self._manifest.check_block(block)
         except ForgedError:
-            self._liars[bearer] = None
+            self._faulty[sender] = None
             raise
         self._blocks.setdefault(block.index, block.data)
 
     def missing(self) -> list[int]:
         """The blocks to request: of the absent ones, as many as are still needed."""
-        lacking = max(0, self._manifest.needed - len(self._blocks))
+        missing_count = max(0, self._manifest.needed - len(self._blocks))
         absent = (index for index in range(1, len(self._manifest.digests) + 1) if index not in self._blocks)
-        return [index for index, _ in zip(absent, range(lacking), strict=False)]
+        return [index for index, _ in zip(absent, range(missing_count), strict=False)]
 
     def content(self) -> bytes:
         if not self.is_complete:
@@ -190,7 +190,7 @@ def _digest(block: ContentBlock) -> bytes:
     return digest(_ENCODER.encode(block), purpose=b"vc/block")
 
 
-def _signed(manifest: ContentManifest) -> bytes:
+def _signed_bytes(manifest: ContentManifest) -> bytes:
     return _ENCODER.encode(msgspec.structs.replace(manifest, signature=bytes(SIGNATURE)))
 
 

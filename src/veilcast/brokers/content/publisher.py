@@ -16,22 +16,21 @@ costs one dealing per `again_us`, and ever fewer, and a key that has been dealt 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from random import Random
-from typing import Final, TypeAlias
+from typing import Final
 
 import msgspec
 
 from veilcast.brokers.config import BrokerClientConfig
 from veilcast.brokers.content.coding import ATTEMPTS_MAX, ContentBlock, choose_carriers, encode_content
 from veilcast.brokers.content.sealed_publication import encode_publication, seal_publication
+from veilcast.brokers.edge_links import EdgeLinks
 from veilcast.brokers.keys.bulk import BulkSealer, RefreshPolicy
 from veilcast.brokers.keys.paper_split import KeyAttempt, split_key
 from veilcast.brokers.keys.redistribution import deal_key
-from veilcast.brokers.keys.scheme import Scheme
 from veilcast.brokers.operations.share_store import make_pushes
-from veilcast.brokers.routing.renewal import ActiveAdvertisement, ClaimEncoder
+from veilcast.brokers.routing.renewal import ActiveAdvertisement, ClaimEncoder, ClaimRenewal
 from veilcast.core.connector import DOUBLINGS_MAX, backoff
 from veilcast.core.outbox import Outbox, PendingPublication
 from veilcast.core.timers import Timers, earliest
@@ -40,14 +39,7 @@ from veilcast.crypto.secret import Secret
 from veilcast.crypto.sign import SigningKey
 from veilcast.errors import ExcessError, LocalError, StaleError
 from veilcast.machine import Address, Delay, Entropy, Event, Overdue
-from veilcast.wire.brokers import ConfirmContent, FirstShare, ForwardContent, PushShare, RequestBlocks, Routing, WantKey
-from veilcast.wire.mesh import Message
-
-AdvertisementLookup: TypeAlias = Callable[[str, int], ActiveAdvertisement | None]
-SendToEdge: TypeAlias = Callable[[int, Message], None]
-"""Send to the replica with this index, from 1, of the edge node."""
-SendToRepository: TypeAlias = Callable[[int, PushShare], None]
-"""Send to the replica with this index, from 1, of the repository."""
+from veilcast.wire.brokers import ConfirmContent, FirstShare, ForwardContent, RequestBlocks, Routing, WantKey
 
 
 class ContentPublisher:
@@ -56,74 +48,70 @@ class ContentPublisher:
     def __init__(
         self,
         config: BrokerClientConfig,
-        advertising: AdvertisementLookup,
-        language: ClaimEncoder,
-        edge: Callable[[], Scheme],
-        enough: Callable[[Collection[Address]], bool],
-        send: SendToEdge,
+        claims: ClaimRenewal,
+        codec: ClaimEncoder,
+        edge: EdgeLinks,
         records: Outbox,
         rng: Random,
         entropy: Entropy,
-        shelves: tuple[Callable[[], Scheme], SendToRepository] | None = None,
     ) -> None:
-        self._config, self._advertising, self._language, self._edge = config, advertising, language, edge
-        self._enough, self._send, self._records, self._rng, self._entropy = enough, send, records, rng, entropy
-        self._shelves = shelves
+        self._config, self._claims, self._codec, self._edge = config, claims, codec, edge
+        self._records, self._rng, self._entropy = records, rng, entropy
         self._hardened = config.profile == "hardened"
         self._refresh = RefreshPolicy(config.refresh_messages, config.refresh_bytes)
-        self._sendings: dict[int, list[_PublicationState]] = {}
+        self._states: dict[int, list[_PublicationState]] = {}
         self._contents: dict[bytes, _PublicationState] = {}
         self._bulks: dict[str, _TopicBulk] = {}
         self._keys: dict[bytes, _PublishedKey] = {}
-        self._alarms: Timers[_PublicationState] = Timers()
+        self._timers: Timers[_PublicationState] = Timers()
         self._overdue: Timers[int] = Timers()
         self._events: deque[Event] = deque()
 
     def __len__(self) -> int:
-        return sum(map(len, self._sendings.values()))
+        return sum(map(len, self._states.values()))
 
     @property
     def key_count(self) -> int:
         return len(self._keys)
 
-    # --- the owner
+    # --- the application
 
-    def send(self, record: int, letter: PendingPublication, now: int, *, held: bool = False) -> None:
+    def send(self, record: int, pending: PendingPublication, now: int, *, held: bool = False) -> None:
         """Start sending. `held`: the member itself is subscribed, and the publication is not settled before
         `release_held`."""
-        sending = _PublicationState(record, letter, held)
-        self._sendings.setdefault(record, []).append(sending)
+        state = _PublicationState(record, pending, held)
+        self._states.setdefault(record, []).append(state)
         if record not in self._overdue:
             self._overdue.set(record, now + self._config.wait_us)
-        self._try(sending, now)
+        self._attempt(state, now)
 
     def withdraw(self, record: int) -> None:
-        for sending in self._sendings.pop(record, ()):
-            self._leave(sending)
+        for state in self._states.pop(record, ()):
+            self._abandon_sealing(state)
         self._overdue.cancel(record)
 
     def unconfirmed(self) -> list[tuple[int, PendingPublication]]:
         """All unconfirmed publications."""
-        every = ((record, sending) for record, sendings in self._sendings.items() for sending in sendings)
-        return [(record, sending.letter) for record, sending in every if not sending.is_confirmed]
+        every = ((record, state) for record, states in self._states.items() for state in states)
+        return [(record, state.pending) for record, state in every if not state.is_confirmed]
 
-    def hold_for_self(self, record: int, letter: PendingPublication) -> None:
-        for sending in self._find(record, letter):
-            sending.is_held = True
+    def hold_for_self(self, record: int, pending: PendingPublication) -> None:
+        for state in self._find(record, pending):
+            state.is_held = True
 
-    def release_held(self, record: int, letter: PendingPublication) -> None:
+    def release_held(self, record: int, pending: PendingPublication) -> None:
         """The publisher's own application has acknowledged it."""
-        for sending in self._find(record, letter):
-            sending.is_held = False
-            self._settle(sending)
+        for state in self._find(record, pending):
+            state.is_held = False
+            self._settle(state)
 
     def delay(self, now: int) -> Delay | None:
         """Why the last unconfirmed publication waits; None if all are confirmed."""
-        waiting = [sending for each in self._sendings.values() for sending in each if not sending.is_confirmed]
+        waiting = [state for each in self._states.values() for state in each if not state.is_confirmed]
         if not waiting:
             return None
         last = waiting[-1]
-        advertised = self._advertising(last.letter.topic, now)
+        advertised = self._claims.active_advertisement(last.pending.topic, now)
         if advertised is None:
             taken_us = now + self._config.spread_us + _TRAVEL_US
             return Delay("the brokers of the edge node are to take its advertisement first", taken_us)
@@ -136,7 +124,7 @@ class ContentPublisher:
     def unconfirmed_us(self, now: int) -> int:
         """How long the brokers have had the oldest publication that was sent `_ATTEMPTS` times, in microseconds; 0 if
         there is none."""
-        every = (sending for each in self._sendings.values() for sending in each)
+        every = (state for each in self._states.values() for state in each)
         sent_us = [one.sent_us for one in every if not one.is_confirmed and one.attempts >= _ATTEMPTS]
         return now - min(sent_us) if sent_us else 0
 
@@ -144,102 +132,102 @@ class ContentPublisher:
 
     def on_done(self, done: ConfirmContent, source: Address) -> None:
         """A replica confirms that all subscribers behind it have the publication."""
-        sending = self._contents.get(done.content)
-        if sending is None:
-            return  # We had heard enough.
-        sending.confirmed_by[source] = None
-        if self._enough(sending.confirmed_by):
-            sending.is_confirmed = True
-            self._leave(sending)
-            if all(other.is_confirmed for other in self._sendings.get(sending.record, ())):
-                self._overdue.cancel(sending.record)
-            self._settle(sending)
+        state = self._contents.get(done.content)
+        if state is None:
+            return  # Enough replicas have confirmed it.
+        state.confirmed_by[source] = None
+        if self._edge.includes_honest(state.confirmed_by):
+            state.is_confirmed = True
+            self._abandon_sealing(state)
+            if all(other.is_confirmed for other in self._states.get(state.record, ())):
+                self._overdue.cancel(state.record)
+            self._settle(state)
 
     def on_missing(self, missing: RequestBlocks, index: int) -> None:
         """A replica lacks blocks: each block is sent to it once more per attempt."""
-        sending = self._contents.get(missing.content)
-        if sending is None or sending.sealed is None:
-            raise StaleError("nothing that is on its way")
-        blocks = {block.index: block for block in sending.sealed.blocks}
+        state = self._contents.get(missing.content)
+        if state is None or state.sealed is None:
+            raise StaleError("not a content in transit")
+        blocks = {block.index: block for block in state.sealed.blocks}
         for number in missing.blocks:
             if number not in blocks:
                 raise StaleError("no block of that content")
-            if (index, number) in sending.blocks_requested:
-                raise ExcessError("a block that was asked for before")
-            sending.blocks_requested[index, number] = None
-            self._carry(sending.sealed, index, blocks[number])
+            if (index, number) in state.blocks_requested:
+                raise ExcessError("a block that was requested before in this attempt")
+            state.blocks_requested[index, number] = None
+            self._send_content(state.sealed, index, blocks[number])
 
     def on_key_request(self, want: WantKey, now: int) -> None:
         """A subscriber lacks a key, or a broker says so."""
         key = self._keys.get(want.key)
         if key is None or key.advertisement != want.advertisement:
-            raise StaleError("not a key that anything is sealed with")
+            raise StaleError("not a key of any content in transit")
         if not self._deal_again(key, now):
             raise ExcessError("a key that was dealt just now")
 
     # --- time
 
     def next_us(self) -> int | None:
-        return earliest(self._alarms.next_us(), self._overdue.next_us())
+        return earliest(self._timers.next_us(), self._overdue.next_us())
 
     def handle(self, now: int) -> None:
-        for sending in self._alarms.pop_due(now):
-            self._try(sending, now)
+        for state in self._timers.pop_due(now):
+            self._attempt(state, now)
         for record in self._overdue.pop_due(now):
             self._overdue.set(record, now + self._config.wait_us)
-            self._events.append(Overdue(record, self._sendings[record][0].letter.content.publication))
+            self._events.append(Overdue(record, self._states[record][0].pending.content.publication))
 
     def next_event(self) -> Event | None:
         return self._events.popleft() if self._events else None
 
-    # --- inside
+    # --- internals
 
-    def _try(self, sending: _PublicationState, now: int) -> None:
-        advertised = self._advertising(sending.letter.topic, now)
+    def _attempt(self, state: _PublicationState, now: int) -> None:
+        advertised = self._claims.active_advertisement(state.pending.topic, now)
         if advertised is None:
-            self._alarms.set(sending, now + self._config.connect_us)  # A grant may be renewed, a link come up.
+            self._timers.set(state, now + self._config.connect_us)  # A grant may be renewed, or a link come up.
             return
         if now < advertised.ready_us:
-            self._alarms.set(sending, advertised.ready_us)
+            self._timers.set(state, advertised.ready_us)
             return
-        sealed, sending.blocks_requested = sending.sealed, {}
+        sealed, state.blocks_requested = state.sealed, {}
         if sealed is None or sealed.routing.advertisement != advertised.claim.id or sealed.attempt >= ATTEMPTS_MAX:
-            tired = sealed is not None and sealed.attempt >= ATTEMPTS_MAX
-            self._leave(sending)
+            exhausted = sealed is not None and sealed.attempt >= ATTEMPTS_MAX
+            self._abandon_sealing(state)
             try:
-                sealed = self._seal(sending, advertised, now, anew=tired)
-            except LocalError:  # It was checked when it was published; the topic's record may have changed since.
-                self._alarms.set(sending, now + backoff(self._rng, self._config.again_us, sending.attempts))
+                sealed = self._seal(state, advertised, now, reseal=exhausted)
+            except LocalError:  # It was valid when it was published; the topic's record may have changed since.
+                self._timers.set(state, now + backoff(self._rng, self._config.again_us, state.attempts))
                 return
         else:
             sealed.attempt += 1
             self._deal_again(sealed.key, now)
         for block in sealed.blocks:
-            to = choose_carriers(self._config.strategy, block.id, block.index, self._edge(), sealed.attempt)
-            for index in range(1, self._edge().size + 1):
-                # All of them get the manifest, so each can ask for what it lacks.
-                self._carry(sealed, index, block if index in to else None)
-        self._alarms.set(sending, now + backoff(self._rng, self._config.again_us, sending.attempts))
-        if not sending.attempts:
-            sending.sent_us = now
-        sending.attempts += 1
+            to = choose_carriers(self._config.strategy, block.id, block.index, self._edge.scheme, sealed.attempt)
+            for index in range(1, self._edge.scheme.size + 1):
+                # All replicas get the manifest, so each can request the blocks that it lacks.
+                self._send_content(sealed, index, block if index in to else None)
+        self._timers.set(state, now + backoff(self._rng, self._config.again_us, state.attempts))
+        if not state.attempts:
+            state.sent_us = now
+        state.attempts += 1
 
-    def _carry(self, sealed: _SealedPublication, index: int, block: ContentBlock | None) -> None:
+    def _send_content(self, sealed: _SealedPublication, index: int, block: ContentBlock | None) -> None:
         data, at = (None, 0) if block is None else (block.data, block.index)
-        self._send(index, ForwardContent(sealed.routing, sealed.manifest, data, at, sealed.attempt))
+        self._edge.send_to_index(index, ForwardContent(sealed.routing, sealed.manifest, data, at, sealed.attempt))
 
     def _seal(
-        self, sending: _PublicationState, advertised: ActiveAdvertisement, now: int, *, anew: bool
+        self, state: _PublicationState, advertised: ActiveAdvertisement, now: int, *, reseal: bool
     ) -> _SealedPublication:
-        letter, keys, advertisement = sending.letter, advertised.keys, advertised.claim.id
-        assert keys.signing is not None, "what is advertised can be signed"
-        spelled = encode_publication(letter, padded=self._hardened)
-        says = self._language.encode_publication(keys, letter.content.publication)
-        bulk = self._bulks.get(letter.topic)
-        if bulk is None or bulk.advertisement != advertisement or anew:
+        pending, keys, advertisement = state.pending, advertised.keys, advertised.claim.id
+        assert keys.signing is not None, "a member that advertises can sign"
+        plaintext = encode_publication(pending, padded=self._hardened)
+        says = self._codec.encode_publication(keys, pending.content.publication)
+        bulk = self._bulks.get(pending.topic)
+        if bulk is None or bulk.advertisement != advertisement or reseal:
             bulk = _TopicBulk(advertisement, BulkSealer(self._refresh, keys.signing.public, self._entropy))
-            self._replace(letter.topic, bulk)
-        sealing = bulk.bulk.next_key(len(spelled), keys.content if self._hardened else None)
+            self._replace(pending.topic, bulk)
+        sealing = bulk.bulk.next_key(len(plaintext), keys.content if self._hardened else None)
         if sealing.shared is not None:
             old = bulk.key
             bulk.key = self._keys[sealing.key_id] = _PublishedKey(
@@ -249,20 +237,24 @@ class ContentPublisher:
             self._deal(bulk.key, now)
         key = self._keys[sealing.key_id]
         routing = Routing(advertisement, says, sealing.key_id, sealing.number, self._entropy(8))
-        sealed = seal_publication(sealing.key, spelled, routing.content, self._entropy)
-        manifest, blocks = encode_content(routing.content, sealed, self._config.strategy, self._edge(), keys.signing)
-        key.open[routing.content] = None
-        sending.sealed = _SealedPublication(routing, _ENCODER.encode(manifest), blocks, key)
-        self._contents[routing.content] = sending
-        return sending.sealed
+        sealed = seal_publication(sealing.key, plaintext, routing.content, self._entropy)
+        manifest, blocks = encode_content(
+            routing.content, sealed, self._config.strategy, self._edge.scheme, keys.signing
+        )
+        key.unconfirmed[routing.content] = None
+        state.sealed = _SealedPublication(routing, _ENCODER.encode(manifest), blocks, key)
+        self._contents[routing.content] = state
+        return state.sealed
 
     def _deal_again(self, key: _PublishedKey, now: int) -> bool:
         """Deal the key again, unless the last attempt may still be in progress: with Byzantine brokers one takes long.
         The wait doubles each time, until there was a long pause."""
-        least_us = max(self._config.want_us, self._config.again_us << min(key.row, DOUBLINGS_MAX))
+        least_us = max(self._config.want_us, self._config.again_us << min(key.dealings_in_row, DOUBLINGS_MAX))
         if now < key.dealt_us + least_us:
             return False
-        key.row = 0 if now >= key.dealt_us + (self._config.again_us << DOUBLINGS_MAX + 1) else key.row + 1
+        key.dealings_in_row = (
+            0 if now >= key.dealt_us + (self._config.again_us << DOUBLINGS_MAX + 1) else key.dealings_in_row + 1
+        )
         self._deal(key, now)
         return True
 
@@ -271,25 +263,29 @@ class ContentPublisher:
         if key.attempts > KEY_ATTEMPTS_MAX:
             self._retire(key)
             return
-        attempt, origin, to = key.attempts, KeyAttempt(key.id, key.attempts), self._edge()
+        attempt, key_attempt, to = key.attempts, KeyAttempt(key.id, key.attempts), self._edge.scheme
         key.attempts += 1
         key.dealt_us = now
-        if self._shelves is not None:
-            scheme, shelve = self._shelves
-            name = (key.advertisement, key.id)
-            shelved = make_pushes(
-                name, key.shared, attempt, scheme(), key.signing, self._entropy, hardened=self._hardened
+        if self._config.delivery == "repository":
+            name, repository = (key.advertisement, key.id), self._edge.repository_scheme
+            pushes = make_pushes(
+                name, key.shared, attempt, repository, key.signing, self._entropy, hardened=self._hardened
             )
-            for index, push in enumerate(shelved, 1):
-                shelve(index, push)
+            for index, push in enumerate(pushes, 1):
+                self._edge.send_to_repository(index, push)
             return
         shares: list[Secret]
         if self._hardened:
-            shares = [first.encode() for first in deal_key(key.shared, origin, to, key.signing, self._entropy, now)]
+            shares = [
+                first.encode() for first in deal_key(key.shared, key_attempt, to, key.signing, self._entropy, now)
+            ]
         else:
-            shares = [parcel.encode() for parcel in split_key(key.shared, origin, to, key.signing, self._entropy)]
+            shares = [
+                split_share.encode()
+                for split_share in split_key(key.shared, key_attempt, to, key.signing, self._entropy)
+            ]
         for index, share in enumerate(shares, 1):
-            self._send(index, FirstShare(key.advertisement, share.reveal()))
+            self._edge.send_to_index(index, FirstShare(key.advertisement, share.reveal()))
 
     def _retire(self, key: _PublishedKey) -> None:
         """New publications get another key. Publications sealed with this one are sealed again in time."""
@@ -306,30 +302,30 @@ class ContentPublisher:
 
     def _forget(self, key: _PublishedKey | None) -> None:
         """Erase a key that seals nothing more, once no publication in transit uses it."""
-        if key is not None and not key.open and all(bulk.key is not key for bulk in self._bulks.values()):
+        if key is not None and not key.unconfirmed and all(bulk.key is not key for bulk in self._bulks.values()):
             self._keys.pop(key.id, None)
 
-    def _leave(self, sending: _PublicationState) -> None:
+    def _abandon_sealing(self, state: _PublicationState) -> None:
         """The current sealing of the publication is abandoned."""
-        self._alarms.cancel(sending)
-        if (sealed := sending.sealed) is not None:
+        self._timers.cancel(state)
+        if (sealed := state.sealed) is not None:
             self._contents.pop(sealed.routing.content, None)
-            sealed.key.open.pop(sealed.routing.content, None)
+            sealed.key.unconfirmed.pop(sealed.routing.content, None)
             self._forget(sealed.key)
-            sending.sealed, sending.confirmed_by = None, {}
+            state.sealed, state.confirmed_by = None, {}
 
-    def _settle(self, sending: _PublicationState) -> None:
-        if sending.is_held or not sending.is_confirmed:
+    def _settle(self, state: _PublicationState) -> None:
+        if state.is_held or not state.is_confirmed:
             return
-        left = self._sendings.get(sending.record, [])
-        if sending in left:
-            left.remove(sending)
-            if not left:
-                del self._sendings[sending.record]
-            self._records.settle(sending.record, sending.letter)
+        remaining = self._states.get(state.record, [])
+        if state in remaining:
+            remaining.remove(state)
+            if not remaining:
+                del self._states[state.record]
+            self._records.settle(state.record, state.pending)
 
-    def _find(self, record: int, letter: PendingPublication) -> list[_PublicationState]:
-        return [sending for sending in self._sendings.get(record, ()) if sending.letter == letter]
+    def _find(self, record: int, pending: PendingPublication) -> list[_PublicationState]:
+        return [state for state in self._states.get(record, ()) if state.pending == pending]
 
 
 @dataclass(slots=True, eq=False)
@@ -340,9 +336,9 @@ class _PublishedKey:
     signing: SigningKey
     attempts: int = 0
     dealt_us: int = 0
-    row: int = 0
+    dealings_in_row: int = 0
     """Dealings in quick succession."""
-    open: dict[bytes, None] = field(default_factory=dict)
+    unconfirmed: dict[bytes, None] = field(default_factory=dict)
     """Unconfirmed contents sealed with this key."""
 
 
@@ -365,7 +361,7 @@ class _SealedPublication:
 @dataclass(slots=True, eq=False)
 class _PublicationState:
     record: int
-    letter: PendingPublication
+    pending: PendingPublication
     is_held: bool
     is_confirmed: bool = False
     attempts: int = 0

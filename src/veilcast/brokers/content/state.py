@@ -22,10 +22,10 @@ class BranchState:
 
     def __init__(self) -> None:
         self.branch: Branch = Address("")
-        self._done: dict[Peer, None] = {}
+        self._confirmed: dict[Peer, None] = {}
 
     def confirm(self, source: Peer) -> None:
-        self._done[source] = None
+        self._confirmed[source] = None
 
     @property
     def is_client(self) -> bool:
@@ -34,8 +34,8 @@ class BranchState:
     @property
     def is_confirmed(self) -> bool:
         if not isinstance(self.branch, Scheme):
-            return self.branch in self._done
-        by_scheme = Counter(place.scheme for place in self._done if isinstance(place, ReplicaId))
+            return self.branch in self._confirmed
+        by_scheme = Counter(replica.scheme for replica in self._confirmed if isinstance(replica, ReplicaId))
         return any(count > scheme.max_faulty for scheme, count in by_scheme.items())
 
 
@@ -48,43 +48,51 @@ class AttemptVotes:
     """
 
     def __init__(self) -> None:
-        self._said: dict[Peer, int] = {}
+        self._attempts: dict[Peer, int] = {}
 
     def last_attempt_of(self, source: Peer) -> int:
-        return self._said.get(source, 0)
+        return self._attempts.get(source, 0)
 
     def record(self, source: Peer, attempt: int) -> int:
         """Record the attempt. Returns the last attempt that counts."""
-        self._said[source] = max(attempt, self._said.get(source, 0))
+        self._attempts[source] = max(attempt, self._attempts.get(source, 0))
         if not isinstance(source, ReplicaId):
-            return self._said[source]
+            return self._attempts[source]
         scheme = source.scheme
-        said = [made for peer, made in self._said.items() if isinstance(peer, ReplicaId) and peer.scheme == scheme]
-        return sorted(said, reverse=True)[scheme.max_faulty] if len(said) > scheme.max_faulty else 0
+        attempts = [
+            made for peer, made in self._attempts.items() if isinstance(peer, ReplicaId) and peer.scheme == scheme
+        ]
+        return sorted(attempts, reverse=True)[scheme.max_faulty] if len(attempts) > scheme.max_faulty else 0
 
 
 class ContentState:
     """Bounded by its manifest, and by the branches, which are claims."""
 
     def __init__(
-        self, carry: ForwardContent, manifest: ContentManifest, before: Branch, publisher: bytes, since: int, until: int
+        self,
+        carry: ForwardContent,
+        manifest: ContentManifest,
+        source: Branch,
+        publisher: bytes,
+        since_us: int,
+        deadline_us: int,
     ) -> None:
         self.id = manifest.id
         self.routing, self.encoded, self.attempt = carry.routing, carry.manifest, 0
         self.attempt_votes = AttemptVotes()
-        self.manifest, self.source, self.publisher = manifest, before, publisher
-        self.since_us, self.deadline_us = since, until
+        self.manifest, self.source, self.publisher = manifest, source, publisher
+        self.since_us, self.deadline_us = since_us, deadline_us
         self.blocks: dict[int, bytes] = {}
         self.branches: dict[HopName, BranchState] = {}
         self.sent: dict[tuple[Peer, int], None] = {}
         self.requested: dict[int, dict[Peer, None]] = {}
         self.served: Counter[tuple[Peer, int]] = Counter()
         self.request_rounds = 0
-        self._asked: dict[int, list[Peer]] = {}
+        self._requested: dict[int, list[Peer]] = {}
         """By block: the peers that were asked for it last, before their deadline."""
         self._overdue: dict[int, dict[Peer, None]] = {}
         """By block: the peers that were asked and missed their deadline."""
-        self._late: dict[ReplicaId, None] = {}
+        self._late_replicas: dict[ReplicaId, None] = {}
 
     def make_carry(self, index: int | None) -> ForwardContent:
         """The message with this block, or without a block."""
@@ -101,18 +109,22 @@ class ContentState:
         return [index for index in sorted(self.requested) if index not in self.blocks]
 
     def start_request(self, peers: Sequence[Peer], blocks: Sequence[int]) -> None:
-        self._asked = {index: list(peers) for index in blocks}
+        self._requested = {index: list(peers) for index in blocks}
 
     def expire_request(self) -> None:
         """The deadline of the last request is over."""
-        for index, peers in self._asked.items():
+        for index, peers in self._requested.items():
             if index not in self.blocks:
                 self._overdue.setdefault(index, {}).update(dict.fromkeys(peers))
-        self._asked.clear()
+        self._requested.clear()
 
     def record_arrival(self, index: int, source: Peer) -> list[ReplicaId]:
         """`source` sends a new block. Returns the other replicas that are late with it, each only once per content."""
         overdue = self._overdue.pop(index, {})
-        late = [place for place in overdue if isinstance(place, ReplicaId) and place not in (source, *self._late)]
-        self._late.update(dict.fromkeys(late))
-        return late
+        late_replicas = [
+            replica
+            for replica in overdue
+            if isinstance(replica, ReplicaId) and replica not in (source, *self._late_replicas)
+        ]
+        self._late_replicas.update(dict.fromkeys(late_replicas))
+        return late_replicas

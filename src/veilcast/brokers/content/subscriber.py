@@ -17,12 +17,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from random import Random
-from typing import Literal, TypeAlias
+from typing import Literal, NamedTuple, TypeAlias
 
-from veilcast.authority.keyring import TopicKeys
 from veilcast.brokers.config import BrokerClientConfig
 from veilcast.brokers.content.coding import ATTEMPTS_MAX, ContentAssembly, ContentBlock, ContentManifest
 from veilcast.brokers.content.sealed_publication import open_publication
+from veilcast.brokers.edge_links import EdgeLinks
 from veilcast.brokers.evidence import FaultEvidence, FaultReason
 from veilcast.brokers.keys.reassembly import KeyName, KeyReassembly
 from veilcast.brokers.keys.scheme import ReplicaId
@@ -37,11 +37,18 @@ from veilcast.faults import FaultError, Faults
 from veilcast.machine import Address
 from veilcast.wire.brokers import ConfirmContent, ForwardContent, LastShare, RequestBlocks, Routing, WantKey
 from veilcast.wire.geometry import RELAYED_MAX
-from veilcast.wire.mesh import Message
 
-Deliver: TypeAlias = Callable[[PendingPublication, bytes, int], bool]
-"""Deliver a publication with the id of its content; True if it is done at once, False if the application must
-acknowledge it."""
+
+class SubscriberCallbacks(NamedTuple):
+    """What the subscriber's side asks of its client."""
+
+    has_room: Callable[[], bool]
+    """True if the inbox takes another notification."""
+    deliver: Callable[[PendingPublication, bytes, int], bool]
+    """Deliver a publication with the id of its content; True if it is done at once, False if the application must
+    acknowledge it."""
+    refuse: Callable[[RemoteError], None]
+    """Count a rejected message."""
 
 
 class ContentSubscriber:
@@ -52,36 +59,29 @@ class ContentSubscriber:
     def __init__(
         self,
         config: BrokerClientConfig,
-        adverts: KnownAdvertisements,
-        openings: KeyReassembly,
-        replicas: Callable[[], list[Address]],
-        send: Callable[[Address, Message], None],
-        say: Callable[[Message], None],
-        room: Callable[[], bool],
-        deliver: Deliver,
-        suspicions: FaultEvidence,
-        refuse: Callable[[RemoteError], None],
+        advertisements: KnownAdvertisements,
+        reassembly: KeyReassembly,
+        edge: EdgeLinks,
+        client: SubscriberCallbacks,
+        evidence: FaultEvidence,
         faults: Faults,
         rng: Random,
-        pull: Callable[[KeyName, TopicKeys], None] | None = None,
     ) -> None:
-        """`pull` asks the repository for a key, where keys travel out of band."""
-        self._config, self._adverts, self._openings, self._replicas = config, adverts, openings, replicas
-        self._send, self._say, self._deliver, self._refuse = send, say, deliver, refuse
-        self._suspicions, self._faults, self._rng, self._pull = suspicions, faults, rng, pull
-        self._room, self._hardened = room, config.profile == "hardened"
-        self._texts: dict[bytes, _PendingContent] = {}
-        self._holds = ReplicaQuota(config.contents_max)
+        self._config, self._advertisements, self._reassembly, self._edge = config, advertisements, reassembly, edge
+        self._client, self._evidence, self._faults, self._rng = client, evidence, faults, rng
+        self._hardened, self._out_of_band = config.profile == "hardened", config.delivery == "repository"
+        self._pending: dict[bytes, _PendingContent] = {}
+        self._quota = ReplicaQuota(config.contents_max)
         self._opened: dict[bytes, int] = {}
         """Contents that the application has not acknowledged, and the last attempt seen of each."""
         self._done: dict[bytes, int] = {}
         """Done contents, and when all replicas were last told so."""
-        self._wants: dict[KeyName, int] = {}
+        self._key_requests: dict[KeyName, int] = {}
         """Missing keys, and the number of requests for each."""
-        self._alarms: Timers[_TimerName] = Timers()
+        self._timers: Timers[_TimerName] = Timers()
 
     def __len__(self) -> int:
-        return len(self._texts)
+        return len(self._pending)
 
     @property
     def opened_count(self) -> int:
@@ -91,176 +91,176 @@ class ContentSubscriber:
     def done_count(self) -> int:
         return len(self._done)
 
-    # --- what comes
+    # --- input
 
-    def on_carry(self, carry: ForwardContent, source: Address, bearer: ReplicaId, now: int) -> None:
+    def on_carry(self, carry: ForwardContent, source: Address, sender: ReplicaId, now: int) -> None:
         id_ = carry.routing.content
         if carry.attempt > ATTEMPTS_MAX:
-            raise MalformedError("an attempt that nobody makes")
+            raise MalformedError("an attempt above the maximum")
         if id_ in self._done:
-            self._done_again(id_, carry.attempt, source, now)
+            self._confirm_again(id_, carry.attempt, source, now)
             return
         if id_ in self._opened:
             self._opened[id_] = max(self._opened[id_], carry.attempt)
             return
-        text = self._texts.get(id_) or self._take(id_, carry, now)
-        for _, other in self._holds.charge((text.advertisement.id, id_), bearer):
+        pending = self._pending.get(id_) or self._store_new(id_, carry, now)
+        for _, other in self._quota.charge((pending.advertisement.id, id_), sender):
             self._drop(other)
-        text.attempt = max(text.attempt, carry.attempt)
+        pending.attempt = max(pending.attempt, carry.attempt)
         if carry.block is None:
             return
-        if carry.manifest != text.manifest:
-            # Its publisher may have signed two of them; who brings the other has done nothing wrong.
+        if carry.manifest != pending.manifest:
+            # The publisher may have signed two manifests; the sender of the other one has done nothing wrong.
             raise ForgedError("a second manifest of one content")
-        waits = text.assembly.is_complete
+        was_complete = pending.assembly.is_complete
         try:
-            text.assembly.add(ContentBlock(id_, carry.index, carry.block), bearer)
+            pending.assembly.add(ContentBlock(id_, carry.index, carry.block), sender)
         except ForgedError:
-            self._suspicions.record(bearer, FaultReason.BAD_BLOCK)
+            self._evidence.record(sender, FaultReason.BAD_BLOCK)
             raise
-        if text.assembly.is_complete and not waits:
-            self._alarms.cancel(("missing", id_))
+        if pending.assembly.is_complete and not was_complete:
+            self._timers.cancel(("missing", id_))
             self._open(id_, now)
 
-    def on_share(self, share: LastShare, bearers: Sequence[ReplicaId], now: int) -> None:
-        advert = self._adverts.get(share.advertisement)
-        name = self._openings.add(advert, share.share, bearers)
+    def on_share(self, share: LastShare, senders: Sequence[ReplicaId], now: int) -> None:
+        known = self._advertisements.get(share.advertisement)
+        name = self._reassembly.add(known, share.share, senders)
         if name is not None:
-            self._alarms.cancel(("want", name))
-            self._wants.pop(name, None)
+            self._timers.cancel(("want", name))
+            self._key_requests.pop(name, None)
             self.retry_pending(now, name)
 
     def retry_pending(self, now: int, name: KeyName | None = None) -> None:
         """Try to open complete contents: those of this key, or all."""
-        for id_, text in list(self._texts.items()):
-            if text.assembly.is_complete and name in (None, text.key_name):
+        for id_, pending in list(self._pending.items()):
+            if pending.assembly.is_complete and name in (None, pending.key_name):
                 self._open(id_, now)
 
     def confirm(self, content: bytes, now: int) -> None:
         """The application has it, or wants it no more."""
         attempt = self._opened.pop(content, 0)
         remember(self._done, content, now, self._config.seen_max)
-        self._say(ConfirmContent(content, attempt))
+        self._edge.send_to_all(ConfirmContent(content, attempt))
 
     def end_advertisement(self, advertisement: bytes) -> None:
         """Drop everything under the advertisement."""
-        self._openings.end_advertisement(advertisement)
-        for id_, text in list(self._texts.items()):
-            if text.key_name[0] == advertisement:
+        self._reassembly.end_advertisement(advertisement)
+        for id_, pending in list(self._pending.items()):
+            if pending.key_name[0] == advertisement:
                 self._drop(id_)
 
     # --- time
 
     def next_us(self) -> int | None:
-        return self._alarms.next_us()
+        return self._timers.next_us()
 
     def handle(self, now: int) -> None:
-        # What one of them drops, others of the same moment may be about.
-        for due in self._alarms.pop_due(now):
+        # One timer may drop the content of another that is due at the same time.
+        for due in self._timers.pop_due(now):
             match due:
                 case ("missing", bytes(id_)):
-                    if id_ in self._texts:
-                        self._ask_again(id_, now)
+                    if id_ in self._pending:
+                        self._request_blocks(id_, now)
                 case ("hold", bytes(id_)):
                     self._drop(id_)
                 case ("want", (advertisement, key)):
-                    if (advertisement, key) in self._wants:
-                        self._want((advertisement, key), now)
+                    if (advertisement, key) in self._key_requests:
+                        self._request_key((advertisement, key), now)
 
-    # --- inside
+    # --- internals
 
-    def _take(self, id_: bytes, carry: ForwardContent, now: int) -> _PendingContent:
+    def _store_new(self, id_: bytes, carry: ForwardContent, now: int) -> _PendingContent:
         """A new content: stored if a known publisher signed for it."""
-        advert = self._adverts.get(carry.routing.advertisement)
+        known = self._advertisements.get(carry.routing.advertisement)
         manifest = ContentManifest.decode(carry.manifest)
         if manifest.id != id_:
             raise ForgedError("a manifest of another content")
         if manifest.size > RELAYED_MAX:
             raise MalformedError("a content that is too long")
-        assembly = ContentAssembly(manifest, advert.publisher)
-        text = self._texts[id_] = _PendingContent(carry.routing, advert, carry.manifest, assembly)
-        self._alarms.set(("missing", id_), now + self._config.missing_us)
-        self._alarms.set(("hold", id_), now + self._config.hold_us)
-        return text
+        assembly = ContentAssembly(manifest, known.publisher)
+        pending = self._pending[id_] = _PendingContent(carry.routing, known, carry.manifest, assembly)
+        self._timers.set(("missing", id_), now + self._config.missing_us)
+        self._timers.set(("hold", id_), now + self._config.hold_us)
+        return pending
 
     def _open(self, id_: bytes, now: int) -> None:
         """Open a complete content, if its key is known and the inbox has room."""
-        text = self._texts[id_]
-        opening = self._openings.get(text.key_name)
-        if opening is None:
-            if text.key_name not in self._wants:
-                self._wants[text.key_name] = 0
-                if self._pull is not None:
-                    self._want(text.key_name, now)
+        pending = self._pending[id_]
+        opener = self._reassembly.get(pending.key_name)
+        if opener is None:
+            if pending.key_name not in self._key_requests:
+                self._key_requests[pending.key_name] = 0
+                if self._out_of_band:
+                    self._request_key(pending.key_name, now)
                 else:
-                    self._alarms.set(("want", text.key_name), now + self._config.want_us)
+                    self._timers.set(("want", pending.key_name), now + self._config.want_us)
             return
-        if not self._room() or len(self._opened) >= 2 * self._config.unread_max:
-            return  # The latter, where one publication is sealed again and again by its publisher.
-        number = text.routing.number
+        if not self._client.has_room() or len(self._opened) >= 2 * self._config.unread_max:
+            return  # The second bound holds where a publisher seals one publication again and again.
+        number = pending.routing.number
         try:
             with self._faults.refuse_exceptions():
-                key = opening.key(number, text.advertisement.keys.content if self._hardened else None)
-                letter = open_publication(
-                    key, text.assembly.content(), id_, text.advertisement.topic, padded=self._hardened
+                key = opener.key(number, pending.advertisement.keys.content if self._hardened else None)
+                publication = open_publication(
+                    key, pending.assembly.content(), id_, pending.advertisement.topic, padded=self._hardened
                 )
         except StaleError as error:
-            self._drop(id_)  # Opened before, and forgotten; or so far behind that it must be sealed again.
-            self._refuse(error)
+            self._drop(id_)  # Opened before and forgotten, or too far behind in its bulk.
+            self._client.refuse(error)
             return
         except RemoteError as error:
-            self._refuse(error)  # Its publisher sealed what nobody can open: nothing will come of it.
-            self._leave(id_, text)
+            self._client.refuse(error)  # The publisher sealed it so that nobody can open it.
+            self._move_to_opened(id_, pending)
             self.confirm(id_, now)
             return
-        opening.forget(number)
-        self._leave(id_, text)
+        opener.forget(number)
+        self._move_to_opened(id_, pending)
         try:
             with self._faults.refuse_exceptions():
-                is_settled = self._deliver(letter, id_, now)
+                is_settled = self._client.deliver(publication, id_, now)
         except FaultError as error:
-            self._refuse(error)
+            self._client.refuse(error)
             is_settled = True
         if is_settled:
             self.confirm(id_, now)
 
-    def _done_again(self, id_: bytes, attempt: int, source: Address, now: int) -> None:
+    def _confirm_again(self, id_: bytes, attempt: int, source: Address, now: int) -> None:
         """Confirm again to the sender, and from time to time to all replicas: the one that lacks the confirmation may
         be another."""
         if now < self._done[id_] + self._config.want_us:
-            self._send(source, ConfirmContent(id_, attempt))
+            self._edge.send_to_peer(source, ConfirmContent(id_, attempt))
         else:
             self._done[id_] = now
-            self._say(ConfirmContent(id_, attempt))
+            self._edge.send_to_all(ConfirmContent(id_, attempt))
 
-    def _leave(self, id_: bytes, text: _PendingContent) -> None:
+    def _move_to_opened(self, id_: bytes, pending: _PendingContent) -> None:
         self._drop(id_)
-        self._opened[id_] = text.attempt
+        self._opened[id_] = pending.attempt
 
     def _drop(self, id_: bytes) -> None:
-        text = self._texts.pop(id_, None)
-        self._alarms.cancel(("missing", id_))
-        self._alarms.cancel(("hold", id_))
-        if text is None:
+        pending = self._pending.pop(id_, None)
+        self._timers.cancel(("missing", id_))
+        self._timers.cancel(("hold", id_))
+        if pending is None:
             return
-        self._holds.release((text.advertisement.id, id_))
-        if all(other.key_name != text.key_name for other in self._texts.values()):
-            self._wants.pop(text.key_name, None)
-            self._alarms.cancel(("want", text.key_name))
+        self._quota.release((pending.advertisement.id, id_))
+        if all(other.key_name != pending.key_name for other in self._pending.values()):
+            self._key_requests.pop(pending.key_name, None)
+            self._timers.cancel(("want", pending.key_name))
 
-    def _ask_again(self, id_: bytes, now: int) -> None:
-        text, replicas = self._texts[id_], self._replicas()
-        self._alarms.set(("missing", id_), now + self._config.missing_us)
+    def _request_blocks(self, id_: bytes, now: int) -> None:
+        pending, replicas = self._pending[id_], self._edge.connected_replicas()
+        self._timers.set(("missing", id_), now + self._config.missing_us)
         if replicas:
-            self._send(self._rng.choice(replicas), RequestBlocks(id_, tuple(text.assembly.missing())))
+            self._edge.send_to_peer(self._rng.choice(replicas), RequestBlocks(id_, tuple(pending.assembly.missing())))
 
-    def _want(self, name: KeyName, now: int) -> None:
-        self._wants[name] += 1
-        self._alarms.set(("want", name), now + backoff(self._rng, self._config.want_us, self._wants[name]))
-        if self._pull is not None:
-            self._pull(name, self._adverts.get(name[0]).keys)
+    def _request_key(self, name: KeyName, now: int) -> None:
+        self._key_requests[name] += 1
+        self._timers.set(("want", name), now + backoff(self._rng, self._config.want_us, self._key_requests[name]))
+        if self._out_of_band:
+            self._edge.pull_key(name, self._advertisements.get(name[0]).keys)
         else:
-            self._say(WantKey(*name))
+            self._edge.send_to_all(WantKey(*name))
 
 
 @dataclass(slots=True)

@@ -10,7 +10,7 @@ are Byzantine.
     transfer_receiver  the same with its timers
     transfer_sender    the holder's side of a hop
     unresponsive       replicas that are not waited for
-    forwarding         keys through one broker; `forwarding_hardened` and `forwarding_paper` are the two profiles
+    forwarder          keys through one broker; `hardened_forwarder` and `paper_forwarder` are the two profiles
     reassembly         the subscriber's end
     bulk               one shared key for many publications
 """

@@ -88,7 +88,7 @@ class EndorsedStatement(msgspec.Struct, frozen=True, array_like=True, forbid_unk
         if len(set(signers)) != len(signers):
             raise MalformedError("a replica vouches once")
         if len(self.payload) > PAYLOAD_MAX:
-            raise MalformedError(f"a word has at most {PAYLOAD_MAX} bytes")
+            raise MalformedError(f"a payload has at most {PAYLOAD_MAX} bytes")
 
     @property
     def signers(self) -> tuple[int, ...]:
@@ -100,44 +100,52 @@ class SignedBroadcast:
     those that are the only payload of another author."""
 
     def __init__(
-        self, context: bytes, place: ReplicaId, roster: ReplicaKeys, signing: SigningKey, *, most: int = PAYLOAD_MAX
+        self,
+        context: bytes,
+        own_id: ReplicaId,
+        replica_keys: ReplicaKeys,
+        signing: SigningKey,
+        *,
+        payload_max: int = PAYLOAD_MAX,
     ) -> None:
-        self.context, self.payload_max = context, most
+        self.context, self.payload_max = context, payload_max
         """Largest payload, in bytes. A payload must fit into a message with every replica's signature, or honest
         replicas could not relay it."""
-        self._place, self._roster, self._signing = place, roster, signing
-        self._taken: dict[int, dict[bytes, EndorsedStatement]] = {}
+        self._own_id, self._replica_keys, self._signing = own_id, replica_keys, signing
+        self._accepted: dict[int, dict[bytes, EndorsedStatement]] = {}
         self._fresh: list[EndorsedStatement] = []
 
     @property
     def rounds(self) -> int:
-        return self._place.scheme.max_faulty + 1
+        return self._own_id.scheme.max_faulty + 1
 
-    def announce(self, word: bytes) -> EndorsedStatement:
+    def announce(self, payload: bytes) -> EndorsedStatement:
         """Make this replica's own statement, to be sent to all others in round 1."""
-        signature = self._signing.sign(self._signed(self._place.index, word), purpose=_ANNOUNCE)
-        said = EndorsedStatement(self._place.index, word, signature)
-        self._taken[self._place.index] = {word: said}
-        return said
+        signature = self._signing.sign(self._signed_bytes(self._own_id.index, payload), purpose=_ANNOUNCE)
+        statement = EndorsedStatement(self._own_id.index, payload, signature)
+        self._accepted[self._own_id.index] = {payload: statement}
+        return statement
 
-    def accept(self, vouched: EndorsedStatement, round_number: int) -> None:
+    def accept(self, statement: EndorsedStatement, round_number: int) -> None:
         """Accept a statement in this round. Raises for an invalid one; ignores one that is too late."""
-        if len(vouched.payload) > self.payload_max:
-            raise MalformedError(f"a word of this flood has at most {self.payload_max} bytes")
-        taken = self._taken.setdefault(vouched.author, {})
-        late = len(vouched.signers) < round_number or round_number > self.rounds
+        if len(statement.payload) > self.payload_max:
+            raise MalformedError(f"a payload of this broadcast has at most {self.payload_max} bytes")
+        accepted = self._accepted.setdefault(statement.author, {})
+        is_late = len(statement.signers) < round_number or round_number > self.rounds
         if (
-            late
-            or vouched.payload in taken
-            or (len(taken) >= _STATEMENTS_PER_AUTHOR and not self._is_said(vouched.payload))
+            is_late
+            or statement.payload in accepted
+            or (len(accepted) >= _STATEMENTS_PER_AUTHOR and not self._is_stated(statement.payload))
         ):
             return
-        check_endorsements(vouched, self.context, self._place, self._roster)
-        if self._place.index not in vouched.signers:
-            own = self._signing.sign(self._signed(vouched.author, vouched.payload), purpose=_ENDORSE)
-            vouched = msgspec.structs.replace(vouched, endorsements=(*vouched.endorsements, (self._place.index, own)))
-        taken[vouched.payload] = vouched
-        self._fresh.append(vouched)
+        check_endorsements(statement, self.context, self._own_id, self._replica_keys)
+        if self._own_id.index not in statement.signers:
+            own = self._signing.sign(self._signed_bytes(statement.author, statement.payload), purpose=_ENDORSE)
+            statement = msgspec.structs.replace(
+                statement, endorsements=(*statement.endorsements, (self._own_id.index, own))
+            )
+        accepted[statement.payload] = statement
+        self._fresh.append(statement)
 
     def relay(self) -> list[EndorsedStatement]:
         """The statements accepted since the last call, for all others in the next round."""
@@ -146,48 +154,54 @@ class SignedBroadcast:
 
     def sole_payloads(self) -> dict[int, bytes]:
         """The payload of each author that made exactly one statement."""
-        return {author: next(iter(taken)) for author, taken in sorted(self._taken.items()) if len(taken) == 1}
+        return {
+            author: next(iter(accepted)) for author, accepted in sorted(self._accepted.items()) if len(accepted) == 1
+        }
 
     def statements_of(self, author: int) -> list[EndorsedStatement]:
         """All accepted statements of this author."""
-        return list(self._taken.get(author, {}).values())
+        return list(self._accepted.get(author, {}).values())
 
     def equivocators(self) -> list[int]:
         """Authors proven to have made two statements."""
-        return [author for author, taken in sorted(self._taken.items()) if len(taken) >= _STATEMENTS_PER_AUTHOR]
+        return [
+            author for author, accepted in sorted(self._accepted.items()) if len(accepted) >= _STATEMENTS_PER_AUTHOR
+        ]
 
-    def statements_with(self, word: bytes) -> list[EndorsedStatement]:
+    def statements_with(self, payload: bytes) -> list[EndorsedStatement]:
         """The statements with this payload, of all authors, whatever else they stated."""
-        return [taken[word] for _, taken in sorted(self._taken.items()) if word in taken]
+        return [accepted[payload] for _, accepted in sorted(self._accepted.items()) if payload in accepted]
 
     def erase(self) -> None:
         """Erase all statements."""
-        self._taken.clear()
+        self._accepted.clear()
         self._fresh.clear()
 
-    def _is_said(self, word: bytes) -> bool:
+    def _is_stated(self, payload: bytes) -> bool:
         """True if this replica, or an author with no other payload, stated it: honest replicas may agree on it, and no
         Byzantine statement may prevent that."""
-        return word in self._taken.get(self._place.index, {}) or word in self.sole_payloads().values()
+        return payload in self._accepted.get(self._own_id.index, {}) or payload in self.sole_payloads().values()
 
-    def _signed(self, author: int, word: bytes) -> bytes:
-        return _signed(self.context, self._place, author, word)
+    def _signed_bytes(self, author: int, payload: bytes) -> bytes:
+        return _signed_bytes(self.context, self._own_id, author, payload)
 
 
-def check_endorsements(vouched: EndorsedStatement, context: bytes, place: ReplicaId, roster: ReplicaKeys) -> None:
+def check_endorsements(
+    statement: EndorsedStatement, context: bytes, own_id: ReplicaId, replica_keys: ReplicaKeys
+) -> None:
     """Raise unless all signatures are of replicas of the same node, in this broadcast."""
-    signed = _signed(context, place, vouched.author, vouched.payload)
+    signed = _signed_bytes(context, own_id, statement.author, statement.payload)
     for index, signature, purpose in (
-        (vouched.author, vouched.signature, _ANNOUNCE),
-        *((index, signature, _ENDORSE) for index, signature in vouched.endorsements),
+        (statement.author, statement.signature, _ANNOUNCE),
+        *((index, signature, _ENDORSE) for index, signature in statement.endorsements),
     ):
-        if index > place.scheme.size:
+        if index > own_id.scheme.size:
             raise ForgedError("no replica of the node has this index")
-        verify(roster.key_of(ReplicaId(place.scheme, index)), signed, signature, purpose=purpose)
+        verify(replica_keys.key_of(ReplicaId(own_id.scheme, index)), signed, signature, purpose=purpose)
 
 
-def _signed(context: bytes, place: ReplicaId, author: int, word: bytes) -> bytes:
-    return _ENCODER.encode((context, place.scheme, author, word))
+def _signed_bytes(context: bytes, own_id: ReplicaId, author: int, payload: bytes) -> bytes:
+    return _ENCODER.encode((context, own_id.scheme, author, payload))
 
 
 _STATEMENTS_PER_AUTHOR: Final = 2
@@ -242,32 +256,32 @@ def roll_size_max(holders: int, replicas: int) -> int:
     return 17 + (5 + 2 * 34) * holders + 2 * (holders + replicas)
 
 
-def decode_roll(word: bytes) -> AttendanceRoll:
+def decode_roll(payload: bytes) -> AttendanceRoll:
     """`MalformedError` unless `encode_roll` makes these bytes: every roll has one encoding."""
-    rows, absent, aside, brief = _ROLL_DECODER.decode(word)
+    rows, skipped, without, brief = _ROLL_DECODER.decode(payload)
     roll = AttendanceRoll(
-        {holder: DealingRef(name, old) for holder, name, old in rows}, tuple(absent), tuple(aside), brief
+        {holder: DealingRef(name, old) for holder, name, old in rows}, tuple(skipped), tuple(without), brief
     )
-    if encode_roll(roll) != word or len(set(absent)) < len(absent) or len(set(aside)) < len(aside):
+    if encode_roll(roll) != payload or len(set(skipped)) < len(skipped) or len(set(without)) < len(without):
         raise MalformedError("a roll of dealings in another order")
-    if brief and not roll.table.keys().isdisjoint(aside):
+    if brief and not roll.table.keys().isdisjoint(without):
         raise MalformedError("a dealing that is put aside is not had")
     return roll
 
 
-def is_brief_roll(word: bytes) -> bool:
+def is_brief_roll(payload: bytes) -> bool:
     try:
-        return decode_roll(word).is_brief
+        return decode_roll(payload).is_brief
     except MalformedError:
         return False
 
 
-def decode_rolls(words: Mapping[int, bytes]) -> dict[int, AttendanceRoll]:
+def decode_rolls(payloads: Mapping[int, bytes]) -> dict[int, AttendanceRoll]:
     """Rolls by replica. A payload that is not a roll counts as none, for all replicas alike."""
     rolls = {}
-    for replica, word in words.items():
+    for replica, payload in payloads.items():
         try:
-            rolls[replica] = decode_roll(word)
+            rolls[replica] = decode_roll(payload)
         except MalformedError:
             continue
     return rolls
@@ -296,14 +310,14 @@ def usable_dealings(rolls: Mapping[int, AttendanceRoll], size: int, settled: Col
     return {holder: dealt for holder, dealt in majority_dealings(rolls, size).items() if holder not in out}
 
 
-def choose_contributors(left: DealingTable, holders: int) -> tuple[int, ...] | None:
+def choose_contributors(dealings: DealingTable, holders: int) -> tuple[int, ...] | None:
     """The first majority of the old holders with usable dealings; None if there is none.
 
     Two sharings cannot have a majority each: honest holders alone are a majority of all.
     """
     by_old: dict[bytes, list[int]] = {}
-    for holder in sorted(left):
-        by_old.setdefault(left[holder].old_sharing, []).append(holder)
+    for holder in sorted(dealings):
+        by_old.setdefault(dealings[holder].old_sharing, []).append(holder)
     needed = majority(holders)
     return next((tuple(found[:needed]) for found in by_old.values() if len(found) >= needed), None)
 
@@ -335,18 +349,18 @@ class AgreementMessage(msgspec.Struct, frozen=True, array_like=True, forbid_unkn
         return _MESSAGE_DECODER.decode(data)
 
 
-def split_to_fit(words: tuple[EndorsedStatement, ...]) -> list[tuple[EndorsedStatement, ...]]:
+def split_to_fit(payloads: tuple[EndorsedStatement, ...]) -> list[tuple[EndorsedStatement, ...]]:
     """Distribute statements over as few messages as hold them. A Byzantine replica must not be able to say so much that
     the statements of others are not relayed."""
     parts: list[list[EndorsedStatement]] = []
-    left = 0
-    for vouched in words:
-        size = len(_MESSAGE_ENCODER.encode(vouched))
-        if size > left:
+    dealings = 0
+    for statement in payloads:
+        size = len(_MESSAGE_ENCODER.encode(statement))
+        if size > dealings:
             parts.append([])
-            left = g.SHARING_MAX - _MESSAGE_OVERHEAD
-        parts[-1].append(vouched)
-        left -= size
+            dealings = g.SHARING_MAX - _MESSAGE_OVERHEAD
+        parts[-1].append(statement)
+        dealings -= size
     return [tuple(part) for part in parts]
 
 

@@ -80,7 +80,7 @@ class BulkOpener:
     def __init__(self, key_id: bytes, shared: Secret, *, skipped: int = 256) -> None:
         if skipped < 0:
             raise LocalError("no fewer than none can be skipped")
-        self._key_id, self._chain, self._most = key_id, _first_chain_key(shared), skipped
+        self._key_id, self._chain, self._skipped_max = key_id, _first_chain_key(shared), skipped
         self._next = 0
         self._skipped: dict[int, Secret] = {}
 
@@ -92,13 +92,13 @@ class BulkOpener:
         publication is open."""
         if not 0 <= number < NUMBER_MAX:
             raise StaleError("no bulk has a publication of this number")
-        if number >= self._next + self._most + 1:
+        if number >= self._next + self._skipped_max + 1:
             raise ExcessError("a publication too far ahead in its bulk")
         while self._next <= number:
             self._skipped[self._next] = self._chain
             self._chain = _next_chain_key(self._chain)
             self._next += 1
-        while len(self._skipped) > self._most + 1:
+        while len(self._skipped) > self._skipped_max + 1:
             del self._skipped[min(self._skipped)]
         if number not in self._skipped:
             raise StaleError("this publication was opened, or is too far behind in its bulk")
@@ -126,9 +126,9 @@ def check_key_id(key: bytes, publisher: bytes) -> None:
 
 def content_key(chain: Secret, topic: Secret | None, key_id: bytes, number: int) -> Secret:
     """Derived from the bulk's chain alone (`paper`), or from the chain and the topic's content key (`hardened`)."""
-    place = (key_id, number.to_bytes(8, "big"))
-    alone = derive(chain, b"vc/bulk-content", *place)
-    return alone if topic is None else derive(topic, b"vc/bulk-topic", alone.reveal(), *place)
+    position = (key_id, number.to_bytes(8, "big"))
+    alone = derive(chain, b"vc/bulk-content", *position)
+    return alone if topic is None else derive(topic, b"vc/bulk-topic", alone.reveal(), *position)
 
 
 def _first_chain_key(shared: Secret) -> Secret:

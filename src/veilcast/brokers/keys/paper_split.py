@@ -97,10 +97,10 @@ class SplitShare(msgspec.Struct, frozen=True):
 
     def __post_init__(self) -> None:
         if not 1 <= len(self.trail) <= HOPS_MAX:
-            raise MalformedError(f"a parcel has come 1 to {HOPS_MAX} hops")
+            raise MalformedError(f"a split share has come 1 to {HOPS_MAX} hops")
         self.trail[-1].to.check_index(self.index)
         if len(self.data) > MAX_SIZE:
-            raise MalformedError(f"a piece of a key has at most {MAX_SIZE} bytes")
+            raise MalformedError(f"a share of a key has at most {MAX_SIZE} bytes")
 
     @property
     def key_attempt(self) -> KeyAttempt:
@@ -123,41 +123,43 @@ class SplitShare(msgspec.Struct, frozen=True):
 
     @classmethod
     def decode(cls, data: bytes) -> Self:
-        trail, index, piece = _DECODER.decode(data)
-        return cls(trail, index, Secret(piece))
+        trail, index, part = _DECODER.decode(data)
+        return cls(trail, index, Secret(part))
 
 
-def split_key(key: Secret, origin: KeyAttempt, to: Scheme, signing: SigningKey, entropy: Entropy) -> list[SplitShare]:
+def split_key(
+    key: Secret, key_attempt: KeyAttempt, to: Scheme, signing: SigningKey, entropy: Entropy
+) -> list[SplitShare]:
     """The publisher's step: a share for each replica of the first node. Call it once for each disjoint path."""
-    return _split(key, origin, (), (), to, signing, entropy)
+    return _split(key, key_attempt, (), (), to, signing, entropy)
 
 
-def split_again(parcel: SplitShare, to: Scheme, signing: SigningKey, entropy: Entropy) -> list[SplitShare]:
+def split_again(share: SplitShare, to: Scheme, signing: SigningKey, entropy: Entropy) -> list[SplitShare]:
     """A broker's step: split its share for the replicas of a next node. Call it once for each branch."""
-    return _split(parcel.data, parcel.key_attempt, parcel.trail, parcel.path, to, signing, entropy)
+    return _split(share.data, share.key_attempt, share.trail, share.path, to, signing, entropy)
 
 
 class TrailVerifier:
     """Verifies the shares of one publisher. Remembers the last `kept` valid statements, because most recur."""
 
-    def __init__(self, publisher: bytes, roster: ReplicaKeys, *, kept: int = 1024) -> None:
+    def __init__(self, publisher: bytes, replica_keys: ReplicaKeys, *, kept: int = 1024) -> None:
         if kept < 1:
-            raise LocalError("there is something to remember")
-        self._publisher, self._roster, self._kept = publisher, roster, kept
-        self._held: dict[bytes, None] = {}
+            raise LocalError("at least one statement must be remembered")
+        self._publisher, self._replica_keys, self._kept_max = publisher, replica_keys, kept
+        self._verified: dict[bytes, None] = {}
 
     def __len__(self) -> int:
-        return len(self._held)
+        return len(self._verified)
 
-    def check(self, parcel: SplitShare) -> None:
+    def check(self, share: SplitShare) -> None:
         """Raise unless every statement is its splitter's and follows its parent, and the share matches its
         commitment."""
         above: SplitStatement | None = None
-        for statement in parcel.trail:
+        for statement in share.trail:
             self._check(statement, above)
             above = statement
-        if not parcel.trail[-1].commits_to(parcel.index, parcel.data):
-            raise ForgedError("the piece is not the one committed to")
+        if not share.trail[-1].commits_to(share.index, share.data):
+            raise ForgedError("the share does not match its commitment")
 
     def _check(self, statement: SplitStatement, above: SplitStatement | None) -> None:
         if above is None:
@@ -171,18 +173,20 @@ class TrailVerifier:
         ):
             raise ForgedError("a statement stands under another than the one it names")
         name = statement.name
-        if name in self._held:
+        if name in self._verified:
             return
-        signer = self._publisher if above is None else self._roster.key_of(ReplicaId(above.to, statement.path[-1]))
-        verify(signer, _signed(statement), statement.signature, purpose=_PURPOSE)
-        self._held[name] = None
-        if len(self._held) > self._kept:
-            del self._held[next(iter(self._held))]
+        signer = (
+            self._publisher if above is None else self._replica_keys.key_of(ReplicaId(above.to, statement.path[-1]))
+        )
+        verify(signer, _signed_bytes(statement), statement.signature, purpose=_PURPOSE)
+        self._verified[name] = None
+        if len(self._verified) > self._kept_max:
+            del self._verified[next(iter(self._verified))]
 
 
 def _split(
     data: Secret,
-    origin: KeyAttempt,
+    key_attempt: KeyAttempt,
     trail: tuple[SplitStatement, ...],
     path: tuple[int, ...],
     to: Scheme,
@@ -191,19 +195,19 @@ def _split(
 ) -> list[SplitShare]:
     if len(trail) >= HOPS_MAX:
         raise LocalError(f"a key goes over {HOPS_MAX} hops at most")
-    pieces: tuple[ShamirShare, ...] = shamir.split(data, to.threshold, to.size, entropy)
-    digests = tuple([_commitment(origin, (*path, piece.index), piece.data) for piece in pieces])
-    unsigned = SplitStatement(origin, trail[-1].name if trail else b"", path, to, digests, bytes(SIGNATURE))
-    signature = signing.sign(_signed(unsigned), purpose=_PURPOSE)
+    shares: tuple[ShamirShare, ...] = shamir.split(data, to.threshold, to.size, entropy)
+    digests = tuple([_commitment(key_attempt, (*path, part.index), part.data) for part in shares])
+    unsigned = SplitStatement(key_attempt, trail[-1].name if trail else b"", path, to, digests, bytes(SIGNATURE))
+    signature = signing.sign(_signed_bytes(unsigned), purpose=_PURPOSE)
     statement = msgspec.structs.replace(unsigned, signature=signature)
-    return [SplitShare((*trail, statement), piece.index, piece.data) for piece in pieces]
+    return [SplitShare((*trail, statement), part.index, part.data) for part in shares]
 
 
-def _commitment(origin: KeyAttempt, path: tuple[int, ...], data: Secret) -> bytes:
-    return derive(data, b"vc/piece", _ENCODER.encode((origin, path))).reveal()
+def _commitment(key_attempt: KeyAttempt, path: tuple[int, ...], data: Secret) -> bytes:
+    return derive(data, b"vc/piece", _ENCODER.encode((key_attempt, path))).reveal()
 
 
-def _signed(statement: SplitStatement) -> bytes:
+def _signed_bytes(statement: SplitStatement) -> bytes:
     return _ENCODER.encode(msgspec.structs.replace(statement, signature=bytes(SIGNATURE)))
 
 
@@ -220,18 +224,18 @@ _DECODER: Final = MsgpackDecoder(
 class KeyGatherer:
     """Reassembles one key and attempt. All p disjoint paths lead here, and any of them is enough."""
 
-    def __init__(self, origin: KeyAttempt, trails: TrailVerifier, *, most: int = 1 << 17) -> None:
+    def __init__(self, key_attempt: KeyAttempt, trails: TrailVerifier, *, most: int = 1 << 17) -> None:
         if most < 1:
-            raise LocalError("there is room for at least one piece")
-        self._origin, self._trails, self._most = origin, trails, most
+            raise LocalError("there must be room for at least one share")
+        self._key_attempt, self._trails, self._shares_max = key_attempt, trails, most
         self._splits: dict[bytes, _Split] = {}
-        self._said: dict[tuple[bytes, tuple[int, ...], Scheme], bytes] = {}
-        self._liars: dict[ReplicaId, str] = {}
-        self._pieces = 0
+        self._statements: dict[tuple[bytes, tuple[int, ...], Scheme], bytes] = {}
+        self._faulty: dict[ReplicaId, str] = {}
+        self._share_count = 0
         self._key: Secret | None = None
 
     def __len__(self) -> int:
-        return self._pieces
+        return self._share_count
 
     @property
     def key(self) -> Secret | None:
@@ -241,62 +245,62 @@ class KeyGatherer:
     @property
     def faulty(self) -> dict[ReplicaId, str]:
         """The replicas that are proven Byzantine, and how."""
-        return dict(self._liars)
+        return dict(self._faulty)
 
-    def add(self, parcel: SplitShare, bearer: ReplicaId) -> Secret | None:
+    def add(self, share: SplitShare, sender: ReplicaId) -> Secret | None:
         """Add the share that this replica of the last node sends. Returns the key once it is complete. Raises for an
         invalid share.
 
         The caller identifies the sender by its link, and is responsible for that.
         """
-        if parcel.key_attempt != self._origin:
-            raise StaleError("a piece of another key or attempt")
-        if self._pieces >= self._most:
-            raise ExcessError("more pieces than a key has")
+        if share.key_attempt != self._key_attempt:
+            raise StaleError("a share of another key or attempt")
+        if self._share_count >= self._shares_max:
+            raise ExcessError("more shares than a key has")
         try:
-            if parcel.holder != bearer:
-                raise ForgedError("a piece that another replica should bring")
-            self._trails.check(parcel)
+            if share.holder != sender:
+                raise ForgedError("a share that another replica should send")
+            self._trails.check(share)
         except ForgedError:
-            self._liars.setdefault(bearer, BAD_SHARE)
+            self._faulty.setdefault(sender, BAD_SHARE)
             raise
         above: _Split | None = None
-        for statement in parcel.trail:
-            above = self._take(statement, above)
-        assert above is not None, "a parcel has a trail"
-        if parcel.index not in above.pieces:
-            self._pieces += 1
-            self._put(above, parcel.index, parcel.data)
+        for statement in share.trail:
+            above = self._add_statement(statement, above)
+        assert above is not None, "a split share has a trail"
+        if share.index not in above.shares:
+            self._share_count += 1
+            self._add_value(above, share.index, share.data)
         return self._key
 
-    def _take(self, statement: SplitStatement, above: _Split | None) -> _Split:
+    def _add_statement(self, statement: SplitStatement, above: _Split | None) -> _Split:
         name = statement.name
         if name in self._splits:
             return self._splits[name]
         if above is not None:
-            said = (statement.parent_name, statement.path, statement.to)
-            if self._said.setdefault(said, name) != name:
-                self._liars.setdefault(ReplicaId(above.statement.to, statement.path[-1]), TWO_STATEMENTS)
-                raise ForgedError("a second statement on the same piece")
+            split = (statement.parent_name, statement.path, statement.to)
+            if self._statements.setdefault(split, name) != name:
+                self._faulty.setdefault(ReplicaId(above.statement.to, statement.path[-1]), TWO_STATEMENTS)
+                raise ForgedError("a second statement on the same share")
         return self._splits.setdefault(name, _Split(statement, above, {}))
 
-    def _put(self, split: _Split | None, index: int, data: Secret) -> None:
+    def _add_value(self, split: _Split | None, index: int, data: Secret) -> None:
         """Add a valid share, and climb as long as each value completes a majority."""
         while split is not None:
-            split.pieces[index] = data
+            split.shares[index] = data
             threshold = split.statement.to.threshold
-            if len(split.pieces) != threshold:
+            if len(split.shares) != threshold:
                 return
-            whole = shamir.reconstruct([ShamirShare(at, piece) for at, piece in split.pieces.items()], threshold)
+            whole = shamir.reconstruct([ShamirShare(at, part) for at, part in split.shares.items()], threshold)
             above = split.above
             if above is None:
                 self._key = whole
                 return
             index, data = split.statement.path[-1], whole
             if not above.statement.commits_to(index, whole):
-                self._liars.setdefault(ReplicaId(above.statement.to, index), BAD_SPLIT)
+                self._faulty.setdefault(ReplicaId(above.statement.to, index), BAD_SPLIT)
                 return
-            if index in above.pieces:
+            if index in above.shares:
                 return
             split = above
 
@@ -304,7 +308,7 @@ class KeyGatherer:
 class _Split(NamedTuple):
     statement: SplitStatement
     above: _Split | None
-    pieces: dict[int, Secret]
+    shares: dict[int, Secret]
 
 
 BAD_SHARE: Final = "brought a piece that is not as committed"

@@ -35,111 +35,119 @@ class KeyReassembly:
     Each incomplete key has `ATTEMPTS_OPEN` attempts with one share of each replica (in `paper`, `SPLIT_SHARES_MAX`
     shares)."""
 
-    def __init__(self, *, hardened: bool, roster: ReplicaKeys, suspicions: FaultEvidence, most: int) -> None:
-        self._hardened, self._roster, self._suspicions, self._most = hardened, roster, suspicions, most
-        self._opened: dict[KeyName, _PendingKey] = {}
+    def __init__(self, *, hardened: bool, replica_keys: ReplicaKeys, evidence: FaultEvidence, most: int) -> None:
+        self._hardened, self._replica_keys, self._evidence, self._keys_max = hardened, replica_keys, evidence, most
+        self._complete: dict[KeyName, _PendingKey] = {}
         self._pending: dict[KeyName, _PendingKey] = {}
-        self._holds = ReplicaQuota(most)
+        self._quota = ReplicaQuota(most)
 
     def __len__(self) -> int:
         """The larger of both numbers."""
-        return max(len(self._opened), len(self._pending))
+        return max(len(self._complete), len(self._pending))
 
     def get(self, name: KeyName) -> BulkOpener | None:
-        key = self._opened.get(name)
+        key = self._complete.get(name)
         return None if key is None else key.opening
 
-    def add(self, advert: KnownAdvertisement, share: bytes, bearers: Sequence[ReplicaId]) -> KeyName | None:
+    def add(self, advertisement: KnownAdvertisement, share: bytes, senders: Sequence[ReplicaId]) -> KeyName | None:
         """Add a share of a replica with these ids. Returns the key's name if this share completes it."""
-        return self._collect(advert, share, bearers) if self._hardened else self._gather(advert, share, bearers)
+        return (
+            self._collect(advertisement, share, senders)
+            if self._hardened
+            else self._gather(advertisement, share, senders)
+        )
 
     def end_advertisement(self, advertisement: bytes) -> None:
-        self._opened = {name: key for name, key in self._opened.items() if name[0] != advertisement}
+        self._complete = {name: key for name, key in self._complete.items() if name[0] != advertisement}
         for name in [name for name in self._pending if name[0] == advertisement]:
             self._leave(name)
 
-    def _collect(self, advert: KnownAdvertisement, share: bytes, bearers: Sequence[ReplicaId]) -> KeyName | None:
+    def _collect(self, advertisement: KnownAdvertisement, share: bytes, senders: Sequence[ReplicaId]) -> KeyName | None:
         delivery = DeliveredShare.decode(share)
         threshold = Commitments.decode(delivery.points).threshold
-        fitting = [place for place in bearers if place.scheme.threshold == threshold]
-        bearer = _first_replica([place for place in fitting if place.index == delivery.share.index] or fitting)
-        origin = delivery.publisher_header.key_attempt
-        name = (advert.id, origin.key)
-        key = self._opened.get(name) or self._pending.get(name) or _PendingKey()
-        dealt = (origin.attempt, delivery.publisher_header.points)
-        if key.opening is not None and key.dealt != dealt:
-            return None  # Dealt again, for others.
-        collecting = key.collecting.get(dealt) or KeyCollector(origin, advert.publisher)
-        known = collecting.faulty
+        fitting = [replica_id for replica_id in senders if replica_id.scheme.threshold == threshold]
+        sender = _first_replica(
+            [replica_id for replica_id in fitting if replica_id.index == delivery.share.index] or fitting
+        )
+        key_attempt = delivery.publisher_header.key_attempt
+        name = (advertisement.id, key_attempt.key)
+        key = self._complete.get(name) or self._pending.get(name) or _PendingKey()
+        dealing = (key_attempt.attempt, delivery.publisher_header.points)
+        if key.opening is not None and key.dealing != dealing:
+            return None  # Another dealing, for other subscribers.
+        collector = key.collector.get(dealing) or KeyCollector(key_attempt, advertisement.publisher)
+        known = collector.faulty
         try:
-            secret = collecting.add(delivery, bearer)
+            secret = collector.add(delivery, sender)
         except RemoteError:
-            if bearer in collecting.faulty:  # And not the publisher, for what it dealt.
-                self._suspicions.record(bearer, FaultReason.BAD_DEALT_SHARE)
+            if sender in collector.faulty:  # And not the publisher, for its dealing.
+                self._evidence.record(sender, FaultReason.BAD_DEALT_SHARE)
             raise
-        # Who holds, as it must, a share of a sharing that the others do not have may have been cut off from them when
-        # they agreed. That is no proof.
-        self._suspicions.record_all([other for other in collecting.faulty if other not in known], FaultReason.LATE)
-        if key.points.get(bearer.scheme, delivery.points) != delivery.points:
-            self._suspicions.record(bearer, FaultReason.LATE)
+        # A replica with a valid share of another sharing may have been cut off from the others during their agreement.
+        # That is no proof.
+        self._evidence.record_all([other for other in collector.faulty if other not in known], FaultReason.LATE)
+        if key.points.get(sender.scheme, delivery.points) != delivery.points:
+            self._evidence.record(sender, FaultReason.LATE)
             raise StaleError("a share of a sharing that a majority does not have")
         if key.opening is None:
-            _keep_newest(key.collecting, dealt, collecting)
+            _keep_newest(key.collector, dealing, collector)
             if secret is not None:
-                key.points[bearer.scheme] = delivery.points
-                return self._open(name, key, dealt, secret)
-            self._keep(name, key, bearer)
+                key.points[sender.scheme] = delivery.points
+                return self._complete_key(name, key, dealing, secret)
+            self._store(name, key, sender)
         return None
 
-    def _gather(self, advert: KnownAdvertisement, share: bytes, bearers: Sequence[ReplicaId]) -> KeyName | None:
-        parcel = SplitShare.decode(share)
-        bearer = _first_replica([place for place in bearers if place.scheme == parcel.holder.scheme])
-        origin = parcel.key_attempt
-        name = (advert.id, origin.key)
-        key = self._opened.get(name) or self._pending.get(name) or _PendingKey()
-        dealt = (origin.attempt, b"")
-        if key.opening is not None and key.dealt != dealt:
+    def _gather(self, advertisement: KnownAdvertisement, share: bytes, senders: Sequence[ReplicaId]) -> KeyName | None:
+        split_share = SplitShare.decode(share)
+        sender = _first_replica(
+            [replica_id for replica_id in senders if replica_id.scheme == split_share.holder.scheme]
+        )
+        key_attempt = split_share.key_attempt
+        name = (advertisement.id, key_attempt.key)
+        key = self._complete.get(name) or self._pending.get(name) or _PendingKey()
+        dealing = (key_attempt.attempt, b"")
+        if key.opening is not None and key.dealing != dealing:
             return None
-        if key.trails is None:
-            key.trails = TrailVerifier(advert.publisher, self._roster)
-        gathering = key.gathering.get(dealt) or KeyGatherer(origin, key.trails, most=SPLIT_SHARES_MAX)
-        known = gathering.faulty
+        if key.verifier is None:
+            key.verifier = TrailVerifier(advertisement.publisher, self._replica_keys)
+        gatherer = key.gatherer.get(dealing) or KeyGatherer(key_attempt, key.verifier, most=SPLIT_SHARES_MAX)
+        known = gatherer.faulty
         try:
-            secret = gathering.add(parcel, bearer)
+            secret = gatherer.add(split_share, sender)
         finally:
-            for liar, how in gathering.faulty.items():
-                if liar not in known:
-                    self._suspicions.record(
-                        liar, FaultReason.TWO_DEALINGS if how == TWO_STATEMENTS else FaultReason.BAD_SPLIT_SHARE
+            for replica, how in gatherer.faulty.items():
+                if replica not in known:
+                    self._evidence.record(
+                        replica, FaultReason.TWO_DEALINGS if how == TWO_STATEMENTS else FaultReason.BAD_SPLIT_SHARE
                     )
         if key.opening is None:
-            _keep_newest(key.gathering, dealt, gathering)
+            _keep_newest(key.gatherer, dealing, gatherer)
             if secret is not None:
-                return self._open(name, key, dealt, secret)
-            self._keep(name, key, bearer)
+                return self._complete_key(name, key, dealing, secret)
+            self._store(name, key, sender)
         return None
 
-    def _keep(self, name: KeyName, key: _PendingKey, bearer: ReplicaId) -> None:
+    def _store(self, name: KeyName, key: _PendingKey, sender: ReplicaId) -> None:
         """Store an incomplete key that its publisher signed for."""
         self._pending[name] = key
-        for other in self._holds.charge(name, bearer):
+        for other in self._quota.charge(name, sender):
             del self._pending[other]
 
     def _leave(self, name: KeyName) -> None:
-        self._holds.release(name)
+        self._quota.release(name)
         self._pending.pop(name, None)
 
-    def _open(self, name: KeyName, key: _PendingKey, dealt: _DealingId, secret: Secret) -> KeyName:
+    def _complete_key(self, name: KeyName, key: _PendingKey, dealing: _DealingId, secret: Secret) -> KeyName:
         """From now on only the hash chain is kept, which goes forward. Late shares are only checked."""
-        key.opening, key.dealt = BulkOpener(name[1], secret), dealt
-        key.collecting, key.gathering = {}, {}
+        key.opening, key.dealing = BulkOpener(name[1], secret), dealing
+        key.collector, key.gatherer = {}, {}
         self._leave(name)
-        alike = [other for other in self._opened if other[0] == name[0]]
+        alike = [other for other in self._complete if other[0] == name[0]]
         if len(alike) >= KEYS_PER_ADVERTISEMENT:
-            del self._opened[alike[0]]
-        elif len(self._opened) >= self._most:
-            del self._opened[next(iter(self._opened))]
-        self._opened[name] = key
+            del self._complete[alike[0]]
+        elif len(self._complete) >= self._keys_max:
+            del self._complete[next(iter(self._complete))]
+        self._complete[name] = key
         return name
 
 
@@ -150,30 +158,30 @@ _DealingId: TypeAlias = tuple[int, bytes]
 @dataclass(slots=True)
 class _PendingKey:
     opening: BulkOpener | None = None
-    dealt: _DealingId = (0, b"")
+    dealing: _DealingId = (0, b"")
     """The dealing that completed the key."""
-    collecting: dict[_DealingId, KeyCollector] = field(default_factory=dict)
-    gathering: dict[_DealingId, KeyGatherer] = field(default_factory=dict)
+    collector: dict[_DealingId, KeyCollector] = field(default_factory=dict)
+    gatherer: dict[_DealingId, KeyGatherer] = field(default_factory=dict)
     points: dict[Scheme, bytes] = field(default_factory=dict)
     """The sharing that completed the key."""
-    trails: TrailVerifier | None = None
+    verifier: TrailVerifier | None = None
 
 
 Collector = TypeVar("Collector")
 
 
-def _keep_newest(attempts: dict[_DealingId, Collector], dealt: _DealingId, what: Collector) -> None:
+def _keep_newest(attempts: dict[_DealingId, Collector], dealing: _DealingId, what: Collector) -> None:
     """Keep the last few attempts of a key."""
-    attempts[dealt] = what
+    attempts[dealing] = what
     while len(attempts) > ATTEMPTS_OPEN:
         del attempts[min(attempts)]
 
 
-def _first_replica(places: Sequence[ReplicaId]) -> ReplicaId:
+def _first_replica(replicas: Sequence[ReplicaId]) -> ReplicaId:
     """A replica of a changing node may have an id in two schemes; the first one counts."""
-    if not places:
+    if not replicas:
         raise StaleError("a share under a scheme that is not known here")
-    return places[0]
+    return replicas[0]
 
 
 KEYS_PER_ADVERTISEMENT: Final = 128

@@ -54,14 +54,14 @@ class PublisherHeader(msgspec.Struct, frozen=True, array_like=True, forbid_unkno
         return decode_commitments(self.points)
 
     def check(self, publisher: bytes) -> None:
-        verify(publisher, _signed(self), self.signature, purpose=_PUBLISHER_PURPOSE)
+        verify(publisher, _signed_bytes(self), self.signature, purpose=_PUBLISHER_PURPOSE)
         if self.commitments.threshold != self.scheme.threshold:
             raise ForgedError("a key is dealt with the majority of its receivers")
 
     def check_fresh(self, now: int, within_us: int) -> None:
         """Raise if the dealing time differs from `now` by more than `within_us`, in either direction."""
         if abs(now - self.dealt_us) > within_us:
-            raise StaleError("a key that was dealt long ago, or is said to be dealt some day")
+            raise StaleError("a key that was dealt long ago, or claims a future time")
 
     def check_sharing(self, commitments: Commitments, scheme: Scheme) -> None:
         """Raise unless these commitments are to the same secret, for this node."""
@@ -86,19 +86,19 @@ class HolderHeader(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_
     @property
     def name(self) -> bytes:
         """Digest of the signed content. Two signatures of the same content have the same name."""
-        return digest(_signed(self), purpose=b"vc/dealt")
+        return digest(_signed_bytes(self), purpose=b"vc/dealt")
 
     @property
     def old_sharing(self) -> bytes:
         return digest(self.old_points, purpose=b"vc/dealt-old")
 
-    def check(self, root: PublisherHeader, roster: ReplicaKeys) -> None:
+    def check(self, root: PublisherHeader, replica_keys: ReplicaKeys) -> None:
         """Raise unless the holder signed it and deals exactly its share of the named sharing."""
         if self.key_attempt != root.key_attempt:
             raise ForgedError("a dealing of another key or attempt")
         verify(
-            roster.key_of(ReplicaId(self.old_scheme, self.holder)),
-            _signed(self),
+            replica_keys.key_of(ReplicaId(self.old_scheme, self.holder)),
+            _signed_bytes(self),
             self.signature,
             purpose=_HOLDER_PURPOSE,
         )
@@ -139,9 +139,9 @@ class DealtShare(msgspec.Struct, frozen=True):
         root, header, share = _DECODER.decode(data)
         return cls(root, header, VerifiableShare.decode(share))
 
-    def check(self, roster: ReplicaKeys) -> None:
+    def check(self, replica_keys: ReplicaKeys) -> None:
         """Raise unless the holder's part is valid, for any receiver. The publisher's header is checked separately."""
-        self.holder_header.check(self.publisher_header, roster)
+        self.holder_header.check(self.publisher_header, replica_keys)
         verifiable_sharing.verify_share(self.share, decode_commitments(self.holder_header.new_points))
 
 
@@ -165,22 +165,22 @@ class HeldShare:
     """A replica's share of a key, and its sharing, until the share is erased."""
 
     def __init__(
-        self, root: PublisherHeader, place: ReplicaId, commitments: Commitments, share: VerifiableShare
+        self, publisher_header: PublisherHeader, holder_id: ReplicaId, commitments: Commitments, share: VerifiableShare
     ) -> None:
-        self.root, self.place, self.commitments = root, place, commitments
+        self.publisher_header, self.holder_id, self.commitments = publisher_header, holder_id, commitments
         self._share: VerifiableShare | None = share
 
     @property
     def share(self) -> VerifiableShare:
         if self._share is None:
-            raise LocalError("the share was erased when it had been handed on")
+            raise LocalError("the share was erased when it had been dealt")
         return self._share
 
     def erase(self) -> None:
         self._share = None
 
     def make_delivery(self) -> DeliveredShare:
-        return DeliveredShare(self.root, self.commitments.encode(), self.share)
+        return DeliveredShare(self.publisher_header, self.commitments.encode(), self.share)
 
 
 class IssuedDealing:
@@ -198,7 +198,7 @@ class IssuedDealing:
         """The share of this replica: for that replica alone, or for all once it has signed that it lacks the share."""
         self.holder_header.new_scheme.check_index(replica)
         if not self._shares:
-            raise LocalError("what was dealt was erased")
+            raise LocalError("the dealing was erased")
         return DealtShare(self.publisher_header, self.holder_header, self._shares[replica - 1])
 
     def erase(self) -> None:
@@ -206,41 +206,41 @@ class IssuedDealing:
 
 
 def deal_key(
-    secret: Scalar, origin: KeyAttempt, to: Scheme, signing: SigningKey, entropy: Entropy, dealt_us: int = 0
+    secret: Scalar, key_attempt: KeyAttempt, to: Scheme, signing: SigningKey, entropy: Entropy, dealt_us: int = 0
 ) -> list[PublisherShare]:
     """The publisher's step. Call it afresh for every path and attempt. A key that is not redistributed needs no dealing
     time."""
     dealt = verifiable_sharing.deal_secret(secret, to.threshold, to.size, entropy)
-    root = PublisherHeader(origin, to, dealt.commitments.encode(), dealt_us, bytes(SIGNATURE))
-    root = msgspec.structs.replace(root, signature=signing.sign(_signed(root), purpose=_PUBLISHER_PURPOSE))
+    root = PublisherHeader(key_attempt, to, dealt.commitments.encode(), dealt_us, bytes(SIGNATURE))
+    root = msgspec.structs.replace(root, signature=signing.sign(_signed_bytes(root), purpose=_PUBLISHER_PURPOSE))
     return [PublisherShare(root, share) for share in dealt.shares]
 
 
-def accept_publisher_share(first: PublisherShare, place: ReplicaId, publisher: bytes) -> HeldShare:
+def accept_publisher_share(first: PublisherShare, holder_id: ReplicaId, publisher: bytes) -> HeldShare:
     """The step of a replica of the first node. No agreement is needed on an honest publisher's dealing."""
     first.publisher_header.check(publisher)
-    if first.publisher_header.scheme != place.scheme or first.share.index != place.index:
+    if first.publisher_header.scheme != holder_id.scheme or first.share.index != holder_id.index:
         raise ForgedError("a share for another replica")
     commitments = first.publisher_header.commitments
     verifiable_sharing.verify_share(first.share, commitments)
-    return HeldShare(first.publisher_header, place, commitments, first.share)
+    return HeldShare(first.publisher_header, holder_id, commitments, first.share)
 
 
-def redistribute_share(holding: HeldShare, to: Scheme, signing: SigningKey, entropy: Entropy) -> IssuedDealing:
+def redistribute_share(held: HeldShare, to: Scheme, signing: SigningKey, entropy: Entropy) -> IssuedDealing:
     """A holder's step: deal its share to a next node. Call it once for each branch."""
-    dealt = verifiable_sharing.redistribute_share(holding.share, to.threshold, to.size, entropy)
-    place = holding.place
+    dealt = verifiable_sharing.redistribute_share(held.share, to.threshold, to.size, entropy)
+    holder_id = held.holder_id
     header = HolderHeader(
-        holding.root.key_attempt,
-        place.scheme,
-        place.index,
+        held.publisher_header.key_attempt,
+        holder_id.scheme,
+        holder_id.index,
         to,
-        holding.commitments.encode(),
+        held.commitments.encode(),
         dealt.commitments.encode(),
         bytes(SIGNATURE),
     )
-    header = msgspec.structs.replace(header, signature=signing.sign(_signed(header), purpose=_HOLDER_PURPOSE))
-    return IssuedDealing(holding.root, header, dealt)
+    header = msgspec.structs.replace(header, signature=signing.sign(_signed_bytes(header), purpose=_HOLDER_PURPOSE))
+    return IssuedDealing(held.publisher_header, header, dealt)
 
 
 class KeyCollector:
@@ -249,11 +249,11 @@ class KeyCollector:
     Bounded by the replicas that send something: the first share of each counts.
     """
 
-    def __init__(self, origin: KeyAttempt, publisher: bytes) -> None:
-        self._origin, self._publisher = origin, publisher
+    def __init__(self, key_attempt: KeyAttempt, publisher: bytes) -> None:
+        self._key_attempt, self._publisher = key_attempt, publisher
         self._shares: dict[tuple[Scheme, bytes], dict[int, VerifiableShare]] = {}
-        self._brought: dict[ReplicaId, DeliveredShare] = {}
-        self._liars: dict[ReplicaId, None] = {}
+        self._delivered: dict[ReplicaId, DeliveredShare] = {}
+        self._faulty: dict[ReplicaId, None] = {}
         self._secret: Scalar | None = None
 
     @property
@@ -264,40 +264,40 @@ class KeyCollector:
     def faulty(self) -> list[ReplicaId]:
         """Replicas proven Byzantine: their share does not match its commitment, or is of a sharing that a majority does
         not have."""
-        return list(self._liars)
+        return list(self._faulty)
 
-    def add(self, delivery: DeliveredShare, bearer: ReplicaId) -> Scalar | None:
+    def add(self, delivery: DeliveredShare, sender: ReplicaId) -> Scalar | None:
         """Add this replica's share. Returns the secret once it is complete. The caller identifies the sender by its
         link."""
-        if delivery.publisher_header.key_attempt != self._origin:
+        if delivery.publisher_header.key_attempt != self._key_attempt:
             raise StaleError("a share of another key or attempt")
         try:
-            if delivery.share.index != bearer.index:
+            if delivery.share.index != sender.index:
                 raise ForgedError("a share of another replica")
             delivery.publisher_header.check(self._publisher)
             commitments = decode_commitments(delivery.points)
-            delivery.publisher_header.check_sharing(commitments, bearer.scheme)
+            delivery.publisher_header.check_sharing(commitments, sender.scheme)
             verifiable_sharing.verify_share(delivery.share, commitments)
         except RemoteError:
-            self._liars[bearer] = None
+            self._faulty[sender] = None
             raise
-        if self._brought.setdefault(bearer, delivery) != delivery:
-            # While its node changes it may have one under each scheme: that is no lie.
+        if self._delivered.setdefault(sender, delivery) != delivery:
+            # While its node changes, a replica may have a share under each scheme: that proves nothing.
             raise StaleError("a second share of one replica")
-        group = self._shares.setdefault((bearer.scheme, delivery.points), {})
-        group[bearer.index] = delivery.share
-        if self._secret is None and len(group) == bearer.scheme.threshold:
+        group = self._shares.setdefault((sender.scheme, delivery.points), {})
+        group[sender.index] = delivery.share
+        if self._secret is None and len(group) == sender.scheme.threshold:
             self._secret = verifiable_sharing.reconstruct(list(group.values()), commitments)
-        self._name(bearer.scheme)
+        self._find_faulty(sender.scheme)
         return self._secret
 
-    def _name(self, scheme: Scheme) -> None:
+    def _find_faulty(self, scheme: Scheme) -> None:
         """Once a majority has one sharing, an honest replica has it, so all honest replicas do."""
         groups = [(key, group) for key, group in self._shares.items() if key[0] == scheme]
         if any(len(group) >= scheme.threshold for _, group in groups):
             for _, group in groups:
                 if len(group) < scheme.threshold:
-                    self._liars |= {ReplicaId(scheme, index): None for index in group}
+                    self._faulty |= {ReplicaId(scheme, index): None for index in group}
 
 
 @lru_cache(maxsize=512)
@@ -306,17 +306,17 @@ def decode_commitments(points: bytes) -> Commitments:
     return Commitments.decode(points)
 
 
-def _signed(said: PublisherHeader | HolderHeader) -> bytes:
-    return _ENCODER.encode(msgspec.structs.replace(said, signature=bytes(SIGNATURE)))
+def _signed_bytes(header: PublisherHeader | HolderHeader) -> bytes:
+    return _ENCODER.encode(msgspec.structs.replace(header, signature=bytes(SIGNATURE)))
 
 
 _PUBLISHER_PURPOSE: Final = b"veilcast/dealt"
 _HOLDER_PURPOSE: Final = b"veilcast/redealt"
 _ENCODER: Final = msgspec.msgpack.Encoder()
-_DECODER: Final = MsgpackDecoder(tuple[PublisherHeader, HolderHeader, bytes], MalformedError, "not a portion")
+_DECODER: Final = MsgpackDecoder(tuple[PublisherHeader, HolderHeader, bytes], MalformedError, "not a dealt share")
 _PUBLISHER_SHARE_DECODER: Final = MsgpackDecoder(
     tuple[PublisherHeader, bytes], MalformedError, "not a publisher's share"
 )
 _DELIVERED_DECODER: Final = MsgpackDecoder(
-    tuple[PublisherHeader, Points, bytes], MalformedError, "not a share for a reader"
+    tuple[PublisherHeader, Points, bytes], MalformedError, "not a share for a subscriber"
 )

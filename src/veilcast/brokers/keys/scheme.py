@@ -36,11 +36,13 @@ def max_faulty(size: int) -> int:
 def check_hardened(size: int, what: str) -> None:
     """Refuse a node that would hide nothing, or less than a smaller one."""
     if size < 3:
-        raise ConfigError(f"{what} has {size} of at least 3 replicas: with fewer, one liar reads or stops everything")
+        raise ConfigError(
+            f"{what} has {size} of at least 3 replicas: with fewer, one Byzantine replica reads or stops everything"
+        )
     if size % 2 == 0:
         raise ConfigError(
-            f"{what} has {size} replicas: an even node bears no more liars than one of {size - 1}, and has one more "
-            f"that may lie; give it {size - 1} or {size + 1}"
+            f"{what} has {size} replicas: an even node tolerates no more Byzantine replicas than one of {size - 1}, "
+            f"and has one more that may become Byzantine; give it {size - 1} or {size + 1}"
         )
 
 
@@ -86,7 +88,7 @@ class ReplicaKeys:
     def __init__(self, *, nodes: int, kept: int = 2) -> None:
         if nodes < 1 or kept < 1:
             raise LocalError("a roster has room for at least one node and one version")
-        self._nodes, self._kept = nodes, kept
+        self._nodes, self._versions_kept = nodes, kept
         self._keys: dict[bytes, dict[int, tuple[bytes, ...]]] = {}
 
     def __len__(self) -> int:
@@ -102,18 +104,18 @@ class ReplicaKeys:
         if versions.get(scheme.version, tuple(keys)) != tuple(keys):
             raise LocalError("a version of a node's scheme does not change")
         versions[scheme.version] = tuple(keys)
-        while len(versions) > self._kept:
+        while len(versions) > self._versions_kept:
             del versions[min(versions)]
 
     def drop(self, node: bytes) -> None:
         self._keys.pop(node, None)
 
-    def key_of(self, place: ReplicaId) -> bytes:
+    def key_of(self, replica: ReplicaId) -> bytes:
         """`StaleError` if the scheme is not known (any more): the replica cannot be identified then."""
-        keys = self._keys.get(place.scheme.node, {}).get(place.scheme.version, ())
-        if len(keys) != place.scheme.size:
-            raise StaleError("the scheme is not one that we know")
-        return keys[place.index - 1]
+        keys = self._keys.get(replica.scheme.node, {}).get(replica.scheme.version, ())
+        if len(keys) != replica.scheme.size:
+            raise StaleError("the scheme is not known here")
+        return keys[replica.index - 1]
 
     def current_id(self, key: bytes) -> ReplicaId | None:
         """The replica with this key under the newest schemes; None if it has left."""

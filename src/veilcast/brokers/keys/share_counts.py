@@ -21,17 +21,17 @@ from veilcast.errors import LocalError
 
 def shares_received(sizes: Sequence[int], paths: int = 1) -> int:
     """Upper bound: p r^h. This many reach the subscriber if no broker drops any."""
-    return _checked(paths) * prod(sizes)
+    return _check_paths(paths) * prod(sizes)
 
 
-def shares_for_certain(sizes: Sequence[int], liars: Sequence[int], paths: int = 1) -> int:
+def shares_for_certain(sizes: Sequence[int], faulty: Sequence[int], paths: int = 1) -> int:
     """Lower bound: p (r - f)^h."""
-    return _checked(paths) * prod(_honest(sizes, liars))
+    return _check_paths(paths) * prod(_honest(sizes, faulty))
 
 
-def shares_for_certain_as_printed(sizes: Sequence[int], liars: Sequence[int], paths: int = 1) -> int:
+def shares_for_certain_as_printed(sizes: Sequence[int], faulty: Sequence[int], paths: int = 1) -> int:
     """The paper's lower bound, p r^h - p (r - f)^h, which is not one."""
-    return shares_received(sizes, paths) - shares_for_certain(sizes, liars, paths)
+    return shares_received(sizes, paths) - shares_for_certain(sizes, faulty, paths)
 
 
 def shares_needed(sizes: Sequence[int]) -> int:
@@ -42,7 +42,7 @@ def shares_needed(sizes: Sequence[int]) -> int:
 def shares_sent(sizes: Sequence[int], paths: int = 1) -> int:
     """Over all hops: r + r^2 + ... + r^h, the count that matches the paper's Figure 9."""
     products: Iterator[int] = accumulate(sizes, mul)
-    return _checked(paths) * sum(products)
+    return _check_paths(paths) * sum(products)
 
 
 def messages_redistributed(sizes: Sequence[int]) -> int:
@@ -60,18 +60,18 @@ def messages_redistributed_at_worst(sizes: Sequence[int]) -> int:
     """
     hops = 0
     for old, new in pairwise(sizes):
-        flood = new * (new - 1) * (max_faulty(new) + 1)
-        hops += old * new + 2 * flood + old * (new - majority(new)) * new
+        broadcast = new * (new - 1) * (max_faulty(new) + 1)
+        hops += old * new + 2 * broadcast + old * (new - majority(new)) * new
     return sizes[0] + hops + sizes[-1]
 
 
-def _honest(sizes: Sequence[int], liars: Sequence[int]) -> list[int]:
-    if any(not 0 <= lying <= size for size, lying in zip(sizes, liars, strict=True)):
+def _honest(sizes: Sequence[int], faulty: Sequence[int]) -> list[int]:
+    if any(not 0 <= bad <= size for size, bad in zip(sizes, faulty, strict=True)):
         raise LocalError("a node has as many liars as replicas at most")
-    return [size - lying for size, lying in zip(sizes, liars, strict=True)]
+    return [size - bad for size, bad in zip(sizes, faulty, strict=True)]
 
 
-def _checked(paths: int) -> int:
+def _check_paths(paths: int) -> int:
     if paths < 1:
         raise LocalError("there is at least one path")
     return paths

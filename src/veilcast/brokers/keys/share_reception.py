@@ -58,91 +58,95 @@ class ShareReception:
 
     def __init__(
         self,
-        origin: KeyAttempt,
+        key_attempt: KeyAttempt,
         old: Scheme,
-        place: ReplicaId,
+        own_id: ReplicaId,
         publisher: bytes,
-        roster: ReplicaKeys,
+        replica_keys: ReplicaKeys,
         signing: SigningKey,
     ) -> None:
-        self._origin, self._old, self._place, self._publisher = origin, old, place, publisher
-        self._roster = roster
-        about = msgspec.msgpack.encode((origin, old))
-        attend, settle = (digest(about, purpose=purpose) for purpose in (b"vc/attend", b"vc/settle"))
-        most = agreement.PAYLOAD_MAX - agreement.ENDORSEMENT_BYTES * place.scheme.size
-        most_said = min(most, agreement.roll_size_max(old.size, place.scheme.size))
-        self._attending = SignedBroadcast(attend, place, roster, signing, most=most_said)
-        self._waiving = SignedBroadcast(attend, place, roster, signing, most=most_said)
+        self._key_attempt, self._old, self._own_id, self._publisher = key_attempt, old, own_id, publisher
+        self._replica_keys = replica_keys
+        about = msgspec.msgpack.encode((key_attempt, old))
+        roll_context, settlement_context = (digest(about, purpose=purpose) for purpose in (b"vc/attend", b"vc/settle"))
+        payload_max = agreement.PAYLOAD_MAX - agreement.ENDORSEMENT_BYTES * own_id.scheme.size
+        roll_max = min(payload_max, agreement.roll_size_max(old.size, own_id.scheme.size))
+        self._full_rolls = SignedBroadcast(roll_context, own_id, replica_keys, signing, payload_max=roll_max)
+        self._brief_rolls = SignedBroadcast(roll_context, own_id, replica_keys, signing, payload_max=roll_max)
         """Brief rolls, separate from full ones: a replica that sends one of each has not made two statements."""
-        self._settling = SignedBroadcast(settle, place, roster, signing, most=most)
-        self._kept: dict[Dispute, DealtShare] = {}
+        self._settlements = SignedBroadcast(settlement_context, own_id, replica_keys, signing, payload_max=payload_max)
+        self._shares: dict[Dispute, DealtShare] = {}
         self._headers: dict[int, dict[bytes, tuple[PublisherHeader, HolderHeader]]] = {}
         """Headers of the dealings to this replica."""
-        self._faces: dict[int, dict[bytes, HolderHeader]] = {}
+        self._seen_headers: dict[int, dict[bytes, HolderHeader]] = {}
         """Headers of dealings to any replica, as far as they were shown."""
         self._root: PublisherHeader | None = None
-        self._brief: tuple[AttendanceRoll, bytes] | None = None
-        self._ours: tuple[AttendanceRoll, bytes] | None = None
-        """This replica's full roll and its payload; `_brief` is the brief roll before it."""
+        self._brief_roll: tuple[AttendanceRoll, bytes] | None = None
+        self._own_roll: tuple[AttendanceRoll, bytes] | None = None
+        """This replica's full roll and its payload; `_brief_roll` is the one before it."""
 
     @property
     def rounds(self) -> int:
-        return self._attending.rounds
+        return self._full_rolls.rounds
 
     @property
     def proven_faulty(self) -> list[ReplicaId]:
         """Replicas and holders with two statements or two dealings under one signature."""
-        replicas = sorted({*self._attending.equivocators(), *self._waiving.equivocators()})
-        return self.equivocating_holders + [ReplicaId(self._place.scheme, replica) for replica in replicas]
+        replicas = sorted({*self._full_rolls.equivocators(), *self._brief_rolls.equivocators()})
+        return self.equivocating_holders + [ReplicaId(self._own_id.scheme, replica) for replica in replicas]
 
     @property
     def equivocating_holders(self) -> list[ReplicaId]:
         """Old holders with two dealings."""
-        return [ReplicaId(self._old, holder) for holder, faces in sorted(self._faces.items()) if len(faces) > 1]
+        return [
+            ReplicaId(self._old, holder) for holder, versions in sorted(self._seen_headers.items()) if len(versions) > 1
+        ]
 
-    def accept_share(self, portion: DealtShare) -> None:
+    def accept_share(self, share: DealtShare) -> None:
         """Accept a share from its holder: an own one, before `announce`, or a disputed one. Raises for an invalid
         share."""
-        dispute = self.check_share(portion)
-        header = portion.holder_header
-        if self._ours is not None:
+        dispute = self.check_share(share)
+        header = share.holder_header
+        if self._own_roll is not None:
             if dispute in self.disputes():
-                self._keep(dispute, portion)
+                self._keep_share(dispute, share)
             return
-        if dispute.replica != self._place.index:
-            raise ForgedError("another replica's portion, which nobody has asked for")
+        if dispute.replica != self._own_id.index:
+            raise ForgedError("another replica's share, which is not in dispute")
         headers = self._headers.setdefault(header.holder, {})
         if len(headers) < _DEALINGS_PER_HOLDER:
-            headers[header.name] = (portion.publisher_header, header)
-            self._keep(dispute, portion)
+            headers[header.name] = (share.publisher_header, header)
+            self._keep_share(dispute, share)
 
     # --- attendance ---------------------------------------------------------------------------------------------------
 
-    def announce_brief(self, absent: Collection[int], aside: Collection[int]) -> EndorsedStatement:
+    def announce_brief(self, skipped_replicas: Collection[int], skipped_holders: Collection[int]) -> EndorsedStatement:
         """Before `announce`: the brief roll without these holders, for all others, when these replicas are not waited
         for."""
-        roll = AttendanceRoll(self._table(aside), tuple(absent), tuple(aside), is_brief=True)
-        self._brief = roll, agreement.encode_roll(roll)
-        return self._waiving.announce(self._brief[1])
+        roll = AttendanceRoll(
+            self._table(skipped_holders), tuple(skipped_replicas), tuple(skipped_holders), is_brief=True
+        )
+        self._brief_roll = roll, agreement.encode_roll(roll)
+        return self._brief_rolls.announce(self._brief_roll[1])
 
     def announce(self) -> EndorsedStatement:
         """Round 0 is over: the full roll, for all others in round 1. A holder with two dealings is not listed."""
-        brief = self._brief[0] if self._brief else AttendanceRoll({})
-        roll = AttendanceRoll(self._table(), brief.skipped_replicas, brief.skipped_holders)
-        self._ours = roll, agreement.encode_roll(roll)
-        return self._attending.announce(self._ours[1])
+        brief_roll = self._brief_roll[0] if self._brief_roll else AttendanceRoll({})
+        roll = AttendanceRoll(self._table(), brief_roll.skipped_replicas, brief_roll.skipped_holders)
+        self._own_roll = roll, agreement.encode_roll(roll)
+        return self._full_rolls.announce(self._own_roll[1])
 
-    def is_sufficient(self, aside: Collection[int]) -> bool:
+    def is_sufficient(self, skipped_holders: Collection[int]) -> bool:
         """True if the dealings without these holders are enough for a share."""
-        return agreement.choose_contributors(self._table(aside), self._old.size) is not None
+        return agreement.choose_contributors(self._table(skipped_holders), self._old.size) is not None
 
-    def accept_statement(self, vouched: EndorsedStatement, round_number: int) -> None:
-        flood = self._waiving if agreement.is_brief_roll(vouched.payload) else self._attending
-        flood.accept(vouched, round_number)
+    def accept_statement(self, statement: EndorsedStatement, round_number: int) -> None:
+        broadcast = self._brief_rolls if agreement.is_brief_roll(statement.payload) else self._full_rolls
+        broadcast.accept(statement, round_number)
 
     @property
     def has_announced(self) -> bool:
-        return self._ours is not None
+        return self._own_roll is not None
 
     def holders(self) -> list[int]:
         """The holders that dealt to this replica, once or twice."""
@@ -156,8 +160,8 @@ class ShareReception:
         header; a Byzantine publisher may have signed several.
         """
         by_root: dict[bytes, tuple[PublisherHeader, list[HolderHeader]]] = {}
-        for _, said in sorted(self._headers.items()):
-            for root, header in list(said.values())[:1]:
+        for _, stated in sorted(self._headers.items()):
+            for root, header in list(stated.values())[:1]:
                 by_root.setdefault(root.points, (root, []))[1].append(header)
         found = (proof for proof in by_root.values() if len(proof[1]) >= self._old.threshold)
         return next(found, None)
@@ -168,7 +172,7 @@ class ShareReception:
         if len(dict.fromkeys(header.holder for header in headers)) < self._old.threshold:
             raise ForgedError("too few holders to show that a hop has begun")
         for header in headers:
-            if header.old_scheme != self._old or header.new_scheme != self._place.scheme:
+            if header.old_scheme != self._old or header.new_scheme != self._own_id.scheme:
                 raise ForgedError("a dealing of another hop")
             self._check_header(header, root)
 
@@ -181,7 +185,7 @@ class ShareReception:
     def is_skipped(self) -> bool:
         """True if all others agree and did not wait for this replica."""
         agreed = self._agreed()
-        return agreed is not None and self._place.index in agreed.roll.skipped_replicas
+        return agreed is not None and self._own_id.index in agreed.roll.skipped_replicas
 
     def certificate(self) -> list[EndorsedStatement]:
         """The statements that prove unanimity to others."""
@@ -192,8 +196,8 @@ class ShareReception:
         """At the end: the replicas with exactly one statement, and the old holders with usable dealings."""
         agreed = self._agreed()
         if agreed is None:
-            return set(self._attending.sole_payloads()), set(self._usable())
-        return {vouched.author for vouched in agreed.statements}, set(agreed.roll.table)
+            return set(self._full_rolls.sole_payloads()), set(self._usable())
+        return {statement.author for statement in agreed.statements}, set(agreed.roll.table)
 
     def skipped(self) -> tuple[set[int], set[int]]:
         """At the end: the replicas and the old holders that were not waited for."""
@@ -204,34 +208,34 @@ class ShareReception:
 
     def erase(self) -> None:
         """Erase the shares. The statements stay, for replicas that are not done."""
-        self._kept.clear()
-        self._settling.erase()
+        self._shares.clear()
+        self._settlements.erase()
 
     def relay(self) -> list[EndorsedStatement]:
         """At the end of a round: the statements for all others in the next; none, if all stated the same in round 1."""
-        fresh = self._attending.relay() + self._waiving.relay()
+        fresh = self._full_rolls.relay() + self._brief_rolls.relay()
         return [] if self.is_unanimous else fresh
 
     def disputes(self) -> list[Dispute]:
         """At the end of the last round: the disputes for holders to settle."""
-        return agreement.find_disputes(self._rolls(), self._place.scheme.size)
+        return agreement.find_disputes(self._rolls(), self._own_id.scheme.size)
 
     # --- disputes -----------------------------------------------------------------------------------------------------
 
     def announce_settlement(self) -> EndorsedStatement:
         """The shares that holders have shown, for all others; as many as fit."""
-        shown = [self._kept[dispute].encode().reveal() for dispute in self.disputes() if dispute in self._kept]
-        word = _ENCODER.encode(shown)
-        while len(word) > self._settling.payload_max:
+        shown = [self._shares[dispute].encode().reveal() for dispute in self.disputes() if dispute in self._shares]
+        payload = _ENCODER.encode(shown)
+        while len(payload) > self._settlements.payload_max:
             shown = shown[:-1]
-            word = _ENCODER.encode(shown)
-        return self._settling.announce(word)
+            payload = _ENCODER.encode(shown)
+        return self._settlements.announce(payload)
 
-    def accept_settlement(self, vouched: EndorsedStatement, round_number: int) -> None:
-        self._settling.accept(vouched, round_number)
+    def accept_settlement(self, statement: EndorsedStatement, round_number: int) -> None:
+        self._settlements.accept(statement, round_number)
 
     def relay_settlements(self) -> list[EndorsedStatement]:
-        return self._settling.relay()
+        return self._settlements.relay()
 
     # --- the end ------------------------------------------------------------------------------------------------------
 
@@ -244,30 +248,30 @@ class ShareReception:
         chosen = self.choose_holders()
         if chosen is None:
             raise LocalError("too few old holders have dealt")
-        dealt = agreement.majority_dealings(self._rolls(), self._place.scheme.size)
-        ours = [self._kept.get(Dispute(holder, dealt[holder].name, self._place.index)) for holder in chosen]
-        portions = [portion for portion in ours if portion is not None]
-        if len(portions) != len(chosen):
-            raise LocalError("a portion of ours is missing that nobody has shown")
-        threshold, first = self._place.scheme.threshold, portions[0]
+        dealt = agreement.majority_dealings(self._rolls(), self._own_id.scheme.size)
+        own = [self._shares.get(Dispute(holder, dealt[holder].name, self._own_id.index)) for holder in chosen]
+        shares = [share for share in own if share is not None]
+        if len(shares) != len(chosen):
+            raise LocalError("an own share is missing, and no holder has shown it")
+        threshold, first = self._own_id.scheme.threshold, shares[0]
         parts = [
             verifiable_sharing.Subshare(
-                portion.holder_header.holder, decode_commitments(portion.holder_header.new_points), portion.share
+                share.holder_header.holder, decode_commitments(share.holder_header.new_points), share.share
             )
-            for portion in portions
+            for share in shares
         ]
         agreed = verifiable_sharing.agreement_digest({part.holder: part.commitments for part in parts})
         old = decode_commitments(first.holder_header.old_points)
         commitments, share = verifiable_sharing.combine_subshares(
-            parts, old, self._place.index, threshold, agreed=agreed, verified=True
+            parts, old, self._own_id.index, threshold, agreed=agreed, verified=True
         )
-        return HeldShare(first.publisher_header, self._place, commitments, share)
+        return HeldShare(first.publisher_header, self._own_id, commitments, share)
 
-    def _table(self, aside: Collection[int] = ()) -> DealingTable:
+    def _table(self, skipped_holders: Collection[int] = ()) -> DealingTable:
         return {
             holder: DealingRef(header.name, header.old_sharing)
             for holder, headers in self._headers.items()
-            if len(headers) == 1 and holder not in aside
+            if len(headers) == 1 and holder not in skipped_holders
             for _, header in headers.values()
         }
 
@@ -278,97 +282,103 @@ class ShareReception:
         Two brief rolls can both be agreed only if two honest replicas had missed one another. Then this replica uses
         the one that skips it: it then deals nothing that others could take for something else.
         """
-        if self._brief is None and self._ours is None:
+        if self._brief_roll is None and self._own_roll is None:
             return None
-        brief = {} if self._brief is None else {self._brief[1]: self._brief[0]}
-        brief |= {
-            word: agreement.decode_roll(word) for word in self._waiving.sole_payloads().values() if word not in brief
+        brief_roll = {} if self._brief_roll is None else {self._brief_roll[1]: self._brief_roll[0]}
+        brief_roll |= {
+            payload: agreement.decode_roll(payload)
+            for payload in self._brief_rolls.sole_payloads().values()
+            if payload not in brief_roll
         }
-        for word, roll in sorted(brief.items(), key=lambda said: self._place.index not in said[1].skipped_replicas):
-            if len(roll.skipped_replicas) <= self._place.scheme.max_faulty and (
-                words := self._said(self._waiving, word, roll)
+        for payload, roll in sorted(
+            brief_roll.items(), key=lambda stated: self._own_id.index not in stated[1].skipped_replicas
+        ):
+            if len(roll.skipped_replicas) <= self._own_id.scheme.max_faulty and (
+                statements := self._unanimous_statements(self._brief_rolls, payload, roll)
             ):
-                return _Agreement(roll, words)
-        if self._ours is None or self._ours[0].skipped_replicas or self._ours[0].skipped_holders:
+                return _Agreement(roll, statements)
+        if self._own_roll is None or self._own_roll[0].skipped_replicas or self._own_roll[0].skipped_holders:
             return None
-        roll, word = self._ours
-        words = self._said(self._attending, word, roll)
-        return _Agreement(roll, words) if words else None
+        roll, payload = self._own_roll
+        statements = self._unanimous_statements(self._full_rolls, payload, roll)
+        return _Agreement(roll, statements) if statements else None
 
-    def _said(self, flood: SignedBroadcast, word: bytes, roll: AttendanceRoll) -> list[EndorsedStatement]:
+    def _unanimous_statements(
+        self, broadcast: SignedBroadcast, payload: bytes, roll: AttendanceRoll
+    ) -> list[EndorsedStatement]:
         """This statement of all replicas that the roll does not skip; empty if one is missing."""
-        words = flood.statements_with(word)
-        said = {vouched.author for vouched in words}
-        return words if said.union(roll.skipped_replicas) == set(range(1, self._place.scheme.size + 1)) else []
+        statements = broadcast.statements_with(payload)
+        stated = {statement.author for statement in statements}
+        return statements if stated.union(roll.skipped_replicas) == set(range(1, self._own_id.scheme.size + 1)) else []
 
     def _rolls(self) -> dict[int, AttendanceRoll]:
         """The rolls that count: the agreed one for all, or each replica's own."""
         agreed = self._agreed()
         if agreed is not None:
-            return dict.fromkeys(range(1, self._place.scheme.size + 1), agreed.roll)
-        if self._ours is None:
-            raise LocalError("we have to attend before we choose")
-        return agreement.decode_rolls(self._attending.sole_payloads())
+            return dict.fromkeys(range(1, self._own_id.scheme.size + 1), agreed.roll)
+        if self._own_roll is None:
+            raise LocalError("the own roll must be announced before holders are chosen")
+        return agreement.decode_rolls(self._full_rolls.sole_payloads())
 
     def _usable(self) -> DealingTable:
         """The dealings that the share can be made of."""
         rolls, open_disputes = self._rolls(), self.disputes()
         settled: set[Dispute] = set()
-        for word in self._settling.sole_payloads().values() if open_disputes else ():
-            settled.update(self._settled_by(word, open_disputes))
-        return agreement.usable_dealings(rolls, self._place.scheme.size, settled)
+        for payload in self._settlements.sole_payloads().values() if open_disputes else ():
+            settled.update(self._settled_by(payload, open_disputes))
+        return agreement.usable_dealings(rolls, self._own_id.scheme.size, settled)
 
-    def check_share(self, portion: DealtShare) -> Dispute:
+    def check_share(self, share: DealtShare) -> Dispute:
         """The (holder, dealing, replica) of a share; raises unless it belongs to this key and hop and is valid."""
-        header = portion.holder_header
+        header = share.holder_header
         if (
-            portion.publisher_header.key_attempt != self._origin
+            share.publisher_header.key_attempt != self._key_attempt
             or header.old_scheme != self._old
-            or header.new_scheme != self._place.scheme
+            or header.new_scheme != self._own_id.scheme
         ):
-            raise ForgedError("a portion of another key or hop")
-        self._place.scheme.check_index(portion.share.index)
-        self._check_root(portion.publisher_header)
-        self._check_header(header, portion.publisher_header)
-        verifiable_sharing.verify_share(portion.share, decode_commitments(header.new_points))
-        return Dispute(header.holder, header.name, portion.share.index)
+            raise ForgedError("a dealt share of another key or hop")
+        self._own_id.scheme.check_index(share.share.index)
+        self._check_root(share.publisher_header)
+        self._check_header(header, share.publisher_header)
+        verifiable_sharing.verify_share(share.share, decode_commitments(header.new_points))
+        return Dispute(header.holder, header.name, share.share.index)
 
     def _check_root(self, root: PublisherHeader) -> None:
-        if root.key_attempt != self._origin:
-            raise ForgedError("a publisher's word on another key")
+        if root.key_attempt != self._key_attempt:
+            raise ForgedError("a publisher header of another key")
         if root != self._root:
             root.check(self._publisher)
             self._root = root
 
     def _check_header(self, header: HolderHeader, root: PublisherHeader) -> None:
         """A header that equals a stored one is known to be valid."""
-        faces = self._faces.setdefault(header.holder, {})
+        versions = self._seen_headers.setdefault(header.holder, {})
         name = header.name
-        if name in faces and faces[name] == header:
+        if name in versions and versions[name] == header:
             return
-        header.check(root, self._roster)
-        if len(faces) < _DEALINGS_PER_HOLDER:
-            faces[name] = header
+        header.check(root, self._replica_keys)
+        if len(versions) < _DEALINGS_PER_HOLDER:
+            versions[name] = header
 
-    def _keep(self, dispute: Dispute, portion: DealtShare) -> None:
+    def _keep_share(self, dispute: Dispute, share: DealtShare) -> None:
         """Keep own shares of at most two dealings per holder, and one share per dispute."""
-        self._kept.setdefault(dispute, portion)
+        self._shares.setdefault(dispute, share)
 
-    def _settled_by(self, word: bytes, open_disputes: Sequence[Dispute]) -> list[Dispute]:
+    def _settled_by(self, payload: bytes, open_disputes: Sequence[Dispute]) -> list[Dispute]:
         """The disputes that a payload settles, for any replica that checks it. Invalid shares in it settle nothing."""
         try:
-            evidence = _DECODER.decode(word)
+            evidence = _DECODER.decode(payload)
         except MalformedError:
             return []
         settled = []
         for shown in evidence:
             try:
-                portion = DealtShare.decode(shown)
-                dispute = self.check_share(portion)
+                share = DealtShare.decode(shown)
+                dispute = self.check_share(share)
             except RemoteError:
                 continue
             if dispute in open_disputes:
-                self._keep(dispute, portion)
+                self._keep_share(dispute, share)
                 settled.append(dispute)
         return settled
 

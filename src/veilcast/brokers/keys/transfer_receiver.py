@@ -52,116 +52,118 @@ class TransferReceiver:
 
     def __init__(
         self,
-        origin: KeyAttempt,
+        key_attempt: KeyAttempt,
         old: Scheme,
-        place: ReplicaId,
+        own_id: ReplicaId,
         publisher: bytes,
-        roster: ReplicaKeys,
+        replica_keys: ReplicaKeys,
         signing: SigningKey,
         bound_us: int,
-        absences: UnresponsiveReplicas,
+        unresponsive: UnresponsiveReplicas,
     ) -> None:
-        self.key_attempt, self.old_scheme, self.place, self.publisher = origin, old, place, publisher
-        self._u, self._absences = bound_us, absences
-        self._keys = {each: roster.key_of(each) for each in (*all_replicas(old), *all_replicas(place.scheme))}
+        self.key_attempt, self.old_scheme, self.own_id, self.publisher = key_attempt, old, own_id, publisher
+        self._u, self._unresponsive = bound_us, unresponsive
+        self._keys = {each: replica_keys.key_of(each) for each in (*all_replicas(old), *all_replicas(own_id.scheme))}
         """Keys of all replicas, also after `ReplicaKeys` has dropped their schemes."""
-        self._levels: dict[ReplicaId, int] = {}
+        self._levels_before: dict[ReplicaId, int] = {}
         """Level of each replica (`UnresponsiveReplicas.level`) at this replica's first announcement."""
-        self._receiving = ShareReception(origin, old, place, publisher, roster, signing)
-        self._others = [other for other in all_replicas(place.scheme) if other != place]
-        self._labels: dict[int, bytes] = {}
-        self._spoken_to: set[int] = set()
+        self._reception = ShareReception(key_attempt, old, own_id, publisher, replica_keys, signing)
+        self._other_replicas = [other for other in all_replicas(own_id.scheme) if other != own_id]
+        self._named_advertisements: dict[int, bytes] = {}
+        self._announced_by: set[int] = set()
         """Replicas that have announced a roll themselves."""
-        self._unawaited: set[int] = set()
+        self._skipped: set[int] = set()
         """Replicas that were skipped, once the hop is done."""
-        self._begun: int | None = None
-        self._spoke: int | None = None
+        self._begun_us: int | None = None
+        self._announced_us: int | None = None
         """Time of this replica's first announcement."""
         self._round = 1
-        self._settling: int | None = None
+        self._settlement_round: int | None = None
         """Round of settlement, from 1; 0 while holders show shares; None before."""
-        self._calls = 0
-        self._nudged = self._certified = False
-        self._early: dict[int, list[EndorsedStatement]] = {}
-        self._shown: dict[tuple[int, int], list[DealtShare]] = {}
+        self._proofs_sent = 0
+        self._is_nudged = self._has_certified = False
+        self._early_statements: dict[int, list[EndorsedStatement]] = {}
+        self._early_shown: dict[tuple[int, int], list[DealtShare]] = {}
         self.held_share: HeldShare | None = None
         self.is_done = False
         """This replica has its share, or there is none to get."""
 
     @property
     def has_begun(self) -> bool:
-        return self._begun is not None
+        return self._begun_us is not None
 
     @property
     def holder_count(self) -> int:
         """Number of holders that have dealt to this replica."""
-        return len(self._receiving.holders())
+        return len(self._reception.holders())
 
     @property
     def equivocating_holders(self) -> list[ReplicaId]:
-        return self._receiving.equivocating_holders
+        return self._reception.equivocating_holders
 
     @property
     def equivocating_replicas(self) -> list[ReplicaId]:
         """Other replicas with two statements. This replica never makes two, whatever was replayed from an earlier
         run."""
         return [
-            place
-            for place in self._receiving.proven_faulty
-            if place.scheme == self.place.scheme and place != self.place
+            replica
+            for replica in self._reception.proven_faulty
+            if replica.scheme == self.own_id.scheme and replica != self.own_id
         ]
 
     @property
     def advertisement(self) -> bytes | None:
         """The advertisement that more than f holders name for the key."""
-        return self._label(())
+        return self._majority_advertisement(())
 
     @property
     def end_us(self) -> int | None:
         """Time after which no replica can need anything from this one."""
-        return None if self._begun is None else self._settled(self._rounds)
+        return None if self._begun_us is None else self._settlement_end_us(self._rounds)
 
-    def accept_share(self, portion: DealtShare, advertisement: bytes, now: int) -> list[Outgoing]:
+    def accept_share(self, share: DealtShare, advertisement: bytes, now: int) -> list[Outgoing]:
         """Accept a share from its holder, identified by its link. Raises for an invalid share."""
         sent = self.handle(now)
         if self.is_done:
             return sent
-        if portion.share.index != self.place.index and self._settling is None:
-            if not self._receiving.has_announced:
-                raise StaleError("another replica's portion, which we have not asked for yet")
-            self._receiving.check_share(portion)
-            shown = self._shown.setdefault((portion.holder_header.holder, portion.share.index), [])
-            if len(shown) < _VERSIONS_MAX:
-                shown.append(portion)
+        if share.share.index != self.own_id.index and self._settlement_round is None:
+            if not self._reception.has_announced:
+                raise StaleError("another replica's share, which is not in dispute yet")
+            self._reception.check_share(share)
+            early_shown = self._early_shown.setdefault((share.holder_header.holder, share.share.index), [])
+            if len(early_shown) < _VERSIONS_MAX:
+                early_shown.append(share)
             return sent
-        self._receiving.accept_share(portion)
-        self._labels.setdefault(portion.holder_header.holder, advertisement)
-        if self._begun is None and len(self._receiving.holders()) >= self.old_scheme.threshold:
-            self._begun = now
+        self._reception.accept_share(share)
+        self._named_advertisements.setdefault(share.holder_header.holder, advertisement)
+        if self._begun_us is None and len(self._reception.holders()) >= self.old_scheme.threshold:
+            self._begun_us = now
         return sent + self.handle(now)
 
-    def accept_message(self, flood: FloodKind, said: AgreementMessage, source: ReplicaId, now: int) -> list[Outgoing]:
+    def accept_message(
+        self, broadcast: FloodKind, message: AgreementMessage, source: ReplicaId, now: int
+    ) -> list[Outgoing]:
         """Accept a message of another replica of the node. Raises for an invalid one."""
         sent = self.handle(now)
-        if flood is FloodKind.SETTLING:
+        if broadcast is FloodKind.SETTLING:
             if not self.is_done:
-                for vouched in said.statements:
-                    self._receiving.accept_settlement(vouched, max(1, self._settling or 0))
+                for statement in message.statements:
+                    self._reception.accept_settlement(statement, max(1, self._settlement_round or 0))
             return sent
-        if said.publisher_header is not None:
-            self._receiving.check_start_proof(said.publisher_header, said.holder_headers)
-            self._begun = now if self._begun is None else self._begun
-        if any(vouched.author == source.index for vouched in said.statements):
-            self._spoken_to.add(source.index)
-            if source.index in self._unawaited and now <= self._ends(1):
-                self._absences.record_present(self.publisher, self._keys[source])
-        if said.is_stuck and (self._begun is None or now <= self._ends(1) + self._u):
-            self._nudged = True
-        if self._spoke is not None:
-            self._hear(said.statements)
+        if message.publisher_header is not None:
+            self._reception.check_start_proof(message.publisher_header, message.holder_headers)
+            self._begun_us = now if self._begun_us is None else self._begun_us
+        if any(statement.author == source.index for statement in message.statements):
+            self._announced_by.add(source.index)
+            if source.index in self._skipped and now <= self._round_end_us(1):
+                self._unresponsive.record_present(self.publisher, self._keys[source])
+        if message.is_stuck and (self._begun_us is None or now <= self._round_end_us(1) + self._u):
+            self._is_nudged = True
+        if self._announced_us is not None:
+            self._accept_statements(message.statements)
         else:
-            early = self._early.setdefault(source.index, [])
-            early += said.statements[: _EARLY_MAX * self.place.scheme.size - len(early)]
+            early = self._early_statements.setdefault(source.index, [])
+            early += message.statements[: _EARLY_MAX * self.own_id.scheme.size - len(early)]
         return sent + self.handle(now)
 
     def handle(self, now: int) -> list[Outgoing]:
@@ -173,228 +175,249 @@ class TransferReceiver:
 
     def next_us(self) -> int | None:
         """Time of the next step; 0 if a step is due that needs no clock."""
-        begun = self._begun
-        if begun is None:
+        begun_us = self._begun_us
+        if begun_us is None:
             return None
         if self.is_done:
             return 0 if self._owes_certificate() else None
-        if self._receiving.is_unanimous or (
-            self._spoke is None and (self._is_complete() or self._waiver() is not None)
+        if self._reception.is_unanimous or (
+            self._announced_us is None and (self._is_complete() or self._find_skippable() is not None)
         ):
             return 0
-        due, call = self._round_ends() if self._receiving.has_announced else self._since(_ATTEND), self._call_us()
-        return due if call is None else min(due, call)
+        due, proof_us = (
+            self._current_end_us() if self._reception.has_announced else self._after_us(_ATTEND),
+            self._proof_due_us(),
+        )
+        return due if proof_us is None else min(due, proof_us)
 
     # --- the clock ----------------------------------------------------------------------------------------------------
 
     @property
     def _rounds(self) -> int:
-        return self._receiving.rounds
+        return self._reception.rounds
 
-    def _since(self, units: int) -> int:
-        assert self._begun is not None, "nothing is due before the beginning"
-        return self._begun + units * self._u
+    def _after_us(self, units: int) -> int:
+        assert self._begun_us is not None, "nothing is due before the beginning"
+        return self._begun_us + units * self._u
 
-    def _ends(self, round_number: int) -> int:
-        return self._since(_FIRST + _ROUND * (round_number - 1))
+    def _round_end_us(self, round_number: int) -> int:
+        return self._after_us(_FIRST + _ROUND * (round_number - 1))
 
-    def _settled(self, round_number: int) -> int:
-        return self._ends(self._rounds) + (_SHOW + _SETTLE * round_number) * self._u
+    def _settlement_end_us(self, round_number: int) -> int:
+        return self._round_end_us(self._rounds) + (_SHOW + _SETTLE * round_number) * self._u
 
-    def _round_ends(self) -> int:
-        return self._ends(self._round) if self._settling is None else self._settled(self._settling)
+    def _current_end_us(self) -> int:
+        return (
+            self._round_end_us(self._round)
+            if self._settlement_round is None
+            else self._settlement_end_us(self._settlement_round)
+        )
 
-    def _call_us(self) -> int | None:
+    def _proof_due_us(self) -> int | None:
         """Time of the next proof to others that the hop has begun: one before this replica's announcement, one
         after."""
-        if not self._calls:
-            return self._since(_CALL)
-        after = 0 if self._spoke is None else self._spoke + _CALL * self._u
-        return after if self._calls == 1 and after > self._since(_CALL) else None
+        if not self._proofs_sent:
+            return self._after_us(_CALL)
+        after = 0 if self._announced_us is None else self._announced_us + _CALL * self._u
+        return after if self._proofs_sent == 1 and after > self._after_us(_CALL) else None
 
     def _step(self, now: int) -> list[Outgoing]:
         if self.is_done:
             return self._certify()
-        if self._receiving.is_unanimous:
-            late = self._round > 1
+        if self._reception.is_unanimous:
+            is_late = self._round > 1
             self._combine()
-            return self._certify() if late or self._nudged else []
-        if not self._receiving.has_announced:
-            waiver = self._waiver() if self._spoke is None else None
-            if waiver is not None:
-                return self._say(self._receiving.announce_brief(*waiver), now)
-            if now >= self._since(_ATTEND) or (self._spoke is None and self._is_complete()):
-                return self._say(self._receiving.announce(), now)
-            return self._call()
-        call = self._call_us()
-        return self._call() if call is not None and call <= min(now, self._round_ends()) else self._turn()
+            return self._certify() if is_late or self._is_nudged else []
+        if not self._reception.has_announced:
+            skippable = self._find_skippable() if self._announced_us is None else None
+            if skippable is not None:
+                return self._announce(self._reception.announce_brief(*skippable), now)
+            if now >= self._after_us(_ATTEND) or (self._announced_us is None and self._is_complete()):
+                return self._announce(self._reception.announce(), now)
+            return self._send_start_proof()
+        proof_us = self._proof_due_us()
+        return (
+            self._send_start_proof()
+            if proof_us is not None and proof_us <= min(now, self._current_end_us())
+            else self._end_round()
+        )
 
-    def _say(self, word: EndorsedStatement, now: int) -> list[Outgoing]:
-        if self._spoke is None:
-            self._spoke = now
-            places = [*all_replicas(self.old_scheme), *self._others]
-            self._levels = {place: self._absences.level(self.publisher, self._keys[place]) for place in places}
-            for _, words in sorted(self._early.items()):
-                self._hear(words, strict=False)
-            self._early.clear()
-        return self._tell((word,))
+    def _announce(self, statement: EndorsedStatement, now: int) -> list[Outgoing]:
+        if self._announced_us is None:
+            self._announced_us = now
+            replicas = [*all_replicas(self.old_scheme), *self._other_replicas]
+            self._levels_before = {
+                replica: self._unresponsive.level(self.publisher, self._keys[replica]) for replica in replicas
+            }
+            for _, statements in sorted(self._early_statements.items()):
+                self._accept_statements(statements, strict=False)
+            self._early_statements.clear()
+        return self._send_statements((statement,))
 
     def _is_complete(self) -> bool:
         """True if all holders have dealt."""
-        return len(self._receiving.holders()) == self.old_scheme.size
+        return len(self._reception.holders()) == self.old_scheme.size
 
-    def _waiver(self) -> tuple[list[int], list[int]] | None:
+    def _find_skippable(self) -> tuple[list[int], list[int]] | None:
         """The replicas and holders to skip, if there are any and no other is missing."""
-        dealt, aside = set(self._receiving.holders()), self._waived(self.old_scheme)
-        if not self._receiving.is_sufficient(aside) or self._label(aside) is None:
-            aside = set()
-        gone = self._waived(self.place.scheme) - self._spoken_to - {self.place.index}
-        absent = sorted(gone)[: self.place.scheme.max_faulty]
-        missing = len(dealt | aside) < self.old_scheme.size
-        return None if missing or not (absent or aside) else (absent, sorted(aside))
+        dealt, skipped_holders = set(self._reception.holders()), self._skippable(self.old_scheme)
+        if not self._reception.is_sufficient(skipped_holders) or self._majority_advertisement(skipped_holders) is None:
+            skipped_holders = set()
+        candidates = self._skippable(self.own_id.scheme) - self._announced_by - {self.own_id.index}
+        skipped_replicas = sorted(candidates)[: self.own_id.scheme.max_faulty]
+        missing = len(dealt | skipped_holders) < self.old_scheme.size
+        return (
+            None
+            if missing or not (skipped_replicas or skipped_holders)
+            else (skipped_replicas, sorted(skipped_holders))
+        )
 
-    def _waived(self, scheme: Scheme) -> set[int]:
+    def _skippable(self, scheme: Scheme) -> set[int]:
         """The replicas of a node that are not waited for."""
-        keys = {place.index: self._keys[place] for place in all_replicas(scheme)}
-        return {at for at, key in keys.items() if self._absences.is_skipped(self.key_attempt, self.publisher, key)}
+        keys = {replica.index: self._keys[replica] for replica in all_replicas(scheme)}
+        return {at for at, key in keys.items() if self._unresponsive.is_skipped(self.key_attempt, self.publisher, key)}
 
-    def _label(self, aside: Collection[int]) -> bytes | None:
+    def _majority_advertisement(self, skipped_holders: Collection[int]) -> bytes | None:
         """The advertisement that more than f holders name, without these holders."""
-        said = [label for holder, label in self._labels.items() if holder not in aside]
-        return next((label for label in said if said.count(label) > self.old_scheme.max_faulty), None)
+        names = [name for holder, name in self._named_advertisements.items() if holder not in skipped_holders]
+        return next((name for name in names if names.count(name) > self.old_scheme.max_faulty), None)
 
-    def _learn(self) -> None:
+    def _record_presence(self) -> None:
         """Record which replicas and holders were present and which were missed."""
-        nodes, waived_of = (self.place.scheme, self.old_scheme), self._receiving.skipped()
-        self._unawaited = waived_of[0]
-        spoken = (self._unawaited & self._spoken_to, set[int]())
-        for scheme, present, waived, back in zip(nodes, self._receiving.present(), waived_of, spoken, strict=True):
-            for place in all_replicas(scheme):
-                key = self._keys[place]
-                if place.index in present or place.index in back:
-                    self._absences.record_present(self.publisher, key)
-                elif place != self.place and place.index not in waived:
-                    self._absences.record_missed(self.publisher, key, self._levels[place])
+        nodes, skipped_of = (self.own_id.scheme, self.old_scheme), self._reception.skipped()
+        self._skipped = skipped_of[0]
+        recovered = (self._skipped & self._announced_by, set[int]())
+        for scheme, present, skipped, back in zip(nodes, self._reception.present(), skipped_of, recovered, strict=True):
+            for replica in all_replicas(scheme):
+                key = self._keys[replica]
+                if replica.index in present or replica.index in back:
+                    self._unresponsive.record_present(self.publisher, key)
+                elif replica != self.own_id and replica.index not in skipped:
+                    self._unresponsive.record_missed(self.publisher, key, self._levels_before[replica])
 
-    def _call(self) -> list[Outgoing]:
-        self._calls += 1
-        proof = self._receiving.start_proof()
+    def _send_start_proof(self) -> list[Outgoing]:
+        self._proofs_sent += 1
+        proof = self._reception.start_proof()
         root, headers = proof or (None, [])
-        return self._spoken(FloodKind.ATTENDANCE, (), root, tuple(headers), stuck=True)
+        return self._make_messages(FloodKind.ATTENDANCE, (), root, tuple(headers), stuck=True)
 
-    def _turn(self) -> list[Outgoing]:
+    def _end_round(self) -> list[Outgoing]:
         """A round is over."""
-        if self._settling is None:
-            fresh = self._receiving.relay()
+        if self._settlement_round is None:
+            fresh = self._reception.relay()
             self._round += 1
             if self._round <= self._rounds:
-                return self._tell(tuple(fresh))
-            disputes = self._receiving.disputes()
+                return self._send_statements(tuple(fresh))
+            disputes = self._reception.disputes()
             if not disputes:
                 self._combine()
                 return []
-            self._settling = 0
-            return self._ask(disputes)
-        settling, self._settling = self._settling, self._settling + 1
-        if settling >= self._rounds:
+            self._settlement_round = 0
+            return self._ask_holders(disputes)
+        settlement_round, self._settlement_round = self._settlement_round, self._settlement_round + 1
+        if settlement_round >= self._rounds:
             self._combine()
             return []
-        words = (
-            (self._receiving.announce_settlement(),) if settling == 0 else tuple(self._receiving.relay_settlements())
+        statements = (
+            (self._reception.announce_settlement(),)
+            if settlement_round == 0
+            else tuple(self._reception.relay_settlements())
         )
-        return self._spoken(FloodKind.SETTLING, words) if words else []
+        return self._make_messages(FloodKind.SETTLING, statements) if statements else []
 
-    def _ask(self, disputes: list[Dispute]) -> list[Outgoing]:
+    def _ask_holders(self, disputes: list[Dispute]) -> list[Outgoing]:
         by_dealing: dict[tuple[int, bytes], list[int]] = {}
         for dispute in disputes:
             by_dealing.setdefault((dispute.holder, dispute.name), []).append(dispute.replica)
-        for early in self._shown.values():
-            for portion in early:
+        for shares in self._early_shown.values():
+            for share in shares:
                 try:
-                    self._receiving.accept_share(portion)
+                    self._reception.accept_share(share)
                 except RemoteError:
                     continue
-        self._shown.clear()
+        self._early_shown.clear()
         return [
             Outgoing(
                 ReplicaId(self.old_scheme, holder),
-                DisputeDealing(self.key_attempt.key, self.key_attempt.attempt, name, tuple(asked)),
+                DisputeDealing(self.key_attempt.key, self.key_attempt.attempt, name, tuple(disputed)),
             )
-            for (holder, name), asked in by_dealing.items()
+            for (holder, name), disputed in by_dealing.items()
         ]
 
     def _combine(self) -> None:
         """The hop is done, with a share or without. All dealt shares are erased."""
         self.is_done = True
         try:
-            if self._receiving.choose_holders() is not None:
-                self._learn()
-                self.held_share = None if self._receiving.is_skipped else self._receiving.combine()
+            if self._reception.choose_holders() is not None:
+                self._record_presence()
+                self.held_share = None if self._reception.is_skipped else self._reception.combine()
         except (RemoteError, LocalError):
             self.held_share = None
         finally:
-            self._receiving.erase()
-            self._shown.clear()
-            self._early.clear()
+            self._reception.erase()
+            self._early_shown.clear()
+            self._early_statements.clear()
 
-    # --- words --------------------------------------------------------------------------------------------------------
+    # --- statements ---------------------------------------------------------------------------------------------------
 
-    def _hear(self, words: tuple[EndorsedStatement, ...] | list[EndorsedStatement], *, strict: bool = True) -> None:
-        for vouched in words:
+    def _accept_statements(
+        self, statements: tuple[EndorsedStatement, ...] | list[EndorsedStatement], *, strict: bool = True
+    ) -> None:
+        for statement in statements:
             try:
-                self._receiving.accept_statement(vouched, self._round)
+                self._reception.accept_statement(statement, self._round)
             except RemoteError:
                 if strict:
                     raise
 
     def _owes_certificate(self) -> bool:
-        return self._nudged and not self._certified and self._receiving.is_unanimous
+        return self._is_nudged and not self._has_certified and self._reception.is_unanimous
 
     def _certify(self) -> list[Outgoing]:
         """Send the certificate to all others: a certificate that only Byzantine replicas had would split the honest
         ones."""
-        if self._certified:
+        if self._has_certified:
             return []
-        self._certified = True
-        return self._tell(tuple(self._receiving.certificate()))
+        self._has_certified = True
+        return self._send_statements(tuple(self._reception.certificate()))
 
-    def _tell(self, words: tuple[EndorsedStatement, ...]) -> list[Outgoing]:
-        return self._spoken(FloodKind.ATTENDANCE, words) if words else []
+    def _send_statements(self, statements: tuple[EndorsedStatement, ...]) -> list[Outgoing]:
+        return self._make_messages(FloodKind.ATTENDANCE, statements) if statements else []
 
-    def _spoken(
+    def _make_messages(
         self,
-        flood: FloodKind,
-        words: tuple[EndorsedStatement, ...],
+        broadcast: FloodKind,
+        statements: tuple[EndorsedStatement, ...],
         root: PublisherHeader | None = None,
         headers: tuple[HolderHeader, ...] = (),
         *,
         stuck: bool = False,
     ) -> list[Outgoing]:
         sent: list[Outgoing] = []
-        for part in split_to_fit(words) or [()]:
-            said = AgreementMessage(self.old_scheme, self.place.scheme, part, root, headers, stuck)
-            spoken = AgreementWord(
-                self.key_attempt.key, self.key_attempt.attempt, self.old_scheme.node, flood, said.encode()
+        for part in split_to_fit(statements) or [()]:
+            message = AgreementMessage(self.old_scheme, self.own_id.scheme, part, root, headers, stuck)
+            word = AgreementWord(
+                self.key_attempt.key, self.key_attempt.attempt, self.old_scheme.node, broadcast, message.encode()
             )
-            sent += [Outgoing(other, spoken) for other in self._others]
+            sent += [Outgoing(other, word) for other in self._other_replicas]
         return sent
 
 
-def dispute_window_us(bound_us: int, tolerated: int) -> int:
+def dispute_window_us(bound_us: int, max_faulty: int) -> int:
     """Longest time after its dealing that a holder may be asked to show shares: receivers start within 4 u of the
     dealing."""
-    return (4 + _FIRST + _ROUND * tolerated + 1) * bound_us
+    return (4 + _FIRST + _ROUND * max_faulty + 1) * bound_us
 
 
-def quiet_period_us(bound_us: int, tolerated: int) -> int:
+def quiet_period_us(bound_us: int, max_faulty: int) -> int:
     """Time that a restarted replica stays silent: afterwards no holder shows what it dealt to an earlier run."""
-    return dispute_window_us(bound_us, tolerated) + 4 * bound_us
+    return dispute_window_us(bound_us, max_faulty) + 4 * bound_us
 
 
-def transfer_duration_us(bound_us: int, tolerated: int) -> int:
+def transfer_duration_us(bound_us: int, max_faulty: int) -> int:
     """Longest duration of a hop, and so the longest time by which a Byzantine holder can deal before the honest
     ones."""
-    return (_FIRST + _ROUND * tolerated + _SHOW + _SETTLE * (tolerated + 1)) * bound_us
+    return (_FIRST + _ROUND * max_faulty + _SHOW + _SETTLE * (max_faulty + 1)) * bound_us
 
 
 _VERSIONS_MAX: Final = 2
@@ -402,7 +425,7 @@ _EARLY_MAX: Final = 3
 """Statements of one replica that are kept before this replica's announcement, for each replica of the node: replicas
 that did not wait may have proven unanimity by then."""
 
-# In units of the bound on delay; the head of this file says why.
+# In units of the bound on delay; the module docstring derives them.
 _CALL: Final = 1
 _ATTEND: Final = 4
 _FIRST: Final = 7

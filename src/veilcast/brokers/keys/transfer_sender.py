@@ -34,101 +34,116 @@ class TransferSender:
     """The sender of one key. Bounded by the branches, which are claims, and their sizes."""
 
     def __init__(
-        self, advertisement: bytes, routes: RoutingView, roster: ReplicaKeys, strikes: ExcuseQuota, bound_us: int
+        self, advertisement: bytes, routes: RoutingView, replica_keys: ReplicaKeys, excuses: ExcuseQuota, bound_us: int
     ) -> None:
-        self._advertisement, self._routes, self._roster = advertisement, routes, roster
-        self._strikes, self._bound_us = strikes, bound_us
-        self._dealt: dict[Scheme, _SentDealing] = {}
+        self._advertisement, self._routes, self._replica_keys = advertisement, routes, replica_keys
+        self._excuses, self._bound_us = excuses, bound_us
+        self._dealings: dict[Scheme, _SentDealing] = {}
 
     def __len__(self) -> int:
-        return len(self._dealt)
+        return len(self._dealings)
 
     def send(
-        self, holding: HeldShare, branches: Sequence[Branch], signing: SigningKey, entropy: Entropy, now: int
+        self, held: HeldShare, branches: Sequence[Branch], signing: SigningKey, entropy: Entropy, now: int
     ) -> list[Outgoing]:
         """Deal to all branches. The share is erased; only the dealings stay."""
         sent: list[Outgoing] = []
-        readers = [branch for branch in branches if not isinstance(branch, Scheme)]
-        if readers:
-            sent += self._deliver(holding, readers)
+        clients = [branch for branch in branches if not isinstance(branch, Scheme)]
+        if clients:
+            sent += self._deliver_to_clients(held, clients)
         for branch in branches:
             if isinstance(branch, Scheme):
-                handed = redistribute_share(holding, branch, signing, entropy)
-                self._dealt[branch] = _SentDealing(
-                    handed,
+                dealing = redistribute_share(held, branch, signing, entropy)
+                self._dealings[branch] = _SentDealing(
+                    dealing,
                     now + _ACKNOWLEDGE_BOUNDS * self._bound_us + ACKNOWLEDGE_US,
                     now + dispute_window_us(self._bound_us, branch.max_faulty),
                 )
                 sent += [
-                    Outgoing(place, NextShare(self._advertisement, portion.encode().reveal()))
-                    for place, portion in zip(all_replicas(branch), handed.shares, strict=True)
+                    Outgoing(replica_id, NextShare(self._advertisement, share.encode().reveal()))
+                    for replica_id, share in zip(all_replicas(branch), dealing.shares, strict=True)
                 ]
-        holding.erase()
+        held.erase()
         return sent
 
-    def record_acknowledgement(self, _said: ShareReceived, source: ReplicaId) -> None:
-        for scheme, dealt in list(self._dealt.items()):
-            if (place := self._under(scheme, source)) is not None:
-                dealt.acknowledged[place.index] = None
-                if len(dealt.acknowledged) == scheme.size:
+    def record_acknowledgement(self, _message: ShareReceived, source: ReplicaId) -> None:
+        for scheme, sent_dealing in list(self._dealings.items()):
+            if (replica_id := self._id_under(scheme, source)) is not None:
+                sent_dealing.acknowledged[replica_id.index] = None
+                if len(sent_dealing.acknowledged) == scheme.size:
                     self._erase(scheme)
 
-    def answer_dispute(self, said: DisputeDealing, source: ReplicaId, now: int) -> list[Outgoing]:
+    def answer_dispute(self, message: DisputeDealing, source: ReplicaId, now: int) -> list[Outgoing]:
         """The shares to show, to all replicas of the branch. Raises for a share that was never dealt."""
         self.handle(now)
-        for scheme, dealt in self._dealt.items():
-            place = self._under(scheme, source)
-            if dealt.dealing.holder_header.name == said.name and place is not None:
-                if max(said.replicas) > scheme.size:
+        for scheme, sent_dealing in self._dealings.items():
+            replica_id = self._id_under(scheme, source)
+            if sent_dealing.dealing.holder_header.name == message.name and replica_id is not None:
+                if max(message.replicas) > scheme.size:
                     raise ForgedError("no replica of the node has this index")
                 return [
-                    outgoing for replica in said.replicas for outgoing in self._show(scheme, dealt, replica, place, now)
+                    outgoing
+                    for replica in message.replicas
+                    for outgoing in self._show(scheme, sent_dealing, replica, replica_id, now)
                 ]
         return []
 
     def handle(self, now: int) -> None:
-        for scheme, dealt in self._dealt.items():
-            if dealt.check_us is not None and dealt.check_us <= now:
-                self._look(scheme, dealt)
-        for scheme in [scheme for scheme, dealt in self._dealt.items() if dealt.deadline_us <= now]:
+        for scheme, sent_dealing in self._dealings.items():
+            if sent_dealing.check_us is not None and sent_dealing.check_us <= now:
+                self._check_acknowledged(scheme, sent_dealing)
+        for scheme in [scheme for scheme, sent_dealing in self._dealings.items() if sent_dealing.deadline_us <= now]:
             self._erase(scheme)
 
     def next_us(self) -> int | None:
-        return min((dealt.check_us or dealt.deadline_us for dealt in self._dealt.values()), default=None)
-
-    def _look(self, scheme: Scheme, dealt: _SentDealing) -> None:
-        dealt.check_us = None
-        dealt.late = {place.index: None for place in all_replicas(scheme) if self._is_late(place, dealt)}
-
-    def _is_late(self, place: ReplicaId, dealt: _SentDealing) -> bool:
-        portion = dealt.dealing.share_for(place.index).encode().reveal()
-        return place.index not in dealt.acknowledged and self._routes.is_unacknowledged(
-            place, NextShare(self._advertisement, portion)
+        return min(
+            (sent_dealing.check_us or sent_dealing.deadline_us for sent_dealing in self._dealings.values()),
+            default=None,
         )
 
-    def _show(self, scheme: Scheme, dealt: _SentDealing, replica: int, asking: ReplicaId, now: int) -> list[Outgoing]:
-        asked = dealt.asked.setdefault(replica, {})
-        asked[asking.index] = None
-        if len(asked) <= scheme.max_faulty or replica in dealt.shown or len(dealt.shown) >= scheme.max_faulty:
+    def _check_acknowledged(self, scheme: Scheme, sent_dealing: _SentDealing) -> None:
+        sent_dealing.check_us = None
+        sent_dealing.late = {
+            replica_id.index: None for replica_id in all_replicas(scheme) if self._is_late(replica_id, sent_dealing)
+        }
+
+    def _is_late(self, replica_id: ReplicaId, sent_dealing: _SentDealing) -> bool:
+        share = sent_dealing.dealing.share_for(replica_id.index).encode().reveal()
+        return replica_id.index not in sent_dealing.acknowledged and self._routes.is_unacknowledged(
+            replica_id, NextShare(self._advertisement, share)
+        )
+
+    def _show(
+        self, scheme: Scheme, sent_dealing: _SentDealing, replica: int, asking: ReplicaId, now: int
+    ) -> list[Outgoing]:
+        asked_by = sent_dealing.asked_by.setdefault(replica, {})
+        asked_by[asking.index] = None
+        if (
+            len(asked_by) <= scheme.max_faulty
+            or replica in sent_dealing.shown
+            or len(sent_dealing.shown) >= scheme.max_faulty
+        ):
             return []
-        dealt.shown[replica] = None
-        if dealt.check_us is not None:
-            self._look(scheme, dealt)
+        sent_dealing.shown[replica] = None
+        if sent_dealing.check_us is not None:
+            self._check_acknowledged(scheme, sent_dealing)
         denied = ReplicaId(scheme, replica)
-        shown = NextShare(self._advertisement, dealt.dealing.share_for(replica).encode().reveal())
-        if replica in dealt.late and self._strikes.excuse(self._roster.key_of(denied), now):
+        shown = NextShare(self._advertisement, sent_dealing.dealing.share_for(replica).encode().reveal())
+        if replica in sent_dealing.late and self._excuses.excuse(self._replica_keys.key_of(denied), now):
             return []
-        return [Outgoing(place, shown) for place in all_replicas(scheme)]
+        return [Outgoing(replica_id, shown) for replica_id in all_replicas(scheme)]
 
-    def _deliver(self, holding: HeldShare, readers: Sequence[Address]) -> list[Outgoing]:
-        last = LastShare(self._advertisement, holding.make_delivery().encode().reveal())
-        return [Outgoing(reader, last) for reader in readers]
+    def _deliver_to_clients(self, held: HeldShare, clients: Sequence[Address]) -> list[Outgoing]:
+        last = LastShare(self._advertisement, held.make_delivery().encode().reveal())
+        return [Outgoing(client, last) for client in clients]
 
-    def _under(self, scheme: Scheme, source: ReplicaId) -> ReplicaId | None:
-        return source if source.scheme == scheme else self._roster.id_of(scheme, self._roster.key_of(source))
+    def _id_under(self, scheme: Scheme, source: ReplicaId) -> ReplicaId | None:
+        return (
+            source if source.scheme == scheme else self._replica_keys.id_of(scheme, self._replica_keys.key_of(source))
+        )
 
     def _erase(self, scheme: Scheme) -> None:
-        self._dealt.pop(scheme).dealing.erase()
+        self._dealings.pop(scheme).dealing.erase()
 
 
 class ExcuseQuota:
@@ -156,13 +171,13 @@ class ExcuseQuota:
 
 
 class _SentDealing:
-    def __init__(self, handed: IssuedDealing, look_us: int, until: int) -> None:
-        self.dealing, self.deadline_us = handed, until
-        self.check_us: int | None = look_us
+    def __init__(self, dealing: IssuedDealing, check_us: int, deadline_us: int) -> None:
+        self.dealing, self.deadline_us = dealing, deadline_us
+        self.check_us: int | None = check_us
         """Time to check which replicas have not acknowledged."""
         self.late: dict[int, None] = {}
         self.acknowledged: dict[int, None] = {}
-        self.asked: dict[int, dict[int, None]] = {}
+        self.asked_by: dict[int, dict[int, None]] = {}
         self.shown: dict[int, None] = {}
 
 

@@ -28,7 +28,7 @@ class UnresponsiveReplicas:
 
     def __init__(self, most: int) -> None:
         if most < 1:
-            raise LocalError("there is room for at least one who is absent")
+            raise LocalError("there must be room for at least one replica")
         self._most = most
         self._levels: dict[tuple[bytes, bytes], int] = {}
         """Number of waits in vain in a row."""
@@ -39,10 +39,10 @@ class UnresponsiveReplicas:
     def level(self, publisher: bytes, replica: bytes) -> int:
         return self._levels.get((publisher, replica), 0)
 
-    def is_skipped(self, origin: KeyAttempt, publisher: bytes, replica: bytes) -> bool:
+    def is_skipped(self, key_attempt: KeyAttempt, publisher: bytes, replica: bytes) -> bool:
         """True if this replica is not waited for with this key."""
         level = self.level(publisher, replica)
-        return level > 0 and not origin.attempt and not _is_picked(origin.key, level)
+        return level > 0 and not key_attempt.attempt and not _is_retried(key_attempt.key, level)
 
     def record_missed(self, publisher: bytes, replica: bytes, level: int) -> None:
         """Record a wait in vain. `level` is the replica's level when the wait began: hops that waited at the same time
@@ -56,7 +56,7 @@ class UnresponsiveReplicas:
         self._levels.pop((publisher, replica), None)
 
 
-def _is_picked(key: bytes, level: int) -> bool:
+def _is_retried(key: bytes, level: int) -> bool:
     drawn = digest(key, purpose=b"vc/wait", size=4)
     return int.from_bytes(drawn, "big") % (_RETRY_INTERVAL << level) == 0
 

@@ -51,26 +51,26 @@ class Detachment:
     ) -> None:
         self._nodes = {node: frozenset(keys) for node, keys in nodes.items()}
         self._settle_us, self._until_us, self._rule = settle_us, until_us, rule
-        self._stood: set[bytes] = set()
+        self._moved: set[bytes] = set()
         self._enough_us: int | None = None
         self.is_over = False
 
     def record_moved(self, key: bytes) -> None:
         """This replica sends nothing more by the old scheme."""
         if any(key in keys for keys in self._nodes.values()):
-            self._stood.add(key)
+            self._moved.add(key)
 
     def handle(self, now: int, work: RemainingWork) -> bool:
         """True if it is time to leave."""
-        every = all(keys <= self._stood for keys in self._nodes.values())
-        idle = not work.keys_held and not work.lagging
+        all_moved = all(keys <= self._moved for keys in self._nodes.values())
+        is_idle = not work.keys_held and not work.lagging
         if self._rule == "printed":
-            self.is_over = self.is_over or every or not work.keys_held
+            self.is_over = self.is_over or all_moved or not work.keys_held
         elif self._rule == "every":
-            self.is_over = self.is_over or (every and idle)
+            self.is_over = self.is_over or (all_moved and is_idle)
         else:
-            late = now >= self._until_us and any(map(self._has_moved, self._nodes.values()))
-            self.is_over = self.is_over or (every and idle) or late or self._is_enough(now, work)
+            is_late = now >= self._until_us and any(map(self._has_moved, self._nodes.values()))
+            self.is_over = self.is_over or (all_moved and is_idle) or is_late or self._is_enough(now, work)
         return self.is_over
 
     def next_us(self) -> int | None:
@@ -82,7 +82,7 @@ class Detachment:
 
     def _has_moved(self, keys: frozenset[bytes]) -> bool:
         """True if a majority of these send nothing more by the old scheme."""
-        return len(keys & self._stood) >= majority(len(keys))
+        return len(keys & self._moved) >= majority(len(keys))
 
     def _is_enough(self, now: int, work: RemainingWork) -> bool:
         """True if, for `settle_us`, a majority of each node has moved and has acknowledged all its messages."""

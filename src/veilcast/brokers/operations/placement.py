@@ -97,46 +97,48 @@ def greedy_pair_plan(
     *,
     cap: int | None = None,
     available: int | None = None,
-    least: int | Mapping[str, int] = 1,
+    minimum: int | Mapping[str, int] = 1,
 ) -> PlacementPlan:
     """Pairs of replicas, each where it raises the weighted probability of sound paths most, as long as one does.
 
     `risks` are the probabilities that a broker of each node fails; 0 for a node that is not listed. Every node starts
-    with `least` replicas, or with its own entry in `least`, an odd number.
+    with `minimum` replicas, or with its own entry in `minimum`, an odd number.
     """
     _check(paths, {}, replicas, available)
     nodes = _nodes(paths)
-    sizes = dict.fromkeys(nodes, least) if isinstance(least, int) else {node: least[node] for node in nodes}
+    sizes = dict.fromkeys(nodes, minimum) if isinstance(minimum, int) else {node: minimum[node] for node in nodes}
     if any(size < 1 or size % 2 == 0 for size in sizes.values()):
         raise LocalError("pairs are added to an odd number of replicas")
     if any(not 0 <= risks.get(node, 0.0) <= 1 for node in nodes):
         raise LocalError("the risk of a node is a chance from 0 to 1")
-    through: dict[str, list[OverlayPath]] = {node: [path for path in paths if node in path.nodes] for node in nodes}
+    paths_through: dict[str, list[OverlayPath]] = {
+        node: [path for path in paths if node in path.nodes] for node in nodes
+    }
     added = {path.name: 0 for path in paths}
     before = {node: honest_majority_probability(sizes[node], risks.get(node, 0.0)) for node in nodes}
     sound = {path.name: float(path.weight) * prod(before[node] for node in path.nodes) for path in paths}
-    # A pair at v multiplies the chance of all paths through v by the same factor, so their sum is all that is needed.
-    mass = {node: sum(sound[path.name] for path in through[node]) for node in nodes}
-    left = replicas
-    while left >= 2:
+    # A pair at v multiplies the probability of all paths through v by the same factor, so their sum is enough.
+    mass = {node: sum(sound[path.name] for path in paths_through[node]) for node in nodes}
+    remaining = replicas
+    while remaining >= 2:
         gains = {
             node: mass[node] * (_factor(sizes[node], risks.get(node, 0.0)) - 1)
             for node in nodes
-            if cap is None or all(added[path.name] + 2 <= cap for path in through[node])
+            if cap is None or all(added[path.name] + 2 <= cap for path in paths_through[node])
         }
         best = max(gains, key=lambda node: gains[node], default=None)
         if best is None or gains[best] <= 0:
             break
         factor = _factor(sizes[best], risks.get(best, 0.0))
-        for path in through[best]:
+        for path in paths_through[best]:
             more = sound[path.name] * (factor - 1)
             sound[path.name] += more
             added[path.name] += 2
             for node in path.nodes:
                 mass[node] += more
         sizes[best] += 2
-        left -= 2
-    return _plan(paths, sizes, left)
+        remaining -= 2
+    return _plan(paths, sizes, remaining)
 
 
 def path_priorities(paths: Sequence[OverlayPath], failures: Mapping[str, int]) -> list[Fraction]:
@@ -203,13 +205,13 @@ def _distribute_to_nodes(path: OverlayPath, failures: Mapping[str, int], count: 
 
 def _apply_cap(path: OverlayPath, failures: Mapping[str, int], pack: Mapping[str, int], cap: int) -> dict[str, int]:
     """The third phase, for one path: one replica at a time from the node that fails least, the first of several."""
-    left = dict(pack)
-    while sum(left.values()) > cap:
-        least = min((node for node in path.nodes if left.get(node)), key=lambda node: failures.get(node, 0))
-        left[least] -= 1
-        if not left[least]:
-            del left[least]
-    return left
+    remaining = dict(pack)
+    while sum(remaining.values()) > cap:
+        least = min((node for node in path.nodes if remaining.get(node)), key=lambda node: failures.get(node, 0))
+        remaining[least] -= 1
+        if not remaining[least]:
+            del remaining[least]
+    return remaining
 
 
 def _factor(size: int, risk: float) -> float:

@@ -83,15 +83,15 @@ class NearbyReplicas(NamedTuple):
 
 def collect_nearby(nodes: Collection[NeighbourNode], without: Collection[bytes | None]) -> NearbyReplicas:
     """Collect the replicas of these nodes. Replicas with the keys in `without` are not linked."""
-    made = NearbyReplicas({}, {}, all(node.is_settled for node in nodes))
+    nearby = NearbyReplicas({}, {}, all(node.is_settled for node in nodes))
     for node in nodes:
         for entry in node.entries():
             scheme = entry.scheme
             for index, replica in enumerate(entry.replicas, 1):
-                made.ids.setdefault(replica.key, []).append(ReplicaId(scheme, index))
+                nearby.ids.setdefault(replica.key, []).append(ReplicaId(scheme, index))
         for entry in reversed(node.entries()):
-            made.linked.update((replica.key, replica) for replica in entry.replicas if replica.key not in without)
-    return made
+            nearby.linked.update((replica.key, replica) for replica in entry.replicas if replica.key not in without)
+    return nearby
 
 
 PeerId: TypeAlias = bytes | Address
@@ -124,8 +124,8 @@ class Deployment:
         self,
         signed: SignedOverlay,
         operator: bytes,
-        at: bytes,
-        me: bytes | None,
+        home: bytes,
+        own_key: bytes | None,
         *,
         profile: Profile,
         pace: RedeployTimes,
@@ -134,35 +134,37 @@ class Deployment:
     ) -> None:
         overlay = signed.verify(operator)
         overlay.check(profile)
-        here = overlay.node(at)
-        if me is not None and here.replica_id(me) is None:
+        here = overlay.node(home)
+        if own_key is not None and here.replica_id(own_key) is None:
             raise LocalError(f"no replica of {here.name!r} has this key")
-        self._operator, self._at, self._me = operator, at, me
+        self._operator, self._home, self._own_key = operator, home, own_key
         self._profile, self._pace, self._rule = profile, pace, rule
         self._overlay, self._signed = overlay, signed
         self._newest, self._order = overlay, OverlayOrder(signed.encode())
-        self._waiting: SignedOverlay | None = None
+        self._waiting_order: SignedOverlay | None = None
         self.replica_keys: ReplicaKeys = overlay_replica_keys([overlay])
-        near = (here,) if me is None else (here, *overlay.neighbours(at))
-        self._nodes = {entry.id: NeighbourNode(entry) for entry in near}
-        self._made: NearbyReplicas | None = None
+        entries = (here,) if own_key is None else (here, *overlay.neighbours(home))
+        self._nodes = {entry.id: NeighbourNode(entry) for entry in entries}
+        self._nearby_cache: NearbyReplicas | None = None
         self._ready: dict[bytes, int] = {}
-        self._quiet_us = 0
-        self._shown: set[PeerId] = set()
-        self._gone: set[bytes] = set()
-        self._leaving: Detachment | None = None
-        self._copying: RoutingStateTransfer | None = None
-        if me is not None:
-            asked = {node: self._keys(state.entry) for node, state in self._nodes.items()}
-            self._copying = RoutingStateTransfer(asked, at, copy_us=pace.copy_us, linger_us=pace.linger_us, now=now)
-        self._farewell_us: int | None = None
+        self._quiet_until_us = 0
+        self._shown_to: set[PeerId] = set()
+        self._departed: set[bytes] = set()
+        self._detachment: Detachment | None = None
+        self._state_transfer: RoutingStateTransfer | None = None
+        if own_key is not None:
+            to_ask = {node: self._keys(node_state.entry) for node, node_state in self._nodes.items()}
+            self._state_transfer = RoutingStateTransfer(
+                to_ask, home, copy_us=pace.copy_us, linger_us=pace.linger_us, now=now
+            )
+        self._closing_us: int | None = None
         self.has_left = False
         """For a replica that the operator has detached: True if it may close its streams."""
         self.outbox: list[tuple[PeerId | None, Message]] = []
         """Messages to send; None as receiver means every client."""
         self.handle(now, RemainingWork())
 
-    # --- what others ask
+    # --- queries
 
     @property
     def version(self) -> int:
@@ -180,33 +182,33 @@ class Deployment:
     @property
     def has_routing_state(self) -> bool:
         """True if the routing state is complete. Before, a replica forwards nothing and announces no rolls."""
-        return self._copying is None or self._copying.is_complete
+        return self._state_transfer is None or self._state_transfer.is_complete
 
     @property
     def is_leaving(self) -> bool:
-        return self._leaving is not None
+        return self._detachment is not None
 
     @property
     def may_leave(self) -> bool:
         """True if the replica is leaving, or a waiting order may say so. Only then does its remaining work matter."""
-        return self.is_leaving or self._waiting is not None
+        return self.is_leaving or self._waiting_order is not None
 
     @property
     def is_settled(self) -> bool:
         """True if there is nothing to do but wait for messages: `handle` need not be called."""
-        return self._around.is_settled and self._is_ready and not self.is_leaving
+        return self._nearby_replicas.is_settled and self._is_ready and not self.is_leaving
 
     def scheme(self, node: bytes) -> Scheme:
         """The scheme to send to the node by."""
-        return self._near(node).entry.scheme
+        return self._find_node(node).entry.scheme
 
     def schemes(self, node: bytes) -> list[Scheme]:
         """All schemes by which messages to or from the node are accepted, the one to send by first."""
-        return [entry.scheme for entry in self._near(node).entries()]
+        return [entry.scheme for entry in self._find_node(node).entries()]
 
     def replicas(self, scheme: Scheme) -> tuple[Replica, ...]:
         """`StaleError` if the scheme does not count now."""
-        for entry in self._near(scheme.node).entries():
+        for entry in self._find_node(scheme.node).entries():
             if entry.scheme == scheme:
                 return entry.replicas
         raise StaleError("the scheme is not one that counts now")
@@ -220,11 +222,11 @@ class Deployment:
 
     def ids_of(self, key: bytes) -> Sequence[ReplicaId]:
         """All ids of a nearby replica under schemes that count now."""
-        return self._around.ids.get(key, ())
+        return self._nearby_replicas.ids.get(key, ())
 
     def node_of(self, key: bytes) -> bytes | None:
         """The nearby node that the replica belongs to."""
-        return next((place.scheme.node for place in self.ids_of(key)), None)
+        return next((replica_id.scheme.node for replica_id in self.ids_of(key)), None)
 
     def nearby_nodes(self) -> list[bytes]:
         """This node and, for a replica, its neighbours."""
@@ -234,23 +236,23 @@ class Deployment:
         """True if an honest replica of that node must be among these keys, by one of its schemes."""
         return any(
             sum(replica.key in keys for replica in entry.replicas) > max_faulty(len(entry.replicas))
-            for entry in self._near(node).entries()
+            for entry in self._find_node(node).entries()
         )
 
     def linked_replicas(self) -> Mapping[bytes, Replica]:
         """All replicas to link with now; the same mapping object until it changes."""
-        return self._around.linked
+        return self._nearby_replicas.linked
 
-    # --- what happens
+    # --- input
 
     def make_greeting(self, peer: PeerId) -> VersionAdopted:
         """The first message on every new stream: the version that is followed here. A peer with an older one is shown
         the order."""
-        self._shown.discard(peer)
-        return VersionAdopted(self.version, self._is_ready and not self.is_leaving and self._is_told(peer))
+        self._shown_to.discard(peer)
+        return VersionAdopted(self.version, self._is_ready and not self.is_leaving and self._may_hear_status(peer))
 
     def on_peer_lost(self, peer: PeerId) -> None:
-        self._shown.discard(peer)
+        self._shown_to.discard(peer)
 
     def accept_order(self, order: OverlayOrder, now: int) -> bool:
         """Accept an order from any peer. True if it is new and was forwarded. Raises for an invalid order."""
@@ -265,176 +267,188 @@ class Deployment:
             overlay.check(self._profile)
         except ConfigError as error:
             raise MalformedError("an order for an overlay that could not be") from error
-        self._newest, self._order, self._waiting = overlay, order, signed
-        self._shown.clear()
-        taken_up = self._take_up(now)
-        if self._me is not None:
+        self._newest, self._order, self._waiting_order = overlay, order, signed
+        self._shown_to.clear()
+        taken_up = self._start_order(now)
+        if self._own_key is not None:
             self.outbox += [(key, order) for key in self.linked_replicas()]
             self.outbox.append((None, order))
         if taken_up:
-            self._say_ready(now)
+            self._report_ready(now)
         return True
 
-    def accept_status(self, stands: VersionAdopted, peer: PeerId, now: int) -> None:
+    def accept_status(self, status: VersionAdopted, peer: PeerId, now: int) -> None:
         """The status of a replica, or of a client, which counts for nothing but is shown the order."""
-        if stands.version < self._newest.version and peer not in self._shown:
-            self._shown.add(peer)
+        if status.version < self._newest.version and peer not in self._shown_to:
+            self._shown_to.add(peer)
             self.outbox.append((peer, self._order))
         if isinstance(peer, str):
             return
         if peer not in self.linked_replicas():
-            raise StaleError("a replica that we are not linked with")
-        if not stands.ready or stands.version < self.version:
+            raise StaleError("a replica without a link to this one")
+        if not status.ready or status.version < self.version:
             self._ready.pop(peer, None)
             return
-        self._ready[peer] = stands.version
-        if self._leaving is not None:
-            self._leaving.record_moved(peer)
+        self._ready[peer] = status.version
+        if self._detachment is not None:
+            self._detachment.record_moved(peer)
         if self._is_leaving(peer):
-            self._gone.add(peer)
-            self._made = None
+            self._departed.add(peer)
+            self._nearby_cache = None
 
     def record_state_answer(self, key: bytes) -> None:
         """A replica has sent all claims that it was asked for."""
-        if self._copying is not None:
-            self._copying.record_answer(key)
+        if self._state_transfer is not None:
+            self._state_transfer.record_answer(key)
 
     def handle(self, now: int, work: RemainingWork) -> None:
         if self.has_left:
             return
-        self._quiet_us = work.quiet_us
-        if self._copying is not None and not self._copying.is_complete:
-            self.outbox += [(key, CopyRouting(self.version)) for key in self._copying.handle(now, work)]
-        self._say_ready(now)
-        for state in self._nodes.values():
-            self._go_over(state, now)
-            self._end_old(state, now)
-        if self._take_up(now):
-            self._say_ready(now)
-        if self._leaving is None:
+        self._quiet_until_us = work.quiet_us
+        if self._state_transfer is not None and not self._state_transfer.is_complete:
+            self.outbox += [(key, CopyRouting(self.version)) for key in self._state_transfer.handle(now, work)]
+        self._report_ready(now)
+        for node_state in self._nodes.values():
+            self._switch(node_state, now)
+            self._end_old_scheme(node_state, now)
+        if self._start_order(now):
+            self._report_ready(now)
+        if self._detachment is None:
             return
-        if self._farewell_us is not None:
-            self.has_left = not work.lagging or now >= self._farewell_us
-        elif self._leaving.handle(now, work):
-            self._farewell_us = now + self._pace.settle_us
+        if self._closing_us is not None:
+            self.has_left = not work.lagging or now >= self._closing_us
+        elif self._detachment.handle(now, work):
+            self._closing_us = now + self._pace.settle_us
             self.outbox += [(key, VersionAdopted(self.version, True)) for key in self.linked_replicas()]
 
     def next_us(self) -> int | None:
         if self.has_left:
             return None
-        moments = [self._farewell_us]
-        if self._copying is not None:
-            moments.append(self._copying.next_us())
-            if self._copying.is_complete and not self._is_ready and not self.is_leaving:
-                moments.append(self._quiet_us)
-        if self._leaving is not None and self._farewell_us is None:
-            moments.append(self._leaving.next_us())
-        for state in self._nodes.values():
-            moments.append(state.prepare_deadline_us)
-            if state.old_entry is not None and not self.is_leaving:
-                moments.append(state.settled_us if self._all_gone(state.old_entry) else state.linger_deadline_us)
-        return earliest(*moments)
+        times = [self._closing_us]
+        if self._state_transfer is not None:
+            times.append(self._state_transfer.next_us())
+            if self._state_transfer.is_complete and not self._is_ready and not self.is_leaving:
+                times.append(self._quiet_until_us)
+        if self._detachment is not None and self._closing_us is None:
+            times.append(self._detachment.next_us())
+        for node_state in self._nodes.values():
+            times.append(node_state.prepare_deadline_us)
+            if node_state.old_entry is not None and not self.is_leaving:
+                times.append(
+                    node_state.settled_us if self._all_departed(node_state.old_entry) else node_state.linger_deadline_us
+                )
+        return earliest(*times)
 
     # --- the two phases
 
-    def _take_up(self, now: int) -> bool:
+    def _start_order(self, now: int) -> bool:
         """Start the waiting order once the previous one is carried out. True if there was one."""
-        if self._waiting is None or self.is_leaving or not self._around.is_settled:
+        if self._waiting_order is None or self.is_leaving or not self._nearby_replicas.is_settled:
             return False
-        self._signed, self._overlay, self._waiting = self._waiting, self._newest, None
+        self._signed, self._overlay, self._waiting_order = self._waiting_order, self._newest, None
         add_overlay_keys(self.replica_keys, self._overlay)
-        if self._me is not None and self._overlay.node(self._at).replica_id(self._me) is None:
-            # It stays with those it knows, and the scheme it was one of; those who come do not know it.
-            self._leaving = Detachment(
+        if self._own_key is not None and self._overlay.node(self._home).replica_id(self._own_key) is None:
+            # It keeps its current links and its old scheme; the joining replicas do not know it.
+            self._detachment = Detachment(
                 {
-                    node: [key for key in self._keys(state.entry) if not self._is_leaving(key)]
-                    for node, state in self._nodes.items()
+                    node: [key for key in self._keys(node_state.entry) if not self._is_leaving(key)]
+                    for node, node_state in self._nodes.items()
                 },
                 settle_us=self._pace.settle_us,
                 until_us=now + self._pace.prepare_us + self._pace.linger_us,
                 rule=self._rule,
             )
             for peer, version in self._ready.items():
-                if version >= self.version:  # It was quicker than we, and says it once.
-                    self._leaving.record_moved(peer)
-        for node, state in self._nodes.items():
+                if version >= self.version:  # This peer was quicker, and reports only once.
+                    self._detachment.record_moved(peer)
+        for node, node_state in self._nodes.items():
             entry = self._overlay.node(node)
-            if entry.version != state.entry.version and (self._leaving is None or node != self._at):
-                state.next_entry, state.prepare_deadline_us = entry, now + self._pace.prepare_us
-        self._made = None
+            if entry.version != node_state.entry.version and (self._detachment is None or node != self._home):
+                node_state.next_entry, node_state.prepare_deadline_us = entry, now + self._pace.prepare_us
+        self._nearby_cache = None
         return True
 
     @property
     def _is_ready(self) -> bool:
         """True if readiness was reported; a client reports to nobody."""
-        return self._me is None or self._ready.get(self._me, -1) >= self.version
+        return self._own_key is None or self._ready.get(self._own_key, -1) >= self.version
 
-    def _say_ready(self, now: int) -> None:
-        if self._is_ready or not self.has_routing_state or self.is_leaving or now < self._quiet_us or self._me is None:
+    def _report_ready(self, now: int) -> None:
+        if (
+            self._is_ready
+            or not self.has_routing_state
+            or self.is_leaving
+            or now < self._quiet_until_us
+            or self._own_key is None
+        ):
             return
-        self._ready[self._me] = self.version
+        self._ready[self._own_key] = self.version
         self.outbox += [
             (key, VersionAdopted(self.version, True)) for key in self.linked_replicas() if not self._is_leaving(key)
         ]
         self.outbox.append((None, VersionAdopted(self.version, True)))
 
-    def _go_over(self, state: NeighbourNode, now: int) -> None:
+    def _switch(self, node_state: NeighbourNode, now: int) -> None:
         """The second phase, for one node."""
-        if state.next_entry is None:
+        if node_state.next_entry is None:
             return
-        if state.prepare_deadline_us is not None and now >= state.prepare_deadline_us:
-            state.prepare_deadline_us = None
-        scheme = state.next_entry.scheme
-        ready = sum(self._ready.get(replica.key, -1) >= self.version for replica in state.next_entry.replicas)
-        if ready < scheme.size and (state.prepare_deadline_us is not None or ready < scheme.threshold):
+        if node_state.prepare_deadline_us is not None and now >= node_state.prepare_deadline_us:
+            node_state.prepare_deadline_us = None
+        scheme = node_state.next_entry.scheme
+        ready = sum(self._ready.get(replica.key, -1) >= self.version for replica in node_state.next_entry.replicas)
+        if ready < scheme.size and (node_state.prepare_deadline_us is not None or ready < scheme.threshold):
             return
-        state.old_entry, state.entry, state.next_entry, state.prepare_deadline_us = (
-            state.entry,
-            state.next_entry,
+        node_state.old_entry, node_state.entry, node_state.next_entry, node_state.prepare_deadline_us = (
+            node_state.entry,
+            node_state.next_entry,
             None,
             None,
         )
-        state.settled_us, state.linger_deadline_us = now + self._pace.settle_us, now + self._pace.linger_us
-        self._made = None
+        node_state.settled_us, node_state.linger_deadline_us = now + self._pace.settle_us, now + self._pace.linger_us
+        self._nearby_cache = None
         if not self.is_leaving:
-            gone = [key for key in self._keys(state.old_entry) if self._is_leaving(key) and key not in self._gone]
-            self.outbox += [(key, VersionAdopted(self.version, True)) for key in gone]
+            departed = [
+                key for key in self._keys(node_state.old_entry) if self._is_leaving(key) and key not in self._departed
+            ]
+            self.outbox += [(key, VersionAdopted(self.version, True)) for key in departed]
 
-    def _end_old(self, state: NeighbourNode, now: int) -> None:
-        if state.old_entry is None or self.is_leaving:
+    def _end_old_scheme(self, node_state: NeighbourNode, now: int) -> None:
+        if node_state.old_entry is None or self.is_leaving:
             return
-        if now >= state.linger_deadline_us or (now >= state.settled_us and self._all_gone(state.old_entry)):
-            self._gone -= set(self._keys(state.old_entry))
-            state.old_entry = self._made = None
+        if now >= node_state.linger_deadline_us or (
+            now >= node_state.settled_us and self._all_departed(node_state.old_entry)
+        ):
+            self._departed -= set(self._keys(node_state.old_entry))
+            node_state.old_entry = self._nearby_cache = None
 
-    def _all_gone(self, old: NodeEntry) -> bool:
-        return all(key in self._gone or not self._is_leaving(key) for key in self._keys(old))
+    def _all_departed(self, old: NodeEntry) -> bool:
+        return all(key in self._departed or not self._is_leaving(key) for key in self._keys(old))
 
     def _is_leaving(self, key: bytes) -> bool:
         """True if the replica belongs to a nearby node and the order removes it."""
         return all(self._overlay.node(node).replica_id(key) is None for node in self._nodes)
 
-    def _is_told(self, peer: PeerId) -> bool:
+    def _may_hear_status(self, peer: PeerId) -> bool:
         """True if this peer may hear that the order is followed here. A leaving replica may hear it only when nothing
         more is sent to it."""
         return isinstance(peer, str) or all(
-            state.next_entry is None
-            or state.entry.replica_id(peer) is None
-            or state.next_entry.replica_id(peer) is not None
-            for state in self._nodes.values()
+            node_state.next_entry is None
+            or node_state.entry.replica_id(peer) is None
+            or node_state.next_entry.replica_id(peer) is not None
+            for node_state in self._nodes.values()
         )
 
-    def _near(self, node: bytes) -> NeighbourNode:
+    def _find_node(self, node: bytes) -> NeighbourNode:
         if node not in self._nodes:
             raise LocalError("that node is not near")
         return self._nodes[node]
 
     @property
-    def _around(self) -> NearbyReplicas:
-        if self._made is None:
-            self._made = collect_nearby(self._nodes.values(), self._gone | {self._me})
-        return self._made
+    def _nearby_replicas(self) -> NearbyReplicas:
+        if self._nearby_cache is None:
+            self._nearby_cache = collect_nearby(self._nodes.values(), self._departed | {self._own_key})
+        return self._nearby_cache
 
     def _keys(self, entry: NodeEntry) -> list[bytes]:
         """Keys of all replicas except this one."""
-        return [replica.key for replica in entry.replicas if replica.key != self._me]
+        return [replica.key for replica in entry.replicas if replica.key != self._own_key]

@@ -103,7 +103,7 @@ class ReplicaFindings(msgspec.Struct, frozen=True):
 
 
 def evaluate_reports(
-    overlay: BrokerOverlay, told: Iterable[ReplicaReport], known: Collection[bytes] = ()
+    overlay: BrokerOverlay, reports: Iterable[ReplicaReport], known: Collection[bytes] = ()
 ) -> ReplicaFindings:
     """The confirmed part of all reports, with the replicas of the `known` keys proven Byzantine. A replica without a
     report counts as failed once more.
@@ -111,23 +111,24 @@ def evaluate_reports(
     Counts under an older scheme belong to a replica that has left, or to another one, and are ignored: brokers report a
     replica that stays under its current id.
     """
-    heard = {(each.node, each.index): each for each in told}
+    by_replica = {(each.node, each.index): each for each in reports}
     failures: Counter[bytes] = Counter()
-    liars: dict[bytes, None] = {}
-    for about in overlay.nodes:
-        for index, replica in enumerate(about.replicas, 1):
+    faulty: dict[bytes, None] = {}
+    for target in overlay.nodes:
+        for index, replica in enumerate(target.replicas, 1):
             failed = proven = 0
             for node in overlay.nodes:
                 counts = [
-                    _count_reports(heard.get((node.name, at)), about, index) for at in range(1, len(node.replicas) + 1)
+                    _count_reports(by_replica.get((node.name, at)), target, index)
+                    for at in range(1, len(node.replicas) + 1)
                 ]
                 failed = max(failed, _confirmed_count([count for count, _ in counts]))
                 proven = max(proven, _confirmed_count([count for _, count in counts]))
-            failures[replica.key] += failed + ((about.name, index) not in heard)
+            failures[replica.key] += failed + ((target.name, index) not in by_replica)
             if proven or replica.key in known:
-                liars[replica.key] = None
-    observed = sorted(each.observed for each in heard.values())
-    return ReplicaFindings(dict(failures), tuple(liars), observed[len(observed) // 2] if observed else 0)
+                faulty[replica.key] = None
+    observed = sorted(each.observed for each in by_replica.values())
+    return ReplicaFindings(dict(failures), tuple(faulty), observed[len(observed) // 2] if observed else 0)
 
 
 def overlay_paths(
@@ -147,12 +148,12 @@ def overlay_paths(
 
 def make_plan(
     overlay: BrokerOverlay,
-    found: ReplicaFindings,
+    findings: ReplicaFindings,
     spare: int,
     *,
     profile: Profile,
-    ways: Sequence[OverlayPath] | None = None,
-    way: PlanMethod = "pairs",
+    paths: Sequence[OverlayPath] | None = None,
+    method: PlanMethod = "pairs",
     cap: int | None = None,
     replicas: int | None = None,
     move: bool = False,
@@ -165,36 +166,38 @@ def make_plan(
     """
     if move and profile != "hardened":
         raise ConfigError("plans for `paper` move replicas in any case; `move` is for `hardened`")
-    ways = overlay_paths(overlay) if ways is None else ways
+    paths = overlay_paths(overlay) if paths is None else paths
     kept = {node.name: _replicas_kept(node, move=move) if profile == "hardened" else 1 for node in overlay.nodes}
-    least = kept if way == "pairs" else dict.fromkeys(kept, 1)
-    free = max(0, spare - len(found.faulty))
-    there = sum(len(node.replicas) for node in overlay.nodes) + free - sum(least.values())
-    if there < 0:
-        raise ConfigError(f"{len(overlay.nodes)} virtual nodes need {-there} more replicas than there are")
-    wanted = there if replicas is None else replicas
-    if wanted > there:
-        raise ConfigError(f"the plan asks for {wanted} replicas besides those that nodes keep, and there are {there}")
-    if way == "pairs":
-        risks = {node.name: found.node_risk(node) for node in overlay.nodes}
-        made = greedy_pair_plan(ways, risks, wanted, cap=cap, available=there, least=least)
+    minimum = kept if method == "pairs" else dict.fromkeys(kept, 1)
+    free = max(0, spare - len(findings.faulty))
+    available = sum(len(node.replicas) for node in overlay.nodes) + free - sum(minimum.values())
+    if available < 0:
+        raise ConfigError(f"{len(overlay.nodes)} virtual nodes need {-available} more replicas than there are")
+    wanted = available if replicas is None else replicas
+    if wanted > available:
+        raise ConfigError(
+            f"the plan asks for {wanted} replicas besides those that nodes keep, and there are {available}"
+        )
+    if method == "pairs":
+        risks = {node.name: findings.node_risk(node) for node in overlay.nodes}
+        made = greedy_pair_plan(paths, risks, wanted, cap=cap, available=available, minimum=minimum)
     else:
-        failures = {node.name: found.node_failures(node) for node in overlay.nodes}
-        made = three_phase_plan(ways, failures, wanted, cap=cap, once=way == "phases-once", available=there)
-    sizes = {name: made.sizes.get(name, keeps) for name, keeps in least.items()}
-    made = msgspec.structs.replace(made, sizes=sizes, unprotected=tuple(unprotected_paths(ways, sizes)))
+        failures = {node.name: findings.node_failures(node) for node in overlay.nodes}
+        made = three_phase_plan(paths, failures, wanted, cap=cap, once=method == "phases-once", available=available)
+    sizes = {name: made.sizes.get(name, keeps) for name, keeps in minimum.items()}
+    made = msgspec.structs.replace(made, sizes=sizes, unprotected=tuple(unprotected_paths(paths, sizes)))
     if profile == "hardened":
         try:
             made.check_hardened()
             _check_kept(sizes, kept)
         except ConfigError as error:
-            hint = "" if way == "pairs" else "; such plans are for `paper`, and `pairs` for both profiles"
+            hint = "" if method == "pairs" else "; such plans are for `paper`, and `pairs` for both profiles"
             raise ConfigError(f"{error}{hint}") from error
     return made
 
 
 def plan_steps(
-    overlay: BrokerOverlay, made: PlacementPlan, spares: Sequence[Replica], found: ReplicaFindings, *, lot: Secret
+    overlay: BrokerOverlay, made: PlacementPlan, spares: Sequence[Replica], findings: ReplicaFindings, *, lot: Secret
 ) -> list[RedeployStep]:
     """The overlays to sign, in order; none if the plan is already in place. `ConfigError` if there are too few
     replicas.
@@ -209,14 +212,16 @@ def plan_steps(
     if len({*keys, *(replica.key for replica in spares)}) != len(keys) + len(spares):
         raise ConfigError("a spare replica stands in the overlay already, or is named twice")
     check_available(made.sizes, now, len(spares))
-    return _StepPlanner(overlay, spares, found, lot).steps(made.sizes)
+    return _StepPlanner(overlay, spares, findings, lot).steps(made.sizes)
 
 
 class _StepPlanner:
     """An overlay on its way from step to step."""
 
-    def __init__(self, overlay: BrokerOverlay, spares: Sequence[Replica], found: ReplicaFindings, lot: Secret) -> None:
-        self._overlay, self._found = overlay, found
+    def __init__(
+        self, overlay: BrokerOverlay, spares: Sequence[Replica], findings: ReplicaFindings, lot: Secret
+    ) -> None:
+        self._overlay, self._findings = overlay, findings
         self._lot = derive(lot, b"vc/leave-by-lot", overlay.version.to_bytes(8, "big"))
         self._spares = list(spares)
         self._steps: list[RedeployStep] = []
@@ -227,9 +232,9 @@ class _StepPlanner:
                 self._change(node, sizes[node.name])
         growth = sum(max(0, sizes[node.name] - len(node.replicas)) for node in self._overlay.nodes)
         for node in self._overlay.nodes:
-            liars = [replica for replica in node.replicas if replica.key in self._found.faulty]
-            if liars and len(self._spares) > growth:
-                self._change(node, len(node.replicas), liars[: len(self._spares) - growth])
+            faulty = [replica for replica in node.replicas if replica.key in self._findings.faulty]
+            if faulty and len(self._spares) > growth:
+                self._change(node, len(node.replicas), faulty[: len(self._spares) - growth])
         for node in self._overlay.nodes:
             if len(node.replicas) < sizes[node.name]:
                 self._change(node, sizes[node.name])
@@ -240,19 +245,19 @@ class _StepPlanner:
         ones join in their order."""
         drawn = sorted(
             (replica for replica in node.replicas if replica not in out),
-            key=lambda replica: (replica.key in self._found.faulty, self._draw(node, replica)),
+            key=lambda replica: (replica.key in self._findings.faulty, self._draw(node, replica)),
         )
         stay = drawn[:size]
         if size - len(stay) > len(self._spares):
             raise ConfigError(f"{node.name!r} needs {size - len(stay)} replicas, and {len(self._spares)} are spare")
         leave = [replica for replica in node.replicas if replica not in stay]
-        come, self._spares = self._spares[: size - len(stay)], self._spares[size - len(stay) :]
-        self._spares += [replica for replica in leave if replica.key not in self._found.faulty]
-        replicas = (*(replica for replica in node.replicas if replica in stay), *come)
+        joining, self._spares = self._spares[: size - len(stay)], self._spares[size - len(stay) :]
+        self._spares += [replica for replica in leave if replica.key not in self._findings.faulty]
+        replicas = (*(replica for replica in node.replicas if replica in stay), *joining)
         changed = NodeEntry(node.name, node.version + 1, replicas)
         nodes = tuple(changed if each.name == node.name else each for each in self._overlay.nodes)
         self._overlay = msgspec.structs.replace(self._overlay, version=self._overlay.version + 1, nodes=nodes)
-        self._steps.append(RedeployStep(self._overlay, node.name, tuple(come), tuple(leave)))
+        self._steps.append(RedeployStep(self._overlay, node.name, tuple(joining), tuple(leave)))
 
     def _draw(self, node: NodeEntry, replica: Replica) -> bytes:
         return derive(self._lot, b"vc/leave-by-lot", node.name.encode(), replica.key).reveal()
@@ -263,17 +268,17 @@ def _replicas_kept(node: NodeEntry, *, move: bool) -> int:
 
 
 def _check_kept(sizes: Mapping[str, int], kept: Mapping[str, int]) -> None:
-    for name, least in kept.items():
-        if sizes[name] < least:
-            raise ConfigError(f"virtual node {name!r} of the plan has {sizes[name]} of the {least} replicas it keeps")
+    for name, minimum in kept.items():
+        if sizes[name] < minimum:
+            raise ConfigError(f"virtual node {name!r} of the plan has {sizes[name]} of the {minimum} replicas it keeps")
 
 
-def _count_reports(told: ReplicaReport | None, about: NodeEntry, index: int) -> tuple[int, int]:
+def _count_reports(reports: ReplicaReport | None, target: NodeEntry, index: int) -> tuple[int, int]:
     """How often this report counts that replica: in total, and with a proof."""
     by_proof: dict[bool, int] = defaultdict(int)
-    for mark in told.marks if told is not None else ():
-        if (mark.node, mark.scheme, mark.index) == (about.name, about.version, index):
-            by_proof[mark.proof] += mark.count
+    for fault in reports.marks if reports is not None else ():
+        if (fault.node, fault.scheme, fault.index) == (target.name, target.version, index):
+            by_proof[fault.proof] += fault.count
     return by_proof[True] + by_proof[False], by_proof[True]
 
 

@@ -55,11 +55,11 @@ class Repository:
         self.signed, self._operator, self._config = overlay, operator, config
         self._overlay: BrokerOverlay = overlay.verify(operator)
         self._overlay.check(config.profile)
-        if self._place() is None:
+        if self._own_id() is None:
             raise ConfigError("the overlay's repository has no replica with this key")
-        self._roster = overlay_replica_keys([self._overlay])
-        self._shelf = ShareStore(config, self.key, root, epoch_us, self._roster)
-        self._links = BrokerLinks(config, self.key, lambda client: self._shelf.claims_of(client) > 0, rng, entropy)
+        self._replica_keys = overlay_replica_keys([self._overlay])
+        self._store = ShareStore(config, self.key, root, epoch_us, self._replica_keys)
+        self._links = BrokerLinks(config, self.key, lambda client: self._store.claims_of(client) > 0, rng, entropy)
         self._events: deque[Event] = deque([Listen("broker")])
 
     @property
@@ -74,7 +74,7 @@ class Repository:
     @property
     def left(self) -> bool:
         """True if the operator has removed it. It still answers subscribers from its store."""
-        return self._place() is None
+        return self._own_id() is None
 
     def order(self, data: bytes, now: int) -> None:
         """Accept a newer overlay, from the operator or through a client. Raises for an invalid one."""
@@ -88,7 +88,7 @@ class Repository:
         except ConfigError as error:
             raise MalformedError("an order for an overlay that could not be") from error
         self.signed, self._overlay = signed, newer
-        add_overlay_keys(self._roster, newer)
+        add_overlay_keys(self._replica_keys, newer)
 
     # --- the driver
 
@@ -97,7 +97,7 @@ class Repository:
         try:
             message = self._links.receive(data, source, now)
             if message is not None:
-                self._hear(message, source, now)
+                self._on_message(message, source, now)
         except RemoteError as error:
             self.refused[type(error).__name__] += 1
         except Exception as error:
@@ -107,11 +107,11 @@ class Repository:
     def handle_timer(self, now: int) -> None:
         self.version += 1
         self._links.handle(now)
-        self._shelf.handle(now)
+        self._store.handle(now)
         self._answer(now)
 
     def next_timer(self) -> int | None:
-        return earliest(self._links.next_us(), self._shelf.next_us())
+        return earliest(self._links.next_us(), self._store.next_us())
 
     def frames_to_send(self, now: int, limit: int) -> list[Frame]:
         return self._links.frames(now, limit)
@@ -126,38 +126,38 @@ class Repository:
     def peer_lost(self, peer: Address, now: int) -> None:
         self.version += 1
         self._links.peer_lost(peer, now)
-        self._shelf.on_client_lost(peer)
+        self._store.on_client_lost(peer)
 
     def sizes(self) -> dict[str, int]:
         """Number of entries of each table."""
-        return {**self._links.sizes(), **self._shelf.sizes()}
+        return {**self._links.sizes(), **self._store.sizes()}
 
-    # --- inside
+    # --- internals
 
-    def _hear(self, message: Message, client: Address, now: int) -> None:
+    def _on_message(self, message: Message, client: Address, now: int) -> None:
         match message:
             case BringClaim():
-                self._shelf.add_advertisement(message, client, now)
+                self._store.add_advertisement(message, client, now)
             case PushShare():
-                place = self._place()
-                if place is None:
-                    raise StaleError("no place of ours any more")
-                self._shelf.store_share(message, place)
+                own_id = self._own_id()
+                if own_id is None:
+                    raise StaleError("this replica is not in the repository any more")
+                self._store.store_share(message, own_id)
             case PullShare():
-                self._shelf.answer_pull(message, client)
+                self._store.answer_pull(message, client)
             case OverlayOrder():
                 self.order(message.order, now)
             case WithdrawClaim():
-                pass  # What was sealed under it may still be read.
+                pass  # Content sealed under the claim may still be read.
             case _:
                 raise MalformedError("not for a repository")
 
     def _answer(self, now: int) -> None:
-        outbox, self._shelf.outbox = self._shelf.outbox, []
+        outbox, self._store.outbox = self._store.outbox, []
         for client, push in outbox:
             self._links.send(client, push)
         self._links.take_restarted()
         self._links.close_stalled(now)
 
-    def _place(self) -> ReplicaId | None:
+    def _own_id(self) -> ReplicaId | None:
         return None if self._overlay.repository is None else self._overlay.repository.replica_id(self.key)

@@ -43,15 +43,15 @@ def make_pushes(
     name: KeyName, shared: Scalar, attempt: int, to: Scheme, signing: SigningKey, entropy: Entropy, *, hardened: bool
 ) -> list[PushShare]:
     """The publisher's step: the message for each replica of the repository. Made afresh for every attempt."""
-    origin = KeyAttempt(name[1], attempt)
+    key_attempt = KeyAttempt(name[1], attempt)
     if hardened:
-        firsts = deal_key(shared, origin, to, signing, entropy)
+        firsts = deal_key(shared, key_attempt, to, signing, entropy)
         blobs = [
             DeliveredShare(first.publisher_header, first.publisher_header.points, first.share).encode()
             for first in firsts
         ]
     else:
-        blobs = [parcel.encode() for parcel in split_key(shared, origin, to, signing, entropy)]
+        blobs = [split_share.encode() for split_share in split_key(shared, key_attempt, to, signing, entropy)]
     return [PushShare(*name, blob.reveal()) for blob in blobs]
 
 
@@ -68,51 +68,59 @@ class ShareStore:
     with the most keys loses its oldest; and `waiting_max` waiting subscribers.
     """
 
-    def __init__(self, config: BrokerConfig, me: bytes, root: bytes, epoch_us: int, roster: ReplicaKeys) -> None:
-        self._config, self._me, self._root, self._epoch_us, self._roster = config, me, root, epoch_us, roster
+    def __init__(
+        self, config: BrokerConfig, own_key: bytes, root: bytes, epoch_us: int, replica_keys: ReplicaKeys
+    ) -> None:
+        self._config, self._own_key, self._root, self._epoch_us, self._replica_keys = (
+            config,
+            own_key,
+            root,
+            epoch_us,
+            replica_keys,
+        )
         self._hardened = config.profile == "hardened"
-        self._adverts: dict[bytes, _StoredAdvertisement] = {}
-        self._until: Timers[bytes] = Timers()
+        self._advertisements: dict[bytes, _StoredAdvertisement] = {}
+        self._expiry: Timers[bytes] = Timers()
         self._waiting: dict[tuple[KeyName, Address], None] = {}
         self.outbox: list[tuple[Address, PushShare]] = []
 
     def __len__(self) -> int:
-        return sum(len(advert.shares) for advert in self._adverts.values())
+        return sum(len(stored_advertisement.shares) for stored_advertisement in self._advertisements.values())
 
     def sizes(self) -> dict[str, int]:
-        return {"claims": len(self._adverts), "keys": len(self), "waiting": len(self._waiting)}
+        return {"claims": len(self._advertisements), "keys": len(self), "waiting": len(self._waiting)}
 
     def claims_of(self, client: Address) -> int:
-        return sum(advert.client == client for advert in self._adverts.values())
+        return sum(stored_advertisement.client == client for stored_advertisement in self._advertisements.values())
 
     def add_advertisement(self, brought: BringClaim, client: Address, now: int) -> None:
         """Add a publisher's advertisement. The same one again, over another stream, only updates the client."""
-        check_bring(brought, self._me)
+        check_bring(brought, self._own_key)
         claim = brought.claim
         id_ = claim.id
-        if id_ in self._adverts:
-            self._adverts[id_].client = client
+        if id_ in self._advertisements:
+            self._advertisements[id_].client = client
             return
-        if len(self._adverts) >= self._config.claims_max or self.claims_of(client) >= self._config.client_claims:
+        if len(self._advertisements) >= self._config.claims_max or self.claims_of(client) >= self._config.client_claims:
             raise ExcessError("no room for another advertisement, or none for another of this client")
         check_times(claim, self._hardened, self._epoch_us, self._config.lease_us, now)
         check_advertisement(claim, self._root)
         assert claim.chain is not None, "an advertisement shows its certificate"
         assert claim.reader is not None, "and whose signature readers show"
-        self._adverts[id_] = _StoredAdvertisement(client, claim.chain.leaf.subject, claim.reader)
-        self._until.set(id_, claim.until_us)
+        self._advertisements[id_] = _StoredAdvertisement(client, claim.chain.leaf.subject, claim.reader)
+        self._expiry.set(id_, claim.until_us)
 
-    def store_share(self, push: PushShare, place: ReplicaId) -> None:
+    def store_share(self, push: PushShare, own_id: ReplicaId) -> None:
         """Store a share for this replica, in place of one of an earlier attempt."""
-        advert = self._advert(push.advertisement)
-        origin = self._check(push, place, advert.publisher)
-        held = advert.shares.get(push.key)
-        if held is not None and origin.attempt <= held.attempt:
+        stored_advertisement = self._find_advertisement(push.advertisement)
+        key_attempt = self._check(push, own_id, stored_advertisement.publisher)
+        stored = stored_advertisement.shares.get(push.key)
+        if stored is not None and key_attempt.attempt <= stored.attempt:
             raise StaleError("a share that is here already, or of an earlier attempt")
-        advert.shares.pop(push.key, None)
-        advert.shares[push.key] = _StoredShare(origin.attempt, push)
+        stored_advertisement.shares.pop(push.key, None)
+        stored_advertisement.shares[push.key] = _StoredShare(key_attempt.attempt, push)
         while len(self) > self._config.keys_max:
-            fullest = max(self._adverts.values(), key=lambda other: len(other.shares))
+            fullest = max(self._advertisements.values(), key=lambda other: len(other.shares))
             del fullest.shares[next(iter(fullest.shares))]
         name = (push.advertisement, push.key)
         for waiting in [each for each in self._waiting if each[0] == name]:
@@ -121,11 +129,11 @@ class ShareStore:
 
     def answer_pull(self, pull: PullShare, client: Address) -> None:
         """Answer a subscriber that proves its permission: at once, or when the share arrives."""
-        advert = self._advert(pull.advertisement)
-        verify(advert.reader, pull.advertisement + pull.key + self._me, pull.proof, purpose=_PULL)
-        held = advert.shares.get(pull.key)
-        if held is not None:
-            self.outbox.append((client, held.push))
+        stored_advertisement = self._find_advertisement(pull.advertisement)
+        verify(stored_advertisement.reader, pull.advertisement + pull.key + self._own_key, pull.proof, purpose=_PULL)
+        stored = stored_advertisement.shares.get(pull.key)
+        if stored is not None:
+            self.outbox.append((client, stored.push))
             return
         own = sum(waiting == client for _, waiting in self._waiting)
         if len(self._waiting) >= self._config.waiting_max or own >= self._config.client_claims:
@@ -138,38 +146,38 @@ class ShareStore:
             del self._waiting[waiting]
 
     def next_us(self) -> int | None:
-        return self._until.next_us()
+        return self._expiry.next_us()
 
     def handle(self, now: int) -> None:
         """Erase expired advertisements and their shares."""
-        for id_ in self._until.pop_due(now):
-            del self._adverts[id_]
+        for id_ in self._expiry.pop_due(now):
+            del self._advertisements[id_]
             for waiting in [each for each in self._waiting if each[0][0] == id_]:
                 del self._waiting[waiting]
 
-    def _advert(self, id_: bytes) -> _StoredAdvertisement:
-        if id_ not in self._adverts:
+    def _find_advertisement(self, id_: bytes) -> _StoredAdvertisement:
+        if id_ not in self._advertisements:
             raise StaleError("under an advertisement that is not known here")
-        return self._adverts[id_]
+        return self._advertisements[id_]
 
-    def _check(self, push: PushShare, place: ReplicaId, publisher: bytes) -> KeyAttempt:
+    def _check(self, push: PushShare, own_id: ReplicaId, publisher: bytes) -> KeyAttempt:
         if self._hardened:
             delivery = DeliveredShare.decode(push.share)
             root = delivery.publisher_header
             root.check(publisher)
-            if root.scheme != place.scheme or delivery.share.index != place.index or delivery.points != root.points:
+            if root.scheme != own_id.scheme or delivery.share.index != own_id.index or delivery.points != root.points:
                 raise ForgedError("a share for another replica")
             verifiable_sharing.verify_share(delivery.share, root.commitments)
-            origin = root.key_attempt
+            key_attempt = root.key_attempt
         else:
-            parcel = SplitShare.decode(push.share)
-            if parcel.hops != 1 or parcel.holder != place:
-                raise ForgedError("a piece for another replica")
-            TrailVerifier(publisher, self._roster).check(parcel)
-            origin = parcel.key_attempt
-        if origin.key != push.key:
+            split_share = SplitShare.decode(push.share)
+            if split_share.hops != 1 or split_share.holder != own_id:
+                raise ForgedError("a share for another replica")
+            TrailVerifier(publisher, self._replica_keys).check(split_share)
+            key_attempt = split_share.key_attempt
+        if key_attempt.key != push.key:
             raise ForgedError("a share of another key")
-        return origin
+        return key_attempt
 
 
 @dataclass(slots=True)

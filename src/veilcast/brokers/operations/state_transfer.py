@@ -52,22 +52,24 @@ class RoutingStateTransfer:
 
     def handle(self, now: int, work: RemainingWork) -> list[bytes]:
         """The replicas to ask now."""
-        late = now >= self._since_us + self._copy_us
-        patient = now < self._since_us + PATIENCE_FACTOR * self._copy_us
-        told = not self._lacking or (late and self._enough and not (work.has_unconfirmed_claims and patient))
+        is_late = now >= self._since_us + self._copy_us
+        is_patient = now < self._since_us + PATIENCE_FACTOR * self._copy_us
+        has_told = not self._unanswered or (
+            is_late and self._enough and not (work.has_unconfirmed_claims and is_patient)
+        )
         self.is_complete = (
-            self.is_complete or (told and not (work.has_missing_claims and patient)) or now >= self._until_us
+            self.is_complete or (has_told and not (work.has_missing_claims and is_patient)) or now >= self._until_us
         )
         if self.is_complete or now < self._ask_us:
             return []
         self._ask_us = now + self._copy_us
-        return self._lacking
+        return self._unanswered
 
     def next_us(self) -> int | None:
         return None if self.is_complete else earliest(self._ask_us, self._until_us)
 
     def _count(self) -> None:
-        self._lacking = [key for keys in self._nodes.values() for key in sorted(keys - self._answered)]
+        self._unanswered = [key for keys in self._nodes.values() for key in sorted(keys - self._answered)]
         self._enough = all(len(keys & self._answered) >= self._honest[node] for node, keys in self._nodes.items())
 
 
@@ -77,25 +79,25 @@ class AwaitedClaims:
 
     def __init__(self, most: int) -> None:
         self._most = most
-        self._told: dict[bytes, dict[bytes, None]] = {}
+        self._reported: dict[bytes, dict[bytes, None]] = {}
 
     def __len__(self) -> int:
-        return sum(map(len, self._told.values()))
+        return sum(map(len, self._reported.values()))
 
     def add(self, sibling: bytes, claim: bytes) -> None:
-        mine = self._told.setdefault(sibling, {})
-        if len(mine) < self._most:
-            mine[claim] = None
+        claims = self._reported.setdefault(sibling, {})
+        if len(claims) < self._most:
+            claims[claim] = None
 
     def has_missing(self, has: Callable[[bytes], bool]) -> bool:
         """True if a claim is missing here. A claim that was here once is not asked for again."""
-        for mine in self._told.values():
-            while mine and has(first := next(iter(mine))):
-                del mine[first]
-        return any(self._told.values())
+        for claims in self._reported.values():
+            while claims and has(first := next(iter(claims))):
+                del claims[first]
+        return any(self._reported.values())
 
     def clear(self) -> None:
-        self._told.clear()
+        self._reported.clear()
 
 
 PATIENCE_FACTOR: Final = 10

@@ -116,17 +116,17 @@ class PlainPredicates:
         return predicates.covers(s, t)
 
     def covers_advertisement(self, a: Conjunction, b: Conjunction) -> bool:
-        return a == b or (not _others(b) and predicates.covers_advertisement(a, b))
+        return a == b or (not _free_attributes(b) and predicates.covers_advertisement(a, b))
 
     def overlaps(self, advertisement: Conjunction, subscription: Conjunction) -> bool:
-        others, said = _others(advertisement), advertisement.constraints
+        others, advertised = _free_attributes(advertisement), advertisement.constraints
         return all(
-            constraint.attribute in others or any(predicates.intersects(constraint, each) for each in said)
+            constraint.attribute in others or any(predicates.intersects(constraint, each) for each in advertised)
             for constraint in subscription.constraints
         )
 
     def conforms(self, publication: Publication, advertisement: Conjunction) -> bool:
-        others = _others(advertisement)
+        others = _free_attributes(advertisement)
         pairs = tuple(pair for pair in publication.pairs if pair[0] not in others) if others else publication.pairs
         return predicates.conforms(Publication(pairs), advertisement)
 
@@ -135,18 +135,18 @@ class PlainPredicates:
 
     def encode_advertisement(self, keys: TopicKeys) -> bytes:
         others = tuple(domain.attribute for domain in keys.record.schema.domains)
-        return _write(PlainInterest((Equal(TOPIC, keys.record.topic),), others))
+        return _encode_bounded(PlainInterest((Equal(TOPIC, keys.record.topic),), others))
 
     def encode_subscription(self, keys: TopicKeys, interest: Conjunction) -> bytes:
         label = Equal(TOPIC, keys.record.topic)
         rest = tuple(constraint for constraint in interest.constraints if constraint != label)
-        return _write(PlainInterest((label, *rest)))
+        return _encode_bounded(PlainInterest((label, *rest)))
 
     def encode_publication(self, keys: TopicKeys, publication: Publication) -> bytes:
         """The advertised part of the publication. Other labels and undeclared attributes are for subscribers alone."""
         declared = {domain.attribute for domain in keys.record.schema.domains}
         label = (TOPIC, keys.record.topic)
-        return _write((label, *(pair for pair in publication.pairs if pair[0] in declared)))
+        return _encode_bounded((label, *(pair for pair in publication.pairs if pair[0] in declared)))
 
     def decode_advertisement(self, claim: Claim) -> PlainInterest:
         return _PLAIN_DECODER.decode(claim.interest)
@@ -201,19 +201,19 @@ class TagPredicates:
     def matches(self, publication: TagGroups, subscription: TagGroups) -> bool:
         if publication.topic != subscription.topic:
             return False
-        (said,) = publication.groups
-        return all(not group.isdisjoint(said) for group in subscription.groups)
+        (tags,) = publication.groups
+        return all(not group.isdisjoint(tags) for group in subscription.groups)
 
     def encode_advertisement(self, keys: TopicKeys) -> bytes:
-        return _write((topic_tag(keys.token), ()))
+        return _encode_bounded((topic_tag(keys.token), ()))
 
     def encode_subscription(self, keys: TopicKeys, interest: Conjunction) -> bytes:
         if all(constraint == Equal(TOPIC, keys.record.topic) for constraint in interest.constraints):
-            return _write((topic_tag(keys.token), ()))  # The topic's tag says it all.
-        return self._spell(keys, subscription_elements(interest, keys.record), b"wanted")
+            return _encode_bounded((topic_tag(keys.token), ()))  # The topic's tag is the whole predicate.
+        return self._encode_tags(keys, subscription_elements(interest, keys.record), b"wanted")
 
     def encode_publication(self, keys: TopicKeys, publication: Publication) -> bytes:
-        return self._spell(keys, publication_elements(publication, keys.record), b"said")
+        return self._encode_tags(keys, publication_elements(publication, keys.record), b"said")
 
     def decode_advertisement(self, claim: Claim) -> TagGroups:
         tagged = _TAGS_DECODER.decode(claim.interest)
@@ -232,14 +232,14 @@ class TagPredicates:
             raise MalformedError("a publication has one group of tags")
         return tagged
 
-    def _spell(self, keys: TopicKeys, elements: ElementGroups, whose: bytes) -> bytes:
+    def _encode_tags(self, keys: TopicKeys, elements: ElementGroups, kind: bytes) -> bytes:
         """Deterministic encoding, padding included: two equal subscriptions have equal bytes, and one of them is
         forwarded."""
         key = derive_element_key(keys, b"p4")
         groups = key_groups(key, elements, size=g.TAG)
-        seed = digest(_ENCODER.encode((whose, groups)), purpose=b"vc/filler")
+        seed = digest(_ENCODER.encode((kind, groups)), purpose=b"vc/filler")
         full = pad_groups(groups, lambda number: key_element(key, seed + number.to_bytes(2, "big"), size=g.TAG))
-        return _write((topic_tag(keys.token), full))
+        return _encode_bounded((topic_tag(keys.token), full))
 
 
 def topic_tag(token: bytes) -> bytes:
@@ -251,11 +251,11 @@ def predicate_codec(profile: Profile) -> PlainPredicates | TagPredicates:
     return TagPredicates() if profile == "hardened" else PlainPredicates()
 
 
-def _others(advertisement: Conjunction) -> tuple[str, ...]:
+def _free_attributes(advertisement: Conjunction) -> tuple[str, ...]:
     return advertisement.free_attributes if isinstance(advertisement, PlainInterest) else ()
 
 
-def _write(what: object) -> bytes:
+def _encode_bounded(what: object) -> bytes:
     data = _ENCODER.encode(what)
     if len(data) > g.INTEREST_MAX:
         raise LocalError(f"in the words of brokers this has {len(data)} bytes; they take {g.INTEREST_MAX}")
@@ -295,8 +295,8 @@ class PublicationQuery(NamedTuple):
 class ClaimSemantics:
     """The match rules of a codec, for claims with a subscriber key and an expiry time."""
 
-    def __init__(self, language: PredicateCodec[Any, Any]) -> None:
-        self._language = language
+    def __init__(self, codec: PredicateCodec[Any, Any]) -> None:
+        self._codec = codec
 
     def subject(self, what: ActiveClaim | PublicationQuery) -> Hashable:
         """The subscriber key: claims with different keys are unrelated."""
@@ -307,26 +307,26 @@ class ClaimSemantics:
         if (
             s.subscriber_key != t.subscriber_key
             or s.until_us < t.until_us
-            or not self._language.covers(s.predicate, t.predicate)
+            or not self._codec.covers(s.predicate, t.predicate)
         ):
             return False
-        return (s.until_us, s.id) > (t.until_us, t.id) or not self._language.covers(t.predicate, s.predicate)
+        return (s.until_us, s.id) > (t.until_us, t.id) or not self._codec.covers(t.predicate, s.predicate)
 
     def covers_advertisement(self, a: ActiveClaim, b: ActiveClaim) -> bool:
         """Never: subscribers need the key of each publisher."""
         return False
 
     def overlaps(self, advertisement: ActiveClaim, subscription: ActiveClaim) -> bool:
-        return advertisement.subscriber_key == subscription.subscriber_key and self._language.overlaps(
+        return advertisement.subscriber_key == subscription.subscriber_key and self._codec.overlaps(
             advertisement.predicate, subscription.predicate
         )
 
     def conforms(self, publication: PublicationQuery, advertisement: ActiveClaim) -> bool:
-        return publication.advertisement == advertisement.id and self._language.conforms(
+        return publication.advertisement == advertisement.id and self._codec.conforms(
             publication.predicate, advertisement.predicate
         )
 
     def matches(self, publication: PublicationQuery, subscription: ActiveClaim) -> bool:
-        return publication.subscriber_key == subscription.subscriber_key and self._language.matches(
+        return publication.subscriber_key == subscription.subscriber_key and self._codec.matches(
             publication.predicate, subscription.predicate
         )

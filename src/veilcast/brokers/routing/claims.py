@@ -50,13 +50,13 @@ def make_advertisement(
         reader,
         bytes(SIGNATURE),
     )
-    return _proven(claim, keys.signing)
+    return _with_proof(claim, keys.signing)
 
 
 def make_subscription(keys: TopicKeys, edge: bytes, epoch: int, until_us: int, interest: bytes, holder: bytes) -> Claim:
     """A subscriber's claim."""
     claim = Claim(ClaimKind.SUBSCRIPTION, edge, epoch, until_us, interest, holder, None, None, bytes(SIGNATURE))
-    return _proven(claim, subscriber_key(keys))
+    return _with_proof(claim, subscriber_key(keys))
 
 
 def make_bring(claim: Claim, holder: SigningKey, replica: bytes) -> BringClaim:
@@ -90,7 +90,7 @@ def latest_expiry_us(epoch: int, epoch_us: int) -> int:
 def check_advertisement(claim: Claim, root: bytes) -> None:
     """Raise unless the authority certified the signer."""
     if claim.kind is not ClaimKind.ADVERTISEMENT or claim.chain is None or claim.reader is None:
-        raise MalformedError("an advertisement shows a certificate and a reader key")
+        raise MalformedError("an advertisement contains a certificate and a subscriber key")
     check_publisher_chain(claim.chain, root, claim.epoch)
     verify(claim.chain.leaf.subject, claim.body, claim.proof, purpose=_CLAIM)
 
@@ -114,7 +114,7 @@ def check_withdraw(withdrawn: WithdrawClaim, claim: Claim) -> None:
     verify(claim.holder, withdrawn.claim, withdrawn.signature, purpose=_WITHDRAW)
 
 
-def _proven(claim: Claim, signing: SigningKey) -> Claim:
+def _with_proof(claim: Claim, signing: SigningKey) -> Claim:
     return msgspec.structs.replace(claim, proof=signing.sign(claim.body, purpose=_CLAIM))
 
 

@@ -36,53 +36,53 @@ class KnownAdvertisements:
 
     def __init__(self, keyring: Keyring, topics: MemberTopics, *, hardened: bool, most: int) -> None:
         self._topics, self._root, self._epoch_us = topics, keyring.root, keyring.epoch_us
-        self._hardened, self._most, self._most_of_one = (
+        self._hardened, self._total_max, self._publisher_max = (
             hardened,
             most,
             ADVERTISEMENTS_PER_PUBLISHER if hardened else most,
         )
-        self._adverts: dict[bytes, KnownAdvertisement] = {}
+        self._known: dict[bytes, KnownAdvertisement] = {}
         self._of_publisher: Counter[bytes] = Counter()
-        self._over: Timers[bytes] = Timers()
+        self._expiry: Timers[bytes] = Timers()
 
     def __len__(self) -> int:
-        return len(self._adverts)
+        return len(self._known)
 
     def add(self, claim: Claim, now: int) -> None:
         """Add an advertisement of a topic that the member may read, subscribed or not. Raises for any other, and for an
         invalid one."""
         id_ = claim.id
-        if id_ in self._adverts:
+        if id_ in self._known:
             return
         check_times(claim, self._hardened, self._epoch_us, LEASE_MAX_US, now)
         check_advertisement(claim, self._root)
-        topic, keys, publisher = self._of(claim)
-        if len(self._adverts) >= self._most or self._of_publisher[publisher] >= self._most_of_one:
+        topic, keys, publisher = self._identify(claim)
+        if len(self._known) >= self._total_max or self._of_publisher[publisher] >= self._publisher_max:
             raise ExcessError("no room for another advertisement, or none for another of this publisher")
-        self._adverts[id_] = KnownAdvertisement(id_, topic, keys, publisher)
+        self._known[id_] = KnownAdvertisement(id_, topic, keys, publisher)
         self._of_publisher[publisher] += 1
-        self._over.set(id_, claim.until_us)
+        self._expiry.set(id_, claim.until_us)
 
     def get(self, id_: bytes) -> KnownAdvertisement:
-        advert = self._adverts.get(id_)
-        if advert is None:
+        advertisement = self._known.get(id_)
+        if advertisement is None:
             raise StaleError("under an advertisement that is not known here")
-        return advert
+        return advertisement
 
     def next_us(self) -> int | None:
-        return self._over.next_us()
+        return self._expiry.next_us()
 
     def handle(self, now: int) -> list[bytes]:
         """Remove and return the expired advertisements."""
-        over = self._over.pop_due(now)
-        for id_ in over:
-            advert = self._adverts.pop(id_)
-            self._of_publisher[advert.publisher] -= 1
-            if not self._of_publisher[advert.publisher]:
-                del self._of_publisher[advert.publisher]
-        return over
+        expired = self._expiry.pop_due(now)
+        for id_ in expired:
+            advertisement = self._known.pop(id_)
+            self._of_publisher[advertisement.publisher] -= 1
+            if not self._of_publisher[advertisement.publisher]:
+                del self._of_publisher[advertisement.publisher]
+        return expired
 
-    def _of(self, claim: Claim) -> tuple[str, TopicKeys, bytes]:
+    def _identify(self, claim: Claim) -> tuple[str, TopicKeys, bytes]:
         assert claim.chain is not None, "it was checked"
         for topic in self._granted(claim.epoch):
             keys = self._topics.keys(topic, claim.epoch)
@@ -95,7 +95,7 @@ class KnownAdvertisements:
         try:
             return self._topics.readable(epoch)
         except LocalError:
-            return []  # Our membership does not reach there.
+            return []  # The membership does not reach that far.
 
 
 ADVERTISEMENTS_PER_PUBLISHER: Final = 4

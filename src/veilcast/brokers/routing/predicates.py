@@ -58,23 +58,23 @@ def parse_predicates(text: str) -> Conjunction:
 
 def covers(s: Conjunction, t: Conjunction) -> bool:
     """True if s matches everything that t matches."""
-    wanted = t.constraints
-    return all(any(is_within(inner, outer) for inner in wanted) for outer in s.constraints)
+    constraints = t.constraints
+    return all(any(is_within(inner, outer) for inner in constraints) for outer in s.constraints)
 
 
 def conforms(publication: Publication, advertisement: Conjunction) -> bool:
     """True if the publication was advertised."""
-    said = advertisement.constraints
+    advertised = advertisement.constraints
     return advertisement.matches(publication) and all(
-        any(attribute == each.attribute and each.admits(value) for each in said)
+        any(attribute == each.attribute and each.admits(value) for each in advertised)
         for attribute, value in publication.pairs
     )
 
 
 def overlaps(advertisement: Conjunction, subscription: Conjunction) -> bool:
     """True if a publication that conforms can match."""
-    said = advertisement.constraints
-    return all(any(intersects(wanted, each) for each in said) for wanted in subscription.constraints)
+    advertised = advertisement.constraints
+    return all(any(intersects(wanted, each) for each in advertised) for wanted in subscription.constraints)
 
 
 def covers_advertisement(a: Conjunction, b: Conjunction) -> bool:

@@ -63,15 +63,15 @@ class ValidityPeriods:
         self._length_us = epoch_us if profile == "hardened" else max(1, lease_us // 2)
 
     def at(self, now: int) -> ValidityPeriod:
-        return self._span(now // self._length_us)
+        return self._period(now // self._length_us)
 
-    def after(self, span: ValidityPeriod) -> ValidityPeriod:
-        return self._span(span.number + 1)
+    def after(self, period: ValidityPeriod) -> ValidityPeriod:
+        return self._period(period.number + 1)
 
-    def _span(self, number: int) -> ValidityPeriod:
+    def _period(self, number: int) -> ValidityPeriod:
         start, length = number * self._length_us, self._length_us
-        turn = start + length
-        return ValidityPeriod(number, epoch_of(turn - 1, self._epoch_us), start, turn, turn + length)
+        end = start + length
+        return ValidityPeriod(number, epoch_of(end - 1, self._epoch_us), start, end, end + length)
 
 
 class OwnedClaim(NamedTuple):
@@ -99,63 +99,63 @@ class ClaimRenewal:
     def __init__(
         self,
         config: BrokerClientConfig,
-        spans: ValidityPeriods,
+        periods: ValidityPeriods,
         topics: MemberTopics,
-        language: ClaimEncoder,
+        codec: ClaimEncoder,
         edge: bytes,
         secret: Secret,
-        say: Callable[[OwnedClaim | WithdrawClaim], None],
+        send: Callable[[OwnedClaim | WithdrawClaim], None],
         rng: Random,
         now: int,
         stored: bytes | None = None,
     ) -> None:
-        self._config, self._spans, self._topics, self._language, self._edge = config, spans, topics, language, edge
-        self._key, self._say, self._rng = derive(secret, b"vc/brokers-claim"), say, rng
+        self._config, self._periods, self._topics, self._codec, self._edge = config, periods, topics, codec, edge
+        self._key, self._send_to_brokers, self._rng = derive(secret, b"vc/brokers-claim"), send, rng
         self.subscriptions = Subscriptions(config.subscriptions_max)
         self._advertised: dict[str, _ClaimSeries] = {}
-        self._wanted: dict[bytes, _ClaimSeries] = {}
-        self._again: dict[tuple[bytes, int], int] = {} if stored is None else _decode_withdrawals(stored)
+        self._subscribed: dict[bytes, _ClaimSeries] = {}
+        self._withdrawals: dict[tuple[bytes, int], int] = {} if stored is None else _decode_withdrawals(stored)
         """How often a subscription was withdrawn in a period."""
-        self._ending: list[WithdrawClaim] = []
+        self._pending_withdrawals: list[WithdrawClaim] = []
         self._record: Record | None = None
-        self._alarms: Timers[_TimerName] = Timers()
-        self._linked = False
-        self._turn(now)
+        self._timers: Timers[_TimerName] = Timers()
+        self._is_connected = False
+        self._start_period(now)
 
     def __len__(self) -> int:
-        return sum(len(row.claims) for row in self._rows())
+        return sum(len(series.claims) for series in self._all_series())
 
-    # --- the owner
+    # --- the application
 
     def add(self, number: int, topic: str, interest: Conjunction, now: int) -> SharedInterest:
         """Add a subscription; `LocalError` for one that can never be claimed."""
-        self._language.encode_subscription(self._topics.keys(topic, self._spans.at(now).epoch), interest)
-        wish = self.subscriptions.add(number, topic, interest, now)
-        if wish.key not in self._wanted:
-            self._wanted[wish.key] = _ClaimSeries(wish.key, topic, wish)
-            self._complete(self._wanted[wish.key], now)
-        return wish
+        self._codec.encode_subscription(self._topics.keys(topic, self._periods.at(now).epoch), interest)
+        subscription = self.subscriptions.add(number, topic, interest, now)
+        if subscription.key not in self._subscribed:
+            self._subscribed[subscription.key] = _ClaimSeries(subscription.key, topic, subscription)
+            self._complete(self._subscribed[subscription.key], now)
+        return subscription
 
     def remove(self, number: int) -> None:
-        wish = self.subscriptions.remove(number)
-        if wish in self.subscriptions:
+        subscription = self.subscriptions.remove(number)
+        if subscription in self.subscriptions:
             return
-        row = self._wanted.pop(wish.key)
-        self._alarms.cancel((row.name, None))
-        for span, made in row.claims.items():
-            self._alarms.cancel((row.name, span))
-            if made.sent:
-                place = (_series_digest(row.name), span.number)
-                self._again[place] = self._again.get(place, 0) + 1
-                self._ending.append(claims.make_withdraw(made.claim.id, made.holder))
-        if self._ending:
-            self._record = Record(WITHDRAWALS_RECORD, _encode_withdrawals(self._again))
+        series = self._subscribed.pop(subscription.key)
+        self._timers.cancel((series.name, None))
+        for period, period_claim in series.claims.items():
+            self._timers.cancel((series.name, period))
+            if period_claim.sent:
+                position = (_series_digest(series.name), period.number)
+                self._withdrawals[position] = self._withdrawals.get(position, 0) + 1
+                self._pending_withdrawals.append(claims.make_withdraw(period_claim.claim.id, period_claim.holder))
+        if self._pending_withdrawals:
+            self._record = Record(WITHDRAWALS_RECORD, _encode_withdrawals(self._withdrawals))
 
     def stored(self) -> None:
         """The withdrawal counts are on disk."""
-        ending, self._ending = self._ending, []
-        for withdraw in ending:
-            self._say(withdraw)
+        pending, self._pending_withdrawals = self._pending_withdrawals, []
+        for withdraw in pending:
+            self._send_to_brokers(withdraw)
 
     def next_event(self) -> Event | None:
         if self.subscriptions.notices:
@@ -163,131 +163,139 @@ class ClaimRenewal:
         record, self._record = self._record, None
         return record
 
-    # --- what others ask
+    # --- queries
 
-    def set_connected(self, linked: bool, now: int) -> None:
+    def set_connected(self, connected: bool, now: int) -> None:
         """Whether a majority of the edge node's replicas is connected."""
-        if linked == self._linked:
+        if connected == self._is_connected:
             return
-        self._linked = linked
-        if linked:
-            for row in self._rows():
-                for made in row.claims.values():
-                    self._known(row, made, now)
+        self._is_connected = connected
+        if connected:
+            for series in self._all_series():
+                for period_claim in series.claims.values():
+                    self._on_known(series, period_claim, now)
 
     def active_advertisement(self, topic: str, now: int) -> ActiveAdvertisement | None:
         """The advertisement to publish under on this topic; None without a grant, or while too few brokers are
         connected."""
-        row = self._advertised.get(topic)
-        made = None if row is None else row.claims.get(self._spans.at(now))
-        if made is None or made.known_us is None:
+        series = self._advertised.get(topic)
+        period_claim = None if series is None else series.claims.get(self._periods.at(now))
+        if period_claim is None or period_claim.known_us is None:
             return None
-        return ActiveAdvertisement(made.claim, made.keys, made.known_us + self._config.spread_us)
+        return ActiveAdvertisement(
+            period_claim.claim, period_claim.keys, period_claim.known_us + self._config.spread_us
+        )
 
     def active_claims(self, now: int) -> list[OwnedClaim]:
         """All claims that a broker without state about this client must get."""
-        made = [made for row in self._rows() for made in row.claims.values()]
-        return [OwnedClaim(each.claim, each.holder) for each in made if each.sent and each.claim.until_us > now]
+        active = [period_claim for series in self._all_series() for period_claim in series.claims.values()]
+        return [OwnedClaim(each.claim, each.holder) for each in active if each.sent and each.claim.until_us > now]
 
     def next_us(self) -> int | None:
-        return self._alarms.next_us()
+        return self._timers.next_us()
 
     def handle(self, now: int) -> None:
-        for name, span in self._alarms.pop_due(now):
+        for name, period in self._timers.pop_due(now):
             if name is None:
-                self._turn(now)
-            elif span is not None:
-                self._send(self._row(name), span, now)
-            elif (wish := self._row(name).subscription) is not None:
-                self.subscriptions.activate(wish, now)
+                self._start_period(now)
+            elif period is not None:
+                self._send(self._find_series(name), period, now)
+            elif (subscription := self._find_series(name).subscription) is not None:
+                self.subscriptions.activate(subscription, now)
 
-    # --- inside
+    # --- internals
 
-    def _turn(self, now: int) -> None:
+    def _start_period(self, now: int) -> None:
         """A period begins: drop expired claims, and prepare the next ones."""
-        span = self._spans.at(now)
-        self._alarms.set((None, None), span.end_us)
-        self._again = {place: times for place, times in self._again.items() if place[1] >= span.number}
-        for each in (span, self._spans.after(span)):
+        period = self._periods.at(now)
+        self._timers.set((None, None), period.end_us)
+        self._withdrawals = {
+            position: times for position, times in self._withdrawals.items() if position[1] >= period.number
+        }
+        for each in (period, self._periods.after(period)):
             for topic in self._published(each.epoch):
                 self._advertised.setdefault(topic, _ClaimSeries(_ADVERTISEMENT_PREFIX + topic.encode(), topic))
-        for row in self._rows():
-            row.claims = {of: made for of, made in row.claims.items() if of.expiry_us > now}
-            self._complete(row, now)
-        self._advertised = {topic: row for topic, row in self._advertised.items() if row.claims}
+        for series in self._all_series():
+            series.claims = {of: period_claim for of, period_claim in series.claims.items() if of.expiry_us > now}
+            self._complete(series, now)
+        self._advertised = {topic: series for topic, series in self._advertised.items() if series.claims}
 
-    def _complete(self, row: _ClaimSeries, now: int) -> None:
+    def _complete(self, series: _ClaimSeries, now: int) -> None:
         """Claim this period at once, and schedule the next one."""
-        span = self._spans.at(now)
-        following = self._spans.after(span)
-        if span not in row.claims:
-            self._make(row, span)
-        if span in row.claims and not row.claims[span].sent:
-            self._alarms.cancel((row.name, span))
-            self._send(row, span, now)
-        if following not in row.claims and self._make(row, following):
-            self._alarms.set((row.name, following), self._moment(span, now))
+        period = self._periods.at(now)
+        next_period = self._periods.after(period)
+        if period not in series.claims:
+            self._make_claim(series, period)
+        if period in series.claims and not series.claims[period].sent:
+            self._timers.cancel((series.name, period))
+            self._send(series, period, now)
+        if next_period not in series.claims and self._make_claim(series, next_period):
+            self._timers.set((series.name, next_period), self._renewal_us(period, now))
 
-    def _moment(self, span: ValidityPeriod, now: int) -> int:
+    def _renewal_us(self, period: ValidityPeriod, now: int) -> int:
         """Time to send the claim of the next period: after the middle of this one, and at least `ahead_us` before its
         end."""
-        first = max(now, (span.from_us + span.end_us) // 2)
-        last = max(first, span.end_us - self._config.ahead_us)
+        first = max(now, (period.from_us + period.end_us) // 2)
+        last = max(first, period.end_us - self._config.ahead_us)
         return first + self._rng.randrange(last - first + 1)
 
-    def _make(self, row: _ClaimSeries, span: ValidityPeriod) -> bool:
+    def _make_claim(self, series: _ClaimSeries, period: ValidityPeriod) -> bool:
         """False if the grant does not reach that far or does not allow it."""
-        holder = self._holder(row.name, span)
+        holder = self._holder_key(series.name, period)
         try:
-            keys = self._topics.keys(row.topic, span.epoch)
-            if row.subscription is None:
-                words, make = self._language.encode_advertisement(keys), claims.make_advertisement
+            keys = self._topics.keys(series.topic, period.epoch)
+            if series.subscription is None:
+                predicate, make = self._codec.encode_advertisement(keys), claims.make_advertisement
             else:
-                words, make = (
-                    self._language.encode_subscription(keys, row.subscription.interest),
+                predicate, make = (
+                    self._codec.encode_subscription(keys, series.subscription.interest),
                     claims.make_subscription,
                 )
-            claim = make(keys, self._edge, span.epoch, span.expiry_us, words, holder.public)
+            claim = make(keys, self._edge, period.epoch, period.expiry_us, predicate, holder.public)
         except LocalError:
             return False
-        row.claims[span] = _PeriodClaim(claim, keys, holder)
+        series.claims[period] = _PeriodClaim(claim, keys, holder)
         return True
 
-    def _send(self, row: _ClaimSeries, span: ValidityPeriod, now: int) -> None:
-        made = row.claims[span]
-        made.sent = True
-        self._say(OwnedClaim(made.claim, made.holder))
-        if self._linked:
-            self._known(row, made, now)
+    def _send(self, series: _ClaimSeries, period: ValidityPeriod, now: int) -> None:
+        period_claim = series.claims[period]
+        period_claim.sent = True
+        self._send_to_brokers(OwnedClaim(period_claim.claim, period_claim.holder))
+        if self._is_connected:
+            self._on_known(series, period_claim, now)
 
-    def _known(self, row: _ClaimSeries, made: _PeriodClaim, now: int) -> None:
+    def _on_known(self, series: _ClaimSeries, period_claim: _PeriodClaim, now: int) -> None:
         """The claim has reached the brokers, and spreads from there."""
-        if made.sent and made.known_us is None:
-            made.known_us = now
-            if row.subscription is not None and not row.subscription.is_active and (row.name, None) not in self._alarms:
-                self._alarms.set((row.name, None), now + self._config.spread_us)
+        if period_claim.sent and period_claim.known_us is None:
+            period_claim.known_us = now
+            if (
+                series.subscription is not None
+                and not series.subscription.is_active
+                and (series.name, None) not in self._timers
+            ):
+                self._timers.set((series.name, None), now + self._config.spread_us)
 
-    def _holder(self, name: bytes, span: ValidityPeriod) -> SigningKey:
-        times = self._again.get((_series_digest(name), span.number), 0)
-        place = span.number.to_bytes(8, "big") + times.to_bytes(4, "big")
-        return SigningKey(derive(self._key, b"vc/claim-holder", name, place))
+    def _holder_key(self, name: bytes, period: ValidityPeriod) -> SigningKey:
+        times = self._withdrawals.get((_series_digest(name), period.number), 0)
+        position = period.number.to_bytes(8, "big") + times.to_bytes(4, "big")
+        return SigningKey(derive(self._key, b"vc/claim-holder", name, position))
 
     def _published(self, epoch: int) -> list[str]:
         try:
             return self._topics.publishable(epoch)
         except LocalError:
-            return []  # Our membership does not reach that far.
+            return []  # The membership does not reach that far.
 
-    def _row(self, name: bytes) -> _ClaimSeries:
+    def _find_series(self, name: bytes) -> _ClaimSeries:
         return (
-            self._wanted[name]
-            if name in self._wanted
+            self._subscribed[name]
+            if name in self._subscribed
             else self._advertised[name[len(_ADVERTISEMENT_PREFIX) :].decode()]
         )
 
-    def _rows(self) -> list[_ClaimSeries]:
+    def _all_series(self) -> list[_ClaimSeries]:
         """All series, advertisements first: brokers need them to check subscriptions."""
-        return [*self._advertised.values(), *self._wanted.values()]
+        return [*self._advertised.values(), *self._subscribed.values()]
 
 
 class ClaimEncoder(Protocol):
@@ -323,13 +331,13 @@ def merge_withdrawal_records(stored: Iterable[bytes]) -> bytes:
     """Merge the records of several clients of one member: the result skips every claim that any of them has used."""
     most: dict[tuple[bytes, int], int] = {}
     for data in stored:
-        for place, times in _decode_withdrawals(data).items():
-            most[place] = max(times, most.get(place, 0))
+        for position, times in _decode_withdrawals(data).items():
+            most[position] = max(times, most.get(position, 0))
     return _encode_withdrawals(most)
 
 
-def _encode_withdrawals(again: Mapping[tuple[bytes, int], int]) -> bytes:
-    return _ENCODER.encode([(*place, times) for place, times in again.items()])
+def _encode_withdrawals(withdrawals: Mapping[tuple[bytes, int], int]) -> bytes:
+    return _ENCODER.encode([(*position, times) for position, times in withdrawals.items()])
 
 
 def _series_digest(name: bytes) -> bytes:
@@ -337,7 +345,7 @@ def _series_digest(name: bytes) -> bytes:
 
 
 def _decode_withdrawals(stored: bytes) -> dict[tuple[bytes, int], int]:
-    return {(name, span): times for name, span, times in _DECODER.decode(stored)}
+    return {(name, period): times for name, period, times in _DECODER.decode(stored)}
 
 
 _TimerName: TypeAlias = tuple[bytes | None, ValidityPeriod | None]

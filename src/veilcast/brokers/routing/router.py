@@ -64,56 +64,62 @@ class Router:
         config: BrokerConfig,
         overlay: BrokerOverlay,
         home: bytes,
-        enough: IncludesHonest,
+        includes_honest: IncludesHonest,
         root: bytes,
         epoch_us: int,
     ) -> None:
-        self._config, self._home, self._enough, self._root, self._epoch_us = config, home, enough, root, epoch_us
+        self._config, self._home, self._includes_honest, self._root, self._epoch_us = (
+            config,
+            home,
+            includes_honest,
+            root,
+            epoch_us,
+        )
         self._hardened = config.profile == "hardened"
-        self._language: PredicateCodec[Any, Any] = predicate_codec(config.profile)
-        self._toward = overlay.directions(home)
+        self._codec: PredicateCodec[Any, Any] = predicate_codec(config.profile)
+        self._directions = overlay.directions(home)
         neighbours = [node_hop(node.id) for node in overlay.neighbours(home)]
-        meaning = ClaimSemantics(self._language)
+        semantics = ClaimSemantics(self._codec)
         self._tables: RoutingTables[ActiveClaim, PublicationQuery] = RoutingTables(
-            neighbours, meaning, most=config.claims_max, most_of_one=config.claims_each
+            neighbours, semantics, most=config.claims_max, most_of_one=config.claims_each
         )
         self._known: dict[bytes, _KnownClaim] = {}
-        self._offered: dict[Hashable, dict[bytes, None]] = {}
+        self._advertisements_of: dict[Hashable, dict[bytes, None]] = {}
         """Advertisements by the subject of their predicates."""
-        self._of_client: Counter[Address] = Counter()
-        self._waiting = UnmatchedSubscriptions(config.waiting_max, config.claims_each)
-        self._votes = ClaimVotes(config.votes_max, meaning.covers)
-        self._ended: dict[bytes, None] = {}
-        self._until: Timers[bytes] = Timers()
-        self._ending: Timers[bytes] = Timers()
+        self._client_claims: Counter[Address] = Counter()
+        self._unmatched = UnmatchedSubscriptions(config.waiting_max, config.claims_each)
+        self._votes = ClaimVotes(config.votes_max, semantics.covers)
+        self._withdrawn: dict[bytes, None] = {}
+        self._expiry: Timers[bytes] = Timers()
+        self._delayed_ends: Timers[bytes] = Timers()
         self.outbox: list[RoutedMessage] = []
         self.new_advertisements: list[bytes] = []
         """Advertisements that have become known. The caller empties the list."""
         self.ended: dict[bytes | Address, None] = {}
         """Ended advertisements, and hops whose subscriptions have ended. The caller empties it."""
 
-    # --- what others ask
+    # --- queries
 
     def publisher_of(self, advertisement: bytes) -> bytes:
         """The publisher's key, which signs everything under the advertisement. `StaleError` if it is not known here."""
-        return _publisher(self._advertised(advertisement).claim)
+        return _publisher(self._find_advertisement(advertisement).claim)
 
     def source_of(self, advertisement: bytes) -> Address:
         """The hop toward the publisher."""
-        return self._advertised(advertisement).hop
+        return self._find_advertisement(advertisement).hop
 
     def subscriber_hops(self, advertisement: bytes) -> list[Address]:
         """The hops with subscribers of the topic: keys go there."""
-        self._advertised(advertisement)
+        self._find_advertisement(advertisement)
         return self._tables.interested_hops(advertisement)
 
     def route(self, routing: Routing) -> list[Address]:
         """The hops with a matching subscription. Raises unless the publication was advertised."""
-        known = self._advertised(routing.advertisement)
-        said = PublicationQuery(
-            routing.advertisement, known.active.subscriber_key, self._language.decode_publication(routing.says)
+        known = self._find_advertisement(routing.advertisement)
+        query = PublicationQuery(
+            routing.advertisement, known.active.subscriber_key, self._codec.decode_publication(routing.says)
         )
-        return self._tables.route(said, known.hop)
+        return self._tables.route(query, known.hop)
 
     def claims_for(self, node: bytes) -> list[Claim]:
         """All claims that a replica of this neighbour should know from here; for the own node, the claims of
@@ -128,18 +134,18 @@ class Router:
         return self._votes.open_claims
 
     def claims_of(self, client: Address) -> int:
-        return self._of_client[client]
+        return self._client_claims[client]
 
     def has_seen(self, claim: bytes) -> bool:
-        return claim in self._known or claim in self._waiting or claim in self._ended
+        return claim in self._known or claim in self._unmatched or claim in self._withdrawn
 
     def sizes(self) -> dict[str, int]:
         return {
             "claims": len(self._known),
-            "waiting": len(self._waiting),
+            "waiting": len(self._unmatched),
             "votes": len(self._votes),
             "votes each": self._votes.most_open,
-            "ended": len(self._ended),
+            "ended": len(self._withdrawn),
         }
 
     # --- what clients say
@@ -149,167 +155,171 @@ class Router:
             raise ForgedError("a claim for another edge node")
         id_ = claim.id
         if id_ in self._known and self._known[id_].hop == client:
-            self._offer(id_)  # A client that has started anew knows no publishers any more.
+            self._send_overlapping(id_)  # A restarted client knows no publishers any more.
             return
-        if id_ in self._ended:
+        if id_ in self._withdrawn:
             raise StaleError("a claim that was withdrawn")
-        if self._of_client[client] >= self._config.client_claims:
+        if self._client_claims[client] >= self._config.client_claims:
             raise ExcessError("more claims than a client may have")
         self._check(claim, now)
-        self._take({claim.holder: claim}, client)
+        self._accept({claim.holder: claim}, client)
 
     def withdrawal_of_client(self, withdraw: WithdrawClaim, client: Address, now: int) -> None:
         claim, hop = self._find(withdraw.claim)
         if hop != client:
             raise ForgedError("another client's claim")
         check_withdraw(withdraw, claim)
-        self._end(withdraw.claim, withdraw)
+        self._end_claim(withdraw.claim, withdraw)
 
     # --- what replicas of neighbouring nodes say
 
     def claim_of_node(self, claim: Claim, node: bytes, replica: bytes, now: int) -> None:
         """Handle a report. `replica` is the key of the reporting replica of that node."""
         id_ = claim.id
-        if id_ in self._waiting:
-            self._try_again(id_, claim, node, replica)
-        if id_ in self._known or id_ in self._waiting or id_ in self._ended:
+        if id_ in self._unmatched:
+            self._try_proof(id_, claim, node, replica)
+        if id_ in self._known or id_ in self._unmatched or id_ in self._withdrawn:
             return
-        if self._toward.get(claim.edge) != node:
+        if self._directions.get(claim.edge) != node:
             raise ForgedError("a claim from the wrong side")
-        if claim not in self._votes.reported_claims(id_).values():  # The proof is no part of the id.
+        if claim not in self._votes.reported_claims(id_).values():  # The proof is not part of the id.
             self._check(claim, now)
-        strengthened = self._votes.add("claim", id_, claim, node, replica, covering_candidate(claim, self._language))
-        self._until.set(id_, claim.until_us)
-        believed = [each for each in strengthened if self._enough(node, self._votes.supporters("claim", each))]
+        strengthened = self._votes.add("claim", id_, claim, node, replica, covering_candidate(claim, self._codec))
+        self._expiry.set(id_, claim.until_us)
+        believed = [each for each in strengthened if self._includes_honest(node, self._votes.supporters("claim", each))]
         refused: RemoteError | None = None
         for each in believed:
-            told = self._votes.reported_claims(each)
+            reported = self._votes.reported_claims(each)
             self._votes.close("claim", each)
             try:
-                self._take(told, node_hop(node))
-            except RemoteError as error:  # What one cannot have, the others can.
+                self._accept(reported, node_hop(node))
+            except RemoteError as error:  # A refusal of one claim does not affect the others.
                 refused = error
         if refused is not None:
             raise refused
 
     def withdrawal_of_node(self, withdraw: WithdrawClaim, node: bytes, replica: bytes, now: int) -> None:
         id_ = withdraw.claim
-        if id_ in self._ended:
+        if id_ in self._withdrawn:
             return
         claim, hop = self._find(id_)
         if hop != node_hop(node):
             raise ForgedError("another hop's, and not this one's to end")
         check_withdraw(withdraw, claim)
         self._votes.add("end", id_, claim, node, replica)
-        if not self._enough(node, self._votes.supporters("end", id_)):
+        if not self._includes_honest(node, self._votes.supporters("end", id_)):
             return
         self._votes.close("end", id_)
         if id_ in self._known:
-            # It ends when the slowest of them has sent what that lays bare.
+            # It ends once the slowest replica has sent the claims that the withdrawal uncovers.
             self._known[id_].withdraw = withdraw
-            self._ending.set(id_, now + self._config.bound_us)
+            self._delayed_ends.set(id_, now + self._config.bound_us)
         else:
-            self._end(id_, withdraw)
+            self._end_claim(id_, withdraw)
 
     # --- time
 
     def next_us(self) -> int | None:
-        return earliest(self._until.next_us(), self._ending.next_us())
+        return earliest(self._expiry.next_us(), self._delayed_ends.next_us())
 
     def handle(self, now: int) -> None:
-        for id_ in self._ending.pop_due(now):
+        for id_ in self._delayed_ends.pop_due(now):
             if id_ in self._known:
-                self._end(id_, self._known[id_].withdraw)
-        for id_ in self._until.pop_due(now):
-            self._end(id_, None)
+                self._end_claim(id_, self._known[id_].withdraw)
+        for id_ in self._expiry.pop_due(now):
+            self._end_claim(id_, None)
 
-    # --- inside
+    # --- internals
 
     def _check(self, claim: Claim, now: int) -> None:
         """Check everything that depends on the claim alone."""
         check_times(claim, self._hardened, self._epoch_us, self._config.lease_us, now)
         if claim.kind is ClaimKind.ADVERTISEMENT:
-            self._language.decode_advertisement(claim)
+            self._codec.decode_advertisement(claim)
             check_advertisement(claim, self._root)
         else:
-            self._language.decode_subscription(claim)
+            self._codec.decode_subscription(claim)
 
-    def _take(self, told: dict[bytes, Claim], hop: Address) -> None:
-        claim = next(iter(told.values()))
+    def _accept(self, reported: dict[bytes, Claim], hop: Address) -> None:
+        claim = next(iter(reported.values()))
         id_ = claim.id
-        self._until.set(id_, claim.until_us)
+        self._expiry.set(id_, claim.until_us)
         try:
             if claim.kind is ClaimKind.ADVERTISEMENT:
                 self._advertise(id_, claim, hop)
             else:
-                self._subscribe(id_, told, hop)
+                self._subscribe(id_, reported, hop)
         except RemoteError:
-            self._end(id_, None)
+            self._end_claim(id_, None)
             raise
 
     def _advertise(self, id_: bytes, claim: Claim, hop: Address) -> None:
         assert claim.reader is not None, "it was checked"
-        words = self._language.decode_advertisement(claim)
-        standing = ActiveClaim(id_, claim.until_us, claim.reader, words)
-        subject = self._language.subject(words)
-        others = [self._known[other] for other in self._offered.get(subject, ())]
-        # Every subscription is held against all reader keys there are. In `paper` publishers of a topic have one name.
+        predicate = self._codec.decode_advertisement(claim)
+        active = ActiveClaim(id_, claim.until_us, claim.reader, predicate)
+        subject = self._codec.subject(predicate)
+        others = [self._known[other] for other in self._advertisements_of.get(subject, ())]
+        # Every subscription is checked with all subscriber keys. In `paper` all publishers of a topic have one name.
         mine = [known for known in others if self._hardened and _publisher(known.claim) == _publisher(claim)]
         if any(known.active.subscriber_key != claim.reader for known in mine):
-            raise ForgedError("a publisher shows one reader key for a topic")
-        steps = self._tables.advertise(id_, standing, hop)
-        self._known[id_] = _KnownClaim(claim, hop, standing)
-        offered = [known.active for known in others]
-        self._offered.setdefault(subject, {})[id_] = None
-        self._count(hop, 1)
+            raise ForgedError("a publisher names one subscriber key for a topic")
+        steps = self._tables.advertise(id_, active, hop)
+        self._known[id_] = _KnownClaim(claim, hop, active)
+        same_subject = [known.active for known in others]
+        self._advertisements_of.setdefault(subject, {})[id_] = None
+        self._count_client_claim(hop, 1)
         self.new_advertisements.append(id_)
-        self._tell(steps)
-        for reader in self._tables.interested_hops(id_):
-            if hop_node(reader) is None:
-                self._say(id_, reader)
-        if not any(each.subscriber_key == standing.subscriber_key and each.predicate == words for each in offered):
-            self._try_waiting(subject, standing)
+        self._send_updates(steps)
+        for client in self._tables.interested_hops(id_):
+            if hop_node(client) is None:
+                self._send_claim(id_, client)
+        if not any(
+            each.subscriber_key == active.subscriber_key and each.predicate == predicate for each in same_subject
+        ):
+            self._try_unmatched(subject, active)
 
-    def _try_waiting(self, subject: Hashable, offered: ActiveClaim) -> None:
+    def _try_unmatched(self, subject: Hashable, advertisement: ActiveClaim) -> None:
         """Try the subscriptions whose proof this advertisement may match. If an equal one was known, all have been
         tried."""
-        for id_, hope in self._waiting.with_subject(subject):
-            if self._language.overlaps(offered.predicate, self._language.decode_subscription(hope.claim)):
+        for id_, unmatched in self._unmatched.with_subject(subject):
+            if self._codec.overlaps(advertisement.predicate, self._codec.decode_subscription(unmatched.claim)):
                 try:
-                    self._subscribe(id_, hope.reported, hope.hop)
+                    self._subscribe(id_, unmatched.reported, unmatched.hop)
                 except RemoteError:
-                    continue  # There is no room for it: it waits on.
+                    continue  # There is no room for it in the tables: it stays unmatched.
 
-    def _subscribe(self, id_: bytes, told: dict[bytes, Claim], hop: Address) -> None:
+    def _subscribe(self, id_: bytes, reported: dict[bytes, Claim], hop: Address) -> None:
         """Use the first valid proof: a Byzantine replica may report the claim of others without one."""
-        words = self._language.decode_subscription(next(iter(told.values())))
-        for claim in dict.fromkeys(told.values()):
-            reader = self._reader(claim, words)
-            if reader is not None:
+        predicate = self._codec.decode_subscription(next(iter(reported.values())))
+        for claim in dict.fromkeys(reported.values()):
+            key = self._find_subscriber_key(claim, predicate)
+            if key is not None:
                 break
         else:
-            self._wait(id_, UnmatchedSubscription(told, hop, self._language.subject(words)))
+            self._store_unmatched(id_, UnmatchedSubscription(reported, hop, self._codec.subject(predicate)))
             return
-        standing = ActiveClaim(id_, claim.until_us, reader, words)
-        steps = self._tables.subscribe(id_, standing, hop)
-        if self._waiting.pop(id_) is None:
-            self._count(hop, 1)
-        self._known[id_] = _KnownClaim(claim, hop, standing)
-        self._tell(steps)
-        self._offer(id_)
+        active = ActiveClaim(id_, claim.until_us, key, predicate)
+        steps = self._tables.subscribe(id_, active, hop)
+        if self._unmatched.pop(id_) is None:
+            self._count_client_claim(hop, 1)
+        self._known[id_] = _KnownClaim(claim, hop, active)
+        self._send_updates(steps)
+        self._send_overlapping(id_)
 
-    def _try_again(self, id_: bytes, claim: Claim, node: bytes, replica: bytes) -> None:
+    def _try_proof(self, id_: bytes, claim: Claim, node: bytes, replica: bytes) -> None:
         """A waiting claim is reported again with another proof. The proof of an honest replica is valid, or will be."""
-        hope = self._waiting.get(id_)
-        if hope is None or hope.hop != node_hop(node) or claim in hope.reported.values():
+        unmatched = self._unmatched.get(id_)
+        if unmatched is None or unmatched.hop != node_hop(node) or claim in unmatched.reported.values():
             return
-        hope.reported[replica] = claim
-        self._subscribe(id_, {replica: claim}, hope.hop)
+        unmatched.reported[replica] = claim
+        self._subscribe(id_, {replica: claim}, unmatched.hop)
 
-    def _reader(self, claim: Claim, words: object) -> bytes | None:
+    def _find_subscriber_key(self, claim: Claim, predicate: object) -> bytes | None:
         """The subscriber key that verifies the proof, among those of matching advertisements."""
-        offered = (self._known[id_].active for id_ in self._offered.get(self._language.subject(words), ()))
-        keys = {each.subscriber_key: None for each in offered if self._language.overlaps(each.predicate, words)}
+        same_subject = (
+            self._known[id_].active for id_ in self._advertisements_of.get(self._codec.subject(predicate), ())
+        )
+        keys = {each.subscriber_key: None for each in same_subject if self._codec.overlaps(each.predicate, predicate)}
         for key in keys:
             try:
                 check_subscription(claim, key)
@@ -318,81 +328,81 @@ class Router:
             return key
         return None
 
-    def _wait(self, id_: bytes, hope: UnmatchedSubscription) -> None:
+    def _store_unmatched(self, id_: bytes, unmatched: UnmatchedSubscription) -> None:
         """Keep the subscription until a matching advertisement arrives."""
-        if id_ in self._waiting:
+        if id_ in self._unmatched:
             return
-        if (least := self._waiting.eviction_candidate(hope.hop)) is not None:
-            self._end(least, None)
-        self._waiting.add(id_, hope)
-        self._count(hope.hop, 1)
+        if (evicted := self._unmatched.eviction_candidate(unmatched.hop)) is not None:
+            self._end_claim(evicted, None)
+        self._unmatched.add(id_, unmatched)
+        self._count_client_claim(unmatched.hop, 1)
 
-    def _offer(self, id_: bytes) -> None:
+    def _send_overlapping(self, id_: bytes) -> None:
         """Send a client the advertisements that its subscription overlaps."""
         known = self._known[id_]
         if known.claim.kind is ClaimKind.SUBSCRIPTION and hop_node(known.hop) is None:
             for advertisement in self._tables.overlapping_advertisements(id_):
-                self._say(advertisement, known.hop)
+                self._send_claim(advertisement, known.hop)
 
-    def _count(self, hop: Address, change: int) -> None:
+    def _count_client_claim(self, hop: Address, change: int) -> None:
         if hop_node(hop) is None:
-            self._of_client[hop] += change
-            if not self._of_client[hop]:
-                del self._of_client[hop]
+            self._client_claims[hop] += change
+            if not self._client_claims[hop]:
+                del self._client_claims[hop]
 
-    def _tell(self, steps: Iterable[RoutingUpdate[ActiveClaim]]) -> None:
+    def _send_updates(self, steps: Iterable[RoutingUpdate[ActiveClaim]]) -> None:
         """Send the new claims. Claims that are covered now stay where they are."""
         for step in steps:
             if step.kind in ("advertise", "subscribe"):
-                self._say(step.id, step.to)
+                self._send_claim(step.id, step.to)
 
-    def _say(self, id_: bytes, hop: Address) -> None:
+    def _send_claim(self, id_: bytes, hop: Address) -> None:
         known = self._known[id_]
         known.told_hops[hop] = None
         self.outbox.append(RoutedMessage(hop, known.claim))
 
-    def _end(self, id_: bytes, withdraw: WithdrawClaim | None) -> None:
-        self._until.cancel(id_)
-        self._ending.cancel(id_)
+    def _end_claim(self, id_: bytes, withdraw: WithdrawClaim | None) -> None:
+        self._expiry.cancel(id_)
+        self._delayed_ends.cancel(id_)
         self._votes.close("claim", id_)
         self._votes.close("end", id_)
         if withdraw is not None:
             self._remember(id_)
-        if (hope := self._waiting.pop(id_)) is not None:
-            self._count(hope.hop, -1)
+        if (unmatched := self._unmatched.pop(id_)) is not None:
+            self._count_client_claim(unmatched.hop, -1)
         if (known := self._known.pop(id_, None)) is None:
             return
-        self._count(known.hop, -1)
+        self._count_client_claim(known.hop, -1)
         is_advertisement = known.claim.kind is ClaimKind.ADVERTISEMENT
         self.ended[id_ if is_advertisement else known.hop] = None
         if is_advertisement:
-            subject = self._language.subject(known.active.predicate)
-            del self._offered[subject][id_]
-            if not self._offered[subject]:
-                del self._offered[subject]
-            self._tell(self._tables.unadvertise(id_, known.hop))
+            subject = self._codec.subject(known.active.predicate)
+            del self._advertisements_of[subject][id_]
+            if not self._advertisements_of[subject]:
+                del self._advertisements_of[subject]
+            self._send_updates(self._tables.unadvertise(id_, known.hop))
         else:
-            self._tell(self._tables.unsubscribe(id_, known.hop))
+            self._send_updates(self._tables.unsubscribe(id_, known.hop))
         if withdraw is not None:
             self.outbox += [RoutedMessage(hop, withdraw) for hop in known.told_hops]
 
     def _remember(self, id_: bytes) -> None:
         """Remember a withdrawn claim: a late replica of its node together with f Byzantine ones must not revive it."""
-        self._ended[id_] = None
-        while len(self._ended) > self._config.claims_max:
-            del self._ended[next(iter(self._ended))]
+        self._withdrawn[id_] = None
+        while len(self._withdrawn) > self._config.claims_max:
+            del self._withdrawn[next(iter(self._withdrawn))]
 
     def _find(self, id_: bytes) -> tuple[Claim, Address]:
         if id_ in self._known:
             return self._known[id_].claim, self._known[id_].hop
-        if (hope := self._waiting.get(id_)) is not None:
-            return hope.claim, hope.hop
+        if (unmatched := self._unmatched.get(id_)) is not None:
+            return unmatched.claim, unmatched.hop
         node = self._votes.reporting_node(id_)
         if node is not None:
             return next(iter(self._votes.reported_claims(id_).values())), node_hop(node)
         raise StaleError("the end of a claim that is not known here")
 
-    def _advertised(self, id_: bytes) -> _KnownClaim:
+    def _find_advertisement(self, id_: bytes) -> _KnownClaim:
         known = self._known.get(id_)
         if known is None or known.claim.kind is not ClaimKind.ADVERTISEMENT:
             raise StaleError("under an advertisement that is not known here")

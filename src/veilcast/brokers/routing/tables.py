@@ -50,19 +50,23 @@ class RoutingTables(Generic[I, P]):
     def __init__(
         self,
         neighbours: Sequence[Address],
-        meaning: MatchRules[I, P],
+        rules: MatchRules[I, P],
         *,
         most: int = 1 << 16,
         most_of_one: int = 1 << 14,
     ) -> None:
         if not 1 <= most_of_one <= most:
             raise LocalError("tables have room for something, and for no more of one hop than in all")
-        self._neighbours, self._meaning = tuple(neighbours), meaning
-        self._advertisements: _HopTable[I] = _HopTable(meaning.subject, most, most_of_one)
-        self._subscriptions: _HopTable[I] = _HopTable(meaning.subject, most, most_of_one)
-        told, asked = meaning.covers_advertisement, meaning.covers
-        self._told: dict[Address, _Frontiers[I]] = {hop: _Frontiers(meaning.subject, told) for hop in neighbours}
-        self._asked: dict[Address, _Frontiers[I]] = {hop: _Frontiers(meaning.subject, asked) for hop in neighbours}
+        self._neighbours, self._rules = tuple(neighbours), rules
+        self._advertisements: _HopTable[I] = _HopTable(rules.subject, most, most_of_one)
+        self._subscriptions: _HopTable[I] = _HopTable(rules.subject, most, most_of_one)
+        covers_published, covers_subscribed = rules.covers_advertisement, rules.covers
+        self._advertisements_sent: dict[Address, _Frontiers[I]] = {
+            hop: _Frontiers(rules.subject, covers_published) for hop in neighbours
+        }
+        self._subscriptions_sent: dict[Address, _Frontiers[I]] = {
+            hop: _Frontiers(rules.subject, covers_subscribed) for hop in neighbours
+        }
 
     @property
     def srt(self) -> dict[bytes, TableEntry[I]]:
@@ -82,11 +86,19 @@ class RoutingTables(Generic[I, P]):
             step
             for to in self._neighbours
             if to != hop
-            for step in _make_updates(to, "advertise", "unadvertise", self._told[to].add(id_, advertisement))
+            for step in _make_updates(
+                to, "advertise", "unadvertise", self._advertisements_sent[to].add(id_, advertisement)
+            )
         ]
         for number, entry in self._subscriptions.rows_of_subject(advertisement).items():
-            if entry.hop != hop and hop in self._asked and self._meaning.overlaps(advertisement, entry.interest):
-                steps += _make_updates(hop, "subscribe", "unsubscribe", self._asked[hop].add(number, entry.interest))
+            if (
+                entry.hop != hop
+                and hop in self._subscriptions_sent
+                and self._rules.overlaps(advertisement, entry.interest)
+            ):
+                steps += _make_updates(
+                    hop, "subscribe", "unsubscribe", self._subscriptions_sent[hop].add(number, entry.interest)
+                )
         return steps
 
     def unadvertise(self, id_: bytes, hop: Address) -> list[RoutingUpdate[I]]:
@@ -95,13 +107,15 @@ class RoutingTables(Generic[I, P]):
         if advertisement is None:
             return []
         steps = []
-        if hop in self._asked:
-            for number in self._asked[hop].wanted(advertisement):
+        if hop in self._subscriptions_sent:
+            for number in self._subscriptions_sent[hop].wanted(advertisement):
                 if not self._is_advertised(hop, self._subscriptions.rows[number].interest):
-                    steps += _make_updates(hop, "subscribe", "unsubscribe", self._asked[hop].remove(number))
+                    steps += _make_updates(
+                        hop, "subscribe", "unsubscribe", self._subscriptions_sent[hop].remove(number)
+                    )
         for to in self._neighbours:
             if to != hop:
-                steps += _make_updates(to, "advertise", "unadvertise", self._told[to].remove(id_))
+                steps += _make_updates(to, "advertise", "unadvertise", self._advertisements_sent[to].remove(id_))
         return steps
 
     def subscribe(self, id_: bytes, subscription: I, hop: Address) -> list[RoutingUpdate[I]]:
@@ -112,7 +126,9 @@ class RoutingTables(Generic[I, P]):
             step
             for to in self._neighbours
             if to != hop and self._is_advertised(to, subscription)
-            for step in _make_updates(to, "subscribe", "unsubscribe", self._asked[to].add(id_, subscription))
+            for step in _make_updates(
+                to, "subscribe", "unsubscribe", self._subscriptions_sent[to].add(id_, subscription)
+            )
         ]
 
     def unsubscribe(self, id_: bytes, hop: Address) -> list[RoutingUpdate[I]]:
@@ -122,7 +138,7 @@ class RoutingTables(Generic[I, P]):
         return [
             step
             for to in self._neighbours
-            for step in _make_updates(to, "subscribe", "unsubscribe", self._asked[to].remove(id_))
+            for step in _make_updates(to, "subscribe", "unsubscribe", self._subscriptions_sent[to].remove(id_))
         ]
 
     def route(self, publication: P, hop: Address) -> list[Address]:
@@ -131,14 +147,14 @@ class RoutingTables(Generic[I, P]):
         `ForgedError` if it was not advertised on that hop: such a publication could not reach all subscribers anyway.
         """
         advertised = self._advertisements.rows_of_subject(publication).values()
-        if not any(entry.hop == hop and self._meaning.conforms(publication, entry.interest) for entry in advertised):
+        if not any(entry.hop == hop and self._rules.conforms(publication, entry.interest) for entry in advertised):
             raise ForgedError("a publication that was not advertised here")
-        return self._hops(publication, hop, lambda interest: self._meaning.matches(publication, interest))
+        return self._matching_hops(publication, hop, lambda interest: self._rules.matches(publication, interest))
 
     def interested_hops(self, id_: bytes) -> list[Address]:
         """The hops with a subscription that overlaps this advertisement."""
         advertisement, hop = self._advertisements.rows[id_]
-        return self._hops(advertisement, hop, lambda interest: self._meaning.overlaps(advertisement, interest))
+        return self._matching_hops(advertisement, hop, lambda interest: self._rules.overlaps(advertisement, interest))
 
     def overlapping_advertisements(self, id_: bytes) -> list[bytes]:
         """The advertisements that this subscription overlaps, except those of its own hop."""
@@ -146,12 +162,12 @@ class RoutingTables(Generic[I, P]):
         return [
             number
             for number, entry in self._advertisements.rows_of_subject(subscription).items()
-            if entry.hop != hop and self._meaning.overlaps(entry.interest, subscription)
+            if entry.hop != hop and self._rules.overlaps(entry.interest, subscription)
         ]
 
     def sent_to(self, hop: Address) -> list[bytes]:
         """The claims that a neighbour should know: advertisements first, then subscriptions."""
-        return [*self._told[hop].sent, *self._asked[hop].sent]
+        return [*self._advertisements_sent[hop].sent, *self._subscriptions_sent[hop].sent]
 
     def drop_hop(self, hop: Address) -> list[RoutingUpdate[I]]:
         """End all claims of a hop: a client that is gone."""
@@ -164,13 +180,13 @@ class RoutingTables(Generic[I, P]):
                 steps += self.unadvertise(id_, hop)
         return steps
 
-    def _hops(self, what: I | P, source: Address, wants: Callable[[I], bool]) -> list[Address]:
+    def _matching_hops(self, what: I | P, source: Address, is_wanted: Callable[[I], bool]) -> list[Address]:
         rows = self._subscriptions.rows_of_subject(what).values()
-        return list(dict.fromkeys(entry.hop for entry in rows if entry.hop != source and wants(entry.interest)))
+        return list(dict.fromkeys(entry.hop for entry in rows if entry.hop != source and is_wanted(entry.interest)))
 
     def _is_advertised(self, hop: Address, subscription: I) -> bool:
         return any(
-            entry.hop == hop and self._meaning.overlaps(entry.interest, subscription)
+            entry.hop == hop and self._rules.overlaps(entry.interest, subscription)
             for entry in self._advertisements.rows_of_subject(subscription).values()
         )
 
@@ -261,12 +277,12 @@ class _Frontier(Generic[I]):
 
     def __init__(self, covering: Callable[[I, I], bool]) -> None:
         self._covers = covering
-        self._wanted: dict[bytes, I] = {}
+        self._claims: dict[bytes, I] = {}
         self._sent: dict[bytes, None] = {}
 
     @property
     def wanted(self) -> list[bytes]:
-        return list(self._wanted)
+        return list(self._claims)
 
     @property
     def sent(self) -> list[bytes]:
@@ -274,19 +290,19 @@ class _Frontier(Generic[I]):
 
     def add(self, id_: bytes, interest: I) -> list[tuple[bool, bytes, I]]:
         """The claims to send (True), then to withdraw (False)."""
-        if id_ in self._wanted:
+        if id_ in self._claims:
             return []
-        self._wanted[id_] = interest
+        self._claims[id_] = interest
         return self._raise([id_])
 
     def remove(self, id_: bytes) -> list[tuple[bool, bytes, I]]:
-        interest = self._wanted.pop(id_, None)
+        interest = self._claims.pop(id_, None)
         if interest is None or id_ not in self._sent:
             return []
         del self._sent[id_]
         bared = [
             other
-            for other, wanted in self._wanted.items()
+            for other, wanted in self._claims.items()
             if other not in self._sent and self._covers(interest, wanted)
         ]
         return [*self._raise(bared), (False, id_, interest)]
@@ -296,12 +312,12 @@ class _Frontier(Generic[I]):
         at once."""
         before = dict(self._sent)
         for id_ in candidates:
-            interest = self._wanted[id_]
-            if not any(self._covers(self._wanted[other], interest) for other in self._sent):
-                self._sent = {other: None for other in self._sent if not self._covers(interest, self._wanted[other])}
+            interest = self._claims[id_]
+            if not any(self._covers(self._claims[other], interest) for other in self._sent):
+                self._sent = {other: None for other in self._sent if not self._covers(interest, self._claims[other])}
                 self._sent[id_] = None
-        return [(True, id_, self._wanted[id_]) for id_ in self._sent if id_ not in before] + [
-            (False, id_, self._wanted[id_]) for id_ in before if id_ not in self._sent
+        return [(True, id_, self._claims[id_]) for id_ in self._sent if id_ not in before] + [
+            (False, id_, self._claims[id_]) for id_ in before if id_ not in self._sent
         ]
 
 

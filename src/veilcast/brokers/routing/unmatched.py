@@ -34,48 +34,48 @@ class UnmatchedSubscriptions:
     """Bounded: `most` of clients, and `most_of_node` of each neighbouring node."""
 
     def __init__(self, most: int, most_of_node: int) -> None:
-        self._most, self._most_of_node = most, most_of_node
-        self._hopes: dict[bytes, UnmatchedSubscription] = {}
-        self._of: dict[Address, dict[bytes, None]] = {}
+        self._clients_max, self._node_max = most, most_of_node
+        self._entries: dict[bytes, UnmatchedSubscription] = {}
+        self._by_hop: dict[Address, dict[bytes, None]] = {}
         self._of_clients = 0
-        self._about: dict[Hashable, dict[bytes, None]] = {}
+        self._by_subject: dict[Hashable, dict[bytes, None]] = {}
 
     def __len__(self) -> int:
-        return len(self._hopes)
+        return len(self._entries)
 
     def __contains__(self, id_: bytes) -> bool:
-        return id_ in self._hopes
+        return id_ in self._entries
 
     def get(self, id_: bytes) -> UnmatchedSubscription | None:
-        return self._hopes.get(id_)
+        return self._entries.get(id_)
 
     def with_subject(self, subject: Hashable) -> list[tuple[bytes, UnmatchedSubscription]]:
         """The subscriptions that an advertisement of this subject may match."""
-        return [(id_, self._hopes[id_]) for id_ in self._about.get(subject, ())]
+        return [(id_, self._entries[id_]) for id_ in self._by_subject.get(subject, ())]
 
     def eviction_candidate(self, hop: Address) -> bytes | None:
         """The subscription to evict for one more of this hop; None if there is room."""
-        mine = self._of.get(hop, {})
+        mine = self._by_hop.get(hop, {})
         if hop_node(hop) is not None:
-            return next(iter(mine)) if len(mine) >= self._most_of_node else None
-        if self._of_clients < self._most:
+            return next(iter(mine)) if len(mine) >= self._node_max else None
+        if self._of_clients < self._clients_max:
             return None
-        most = max((each for each in self._of if hop_node(each) is None), key=lambda each: len(self._of[each]))
-        return next(iter(self._of[most] if len(self._of[most]) > len(mine) else mine))
+        most = max((each for each in self._by_hop if hop_node(each) is None), key=lambda each: len(self._by_hop[each]))
+        return next(iter(self._by_hop[most] if len(self._by_hop[most]) > len(mine) else mine))
 
-    def add(self, id_: bytes, hope: UnmatchedSubscription) -> None:
-        self._hopes[id_] = hope
-        self._about.setdefault(hope.subject, {})[id_] = None
-        self._of.setdefault(hope.hop, {})[id_] = None
-        self._of_clients += hop_node(hope.hop) is None
+    def add(self, id_: bytes, entry: UnmatchedSubscription) -> None:
+        self._entries[id_] = entry
+        self._by_subject.setdefault(entry.subject, {})[id_] = None
+        self._by_hop.setdefault(entry.hop, {})[id_] = None
+        self._of_clients += hop_node(entry.hop) is None
 
     def pop(self, id_: bytes) -> UnmatchedSubscription | None:
-        hope = self._hopes.pop(id_, None)
-        if hope is not None:
-            _remove(self._about, hope.subject, id_)
-            _remove(self._of, hope.hop, id_)
-            self._of_clients -= hop_node(hope.hop) is None
-        return hope
+        entry = self._entries.pop(id_, None)
+        if entry is not None:
+            _remove(self._by_subject, entry.subject, id_)
+            _remove(self._by_hop, entry.hop, id_)
+            self._of_clients -= hop_node(entry.hop) is None
+        return entry
 
 
 def _remove(table: dict[K, dict[bytes, None]], key: K, id_: bytes) -> None:

@@ -48,7 +48,7 @@ class RoutingView(Protocol):
     def matching_branches(self, routing: Routing) -> Sequence[Branch]:
         """Next hops, except the advertisement's source, with a subscription that matches this publication."""
 
-    def is_unacknowledged(self, place: ReplicaId, message: Message) -> bool:
+    def is_unacknowledged(self, replica: ReplicaId, message: Message) -> bool:
         """True if the replica has not acknowledged this message, which was sent to it."""
 
     def has_all_claims(self) -> bool:

@@ -34,12 +34,12 @@ class CoveringCandidate(NamedTuple):
     subject: Hashable
 
 
-def covering_candidate(claim: Claim, language: PredicateCodec[Any, Any]) -> CoveringCandidate | None:
+def covering_candidate(claim: Claim, codec: PredicateCodec[Any, Any]) -> CoveringCandidate | None:
     """None for an advertisement, which covers nothing."""
     if claim.kind is ClaimKind.ADVERTISEMENT:
         return None
-    words = language.decode_subscription(claim)
-    return CoveringCandidate(ActiveClaim(claim.id, claim.until_us, b"", words), language.subject(words))
+    predicate = codec.decode_subscription(claim)
+    return CoveringCandidate(ActiveClaim(claim.id, claim.until_us, b"", predicate), codec.subject(predicate))
 
 
 class ClaimVotes:
@@ -47,10 +47,10 @@ class ClaimVotes:
     with the reports of other replicas."""
 
     def __init__(self, most_of_one: int, covers: Callable[[ActiveClaim, ActiveClaim], bool]) -> None:
-        self._most_of_one, self._covers = most_of_one, covers
+        self._replica_max, self._covers = most_of_one, covers
         self._ballots: dict[tuple[BallotKind, bytes], _Ballot] = {}
-        self._open: Counter[bytes] = Counter()
-        self._wide: dict[tuple[bytes, Hashable], dict[bytes, dict[bytes, ActiveClaim]]] = {}
+        self._open_counts: Counter[bytes] = Counter()
+        self._candidates: dict[tuple[bytes, Hashable], dict[bytes, dict[bytes, ActiveClaim]]] = {}
         """Open subscriptions by node and subject, then by replica."""
         self.open_claims = 0
         """Number of open claims."""
@@ -61,7 +61,7 @@ class ClaimVotes:
     @property
     def most_open(self) -> int:
         """Most open reports of one replica."""
-        return max(self._open.values(), default=0)
+        return max(self._open_counts.values(), default=0)
 
     def reported_claims(self, id_: bytes) -> dict[bytes, Claim]:
         """The claim as replicas have reported it, by their keys."""
@@ -84,22 +84,22 @@ class ClaimVotes:
         claim: Claim,
         node: bytes,
         replica: bytes,
-        wide: CoveringCandidate | None = None,
+        candidate: CoveringCandidate | None = None,
     ) -> list[bytes]:
         """Add a report. Returns the ids of all claims that gained a supporter, this one first. Pass `wide` for a
         subscription."""
-        ballot = self._ballots.get((what, id_)) or _Ballot(node, wide)
+        ballot = self._ballots.get((what, id_)) or _Ballot(node, candidate)
         if replica in ballot.reported:
             ballot.reported[replica] = claim
             return [id_]
-        if self._open[replica] >= self._most_of_one:
-            raise ExcessError("more of one replica than others have said")
+        if self._open_counts[replica] >= self._replica_max:
+            raise ExcessError("more unconfirmed reports of one replica than allowed")
         ballot.reported[replica] = claim
-        self._open[replica] += 1
+        self._open_counts[replica] += 1
         if (what, id_) not in self._ballots:
             self._ballots[what, id_] = ballot
             self.open_claims += what == "claim"
-        return [id_] if wide is None else [id_, *self._compare(id_, ballot, wide, replica)]
+        return [id_] if candidate is None else [id_, *self._compare(id_, ballot, candidate, replica)]
 
     def close(self, what: BallotKind, id_: bytes) -> None:
         ballot = self._ballots.pop((what, id_), None)
@@ -107,40 +107,40 @@ class ClaimVotes:
             return
         self.open_claims -= what == "claim"
         for replica in ballot.reported:
-            self._open[replica] -= 1
-            if not self._open[replica]:
-                del self._open[replica]
+            self._open_counts[replica] -= 1
+            if not self._open_counts[replica]:
+                del self._open_counts[replica]
             if ballot.candidate is not None:
                 self._forget(id_, ballot, replica, ballot.candidate.subject)
 
-    def _compare(self, id_: bytes, ballot: _Ballot, wide: CoveringCandidate, replica: bytes) -> list[bytes]:
+    def _compare(self, id_: bytes, ballot: _Ballot, candidate: CoveringCandidate, replica: bytes) -> list[bytes]:
         """Compare with the open claims of other replicas of the node: this replica supports the claims that the new one
         covers, and replicas with a covering claim support the new one."""
-        group = self._wide.setdefault((ballot.node, wide.subject), {})
+        group = self._candidates.setdefault((ballot.node, candidate.subject), {})
         more: dict[bytes, None] = {}
         for other, each in group.items():
             if other == replica:
                 continue
-            for open_, standing in each.items():
-                if self._covers(wide.claim, standing):
-                    self._ballots["claim", open_].implied_supporters.add(replica)
-                    more[open_] = None
-                elif other not in ballot.reported and self._covers(standing, wide.claim):
+            for other_id, claim in each.items():
+                if self._covers(candidate.claim, claim):
+                    self._ballots["claim", other_id].implied_supporters.add(replica)
+                    more[other_id] = None
+                elif other not in ballot.reported and self._covers(claim, candidate.claim):
                     ballot.implied_supporters.add(other)
         mine = group.setdefault(replica, {})
-        mine[id_] = wide.claim
+        mine[id_] = candidate.claim
         if len(mine) > CANDIDATES_MAX:
             del mine[next(iter(mine))]
         return list(more)
 
     def _forget(self, id_: bytes, ballot: _Ballot, replica: bytes, subject: Hashable) -> None:
-        group = self._wide.get((ballot.node, subject), {})
+        group = self._candidates.get((ballot.node, subject), {})
         mine = group.get(replica, {})
         mine.pop(id_, None)
         if not mine:
             group.pop(replica, None)
         if not group:
-            self._wide.pop((ballot.node, subject), None)
+            self._candidates.pop((ballot.node, subject), None)
 
 
 @dataclass(slots=True)

@@ -1,7 +1,7 @@
 """Content through one broker: forwards blocks by the strategy, requests missing ones, and confirms completed
 publications.
 
-A component without links, like `keys.forwarding`: `receive`, `handle`, `next_us` and an `outbox`. A publication is
+A component without links, like `keys.forwarder`: `receive`, `handle`, `next_us` and an `outbox`. A publication is
 sealed, and its manifest is signed by the publisher. So a valid block may come from any peer, and a corrupt block
 incriminates its sender.
 
@@ -45,36 +45,38 @@ from veilcast.wire.mesh import Message
 class RecipientChooser:
     """The recipients that one broker chooses."""
 
-    def __init__(self, strategy: Strategy, routes: RoutingView, suspicions: FaultEvidence) -> None:
-        self._strategy, self._routes, self._suspicions = strategy, routes, suspicions
+    def __init__(self, strategy: Strategy, routes: RoutingView, evidence: FaultEvidence) -> None:
+        self._strategy, self._routes, self._evidence = strategy, routes, evidence
 
     def block_recipients(self, content: ContentState, branch: Branch, index: int) -> list[Peer]:
         """The recipients of this block from this broker. A subscriber gets it from f + 1 replicas where all have it,
         otherwise from those that have it."""
         strategy = Strategy.CODED if len(content.manifest.digests) > 1 else self._strategy
-        us = self._us()
+        own_id = self._own_id()
         if not isinstance(branch, Scheme):
-            chosen = strategy is not Strategy.COPIES or us in _client_suppliers(us.scheme, content)
+            chosen = strategy is not Strategy.COPIES or own_id in _client_suppliers(own_id.scheme, content)
             return [branch] if chosen else []
-        indices = choose_carriers(strategy, content.id, index, branch, content.attempt, us.index)
-        return list(self._around(branch, indices))
+        indices = choose_carriers(strategy, content.id, index, branch, content.attempt, own_id.index)
+        return list(self._avoid_faulty(branch, indices))
 
     def manifest_recipients(self, content: ContentState, branch: Branch) -> list[Peer]:
-        us = self._us()
+        own_id = self._own_id()
         if not isinstance(branch, Scheme):
-            return [branch] if us in _client_suppliers(us.scheme, content) else []
+            return [branch] if own_id in _client_suppliers(own_id.scheme, content) else []
         if content.attempt:
             return list(all_replicas(branch))
-        return list(self._around(branch, choose_carriers(Strategy.COPIES, content.id, 1, branch, 0, us.index)))
+        return list(
+            self._avoid_faulty(branch, choose_carriers(Strategy.COPIES, content.id, 1, branch, 0, own_id.index))
+        )
 
-    def _around(self, scheme: Scheme, indices: Sequence[int]) -> list[ReplicaId]:
+    def _avoid_faulty(self, scheme: Scheme, indices: Sequence[int]) -> list[ReplicaId]:
         """The same number of replicas, from the first of these on, without those proven Byzantine if enough others are
         left."""
         start = indices[0] - 1
         order = [ReplicaId(scheme, (start + step) % scheme.size + 1) for step in range(scheme.size)]
-        return self._suspicions.without_faulty(order, len(indices))[: len(indices)]
+        return self._evidence.without_faulty(order, len(indices))[: len(indices)]
 
-    def _us(self) -> ReplicaId:
+    def _own_id(self) -> ReplicaId:
         return self._routes.own_replicas()[0]
 
 
@@ -88,26 +90,26 @@ class ContentForwarder:
     """The content of one broker. Bounded by `contents_max` and `contents_bytes`; one publisher has a quarter of
     both."""
 
-    def __init__(self, config: BrokerConfig, routes: RoutingView, suspicions: FaultEvidence) -> None:
+    def __init__(self, config: BrokerConfig, routes: RoutingView, evidence: FaultEvidence) -> None:
         self.outbox: list[Outgoing] = []
         self.abandoned = 0
         """Number of times that a client did not confirm in time."""
         self.completed = 0
         """Completed contents, each counted once while it is remembered: repeated attempts do not raise it."""
-        self._config, self._routes, self._suspicions = config, routes, suspicions
-        self._bearers = RecipientChooser(config.strategy, routes, suspicions)
+        self._config, self._routes, self._evidence = config, routes, evidence
+        self._recipients = RecipientChooser(config.strategy, routes, evidence)
         self._contents: dict[bytes, ContentState] = {}
         self._counts: Counter[bytes] = Counter()
         self._bytes: Counter[bytes] = Counter()
-        self._done: dict[bytes, tuple[int, AttemptVotes]] = {}
+        self._completed: dict[bytes, tuple[int, AttemptVotes]] = {}
         """Completed contents: the attempt that was confirmed last, and the attempts that were made."""
-        self._alarms: Timers[bytes] = Timers()
-        self._early: PendingMessages[bytes, Peer, ForwardContent] = PendingMessages(
+        self._timers: Timers[bytes] = Timers()
+        self._early_content: PendingMessages[bytes, Peer, ForwardContent] = PendingMessages(
             count=256, size=1 << 22, senders=512, keep_us=8 * config.bound_us
         )
-        self._asked: dict[tuple[Peer, bytes], int] = {}
+        self._requested_at: dict[tuple[Peer, bytes], int] = {}
         """When clients last requested something that they lack under an advertisement."""
-        self._ends: PendingMessages[bytes, Peer, ConfirmContent] = PendingMessages(
+        self._early_confirmations: PendingMessages[bytes, Peer, ConfirmContent] = PendingMessages(
             count=256, size=256, senders=4096, keep_us=config.hold_us, total=config.done_max
         )
         """Confirmations of content that has not arrived here: a peer that has it from others may confirm before it
@@ -117,105 +119,107 @@ class ContentForwarder:
         return {
             "contents": len(self._contents),
             "content bytes": self._bytes.total(),
-            "contents done": len(self._done),
-            "contents early": len(self._early) + len(self._ends),
-            "contents asked for": len(self._asked),
+            "contents done": len(self._completed),
+            "contents early": len(self._early_content) + len(self._early_confirmations),
+            "contents asked for": len(self._requested_at),
         }
 
     def receive(self, message: Message, source: Peer, now: int) -> None:
         """Handle a message. Raises if it is rejected. Outgoing messages are in `outbox`."""
         match message:
             case ForwardContent():
-                self._carry(message, source, now)
+                self._on_content(message, source, now)
             case RequestBlocks():
-                self._missing(message, source, now)
+                self._on_block_request(message, source, now)
             case ConfirmContent():
-                self._hear_done(message, source, now)
+                self._on_confirmation(message, source, now)
             case _:
                 raise ForgedError("not a message about content")
 
     def on_advertisement(self, advertisement: bytes, now: int) -> None:
         """An advertisement has become known: handle the content that came before it."""
-        for source, carry in self._early.take(advertisement):
+        for source, carry in self._early_content.take(advertisement):
             try:
-                self._carry(carry, source, now)
+                self._on_content(carry, source, now)
             except RemoteError:
                 continue
 
     def note_request(self, client: Peer, advertisement: bytes, now: int) -> None:
         """A client lacks a block or a key under this advertisement, and waits for it."""
-        self._asked.pop((client, advertisement), None)
-        self._asked[client, advertisement] = now
-        if len(self._asked) > self._config.contents_max:
-            del self._asked[next(iter(self._asked))]
+        self._requested_at.pop((client, advertisement), None)
+        self._requested_at[client, advertisement] = now
+        if len(self._requested_at) > self._config.contents_max:
+            del self._requested_at[next(iter(self._requested_at))]
 
-    def on_claims_ended(self, gone: Set[bytes | HopName], now: int) -> None:
+    def on_claims_ended(self, ended: Set[bytes | HopName], now: int) -> None:
         """These advertisements, or subscriptions of these hops, have ended: stop waiting for branches without a
         subscription."""
         for content in list(self._contents.values()):
-            if content.routing.advertisement in gone or not gone.isdisjoint(content.branches):
+            if content.routing.advertisement in ended or not ended.isdisjoint(content.branches):
                 self._prune(content)
                 self._finish(content, now)
 
     def handle(self, now: int) -> None:
-        for id_ in self._alarms.pop_due(now):
+        for id_ in self._timers.pop_due(now):
             content = self._contents[id_]
             if content.deadline_us <= now:
                 self._give_up(content, now)
             else:
-                self._ask(content, now)
-        self._early.expire(now)
-        self._ends.expire(now)
+                self._request_blocks(content, now)
+        self._early_content.expire(now)
+        self._early_confirmations.expire(now)
 
     def next_us(self) -> int | None:
-        return self._alarms.next_us()
+        return self._timers.next_us()
 
-    # --- going on -----------------------------------------------------------------------------------------------------
+    # --- forwarding ---------------------------------------------------------------------------------------------------
 
-    def _carry(self, carry: ForwardContent, source: Peer, now: int) -> None:
+    def _on_content(self, carry: ForwardContent, source: Peer, now: int) -> None:
         routing = carry.routing
         id_ = routing.content
         if carry.attempt > ATTEMPTS_MAX:
-            raise MalformedError("an attempt that nobody makes")
+            raise MalformedError("an attempt above the maximum")
         size = len(carry.manifest) + len(routing.says) + len(carry.block or b"")
         if size > _CARRY_MAX:
             raise MalformedError("content that leaves no room in a message for another attempt's number")
-        if id_ in self._done and id_ not in self._contents:
-            self._answer(carry, source)
+        if id_ in self._completed and id_ not in self._contents:
+            self._answer_repeat(carry, source)
             return
         try:
             before = self._routes.source_of(routing.advertisement)
             publisher = self._routes.publisher_of(routing.advertisement)
         except StaleError:
-            self._early.put(routing.advertisement, source, carry, size, now)
+            self._early_content.put(routing.advertisement, source, carry, size, now)
             return
         if not self._routes.has_all_claims():
-            raise StaleError("we do not know all claims yet")
+            raise StaleError("this broker does not know all claims yet")
         if not is_from(source, before):
-            raise ForgedError("content that came another way than its advertisement")
+            raise ForgedError("content from another hop than its advertisement")
         known = self._contents.get(id_)
-        content = known or self._open(carry, source, before, publisher, now)
+        content = known or self._new_content(carry, source, before, publisher, now)
         if content.encoded != carry.manifest:
             raise ForgedError("a second manifest for one content")
         block = self._block(content, carry, source)
         attempt = max(content.attempt, content.attempt_votes.record(source, carry.attempt))
-        again = known is None or attempt > content.attempt
-        # Raises for what was not advertised, or is no word of ours: such a thing must not be let in.
-        branches = self._routes.matching_branches(routing) if again else ()
+        is_new_attempt = known is None or attempt > content.attempt
+        # Raises for a publication that was not advertised, or with an invalid predicate: it must not be admitted.
+        branches = self._routes.matching_branches(routing) if is_new_attempt else ()
         if known is None:
-            self._enter(content)
-        fresh = block is not None and block not in content.blocks
-        if block is not None and fresh:
-            self._suspicions.record_all(content.record_arrival(block, source), FaultReason.LATE)
+            self._admit(content)
+        is_new = block is not None and block not in content.blocks
+        if block is not None and is_new:
+            self._evidence.record_all(content.record_arrival(block, source), FaultReason.LATE)
             self._store(content, block, carry.block or b"")
-        if again:
+        if is_new_attempt:
             content.attempt = attempt
-            self._go_on(content, branches)
-        elif block is not None and fresh:
-            self._spread(content, [block])
+            self._start_attempt(content, branches)
+        elif block is not None and is_new:
+            self._send_blocks(content, [block])
         self._finish(content, now)
 
-    def _open(self, carry: ForwardContent, source: Peer, before: Branch, publisher: bytes, now: int) -> ContentState:
+    def _new_content(
+        self, carry: ForwardContent, source: Peer, before: Branch, publisher: bytes, now: int
+    ) -> ContentState:
         """The state of a new publication, if the message is valid."""
         try:
             manifest = ContentManifest.decode(carry.manifest)
@@ -223,7 +227,7 @@ class ContentForwarder:
                 raise ForgedError("a manifest of another content")
             manifest.check(publisher)
         except (ForgedError, MalformedError):
-            self._blame(source)
+            self._record_bad_block(source)
             raise
         return ContentState(carry, manifest, before, publisher, now, now + self._config.hold_us)
 
@@ -236,69 +240,69 @@ class ContentForwarder:
                 raise MalformedError("a block has an index from 1, and is not empty")
             content.manifest.check_block(ContentBlock(content.id, carry.index, carry.block))
         except (ForgedError, MalformedError):
-            self._blame(source)
+            self._record_bad_block(source)
             raise
         return carry.index
 
-    def _enter(self, content: ContentState) -> None:
-        most, whose = self._config.contents_max, content.publisher
-        if len(self._contents) >= most or self._counts[whose] >= max(1, most // _PARTS):
+    def _admit(self, content: ContentState) -> None:
+        most, publisher = self._config.contents_max, content.publisher
+        if len(self._contents) >= most or self._counts[publisher] >= max(1, most // _PARTS):
             raise ExcessError("no room for more content, or for more of this publisher's")
         self._contents[content.id] = content
-        self._counts[whose] += 1
-        self._alarms.set(content.id, content.deadline_us)
+        self._counts[publisher] += 1
+        self._timers.set(content.id, content.deadline_us)
 
     def _store(self, content: ContentState, index: int, data: bytes) -> None:
-        most, whose = self._config.contents_bytes, content.publisher
-        if self._bytes.total() + len(data) > most or self._bytes[whose] + len(data) > max(1, most // _PARTS):
+        most, publisher = self._config.contents_bytes, content.publisher
+        if self._bytes.total() + len(data) > most or self._bytes[publisher] + len(data) > max(1, most // _PARTS):
             self._forget(content)
             raise ExcessError("no room for more content, or for more of this publisher's")
         content.blocks[index] = data
-        self._bytes[whose] += len(data)
+        self._bytes[publisher] += len(data)
 
-    def _go_on(self, content: ContentState, branches: Sequence[Branch]) -> None:
+    def _start_attempt(self, content: ContentState, branches: Sequence[Branch]) -> None:
         """Forward a first or repeated attempt to all branches that are not done."""
         for branch in branches:
             hop = branch.node if isinstance(branch, Scheme) else branch
             content.branches.setdefault(hop, BranchState()).branch = branch
-        for peer, _ in self._ends.take(content.id):
+        for peer, _ in self._early_confirmations.take(content.id):
             content.confirm(peer)
         content.sent.clear()
         content.served.clear()
-        self._spread(content, list(content.blocks), manifest=True)
+        self._send_blocks(content, list(content.blocks), manifest=True)
 
-    def _spread(self, content: ContentState, blocks: Sequence[int], *, manifest: bool = False) -> None:
+    def _send_blocks(self, content: ContentState, blocks: Sequence[int], *, manifest: bool = False) -> None:
         """Send available blocks to their recipients, and the manifest to those that get no block."""
-        for waiting in content.branches.values():
-            if waiting.is_confirmed:
+        for state in content.branches.values():
+            if state.is_confirmed:
                 continue
-            told: dict[Peer, None] = {}
+            with_block: dict[Peer, None] = {}
             for index in blocks:
-                for peer in self._bearers.block_recipients(content, waiting.branch, index):
-                    told[peer] = None
+                for peer in self._recipients.block_recipients(content, state.branch, index):
+                    with_block[peer] = None
                     if (peer, index) not in content.sent:
                         content.sent[(peer, index)] = None
                         self.outbox.append(Outgoing(peer, content.make_carry(index)))
-            for peer in self._bearers.manifest_recipients(content, waiting.branch) if manifest else ():
-                if peer not in told:
+            for peer in self._recipients.manifest_recipients(content, state.branch) if manifest else ():
+                if peer not in with_block:
                     self.outbox.append(Outgoing(peer, content.make_carry(None)))
 
-    def _us(self) -> ReplicaId:
+    def _own_id(self) -> ReplicaId:
         return self._routes.own_replicas()[0]
 
-    def _blame(self, source: Peer) -> None:
+    def _record_bad_block(self, source: Peer) -> None:
         if isinstance(source, ReplicaId):
-            self._suspicions.record(source, FaultReason.BAD_BLOCK)
+            self._evidence.record(source, FaultReason.BAD_BLOCK)
 
-    # --- repairs ------------------------------------------------------------------------------------------------------
+    # --- block requests -----------------------------------------------------------------------------------------------
 
-    def _missing(self, message: RequestBlocks, source: Peer, now: int) -> None:
+    def _on_block_request(self, message: RequestBlocks, source: Peer, now: int) -> None:
         """A branch requests blocks: send the available ones, and ask the previous node for the rest."""
         content = self._contents.get(message.content)
         if content is None:
-            raise StaleError("blocks of what is not here")
-        if not any(is_from(source, waiting.branch) for waiting in content.branches.values()):
-            raise ForgedError("blocks are missing where nobody wants them")
+            raise StaleError("blocks of a content that is not here")
+        if not any(is_from(source, state.branch) for state in content.branches.values()):
+            raise ForgedError("a block request from a hop without subscribers")
         self.note_request(source, content.routing.advertisement, now)
         for index in message.blocks:
             if index > len(content.manifest.digests):
@@ -311,37 +315,37 @@ class ContentForwarder:
             else:
                 content.requested.setdefault(index, {})[source] = None
         if content.missing_requested() and not content.request_rounds:
-            self._ask(content, now)
+            self._request_blocks(content, now)
 
-    def _ask(self, content: ContentState, now: int) -> None:
+    def _request_blocks(self, content: ContentState, now: int) -> None:
         """Ask the previous node for blocks that others requested."""
         content.expire_request()
-        lacking = content.missing_requested()
-        if not lacking or content.request_rounds >= _TRIES:
+        missing = content.missing_requested()
+        if not missing or content.request_rounds >= _TRIES:
             content.request_rounds = 0
-            self._alarms.set(content.id, content.deadline_us)
+            self._timers.set(content.id, content.deadline_us)
             return
         before = content.source
-        asked: Sequence[Peer] = self._order(before, content.request_rounds) if isinstance(before, Scheme) else [before]
-        content.start_request(asked, lacking)
+        peers: Sequence[Peer] = self._order(before, content.request_rounds) if isinstance(before, Scheme) else [before]
+        content.start_request(peers, missing)
         content.request_rounds += 1
-        self.outbox += [Outgoing(peer, RequestBlocks(content.id, tuple(lacking))) for peer in asked]
-        self._alarms.set(content.id, min(content.deadline_us, now + self._config.missing_us))
+        self.outbox += [Outgoing(peer, RequestBlocks(content.id, tuple(missing))) for peer in peers]
+        self._timers.set(content.id, min(content.deadline_us, now + self._config.missing_us))
 
     def _order(self, before: Scheme, tries: int) -> list[ReplicaId]:
         order = all_replicas(before)
-        start = (self._us().index + tries) % before.size
-        order = self._suspicions.without_faulty(order[start:] + order[:start])
+        start = (self._own_id().index + tries) % before.size
+        order = self._evidence.without_faulty(order[start:] + order[:start])
         return order[: (1, before.max_faulty + 1)[tries] if tries < 2 else before.size]
 
-    # --- the echo -----------------------------------------------------------------------------------------------------
+    # --- confirmation -------------------------------------------------------------------------------------------------
 
-    def _hear_done(self, message: ConfirmContent, source: Peer, now: int) -> None:
+    def _on_confirmation(self, message: ConfirmContent, source: Peer, now: int) -> None:
         content = self._contents.get(message.content)
-        if content is None and message.content in self._done:
+        if content is None and message.content in self._completed:
             return
         if content is None:
-            self._ends.put(message.content, source, message, 1, now)
+            self._early_confirmations.put(message.content, source, message, 1, now)
             return
         content.confirm(source)
         self._finish(content, now)
@@ -350,13 +354,13 @@ class ContentForwarder:
         """If all branches are done, so is this replica."""
         if content.id not in self._contents:
             return
-        if all(waiting.is_confirmed for waiting in content.branches.values()):
+        if all(state.is_confirmed for state in content.branches.values()):
             self._forget(content)
-            self.completed += self._done.pop(content.id, None) is None
-            self._done[content.id] = (content.attempt, content.attempt_votes)
-            if len(self._done) > self._config.done_max:
-                del self._done[next(iter(self._done))]
-            self._echo(content.id, content.attempt, content.source)
+            self.completed += self._completed.pop(content.id, None) is None
+            self._completed[content.id] = (content.attempt, content.attempt_votes)
+            if len(self._completed) > self._config.done_max:
+                del self._completed[next(iter(self._completed))]
+            self._confirm_to_source(content.id, content.attempt, content.source)
         elif content.requested:
             self._serve(content, now)
 
@@ -368,24 +372,24 @@ class ContentForwarder:
                     content.served[(source, index)] += 1
                     self.outbox.append(Outgoing(source, content.make_carry(index)))
         if not content.missing_requested() and content.request_rounds:
-            self._ask(content, now)
+            self._request_blocks(content, now)
 
-    def _answer(self, carry: ForwardContent, source: Peer) -> None:
+    def _answer_repeat(self, carry: ForwardContent, source: Peer) -> None:
         """The content is completed: confirm to a peer that tries again. If it is a new attempt, confirm to all others
         on that side too, because a restarted sender may reach too few replicas that could confirm."""
         id_ = carry.routing.content
         before = self._routes.source_of(carry.routing.advertisement)
         if not is_from(source, before):
             return
-        said, attempts = self._done[id_]
-        tried, attempt = attempts.last_attempt_of(source), attempts.record(source, carry.attempt)
-        if attempt > said:
-            self._done[id_] = (attempt, attempts)
-            self._echo(id_, attempt, before)
-        elif carry.attempt > tried:
+        confirmed, attempts = self._completed[id_]
+        last_attempt, attempt = attempts.last_attempt_of(source), attempts.record(source, carry.attempt)
+        if attempt > confirmed:
+            self._completed[id_] = (attempt, attempts)
+            self._confirm_to_source(id_, attempt, before)
+        elif carry.attempt > last_attempt:
             self.outbox.append(Outgoing(source, ConfirmContent(id_, carry.attempt)))
 
-    def _echo(self, id_: bytes, attempt: int, before: Branch) -> None:
+    def _confirm_to_source(self, id_: bytes, attempt: int, before: Branch) -> None:
         to: Iterable[Peer] = all_replicas(before) if isinstance(before, Scheme) else [before]
         self.outbox += [Outgoing(peer, ConfirmContent(id_, attempt)) for peer in to]
 
@@ -393,24 +397,24 @@ class ContentForwarder:
         """The time is over. A client that never confirms does not keep publishers busy for ever. A node may be slow for
         better reasons, and the publisher's next attempt will show. A client that still requests something is waited
         for: with Byzantine brokers a key may need several attempts."""
-        waits = any(
-            self._waits(hop, content, now) for hop, branch in content.branches.items() if not branch.is_confirmed
+        is_waited_for = any(
+            self._is_waiting(hop, content, now) for hop, branch in content.branches.items() if not branch.is_confirmed
         )
-        if waits and now < content.since_us + _PATIENT * self._config.hold_us:
+        if is_waited_for and now < content.since_us + _PATIENT * self._config.hold_us:
             content.deadline_us = now + self._config.hold_us
-            self._alarms.set(content.id, content.deadline_us)
+            self._timers.set(content.id, content.deadline_us)
             return
-        for hop in [hop for hop, waiting in content.branches.items() if waiting.is_client and not waiting.is_confirmed]:
+        for hop in [hop for hop, state in content.branches.items() if state.is_client and not state.is_confirmed]:
             del content.branches[hop]
             self.abandoned += 1
         self._finish(content, now)
         self._forget(content)
 
-    def _waits(self, hop: HopName, content: ContentState, now: int) -> bool:
+    def _is_waiting(self, hop: HopName, content: ContentState, now: int) -> bool:
         if isinstance(hop, bytes):
             return False
-        asked = self._asked.get((hop, content.routing.advertisement))
-        return asked is not None and now - asked < self._config.hold_us
+        asked_at = self._requested_at.get((hop, content.routing.advertisement))
+        return asked_at is not None and now - asked_at < self._config.hold_us
 
     def _prune(self, content: ContentState) -> None:
         try:
@@ -424,7 +428,7 @@ class ContentForwarder:
     def _forget(self, content: ContentState) -> None:
         if self._contents.pop(content.id, None) is None:
             return
-        self._alarms.cancel(content.id)
+        self._timers.cancel(content.id)
         for counts, less in ((self._counts, 1), (self._bytes, sum(map(len, content.blocks.values())))):
             counts[content.publisher] -= less
             if not counts[content.publisher]:
