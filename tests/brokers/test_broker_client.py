@@ -1,4 +1,4 @@
-"""A client at an edge node whose replicas do what they should, but for not always being there."""
+"""A client at an edge node whose replicas follow the protocol, but are not always connected."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ both = pytest.mark.parametrize("profile", ["hardened", "paper"])
 
 
 def two(profile: Profile = "hardened", **changes: Any) -> EdgeNodeStub:
-    """A publisher p and a reader s, whose subscription stands."""
+    """A publisher p and a subscriber s, whose subscription is in force."""
     world = EdgeNodeStub(profile, msgspec.structs.replace(QUICK, **changes))
     world.client("p")
     world.client("s", "subscriber")
@@ -38,7 +38,7 @@ def two(profile: Profile = "hardened", **changes: Any) -> EdgeNodeStub:
 
 @both
 @pytest.mark.parametrize("strategy", ["copies", "one", "coded"])
-def test_what_is_published_is_delivered_once_and_settled(profile: Profile, strategy: str) -> None:
+def test_a_publication_is_delivered_once_and_settled(profile: Profile, strategy: str) -> None:
     world = two(profile, strategy=strategy)
     assert [event.until_us is not None for event in world.waiting("s")] == [False, True]
     for number in range(5):
@@ -52,7 +52,7 @@ def test_what_is_published_is_delivered_once_and_settled(profile: Profile, strat
 
 
 @both
-def test_only_what_matches_the_plain_interest_is_delivered(profile: Profile) -> None:
+def test_only_matching_publications_are_delivered(profile: Profile) -> None:
     world = two(profile)
     world.subscribe("s", All(Label(TOPIC), Range("level", 3, 5), Equal("kind", "a")))
     world.run(1)
@@ -65,7 +65,7 @@ def test_only_what_matches_the_plain_interest_is_delivered(profile: Profile) -> 
 
 
 @both
-def test_a_publisher_gets_its_own_notes_once_and_settles_when_it_has_acknowledged_them(profile: Profile) -> None:
+def test_a_publisher_gets_its_own_notifications_once_and_settles_after_acknowledging_them(profile: Profile) -> None:
     world = two(profile)
     world.prompt = False
     world.subscribe("p", All(Label(TOPIC), Range("level", 0, 3)))
@@ -81,7 +81,7 @@ def test_a_publisher_gets_its_own_notes_once_and_settles_when_it_has_acknowledge
 
 
 @both
-def test_two_labels_are_two_letters_and_both_reach_their_readers(profile: Profile) -> None:
+def test_two_labels_make_two_publications_and_both_reach_their_subscribers(profile: Profile) -> None:
     world = two(profile)
     world.client("o", "subscriber")
     world.subscribe("o", Label(OTHER))
@@ -93,7 +93,7 @@ def test_two_labels_are_two_letters_and_both_reach_their_readers(profile: Profil
 
 
 @both
-def test_one_replica_of_three_that_is_away_stops_nothing(profile: Profile) -> None:
+def test_one_disconnected_replica_of_three_stops_nothing(profile: Profile) -> None:
     world = EdgeNodeStub(profile)
     world.replicas["r2"].away = True
     world.client("p")
@@ -107,7 +107,7 @@ def test_one_replica_of_three_that_is_away_stops_nothing(profile: Profile) -> No
     assert world.posts["s"].machine.edge_up() == (2, 3)
 
 
-def test_without_a_majority_nothing_stands_and_what_is_published_is_overdue_until_there_is_one() -> None:
+def test_without_a_majority_no_claim_is_in_force_and_publications_are_overdue() -> None:
     world = EdgeNodeStub()
     for name in ("r1", "r2"):
         world.replicas[name].away = True
@@ -125,7 +125,7 @@ def test_without_a_majority_nothing_stands_and_what_is_published_is_overdue_unti
 
 
 @both
-def test_a_replica_that_starts_anew_is_told_all_that_stands(profile: Profile) -> None:
+def test_a_restarted_replica_gets_all_active_claims(profile: Profile) -> None:
     world = two(profile)
     replica = world.replicas["r1"]
     before = list(replica.wants)
@@ -141,7 +141,7 @@ def test_a_replica_that_starts_anew_is_told_all_that_stands(profile: Profile) ->
 
 
 @both
-def test_claims_are_the_same_in_every_life_and_what_was_given_up_gets_another(profile: Profile) -> None:
+def test_claims_are_the_same_after_a_restart_and_a_withdrawn_one_gets_another(profile: Profile) -> None:
     world = two(profile)
     replica = world.replicas["r1"]
     first = list(replica.wants)
@@ -163,7 +163,7 @@ def test_claims_are_the_same_in_every_life_and_what_was_given_up_gets_another(pr
 
 
 @both
-def test_what_was_on_its_way_when_its_publisher_died_arrives_in_its_next_life(profile: Profile) -> None:
+def test_a_pending_publication_arrives_after_its_publisher_restarts(profile: Profile) -> None:
     world = two(profile)
     for replica in world.replicas.values():
         replica.rewrite = lambda message, to: [] if isinstance(message, ForwardContent) else [message]
@@ -179,7 +179,7 @@ def test_what_was_on_its_way_when_its_publisher_died_arrives_in_its_next_life(pr
 
 
 @both
-def test_what_was_delivered_and_not_acknowledged_comes_again_to_the_next_life(profile: Profile) -> None:
+def test_an_unacknowledged_notification_is_delivered_again_after_a_restart(profile: Profile) -> None:
     world = two(profile)
     world.prompt = False
     world.publish("p", b"hello")
@@ -194,7 +194,7 @@ def test_what_was_delivered_and_not_acknowledged_comes_again_to_the_next_life(pr
     assert not world.posts["p"].disk
 
 
-def test_epochs_turn_under_a_subscription_and_claims_of_the_next_are_there_before_it_begins() -> None:
+def test_claims_of_the_next_epoch_arrive_before_it_begins() -> None:
     world = two()
     replica = world.replicas["r1"]
     for number in range(12):
@@ -208,7 +208,7 @@ def test_epochs_turn_under_a_subscription_and_claims_of_the_next_are_there_befor
     assert world.posts["s"].machine.sizes()["claims"] <= 3
 
 
-def test_leases_of_paper_are_renewed_when_half_of_them_is_over() -> None:
+def test_paper_leases_are_renewed_after_half_of_their_time() -> None:
     world = two("paper", lease_us=20 * SECOND)
     for number in range(8):
         world.run(7)
@@ -219,7 +219,7 @@ def test_leases_of_paper_are_renewed_when_half_of_them_is_over() -> None:
 
 
 @both
-def test_a_reader_that_comes_in_the_middle_of_a_bulk_asks_for_the_key_and_gets_it(profile: Profile) -> None:
+def test_a_subscriber_that_joins_within_a_bulk_requests_the_key_and_gets_it(profile: Profile) -> None:
     world = two(profile)
     world.publish("p", b"before")
     world.run(5)
@@ -235,7 +235,7 @@ def test_a_reader_that_comes_in_the_middle_of_a_bulk_asks_for_the_key_and_gets_i
 
 
 @both
-def test_a_key_serves_for_a_bulk_and_then_there_is_another(profile: Profile) -> None:
+def test_a_key_serves_one_bulk_and_the_next_bulk_has_another(profile: Profile) -> None:
     world = two(profile, refresh_messages=3)
     for number in range(7):
         world.publish("p", b"%d" % number)
@@ -246,7 +246,7 @@ def test_a_key_serves_for_a_bulk_and_then_there_is_another(profile: Profile) -> 
     assert world.posts["s"].machine.sizes()["keys"] == 3
 
 
-def test_what_is_not_through_is_sent_again_sealed_anew_in_the_end_and_delivered_once() -> None:
+def test_an_unconfirmed_publication_is_sent_again_then_resealed_and_delivered_once() -> None:
     world = two()
     for replica in world.replicas.values():
         replica.rewrite = lambda message, to: [] if isinstance(message, ConfirmContent) else [message]
@@ -262,7 +262,7 @@ def test_what_is_not_through_is_sent_again_sealed_anew_in_the_end_and_delivered_
     assert not world.posts["p"].disk
 
 
-def test_a_reader_that_is_full_takes_no_more_and_loses_nothing() -> None:
+def test_a_subscriber_with_a_full_inbox_loses_nothing() -> None:
     world = two(unread_max=2)
     world.prompt = False
     for number in range(5):
@@ -278,7 +278,7 @@ def test_a_reader_that_is_full_takes_no_more_and_loses_nothing() -> None:
 
 
 @both
-def test_nobody_is_asked_to_carry_what_could_never_be_sent(profile: Profile) -> None:
+def test_a_publication_that_could_never_be_sent_is_refused(profile: Profile) -> None:
     world = two(profile)
     client = world.posts["p"].machine
     for publication in (
@@ -297,7 +297,7 @@ def test_nobody_is_asked_to_carry_what_could_never_be_sent(profile: Profile) -> 
     assert not world.posts["p"].disk
 
 
-def test_a_publication_that_is_withdrawn_is_tried_no_more() -> None:
+def test_a_withdrawn_publication_is_not_sent_again() -> None:
     world = two()
     for replica in world.replicas.values():
         replica.rewrite = lambda message, to: [] if isinstance(message, ForwardContent) else [message]
@@ -311,7 +311,7 @@ def test_a_publication_that_is_withdrawn_is_tried_no_more() -> None:
     assert world.posts["p"].machine.sizes()["pending"] == 0
 
 
-def test_a_replica_that_lacks_a_block_is_sent_it_once_in_an_attempt() -> None:
+def test_a_missing_block_is_sent_once_per_attempt() -> None:
     world = two()
     replica = world.replicas["r3"]
     for name in world.replicas:
@@ -328,7 +328,7 @@ def test_a_replica_that_lacks_a_block_is_sent_it_once_in_an_attempt() -> None:
     assert world.posts["p"].machine.refused == {"ExcessError": 1, "StaleError": 2}
 
 
-def test_advertisements_show_publishers_and_subscriptions_do_not_show_readers() -> None:
+def test_advertisements_identify_publishers_and_subscriptions_do_not_identify_subscribers() -> None:
     world = two()
     claims = world.replicas["r1"].received(Claim)
     assert {(claim.kind, claim.chain is None) for claim in claims} == {

@@ -1,4 +1,4 @@
-"""Who may say what to a broker, and how much of it: strangers, clients that flood, claims that others brought."""
+"""Which peer may send what to a broker, and how much: strangers, flooding clients, foreign claims."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ from veilcast.wire.mesh import Message
 
 
 class Bench:
-    """One broker of B2, replica 1, with whoever a test puts on the other ends."""
+    """One broker of B2, replica 1, with the peers that a test connects."""
 
     def __init__(self, profile: Profile = "hardened", **settings: int) -> None:
         self.config = BrokerConfig(profile=profile, **settings)  # type: ignore[arg-type]
@@ -109,7 +109,7 @@ class Bench:
                 self.broker.receive(frame.data, next(peer for peer, each in self.ends.items() if each is end), self.now)
 
     def complete(self) -> None:
-        """All replicas around come, and have nothing to tell."""
+        """All nearby replicas connect, and have nothing to report."""
         others = [f"B{node}.{index}" for node in (1, 2, 3) for index in (1, 2, 3) if (node, index) != (2, 1)]
         self.up(*others)
         for name in others:
@@ -132,7 +132,7 @@ def brought(number: int, index: int = 1) -> BringClaim:
     return claims.make_bring(subscription(number), holder(number), broker_keyrings.signing("B2", index).public)
 
 
-def test_a_broker_listens_calls_half_of_its_peers_and_asks_all_for_their_claims() -> None:
+def test_a_broker_listens_connects_to_half_of_its_peers_and_asks_all_for_claims() -> None:
     bench = Bench()
     bench.run()
     assert Listen("broker") in bench.events
@@ -145,7 +145,7 @@ def test_a_broker_listens_calls_half_of_its_peers_and_asks_all_for_their_claims(
         assert CopyRouting(1) in bench.got[Address(name)]
 
 
-def test_a_key_that_is_no_replicas_makes_no_broker() -> None:
+def test_a_broker_needs_a_key_of_the_overlay() -> None:
     with pytest.raises(ConfigError):
         Broker(
             BrokerConfig(),
@@ -161,7 +161,7 @@ def test_a_key_that_is_no_replicas_makes_no_broker() -> None:
         )
 
 
-def test_a_claim_is_its_clients_alone_who_hears_it_elsewhere_cannot_bring_it() -> None:
+def test_an_overheard_claim_cannot_be_brought_by_another_client() -> None:
     bench = Bench()
     bench.complete()
     bench.up("friend", "reader")
@@ -195,7 +195,7 @@ BLOB, NAME = b"x", bytes(16)
     ],
     ids=lambda message: type(message).__name__,
 )
-def test_what_replicas_say_is_not_for_clients_to_say(message: Message) -> None:
+def test_clients_may_not_send_messages_of_replicas(message: Message) -> None:
     bench = Bench()
     bench.complete()
     bench.up("client")
@@ -206,7 +206,7 @@ def test_what_replicas_say_is_not_for_clients_to_say(message: Message) -> None:
 
 
 @pytest.mark.parametrize("message", [brought(1), FirstShare(NAME, BLOB)], ids=lambda m: type(m).__name__)
-def test_what_clients_say_is_not_for_replicas_to_say(message: Message) -> None:
+def test_replicas_may_not_send_messages_of_clients(message: Message) -> None:
     bench = Bench()
     bench.complete()
     bench.say("B1.1", message)
@@ -214,7 +214,7 @@ def test_what_clients_say_is_not_for_replicas_to_say(message: Message) -> None:
     assert bench.broker.sizes()["waiting"] == 0
 
 
-def test_what_siblings_tell_of_clients_is_waited_for_and_never_routed() -> None:
+def test_client_claims_reported_by_siblings_are_awaited_and_never_routed() -> None:
     bench = Bench()
     bench.up("B2.2", "B2.3")
     for name in ("B2.2", "B2.3"):
@@ -225,7 +225,7 @@ def test_what_siblings_tell_of_clients_is_waited_for_and_never_routed() -> None:
     assert bench.broker.refused == {"StaleError": 1}
 
 
-def test_a_client_that_floods_is_cut_off_and_one_that_means_well_loses_nothing() -> None:
+def test_a_flooding_client_is_disconnected_and_an_honest_one_loses_nothing() -> None:
     bench = Bench(messages_burst=16, messages_every_us=1_000_000)
     bench.complete()
     bench.up("client")
@@ -241,7 +241,7 @@ def test_a_client_that_floods_is_cut_off_and_one_that_means_well_loses_nothing()
     assert bench.broker.sizes()["waiting"] == 1, "what it said came in the end"
 
 
-def test_there_are_so_many_clients_and_those_who_are_gone_make_room() -> None:
+def test_clients_are_bounded_and_disconnected_ones_make_room() -> None:
     bench = Bench(clients_max=3)
     bench.complete()
     bench.up("c1", "c2", "c3")
@@ -257,7 +257,7 @@ def test_there_are_so_many_clients_and_those_who_are_gone_make_room() -> None:
     assert bench.events == [Disconnect(Address("c6"))], "who has claims keeps its place, though it is gone for a while"
 
 
-def test_a_client_that_is_gone_is_forgotten_when_its_claims_have_ended() -> None:
+def test_a_disconnected_client_is_forgotten_when_its_claims_have_ended() -> None:
     bench = Bench(client_us=10_000_000)
     bench.complete()
     bench.up("client")
@@ -273,8 +273,8 @@ def test_a_client_that_is_gone_is_forgotten_when_its_claims_have_ended() -> None
 
 
 @pytest.mark.parametrize("profile", ["paper", "hardened"])
-def test_a_publisher_whose_words_are_none_or_of_something_else_breaks_no_broker(profile: Profile) -> None:
-    """Such a content was kept, and looked at again when any claim ended: that raised where nobody expected it."""
+def test_a_publication_with_an_invalid_predicate_breaks_no_broker(profile: Profile) -> None:
+    """Such content was stored, and examined again when any claim ended, which raised an unexpected error."""
     bench = Bench(profile)
     bench.complete()
     bench.up("publisher")
@@ -303,7 +303,7 @@ def test_a_publisher_whose_words_are_none_or_of_something_else_breaks_no_broker(
 
 
 def test_content_that_just_fits_into_a_message_breaks_no_broker_when_its_attempt_has_a_longer_number() -> None:
-    """What was to be sent on was no message any more: that ended the broker."""
+    """The forwarded message was too long, which ended the broker."""
     bench = Bench()
     bench.complete()
     bench.up("publisher", "reader")
@@ -322,7 +322,7 @@ def test_content_that_just_fits_into_a_message_breaks_no_broker_when_its_attempt
         digests = (coding._digest(coding.ContentBlock(routing.content, 1, bytes(size))), *[bytes(32)] * 254)
         manifest = coding.ContentManifest(routing.content, size, 1, digests, bytes(64))
         assert keys.signing is not None
-        signature = keys.signing.sign(coding._signed(manifest), purpose=coding._PURPOSE)
+        signature = keys.signing.sign(coding._signed_bytes(manifest), purpose=coding._PURPOSE)
         signed = msgspec.structs.replace(manifest, signature=signature).encode()
         return ForwardContent(routing, signed, None if attempt else bytes(size), 0 if attempt else 1, attempt)
 
@@ -333,7 +333,7 @@ def test_content_that_just_fits_into_a_message_breaks_no_broker_when_its_attempt
     assert not any(isinstance(message, ForwardContent) and message.block for message in bench.got[Address("reader")])
 
 
-def test_hostile_bytes_change_nothing_but_a_count() -> None:
+def test_hostile_bytes_change_only_a_counter() -> None:
     bench = Bench()
     bench.complete()
     rng = Random(5)
@@ -357,10 +357,10 @@ def surrounded(profile: Profile) -> Bench:
 @pytest.mark.parametrize("profile", ["paper", "hardened"])
 @settings(max_examples=12)
 @given(drawn=st.lists(messages(), min_size=1, max_size=20), garbled=st.data())
-def test_no_message_of_any_kind_from_anybody_breaks_a_broker(
+def test_no_message_from_any_peer_breaks_a_broker(
     profile: Profile, drawn: list[Message], garbled: st.DataObject
 ) -> None:
-    """In an item or bare; and real ones with a name or a number of them changed."""
+    """In an item or bare; and real ones with a changed name or number."""
     bench = surrounded(profile)
     for message in drawn:
         for name in ("client", "B1.1", "B2.2"):

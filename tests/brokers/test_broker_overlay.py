@@ -18,7 +18,7 @@ def publication(body: bytes, level: int = 1) -> Publication:
 
 
 @pytest.mark.parametrize("profile", PROFILES)
-def test_a_publication_is_carried_over_three_nodes_and_settled(profile: Profile) -> None:
+def test_a_publication_is_forwarded_over_three_nodes_and_settled(profile: Profile) -> None:
     town = BrokerNetwork(profile)
     publisher, reader = town.client("P", "B1", 0, "publisher"), town.client("R", "B3", 1)
     town.run(1)

@@ -1,6 +1,7 @@
-"""How many shares of a key running brokers bring a reader: p r^h at most, p (r - f)^h at least (P4, Solution Analysis).
+"""The number of shares of a key that running brokers deliver: at most p r^h, at least p (r - f)^h (P4, Solution
+Analysis).
 
-An overlay is a tree, so there is one path in it; p disjoint paths are those of p overlays.
+An overlay is a tree, so it has one path; p disjoint paths are those of p overlays.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ CHAINS = {2: (("B1", "B2"),), 3: (("B1", "B2"), ("B2", "B3")), 4: (("B1", "B2"),
 
 
 def brought(hops: int, liars: int = 0, seed: int = 1) -> tuple[BrokerNetwork, list[SplitShare]]:
-    """The parcels of one key that reach a reader, and the overlay that brought them."""
+    """The shares of one key that reach a subscriber, and the overlay."""
     town = BrokerNetwork("paper", CHAINS[hops], seed=seed, client=BrokerClientConfig(refresh_messages=1))
     publisher, reader = town.client("P", "B1", 0, "publisher"), town.client("R", f"B{hops}", 1)
     town.run(1)
@@ -52,7 +53,7 @@ def brought(hops: int, liars: int = 0, seed: int = 1) -> tuple[BrokerNetwork, li
 
 @pytest.mark.parametrize("hops", [2, 3, 4])
 @pytest.mark.parametrize("liars", [0, 1])
-def test_so_many_shares_reach_a_reader(hops: int, liars: int) -> None:
+def test_the_computed_number_of_shares_reaches_a_subscriber(hops: int, liars: int) -> None:
     _, parcels = brought(hops, liars)
     sizes, lying = [3] * hops, [liars] * hops
     assert len({parcel.path for parcel in parcels}) == len(parcels)
@@ -63,7 +64,7 @@ def test_so_many_shares_reach_a_reader(hops: int, liars: int) -> None:
         assert len(parcels) == 3**hops
 
 
-def test_the_printed_minimum_is_below_what_a_reader_needs_where_it_counts_what_liars_touched() -> None:
+def test_the_printed_minimum_is_below_the_threshold() -> None:
     assert (
         share_counts.shares_for_certain_as_printed([3], [1])
         == 1
@@ -73,7 +74,7 @@ def test_the_printed_minimum_is_below_what_a_reader_needs_where_it_counts_what_l
 
 
 def test_two_overlays_are_two_disjoint_paths() -> None:
-    """Their brokers have nothing in common but the reader, who gets p times as many; either alone is enough."""
+    """They share nothing but the subscriber, which gets p times as many shares; either path alone is enough."""
     (one, first), (other, second) = brought(2), brought(3, liars=1, seed=2)
     assert len(first) + len(second) == share_counts.shares_received([3, 3]) + share_counts.shares_for_certain(
         [3] * 3, [1] * 3

@@ -1,4 +1,4 @@
-"""Brokers that are killed and come back, streams that break, replicas that come and go: nothing is lost or doubled."""
+"""Killed and restarted brokers, breaking streams, joining and leaving replicas: nothing is lost or duplicated."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ PROFILES: list[Profile] = ["paper", "hardened"]
 
 
 class Paper:
-    """One publishes, and two read; `check` says that both have all of it, each once."""
+    """One client publishes and two subscribe; `check` asserts that both have everything, once."""
 
     def __init__(self, profile: Profile, seed: int = 1) -> None:
         self.town = BrokerNetwork(profile, seed=seed)
@@ -52,7 +52,7 @@ class Paper:
 
 
 @pytest.mark.parametrize("profile", PROFILES)
-def test_one_replica_of_each_node_may_be_gone(profile: Profile) -> None:
+def test_one_replica_of_each_node_may_be_down(profile: Profile) -> None:
     paper = Paper(profile)
     for name in ("B1.2", "B2.1", "B3.3"):
         paper.town.kill(name)
@@ -61,7 +61,7 @@ def test_one_replica_of_each_node_may_be_gone(profile: Profile) -> None:
 
 
 @pytest.mark.parametrize("profile", PROFILES)
-def test_who_was_killed_comes_back_empty_and_serves_again(profile: Profile) -> None:
+def test_a_killed_broker_restarts_empty_and_serves_again(profile: Profile) -> None:
     paper = Paper(profile)
     paper.publish(3, 2)
     paper.town.kill("B2.1")
@@ -81,7 +81,7 @@ def test_who_was_killed_comes_back_empty_and_serves_again(profile: Profile) -> N
 
 @pytest.mark.parametrize("profile", PROFILES)
 @pytest.mark.parametrize("seed", [0, 2])
-def test_streams_that_break_all_the_time_lose_nothing(profile: Profile, seed: int) -> None:
+def test_frequently_breaking_streams_lose_nothing(profile: Profile, seed: int) -> None:
     paper = Paper(profile, seed)
     for _ in range(20):
         paper.publish(1, 0.2)
@@ -91,7 +91,7 @@ def test_streams_that_break_all_the_time_lose_nothing(profile: Profile, seed: in
 
 
 @pytest.mark.parametrize("profile", PROFILES)
-def test_a_reader_that_starts_anew_gets_what_it_had_not_read(profile: Profile) -> None:
+def test_a_restarted_subscriber_gets_its_unread_notifications(profile: Profile) -> None:
     paper = Paper(profile)
     paper.publish(2, 2)
     paper.town.kill("R")
@@ -104,7 +104,7 @@ def test_a_reader_that_starts_anew_gets_what_it_had_not_read(profile: Profile) -
 
 
 @pytest.mark.parametrize("profile", PROFILES)
-def test_a_publisher_that_is_killed_publishes_what_was_on_its_disk(profile: Profile) -> None:
+def test_a_killed_publisher_publishes_its_stored_publications(profile: Profile) -> None:
     paper = Paper(profile)
     paper.publish(2, 0.001)
     paper.town.kill("P")
@@ -115,8 +115,8 @@ def test_a_publisher_that_is_killed_publishes_what_was_on_its_disk(profile: Prof
 
 
 @pytest.mark.parametrize("profile", PROFILES)
-def test_replicas_come_and_go_in_the_middle_of_everything(profile: Profile) -> None:
-    """Two more at B2 while publications flow; then three others leave it, a liar may be among them."""
+def test_replicas_join_and_leave_during_traffic(profile: Profile) -> None:
+    """Two more join B2 while publications flow; then three others leave, a Byzantine one possibly among them."""
     paper = Paper(profile)
     town = paper.town
     overlay = town.overlay.verify(OPERATOR.public)

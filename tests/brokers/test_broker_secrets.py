@@ -1,4 +1,4 @@
-"""What a hardened broker never holds and never says: topics, values, bodies and keys, hunted where planted."""
+"""A hardened broker never stores or sends topics, values, bodies or keys: planted secrets are searched for."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ KIND, PRICE, BODY = "a-planted-kind", 423.25, b"the planted body of a publicatio
 
 
 def hold(thing: Any, seen: dict[int, Any]) -> Iterator[bytes]:
-    """All bytes and texts that can be reached from there."""
+    """All bytes and texts reachable from an object."""
     if id(thing) in seen:
         return
     seen[id(thing)] = thing  # Kept alive: an id is used again.
@@ -72,7 +72,7 @@ def planted(keys: TopicKeys) -> dict[str, bytes]:
 
 
 def busy(profile: Profile) -> tuple[BrokerNetwork, TopicKeys]:
-    """An overlay in the middle of everything: claims stand, something has been read, and something is on its way."""
+    """An overlay during traffic: claims are active, a publication was delivered, and another is in transit."""
     town = BrokerNetwork(profile)
     publisher, reader = town.client("P", "B1", 0, "publisher"), town.client("R", "B3", 1)
     town.run(1)
@@ -96,7 +96,7 @@ def found(town: BrokerNetwork, what: bytes) -> set[str]:
     return places
 
 
-def test_a_hardened_broker_holds_and_says_nothing_of_what_was_planted() -> None:
+def test_a_hardened_broker_neither_stores_nor_sends_planted_secrets() -> None:
     town, keys = busy("hardened")
     assert any(broker.sizes()["contents"] for broker in town.brokers()), "there is something to be found"
     for name, what in planted(keys).items():
@@ -104,13 +104,13 @@ def test_a_hardened_broker_holds_and_says_nothing_of_what_was_planted() -> None:
 
 
 @pytest.mark.parametrize("name", ["the topic", "the kind", "the price"])
-def test_the_hunt_finds_what_is_there_to_be_found(name: str) -> None:
+def test_the_search_finds_what_is_there(name: str) -> None:
     """In `paper` topics and values are in the clear; bodies and keys are not."""
     town, keys = busy("paper")
     assert found(town, planted(keys)[name]) == {"the wire", "tables"}
 
 
-def test_not_even_in_paper_brokers_hold_or_say_what_was_published() -> None:
+def test_even_in_paper_brokers_neither_store_nor_send_plaintext() -> None:
     town, keys = busy("paper")
     for name in ("the body", "the content key", "the readers' key"):
         assert not found(town, planted(keys)[name]), name

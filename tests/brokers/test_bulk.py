@@ -20,18 +20,18 @@ def bulk(messages: int = 1, size: int | None = None, seed: int = 1) -> BulkSeale
     return BulkSealer(RefreshPolicy(messages, size), bytes(32), random.Random(seed).randbytes)
 
 
-def test_a_key_serves_so_many_messages() -> None:
+def test_a_key_serves_a_bounded_number_of_messages() -> None:
     fresh = [bulk_of.next_key(10, None).shared is not None for bulk_of in [bulk(3)] for _ in range(7)]
     assert fresh == [True, False, False, True, False, False, True]
 
 
-def test_a_key_serves_so_many_bytes() -> None:
+def test_a_key_serves_a_bounded_number_of_bytes() -> None:
     one = bulk(1000, 100)
     fresh = [one.next_key(size, None).shared is not None for size in (60, 40, 1, 100, 1, 500, 1)]
     assert fresh == [True, False, True, True, True, True, True]
 
 
-def test_by_default_every_message_has_its_own() -> None:
+def test_by_default_every_message_has_its_own_key() -> None:
     one = bulk()
     assert len({one.next_key(1, None).key_id for _ in range(5)}) == 5
 
@@ -75,7 +75,7 @@ def test_the_topic_key_alone_opens_nothing_either() -> None:
     assert BulkOpener(first.key_id, second.shared).key(0, TOPIC) != first.key
 
 
-def test_what_was_opened_is_forgotten() -> None:
+def test_the_key_of_an_opened_publication_is_forgotten() -> None:
     opening = BulkOpener(b"k" * 16, Secret(b"s" * 32))
     opening.key(0, None)
     opening.forget(0)
@@ -83,12 +83,12 @@ def test_what_was_opened_is_forgotten() -> None:
         opening.key(0, None)
 
 
-def test_a_publication_that_does_not_open_takes_nothing_away() -> None:
+def test_a_publication_that_does_not_open_removes_no_key() -> None:
     opening = BulkOpener(b"k" * 16, Secret(b"s" * 32))
     assert opening.key(3, None) == opening.key(3, None)
 
 
-def test_what_is_skipped_is_bounded() -> None:
+def test_skipped_keys_are_bounded() -> None:
     opening = BulkOpener(b"k" * 16, Secret(b"s" * 32), skipped=4)
     with pytest.raises(ExcessError):
         opening.key(5, None)
@@ -104,6 +104,6 @@ def test_what_is_skipped_is_bounded() -> None:
 
 
 @pytest.mark.parametrize(("messages", "size"), [(0, None), (1, 0), (1 << 40, None)])
-def test_a_refresh_that_makes_no_sense_is_refused(messages: int, size: int | None) -> None:
+def test_an_invalid_refresh_policy_is_refused(messages: int, size: int | None) -> None:
     with pytest.raises(ConfigError):
         RefreshPolicy(messages, size)

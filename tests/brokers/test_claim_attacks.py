@@ -1,4 +1,4 @@
-"""Claims from the attacker's side: readers who bring them to few replicas, and liars who tell them without a proof."""
+"""Attacks on claims: subscribers that send them to few replicas, and replicas that report them without a proof."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def key(node: str, index: int) -> bytes:
 @pytest.mark.parametrize("profile", PROFILES)
 @pytest.mark.parametrize("silent", [(), (("B3", 3),)])
 @pytest.mark.parametrize("first", [True, False])
-def test_wide_claims_that_single_replicas_have_silence_nobody(
+def test_wide_claims_at_single_replicas_silence_nobody(
     profile: Profile, silent: tuple[tuple[str, int], ...], first: bool
 ) -> None:
     nodes = RouterNetwork(profile, lying=silent)
@@ -53,7 +53,7 @@ def test_wide_claims_that_single_replicas_have_silence_nobody(
 
 
 @pytest.mark.parametrize("profile", PROFILES)
-def test_who_says_what_covers_a_claim_is_no_voice_for_one_that_nobody_else_says(profile: Profile) -> None:
+def test_a_covering_claim_is_no_vote_for_a_claim_that_no_other_replica_reports(profile: Profile) -> None:
     nodes, reader = RouterNetwork(profile), keys_of(1, profile, "subscriber")
     router = nodes.routers["B2", 1]
     wide, narrow = subscription(reader, "B3", 1), subscription(reader, "B3", 2, All(Label(TOPIC), Range("level", 0, 3)))
@@ -67,9 +67,7 @@ def test_who_says_what_covers_a_claim_is_no_voice_for_one_that_nobody_else_says(
 
 @pytest.mark.parametrize("profile", PROFILES)
 @pytest.mark.parametrize("order", list(itertools.permutations((1, 2, 3))))
-def test_a_spoilt_proof_that_comes_before_the_advertisement_keeps_nobody_out(
-    profile: Profile, order: tuple[int, ...]
-) -> None:
+def test_an_early_invalid_proof_keeps_no_subscriber_out(profile: Profile, order: tuple[int, ...]) -> None:
     nodes, author, reader = RouterNetwork(profile), keys_of(1, profile), keys_of(2, profile, "subscriber")
     offered, wanted = advertisement(author, "B1", 1), subscription(reader, "B3", 2)
     router = nodes.routers["B2", 1]
@@ -81,7 +79,7 @@ def test_a_spoilt_proof_that_comes_before_the_advertisement_keeps_nobody_out(
     assert router.route(routing(offered, author, publication(("level", 3)))) == [node_hop(node_id("B3"))]
 
 
-def test_a_replica_that_comes_takes_in_all_readers_before_it_knows_their_publisher() -> None:
+def test_a_new_replica_stores_all_subscribers_before_it_knows_their_publisher() -> None:
     nodes = RouterNetwork("hardened", config=BrokerConfig(waiting_max=8, client_claims=8))
     author, reader = keys_of(1, "hardened"), keys_of(2, "hardened", "subscriber")
     router = nodes.routers["B1", 1]
@@ -98,7 +96,7 @@ def test_a_replica_that_comes_takes_in_all_readers_before_it_knows_their_publish
     assert router.sizes()["waiting"] == 0
 
 
-def test_what_one_replica_makes_up_is_compared_with_so_much_of_others_and_no_more(
+def test_invented_claims_are_compared_with_a_bounded_number_of_others(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     nodes, reader = RouterNetwork("hardened"), keys_of(2, "hardened", "subscriber")
@@ -122,7 +120,7 @@ def test_what_one_replica_makes_up_is_compared_with_so_much_of_others_and_no_mor
 
 
 @pytest.mark.parametrize("profile", PROFILES)
-def test_what_covers_a_claim_is_one_voice_more_for_it_however_many_have_said_the_claim(profile: Profile) -> None:
+def test_a_covering_claim_is_one_more_vote_however_many_report_the_claim(profile: Profile) -> None:
     nodes, reader = RouterNetwork(profile, replicas=5), keys_of(1, profile, "subscriber")
     router = nodes.routers["B2", 1]
     wide, narrow = subscription(reader, "B3", 1), subscription(reader, "B3", 2, All(Label(TOPIC), Range("level", 0, 3)))

@@ -1,4 +1,4 @@
-"""What a minority of lying replicas at its edge can do to a client: nothing that matters, and it is named for it."""
+"""A Byzantine minority at a client's edge node achieves nothing that matters, and is proven."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def two(profile: Profile = "hardened", **changes: Any) -> EdgeNodeStub:
 
 
 def corrupt(kind: type[Any], spoil: Callable[[Any], Any]) -> Callable[[Message, Address], list[Message]]:
-    """A replica that changes all messages of a kind that it sends."""
+    """A replica that changes all its messages of a kind."""
     return lambda message, to: [spoil(message)] if isinstance(message, kind) else [message]
 
 
@@ -84,14 +84,14 @@ def flipped(data: bytes, at: int = -1) -> bytes:
 
 
 def advert_of(world: EdgeNodeStub) -> Claim:
-    """The publisher's, of the topic and this epoch."""
+    """The publisher's advertisement of the topic and this epoch."""
     claims = [claim for claim, _ in world.replicas["r1"].adverts.values()]
     own = keys_of(world).certificate
     return next(claim for claim in claims if claim.chain == own)
 
 
 def crafted(world: EdgeNodeStub, key: SigningKey, *, number: int = 0, topic: str = "") -> ForwardContent:
-    """A content of nothing, under the publisher's advertisement, signed with this key."""
+    """An empty content under the publisher's advertisement, signed with this key."""
     words = predicate_codec(world.profile).encode_publication(keys_of(world), Publication((Label(TOPIC).pair,)))
     routing = Routing(advert_of(world).id, words, bytes(16), number, ENTROPY(8))
     manifest, blocks = encode_content(
@@ -101,10 +101,10 @@ def crafted(world: EdgeNodeStub, key: SigningKey, *, number: int = 0, topic: str
 
 
 def redealt(holdings: list[HeldShare], chosen: list[int], index: int) -> DeliveredShare:
-    """What a replica has that goes on with the dealings of these two; always the same for the same two."""
+    """The share of a replica that combines the dealings of these two; the same for the same two."""
     entropy = {holder: SeededEntropy(bytes((holder,))) for holder in chosen}
     handed = {
-        holder: redistribute_share(holdings[holder - 1], holdings[0].place.scheme, signing(holder), entropy[holder])
+        holder: redistribute_share(holdings[holder - 1], holdings[0].holder_id.scheme, signing(holder), entropy[holder])
         for holder in chosen
     }
     portions = [
@@ -115,7 +115,7 @@ def redealt(holdings: list[HeldShare], chosen: list[int], index: int) -> Deliver
     ]
     agreed = verifiable_sharing.agreement_digest({portion.holder: portion.commitments for portion in portions})
     points, share = verifiable_sharing.combine_subshares(portions, holdings[0].commitments, index, 2, agreed=agreed)
-    return DeliveredShare(holdings[0].root, points.encode(), share)
+    return DeliveredShare(holdings[0].publisher_header, points.encode(), share)
 
 
 # --- keys -------------------------------------------------------------------------------------------------------------
@@ -123,7 +123,7 @@ def redealt(holdings: list[HeldShare], chosen: list[int], index: int) -> Deliver
 
 @both
 @pytest.mark.parametrize("liar", ["r1", "r2", "r3"])
-def test_a_replica_that_spoils_shares_is_named_and_stops_nothing(profile: Profile, liar: str) -> None:
+def test_a_replica_that_corrupts_shares_is_proven_and_stops_nothing(profile: Profile, liar: str) -> None:
     world = two(profile)
     world.replicas[liar].rewrite = corrupt(
         LastShare, lambda message: LastShare(message.advertisement, flipped(message.share))
@@ -137,7 +137,7 @@ def test_a_replica_that_spoils_shares_is_named_and_stops_nothing(profile: Profil
         assert reader.suspects() == [world.replicas[liar].place]
 
 
-def test_a_share_that_does_not_hold_is_named_also_when_it_comes_last() -> None:
+def test_the_sender_of_an_invalid_share_is_proven_even_if_it_comes_last() -> None:
     world = two()
 
     def another(message: LastShare) -> LastShare:
@@ -155,7 +155,7 @@ def test_a_share_that_does_not_hold_is_named_also_when_it_comes_last() -> None:
         world = two()
 
 
-def test_a_share_that_holds_of_a_sharing_that_the_others_do_not_have_proves_nothing() -> None:
+def test_a_valid_share_of_another_sharing_proves_nothing() -> None:
     world = two()
     keys, advert = keys_of(world), advert_of(world)
     assert keys.signing is not None
@@ -179,7 +179,7 @@ def test_a_share_that_holds_of_a_sharing_that_the_others_do_not_have_proves_noth
 
 
 @both
-def test_a_share_that_another_replica_should_bring_names_its_bearer(profile: Profile) -> None:
+def test_a_share_of_another_replica_proves_its_sender_faulty(profile: Profile) -> None:
     world = two(profile)
     shares: list[LastShare] = []
     world.replicas["r1"].rewrite = lambda message, to: shares.append(message) or [message]  # type: ignore[func-returns-value, arg-type]
@@ -192,7 +192,7 @@ def test_a_share_that_another_replica_should_bring_names_its_bearer(profile: Pro
 
 
 @both
-def test_shares_of_keys_that_no_publisher_signed_for_leave_nothing_behind(profile: Profile) -> None:
+def test_shares_of_unsigned_keys_leave_nothing_behind(profile: Profile) -> None:
     world = two(profile)
     replica, reader = world.replicas["r1"], world.posts["s"].machine
     mine = SigningKey.generate(ENTROPY)
@@ -216,7 +216,7 @@ def test_shares_of_keys_that_no_publisher_signed_for_leave_nothing_behind(profil
     assert world.heard_by("s") == [b"hello"]
 
 
-def test_a_publisher_that_deals_keys_without_end_is_remembered_for_the_last_of_them() -> None:
+def test_of_a_publisher_with_endless_keys_only_the_last_are_kept() -> None:
     world = two(keys_max=20)
     reader, keys = world.posts["s"].machine, keys_of(world)
     assert keys.signing is not None
@@ -231,7 +231,7 @@ def test_a_publisher_that_deals_keys_without_end_is_remembered_for_the_last_of_t
     assert not reader.refused
 
 
-def test_a_publisher_that_deals_or_signs_in_two_ways_gets_no_honest_replica_suspected() -> None:
+def test_an_equivocating_publisher_gets_no_honest_replica_suspected() -> None:
     world = two()
     keys, advert = keys_of(world), advert_of(world)
     assert keys.signing is not None
@@ -280,7 +280,7 @@ def test_a_replica_gets_one_share_of_each_attempt_and_no_two_are_of_one_polynomi
 
 
 @both
-def test_a_replica_that_asks_for_keys_without_end_costs_ever_fewer_dealings(profile: Profile) -> None:
+def test_endless_key_requests_cause_ever_fewer_dealings(profile: Profile) -> None:
     world = two(profile)
     world.publish("p", b"hello")
     world.run(2)
@@ -300,7 +300,7 @@ def test_a_replica_that_asks_for_keys_without_end_costs_ever_fewer_dealings(prof
 
 
 @both
-def test_a_replica_that_spoils_blocks_is_named_and_stops_nothing(profile: Profile) -> None:
+def test_a_replica_that_corrupts_blocks_is_proven_and_stops_nothing(profile: Profile) -> None:
     world = two(profile)
     world.replicas["r1"].rewrite = corrupt(
         ForwardContent, lambda carry: msgspec.structs.replace(carry, block=flipped(carry.block))
@@ -312,7 +312,7 @@ def test_a_replica_that_spoils_blocks_is_named_and_stops_nothing(profile: Profil
 
 
 @both
-def test_contents_that_come_again_are_done_and_not_delivered(profile: Profile) -> None:
+def test_repeated_contents_are_confirmed_and_not_delivered(profile: Profile) -> None:
     world = two(profile)
     world.publish("p", b"hello")
     world.run(2)
@@ -328,7 +328,7 @@ def test_contents_that_come_again_are_done_and_not_delivered(profile: Profile) -
     )  # All are told again once in a while, and not each time.
 
 
-def test_contents_of_an_epoch_that_is_over_are_not_looked_at_even_by_who_has_forgotten_them() -> None:
+def test_contents_of_a_past_epoch_are_ignored_even_if_forgotten() -> None:
     world = two(seen_max=1)
     world.publish("p", b"old")
     world.run(2)
@@ -345,9 +345,7 @@ def test_contents_of_an_epoch_that_is_over_are_not_looked_at_even_by_who_has_for
 
 @both
 @pytest.mark.parametrize("field", ["says", "key", "number", "salt", "advertisement"])
-def test_whoever_changes_the_routing_of_a_content_brings_another_that_nobody_signed(
-    profile: Profile, field: str
-) -> None:
+def test_changed_routing_makes_another_content_that_nobody_signed(profile: Profile, field: str) -> None:
     world = two(profile)
 
     def change(carry: ForwardContent) -> ForwardContent:
@@ -364,7 +362,7 @@ def test_whoever_changes_the_routing_of_a_content_brings_another_that_nobody_sig
 
 
 @both
-def test_contents_that_a_broker_makes_up_are_refused_and_not_remembered(profile: Profile) -> None:
+def test_contents_invented_by_a_broker_are_refused_and_not_remembered(profile: Profile) -> None:
     world = two(profile)
     mine = SigningKey.generate(ENTROPY)
     for _ in range(100):
@@ -378,7 +376,7 @@ def test_contents_that_a_broker_makes_up_are_refused_and_not_remembered(profile:
 
 
 @pytest.mark.parametrize("whose", ["own", "another"])
-def test_a_publisher_that_floods_with_what_cannot_be_opened_takes_nobodys_room_and_asks_little(
+def test_a_flood_of_unopenable_content_evicts_nothing_and_causes_few_requests(
     whose: str,
 ) -> None:
     world = two(contents_max=20, hold_us=8 * SECOND)
@@ -402,7 +400,7 @@ def test_a_publisher_that_floods_with_what_cannot_be_opened_takes_nobodys_room_a
     assert world.heard_by("s") == [b"hello"]
 
 
-def test_what_a_publisher_seals_so_that_it_does_not_open_is_done_with() -> None:
+def test_content_sealed_so_that_it_cannot_be_opened_is_confirmed() -> None:
     world = two()
     world.publish("p", b"hello")
     world.run(2)
@@ -424,7 +422,7 @@ def test_what_a_publisher_seals_so_that_it_does_not_open_is_done_with() -> None:
 
 
 @both
-def test_one_replica_that_says_done_does_not_settle_a_publication(profile: Profile) -> None:
+def test_one_confirmation_does_not_settle_a_publication(profile: Profile) -> None:
     world = two(profile)
     for replica in world.replicas.values():
         replica.rewrite = lambda message, to: [] if isinstance(message, ForwardContent | ConfirmContent) else [message]
@@ -442,7 +440,7 @@ def test_one_replica_that_says_done_does_not_settle_a_publication(profile: Profi
     assert not world.posts["p"].disk
 
 
-def test_a_replica_that_keeps_everything_back_stops_nothing() -> None:
+def test_a_replica_that_withholds_everything_stops_nothing() -> None:
     world = two()
     world.replicas["r1"].rewrite = lambda message, to: []
     for number in range(4):
@@ -474,7 +472,7 @@ def test_advertisements_that_the_authority_did_not_certify_for_this_topic_are_re
     assert sum(reader.refused.values()) == 4
 
 
-def test_a_member_without_a_grant_can_neither_subscribe_nor_read_what_comes_its_way() -> None:
+def test_a_member_without_a_grant_can_neither_subscribe_nor_read() -> None:
     world = two()
     world.client("n", "nobody")
     with pytest.raises(LocalError):
@@ -484,7 +482,9 @@ def test_a_member_without_a_grant_can_neither_subscribe_nor_read_what_comes_its_
     for replica in world.replicas.values():
         replica.send_raw("n", advert_of(world))
         replica.rewrite = lambda message, to, replica=replica: (  # type: ignore[misc]
-            replica.send_raw("n", message) or [message] if isinstance(message, LastShare | ForwardContent) else [message]
+            replica.send_raw("n", message) or [message]
+            if isinstance(message, LastShare | ForwardContent)
+            else [message]
         )
     world.publish("p", b"hello")
     world.run(3)
@@ -494,7 +494,7 @@ def test_a_member_without_a_grant_can_neither_subscribe_nor_read_what_comes_its_
 
 
 @both
-def test_a_subscription_by_who_has_no_grant_or_one_of_another_topic_fits_no_advertisement(profile: Profile) -> None:
+def test_a_subscription_without_a_grant_for_the_topic_matches_no_advertisement(profile: Profile) -> None:
     world = two(profile)
     advert, words = advert_of(world), predicate_codec(profile)
     assert advert.reader is not None
@@ -512,7 +512,7 @@ def test_a_subscription_by_who_has_no_grant_or_one_of_another_topic_fits_no_adve
         claims.check_subscription(changed, advert.reader)
 
 
-def test_a_claim_that_is_overheard_cannot_be_brought_by_another() -> None:
+def test_an_overheard_claim_cannot_be_brought_by_another() -> None:
     holder, mine = SigningKey.generate(ENTROPY), SigningKey.generate(ENTROPY)
     claim = Claim(ClaimKind.SUBSCRIPTION, bytes(16), 1, 2, b"x", holder.public, None, None, bytes(64))
     brought = claims.make_bring(claim, holder, signing(1).public)
@@ -532,7 +532,7 @@ def test_a_claim_that_is_overheard_cannot_be_brought_by_another() -> None:
 # --- anything else ----------------------------------------------------------------------------------------------------
 
 
-def test_what_is_not_for_a_client_is_refused_whoever_says_it() -> None:
+def test_messages_not_meant_for_clients_are_refused() -> None:
     world = two()
     reader = world.posts["s"].machine
     odd: list[Message] = [
@@ -560,8 +560,8 @@ def test_what_is_not_for_a_client_is_refused_whoever_says_it() -> None:
 
 @pytest.mark.parametrize("seed", range(4))
 @both
-def test_a_replica_that_mangles_whatever_it_says_breaks_nothing(profile: Profile, seed: int) -> None:
-    """Bytes are changed inside of messages that are well-formed to the queues, so that all of it is looked at."""
+def test_a_replica_that_mangles_all_messages_breaks_nothing(profile: Profile, seed: int) -> None:
+    """Bytes are changed inside messages that are well-formed for the queues, so that everything is parsed."""
     world, rng = two(profile), Random(seed)
 
     def mangle(message: Message, to: Address) -> list[Message]:

@@ -1,4 +1,4 @@
-"""Whatever a client remembers has a bound, and what happens there is told."""
+"""Every table of a client is bounded, and the effect of each bound is reported."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def two(profile: Profile = "hardened", **changes: Any) -> EdgeNodeStub:
 
 
 def more_adverts(world: EdgeNodeStub, count: int) -> list[Claim]:
-    """By a publisher that advertises one topic over and over."""
+    """Claims of a publisher that advertises one topic over and over."""
     epoch = epoch_of(world.now, EPOCH_US)
     keys = keyring(0, world.profile).keys_at(epoch).topic(TOPIC)
     words, until_us = predicate_codec(world.profile).encode_advertisement(keys), (epoch + 2) * EPOCH_US
@@ -63,7 +63,7 @@ def test_advertisements_are_bounded_and_in_hardened_those_of_each_publisher(prof
     assert reader.sizes()["advertised"] <= 3
 
 
-def test_what_is_done_is_remembered_up_to_a_bound() -> None:
+def test_done_contents_are_remembered_up_to_a_bound() -> None:
     world = two(seen_max=3)
     for number in range(8):
         world.publish("p", b"%d" % number)
@@ -72,7 +72,7 @@ def test_what_is_done_is_remembered_up_to_a_bound() -> None:
     assert (sizes["done"], sizes["seen"], len(world.heard)) == (3, 3, 8)
 
 
-def test_publications_and_subscriptions_have_a_bound_and_their_owner_is_told() -> None:
+def test_publications_and_subscriptions_are_bounded_and_the_application_is_told() -> None:
     world = two(records_max=2, subscriptions_max=2)
     for replica in world.replicas.values():
         replica.rewrite = lambda message, to: [] if isinstance(message, ConfirmContent) else [message]
@@ -85,7 +85,7 @@ def test_publications_and_subscriptions_have_a_bound_and_their_owner_is_told() -
         world.subscribe("s", All(Label(TOPIC), Range("level", 0, 4)))
 
 
-def test_a_letter_that_is_sealed_over_and_over_is_one_note_and_takes_no_more_room(
+def test_a_repeatedly_resealed_publication_is_one_notification_and_uses_no_more_room(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(publisher, "ATTEMPTS_MAX", 0)
@@ -104,7 +104,7 @@ def test_a_letter_that_is_sealed_over_and_over_is_one_note_and_takes_no_more_roo
     assert not world.posts["p"].disk
 
 
-def test_own_notes_wait_for_room_and_their_publications_with_them() -> None:
+def test_own_notifications_wait_for_room_and_their_publications_with_them() -> None:
     world = two(unread_max=1, deliver_again_us=2 * SECOND)
     world.prompt = False
     world.subscribe("p")
@@ -118,7 +118,7 @@ def test_own_notes_wait_for_room_and_their_publications_with_them() -> None:
     assert not world.posts["p"].disk
 
 
-def test_own_notes_of_an_earlier_life_are_read_in_the_next() -> None:
+def test_own_notifications_of_an_earlier_run_are_delivered_in_the_next() -> None:
     world = two()
     world.prompt = False
     world.subscribe("p")
@@ -136,7 +136,7 @@ def test_own_notes_of_an_earlier_life_are_read_in_the_next() -> None:
 
 
 @pytest.mark.parametrize(("profile", "length"), [("hardened", 60), ("paper", 10)])
-def test_spans_follow_one_another_and_claims_outlast_them_by_one(profile: Profile, length: int) -> None:
+def test_validity_periods_are_consecutive_and_claims_outlast_them_by_one(profile: Profile, length: int) -> None:
     spans = ValidityPeriods(profile, 60, 20)
     for now in range(0, 300, 7):
         span = spans.at(now)
@@ -148,7 +148,7 @@ def test_spans_follow_one_another_and_claims_outlast_them_by_one(profile: Profil
 
 
 @pytest.mark.parametrize("padded", [True, False])
-def test_a_sealed_letter_opens_with_its_key_and_for_its_routing_alone(padded: bool) -> None:
+def test_a_sealed_publication_opens_only_with_its_key_and_routing(padded: bool) -> None:
     letter = PendingPublication(TOPIC, NumberedPublication(bytes(8), 1, Publication((Label(TOPIC).pair,), b"hello")))
     key, content = Secret(ENTROPY(32)), ENTROPY(16)
     spelled = encode_publication(letter, padded=padded)
@@ -159,7 +159,7 @@ def test_a_sealed_letter_opens_with_its_key_and_for_its_routing_alone(padded: bo
             open_publication(other, sealed, routed, TOPIC, padded=padded)
 
 
-def test_padded_letters_have_few_sizes() -> None:
+def test_padded_publications_have_few_sizes() -> None:
     sizes = {
         len(
             encode_publication(

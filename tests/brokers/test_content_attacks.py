@@ -1,4 +1,4 @@
-"""Liars at brokers' content, its acknowledgements and a reader's tables: all that is published still arrives."""
+"""Attacks on content, its confirmations and a subscriber's tables: all publications still arrive."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from veilcast.wire.mesh import Message
 
 
 class Village:
-    """A publisher at one end of a chain of three nodes, and a reader at the other."""
+    """A publisher at one end of a chain of three nodes, and a subscriber at the other."""
 
     def __init__(self, client: BrokerClientConfig | None = None) -> None:
         self.town = BrokerNetwork("hardened", client=client)
@@ -49,9 +49,9 @@ class Village:
         return [body for _, _, body in self.town.heard]
 
     def overhear(self, broker: str) -> dict[bytes, ForwardContent]:
-        """What content comes to this one, from now on."""
+        """Record the content that reaches this broker from now on."""
         seen: dict[bytes, ForwardContent] = {}
-        carrying = self.town.broker(broker)._carrying
+        carrying = self.town.broker(broker)._content_forwarder
         hear = carrying.receive
 
         def told(message: Message, source: Peer, now: int) -> None:
@@ -78,14 +78,14 @@ def other_bytes(manifest: bytes) -> bytes:
     return b"\xdc\x00\x05" + manifest[1:]
 
 
-def test_a_manifest_has_one_spelling() -> None:
+def test_a_manifest_has_one_encoding() -> None:
     manifest, _ = encode_content(bytes(16), b"news", Strategy.COPIES, scheme(1), PUBLISHER)
     assert ContentManifest.decode(manifest.encode()) == manifest
     with pytest.raises(MalformedError, match="in other bytes"):
         ContentManifest.decode(other_bytes(manifest.encode()))
 
 
-def test_a_liar_that_brings_a_manifest_first_and_in_other_bytes_keeps_nobody_from_reading() -> None:
+def test_an_early_manifest_in_other_bytes_keeps_no_subscriber_from_reading() -> None:
     village = Village()
     village.subscribe()
     seen, liar = village.overhear("B1.1"), village.town.broker("B3.1")
@@ -103,7 +103,7 @@ def test_a_liar_that_brings_a_manifest_first_and_in_other_bytes_keeps_nobody_fro
     assert village.heard() == [b"news"]
 
 
-def test_a_liar_that_says_the_last_attempt_first_makes_no_honest_one_old() -> None:
+def test_naming_the_last_attempt_first_makes_no_honest_attempt_stale() -> None:
     village = Village()
     village.subscribe()
     village.publish(b"first")
@@ -127,7 +127,7 @@ def test_a_liar_that_says_the_last_attempt_first_makes_no_honest_one_old() -> No
     assert village.settled == 2
 
 
-def test_attempts_that_one_replica_makes_up_have_nobody_send_anything() -> None:
+def test_attempts_invented_by_one_replica_cause_no_messages() -> None:
     world = TransferChain(4, 3, {(1, 1): follow_protocol})
     for reader in world.subscribers.values():
         reader.receive = lambda message, source, now: []  # type: ignore[method-assign]
@@ -139,10 +139,10 @@ def test_attempts_that_one_replica_makes_up_have_nobody_send_anything() -> None:
         world.send(ReplicaId(scheme(1), 1), Outgoing(ReplicaId(scheme(2), 2), lie))
     world.run(60 * U)
     assert world.messages["ForwardContent"] == before + 255
-    assert world.replicas[ReplicaId(scheme(2), 2)].refused["an attempt that nobody makes"] == 255 - ATTEMPTS_MAX
+    assert world.replicas[ReplicaId(scheme(2), 2)].refused["an attempt above the maximum"] == 255 - ATTEMPTS_MAX
 
 
-def test_manifests_of_what_a_reader_does_not_want_fill_only_who_brings_them() -> None:
+def test_manifests_of_unwanted_content_fill_only_their_senders_quota() -> None:
     village = Village(BrokerClientConfig(contents_max=16))
     village.subscribe(low=8)
     seen = village.overhear("B1.1")
@@ -161,8 +161,8 @@ def test_manifests_of_what_a_reader_does_not_want_fill_only_who_brings_them() ->
     assert village.reader.sizes()["contents"] <= 16 // 3
 
 
-def test_publications_of_before_a_reader_came_fill_only_who_repeats_them() -> None:
-    """A liar has them whole, with their blocks, and nobody has their keys any more: they wait as what is new does."""
+def test_replayed_old_publications_fill_only_their_senders_quota() -> None:
+    """A Byzantine replica has them whole, with their blocks, and their keys are gone: they wait like new content."""
     village = Village(BrokerClientConfig(contents_max=16, refresh_messages=1))
     other = village.town.client("S", "B3", 2)
     village.town.run(1)
@@ -189,8 +189,8 @@ def test_publications_of_before_a_reader_came_fill_only_who_repeats_them() -> No
     assert 0 < village.reader.sizes()["contents"] <= 16 // 3
 
 
-def test_a_text_that_is_given_up_when_its_blocks_are_due_breaks_nothing() -> None:
-    """By default both are at one moment."""
+def test_content_dropped_when_its_request_timer_fires_breaks_nothing() -> None:
+    """By default both timers fire at the same time."""
     village = Village()
     village.subscribe(low=8)
     seen = village.overhear("B1.1")
@@ -205,8 +205,9 @@ def test_a_text_that_is_given_up_when_its_blocks_are_due_breaks_nothing() -> Non
     assert village.heard() == [b"wanted"]
 
 
-def test_a_reader_that_asks_is_not_given_up_while_liars_cost_a_key_its_attempts() -> None:
-    """A liar at each node deals nothing, and of what the next one lacks everybody doubts: it acknowledged nothing."""
+def test_a_requesting_subscriber_is_not_abandoned_while_byzantine_replicas_delay_a_key() -> None:
+    """A Byzantine replica at each node deals nothing, and denies the shares of the previous node without having
+    acknowledged them, so its denials are excused."""
     village = Village(BrokerClientConfig(missing_us=700_000))
     village.subscribe()
     for node, before in (("B1", None), ("B2", "B1"), ("B3", "B2")):
@@ -247,11 +248,11 @@ def mislead(town: BrokerNetwork, node: str, before: str | None) -> None:
 
 
 def unheard_by(liar: bytes, known: Callable[[bytes, Message], bool], key: bytes, message: Message) -> bool:
-    """As it looks to a holder if that liar acknowledges no share."""
+    """The holder's view if that Byzantine replica acknowledges no share."""
     return (key == liar and isinstance(message, NextShare)) or known(key, message)
 
 
-def test_one_who_was_killed_is_told_that_others_are_done_though_nobody_else_tries_again() -> None:
+def test_a_restarted_replica_learns_that_others_are_done_without_another_attempt() -> None:
     world = TransferChain(2)
     content = world.publish(b"news")
     world.run(60 * U)
@@ -268,7 +269,7 @@ def test_one_who_was_killed_is_told_that_others_are_done_though_nobody_else_trie
 
 
 class Asked:
-    """Two nodes to which no block comes, and a reader that asks a replica of the second for the first one."""
+    """Two nodes without any block, and a subscriber that requests the first block from a replica of the second."""
 
     def __init__(self) -> None:
         self.world, self.carries = TransferChain(2, strategy=Strategy.CODED), dict[int, ForwardContent]()
@@ -278,7 +279,7 @@ class Asked:
         self.replica = self.world.replicas[ReplicaId(scheme(2), 1)]
 
     def ask(self, tries: int) -> list[ReplicaId]:
-        """Who is asked, one time after another."""
+        """The replicas that are asked, round by round."""
         self.replica.receive(RequestBlocks(self.content, (1,)), Address("reader 2"), self.world.now)
         asked: list[ReplicaId] = []
         for _ in range(tries):
@@ -295,14 +296,14 @@ class Asked:
         return 0
 
 
-def test_a_block_that_its_publisher_keeps_back_makes_nobody_late_however_often_it_is_asked_for() -> None:
+def test_a_withheld_block_makes_no_replica_late_however_often_it_is_requested() -> None:
     scene = Asked()
     for _ in range(4):
         assert len(scene.ask(7)) > 3
     assert not scene.replica.evidence.counts()
 
 
-def test_who_was_asked_for_a_block_is_late_once_when_another_of_its_node_brings_it() -> None:
+def test_a_replica_is_late_once_when_another_of_its_node_delivers_the_requested_block() -> None:
     scene = Asked()
     places = scene.ask(2) + scene.ask(7)
     bearer = places[-1]
@@ -313,7 +314,7 @@ def test_who_was_asked_for_a_block_is_late_once_when_another_of_its_node_brings_
     assert len({*places}) == 3
 
 
-def test_who_still_has_its_time_is_not_late() -> None:
+def test_a_replica_before_its_deadline_is_not_late() -> None:
     scene = Asked()
     scene.replica.receive(RequestBlocks(scene.content, (1,)), Address("reader 2"), scene.world.now)
     (first,) = [out.to for _, out in scene.replica.sent(scene.world.now) if isinstance(out.message, RequestBlocks)]

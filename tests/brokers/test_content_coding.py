@@ -1,4 +1,4 @@
-"""Sealed content arrives by each strategy, whatever a minority at each hop drops or spoils; what that costs differs."""
+"""Sealed content arrives by each strategy, whatever a minority at each hop drops or corrupts, at different costs."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def prepared(strategy: Strategy, size: int = 3, content: bytes = CONTENT) -> tup
 
 @given(st.binary(min_size=1, max_size=200), st.integers(1, 9), st.randoms(use_true_random=False))
 @settings(max_examples=20)
-def test_any_majority_of_the_blocks_gives_the_content(content: bytes, size: int, rng: random.Random) -> None:
+def test_any_majority_of_the_blocks_reconstructs_the_content(content: bytes, size: int, rng: random.Random) -> None:
     manifest, blocks = prepared(Strategy.CODED, size, content)
     assert len(blocks) == size
     assembly = ContentAssembly(manifest, PUBLISHER.public)
@@ -71,12 +71,12 @@ def test_the_code_costs_less_than_two_copies() -> None:
 
 
 @pytest.mark.parametrize("strategy", [Strategy.COPIES, Strategy.ONE])
-def test_the_others_have_one_block_that_is_all(strategy: Strategy) -> None:
+def test_the_other_strategies_have_one_block_with_everything(strategy: Strategy) -> None:
     _, (block,) = prepared(strategy)
     assert block.data == CONTENT
 
 
-def test_missing_blocks_are_asked_for_and_no_more() -> None:
+def test_only_missing_blocks_are_requested() -> None:
     manifest, blocks = prepared(Strategy.CODED, 5)
     assembly = ContentAssembly(manifest, PUBLISHER.public)
     assert assembly.missing() == [1, 2, 3]
@@ -89,7 +89,7 @@ def test_missing_blocks_are_asked_for_and_no_more() -> None:
 # --- what is spoilt ---------------------------------------------------------------------------------------------------
 
 
-def test_a_spoilt_block_is_found_and_its_bearer_named() -> None:
+def test_a_corrupt_block_is_detected_and_its_sender_recorded() -> None:
     manifest, blocks = prepared(Strategy.CODED)
     assembly = ContentAssembly(manifest, PUBLISHER.public)
     bearer = ReplicaId(scheme(1), 2)
@@ -132,7 +132,7 @@ def test_content_is_bounded() -> None:
 
 
 def minorities(sizes: Sequence[int]) -> Iterator[frozenset[Broker]]:
-    """The largest at every hop: all others are among them."""
+    """The largest minorities at every hop; all others are subsets."""
     hops = [list(combinations(range(1, size + 1), max_faulty(size))) for size in sizes]
     for each in product(*hops):
         yield frozenset((hop, at) for hop, chosen in enumerate(each, 1) for at in chosen)
@@ -146,7 +146,7 @@ def attempt_over(
     attempt: int,
     content_id: bytes = ID,
 ) -> tuple[set[int], int]:
-    """Who has the block at the last hop, of honest replicas, and how many copies were sent."""
+    """The honest replicas of the last hop that have the block, and the number of copies sent."""
     have, sent = {0}, 0
     for hop, size in enumerate(sizes, 1):
         to = scheme(hop, size)
@@ -163,7 +163,7 @@ def attempt_over(
 def delivered(
     strategy: Strategy, sizes: Sequence[int], liars: frozenset[Broker], content_id: bytes = ID
 ) -> tuple[int, int]:
-    """Attempts and bytes until the content is there; what is missing is asked for again."""
+    """Attempts and bytes until the content is complete; missing blocks are requested again."""
     manifest, blocks = encode_content(content_id, CONTENT, strategy, scheme(1, sizes[0]), PUBLISHER)
     assembly = ContentAssembly(manifest, PUBLISHER.public)
     total = 0
@@ -183,19 +183,19 @@ def delivered(
 
 
 @pytest.mark.parametrize("sizes", [(3,), (3, 3), (3, 3, 3), (5, 3), (3, 5, 3), (4, 2, 3)], ids=str)
-def test_copies_arrive_at_once_whoever_drops(sizes: tuple[int, ...]) -> None:
+def test_copies_arrive_at_once_whichever_minority_drops(sizes: tuple[int, ...]) -> None:
     for liars in minorities(sizes):
         assert delivered(Strategy.COPIES, sizes, liars)[0] == 1
 
 
 @pytest.mark.parametrize("strategy", [Strategy.ONE, Strategy.CODED])
 @pytest.mark.parametrize("sizes", [(3,), (3, 3, 3), (5, 3)], ids=str)
-def test_what_is_missing_comes_when_it_is_asked_for_again(strategy: Strategy, sizes: tuple[int, ...]) -> None:
+def test_missing_blocks_arrive_when_requested_again(strategy: Strategy, sizes: tuple[int, ...]) -> None:
     for liars in minorities(sizes):
         assert delivered(strategy, sizes, liars)[0] <= SINGLE_PATH_ATTEMPTS + 1
 
 
-def test_without_liars_the_bytes_are_those_of_the_strategy() -> None:
+def test_without_byzantine_replicas_the_bytes_are_those_of_the_strategy() -> None:
     nobody: frozenset[Broker] = frozenset()
     size = len(CONTENT)
     assert delivered(Strategy.ONE, (3, 3), nobody) == (1, 2 * size)
@@ -203,13 +203,13 @@ def test_without_liars_the_bytes_are_those_of_the_strategy() -> None:
     assert delivered(Strategy.COPIES, (3, 3), nobody) == (1, (2 + 2 * 2) * size)
 
 
-def test_one_row_for_each_replica_would_not_do() -> None:
-    """The paper's n duplicates, replica to replica: a liar at each of three hops stops all three rows."""
+def test_one_copy_per_replica_is_not_enough() -> None:
+    """The paper's n duplicates, replica to replica: a Byzantine replica at each of three hops stops all three rows."""
     liars = {(1, 1), (2, 2), (3, 3)}
     assert not [row for row in (1, 2, 3) if not liars & {(hop, row) for hop in (1, 2, 3)}]
 
 
-def test_ways_change_with_block_attempt_and_node() -> None:
+def test_paths_change_with_block_attempt_and_node() -> None:
     ways = [
         choose_carriers(Strategy.CODED, ID, index, scheme(hop, 5), attempt)[0]
         for index in range(1, 6)
@@ -222,7 +222,7 @@ def test_ways_change_with_block_attempt_and_node() -> None:
     )
 
 
-def test_noise_is_no_block() -> None:
+def test_noise_is_not_a_block() -> None:
     for bad in (b"", b"\xc0", msgspec.msgpack.encode((ID, 0, b"x")), msgspec.msgpack.encode((ID, 1, b""))):
         with pytest.raises((msgspec.DecodeError, RemoteError)):
             msgspec.msgpack.decode(bad, type=ContentBlock)

@@ -1,4 +1,5 @@
-"""Content passes from node to node by each strategy, is repaired where liars spoil it, and its end comes back."""
+"""Content passes from node to node by each strategy, is repaired where replicas corrupt it, and its confirmation
+returns."""
 
 from __future__ import annotations
 
@@ -39,7 +40,7 @@ def check(world: TransferChain, content: bytes) -> None:
 
 
 def publish(world: TransferChain, attempts: int = 4) -> bytes:
-    """As a publisher does: again, until enough edge replicas say that it is through."""
+    """As a publisher does: again, until enough edge replicas confirm."""
     content = world.publish(TEXT)
     for attempt in range(1, attempts + 1):
         world.run(80 * U)
@@ -53,7 +54,7 @@ def publish(world: TransferChain, attempts: int = 4) -> bytes:
 
 
 @pytest.mark.parametrize("strategy", Strategy)
-def test_content_passes_and_the_echo_ends_it_everywhere(strategy: Strategy) -> None:
+def test_content_passes_and_the_confirmation_ends_it_everywhere(strategy: Strategy) -> None:
     world = TransferChain(3, side=True, strategy=strategy)
     content = publish(world)
     check(world, content)
@@ -96,7 +97,7 @@ def test_one_copy_costs_least_and_coded_blocks_less_than_copies() -> None:
 
 @pytest.mark.parametrize("strategy", Strategy)
 @pytest.mark.parametrize("name", LIES)
-def test_a_liar_at_each_hop_is_borne(name: str, strategy: Strategy) -> None:
+def test_a_byzantine_replica_at_each_hop_is_tolerated(name: str, strategy: Strategy) -> None:
     for at in [(1, 2, 3), (3, 1, 1), (2, 2, 2)]:
         liars = dict.fromkeys(enumerate(at, 1), LIES[name])
         world = TransferChain(3, liars=liars, strategy=strategy)
@@ -105,14 +106,14 @@ def test_a_liar_at_each_hop_is_borne(name: str, strategy: Strategy) -> None:
 
 @pytest.mark.heavy
 @pytest.mark.parametrize("strategy", Strategy)
-def test_every_behaviour_in_every_position_is_borne(strategy: Strategy) -> None:
+def test_every_behaviour_in_every_position_is_tolerated(strategy: Strategy) -> None:
     for seed, (name, at) in enumerate(itertools.product(LIES, itertools.product((1, 2, 3), repeat=3))):
         liars = dict.fromkeys(enumerate(at, 1), LIES[name])
         world = TransferChain(3, liars=liars, strategy=strategy, seed=seed)
         check(world, publish(world, 8))
 
 
-def test_copies_arrive_at_once_whatever_a_liar_at_each_hop_drops() -> None:
+def test_copies_arrive_at_once_whatever_a_byzantine_replica_at_each_hop_drops() -> None:
     for at in itertools.product((1, 2, 3), repeat=3):
         world = TransferChain(3, liars={(hop, index): drop(ForwardContent) for hop, index in enumerate(at, 1)})
         content = world.publish(TEXT)
@@ -120,7 +121,7 @@ def test_copies_arrive_at_once_whatever_a_liar_at_each_hop_drops() -> None:
         assert world.subscribers[Address("reader 3")].opened == {content: TEXT}
 
 
-def test_who_spoils_a_block_is_named_and_gets_no_more() -> None:
+def test_a_replica_that_corrupts_a_block_is_proven_and_gets_no_more() -> None:
     world = TransferChain(2, liars={(1, 1): spoil(ForwardContent)})
     publish(world)
     assert world.proven_faulty() == [(1, 1)]
@@ -129,7 +130,7 @@ def test_who_spoils_a_block_is_named_and_gets_no_more() -> None:
     )
 
 
-def test_proven_liars_are_left_out_where_others_are_left() -> None:
+def test_proven_replicas_are_avoided_where_others_are_left() -> None:
     world = TransferChain(2, strategy=Strategy.ONE)
     for replica in world.honest[:3]:
         replica.evidence.record(ReplicaId(scheme(2), 1), FaultReason.BAD_BLOCK)
@@ -147,7 +148,7 @@ def test_proven_liars_are_left_out_where_others_are_left() -> None:
     assert ReplicaId(scheme(2), 1) not in carried
 
 
-def test_a_replica_that_is_asked_for_what_it_lacks_asks_one_then_some_then_all() -> None:
+def test_a_replica_requests_missing_blocks_from_one_then_some_then_all() -> None:
     world = TransferChain(2, strategy=Strategy.ONE)
     world.extra_delay = lambda source, to, message: (
         10**15 if isinstance(message, ForwardContent) and message.block else 0
@@ -169,7 +170,7 @@ def test_a_replica_that_is_asked_for_what_it_lacks_asks_one_then_some_then_all()
 # --- the echo ---------------------------------------------------------------------------------------------------------
 
 
-def test_nothing_is_through_while_a_reader_has_not_said_so() -> None:
+def test_nothing_is_confirmed_before_the_subscriber_confirms() -> None:
     world = TransferChain(2)
     world.extra_delay = lambda source, to, message: (
         10**15 if isinstance(message, ConfirmContent) and source == Address("reader 2") else 0
@@ -180,8 +181,8 @@ def test_nothing_is_through_while_a_reader_has_not_said_so() -> None:
     assert world.done == {}
 
 
-def test_the_end_of_what_has_not_come_yet_is_remembered_and_bounded() -> None:
-    """A replica that has content last hears that all readers have it from others, first."""
+def test_early_confirmations_are_kept_and_bounded() -> None:
+    """The last replica to get the content hears first that all subscribers have it from others."""
     world = TransferChain(2)
     late = ReplicaId(scheme(2), 1)
     world.extra_delay = lambda source, to, message: 20 * U if isinstance(message, ForwardContent) and to == late else 0
@@ -205,8 +206,8 @@ def test_the_end_of_what_has_not_come_yet_is_remembered_and_bounded() -> None:
     assert world.replicas[late].content_forwarder.sizes()["contents early"] == 256
 
 
-def test_liars_alone_end_nothing() -> None:
-    """One replica of each node says that all is done: that is fewer than it takes."""
+def test_byzantine_confirmations_alone_end_nothing() -> None:
+    """One replica of each node confirms everything: too few."""
     world = TransferChain(2, liars={(2, 1): send_garbage, (1, 1): send_garbage})
     world.extra_delay = lambda source, to, message: (
         10**15 if isinstance(message, ForwardContent) and to == Address("reader 2") else 0
@@ -216,7 +217,7 @@ def test_liars_alone_end_nothing() -> None:
     assert not world.is_confirmed(content)
 
 
-def test_a_reader_that_is_gone_is_not_waited_for() -> None:
+def test_a_subscriber_without_claims_is_not_waited_for() -> None:
     world = TransferChain(2)
     world.extra_delay = lambda source, to, message: 10**15 if to == Address("reader 2") else 0
     content = world.publish(TEXT)
@@ -229,8 +230,9 @@ def test_a_reader_that_is_gone_is_not_waited_for() -> None:
     assert world.is_confirmed(content)
 
 
-def test_what_ends_elsewhere_is_not_asked_of_every_publication() -> None:
-    """Else who withdraws claims as fast as it may has a broker route everything again and again."""
+def test_claims_that_end_elsewhere_are_not_checked_for_every_publication() -> None:
+    """Otherwise a client that withdraws claims at its full rate would make a broker route everything again and
+    again."""
     world = TransferChain(1)
     world.extra_delay = lambda source, to, message: 10**15 if to == Address("reader 1") else 0
     for number in range(5):
@@ -251,7 +253,7 @@ def test_what_ends_elsewhere_is_not_asked_of_every_publication() -> None:
 
 
 @pytest.mark.parametrize("hops", [1, 3])
-def test_a_reader_that_never_says_so_is_given_up_in_time_and_the_next_attempt_is_through(hops: int) -> None:
+def test_a_subscriber_that_never_confirms_is_abandoned_and_the_next_attempt_is_confirmed(hops: int) -> None:
     world = TransferChain(hops)
     mute = Address(f"reader {hops}")
     world.extra_delay = lambda source, to, message: 10**15 if source == mute else 0
@@ -266,7 +268,7 @@ def test_a_reader_that_never_says_so_is_given_up_in_time_and_the_next_attempt_is
     assert all(replica.content_forwarder.sizes()["contents"] == 0 for replica in world.honest)
 
 
-def test_a_repeat_of_what_is_through_is_answered_and_not_carried() -> None:
+def test_a_repeat_of_completed_content_is_answered_and_not_forwarded() -> None:
     world = TransferChain(2)
     content = publish(world)
     carried = world.messages["ForwardContent"]
@@ -278,7 +280,7 @@ def test_a_repeat_of_what_is_through_is_answered_and_not_carried() -> None:
     assert [reader.opened for reader in world.subscribers.values()] == [{content: TEXT}]
 
 
-def test_where_nobody_wants_it_content_is_through_at_once() -> None:
+def test_content_without_subscribers_is_confirmed_at_once() -> None:
     world = TransferChain(1)
     for replica in world.honest:
         replica.routes.branches.clear()
@@ -291,7 +293,7 @@ def test_where_nobody_wants_it_content_is_through_at_once() -> None:
 # --- bounds and strangers ---------------------------------------------------------------------------------------------
 
 
-def test_one_publisher_fills_only_its_part_of_the_room_and_what_is_not_through_is_given_up() -> None:
+def test_one_publisher_fills_only_its_quota_and_unconfirmed_content_is_abandoned() -> None:
     world = TransferChain(1, contents_max=16)
     edge = world.replicas[ReplicaId(scheme(1), 1)]
     world.extra_delay = lambda source, to, message: 10**15 if isinstance(to, str) else 0
@@ -315,7 +317,7 @@ def test_bytes_are_bounded_too() -> None:
     assert edge.content_forwarder.sizes()["contents"] == 2
 
 
-def test_of_contents_that_are_through_so_many_are_remembered() -> None:
+def test_remembered_completed_contents_are_bounded() -> None:
     world = TransferChain(1, done_max=3)
     for number in range(5):
         world.publish(bytes((number,)) * 100)
@@ -337,14 +339,14 @@ def test_content_that_comes_before_its_advertisement_waits_for_it() -> None:
     check(world, content)
 
 
-def test_a_replica_that_does_not_know_all_claims_carries_nothing() -> None:
+def test_a_replica_without_all_claims_forwards_nothing() -> None:
     world = TransferChain(2)
     world.honest[0].routes.is_ready = False
     check(world, publish(world))
-    assert world.honest[0].refused["we do not know all claims yet"]
+    assert world.honest[0].refused["this broker does not know all claims yet"]
 
 
-def test_strangers_and_what_does_not_hold_are_refused() -> None:
+def test_strangers_and_invalid_messages_are_refused() -> None:
     world = TransferChain(2)
     seen: list[tuple[object, ForwardContent]] = []
 
@@ -368,9 +370,9 @@ def test_strangers_and_what_does_not_hold_are_refused() -> None:
     ):
         with pytest.raises(RemoteError):
             one.receive(bad, source, world.now)
-    with pytest.raises(ForgedError, match="another way"):
+    with pytest.raises(ForgedError, match="another hop"):
         one.receive(carry, CLIENT, world.now)
-    with pytest.raises(ForgedError, match="nobody wants"):
+    with pytest.raises(ForgedError, match="without subscribers"):
         one.receive(RequestBlocks(content, (1,)), Address("somebody"), world.now)
     with pytest.raises(ForgedError, match="does not have"):
         one.receive(RequestBlocks(content, (9,)), Address("reader 2"), world.now)

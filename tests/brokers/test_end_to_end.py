@@ -1,5 +1,5 @@
-"""Clients, and three nodes of three brokers between them: what is published reaches whoever wants it, once, and nobody
-else, in both profiles; held against the plain definition of a match."""
+"""Clients and three nodes of three brokers: every publication reaches exactly its subscribers, once, in both profiles;
+compared with the plain definition of a match."""
 
 from __future__ import annotations
 
@@ -37,8 +37,8 @@ def test_a_publication_crosses_three_nodes_and_is_settled(profile: Profile) -> N
 
 @pytest.mark.parametrize("seed", [1, 2])
 @both
-def test_every_reader_gets_just_what_its_interests_match_by_the_plain_definition(profile: Profile, seed: int) -> None:
-    """Completeness and no excess: labels, ranges, boxes and equalities, several at each reader, on two topics."""
+def test_every_subscriber_gets_exactly_what_its_interests_match(profile: Profile, seed: int) -> None:
+    """Completeness and no excess: labels, ranges, boxes and equalities, several at each subscriber, on two topics."""
     rng = Random(seed)
     readers = ("s", "t", "u", "p")
     net = SimulatedOverlay(profile, clients={"p": "a", "q": "b", "s": "c", "t": "b", "u": "a"}, seed=seed)
@@ -87,7 +87,7 @@ def interest(rng: Random) -> Conjunction:
     )
 
 
-def test_epochs_turn_and_nothing_is_lost() -> None:
+def test_nothing_is_lost_over_epoch_changes() -> None:
     net = SimulatedOverlay(clients={"p": "a", "s": "c"})
     net.subscribe("s", All(Label(TOPIC), Range("level", 0, 7)))
     net.stand()
@@ -100,7 +100,7 @@ def test_epochs_turn_and_nothing_is_lost() -> None:
 
 
 @both
-def test_a_broker_of_each_node_is_killed_and_comes_back_and_nothing_is_lost(profile: Profile) -> None:
+def test_nothing_is_lost_when_a_broker_of_each_node_is_killed_and_restarts(profile: Profile) -> None:
     net = SimulatedOverlay(profile, clients={"p": "a", "s": "c"})
     net.subscribe("s", Label(TOPIC))
     net.stand()
@@ -117,8 +117,8 @@ def test_a_broker_of_each_node_is_killed_and_comes_back_and_nothing_is_lost(prof
 
 
 @both
-def test_a_broker_that_is_back_before_its_readers_are_does_not_say_that_nobody_wants_anything(profile: Profile) -> None:
-    """And so, when its sibling is killed right then, the two do not end a publication that a reader lacks."""
+def test_a_broker_that_restarts_before_its_subscribers_does_not_report_no_subscribers(profile: Profile) -> None:
+    """So if its sibling is killed right then, the two do not end a publication that a subscriber lacks."""
     net = SimulatedOverlay(profile, clients={"q": "b", "t": "b"}, seed=2)
     net.subscribe("t", Label(TOPIC))
     net.stand()
@@ -136,7 +136,7 @@ def test_a_broker_that_is_back_before_its_readers_are_does_not_say_that_nobody_w
 
 
 @both
-def test_a_reader_that_was_killed_gets_what_was_published_meanwhile(profile: Profile) -> None:
+def test_a_killed_subscriber_gets_what_was_published_meanwhile(profile: Profile) -> None:
     net = SimulatedOverlay(profile, clients={"p": "a", "s": "c", "t": "b"})
     for name in ("s", "t"):
         net.subscribe(name, Label(TOPIC))
@@ -155,7 +155,7 @@ def test_a_reader_that_was_killed_gets_what_was_published_meanwhile(profile: Pro
 
 
 @both
-def test_who_ends_a_subscription_is_waited_for_no_more(profile: Profile) -> None:
+def test_a_client_without_a_subscription_is_not_waited_for(profile: Profile) -> None:
     net = SimulatedOverlay(profile, clients={"p": "a", "s": "c"})
     number = net.subscribe("s", Label(TOPIC))
     net.stand()
@@ -176,7 +176,7 @@ def test_who_ends_a_subscription_is_waited_for_no_more(profile: Profile) -> None
 
 @both
 @pytest.mark.parametrize("strategy", ["one", "coded"])
-def test_other_strategies_bring_the_same(profile: Profile, strategy: str) -> None:
+def test_other_strategies_deliver_the_same(profile: Profile, strategy: str) -> None:
     net = SimulatedOverlay(
         profile,
         clients={"p": "a", "s": "c", "t": "b"},

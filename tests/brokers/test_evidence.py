@@ -1,4 +1,4 @@
-"""Who is proven to lie is counted, named and left out; what merely failed proves nothing; nothing grows for ever."""
+"""Proven replicas are counted, reported and avoided; mere failures prove nothing; every table is bounded."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ NODE = Scheme(b"n" * 16, 0, 3)
 ONE, TWO, THREE = (ReplicaId(NODE, index) for index in (1, 2, 3))
 
 
-def test_proofs_name_and_failures_do_not() -> None:
+def test_proofs_incriminate_and_failures_do_not() -> None:
     known = FaultEvidence(10)
     known.record(ONE, FaultReason.BAD_BLOCK)
     known.record(ONE, FaultReason.BAD_BLOCK)
@@ -24,7 +24,7 @@ def test_proofs_name_and_failures_do_not() -> None:
     assert not known.is_proven_faulty(TWO)
 
 
-def test_liars_are_gone_around_if_enough_others_are_left() -> None:
+def test_proven_replicas_are_avoided_if_enough_others_are_left() -> None:
     known = FaultEvidence(10)
     known.record(TWO, FaultReason.TWO_STATEMENTS)
     assert known.without_faulty([ONE, TWO, THREE], 2) == [ONE, THREE]
@@ -32,7 +32,7 @@ def test_liars_are_gone_around_if_enough_others_are_left() -> None:
     assert known.without_faulty([ONE, TWO, THREE], 2) == [ONE, TWO, THREE]
 
 
-def test_when_it_is_full_who_has_the_fewest_marks_goes_and_never_a_liar_for_a_failure() -> None:
+def test_when_full_the_least_evidence_is_dropped_and_never_a_proof_for_a_failure() -> None:
     known = FaultEvidence(2)
     known.record(ONE, FaultReason.LATE)
     known.record(TWO, FaultReason.BAD_BLOCK)
@@ -46,7 +46,7 @@ def test_when_it_is_full_who_has_the_fewest_marks_goes_and_never_a_liar_for_a_fa
 
 
 class TestALiarWhoseNodeIsRedeployed:
-    """Of the first three replicas, the second leaves; what was the third is the fifth then."""
+    """Of the first three replicas, the second leaves; the third one is the fifth then."""
 
     NEWER, NEWEST = Scheme(NODE.node, 1, 5), Scheme(NODE.node, 2, 3)
     ELSEWHERE = Scheme(b"m" * 16, 0, 3)
@@ -60,13 +60,13 @@ class TestALiarWhoseNodeIsRedeployed:
         roster.add(self.NEWER, keys(1, 6, 5, 4, 3))
         return known, roster
 
-    def test_is_one_still_wherever_it_stands_now_and_nobody_else_is(self) -> None:
+    def test_stays_proven_under_its_current_id_and_no_other_replica_is(self) -> None:
         known, _ = self.known()
         assert [known.is_proven_faulty(ReplicaId(self.NEWER, index)) for index in range(1, 6)] == [False] * 4 + [True]
         assert known.is_proven_faulty(THREE), "what is still on its way by the old scheme comes from the same liar"
         assert known.without_faulty([ReplicaId(self.NEWER, 4), ReplicaId(self.NEWER, 5)]) == [ReplicaId(self.NEWER, 4)]
 
-    def test_is_told_by_the_place_that_it_has_or_had_last(self) -> None:
+    def test_is_reported_under_its_current_or_last_id(self) -> None:
         known, roster = self.known()
         assert known.proven_faulty() == [TWO, ReplicaId(self.NEWER, 5)]
         roster.add(self.NEWEST, keys(3, 4, 5))
@@ -86,7 +86,7 @@ class TestALiarWhoseNodeIsRedeployed:
             ReplicaId(self.NEWER, 5): {FaultReason.TWO_DEALINGS: 2, FaultReason.LATE: 1},
         }
 
-    def test_is_only_a_place_if_nobody_knows_its_key(self) -> None:
+    def test_is_identified_by_its_id_if_its_key_is_unknown(self) -> None:
         known, roster = self.known()
         roster.add(self.NEWEST, keys(3, 4, 5))
         known.record(TWO, FaultReason.LATE)
@@ -111,7 +111,7 @@ def test_a_replica_is_found_under_another_scheme_by_its_key() -> None:
 # --- room -------------------------------------------------------------------------------------------------------------
 
 
-def test_a_publisher_has_a_quarter_of_the_room_and_others_find_theirs() -> None:
+def test_a_publisher_has_a_quarter_of_the_quota_and_others_keep_theirs() -> None:
     room: PublisherQuota[int] = PublisherQuota(8, 64, 100)
     for key in (1, 2):
         room.admit(key, b"a", 0)
@@ -125,7 +125,7 @@ def test_a_publisher_has_a_quarter_of_the_room_and_others_find_theirs() -> None:
     assert len(room) == 8
 
 
-def test_what_was_refused_is_over_and_so_is_what_has_left_for_a_while() -> None:
+def test_refused_and_finished_items_are_past_for_a_while() -> None:
     room: PublisherQuota[int] = PublisherQuota(4, 64, 100)
     room.admit(1, b"a", 0)
     with pytest.raises(ExcessError):
@@ -140,7 +140,7 @@ def test_what_was_refused_is_over_and_so_is_what_has_left_for_a_while() -> None:
     assert not room.is_past(1, 110)
 
 
-def test_a_publisher_that_floods_is_refused_until_all_of_it_is_forgotten() -> None:
+def test_a_flooding_publisher_is_refused_until_its_items_are_forgotten() -> None:
     room: PublisherQuota[int] = PublisherQuota(4, 8, 100)
     for key in (1, 2):
         room.admit(key, b"a", 0)
@@ -156,7 +156,7 @@ def test_a_publisher_that_floods_is_refused_until_all_of_it_is_forgotten() -> No
         PublisherQuota(0, 1, 1)
 
 
-def test_the_room_for_what_is_over_is_bounded_too() -> None:
+def test_past_items_are_bounded_too() -> None:
     room: PublisherQuota[int] = PublisherQuota(4, 6, 100)
     for key in range(50):
         try:
@@ -170,7 +170,7 @@ def test_the_room_for_what_is_over_is_bounded_too() -> None:
 # --- early ------------------------------------------------------------------------------------------------------------
 
 
-def test_of_each_sender_so_much_is_kept_and_the_oldest_goes() -> None:
+def test_pending_messages_per_sender_are_bounded_and_the_oldest_is_evicted() -> None:
     early: PendingMessages[str, str, int] = PendingMessages(count=2, size=100, senders=2, keep_us=10)
     assert early.put("k", "one", 1, 10, 0) == []
     assert early.put("j", "one", 2, 10, 0) == []
@@ -187,7 +187,7 @@ def test_of_each_sender_so_much_is_kept_and_the_oldest_goes() -> None:
         PendingMessages(count=0, size=1, senders=1, keep_us=1)
 
 
-def test_of_all_that_came_early_who_has_most_loses_its_oldest() -> None:
+def test_over_the_total_the_sender_with_the_most_messages_loses_its_oldest() -> None:
     early: PendingMessages[int, str, int] = PendingMessages(count=9, size=9, senders=9, keep_us=10, total=4)
     for number, sender in enumerate("mmmb"):
         assert early.put(number, sender, number, 1, 0) == []

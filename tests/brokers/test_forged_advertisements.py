@@ -56,7 +56,7 @@ def forgeries() -> list[TopicKeys]:
     return made
 
 
-def test_no_member_without_the_grant_advertises_with_certificates_of_others_or_of_its_own_making() -> None:
+def test_no_member_without_the_grant_advertises_with_foreign_or_self_made_certificates() -> None:
     nodes = RouterNetwork("hardened")
     words = predicate_codec("hardened").encode_advertisement(keys_of(0, "hardened"))
     attempts = forgeries()
@@ -69,8 +69,8 @@ def test_no_member_without_the_grant_advertises_with_certificates_of_others_or_o
     nodes.client("B1", "P1", advertisement(keys_of(0, "hardened"), "B1", 1, words=words))
 
 
-def test_a_claim_of_anothers_certificate_needs_the_key_that_it_names() -> None:
-    """The honest publisher's own advertisement, which everybody sees, with another edge or another end."""
+def test_a_claim_with_a_foreign_certificate_needs_the_certified_key() -> None:
+    """The honest publisher's own advertisement, which all see, with another edge or another expiry."""
     nodes, honest = RouterNetwork("hardened"), keys_of(0, "hardened")
     seen = advertisement(honest, "B1", 1)
     for changed in (

@@ -1,4 +1,5 @@
-"""A key passes from node to node: it arrives, no minority of liars has it, they are named, and nobody else is."""
+"""A key passes from node to node: it arrives, no Byzantine minority has it, that minority is proven, and no other
+replica is."""
 
 from __future__ import annotations
 
@@ -41,8 +42,8 @@ from veilcast.wire.brokers import AgreementWord, DisputeDealing, FirstShare, Nex
 
 
 @pytest.mark.parametrize("size", [3, 5])
-def test_a_key_passes_in_two_r_squared_messages_a_hop(size: int) -> None:
-    """And as many small ones that say it was taken, so that it can be erased."""
+def test_a_key_passes_in_two_r_squared_messages_per_hop(size: int) -> None:
+    """Plus the same number of small acknowledgements, so that dealings can be erased."""
     world = TransferChain(3, size, bound_us=10 * U, hold_us=400 * U)
     assert not key_arrived(world, KeyAttempt(KEY))
     origin = world.deal()
@@ -55,7 +56,7 @@ def test_a_key_passes_in_two_r_squared_messages_a_hop(size: int) -> None:
     assert sent["DisputeDealing"] == 0
 
 
-def test_a_key_passes_on_two_branches_dealt_afresh() -> None:
+def test_a_key_passes_on_two_branches_with_separate_dealings() -> None:
     world = TransferChain(3, side=True)
     origin = world.deal()
     world.run()
@@ -69,7 +70,7 @@ def test_a_key_passes_on_two_branches_dealt_afresh() -> None:
     assert [len(news) for (by, _), news in by_holder.items() if by == scheme(2)] == [2, 2, 2]
 
 
-def test_in_paper_pieces_are_split_again_at_every_hop_and_gathered_by_the_reader() -> None:
+def test_in_paper_shares_are_split_at_every_hop_and_gathered_by_the_subscriber() -> None:
     world = TransferChain(3, profile="paper")
     origin = world.deal()
     world.run()
@@ -82,7 +83,7 @@ def test_in_paper_pieces_are_split_again_at_every_hop_and_gathered_by_the_reader
 
 
 @pytest.mark.parametrize("name", LIES)
-def test_a_liar_at_each_of_two_hops_is_borne(name: str) -> None:
+def test_a_byzantine_replica_at_each_of_two_hops_is_tolerated(name: str) -> None:
     at = random.Random(name).choices((1, 2, 3), k=2)
     world = run_chain(2, dict.fromkeys(enumerate(at, 1), LIES[name]))
     if name in PROVEN:
@@ -96,20 +97,20 @@ def everywhere(hops: int) -> Iterator[tuple[str, tuple[int, ...]]]:
 
 @pytest.mark.heavy
 @pytest.mark.parametrize("hops", [1, 2, 3])
-def test_every_behaviour_in_every_position_is_borne(hops: int) -> None:
+def test_every_behaviour_in_every_position_is_tolerated(hops: int) -> None:
     for seed, (name, at) in enumerate(everywhere(hops)):
         run_chain(hops, dict.fromkeys(enumerate(at, 1), LIES[name]), seed)
 
 
 @pytest.mark.heavy
-def test_every_pair_of_behaviours_on_both_sides_of_a_hop_is_borne() -> None:
+def test_every_pair_of_behaviours_on_both_sides_of_a_hop_is_tolerated() -> None:
     for seed, (one, other) in enumerate(itertools.product(LIES, LIES)):
         rng = random.Random(seed)
         run_chain(2, {(1, rng.randint(1, 3)): LIES[one], (2, rng.randint(1, 3)): LIES[other]}, seed)
 
 
 def mixed(seed: int, size: int) -> ByzantineScripts:
-    """As many liars at each of two or three hops as are borne, each with a behaviour of its own."""
+    """The tolerated number of Byzantine replicas at each of two or three hops, each with its own behaviour."""
     rng = random.Random(seed)
     return {
         (hop, index): LIES[rng.choice(list(LIES))]
@@ -119,19 +120,19 @@ def mixed(seed: int, size: int) -> ByzantineScripts:
 
 
 @pytest.mark.parametrize("seed", range(12))
-def test_liars_of_many_kinds_at_all_hops_are_borne(seed: int) -> None:
+def test_byzantine_replicas_of_many_kinds_at_all_hops_are_tolerated(seed: int) -> None:
     liars = mixed(seed, 3)
     run_chain(max(hop for hop, _ in liars), liars, seed)
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_two_liars_of_five_at_all_hops_are_borne(seed: int) -> None:
+def test_two_byzantine_replicas_of_five_at_all_hops_are_tolerated(seed: int) -> None:
     liars = mixed(seed, 5)
     run_chain(max(hop for hop, _ in liars), liars, seed, 5)
 
 
 @pytest.mark.heavy
-def test_many_more_of_them_are_borne() -> None:
+def test_many_more_byzantine_replicas_are_tolerated() -> None:
     for seed in range(1000, 1600):
         liars = mixed(seed, 3)
         run_chain(max(hop for hop, _ in liars), liars, seed)
@@ -141,13 +142,13 @@ def test_many_more_of_them_are_borne() -> None:
 
 
 @pytest.mark.parametrize("name", ["two dealings 1", "two dealings 2", "spoil portions", "two words 1", "two words 2"])
-def test_proven_liars_are_named_by_brokers(name: str) -> None:
+def test_brokers_report_proven_replicas(name: str) -> None:
     hop = 2 if "words" in name else 1
     world = run_chain(2, {(hop, 3): LIES[name]})
     assert world.proven_faulty() == [(hop, 3)]
 
 
-def test_in_paper_liars_are_borne_and_named_too() -> None:
+def test_in_paper_byzantine_replicas_are_tolerated_and_reported_too() -> None:
     for name in ("curious", "drop", "replay", "misroute", "delay", "spoil portions", "spoil last shares"):
         world = TransferChain(3, liars={(1, 1): LIES[name], (2, 2): LIES[name], (3, 3): LIES[name]}, profile="paper")
         origin = world.deal()
@@ -157,7 +158,7 @@ def test_in_paper_liars_are_borne_and_named_too() -> None:
         assert all(at in world.scripts for at in world.proven_faulty())
 
 
-def test_a_holder_that_labels_a_key_for_something_else_misleads_nobody() -> None:
+def test_a_holder_that_names_a_wrong_advertisement_misleads_nobody() -> None:
     def relabel(liar: ByzantineReplica, outgoing: Outgoing, now: int) -> list[tuple[int, Outgoing]]:
         if isinstance(outgoing.message, NextShare):
             other = msgspec.structs.replace(outgoing.message, advertisement=b"other advert.. "[:16].ljust(16))
@@ -167,8 +168,8 @@ def test_a_holder_that_labels_a_key_for_something_else_misleads_nobody() -> None
     run_chain(3, {(1, 1): relabel, (2, 1): relabel})
 
 
-def test_portions_are_shown_only_when_more_ask_than_can_lie(monkeypatch: pytest.MonkeyPatch) -> None:
-    """And the planted bug: a holder that believes one accuser gives the key away."""
+def test_shares_are_shown_only_when_more_than_f_replicas_ask(monkeypatch: pytest.MonkeyPatch) -> None:
+    """And the planted bug: a holder that believes one accuser reveals the key."""
     run_chain(2, {(1, 1): follow_protocol, (2, 2): LIES["accuse"]})
 
     def show(
@@ -184,7 +185,7 @@ def test_portions_are_shown_only_when_more_ask_than_can_lie(monkeypatch: pytest.
     assert CoalitionKnowledge(world).has_key()
 
 
-def test_no_holder_shows_more_portions_than_there_can_be_liars() -> None:
+def test_no_holder_shows_more_than_f_shares() -> None:
     world = TransferChain(2)
     world.deal()
     world.run(2 * U)
@@ -216,8 +217,8 @@ def test_no_holder_shows_more_portions_than_there_can_be_liars() -> None:
 # --- time -------------------------------------------------------------------------------------------------------------
 
 
-def test_liars_alone_start_nobodys_clock() -> None:
-    """One holder deals, the others are held up for long: nobody speaks before a majority has dealt."""
+def test_byzantine_replicas_alone_start_no_clock() -> None:
+    """One holder deals, the others are delayed for long: no replica announces before a majority has dealt."""
     world = TransferChain(2, liars={(1, 1): follow_protocol})
     world.extra_delay = lambda source, to, message: (
         30 * U if isinstance(message, FirstShare) and to != ReplicaId(scheme(1), 1) else 0
@@ -231,7 +232,7 @@ def test_liars_alone_start_nobodys_clock() -> None:
 
 
 def test_honest_replicas_are_done_within_three_units_of_one_another() -> None:
-    """Whatever a liar tells whom: that is what the next node waits for."""
+    """Whatever a Byzantine replica sends to whichever replica: the next node relies on this."""
     for name, seed in itertools.product([name for name in LIES if "word" in name or "deny" in name], range(2)):
         world = TransferChain(2, liars={(2, 1): LIES[name]}, seed=seed)
         done: dict[ReplicaId, int] = {}
@@ -255,7 +256,8 @@ def test_honest_replicas_are_done_within_three_units_of_one_another() -> None:
 
 
 def killed(seed: int, *, first_life: bool = False) -> TransferChain:
-    """Liars at each hop, and honest replicas that are killed and started again in the middle; then another attempt."""
+    """Byzantine replicas at each hop, and honest replicas that are killed and restarted in the middle; then another
+    attempt."""
     rng = random.Random(seed)
     liars = mixed(seed, 3)
     hops = max(hop for hop, _ in liars)
@@ -271,7 +273,7 @@ def killed(seed: int, *, first_life: bool = False) -> TransferChain:
 
 
 @pytest.mark.parametrize("seed", range(12))
-def test_no_kill_gives_a_key_away_and_another_attempt_brings_it(seed: int) -> None:
+def test_no_kill_reveals_a_key_and_another_attempt_delivers_it(seed: int) -> None:
     world = killed(seed)
     origin = world.deal(1)
     world.run(100 * U)
@@ -279,7 +281,7 @@ def test_no_kill_gives_a_key_away_and_another_attempt_brings_it(seed: int) -> No
 
 
 @pytest.mark.heavy
-def test_no_kill_of_many_gives_a_key_away() -> None:
+def test_no_kill_of_many_reveals_a_key() -> None:
     for seed in range(1000, 1500):
         world = killed(seed)
         origin = world.deal(1)
@@ -287,12 +289,12 @@ def test_no_kill_of_many_gives_a_key_away() -> None:
         assert key_arrived(world, origin), seed
 
 
-def test_a_replica_that_spoke_in_its_second_life_would_give_keys_away() -> None:
+def test_without_the_quiet_period_a_restarted_replica_would_reveal_keys() -> None:
     """The planted bug. Most of the time it does no harm, so several runs are needed to see it."""
     assert any(CoalitionKnowledge(killed(seed, first_life=True)).has_key() for seed in (203, 240))
 
 
-def test_a_replica_in_its_second_life_is_silent_on_what_it_sees_for_a_while_and_for_good() -> None:
+def test_a_restarted_replica_ignores_for_good_what_it_sees_in_the_quiet_period() -> None:
     world = TransferChain(2)
     world.run(U)
     world.kill(2, 1)
@@ -310,7 +312,7 @@ def test_a_replica_in_its_second_life_is_silent_on_what_it_sees_for_a_while_and_
     assert silent.key_forwarder.sizes()["passages past"] >= 1
 
 
-def test_a_replica_that_does_not_know_all_claims_is_silent() -> None:
+def test_a_replica_without_all_claims_is_silent() -> None:
     world = TransferChain(2)
     for index in (1, 2, 3):
         world.replicas[ReplicaId(scheme(2), index)].routes.is_ready = index != 3
@@ -325,7 +327,7 @@ def test_a_replica_that_does_not_know_all_claims_is_silent() -> None:
 
 
 def reachable(root: object) -> list[object]:
-    """Everything that an object leads to, but for code."""
+    """Everything reachable from an object, except code."""
     seen: dict[int, object] = {}
     todo = [root]
     while todo:
@@ -338,17 +340,17 @@ def reachable(root: object) -> list[object]:
 
 
 def secrets_in(root: object) -> list[object]:
-    """Shares and scalars that an object leads to."""
+    """Shares and scalars reachable from an object."""
     return [each for each in reachable(root) if isinstance(each, VerifiableShare | Scalar)]
 
 
 @pytest.mark.parametrize("name", ["curious", "drop", "deny all", "two dealings 1", "two words 1"])
-def test_nothing_of_a_share_is_left_when_no_dispute_can_come_any_more(name: str) -> None:
+def test_shares_are_erased_when_no_dispute_is_possible(name: str) -> None:
     world = TransferChain(3, liars={(2, 1): LIES[name]})
     origin = world.deal()
     world.run(3 * U)
     parts = [(replica.key_forwarder, replica.content_forwarder) for replica in world.honest]
-    assert any(secrets_in(part._redistributing) for part, _ in parts)
+    assert any(secrets_in(part) for part, _ in parts)
     world.run()
     assert key_arrived(world, origin)
     values = [
@@ -372,7 +374,7 @@ def _portion_share(message: NextShare) -> VerifiableShare | None:
         return None
 
 
-def test_when_all_have_taken_their_shares_what_was_dealt_is_erased_at_once() -> None:
+def test_a_dealing_is_erased_once_all_replicas_have_acknowledged() -> None:
     world = TransferChain(2, bound_us=100 * U, hold_us=4_000 * U)
     world.deal()
     world.run(8 * U)
@@ -382,8 +384,8 @@ def test_when_all_have_taken_their_shares_what_was_dealt_is_erased_at_once() -> 
         assert secrets_in(replica.key_forwarder) == []
 
 
-def test_the_scripts_are_what_they_say() -> None:
-    """A liar that says nothing is one replica less; one that denies is in dispute."""
+def test_the_scripts_do_what_their_names_say() -> None:
+    """A silent Byzantine replica is one replica less; one that denies its share is in dispute."""
     quiet = run_chain(2, {(2, 1): drop(AgreementWord)})
     assert quiet.messages["DisputeDealing"] == 0
     denying = run_chain(2, {(2, 1): change_table(lambda table, to: without(table, 1))})

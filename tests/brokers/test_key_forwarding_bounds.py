@@ -1,4 +1,4 @@
-"""Keys that come early, late or again, from publishers that lie, or too many of them, do no harm and fill nothing."""
+"""Early, late, repeated and too many keys, also from Byzantine publishers, do no harm and fill no table."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from support.key_transfer_chain import (
     scheme,
     signing,
 )
-from veilcast.brokers.keys import forwarding
+from veilcast.brokers.keys import forwarder
 from veilcast.brokers.keys.agreement import PAYLOAD_MAX, AgreementMessage
 from veilcast.brokers.keys.agreement import SignedBroadcast as Words
 from veilcast.brokers.keys.bulk import make_key_id
@@ -54,12 +54,12 @@ from veilcast.wire.mesh import Message
 
 LYING = SigningKey(Secret(b"l" * 32))
 OTHERS = b"o" * 16
-"""Its advertisement."""
+"""Advertisement of the Byzantine publisher."""
 
 # --- early, late, again -----------------------------------------------------------------------------------------------
 
 
-def test_what_comes_before_its_advertisement_waits_for_it() -> None:
+def test_shares_before_their_advertisement_wait_for_it() -> None:
     for profile in ("hardened", "paper"):
         world = TransferChain(2, profile=profile)
         late = [world.replicas[ReplicaId(scheme(2), index)] for index in (1, 2)]
@@ -76,7 +76,7 @@ def test_what_comes_before_its_advertisement_waits_for_it() -> None:
         assert all(not replica.key_forwarder.sizes()["early"] for replica in late)
 
 
-def test_words_that_come_before_any_portion_are_kept_and_bounded() -> None:
+def test_statements_before_any_share_are_kept_and_bounded() -> None:
     world = TransferChain(2, keys_max=32)
     world.extra_delay = lambda source, to, message: (
         U if isinstance(message, NextShare) and to == ReplicaId(scheme(2), 1) else 0
@@ -95,8 +95,8 @@ def test_words_that_come_before_any_portion_are_kept_and_bounded() -> None:
     assert one.key_forwarder.sizes()["early"] == 0
 
 
-def test_liars_do_not_make_us_give_up_a_key_by_what_they_send_early() -> None:
-    """A holder sends its portion for an advertisement that nobody knows, and far too many others after it."""
+def test_early_byzantine_messages_do_not_make_a_replica_give_up_a_key() -> None:
+    """A holder sends its share for an unknown advertisement, and far too many others after it."""
     world = TransferChain(2, liars={(1, 1): follow_protocol})
     spoilt = list(itertools.islice((bytes((n >> 8, n & 255)) * 8 for n in range(1, 3000)), 2000))
 
@@ -116,15 +116,15 @@ def test_liars_do_not_make_us_give_up_a_key_by_what_they_send_early() -> None:
     assert key_arrived(world, origin)
 
 
-def test_a_portion_that_comes_when_the_hop_is_over_and_what_was_dealt_is_not_erased_yet_is_over_too() -> None:
-    """Found by search: such a one began the hop anew, and honest replicas said two things."""
+def test_a_late_share_is_stale_while_the_dealing_is_not_erased() -> None:
+    """Found by search: such a share started the transfer again, and honest replicas made two statements."""
     for index in (1, 2, 3):
         run_chain(
             3, {(1, index): LIES["delay long"], (2, index): LIES["delay long"], (3, index): LIES["delay long"]}, 270
         )
 
 
-def test_what_comes_again_after_all_is_over_changes_nothing() -> None:
+def test_repeats_after_the_end_change_nothing() -> None:
     world = TransferChain(2)
     world.deal()
     world.run(60 * U)
@@ -138,8 +138,8 @@ def test_what_comes_again_after_all_is_over_changes_nothing() -> None:
     assert world.proven_faulty() == []
 
 
-def test_a_key_that_comes_again_after_it_was_forgotten_brings_nobody_to_speak() -> None:
-    """Liars who kept portions from long ago are fewer than a majority, and nobody else deals."""
+def test_a_forgotten_key_that_is_replayed_causes_no_statement() -> None:
+    """Byzantine replicas that kept old shares are fewer than a majority, and no other replica deals."""
     world = TransferChain(2, liars={(1, 1): follow_protocol}, hold_us=50 * U)
     world.deal()
     world.run(200 * U)
@@ -154,7 +154,7 @@ def test_a_key_that_comes_again_after_it_was_forgotten_brings_nobody_to_speak() 
 
 
 def dealt_by(liar: ReplicaId, origin: KeyAttempt, publisher: SigningKey, to: Scheme) -> list[NextShare]:
-    """What a holder that lies makes of a key of a publisher that does."""
+    """A Byzantine holder's dealing of a Byzantine publisher's key."""
     entropy = random.Random(7).randbytes
     firsts = deal_key(Scalar.of(0xBAD), origin, liar.scheme, publisher, entropy, START)
     holding = accept_publisher_share(firsts[liar.index - 1], liar, publisher.public)
@@ -162,9 +162,9 @@ def dealt_by(liar: ReplicaId, origin: KeyAttempt, publisher: SigningKey, to: Sch
     return [NextShare(OTHERS, portion.encode().reveal()) for portion in handed.shares]
 
 
-def test_nobody_can_call_a_key_what_another_publishers_is_called() -> None:
-    """A publisher that lies, and a holder, deal theirs under the name of one that is on its way, before anybody else:
-    its passage would be theirs then, and honest holders' portions and siblings' words would not hold."""
+def test_no_publisher_can_use_the_key_id_of_another() -> None:
+    """A Byzantine publisher and a holder deal their key under the id of a key in transfer, before any other replica:
+    the transfer would be theirs then, and honest shares and statements would be invalid."""
     world = TransferChain(3, liars={(2, 1): follow_protocol})
     liar = ReplicaId(scheme(2), 1)
     for replica in world.honest:
@@ -178,7 +178,7 @@ def test_nobody_can_call_a_key_what_another_publishers_is_called() -> None:
 
 
 @pytest.mark.parametrize("profile", ["paper", "hardened"])
-def test_nor_at_the_edge_so_another_attempt_is_not_over_before_it_comes(profile: str) -> None:
+def test_a_foreign_key_id_at_the_edge_does_not_end_a_later_attempt(profile: str) -> None:
     world = TransferChain(2, profile=profile)
     edge = [world.replicas[place] for place in all_replicas(scheme(1))]
     later = KeyAttempt(world.deal().key, 1)
@@ -198,8 +198,8 @@ def test_nor_at_the_edge_so_another_attempt_is_not_over_before_it_comes(profile:
     assert world.proven_faulty() == []
 
 
-def test_a_publisher_that_brings_a_key_to_two_nodes_on_one_way_gets_nobody_named() -> None:
-    """The second of them had it from the first, and from the publisher's other client, and dealt both."""
+def test_a_publisher_that_sends_a_key_to_two_nodes_of_one_path_frames_nobody() -> None:
+    """The second node had it from the first, and from the publisher's other client, and dealt both."""
     for first in (0, 60):
         world = TransferChain(3)
         for place in all_replicas(scheme(2)):
@@ -225,7 +225,7 @@ def test_a_publisher_that_brings_a_key_to_two_nodes_on_one_way_gets_nobody_named
 
 
 def loud(liar: ByzantineReplica, outgoing: Outgoing, now: int) -> list[tuple[int, Outgoing]]:
-    """Says to one replica what just fits into a message, to others what is expected; and delivers nothing."""
+    """Sends one replica a payload that just fits into a message, and others the expected one; and delivers nothing."""
     message = outgoing.message
     if isinstance(message, LastShare):
         return []
@@ -236,14 +236,16 @@ def loud(liar: ByzantineReplica, outgoing: Outgoing, now: int) -> list[tuple[int
     ):
         said = AgreementMessage.decode(message.word)
         about = msgspec.msgpack.encode((KeyAttempt(message.key, message.attempt), said.old_scheme))
-        words = Words(digest(about, purpose=b"vc/attend"), liar.place, liar.world.replica_keys, liar.signing, most=1 << 20)
+        words = Words(
+            digest(about, purpose=b"vc/attend"), liar.place, liar.world.replica_keys, liar.signing, payload_max=1 << 20
+        )
         long = msgspec.structs.replace(said, statements=(words.announce(bytes(PAYLOAD_MAX)),)).encode()
         return [(0, outgoing._replace(message=msgspec.structs.replace(message, word=long)))]
     return [(0, outgoing)]
 
 
-def test_no_word_is_so_long_that_honest_replicas_cannot_pass_it_on() -> None:
-    """What was passed on, with one signature more, was no message any more: that ended the broker who tried."""
+def test_no_statement_is_too_long_for_honest_replicas_to_relay() -> None:
+    """The relayed statement, with one more signature, was too long for a message, which ended the broker."""
     hides = drop(NextShare, only=(3,))
 
     def shows(liar: ByzantineReplica, outgoing: Outgoing, now: int) -> list[tuple[int, Outgoing]]:
@@ -280,7 +282,7 @@ def test_two_attempts_at_once_do_not_mix() -> None:
 @pytest.mark.parametrize("after", [0, U // 2, U, 3 * U // 2, 2 * U, 4 * U])
 @pytest.mark.parametrize("name", ["curious", "deny all", "two words 1"])
 def test_keys_pass_under_two_schemes_of_a_node_at_once(after: int, name: str) -> None:
-    """The replicas of node 2 change places while a key is on its way; the next one goes by the new scheme."""
+    """The replicas of node 2 change places while a key is in transfer; the next one uses the new scheme."""
     world = TransferChain(3, liars={(2, 3): LIES[name]})
     first = world.deal()
     world.run(after)
@@ -305,7 +307,7 @@ def test_keys_pass_under_two_schemes_of_a_node_at_once(after: int, name: str) ->
 # --- bounds -----------------------------------------------------------------------------------------------------------
 
 
-def test_one_publisher_fills_only_its_part_of_the_room() -> None:
+def test_one_publisher_fills_only_its_quota() -> None:
     world = TransferChain(2, keys_max=16, done_max=64)
     world.extra_delay = lambda source, to, message: 10**15 if isinstance(message, NextShare | ShareReceived) else 0
     edge = world.replicas[ReplicaId(scheme(1), 1)]
@@ -316,8 +318,9 @@ def test_one_publisher_fills_only_its_part_of_the_room() -> None:
     assert sum(count for reason, count in edge.refused.items() if "no room" in reason) == 36
 
 
-def test_a_publisher_that_has_one_holder_deal_too_much_costs_nobody_a_portion() -> None:
-    """Which was refused for want of room, so its replica said that it lacked it, and the holder showed it to liars."""
+def test_a_publisher_that_overloads_one_holder_costs_nobody_a_share() -> None:
+    """The share was refused for lack of room, so its replica announced that it lacked it, and the holder showed it to
+    Byzantine replicas."""
     world = TransferChain(2, liars={(1, 1): follow_protocol, (2, 1): follow_protocol}, keys_max=4)
     holder, late = ReplicaId(scheme(1), 2), ReplicaId(scheme(2), 3)
     for replica in world.honest:
@@ -340,7 +343,7 @@ def test_a_publisher_that_has_one_holder_deal_too_much_costs_nobody_a_portion() 
     assert world.proven_faulty() == []
 
 
-def test_of_passages_that_are_over_so_many_are_remembered_and_not_for_ever() -> None:
+def test_remembered_transfers_are_bounded_and_expire() -> None:
     world = TransferChain(1, keys_max=16, done_max=64)
     edge = world.replicas[ReplicaId(scheme(1), 1)]
     for number in range(40):
@@ -353,7 +356,7 @@ def test_of_passages_that_are_over_so_many_are_remembered_and_not_for_ever() -> 
     assert edge.key_forwarder.sizes()["passages past"] == 1
 
 
-def test_nobody_but_who_should_brings_shares_or_words() -> None:
+def test_only_the_right_peers_send_shares_and_statements() -> None:
     world = TransferChain(2)
     world.deal()
     world.run()
@@ -365,16 +368,16 @@ def test_nobody_but_who_should_brings_shares_or_words() -> None:
         one.key_forwarder.receive(message, ReplicaId(scheme(1), source.index % 3 + 1), world.now)
     with pytest.raises(ForgedError, match="client"):
         one.key_forwarder.receive(message, Address("somebody"), world.now)
-    with pytest.raises(ForgedError, match="another way"):
+    with pytest.raises(ForgedError, match="another hop"):
         one.key_forwarder.receive(FirstShare(ADVERT, b"x"), Address("somebody"), world.now)
     with pytest.raises(RemoteError):
         world.replicas[ReplicaId(scheme(1), 1)].key_forwarder.receive(FirstShare(ADVERT, b"x"), CLIENT, world.now)
     said = AgreementMessage(scheme(1), scheme(2)).encode()
-    with pytest.raises(ForgedError, match="nobody"):
+    with pytest.raises(ForgedError, match="takes no part"):
         one.key_forwarder.receive(
             AgreementWord(b"k" * 16, 0, scheme(1).node, FloodKind.ATTENDANCE, said), ReplicaId(scheme(1), 1), world.now
         )
-    with pytest.raises(ForgedError, match="nobody"):
+    with pytest.raises(ForgedError, match="takes no part"):
         one.key_forwarder.receive(
             AgreementWord(b"k" * 16, 0, scheme(2).node, FloodKind.ATTENDANCE, said), ReplicaId(scheme(2), 2), world.now
         )
@@ -386,7 +389,7 @@ def test_nobody_but_who_should_brings_shares_or_words() -> None:
 # --- keys that are wanted ---------------------------------------------------------------------------------------------
 
 
-def test_a_reader_that_lacks_a_key_asks_for_it_all_the_way_back_once_in_a_while() -> None:
+def test_a_key_request_goes_back_to_the_publisher_once_in_a_while() -> None:
     world = TransferChain(3, want_us=10 * U)
     wanted = WantKey(ADVERT, b"k" * 16)
     for _ in range(3):
@@ -394,26 +397,26 @@ def test_a_reader_that_lacks_a_key_asks_for_it_all_the_way_back_once_in_a_while(
             world.send(Address("reader 3"), Outgoing(place, wanted))
         world.run(6 * U)
     assert world.wanted == [wanted] * 6
-    with pytest.raises(ForgedError, match="no readers"):
+    with pytest.raises(ForgedError, match="without subscribers"):
         world.replicas[ReplicaId(scheme(1), 1)].key_forwarder.receive(wanted, Address("somebody"), world.now)
 
 
-def test_a_peer_asks_for_so_many_keys_and_no_more() -> None:
+def test_key_requests_of_one_peer_are_bounded() -> None:
     world = TransferChain(2)
     replica = world.replicas[ReplicaId(scheme(2), 1)]
-    for number in range(forwarding._REQUESTS_PER_PEER):
+    for number in range(forwarder._REQUESTS_PER_PEER):
         replica.key_forwarder.receive(WantKey(ADVERT, number.to_bytes(16, "big")), Address("reader 2"), world.now)
     with pytest.raises(ExcessError):
         replica.key_forwarder.receive(WantKey(ADVERT, b"x" * 16), Address("reader 2"), world.now)
-    assert replica.key_forwarder.sizes()["keys wanted"] == forwarding._REQUESTS_PER_PEER
+    assert replica.key_forwarder.sizes()["keys wanted"] == forwarder._REQUESTS_PER_PEER
 
 
 # --- publishers that lie ----------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("others", [(1,), (2,), (3,), (1, 2), (1, 2, 3)])
-def test_a_publisher_that_deals_one_key_in_two_ways_frames_nobody(others: tuple[int, ...]) -> None:
-    """Replicas of the first node hold shares under two words of the publisher; nobody honest is named for that."""
+def test_a_publisher_with_two_dealings_of_one_key_frames_nobody(others: tuple[int, ...]) -> None:
+    """Replicas of the first node hold shares under two publisher headers; no honest replica is blamed for that."""
     for seed in range(3):
         world = TransferChain(3, liars={(2, 1): drop(AgreementWord), (3, 1): drop(AgreementWord)}, seed=seed)
         world.deal()
@@ -432,8 +435,8 @@ def test_a_publisher_that_deals_one_key_in_two_ways_frames_nobody(others: tuple[
 
 
 @pytest.mark.parametrize("seed", range(8))
-def test_where_links_stall_nobody_honest_is_named_and_the_next_attempt_arrives(seed: int) -> None:
-    """And what liars get is not the key: a portion that was not acknowledged in time is not shown at first."""
+def test_with_stalled_links_no_honest_replica_is_blamed_and_the_next_attempt_arrives(seed: int) -> None:
+    """And Byzantine replicas do not get the key: a share that was not acknowledged in time is not shown at first."""
     rng = random.Random(seed)
     liars = {(hop, rng.randint(1, 3)): LIES[rng.choice(list(LIES))] for hop in (1, 2, 3)}
     world = TransferChain(3, liars=liars, seed=seed)
@@ -456,8 +459,8 @@ def test_where_links_stall_nobody_honest_is_named_and_the_next_attempt_arrives(s
     assert all(reader.reassembled.get(again) == SECRET for reader in world.subscribers.values())
 
 
-def test_a_liar_that_acknowledges_nothing_stops_a_key_twice_and_no_more() -> None:
-    """It may be an honest one whose link has stalled: its portion is not shown, and the publisher tries again."""
+def test_a_replica_that_never_acknowledges_stops_a_key_at_most_twice() -> None:
+    """It may be an honest one with a stalled link: its share is not shown, and the publisher tries again."""
     world = TransferChain(2, liars={(2, 1): combine(LIES["deny all"], drop(ShareReceived))})
     world.unacknowledging = [ReplicaId(scheme(2), 1)]
     came = []

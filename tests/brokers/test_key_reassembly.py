@@ -1,4 +1,4 @@
-"""A reader's keys, share by share: what liars repeat takes none of them away, and nor do keys that come at once."""
+"""A subscriber's keys, share by share: neither replayed shares nor simultaneous keys evict any of them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from veilcast.brokers.routing.known_advertisements import KnownAdvertisement
 from veilcast.crypto.group import Scalar
 
 EACH = 12
-"""Keys of an advertisement that are remembered: few, so that this is quick."""
+"""Keys kept per advertisement: few, so that the test is quick."""
 
 
 @pytest.fixture(autouse=True)
@@ -33,7 +33,7 @@ def key(number: int) -> bytes:
 
 @cache
 def shares(number: int, size: int) -> list[bytes]:
-    """Of one key, as the replicas of an edge node of this size bring them."""
+    """The shares of one key, as the replicas of an edge node of this size send them."""
     edge = scheme(1, size)
     firsts = deal_key(Scalar.of(number + 1), KeyAttempt(key(number)), edge, PUBLISHER, random.Random(number).randbytes)
     holdings = [
@@ -47,7 +47,7 @@ class Reader:
         self.size, self.suspicions = size, FaultEvidence(100)
         roster = ReplicaKeys(nodes=8)
         roster.add(scheme(1, size), [signing(1, index).public for index in range(1, size + 1)])
-        self.openings = KeyReassembly(hardened=True, roster=roster, suspicions=self.suspicions, most=most)
+        self.openings = KeyReassembly(hardened=True, replica_keys=roster, evidence=self.suspicions, most=most)
 
     def bring(self, number: int, *replicas: int) -> None:
         advert = KnownAdvertisement(ADVERT, "news", None, PUBLISHER.public)  # type: ignore[arg-type]
@@ -58,7 +58,7 @@ class Reader:
         return self.openings.get((ADVERT, key(number))) is not None
 
 
-def test_a_replica_that_repeats_old_shares_takes_no_key_from_a_reader() -> None:
+def test_a_replica_that_replays_old_shares_evicts_no_key() -> None:
     reader = Reader()
     for honest in (2, 3):
         reader.bring(1_000, honest)
@@ -69,7 +69,7 @@ def test_a_replica_that_repeats_old_shares_takes_no_key_from_a_reader() -> None:
     assert not reader.suspicions.proven_faulty()
 
 
-def test_liars_that_repeat_the_same_old_shares_take_no_key_from_a_reader() -> None:
+def test_byzantine_replicas_that_replay_the_same_old_shares_evict_no_key() -> None:
     reader = Reader(5)
     for honest in (3, 4, 5):
         reader.bring(1_000, honest)
@@ -80,8 +80,8 @@ def test_liars_that_repeat_the_same_old_shares_take_no_key_from_a_reader() -> No
 
 
 @pytest.mark.parametrize("replicas", [(1, 2, 3), (2, 3)])
-def test_keys_that_come_at_once_all_come_out_though_many_came_before(replicas: tuple[int, ...]) -> None:
-    """One replica is a little ahead of the others, and the reader has as many keys as it remembers."""
+def test_simultaneous_keys_all_complete_though_many_came_before(replicas: tuple[int, ...]) -> None:
+    """One replica is a little ahead of the others, and the subscriber already has its maximum of keys."""
     reader = Reader()
     for number in range(EACH):
         reader.bring(number, 2, 3)
@@ -91,7 +91,7 @@ def test_keys_that_come_at_once_all_come_out_though_many_came_before(replicas: t
     assert [number for number in range(200) if reader.has(number)] == [*range(6, EACH), *range(100, 106)]
 
 
-def test_keys_at_hand_and_keys_on_their_way_have_a_bound() -> None:
+def test_complete_and_incomplete_keys_are_bounded() -> None:
     reader = Reader(most=9)
     for number in range(15):
         reader.bring(number, 1, 2, 3)
@@ -99,6 +99,6 @@ def test_keys_at_hand_and_keys_on_their_way_have_a_bound() -> None:
     for number in range(6):
         for index in (1, 2, 3):
             reader.bring(100 * index + number, index)
-    assert len(reader.openings._pending) == len(reader.openings._opened) == len(reader.openings) == 9
+    assert len(reader.openings._pending) == len(reader.openings._complete) == len(reader.openings) == 9
     reader.openings.end_advertisement(ADVERT)
     assert not len(reader.openings)

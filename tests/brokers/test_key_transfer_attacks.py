@@ -1,4 +1,5 @@
-"""Liars, one at every node, who know all rules of a hop: no key is stopped or read, and nobody honest is named."""
+"""Byzantine replicas, one at every node, that know all rules of a hop: no key is stopped or revealed, and no honest
+replica is blamed."""
 
 from __future__ import annotations
 
@@ -36,7 +37,7 @@ def at(hop: int, index: int) -> ReplicaId:
 
 
 def headers_of(liar: ByzantineReplica, key: bytes) -> list[HolderHeader]:
-    """What holders signed that it was dealt of this key."""
+    """The signed headers of the dealings of this key."""
     dealt = [
         DealtShare.decode(message.share).holder_header for message, _ in liar.received if isinstance(message, NextShare)
     ]
@@ -44,7 +45,7 @@ def headers_of(liar: ByzantineReplica, key: bytes) -> list[HolderHeader]:
 
 
 def passes_on_nothing(liar: ByzantineReplica, outgoing: Outgoing, now: int) -> list[tuple[int, Outgoing]]:
-    """Says its own words, and none of others."""
+    """Makes its own statements, and relays none."""
     message = outgoing.message
     others = isinstance(message, AgreementWord) and any(
         word.author != 1 for word in AgreementMessage.decode(message.word).statements
@@ -56,13 +57,13 @@ LATER = b"l" * 16
 """An advertisement that is not known at first."""
 
 DENY = change_table(lambda table, to: without(table, 2))
-"""Says that it lacks what holder 2 dealt, so that the hop takes as long as it can."""
+"""Denies the share of holder 2, so that the hop takes as long as possible."""
 
 
 @pytest.mark.parametrize("attempts", [3])
-def test_who_deals_long_before_all_others_makes_nobody_give_up(attempts: int) -> None:
-    """The last liar but one needs no share for it: the publisher's word is enough. The liars before it hold up every
-    hop, and the last one is silent, so that each honest replica of its node is needed."""
+def test_a_very_early_dealing_makes_no_replica_give_up(attempts: int) -> None:
+    """The last Byzantine replica but one needs no share for it: the publisher's header is enough. Those before it delay
+    every hop, and the last one is silent, so that each honest replica of its node is needed."""
     world = TransferChain(
         5, 3, {(1, 1): follow_protocol} | {(hop, 1): DENY for hop in (2, 3, 4)} | {(5, 1): drop(*ANY)}
     )
@@ -78,7 +79,7 @@ def test_who_deals_long_before_all_others_makes_nobody_give_up(attempts: int) ->
 
 
 def repeat(world: TransferChain, key: bytes, victim: ReplicaId) -> None:
-    """The liar of node 1 deals again what it dealt once, and that of node 2 shows that the hop had begun."""
+    """The Byzantine replica of node 1 deals again what it dealt once, and that of node 2 shows the start proof."""
     dealt = [m for m, *ends in world.shares if isinstance(m, NextShare) and ends == [at(1, 1), victim]]
     again = next(message for message in dealt if DealtShare.decode(message.share).holder_header.key_attempt.key == key)
     world.send(at(1, 1), Outgoing(victim, again))
@@ -92,7 +93,7 @@ def repeat(world: TransferChain, key: bytes, victim: ReplicaId) -> None:
     )
 
 
-def test_what_was_dealt_long_ago_begins_nothing_so_nobody_says_two_things_of_it() -> None:
+def test_an_old_dealing_starts_nothing_so_no_replica_makes_two_statements() -> None:
     world = TransferChain(2, 3, {(1, 1): follow_protocol, (2, 1): follow_protocol})
     origin = world.deal()
     world.run(450 * U)
@@ -109,7 +110,7 @@ def test_what_was_dealt_long_ago_begins_nothing_so_nobody_says_two_things_of_it(
     assert all(replica.key_forwarder.sizes()["hops"] == 0 for replica in world.honest)
 
 
-def test_old_keys_that_are_repeated_fill_no_room() -> None:
+def test_replayed_old_keys_use_no_quota() -> None:
     world = TransferChain(2, 3, {(1, 1): follow_protocol, (2, 1): follow_protocol}, keys_max=16)
     *old, new = unpicked_keys(5)
     for key in old:
@@ -126,8 +127,8 @@ def test_old_keys_that_are_repeated_fill_no_room() -> None:
     assert not level(world, (2, 2), (2, 3))
 
 
-def test_a_key_is_fresh_while_its_passage_is_remembered() -> None:
-    """Else there would be a time in which it could pass again."""
+def test_a_key_is_fresh_only_while_its_transfer_is_remembered() -> None:
+    """Otherwise there would be a time in which it could pass again."""
     world = TransferChain(2, 3, {(1, 1): follow_protocol, (2, 1): follow_protocol})
     origin = world.deal()
     for _ in range(60):
@@ -138,9 +139,9 @@ def test_a_key_is_fresh_while_its_passage_is_remembered() -> None:
     assert world.messages["DisputeDealing"] == 0
 
 
-def test_what_is_due_is_said_although_a_word_comes_that_does_not_hold() -> None:
-    """Holder 1 leaves out replica 2, and shows nothing to replica 3, to which its own liar says nothing of others. A
-    spoilt word comes to replica 2 just when it has to say what it has."""
+def test_due_messages_are_sent_although_an_invalid_statement_arrives() -> None:
+    """Holder 1 leaves out replica 2 and shows nothing to replica 3, to which its own Byzantine replica relays nothing.
+    An invalid statement reaches replica 2 exactly when its announcement is due."""
 
     def leaves_out(liar: ByzantineReplica, outgoing: Outgoing, now: int) -> list[tuple[int, Outgoing]]:
         if isinstance(outgoing.message, NextShare) and isinstance(outgoing.to, ReplicaId):
@@ -153,22 +154,22 @@ def test_what_is_due_is_said_although_a_word_comes_that_does_not_hold() -> None:
     (key,) = unpicked_keys(1)
     origin = world.deal(key=key)
     world.run(U)
-    way = world.replicas[at(2, 2)].key_forwarder._redistributing
-    assert way is not None
-    (hop,) = way._hops.values()
-    assert hop._begun is not None
+    way = world.replicas[at(2, 2)].hardened_forwarder
+    (hop,) = way._receivers.values()
+    assert hop._begun_us is not None
     spoilt = AgreementMessage(scheme(1), scheme(2), (EndorsedStatement(1, b"x", bytes(64)),)).encode()
     word = AgreementWord(key, 0, scheme(1).node, FloodKind.ATTENDANCE, spoilt)
-    heappush(world._queue, (hop._begun + 4 * U, -1, at(2, 1), at(2, 2), word))
+    heappush(world._queue, (hop._begun_us + 4 * U, -1, at(2, 1), at(2, 2), word))
     world.run(60 * U)
     assert key_arrived(world, origin)
     assert set(world.proven_faulty()) <= {(1, 1), (2, 1)}
     assert not level(world, (2, 3), (2, 2))
 
 
-def test_what_is_due_is_said_although_an_advertisement_comes_for_a_portion_that_does_not_hold() -> None:
-    """Holder 1 has left a spoilt portion with replica 2, for an advertisement that becomes known just when the replica
-    has to say what it has. Its word must not be lost with the portion: the node's own liar says nothing."""
+def test_due_messages_are_sent_although_an_invalid_early_share_is_released() -> None:
+    """Holder 1 has left an invalid share with replica 2, for an advertisement that becomes known exactly when the
+    replica's announcement is due. The announcement must not be lost with the share: the node's own Byzantine replica is
+    silent."""
 
     def spoils(liar: ByzantineReplica, outgoing: Outgoing, now: int) -> list[tuple[int, Outgoing]]:
         if not isinstance(outgoing.message, NextShare):
@@ -186,11 +187,10 @@ def test_what_is_due_is_said_although_an_advertisement_comes_for_a_portion_that_
     origin = world.deal(key=key)
     world.run(U)
     replica = world.replicas[at(2, 2)]
-    way = replica.key_forwarder._redistributing
-    assert way is not None
-    (hop,) = way._hops.values()
-    assert hop._begun is not None
-    due = hop._begun + 4 * U
+    way = replica.hardened_forwarder
+    (hop,) = way._receivers.values()
+    assert hop._begun_us is not None
+    due = hop._begun_us + 4 * U
     world.run(due - 1 - world.now)
     world.now = due
     replica.routes.other_publishers[LATER] = PUBLISHER.public
@@ -201,9 +201,9 @@ def test_what_is_due_is_said_although_an_advertisement_comes_for_a_portion_that_
     assert world.proven_faulty() == [(1, 1)]
 
 
-def test_who_does_without_an_honest_holder_still_has_enough_to_go_on_with() -> None:
-    """The liar of node 2 acknowledged nothing once, and denied what holder 2 dealt, who got the benefit of the doubt;
-    since then all do without holder 2. The liar of node 1 deals shares of a sharing that never was."""
+def test_a_receiver_without_an_honest_holder_still_has_enough_dealings() -> None:
+    """The Byzantine replica of node 2 once acknowledged nothing and denied the share of holder 2, and was excused.
+    Since then all skip holder 2. The Byzantine replica of node 1 deals shares of a sharing that never existed."""
     lying: list[bool] = []
 
     def denies(liar: ByzantineReplica, outgoing: Outgoing, now: int) -> list[tuple[int, Outgoing]]:
@@ -232,9 +232,9 @@ def test_who_does_without_an_honest_holder_still_has_enough_to_go_on_with() -> N
         assert key_arrived(world, origin)
 
 
-def test_two_honest_replicas_that_missed_one_another_once_are_not_played_off_against_each_other() -> None:
-    """The link between them stalled, with one key. With the next, liars have one of them done by what it says without
-    the other so late that its portion is asked for at the next node, when it has come to one honest replica there."""
+def test_two_honest_replicas_that_missed_one_another_cannot_be_split() -> None:
+    """The link between them stalled with one key. With the next, Byzantine replicas make one of them finish by its
+    brief roll so late that its share is disputed at the next node, when it has reached one honest replica there."""
     one, other, liar_between = at(2, 2), at(2, 3), at(2, 1)
     lying: list[bytes] = []
 
@@ -286,10 +286,9 @@ def test_two_honest_replicas_that_missed_one_another_once_are_not_played_off_aga
 
 
 def does_without(world: TransferChain, liar: ReplicaId, whom: bytes) -> None:
-    """A liar goes along with those who do."""
-    way = world.replicas[liar].key_forwarder._redistributing
-    assert way is not None
-    way._absences.record_missed(PUBLISHER.public, whom, 0)
+    """A Byzantine replica that joins the brief rolls of others."""
+    way = world.replicas[liar].hardened_forwarder
+    way._unresponsive.record_missed(PUBLISHER.public, whom, 0)
 
 
 def passed_by(world: TransferChain, key: bytes, units: int) -> bool:
@@ -299,8 +298,8 @@ def passed_by(world: TransferChain, key: bytes, units: int) -> bool:
 
 
 @pytest.mark.parametrize("known", [False, True])
-def test_a_hop_that_outlives_its_scheme_ends_nobody(known: bool) -> None:
-    """Two orders for one node, one soon after the other."""
+def test_a_transfer_that_outlives_its_scheme_breaks_nothing(known: bool) -> None:
+    """Two orders for one node in quick succession."""
     silent: Script = drop(*ANY)
     world = TransferChain(2, 3, {(1, 1): silent})
     first, second = unpicked_keys(2)
@@ -314,31 +313,31 @@ def test_a_hop_that_outlives_its_scheme_ends_nobody(known: bool) -> None:
     assert world.proven_faulty() == []
 
 
-def test_portions_that_are_shown_before_they_are_asked_for_are_checked_before_they_are_kept() -> None:
+def test_shares_shown_before_a_dispute_are_checked_before_they_are_stored() -> None:
     world = TransferChain(2, 3, {(1, 1): drop(NextShare), (2, 1): drop(AgreementWord)})
     world.rng = FixedRandom()  # type: ignore[assignment]
     (key,) = unpicked_keys(1)
     origin = world.deal(key=key)
     world.run(5 * U)
     replica = world.replicas[at(2, 2)]
-    way = replica.key_forwarder._redistributing
-    assert way is not None
-    (hop,) = way._hops.values()
-    assert hop._receiving.has_announced
+    way = replica.hardened_forwarder
+    (hop,) = way._receivers.values()
+    assert hop._reception.has_announced
     long = bytes((1, 254)) + bytes(32 * 254)
     root = msgspec.structs.replace(root_of(world, origin), points=long)
     header = HolderHeader(origin, scheme(1), 1, scheme(2), long, long, bytes(64))
     for index in (1, 3, 4, 255):
         portion = DealtShare(root, header, VerifiableShare(index, Scalar.of(1), Scalar.of(1)))
         replica.receive(NextShare(ADVERT, portion.encode().reveal()), at(1, 1), world.now)
-    assert not hop._shown
+    assert not hop._early_shown
     assert sum(replica.refused.values()) == 4
 
 
 @pytest.mark.parametrize("early", [415, 420, 425])
-def test_what_honest_ones_send_into_a_hop_that_a_liar_opened_early_is_not_lost_with_it(early: int) -> None:
-    """The liar of node 4 deals to replica 3 of node 5 so long before the others, in tenths of a unit, that what it
-    opened would be given up between what comes from honest ones; the liar of node 5 is silent."""
+def test_honest_messages_for_a_transfer_opened_early_by_a_byzantine_holder_are_not_lost(early: int) -> None:
+    """The Byzantine replica of node 4 deals to replica 3 of node 5 so long before the others, in tenths of a unit, that
+    the opened transfer would be dropped between the messages of honest replicas; the Byzantine replica of node 5 is
+    silent."""
 
     def build() -> tuple[TransferChain, list[int]]:
         world = TransferChain(
@@ -372,8 +371,9 @@ def test_what_honest_ones_send_into_a_hop_that_a_liar_opened_early_is_not_lost_w
     assert not level(world, (5, 2), (5, 3))
 
 
-def test_a_key_that_grows_old_while_a_node_takes_it_is_taken_whole() -> None:
-    """The publisher's clock is slow. Who refused one honest portion of what it had begun would say that it lacks it."""
+def test_a_key_that_becomes_stale_during_a_transfer_is_accepted_whole() -> None:
+    """The publisher's clock is slow. A replica that refused one honest share of a started transfer would announce that
+    it lacks it."""
     late, holder = at(3, 3), at(2, 2)
     (key,) = unpicked_keys(1)
     for age in [U * tenths // 10 for tenths in range(2, 14)]:
@@ -393,8 +393,8 @@ def test_a_key_that_grows_old_while_a_node_takes_it_is_taken_whole() -> None:
         assert world.proven_faulty() == []
 
 
-def test_what_was_said_before_a_hop_had_begun_is_heard_as_soon_as_it_has() -> None:
-    """One word waits, and the next one, of another, shows that the hop has begun."""
+def test_early_statements_are_handled_as_soon_as_the_transfer_begins() -> None:
+    """One statement waits, and the next one, of another replica, proves that the transfer has begun."""
     world = TransferChain(2, 5)
     world.rng = FixedRandom()  # type: ignore[assignment]
     late = ReplicaId(scheme(2, 5), 5)
@@ -403,13 +403,12 @@ def test_what_was_said_before_a_hop_had_begun_is_heard_as_soon_as_it_has() -> No
     )
     (key,) = unpicked_keys(1)
     world.deal(key=key)
-    way = world.replicas[late].key_forwarder._redistributing
-    assert way is not None
-    while not way._words:
+    way = world.replicas[late].hardened_forwarder
+    while not way._early_messages:
         world.run(U // 20)
-    (hop,) = way._hops.values()
-    while hop._begun is None:
+    (hop,) = way._receivers.values()
+    while hop._begun_us is None:
         world.run(U // 20)
-    assert len(way._words) == 0
+    assert len(way._early_messages) == 0
     world.run(60 * U)
     assert world.proven_faulty() == []

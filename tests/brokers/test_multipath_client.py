@@ -1,4 +1,4 @@
-"""A member of two overlays: as long as one of them carries, all arrives, and once."""
+"""A member of two overlays: as long as one of them works, every publication arrives, once."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ FIRST, SECOND = (("B1", "B2"),), (("C1", "C2"),)
 
 
 class Village:
-    """A publisher at one end of both overlays, and a reader at the other."""
+    """A publisher at one end of both overlays, and a subscriber at the other."""
 
     def __init__(self, profile: Profile = "hardened", client: BrokerClientConfig = CLIENT) -> None:
         self.town = BrokerNetwork(profile, FIRST, client=client)
@@ -79,7 +79,7 @@ class Village:
 
 
 @pytest.mark.parametrize("profile", ["hardened", "paper"])
-def test_what_comes_by_two_paths_is_delivered_once(profile: Profile) -> None:
+def test_a_publication_over_two_paths_is_delivered_once(profile: Profile) -> None:
     village = Village(profile)
     village.publish(20)
     village.town.run(5)
@@ -89,8 +89,8 @@ def test_what_comes_by_two_paths_is_delivered_once(profile: Profile) -> None:
 
 
 @pytest.mark.parametrize("lost", ["B", "C"])
-def test_one_path_alone_carries_all_and_the_lost_one_holds_up_nobody(lost: str) -> None:
-    """Three times as many publications as may wait, whose copies for the lost path would fill all room."""
+def test_one_working_path_delivers_all_and_the_lost_one_delays_nobody(lost: str) -> None:
+    """Three times as many publications as may wait; their copies for the lost path would fill all queues."""
     village = Village()
     village.kill(lost)
     for _ in range(12):
@@ -102,7 +102,7 @@ def test_one_path_alone_carries_all_and_the_lost_one_holds_up_nobody(lost: str) 
     assert not village.town.places[Address("P")].disk
 
 
-def test_a_path_that_is_back_carries_again() -> None:
+def test_a_recovered_path_delivers_again() -> None:
     village = Village()
     village.kill("C")
     for _ in range(6):
@@ -121,7 +121,7 @@ def test_a_path_that_is_back_carries_again() -> None:
 
 
 class Told:
-    """In a client's place: a path that says what a test has it say. It has room for 32 publications."""
+    """A stub client: a path that reports what a test tells it. It has room for 32 publications."""
 
     def __init__(self) -> None:
         self.said: deque[Event] = deque()
@@ -156,8 +156,8 @@ class Told:
 
 
 def refused_by(helps: Callable[[bool], bool], ticks: int) -> list[int]:
-    """When a publisher finds no room that publishes once a tick, by a path that is in time and one that is late after
-    a hundred ticks; unless it `helps`, if it is behind or not: then it says that the last one is through."""
+    """The time at which a publisher with one publication per tick finds no room, with one path in time and one that is
+    late after a hundred ticks. With `helps`, the late path confirms the last one whenever it is, or is not, behind."""
     good, bad = Told(), Told()
     paths = MultipathClient([good, bad], [], 16, 0)  # type: ignore[list-item]
     when: dict[int, int] = {}
@@ -177,7 +177,7 @@ def refused_by(helps: Callable[[bool], bool], ticks: int) -> list[int]:
     return refused
 
 
-def test_a_path_that_gets_one_through_whenever_it_is_behind_holds_up_others_ever_more_seldom() -> None:
+def test_a_path_that_recovers_only_while_behind_delays_others_ever_more_rarely() -> None:
     lost = refused_by(lambda behind: False, 4_000)
     assert max(lost) <= 101, "once, until it is behind"
     refused = refused_by(lambda behind: behind, 4_000)
@@ -185,7 +185,7 @@ def test_a_path_that_gets_one_through_whenever_it_is_behind_holds_up_others_ever
     assert sum(at >= 2_000 for at in refused) <= 2 * len(lost)
 
 
-def test_a_path_is_waited_for_again_when_enough_was_in_time_and_is_forgiven_by_and_by() -> None:
+def test_a_path_is_waited_for_again_after_enough_confirmations_and_finally_forgiven() -> None:
     good, bad = Told(), Told()
     paths = MultipathClient([good, bad], [], 16, 0)  # type: ignore[list-item]
 
@@ -195,7 +195,7 @@ def test_a_path_is_waited_for_again_when_enough_was_in_time_and_is_forgiven_by_a
         return record
 
     def falls_behind() -> int:
-        """And after how many in time it is behind no more."""
+        """Fall behind; returns after how many timely confirmations the path is behind no more."""
         bad.said.append(Overdue(publish(), Publication((), b"")))
         paths.handle_timer(0)
         return next(count for count in range(1, 5_000) if not keeps_up())
@@ -212,7 +212,7 @@ def test_a_path_is_waited_for_again_when_enough_was_in_time_and_is_forgiven_by_a
 
 
 def astray(village: Village, node: str) -> None:
-    """All replicas of a node say that everything is through, and pass on nothing."""
+    """All replicas of a node confirm everything, and forward nothing."""
 
     class Always(Random):
         def random(self) -> float:
@@ -226,7 +226,7 @@ def astray(village: Village, node: str) -> None:
         place.machine = DroppingBroker(place.machine, view)
 
 
-def test_a_path_whose_edge_says_that_all_is_through_costs_the_other_nothing_even_if_the_publisher_dies() -> None:
+def test_false_confirmations_of_one_path_cost_the_other_nothing_even_if_the_publisher_dies() -> None:
     village = Village()
     astray(village, "C1")
     village.town.wires[Address("P")] = lambda frame, source: None if frame.destination.startswith("B") else frame
@@ -243,7 +243,7 @@ def test_a_path_whose_edge_says_that_all_is_through_costs_the_other_nothing_even
     assert not village.publisher.sizes()["left"]
 
 
-def test_a_reader_that_was_killed_and_a_publisher_that_was_go_on_by_both_paths() -> None:
+def test_a_killed_subscriber_and_a_killed_publisher_continue_on_both_paths() -> None:
     village = Village()
     village.publish(4)
     village.town.run(1)
@@ -259,8 +259,8 @@ def test_a_reader_that_was_killed_and_a_publisher_that_was_go_on_by_both_paths()
     assert {body for _, _, body in village.town.heard} == {str(number).encode() for number in range(8)}
 
 
-def test_who_gives_up_a_wish_and_wants_it_again_gets_it_by_both_paths_in_the_next_life_too() -> None:
-    """How often it was withdrawn is one record for all paths; a claim that was withdrawn stays so."""
+def test_a_repeated_subscription_works_on_both_paths_after_a_restart_too() -> None:
+    """The withdrawal count is one record for all paths; a withdrawn claim stays withdrawn."""
     village = Village()
     village.reader.unsubscribe(1, village.town.now)
     village.town.touch("R")
@@ -282,7 +282,7 @@ def test_who_gives_up_a_wish_and_wants_it_again_gets_it_by_both_paths_in_the_nex
     assert village.heard_all_once()
 
 
-def test_withdrawn_is_withdrawn_on_all_paths_and_settled_once() -> None:
+def test_a_withdrawn_publication_is_withdrawn_on_all_paths_and_settled_once() -> None:
     village = Village()
     village.kill("B")
     village.kill("C")
@@ -297,8 +297,8 @@ def test_withdrawn_is_withdrawn_on_all_paths_and_settled_once() -> None:
     assert [client.sizes()["pending"] for client in village.publisher.clients] == [0, 0]
 
 
-def test_nothing_that_a_member_says_in_one_overlay_has_the_key_that_it_has_in_the_other() -> None:
-    """Who watches both knows a reader again by when it speaks, and not by what its claims are signed with."""
+def test_a_members_keys_in_two_overlays_have_nothing_in_common() -> None:
+    """An observer of both recognizes a subscriber by its timing, and not by the keys of its claims."""
     village = Village()
     holders: dict[str, set[bytes]] = {"B": set(), "C": set()}
 
@@ -318,17 +318,17 @@ def test_nothing_that_a_member_says_in_one_overlay_has_the_key_that_it_has_in_th
     assert holders["B"].isdisjoint(holders["C"])
 
 
-def test_a_broker_that_an_order_puts_onto_a_second_path_is_called_by_the_first_alone() -> None:
+def test_a_broker_moved_onto_a_second_path_is_used_by_the_first_alone() -> None:
     village = Village()
     peer = Address("B1.1")
-    village.publisher._take(1, Connect(peer), {}, village.town.now)
+    village.publisher._on_event(1, Connect(peer), {}, village.town.now)
     assert village.publisher.next_event() is None
     village.publish(3)
     village.town.run(5)
     assert village.heard_all_once()
 
 
-def test_notes_that_are_remembered_are_so_many_at_most() -> None:
+def test_remembered_notifications_are_bounded() -> None:
     village = Village(client=BrokerClientConfig(refresh_messages=8, seen_max=5))
     for _ in range(10):
         village.publish()
@@ -337,8 +337,9 @@ def test_notes_that_are_remembered_are_so_many_at_most() -> None:
     assert village.reader.sizes()["read"] == 5
 
 
-def test_copies_that_are_kept_back_until_their_advertisement_is_over_are_refused_though_they_were_forgotten() -> None:
-    """A whole overlay lies. Before that, it can bring again what the reader has forgotten (docs/limitations.md)."""
+def test_copies_withheld_until_their_advertisement_expires_are_refused_even_if_forgotten() -> None:
+    """A whole overlay is Byzantine. Before the expiry, it can replay what the subscriber has forgotten
+    (docs/limitations.md)."""
     village = Village(client=BrokerClientConfig(refresh_messages=8, seen_max=2))
     kept: list[Callable[[], None]] = []
 
@@ -367,7 +368,7 @@ def test_copies_that_are_kept_back_until_their_advertisement_is_over_are_refused
     assert village.reader.refused["StaleError"] >= 6
 
 
-def test_paths_are_two_at_least() -> None:
+def test_at_least_two_paths_are_required() -> None:
     town = BrokerNetwork("hardened", FIRST)
     with pytest.raises(LocalError, match="at least two"):
         town.member("P", ((town.overlay, "B1"),), 0, "publisher")

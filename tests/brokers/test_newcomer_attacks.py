@@ -1,4 +1,4 @@
-"""Replicas that come, from the attacker's side: what liars at their own node and next to it keep from them."""
+"""Attacks on joining replicas: what Byzantine replicas of their own node and of the next withhold from them."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from veilcast.topics import Label
 from veilcast.wire.brokers import CopyRouting, RoutingCopied
 
 FRESH = BrokerClientConfig(refresh_messages=1)
-"""Every publication has a key of its own, which must find its reader."""
+"""Every publication has its own key, which must reach its subscriber."""
 
 
 def publish(town: BrokerNetwork, count: int) -> None:
-    """One a second."""
+    """One publication per second."""
     machine = town.places[Address("P")].machine
     for number in range(count):
         machine.publish(Publication((("topic", TOPIC),), b"%d" % number), town.now)
@@ -31,7 +31,7 @@ def publish(town: BrokerNetwork, count: int) -> None:
 
 
 def nothing_wanted(liar: Broker) -> None:
-    """It says so to everybody."""
+    """It reports to all that there are no subscribers."""
     liar._router.subscriber_hops = lambda advertisement: []  # type: ignore[method-assign]
     liar._router.route = lambda routing: []  # type: ignore[method-assign]
 
@@ -46,13 +46,13 @@ def subscribed(town: BrokerNetwork) -> None:
 
 
 @pytest.mark.parametrize("profile", ["hardened", "paper"])
-def test_a_replica_that_comes_waits_for_clients_that_a_single_sibling_knows(profile: Profile) -> None:
-    """Of the two siblings one lies, says that nobody wants anything, and knows no clients."""
+def test_a_new_replica_waits_for_clients_that_a_single_sibling_knows(profile: Profile) -> None:
+    """Of the two siblings one is Byzantine: it reports no subscribers and knows no clients."""
     town = BrokerNetwork(profile, client=FRESH)
     subscribed(town)
     liar = town.broker("B3.1")
     nothing_wanted(liar)
-    liar._tell_all = lambda key, node: None  # type: ignore[method-assign]
+    liar._send_all_claims = lambda key, node: None  # type: ignore[method-assign]
     until = town.now + 12_000_000
     town.wires[Address("R")] = lambda frame, source: None if frame.destination == "B3.4" and town.now < until else frame
     town.redeploy(with_replicas(town.overlay.verify(OPERATOR.public), "B3", [1, 2, 4]), "B2.3", ["B3.4"])
@@ -61,12 +61,13 @@ def test_a_replica_that_comes_waits_for_clients_that_a_single_sibling_knows(prof
     assert sorted(int(body) for *_, body in town.heard) == list(range(14))
 
 
-def test_a_replica_that_comes_waits_for_the_voice_that_a_claim_lacks() -> None:
-    """An honest replica of the next node calls late; of the two that have answered one lies, and told nothing."""
+def test_a_new_replica_waits_for_the_missing_vote_of_a_claim() -> None:
+    """An honest replica of the next node connects late; of the two that have answered one is Byzantine, and reported
+    nothing."""
     town = BrokerNetwork("hardened", client=FRESH)
     subscribed(town)
     nothing_wanted(town.broker("B2.1"))
-    town.broker("B3.1")._tell_all = lambda key, node: None  # type: ignore[method-assign]
+    town.broker("B3.1")._send_all_claims = lambda key, node: None  # type: ignore[method-assign]
     until = town.now + 10_000_000
     town.wires[Address("B3.2")] = lambda frame, source: (
         None if frame.destination == "B2.4" and town.now < until else frame
@@ -77,19 +78,19 @@ def test_a_replica_that_comes_waits_for_the_voice_that_a_claim_lacks() -> None:
     assert sorted(int(body) for *_, body in town.heard) == list(range(14))
 
 
-def test_who_was_of_a_scheme_that_is_over_has_heard_nothing_and_nothing_breaks() -> None:
+def test_a_replica_of_an_ended_scheme_counts_as_unacknowledged_and_nothing_breaks() -> None:
     gone = SimpleNamespace(replica_keys=ReplicaKeys(nodes=4))
     ways = BrokerRoutingView(gone, SimpleNamespace(), SimpleNamespace(), b"me")  # type: ignore[arg-type]
     assert ways.is_unacknowledged(ReplicaId(Scheme(bytes(16), 1, 3), 1), RoutingCopied(1))
 
 
-def test_who_asks_again_before_it_has_heard_the_answer_is_told_once() -> None:
+def test_a_repeated_state_request_before_the_answer_is_answered_once() -> None:
     town = BrokerNetwork("hardened")
     subscribed(town)
     town.wires[Address("B2.1")] = lambda frame, source: None if frame.destination == "B3.1" else frame
     asked, answering = town.broker("B2.1"), town.broker("B3.1")
     town.run(0.1)
     for _ in range(5):
-        asked._hear(CopyRouting(1), answering.key, town.now)
+        asked._on_replica_message(CopyRouting(1), answering.key, town.now)
     assert answering.key in asked._links.lagging_replicas()
     assert asked.sizes()["queued each"] <= len(asked._router.claims_for(node_id("B3"))) + 1

@@ -1,4 +1,4 @@
-"""The paper's way of a key: pieces carry what proves them, whoever lies is named, and nobody else is."""
+"""The paper's key transfer: shares carry their proofs, Byzantine replicas are blamed, and no other replica is."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def signing(place: ReplicaId) -> SigningKey:
 
 
 class World:
-    """Brokers of some hops, some of whom behave as told."""
+    """Brokers of some hops, some with a scripted behaviour."""
 
     def __init__(self, sizes: Sequence[int], seed: int = 1) -> None:
         self.schemes = [scheme(hop, size) for hop, size in enumerate(sizes, 1)]
@@ -76,7 +76,7 @@ class World:
         return self.gathering
 
     def taken(self, parcel: SplitShare) -> bool:
-        """An honest receiver's check; a lying receiver gains nothing by taking what does not hold."""
+        """An honest receiver's check; a Byzantine receiver gains nothing by accepting an invalid share."""
         try:
             self.trails.check(parcel)
         except RemoteError:
@@ -93,13 +93,13 @@ def silent(world: World, parcel: SplitShare, to: Scheme | None) -> list[SplitSha
 
 
 def corrupting(world: World, parcel: SplitShare, to: Scheme | None) -> list[SplitShare]:
-    """Splits, or brings, another value than it was given."""
+    """Splits or sends another value than it was given."""
     wrong = msgspec.structs.replace(parcel, data=Secret(world.entropy(len(parcel.data))))
     return honest(world, wrong, to)
 
 
 def two_faced(world: World, parcel: SplitShare, to: Scheme | None) -> list[SplitShare]:
-    """Splits twice, and tells half of the receivers the one, half the other."""
+    """Splits twice, and sends one split to half of the receivers, the other to the other half."""
     if to is None:
         return corrupting(world, parcel, to)
     pair = honest(world, parcel, to), honest(world, parcel, to)
@@ -107,7 +107,7 @@ def two_faced(world: World, parcel: SplitShare, to: Scheme | None) -> list[Split
 
 
 def crooked(world: World, parcel: SplitShare, to: Scheme | None) -> list[SplitShare]:
-    """Signs for pieces of no polynomial of the right degree: those of a split with a higher threshold."""
+    """Signs for shares that lie on no polynomial of the right degree: those of a split with a higher threshold."""
     if to is None or to.size < 3:
         return corrupting(world, parcel, to)
     steep = split(parcel.data, to.size, to.size, world.entropy)
@@ -126,7 +126,7 @@ LIES: tuple[Behaviour, ...] = (silent, corrupting, two_faced, crooked)
 
 
 def lying(world: World) -> Iterator[dict[ReplicaId, Behaviour]]:
-    """Every minority at every hop, with every choice of lies."""
+    """Every minority at every hop, with every choice of behaviours."""
     hops = [
         [chosen for count in range(each.max_faulty + 1) for chosen in combinations(range(1, each.size + 1), count)]
         for each in world.schemes
@@ -145,13 +145,13 @@ def check_lies(sizes: tuple[int, ...]) -> None:
 
 
 @pytest.mark.parametrize("sizes", [(3,), (3, 3), (3, 1)], ids=str)
-def test_every_lie_of_every_minority_is_borne_and_nobody_honest_is_named(sizes: tuple[int, ...]) -> None:
+def test_every_behaviour_of_every_minority_is_tolerated_and_no_honest_replica_blamed(sizes: tuple[int, ...]) -> None:
     check_lies(sizes)
 
 
 @pytest.mark.heavy
 @pytest.mark.parametrize("sizes", [(3, 3, 3), (5, 3)], ids=str)
-def test_every_lie_is_borne_over_more_hops(sizes: tuple[int, ...]) -> None:
+def test_every_behaviour_is_tolerated_over_more_hops(sizes: tuple[int, ...]) -> None:
     check_lies(sizes)
 
 
@@ -165,7 +165,7 @@ def test_every_lie_is_borne_over_more_hops(sizes: tuple[int, ...]) -> None:
         (3, corrupting, BAD_SHARE),
     ],
 )
-def test_a_single_liar_is_named_with_what_it_did(hop: int, lie: Behaviour, reason: str) -> None:
+def test_a_single_byzantine_replica_is_blamed_with_its_fault(hop: int, lie: Behaviour, reason: str) -> None:
     world = World((3, 3, 3))
     liar = ReplicaId(world.schemes[hop - 1], 1)
     assert world.run({liar: lie}).faulty == {liar: reason}
@@ -173,7 +173,7 @@ def test_a_single_liar_is_named_with_what_it_did(hop: int, lie: Behaviour, reaso
 
 @given(st.lists(st.sampled_from([1, 2, 3, 4, 5]), min_size=1, max_size=3), st.integers(0, 2**32))
 @settings(max_examples=20)
-def test_random_lies_over_nodes_of_any_size(sizes: list[int], seed: int) -> None:
+def test_random_behaviours_over_nodes_of_any_size_are_tolerated(sizes: list[int], seed: int) -> None:
     rng = random.Random(seed)
     world = World(sizes, seed)
     behaviours: dict[ReplicaId, Behaviour] = {}
@@ -185,8 +185,8 @@ def test_random_lies_over_nodes_of_any_size(sizes: list[int], seed: int) -> None
     assert set(gathering.faulty) <= set(behaviours)
 
 
-def test_without_commitments_one_liar_at_each_hop_would_spoil_the_key() -> None:
-    """The planted bug: a subscriber that checks nothing takes the first pieces of a majority, and gets another key."""
+def test_without_commitments_one_byzantine_replica_at_each_hop_would_corrupt_the_key() -> None:
+    """The planted bug: a subscriber that checks nothing takes the first shares of a majority, and gets another key."""
     world = World((3,))
     parcels = [
         piece
@@ -203,7 +203,7 @@ def over_two_hops(world: World) -> SplitShare:
     return honest(world, world.parcels()[1], world.schemes[1])[2]
 
 
-def test_a_parcel_tells_its_way_and_survives_the_wire() -> None:
+def test_a_split_share_names_its_path_and_survives_encoding() -> None:
     world = World((3, 5))
     parcel = over_two_hops(world)
     assert parcel.path == (2, 3)
@@ -215,7 +215,7 @@ def test_a_parcel_tells_its_way_and_survives_the_wire() -> None:
 
 
 @pytest.mark.parametrize("data", [b"", bytes(65)])
-def test_a_piece_of_no_size_or_too_large_a_one_is_no_parcel(data: bytes) -> None:
+def test_an_empty_or_oversized_share_is_refused(data: bytes) -> None:
     parcel = World((3,)).parcels()[0]
     with pytest.raises(MalformedError):
         SplitShare.decode(msgspec.msgpack.encode((parcel.trail, 1, data)))
@@ -223,14 +223,14 @@ def test_a_piece_of_no_size_or_too_large_a_one_is_no_parcel(data: bytes) -> None
 
 @given(st.binary(max_size=400))
 @settings(max_examples=25)
-def test_noise_is_no_parcel(data: bytes) -> None:
+def test_noise_is_not_a_split_share(data: bytes) -> None:
     with pytest.raises(MalformedError):
         SplitShare.decode(data)
 
 
 @given(st.data())
 @settings(max_examples=20)
-def test_no_byte_of_a_parcel_can_change(data: st.DataObject) -> None:
+def test_no_byte_of_a_split_share_can_change(data: st.DataObject) -> None:
     world = World((3, 3))
     encoded = bytearray(over_two_hops(world).encode().reveal())
     at = data.draw(st.integers(0, len(encoded) - 1))
@@ -239,7 +239,7 @@ def test_no_byte_of_a_parcel_can_change(data: st.DataObject) -> None:
         world.trails.check(SplitShare.decode(bytes(encoded)))
 
 
-def test_a_trail_cannot_be_put_together_from_two() -> None:
+def test_a_trail_cannot_be_combined_from_two() -> None:
     world = World((3, 3))
     one, other = over_two_hops(world), honest(world, world.parcels()[1], world.schemes[1])[2]
     mixed = SplitShare((one.trail[0], other.trail[1]), other.index, other.data)
@@ -249,7 +249,7 @@ def test_a_trail_cannot_be_put_together_from_two() -> None:
         world.trails.check(SplitShare(one.trail[1:], one.index, one.data))
 
 
-def test_a_scheme_that_is_not_known_is_nobodys_fault() -> None:
+def test_an_unknown_scheme_blames_nobody() -> None:
     world = World((3, 3))
     parcel = over_two_hops(world)
     world.replica_keys.drop(world.schemes[0].node)
@@ -257,7 +257,7 @@ def test_a_scheme_that_is_not_known_is_nobodys_fault() -> None:
         KeyGatherer(ORIGIN, TrailVerifier(PUBLISHER.public, world.replica_keys)).add(parcel, parcel.holder)
 
 
-def test_each_branch_and_each_repeat_has_a_polynomial_of_its_own() -> None:
+def test_each_branch_and_each_repeat_has_its_own_polynomial() -> None:
     world = World((3, 3))
     parcel = world.parcels()[0]
     first, second = (honest(world, parcel, world.schemes[1]) for _ in range(2))
@@ -265,14 +265,14 @@ def test_each_branch_and_each_repeat_has_a_polynomial_of_its_own() -> None:
     assert all(a.data != b.data for a, b in zip(world.parcels(), world.parcels(), strict=True))
 
 
-def test_pieces_of_two_attempts_do_not_mix() -> None:
+def test_shares_of_two_attempts_do_not_mix() -> None:
     world = World((3,))
     again = split_key(KEY, KeyAttempt(ORIGIN.key, 1), world.schemes[0], PUBLISHER, world.entropy)
     with pytest.raises(StaleError):
         world.gathering.add(again[0], again[0].holder)
 
 
-def test_disjoint_paths_are_split_apart_and_any_of_them_will_do() -> None:
+def test_disjoint_paths_are_split_separately_and_any_of_them_is_enough() -> None:
     world = World((3, 3))
     by_one, by_other = (split_key(KEY, ORIGIN, to, PUBLISHER, world.entropy) for to in world.schemes)
     gathering = KeyGatherer(ORIGIN, world.trails)
@@ -282,7 +282,7 @@ def test_disjoint_paths_are_split_apart_and_any_of_them_will_do() -> None:
     assert gathering.faulty == {}
 
 
-def test_a_piece_twice_counts_once() -> None:
+def test_a_repeated_share_counts_once() -> None:
     world = World((3,))
     parcel = world.parcels()[0]
     world.gathering.add(parcel, parcel.holder)
@@ -290,7 +290,7 @@ def test_a_piece_twice_counts_once() -> None:
     assert len(world.gathering) == 1
 
 
-def test_who_brings_anothers_piece_is_named() -> None:
+def test_the_sender_of_a_foreign_share_is_blamed() -> None:
     world = World((3,))
     thief = ReplicaId(world.schemes[0], 2)
     with pytest.raises(ForgedError):
@@ -298,7 +298,7 @@ def test_who_brings_anothers_piece_is_named() -> None:
     assert world.gathering.faulty == {thief: BAD_SHARE}
 
 
-def test_a_gathering_is_bounded() -> None:
+def test_the_gatherer_is_bounded() -> None:
     world = World((3,))
     gathering = KeyGatherer(ORIGIN, world.trails, most=1)
     parcels = world.parcels()
@@ -307,7 +307,7 @@ def test_a_gathering_is_bounded() -> None:
         gathering.add(parcels[1], parcels[1].holder)
 
 
-def test_what_was_checked_is_remembered_within_bounds() -> None:
+def test_verified_statements_are_remembered_within_bounds() -> None:
     world = World((5, 3))
     trails = TrailVerifier(PUBLISHER.public, world.replica_keys, kept=3)
     for parcel in world.parcels():
@@ -315,7 +315,7 @@ def test_what_was_checked_is_remembered_within_bounds() -> None:
     assert len(trails) == 3
 
 
-def test_a_way_is_bounded() -> None:
+def test_a_path_is_bounded() -> None:
     world = World((1,))
     (parcel,) = world.parcels()
     for _ in range(HOPS_MAX - 1):
@@ -327,7 +327,7 @@ def test_a_way_is_bounded() -> None:
 # --- schemes ----------------------------------------------------------------------------------------------------------
 
 
-def test_the_threshold_is_a_majority_that_the_others_cannot_reach() -> None:
+def test_the_threshold_is_a_majority_that_a_minority_cannot_reach() -> None:
     for size in range(1, 20):
         assert max_faulty(size) < majority(size) <= size - max_faulty(size)
 
@@ -339,7 +339,7 @@ def test_hardened_refuses_small_and_even_nodes_and_says_why(size: int, why: str)
     check_hardened(3, "virtual node 'B1'")
 
 
-def test_a_roster_keeps_the_newest_versions_and_so_many_nodes() -> None:
+def test_replica_keys_keep_the_newest_versions_of_a_bounded_number_of_nodes() -> None:
     roster = ReplicaKeys(nodes=1, kept=2)
     for version in range(3):
         roster.add(scheme(1, 3, version), [bytes((version, i)) * 16 for i in range(3)])
@@ -358,7 +358,7 @@ def test_a_roster_keeps_the_newest_versions_and_so_many_nodes() -> None:
 # --- counts -----------------------------------------------------------------------------------------------------------
 
 
-def test_the_counts_of_the_paper_and_the_one_that_is_wrong() -> None:
+def test_the_paper_counts_hold_except_the_wrong_one() -> None:
     assert share_counts.shares_received([3] * 10) == 59_049
     assert share_counts.shares_sent([3] * 10) == 88_572
     assert share_counts.shares_received([3, 3], paths=2) == 18
@@ -376,7 +376,7 @@ def test_redistribution_takes_168_messages_where_re_splitting_takes_88572() -> N
 
 @given(st.lists(st.integers(1, 9), min_size=1, max_size=5), st.data())
 @settings(max_examples=25)
-def test_what_arrives_for_certain_is_enough(sizes: list[int], data: st.DataObject) -> None:
+def test_the_certain_shares_are_enough(sizes: list[int], data: st.DataObject) -> None:
     liars = [data.draw(st.integers(0, max_faulty(size))) for size in sizes]
     assert (
         share_counts.shares_needed(sizes)
@@ -385,7 +385,7 @@ def test_what_arrives_for_certain_is_enough(sizes: list[int], data: st.DataObjec
     )
 
 
-def test_counts_are_those_of_the_code() -> None:
+def test_the_counts_match_the_code() -> None:
     world = World((3, 4))
     gathering = world.run({ReplicaId(world.schemes[0], 1): silent, ReplicaId(world.schemes[1], 2): silent})
     assert len(gathering) == share_counts.shares_for_certain([3, 4], [1, 1])

@@ -1,4 +1,4 @@
-"""Replicas stand where the paper's framework puts them, and better where pairs of them help most."""
+"""The paper's framework places replicas as printed, and pairs place them better."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ FAILURES = {"B1": 2, "B2": 2, "B3": 1, "B4": 2, "B5": 3, "B6": 1}
 
 
 def weighted(wanted: list[int]) -> list[OverlayPath]:
-    """The paths of Figure 5, with the priorities that are wanted."""
+    """The paths of Figure 5, with the wanted priorities."""
     plain = path_priorities(FIG_5, FAILURES)
     return [
         OverlayPath(path.name, path.nodes, want / own) for path, want, own in zip(FIG_5, wanted, plain, strict=True)
@@ -73,14 +73,14 @@ def test_fig_5_remarks_nodes_of_two_appear_and_their_paths_are_reported() -> Non
         plan.check_hardened()
 
 
-def test_the_third_phase_takes_from_whoever_fails_least() -> None:
+def test_the_third_phase_takes_from_the_node_that_fails_least() -> None:
     plan = three_phase_plan(weighted([2, 3, 5]), FAILURES, 10, cap=3)
     assert plan.packs["P-S3"] == {"B2": 1, "B5": 2}
     assert plan.packs["P-S1"] == {"B1": 1, "B2": 1}
     assert plan.unused == 2
 
 
-def test_the_variation_gives_a_node_one_pack_and_the_rest_to_those_with_least() -> None:
+def test_the_variation_gives_a_node_one_pack_and_the_rest_to_the_smallest_nodes() -> None:
     plan = three_phase_plan(weighted([2, 3, 5]), FAILURES, 10, once=True)
     assert sum(plan.sizes.values()) == 6 + 10
     assert plan.sizes["B1"] < 4
@@ -110,8 +110,8 @@ def test_largest_remainders_spend_all_and_stay_within_one_of_the_proportion(weig
     assert all(abs(count - Fraction(weight * seats, total)) < 1 for count, weight in zip(counts, weights, strict=True))
 
 
-def test_equal_claims_do_not_depend_on_rounding() -> None:
-    """In floating point 0.1 * 3 is no 0.3: exact fractions share out ten equal claims as they come."""
+def test_equal_weights_do_not_depend_on_rounding() -> None:
+    """In floating point 0.1 * 3 is not 0.3: exact fractions distribute ten equal weights in order."""
     assert largest_remainder([Fraction(1, 10)] * 10, 25) == [3, 3, 3, 3, 3, 2, 2, 2, 2, 2]
 
 
@@ -122,7 +122,7 @@ paths_of = st.lists(
 
 @given(paths_of, st.dictionaries(st.sampled_from("abcdefgh"), st.integers(0, 9)), st.integers(0, 30), st.booleans())
 @few
-def test_a_plan_spends_what_it_says(
+def test_a_plan_uses_the_replicas_it_reports(
     paths: list[OverlayPath], failures: dict[str, int], replicas: int, once: bool
 ) -> None:
     for cap in (None, 0, 3):
@@ -150,7 +150,7 @@ def test_even_nodes_are_worse_than_the_odd_ones_below() -> None:
 
 @given(st.integers(1, 9), st.floats(0, 1))
 @few
-def test_the_chance_of_a_majority_is_that_of_counting(size: int, risk: float) -> None:
+def test_the_probability_of_a_majority_matches_counting(size: int, risk: float) -> None:
     counted = 0.0
     for pattern in range(1 << size):
         bad = pattern.bit_count()
@@ -187,7 +187,7 @@ def test_on_one_path_the_greedy_plan_is_the_best_of_all() -> None:
     assert soundness(path, greedy_pair_plan(path, risks, 8).sizes, risks) == pytest.approx(best)
 
 
-def test_pairs_stop_where_more_brokers_would_lie_than_not() -> None:
+def test_pairs_stop_where_the_risk_is_above_one_half() -> None:
     plan = greedy_pair_plan([OverlayPath("p", ("a", "b"))], {"a": 0.6, "b": 0.0}, 10)
     assert plan.sizes == {"a": 1, "b": 1}
     assert plan.unused == 10
@@ -236,7 +236,8 @@ def means(draw: Callable[[int], Instance]) -> tuple[float, ...]:
 
 
 def test_on_trees_pairs_give_what_the_prototype_found() -> None:
-    """It had .571, .738 and .877 on instances that it does not describe: found among many laws, so a calibration."""
+    """It had .571, .738 and .877 on instances that it does not describe: found among many distributions, so this is a
+    calibration."""
     none, phases, once, greedy = means(on_a_tree)
     assert none == pytest.approx(0.571, abs=0.03)
     assert phases == pytest.approx(0.738, abs=0.03)
@@ -278,7 +279,7 @@ def test_a_plan_for_more_replicas_than_exist_is_refused() -> None:
         lambda: estimate_risk(3, 2),
     ],
 )
-def test_what_makes_no_sense_is_refused(wrong: Callable[[], object]) -> None:
+def test_invalid_input_is_refused(wrong: Callable[[], object]) -> None:
     with pytest.raises(LocalError):
         wrong()
 
@@ -287,14 +288,14 @@ def test_a_path_is_unprotected_if_one_node_is() -> None:
     assert unprotected_paths(FIG_5, {"B1": 3, "B2": 3, "B3": 3, "B4": 2, "B5": 3, "B6": 5}) == ["P-S2"]
 
 
-def test_a_risk_is_never_quite_nothing() -> None:
+def test_a_risk_is_never_zero() -> None:
     assert 0 < estimate_risk(0, 100) < estimate_risk(5, 100) < estimate_risk(100, 100) < 1
 
 
 # --- the overlay ------------------------------------------------------------------------------------------------------
 
 
-def test_an_overlay_is_read_and_has_one_path_between_any_two() -> None:
+def test_an_overlay_has_one_path_between_any_two_nodes() -> None:
     overlay = parse_overlay(
         {
             "nodes": [{"name": "A", "replicas": 3}, {"name": "B"}, {"name": "C", "replicas": 5}],
@@ -326,14 +327,14 @@ NODES = [{"name": name} for name in "ABCD"]
         ({}, "not an overlay"),
     ],
 )
-def test_an_overlay_with_a_cycle_a_gap_or_a_slip_is_refused_by_name(table: dict[str, object], why: str) -> None:
+def test_an_overlay_with_a_cycle_gap_or_typo_is_refused_by_name(table: dict[str, object], why: str) -> None:
     with pytest.raises(ConfigError, match=why):
         parse_overlay(table)
 
 
 @given(st.integers(2, 30), st.integers(0, 2**32))
 @few
-def test_every_tree_is_taken_and_every_link_more_is_a_cycle(size: int, seed: int) -> None:
+def test_every_tree_is_accepted_and_every_extra_link_is_a_cycle(size: int, seed: int) -> None:
     rng = random.Random(seed)
     names = [str(at) for at in range(size)]
     links = [(names[at], names[rng.randrange(at)]) for at in range(1, size)]

@@ -1,4 +1,4 @@
-"""The two languages of brokers, against the plain definition of a match; and words that nobody should have written."""
+"""The two predicate codecs, compared with the plain definition of a match; and hostile bytes."""
 
 from __future__ import annotations
 
@@ -69,9 +69,7 @@ def test_in_paper_brokers_match_by_the_plain_definition(interest: Conjunction, p
 
 @given(interests(), publications)
 @settings(max_examples=40)
-def test_in_hardened_brokers_match_just_as_coarsely_as_topics_do(
-    interest: Conjunction, publication: Publication
-) -> None:
+def test_in_hardened_brokers_match_as_coarsely_as_topics(interest: Conjunction, publication: Publication) -> None:
     language = TagPredicates()
     said = language.decode_publication(language.encode_publication(keys_of(0, "hardened"), publication))
     matched = language.matches(said, read("hardened", interest))
@@ -82,7 +80,7 @@ def test_in_hardened_brokers_match_just_as_coarsely_as_topics_do(
 @pytest.mark.parametrize("profile", PROFILES)
 @given(s=interests(), t=interests(), publication=publications)
 @settings(max_examples=40)
-def test_what_covers_matches_whatever_the_other_does(
+def test_a_covering_interest_matches_everything_the_covered_one_does(
     profile: Profile, s: Conjunction, t: Conjunction, publication: Publication
 ) -> None:
     language: Any = predicate_codec(profile)
@@ -96,7 +94,7 @@ def test_what_covers_matches_whatever_the_other_does(
 @pytest.mark.parametrize("profile", PROFILES)
 @given(interest=interests(), publication=publications)
 @settings(max_examples=40)
-def test_everything_that_can_be_said_of_a_topic_was_advertised(
+def test_everything_published_on_a_topic_conforms_to_its_advertisement(
     profile: Profile, interest: Conjunction, publication: Publication
 ) -> None:
     keys, language = keys_of(0, profile), predicate_codec(profile)
@@ -107,7 +105,7 @@ def test_everything_that_can_be_said_of_a_topic_was_advertised(
     assert language.overlaps(advertisement, read(profile, interest))
 
 
-def test_in_hardened_one_for_the_whole_topic_covers_all_and_two_that_are_alike_one_another() -> None:
+def test_in_hardened_a_whole_topic_subscription_covers_all_and_equal_ones_cover_each_other() -> None:
     language = TagPredicates()
     whole, some = read("hardened", LABEL), read("hardened", All(LABEL, Range("level", 3, 9)))
     assert language.covers(whole, some)
@@ -133,7 +131,7 @@ def test_two_epochs_and_two_topics_have_no_tag_in_common() -> None:
 @pytest.mark.parametrize("profile", PROFILES)
 @given(words=st.binary(min_size=1, max_size=200))
 @settings(max_examples=40)
-def test_hostile_words_are_malformed_and_nothing_else(profile: Profile, words: bytes) -> None:
+def test_hostile_predicates_raise_malformed_error_only(profile: Profile, words: bytes) -> None:
     language = predicate_codec(profile)
     for act in (
         lambda: language.decode_subscription(claim(profile, words)),
@@ -145,7 +143,7 @@ def test_hostile_words_are_malformed_and_nothing_else(profile: Profile, words: b
             continue
 
 
-def test_words_are_of_their_kind() -> None:
+def test_predicates_are_decoded_as_their_own_kind_only() -> None:
     tag = bytes(g.TAG)
     encode = msgspec.msgpack.encode
     for words in ((tag, [[tag], [tag]]), (tag, [])):
@@ -162,7 +160,7 @@ def test_words_are_of_their_kind() -> None:
         )
 
 
-def test_who_says_too_much_is_told_so_before_it_leaves() -> None:
+def test_an_oversized_predicate_is_refused_locally() -> None:
     long = Publication((("topic", broker_keyrings.TOPIC), *((("kind", f"{number:0200}")) for number in range(60))))
     with pytest.raises(LocalError, match="brokers"):
         PlainPredicates().encode_publication(keys_of(0, "paper"), long)

@@ -1,4 +1,4 @@
-"""Predicates are interests, and one covers another just if it matches all that the other does."""
+"""Predicates are interests, and one covers another exactly if it matches everything that the other does."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def values(c: Constraint) -> set[Value]:
 
 @given(constraints, constraints)
 @some
-def test_within_and_meet_are_those_of_sets(one: Constraint, other: Constraint) -> None:
+def test_is_within_and_intersects_match_set_operations(one: Constraint, other: Constraint) -> None:
     same = one.attribute == other.attribute
     assert is_within(one, other) == (same and values(one) <= values(other))
     assert intersects(one, other) == (same and bool(values(one) & values(other)))
@@ -78,7 +78,7 @@ SMALL = small_publications()
 @given(interests, st.lists(constraints, min_size=1, max_size=2).map(lambda parts: All(*parts)))
 @some
 def test_covering_is_matching_all_that_the_other_matches(s: Conjunction, t: Conjunction) -> None:
-    """Two constraints can be met by two pairs, and fewer pairs are among the publications too: that is all there is."""
+    """Two constraints can be met by two pairs, and publications with fewer pairs are included: that is exhaustive."""
     assert covers(s, t) == all(s.matches(publication) for publication in SMALL if t.matches(publication))
 
 
@@ -92,7 +92,7 @@ def test_covering_is_an_order(a: Conjunction, b: Conjunction, c: Conjunction) ->
 
 @given(interests, interests, publications)
 @some
-def test_what_is_covered_is_never_lost(s: Conjunction, t: Conjunction, publication: Publication) -> None:
+def test_covered_interests_are_never_lost(s: Conjunction, t: Conjunction, publication: Publication) -> None:
     if covers(s, t) and t.matches(publication):
         assert s.matches(publication)
 
@@ -107,7 +107,7 @@ def test_labels_boxes_and_conjunctions_cover_as_they_should() -> None:
 
 
 def test_two_constraints_on_one_attribute_are_not_their_intersection() -> None:
-    """Two pairs may meet them, so neither a narrower nor an empty intersection says anything."""
+    """Two pairs may meet them, so a narrower or empty intersection proves nothing."""
     both = All(Range("a", 0, 1), Range("a", 2, 3))
     assert not covers(Range("a", 1, 2), both)
     assert covers(Range("a", None, 1), both)
@@ -118,8 +118,8 @@ def test_two_constraints_on_one_attribute_are_not_their_intersection() -> None:
 
 @given(st.lists(constraints, min_size=1, max_size=2).map(lambda parts: All(*parts)), interests)
 @some
-def test_an_advertisement_overlaps_what_something_in_it_can_match(a: Conjunction, s: Conjunction) -> None:
-    """A witness takes a pair for each constraint of both, from the values that are told apart."""
+def test_an_advertisement_overlaps_what_a_conforming_publication_can_match(a: Conjunction, s: Conjunction) -> None:
+    """A witness takes a pair for each constraint of both, from the distinguishable values."""
     pairs = [(attribute, value) for attribute in "ab" for value in POINTS]
     admitted = [pair for pair in pairs if any(pair[0] == c.attribute and c.admits(pair[1]) for c in a.constraints)]
     everything = Publication(tuple(admitted))
@@ -129,7 +129,7 @@ def test_an_advertisement_overlaps_what_something_in_it_can_match(a: Conjunction
 
 @given(interests, interests, publications)
 @some
-def test_a_covering_advertisement_takes_in_what_the_other_announces(
+def test_a_covering_advertisement_includes_what_the_other_announces(
     a: Conjunction, b: Conjunction, publication: Publication
 ) -> None:
     if covers_advertisement(a, b) and conforms(publication, b):
@@ -138,7 +138,7 @@ def test_a_covering_advertisement_takes_in_what_the_other_announces(
 
 @given(interests, interests, interests)
 @some
-def test_a_covering_advertisement_draws_all_subscriptions_of_the_other(
+def test_a_covering_advertisement_attracts_all_subscriptions_of_the_other(
     a: Conjunction, b: Conjunction, s: Conjunction
 ) -> None:
     if covers_advertisement(a, b) and overlaps(b, s):
@@ -160,14 +160,14 @@ def test_a_publication_with_more_than_was_advertised_does_not_conform() -> None:
     ("operator", "inside", "outside"),
     [("=", [5], [4.9, 5.1]), (">", [5.1], [5]), (">=", [5], [4.9]), ("<", [4.9], [5]), ("<=", [5], [5.1])],
 )
-def test_operators_mean_what_they_say(operator: str, inside: list[float], outside: list[float]) -> None:
+def test_operators_compare_as_written(operator: str, inside: list[float], outside: list[float]) -> None:
     made = make_constraint("price", operator, 5)
     assert all(made.admits(value) for value in inside)
     assert not any(made.admits(value) for value in outside)
     assert not made.admits("5")
 
 
-def test_the_form_of_the_paper_is_read() -> None:
+def test_the_notation_of_the_paper_is_parsed() -> None:
     assert parse_predicates("[class,=,bar],[price,>,50]").constraints == (
         Equal("class", "bar"),
         Range("price", 50, None, low_open=True),
@@ -183,6 +183,6 @@ def test_the_form_of_the_paper_is_read() -> None:
     "text",
     ["", "class = bar", "[class,=]", "[class,=,bar] and more", "[class,>,bar]", "[price,!,5]", "[,=,x]", "[a,=,]"],
 )
-def test_what_is_no_predicate_is_refused(text: str) -> None:
+def test_invalid_predicates_are_refused(text: str) -> None:
     with pytest.raises(LocalError):
         parse_predicates(text)

@@ -1,4 +1,4 @@
-"""Queues between peers: everything arrives once and in order, over streams that break anywhere and lives that end."""
+"""Queues between peers: everything arrives once and in order, over breaking streams and restarts."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ A, B = Address("a"), Address("b")
 
 
 def content(number: int) -> ConfirmContent:
-    """Of the sort that may be dropped."""
+    """A droppable message."""
     return ConfirmContent(number.to_bytes(16, "big"), 0)
 
 
 def claim(number: int) -> CopyRouting:
-    """Of the sort that may not."""
+    """A message that is never dropped."""
     return CopyRouting(number)
 
 
@@ -63,7 +63,7 @@ class Pair:
         return True
 
     def settle(self) -> None:
-        """Until nothing is under way, and nobody waits for a time that comes soon."""
+        """Run until nothing is in flight and no timer is due soon."""
         while True:
             while self.step(A) or self.step(B):
                 pass
@@ -75,7 +75,7 @@ class Pair:
                 end.handle(self.now)
 
 
-def test_everything_arrives_once_and_in_order_over_streams_that_break_anywhere() -> None:
+def test_everything_arrives_once_and_in_order_over_breaking_streams() -> None:
     for seed in range(30):
         pair = Pair(seed)
         pair.connect()
@@ -98,7 +98,7 @@ def test_everything_arrives_once_and_in_order_over_streams_that_break_anywhere()
         assert len(pair.ends[A]) == len(pair.ends[B]) == 0, "and all of it is acknowledged"
 
 
-def test_who_starts_anew_is_known_for_it_and_gets_what_it_lacks() -> None:
+def test_a_restarted_peer_is_recognized_and_gets_what_it_lacks() -> None:
     pair = Pair()
     pair.connect()
     for number in range(20):
@@ -151,7 +151,7 @@ def test_bytes_are_bounded_too() -> None:
     assert end.dropped == 100 - len(end)
 
 
-def test_many_peers_that_take_nothing_fill_no_more_together_and_who_has_little_loses_nothing() -> None:
+def test_many_stalled_peers_are_bounded_together_and_small_queues_lose_nothing() -> None:
     one = len(encode(content(1)))
     queues = PeerQueues(8, 1000, 100 * one, random.Random(1).randbytes)
     deaf = [Address(f"deaf {number}") for number in range(50)]
@@ -170,7 +170,7 @@ def test_many_peers_that_take_nothing_fill_no_more_together_and_who_has_little_l
     assert queues.dropped == 50 * 200 + 3 - len(queues)
 
 
-def test_a_peer_that_is_gone_too_long_is_told_everything_anew() -> None:
+def test_a_peer_that_is_offline_too_long_gets_everything_again() -> None:
     pair = Pair(queue_max=10)
     pair.connect()
     pair.settle()
@@ -188,7 +188,7 @@ def test_a_peer_that_is_gone_too_long_is_told_everything_anew() -> None:
     assert pair.got[B] == [claim(1)]
 
 
-def test_a_peer_that_is_up_and_never_acknowledges_is_cut_off() -> None:
+def test_a_connected_peer_that_never_acknowledges_is_disconnected() -> None:
     rng = random.Random(1)
     end = PeerQueues(2, 5, 1 << 20, rng.randbytes)
     end.peer_up(B)
@@ -199,7 +199,7 @@ def test_a_peer_that_is_up_and_never_acknowledges_is_cut_off() -> None:
     assert not end.is_greeted(B)
 
 
-def test_who_is_expected_can_be_told_all_claims_there_are_at_once() -> None:
+def test_an_expected_peer_can_be_sent_all_claims_at_once() -> None:
     end = PeerQueues(2, 5, 1 << 20, random.Random(1).randbytes, claims_max=40)
     end.expect(B)
     end.peer_up(B)
@@ -211,7 +211,7 @@ def test_who_is_expected_can_be_told_all_claims_there_are_at_once() -> None:
     assert list(end.stalled) == [B]
 
 
-def test_what_makes_no_sense_is_refused() -> None:
+def test_invalid_input_is_refused() -> None:
     rng = random.Random(1)
     end = PeerQueues(4, 10, 1 << 20, rng.randbytes)
     with pytest.raises(StaleError):
@@ -245,7 +245,7 @@ def test_many_items_are_acknowledged_at_once() -> None:
     assert len(pair.got[B]) == 100
 
 
-def test_what_is_for_one_who_is_forgotten_goes_nowhere() -> None:
+def test_messages_for_a_forgotten_peer_are_discarded() -> None:
     pair = Pair()
     pair.connect()
     pair.settle()
@@ -256,8 +256,8 @@ def test_what_is_for_one_who_is_forgotten_goes_nowhere() -> None:
     assert pair.ends[A].unacknowledged_count(B) == 0
 
 
-def test_who_is_told_twice_of_one_stream_goes_on_with_it() -> None:
-    """As one who has called twice is; to the peer it is one stream, on which it greets once."""
+def test_a_stream_reported_twice_continues() -> None:
+    """As to a machine that connected twice; for the peer it is one stream, on which it greets once."""
     pair = Pair()
     pair.connect()
     pair.settle()
@@ -268,7 +268,7 @@ def test_who_is_told_twice_of_one_stream_goes_on_with_it() -> None:
     assert pair.got == {A: [content(2)], B: [content(1)]}
 
 
-def test_it_is_known_which_messages_are_not_acknowledged_yet() -> None:
+def test_unacknowledged_messages_are_known() -> None:
     pair = Pair()
     pair.connect()
     pair.settle()

@@ -1,4 +1,4 @@
-"""Liars who fill the room that replicas have for others' portions get nothing shown, and nobody refused."""
+"""Byzantine participants that fill the quota for others' shares get no share shown, and no honest share refused."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from support.key_transfer_chain import (
 )
 from veilcast.brokers.keys.agreement import AgreementMessage
 from veilcast.brokers.keys.bulk import make_key_id
-from veilcast.brokers.keys.forwarding_hardened import HardenedKeyForwarder
+from veilcast.brokers.keys.hardened_forwarder import HardenedKeyForwarder
 from veilcast.brokers.keys.paper_split import KeyAttempt
 from veilcast.brokers.keys.redistribution import DealtShare, accept_publisher_share, deal_key, redistribute_share
 from veilcast.brokers.keys.scheme import ReplicaId
@@ -41,11 +41,11 @@ from veilcast.wire.mesh import Message
 
 LYING = SigningKey(Secret(b"l" * 32))
 OTHERS = b"o" * 16
-"""Its advertisement."""
+"""Advertisement of the Byzantine publisher."""
 
 
 def late(victim: ReplicaId, units: int) -> Script:
-    """Deals so much later to one replica; what the lying publisher has dealt, to nobody else."""
+    """Deals this much later to one replica; and the Byzantine publisher's keys to no other."""
 
     def script(liar: ByzantineReplica, outgoing: Outgoing, now: int) -> list[tuple[int, Outgoing]]:
         message = outgoing.message
@@ -57,7 +57,7 @@ def late(victim: ReplicaId, units: int) -> Script:
 
 
 def town(size: int, liars: dict[tuple[int, int], Script], **config: Any) -> TransferChain:
-    """In which a publisher that lies has advertised."""
+    """A network in which a Byzantine publisher has advertised."""
     world = TransferChain(2, size, liars, **config)
     world.rng = FixedRandom()  # type: ignore[assignment]
     for replica in world.replicas.values():
@@ -66,13 +66,11 @@ def town(size: int, liars: dict[tuple[int, int], Script], **config: Any) -> Tran
 
 
 def way_of(world: TransferChain, place: ReplicaId) -> HardenedKeyForwarder:
-    way = world.replicas[place].key_forwarder._redistributing
-    assert way is not None
-    return way
+    return world.replicas[place].hardened_forwarder
 
 
 def deal_to(world: TransferChain, number: int, indices: Collection[int]) -> None:
-    """The publisher that lies deals a key to these of the first node alone."""
+    """The Byzantine publisher deals a key to these replicas of the first node alone."""
     first = world.schemes[0]
     origin = KeyAttempt(make_key_id(LYING.public, number.to_bytes(8, "big")))
     shares = deal_key(Scalar.of(number + 7), origin, first, LYING, random.Random(number).randbytes, world.now)
@@ -82,7 +80,7 @@ def deal_to(world: TransferChain, number: int, indices: Collection[int]) -> None
 
 
 def dealt(world: TransferChain, number: int, holder: ReplicaId, to: ReplicaId) -> NextShare:
-    """What this holder makes of a key that the publisher that lies has dealt."""
+    """This holder's dealing of a key that the Byzantine publisher has dealt."""
     entropy = random.Random(number).randbytes
     origin = KeyAttempt(make_key_id(LYING.public, number.to_bytes(8, "big")))
     firsts = deal_key(Scalar.of(0xBAD), origin, holder.scheme, LYING, entropy, world.now)
@@ -93,9 +91,9 @@ def dealt(world: TransferChain, number: int, holder: ReplicaId, to: ReplicaId) -
     return NextShare(OTHERS, portion.encode().reveal())
 
 
-def test_a_publisher_that_has_a_few_holders_deal_gets_nothing_of_others_shown() -> None:
-    """Nodes of five: of each key of its own, an honest holder and a lying one deal. If that filled what a replica has
-    room for, it would lack what honest holders deal next, and they would show it."""
+def test_a_publisher_that_makes_a_few_holders_deal_gets_no_other_shares_shown() -> None:
+    """Nodes of five: of each of its keys, an honest holder and a Byzantine one deal. If that filled a replica's quota,
+    it would lack what honest holders deal next, and they would show it."""
     victim = ReplicaId(scheme(2, 5), 5)
     deals = late(victim, 2)
     world = town(5, {(1, 1): deals, (1, 2): deals, (2, 1): follow_protocol, (2, 2): follow_protocol}, keys_max=16)
@@ -110,7 +108,7 @@ def test_a_publisher_that_has_a_few_holders_deal_gets_nothing_of_others_shown() 
     assert key_arrived(world, origin)
 
 
-def test_nor_does_one_that_has_honest_holders_deal_all_that_they_can_at_once() -> None:
+def test_a_publisher_that_makes_honest_holders_deal_their_maximum_gets_no_shares_shown() -> None:
     victim, other = ReplicaId(scheme(2), 3), ReplicaId(scheme(2), 2)
     world = town(3, {(1, 1): late(victim, 2), (2, 1): follow_protocol}, keys_max=16)
 
@@ -132,9 +130,9 @@ def test_nor_does_one_that_has_honest_holders_deal_all_that_they_can_at_once() -
 
 
 @pytest.mark.parametrize("later", [2, 4, 5])
-def test_what_honest_holders_have_dealt_is_there_whenever_liars_have_the_hop_begin(later: int) -> None:
-    """Nodes of five: the publisher's link to one honest holder has stalled, so it takes a liar for a majority. Until
-    one deals, it deals so much else that a replica which made room would have lost what the two others dealt."""
+def test_honest_dealings_are_available_whenever_byzantine_holders_start_the_transfer(later: int) -> None:
+    """Nodes of five: the publisher's link to one honest holder has stalled, so a majority needs a Byzantine holder.
+    Before one deals, it deals so much else that a replica which evicted would have lost what the two others dealt."""
     victim, liar = ReplicaId(scheme(2, 5), 5), ReplicaId(scheme(1, 5), 1)
 
     def waits(liar: ByzantineReplica, outgoing: Outgoing, now: int) -> list[tuple[int, Outgoing]]:
@@ -151,10 +149,10 @@ def test_what_honest_holders_have_dealt_is_there_whenever_liars_have_the_hop_beg
         world.send(liar, Outgoing(victim, dealt(world, number, liar, victim)))
     world.run((later - 1) * U)
     way = way_of(world, victim)
-    assert way._opened.inactive_count
-    assert origin not in [hop.key_attempt for hop in way._hops.values()]
+    assert way._unstarted.inactive_count
+    assert origin not in [hop.key_attempt for hop in way._receivers.values()]
     world.run(U // 2)
-    (hop,) = [hop for hop in way._hops.values() if hop.key_attempt == origin]
+    (hop,) = [hop for hop in way._receivers.values() if hop.key_attempt == origin]
     assert hop.has_begun
     assert hop.holder_count == 4
     world.run(100 * U)
@@ -162,8 +160,8 @@ def test_what_honest_holders_have_dealt_is_there_whenever_liars_have_the_hop_beg
     assert key_arrived(world, origin)
 
 
-def test_a_word_that_shows_that_a_hop_has_begun_finds_what_was_dealt_before() -> None:
-    """Though a liar deals so much else that it is not ready to begin."""
+def test_a_start_proof_finds_the_earlier_dealings() -> None:
+    """Although a Byzantine holder deals so much else that the transfer is inactive."""
     victim, liar, soon = (ReplicaId(scheme(2), 3), ReplicaId(scheme(1), 1), ReplicaId(scheme(1), 2))
     world = town(3, {(1, 1): follow_protocol, (2, 1): follow_protocol}, keys_max=4)
     world.extra_delay = lambda source, to, message: (
@@ -177,9 +175,9 @@ def test_a_word_that_shows_that_a_hop_has_begun_finds_what_was_dealt_before() ->
     for number in range(9):
         world.replicas[victim].receive(dealt(world, number, liar, victim), liar, world.now)
     way = way_of(world, victim)
-    assert origin not in [hop.key_attempt for hop in way._hops.values()]
+    assert origin not in [hop.key_attempt for hop in way._receivers.values()]
     world.run(U)
-    (hop,) = [hop for hop in way._hops.values() if hop.key_attempt == origin]
+    (hop,) = [hop for hop in way._receivers.values() if hop.key_attempt == origin]
     assert hop.has_begun
     assert hop.holder_count == 1
     world.run(100 * U)
@@ -187,23 +185,23 @@ def test_a_word_that_shows_that_a_hop_has_begun_finds_what_was_dealt_before() ->
     assert key_arrived(world, origin)
 
 
-def test_a_holder_that_deals_more_than_honest_ones_can_is_refused_and_nobody_else_is() -> None:
+def test_only_a_holder_that_deals_more_than_an_honest_one_can_is_refused() -> None:
     world = town(3, {}, keys_max=2, done_max=6)
     victim, liar, other = ReplicaId(scheme(2), 3), ReplicaId(scheme(1), 1), ReplicaId(scheme(1), 2)
     way = way_of(world, victim)
     for number in range(6):
-        way.on_next_share(dealt(world, number, liar, victim), liar, world.now, quiet=False)
-    with pytest.raises(ExcessError, match="no honest holder"):
-        way.on_next_share(dealt(world, 6, liar, victim), liar, world.now, quiet=False)
+        way._on_next_share(dealt(world, number, liar, victim), liar, world.now)
+    with pytest.raises(ExcessError, match="an honest holder"):
+        way._on_next_share(dealt(world, 6, liar, victim), liar, world.now)
     assert way.sizes()["hops"] == 2
     assert way.sizes()["early"] == 4
-    way.on_next_share(dealt(world, 6, other, victim), other, world.now, quiet=False)
-    way.on_next_share(dealt(world, 0, other, victim), other, world.now, quiet=False)
+    way._on_next_share(dealt(world, 6, other, victim), other, world.now)
+    way._on_next_share(dealt(world, 0, other, victim), other, world.now)
     assert way.sizes()["passages"] == 1, "with the second of three holders the hop has begun"
-    way.on_next_share(dealt(world, 7, liar, victim), liar, world.now, quiet=False)
+    way._on_next_share(dealt(world, 7, liar, victim), liar, world.now)
 
 
-def test_hops_that_never_begin_are_kept_while_their_keys_are_fresh_and_no_longer() -> None:
+def test_unstarted_transfers_are_kept_exactly_while_their_keys_are_fresh() -> None:
     world = town(3, {}, keys_max=2, hold_us=50 * U)
     victim, holder = ReplicaId(scheme(2), 3), ReplicaId(scheme(1), 2)
     for number in range(5):
@@ -213,7 +211,7 @@ def test_hops_that_never_begin_are_kept_while_their_keys_are_fresh_and_no_longer
     assert (sizes["hops"], sizes["early"]) == (2, 3)
     world.run(2 * U)
     way = way_of(world, victim)
-    assert not any((way._hops, way._until, len(way._alarms), way._opened._kept, way._opened._counts))
+    assert not any((way._receivers, way._deadlines, len(way._timers), way._unstarted._kept, way._unstarted._counts))
     assert way.sizes()["passages past"] == 0
     assert not CoalitionKnowledge(world).has_key()
 
@@ -222,7 +220,7 @@ def test_hops_that_never_begin_are_kept_while_their_keys_are_fresh_and_no_longer
 
 
 def invented(portion: DealtShare, number: int, holder: ReplicaId) -> NextShare:
-    """What looks like a portion of another key, dealt by this holder; nothing stands for it."""
+    """Something like a share of another key, dealt by this holder, with nothing behind it."""
     origin = KeyAttempt(number.to_bytes(16, "big"))
     header = msgspec.structs.replace(
         portion.holder_header, key_attempt=origin, old_scheme=holder.scheme, holder=holder.index
@@ -238,8 +236,8 @@ def portions_for(world: TransferChain, place: ReplicaId) -> list[DealtShare]:
     ]
 
 
-def test_what_waits_for_its_advertisement_is_not_pushed_out_by_what_a_liar_has_its_holder_deal() -> None:
-    """A replica hears of the advertisement as the last. Until then an honest holder deals it a thousand keys more, of a
+def test_shares_that_wait_for_an_advertisement_are_not_evicted_by_induced_dealings() -> None:
+    """A replica learns of the advertisement last. Until then an honest holder deals it a thousand more keys, of a
     publisher whose advertisement is not known here."""
     victim, holder = ReplicaId(scheme(2), 3), ReplicaId(scheme(1), 2)
     world = TransferChain(2, 3, {(1, 1): follow_protocol, (2, 1): follow_protocol})
@@ -266,7 +264,7 @@ def test_what_waits_for_its_advertisement_is_not_pushed_out_by_what_a_liar_has_i
     assert key_arrived(world, origin)
 
 
-def test_of_each_holder_so_much_waits_as_honest_ones_can_deal_and_no_more() -> None:
+def test_waiting_shares_per_holder_are_bounded_by_what_an_honest_holder_can_deal() -> None:
     world = TransferChain(2, 3, keys_max=4)
     world.deal()
     world.run(100 * U)
@@ -284,9 +282,10 @@ def test_of_each_holder_so_much_waits_as_honest_ones_can_deal_and_no_more() -> N
 # --- words that wait for a hop ----------------------------------------------------------------------------------------
 
 
-def test_what_an_honest_replica_says_is_not_pushed_out_by_what_it_has_to_say_of_a_liar_s_keys() -> None:
-    """The other liar is silent, so each honest replica is needed. To one of them portions take as long as they may, and
-    all words of the other come before: of one key, and then of three hundred that a publisher deals at once."""
+def test_honest_statements_are_not_evicted_by_statements_on_a_byzantine_publishers_keys() -> None:
+    """The other Byzantine replica is silent, so each honest replica is needed. To one of them shares take as long as
+    they may, and all statements of the other come before: on one key, and then on three hundred that a publisher deals
+    at once."""
     victim, other = ReplicaId(scheme(2), 3), ReplicaId(scheme(2), 2)
     world = TransferChain(2, 3, {(1, 1): follow_protocol, (2, 1): drop(*ANY)})
     world.rng = FixedRandom()  # type: ignore[assignment]
@@ -297,7 +296,7 @@ def test_what_an_honest_replica_says_is_not_pushed_out_by_what_it_has_to_say_of_
     origin = world.deal(key=key)
     world.run(U // 2)
     way = way_of(world, victim)
-    assert len(way._words) == 1, "the word is there, and no portion"
+    assert len(way._early_messages) == 1, "the word is there, and no portion"
     word = AgreementMessage(scheme(1), scheme(2)).encode()
     for number in range(300):
         spoken = AgreementWord(number.to_bytes(16, "big"), 0, scheme(1).node, FloodKind.ATTENDANCE, word)
@@ -310,8 +309,8 @@ def test_what_an_honest_replica_says_is_not_pushed_out_by_what_it_has_to_say_of_
 
 
 def restarted() -> tuple[TransferChain, ChainReplica, DealtShare]:
-    """Nodes of five, two liars each: those of node 2 say nothing, so that each honest replica of it is needed, and one
-    of these has been killed and started. And a portion of a key that came before."""
+    """Nodes of five, two Byzantine replicas each: those of node 2 are silent, so that each honest replica of it is
+    needed, and one of these was killed and restarted. And a share of an earlier key."""
     liars: dict[tuple[int, int], Script] = {(hop, index): follow_protocol for hop in (1, 3) for index in (1, 2)}
     world = TransferChain(3, 5, liars | {(2, index): drop(*ANY) for index in (1, 2)}, done_max=32)
     world.rng = FixedRandom()  # type: ignore[assignment]
@@ -322,8 +321,8 @@ def restarted() -> tuple[TransferChain, ChainReplica, DealtShare]:
     return world, world.replicas[victim], portions_for(world, victim)[0]
 
 
-def test_liars_around_a_replica_that_was_started_do_not_fill_what_it_remembers_of_others() -> None:
-    """They bring it what they have made up, while it is quiet."""
+def test_byzantine_neighbours_of_a_restarted_replica_do_not_fill_the_entries_of_others() -> None:
+    """They send it invented transfers during its quiet period."""
     world, victim, portion = restarted()
     for number in range(40):
         for at, liar in enumerate(ReplicaId(scheme(hop, 5), index) for hop in (1, 3) for index in (1, 2)):
@@ -338,13 +337,13 @@ def test_liars_around_a_replica_that_was_started_do_not_fill_what_it_remembers_o
     assert key_arrived(world, origin)
 
 
-def test_what_an_honest_holder_brought_meanwhile_is_left_alone_for_good_and_then_forgotten() -> None:
+def test_transfers_seen_in_the_quiet_period_are_ignored_for_good_and_then_forgotten() -> None:
     world, victim, portion = restarted()
     liar, honest = ReplicaId(scheme(1, 5), 1), ReplicaId(scheme(1, 5), 3)
     for number in range(40):
         victim.receive(invented(portion, number, liar), liar, world.now)
     victim.receive(invented(portion, 99, honest), honest, world.now)
-    assert victim.refused["we may have seen this before, in an earlier life"] == 41
+    assert victim.refused["this may have been seen before, in an earlier run"] == 41
     world.run(40 * U)
     assert not victim.key_forwarder.is_quiet(world.now)
     victim.receive(invented(portion, 99, honest), honest, world.now)
@@ -358,8 +357,9 @@ def test_what_an_honest_holder_brought_meanwhile_is_left_alone_for_good_and_then
 # --- keys that are wanted ---------------------------------------------------------------------------------------------
 
 
-def test_who_wants_a_key_for_another_advertisement_keeps_nobody_from_asking_for_it() -> None:
-    """The liar of the next node asks first, every time, for what the publisher that lies has nothing to do with."""
+def test_a_key_request_under_another_advertisement_blocks_no_request() -> None:
+    """The Byzantine replica of the next node asks first, every time, under an unrelated advertisement of the Byzantine
+    publisher."""
     world = TransferChain(3, want_us=10 * U)
     replica, liar, honest = world.replicas[ReplicaId(scheme(2), 2)], ReplicaId(scheme(3), 1), ReplicaId(scheme(3), 2)
     replica.routes.other_publishers[OTHERS] = LYING.public

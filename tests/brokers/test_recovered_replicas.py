@@ -1,4 +1,4 @@
-"""Liars cannot make use of whom others do without, be it honest and back, or one of theirs."""
+"""Byzantine replicas cannot exploit replicas that others skip, whether honest and recovered or Byzantine."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def after_a_while(script: Script) -> tuple[Script, list[bool]]:
 
 
 def back(world: TransferChain, *places: tuple[int, int]) -> None:
-    """These were away while a key passed, and are here again."""
+    """These were absent while a key passed, and are back."""
     key, _ = unpicked_keys(2)
     for hop, index in places:
         world.kill(hop, index)
@@ -36,9 +36,9 @@ def back(world: TransferChain, *places: tuple[int, int]) -> None:
     assert all(reader.reassembled.get(origin) == SECRET for reader in world.subscribers.values())
 
 
-def test_who_is_back_and_late_for_it_shows_nothing_of_honest_replicas() -> None:
-    """Replica 3 of node 2 is waited for by nobody there, and by everybody at node 3, where all were away since. A liar
-    has it deal so late that one honest replica of node 3 has said what it lacks, and another has not."""
+def test_a_recovered_replica_that_is_late_shows_no_shares_of_honest_replicas() -> None:
+    """Replica 3 of node 2 is skipped there, and waited for by all of node 3, where all were absent since. A Byzantine
+    replica makes it deal so late that one honest replica of node 3 has announced what it lacks, and another has not."""
 
     def late(liar: ByzantineReplica, outgoing: Outgoing, now: int) -> list[tuple[int, Outgoing]]:
         held = isinstance(outgoing.message, NextShare) and outgoing.to == ReplicaId(scheme(2), 3)
@@ -65,8 +65,8 @@ def test_who_is_back_and_late_for_it_shows_nothing_of_honest_replicas() -> None:
     assert key_arrived(world, origin)
 
 
-def test_who_is_back_is_shown_what_others_agree_on_whatever_liars_told_it() -> None:
-    """Else it would have another sharing than the others, and be named for it."""
+def test_a_recovered_replica_gets_the_certificate_whatever_byzantine_ones_sent_it() -> None:
+    """Otherwise it would have another sharing than the others, and be blamed for it."""
 
     def two_words(liar: ByzantineReplica, outgoing: Outgoing, now: int) -> list[tuple[int, Outgoing]]:
         if outgoing.to != ReplicaId(scheme(2), 3) or not isinstance(outgoing.message, AgreementWord):
@@ -89,8 +89,8 @@ def test_who_is_back_is_shown_what_others_agree_on_whatever_liars_told_it() -> N
 
 
 @pytest.mark.heavy
-def test_who_is_back_in_a_large_node_is_shown_all_of_that() -> None:
-    """It comes before it has said what it has itself, and liars have told it nothing."""
+def test_a_recovered_replica_of_a_large_node_gets_the_whole_certificate() -> None:
+    """The certificate arrives before its own announcement, and Byzantine replicas have sent it nothing."""
     silent, lying = after_a_while(drop(AgreementWord, only=(15,)))
     leaves_out, lying_too = after_a_while(drop(NextShare, only=(15,)))
     liars = {(1, 1): leaves_out} | {(2, at): silent for at in range(8, 15)}
@@ -117,9 +117,9 @@ def deals_to_two(keys: Collection[bytes], silent: Collection[bytes] = ()) -> Scr
     return script
 
 
-def test_a_liar_is_not_put_aside_by_one_and_gone_on_with_by_others() -> None:
-    """It is missed with one key while the next is under way: replica 2 has said what it has, replica 3 waits for it
-    until it is known as absent. Nobody honest was ever away."""
+def test_a_byzantine_holder_is_skipped_by_all_or_by_none() -> None:
+    """It is missed with one key while the next is in transfer: replica 2 has announced, replica 3 waits for it until it
+    is known as absent. No honest replica was ever absent."""
     first, second = unpicked_keys(2)
 
     def script(liar: ByzantineReplica, outgoing: Outgoing, now: int) -> list[tuple[int, Outgoing]]:
@@ -128,9 +128,8 @@ def test_a_liar_is_not_put_aside_by_one_and_gone_on_with_by_others() -> None:
         return [] if slow or isinstance(message, LastShare) else [(0, outgoing)]
 
     world = TransferChain(2, 3, {(1, 1): deals_to_two([second], silent=[first]), (2, 1): script})
-    liar = world.replicas[ReplicaId(scheme(2), 1)].key_forwarder._redistributing
-    assert liar is not None
-    liar._absences.is_skipped = lambda *_: False  # type: ignore[method-assign]
+    liar = world.replicas[ReplicaId(scheme(2), 1)].hardened_forwarder
+    liar._unresponsive.is_skipped = lambda *_: False  # type: ignore[method-assign]
     one = world.deal(key=first)
     world.run(9 * U)
     two = world.deal(key=second)
@@ -139,9 +138,9 @@ def test_a_liar_is_not_put_aside_by_one_and_gone_on_with_by_others() -> None:
     assert key_arrived(world, two)
 
 
-def test_an_honest_holder_that_was_put_out_by_a_liar_is_not_lost_for_the_next_keys() -> None:
+def test_an_honest_holder_excluded_by_a_byzantine_replica_serves_the_next_keys() -> None:
     """Replica 1 acknowledges nothing, once, and denies what holder 2 dealt, so that it is missed; then holder 1 leaves
-    out replica 3. Nobody honest was ever away."""
+    out replica 3. No honest replica was ever absent."""
     first, *others = unpicked_keys(4)
 
     def script(liar: ByzantineReplica, outgoing: Outgoing, now: int) -> list[tuple[int, Outgoing]]:

@@ -1,4 +1,4 @@
-"""Replicas come and go by the operator's order alone, nothing is lost, and no minority holds it up."""
+"""Replicas join and leave only by the operator's order, nothing is lost, and no minority delays it."""
 
 from __future__ import annotations
 
@@ -60,7 +60,9 @@ def stand(made: Deployment, names: list[str], version: int = 1, ready: bool = Tr
 
 class TestGrowingAndShrinking:
     @pytest.mark.parametrize(("seed", "mute"), list(enumerate(["", "x2", "x3", "x5", "w1", "y3"])))
-    def test_nothing_is_lost_while_a_node_grows_and_shrinks_whoever_says_nothing(self, seed: int, mute: str) -> None:
+    def test_nothing_is_lost_while_a_node_grows_and_shrinks_whichever_replica_is_silent(
+        self, seed: int, mute: str
+    ) -> None:
         world = DeploymentNetwork(signed(0, BASE), seed=seed, mute=(mute,) if mute else ())
         world.run(SECOND)
         sent = world.run(2 * SECOND, publish_every_us=100 * MS)
@@ -82,7 +84,7 @@ class TestGrowingAndShrinking:
         after = max(world.seen[honest[0]])
         assert all(after in world.seen[replica] for replica in honest)
 
-    def test_who_leaves_goes_long_before_the_last_moment_if_nobody_lies(self) -> None:
+    def test_without_byzantine_replicas_a_leaving_replica_goes_long_before_the_deadline(self) -> None:
         world = DeploymentNetwork(signed(0, GROWN))
         world.run(SECOND)
         world.order(signed(1, SHRUNK), *X)
@@ -107,10 +109,10 @@ class TestGrowingAndShrinking:
 
 class TestTheLetterOfAlgorithm3:
     def test_with_and_the_broker_leaves_at_the_first_empty_queue_and_what_comes_later_is_lost(self) -> None:
-        """Its neighbours go over later: here because one replica, which lies, is never ready."""
+        """Its neighbours switch later: here because one Byzantine replica is never ready."""
         assert self.lost_by("printed") > 10
 
-    def test_with_or_nothing_is(self) -> None:
+    def test_with_or_nothing_is_lost(self) -> None:
         assert self.lost_by("corrected") == 0
 
     def lost_by(self, rule: DetachRule) -> int:
@@ -121,7 +123,7 @@ class TestTheLetterOfAlgorithm3:
         assert key("x2") in world.left_us
         return world.lost[key("x2")]
 
-    def test_whoever_waits_for_everybody_is_held_for_ever_by_one_byzantine_neighbour(self) -> None:
+    def test_waiting_for_every_neighbour_is_blocked_for_ever_by_one_byzantine_neighbour(self) -> None:
         world = DeploymentNetwork(signed(0, GROWN), rule="every", mute=("y1",))
         world.run(SECOND)
         world.order(signed(1, SHRUNK), *X)
@@ -130,7 +132,7 @@ class TestTheLetterOfAlgorithm3:
 
 
 @pytest.mark.parametrize("mute", ["y1", "w3", "x1"])
-def test_who_leaves_is_held_by_nobody(mute: str) -> None:
+def test_a_leaving_replica_is_blocked_by_no_neighbour(mute: str) -> None:
     world = DeploymentNetwork(signed(0, GROWN), mute=(mute,))
     world.run(SECOND)
     world.order(signed(1, SHRUNK), *[name for name in X if name != mute])
@@ -140,7 +142,7 @@ def test_who_leaves_is_held_by_nobody(mute: str) -> None:
 
 
 class TestTwoPhases:
-    def test_a_sender_goes_over_when_all_of_the_new_scheme_are_ready_and_not_before(self) -> None:
+    def test_a_sender_switches_when_all_of_the_new_scheme_are_ready_and_not_before(self) -> None:
         made = completed()
         made.accept_order(order(1, GROWN), 0)
         node = node_id("X")
@@ -156,14 +158,14 @@ class TestTwoPhases:
         assert made.schemes(node) == [Scheme(node, 1, 5)]
         assert made.is_settled
 
-    def test_who_has_not_copied_routing_state_is_not_ready(self) -> None:
-        """In the paper it counts towards the threshold with empty tables."""
+    def test_a_replica_without_routing_state_is_not_ready(self) -> None:
+        """In the paper it counts toward the threshold with empty tables."""
         fresh = deployment("x4", "X", GROWN, 1)
         assert not fresh.has_routing_state
         assert not any(isinstance(message, VersionAdopted) for _, message in fresh.outbox)
         assert fresh.make_greeting(key("w1")) == VersionAdopted(1, False)
 
-    def test_one_who_is_never_ready_delays_it_and_no_more(self) -> None:
+    def test_a_replica_that_is_never_ready_only_delays_the_switch(self) -> None:
         made = completed()
         made.accept_order(order(1, GROWN), 0)
         stand(made, [*X, "x4"])
@@ -173,7 +175,7 @@ class TestTwoPhases:
         made.handle(PACE.prepare_us, RemainingWork())
         assert made.scheme(node_id("X")).size == 5
 
-    def test_with_less_than_a_majority_ready_the_old_scheme_serves_on(self) -> None:
+    def test_without_a_ready_majority_the_old_scheme_continues(self) -> None:
         made = completed()
         made.accept_order(order(1, GROWN), 0)
         stand(made, ["x4", "x5"])
@@ -184,7 +186,7 @@ class TestTwoPhases:
         made.handle(100 * SECOND, RemainingWork())
         assert made.scheme(node_id("X")).size == 5
 
-    def test_who_comes_back_empty_is_not_ready_any_more(self) -> None:
+    def test_a_restarted_replica_is_not_ready_any_more(self) -> None:
         made = completed()
         made.accept_order(order(1, GROWN), 0)
         stand(made, [*X, "x4"])
@@ -193,7 +195,7 @@ class TestTwoPhases:
         made.handle(0, RemainingWork())
         assert made.scheme(node_id("X")).size == 3
 
-    def test_those_who_leave_are_told_behind_the_last_they_get(self) -> None:
+    def test_leaving_replicas_are_told_after_their_last_message(self) -> None:
         made = completed()
         made.accept_order(order(1, BASE | {"X": (1, ["x1", "x2", "x9"])}), 0)
         told = [(peer, message) for peer, message in made.outbox if isinstance(message, VersionAdopted)]
@@ -205,7 +207,7 @@ class TestTwoPhases:
         assert made.outbox == [(key("x3"), VersionAdopted(1, True))]
         assert made.make_greeting(key("x3")) == VersionAdopted(1, True)
 
-    def test_links_with_those_who_left_end_when_they_say_so_or_after_a_while(self) -> None:
+    def test_links_with_departed_replicas_end_when_they_say_so_or_after_a_while(self) -> None:
         for farewell in (True, False):
             made = completed()
             made.accept_order(order(1, BASE | {"X": (1, ["x1", "x2", "x9"])}), 0)
@@ -222,7 +224,7 @@ class TestTwoPhases:
             assert made.is_settled
             assert key("x3") not in made.linked_replicas()
 
-    def test_votes_count_by_either_scheme_while_both_stand(self) -> None:
+    def test_votes_count_by_either_scheme_while_both_are_valid(self) -> None:
         made = completed()
         node = node_id("X")
         assert made.includes_honest(node, {key("x1"), key("x2")})
@@ -237,8 +239,8 @@ class TestTwoPhases:
         assert not made.includes_honest(node, {key("x1"), key("x2")})
 
 
-def test_nobody_but_the_operator_gives_orders() -> None:
-    """A Byzantine replica would shut the honest ones out, until it is alone and its scheme is (1, 1)."""
+def test_only_the_operator_gives_orders() -> None:
+    """A Byzantine replica would exclude the honest ones, until it is alone and its scheme is (1, 1)."""
     made = completed()
     evil = sign_overlay(overlay(1, BASE | {"X": (1, ["x1", "x8", "x9"])}), SigningKey(Secret(b"x" * 32)))
     with pytest.raises(ForgedError):
@@ -251,7 +253,7 @@ def test_nobody_but_the_operator_gives_orders() -> None:
 
 
 class TestOrders:
-    def test_a_replica_that_says_it_leaves_speaks_for_itself_alone(self) -> None:
+    def test_a_replica_that_announces_its_departure_affects_no_other(self) -> None:
         made = completed()
         before = made.linked_replicas()
         stand(made, X, version=7)
@@ -261,7 +263,7 @@ class TestOrders:
         with pytest.raises(StaleError):
             made.accept_status(VersionAdopted(1, True), key("stranger"), 0)
 
-    def test_an_older_one_is_stale_and_two_of_one_version_are_a_lie(self) -> None:
+    def test_an_older_order_is_stale_and_two_of_one_version_are_forged(self) -> None:
         made = completed()
         made.accept_order(order(2, GROWN), 0)
         with pytest.raises(StaleError):
@@ -290,20 +292,20 @@ class TestOrders:
         ],
         ids=["tree smaller", "tree larger", "same scheme, other replicas", "moved at once", "in two nodes"],
     )
-    def test_what_could_not_follow_is_refused(self, nodes: Mapping[str, tuple[int, list[str]]]) -> None:
+    def test_an_invalid_successor_is_refused(self, nodes: Mapping[str, tuple[int, list[str]]]) -> None:
         made = completed()
         with pytest.raises((MalformedError, StaleError)):
             made.accept_order(order(1, nodes), 0)
         assert made.version == 0
 
-    def test_everybody_gets_one_from_a_single_broker(self) -> None:
+    def test_an_order_at_one_broker_reaches_all(self) -> None:
         world = DeploymentNetwork(signed(0, BASE))
         world.run(SECOND)
         world.order(signed(1, BASE | {"X": (1, ["x1", "x2", "x9"])}), "w1")
         world.run(2 * SECOND)
         assert all(made.version == 1 for made in world.deployments.values())
 
-    def test_who_was_away_is_shown_the_newest_and_skips_what_it_missed(self) -> None:
+    def test_a_replica_that_was_offline_gets_the_newest_order_and_skips_missed_ones(self) -> None:
         made, late = completed(), deployment("y1", "Y")
         made.accept_order(order(3, SHRUNK | {"W": (4, W)}), 0)
         made.outbox.clear()
@@ -316,7 +318,7 @@ class TestOrders:
         assert late.accept_order(shown, 0)
         assert late.version == 3
 
-    def test_one_who_keeps_saying_that_it_is_behind_is_shown_it_once_a_stream(self) -> None:
+    def test_a_peer_that_keeps_naming_an_old_version_gets_the_order_once_per_stream(self) -> None:
         made = completed()
         made.accept_order(order(1, GROWN), 0)
         made.outbox.clear()
@@ -326,7 +328,7 @@ class TestOrders:
         stand(made, ["x1"], version=0)
         assert len(made.outbox) == 2
 
-    def test_a_newer_one_waits_until_the_last_is_carried_out_and_only_the_newest_does(self) -> None:
+    def test_a_newer_order_waits_for_the_current_one_and_only_the_newest_waits(self) -> None:
         made = completed()
         made.accept_order(order(1, GROWN), 0)
         made.accept_order(order(2, GROWN | {"X": (2, X)}), 0)
@@ -340,7 +342,7 @@ class TestOrders:
         assert {key("x4"), key("x6")} <= set(made.linked_replicas())
         assert made.scheme(node_id("X")).version == 1
 
-    def test_a_client_goes_by_them_and_sends_none_on(self) -> None:
+    def test_a_client_follows_orders_and_forwards_none(self) -> None:
         made = deployment(None, "X")
         assert made.has_routing_state
         assert made.nearby_nodes() == [node_id("X")]
@@ -353,7 +355,7 @@ class TestOrders:
 
 
 class TestPlaces:
-    def test_are_known_under_both_schemes(self) -> None:
+    def test_staying_replicas_are_known_under_both_schemes(self) -> None:
         made = completed()
         made.accept_order(order(1, SHRUNK), 0)
         node = node_id("X")
@@ -368,7 +370,7 @@ class TestPlaces:
         with pytest.raises(LocalError):
             made.scheme(node_id("Y"))
 
-    def test_a_replica_must_be_one(self) -> None:
+    def test_a_replica_must_be_listed(self) -> None:
         with pytest.raises(LocalError):
             deployment("x1", "W")
         with pytest.raises(ConfigError):
@@ -380,7 +382,7 @@ class TestCopying:
         nodes = {b"own": [key("x2"), key("x3")], b"W": [key(name) for name in W]}
         return RoutingStateTransfer(nodes, b"own", copy_us=10, linger_us=200, now=0)
 
-    def test_all_are_asked_and_who_did_not_answer_again(self) -> None:
+    def test_all_are_asked_and_silent_ones_again(self) -> None:
         made = self.made()
         assert len(made.handle(0, RemainingWork())) == 5
         made.record_answer(key("w1"))
@@ -389,7 +391,7 @@ class TestCopying:
         assert key("w1") not in made.handle(10, RemainingWork())
         assert not made.is_complete
 
-    def test_it_is_complete_when_all_have_answered_and_their_clients_have_come(self) -> None:
+    def test_it_is_complete_when_all_have_answered_and_their_clients_have_connected(self) -> None:
         made = self.made()
         for name in [*W, "x2", "x3"]:
             made.record_answer(key(name))
@@ -399,7 +401,7 @@ class TestCopying:
         assert (early, made.is_complete) == (False, True)
         assert made.next_us() is None
 
-    def test_silence_of_a_minority_delays_it_and_no_more(self) -> None:
+    def test_a_silent_minority_only_delays_it(self) -> None:
         made = self.made()
         for name in ("w1", "w2", "x3", "nobody"):
             made.record_answer(key(name))
@@ -408,7 +410,7 @@ class TestCopying:
         made.handle(10, RemainingWork())
         assert made.is_complete
 
-    def test_clients_who_do_not_come_are_waited_for_until_they_must_have_called_again(self) -> None:
+    def test_absent_clients_are_waited_for_until_they_must_have_reconnected(self) -> None:
         made = self.made()
         for name in [*W, "x2", "x3"]:
             made.record_answer(key(name))
@@ -417,7 +419,7 @@ class TestCopying:
         made.handle(10 * PATIENCE_FACTOR, RemainingWork(has_missing_claims=True))
         assert made.is_complete
 
-    def test_what_too_few_have_told_is_waited_for_if_somebody_is_silent(self) -> None:
+    def test_claims_reported_by_too_few_are_waited_for_if_a_replica_is_silent(self) -> None:
         made = self.made()
         for name in ("w1", "w2", "x2", "x3"):
             made.record_answer(key(name))
@@ -426,7 +428,7 @@ class TestCopying:
         made.handle(10 * PATIENCE_FACTOR, RemainingWork(has_unconfirmed_claims=True))
         assert made.is_complete
 
-    def test_a_sibling_that_makes_clients_up_fills_its_own_part(self) -> None:
+    def test_a_sibling_that_invents_clients_fills_only_its_own_quota(self) -> None:
         awaited, come = AwaitedClaims(4), set[bytes]()
         for number in range(9):
             awaited.add(b"liar", bytes([number]))
@@ -437,7 +439,7 @@ class TestCopying:
         come.add(b"client")
         assert not awaited.has_missing(come.__contains__)
 
-    def test_without_a_majority_of_a_neighbour_it_is_not_until_that_one_must_be_down(self) -> None:
+    def test_without_a_majority_of_a_neighbour_it_completes_only_after_linger_us(self) -> None:
         made = self.made()
         for name in ("w1", "x2", "x3"):
             made.record_answer(key(name))
@@ -446,7 +448,7 @@ class TestCopying:
         made.handle(200, RemainingWork())
         assert made.is_complete
 
-    def test_who_stands_alone_has_nobody_to_ask(self) -> None:
+    def test_a_single_replica_has_nobody_to_ask(self) -> None:
         made = RoutingStateTransfer({b"own": []}, b"own", copy_us=10, linger_us=100, now=0)
         assert not made.handle(0, RemainingWork())
         assert made.is_complete
@@ -462,7 +464,7 @@ class TestLeaving:
             made.record_moved(key(name))
         assert not made.handle(50, RemainingWork())
 
-    def test_work_that_begins_again_puts_it_off(self) -> None:
+    def test_new_work_postpones_it(self) -> None:
         made = self.made()
         for name in ("w1", "w2"):
             made.record_moved(key(name))
@@ -474,14 +476,14 @@ class TestLeaving:
         assert not made.handle(15, RemainingWork())
         assert made.handle(16, RemainingWork())
 
-    def test_one_who_takes_nothing_does_not_keep_it(self) -> None:
+    def test_a_peer_that_accepts_nothing_does_not_block_it(self) -> None:
         made = self.made()
         for name in W:
             made.record_moved(key(name))
         assert not made.handle(0, RemainingWork([key("w1")]))
         assert made.handle(10, RemainingWork([key("w1")]))
 
-    def test_at_the_last_moment_it_goes_whatever_it_has_if_others_have_gone_over(self) -> None:
+    def test_at_the_deadline_it_leaves_with_any_work_if_others_have_switched(self) -> None:
         made = self.made()
         made.record_moved(key("w1"))
         assert not made.handle(100, RemainingWork(keys_held=3)), "of whom one may lie"
@@ -490,5 +492,5 @@ class TestLeaving:
         assert made.next_us() == 100
         assert made.handle(100, RemainingWork([key("w1"), key("w2")], keys_held=3))
 
-    def test_a_scheme_is_of_its_node(self) -> None:
+    def test_a_scheme_belongs_to_its_node(self) -> None:
         assert entry("X", 3, X).scheme == Scheme(node_id("X"), 3, 3)

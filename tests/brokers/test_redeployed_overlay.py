@@ -1,4 +1,5 @@
-"""A running overlay is redeployed: publications flow while a node grows and shrinks, and one of its replicas lies."""
+"""A running overlay is redeployed: publications flow while a node grows and shrinks, and one of its replicas is
+Byzantine."""
 
 from __future__ import annotations
 
@@ -25,7 +26,7 @@ CLIENT = BrokerClientConfig(prepare_us=3_000_000, linger_us=8_000_000)
 
 
 def redeploy(profile: Profile, node: str, liar: str, count: int) -> None:
-    """Grow the node by two when some are published, and take two away when more are; `liar` says nothing at all."""
+    """Grow the node by two after some publications, and remove two after more; `liar` is silent."""
     town = BrokerNetwork(profile, broker=BROKER, client=CLIENT)
     publisher, reader = town.client("P", "B1", 0, "publisher"), town.client("R", "B3", 1)
     town.run(1)
@@ -59,13 +60,13 @@ def redeploy(profile: Profile, node: str, liar: str, count: int) -> None:
 @pytest.mark.parametrize(
     ("profile", "node", "liar"), [("hardened", "B2", "1"), ("hardened", "B3", "2"), ("paper", "B1", "1")]
 )
-def test_nothing_is_lost_or_twice_while_a_node_grows_and_shrinks(profile: Profile, node: str, liar: str) -> None:
+def test_nothing_is_lost_or_duplicated_while_a_node_grows_and_shrinks(profile: Profile, node: str, liar: str) -> None:
     redeploy(profile, node, liar, 40)
 
 
 @pytest.mark.parametrize("profile", ["hardened", "paper"])
-def test_who_leaves_has_gone_long_before_the_last_moment(profile: Profile) -> None:
-    """What is on its way under the new scheme is not told to it any more, and it does not wait for that."""
+def test_a_leaving_replica_is_gone_long_before_the_deadline(profile: Profile) -> None:
+    """It no longer gets messages under the new scheme, and does not wait for them."""
     town = BrokerNetwork(profile, replicas=5)
     publisher, reader = town.client("P", "B1", 0, "publisher"), town.client("R", "B3", 1)
     town.run(1)
@@ -82,8 +83,8 @@ def test_who_leaves_has_gone_long_before_the_last_moment(profile: Profile) -> No
     assert len(town.heard) == 20
 
 
-def test_a_replica_that_would_shut_others_out_is_heard_by_nobody() -> None:
-    """It says what only the operator may say, old orders again, and that it and all the others have left."""
+def test_a_replica_cannot_exclude_others() -> None:
+    """It sends what only the operator may send, old orders again, and that it and all others have left."""
     town = BrokerNetwork("hardened", broker=BROKER, client=CLIENT)
     town.run(1)
     old, base = town.overlay, town.overlay.verify(OPERATOR.public)
@@ -115,12 +116,14 @@ def test_a_replica_that_would_shut_others_out_is_heard_by_nobody() -> None:
 @pytest.mark.parametrize(
     ("profile", "node", "liar"), list(product(["hardened", "paper"], ["B1", "B2", "B3"], ["", "1", "2"]))
 )
-def test_nor_are_two_hundred_wherever_that_is_and_whoever_lies(profile: Profile, node: str, liar: str) -> None:
+def test_nothing_of_two_hundred_is_lost_wherever_the_change_is_and_whichever_replica_is_byzantine(
+    profile: Profile, node: str, liar: str
+) -> None:
     redeploy(profile, node, liar, 200)
 
 
-def test_an_order_for_another_overlay_of_the_operator_moves_nobody() -> None:
-    """It has the same nodes and links, and newer schemes: an older life of this one, perhaps."""
+def test_an_order_for_another_overlay_of_the_operator_has_no_effect() -> None:
+    """It has the same nodes and links, and newer schemes: perhaps an earlier run of this overlay."""
     town = BrokerNetwork("hardened", broker=BROKER, client=CLIENT)
     here = town.overlay.verify(OPERATOR.public)
     replaced = with_replicas(here, "B2", [4, 5, 6])
@@ -134,7 +137,7 @@ def test_an_order_for_another_overlay_of_the_operator_moves_nobody() -> None:
     town.broker("B2.1").order(sign_overlay(replaced, OPERATOR).encode(), town.now)
 
 
-def test_nobody_leaves_for_replicas_that_never_come() -> None:
+def test_no_replica_leaves_for_successors_that_never_join() -> None:
     town = BrokerNetwork("hardened", broker=BROKER, client=CLIENT)
     publisher, reader = town.client("P", "B1", 0, "publisher"), town.client("R", "B3", 1)
     town.run(1)
@@ -150,13 +153,13 @@ def test_nobody_leaves_for_replicas_that_never_come() -> None:
     assert [body for *_, body in town.heard] == [b"x"]
 
 
-def test_an_order_on_its_node_clears_no_proven_liar() -> None:
+def test_an_order_for_its_node_clears_no_proven_replica() -> None:
     town = BrokerNetwork("hardened", broker=BROKER, client=CLIENT)
     town.run(1)
     overlay, neighbour = town.overlay.verify(OPERATOR.public), town.broker("B1.1")
     liar = overlay.node("B2").replica_id(signing("B2", 1).public)
     assert liar is not None
-    neighbour._suspicions.record(liar, FaultReason.TWO_DEALINGS)
+    neighbour._evidence.record(liar, FaultReason.TWO_DEALINGS)
     newer = with_replicas(overlay, "B2", [2, 3, 1])
     neighbour.order(sign_overlay(newer, OPERATOR).encode(), town.now)
     town.run(5)

@@ -1,4 +1,4 @@
-"""Liars that would have replicas moved, to their node or away from another, by failing in the open or not at all."""
+"""Byzantine replicas that try to have replicas moved to their node or away from another, by failing openly or never."""
 
 from __future__ import annotations
 
@@ -46,11 +46,11 @@ def told(about: Callable[[str, int], list[FaultCount]]) -> list[ReplicaReport]:
 
 
 def against_a1(mark: FaultCount) -> ReplicaFindings:
-    """What neighbours, and siblings, of A's first replica hold against it."""
+    """What neighbours and siblings of A's first replica report against it."""
     return evaluate_reports(BASE, told(lambda name, at: [mark] if name in "AB" and (name, at) != ("A", 1) else []))
 
 
-def test_one_liar_caught_is_replaced_and_moves_nobody_else() -> None:
+def test_one_proven_replica_is_replaced_and_moves_no_other() -> None:
     found = against_a1(FaultCount("A", 1, 0, 1, True))
     assert found.faulty == (key("a1"),)
     assert found.node_risk(BASE.node("A")) == CALM.node_risk(BASE.node("A"))
@@ -60,7 +60,7 @@ def test_one_liar_caught_is_replaced_and_moves_nobody_else() -> None:
 
 
 @pytest.mark.parametrize("move", [False, True])
-def test_one_that_is_often_late_draws_nobody_to_its_node(move: bool) -> None:
+def test_a_replica_that_is_often_late_attracts_no_replicas_to_its_node(move: bool) -> None:
     found = against_a1(FaultCount("A", 1, 0, 400, False))
     assert found.failures[key("a1")] == 400
     assert found.node_risk(BASE.node("A")) == CALM.node_risk(BASE.node("A"))
@@ -69,7 +69,7 @@ def test_one_that_is_often_late_draws_nobody_to_its_node(move: bool) -> None:
 
 
 @pytest.mark.parametrize(("size", "liars"), [(3, 1), (5, 2), (7, 3)])
-def test_a_minority_moves_the_risk_of_its_node_no_further_than_honest_ones_do(size: int, liars: int) -> None:
+def test_a_minority_moves_the_risk_of_its_node_no_further_than_honest_replicas(size: int, liars: int) -> None:
     node = wide({"A": size}).nodes[0]
     honest = {replica.key: 10 + at for at, replica in enumerate(node.replicas[liars:])}
     lowest, highest = (
@@ -83,7 +83,7 @@ def test_a_minority_moves_the_risk_of_its_node_no_further_than_honest_ones_do(si
             assert lowest <= ReplicaFindings(failures, known, 1000).node_risk(node) <= highest
 
 
-def test_a_node_all_of_whose_replicas_lied_has_the_risk_of_who_comes() -> None:
+def test_a_node_of_proven_replicas_only_has_the_risk_of_a_new_replica() -> None:
     liars = tuple(replica.key for replica in BASE.node("A").replicas)
     assert ReplicaFindings({}, liars, 1000).node_risk(BASE.node("A")) == CALM.node_risk(BASE.node("A"))
 
@@ -97,7 +97,7 @@ class TestALiarWhoseNodeIsRedeployed:
         },
     )
 
-    def test_is_named_by_brokers_that_hold_it_against_its_key(self) -> None:
+    def test_is_reported_by_brokers_by_its_key(self) -> None:
         roster = overlay_replica_keys([BASE])
         known = FaultEvidence(10, roster)
         known.record(ReplicaId(BASE.node("A").scheme, 2), FaultReason.TWO_DEALINGS)
@@ -110,7 +110,7 @@ class TestALiarWhoseNodeIsRedeployed:
         ]
         assert evaluate_reports(self.GROWN, told(lambda name, at: marks if name == "B" else [])).faulty == (key("a2"),)
 
-    def test_is_not_cleared_because_more_must_report_it_than_were_there(self) -> None:
+    def test_is_not_cleared_when_the_node_grows(self) -> None:
         seen = [ReplicaReport("A", at, (FaultCount("B", 1, 0, 1, True),)) for at in (1, 2)]
         assert evaluate_reports(BASE, seen).faulty == (key("b1"),)
         assert evaluate_reports(self.GROWN, seen).faulty == ()
@@ -121,28 +121,28 @@ class TestWhoGivesUpReplicas:
     FAILING = ReplicaFindings({key(f"a{index}"): 300 for index in (1, 2, 3)}, (), 1000)
 
     @pytest.mark.parametrize("spare", [0, 1, 2, 4])
-    def test_in_hardened_nobody_and_only_spare_ones_are_allotted(self, spare: int) -> None:
+    def test_none_in_hardened_where_only_spare_replicas_are_allotted(self, spare: int) -> None:
         made = make_plan(BASE, self.FAILING, spare, profile="hardened")
         assert all(made.sizes[name] >= size for name, size in SIZES.items())
         assert sum(made.sizes.values()) == sum(SIZES.values()) + spare - made.unused
         assert made.sizes["A"] == 3 + spare - made.unused
 
-    def test_a_pair_of_each_node_if_the_operator_says_so(self) -> None:
+    def test_a_pair_of_each_node_if_the_operator_allows_it(self) -> None:
         made = make_plan(BASE, self.FAILING, 0, profile="hardened", move=True)
         assert made.sizes == {"A": 7, "B": 5, "C": 5, "D": 3}
 
-    def test_nodes_on_no_path_keep_theirs(self) -> None:
-        made = make_plan(BASE, self.FAILING, 2, profile="hardened", ways=[])
+    def test_none_of_nodes_on_no_path(self) -> None:
+        made = make_plan(BASE, self.FAILING, 2, profile="hardened", paths=[])
         assert (made.sizes, made.unused) == (SIZES, 2)
 
-    def test_a_plan_of_the_paper_that_shrinks_one_is_for_paper(self) -> None:
+    def test_a_paper_plan_that_shrinks_a_node_is_refused_in_hardened(self) -> None:
         base, found = wide({"A": 3, "B": 7}), ReplicaFindings({key("a1"): 4, key("b1"): 4}, (), 1000)
-        assert make_plan(base, found, 0, profile="paper", way="phases").sizes == {"A": 5, "B": 5}
+        assert make_plan(base, found, 0, profile="paper", method="phases").sizes == {"A": 5, "B": 5}
         with pytest.raises(ConfigError, match="'B' of the plan has 5 of the 7 replicas it keeps; such plans are for"):
-            make_plan(base, found, 0, profile="hardened", way="phases")
-        assert make_plan(base, found, 0, profile="hardened", way="phases", move=True).sizes == {"A": 5, "B": 5}
+            make_plan(base, found, 0, profile="hardened", method="phases")
+        assert make_plan(base, found, 0, profile="hardened", method="phases", move=True).sizes == {"A": 5, "B": 5}
 
-    def test_in_paper_nobody_need_say_so(self) -> None:
+    def test_in_paper_without_permission(self) -> None:
         assert make_plan(BASE, self.FAILING, 0, profile="paper").sizes["B"] < 7
         with pytest.raises(ConfigError, match="in any case"):
             make_plan(BASE, self.FAILING, 0, profile="paper", move=True)
@@ -150,7 +150,7 @@ class TestWhoGivesUpReplicas:
 
 class TestWhoLeaves:
     QUIET = ("b5", "b6", "b7")
-    """Liars that were never late, as all honest ones of B were."""
+    """Byzantine replicas that were never late, while all honest ones of B were."""
     FOUND = ReplicaFindings({key(f"b{index}"): 1 for index in (1, 2, 3, 4)}, (key("b1"),), 1000)
     SHRUNK = PlacementPlan({"A": 3, "B": 3, "C": 7, "D": 3}, 4, ())
 
@@ -160,10 +160,10 @@ class TestWhoLeaves:
         (step,) = plan_steps(base, made, [], found, lot=Secret(lot.to_bytes(32, "big")))
         return {replica.key for replica in step.leaving}
 
-    def test_a_proven_liar_first(self) -> None:
+    def test_a_proven_replica_first(self) -> None:
         assert all(key("b1") in self.left(self.FOUND, lot) for lot in range(20))
 
-    def test_then_by_lot_who_was_late_no_more_than_who_was_not(self) -> None:
+    def test_then_by_lot_regardless_of_lateness(self) -> None:
         calm = ReplicaFindings({}, (key("b1"),), 1000)
         drawn = [self.left(self.FOUND, lot) for lot in range(60)]
         assert drawn == [self.left(calm, lot) for lot in range(60)]
@@ -173,7 +173,7 @@ class TestWhoLeaves:
         alone = {key(name) for name in self.QUIET}
         assert sum(left.isdisjoint(alone) for left in drawn) < 10, "one in twenty, where it was all"
 
-    def test_anew_in_each_version_and_alike_when_it_is_asked_twice(self) -> None:
+    def test_a_new_lot_in_each_version_and_the_same_if_asked_twice(self) -> None:
         later = overlay(2, {name: (0, [f"{name.lower()}{at}" for at in range(1, n + 1)]) for name, n in SIZES.items()})
         first, second = ([self.left(CALM, lot, base=base) for lot in range(20)] for base in (BASE, later))
         assert first == [self.left(CALM, lot) for lot in range(20)]

@@ -1,4 +1,4 @@
-"""A hop hands a key on: all honest replicas get shares of one sharing, whatever a minority on either side does."""
+"""A hop redistributes a key: all honest replicas get shares of one sharing, whatever a minority on either side does."""
 
 from __future__ import annotations
 
@@ -87,18 +87,19 @@ def handed(size: int, to: int, holder: int, which: int = 0) -> IssuedDealing:
 
 @dataclass
 class Hop:
-    """One hop with liars on both sides, and the honest replicas' run of it; counts what honest parties send."""
+    """One hop with Byzantine replicas on both sides, and the honest replicas' run of it; counts what honest parties
+    send."""
 
     old: int
     new: int
     holders: dict[int, Sequence[int | None]] = field(default_factory=dict)
-    """What each lying holder sends to each replica: its dealing of this number, or nothing."""
+    """The dealing, by its number, that each Byzantine holder sends to each replica, or nothing."""
     shows: bool = False
-    """Whether lying holders settle disputes."""
+    """True if Byzantine holders settle disputes."""
     replicas: dict[int, dict[int, frozenset[int] | None]] = field(default_factory=dict)
-    """Whose dealings each lying replica says, to each honest one, to have; or nothing."""
+    """The dealings that each Byzantine replica announces to each honest one, or nothing."""
     rng: random.Random | None = None
-    """Decides what lying replicas pass on late."""
+    """Decides what Byzantine replicas relay late."""
     sent: int = 0
 
     def __post_init__(self) -> None:
@@ -139,7 +140,7 @@ class Hop:
         return {at: receiving.combine() for at, receiving in self.honest.items()}
 
     def certify(self, round_number: int) -> None:
-        """Who is done shows it to who is not."""
+        """Replicas that are done send the certificate to those that are not."""
         if not all(receiving.is_unanimous for receiving in self.honest.values()):
             for at, receiving in list(self.honest.items()):
                 self.tell(at, receiving.certificate(), round_number)
@@ -180,7 +181,7 @@ class Hop:
             for holder in sorted(has)
             for header in [handed(self.old, self.new, holder).holder_header]
         }
-        context = next(iter(self.honest.values()))._attending.context
+        context = next(iter(self.honest.values()))._full_rolls.context
         said = self.flood(context, liar).announce(encode_roll(AttendanceRoll(table)))
         for voucher in vouchers:
             other = self.flood(context, voucher)
@@ -192,7 +193,7 @@ class Hop:
         return SignedBroadcast(context, place(2, self.new, at), self.replica_keys, signing(place(2, self.new, at)))
 
     def late(self, round_number: int) -> None:
-        """Lying replicas vouch for one another's words, and let one honest replica have them in a later round."""
+        """Byzantine replicas endorse one another's statements, and show them to one honest replica in a later round."""
         if self.rng is None:
             return
         for liar in self.replicas:
@@ -203,7 +204,7 @@ class Hop:
 
 
 def check(hop: Hop) -> None:
-    """Theorem 2 for redistribution: one choice, one sharing, the old secret; nobody honest is named."""
+    """Theorem 2 for redistribution: one choice, one sharing, the old secret; no honest replica is blamed."""
     holdings = hop.run()
     assert len({receiving.choose_holders() for receiving in hop.honest.values()}) == 1
     assert len({holding.commitments.encode() for holding in holdings.values()}) == 1
@@ -225,14 +226,14 @@ def held_needed(size: int) -> int:
 
 
 @pytest.mark.parametrize(("old", "new"), [(3, 3), (3, 5), (5, 3), (1, 3), (3, 1)])
-def test_a_hop_without_liars_takes_one_round_of_agreement(old: int, new: int) -> None:
+def test_a_hop_without_byzantine_replicas_takes_one_round_of_agreement(old: int, new: int) -> None:
     hop = Hop(old, new)
     check(hop)
     assert hop.sent == old * new + new * (new - 1) <= old * new + new * new
 
 
 def over(sizes: Sequence[int]) -> tuple[list[HeldShare], int]:
-    """A key over several hops, and the messages it took up to the last of them."""
+    """A key over several hops, and the messages up to the last of them."""
     known, entropy = roster(*sizes), random.Random(5).randbytes
     parts = deal_key(SECRET, ORIGIN, scheme(1, sizes[0]), PUBLISHER, entropy)
     holdings = [
@@ -240,8 +241,8 @@ def over(sizes: Sequence[int]) -> tuple[list[HeldShare], int]:
     ]
     sent = len(parts)
     for hop, size in enumerate(sizes[1:], 2):
-        to, by = scheme(hop, size), holdings[0].place.scheme
-        dealt = [redistribute_share(holding, to, signing(holding.place), entropy) for holding in holdings]
+        to, by = scheme(hop, size), holdings[0].holder_id.scheme
+        dealt = [redistribute_share(holding, to, signing(holding.holder_id), entropy) for holding in holdings]
         receivings = [
             ShareReception(ORIGIN, by, ReplicaId(to, at), PUBLISHER.public, known, signing(ReplicaId(to, at)))
             for at in range(1, size + 1)
@@ -268,28 +269,30 @@ def test_ten_hops_of_three_take_168_messages_at_most() -> None:
     holdings, sent = over([3] * 10)
     collecting = KeyCollector(ORIGIN, PUBLISHER.public)
     for holding in holdings:
-        collecting.add(holding.make_delivery(), holding.place)
+        collecting.add(holding.make_delivery(), holding.holder_id)
         sent += 1
     assert collecting.secret == SECRET
     assert collecting.faulty == []
     assert sent == 3 + (9 + 6) * 9 + 3 <= share_counts.messages_redistributed([3] * 10) == 168
 
 
-def test_what_was_handed_on_is_erased() -> None:
+def test_a_dealt_share_is_erased() -> None:
     entropy = random.Random(3).randbytes
-    holding = HeldShare(*(getattr(first_holdings(3)[0], name) for name in ("root", "place", "commitments", "share")))
-    dealt = redistribute_share(holding, scheme(2, 3), signing(holding.place), entropy)
+    holding = HeldShare(
+        *(getattr(first_holdings(3)[0], name) for name in ("publisher_header", "holder_id", "commitments", "share"))
+    )
+    dealt = redistribute_share(holding, scheme(2, 3), signing(holding.holder_id), entropy)
     holding.erase()
     dealt.erase()
     with pytest.raises(LocalError, match="erased"):
         holding.make_delivery()
     with pytest.raises(LocalError, match="erased"):
-        redistribute_share(holding, scheme(2, 3), signing(holding.place), entropy)
+        redistribute_share(holding, scheme(2, 3), signing(holding.holder_id), entropy)
     with pytest.raises(LocalError, match="erased"):
         dealt.share_for(1)
 
 
-def test_each_branch_is_dealt_afresh() -> None:
+def test_each_branch_has_its_own_dealing() -> None:
     one, other = handed(3, 3, 1, 0), handed(3, 3, 1, 1)
     assert all(a.share != b.share for a, b in zip(one.shares, other.shares, strict=True))
 
@@ -298,20 +301,20 @@ def test_each_branch_is_dealt_afresh() -> None:
 
 
 def every_lie() -> Iterator[Hop]:
-    """Every behaviour of one lying holder and one lying replica among three: 9 x 81 x 2."""
+    """Every behaviour of one Byzantine holder and one Byzantine replica among three: 9 x 81 x 2."""
     subsets = [frozenset(chosen) for count in range(4) for chosen in combinations((1, 2, 3), count)]
     words: list[frozenset[int] | None] = [None, *subsets]
     for sends, to_two, to_three, shows in product(product((0, 1, None), repeat=2), words, words, (False, True)):
         yield Hop(3, 3, {1: (0, *sends)}, shows, {1: {2: to_two, 3: to_three}})
 
 
-def test_lies_on_both_sides_of_a_hop_are_borne() -> None:
+def test_byzantine_behaviour_on_both_sides_of_a_hop_is_tolerated() -> None:
     for hop in random.Random(7).sample(list(every_lie()), 25):
         check(hop)
 
 
 @pytest.mark.heavy
-def test_all_lies_on_both_sides_of_a_hop_are_borne() -> None:
+def test_all_byzantine_behaviours_on_both_sides_of_a_hop_are_tolerated() -> None:
     for hop in every_lie():
         check(hop)
 
@@ -334,20 +337,20 @@ def random_hop(rng: random.Random, old: int, new: int) -> Hop:
 
 
 @pytest.mark.parametrize(("old", "new", "runs"), [(5, 5, 4), (3, 5, 4), (5, 3, 4)])
-def test_colluding_liars_who_speak_late_are_borne(old: int, new: int, runs: int) -> None:
+def test_late_colluding_statements_are_tolerated(old: int, new: int, runs: int) -> None:
     for seed in range(runs):
         check(random_hop(random.Random(seed), old, new))
 
 
 @pytest.mark.all_only
-def test_many_colluding_liars_are_borne() -> None:
+def test_many_colluding_replicas_are_tolerated() -> None:
     for seed in range(100, 150):
         check(random_hop(random.Random(seed), 5, 5))
 
 
-def test_a_denier_who_told_somebody_else_the_truth_changes_nothing() -> None:
-    """Replica 3 hears all say the same and chooses at once; replica 2 is told of a dispute that the holder, who lies
-    too, does not settle. The words that replica 3 has show it that there is none."""
+def test_a_replica_that_denies_its_share_to_some_changes_nothing() -> None:
+    """Replica 3 receives the same roll from all and chooses at once; replica 2 is told of a dispute that the Byzantine
+    holder does not settle. The statements of replica 3 prove to it that there is none."""
     everything, less = frozenset({1, 2, 3}), frozenset({2, 3})
     hop = Hop(3, 3, {1: (0, 0, 0)}, False, {1: {2: less, 3: everything}})
     check(hop)
@@ -356,8 +359,8 @@ def test_a_denier_who_told_somebody_else_the_truth_changes_nothing() -> None:
     assert [liar.index for liar in hop.honest[2].proven_faulty] == [1]
 
 
-def test_without_being_shown_those_two_would_part() -> None:
-    """The planted bug: a replica that goes by what it heard alone leaves out holder 1, and the other does not."""
+def test_without_shown_shares_the_two_honest_replicas_would_diverge() -> None:
+    """The planted bug: a replica that uses only what it received excludes holder 1, and the other does not."""
     everything, less = frozenset({1, 2, 3}), frozenset({2, 3})
     hop = Hop(3, 3, {1: (0, 0, 0)}, False, {1: {2: less, 3: everything}})
     hop.certify = lambda round_number: None  # type: ignore[method-assign]
@@ -365,7 +368,7 @@ def test_without_being_shown_those_two_would_part() -> None:
     assert hop.honest[2].choose_holders() != hop.honest[3].choose_holders()
 
 
-def test_a_holder_with_two_faces_is_named_by_who_sees_both() -> None:
+def test_an_equivocating_holder_is_proven_by_a_replica_that_sees_both_dealings() -> None:
     receiving = Hop(3, 3).honest[1]
     receiving.accept_share(handed(3, 3, 2, 0).share_for(1))
     receiving.accept_share(handed(3, 3, 2, 1).share_for(1))
@@ -374,7 +377,7 @@ def test_a_holder_with_two_faces_is_named_by_who_sees_both() -> None:
 
 
 @pytest.mark.parametrize("wrong", ["share", "holder", "receiver", "old", "signature", "root"])
-def test_a_portion_that_does_not_hold_is_not_taken(wrong: str) -> None:
+def test_an_invalid_dealt_share_is_refused(wrong: str) -> None:
     portion = handed(3, 3, 1).share_for(1)
     replace = msgspec.structs.replace
     match wrong:
@@ -400,23 +403,25 @@ def test_a_portion_that_does_not_hold_is_not_taken(wrong: str) -> None:
     receiving.accept_share(portion)
 
 
-def test_a_holder_who_deals_another_secret_is_refused() -> None:
-    """It has the publisher's word, its place and its key, and nothing else."""
+def test_a_holder_that_deals_another_secret_is_refused() -> None:
+    """It has the publisher's header, its place and its key, and nothing else."""
     mine = first_holdings(3)[0]
-    other = HeldShare(mine.root, mine.place, mine.commitments, VerifiableShare(1, Scalar.of(5), Scalar.of(6)))
-    dealt = redistribute_share(other, scheme(2, 3), signing(mine.place), random.Random(2).randbytes)
+    other = HeldShare(
+        mine.publisher_header, mine.holder_id, mine.commitments, VerifiableShare(1, Scalar.of(5), Scalar.of(6))
+    )
+    dealt = redistribute_share(other, scheme(2, 3), signing(mine.holder_id), random.Random(2).randbytes)
     with pytest.raises(ForgedError):
         Hop(3, 3).honest[1].accept_share(dealt.share_for(1))
 
 
-def test_nothing_is_chosen_before_we_attend() -> None:
+def test_nothing_is_chosen_before_the_announcement() -> None:
     with pytest.raises(LocalError):
         Hop(3, 3).honest[1].choose_holders()
 
 
 @given(st.binary(max_size=300))
 @settings(max_examples=15)
-def test_noise_is_no_portion(data: bytes) -> None:
+def test_noise_is_not_a_dealt_share(data: bytes) -> None:
     with pytest.raises(MalformedError):
         DealtShare.decode(data)
 
@@ -424,60 +429,65 @@ def test_noise_is_no_portion(data: bytes) -> None:
 # --- the subscriber ---------------------------------------------------------------------------------------------------
 
 
-def test_a_subscriber_names_bad_shares_and_other_sharings() -> None:
+def test_a_subscriber_proves_bad_shares_and_other_sharings() -> None:
     holdings = first_holdings(5)
     collecting = KeyCollector(ORIGIN, PUBLISHER.public)
     bad = msgspec.structs.replace(holdings[0].make_delivery(), share=VerifiableShare(1, Scalar.of(1), Scalar.of(2)))
     with pytest.raises(ForgedError):
-        collecting.add(bad, holdings[0].place)
-    collecting.add(forged(holdings[1]), holdings[1].place)
+        collecting.add(bad, holdings[0].holder_id)
+    collecting.add(forged(holdings[1]), holdings[1].holder_id)
     for holding in holdings[2:]:
-        collecting.add(holding.make_delivery(), holding.place)
+        collecting.add(holding.make_delivery(), holding.holder_id)
     assert collecting.secret == SECRET
-    assert collecting.faulty == [holdings[0].place, holdings[1].place]
+    assert collecting.faulty == [holdings[0].holder_id, holdings[1].holder_id]
 
 
-def test_a_replica_brings_one_share_and_what_is_stale_is_nobodys_lie() -> None:
+def test_a_replica_sends_one_share_and_a_stale_one_blames_nobody() -> None:
     holdings = first_holdings(5)
     collecting = KeyCollector(ORIGIN, PUBLISHER.public)
     for _ in range(2):
-        collecting.add(holdings[0].make_delivery(), holdings[0].place)
-    collecting.add(forged(holdings[1]), holdings[1].place)
+        collecting.add(holdings[0].make_delivery(), holdings[0].holder_id)
+    collecting.add(forged(holdings[1]), holdings[1].holder_id)
     with pytest.raises(StaleError, match="second"):
-        collecting.add(holdings[1].make_delivery(), holdings[1].place)
-    assert len(collecting._brought) == 2
+        collecting.add(holdings[1].make_delivery(), holdings[1].holder_id)
+    assert len(collecting._delivered) == 2
     assert collecting.faulty == []
     with pytest.raises(StaleError):
-        KeyCollector(KeyAttempt(ORIGIN.key, 1), PUBLISHER.public).add(holdings[0].make_delivery(), holdings[0].place)
+        KeyCollector(KeyAttempt(ORIGIN.key, 1), PUBLISHER.public).add(
+            holdings[0].make_delivery(), holdings[0].holder_id
+        )
 
 
 def forged(holding: HeldShare) -> DeliveredShare:
-    """Commitments made up to fit the publisher's, and a share that opens them: only the majority shows they are not."""
+    """Commitments made to fit the publisher's, and a share that opens them: only the majority shows that they are not
+    genuine."""
     commitments = holding.commitments
     value, blinding = Scalar.of(77), Scalar.of(78)
     opened = verifiable_sharing._commit(value, blinding)
-    index = Scalar.of(holding.place.index)
+    index = Scalar.of(holding.holder_id.index)
     third = commitments.points[2]
     second = (opened - commitments.points[0] - third * (index * index)) / index
     made = Commitments((commitments.points[0], second, third))
-    return DeliveredShare(holding.root, made.encode(), VerifiableShare(holding.place.index, value, blinding))
+    return DeliveredShare(
+        holding.publisher_header, made.encode(), VerifiableShare(holding.holder_id.index, value, blinding)
+    )
 
 
-def test_disjoint_paths_are_dealt_apart_and_any_of_them_will_do() -> None:
-    """Two dealings of one secret have different commitments to it; shares of both do not add up, those of one do."""
+def test_disjoint_paths_are_dealt_separately_and_any_of_them_is_enough() -> None:
+    """Two dealings of one secret have different commitments to it; shares of both do not combine, those of one do."""
     by_other = deal_key(SECRET, ORIGIN, scheme(2, 3), PUBLISHER, random.Random(8).randbytes)
     others = [accept_publisher_share(part, place(2, 3, at), PUBLISHER.public) for at, part in enumerate(by_other, 1)]
     collecting = KeyCollector(ORIGIN, PUBLISHER.public)
     for holding in [first_holdings(3)[0], others[0]]:
-        assert collecting.add(holding.make_delivery(), holding.place) is None
-    assert collecting.add(others[2].make_delivery(), others[2].place) == SECRET
+        assert collecting.add(holding.make_delivery(), holding.holder_id) is None
+    assert collecting.add(others[2].make_delivery(), others[2].holder_id) == SECRET
     assert collecting.faulty == []
 
 
-def test_a_minority_of_the_last_node_gives_nothing() -> None:
+def test_a_minority_of_the_last_node_reveals_nothing() -> None:
     collecting = KeyCollector(ORIGIN, PUBLISHER.public)
     for holding in first_holdings(5)[:2]:
-        assert collecting.add(holding.make_delivery(), holding.place) is None
+        assert collecting.add(holding.make_delivery(), holding.holder_id) is None
 
 
 # --- the rules of attendance ------------------------------------------------------------------------------------------
@@ -489,19 +499,19 @@ def chosen(rolls: dict[int, AttendanceRoll], settled: Sequence[Dispute] = ()) ->
     return choose_contributors(usable_dealings(rolls, 3, settled), 3)
 
 
-def test_the_first_majority_of_standing_dealings_is_chosen() -> None:
+def test_the_first_majority_of_usable_dealings_is_chosen() -> None:
     roll = AttendanceRoll({1: DealingRef(A, OLD), 2: DealingRef(A, OLD), 3: DealingRef(A, OLD)})
     assert chosen(dict.fromkeys((1, 2, 3), roll)) == (1, 2)
     assert chosen({1: roll, 2: roll}) == (1, 2)
     assert chosen({1: roll}) is None
 
 
-def test_holders_of_another_mind_about_their_sharing_are_left_out() -> None:
+def test_holders_that_name_another_sharing_are_excluded() -> None:
     roll = AttendanceRoll({1: DealingRef(A, ODD), 2: DealingRef(A, OLD), 3: DealingRef(A, OLD)})
     assert chosen(dict.fromkeys((1, 2, 3), roll)) == (2, 3)
 
 
-def test_a_dispute_puts_a_dealing_out_unless_it_is_settled() -> None:
+def test_an_unsettled_dispute_excludes_a_dealing() -> None:
     full = AttendanceRoll({1: DealingRef(A, OLD), 2: DealingRef(A, OLD), 3: DealingRef(A, OLD)})
     rolls = {1: full, 2: full, 3: AttendanceRoll({2: DealingRef(A, OLD), 3: DealingRef(A, OLD), 1: DealingRef(B, OLD)})}
     assert find_disputes(rolls, 3) == [Dispute(1, A, 3)]
@@ -510,7 +520,7 @@ def test_a_dispute_puts_a_dealing_out_unless_it_is_settled() -> None:
     assert majority_dealings(rolls, 3)[1] == DealingRef(A, OLD)
 
 
-def test_whom_one_does_without_is_in_dispute_like_others_if_that_is_not_agreed() -> None:
+def test_a_skipped_holder_is_in_dispute_if_the_brief_roll_is_not_agreed() -> None:
     full = AttendanceRoll({1: DealingRef(A, OLD), 2: DealingRef(A, OLD), 3: DealingRef(A, OLD)})
     less = AttendanceRoll({2: DealingRef(A, OLD), 3: DealingRef(A, OLD)}, skipped_replicas=(1,), skipped_holders=(1,))
     assert find_disputes({1: full, 2: full, 3: less}, 3) == [Dispute(1, A, 3)]
@@ -524,7 +534,7 @@ def three_with_all() -> dict[int, ShareReception]:
     return three
 
 
-def test_who_are_not_absent_by_a_brief_word_agree_on_it_and_who_is_goes_with_them() -> None:
+def test_replicas_not_skipped_by_a_brief_roll_agree_and_skipped_ones_follow() -> None:
     three = three_with_all()
     said = [three[at].announce_brief((3,), (1,)) for at in (1, 2)] + [three[3].announce()]
     for at, receiving in three.items():
@@ -538,8 +548,9 @@ def test_who_are_not_absent_by_a_brief_word_agree_on_it_and_who_is_goes_with_the
     assert not any(receiving.proven_faulty for receiving in three.values())
 
 
-def test_if_all_say_the_same_and_name_a_brief_word_it_may_still_be_agreed() -> None:
-    """The planted bug: who went on at once would part from who hears the last brief word later."""
+def test_equal_full_rolls_that_name_a_brief_roll_leave_it_open() -> None:
+    """The planted bug: a replica that finished at once would diverge from one that receives the last brief roll
+    later."""
     three = three_with_all()
     briefs = [receiving.announce_brief((), (1,)) for receiving in three.values()]
     words = [receiving.announce() for receiving in three.values()]
@@ -562,7 +573,7 @@ INDICES = st.integers(1, 255)
     st.booleans(),
 )
 @settings(max_examples=20)
-def test_a_roll_survives_the_wire(
+def test_a_roll_survives_encoding(
     rows: dict[int, tuple[bytes, bytes]], absent: set[int], aside: set[int], brief: bool
 ) -> None:
     table = {holder: DealingRef(*row) for holder, row in rows.items() if holder not in aside}
@@ -587,7 +598,7 @@ ONE = AttendanceRoll({1: DealingRef(A, OLD)})
         msgspec.msgpack.encode(([], [3, 2], [], False)),
     ],
 )
-def test_a_word_that_is_no_roll_counts_as_none(word: bytes) -> None:
+def test_a_payload_that_is_not_a_roll_counts_as_none(word: bytes) -> None:
     with pytest.raises(MalformedError):
         decode_roll(word)
     assert agreement.decode_rolls({1: word}) == {}
@@ -604,7 +615,7 @@ def floods(size: int) -> dict[int, SignedBroadcast]:
     }
 
 
-def test_a_word_that_comes_late_needs_more_vouchers() -> None:
+def test_a_late_statement_needs_more_endorsements() -> None:
     three = floods(3)
     said = three[1].announce(b"word")
     three[2].accept(said, 2)
@@ -617,7 +628,7 @@ def test_a_word_that_comes_late_needs_more_vouchers() -> None:
     assert three[2].sole_payloads() == {1: b"word"}
 
 
-def test_who_says_two_things_has_said_nothing_and_no_third_is_kept() -> None:
+def test_an_author_of_two_statements_has_none_and_no_third_is_kept() -> None:
     three = floods(3)
     for word in (b"one", b"two", b"three"):
         three[2].accept(floods(3)[1].announce(word), 1)
@@ -626,8 +637,9 @@ def test_who_says_two_things_has_said_nothing_and_no_third_is_kept() -> None:
     assert len(three[2].statements_of(1)) == 2
 
 
-def test_a_third_word_is_kept_if_it_is_all_that_another_says() -> None:
-    """Whom liars told two things is still shown what all others agree on; and that is all that it keeps."""
+def test_a_third_payload_is_kept_if_it_is_the_only_one_of_another_author() -> None:
+    """A replica that got two statements from Byzantine ones still accepts what all others agree on; and nothing
+    else."""
     three = floods(3)
     said = {word: floods(3)[1].announce(word) for word in (b"one", b"two", b"three", b"four")}
     for word in (b"one", b"two"):
@@ -639,7 +651,7 @@ def test_a_third_word_is_kept_if_it_is_all_that_another_says() -> None:
     assert three[2].statements_with(b"four") == []
 
 
-def test_nobody_can_speak_or_vouch_for_another() -> None:
+def test_no_replica_can_state_or_endorse_for_another() -> None:
     three = floods(3)
     said = floods(3)[1].announce(b"word")
     for bad in (

@@ -1,4 +1,4 @@
-"""What replicas bring that is of no use yet: nobody's flood takes the room of another."""
+"""Items that cannot be used yet: no replica's flood evicts the items of another."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def named(number: int, advert: bytes = ONE) -> ItemName:
     return advert, number.to_bytes(4, "big")
 
 
-def test_who_brings_more_than_its_part_lets_go_of_its_own_oldest() -> None:
+def test_a_replica_over_its_quota_loses_its_own_oldest_charge() -> None:
     holds = ReplicaQuota(9)
     assert not [gone for number in range(3) for gone in holds.charge(named(number), FIRST)]
     assert holds.charge(named(3), FIRST) == [named(0)]
@@ -26,7 +26,7 @@ def test_who_brings_more_than_its_part_lets_go_of_its_own_oldest() -> None:
     assert len(holds) == 3
 
 
-def test_what_another_holds_stays_however_much_two_liars_repeat() -> None:
+def test_an_item_charged_to_another_replica_stays_however_much_two_byzantine_ones_replay() -> None:
     holds = ReplicaQuota(9)
     for bearer in (FIRST, SECOND, THIRD):
         holds.charge(named(0), bearer)
@@ -37,14 +37,14 @@ def test_what_another_holds_stays_however_much_two_liars_repeat() -> None:
     assert len(holds) == 3
 
 
-def test_a_publisher_that_floods_pushes_out_its_own() -> None:
+def test_a_flooding_publisher_evicts_its_own_items() -> None:
     holds = ReplicaQuota(30)
     holds.charge(named(0, OTHER), FIRST)
     gone = [gone for number in range(100) for gone in holds.charge(named(number), FIRST)]
     assert gone == [named(number) for number in range(91)]
 
 
-def test_all_together_hold_as_much_as_there_is_room_for() -> None:
+def test_all_replicas_together_use_the_whole_capacity() -> None:
     holds = ReplicaQuota(10)
     for number in range(100):
         for at, bearer in enumerate((FIRST, SECOND, THIRD)):
@@ -52,8 +52,8 @@ def test_all_together_hold_as_much_as_there_is_room_for() -> None:
     assert len(holds) == 9
 
 
-def test_a_replica_of_a_node_that_has_changed_twice_holds_nothing() -> None:
-    """Before that, what it brought may still be of use."""
+def test_a_replica_of_a_node_that_has_changed_twice_has_no_charges() -> None:
+    """After one change its items may still be usable."""
     holds = ReplicaQuota(30)
     holds.charge(named(0), FIRST)
     gone = [holds.charge(named(version), ReplicaId(newer(version), 1)) for version in (1, 2)]

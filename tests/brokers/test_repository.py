@@ -1,4 +1,4 @@
-"""Keys out of band: who may bring them to the repository and who may have them, and an overlay that lives by it."""
+"""Keys out of band: which members may store and pull them, and an overlay that uses the repository."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ SCHEME = NODE.scheme
 
 
 class Shelves:
-    """Three of them, and a publisher's advertisement that all of them know."""
+    """Three share stores, and a publisher's advertisement that all of them know."""
 
     def __init__(self, profile: Profile, **changes: int) -> None:
         self.profile: Profile = profile
@@ -106,7 +106,7 @@ class Shelves:
         return make_pull((self.claim.id, key), keys_of(1, self.profile, "subscriber"), self.keys[index])
 
     def opened(self, brought: dict[int, PushShare], attempt: int = 0) -> Secret | None:
-        """What a reader makes of these."""
+        """The key that a subscriber gets from these shares."""
         assert self.topic.certificate is not None
         publisher = self.topic.certificate.leaf.subject
         origin = KeyAttempt(b"k" * 16, attempt)
@@ -122,7 +122,7 @@ class Shelves:
 
 
 @both
-def test_a_majority_of_shares_opens_the_key_and_no_minority_does(profile: Profile) -> None:
+def test_a_majority_of_shares_reconstructs_the_key_and_no_minority_does(profile: Profile) -> None:
     shelves = Shelves(profile)
     secret = Scalar.draw(ENTROPY)
     shelves.push(shelves.dealt(secret=secret))
@@ -135,7 +135,7 @@ def test_a_majority_of_shares_opens_the_key_and_no_minority_does(profile: Profil
 
 
 @both
-def test_who_was_not_granted_the_topic_gets_nothing(profile: Profile) -> None:
+def test_a_member_without_the_grant_gets_nothing(profile: Profile) -> None:
     shelves = Shelves(profile)
     shelves.push(shelves.dealt())
     stranger = keys_of(2, profile, "subscriber", broker_keyrings.OTHER)
@@ -145,7 +145,7 @@ def test_who_was_not_granted_the_topic_gets_nothing(profile: Profile) -> None:
 
 
 @both
-def test_a_replica_cannot_ask_the_others_in_a_readers_name(profile: Profile) -> None:
+def test_a_replica_cannot_ask_the_others_in_a_subscribers_name(profile: Profile) -> None:
     shelves = Shelves(profile)
     shelves.push(shelves.dealt())
     with pytest.raises(ForgedError):
@@ -155,7 +155,7 @@ def test_a_replica_cannot_ask_the_others_in_a_readers_name(profile: Profile) -> 
 
 
 @both
-def test_nobody_but_the_publisher_puts_anything_on_a_shelf(profile: Profile) -> None:
+def test_only_the_publisher_stores_shares(profile: Profile) -> None:
     shelves = Shelves(profile)
     good = shelves.dealt()
     other = keys_of(3, profile).signing
@@ -179,7 +179,7 @@ def test_nobody_but_the_publisher_puts_anything_on_a_shelf(profile: Profile) -> 
 
 
 @both
-def test_an_advertisement_must_hold_and_be_brought_by_its_own_client(profile: Profile) -> None:
+def test_an_advertisement_must_be_valid_and_come_from_its_own_client(profile: Profile) -> None:
     shelves = Shelves(profile)
     shelf = ShareStore(shelves.config, shelves.keys[0], root(profile), EPOCH_US, shelves.replica_keys)
     with pytest.raises(ForgedError):
@@ -198,7 +198,7 @@ def test_an_advertisement_must_hold_and_be_brought_by_its_own_client(profile: Pr
 
 
 @both
-def test_a_later_attempt_takes_the_place_of_the_last_and_no_earlier_one_does(profile: Profile) -> None:
+def test_a_later_attempt_replaces_the_last_and_an_earlier_one_does_not(profile: Profile) -> None:
     shelves = Shelves(profile)
     early, late = shelves.dealt(), shelves.dealt(attempt=1)
     shelves.push(late)
@@ -209,7 +209,7 @@ def test_a_later_attempt_takes_the_place_of_the_last_and_no_earlier_one_does(pro
 
 
 @both
-def test_who_asks_early_is_answered_when_the_share_comes(profile: Profile) -> None:
+def test_an_early_request_is_answered_when_the_share_arrives(profile: Profile) -> None:
     shelves = Shelves(profile)
     shelf = shelves.shelves[0]
     assert shelves.pulled(0) == []
@@ -225,7 +225,7 @@ def test_who_asks_early_is_answered_when_the_share_comes(profile: Profile) -> No
 
 
 @both
-def test_all_is_erased_when_the_advertisement_is_over(profile: Profile) -> None:
+def test_shares_are_erased_when_the_advertisement_expires(profile: Profile) -> None:
     shelves = Shelves(profile)
     shelves.push(shelves.dealt())
     shelf = shelves.shelves[0]
@@ -235,7 +235,7 @@ def test_all_is_erased_when_the_advertisement_is_over(profile: Profile) -> None:
     assert shelf.sizes() == {"claims": 0, "keys": 0, "waiting": 0}
 
 
-def test_there_is_room_for_so_much_and_who_has_most_gives_way() -> None:
+def test_the_store_is_bounded_and_the_largest_advertisement_is_evicted_first() -> None:
     shelves = Shelves("hardened", keys_max=4, waiting_max=3, client_claims=2, claims_each=4, claims_max=4)
     shelf = shelves.shelves[0]
     dealt = {number: shelves.dealt(bytes([number]) * 16)[0] for number in range(6)}
@@ -329,7 +329,7 @@ def test_publications_are_read_with_keys_that_no_broker_sees(profile: Profile) -
 
 @both
 @pytest.mark.parametrize("lie", ["silent", "spoilt"])
-def test_one_replica_that_lies_stops_nothing_and_is_named(profile: Profile, lie: str) -> None:
+def test_one_byzantine_replica_stops_nothing_and_is_proven(profile: Profile, lie: str) -> None:
     town = TownWithRepository(profile)
     wrong = town.places[Address("shelf.2")].machine
 
@@ -350,7 +350,7 @@ def test_one_replica_that_lies_stops_nothing_and_is_named(profile: Profile, lie:
     assert named == ([ReplicaId(SCHEME, 2)] if lie == "spoilt" else [])
 
 
-def test_one_that_is_killed_comes_back_empty_and_a_replaced_one_is_not_asked() -> None:
+def test_a_killed_replica_restarts_empty_and_a_replaced_one_is_not_asked() -> None:
     town = TownWithRepository("hardened")
     town.start()
     town.publish([b"one"])
@@ -373,7 +373,7 @@ def test_one_that_is_killed_comes_back_empty_and_a_replaced_one_is_not_asked() -
     assert town.places[Address("shelf.2")].machine.signed == town.overlay
 
 
-def test_an_overlay_without_one_cannot_serve_and_an_even_one_is_refused() -> None:
+def test_an_overlay_without_a_repository_is_refused_and_so_is_an_even_one() -> None:
     town = BrokerNetwork("hardened", client=CLIENT)
     with pytest.raises(ConfigError, match="has none"):
         town.client("P", "B1", 0, "publisher")

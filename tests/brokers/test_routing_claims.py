@@ -1,4 +1,5 @@
-"""Routing by claims of real members over replicated nodes: who is believed, what is told, and where things go."""
+"""Routing by claims of real members over replicated nodes: what is believed, what is forwarded, and where messages
+go."""
 
 from __future__ import annotations
 
@@ -37,7 +38,7 @@ from veilcast.wire.brokers import Claim, Routing
 
 
 def test_fig_1_with_claims_of_real_members_over_three_replicas_a_node() -> None:
-    """P1 advertises at B1, S1 subscribes at B3 for prices above 50, and publications find the way; B2 sees nothing."""
+    """P1 advertises at B1, S1 subscribes at B3 for prices above 50, and publications are routed; B2 sees nothing."""
     nodes = RouterNetwork("paper", (("B1", "B2"), ("B1", "B3")))
     keys, reader = keys_of(0, "paper"), keys_of(1, "paper", "subscriber")
     words = parse_predicates(f"[topic,=,{TOPIC}],[class,=,bar],[price,>,0]").constraints
@@ -64,7 +65,7 @@ def test_fig_1_with_claims_of_real_members_over_three_replicas_a_node() -> None:
 
 @pytest.mark.parametrize("profile", PROFILES)
 @pytest.mark.parametrize("seed", range(4))
-def test_publications_reach_just_those_who_want_them_whoever_claims_first(profile: Profile, seed: int) -> None:
+def test_publications_reach_exactly_their_subscribers_in_any_order_of_claims(profile: Profile, seed: int) -> None:
     links = (("B1", "B2"), ("B2", "B3"), ("B2", "B4"), ("B4", "B5"))
     nodes = RouterNetwork(profile, links, seed=seed)
     keys, reader = keys_of(0, profile), keys_of(1, profile, "subscriber")
@@ -97,7 +98,7 @@ def test_publications_reach_just_those_who_want_them_whoever_claims_first(profil
 
 
 @pytest.mark.parametrize("profile", PROFILES)
-def test_a_minority_of_a_neighbour_can_neither_plant_a_claim_nor_withdraw_one(profile: Profile) -> None:
+def test_a_minority_of_a_neighbour_can_neither_insert_nor_withdraw_a_claim(profile: Profile) -> None:
     nodes = RouterNetwork(profile, lying=[("B2", 3)])
     keys, reader = keys_of(0, profile), keys_of(1, profile, "subscriber")
     ad, kept = advertisement(keys, "B1", 1), subscription(reader, "B3", 2)
@@ -119,9 +120,9 @@ def test_a_minority_of_a_neighbour_can_neither_plant_a_claim_nor_withdraw_one(pr
 
 @pytest.mark.parametrize("profile", PROFILES)
 @pytest.mark.parametrize("at", [0, 1, 2])
-def test_a_liar_that_tells_what_others_tell_without_its_proof_ends_nothing(profile: Profile, at: int) -> None:
-    """A proof is no part of a claim's id: the liar's voice counted, its claim was taken, and those of others were not
-    looked at any more."""
+def test_a_report_without_its_proof_ends_nothing(profile: Profile, at: int) -> None:
+    """A proof is not part of a claim's id: the Byzantine report counted, its claim was stored, and those of others were
+    ignored."""
     nodes = RouterNetwork(profile)
     publisher, reader = keys_of(1, profile), keys_of(2, profile, "subscriber")
     offered, wanted = advertisement(publisher, "B1", 1), subscription(reader, "B3", 2)
@@ -141,7 +142,7 @@ def test_a_liar_that_tells_what_others_tell_without_its_proof_ends_nothing(profi
 
 
 @pytest.mark.parametrize("profile", PROFILES)
-def test_a_claim_comes_from_the_side_of_its_edge_or_from_none(profile: Profile) -> None:
+def test_a_claim_is_accepted_only_from_the_side_of_its_edge(profile: Profile) -> None:
     nodes = RouterNetwork(profile)
     ad = advertisement(keys_of(0, profile), "B1", 1)
     router, entry = nodes.routers["B2", 1], nodes.overlay.node("B3")
@@ -152,8 +153,8 @@ def test_a_claim_comes_from_the_side_of_its_edge_or_from_none(profile: Profile) 
 
 
 @pytest.mark.parametrize("profile", PROFILES)
-def test_an_unauthorised_subscription_is_never_routed_and_never_shown_anything(profile: Profile) -> None:
-    """Theorem 3: neither one of another topic's reader, nor one that is signed with a key of its own."""
+def test_an_unauthorised_subscription_is_never_routed_and_gets_nothing(profile: Profile) -> None:
+    """Theorem 3: neither one of another topic's subscriber, nor one signed with a key of its own."""
     nodes = RouterNetwork(profile)
     keys, stranger = keys_of(0, profile), keys_of(2, profile, "subscriber", OTHER)
     genuine = keys_of(1, profile, "subscriber")
@@ -172,8 +173,8 @@ def test_an_unauthorised_subscription_is_never_routed_and_never_shown_anything(p
     assert [router.sizes()["waiting"] for router in nodes.at("B3")] == [2, 2, 2], "it waits, for whatever may come"
 
 
-def test_in_paper_an_advertisement_under_anothers_name_lets_nobody_in() -> None:
-    """Words in the clear bind no certificate; but a reader counts only where its own proof was shown."""
+def test_in_paper_an_advertisement_under_a_foreign_name_admits_nobody() -> None:
+    """Plain predicates are not bound to a certificate; but a subscription counts only where its own proof was shown."""
     nodes = RouterNetwork("paper")
     keys, liar = keys_of(0, "paper"), keys_of(3, "paper", "publisher", OTHER)
     ad = advertisement(keys, "B1", 1)
@@ -194,7 +195,7 @@ def test_in_paper_an_advertisement_under_anothers_name_lets_nobody_in() -> None:
     assert all(Address("X") not in router.subscriber_hops(ad.id) for router in nodes.at("B3"))
 
 
-def test_in_hardened_an_advertisement_is_of_the_topic_that_its_certificate_is_for() -> None:
+def test_in_hardened_an_advertisement_is_for_the_certified_topic() -> None:
     nodes = RouterNetwork("hardened")
     keys, liar = keys_of(0, "hardened"), keys_of(3, "hardened", "publisher", OTHER)
     false = advertisement(liar, "B2", 2, words=predicate_codec("hardened").encode_advertisement(keys))
@@ -203,7 +204,7 @@ def test_in_hardened_an_advertisement_is_of_the_topic_that_its_certificate_is_fo
 
 
 @pytest.mark.parametrize("profile", PROFILES)
-def test_claims_out_of_their_time_or_with_a_changed_body_are_refused(profile: Profile) -> None:
+def test_claims_outside_their_period_or_with_a_changed_body_are_refused(profile: Profile) -> None:
     nodes = RouterNetwork(profile)
     keys = keys_of(0, profile)
     late = advertisement(keys, "B1", 1, until=START + 3 * EPOCH_US)
@@ -222,7 +223,7 @@ def test_claims_out_of_their_time_or_with_a_changed_body_are_refused(profile: Pr
 
 
 @pytest.mark.parametrize("profile", PROFILES)
-def test_what_is_withdrawn_ends_everywhere_and_a_liar_with_a_late_replica_cannot_bring_it_back(
+def test_a_withdrawn_claim_ends_everywhere_and_cannot_be_revived_with_a_late_replica(
     profile: Profile,
 ) -> None:
     nodes = RouterNetwork(profile, lying=[("B2", 3)])
@@ -247,7 +248,7 @@ def test_what_is_withdrawn_ends_everywhere_and_a_liar_with_a_late_replica_cannot
 
 
 @pytest.mark.parametrize("profile", PROFILES)
-def test_claims_end_by_themselves_and_leave_nothing(profile: Profile) -> None:
+def test_claims_expire_and_leave_nothing(profile: Profile) -> None:
     nodes = RouterNetwork(profile)
     keys, reader = keys_of(0, profile), keys_of(1, profile, "subscriber")
     nodes.client("B1", "P1", advertisement(keys, "B1", 1))
@@ -258,13 +259,13 @@ def test_claims_end_by_themselves_and_leave_nothing(profile: Profile) -> None:
     nodes.later(3 * EPOCH_US)
     for router in nodes.routers.values():
         assert set(router.sizes().values()) == {0}
-        assert not router._offered
-        assert not router._waiting._about
+        assert not router._advertisements_of
+        assert not router._unmatched._by_subject
         assert router.next_us() is None
         assert router.claims_of(Address("S1")) == 0
 
 
-def test_of_two_readers_with_one_wish_one_is_told_and_the_other_takes_over() -> None:
+def test_of_two_equal_subscriptions_one_is_forwarded_and_the_other_takes_over() -> None:
     nodes = RouterNetwork("hardened", seed=7)
     keys, reader = keys_of(0, "hardened"), keys_of(1, "hardened", "subscriber")
     ad = advertisement(keys, "B1", 1)
@@ -285,8 +286,8 @@ def test_of_two_readers_with_one_wish_one_is_told_and_the_other_takes_over() -> 
     assert nodes.reached(ad, "B1", said) == {"S2" if told is one else "S1"}, "at no time less is known than is wanted"
 
 
-def test_noise_that_waits_is_tried_once_for_each_reader_key_and_never_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Many who hold no grant, and many publishers: what each of them costs is not multiplied by the others."""
+def test_invalid_waiting_subscriptions_are_tried_once_for_each_subscriber_key(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Many clients without a grant, and many publishers: the cost of each is not multiplied by the others."""
     nodes = RouterNetwork("hardened", replicas=1)
     router = nodes.routers["B2", 1]
     stranger, keys = keys_of(2, "hardened", "subscriber", OTHER), keys_of(0, "hardened")
@@ -306,7 +307,7 @@ def test_noise_that_waits_is_tried_once_for_each_reader_key_and_never_again(monk
     assert len(tried) == 20
 
 
-def test_a_publisher_cannot_have_every_subscription_tried_with_keys_that_it_made_up() -> None:
+def test_a_publisher_cannot_cause_checks_with_invented_subscriber_keys() -> None:
     nodes = RouterNetwork("hardened", replicas=1)
     router = nodes.routers["B2", 1]
     liar, keys = keys_of(1, "hardened"), keys_of(0, "hardened")
@@ -314,7 +315,7 @@ def test_a_publisher_cannot_have_every_subscription_tried_with_keys_that_it_made
     for number in range(5):
         false = msgspec.structs.replace(advertisement(liar, "B2", number), reader=holder(number).public)
         try:
-            router.claim_of_client(claims._proven(false, liar.signing), Address("L"), START)
+            router.claim_of_client(claims._with_proof(false, liar.signing), Address("L"), START)
         except ForgedError:
             assert number
     assert router.sizes()["claims"] == 1
@@ -324,7 +325,7 @@ def test_a_publisher_cannot_have_every_subscription_tried_with_keys_that_it_made
     assert router.sizes() == {"claims": 3, "waiting": 0, "votes": 0, "votes each": 0, "ended": 0}
 
 
-def test_a_claim_that_ends_earlier_covers_none_that_ends_later() -> None:
+def test_a_claim_that_expires_earlier_covers_none_that_expires_later() -> None:
     nodes = RouterNetwork("paper")
     keys, reader = keys_of(0, "paper"), keys_of(1, "paper", "subscriber")
     ad = advertisement(keys, "B1", 1)
@@ -345,7 +346,7 @@ def test_a_claim_that_ends_earlier_covers_none_that_ends_later() -> None:
 # --- bounds -----------------------------------------------------------------------------------------------------------
 
 
-def test_a_client_has_so_many_claims_and_a_replica_so_many_words_that_nobody_else_says() -> None:
+def test_claims_of_a_client_and_unconfirmed_reports_of_a_replica_are_bounded() -> None:
     config = BrokerConfig(client_claims=4, claims_each=8, claims_max=16, votes_max=3, waiting_max=6)
     nodes = RouterNetwork("hardened", config=config)
     reader = keys_of(1, "hardened", "subscriber")

@@ -1,4 +1,4 @@
-"""Routing tables: Figure 1, and an overlay that delivers what the definition says, with less sent by covering."""
+"""Routing tables: Figure 1, and an overlay that delivers by the definition, with fewer messages by covering."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def hop(name: object) -> Address:
 
 
 class Overlay:
-    """Brokers on a tree with their tables; what they tell one another arrives at once, one after the other."""
+    """Brokers on a tree with their tables; their updates arrive at once, one after the other."""
 
     def __init__(self, links: list[tuple[str, str]]) -> None:
         ends: dict[str, list[Address]] = {}
@@ -49,7 +49,7 @@ class Overlay:
             queue.extend((to, step) for step in more)
 
     def publish(self, broker: str, client: str, publication: Publication) -> list[Address]:
-        """The clients it comes to, in order; each broker sees it once, as the overlay is a tree."""
+        """The clients that it reaches, in order; each broker sees it once, as the overlay is a tree."""
         reached, waiting = [], [(broker, hop(client))]
         while waiting:
             at, source = waiting.pop()
@@ -85,14 +85,14 @@ def test_fig_1_a_subscription_goes_back_along_the_advertisement_and_publications
     assert overlay.publish("B1", "P1", Publication((("class", "bar"), ("price", 40)))) == []
 
 
-def test_a_subscription_before_the_advertisement_finds_it_too() -> None:
+def test_a_subscription_before_the_advertisement_is_routed_too() -> None:
     overlay = Overlay([("B1", "B2"), ("B2", "B3")])
     overlay.do("B3", overlay.brokers["B3"].subscribe(b"M2", M2, hop("S1")))
     overlay.do("B1", overlay.brokers["B1"].advertise(b"M1", M1, hop("P1")))
     assert overlay.publish("B1", "P1", M3) == ["S1"]
 
 
-def test_what_is_covered_is_not_sent_and_comes_back_before_its_cover_goes() -> None:
+def test_a_covered_claim_is_not_sent_until_its_cover_is_withdrawn() -> None:
     broker = RoutingTables([hop("up"), hop("down")], PlainPredicates())
     broker.advertise(b"a", M1, hop("up"))
     wide, narrow = parse_predicates("[price,>,10]"), parse_predicates("[price,>,50]")
@@ -117,14 +117,14 @@ def test_equal_subscriptions_are_sent_once() -> None:
     assert [step.kind for step in broker.unsubscribe(b"one", hop("c1"))] == ["subscribe", "unsubscribe"]
 
 
-def test_only_what_was_advertised_here_is_routed() -> None:
+def test_only_advertised_publications_are_routed() -> None:
     broker = RoutingTables([hop("up")], PlainPredicates())
     broker.advertise(b"a", M1, hop("up"))
     with pytest.raises(ForgedError):
         broker.route(M3, hop("elsewhere"))
 
 
-def test_nobody_ends_what_is_anothers_or_takes_its_id() -> None:
+def test_no_hop_ends_a_foreign_claim_or_takes_its_id() -> None:
     broker = RoutingTables([hop("up")], PlainPredicates())
     broker.subscribe(b"s", M2, hop("c1"))
     with pytest.raises(ForgedError):
@@ -136,7 +136,7 @@ def test_nobody_ends_what_is_anothers_or_takes_its_id() -> None:
         broker.subscribe(b"s" * (ID_MAX + 1), M2, hop("c1"))
 
 
-def test_tables_are_bounded_by_hop_and_in_all() -> None:
+def test_tables_are_bounded_per_hop_and_in_total() -> None:
     broker = RoutingTables([hop("up")], PlainPredicates(), most=3, most_of_one=2)
     broker.subscribe(b"1", M2, hop("c1"))
     broker.subscribe(b"2", M2, hop("c1"))
@@ -169,7 +169,7 @@ PUBLICATIONS = [
 
 
 class Life:
-    """Clients of random brokers come and go; the truth is kept beside."""
+    """Clients of random brokers come and go; the expected state is kept beside."""
 
     def __init__(self, seed: int) -> None:
         self.rng = random.Random(seed)
@@ -211,9 +211,9 @@ class Life:
                     assert self.overlay.publish(broker, str(id_), publication) == expected
 
     def check_frontiers(self) -> None:
-        """What a neighbour was asked covers all it should know, and nothing in it covers anything else in it."""
+        """The sent claims cover all that a neighbour should know, and none of them covers another."""
         for tables in self.overlay.brokers.values():
-            for to, frontier in tables._asked.items():
+            for to, frontier in tables._subscriptions_sent.items():
                 sent = [tables.prt[id_].interest for id_ in frontier.sent]
                 for entry in tables.prt.values():
                     drawn = any(overlaps(a.interest, entry.interest) for a in tables.srt.values() if a.hop == to)
@@ -224,7 +224,7 @@ class Life:
 
 @given(st.integers(0, 2**32))
 @settings(max_examples=20)
-def test_every_subscriber_gets_just_what_it_wants_whoever_comes_and_goes(seed: int) -> None:
+def test_every_subscriber_gets_exactly_its_matches_while_others_come_and_go(seed: int) -> None:
     life = Life(seed)
     for _ in range(25):
         life.step()
@@ -234,7 +234,7 @@ def test_every_subscriber_gets_just_what_it_wants_whoever_comes_and_goes(seed: i
 
 @given(st.integers(0, 2**32))
 @settings(max_examples=10)
-def test_when_all_are_gone_nothing_is_left(seed: int) -> None:
+def test_nothing_is_left_when_all_claims_have_ended(seed: int) -> None:
     life = Life(seed)
     for _ in range(20):
         life.step()
@@ -242,7 +242,9 @@ def test_when_all_are_gone_nothing_is_left(seed: int) -> None:
         life.overlay.do(broker, life.overlay.brokers[broker].drop_hop(hop(id_)))
     for tables in life.overlay.brokers.values():
         assert tables.srt == tables.prt == {}
-        assert not any(f._of or f._subjects for f in [*tables._asked.values(), *tables._told.values()])
+        assert not any(
+            f._of or f._subjects for f in [*tables._subscriptions_sent.values(), *tables._advertisements_sent.values()]
+        )
 
 
 def test_covering_sends_less() -> None:
@@ -278,11 +280,11 @@ def live_through(seeds: range) -> None:
 
 
 def forgetful(remove: Callable[..., list[tuple[bool, bytes, Conjunction]]]) -> Callable[..., object]:
-    """A broker that withdraws what ends, and does not ask for what that covered."""
+    """A broker that withdraws an ended claim without sending what it covered."""
     return lambda frontier, id_: [move for move in remove(frontier, id_) if not move[0]]
 
 
-def test_a_label_is_a_subscription_like_any_other() -> None:
+def test_a_label_is_an_ordinary_subscription() -> None:
     overlay = Overlay([("B1", "B2")])
     overlay.do("B1", overlay.brokers["B1"].advertise(b"a", Label("news"), hop("P")))
     overlay.do("B2", overlay.brokers["B2"].subscribe(b"s", Label("news"), hop("S")))

@@ -1,4 +1,4 @@
-"""Streams that fail without a word: what was lost on them is noticed, they are left for others, nothing is missed."""
+"""Streams that fail silently: the loss is noticed, the stream is replaced, nothing is missed."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def said(number: int) -> ConfirmContent:
     return ConfirmContent(number.to_bytes(16, "big"), 0)
 
 
-def test_a_gap_is_noticed_by_the_next_item_and_the_stream_is_left() -> None:
+def test_a_gap_is_noticed_at_the_next_item_and_the_stream_is_closed() -> None:
     one, other = pair()
     one.put(B, said(1))
     one.frames(HOUR, 100)
@@ -48,7 +48,7 @@ def test_a_gap_is_noticed_by_the_next_item_and_the_stream_is_left() -> None:
     assert list(other.stalled) == [A]
 
 
-def test_who_does_not_hear_the_last_item_is_left_after_a_while_and_not_before() -> None:
+def test_a_stream_with_a_lost_last_item_is_closed_after_the_stall_time_and_not_before() -> None:
     one, _ = pair()
     later = 2 * HOUR  # Nobody has told the queues meanwhile what time it is.
     one.put(B, said(1))
@@ -60,7 +60,7 @@ def test_who_does_not_hear_the_last_item_is_left_after_a_while_and_not_before() 
     assert list(one.stalled) == [B]
 
 
-def test_who_hears_something_in_time_is_not_left_however_much_is_said() -> None:
+def test_a_stream_with_progress_is_not_closed_however_much_is_sent() -> None:
     one, other = pair()
     for number in range(40):
         now = 2 * HOUR + number * STALL_US // 4
@@ -75,7 +75,7 @@ def test_who_hears_something_in_time_is_not_left_however_much_is_said() -> None:
     assert not other.stalled
 
 
-def test_who_never_greets_is_left_and_a_quiet_one_is_not() -> None:
+def test_a_peer_that_never_greets_is_closed_and_an_idle_one_is_not() -> None:
     one, _ = pair()
     assert one.next_us() is None
     stranger = PeerQueues(8, 50, 1 << 20, SeededEntropy(b"c"))
@@ -87,7 +87,7 @@ def test_who_never_greets_is_left_and_a_quiet_one_is_not() -> None:
 
 @pytest.mark.parametrize("seconds", [5, 100])
 @pytest.mark.parametrize("profile", ["hardened", "paper"])
-def test_nothing_is_lost_when_a_node_is_cut_off_silently_also_over_the_turn_of_epochs(
+def test_nothing_is_lost_when_a_node_is_silently_cut_off_even_over_an_epoch_change(
     profile: Profile, seconds: int
 ) -> None:
     net = SimulatedOverlay(profile, clients={"p": "a", "s": "c", "t": "a"})

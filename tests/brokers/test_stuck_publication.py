@@ -1,4 +1,4 @@
-"""A publication that the edge node has taken and that gets no further: its publisher's owner is told, and why."""
+"""A publication that stays at the edge node: the publisher's application is told, and why."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from veilcast.node.broker_member import hindrances
 from veilcast.topics import Label
 
 
-def test_a_node_beyond_the_edge_that_lacks_its_majority_is_told_until_it_has_one() -> None:
+def test_a_remote_node_without_a_majority_is_reported_until_it_has_one() -> None:
     net = SimulatedOverlay("hardened", clients={"p": "a", "s": "c"})
     net.subscribe("s", Label(TOPIC))
     net.stand()
@@ -32,7 +32,7 @@ def test_a_node_beyond_the_edge_that_lacks_its_majority_is_told_until_it_has_one
     assert publisher.delay(net.world.now) is None
 
 
-def test_an_edge_node_that_lacks_its_majority_is_the_cause_that_is_told() -> None:
+def test_an_edge_node_without_a_majority_is_reported_as_the_cause() -> None:
     net = SimulatedOverlay("hardened", clients={"p": "a", "s": "c"})
     net.stand()
     for name in names_of("a")[:2]:

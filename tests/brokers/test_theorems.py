@@ -1,9 +1,9 @@
 """P4, Theorems 1 to 3, by exhaustive search over Byzantine replicas that collude across all hops.
 
-What everybody sees is computed by the code itself. The key that is split has 64 bytes, and splitting treats each byte
-alike; so byte j stands for the j-th unknown: the key is the first unit vector, every vector drawn is the next one, and
-each piece that comes out is its own linear form. An adversary knows the key if and only if that unit vector is in the
-span of what it sees (`algebra`).
+The code itself computes what each broker sees. The key that is split has 64 bytes, and splitting treats each byte
+alike. So byte j stands for the j-th unknown: the key is the first unit vector, every random vector is the next one, and
+each resulting share is its own linear form. An adversary knows the key if and only if that unit vector is in the span
+of what it sees (`share_algebra`).
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ Broker: TypeAlias = tuple[int, int]
 """(hop, index), both from 1."""
 Liars: TypeAlias = frozenset[Broker]
 Seen: TypeAlias = tuple[frozenset[Broker], bytes]
-"""A form, and who knows it: who made it and who got it."""
+"""A form, and the brokers that know it: its maker and its receiver."""
 
 SIZES = [(3,), (3, 3), (3, 3, 3), (5,), (5, 5), (3, 5), (5, 3), (3, 3, 5), (4, 4), (4, 3)]
 
@@ -45,7 +45,7 @@ TARGET = np.frombuffer(unit(0), dtype=np.uint8)
 
 
 def unknowns() -> Callable[[int], bytes]:
-    """An entropy whose every vector is a new unknown."""
+    """An entropy source whose every vector is a new unknown."""
     drawn = iter(range(1, LANES))
     return lambda size: b"".join(unit(next(drawn)) for _ in range(size // LANES))
 
@@ -85,7 +85,7 @@ def scheme(hop: int, size: int) -> Scheme:
 
 
 class Way:
-    """The corrected scheme over nodes of these sizes, run once; it draws the same whoever lies."""
+    """The corrected scheme over nodes of these sizes, run once; it draws the same whichever replicas are Byzantine."""
 
     def __init__(self, sizes: Sequence[int]) -> None:
         self.sizes = sizes
@@ -108,11 +108,11 @@ class Way:
         self.trails = TrailVerifier(PUBLISHER.public, roster)
 
     def view(self, liars: Liars) -> list[bytes]:
-        """What was in the hands of a liar, at its last broker or at the one that split it."""
+        """What a Byzantine broker had: the last holder, or the splitter."""
         return [form for way, form in self.seen if any(each in liars for each in way if each[0] >= len(way) - 1)]
 
     def arrives(self, liars: Liars) -> list[SplitShare]:
-        """What comes to the subscriber if liars drop all they can."""
+        """What reaches the subscriber if Byzantine brokers drop all they can."""
         return [parcel for parcel in self.parcels if not liars & frozenset(enumerate(parcel.path, 1))]
 
     def gathered(self, liars: Liars) -> KeyGatherer:
@@ -134,7 +134,7 @@ def test_the_search_covers_785_sets() -> None:
     assert sum(len(list(minorities(sizes))) for sizes in SIZES) == 785
 
 
-def test_the_algebra_finds_what_reconstruction_finds() -> None:
+def test_the_algebra_agrees_with_reconstruction() -> None:
     pieces = [piece.data.reveal() for piece in shamir.split(KEY, 3, 5, unknowns())]
     for count in range(1, 6):
         for chosen in combinations(pieces, count):
@@ -147,7 +147,7 @@ def test_the_algebra_inverts() -> None:
 
 @pytest.mark.parametrize("sizes", [(3, 3), (5, 3)])
 def test_a_majority_of_one_hop_reads_the_key(sizes: tuple[int, ...]) -> None:
-    """The bound is sharp: one broker more, and the search must find the break."""
+    """The bound is sharp: with one more broker the search must find the break."""
     for hop, size in enumerate(sizes, 1):
         too_many = frozenset((hop, index) for index in range(1, majority(size) + 1))
         assert knows(way(sizes).view(too_many))
@@ -163,7 +163,7 @@ def test_theorem_1_no_minority_at_every_hop_reads_the_key(sizes: tuple[int, ...]
 
 
 @pytest.mark.parametrize("sizes", SIZES, ids=str)
-def test_theorem_2_the_others_deliver_it(sizes: tuple[int, ...]) -> None:
+def test_theorem_2_the_honest_replicas_deliver_it(sizes: tuple[int, ...]) -> None:
     for liars in minorities(sizes):
         gathering = way(sizes).gathered(liars)
         assert gathering.key == KEY
@@ -173,7 +173,7 @@ def test_theorem_2_the_others_deliver_it(sizes: tuple[int, ...]) -> None:
 
 @pytest.mark.parametrize("sizes", [(3,), (3, 3), (3, 3, 3), (5, 3)], ids=str)
 def test_theorem_3_an_unauthorised_subscriber_of_any_minority_reads_nothing(sizes: tuple[int, ...]) -> None:
-    """It is handed all that every Byzantine broker has, and every honest broker hands it nothing: no grant."""
+    """Every Byzantine broker gives it everything, and every honest broker gives it nothing: no grant."""
     for liars in minorities(sizes):
         handed = way(sizes).view(liars)
         assert not handed or not knows(handed)
@@ -186,14 +186,15 @@ def test_theorem_3_an_unauthorised_subscriber_of_any_minority_reads_nothing(size
 
 @pytest.mark.heavy
 def test_theorem_1_holds_for_the_largest_minorities_of_three_nodes_of_five() -> None:
-    """Those among them are subsets: 1,000 sets instead of 4,096."""
+    """Smaller ones are subsets: 1,000 sets instead of 4,096."""
     for liars in minorities((5, 5, 5)):
         if len(liars) == 6:
             assert not knows(way((5, 5, 5)).view(liars))
 
 
 def test_fig_2_one_replica_more_than_droppers_delivers_content() -> None:
-    """Against brokers that only drop, f + 1 copies are enough; that is no help for keys, which each copy would show."""
+    """Against brokers that only drop, f + 1 copies are enough; for keys that does not help, because each copy would
+    reveal them."""
     for f in range(1, 5):
         copies = shamir.split(KEY, 1, f + 1, unknowns())
         for droppers in combinations(range(f + 1), f):
@@ -205,14 +206,14 @@ def test_fig_2_one_replica_more_than_droppers_delivers_content() -> None:
 # --- positive controls: what must break -------------------------------------------------------------------------------
 
 
-def test_fig_3_algorithm_1_gives_a_single_receiver_enough() -> None:
+def test_fig_3_algorithm_1_gives_a_single_receiver_enough_shares() -> None:
     split = shamir.split(KEY, 2, 3, unknowns())
     received = paper_variants.threshold_propagation([[share] for share in split], 3, 2)
     assert all(knows([share.data.reveal() for share in receiver]) for receiver in received)
 
 
 @pytest.mark.parametrize(("size", "liars"), [(3, [(1, 3), (2, 2)]), (5, [(1, 3), (2, 1), (2, 2)])])
-def test_fig_3_shares_passed_on_whole_meet(size: int, liars: list[Broker]) -> None:
+def test_fig_3_shares_forwarded_whole_meet(size: int, liars: list[Broker]) -> None:
     """B3 of V1 with B2 of V2, and as in 3 B among five: two shares of three, three of five."""
     split = shamir.split(KEY, majority(size), size, unknowns())
     hops = [[[share] for share in split]]
@@ -227,8 +228,8 @@ def test_fig_3_shares_passed_on_whole_meet(size: int, liars: list[Broker]) -> No
     assert frozenset(liars) in broken
 
 
-def test_fig_4a_network_coding_falls_to_one_broker_at_each_hop() -> None:
-    """All of c1, c2 and c3 come together at B1 of V3; and any one of the three keeps the key from everybody."""
+def test_fig_4a_network_coding_is_broken_by_one_broker_at_each_hop() -> None:
+    """All of c1, c2 and c3 meet at B1 of V3; and any one of the three withholds the key from all."""
     parts = np.eye(3, 16, dtype=np.uint8)
     key = Secret(parts.tobytes())
     blocks = paper_variants.encode_blocks(key, 3)
@@ -267,7 +268,7 @@ def test_algorithm_2_as_printed_breaks(sizes: tuple[int, int], silenced: int, re
 
 
 def two_branches(split: Callable[[Secret, Callable[[int], bytes]], list[list[bytes]]]) -> list[Liars]:
-    """V1 of three hands on to two nodes of three, here called hops 2 and 3: which minorities read the key."""
+    """V1 of three forwards to two nodes of three, here called hops 2 and 3: which minorities read the key."""
     entropy = unknowns()
     first = shamir.split(KEY, 2, 3, entropy)
     pieces = {share.index: split(share.data, entropy) for share in first}
@@ -289,7 +290,7 @@ def two_branches(split: Callable[[Secret, Callable[[int], bytes]], list[list[byt
 BRANCHES = [scheme(2, 3), scheme(3, 3)]
 
 
-def test_a_polynomial_used_again_on_another_branch_breaks() -> None:
+def test_a_polynomial_reused_on_another_branch_breaks() -> None:
     def split(share: Secret, entropy: Callable[[int], bytes]) -> list[list[bytes]]:
         return [
             [p.data.reveal() for p in pieces] for pieces in paper_variants.reuse_one_split(share, BRANCHES, entropy)
@@ -298,7 +299,7 @@ def test_a_polynomial_used_again_on_another_branch_breaks() -> None:
     assert frozenset({(2, 1), (3, 2)}) in two_branches(split)
 
 
-def test_a_polynomial_of_its_own_for_each_branch_does_not() -> None:
+def test_a_separate_polynomial_for_each_branch_does_not_break() -> None:
     def split(share: Secret, entropy: Callable[[int], bytes]) -> list[list[bytes]]:
         held = SplitShare(split_key(KEY, ORIGIN, scheme(1, 3), PUBLISHER, unknowns())[0].trail, 1, share)
         return [[p.data.reveal() for p in split_again(held, branch, signing(1, 1), entropy)] for branch in BRANCHES]

@@ -1,8 +1,8 @@
 """Theorems 1 to 3 for redistribution, by search over all largest minorities and all choices of contributors.
 
-What everybody sees is traced through the code itself: the scalars that are dealt carry, beside their value, the linear
-form over all that was drawn (`Traced`), and every operation of `crypto.dealing` acts on both. Contributors are forced
-by holding back the other holders' portions, so each choice is one that the replicas make themselves.
+What each broker sees is traced through the code itself: the dealt scalars carry, beside their value, the linear form
+over all random values (`Traced`), and every operation of `crypto.verifiable_sharing` acts on both. Contributors are
+forced by withholding the other holders' shares, so each choice is one that the replicas make themselves.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ class Traced(Scalar):
 
 
 class Trace:
-    """One run over nodes of these sizes, with these contributors at each hop: who saw which forms."""
+    """One run over nodes of these sizes, with these contributors at each hop: which broker saw which forms."""
 
     def __init__(self, sizes: Sequence[int], chosen: Sequence[Sequence[int]]) -> None:
         Traced.drawn = 0
@@ -109,11 +109,11 @@ class Trace:
                 for at in range(1, to.size + 1)
             ]
             for holding in holdings:
-                dealt = redistribute_share(holding, to, signing(holding.place), entropy)
+                dealt = redistribute_share(holding, to, signing(holding.holder_id), entropy)
                 for receiving, portion in zip(receivings, dealt.shares, strict=True):
                     # All portions are seen by whoever gets them; only some count.
-                    self.note({(hop - 1, holding.place.index), (hop, portion.share.index)}, portion.share)
-                    if holding.place.index in contributors:
+                    self.note({(hop - 1, holding.holder_id.index), (hop, portion.share.index)}, portion.share)
+                    if holding.holder_id.index in contributors:
                         receiving.accept_share(portion)
             words = [receiving.announce() for receiving in receivings]
             for at, receiving in enumerate(receivings):
@@ -123,7 +123,7 @@ class Trace:
                 assert receiving.choose_holders() == tuple(contributors)
             holdings = [receiving.combine() for receiving in receivings]
             for holding in holdings:
-                self.note({(hop, holding.place.index)}, holding.share)
+                self.note({(hop, holding.holder_id.index)}, holding.share)
         self.last = holdings
 
     def note(self, who: set[Broker], share: VerifiableShare) -> None:
@@ -136,7 +136,8 @@ class Trace:
         return [form for who, form in self.seen if who & liars]
 
     def whole_view(self, liars: frozenset[Broker]) -> list[Form]:
-        """Blindings too, and what all commitments of all dealings tell somebody who can compute logarithms."""
+        """With blindings, and with what all commitments of all dealings reveal to an adversary that computes discrete
+        logarithms."""
         rows = self.view(liars) + [form for who, form in self.blinded if who & liars]
         for value, blinding in self.commitments.values():
             row = dict(value)
@@ -178,13 +179,13 @@ def traced(monkeypatch: pytest.MonkeyPatch) -> None:
 ORIGIN = KeyAttempt(bytes(16))
 PUBLISHER = SigningKey(Secret(b"p" * 32))
 SECRET = 1
-"""The first that is drawn."""
+"""The first random value."""
 LOGARITHM = random.Random(9).randrange(1, ORDER)
 SIZES = [(3, 3), (3, 3, 3), (5, 5), (3, 5, 3)]
 
 
 def search(sizes: Sequence[int]) -> int:
-    """How many cases there are; none is read, and all are delivered."""
+    """The number of cases; none is read, and all are delivered."""
     cases = 0
     minorities = list(largest_minorities(sizes))
     for chosen in choices(sizes):
@@ -199,7 +200,7 @@ def search(sizes: Sequence[int]) -> int:
 def delivered(trace: Trace, holdings: Sequence[HeldShare]) -> None:
     collecting = KeyCollector(ORIGIN, PUBLISHER.public)
     for holding in holdings:
-        collecting.add(holding.make_delivery(), holding.place)
+        collecting.add(holding.make_delivery(), holding.holder_id)
     assert collecting.secret == trace.secret
 
 
@@ -218,14 +219,14 @@ def test_the_search_covers_3970_cases() -> None:
     assert sum(len(list(choices(sizes))) * len(list(largest_minorities(sizes))) for sizes in SIZES) == 3970
 
 
-def test_one_broker_more_and_the_search_finds_the_secret() -> None:
+def test_with_one_more_broker_the_search_finds_the_secret() -> None:
     trace = Trace((3, 3), [(1, 2)])
     for hop in (1, 2):
         assert knows(trace.view(frozenset({(hop, 1), (hop, 2)})))
     assert knows(trace.view(frozenset({(1, 1), (1, 2)}))[:2])
 
 
-def test_blindings_and_commitments_add_nothing_even_for_who_computes_logarithms(
+def test_blindings_and_commitments_add_nothing_even_with_discrete_logarithms(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     commit, forms = verifiable_sharing._commit, {}
@@ -247,8 +248,8 @@ def test_blindings_and_commitments_add_nothing_even_for_who_computes_logarithms(
         assert knows(trace.whole_view(frozenset({(1, 1), (1, 2)})))
 
 
-def test_a_polynomial_used_again_for_another_branch_would_break_it_too() -> None:
-    """The planted bug: one dealing sent to two nodes; one liar in each has both shares of every holder."""
+def test_a_polynomial_reused_for_another_branch_would_break_it_too() -> None:
+    """The planted bug: one dealing sent to two nodes; one Byzantine replica in each has both shares of every holder."""
     trace = Trace((3, 3), [(1, 2)])
     on_both = [form for who, form in trace.seen if (2, 1) in who or (2, 2) in who]
     assert knows(on_both)

@@ -1,4 +1,4 @@
-"""Who has failed once is not waited for again, and nothing that is safe with waiting is unsafe without."""
+"""A replica that failed once is not waited for again, and this weakens no safety property."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def names(count: int) -> list[bytes]:
 
 
 def waived(count: int) -> list[bytes]:
-    """Keys for which nobody is waited for who was missed once."""
+    """Keys with which a replica that was missed once is not waited for."""
     absences = UnresponsiveReplicas(1)
     absences.record_missed(ONE, REPLICA, 0)
     return [key for key in names(99) if absences.is_skipped(KeyAttempt(key), ONE, REPLICA)][:count]
@@ -53,7 +53,7 @@ def share_waived(absences: UnresponsiveReplicas) -> float:
     return sum(absences.is_skipped(KeyAttempt(key), ONE, REPLICA) for key in keys) / len(keys)
 
 
-def test_who_is_missed_is_waited_for_now_and_then_and_half_as_often_each_time() -> None:
+def test_a_missed_replica_is_waited_for_with_some_keys_and_half_as_often_each_time() -> None:
     absences = UnresponsiveReplicas(10)
     assert share_waived(absences) == 0
     for odds in (8, 16, 32, 64, 128, 128):
@@ -61,33 +61,33 @@ def test_who_is_missed_is_waited_for_now_and_then_and_half_as_often_each_time() 
         assert 1 - share_waived(absences) == pytest.approx(1 / odds, abs=0.012)
 
 
-def test_another_attempt_waits_for_all() -> None:
+def test_a_second_attempt_waits_for_all_replicas() -> None:
     absences = UnresponsiveReplicas(10)
     absences.record_missed(ONE, REPLICA, 4)
     assert not any(absences.is_skipped(KeyAttempt(key, 1), ONE, REPLICA) for key in names(200))
 
 
-def test_hops_that_waited_at_the_same_time_count_once() -> None:
+def test_transfers_that_waited_at_the_same_time_count_once() -> None:
     absences = UnresponsiveReplicas(10)
     for _ in range(5):
         absences.record_missed(ONE, REPLICA, 0)
     assert absences.level(ONE, REPLICA) == 1
 
 
-def test_who_came_is_waited_for_as_before() -> None:
+def test_a_recovered_replica_is_waited_for_as_before() -> None:
     absences = UnresponsiveReplicas(10)
     absences.record_missed(ONE, REPLICA, 3)
     absences.record_present(ONE, REPLICA)
     assert share_waived(absences) == 0 == len(absences)
 
 
-def test_what_one_publisher_brings_about_touches_no_other() -> None:
+def test_absences_of_one_publisher_affect_no_other() -> None:
     absences = UnresponsiveReplicas(10)
     absences.record_missed(ONE, REPLICA, 0)
     assert absences.level(OTHER, REPLICA) == 0
 
 
-def test_what_was_learnt_first_goes_when_there_is_no_room() -> None:
+def test_the_oldest_entry_is_dropped_when_the_table_is_full() -> None:
     absences = UnresponsiveReplicas(2)
     for replica in (b"1", b"2", b"1", b"3"):
         absences.record_missed(ONE, replica, 0)
@@ -100,7 +100,7 @@ def test_what_was_learnt_first_goes_when_there_is_no_room() -> None:
 
 
 def keys_pass(world: TransferChain, keys: list[bytes], apart_us: int = 60 * U) -> list[int]:
-    """How long each took to all readers."""
+    """The time of each key to all subscribers."""
     took = []
     for key in keys:
         began, origin = world.now, world.deal(key=key)
@@ -114,16 +114,15 @@ def keys_pass(world: TransferChain, keys: list[bytes], apart_us: int = 60 * U) -
 
 
 def absences_of(world: TransferChain, hop: int, index: int) -> list[int]:
-    """How the others of its node and those of the next know this one."""
+    """The levels of this replica at the others of its node and at those of the next."""
     key = signing(hop, index).public
     levels = []
     for replica in world.honest:
-        redistributing = replica.key_forwarder._redistributing
-        assert redistributing is not None
+        redistributing = replica.hardened_forwarder
         if replica.place.scheme.node[0] in (hop, hop + 1) and replica.place != ReplicaId(
             scheme(hop, world.size), index
         ):
-            levels.append(redistributing._absences.level(PUBLISHER.public, key))
+            levels.append(redistributing._unresponsive.level(PUBLISHER.public, key))
     return levels
 
 
@@ -131,9 +130,7 @@ SILENT = drop(*ANY)
 
 
 @pytest.mark.parametrize(("size", "liars", "keys"), [(3, [2], 13), (5, [1, 4], 5)])
-def test_a_replica_that_says_nothing_holds_up_the_first_key_and_few_others(
-    size: int, liars: list[int], keys: int
-) -> None:
+def test_a_silent_replica_delays_the_first_key_and_few_others(size: int, liars: list[int], keys: int) -> None:
     world = TransferChain(3, size, {(hop, at): SILENT for hop in (1, 2, 3) for at in liars})
     first, *others = keys_pass(world, names(keys))
     assert first > 20 * U
@@ -142,7 +139,7 @@ def test_a_replica_that_says_nothing_holds_up_the_first_key_and_few_others(
     assert world.proven_faulty() == []
 
 
-def test_who_is_back_is_waited_for_again() -> None:
+def test_a_replica_that_is_back_is_waited_for_again() -> None:
     silent = True
 
     def script(liar: ByzantineReplica, outgoing: Outgoing, now: int) -> list[tuple[int, Outgoing]]:
@@ -157,8 +154,8 @@ def test_who_is_back_is_waited_for_again() -> None:
     assert set(absences_of(world, 2, 3)) == {0}
 
 
-def test_if_others_cannot_do_without_one_that_is_back_the_second_attempt_has_it() -> None:
-    """A liar beside it takes part while it is away, and deals nothing once it is back."""
+def test_the_second_attempt_includes_a_recovered_replica_that_others_need() -> None:
+    """A Byzantine replica beside it participates while it is absent, and deals nothing once it is back."""
     lying = False
 
     def script(liar: ByzantineReplica, outgoing: Outgoing, now: int) -> list[tuple[int, Outgoing]]:
@@ -181,9 +178,9 @@ def test_if_others_cannot_do_without_one_that_is_back_the_second_attempt_has_it(
     assert set(absences_of(world, 2, 2)) == {0}
 
 
-def test_one_that_is_back_and_is_kept_waiting_shows_nothing_to_those_who_went_on() -> None:
-    """All delays are within the bound. The liar deals to the one that is back at the last moment; the others have gone
-    on, and the next node, which does not know that it was away, has begun to say what it lacks."""
+def test_a_recovered_replica_that_is_kept_waiting_shows_no_shares_to_the_others() -> None:
+    """All delays are within the bound. The Byzantine replica deals to the recovered one at the last moment. The others
+    have finished, and the next node, which does not know of the absence, has begun to announce what it lacks."""
     lying = False
 
     def late(liar: ByzantineReplica, outgoing: Outgoing, now: int) -> list[tuple[int, Outgoing]]:
@@ -218,7 +215,7 @@ class _Quickest(random.Random):
 
 
 def moody(seed: int, names: list[str]) -> Script:
-    """Another behaviour every minute, so that no word on it lasts."""
+    """Another behaviour every minute, so that no evidence on it lasts."""
 
     def script(liar: ByzantineReplica, outgoing: Outgoing, now: int) -> list[tuple[int, Outgoing]]:
         chosen = random.Random(f"{seed} {liar.place} {now // (60 * U)}").choice(names)
@@ -241,19 +238,19 @@ def moody_run(seed: int, size: int, keys: int) -> None:
 
 
 @pytest.mark.parametrize(("seed", "size"), [(0, 3), (1, 3), (2, 5)])
-def test_liars_that_change_from_key_to_key_are_borne(seed: int, size: int) -> None:
+def test_byzantine_replicas_that_change_from_key_to_key_are_tolerated(seed: int, size: int) -> None:
     moody_run(seed, size, 6)
 
 
 @pytest.mark.heavy
-def test_many_liars_that_change_from_key_to_key_are_borne() -> None:
+def test_many_byzantine_replicas_that_change_from_key_to_key_are_tolerated() -> None:
     for seed in range(100, 150):
         moody_run(seed, 3, 12)
     for seed in range(150, 160):
         moody_run(seed, 5, 12)
 
 
-def test_honest_replicas_are_never_absent_to_one_another_whatever_liars_say_of_them() -> None:
+def test_honest_replicas_never_skip_one_another_whatever_byzantine_ones_say() -> None:
     for name in ("slander", "slander one", "slander and hide", "two words 2", "deny, hide and drop"):
         world = TransferChain(2, 3, {(1, 3): LIES[name], (2, 3): LIES[name]})
         keys_pass(world, names(4))
@@ -261,7 +258,7 @@ def test_honest_replicas_are_never_absent_to_one_another_whatever_liars_say_of_t
             assert set(absences_of(world, hop, index)) == {0}, (name, hop, index)
 
 
-def test_with_nobody_absent_words_are_as_they_were() -> None:
+def test_rolls_are_unchanged_if_no_replica_is_absent() -> None:
     world = TransferChain(3, 3, {(2, 2): follow_protocol}, bound_us=10 * U, hold_us=400 * U)
     took = keys_pass(world, names(3))
     assert max(took) < 8 * U

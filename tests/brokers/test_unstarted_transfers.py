@@ -1,4 +1,4 @@
-"""Nodes of five: what has come for a hop before it begins, portions or words, is kept until it does."""
+"""Nodes of five: shares and statements that arrive before a transfer begins are kept until it does."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from support.byzantine_scripts import change_table, combine, drop, follow_protoc
 from support.forged_dealings import FixedRandom, root_of, unpicked_keys
 from support.key_transfer_chain import ADVERT, Script, TransferChain, U, key_arrived, scheme, signing
 from veilcast.brokers.keys.agreement import AgreementMessage, EndorsedStatement
-from veilcast.brokers.keys.forwarding_hardened import HardenedKeyForwarder
+from veilcast.brokers.keys.hardened_forwarder import HardenedKeyForwarder
 from veilcast.brokers.keys.redistribution import DealtShare, HeldShare, PublisherHeader, redistribute_share
 from veilcast.brokers.keys.scheme import ReplicaId
 from veilcast.brokers.routing.view import Outgoing, Peer
@@ -22,7 +22,7 @@ from veilcast.wire.brokers import AgreementWord, FloodKind, NextShare
 from veilcast.wire.mesh import Message
 
 DENY: Script = change_table(lambda table, to: without(table, 3))
-"""Says that it lacks what an honest holder dealt, so that the hop takes as long as it can."""
+"""Denies the share of an honest holder, so that the hop takes as long as possible."""
 
 
 def at(hop: int, index: int) -> ReplicaId:
@@ -33,7 +33,7 @@ EARLY, LATE, HELD = at(3, 1), at(4, 5), at(3, 3)
 
 
 def forged(root: PublisherHeader, holder: ReplicaId, to: ReplicaId) -> Outgoing:
-    """A dealing that holds, of a share of a sharing that never was; for a node of five."""
+    """A valid dealing of a share of a sharing that never existed; for a node of five."""
     entropy = random.Random(f"{holder} {root.key_attempt}").randbytes
     value, blinding, third = (Scalar.draw(entropy) for _ in range(3))
     first, square = root.commitments.points[0], Scalar.of(holder.index * holder.index)
@@ -47,14 +47,15 @@ def forged(root: PublisherHeader, holder: ReplicaId, to: ReplicaId) -> Outgoing:
 
 
 def build() -> tuple[TransferChain, list[int]]:
-    """Two liars at each node; one of them holds up its hop, and of node 3 deals nothing. Told is when others do."""
+    """Two Byzantine replicas at each node; one of them delays its hop, and that of node 3 deals nothing. Returns when
+    others deal."""
     liars: dict[tuple[int, int], Script] = {(hop, index): follow_protocol for hop in (1, 2, 3, 4) for index in (1, 2)}
     world = TransferChain(4, 5, liars | {(2, 1): DENY, (3, 1): combine(DENY, drop(NextShare))})
     world.rng = FixedRandom()  # type: ignore[assignment]
     dealt: list[int] = []
 
     def slow(source: Peer, to: Peer, message: Message) -> int:
-        """Within the bound: to one replica the portion of one holder comes sooner than the others'."""
+        """Within the bound: to one replica the share of one holder comes sooner than the others."""
         if not isinstance(message, NextShare) or to != LATE or source == EARLY:
             return 0
         dealt.append(world.now)
@@ -66,7 +67,7 @@ def build() -> tuple[TransferChain, list[int]]:
 
 @cache
 def honest_deal_us() -> int:
-    """How long after the publisher."""
+    """Time after the publisher's dealing."""
     world, dealt = build()
     (key,) = unpicked_keys(1)
     begun = world.now
@@ -76,20 +77,19 @@ def honest_deal_us() -> int:
 
 
 @pytest.mark.parametrize("early", [197, 237, 277, 557])
-def test_a_hop_that_a_liar_opened_early_stays_while_its_key_is_fresh(early: int) -> None:
-    """The liar deals to one replica so long before the others, in tenths of a unit, that what it opened could be given
-    up between what comes from honest ones: after as long as holders show what they dealt, as a started replica keeps
-    silent, as a hop takes, or two. Who had lost an honest portion would say that it lacks it, the holder would show it,
-    and with what they have besides, two liars at each node would have the key."""
+def test_a_transfer_opened_early_is_kept_while_its_key_is_fresh(early: int) -> None:
+    """The Byzantine holder deals to one replica so long before the others, in tenths of a unit, that the opened
+    transfer could be dropped between the messages of honest replicas: after the dispute window, after the quiet period,
+    after one or two durations of a hop. A replica that had lost an honest share would announce that it lacks it, the
+    holder would show it, and with their other shares two Byzantine replicas at each node would have the key."""
     world, dealt = build()
     (key,) = unpicked_keys(1)
     origin = world.deal(key=key)
     world.run(honest_deal_us() - early * U // 10)
     world.send(EARLY, forged(root_of(world, origin), EARLY, LATE))
     world.run(U // 5)
-    way = world.replicas[LATE].key_forwarder._redistributing
-    assert way is not None
-    (hop,) = way._hops.values()
+    way = world.replicas[LATE].hardened_forwarder
+    (hop,) = way._receivers.values()
     assert hop.holder_count == 1
     assert not hop.has_begun
     world.run(150 * U)
@@ -105,7 +105,8 @@ def test_a_hop_that_a_liar_opened_early_stays_while_its_key_is_fresh(early: int)
 def waiting(
     liars: dict[tuple[int, int], Script] | None = None,
 ) -> tuple[TransferChain, HardenedKeyForwarder, ReplicaId]:
-    """One replica of node 2 gets its portions when all others have spoken, and have shown that the hop has begun."""
+    """One replica of node 2 gets its shares when all others have announced and have proven that the transfer has
+    begun."""
     world, late = TransferChain(2, 5, liars, keys_max=16), at(2, 5)
     world.rng = FixedRandom()  # type: ignore[assignment]
 
@@ -115,34 +116,33 @@ def waiting(
         return 2 * U if source == at(1, 1) else 3 * U
 
     world.extra_delay = slow
-    way = world.replicas[late].key_forwarder._redistributing
-    assert way is not None
+    way = world.replicas[late].hardened_forwarder
     return world, way, late
 
 
-def test_words_that_waited_for_a_hop_are_all_heard_if_one_of_them_shows_that_it_has_begun() -> None:
-    """Whichever came first: one portion has come, which begins nothing, and no other word may follow."""
+def test_a_start_proof_releases_all_waiting_statements_of_its_transfer() -> None:
+    """In any order: one share has arrived, which starts nothing, and no other statement may follow."""
     world, way, _ = waiting()
     (key,) = unpicked_keys(1)
     origin = world.deal(key=key)
     world.run(2 * U)
-    waits = [kept.item[1] for kept in way._words._entries.values()]
-    assert not way._hops
+    waits = [kept.item[1] for kept in way._early_messages._entries.values()]
+    assert not way._receivers
     assert [said.publisher_header is None for said in waits] == [True] * 4 + [False] * 4, "those that show it came last"
     assert all(said.statements for said in waits[:4])
-    while not way._hops:
+    while not way._receivers:
         world.run(U // 20)
-    (hop,) = way._hops.values()
+    (hop,) = way._receivers.values()
     assert hop.holder_count == 1
     assert hop.has_begun
-    assert len(way._words) == 0
-    assert hop._spoken_to == {1, 2, 3, 4}, "who has spoken is not absent"
+    assert len(way._early_messages) == 0
+    assert hop._announced_by == {1, 2, 3, 4}, "who has spoken is not absent"
     world.run(60 * U)
     assert key_arrived(world, origin)
 
 
-def test_words_that_wait_are_crowded_out_by_nobody_else_s() -> None:
-    """Two liars say as much as they can before, of this hop and of others that never come."""
+def test_waiting_statements_are_not_evicted_by_those_of_other_replicas() -> None:
+    """Two Byzantine replicas send as much as they can before, on this transfer and on others that never come."""
     world, way, late = waiting({(2, 1): follow_protocol, (2, 2): follow_protocol})
     (key,) = unpicked_keys(1)
     for liar in (at(2, 1), at(2, 2)):
@@ -153,15 +153,15 @@ def test_words_that_wait_are_crowded_out_by_nobody_else_s() -> None:
             ).encode()
             world.send(liar, Outgoing(late, AgreementWord(name, 0, scheme(1, 5).node, FloodKind.ATTENDANCE, word)))
     world.run(U)
-    assert 0 < len(way._words) <= 2 * 10 * 16, "of each so much and no more"
+    assert 0 < len(way._early_messages) <= 2 * 10 * 16, "of each so much and no more"
     origin = world.deal(key=key)
     world.run(2 * U)
-    authors = [kept.sender.index for kept in way._words._entries.values()]
+    authors = [kept.sender.index for kept in way._early_messages._entries.values()]
     assert authors.count(3) == authors.count(4) == 2
-    while not way._hops:
+    while not way._receivers:
         world.run(U // 20)
-    (hop,) = way._hops.values()
+    (hop,) = way._receivers.values()
     assert hop.has_begun
-    assert {3, 4} <= hop._spoken_to
+    assert {3, 4} <= hop._announced_by
     world.run(60 * U)
     assert key_arrived(world, origin)

@@ -1,4 +1,4 @@
-"""What tests of brokers start from: an authority with topics, members, an operator, and overlays of any shape."""
+"""Common inputs of broker tests: an authority with topics, members, an operator, and overlays of any shape."""
 
 from __future__ import annotations
 

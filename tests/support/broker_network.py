@@ -1,4 +1,4 @@
-"""A whole overlay in memory: brokers and clients, streams that break, machines that are killed, a clock of its own."""
+"""A whole overlay in memory: brokers and clients, breaking streams, kills, and its own clock."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from veilcast.machine import Address, Connect, Delivered, Disconnect, Frame, Rec
 from veilcast.sim.rng import SeededEntropy, derive_bytes
 
 Wire = Callable[[Frame, Address], Frame | None]
-"""What becomes of a frame on its way; None is lost."""
+"""Rewrites a frame in transit; None loses it."""
 
 
 @dataclass
@@ -36,7 +36,7 @@ class NetworkSlot:
 
 
 class BrokerNetwork:
-    """`heard` has what was delivered: (client, subscription, body). Owners acknowledge at once."""
+    """`heard` lists the deliveries: (client, subscription, body). Applications acknowledge at once."""
 
     def __init__(
         self,
@@ -61,7 +61,7 @@ class BrokerNetwork:
         self.stands: list[tuple[str, int]] = []
         self.frames = 0
         self.written = bytearray()
-        """All that brokers have sent."""
+        """All frames that brokers have sent."""
         self._queue: list[tuple[int, int, Callable[[], None]]] = []
         self._count = 0
         self._settle(lambda: self.overlay)
@@ -69,7 +69,7 @@ class BrokerNetwork:
     # --- who is there
 
     def second_overlay(self, links: Sequence[tuple[str, str]], replicas: int = 3) -> SignedOverlay:
-        """One more overlay, of other brokers."""
+        """Add another overlay of other brokers."""
         signed = sign_overlay(broker_keyrings.overlay(links, replicas), OPERATOR)
         self._settle(lambda: signed)
         return signed
@@ -116,7 +116,7 @@ class BrokerNetwork:
         self._look(Address(name))
 
     def redeploy(self, overlay: BrokerOverlay, first: str, fresh: Sequence[str] = ()) -> None:
-        """The operator hands an order to one broker; those who are new start by it."""
+        """The operator gives an order to one broker; the new brokers start with it."""
         self.overlay = sign_overlay(overlay, OPERATOR)
         self.broker(first).order(self.overlay.encode(), self.now)
         self.touch(first)
@@ -136,7 +136,7 @@ class BrokerNetwork:
         self.now = until
 
     def touch(self, name: str) -> None:
-        """After a call of the test's own."""
+        """Poll a machine after a call by the test."""
         self._look(Address(name))
 
     # --- inside
@@ -282,7 +282,7 @@ class BrokerNetwork:
 
 
 def with_replicas(overlay: BrokerOverlay, node: str, indexes: list[int]) -> BrokerOverlay:
-    """With these replicas in that node."""
+    """The overlay with these replicas in that node."""
     replicas = tuple(Replica(signing(node, index).public, f"{node}.{index}", f"{node}.{index}") for index in indexes)
     nodes = tuple(NodeEntry(node, each.version + 1, replicas) if each.name == node else each for each in overlay.nodes)
     return msgspec.structs.replace(overlay, version=overlay.version + 1, nodes=nodes)

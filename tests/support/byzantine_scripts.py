@@ -1,4 +1,4 @@
-"""What one lying replica does with the messages that it would send: the behaviours of P4's adversary, as scripts."""
+"""What one Byzantine replica does with its outgoing messages: the behaviours of P4's adversary, as scripts."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def index_of(outgoing: Outgoing) -> int:
 
 
 def follow_protocol(liar: ByzantineReplica, outgoing: Outgoing, now: int) -> list[tuple[int, Outgoing]]:
-    """Does nothing wrong, and tells its friends everything."""
+    """Follows the protocol, and shares everything with the coalition."""
     return [(0, outgoing)]
 
 
@@ -59,7 +59,7 @@ def delay(units: int, *kinds: type[Message], only: tuple[int, ...] = (0, 1, 2, 3
 
 
 def spoil(*kinds: type[Message]) -> Script:
-    """One bit of what matters."""
+    """Flips one bit of the essential part."""
 
     def script(liar: ByzantineReplica, outgoing: Outgoing, now: int) -> list[tuple[int, Outgoing]]:
         message = outgoing.message
@@ -86,7 +86,7 @@ def replay(liar: ByzantineReplica, outgoing: Outgoing, now: int) -> list[tuple[i
 
 
 def misroute(liar: ByzantineReplica, outgoing: Outgoing, now: int) -> list[tuple[int, Outgoing]]:
-    """To the next replica of the same node, and to all of its own."""
+    """Sends to the next replica of the same node, and to all of its own."""
     if not isinstance(outgoing.to, ReplicaId) or isinstance(outgoing.message, AgreementWord):
         return [(0, outgoing)]
     scheme = outgoing.to.scheme
@@ -96,7 +96,7 @@ def misroute(liar: ByzantineReplica, outgoing: Outgoing, now: int) -> list[tuple
 
 
 def send_garbage(liar: ByzantineReplica, outgoing: Outgoing, now: int) -> list[tuple[int, Outgoing]]:
-    """Says that all is taken and done before anything is."""
+    """Acknowledges and confirms everything before anything has arrived."""
     sent = [(0, outgoing)]
     for message, source in liar.received:
         if isinstance(message, NextShare) and isinstance(source, ReplicaId) and ("said", message) not in liar.memory:
@@ -113,7 +113,7 @@ def send_garbage(liar: ByzantineReplica, outgoing: Outgoing, now: int) -> list[t
 
 
 def accuse(liar: ByzantineReplica, outgoing: Outgoing, now: int) -> list[tuple[int, Outgoing]]:
-    """Tells holders that everybody lacks everything."""
+    """Tells holders that every replica lacks everything."""
     sent = [(0, outgoing)]
     for message, source in liar.received:
         if isinstance(message, NextShare) and isinstance(source, ReplicaId) and ("asked", message) not in liar.memory:
@@ -133,7 +133,7 @@ def accuse(liar: ByzantineReplica, outgoing: Outgoing, now: int) -> list[tuple[i
 
 
 def change_table(what: Callable[[agreement.DealingTable, int], agreement.DealingTable | None]) -> Script:
-    """Other words on what it has, for each replica that it speaks to."""
+    """Announces another table to each receiver."""
 
     def other(roll: AttendanceRoll, to: int) -> AttendanceRoll | None:
         table = what(roll.table, to)
@@ -143,7 +143,7 @@ def change_table(what: Callable[[agreement.DealingTable, int], agreement.Dealing
 
 
 def change_roll(what: Callable[[AttendanceRoll, int], AttendanceRoll | None]) -> Script:
-    """Another roll, for each replica that it speaks to."""
+    """Announces another roll to each receiver."""
 
     def script(liar: ByzantineReplica, outgoing: Outgoing, now: int) -> list[tuple[int, Outgoing]]:
         message = outgoing.message
@@ -167,7 +167,7 @@ def change_roll(what: Callable[[AttendanceRoll, int], AttendanceRoll | None]) ->
 
 
 def slander(roll: AttendanceRoll, to: int) -> AttendanceRoll:
-    """That whom it speaks to is not there, and that it does without the first holders."""
+    """Says that the receiver is absent, and skips the first holders."""
     aside = (1,)
     return AttendanceRoll(without(roll.table, *aside), (to,), aside, roll.is_brief)
 
@@ -181,7 +181,7 @@ def without(table: agreement.DealingTable, *holders: int) -> agreement.DealingTa
 
 
 def two_dealings(only: tuple[int, ...], *, shows: bool = False) -> Script:
-    """Deals its share twice: once for these replicas, once for the others. In dispute it shows nothing, or all."""
+    """Deals its share twice: once for these replicas, once for the others. In a dispute it shows nothing, or all."""
 
     def script(liar: ByzantineReplica, outgoing: Outgoing, now: int) -> list[tuple[int, Outgoing]]:
         message = outgoing.message
@@ -205,7 +205,7 @@ def two_dealings(only: tuple[int, ...], *, shows: bool = False) -> Script:
 
 
 def second_dealing(liar: ByzantineReplica, portions: list[DealtShare]) -> IssuedDealing:
-    """Another dealing of the same share, which all portions of the first one give."""
+    """Another dealing of the same share, which all dealt shares of the first one determine."""
     header = portions[0].holder_header
     chosen = portions[: header.new_scheme.threshold]
     value = verifiable_sharing._at_zero({portion.share.index: portion.share.value for portion in chosen})
@@ -230,7 +230,7 @@ def withhold_disputed(liar: ByzantineReplica, outgoing: Outgoing, now: int) -> l
 
 
 def combine(*scripts: Script) -> Script:
-    """One after the other."""
+    """One script after the other."""
 
     def script(liar: ByzantineReplica, outgoing: Outgoing, now: int) -> list[tuple[int, Outgoing]]:
         sent = [(0, outgoing)]
@@ -286,4 +286,4 @@ LIES: dict[str, Script] = {
 }
 
 PROVEN = {"spoil portions", "spoil last shares", "spoil words"}
-"""Those that prove themselves, wherever the liar is."""
+"""Scripts that prove their replica Byzantine, wherever it is."""

@@ -1,4 +1,4 @@
-"""Deployments that talk to one another in virtual time, with plain items that flow by them: W to X to Y."""
+"""Deployments that exchange messages in virtual time, with plain items that flow through them: W to X to Y."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def signed(version: int, nodes: Mapping[str, tuple[int, list[str]]]) -> SignedOv
 
 
 class DeploymentNetwork:
-    """Replicas by name; `mute` ones take items and orders, but say and acknowledge nothing."""
+    """Replicas by name; `mute` ones accept items and orders, but send and acknowledge nothing."""
 
     def __init__(
         self, base: SignedOverlay, *, seed: int = 0, rule: DetachRule = "corrected", mute: tuple[str, ...] = ()
@@ -99,7 +99,7 @@ class DeploymentNetwork:
             self.send(source, replica.key, number)
 
     def run(self, until_us: int, *, publish_every_us: int = 0, first: int = 0) -> int:
-        """Until then; the number of items published."""
+        """Run until this time; returns the number of items published."""
         number, publish_us, turns = first, self.now, 0
         while True:
             turns += 1

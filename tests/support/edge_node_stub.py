@@ -1,9 +1,8 @@
-"""An overlay of one virtual node in memory, for tests of clients: three replicas that are no brokers, but do what those
-of an edge node would, as simply as can be, or what a test tells them; and a clock of its own.
+"""An overlay of one virtual node in memory, for client tests: three stub replicas that do what an edge node would, as
+simply as possible, or what a test tells them; with its own clock.
 
-Replicas pass adverts to readers, a first share as the last one, and contents to whoever subscribed; they say
-`ConfirmContent`
-when all of these have. `Liar`s can be told to say anything else.
+The stubs forward advertisements to subscribers, a first share as the last one, and contents to all subscribers; they
+send `Done` when all of these have. A stub can be told to send anything else.
 """
 
 from __future__ import annotations
@@ -77,7 +76,7 @@ def keyring(number: int, profile: Profile, role: str = "publisher", epoch_us: in
 
 @dataclass
 class ClientSlot:
-    """A client, and what is on its disk."""
+    """A client, and its disk."""
 
     machine: BrokerClient
     number: int
@@ -88,7 +87,7 @@ class ClientSlot:
 
 
 class EdgeNodeStub:
-    """`heard` has what was delivered: (client, subscription, body), in order. Owners acknowledge while `prompt`."""
+    """`heard` lists the deliveries: (client, subscription, body), in order. Applications acknowledge while `prompt`."""
 
     def __init__(self, profile: Profile = "hardened", config: BrokerClientConfig = QUICK, size: int = 3) -> None:
         self.profile: Profile = profile
@@ -230,7 +229,7 @@ class EdgeNodeStub:
 
 
 class StubReplica:
-    """One replica. `rewrite` is what becomes of what it says; an empty list keeps it back."""
+    """One replica. `rewrite` replaces its outgoing messages; an empty list withholds them."""
 
     def __init__(self, world: EdgeNodeStub, index: int) -> None:
         self._world, self.index, self.name = world, index, Address(f"r{index}")
@@ -239,11 +238,11 @@ class StubReplica:
         self.away = False
         self.rewrite: Callable[[Message, Address], list[Message]] = lambda message, to: [message]
         self.said: list[tuple[Address, Message]] = []
-        """All that clients said to it."""
+        """All messages from clients."""
         self.start()
 
     def start(self) -> None:
-        """As if it had just come: it knows nothing."""
+        """Start without any state."""
         self.language: Any = predicate_codec(self._world.profile)
         self.queues = PeerQueues(
             256, 8192, 1 << 26, SeededEntropy(derive_bytes(len(getattr(self, "said", ())), self.name))
@@ -283,7 +282,7 @@ class StubReplica:
         self.flush()
 
     def received(self, kind: type[Any], name: str | None = None) -> list[Any]:
-        """What clients said of this kind."""
+        """Messages of this kind from clients."""
         return [message for source, message in self.said if isinstance(message, kind) and name in (None, source)]
 
     def _hear(self, message: Message, source: Address) -> None:
@@ -312,7 +311,7 @@ class StubReplica:
                 self.send(source, self.open[message.content][0])
 
     def _tell(self) -> None:
-        """Each reader of all adverts that its proofs fit."""
+        """Send each subscriber all advertisements that its proofs match."""
         for id_, (advert, _) in self.adverts.items():
             for reader in self._readers(advert):
                 if (reader, id_) not in self.told:

@@ -1,4 +1,4 @@
-"""What liars can make of a publisher's word alone, and worlds in which nothing is left to chance."""
+"""Dealings that Byzantine replicas can forge from a publisher's header alone, and networks without randomness."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from veilcast.brokers.keys.redistribution import (
     redistribute_share,
 )
 from veilcast.brokers.keys.scheme import ReplicaId, Scheme
-from veilcast.brokers.keys.unresponsive import _is_picked
+from veilcast.brokers.keys.unresponsive import _is_retried
 from veilcast.brokers.routing.view import Outgoing
 from veilcast.crypto import verifiable_sharing
 from veilcast.crypto.derive import digest
@@ -38,16 +38,15 @@ class FixedRandom:
 
 
 def unpicked_keys(count: int) -> list[bytes]:
-    """Keys with which nobody who is absent is waited for."""
+    """Keys with which no absent replica is waited for."""
     keys = (make_key_id(PUBLISHER.public, number.to_bytes(8, "big")) for number in range(9_999))
-    return [key for key in keys if not _is_picked(key, 1)][:count]
+    return [key for key in keys if not _is_retried(key, 1)][:count]
 
 
 def level(world: TransferChain, who: tuple[int, int], whom: tuple[int, int]) -> int:
-    """How often in a row this replica has missed that one."""
-    way = world.replicas[ReplicaId(scheme(who[0]), who[1])].key_forwarder._redistributing
-    assert way is not None
-    return way._absences.level(PUBLISHER.public, signing(*whom).public)
+    """Number of times in a row that this replica has missed that one."""
+    way = world.replicas[ReplicaId(scheme(who[0]), who[1])].hardened_forwarder
+    return way._unresponsive.level(PUBLISHER.public, signing(*whom).public)
 
 
 def root_of(world: TransferChain, origin: KeyAttempt) -> PublisherHeader:
@@ -60,7 +59,7 @@ def root_of(world: TransferChain, origin: KeyAttempt) -> PublisherHeader:
 
 
 def forge_dealing(root: PublisherHeader, holder: ReplicaId, to: Scheme) -> IssuedDealing:
-    """A dealing that holds, of a share of a sharing that never was; for a node of three."""
+    """A valid dealing of a share of a sharing that never existed; for a node of three."""
     assert holder.scheme.threshold == 2
     entropy = random.Random(f"{holder} {root.key_attempt}").randbytes
     value, blinding = Scalar.draw(entropy), Scalar.draw(entropy)
@@ -78,12 +77,14 @@ def forged_share(root: PublisherHeader, holder: ReplicaId, to: ReplicaId) -> Out
 def brief_roll_message(
     world: TransferChain, by: ReplicaId, origin: KeyAttempt, headers: list[HolderHeader], absent: tuple[int, ...]
 ) -> AgreementWord:
-    """A brief roll that this replica signs: it has these, and waits for none of those."""
+    """A brief roll signed by this replica: it has these dealings, and waits for none of those replicas."""
     old = headers[0].old_scheme
     about = digest(msgspec.msgpack.encode((origin, old)), purpose=b"vc/attend")
     roll = AttendanceRoll(
         {header.holder: DealingRef(header.name, header.old_sharing) for header in headers}, absent, (), is_brief=True
     )
-    word = Words(about, by, world.replica_keys, signing(by.scheme.node[0], by.index)).announce(agreement.encode_roll(roll))
+    word = Words(about, by, world.replica_keys, signing(by.scheme.node[0], by.index)).announce(
+        agreement.encode_roll(roll)
+    )
     said = AgreementMessage(old, by.scheme, (word,)).encode()
     return AgreementWord(origin.key, origin.attempt, old.node, FloodKind.ATTENDANCE, said)

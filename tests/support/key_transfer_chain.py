@@ -1,7 +1,9 @@
-"""A small overlay in memory for the passage of keys and content: real components, virtual time, scripted liars.
+"""A chain of nodes in memory for the transfer of keys and content: real components, virtual time, scripted Byzantine
+replicas.
 
-A chain of nodes, optionally with a side branch at the last but one; a publisher at the first, readers at the last ones.
-Links deliver in order, within the bound on delay. A liar is a real replica whose messages go through a script.
+A publisher is at the first node, subscribers are at the last; optionally there is a side branch at the last node but
+one. Links deliver in order, within the bound on delay. A Byzantine replica is a real replica whose messages go through
+a script.
 """
 
 from __future__ import annotations
@@ -25,10 +27,12 @@ from veilcast.brokers.content.coding import (
     choose_carriers,
     encode_content,
 )
-from veilcast.brokers.content.forwarding import ContentForwarder
+from veilcast.brokers.content.forwarder import ContentForwarder
 from veilcast.brokers.evidence import FaultEvidence
 from veilcast.brokers.keys.bulk import make_key_id
-from veilcast.brokers.keys.forwarding import KeyForwarder
+from veilcast.brokers.keys.forwarder import KeyForwarder
+from veilcast.brokers.keys.hardened_forwarder import HardenedKeyForwarder
+from veilcast.brokers.keys.paper_forwarder import PaperKeyForwarder
 from veilcast.brokers.keys.paper_split import KeyAttempt, KeyGatherer, SplitShare, TrailVerifier, split_key
 from veilcast.brokers.keys.redistribution import (
     DealtShare,
@@ -70,7 +74,7 @@ SECRET = Scalar.of(0xC0FFEE)
 START = 10_000_000_000
 
 Script = Callable[["ByzantineReplica", Outgoing, int], list[tuple[int, Outgoing]]]
-"""What a liar sends instead of a message, and how much later."""
+"""What a Byzantine replica sends instead of a message, and how much later."""
 
 
 def scheme(hop: int, size: int = 3, version: int = 0) -> Scheme:
@@ -83,13 +87,13 @@ def signing(hop: int, index: int, version: int = 0) -> SigningKey:
 
 
 class StubRoutingView:
-    """Of one replica of a chain: the advertisement is known, and who wants what of it."""
+    """The view of one replica of the chain: the advertisement is known, and so are its branches."""
 
     def __init__(self, place: ReplicaId, before: Branch, branches: Sequence[Branch]) -> None:
         self.place, self.source, self.branches = place, before, list(branches)
         self.knows_advertisement = self.is_ready = True
         self.other_publishers: dict[bytes, bytes] = {}
-        """Other advertisements and their publishers, from the same hop or these."""
+        """Other advertisements and their publishers."""
         self.sources: dict[bytes, Branch] = {}
         self.older_ids: list[ReplicaId] = []
         self.is_under_way: Callable[[ReplicaId, ReplicaId, Message], bool] = lambda source, to, message: False
@@ -125,7 +129,7 @@ class StubRoutingView:
 
 
 class ChainReplica:
-    """An honest one. `first_life`: it has not been killed before."""
+    """An honest replica. `first_life`: it was not killed before."""
 
     def __init__(
         self, world: TransferChain, place: ReplicaId, routes: StubRoutingView, now: int, *, first_life: bool = True
@@ -135,11 +139,19 @@ class ChainReplica:
         key = signing(place.scheme.node[0], place.index, place.scheme.version)
         entropy = random.Random(f"{world.seed} {place} {now}").randbytes
         self.signing, self.entropy = key, entropy
-        self.key_forwarder = KeyForwarder(world.config, routes, world.replica_keys, key, entropy, self.evidence, now)
+        forwarder = HardenedKeyForwarder if world.config.profile == "hardened" else PaperKeyForwarder
+        self.key_forwarder: KeyForwarder = forwarder(
+            world.config, routes, world.replica_keys, key, entropy, self.evidence, now
+        )
         self.content_forwarder = ContentForwarder(world.config, routes, self.evidence)
         if first_life:
             self.key_forwarder.end_quiet_period()
         self.refused: Counter[str] = Counter()
+
+    @property
+    def hardened_forwarder(self) -> HardenedKeyForwarder:
+        assert isinstance(self.key_forwarder, HardenedKeyForwarder)
+        return self.key_forwarder
 
     def receive(self, message: Message, source: Peer, now: int) -> None:
         part = (
@@ -167,7 +179,7 @@ class ChainReplica:
 
 
 class ByzantineReplica(ChainReplica):
-    """A real replica whose messages go through a script. What it was sent, all liars know."""
+    """A real replica whose messages go through a script. All Byzantine replicas know what it was sent."""
 
     def __init__(
         self, world: TransferChain, place: ReplicaId, routes: StubRoutingView, now: int, script: Script
@@ -186,7 +198,7 @@ class ByzantineReplica(ChainReplica):
 
 
 class ChainSubscriber:
-    """A reading client, at one node."""
+    """A subscriber at one node."""
 
     def __init__(self, world: TransferChain, address: Address, edge: Scheme) -> None:
         self.world, self.address, self.edge = world, address, edge
@@ -288,7 +300,7 @@ class TransferChain:
         self.replicas: dict[ReplicaId, ChainReplica] = {}
         self.scripts = liars or {}
         self.restarts_are_quiet = True
-        """Whether who was killed knows that it has forgotten something."""
+        """True if a restarted replica keeps its quiet period."""
         for each in self.schemes:
             for at in range(1, size + 1):
                 self.replicas[ReplicaId(each, at)] = self._born(ReplicaId(each, at))
@@ -301,7 +313,7 @@ class TransferChain:
         self.held: dict[bytes, tuple[ForwardContent, list[ContentBlock]]] = {}
         self.wanted: list[WantKey] = []
         self.unacknowledging: list[ReplicaId] = []
-        """Liars that acknowledge nothing."""
+        """Byzantine replicas that acknowledge nothing."""
         self.extra_delay: Callable[[Peer, Peer, Message], int] = lambda source, to, message: 0
 
     def _born(self, place: ReplicaId, *, first_life: bool = True) -> ChainReplica:
@@ -317,18 +329,18 @@ class TransferChain:
         return ByzantineReplica(self, place, routes, self.now, script)
 
     def _under_way(self, source: ReplicaId, to: ReplicaId, message: Message) -> bool:
-        """Links acknowledge what has come, unless a liar does not."""
+        """Links acknowledge what has arrived, unless a Byzantine replica does not."""
         return to in self.unacknowledging or any(each[2:] == (source, to, message) for each in self._queue)
 
     def kill(self, hop: int, index: int) -> None:
-        """And start it again, with nothing that it knew."""
+        """Kill the replica, and start it again without its state."""
         place = ReplicaId(scheme(hop, self.size), index)
         self.replicas[place] = self._born(place, first_life=not self.restarts_are_quiet)
 
     # --- what happens -------------------------------------------------------------------------------------------------
 
     def send(self, source: Peer, outgoing: Outgoing, later: int = 0) -> None:
-        """In order on each link, within the bound, unless it is held up."""
+        """Deliver in order on each link, within the bound, plus `extra_delay`."""
         delay = self.rng.randrange(U // 10, U * 8 // 10) + self.extra_delay(source, outgoing.to, outgoing.message)
         link = (source, outgoing.to)
         when = max(self.now + later + delay, 0 if later else self._last.get(link, 0))
@@ -368,7 +380,7 @@ class TransferChain:
         return routing.content
 
     def run(self, until: int = 400 * U) -> None:
-        """Until nothing happens any more, or for so long."""
+        """Run until nothing happens any more, or for this time."""
         end = self.now + until
         self._flush()
         while True:
@@ -419,7 +431,7 @@ class TransferChain:
         return [replica for replica in self.replicas.values() if not isinstance(replica, ByzantineReplica)]
 
     def proven_faulty(self) -> list[tuple[int, int]]:
-        """Who was proven to lie, by brokers or readers."""
+        """Replicas proven Byzantine by brokers or subscribers."""
         places = [place for replica in self.honest for place in replica.evidence.proven_faulty()]
         for reader in self.subscribers.values():
             places += [place for key in reader.keys.values() for place in key.faulty]
@@ -427,7 +439,7 @@ class TransferChain:
         return sorted(dict.fromkeys((place.scheme.node[0], place.index) for place in places))
 
     def is_confirmed(self, content: bytes) -> bool:
-        """Whether the publisher knows that it is through."""
+        """True if the publisher has enough confirmations."""
         return len(self.done.get(content, {})) > self.schemes[0].max_faulty
 
 
@@ -442,7 +454,7 @@ _KEY = Secret(SECRET.reveal())
 
 
 class CoalitionKnowledge:
-    """All shares that came to liars' links: every sharing and dealing, and what follows from them."""
+    """All shares that Byzantine replicas sent or received, and everything that follows from them."""
 
     def __init__(self, world: TransferChain) -> None:
         self._known: dict[bytes, dict[int, VerifiableShare]] = {}
@@ -457,7 +469,7 @@ class CoalitionKnowledge:
             pass
 
     def has_key(self) -> bool:
-        """Some attempt's key."""
+        """True if the coalition can reconstruct the key of some attempt."""
         threshold = {old: by.threshold for old, by in self._olds.items()}
         return any(len(shares) >= threshold[old] for old, shares in self._known.items() if old in threshold)
 
@@ -488,7 +500,7 @@ class CoalitionKnowledge:
         return fresh
 
     def _grow(self) -> bool:
-        """One step of all that follows; whether anything did."""
+        """One step of deduction; True if it found anything."""
         grown = False
         for new, header in list(self._dealt.items()):
             shares = self._known.get(new, {})
@@ -502,7 +514,7 @@ class CoalitionKnowledge:
         return grown
 
     def _combined(self, sharing: bytes, by: Scheme) -> bool:
-        """Shares of a later sharing, from portions of all the dealings it was made of."""
+        """Shares of a later sharing, from the dealt shares of all dealings that it was made of."""
         grown = False
         dealings = [header for header in self._dealt.values() if header.new_scheme == by]
         for index in range(1, by.size + 1):
@@ -526,7 +538,8 @@ ByzantineScripts = dict[tuple[int, int], Script]
 
 
 def key_arrived(world: TransferChain, origin: KeyAttempt) -> bool:
-    """The key has come to all readers, no liar has it, and nobody honest is named."""
+    """True if all subscribers have the key. Asserts that the coalition lacks it and that no honest replica is
+    blamed."""
     assert not CoalitionKnowledge(world).has_key()
     assert [at for at in world.proven_faulty() if at not in world.scripts] == []
     return all(reader.reassembled.get(origin) == SECRET for reader in world.subscribers.values())

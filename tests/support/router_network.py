@@ -1,4 +1,4 @@
-"""Routers of all replicas of an overlay, links that bring what they have in order, and claims to tell them."""
+"""Routers of all replicas of an overlay, with links in order, and claims for them."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def publication(*pairs: tuple[str, str | int | float], topic: str = TOPIC) -> Pu
 
 
 class RouterNetwork:
-    """Routers of all replicas; each link is a queue, and which of them goes next is drawn."""
+    """Routers of all replicas; each link is a queue, and a random one goes next."""
 
     def __init__(
         self,
@@ -109,7 +109,7 @@ class RouterNetwork:
                 router.withdrawal_of_client(message, Address(client), self.now)
 
     def inject(self, source: tuple[str, int], to: str, message: Claim | WithdrawClaim) -> None:
-        """A replica says something to all of a node, whatever its router thinks."""
+        """Send a message from a replica to all of a node, whatever its router thinks."""
         for index in range(1, len(self.at(to)) + 1):
             self.links.setdefault((source, (to, index)), deque()).append(message)
 
@@ -129,7 +129,7 @@ class RouterNetwork:
         self.settle()
 
     def reached(self, claim: Claim, edge: str, routed: Routing) -> set[Address]:
-        """The clients that a majority of replicas along the way sends a publication to."""
+        """The clients that a majority of the replicas along the path sends a publication to."""
         found, waiting = set(), [edge]
         while waiting:
             at = waiting.pop()

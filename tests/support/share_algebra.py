@@ -1,7 +1,7 @@
-"""Linear algebra for the theorems: what follows from the rows that somebody knows, over GF(256) or modulo a prime.
+"""Linear algebra for the theorems: what follows from known rows, over GF(256) or modulo a prime.
 
-A row is a linear form over unknowns: the secret, and all that was drawn. Who knows the values of some forms knows those
-in their span and, as what was drawn is uniform, nothing about any other.
+A row is a linear form over unknowns: the secret, and all random values. An adversary that knows the values of some
+forms knows the values of all forms in their span and, because the random values are uniform, nothing about any other.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ Rows = NDArray[np.uint8]
 
 
 def _table() -> Rows:
-    """Products in the field of AES, by schoolbook."""
+    """Products in the field of AES, computed bit by bit."""
     table = np.zeros((256, 256), dtype=np.uint8)
     for a in range(256):
         for b in range(256):
@@ -33,7 +33,7 @@ INVERSE = np.array([0, *(int(np.flatnonzero(TIMES[a] == 1)[0]) for a in range(1,
 
 
 def is_determined(rows: Rows, target: Rows) -> bool:
-    """Whether the target is in the span of the rows, over GF(256)."""
+    """True if the target is in the span of the rows, over GF(256)."""
     used = rows.any(axis=0)
     if target[~used].any():
         return False
@@ -56,7 +56,7 @@ def is_determined(rows: Rows, target: Rows) -> bool:
 
 
 def is_determined_modulo(rows: Sequence[Sequence[int]], target: Sequence[int], prime: int) -> bool:
-    """The same modulo a prime."""
+    """True if the target is in the span of the rows, modulo a prime."""
     left, rest = [list(row) for row in rows], list(target)
     for column in range(len(rest)):
         pivot = next((row for row in left if row[column]), None)

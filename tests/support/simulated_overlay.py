@@ -1,5 +1,5 @@
-"""A whole overlay in a simulated world, for tests: three virtual nodes in a line, three brokers each, and clients at
-any of them who are told what to do."""
+"""A whole overlay in a simulated world: three virtual nodes in a line, three brokers each, and clients at any of
+them."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def names_of(node: str, size: int = 3) -> list[str]:
 
 
 class SimulatedOverlay:
-    """`delivered` has what was delivered: (client, subscription, body), in order; owners acknowledge at once."""
+    """`delivered` lists the deliveries: (client, subscription, body), in order; applications acknowledge at once."""
 
     def __init__(
         self,
@@ -66,7 +66,7 @@ class SimulatedOverlay:
         broker: BrokerConfig = BROKER,
         seed: int = 1,
     ) -> None:
-        """`clients` are names, and the node that each is at. All may publish."""
+        """`clients` maps each name to its node. All may publish."""
         self.profile: Profile = profile
         self._client = msgspec.structs.replace(client, profile=profile)
         self._broker = msgspec.structs.replace(broker, profile=profile)
@@ -88,7 +88,7 @@ class SimulatedOverlay:
         self.world.run(round(seconds * 1_000_000))
 
     def run_until(self, ready: Callable[[], bool], seconds: float) -> None:
-        """Run until this is so; fails if it takes longer."""
+        """Run until this is true; fails if it takes longer."""
         for _ in range(round(seconds * 4)):
             if ready():
                 return
@@ -96,7 +96,7 @@ class SimulatedOverlay:
         assert ready(), f"not so after {seconds} s"
 
     def do(self, name: str, act: Callable[[Any, int], object]) -> Any:
-        """Let an owner call its machine, now, and return what comes of it."""
+        """Call the machine as its application, now, and return the result."""
         results: list[Any] = []
         self.world.call(Address(name), lambda machine, now: results.append(act(machine, now)))
         self.run(0)
@@ -117,12 +117,12 @@ class SimulatedOverlay:
         return [body for client, _, body in self.delivered if client == name]
 
     def stand(self) -> None:
-        """Run until all subscriptions do."""
+        """Run until all subscriptions are in force."""
         wanted = sum(map(len, self.wants.values()))
         self.run_until(lambda: self._standing() >= wanted, 10)
 
     def pending(self, name: str) -> int:
-        """Publications of a client that are not through."""
+        """Unconfirmed publications of a client."""
         return int(self.machine(name).sizes()["pending"])
 
     def _standing(self) -> int:
