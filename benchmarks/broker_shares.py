@@ -150,7 +150,7 @@ def by_redistribution(nodes: Nodes) -> tuple[int, int]:
     for hop in range(1, nodes.hops):
         receivings = nodes.receivings(hop)
         for holding in holdings:
-            dealt = redistribute_share(holding, nodes.schemes[hop], nodes.keys[holding.place], os.urandom)
+            dealt = redistribute_share(holding, nodes.schemes[hop], nodes.keys[holding.holder_id], os.urandom)
             for receiving, portion in zip(receivings, dealt.shares, strict=True):
                 receiving.accept_share(portion)
                 messages, size = messages + 1, size + len(portion.encode())
@@ -165,7 +165,7 @@ def by_redistribution(nodes: Nodes) -> tuple[int, int]:
     collecting = KeyCollector(ORIGIN, PUBLISHER.public)
     for holding in holdings:
         delivery = holding.make_delivery()
-        collecting.add(delivery, holding.place)
+        collecting.add(delivery, holding.holder_id)
         messages, size = messages + 1, size + 2 * len(delivery.points) + 120 + share_size
     check(collecting.secret == secret)
     return messages, size
@@ -198,7 +198,7 @@ def redistribution_hop(r: int) -> dict[str, float]:
             accept_publisher_share(p, place, PUBLISHER.public) for p, place in zip(parts, nodes.places(0), strict=True)
         ]
         start = time.process_time()
-        handed = [redistribute_share(h, nodes.schemes[1], nodes.keys[h.place], os.urandom) for h in holdings]
+        handed = [redistribute_share(h, nodes.schemes[1], nodes.keys[h.holder_id], os.urandom) for h in holdings]
         note("hand on", start, 1 / r)
         receivings = nodes.receivings(1)
         start = time.process_time()

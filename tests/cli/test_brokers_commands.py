@@ -113,8 +113,8 @@ def test_a_brokers_line_is_that_of_its_keyring(desk: Desk) -> None:
 @pytest.mark.parametrize(
     ("replicas", "nodes", "links", "reason"),
     [
-        (4, ("north",), "[]", "an even node bears no more liars than one of 3"),
-        (1, ("north",), "[]", "with fewer, one liar reads or stops everything"),
+        (4, ("north",), "[]", "an even node tolerates no more Byzantine replicas than one of 3"),
+        (1, ("north",), "[]", "with fewer, one Byzantine replica reads or stops everything"),
         (3, ("a", "b", "c"), '[["a","b"],["b","c"],["c","a"]]', "the links make a cycle"),
         (3, ("a", "b"), "[]", "there is a gap in the overlay"),
     ],
@@ -234,8 +234,8 @@ role = "publisher"
 @pytest.mark.parametrize(
     ("old", "new", "reason"),
     [
-        ('name = "a"', 'name = "a"\nreplicas = 4', "an even node bears no more liars than one of 3"),
-        ('name = "a"', 'name = "a"\nreplicas = 1', "with fewer, one liar reads or stops everything"),
+        ('name = "a"', 'name = "a"\nreplicas = 4', "an even node tolerates no more Byzantine replicas than one of 3"),
+        ('name = "a"', 'name = "a"\nreplicas = 1', "with fewer, one Byzantine replica reads or stops everything"),
         ('name = "a"', 'name = "a"\nreplicas = 99', "1 to 15 replicas on one machine"),
         ('name = "a"', 'name = "../a"', "a name has small letters and digits"),
         ('name = "a"', 'name = "a"\nbyzantine = ["sing"]', "byzantine is one of drop, "),

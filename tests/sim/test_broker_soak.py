@@ -145,7 +145,7 @@ def settles_with_the_first_word(patch: pytest.MonkeyPatch) -> None:
         sending = self._contents.get(done.content)
         if sending is not None:
             sending.is_confirmed = True
-            self._leave(sending)
+            self._abandon_sealing(sending)
             self._settle(sending)
 
     patch.setattr(ContentPublisher, "on_done", hasty)

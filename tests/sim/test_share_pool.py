@@ -95,7 +95,7 @@ class Hardened:
     def last(self, held: Sequence[HeldShare], node: int) -> None:
         for holding in held:
             share = LastShare(ADVERT, holding.make_delivery().encode().reveal())
-            self.sent.append((name(node, holding.place.index), READER, share))
+            self.sent.append((name(node, holding.holder_id.index), READER, share))
 
     def run(self, attempt: int = 0) -> list[HeldShare]:
         held = self.first(attempt)
@@ -204,7 +204,7 @@ def polynomials_used_on_two_branches() -> tuple[list[Sent], list[Address]]:
         run.portions([handed], 0, 1)
         for portion in handed.shares:
             to = name(2, portion.share.index)
-            run.sent.append((name(0, holding.place.index), to, NextShare(ADVERT, portion.encode().reveal())))
+            run.sent.append((name(0, holding.holder_id.index), to, NextShare(ADVERT, portion.encode().reveal())))
     return run.sent, [name(1, 1), name(2, 2)]
 
 

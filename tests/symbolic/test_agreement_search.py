@@ -40,7 +40,7 @@ class TooFewRounds(SignedBroadcast):
 
     @property
     def rounds(self) -> int:
-        return self._place.scheme.max_faulty
+        return self._own_id.scheme.max_faulty
 
 
 class TooFewSignatures(SignedBroadcast):

@@ -108,14 +108,14 @@ class FloodModel:
         return self.flood(b"context", ReplicaId(scheme, index), roster, keys[index - 1])
 
     def _copy(self, flood: SignedBroadcast) -> SignedBroadcast:
-        made = self._flood(flood._place.index)
-        made._taken = {author: dict(taken) for author, taken in flood._taken.items()}
+        made = self._flood(flood._own_id.index)
+        made._accepted = {author: dict(taken) for author, taken in flood._accepted.items()}
         made._fresh = list(flood._fresh)
         return made
 
 
 def _taken(flood: SignedBroadcast) -> tuple[tuple[int, bytes], ...]:
-    return tuple((author, word) for author, taken in sorted(flood._taken.items()) for word in sorted(taken))
+    return tuple((author, word) for author, taken in sorted(flood._accepted.items()) for word in sorted(taken))
 
 
 def _names(relayed: Sequence[EndorsedStatement]) -> Taken:

@@ -19,7 +19,7 @@ from veilcast.authority.topic_record import Profile
 from veilcast.brokers.broker import Broker
 from veilcast.brokers.client import BrokerClient
 from veilcast.brokers.config import BrokerClientConfig, BrokerConfig
-from veilcast.brokers.keys.forwarding_hardened import UNRESPONSIVE_MAX
+from veilcast.brokers.keys.hardened_forwarder import UNRESPONSIVE_MAX
 from veilcast.brokers.keys.scheme import ReplicaId, max_faulty
 from veilcast.brokers.overlay import BrokerOverlay, NodeEntry, Replica, SignedOverlay, node_id, sign_overlay
 from veilcast.crypto.secret import Secret
