@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 
-from veilcast.cli.ways_mqtt import PACKETS
+from veilcast.cli.transports import mqtt_packets
 from veilcast.machine import (
     Address,
     Connect,
@@ -105,7 +105,7 @@ class MqttMember:
 
 def drive(machine: Machine, act_on: Callable[[Event], object]) -> MqttDriver:
     """In the clear, at a broker of this machine."""
-    return MqttDriver(machine, broker=MqttSetup(PACKETS), act_on=act_on)
+    return MqttDriver(machine, broker=MqttSetup(mqtt_packets()), act_on=act_on)
 
 
 def topic_of(interest: Interest) -> str:

@@ -34,8 +34,8 @@ from veilcast.brokers.overlay import SignedOverlay
 from veilcast.cli.context import Context
 from veilcast.cli.files import format_toml, state_file
 from veilcast.cli.local import brokers
-from veilcast.cli.local.brokers import OverlayPlan, VirtualNodePlan
 from veilcast.cli.local.network import NetworkPlan, lay_out
+from veilcast.cli.local.overlay_plan import OverlayPlan, VirtualNodePlan
 from veilcast.cli.transports import limits_for, make_tls_identity
 from veilcast.crypto.passphrase import PassphraseCost
 from veilcast.crypto.secret import Secret
@@ -44,7 +44,7 @@ from veilcast.machine import Address
 from veilcast.net.clock import SystemClock
 from veilcast.net.host_queries import ask_host
 from veilcast.net.streams import TlsStreamDriver
-from veilcast.node.broker_files import load_broker, read_signed
+from veilcast.node.broker_overlay import load_broker, read_signed
 
 
 class Kind(NamedTuple):
@@ -133,7 +133,7 @@ def _keyrings(directory: Path, profile: Profile, stage: Stage) -> list[Keyring]:
 
 @contextmanager
 def _running(directory: Path, worker: int, hosts: tuple[str, ...]) -> Iterator[int]:
-    command = [sys.executable, "-m", "veilcast.cli.worker", str(directory), str(worker), "1"]
+    command = [sys.executable, "-m", "veilcast.cli.local.worker", str(directory), str(worker), "1"]
     command += [f"--only={host}" for host in hosts]
     with subprocess.Popen(command) as process:
         try:

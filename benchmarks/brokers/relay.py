@@ -40,7 +40,7 @@ from veilcast.machine import Address
 from veilcast.net.clock import SystemClock
 from veilcast.net.streams import TlsStreamDriver
 from veilcast.node.record_store import KeepRecord, RecordStore
-from veilcast.node.relay_keys import decode_server_line
+from veilcast.node.relay import decode_server_line
 from veilcast.relay.client import RelayClient
 from veilcast.relay.config import RelayClientConfig
 from veilcast.relay.enrolment import ServerPublic

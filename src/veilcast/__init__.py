@@ -28,8 +28,8 @@ from veilcast.lazy import lazy_names
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from veilcast.machine import Delay, Note, Publication
-    from veilcast.net.agent import Peer, Status, Waiting
     from veilcast.net.client import Client, Connection, Subscription, connect
+    from veilcast.net.control_protocol import Peer, Status, Waiting
     from veilcast.net.sync_client import BlockingClient, BlockingSubscription, connect_sync
     from veilcast.topics.interests import All, Box, Equal, Label, Range
 else:
@@ -37,7 +37,7 @@ else:
         __name__,
         {
             "veilcast.machine": ("Delay", "Note", "Publication"),
-            "veilcast.net.agent": ("Peer", "Status", "Waiting"),
+            "veilcast.net.control_protocol": ("Peer", "Status", "Waiting"),
             "veilcast.net.sync_client": ("BlockingClient", "BlockingSubscription", "connect_sync"),
             "veilcast.net.client": ("Client", "Connection", "Subscription", "connect"),
             "veilcast.topics.interests": ("All", "Box", "Equal", "Label", "Range"),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from support.simulated_overlay import TOPIC, SimulatedOverlay, names_of
 from veilcast.machine import Address
-from veilcast.node.broker_member import hindrances
+from veilcast.node.brokers import hindrances
 from veilcast.topics import Label
 
 

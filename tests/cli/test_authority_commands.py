@@ -421,7 +421,7 @@ COMMANDS = {
     "delegate": "authority delegate a --group g --out s{0}",
     "accept": "authority accept m{0}.answer --keyring m{0}.keys",
 }
-CONTEXT = Context(has_terminal=lambda: False, cost=Cost(1, 1))
+CONTEXT = Context(has_terminal=lambda: False, cost=PassphraseCost(1, 1))
 command = sys.argv[1]
 first("authority init a")
 first("authority grant a --topic t --role subscriber --member bob --out bob.keys --days 9")

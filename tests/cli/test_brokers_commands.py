@@ -21,8 +21,7 @@ from veilcast.cli.main import main
 from veilcast.cli.phrases import pluralize
 from veilcast.crypto.passphrase import PassphraseCost
 from veilcast.crypto.secret import Secret
-from veilcast.node.broker_files import read_signed
-from veilcast.node.broker_keys import decode_broker_line, decode_operator_line
+from veilcast.node.broker_overlay import decode_broker_line, decode_operator_line, read_signed
 from veilcast.node.config import parse_config
 
 CHEAP = PassphraseCost(1, 1)

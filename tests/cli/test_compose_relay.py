@@ -21,8 +21,7 @@ from veilcast.crypto.secret import Secret
 from veilcast.errors import AuthorityError, StorageError
 from veilcast.net.metrics import render
 from veilcast.node import config as node_config
-from veilcast.node.relay_files import load_proxy
-from veilcast.node.relay_member import RelaySettings
+from veilcast.node.relay import RelaySettings, load_proxy
 
 
 class Still:

@@ -19,8 +19,7 @@ from veilcast.crypto.secret import Secret
 from veilcast.errors import ConfigError, StorageError
 from veilcast.net.metrics import render
 from veilcast.node import config as node_config
-from veilcast.node.tree_files import load_directory
-from veilcast.node.tree_member import TreeSettings
+from veilcast.node.tree import TreeSettings, load_directory
 
 
 class Still:

@@ -21,15 +21,15 @@ from veilcast.cli.brokers_plan import find_silent, silent_lines
 from veilcast.cli.context import Context
 from veilcast.cli.local import brokers as localbrokers
 from veilcast.cli.local import network
-from veilcast.cli.local.brokers import OverlayPlan, VirtualNodePlan
 from veilcast.cli.local.network import NetworkPlan
 from veilcast.cli.local.overlay_operator import LocalOperator
+from veilcast.cli.local.overlay_plan import SPARE, OverlayPlan, VirtualNodePlan
 from veilcast.cli.main import main
 from veilcast.crypto.passphrase import PassphraseCost
 from veilcast.errors import ConfigError
 from veilcast.node import config as node_config
-from veilcast.node.broker_files import load_broker, read_signed
-from veilcast.node.broker_member import BrokersSettings, read_overlays
+from veilcast.node.broker_overlay import load_broker, read_signed
+from veilcast.node.brokers import BrokersSettings, read_overlays
 
 CONTEXT = Context(cost=PassphraseCost(1, 1))
 OVERLAY = OverlayPlan(
@@ -60,7 +60,7 @@ def test_all_files_fit_together_and_go_together(tmp_path: Path) -> None:
     for host, config in brokers.items():
         assert config.listen == listening[host]
         name, _, index = host.partition("-")
-        if name != localbrokers.SPARE:
+        if name != SPARE:
             assert overlay.node(name).replicas[int(index) - 1].address.endswith(f"@{config.listen}")
     for member, edge in enumerate(OVERLAY.edges):
         settings = node_config.load_config(network.node_file(home, member)).settings
@@ -97,8 +97,8 @@ class Told:
     def __init__(self, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         self.home, self.facts = home, dict.fromkeys(PLAN.hosts)
         network.lay_out(home, PLAN, CONTEXT, Random(os.urandom(8)))
-        for module in ("brokers_plan", "localoperator"):
-            monkeypatch.setattr(f"veilcast.cli.{module}.told_by", lambda _: dict(self.facts))
+        for module in ("brokers_plan", "local.overlay_operator"):
+            monkeypatch.setattr(f"veilcast.cli.{module}.ask_brokers", lambda _: dict(self.facts))
         monkeypatch.setattr("veilcast.cli.local.workers.add_worker", lambda *_: None)
         monkeypatch.setattr(LocalOperator, "hand_out_overlay", lambda _: None)
         monkeypatch.setattr("veilcast.cli.brokers_plan._STEP_S", 0.0)

@@ -69,8 +69,8 @@ KEYS = BARE + Loaded(
     "cryptography msgspec nacl typing_extensions",
     "inspect",
 )
-NODE = KEYS + Loaded("faults link net node wire", watched="asyncio sqlite3 ssl")
-STREAMS = NODE + Loaded("parts", watched="email")
+NODE = KEYS + Loaded("core faults link net node wire", watched="asyncio sqlite3 ssl")
+STREAMS = NODE + Loaded("", watched="email")
 TABLE = {
     "(every help)": BARE,
     "(every mistake)": BARE._replace(codes="2"),
@@ -80,18 +80,18 @@ TABLE = {
     "status": CLIENT,
     "peers": CLIENT,
     "node stop": CLIENT,
-    "node new --keyring k --listen 127.0.0.1:4000": KEYS + Loaded("faults link mesh node wire"),
+    "node new --keyring k --listen 127.0.0.1:4000": KEYS + Loaded("core faults link mesh node wire"),
     "node run -c mesh/01/node.toml": NODE + Loaded("mesh"),
     "node run -c relay/01/node.toml": STREAMS + Loaded("relay", "barriers rbcl"),
     "node run -c tree/01/node.toml": STREAMS + Loaded("tree", "numpy"),
-    "node run -c foil/01/node.toml": NODE + Loaded("foil parts", "numpy"),
+    "node run -c foil/01/node.toml": NODE + Loaded("foil", "numpy"),
     "node run -c brokers/01/node.toml": STREAMS + Loaded("brokers"),
-    "net status --dir mesh": KEYS + Loaded("link net", watched=f"asyncio ssl {LOCAL_NETWORKS}"),
+    "net status --dir mesh": KEYS + Loaded("link net node", watched=f"asyncio ssl {LOCAL_NETWORKS}"),
     "authority init authority": KEYS,
     "authority show authority": KEYS,
-    "relay proxy init mask": KEYS + Loaded("node relay", "barriers rbcl"),
-    "brokers overlay init operator": KEYS + Loaded("brokers node parts wire"),
-    "sim list": KEYS + Loaded("faults link observe parts sim wire", "numpy", "email") + Loaded(" ".join(MODES)),
+    "relay proxy init mask": KEYS + Loaded("core node relay wire", "barriers rbcl"),
+    "brokers overlay init operator": KEYS + Loaded("brokers core node wire"),
+    "sim list": KEYS + Loaded("faults link core observe sim wire", "numpy", "email") + Loaded(" ".join(MODES)),
     "lab list": BARE + Loaded("decoding lab", "msgspec typing_extensions", "inspect"),
 }
 """`(every help)` runs `--help` of all commands in one process; `(every mistake)` all of `MISTAKES`."""
@@ -204,7 +204,7 @@ def run(line):
     if line[:1] in (["authority"], ["brokers"]) and "--help" not in line:
         from veilcast.cli.context import Context
         from veilcast.crypto.passphrase import PassphraseCost
-        context = Context(cost=Cost(1, 1))
+        context = Context(cost=PassphraseCost(1, 1))
     try:
         return main(line, context)
     except SystemExit as ended:

@@ -23,6 +23,7 @@ from veilcast.cli.commands import parse
 from veilcast.cli.context import Context
 from veilcast.cli.local import network as localnet
 from veilcast.cli.local import workers as crew
+from veilcast.cli.local.mode import TOPIC
 from veilcast.cli.local.network import LocalNetwork, NetworkPlan, SmallWorld, role_file
 from veilcast.cli.main import main
 from veilcast.cli.net import _greeting, make_plan, parse_topology
@@ -71,7 +72,7 @@ def test_a_network_goes_up_delivers_and_leaves_nothing_when_it_goes_down(
             _, found = run(capsys, "net", "status", *where)
         roles = {node["role"]: directory / node["node"] / "node.toml" for node in found["nodes"]}
         while not all(node["inbox"] for node in found["nodes"] if node["role"] == "subscriber"):
-            assert main(["pub", localnet.TOPIC, "-m", "hello", "-c", str(roles["publisher"])]) == 0
+            assert main(["pub", TOPIC, "-m", "hello", "-c", str(roles["publisher"])]) == 0
             capsys.readouterr()
             _, found = run(capsys, "net", "status", *where)
         assert main(["net", "up", "4", *where]) == 4
@@ -185,7 +186,7 @@ def test_only_the_workers_that_have_died_are_started_again(
     async def linked(*_: Any) -> None:
         return None
 
-    monkeypatch.setattr(crew, "WorkerGroup", Crew)
+    monkeypatch.setattr("veilcast.cli.net.WorkerGroup", Crew)
     monkeypatch.setattr("veilcast.cli.net._begin", linked)
     held = crew.register_worker(tmp_path, 1)
     try:
@@ -219,7 +220,7 @@ def test_a_network_whose_worker_was_killed_goes_on_and_a_node_started_by_hand_en
         code, told = run(capsys, "net", "start", *where)
         assert (code, told["started"], publisher.resolve().parent.name in told["nodes"]) == (0, 1, True)
         assert run(capsys, "net", "status", *where)[1]["up"] == 4
-        assert main(["pub", localnet.TOPIC, "-m", "hello", "-c", str(publisher)]) == 0
+        assert main(["pub", TOPIC, "-m", "hello", "-c", str(publisher)]) == 0
         assert main(["node", "stop", "-c", str(publisher)]) == 0
         capsys.readouterr()
         while is_directory_locked(publisher.parent / "state"):

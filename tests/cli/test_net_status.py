@@ -11,10 +11,10 @@ import msgspec
 import pytest
 
 from veilcast.cli.broker_facts import majority_lines
+from veilcast.cli.local.mode import LocalHost
 from veilcast.cli.local.network import LocalNetwork, NetworkPlan, net_file
-from veilcast.cli.local.status import LocalHost, ask_hosts
 from veilcast.cli.main import main
-from veilcast.net.agent import Status
+from veilcast.net.control_protocol import Status
 
 HINDERED = "the relay has not answered for 20 s although its proxy is up: its server may be down"
 
@@ -108,10 +108,10 @@ def test_members_of_each_mode_are_linked_with_what_it_has(
 
 def test_a_tree_with_tor_shows_its_directory_and_its_tors(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     found = [LocalHost("testnet", "", "tor", False, "6 of 7 processes up")]
-    monkeypatch.setattr("veilcast.cli.local.status._tor", lambda directory: found[0])
+    monkeypatch.setattr("veilcast.cli.local.tree._tor_host", lambda directory: found[0])
     net = LocalNetwork(NetworkPlan(3, mode="tree", subscribers=1), "news/eu", ("",) * 3, (), (), ("",))
 
-    told = asyncio.run(ask_hosts(tmp_path, net))
+    told = asyncio.run(net.plan.local.ask_hosts(tmp_path, net))
     assert told == [LocalHost("directory", "", "directory", False), found[0]]
 
 

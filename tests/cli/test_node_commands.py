@@ -26,9 +26,9 @@ from veilcast.cli.status import anonymity_warning
 from veilcast.cli.sub import as_json, as_line, parse_interest
 from veilcast.errors import ConfigError, PassphraseError
 from veilcast.machine import Note, Publication
-from veilcast.net.agent import Status
+from veilcast.net.control_protocol import Status
 from veilcast.node.config import parse_config
-from veilcast.node.relay_keys import encode_server_line
+from veilcast.node.relay import encode_server_line
 from veilcast.relay.enrolment import ServerKeys
 from veilcast.topics import All, Label, Range
 
@@ -47,8 +47,8 @@ from veilcast.sim.flood import FloodNode
 def compose(config, passphrase, around, anonymous):
     assert passphrase.reveal() == b"correct horse"
     members = int((Path(config.state) / "members").read_text())
-    yield Service(machine=Flood(), hire=lambda driver: Desk(members=members), drive=over_udp("127.0.0.1:0"),
-                  control=config.control_path)
+    yield NodeSetup(machine=FloodNode(), make_service=lambda driver: MemoryNode(members=members),
+                    make_driver=udp_driver("127.0.0.1:0"), control=config.control_path)
 
 node.compose = compose
 sys.exit(main.main(sys.argv[2:]))

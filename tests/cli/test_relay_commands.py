@@ -17,7 +17,7 @@ from veilcast.cli.files import passphrase_file
 from veilcast.cli.main import main
 from veilcast.crypto.passphrase import PassphraseCost
 from veilcast.crypto.secret import Secret
-from veilcast.node.relay_keys import decode_server_line, encode_server_line, read_mask, read_server_keys
+from veilcast.node.relay import decode_server_line, encode_server_line, read_mask, read_server_keys
 
 CHEAP = PassphraseCost(1, 1)
 SECRET = Secret(b"correct horse")

@@ -7,12 +7,11 @@ from pathlib import Path
 
 from support.live_brokers import LiveBrokers, run_with_brokers
 from veilcast.brokers.overlay import BrokerOverlay, NodeEntry, sign_overlay
-from veilcast.cli.local.brokers import OverlayPlan, VirtualNodePlan
 from veilcast.cli.local.network import NetworkPlan, NodeRole
 from veilcast.cli.local.overlay_operator import LocalOperator
+from veilcast.cli.local.overlay_plan import OverlayPlan, VirtualNodePlan
 from veilcast.crypto.sign import SigningKey
-from veilcast.node.broker_files import load_broker, write_signed
-from veilcast.node.broker_keys import encode_operator_line
+from veilcast.node.broker_overlay import encode_operator_line, load_broker, write_signed
 
 SPARES = ("spare-1", "spare-2", "spare-3")
 FIRST, LATER, LAST = ([f"{when} {number}" for number in range(5)] for when in ("first", "later", "last"))

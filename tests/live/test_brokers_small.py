@@ -16,12 +16,13 @@ from support.waits import pause
 from veilcast.authority.topic_record import Profile
 from veilcast.brokers.operations.redeployment_plan import RedeployStep
 from veilcast.brokers.overlay import NodeEntry
-from veilcast.cli.local.brokers import OverlayPlan, VirtualNodePlan, broker_socket
+from veilcast.cli.local.brokers import broker_socket
 from veilcast.cli.local.network import NetworkPlan
 from veilcast.cli.local.overlay_operator import LocalOperator
+from veilcast.cli.local.overlay_plan import OverlayPlan, VirtualNodePlan
 from veilcast.errors import LocalError
 from veilcast.net.host_queries import ask_host
-from veilcast.node.broker_files import MAGIC
+from veilcast.node.broker_overlay import MAGIC
 
 BODIES = [f"note {number}" for number in range(5)]
 

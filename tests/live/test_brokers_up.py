@@ -13,6 +13,7 @@ import pytest
 from support.waits import wait_until
 from veilcast.cli.context import Context
 from veilcast.cli.local import network, workers
+from veilcast.cli.local.mode import TOPIC
 from veilcast.cli.main import main
 from veilcast.net.sync_client import connect_sync
 
@@ -53,7 +54,7 @@ def test_a_liar_is_found_and_replaced_by_commands_and_nothing_is_lost(
     def publish(*bodies: str) -> None:
         with connect_sync(network.node_file(directory, 0)) as me:
             for body in bodies:
-                me.publish(network.TOPIC, body)
+                me.publish(TOPIC, body)
 
     def brokers() -> Any:
         return run("brokers", "status", "--dir", str(directory))["brokers"]
@@ -79,7 +80,7 @@ def test_a_liar_is_found_and_replaced_by_commands_and_nothing_is_lost(
         assert run("brokers", "plan", "--dir", str(directory))["steps"] == []
         publish("four")
         with connect_sync(network.node_file(directory, 1)) as me:
-            notes = me.subscribe(network.TOPIC, keep=True)
+            notes = me.subscribe(TOPIC, keep=True)
             assert sorted(next(notes).publication.body for _ in range(4)) == [b"four", b"one", b"three", b"two"]
         assert run("net", "down", "--dir", str(directory))["killed"] == 0
         assert not directory.exists()

@@ -11,11 +11,13 @@ import pytest
 from support.waits import HANG_S, until
 from veilcast import Label, LocalError, Publication, StorageError, connect
 from veilcast.machine import Address, Delay, Delivered, Event, Frame, Note, Record
-from veilcast.net.agent import Peer
 from veilcast.net.clock import SystemClock
-from veilcast.net.node_service import About, NodeService
-from veilcast.net.service import Driver, NodeSetup, serve
+from veilcast.net.control_protocol import Peer
+from veilcast.net.driver import MachineDriver
+from veilcast.net.node_service import NodeService
+from veilcast.net.service import NodeSetup, serve
 from veilcast.net.udp import udp_driver
+from veilcast.node.member_view import MemberFacts
 from veilcast.topics import Conjunction
 
 
@@ -30,7 +32,7 @@ class Kept(NamedTuple):
 
 class Books:
     """A machine that delivers what it publishes once it is stored, its keeper, and a disk in memory: the least that
-    an owner can own. Writes wait while `slow` is clear, and fail once `broken` is set."""
+    a service can have. Writes wait while `slow` is clear, and fail once `broken` is set."""
 
     def __init__(self) -> None:
         self.events: list[Event] = []
@@ -124,8 +126,8 @@ class Books:
         return [found for place, found in sorted(self.inbox.items()) if place > after][:limit]
 
     # The view.
-    def about(self) -> About:
-        return About(
+    def facts(self, neighbours: int, unreachable: Mapping[str, str], now: int) -> MemberFacts:
+        return MemberFacts(
             mode="mesh",
             profile="paper",
             members=3,
@@ -147,8 +149,9 @@ def owned(directory: Path, test: Callable[[Books, Path], Awaitable[None]], drain
         books, ready = Books(), asyncio.Event()
         (directory / "node.toml").write_text('state = "."')
 
-        def hire(driver: Driver) -> NodeService:
-            return NodeService(books, books, driver, books)
+        def hire(driver: MachineDriver) -> NodeService:
+            parts: Any = books
+            return NodeService(parts, parts, driver, parts, parts)
 
         service = NodeSetup(
             machine=books,

@@ -13,7 +13,8 @@ from support.memory_node import MemoryNode
 from support.waits import HANG_S
 from veilcast import LocalError, connect
 from veilcast.net.address import parse_address
-from veilcast.net.service import Driver, NodeSetup, serve
+from veilcast.net.driver import MachineDriver
+from veilcast.net.service import NodeSetup, serve
 from veilcast.net.udp import udp_driver
 from veilcast.sim.flood import FloodNode
 
@@ -111,9 +112,9 @@ def test_a_second_node_on_the_same_socket_does_not_start_and_the_first_runs_on(t
 
 def test_the_metrics_have_the_owners_numbers_and_those_of_the_sockets(tmp_path: Path) -> None:
     async def run() -> str:
-        desk, drivers, started = MemoryNode(), list[Driver](), asyncio.Event()
+        desk, drivers, started = MemoryNode(), list[MachineDriver](), asyncio.Event()
 
-        def ready(driver: Driver) -> None:
+        def ready(driver: MachineDriver) -> None:
             drivers.append(driver)
             started.set()
 

@@ -13,15 +13,19 @@ from veilcast.crypto.passphrase import PassphraseCost
 from veilcast.crypto.secret import Secret
 from veilcast.crypto.sign import SigningKey
 from veilcast.errors import ConfigError, ForgedError, PassphraseError, StaleError, StorageError, TamperedError
-from veilcast.node.broker_files import MAGIC, load_overlay, parse_broker, read_signed, write_signed
-from veilcast.node.broker_keys import (
+from veilcast.node.broker_overlay import (
+    MAGIC,
     BrokerPublic,
     decode_broker_line,
     decode_operator_line,
     encode_broker_line,
     encode_operator_line,
+    load_overlay,
+    parse_broker,
     read_operator_key,
+    read_signed,
     write_operator_key,
+    write_signed,
 )
 
 ENTROPY = Random(5).randbytes

@@ -11,9 +11,8 @@ from veilcast.authority.topic_record import Profile
 from veilcast.brokers.overlay import BrokerOverlay, NodeEntry, Replica, sign_overlay
 from veilcast.crypto.sign import SigningKey
 from veilcast.errors import ConfigError, ForgedError
-from veilcast.node.broker_files import write_signed
-from veilcast.node.broker_keys import encode_operator_line
-from veilcast.node.broker_member import BrokerPath, BrokersSettings, read_overlays
+from veilcast.node.broker_overlay import encode_operator_line, write_signed
+from veilcast.node.brokers import BrokerPath, BrokersSettings, read_overlays
 from veilcast.node.config import NodeConfig, parse_config
 
 HOME = Path("/etc/veilcast")

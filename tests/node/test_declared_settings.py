@@ -20,8 +20,7 @@ from veilcast.foil.member import FoilMember
 from veilcast.machine import Address, Publication, Value
 from veilcast.mesh.config import MeshConfig
 from veilcast.mesh.node import MeshNode
-from veilcast.node.mode import DurableMember
-from veilcast.node.modes import MODES
+from veilcast.node.modes import MODES, DurableMember
 from veilcast.relay.client import RelayClient
 from veilcast.relay.config import RelayClientConfig as RelayConfig
 from veilcast.sim.engine import START_US

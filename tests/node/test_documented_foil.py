@@ -8,7 +8,7 @@ from pathlib import Path
 import msgspec
 
 from veilcast.foil.config import FoilConfig
-from veilcast.node.foil_member import FoilSettings
+from veilcast.node.foil import FoilSettings
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "operator" / "foil.md"
 

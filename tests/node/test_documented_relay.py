@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from veilcast.node.relay_files import ProxyFile, ServerFile
+from veilcast.node.relay import ProxyFile, ServerFile
 from veilcast.node.toml_file import ProcessConfig
 from veilcast.relay.config import RelayClientConfig, RelayProxyConfig, RelayServerConfig
 

@@ -8,7 +8,7 @@ import pytest
 
 from veilcast.errors import ConfigError, PermissionsError
 from veilcast.node.config import parse_config
-from veilcast.node.foil_member import FoilSettings, read_login
+from veilcast.node.foil import FoilSettings, read_login
 
 FILE = Path("/etc/veilcast/node.toml")
 HEAD = 'mode = "foil"\nkeyring = "k"\n'

@@ -24,9 +24,9 @@ from veilcast.cli.local import network as localnet
 MODES: tuple[Literal["mesh", "relay", "tree", "foil", "brokers"], ...] = ("mesh", "relay", "tree", "foil", "brokers")
 HOSTS = (("relay", "server"), ("relay", "proxy"), ("tree", "directory"), ("brokers", "north-1"))
 PROCESSES = (*((mode, "01") for mode in MODES), *HOSTS)
-DRIVERS = {"mesh": {"udp"}, "relay": {"streams"}, "tree": {"streams", "onions"}, "foil": {"streams", "mqtt"}}
+DRIVERS = {"mesh": {"udp"}, "relay": {"streams"}, "tree": {"streams", "onion"}, "foil": {"streams", "mqtt"}}
 DRIVERS["brokers"] = DRIVERS["relay"]
-ALL_DRIVERS = {"udp", "streams", "onions", "mqtt", "tor", "torcontrol", "torprocess", "testnet"}
+ALL_DRIVERS = {"udp", "streams", "onion", "mqtt", "tor", "tor_control", "tor_process", "tor_testnet"}
 WITH_NUMPY = {("relay", "server"), ("tree", "01"), ("foil", "01")}
 """Tag indexes, keyed permutations and decoys are arrays; nothing else needs any."""
 WITHOUT_X509 = {"mesh", "foil"}
@@ -45,12 +45,12 @@ import argparse, asyncio, importlib.metadata, json, msgspec, os, sys
 
 def loaded(arguments):
     if not arguments:
-        import veilcast.cli.worker
+        import veilcast.cli.local.worker
         return sorted(sys.modules)
     from veilcast.cli import service_run
     from veilcast.cli.context import Report
     from veilcast.cli.main import main
-    running.run = lambda station, context, **_: Report({"modules": sorted(sys.modules)})
+    service_run.run_service = lambda station, context, **_: Report({"modules": sorted(sys.modules)})
     sys.stdout = out
     main([*arguments, "--json"])
 
@@ -137,9 +137,8 @@ def packages(loaded: list[str]) -> set[str]:
 
 def modes_in(loaded: list[str]) -> set[str]:
     """The modes whose protocol or whose node settings are loaded."""
-    settings = {"broker_member": "brokers", **{f"{mode}_member": mode for mode in MODES}}
-    named = {settings.get(name.removeprefix("veilcast.node.")) for name in loaded} - {None}
-    return (rooms(loaded) & set(MODES)) | {str(mode) for mode in named}
+    named = {mode for mode in MODES if f"veilcast.node.{mode}" in loaded}
+    return (rooms(loaded) & set(MODES)) | named
 
 
 def drivers_in(loaded: list[str]) -> set[str]:

@@ -17,8 +17,7 @@ from veilcast.mesh.neighbour_links import NEIGHBOUR_RECORD
 from veilcast.mesh.node import MeshNode
 from veilcast.node.config import parse_config
 from veilcast.node.member_records import MemberRecords
-from veilcast.node.mode import MachineInputs
-from veilcast.node.modes import mode_of
+from veilcast.node.modes import MachineInputs, mode_of
 from veilcast.node.record_store import KeepRecord
 from veilcast.node.store import NodeStore
 from veilcast.sim.engine import START_US

@@ -9,9 +9,7 @@ import pytest
 
 from veilcast.errors import ConfigError
 from veilcast.node.config import parse_config
-from veilcast.node.relay_files import load_server, parse_proxy, parse_server
-from veilcast.node.relay_keys import encode_server_line
-from veilcast.node.relay_member import RelaySettings
+from veilcast.node.relay import RelaySettings, encode_server_line, load_server, parse_proxy, parse_server
 from veilcast.relay.config import RateAllowance
 from veilcast.relay.enrolment import ServerKeys
 

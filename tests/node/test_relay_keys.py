@@ -11,7 +11,7 @@ from veilcast.crypto.passphrase import PassphraseCost
 from veilcast.crypto.secret import Secret
 from veilcast.errors import ConfigError, PassphraseError, PermissionsError, TamperedError
 from veilcast.machine import Entropy
-from veilcast.node.relay_keys import (
+from veilcast.node.relay import (
     decode_server_line,
     encode_server_line,
     read_mask,

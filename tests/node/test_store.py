@@ -276,7 +276,7 @@ def test_a_second_start_on_the_same_directory_is_refused_in_one_line(disk: Path)
     program = (
         "import sys; from pathlib import Path; from veilcast.crypto.secret import Secret; "
         "from veilcast.node.store import NodeStore\n"
-        "try: Store(Path(sys.argv[1]), Secret(b'k' * 32), bytes, unread_max=1, remembered_max=1)\n"
+        "try: NodeStore(Path(sys.argv[1]), Secret(b'k' * 32), bytes, unread_max=1, remembered_max=1)\n"
         "except Exception as error: print(type(error).__name__, error)"
     )
     with opened(disk):

@@ -10,8 +10,8 @@ import pytest
 from veilcast.brokers.overlay import BrokerOverlay, NodeEntry, Replica, SignedOverlay, sign_overlay
 from veilcast.crypto.sign import SigningKey
 from veilcast.errors import StorageError
-from veilcast.node.broker_files import read_signed, write_signed
-from veilcast.node.stored_overlay import StoredOverlay
+from veilcast.node.broker_overlay import read_signed, write_signed
+from veilcast.node.brokers import StoredOverlay
 
 OPERATOR = SigningKey.generate(Random(5).randbytes)
 

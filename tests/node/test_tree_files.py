@@ -11,8 +11,7 @@ from veilcast.crypto.secret import Secret
 from veilcast.errors import ConfigError
 from veilcast.node.config import parse_config
 from veilcast.node.tor_table import TorTable
-from veilcast.node.tree_files import load_directory, parse_directory
-from veilcast.node.tree_member import TreeSettings
+from veilcast.node.tree import TreeSettings, load_directory, parse_directory
 
 HOST = OnionKey(Secret(b"s" * 32)).host
 HOME = Path("/etc/veilcast")

@@ -9,7 +9,7 @@ import pytest
 from support.relay_network import CLIENT_CONFIG, TOPIC, RelayNetwork
 from veilcast.authority.topic_record import Profile
 from veilcast.machine import Address
-from veilcast.node.relay_member import hindrances
+from veilcast.node.relay import hindrances
 from veilcast.sim.relay.population import SERVER
 from veilcast.topics import Label
 from veilcast.wire import encode

@@ -21,8 +21,8 @@ from veilcast.cli.broker_facts import ask_brokers
 from veilcast.cli.compose import compose
 from veilcast.cli.context import Context
 from veilcast.cli.local import brokers
-from veilcast.cli.local.brokers import OverlayPlan, VirtualNodePlan
 from veilcast.cli.local.network import NetworkPlan, NodeRole
+from veilcast.cli.local.overlay_plan import OverlayPlan, VirtualNodePlan
 from veilcast.cli.main import main
 from veilcast.net.service import ServiceSetup
 from veilcast.net.stream_limits import StreamLimits

@@ -20,8 +20,8 @@ from veilcast.cli.context import Context
 from veilcast.cli.local.network import LocalNetwork, NetworkPlan, NodeRole, lay_out, node_file
 from veilcast.crypto.passphrase import PassphraseCost
 from veilcast.crypto.secret import Secret
-from veilcast.net.agent import Status
 from veilcast.net.client import Client, open_client
+from veilcast.net.control_protocol import Status
 from veilcast.net.service import ServiceSetup, serve_until
 from veilcast.node import config as node_config
 from veilcast.node.config import NodeConfig

@@ -9,12 +9,13 @@ from pathlib import Path
 
 from veilcast.errors import FullError, LocalError, UnknownTopicError
 from veilcast.machine import Delay, Delivered, Event, Note, Publication
-from veilcast.net.agent import Peer, Status, Waiting
 from veilcast.net.control import ControlServer
+from veilcast.net.control_protocol import Peer, Status, Waiting
+from veilcast.net.node_service import NodeService
 from veilcast.topics import Conjunction, Constraint, Equal, Label
 
 
-class MemoryNode:
+class MemoryNode(NodeService):
     """Hands every publication to whoever wants it on this very desk. Ids count from 1."""
 
     def __init__(self, *, members: int = 24) -> None:

@@ -10,7 +10,7 @@ import pytest
 from support.tree_network import DIRECTORY, QUICK_CONFIG, SECOND, START_US, TreeNetwork, keyring_of
 from veilcast.errors import ForgedError
 from veilcast.machine import Address
-from veilcast.node.tree_member import hindrances
+from veilcast.node.tree import hindrances
 from veilcast.sim.rng import SeededEntropy
 from veilcast.tree.directory_client import DirectoryClient
 from veilcast.tree.listing import Listing, SignedListing, sign_listing

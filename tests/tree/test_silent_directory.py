@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from support.tree_network import DIRECTORY, TreeNetwork
-from veilcast.node.tree_member import hindrances
+from veilcast.node.tree import hindrances
 
 TOLD = f"no way to the directory at {DIRECTORY}: it does not answer"
 

@@ -8,7 +8,8 @@ from typing import Any
 
 from veilcast.brokers.keys.scheme import majority
 from veilcast.cli.local import network
-from veilcast.cli.local.brokers import SPARE, broker_socket
+from veilcast.cli.local.brokers import broker_socket
+from veilcast.cli.local.overlay_plan import SPARE
 from veilcast.cli.phrases import pluralize
 from veilcast.errors import ConfigError, UnreachableError
 from veilcast.net.host_queries import ask_host
@@ -17,7 +18,7 @@ from veilcast.net.host_queries import ask_host
 def ask_brokers(directory: Path) -> dict[str, Any]:
     """All brokers of an overlay on this machine, by their names; None of one that does not answer."""
     plan = network.read_network(directory).plan
-    if plan.mode != "brokers":
+    if "broker" not in {plan.local.host_role(host) for host in plan.hosts}:
         raise ConfigError(f"{directory} holds a network of mode {plan.mode!r}, which has no brokers")
     told: dict[str, Any] = {}
     for host in plan.hosts:

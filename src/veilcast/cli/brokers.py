@@ -19,14 +19,17 @@ from veilcast.cli.context import Context, Report
 from veilcast.cli.files import check_place, check_there, open_keyring, passphrase_file
 from veilcast.cli.phrases import pluralize
 from veilcast.crypto.sign import SigningKey
-from veilcast.node.broker_files import load_broker, load_overlay, read_signed, write_signed
-from veilcast.node.broker_keys import (
+from veilcast.node.broker_overlay import (
     broker_public,
     decode_operator_line,
     encode_broker_line,
     encode_operator_line,
+    load_broker,
+    load_overlay,
     read_operator_key,
+    read_signed,
     write_operator_key,
+    write_signed,
 )
 
 

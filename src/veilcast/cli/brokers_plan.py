@@ -45,8 +45,7 @@ from veilcast.cli.local.overlay_operator import LocalOperator
 from veilcast.cli.phrases import pluralize
 from veilcast.decoding import JsonDecoder
 from veilcast.errors import ConfigError, LocalError, TamperedError, UnreachableError
-from veilcast.node.broker_files import read_signed
-from veilcast.node.broker_keys import decode_operator_line
+from veilcast.node.broker_overlay import decode_operator_line, read_signed
 
 
 class SilentReplicas(NamedTuple):

@@ -30,8 +30,8 @@ from veilcast.brokers.keys.scheme import max_faulty
 from veilcast.cli import net
 from veilcast.cli.context import Context, Report
 from veilcast.cli.input_checks import read_file
-from veilcast.cli.local.brokers import OverlayPlan, VirtualNodePlan
 from veilcast.cli.local.network import NetworkPlan
+from veilcast.cli.local.overlay_plan import OverlayPlan, VirtualNodePlan
 from veilcast.decoding import read_toml
 from veilcast.errors import ConfigError
 from veilcast.node.toml_file import explain_error

@@ -14,24 +14,16 @@ from veilcast.cli.file_sync import FileSync
 from veilcast.cli.identity import OpenedIdentity, check_role, open_identity_with_lock
 from veilcast.cli.key_erasure import KeyErasure
 from veilcast.cli.tor_setup import NO_TOR, TorEndpoint, make_endpoint
-from veilcast.cli.transports import (
-    LinkTransport,
-    StreamTransport,
-    Transport,
-    limits_for,
-    make_tls_identity,
-    onion_driver,
-    tls_driver,
-)
-from veilcast.cli.view import MemberView
+from veilcast.cli.transports import limits_for, make_tls_identity, mqtt_driver, onion_driver, tls_driver
 from veilcast.crypto.secret import Secret
 from veilcast.net.node_service import NodeService
 from veilcast.net.service import NodeSetup, Watchdog
+from veilcast.net.transport import LinkTransport, StreamTransport, Transport
 from veilcast.node.config import NodeConfig
 from veilcast.node.interest_completion import complete_topic
 from veilcast.node.member_records import MemberRecords
-from veilcast.node.mode import MachineInputs, NodeMember
-from veilcast.node.modes import mode_of
+from veilcast.node.member_view import MemberView
+from veilcast.node.modes import MachineInputs, Mode, NodeMember, mode_of
 from veilcast.node.store import NodeStore
 
 if TYPE_CHECKING:
@@ -51,10 +43,11 @@ def compose(
     `anonymous` is the Tor that its mode may need: one that starts now, when nothing else can go wrong, or one that runs
     and has several nodes.
     """
-    opened, own = open_identity_with_lock(config, passphrase)
-    keyring, revoked, clock, rng = opened
-    onions = mode_of(config.mode).driver == "onions"
-    if onions:
+    identity, lock = open_identity_with_lock(config, passphrase)
+    keyring, revoked, clock, rng = identity
+    mode = mode_of(config.mode)
+    uses_onions = mode.driver == "onions"
+    if uses_onions:
         check_role(keyring, "member")
     with (
         NodeStore(
@@ -66,9 +59,9 @@ def compose(
         ) as store,
         anonymous as tor,
     ):
-        place = make_endpoint(config.listen, keyring, tor) if onions else None
-        address = config.public_address if place is None else place.address
-        start = MachineInputs(
+        endpoint = make_endpoint(config.listen, keyring, tor) if uses_onions else None
+        address = config.public_address if endpoint is None else endpoint.address
+        inputs = MachineInputs(
             config.settings,
             keyring,
             rng,
@@ -79,9 +72,9 @@ def compose(
             clock.now(),
             revoked,
         )
-        member = mode_of(config.mode).build(start)
-        ways = _ways(config, opened, member, place)
-        agent = MemberRecords(
+        member = mode.build(inputs)
+        transport = _make_transport(config, mode, identity, member, endpoint)
+        records = MemberRecords(
             member,
             store,
             clock.now(),
@@ -90,25 +83,25 @@ def compose(
                 interest, keyring.keys_at(epoch_of(now, keyring.epoch_us)).topics
             ),
         )
-        view = MemberView(config, keyring, member, ways, agent, clock)
+        view = MemberView(config, keyring, member, records)
         yield NodeSetup(
-            machine=ways.machine if around is None else around(ways.machine, address, keyring.epoch_us),
-            make_driver=ways.make_driver,
-            make_service=lambda driver: NodeService(agent, store, driver, view),
+            machine=transport.machine if around is None else around(transport.machine, address, keyring.epoch_us),
+            make_driver=transport.make_driver,
+            make_service=lambda driver: NodeService(records, store, driver, view, transport),
             control=config.control_path,
             metrics=config.metrics.listen,
             clients_max=config.limits.clients,
             clock=clock,
-            address=None if place is None else address,
-            watch=_beside(
-                _watch(config, member) if tor is None else tor.watch,
-                KeyErasure(Path(config.keyring), keyring, own, clock).watch,
+            address=None if endpoint is None else address,
+            watch=_join(
+                _sync_files(config, mode, member) if tor is None else tor.watch,
+                KeyErasure(Path(config.keyring), keyring, lock, clock).watch,
             ),
         )
 
 
-def _beside(watch: Watchdog | None, erase: Watchdog) -> Watchdog:
-    """Both; they end when the watch does, if there is one."""
+def _join(watch: Watchdog | None, erase: Watchdog) -> Watchdog:
+    """Run both; they end when `watch` does, if there is one."""
     if watch is None:
         return erase
 
@@ -122,26 +115,28 @@ def _beside(watch: Watchdog | None, erase: Watchdog) -> Watchdog:
     return both
 
 
-def _watch(config: NodeConfig, member: NodeMember) -> Watchdog | None:
-    keep = mode_of(config.mode).keep
-    return None if keep is None else FileSync(keep(config.settings, member)).watch
+def _sync_files(config: NodeConfig, mode: Mode, member: NodeMember) -> Watchdog | None:
+    return None if mode.keep is None else FileSync(mode.keep(config.settings, member)).watch
 
 
-def _ways(config: NodeConfig, opened: OpenedIdentity, member: NodeMember, place: TorEndpoint | None) -> Transport:
-    keyring, revoked, clock, rng = opened
-    if place is not None:
-        return StreamTransport(member, onion_driver(place))
-    driver = mode_of(config.mode).driver
-    if driver == "streams":
-        identity = make_tls_identity(keyring, revoked, "member", *mode_of(config.mode).hosts)
-        return StreamTransport(member, tls_driver(identity, limits_for("member")))
-    if driver == "mqtt":
-        from veilcast.cli.ways_mqtt import mqtt_driver
+def _make_transport(
+    config: NodeConfig, mode: Mode, identity: OpenedIdentity, member: NodeMember, endpoint: TorEndpoint | None
+) -> Transport:
+    keyring, revoked, clock, rng = identity
+    match mode.driver:
+        case "onions":
+            assert endpoint is not None
+            return StreamTransport(member, onion_driver(endpoint))
+        case "streams":
+            tls = make_tls_identity(keyring, revoked, "member", *mode.hosts)
+            return StreamTransport(member, tls_driver(tls, limits_for("member")))
+        case "mqtt":
+            return StreamTransport(member, mqtt_driver(config.settings))
+        case "udp":
+            from veilcast.link.config import LinkConfig
+            from veilcast.link.machine import LinkMachine
 
-        return StreamTransport(member, mqtt_driver(config.settings))
-    from veilcast.link.config import LinkConfig
-    from veilcast.link.machine import LinkMachine
-
-    assert config.listen is not None
-    wire = LinkConfig("cells" if config.profile == "hardened" else "prompt", config.rate)
-    return LinkTransport(LinkMachine(member, wire, keyring, rng, os.urandom, revoked=revoked), config.listen, clock)
+            assert config.listen is not None
+            wire = LinkConfig("cells" if config.profile == "hardened" else "prompt", config.rate)
+            links = LinkMachine(member, wire, keyring, rng, os.urandom, revoked=revoked)
+            return LinkTransport(links, config.listen, clock)

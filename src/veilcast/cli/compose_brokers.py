@@ -24,15 +24,16 @@ from veilcast.brokers.operations.repository import Repository
 from veilcast.brokers.overlay import BrokerOverlay, SignedOverlay
 from veilcast.cli.file_sync import LOOK_S, FileSync
 from veilcast.cli.identity import open_identity
-from veilcast.cli.transports import StreamTransport, limits_for, make_tls_identity, tls_driver
+from veilcast.cli.transports import limits_for, make_tls_identity, tls_driver
 from veilcast.crypto.secret import Secret
 from veilcast.errors import ConfigError, LocalError, RemoteError
 from veilcast.machine import Address, Event, Machine
-from veilcast.net.group_commit import ServiceDriver
+from veilcast.net.driver import MachineDriver
 from veilcast.net.host_queries import QueryHandler
 from veilcast.net.service import HostSetup
-from veilcast.node.broker_files import BrokerFile, read_signed_for
-from veilcast.node.stored_overlay import StoredOverlay
+from veilcast.net.transport import StreamTransport
+from veilcast.node.broker_overlay import BrokerFile, read_signed_for
+from veilcast.node.brokers import StoredOverlay
 
 ByzantineWrapper: TypeAlias = Callable[[Broker, SignedOverlay], Machine]
 """What makes a liar of a broker, in tests and demonstrations."""
@@ -85,7 +86,7 @@ def compose_broker(
 class BrokerService:
     """Fulfils `service.Owner`: looks after one broker, and answers for it."""
 
-    def __init__(self, broker: Broker | Repository, config: BrokerFile, driver: ServiceDriver) -> None:
+    def __init__(self, broker: Broker | Repository, config: BrokerFile, driver: MachineDriver) -> None:
         self._broker, self._config, self._driver = broker, config, driver
         kept = StoredOverlay(Path(config.overlay), config.operator_key, broker.signed)
         self._keeping = FileSync(lambda: kept.update(broker.signed))

@@ -13,14 +13,14 @@ from typing import TYPE_CHECKING, TypeVar
 
 from veilcast.authority.role import TlsRole
 from veilcast.cli.identity import OpenedIdentity, open_identity
-from veilcast.cli.transports import StreamTransport, limits_for, make_tls_identity, tls_driver
+from veilcast.cli.transports import limits_for, make_tls_identity, tls_driver
 from veilcast.crypto.group import Multiply
 from veilcast.crypto.secret import Secret
 from veilcast.net.service import HostService, ServiceSetup
+from veilcast.net.transport import StreamTransport
 from veilcast.node.multiply_pool import MultiplyPool
 from veilcast.node.record_store import HostRecords, RecordStore
-from veilcast.node.relay_files import ProxyFile, RelayHostFile, ServerFile
-from veilcast.node.relay_keys import decode_server_line, read_mask, read_server_keys
+from veilcast.node.relay import ProxyFile, RelayHostFile, ServerFile, decode_server_line, read_mask, read_server_keys
 
 if TYPE_CHECKING:
     from veilcast.relay.proxy import RelayProxy

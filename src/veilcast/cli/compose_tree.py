@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING
 
 from veilcast.cli.identity import check_role, open_identity
 from veilcast.cli.tor_setup import NO_TOR, make_endpoint
-from veilcast.cli.transports import StreamTransport, onion_driver
+from veilcast.cli.transports import onion_driver
 from veilcast.crypto.secret import Secret
 from veilcast.net.service import HostService, ServiceSetup
+from veilcast.net.transport import StreamTransport
 from veilcast.node.record_store import HostRecords, RecordStore
-from veilcast.node.tree_files import DirectoryFile
+from veilcast.node.tree import DirectoryFile
 from veilcast.tree.directory import Directory
 
 if TYPE_CHECKING:

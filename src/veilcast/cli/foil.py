@@ -30,7 +30,7 @@ from veilcast.net import log
 from veilcast.net.client import Client, Subscription, connect
 from veilcast.net.service import serve
 from veilcast.node.config import NodeConfig, load_config
-from veilcast.node.foil_member import FoilSettings
+from veilcast.node.foil import FoilSettings
 from veilcast.topics import Label
 
 

@@ -5,7 +5,10 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from veilcast.cli.context import Context
 
 
 class Advance(Protocol):
@@ -24,3 +27,9 @@ def progress_bar(text: str, total: int | None = None) -> Iterator[Advance]:
     with Progress(console=Console(stderr=True), transient=True) as bar:
         task = bar.add_task(text, total=total)
         yield lambda done, of=None: bar.update(task, completed=done, total=total if of is None else of)
+
+
+def tell_progress(context: Context, line: str) -> None:
+    """Print how far a command is, where no progress bar is shown."""
+    if not sys.stderr.isatty():
+        context.warn(line)

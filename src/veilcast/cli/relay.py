@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from veilcast.cli.context import Context, Report
 from veilcast.cli.files import check_place, open_keyring
 from veilcast.crypto.group import Scalar
-from veilcast.node.relay_keys import encode_server_line, write_mask, write_server_keys
+from veilcast.node.relay import encode_server_line, write_mask, write_server_keys
 from veilcast.relay.enrolment import ServerKeys
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ def init_proxy(arguments: argparse.Namespace, context: Context) -> Report:
 def run_server(arguments: argparse.Namespace, context: Context) -> Report:
     from veilcast.cli import service_run
     from veilcast.cli.compose_relay import compose_server
-    from veilcast.node.relay_files import load_server
+    from veilcast.node.relay import load_server
 
     config = service_run.load_process_config(arguments.config, load_server)
     with compose_server(config, service_run.process_passphrase(arguments, config, context)) as station:
@@ -49,7 +49,7 @@ def run_server(arguments: argparse.Namespace, context: Context) -> Report:
 def run_proxy(arguments: argparse.Namespace, context: Context) -> Report:
     from veilcast.cli import service_run
     from veilcast.cli.compose_relay import compose_proxy
-    from veilcast.node.relay_files import load_proxy
+    from veilcast.node.relay import load_proxy
 
     config = service_run.load_process_config(arguments.config, load_proxy)
     with compose_proxy(config, service_run.process_passphrase(arguments, config, context)) as station:

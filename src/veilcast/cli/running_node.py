@@ -8,7 +8,7 @@ from pathlib import Path
 
 from veilcast.cli.context import Context
 from veilcast.errors import ConfigError
-from veilcast.net.agent import Status
+from veilcast.net.control_protocol import Status
 from veilcast.net.sync_client import BlockingClient
 
 

@@ -16,7 +16,8 @@ from veilcast.cli.files import passphrase_file
 from veilcast.crypto.secret import Secret
 from veilcast.errors import ConfigError, StorageError
 from veilcast.net import log
-from veilcast.net.service import Driver, ServiceSetup, serve
+from veilcast.net.driver import MachineDriver
+from veilcast.net.service import ServiceSetup, serve
 from veilcast.node.toml_file import LogConfig, ProcessConfig
 
 _P = TypeVar("_P", bound=ProcessConfig)
@@ -47,7 +48,7 @@ def process_passphrase(arguments: argparse.Namespace, config: ProcessConfig, con
 def run_service(station: ServiceSetup[Any], context: Context, *, as_json: bool, left: str) -> Report:
     """Serve until told to stop, saying where when it begins; `left` is what is said if something was left to do."""
 
-    def ready(driver: Driver) -> None:
+    def ready(driver: MachineDriver) -> None:
         places = list(driver.addresses) if station.address is None else [station.address]
         line = f"listening at {', '.join(places)}" if places else "running"
         context.say(json.dumps({"listening": places}) if as_json else line)

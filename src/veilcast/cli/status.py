@@ -10,17 +10,17 @@ from typing import Final
 import msgspec
 
 from veilcast.cli.context import Context, Report
+from veilcast.cli.mode_texts import mode_texts
 from veilcast.cli.phrases import format_delay, format_time, pluralize
 from veilcast.cli.running_node import config_path
-from veilcast.cli.sub import readiness_text
-from veilcast.net.agent import Status
+from veilcast.net.control_protocol import Status
 from veilcast.net.sync_client import connect_sync
 
 
 def anonymity_warning(status: Status, now_us: int) -> str | None:
     if status.member_until_us <= now_us:
         return "the membership is over; ask the authority for a new grant, and start the node again"
-    if status.members >= MEMBERS_FEW or status.mode in ("relay", "foil", "brokers"):
+    if status.members >= MEMBERS_FEW or not mode_texts(status.mode).hides_in_group:
         return None
     return f"one of {status.members} is hardly hidden; below {MEMBERS_FEW} members expect to be guessed"
 
@@ -37,28 +37,14 @@ def status(arguments: argparse.Namespace, context: Context) -> Report:
 
 def _rows(status: Status, now_us: int) -> Iterator[tuple[str, str]]:
     yield "mode", f"{status.mode}, {status.profile}" + (", finishing" if status.draining else "")
-    if status.mode == "relay":
-        yield "proxies", f"{status.neighbours} up; how many others use them they do not say"
-    elif status.mode == "foil":
-        yield "broker", f"{pluralize(status.neighbours, 'stream')} up; how many others use it it does not say"
-    elif status.mode == "brokers":
-        yield (
-            "brokers",
-            f"{pluralize(status.neighbours, 'replica')} of the edge node up; how many others use it is not said",
-        )
-    elif status.mode == "tree":
-        yield (
-            "group",
-            f"{pluralize(status.members, 'member')} in the listing, {pluralize(status.neighbours, 'stream')} up",
-        )
-    else:
-        yield "group", f"{pluralize(status.members, 'member')}, {pluralize(status.neighbours, 'neighbour')}"
+    texts = mode_texts(status.mode)
+    yield texts.connections(status)
     yield "member until", format_time(status.member_until_us)
-    if status.mode == "mesh":
+    if texts.has_covers:
         yield "cover", _cover(status)
     yield "subscriptions", f"{status.subscriptions}, with {pluralize(status.inbox, 'note')} not acknowledged"
     for until_us, count in Counter(status.waiting.values()).items():
-        yield f"  {count} waiting", readiness_text(until_us, status.mode)
+        yield f"  {count} waiting", texts.ready(until_us)
     if status.lapsed:
         yield f"  {status.lapsed} lapsed", "no grant of the keyring allows this any more"
     if status.refused:

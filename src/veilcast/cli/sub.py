@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from veilcast.cli.context import Context, Report
 from veilcast.cli.input_checks import check_range
-from veilcast.cli.phrases import format_time
+from veilcast.cli.mode_texts import mode_texts
 from veilcast.cli.pub import number_or_text
 from veilcast.cli.running_node import config_path, warn_if_hindered
 from veilcast.errors import ConfigError
@@ -30,7 +30,7 @@ def sub(arguments: argparse.Namespace, context: Context) -> Report:
     with connect_sync(config_path(arguments)) as me:
         subscription = me.subscribe(interest, keep=arguments.keep)
         waiting = subscription.waiting()
-        told = READY if waiting is None else readiness_text(waiting.until_us, me.status().mode)
+        told = READY if waiting is None else mode_texts(me.status().mode).ready(waiting.until_us)
         context.warn(f"subscribed; {told}")
         warn_if_hindered(me, context)
         for number, note in enumerate(subscription, start=1):
@@ -46,21 +46,6 @@ def _interrupt(*_: object) -> None:
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
     signal.raise_signal(signal.SIGINT)
-
-
-def readiness_text(until_us: int | None, mode: str) -> str:
-    """From when on a subscription gets something, for people."""
-    if mode == "relay":
-        return "notes come from when the relay has taken it on, mostly within seconds"
-    if mode == "foil":
-        return "notes come from when the broker has taken it on, mostly within seconds"
-    if mode == "brokers":
-        return "notes come from when the brokers have taken it on, mostly within seconds"
-    if mode == "tree":
-        return "notes come from when its tree stands, mostly within a minute"
-    if until_us is None:
-        return "nobody is known to publish there yet; notes come some time after somebody does"
-    return f"notes come from {format_time(until_us)} on, when this node joins the mesh"
 
 
 def parse_interest(topic: str | None, ranges: list[list[str]]) -> Conjunction:

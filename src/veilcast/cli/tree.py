@@ -10,7 +10,7 @@ from veilcast.cli.context import Context, Report
 from veilcast.cli.files import open_keyring
 from veilcast.cli.identity import check_role
 from veilcast.cli.tor_setup import onion_address, open_tor_with_progress
-from veilcast.node.tree_files import load_directory
+from veilcast.node.tree import load_directory
 
 
 def init(arguments: argparse.Namespace, context: Context) -> Report:

@@ -22,7 +22,6 @@ from typing import Any, Final, NoReturn, TypeVar
 from veilcast.errors import LocalError, NotReadyError, UnreachableError, VeilcastError
 from veilcast.machine import Note, Publication, Value
 from veilcast.net import control_protocol
-from veilcast.net.agent import Peer, Status, Waiting
 from veilcast.net.client_session import (
     GREET_S,
     LEAVE_S,
@@ -37,6 +36,7 @@ from veilcast.net.client_session import (
     not_ready_text,
     unreachable_error,
 )
+from veilcast.net.control_protocol import Peer, Status, Waiting
 from veilcast.topics.interests import Conjunction, Label
 
 T = TypeVar("T")

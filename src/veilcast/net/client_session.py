@@ -39,8 +39,7 @@ from veilcast.errors import (
 )
 from veilcast.machine import Note, Publication, Value
 from veilcast.net import control_protocol
-from veilcast.net.agent import Waiting
-from veilcast.net.control_protocol import Answer, Request
+from veilcast.net.control_protocol import Answer, Request, Waiting
 from veilcast.topics.interests import Conjunction, Label, check_attribute, check_text, is_number
 
 

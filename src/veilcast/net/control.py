@@ -17,28 +17,35 @@ import contextlib
 import logging
 from collections.abc import Callable
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from veilcast.errors import FullError, LocalError, MalformedError, VeilcastError
 from veilcast.net import control_protocol
-from veilcast.net.agent import Agent
 from veilcast.net.control_protocol import Answer, Request
 from veilcast.net.private_socket import PrivateSocket
 from veilcast.topics import All, Conjunction
+
+if TYPE_CHECKING:
+    from veilcast.net.node_service import NodeService
 
 
 class ControlServer:
     """Serves an agent to the clients of one socket, until closed. `on_stop` is called when a client asks to stop."""
 
     def __init__(
-        self, path: Path, agent: Agent, on_stop: Callable[[], object], clients_max: int, grace_s: float | None = None
+        self,
+        path: Path,
+        node: NodeService,
+        on_stop: Callable[[], object],
+        clients_max: int,
+        grace_s: float | None = None,
     ) -> None:
         self._grace_s = GRACE_S if grace_s is None else grace_s
         self._ending: dict[int, asyncio.TimerHandle] = {}
         """The timers of temporary subscriptions that have no client."""
         self._ends: set[asyncio.Task[None]] = set()
         self._socket = PrivateSocket(path, self._serve, _BUFFER)
-        self._agent = agent
+        self._node = node
         self._on_stop = on_stop
         self._clients_max = clients_max
         self._clients: set[_Client] = set()
@@ -53,7 +60,7 @@ class ControlServer:
 
     async def open(self) -> None:
         await self._socket.open()
-        for number in self._agent.temporary():
+        for number in self._node.temporary():
             self._end_later(number)
 
     async def close(self) -> None:
@@ -68,7 +75,7 @@ class ControlServer:
             await asyncio.wait(self._ends)
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        client = _Client(self, self._agent, reader, writer)
+        client = _Client(self, self._node, reader, writer)
         try:
             if len(self._clients) >= self._clients_max:
                 client.say(
@@ -100,7 +107,7 @@ class ControlServer:
 
     def _end_later(self, number: int) -> None:
         """End a temporary subscription that no client has, unless a client takes it up within the grace period."""
-        if number in self._agent.temporary() and not self._is_followed(number) and number not in self._ending:
+        if number in self._node.temporary() and not self._is_followed(number) and number not in self._ending:
             loop = asyncio.get_running_loop()
             self._ending[number] = loop.call_later(self._grace_s, self._end_now, number)
 
@@ -116,15 +123,15 @@ class ControlServer:
     async def _end_left(self, number: int) -> None:
         if (timer := self._ending.pop(number, None)) is not None:
             timer.cancel()
-        if number in self._agent.temporary() and not self._is_followed(number):
-            await self._agent.unsubscribe(number)
+        if number in self._node.temporary() and not self._is_followed(number):
+            await self._node.unsubscribe(number)
             _LOG.info("a subscription ended: its client is gone, and did not ask to keep it")
 
     async def _subscribe(self, interest: Conjunction, keep: bool) -> int:
         """Subscribe. If there is no room, end what dead clients left, the oldest first: a living client goes first."""
         while True:
             try:
-                return await self._agent.subscribe(interest, keep=keep)
+                return await self._node.subscribe(interest, keep=keep)
             except FullError:
                 if not self._ending:
                     raise
@@ -135,13 +142,13 @@ class ControlServer:
 
     async def perform(self, client: _Client, request: Request | control_protocol.UnreadableRequest) -> Answer:
         """Do what a client asks."""
-        agent = self._agent
+        node = self._node
         match request:
             case control_protocol.UnreadableRequest(reason):
                 self.malformed += 1
                 raise LocalError(f"the node cannot read this request: {reason}")
             case control_protocol.PublishRequest(publication):
-                await agent.publish(publication)
+                await node.publish(publication)
             case control_protocol.SubscribeRequest(constraints, keep):
                 interest = All(*constraints)
                 if len(client.subscriptions) >= SUBSCRIPTIONS_MAX:
@@ -155,13 +162,13 @@ class ControlServer:
             case control_protocol.UnsubscribeRequest(number):
                 async with self._changing:
                     if not client.leave(number) and not self._is_followed(number):
-                        await agent.unsubscribe(number)
+                        await node.unsubscribe(number)
             case control_protocol.AcknowledgeRequest(number, note):
                 await client.acknowledge(number, note)
             case control_protocol.StatusRequest():
-                return control_protocol.StatusAnswer(agent.status())
+                return control_protocol.StatusAnswer(node.status())
             case control_protocol.PeersRequest():
-                return control_protocol.PeersAnswer(agent.peers())
+                return control_protocol.PeersAnswer(node.peers())
             case control_protocol.StopRequest():
                 self._on_stop()
         return control_protocol.DoneAnswer()
@@ -183,9 +190,9 @@ class _Following:
 
 class _Client:
     def __init__(
-        self, server: ControlServer, agent: Agent, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+        self, server: ControlServer, node: NodeService, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
     ) -> None:
-        self._server, self._agent = server, agent
+        self._server, self._node = server, node
         self._reader, self._writer = reader, writer
         self.subscriptions: dict[int, _Following] = {}
 
@@ -235,7 +242,7 @@ class _Client:
 
     async def acknowledge(self, number: int, note: bytes) -> None:
         following = self._of(number)
-        await self._agent.acknowledge(number, note)
+        await self._node.acknowledge(number, note)
         if note in following.out:
             following.out.remove(note)
             following.room.release()
@@ -247,7 +254,7 @@ class _Client:
 
     async def _send_readiness(self, number: int) -> None:
         try:
-            async with contextlib.aclosing(self._agent.readiness(number)) as changes:
+            async with contextlib.aclosing(self._node.readiness(number)) as changes:
                 async for waiting in changes:
                     until_us = None if waiting is None else waiting.until_us
                     self.say(0, control_protocol.Readiness(number, waiting is None, until_us))
@@ -260,7 +267,7 @@ class _Client:
 
     async def _send_notes(self, number: int, following: _Following) -> None:
         try:
-            async with contextlib.aclosing(self._agent.notes(number)) as notes:
+            async with contextlib.aclosing(self._node.notes(number)) as notes:
                 await following.room.acquire()
                 async for note in notes:
                     following.out.add(note.id)

@@ -14,75 +14,127 @@ import msgspec
 from veilcast import errors
 from veilcast.decoding import MsgpackDecoder
 from veilcast.errors import LocalError, MalformedError, VeilcastError
-from veilcast.machine import Note, Publication
-from veilcast.net.agent import Peer, Status
+from veilcast.machine import Delay, Note, Publication
 from veilcast.topics.interests import Constraint
 
 if TYPE_CHECKING:
     import asyncio
 
 
-class ControlMessage(msgspec.Struct, frozen=True, tag=True, forbid_unknown_fields=True):
+class Status(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """How a node is, and how hidden its member."""
+
+    mode: str
+    profile: str
+    members: int
+    """How many there are in the group, this one included, as far as the node knows."""
+    cover_share: float
+    """The share of others that act as subscribers: the smallest among the topics this node reads."""
+    neighbours: int
+    member_until_us: int
+    """When the membership ends, Unix time; the authority grants it anew."""
+    subscriptions: int
+    outbox: int
+    """Publications that are on the disk, and not yet known to be with others."""
+    overdue: int
+    """Those among them that have waited for longer than they should; they are tried on."""
+    inbox: int
+    """Notes that no client has acknowledged."""
+    refused: int
+    """How often a note came for a subscription that had no room for it."""
+    lapsed: int
+    """Subscriptions that no grant of the keyring allows any more."""
+    waiting: dict[int, int | None]
+    """Subscriptions that get only what is published from some time on, Unix microseconds; None if that is unknown."""
+    uptime_s: float
+    draining: bool = False
+    faults: int = 0
+    """Messages and timers that veilcast itself failed on, and dropped: a bug, or an attack that found one."""
+    hindrances: tuple[str, ...] = ()
+    """What keeps the node from doing what it was asked for, in words for its owner; it goes on trying."""
+    delay: Delay | None = None
+    """Why the publications of the outbox wait, and about until when; None if there are none."""
+
+
+class Peer(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One neighbour, for the eyes of the node's owner."""
+
+    address: str
+    up: bool
+    since_s: float
+    """How long it has been so."""
+    reason: str = ""
+    """Why it is down, where that is known."""
+
+
+class Waiting(NamedTuple):
+    """A subscription that gets only what is published later. `until_us` is from when on, in Unix microseconds; None if
+    the node cannot say when."""
+
+    until_us: int | None
+
+
+class ControlMessage(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The base of all messages."""
 
 
-class PublishRequest(ControlMessage, frozen=True):
+class PublishRequest(ControlMessage, frozen=True, tag="Publish"):
     publication: Publication
 
 
-class SubscribeRequest(ControlMessage, frozen=True):
+class SubscribeRequest(ControlMessage, frozen=True, tag="Subscribe"):
     constraints: tuple[Constraint, ...]
     keep: bool = False
     """True if the subscription outlives the client that asks for it."""
 
 
-class UnsubscribeRequest(ControlMessage, frozen=True):
+class UnsubscribeRequest(ControlMessage, frozen=True, tag="Unsubscribe"):
     """Leave a subscription. It ends, unless another client has it, or this client has asked to keep it."""
 
     number: int
 
 
-class AcknowledgeRequest(ControlMessage, frozen=True):
+class AcknowledgeRequest(ControlMessage, frozen=True, tag="Acknowledge"):
     number: int
     note: bytes
 
 
-class StatusRequest(ControlMessage, frozen=True):
+class StatusRequest(ControlMessage, frozen=True, tag="AskStatus"):
     pass
 
 
-class PeersRequest(ControlMessage, frozen=True):
+class PeersRequest(ControlMessage, frozen=True, tag="AskPeers"):
     pass
 
 
-class StopRequest(ControlMessage, frozen=True):
+class StopRequest(ControlMessage, frozen=True, tag="Stop"):
     pass
 
 
-class Welcome(ControlMessage, frozen=True):
+class Welcome(ControlMessage, frozen=True, tag="Welcome"):
     version: int
 
 
-class DoneAnswer(ControlMessage, frozen=True):
+class DoneAnswer(ControlMessage, frozen=True, tag="Done"):
     pass
 
 
-class SubscribedAnswer(ControlMessage, frozen=True):
+class SubscribedAnswer(ControlMessage, frozen=True, tag="Subscribed"):
     number: int
 
 
-class NoteArrived(ControlMessage, frozen=True):
+class NoteArrived(ControlMessage, frozen=True, tag="Noted"):
     number: int
     note: Note
 
 
-class SubscriptionEnded(ControlMessage, frozen=True):
+class SubscriptionEnded(ControlMessage, frozen=True, tag="Ended"):
     """No more notes of this subscription come: it was given up by another client, or the node goes down."""
 
     number: int
 
 
-class Readiness(ControlMessage, frozen=True):
+class Readiness(ControlMessage, frozen=True, tag="Readiness"):
     """Whether what is published from now on reaches a subscription. The node says it after `SubscribedAnswer`, and
     again at
     each change."""
@@ -93,15 +145,15 @@ class Readiness(ControlMessage, frozen=True):
     """If not ready: the Unix time in microseconds when the subscription becomes ready; None if that is unknown."""
 
 
-class StatusAnswer(ControlMessage, frozen=True):
+class StatusAnswer(ControlMessage, frozen=True, tag="StatusIs"):
     status: Status
 
 
-class PeersAnswer(ControlMessage, frozen=True):
+class PeersAnswer(ControlMessage, frozen=True, tag="PeersAre"):
     peers: list[Peer]
 
 
-class RefusedAnswer(ControlMessage, frozen=True):
+class RefusedAnswer(ControlMessage, frozen=True, tag="Refused"):
     """Why a request was not done: the name of an error of `veilcast.errors`, and its text."""
 
     kind: str

@@ -11,10 +11,12 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
-from veilcast.faults import Faults
 from veilcast.machine import Event
+
+if TYPE_CHECKING:
+    from veilcast.net.driver import MachineDriver
 
 
 class EventJournal(Protocol):
@@ -27,21 +29,10 @@ class EventJournal(Protocol):
     def written(self, changes: Sequence[Any], answer: Any, now: int) -> None: ...
 
 
-class ServiceDriver(Protocol):
-    """The part of a driver that an owner needs."""
-
-    @property
-    def faults(self) -> Faults: ...
-
-    def now(self) -> int: ...
-
-    def touch(self) -> None: ...
-
-
 class GroupCommit:
-    def __init__(self, books: EventJournal, write: Callable[[Sequence[Any]], Any], driver: ServiceDriver) -> None:
+    def __init__(self, journal: EventJournal, write: Callable[[Sequence[Any]], Any], driver: MachineDriver) -> None:
         """`write` is called in the thread, and returns when all is on the disk."""
-        self._books, self._write, self._driver = books, write, driver
+        self._journal, self._write, self._driver = journal, write, driver
         self._dirty = asyncio.Event()
         self.committed = asyncio.Event()
         """Set, and replaced, when a write is done."""
@@ -56,9 +47,9 @@ class GroupCommit:
                 await self._dirty.wait()
                 self._dirty.clear()
                 self._begun += 1
-                if changes := self._books.changes():
+                if changes := self._journal.changes():
                     answer = await loop.run_in_executor(thread, self._write, changes)
-                    self._books.written(changes, answer, self._driver.now())
+                    self._journal.written(changes, answer, self._driver.now())
                     self._driver.touch()
                 self._done = self._begun
                 news, self.committed = self.committed, asyncio.Event()
@@ -66,7 +57,7 @@ class GroupCommit:
 
     def act_on(self, event: Event) -> None:
         """An event of the machine's that the driver leaves to its owner."""
-        if self._books.take(event, self._driver.now()):
+        if self._journal.take(event, self._driver.now()):
             self._dirty.set()
 
     async def flush(self) -> None:

@@ -12,19 +12,20 @@ import asyncio
 import contextlib
 import logging
 import signal
-from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, Generic, Protocol, TypeAlias, TypeVar
 
 from veilcast.machine import Address, Event, Machine
-from veilcast.net.agent import Agent
 from veilcast.net.clock import SystemClock
 from veilcast.net.control import ControlServer
-from veilcast.net.group_commit import EventJournal, GroupCommit, ServiceDriver
+from veilcast.net.driver import MachineDriver
+from veilcast.net.group_commit import EventJournal, GroupCommit
 from veilcast.net.host_queries import HostQueryServer, QueryHandler
 from veilcast.net.log import LoopFaults
 from veilcast.net.metrics import MetricsServer
+from veilcast.net.node_service import NodeService
 
 
 class HostService:
@@ -34,30 +35,12 @@ class HostService:
         self,
         books: EventJournal,
         write: Callable[[Sequence[Any]], Any],
-        driver: ServiceDriver,
+        driver: MachineDriver,
         numbers: Callable[[], Mapping[str, float]],
     ) -> None:
         self._writer = GroupCommit(books, write, driver)
         self.run, self.act_on, self.finish = self._writer.run, self._writer.act_on, self._writer.flush
         self.numbers = numbers
-
-
-class Driver(ServiceDriver, Protocol):
-    """What carries a machine's frames, and calls it."""
-
-    @property
-    def addresses(self) -> tuple[Address, ...]: ...
-
-    def open(self) -> None:
-        """Start, on the running event loop."""
-
-    async def drain(self, finish: Callable[[], Awaitable[None]], within_s: float) -> bool:
-        """Let the owner finish, with the machine running on, then close; whether that was done in time."""
-
-    def close(self) -> None: ...
-
-    def numbers(self) -> Mapping[str, float]:
-        """What went through the sockets, by names of `metrics.METRICS`."""
 
 
 class MachineService(Protocol):
@@ -73,10 +56,6 @@ class MachineService(Protocol):
 
     def numbers(self) -> Mapping[str, float]:
         """By names of `metrics.METRICS`; what the sockets count is added to it."""
-
-
-class ClientService(MachineService, Agent, Protocol):
-    """One that serves clients, too."""
 
 
 class ControlFrontend(Protocol):
@@ -101,8 +80,8 @@ class ServiceSetup(Generic[_O]):
     """The parts of one machine in service, not yet running; nobody talks to it but its peers."""
 
     machine: Machine
-    make_driver: Callable[[Machine, Callable[[Event], object], SystemClock], Driver]
-    make_service: Callable[[Driver], _O]
+    make_driver: Callable[[Machine, Callable[[Event], object], SystemClock], MachineDriver]
+    make_service: Callable[[MachineDriver], _O]
     """Makes the owner. It calls the machine with the driver's `now()`, and the driver's `touch()` after each call."""
     metrics: str | None = None
     drain_s: float = 10.0
@@ -118,13 +97,13 @@ class ServiceSetup(Generic[_O]):
 
 
 @dataclass(frozen=True, kw_only=True)
-class NodeSetup(ServiceSetup[ClientService]):
+class NodeSetup(ServiceSetup[NodeService]):
     """The parts of one node, which serves the clients of its control socket."""
 
     control: Path
     clients_max: int = 16
 
-    def make_frontend(self, owner: ClientService, stop: Callable[[], object]) -> ControlServer:
+    def make_frontend(self, owner: NodeService, stop: Callable[[], object]) -> ControlServer:
         return ControlServer(self.control, owner, stop, self.clients_max)
 
 
@@ -140,7 +119,7 @@ class HostSetup(ServiceSetup[_O]):
         return HostQueryServer(self.control, self.make_handler(owner, stop))
 
 
-async def serve(station: ServiceSetup[_O], on_ready: Callable[[Driver], object] = lambda _: None) -> bool:
+async def serve(station: ServiceSetup[_O], on_ready: Callable[[MachineDriver], object] = lambda _: None) -> bool:
     """Run until a signal or a client says stop; whether all that was promised has gone out by then."""
     stop, hurry = asyncio.Event(), asyncio.Event()
     with _signals(stop, hurry):
@@ -151,7 +130,7 @@ async def serve_until(
     station: ServiceSetup[_O],
     stop: asyncio.Event,
     hurry: asyncio.Event,
-    on_ready: Callable[[Driver], object] = lambda _: None,
+    on_ready: Callable[[MachineDriver], object] = lambda _: None,
 ) -> bool:
     """The same for whoever has signals of its own, as a process with several nodes on one event loop has."""
     faults = LoopFaults()

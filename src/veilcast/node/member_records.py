@@ -25,7 +25,7 @@ from veilcast.decoding import MsgpackDecoder
 from veilcast.errors import FullError, LocalError, TamperedError
 from veilcast.faults import faults_of
 from veilcast.machine import Delivered, Event, Machine, Overdue, Publication, Record, Settled, Waiting
-from veilcast.node.mode import DurableMember
+from veilcast.node.modes import DurableMember
 from veilcast.node.record_store import ForgetRecord, KeepRecord
 from veilcast.node.store import (
     AcknowledgeNote,

@@ -110,7 +110,7 @@ def parse_ip(text: str) -> Any:
     return ip_address(host[1:-1] if host.startswith("[") and host.endswith("]") else host)
 
 
-def read_settings(name: str, table: dict[str, Any], profile: str, kind: type[_T]) -> _T:
+def read_own_table(name: str, table: dict[str, Any], profile: str, kind: type[_T]) -> _T:
     """The table of a machine's own settings, which is called as its mode is."""
     if "profile" in table:
         raise ConfigError(f"{name}.profile: the profile is named once, at the top of the file")
@@ -139,7 +139,7 @@ def settings_converter(name: str, file: type[_P], settings: type[_T]) -> Callabl
             raise ConfigError("mode: unknown key; a file with a mode is a member's, which `veilcast node run` runs")
         own = pop_table(table, name)
         config = msgspec.convert(table, file)
-        return msgspec.structs.replace(config, settings=read_settings(name, own, config.profile, settings))
+        return msgspec.structs.replace(config, settings=read_own_table(name, own, config.profile, settings))
 
     return convert
 

@@ -23,11 +23,11 @@ from veilcast.lab.audit.operator_files import read_links, read_members
 from veilcast.net.client_session import control_path
 from veilcast.net.tor_process import read_network
 from veilcast.node import broker_files, broker_keys, relay_keys
-from veilcast.node.broker_files import BrokerFile, load_overlay, parse_broker
+from veilcast.node.broker_overlay import BrokerFile, load_overlay, parse_broker
 from veilcast.node.config import NodeConfig, parse_config
 from veilcast.node.modes import MODES, mode_of
-from veilcast.node.relay_files import ProxyFile, ServerFile, parse_proxy, parse_server
-from veilcast.node.tree_files import DirectoryFile, parse_directory
+from veilcast.node.relay import ProxyFile, ServerFile, parse_proxy, parse_server
+from veilcast.node.tree import DirectoryFile, parse_directory
 from veilcast.relay.enrolment import ServerKeys
 from veilcast.sim import scenario
 

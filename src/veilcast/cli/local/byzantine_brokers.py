@@ -12,14 +12,13 @@ from veilcast.brokers.broker import Broker
 from veilcast.brokers.overlay import SignedOverlay
 from veilcast.cli.compose_brokers import ByzantineWrapper
 from veilcast.machine import Address, Machine
-from veilcast.node.broker_files import BrokerFile
-from veilcast.sim.brokers.adversaries import ReplicaView
-from veilcast.sim.brokers.adversaries import make_byzantine as disguise
+from veilcast.node.broker_overlay import BrokerFile
+from veilcast.sim.brokers.adversaries import ReplicaView, make_byzantine
 
 
-def make_byzantine(kind: str, config: BrokerFile) -> ByzantineWrapper:
+def byzantine_wrapper(kind: str, config: BrokerFile) -> ByzantineWrapper:
     def wrap(broker: Broker, signed: SignedOverlay) -> Machine:
-        return disguise(kind, broker, make_standpoint(broker, signed, config), config.settings.bound_us)
+        return make_byzantine(kind, broker, make_standpoint(broker, signed, config), config.settings.bound_us)
 
     return wrap
 

@@ -1,33 +1,60 @@
-"""What the members of the mode "foil" have on one machine: a broker, and a topic with a value that is worth hiding.
+"""The parts of foiling on one computer other than its members: an MQTT broker, and a topic with a value worth hiding.
 
-Below DIR the broker has `broker/`. It belongs to the first of the processes that serve nodes, and ends with it.
+Below DIR the broker has `broker/`. The first worker runs it, and it ends with that worker.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from veilcast.authority.topic_record import Profile, TopicRecord
+from veilcast.cli.local import mosquitto
+from veilcast.cli.local.mode import LocalHost, LocalMode, Table, listens
 from veilcast.cli.local.mosquitto import Mosquitto
 from veilcast.machine import Entropy
 from veilcast.topics import Reals, Schema
 
 if TYPE_CHECKING:
     from veilcast.authority.issuer import Authority
+    from veilcast.cli.context import Context
+    from veilcast.cli.local.network import LocalNetwork, NetworkPlan
+    from veilcast.net.tor import Tor
 
 
-def declare(authority: Authority, topic: str, profile: Profile, entropy: Entropy) -> Authority:
-    from veilcast.authority import issuer
+class LocalFoil(LocalMode):
+    topic = "stocks/acme"
+    pub_arguments = " --value price=512"
 
-    return issuer.declare(authority, TopicRecord(topic, Schema((PRICE,)), profile=profile), entropy)
+    def check_programs(self) -> None:
+        mosquitto.find_mosquitto()
 
+    def count_addresses(self, plan: NetworkPlan) -> int:
+        return 1
 
-def node_table(address: str) -> dict[str, Any]:
-    known = {PRICE.attribute: {"deviation": _STEP}}
-    return {"mode": "foil", "foil": {"broker": f"mqtt://{address}", "attributes": known}}
+    def own_directories(self, directory: Path, plan: NetworkPlan) -> list[Path]:
+        return [broker_directory(directory)]
+
+    def declare_topic(self, authority: Authority, topic: str, profile: Profile, entropy: Entropy) -> Authority:
+        from veilcast.authority import issuer
+
+        return issuer.declare(authority, TopicRecord(topic, Schema((PRICE,)), profile=profile), entropy)
+
+    def write_hosts(
+        self, directory: Path, network: LocalNetwork, common: Table, context: Context
+    ) -> Callable[[int], Table]:
+        known = {PRICE.attribute: {"deviation": _STEP}}
+        return lambda _: {"mode": "foil", "foil": {"broker": f"mqtt://{network.hosts[0]}", "attributes": known}}
+
+    def open_worker(self, directory: Path, network: LocalNetwork, worker: int, parts: ExitStack) -> Tor | None:
+        if worker == 0:
+            parts.enter_context(run_broker(directory, network.hosts[0]))
+        return None
+
+    async def ask_hosts(self, directory: Path, network: LocalNetwork) -> list[LocalHost]:
+        return [LocalHost("broker", network.hosts[0], "broker", await listens(network.hosts[0]))]
 
 
 def broker_directory(directory: Path) -> Path:
@@ -36,15 +63,16 @@ def broker_directory(directory: Path) -> Path:
 
 @contextmanager
 def run_broker(directory: Path, address: str) -> Iterator[Mosquitto]:
-    """The network's own, running."""
-    mosquitto = Mosquitto(broker_directory(directory), address)
-    mosquitto.start()
+    """Run the network's own broker."""
+    broker = Mosquitto(broker_directory(directory), address)
+    broker.start()
     try:
-        yield mosquitto
+        yield broker
     finally:
-        mosquitto.end()
+        broker.end()
 
 
 PRICE: Final = Reals("price", 0.0, 1024.0, 12)
 _STEP: Final = 1.0
-"""What a price moves by, about."""
+"""The typical move of a price."""
+LOCAL: Final = LocalFoil()

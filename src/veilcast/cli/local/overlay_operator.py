@@ -18,8 +18,7 @@ from veilcast.crypto.derive import derive
 from veilcast.crypto.secret import Secret
 from veilcast.errors import LocalError
 from veilcast.net.host_queries import ask_host
-from veilcast.node.broker_files import read_signed, replica_at, write_signed
-from veilcast.node.broker_keys import decode_broker_line, read_operator_key
+from veilcast.node.broker_overlay import decode_broker_line, read_operator_key, read_signed, replica_at, write_signed
 
 
 class LocalOperator:

@@ -1,29 +1,34 @@
-"""What a tree on one machine has besides its members: a directory, and a private Tor network to be reached in.
+"""The parts of a tree on one computer other than its members: a directory, and a private Tor network.
 
-Below DIR they have `directory/directory.toml` with its keys beside, `testnet/`, and for each process that serves nodes
-a Tor of its own, `tor-N/`, which they share: in a real network every member has one. Without Tor all that remains is
-that it works; everybody on this machine can see who talks to whom.
-
-The worker of every local network imports this module. So the functions import the code of the tree and of Tor, and not
-the module.
+Below DIR they have `directory/directory.toml` with its keys beside, `testnet/`, and for each worker a Tor of its own,
+`tor-N/`, which its nodes share: in a real network every member has one. Without Tor the tree works, and every process
+on this computer can see who talks to whom.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from veilcast.authority.keyring import Keyring
 from veilcast.authority.role import TlsRole
 from veilcast.authority.secret_file import read_private_file, read_secret, replace_file
+from veilcast.cli.context import Context
 from veilcast.cli.files import format_toml, passphrase_file
-from veilcast.cli.local.workers import WORKERS
-from veilcast.cli.tor_setup import onion_address
+from veilcast.cli.invocation import command_name
+from veilcast.cli.local.mode import LocalHost, LocalMode, Table
+from veilcast.cli.local.workers import WORKERS, living_workers
+from veilcast.cli.phrases import pluralize
+from veilcast.cli.progress_bar import progress_bar, tell_progress
+from veilcast.cli.tor_setup import onion_address, open_tor
 from veilcast.crypto.secret import Secret
+from veilcast.errors import LocalError
 
 if TYPE_CHECKING:
+    from veilcast.cli.local.network import LocalNetwork, NetworkPlan
+    from veilcast.net.control_protocol import Status
     from veilcast.net.service import HostService, ServiceSetup
     from veilcast.net.tor import Tor
     from veilcast.node.tor_table import TorTable
@@ -31,9 +36,93 @@ if TYPE_CHECKING:
 DIRECTORY: Final[TlsRole] = "directory"
 
 
-def own_directories(directory: Path, *, tor: bool) -> list[Path]:
-    """What there is below a network's directory because of Tor."""
-    return [directory / _TESTNET, *(tor_directory(directory, number) for number in range(WORKERS))] if tor else []
+class LocalTree(LocalMode):
+    options = frozenset({"tap", "tor"})
+    members_listen = True
+
+    def hosts(self, plan: NetworkPlan) -> tuple[str, ...]:
+        return (DIRECTORY,)
+
+    def host_role(self, host: str) -> TlsRole:
+        return DIRECTORY
+
+    def uses_onions(self, plan: NetworkPlan) -> bool:
+        return plan.tor
+
+    def own_directories(self, directory: Path, plan: NetworkPlan) -> list[Path]:
+        if not plan.tor:
+            return []
+        return [testnet_directory(directory), *(tor_directory(directory, number) for number in range(WORKERS))]
+
+    def write_hosts(
+        self, directory: Path, network: LocalNetwork, common: Table, context: Context
+    ) -> Callable[[int], Table]:
+        own = write_directory(directory, network.hosts[0], common)
+
+        def node_table(number: int) -> Table:
+            address = network.addresses[number]
+            return {**own, "listen": address} if address else own
+
+        return node_table
+
+    def start(self, directory: Path, network: LocalNetwork, context: Context) -> None:
+        if not network.plan.tor:
+            return
+        from veilcast.net import tor_testnet
+
+        tell_progress(context, "starting a private Tor network, which takes about half a minute")
+        with progress_bar("Tors that know the others") as told:
+            tor_testnet.start_network(testnet_directory(directory), told=told)
+        nodes = pluralize(network.plan.nodes, "node")
+        tell_progress(context, f"Tor is up; {nodes} and their directory find one another")
+
+    def check_started(self, directory: Path, network: LocalNetwork) -> None:
+        if not network.plan.tor:
+            return
+        from veilcast.net import tor_testnet
+
+        home = testnet_directory(directory)
+        if not all(process.pid for process in tor_testnet.list_processes(home)):
+            raise LocalError(
+                f"the private Tor network in {home} is down; make the network anew: `{command_name()} net down --dir"
+                f" {directory}`, then `net up`"
+            )
+
+    def stop(self, directory: Path, network: LocalNetwork) -> int:
+        home = testnet_directory(directory)
+        if not home.exists():
+            return 0
+        from veilcast.net import tor_testnet
+
+        return tor_testnet.stop_network(home)
+
+    def open_worker(self, directory: Path, network: LocalNetwork, worker: int, parts: ExitStack) -> Tor | None:
+        table = tor_table(directory, tor=network.plan.tor)
+        return parts.enter_context(open_tor(table, tor_directory(directory, worker)))
+
+    def compose_host(
+        self, directory: Path, network: LocalNetwork, host: str, tor: Tor | None
+    ) -> AbstractContextManager[ServiceSetup[HostService]]:
+        return compose_host(directory, tor)
+
+    def danger(self, plan: NetworkPlan) -> str | None:
+        if plan.tor:
+            return None
+        return "DANGER: --no-tor: nodes call one another straight, and everybody sees who talks to whom"
+
+    def hints(self, directory: Path, plan: NetworkPlan, command: str) -> tuple[list[str], list[str]]:
+        return [], ["a first note may take a minute: readers lay their trees"]
+
+    def is_linked(self, status: Status, network: LocalNetwork) -> bool:
+        """Streams come and go; a node with the complete listing can call the others when it has something to send."""
+        return status.members >= network.plan.nodes
+
+    async def ask_hosts(self, directory: Path, network: LocalNetwork) -> list[LocalHost]:
+        if not network.plan.tor:
+            return await super().ask_hosts(directory, network)
+        # An onion service has no address here; the first worker serves the directory.
+        serving = any(path.stem == "worker-0" for path in living_workers(directory))
+        return [LocalHost(DIRECTORY, "", DIRECTORY, serving), _tor_host(directory)]
 
 
 def testnet_directory(directory: Path) -> Path:
@@ -45,7 +134,7 @@ def tor_directory(directory: Path, worker: int) -> Path:
 
 
 def tor_table(directory: Path, *, tor: bool) -> TorTable:
-    """For all nodes of one process."""
+    """The table `tor` for all nodes of one worker."""
     from veilcast.net.tor_testnet import network_file
     from veilcast.node.tor_table import TorTable
 
@@ -53,7 +142,7 @@ def tor_table(directory: Path, *, tor: bool) -> TorTable:
 
 
 def write_directory(directory: Path, listen: str, common: dict[str, Any]) -> dict[str, Any]:
-    """Make the directory's file, whose keyring is there already; what nodes need to find it, as their files say it."""
+    """Write the directory's file, whose keyring exists already; returns the part of a node's file that finds it."""
     from veilcast.net.tor_testnet import network_file
 
     home = directory / DIRECTORY
@@ -68,27 +157,31 @@ def write_directory(directory: Path, listen: str, common: dict[str, Any]) -> dic
     return {"mode": "tree", "tor": tor, "tree": {"directory": address, "fetch_us": _FETCH_US}}
 
 
-def node_table(way: dict[str, Any], address: str) -> dict[str, Any]:
-    return {**way, "listen": address} if address else way
-
-
 @contextmanager
 def compose_host(directory: Path, tor: Tor | None) -> Iterator[ServiceSetup[HostService]]:
-    """The directory, ready to be served."""
+    """Compose the directory."""
     from veilcast.cli.compose_tree import compose_directory
-    from veilcast.node.tree_files import load_directory
+    from veilcast.node.tree import load_directory
 
     config = load_directory(directory / DIRECTORY / "directory.toml")
     assert config.passphrase_file is not None
-    with compose_directory(
-        config, Secret(read_private_file(Path(config.passphrase_file))), nullcontext(tor)
-    ) as station:
-        yield station
+    secret = Secret(read_private_file(Path(config.passphrase_file)))
+    with compose_directory(config, secret, nullcontext(tor)) as setup:
+        yield setup
+
+
+def _tor_host(directory: Path) -> LocalHost:
+    from veilcast.net import tor_testnet
+
+    found = tor_testnet.list_processes(testnet_directory(directory))
+    up = sum(process.pid is not None for process in found)
+    return LocalHost("testnet", "", "tor", up == len(found), f"{up} of {pluralize(len(found), 'process')} up")
 
 
 _TESTNET: Final = "testnet"
 _LEASE_US: Final = 60_000_000
 _PUBLISH_US: Final = 1_000_000
 _FETCH_US: Final = 10_000_000
-"""A network that has just begun, and is looked at: it need not be quiet. But each fetch takes a circuit, and all who
-share a Tor wait for its one thread."""
+"""Microseconds, short for a new network that a person watches: it need not be quiet. But each fetch takes a circuit,
+and all nodes that share a Tor wait for its one thread."""
+LOCAL: Final = LocalTree()

@@ -135,7 +135,7 @@ def remove_files(directory: Path) -> None:
 
 
 def _start(directory: Path, number: int, workers: int, *only: str, lifeline: bool = False) -> subprocess.Popen[bytes]:
-    command = [sys.executable, "-m", "veilcast.cli.worker", str(directory.absolute()), str(number), str(workers)]
+    command = [sys.executable, "-m", "veilcast.cli.local.worker", str(directory.absolute()), str(number), str(workers)]
     command += [f"--only={host}" for host in only]
     with _log(directory, number).open("ab") as log:
         return subprocess.Popen(  # noqa: S603 - our own interpreter and module

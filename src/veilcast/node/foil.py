@@ -28,9 +28,8 @@ from veilcast.foil.config import AttributeConfig, FoilConfig
 from veilcast.foil.member import FoilMember
 from veilcast.foil.session import Login
 from veilcast.machine import Address
-from veilcast.node.mode import MachineInputs, Mode, NodeMember
-from veilcast.node.toml_file import check_address, parse_ip
-from veilcast.node.toml_file import read_settings as own_table
+from veilcast.node.modes import MachineInputs, Mode, NodeMember
+from veilcast.node.toml_file import check_address, parse_ip, read_own_table
 
 
 class FoilSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -63,7 +62,7 @@ def read_settings(profile: Profile, table: dict[str, Any]) -> FoilSettings:
             if way[key] is not None:
                 raise ConfigError(f"foil.{key}: of use only with mqtts://")
     attributes = table.pop("attributes", {})
-    member = own_table("foil", table, profile, FoilConfig)
+    member = read_own_table("foil", table, profile, FoilConfig)
     member = msgspec.structs.replace(member, attributes=_attributes(attributes, profile))
     return FoilSettings(Address(address), tls, way["name"] or str(host), way["ca"], way["login"], member)
 
@@ -75,7 +74,7 @@ def _attributes(table: Any, profile: Profile) -> dict[str, AttributeConfig]:
     found = {}
     for name, told in table.items():
         try:
-            found[name] = own_table(f"{_ATTRIBUTES}.{name}", told, profile, AttributeConfig)
+            found[name] = read_own_table(f"{_ATTRIBUTES}.{name}", told, profile, AttributeConfig)
         except ConfigError as error:
             raise ConfigError(str(error).replace(f"{_ATTRIBUTES}: ", f"{_ATTRIBUTES}.{name}: ", 1)) from error
     return found

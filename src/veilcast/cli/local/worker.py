@@ -1,5 +1,5 @@
-"""One worker of a local network: `python -m veilcast.cli.worker DIR NUMBER OF` serves every OF-th node of DIR, or with
---only some hosts that came later.
+"""One worker of a local network: `python -m veilcast.cli.local.worker DIR NUMBER OF` serves every OF-th node of DIR, or
+with --only some hosts that came later.
 
 Started by `workers`. It ends on SIGTERM, letting its nodes finish; at once on a second one, when its lifeline ends, or
 when somebody has removed its directory, since nothing could find it there any more.
@@ -20,21 +20,20 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from veilcast.authority.secret_file import read_private_file
 from veilcast.cli import exits
 from veilcast.cli.compose import compose
-from veilcast.cli.local import brokers, foil, relay, tree, workers
 from veilcast.cli.local.network import LocalNetwork, node_file, read_network, tap_directory
-from veilcast.cli.tor_setup import open_tor
+from veilcast.cli.local.workers import register_worker
 from veilcast.crypto.secret import Secret
 from veilcast.errors import VeilcastError
 from veilcast.net import log
 from veilcast.net.service import NodeSetup, ServiceSetup, Watchdog, serve_until
-from veilcast.node import config as node_config
+from veilcast.node.config import load_config
 
 if TYPE_CHECKING:
     from veilcast.net.tor import Tor
 
 
 def main(argv: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(prog="veilcast.cli.worker")
+    parser = argparse.ArgumentParser(prog="veilcast.cli.local.worker")
     parser.add_argument("directory", type=Path)
     parser.add_argument("number", type=int)
     parser.add_argument("workers", type=int)
@@ -42,26 +41,24 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--only", action="append", metavar="HOST", help="serve this host, and nothing else")
     arguments = parser.parse_args(argv)
     log.set_up(level="warning")
+    directory, worker = arguments.directory, arguments.number
     try:
-        workers.register_worker(arguments.directory, arguments.number)
+        register_worker(directory, worker)
         with contextlib.ExitStack() as parts:
-            net = read_network(arguments.directory)
-            tor = _tor(arguments.directory, net, arguments.number, parts)
-            if net.plan.mode == "foil" and arguments.number == 0:
-                parts.enter_context(foil.run_broker(arguments.directory, net.hosts[0]))
-            mine = () if arguments.only else range(arguments.number, net.plan.nodes, arguments.workers)
-            services: list[_ServedProcess] = []
-            for number in mine:
+            network = read_network(directory)
+            plan = network.plan
+            tor = plan.local.open_worker(directory, network, worker, parts)
+            served: list[_ServedProcess] = []
+            for number in () if arguments.only else range(worker, plan.nodes, arguments.workers):
                 own = parts.enter_context(contextlib.ExitStack())
-                services.append(_ServedProcess(_compose_node(arguments.directory, net, number, own, tor), own))
-            running = [host for host in net.plan.hosts if host not in net.plan.spare_hosts]
-            for host in arguments.only or running[arguments.number :: arguments.workers]:
+                served.append(_ServedProcess(_compose_node(directory, network, number, own, tor), own))
+            running = [host for host in plan.hosts if host not in plan.spare_hosts]
+            for host in arguments.only or running[worker :: arguments.workers]:
                 own = parts.enter_context(contextlib.ExitStack())
-                services.append(
-                    _ServedProcess(own.enter_context(_compose_host(arguments.directory, net, host, tor)), own)
-                )
+                setup = own.enter_context(plan.local.compose_host(directory, network, host, tor))
+                served.append(_ServedProcess(setup, own))
             watch = None if tor is None else tor.watch
-            asyncio.run(_serve(services, arguments.directory, watch, lifeline=arguments.lifeline))
+            asyncio.run(_serve(served, directory, watch, lifeline=arguments.lifeline))
     except VeilcastError as error:
         sys.stderr.write(f"veilcast: {error}\n")
         return exits.code_of(error)[0]
@@ -75,36 +72,17 @@ class _ServedProcess(NamedTuple):
     own: contextlib.ExitStack
 
 
-def _tor(directory: Path, net: LocalNetwork, worker: int, parts: contextlib.ExitStack) -> Tor | None:
-    """One for all nodes of this process, where their mode has one."""
-    if net.plan.mode != "tree":
-        return None
-    table = tree.tor_table(directory, tor=net.plan.tor)
-    return parts.enter_context(open_tor(table, tree.tor_directory(directory, worker)))
-
-
-def _compose_host(
-    directory: Path, net: LocalNetwork, host: str, tor: Tor | None
-) -> contextlib.AbstractContextManager[ServiceSetup[Any]]:
-    match net.plan.mode:
-        case "tree":
-            return tree.compose_host(directory, tor)
-        case "brokers":
-            return brokers.compose_host(directory, net.plan.brokers, host)
-    return relay.compose_host(directory, net.plan.host_role(host))
-
-
 def _compose_node(
-    directory: Path, net: LocalNetwork, number: int, parts: contextlib.ExitStack, tor: Tor | None
+    directory: Path, network: LocalNetwork, number: int, parts: contextlib.ExitStack, tor: Tor | None
 ) -> NodeSetup:
-    config = node_config.load_config(node_file(directory, number))
+    config = load_config(node_file(directory, number))
     assert config.passphrase_file is not None
     secret = Secret(read_private_file(Path(config.passphrase_file)))
     around = None
-    if net.plan.tap:
+    if network.plan.tap:
         from veilcast.cli.tap import open_tap
 
-        around = parts.enter_context(open_tap(tap_directory(directory, number), net.plan.profile))
+        around = parts.enter_context(open_tap(tap_directory(directory, number), network.plan.profile))
     return parts.enter_context(compose(config, secret, around, contextlib.nullcontext(tor)))
 
 

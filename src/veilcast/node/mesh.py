@@ -12,7 +12,7 @@ from veilcast.errors import ConfigError
 from veilcast.link.address_groups import ip_prefix
 from veilcast.mesh.config import MeshConfig
 from veilcast.mesh.node import MeshNode
-from veilcast.node.mode import MachineInputs, Mode, NodeMember
+from veilcast.node.modes import MachineInputs, Mode, NodeMember
 
 
 def read_settings(profile: Profile, table: dict[str, Any]) -> msgspec.Struct:
@@ -51,4 +51,4 @@ def hindrances(node: MeshNode, now: int) -> list[str]:
 
 
 ALONE_US: Final = 30_000_000
-MODE: Final = Mode(read_settings, build, "udp", hindrances)
+MODE: Final = Mode(read_settings, build, "udp", hindrances, neighbours_are_members=True, cover_profiles=("hardened",))

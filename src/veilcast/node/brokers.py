@@ -1,24 +1,30 @@
-"""The mode "brokers" of a member's node: which overlay it uses, at which of its virtual nodes, and its machine.
+"""The settings of a member's node in the mode "brokers": its paths, each an overlay and one of its virtual nodes.
 
     mode = "brokers"
     keyring = "alice.keyring"
 
     [brokers]
-    overlay = "overlay.signed"                 # what the overlay's operator hands everybody
-    operator = "veilcast-operator-..."         # the line by which the operator is known
-    edge = "north"                             # the virtual node whose replicas it calls
+    overlay = "overlay.signed"                 # the file that the overlay's operator hands out
+    operator = "veilcast-operator-..."         # the line that identifies the operator
+    edge = "north"                             # the virtual node whose replicas the member calls
 
-    [[brokers.also]]                           # another path, as often as wanted: an overlay of other brokers
+    [[brokers.also]]                           # another path, any number of times: an overlay of other brokers
     overlay = "second.signed"
     operator = "veilcast-operator-..."
     edge = "west"
 
-A member calls all replicas of its edge node and is called by nobody, so its file has no address.
+A member calls all replicas of its edge node and nobody calls a member, so its file has no address.
+
+Replicas are replaced while members run, and over time all of them may be. A member that started again from an old
+description would call replicas that no longer exist. So `StoredOverlay` updates the file to the description that the
+machine uses. A description on the disk that is as new, or newer, is left alone, because the operator may write to the
+same file.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
@@ -30,12 +36,29 @@ from veilcast.brokers.config import BrokerClientConfig
 from veilcast.brokers.keys.scheme import majority
 from veilcast.brokers.multipath_client import MultipathClient
 from veilcast.brokers.overlay import SignedOverlay
-from veilcast.errors import ConfigError, LocalError
-from veilcast.node.broker_files import read_signed_for
-from veilcast.node.broker_keys import decode_operator_line
-from veilcast.node.mode import MachineInputs, Mode, NodeMember
-from veilcast.node.stored_overlay import StoredOverlay
-from veilcast.node.toml_file import read_settings as own_table
+from veilcast.errors import ConfigError, ForgedError, LocalError, StorageError, TamperedError
+from veilcast.node.broker_overlay import decode_operator_line, read_signed, read_signed_for, write_signed
+from veilcast.node.modes import MachineInputs, Mode, NodeMember
+from veilcast.node.toml_file import read_own_table
+
+
+class StoredOverlay:
+    def __init__(self, path: Path, operator: bytes, signed: SignedOverlay) -> None:
+        """`signed` is what was read from there."""
+        self._path, self._operator, self._kept = path, operator, signed
+
+    def update(self, signed: SignedOverlay) -> None:
+        """This is gone by now. `StorageError` if it cannot be written: it is tried again by the next call."""
+        if signed != self._kept:
+            if self._there() < signed.verify(self._operator).version:
+                write_signed(self._path, signed)
+            self._kept = signed
+
+    def _there(self) -> int:
+        """The version of what can be read there; below all others if there is nothing."""
+        with suppress(ConfigError, ForgedError, StorageError, TamperedError):
+            return read_signed(self._path, self._operator).verify(self._operator).version
+        return -1
 
 
 class BrokerPath(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -62,7 +85,7 @@ def read_settings(profile: Profile, table: dict[str, Any]) -> BrokersSettings:
         ways.append(_read_way(f"brokers.also[{place}]", each))
         if each:
             raise ConfigError(f"brokers.also[{place}].{next(iter(each))}: unknown key")
-    return BrokersSettings(tuple(ways), own_table("brokers", table, profile, BrokerClientConfig))
+    return BrokersSettings(tuple(ways), read_own_table("brokers", table, profile, BrokerClientConfig))
 
 
 def read_overlays(settings: BrokersSettings) -> list[SignedOverlay]:

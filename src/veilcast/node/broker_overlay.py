@@ -1,12 +1,13 @@
-"""The files of an overlay of brokers: each broker's `broker.toml`, and the operator's `overlay.toml`, which is signed.
+"""The files and keys of an overlay of brokers: each broker's `broker.toml`, the operator's `overlay.toml`, and its
+signature.
 
     keyring = "broker.keys"                    # a membership for a broker
     listen = "192.0.2.1:4200"
-    overlay = "overlay.signed"                 # what `veilcast brokers overlay sign` wrote, the same for everybody
+    overlay = "overlay.signed"                 # written by `veilcast brokers overlay sign`, the same for everybody
     operator = "veilcast-operator-..."         # the line that `veilcast brokers overlay init` printed
 
-What its machine can be told stands in the table `brokers`: `brokers/config.py` explains each key. Which virtual node it
-belongs to, and who its neighbours are, stands in the overlay's description:
+The table `brokers` has the settings of the machine: `brokers/config.py` explains each key. The overlay's description
+says which virtual node a broker belongs to, and which nodes are its neighbours:
 
     profile = "hardened"
     links = [["north", "centre"], ["centre", "south"]]
@@ -19,9 +20,13 @@ belongs to, and who its neighbours are, stands in the overlay's description:
     ]
 
 Nodes and links are a tree, and in `hardened` a node has an odd number of replicas, three or more. An address is where
-everybody calls the broker; that it is this broker and no other who answers there is seen by its certificate.
+members and brokers call the broker; its certificate shows that this broker answers there.
 
-Where keys travel out of band, `repository` has replicas of its own, written as those of a node are.
+If keys travel out of band, `repository` has replicas of its own, written like those of a node.
+
+The operator's key is locked with a passphrase, and needed only to sign a description. Everybody has its public half,
+and uses no description without its signature. A broker identifies itself to the operator in one line: its signing key,
+and the name in its certificate.
 """
 
 from __future__ import annotations
@@ -29,18 +34,24 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Final
+from typing import Annotated, Final, NamedTuple
 
 import msgspec
 
-from veilcast.authority.secret_file import replace_file
+from veilcast.authority.keyring import Keyring
+from veilcast.authority.role import derive_broker_key
+from veilcast.authority.secret_file import read_private_file, replace_file
 from veilcast.authority.topic_record import Profile
 from veilcast.brokers.config import BrokerConfig
 from veilcast.brokers.overlay import ORIGIN_BYTES, BrokerOverlay, NodeEntry, Replica, SignedOverlay
+from veilcast.crypto.derive import FINGERPRINT, fingerprint
+from veilcast.crypto.passphrase import PassphraseCost, lock_bytes, unlock_bytes
+from veilcast.crypto.secret import Secret
+from veilcast.crypto.sign import PUBLIC, SEED, SigningKey
 from veilcast.decoding import read_toml
-from veilcast.errors import ConfigError, ForgedError, RemoteError, StorageError, TamperedError
-from veilcast.node import toml_file
-from veilcast.node.broker_keys import BrokerPublic, decode_broker_line, decode_operator_line
+from veilcast.errors import ConfigError, ForgedError, PassphraseError, RemoteError, StorageError, TamperedError
+from veilcast.machine import Entropy
+from veilcast.node import checked_line, toml_file
 from veilcast.node.toml_file import ProcessConfig, check_address, explain_error, parse_ip, settings_converter
 
 
@@ -224,3 +235,74 @@ def _read(path: Path) -> bytes:
 REPOSITORY: Final = "repository"
 MAGIC: Final = b"veilcast overlay\n"
 FILE_MAX: Final = 1 << 20
+
+
+class BrokerPublic(NamedTuple):
+    """Who a broker is."""
+
+    key: bytes
+    name: bytes
+    """Of its certificate."""
+
+    @property
+    def tls_name(self) -> str:
+        """Under which it appears on TLS."""
+        return f"broker:{self.name.hex()}"
+
+
+def broker_public(keyring: Keyring) -> BrokerPublic:
+    return BrokerPublic(
+        derive_broker_key(keyring.membership.link).public, fingerprint(keyring.membership.certificate.leaf.subject)
+    )
+
+
+def encode_broker_line(public: BrokerPublic) -> str:
+    return checked_line.encode_line(_BROKER, public.key + public.name)
+
+
+def decode_broker_line(key: str, text: str) -> BrokerPublic:
+    """What stands at this key of a file; `ConfigError` if it is not what a broker told."""
+    try:
+        data = checked_line.decode_line(_BROKER, text)
+        if len(data) != PUBLIC + FINGERPRINT:
+            raise ValueError("another length")
+    except ValueError as error:
+        raise ConfigError(f"{key}: not the line that `veilcast brokers init` printed; copy it whole") from error
+    return BrokerPublic(data[:PUBLIC], data[PUBLIC:])
+
+
+def encode_operator_line(public: bytes) -> str:
+    return checked_line.encode_line(_OPERATOR, public)
+
+
+def decode_operator_line(key: str, text: str) -> bytes:
+    try:
+        data = checked_line.decode_line(_OPERATOR, text)
+        if len(data) != PUBLIC:
+            raise ValueError("another length")
+    except ValueError as error:
+        raise ConfigError(f"{key}: not the line that `veilcast brokers overlay init` printed; copy it whole") from error
+    return data
+
+
+def write_operator_key(
+    path: Path, key: SigningKey, passphrase: Secret, *, cost: PassphraseCost, entropy: Entropy
+) -> None:
+    replace_file(path, lock_bytes(key.seed.reveal(), passphrase, purpose=_PURPOSE, cost=cost, entropy=entropy))
+
+
+def read_operator_key(path: Path, passphrase: Secret) -> SigningKey:
+    try:
+        seed = unlock_bytes(read_private_file(path), passphrase, purpose=_PURPOSE)
+    except TamperedError as error:
+        raise TamperedError(f"{path}: {error}, or it is another kind of file") from error
+    except PassphraseError as error:
+        raise PassphraseError(f"{path}: {error}") from error
+    if len(seed) != SEED:
+        raise TamperedError(f"{path}: not the key of an operator")
+    return SigningKey(Secret(seed))
+
+
+_PURPOSE: Final = b"veilcast/overlay-operator"
+_BROKER: Final = "veilcast-broker-"
+_OPERATOR: Final = "veilcast-operator-"

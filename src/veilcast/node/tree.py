@@ -1,0 +1,121 @@
+"""A tree's settings and files: of a member's node, and of its directory.
+
+The file of a member's node:
+
+    mode = "tree"
+    keyring = "alice.keyring"
+
+    [tree]
+    directory = "abc...xyz.onion:80"           # the line that the directory's operator publishes
+
+    [tor]                                      # the Tor by which the node is reached and calls others; see `tor_table`
+
+A node is reached at an onion service of its own, whose key is derived from its keyring: so the file has no address, and
+the node has the same one in every run.
+
+The file of the directory, `directory.toml`:
+
+    keyring = "directory.keys"                 # a membership for a directory
+
+    [tor]                                      # the Tor by which it is reached; see `tor_table`
+
+    [tree]                                     # the settings of its machine: `tree/config.py` explains each key
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+
+from veilcast.authority.topic_record import Profile
+from veilcast.core.stream_purpose import split_stream_name
+from veilcast.errors import ConfigError
+from veilcast.machine import Address
+from veilcast.node import toml_file
+from veilcast.node.modes import MachineInputs, Mode, NodeMember
+from veilcast.node.toml_file import ProcessConfig, read_own_table, settings_converter
+from veilcast.node.tor_table import TOR_PATHS, TorTable
+from veilcast.tree.config import DirectoryConfig, TreeConfig
+
+if TYPE_CHECKING:
+    from veilcast.tree.node import TreeNode
+
+
+class TreeSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    directory: Address
+    node: TreeConfig
+
+
+def hindrances(node: TreeNode, now: int) -> list[str]:
+    """Nodes come and go, and others take their places; there is one directory."""
+    directory = node.unreachable_directory()
+    found = (
+        []
+        if directory is None
+        else [f"no way to the directory at {split_stream_name(directory)[1]}: it does not answer"]
+    )
+    if node.refusal is not None:
+        found.append(f"the directory does not list this node: {_REFUSALS.get(node.refusal.name, 'it refuses us')}")
+    return found
+
+
+def read_settings(profile: Profile, table: dict[str, Any]) -> TreeSettings:
+    """The table `tree` of a node's file: the way to the directory, and what the machine can be told."""
+    directory = table.pop("directory", None)
+    if directory is None:
+        raise ConfigError("tree.directory: needed, and not there")
+    address = Address(msgspec.convert(directory, str))
+    return TreeSettings(address, read_own_table("tree", table, profile, TreeConfig))
+
+
+def onion_peers(settings: TreeSettings) -> Mapping[str, Address]:
+    return {"tree.directory": settings.directory}
+
+
+def build(start: MachineInputs) -> NodeMember:
+    tree: TreeSettings = start.settings
+    from veilcast.tree.node import TreeNode  # The directory's commands need none.
+
+    return TreeNode(
+        tree.node,
+        start.keyring,
+        tree.directory,
+        start.address,
+        start.rng,
+        start.entropy,
+        start.now,
+        start.records,
+        start.revoked,
+    )
+
+
+_REFUSALS: Final = {
+    "FULL": "it has no room; ask its operator",
+    "LIMITED": "it is asked too much at present; wait",
+    "MALFORMED": "the clock is wrong (more than 10 s ahead), or the membership is over or revoked",
+}
+
+MODE: Final = Mode(read_settings, build, "onions", hindrances, needs_peers=False, onion_peers=onion_peers)
+
+
+class DirectoryFile(ProcessConfig, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    listen: str | None = None
+    """Without Tor only: where it takes streams."""
+    tor: TorTable = TorTable()
+    settings: DirectoryConfig = DirectoryConfig()
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.tor.check_listen(self.listen)
+
+
+def load_directory(path: Path) -> DirectoryFile:
+    return toml_file.load_file(path, parse_directory)
+
+
+def parse_directory(toml: bytes, path: Path) -> DirectoryFile:
+    convert = settings_converter("tree", DirectoryFile, DirectoryConfig)
+    return toml_file.parse_file(toml, path, DirectoryFile, convert, paths=TOR_PATHS)
