@@ -1,1 +1,1 @@
-"""The command line: the composition root. It parses, wires and prints; nobody imports it."""
+"""The command line: the composition root. It parses, wires and prints; no other room imports it."""

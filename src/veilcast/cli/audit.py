@@ -1,6 +1,6 @@
 """`veilcast audit`: what an observer of every wire learns from captures of one's own network.
 
-The lab does it; this is only its door. What cannot be checked is refused before anything is read.
+The lab does the work; this module is the command. It refuses limits that cannot be checked before it reads anything.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ def run(arguments: argparse.Namespace, _: Context) -> Report:
 
 
 def _bytes(path: Path) -> int:
-    """What is not there is told by who reads it."""
+    """Return the total size; missing files are reported when they are read."""
     files = path.glob("*.jsonl") if path.is_dir() else [path]
     return sum(file.stat().st_size for file in files if file.exists())
 

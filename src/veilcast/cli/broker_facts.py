@@ -1,4 +1,4 @@
-"""What running brokers tell of themselves and of one another, gathered for the operator's eyes."""
+"""The answers of running brokers about themselves and about one another, collected for the operator."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ from veilcast.net.host_queries import ask_host
 
 
 def ask_brokers(directory: Path) -> dict[str, Any]:
-    """All brokers of an overlay on this machine, by their names; None of one that does not answer."""
+    """Query all brokers of an overlay on this computer; returns their facts by name, None for one that does not
+    answer."""
     plan = network.read_network(directory).plan
     if "broker" not in {plan.local.host_role(host) for host in plan.hosts}:
         raise ConfigError(f"{directory} holds a network of mode {plan.mode!r}, which has no brokers")
@@ -53,7 +54,7 @@ def facts_lines(told: Mapping[str, Any]) -> list[str]:
 
 
 def majority_lines(told: Mapping[str, Any]) -> list[str]:
-    """What the brokers that are down mean: which virtual nodes have fewer replicas than they need."""
+    """Explain the brokers that are down: the virtual nodes that have fewer replicas than they need."""
     nodes: dict[str, list[bool]] = {}
     for host, facts in told.items():
         name = host.rpartition("-")[0] if facts is None else facts["node"]
@@ -69,8 +70,8 @@ def majority_lines(told: Mapping[str, Any]) -> list[str]:
 
 
 def collect_marks(told: Mapping[str, Any], *, proof: bool) -> dict[str, dict[str, int]]:
-    """Who was proven to lie by any of them, or only failed; and how often for which reason. Replicas come and go with a
-    node's scheme, so that is named, too."""
+    """Return the replicas that any broker has marked: with `proof`, those proven to lie, otherwise those that failed.
+    The values count the reasons. Replicas change with a node's scheme, so the name contains the scheme."""
     found: dict[str, dict[str, int]] = {}
     for facts in told.values():
         for mark in facts["marks"] if facts is not None else ():

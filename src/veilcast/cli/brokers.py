@@ -1,7 +1,7 @@
 """`veilcast brokers ...`: an overlay of replicated brokers, from the operator's key to its last replica.
 
-The operator's commands need neither a driver nor local networks: what runs a broker, or asks running ones, is imported
-when that is done.
+The operator's commands need neither a driver nor local networks: these modules are imported when a broker runs or is
+queried.
 """
 
 from __future__ import annotations

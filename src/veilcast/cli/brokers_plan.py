@@ -1,12 +1,11 @@
-"""`veilcast brokers plan`: where replicas should stand, by what running brokers tell of one another; and with --apply,
-to put them there, on an overlay of this machine.
+"""`veilcast brokers plan`: where replicas should be placed, by what running brokers report about one another; and with
+--apply, places them, in an overlay on this computer.
 
-On others, the operator reads the plan, changes `overlay.toml`, signs it, and hands it to any broker (`brokers order`):
-no program can start a broker on somebody else's machine.
+Elsewhere, the operator reads the plan, changes `overlay.toml`, signs it, and hands it to any broker (`brokers order`):
+no program can start a broker on another operator's computer.
 
-
-Which replicas of an overlay do not answer, and whether enough of each node do: without a majority a node carries
-nothing, and takes no step."""
+Replicas that do not answer are listed, too: without a majority a node carries nothing, and takes no step.
+"""
 
 from __future__ import annotations
 
@@ -49,7 +48,7 @@ from veilcast.node.broker_overlay import decode_operator_line, read_signed
 
 
 class SilentReplicas(NamedTuple):
-    """So many of the replicas of a virtual node, or of the repository."""
+    """How many replicas of a virtual node, or of the repository, do not answer."""
 
     node: str
     silent: int
@@ -58,7 +57,7 @@ class SilentReplicas(NamedTuple):
 
     @property
     def has_majority(self) -> bool:
-        """Whether more than half of them answer."""
+        """True if more than half of the replicas answer."""
         return 2 * (self.replicas - self.silent) > self.replicas
 
     @property
@@ -67,7 +66,7 @@ class SilentReplicas(NamedTuple):
 
 
 def find_silent(overlay: BrokerOverlay, heard: Collection[bytes]) -> list[SilentReplicas]:
-    """Of the nodes some of whose replicas are not among the keys that were heard."""
+    """Return the nodes some of whose replicas are not among the answering keys."""
     found = [
         SilentReplicas(
             node.name,
@@ -158,7 +157,7 @@ def _plan_here(arguments: argparse.Namespace, context: Context) -> Report:
 
 
 def parse_facts(told: Mapping[str, Any]) -> list[ReplicaReport]:
-    """What brokers said, as planning reads it; who did not answer said nothing."""
+    """Convert the brokers' answers to the planner's type; a broker that did not answer is left out."""
     return [
         ReplicaReport(
             facts["node"],
@@ -175,7 +174,8 @@ def parse_facts(told: Mapping[str, Any]) -> list[ReplicaReport]:
 
 
 def _check_version(path: Path, told: Mapping[str, Any], overlay: BrokerOverlay, signed: Path) -> None:
-    """Places are those of one version: under another, somebody else may stand there."""
+    """Raise `ConfigError` unless all facts are of the overlay's version: under another version another broker may have
+    the place."""
     for facts in told.values():
         if facts is not None and facts["version"] != overlay.version:
             theirs = f"{path} was told under version {facts['version']} of the overlay"
@@ -183,7 +183,7 @@ def _check_version(path: Path, told: Mapping[str, Any], overlay: BrokerOverlay, 
 
 
 def _check_places_once(told: list[ReplicaReport]) -> list[ReplicaReport]:
-    """Of two who say that they are one replica, one is not."""
+    """Raise `ConfigError` if two brokers claim to be the same replica."""
     places = Counter((each.node, each.index) for each in told)
     for (node, index), times in places.items():
         if times > 1:
@@ -192,7 +192,7 @@ def _check_places_once(told: list[ReplicaReport]) -> list[ReplicaReport]:
 
 
 def _check_majorities(silent: list[SilentReplicas], directory: Path) -> None:
-    """Before anything is signed that nobody could carry out."""
+    """Raise `UnreachableError` before anything is signed that nobody could carry out."""
     few = [each for each in silent if not each.has_majority and not each.repository]
     if few:
         nodes = ", ".join(f"{each.replicas - each.silent} of {each.replicas} replicas of {each.node}" for each in few)
@@ -226,7 +226,7 @@ def _carry_out(here: LocalOperator, steps: list[RedeployStep], context: Context)
 
 
 def _gathering(here: LocalOperator, step: RedeployStep) -> str | None:
-    """What a step waits for; None when enough go by it."""
+    """Return what a step waits for; None when enough replicas have adopted it."""
     size = sum(len(node.replicas) for node in step.overlay.nodes)
     # Who lies may say that it never does, so all but a few are enough.
     enough = size - sum((len(node.replicas) - 1) // 2 for node in step.overlay.nodes)
@@ -236,7 +236,7 @@ def _gathering(here: LocalOperator, step: RedeployStep) -> str | None:
 
 
 def _leaving(here: LocalOperator, step: RedeployStep) -> str | None:
-    """The same, until those have left who leave by it."""
+    """Return what a step waits for; None when the replicas that leave by it have left."""
     staying = here.count_staying(step)
     return f"waiting for {pluralize(staying, 'broker')} to leave by version {step.overlay.version}" if staying else None
 
@@ -280,8 +280,9 @@ def _report(
     left: RedeployStep | None = None,
     stands: bool = False,
 ) -> Report:
-    """Without steps it is the operator's to make them: which brokers come is known to nobody here. `left` is one that
-    an earlier call has signed, and was interrupted then; `stands` says that there is none, for all go by it."""
+    """Build the report. Without `steps` the operator has to make them, because only the operator knows the new brokers.
+    `left` is a step that an interrupted call has signed. `stands` is True if no step is left, because all brokers have
+    adopted the last one."""
     liars = [
         f"replica {index} of {node.name}"
         for node in overlay.nodes

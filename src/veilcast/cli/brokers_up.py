@@ -1,20 +1,20 @@
-"""`veilcast brokers overlay up FILE`: a whole overlay on this machine, brokers and members, from one file.
+"""`veilcast brokers overlay up FILE`: a whole overlay on this computer, brokers and members, from one file.
 
     profile = "hardened"
     links = [["north", "centre"], ["centre", "south"]]
     spare = 2                                  # brokers that do not run until a plan attaches them
-    repository = 3                             # keys go by so many replicas out of band, and not by the brokers
+    repository = 3                             # replicas that carry keys out of band, instead of the brokers
 
     [[nodes]]
     name = "north"
     replicas = 3
-    byzantine = ["drop"]                       # what its last replicas do wrong, to see that it is borne
+    byzantine = ["drop"]                       # faults of its last replicas, to show that the node tolerates them
 
     [[members]]
     edge = "north"
     role = "publisher"                         # or "subscriber"
 
-It is a network like any other on one machine (`net up`), and ended as those are.
+The overlay is a network like any other on one computer (`net up`), and `net down` ends it.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class LocalOverlayFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     repository: int = 0
     profile: Profile = "hardened"
     epoch: float = 60.0
-    """Seconds."""
+    """Length of an epoch, in seconds."""
 
 
 def read_plan(path: Path) -> NetworkPlan:

@@ -1,7 +1,8 @@
-"""Whom the bulletins in a directory shut out, as they come: people put them there while a process runs.
+"""The keys that the bulletins of a directory revoke; bulletins may be added while the process runs.
 
-The directory is looked at whenever somebody's certificate is: when it comes, and from time to time while it stays. What
-is there at the start must hold; what comes later and does not is left aside, with a word in the log, until it changes.
+The directory is read whenever a certificate is checked: when a peer connects, and from time to time while it stays. A
+bulletin that is there at the start must be valid. A later one that is not valid is ignored, with a line in the log,
+until it changes.
 """
 
 from __future__ import annotations
@@ -20,14 +21,14 @@ from veilcast.errors import ConfigError, RemoteError, StaleError, StorageError
 
 
 class BulletinDirectory(RevokedKeys):
-    """Bounded as every list of revoked keys is; of files, only that they are known."""
+    """Bounded like every list of revoked keys; of files, it stores only which ones it has read."""
 
     def __init__(self, directory: Path, keyring: Keyring, now: int) -> None:
         super().__init__(keyring.root, _VOID_MAX)
         self._directory = directory
         self._known: dict[Path, tuple[int, int, int]] = {}
-        """Inode, size and time of change of each file. One that was still being copied is read again, and so is one
-        that another took the place of: bulletins are padded, so many have the same size."""
+        """Inode, size and change time of each file. A file that was still being copied is read again. So is a file that
+        replaced another: many bulletins have the same size, because they are padded."""
         for path in self._new():
             try:
                 self._take(path, epoch_of(now, keyring.epoch_us))

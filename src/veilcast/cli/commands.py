@@ -1,7 +1,7 @@
-"""All commands: parse, run one, print its report or its one-line error, give back a code that means something.
+"""All commands: parses the arguments, runs one command, prints its report or its one-line error, returns the exit code.
 
-A command pays for what it uses. The table holds the name and the one-line help of each command, its parser is in
-`veilcast.cli.grammar`, and the module that does its work is imported when it runs. So help, version and mistakes import
+A command pays only for what it uses. The table has the name and the one-line help of each command, its parser is in
+`veilcast.cli.grammar`, and the module with its work is imported when it runs. So help, version and mistakes import
 nothing but parsers.
 """
 
@@ -54,7 +54,7 @@ def run(argv: Sequence[str] | None = None, context: Context | None = None) -> in
 
 
 def parse(argv: Sequence[str]) -> argparse.Namespace:
-    """The arguments of a command line; ends the process, as argparse does, for help, version and mistakes."""
+    """Parse a command line; ends the process, as argparse does, for help, version and mistakes."""
     named = next((text for text in argv if not text.startswith("-")), None)
     parser, commands = _top()
     chosen = [command for command in COMMANDS if command.name == named]
@@ -67,7 +67,7 @@ def parse(argv: Sequence[str]) -> argparse.Namespace:
 
 
 def whole_parser() -> CommandParser:
-    """The parsers of all commands in one, for tests and tools that read the grammar."""
+    """Return the parsers of all commands in one, for tests and tools that read the grammar."""
     parser, commands = _top()
     for command in COMMANDS:
         command.add_parser(commands)
@@ -75,7 +75,7 @@ def whole_parser() -> CommandParser:
 
 
 def _top() -> tuple[CommandParser, Any]:
-    """`veilcast` itself, and where commands are added to it."""
+    """Return the parser of `veilcast` itself, and the object to which commands are added."""
     parser = CommandParser(
         prog="veilcast",
         usage="veilcast [-h] [--version] COMMAND ...",
@@ -99,7 +99,7 @@ class _Version(argparse.Action):
 
 
 class _Brief(argparse.HelpFormatter):
-    """Without the line that says that a command is a COMMAND."""
+    """Omits the line that says that a command is a COMMAND."""
 
     def _format_action(self, action: argparse.Action) -> str:
         text = super()._format_action(action)

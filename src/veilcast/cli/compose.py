@@ -1,4 +1,5 @@
-"""From a node's file to a node that can be served: keyring, store, machine, ways, owner, each handed what it needs."""
+"""From a node's file to a node that can be served: keyring, store, machine, transport and service, each with its
+inputs."""
 
 from __future__ import annotations
 
@@ -38,10 +39,10 @@ def compose(
     around: MachineWrapper | None = None,
     anonymous: AbstractContextManager[Tor | None] = NO_TOR,
 ) -> Iterator[NodeSetup]:
-    """The node that a configuration describes; what it holds open is closed afterwards.
+    """Yield the node that a configuration describes; its open files are closed afterwards.
 
     `anonymous` is the Tor that its mode may need: one that starts now, when nothing else can go wrong, or one that runs
-    and has several nodes.
+    already and serves several nodes.
     """
     identity, lock = open_identity_with_lock(config, passphrase)
     keyring, revoked, clock, rng = identity

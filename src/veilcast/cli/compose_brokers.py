@@ -1,9 +1,9 @@
-"""From a broker's file to what can be served: keyring, the signed overlay, machine, streams, and its owner's socket.
+"""From a broker's file to a broker that can be served: keyring, signed overlay, machine, streams, and query socket.
 
-Whether it is a replica of a virtual node or of the repository stands in the overlay.
+The overlay says whether the broker is a replica of a virtual node or of the repository.
 
-A broker keeps nothing on a disk but the overlay's description: when its machine goes by a newer one, the file is
-replaced, so that the next life begins where this one ends.
+A broker stores nothing on a disk except the overlay's description: when its machine adopts a newer one, the file is
+replaced, so that the next run begins where this one ends.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from veilcast.node.broker_overlay import BrokerFile, read_signed_for
 from veilcast.node.brokers import StoredOverlay
 
 ByzantineWrapper: TypeAlias = Callable[[Broker, SignedOverlay], Machine]
-"""What makes a liar of a broker, in tests and demonstrations."""
+"""Makes a Byzantine broker of an honest one, in tests and demonstrations."""
 
 
 @contextmanager
@@ -84,7 +84,7 @@ def compose_broker(
 
 
 class BrokerService:
-    """Fulfils `service.Owner`: looks after one broker, and answers for it."""
+    """The service of one broker (`service.MachineService`), and the answers to its operator's queries."""
 
     def __init__(self, broker: Broker | Repository, config: BrokerFile, driver: MachineDriver) -> None:
         self._broker, self._config, self._driver = broker, config, driver
@@ -93,7 +93,7 @@ class BrokerService:
         self._stop: Callable[[], object] = lambda: None
 
     async def run(self) -> None:
-        """Keep what the machine goes by, and end when the operator has detached it."""
+        """Keep the overlay's file up to date, and stop when the operator has detached the broker."""
         while True:
             await asyncio.sleep(LOOK_S)
             self._keeping.sync()
@@ -101,10 +101,10 @@ class BrokerService:
                 self._stop()
 
     def act_on(self, event: Event) -> None:
-        """A broker has no owner who reads or publishes."""
+        """A broker has no clients, so there are no events for its owner."""
 
     async def finish(self) -> None:
-        """Nothing was promised to anybody here: who sent it sends it again."""
+        """Nothing is promised here: the sender repeats what was not confirmed."""
 
     def numbers(self) -> dict[str, float]:
         sizes = self._broker.sizes()
@@ -158,7 +158,7 @@ class BrokerService:
         }
 
     def _peers(self, streams: dict[str, bool]) -> dict[str, bool]:
-        """With those of its own node and of those beside it who have not called, as they should."""
+        """Add the replicas of its own node and the neighbouring nodes that should have called and have not."""
         overlay, key = self.overlay, self._broker.key
         node = next((node for node in overlay.nodes if node.replica_id(key) is not None), None)
         beside = () if node is None else (node, *overlay.neighbours(node.name))

@@ -1,6 +1,6 @@
-"""From the files of a relay's server and proxy to what can be served: keyring, ledger, machine, streams.
+"""From the files of a relay's server and proxy to hosts that can be served: keyring, records, machine, streams.
 
-Each function imports its own machine: a server's index of tags needs numpy, and a proxy has none.
+Each function imports its own machine: a server's tag index needs numpy, and a proxy has none.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""From the file of a tree's directory to what can be served: keyring, ledger, machine, streams through Tor."""
+"""From the file of a tree's directory to a host that can be served: keyring, records, machine, streams through Tor."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""What a command is given besides its arguments, and what it gives back.
+"""The inputs of a command other than its arguments, and its result.
 
-Clock, entropy and terminal are fields, so that tests hand in their own; nothing below the command line reads them
-otherwise. Every command imports this module, so it imports little itself.
+Clock, entropy and terminal are fields, so that tests can replace them; nothing below the command line reads them in
+another way. Every command imports this module, so it imports little itself.
 """
 
 from __future__ import annotations
@@ -43,15 +43,15 @@ class Context:
 
     @cached_property
     def cost(self) -> PassphraseCost:
-        """What a guess of a new passphrase costs."""
+        """The cost of guessing a new passphrase."""
         from veilcast.crypto.passphrase import PassphraseCost
 
         return self._cost or PassphraseCost()
 
 
 class Report:
-    """What a command found: `data` for `--json`, `lines` for people, and the exit code. A command that has said all
-    as it went on has no data."""
+    """The result of a command: `data` for `--json`, `lines` for people, and the exit code. A command that has printed
+    everything while it ran has no data."""
 
     def __init__(self, data: dict[str, Any] | None, lines: list[str] | None = None, code: int = 0) -> None:
         self.data, self.lines, self.code = data, lines or [], code

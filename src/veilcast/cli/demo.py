@@ -1,8 +1,8 @@
-"""`veilcast demo`: three private networks on this machine, attacked and measured, in less than two minutes.
+"""`veilcast demo`: three private networks on this computer, attacked and measured, in less than two minutes.
 
-For the paper's mesh bare, the paper's mesh with covers and shell game, and the hardened one: real nodes on loopback,
-one publisher, a few readers, and taps on all wires. Then the lab's attackers look at what the taps wrote. Nothing is
-prepared: who reads, the keys, the links and the moments are drawn anew each time, so numbers differ from run to run.
+The networks are the paper's mesh alone, the paper's mesh with covers and shell game, and the hardened mesh: real nodes
+on loopback, one publisher, a few subscribers, and taps on all wires. Then the lab's attackers analyse the recordings of
+the taps. Nothing is prepared: roles, keys, links and times are drawn in each run, so numbers differ from run to run.
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ def run(arguments: argparse.Namespace, context: Context) -> Report:
 
 
 def _measure(name: str, trial: DemoRun, seen: QuickLook) -> Row:
-    """How a network did, and what its observer learnt; here alone the guesses meet the truth."""
+    """Return the results of a network and of its observer; only here are guesses compared with the truth."""
     from veilcast.lab.measure.ranking import auc, auc_by_chance
 
     net, cells = trial.net, trial.cells
@@ -174,7 +174,7 @@ def _table(rows: list[Row], arguments: argparse.Namespace) -> list[str]:
 
 
 class _ProgressView:
-    """The live view: a table on a terminal, and plain lines where there is none. Both go to stderr."""
+    """The live view: a table on a terminal, and plain lines elsewhere. Both go to stderr."""
 
     def __init__(self) -> None:
         self._console = Console(stderr=True)
@@ -209,7 +209,7 @@ class _ProgressView:
 
 @contextlib.contextmanager
 def _home() -> Iterator[Path]:
-    """A directory for keys, state and taps, gone afterwards; short, for the paths of sockets have few letters."""
+    """Yield a temporary directory for keys, state and taps; its path is short, because socket paths are limited."""
     home = Path(tempfile.mkdtemp(prefix="veilcast-demo-"))
     try:
         yield home
@@ -219,7 +219,8 @@ def _home() -> Iterator[Path]:
 
 @contextlib.contextmanager
 def _interrupted_by_any_signal() -> Iterator[None]:
-    """SIGTERM and SIGHUP end the demo in order, as Ctrl-C does. An ignored signal stays ignored, as `nohup` asks."""
+    """Let SIGTERM and SIGHUP end the demo in order, as Ctrl-C does. An ignored signal stays ignored, as `nohup`
+    asks."""
 
     def interrupt(number: int, frame: object) -> None:
         raise KeyboardInterrupt
@@ -243,4 +244,4 @@ _PAGE: Final = "veilcast-demo.html"
 _EPOCH_US: Final = 24_000_000
 _LIFE_US: Final = 600_000_000
 _GAMES_S: Final = 8.0
-"""For the shell game to be played: its nodes change places once a second, at first."""
+"""Seconds for the shell game to be played: its nodes change places once a second, at first."""

@@ -1,7 +1,8 @@
-"""One network tried out: started, notes published and read through its control sockets, its wires recorded, ended.
+"""One measured run of a network: starts it, publishes and reads notes through its control sockets, records its wires,
+ends it.
 
-The clients here are programs like any other: what they see is what a user would see, with disks and sockets in between.
-The record is that of the taps of all nodes, each datagram taken from its sender: what a global observer has.
+The clients are ordinary programs: they see what a user would see, with disks and sockets in between. The recording is
+that of the taps of all nodes, each datagram taken from its sender: what a global observer has.
 """
 
 from __future__ import annotations
@@ -28,14 +29,14 @@ from veilcast.observe import CellRow, read_table
 
 @dataclass(frozen=True)
 class DemoRun:
-    """What came of it. Times are Unix microseconds, latencies seconds from `publish` to the reader's program."""
+    """The results. Times are Unix microseconds; latencies are seconds from `publish` to the subscriber's program."""
 
     net: LocalNetwork
     published_us: tuple[int, ...]
     latencies: tuple[float, ...]
-    """One for each note and subscriber that got it."""
+    """One latency for each note and subscriber that received it."""
     cells: tuple[CellRow, ...]
-    """All datagrams from a second before the first publication to a second after the last one is through."""
+    """All datagrams from a second before the first publication to a second after the last delivery."""
 
     @property
     def expected(self) -> int:
@@ -52,7 +53,7 @@ def run_network(
     settle_s: float,
     told: Callable[[str], object],
 ) -> DemoRun:
-    """Try a network of this plan; `settle_s` is how long it is left alone once notes get through."""
+    """Run a network of this plan; `settle_s` is the pause, in seconds, after the first notes have arrived."""
     told("making an authority and keyrings")
     net = network.lay_out(directory, plan, context, rng)
     network.check_addresses(net)
@@ -68,14 +69,14 @@ def run_network(
 
 
 class _Exchange:
-    """The notes of one trial: sent by the first publisher, read by all subscribers."""
+    """The notes of one run: sent by the first publisher, read by all subscribers."""
 
     def __init__(self, directory: Path, net: LocalNetwork, rng: Random, told: Callable[[str], object]) -> None:
         self._directory, self._net, self._rng, self._told = directory, net, rng, told
         self._sent: dict[bytes, float] = {}
-        """When notes that count were published, by their bodies."""
+        """Publication times of the measured notes, by body."""
         self._reached: Counter[bytes] = Counter()
-        """By how many subscribers each body was read."""
+        """The number of subscribers that have read each body."""
         self.published_us: list[int] = []
         self.latencies: list[float] = []
         self.began_us = self.ended_us = 0
@@ -103,7 +104,8 @@ class _Exchange:
         crew.check()
 
     async def _until_heard(self, publisher: Client) -> None:
-        """Publish until two in a row have reached everybody at once: only then there is a mesh to measure."""
+        """Publish until two notes in a row have reached all subscribers at once: only then there is a mesh to
+        measure."""
         readers, probes, in_a_row = len(self._net.nodes_with_role("subscriber")), 0, 0
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(_FORM_S):
@@ -167,7 +169,7 @@ def _read_taps(directory: Path, net: LocalNetwork, began_us: int, ended_us: int)
 
 
 def _body(text: str) -> bytes:
-    """All of one length, as those of a careful publisher would be."""
+    """Pad all bodies to one length, as a careful publisher would."""
     return text.ljust(_BODY).encode()
 
 

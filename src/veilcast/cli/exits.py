@@ -1,4 +1,4 @@
-"""Exit codes: one meaning each, documented in docs/exit-codes.md. Append only."""
+"""Exit codes: one meaning each; the documentation lists them. Append only."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _CODES: Final[tuple[tuple[type[errors.VeilcastError], int, str], ...]] = (
 
 
 def code_of(error: errors.VeilcastError) -> tuple[int, str]:
-    """The exit code of an error, and its name in `--json`."""
+    """Return the exit code of an error, and its name in `--json`."""
     for kind, code, name in _CODES:
         if isinstance(error, kind):
             return code, name

@@ -1,4 +1,4 @@
-"""`veilcast sim explore` and `veilcast sim diagram`: every way that a few shell games can go, and their rules drawn."""
+"""`veilcast sim explore` and `sim diagram`: every way that a few shell games can go, and a diagram of their rules."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""What a running process keeps on a disk for its next life, looked after now and then.
+"""Keeps a file of a running process up to date for its next run.
 
-A full disk, or a folder that only root may write to, is no reason to end: what the process does for others goes on, the
-log says so once, and it is tried again until it works.
+A full disk, or a directory that only root may write to, does not end the process: its work goes on, the log says so
+once, and the write is repeated until it succeeds.
 """
 
 from __future__ import annotations
@@ -16,7 +16,8 @@ from veilcast.errors import StorageError
 
 class FileSync:
     def __init__(self, keep: Callable[[], None]) -> None:
-        """`keep` raises `StorageError` as long as it cannot be done, and costs nothing if there is nothing to do."""
+        """`keep` writes the file if it is out of date, and raises `StorageError` if it cannot. It is cheap if nothing
+        has changed."""
         self._keep, self._failed = keep, False
 
     async def watch(self) -> None:

@@ -1,6 +1,4 @@
-"""The files that authority commands share: where they lie, and how they are opened and written.
-
-Writing a table as TOML: of texts, numbers, lists and tables, which is all that our files have."""
+"""Files that several commands share: where they are, and how they are opened and written."""
 
 from __future__ import annotations
 
@@ -24,7 +22,8 @@ if TYPE_CHECKING:
 
 
 def format_toml(table: dict[str, Any], name: str = "") -> str:
-    """Plain values first, then the tables inside. What JSON writes for these values is TOML too."""
+    """Write a table as TOML: plain values first, then the tables inside. JSON's spelling of these values is TOML,
+    too."""
     lines = [f"{key} = {json.dumps(value)}" for key, value in table.items() if not isinstance(value, dict)]
     if name:
         lines.insert(0, f"\n[{name}]")
@@ -34,7 +33,8 @@ def format_toml(table: dict[str, Any], name: str = "") -> str:
 
 
 def open_authority(context: Context, arguments: argparse.Namespace) -> tuple[Authority, Secret]:
-    """The state, and the passphrase to write it with. A bulletin that a killed command did not write is written now."""
+    """Open an authority's state; returns it with the passphrase to write it. Writes a bulletin that a killed command
+    left out."""
     from veilcast.authority.issuer import Authority  # Here, because every process imports this file.
 
     directory: Path = arguments.dir
@@ -51,10 +51,10 @@ def write_authority(context: Context, directory: Path, authority: Authority, sec
 
 
 def publish_bulletin(directory: Path, authority: Authority) -> Path:
-    """Write out the newest bulletin, which is in the state already, if that has not been done; say where it is.
+    """Write the newest bulletin of the state to its file, if that has not been done; returns the path.
 
-    A sub-authority's file is also named by its key. Otherwise its bulletin would take the place of the root's bulletin
-    of the same number, where a member copies both into one directory.
+    The file name of a sub-authority's bulletin has its key. Otherwise the bulletin would replace the root's bulletin of
+    the same number where a member copies both into one directory.
     """
     signer = "" if authority.delegation is None else f"-{fingerprint(authority.delegation.subject).hex()[:8]}"
     path = directory / "bulletins" / f"{authority.bulletins:06}{signer}.bulletin"
@@ -71,21 +71,21 @@ def keyring_passphrase(context: Context, arguments: argparse.Namespace) -> Secre
 
 
 def open_keyring(context: Context, arguments: argparse.Namespace) -> tuple[Keyring, Secret]:
-    """One that is there, and the passphrase to write it with, or what goes with it."""
+    """Open an existing keyring; returns it with the passphrase to write it."""
     check_there(arguments.keyring)
     secret = keyring_passphrase(context, arguments)
     return read_secret(arguments.keyring, Keyring, secret), secret
 
 
 def check_there(path: Path) -> None:
-    """Before anybody is asked for the passphrase of a file that is none."""
+    """Raise `StorageError` if the file does not exist, before anybody is asked for its passphrase."""
     if not path.is_file():
         raise StorageError(f"cannot read {path}: there is no such file")
 
 
 def check_place(path: Path, *, overwrite: bool = False, option: str | None = None) -> None:
-    """Refuse a place where nothing can be written, before anything else has been changed. `option` is what the command
-    overwrites with, if it has that."""
+    """Refuse a path that cannot be written, before anything else is changed. `option` is the command's option to
+    overwrite."""
     try:
         if path.is_dir():
             raise StorageError(f"{path} is a directory; choose another name")

@@ -1,7 +1,7 @@
-"""`veilcast foil ...`: a member's whole life at a broker in one command, and what the broker sees of a series.
+"""`veilcast foil publish` and `subscribe`: a member's whole life at a broker in one command.
 
-`publish` and `subscribe` are `node run` and a client of it in one process: the same file, keyring, disk and machine. So
-what `publish` has taken is on the disk before the next line is read, and what Ctrl-C leaves there goes out next time.
+`publish` and `subscribe` are `node run` and its client in one process: the same file, keyring, disk and machine. So an
+accepted publication is on the disk before the next line is read, and what Ctrl-C leaves there is sent next time.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ def subscribe(arguments: argparse.Namespace, context: Context) -> Report:
 
 
 def with_linger(config: NodeConfig, seconds: int) -> NodeConfig:
-    """The settings of a member that repeats its events, for so long, to readers that are new."""
+    """Return the settings of a member that repeats its events to new subscribers for this many seconds."""
     settings: FoilSettings = config.settings
     late_us = max(settings.member.late_us, seconds * 1_000_000)
     member = msgspec.structs.replace(settings.member, late_us=late_us)
@@ -96,7 +96,7 @@ def with_linger(config: NodeConfig, seconds: int) -> NodeConfig:
 def _run_node(
     arguments: argparse.Namespace, context: Context, work: Callable[[Client], Awaitable[None]], linger_s: int = 0
 ) -> bool:
-    """Run the node, do the work as its client, and end; or end when told to. Whether all has gone out."""
+    """Run the node, do the work as its client, and stop; or stop when asked. Returns True if everything was sent."""
     path = config_path(arguments)
     config = load_config(path)
     log.set_up(config.log.format, "warning")  # Whoever runs one command wants its lines, and no diary.
@@ -133,7 +133,7 @@ def _run_node(
 
 
 async def _wait_for_room(me: Client) -> None:
-    """Wait until the node is not so far behind that it would refuse more."""
+    """Wait while the node has more unsent publications than `AT_ONCE`, because it would refuse more."""
     while (await me.status()).outbox > AT_ONCE:
         await asyncio.sleep(_LOOK_S)
 
@@ -145,7 +145,7 @@ async def _say_when_it_stands(subscription: Subscription, context: Context) -> N
 
 
 async def _say_what_hinders(me: Client, context: Context) -> None:
-    """Whoever waits for one command is told why, each reason once; until the node is gone."""
+    """Print each reason once why the command waits, until the node has stopped."""
     told = set[str]()
     with contextlib.suppress(UnreachableError):
         while len(told) < _REASONS_MAX:
@@ -160,7 +160,7 @@ async def _one(event: Publication) -> AsyncIterator[Publication]:
 
 
 async def _lines(name: str, label: Label, context: Context) -> AsyncIterator[Publication]:
-    """One event a line, as the lines come."""
+    """Yield one publication for each line, as the lines come."""
     with contextlib.ExitStack() as parts:
         lines: Iterable[str]
         if name == "-":
@@ -187,7 +187,7 @@ def _event(row: dict[str | Any, Any], label: Label) -> Publication:
 
 
 async def _as_they_come(rows: Iterator[dict[str | Any, Any]]) -> AsyncIterator[dict[str | Any, Any]]:
-    """In a thread that nobody waits for: whoever types ends by Ctrl-C, not by one more line."""
+    """Read in a thread that is not awaited: a person who types ends by Ctrl-C, not by one more line."""
     loop = asyncio.get_running_loop()
     queue: asyncio.Queue[dict[str | Any, Any] | Exception | None] = asyncio.Queue()
     room = threading.Semaphore(AT_ONCE)
@@ -218,6 +218,6 @@ AT_ONCE: Final = 64
 """Publications that may be under way."""
 _LOOK_S: Final = 0.05
 _HINDERED_S: Final = 2.0
-"""Before that, it may just be slow."""
+"""Seconds; before that, the node may just be slow."""
 _REASONS_MAX: Final = 8
 _LINGER_MAX_S: Final = 86_400

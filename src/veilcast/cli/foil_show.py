@@ -1,8 +1,8 @@
-"""`veilcast foil show`: what a broker would see of a series of values, drawn with the fakes around it.
+"""`veilcast foil show`: draws what a broker would see of a series of values, with the fakes around it.
 
-Nothing is sent and no key is needed: the candidates are made as a member makes them, by the same foiler with the same
-settings, and put in the random order in which they would leave. The picture has a row for each band of values and a
-column for each event. Which candidate is true is marked on request only; try to tell before you ask.
+Nothing is sent and no key is needed: the candidates come from the same foiler with the same settings as a member's, in
+the random order in which they would be sent. The picture has a row for each band of values and a column for each event.
+The true candidate is marked on request only; try to tell before you ask.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from veilcast.topics import Reals, Schema
 
 
 class FoiledEvent(NamedTuple):
-    """What the broker sees, in its order, and where the truth stands in it."""
+    """The candidates in the broker's order, and the position of the true one."""
 
     candidates: list[float]
     position: int
@@ -56,7 +56,7 @@ def show(arguments: argparse.Namespace, context: Context) -> Report:
 def foil_values(
     values: Sequence[float], domain: Reals, config: FoilConfig, rng: Random, context: Context
 ) -> list[FoiledEvent]:
-    """One event for each value. What the broker sees of a number is its cell: shown as the cell's middle."""
+    """Make one event for each value. The broker sees the cell of a number, shown here as the middle of the cell."""
     schema = Schema((domain,))
     foiler, cells = Foiler(config, schema, context.entropy), 1 << levels_per_attribute(schema)[0]
     events = []
@@ -73,7 +73,7 @@ def foil_values(
 
 
 def draw_events(events: Sequence[FoiledEvent], *, marked: bool) -> list[str]:
-    """Rows of values from high to low, a column for each event."""
+    """Return rows of values from high to low, with a column for each event."""
     every = [value for event in events for value in event.candidates]
     low, high = min(every), max(every)
     height = (high - low) / _ROWS or 1.0
@@ -128,7 +128,7 @@ def _values(path: Path, column: str) -> list[float]:
 
 
 def _number(text: str) -> float:
-    """Raises `ValueError` for "1_000", too, which is a number for Python alone."""
+    """Parse a number. Raises `ValueError` for "1_000", too, which is a number for Python alone."""
     if "_" in text:
         raise ValueError(f"{text!r}: write digits alone")
     return float(text)

@@ -1,4 +1,5 @@
-"""The member's side of `veilcast authority`: asking with keys of its own, taking the answer, applying bulletins."""
+"""The member's side of `veilcast authority`: makes a request with its own keys, accepts the answer, applies
+bulletins."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What every process begins with: its keyring, opened and in force, whom bulletins shut out, a clock and chance."""
+"""The start of every process: its keyring, opened and valid now, the revoked keys, a clock and randomness."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ class OpenedIdentity(NamedTuple):
 
 
 def open_identity(config: ProcessConfig, passphrase: Secret) -> OpenedIdentity:
-    """What a process's file names, as it is now."""
+    """Open the keyring that a process's file names."""
     return open_identity_with_lock(config, passphrase)[0]
 
 
 def open_identity_with_lock(config: ProcessConfig, passphrase: Secret) -> tuple[OpenedIdentity, PassphraseLock]:
-    """The same, with the lock by which the keyring can be written again."""
+    """Open the keyring; also returns the lock with which it can be written again."""
     keyring, own = open_secret(Path(config.keyring), Keyring, passphrase)
     clock = SystemClock()
     _check_current(keyring, config.keyring, clock.now())
@@ -42,7 +42,7 @@ def open_identity_with_lock(config: ProcessConfig, passphrase: Secret) -> tuple[
 
 
 def check_role(keyring: Keyring, standing: TlsRole) -> None:
-    """Whether a keyring is for this role; `AuthorityError` if it is for another, or for none."""
+    """Raise `AuthorityError` if a keyring is for another role, or for none."""
     # Here, because X.509 takes a tenth of a second to load, and most commands need none.
     from veilcast.authority.tls_identity import role_of_keyring
 
@@ -54,7 +54,7 @@ def check_role(keyring: Keyring, standing: TlsRole) -> None:
 
 
 def _check_current(keyring: Keyring, name: str, now: int) -> None:
-    """Say in dates what the keyring itself says in epochs."""
+    """Raise `ExpiredError`, with dates instead of epochs, unless the membership is valid now."""
     leaf, epoch = keyring.membership.certificate.leaf, epoch_of(now, keyring.epoch_us)
     if leaf.first <= epoch <= leaf.last:
         return

@@ -1,6 +1,4 @@
-"""Files that a command is given to read.
-
-Numbers that a person gives: each has a least and a greatest, and a wrong one is told by its option's name."""
+"""Checks of what a person gives to a command: numbers within their bounds, and readable files."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The command as the person typed it, for the commands that output tells the person to type next."""
+"""The name of the program as the person typed it, for commands that the output suggests."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from typing import Final
 
 
 def command_name() -> str:
-    """`veilcast`, if the shell finds this program under that name; otherwise what was typed, such as `./run veilcast`.
+    """Return `veilcast` if the shell finds this program under that name; otherwise what was typed, such as `./run
+    veilcast`.
 
     `./run` names itself in the environment, because it starts the program by another path.
     """

@@ -1,13 +1,12 @@
 """The authority's side of `veilcast authority`: each command is one function from arguments and context to a report.
 
-The state is one locked file in the authority's directory. Everything that can be refused is refused before it is
-written, and it is written before anything is handed out, so an interruption at any point is repaired by calling again.
+The state is one locked file in the authority's directory. Everything that can be refused is refused before the state is
+written, and the state is written before anything is handed out. So a repeated call repairs an interruption at any
+point.
 
-
-Attribute declarations as a person types them: `temp:float:-40:60:12`, `floor:int:0:31`, `class:str`.
-
-A second number of bits, as in `temp:float:-40:60:12:3`, is how finely the mesh routes by the attribute; if there is
-none, it does not."""
+Attribute declarations look like `temp:float:-40:60:12`, `floor:int:0:31` or `class:str`. A second number of bits, as in
+`temp:float:-40:60:12:3`, is the resolution at which the mesh routes by the attribute; without it, the mesh does not.
+"""
 
 from __future__ import annotations
 
@@ -62,7 +61,7 @@ def parse_attribute(text: str) -> Domain:
 
 
 def _bits(given: list[str], default: int) -> tuple[int, int]:
-    """The bits, and how many of them the mesh routes by."""
+    """Return the number of bits, and the number of bits by which the mesh routes."""
     if len(given) > 2:
         raise ValueError("too many parts")
     bits, routing = [*map(int, given), *(default, 0)[len(given) :]]
@@ -205,7 +204,7 @@ def delegate(arguments: argparse.Namespace, context: Context) -> Report:
 
 
 def _wanted_grants(arguments: argparse.Namespace, asked: request.Request | None) -> list[tuple[str, TopicRole]]:
-    """What the operator means to grant; a request must agree with what the operator says beside it."""
+    """Return the grants that the operator means; a request must agree with the operator's options."""
     named: list[tuple[str, TopicRole]] = [(name, arguments.role) for name in dict.fromkeys(arguments.topic)]
     if _standing(arguments) != "member":
         if named:
@@ -221,7 +220,7 @@ def _wanted_grants(arguments: argparse.Namespace, asked: request.Request | None)
 
 
 def _standing(arguments: argparse.Namespace) -> TlsRole:
-    """Publishers and subscribers are members alike, and so is who has no role."""
+    """Publishers, subscribers and holders of no role are all members."""
     match arguments.role:
         case "proxy":
             return "proxy"
@@ -235,7 +234,7 @@ def _standing(arguments: argparse.Namespace) -> TlsRole:
 
 
 def _cover(arguments: argparse.Namespace) -> float | None:
-    """The cover share that the operator means; nothing leaves it as it is."""
+    """Return the cover share that the operator means; None leaves it as it is."""
     size: dict[str, int | None] = {"subscribers": arguments.subscribers, "members": arguments.members}
     if arguments.privacy is not None and arguments.cover is not None:
         raise ConfigError("--privacy and --cover both say how much cover there is; give one of them")

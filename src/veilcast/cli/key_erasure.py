@@ -1,10 +1,10 @@
-"""Past epoch keys, erased from a running node's memory and from its keyring on the disk.
+"""Erases past epoch keys from a running node's memory and from its keyring on the disk.
 
 A grant is a list of keys, one for each epoch. When an epoch has been over for `PAST_US`, a thief of the keyring and its
-passphrase must not find its key: what the thief recorded of that epoch stays closed. The file is locked again with the
-stretched passphrase that opened it, so that no passphrase is stretched again; it is replaced whole, so that a kill or a
-full disk leaves the old file; and a file that another command has locked anew is left to that command, which erases,
-too. The disk is waited for in a thread: links must not wait.
+passphrase must not find its key: traffic of that epoch that the thief recorded stays closed. The file is locked again
+with the stretched passphrase that opened it, so no passphrase is stretched again. The file is replaced as a whole, so a
+kill or a full disk leaves the old file. A file that another command has locked with a new key is left to that command,
+which erases, too. A thread waits for the disk: links must not wait.
 """
 
 from __future__ import annotations
@@ -24,7 +24,8 @@ from veilcast.net.clock import SystemClock
 
 
 def first_kept_epoch(now: int, epoch_us: int) -> int:
-    """The first epoch whose keys are still of use: what was published in it may be under way, or held for a reader."""
+    """Return the first epoch whose keys are still useful: its publications may be under way, or stored for a
+    subscriber."""
     return epoch_of(now - PAST_US, epoch_us) - 1
 
 
@@ -32,7 +33,7 @@ class KeyErasure:
     def __init__(self, path: Path, keyring: Keyring, own: PassphraseLock, clock: SystemClock) -> None:
         self._path, self._keyring, self._lock, self._clock = path, keyring, own, clock
         self._erased = self._failed = -1
-        """The first epoch that the file has keys for, as far as is known; and the one that could not be written."""
+        """The first epoch that the file has keys for, as far as is known; and the epoch of the last failed write."""
 
     async def watch(self) -> None:
         while True:
@@ -47,7 +48,7 @@ class KeyErasure:
         return first
 
     def erase_file(self, first: int) -> None:
-        """Write the keyring without keys of epochs before this one; if that fails, say so once and try again later."""
+        """Write the keyring without keys of epochs before this one; if that fails, log it once and try again later."""
         try:
             with lock_directory(self._path.parent):
                 stored = reread_secret(self._path, Keyring, self._lock)
@@ -61,6 +62,6 @@ class KeyErasure:
 
 
 PAST_US: Final = 86_400_000_000
-"""For how long keys of an epoch that is over are kept, in microseconds: relays may hold a notification for hours."""
+"""How long keys of a past epoch are kept, in microseconds: relays may store a notification for hours."""
 LOOK_S: Final = 60.0
 _LOG: Final = logging.getLogger("veilcast.keys")

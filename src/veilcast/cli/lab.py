@@ -1,7 +1,7 @@
 """`veilcast lab ...`: experiments on Spark.
 
-The lab is an extra: its rooms are imported by the command that needs them, and a library that is not there is told with
-what to install. `lab list` needs none of it.
+The lab is an extra: each command imports the rooms that it needs, and a missing library is reported with what to
+install. `lab list` needs none of it.
 """
 
 from __future__ import annotations
@@ -137,7 +137,7 @@ def bench(arguments: argparse.Namespace, context: Context) -> Report:
 
 
 def _choose(asked: list[str], known: tuple[str, ...]) -> list[str]:
-    """Each once, in the order of their asking; what is no pattern is left as it is, and may be a file."""
+    """Return each name once, in the given order; a name that is no pattern stays as it is, and may be a file."""
     chosen: dict[str, None] = {}
     for name in asked:
         found = list(known) if name == "all" else fnmatch.filter(known, name)
@@ -170,7 +170,7 @@ def _lines(result: SweepResult, definition: Experiment) -> list[str]:
 
 
 def _curves(result: SweepResult, definition: Experiment) -> list[str]:
-    """The first and the last point of each curve, and the curves that have none."""
+    """Return the first and the last point of each curve, and the curves without points."""
     from veilcast.lab.experiment.verdicts import ScoreTable, curve_points
 
     scores, lines, empty = ScoreTable(result.scores.to_pylist()), list[str](), list[str]()
@@ -207,7 +207,8 @@ def _interval(row: dict[str, Any], seeds: int) -> str:
 
 
 def _finite(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """JSON has no infinity, which is where a curve settles that never does, and how far one seed may be off."""
+    """Replace infinity by None, because JSON has none: it is the settling point of a curve that never settles, and the
+    error of a single seed."""
     return [
         {name: None if isinstance(value, float) and not math.isfinite(value) else value for name, value in row.items()}
         for row in rows
@@ -225,6 +226,6 @@ def lab_extra() -> Iterator[None]:
 
 
 _ROWS: Final = {"attacks": 10**8, "bulk": 10**6, "traces": 10**7}
-"""That are measured if nobody says otherwise."""
+"""Default number of rows to measure."""
 _CURVES: Final = 12
-"""Curves of one experiment whose ends are printed."""
+"""Curves of one experiment whose end points are printed."""

@@ -1,4 +1,4 @@
-"""What `veilcast lab list` prints: the experiments, a line each; or of some what is to be known before a run."""
+"""The output of `veilcast lab list`: one line for each experiment, or the details of some."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Row: TypeAlias = dict[str, Any]
 
 
 def list_rows(names: list[str]) -> list[Row]:
-    """As they are without options: by the first engine, with all seeds."""
+    """Return one row for each experiment with its defaults: the first engine, and all seeds."""
     found = []
     for name, definition in map(experiment.load_outline, names):
         engine = definition.engines[0]

@@ -1,4 +1,4 @@
-"""`veilcast net ...`: a network of real nodes on this machine, up and down again."""
+"""`veilcast net ...`: starts and stops a network of real nodes on this computer."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def up(arguments: argparse.Namespace, context: Context) -> Report:
 
 
 def make_plan(arguments: argparse.Namespace) -> NetworkPlan:
-    """The network that the options of `net up` describe."""
+    """Make the plan that the options of `net up` describe."""
     left = max(0, arguments.nodes - arguments.publishers)
     return NetworkPlan(
         nodes=arguments.nodes,

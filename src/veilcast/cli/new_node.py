@@ -1,4 +1,4 @@
-"""`veilcast node new`: a first node.toml on stdout, with a word on each key; checked as `node run` will check it."""
+"""`veilcast node new`: prints a first node.toml, with a comment for each key; checked as `node run` will check it."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def new(arguments: argparse.Namespace, context: Context) -> Report:
 
 
 def node_file(keyring: str, listen: str, address: str | None, peers: list[str]) -> str:
-    """TOML's strings and lists are JSON's."""
+    """TOML's strings and lists are written like JSON's."""
     told = f"address = {json.dumps(address)}" if address is not None else '# address = "203.0.113.7:4000"'
     return f"""\
 # The file of one node: veilcast node run -c node.toml. All keys: docs/operating.md. Paths are relative to this file.

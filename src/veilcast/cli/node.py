@@ -1,4 +1,4 @@
-"""`veilcast node ...`: one member's node, from its configuration to its last cell."""
+"""`veilcast node run`: one member's node, from its configuration to its last cell."""
 
 from __future__ import annotations
 

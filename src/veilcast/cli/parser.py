@@ -15,7 +15,7 @@ from veilcast.nearest import did_you_mean
 
 class CommandParser(argparse.ArgumentParser):
     advice = ""
-    """The next step after a positional argument too many; a command that knows one sets it on its parser."""
+    """The next step after a surplus positional argument; a command that knows one sets it on its parser."""
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
         found, rest = super().parse_known_args(args, namespace)

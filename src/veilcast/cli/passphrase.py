@@ -1,16 +1,15 @@
 """Where a passphrase comes from: a file, an open descriptor or a prompt, never the command's arguments.
 
-In order: the file named by an option, the file that a command left beside what it locked, the file named in
-VEILCAST_PASSPHRASE_FILE, and the terminal. Where nobody can be asked a new passphrase is drawn and written to a file
-beside, mode 0600, with a warning: whoever holds both files holds the keys.
+The sources in order: the file of an option, the file that a command left beside what it locked, the file named in
+VEILCAST_PASSPHRASE_FILE, and the terminal. If there is no terminal, a new passphrase is drawn and written to a file
+beside the locked one, mode 0600, with a warning: both files together are as good as the keys.
 
-
-A process that holds secrets writes no core dump and lets no process of the same user read its memory.
-
+A process that handles a passphrase writes no core dump, and lets no process of the same user read its memory.
 `RLIMIT_CORE` is set to 0 on every system that has it, and is inherited by child processes. On Linux the process is also
-made not dumpable (`PR_SET_DUMPABLE`): a core dump goes to no pipe either, and ptrace and `/proc/PID/mem` are for root
-alone. Memory is not locked (`mlock`): Python copies secrets freely, and the default limit of a user, 8 MB, is less than
-Argon2id alone needs. So a machine without encrypted swap can still write secrets to its disk."""
+made not dumpable (`PR_SET_DUMPABLE`): a core dump goes to no pipe either, and only root may use ptrace and
+`/proc/PID/mem`. Memory is not locked (`mlock`): Python copies secrets freely, and the default limit of a user, 8 MB, is
+less than Argon2id alone needs. So a computer without encrypted swap can still write secrets to its disk.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +29,7 @@ from veilcast.errors import PassphraseError
 
 
 def guard_process() -> None:
-    """Called before a passphrase is asked for; does no harm when it is called again, or cannot be done."""
+    """Protect this process before a passphrase is read. Harmless if it is repeated or not possible."""
     with contextlib.suppress(OSError, ValueError):
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     if sys.platform == "linux":
@@ -42,7 +41,7 @@ _PR_SET_DUMPABLE: Final = 4
 
 
 def read_passphrase(context: Context, what: str, option: Path | None, beside: Path) -> Secret:
-    """The passphrase that opens `what`."""
+    """Return the passphrase that opens `what`."""
     guard_process()
     known = _known(option, beside, os.environ.get("VEILCAST_PASSPHRASE_FILE"))
     if known is not None:
@@ -53,7 +52,7 @@ def read_passphrase(context: Context, what: str, option: Path | None, beside: Pa
 
 
 def read_descriptor(descriptor: int) -> Secret:
-    """What whoever started us has put into an open file or pipe; it is closed afterwards."""
+    """Read a passphrase from an open file or pipe of the parent process, and close it."""
     guard_process()
     try:
         with open(descriptor, "rb") as file:
@@ -66,7 +65,7 @@ def read_descriptor(descriptor: int) -> Secret:
 
 
 def new_passphrase(context: Context, what: str, option: Path | None, beside: Path, *, draw: bool = False) -> Secret:
-    """A passphrase to lock `what` with; with `draw`, a drawn one is the rule and nobody is asked."""
+    """Return a passphrase to lock `what` with; with `draw`, it is drawn and nobody is asked."""
     guard_process()
     known = _known(option, beside, None if draw else os.environ.get("VEILCAST_PASSPHRASE_FILE"))
     if known is not None:
@@ -83,7 +82,7 @@ def new_passphrase(context: Context, what: str, option: Path | None, beside: Pat
 
 
 def _known(option: Path | None, beside: Path, variable: str | None) -> Secret | None:
-    """From the first of the files that there is."""
+    """Read the first of these files that exists."""
     if option is not None:
         return _from_file(option)
     if beside.exists():

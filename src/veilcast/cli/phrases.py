@@ -1,8 +1,4 @@
-"""Dates and times as people read them, in UTC.
-
-So many of something, in words: one is not said as many are.
-
-Why publications wait, and about until when, in words for their publisher."""
+"""Numbers, times and delays as people read them; dates are in UTC."""
 
 from __future__ import annotations
 
@@ -14,7 +10,7 @@ import datetime
 
 
 def pluralize(number: int, what: str) -> str:
-    """`1 process`, `2 processes`; `what` is one of them."""
+    """`1 process`, `2 processes`; `what` is the singular."""
     many = "es" if what.endswith("s") else "s"
     return f"{number:,} {what}{'' if number == 1 else many}"
 
@@ -26,7 +22,7 @@ def format_delay(delay: Delay, now_us: int) -> str:
 
 
 def is_worth_telling(delay: Delay, now_us: int) -> bool:
-    """Whether a publisher that waits for nothing longer than a few seconds would wonder."""
+    """Return True if a publisher that expects a few seconds would wonder about this delay."""
     return delay.until_us is None or remaining_us(delay, now_us) >= TOLD_US
 
 
@@ -35,7 +31,7 @@ def remaining_us(delay: Delay, now_us: int) -> int:
 
 
 def format_duration(us: int) -> str:
-    """One number, no more exact than an estimate is: seconds up to three minutes, then minutes, then hours."""
+    """Return one number, no more exact than an estimate is: seconds up to three minutes, then minutes, then hours."""
     seconds = max(1, round(us / 1e6))
     for size, unit in ((3600, "h"), (60, "min")):
         if seconds >= 3 * size:
@@ -47,7 +43,7 @@ TOLD_US: Final = 3_000_000
 
 
 def format_epoch(epoch: int, epoch_us: int) -> str:
-    """When an epoch begins, for people."""
+    """Return the date at which an epoch begins."""
     try:
         return f"{datetime.datetime.fromtimestamp(epoch * epoch_us / 1e6, datetime.UTC):%Y-%m-%d %H:%M} UTC"
     except (OverflowError, ValueError):
@@ -55,5 +51,5 @@ def format_epoch(epoch: int, epoch_us: int) -> str:
 
 
 def format_time(time_us: int) -> str:
-    """A time of today or some days hence, for people."""
+    """Return a date and time with seconds."""
     return f"{datetime.datetime.fromtimestamp(time_us // 1_000_000, datetime.UTC):%Y-%m-%d %H:%M:%S} UTC"

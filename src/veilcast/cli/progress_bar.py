@@ -1,4 +1,4 @@
-"""A progress bar on the terminal, for what takes more than two seconds."""
+"""A progress bar on the terminal, for work that takes more than two seconds."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ class Advance(Protocol):
 
 @contextmanager
 def progress_bar(text: str, total: int | None = None) -> Iterator[Advance]:
-    """A bar on stderr, moved by what is yielded. Where stderr is no terminal there is none, and nothing is imported."""
+    """Show a bar on stderr, moved by the yielded function. If stderr is no terminal, nothing is shown and nothing is
+    imported."""
     if not sys.stderr.isatty():
         yield lambda done, of=None: None
         return

@@ -1,4 +1,4 @@
-"""`veilcast pub TOPIC`: publish through the running node."""
+"""`veilcast pub TOPIC`: publishes through the running node."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def pub(arguments: argparse.Namespace, context: Context) -> Report:
 
 
 def parse_value(text: str) -> tuple[str, Value]:
-    """`temp=21.5`, `floor=3`, `class=tech`: a number where it looks like one."""
+    """Parse `temp=21.5`, `floor=3` or `class=tech`; the value is a number if it looks like one."""
     name, equals, value = text.partition("=")
     if not name or not equals or not value:
         raise ConfigError(f"--value {text!r}: write NAME=VALUE")
@@ -47,7 +47,7 @@ def parse_value(text: str) -> tuple[str, Value]:
 
 
 def number_or_text(text: str) -> Value:
-    """A number where it looks like one; not "1_000", which is one for Python alone."""
+    """Return a number if the text looks like one; "1_000" stays text, because it is a number for Python alone."""
     if "_" in text:
         return text
     for kind in (int, float):

@@ -1,6 +1,6 @@
-"""`veilcast relay ...`: the two services of a relay, from their keys to their last record.
+"""`veilcast relay ...`: the two hosts of a relay, from their keys to their last record.
 
-To make keys takes neither a driver nor a disk of records: what runs a service is imported when one runs.
+Making keys needs neither a driver nor a store: the modules that run a host are imported when one runs.
 """
 
 from __future__ import annotations

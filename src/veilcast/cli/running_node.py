@@ -1,4 +1,4 @@
-"""How a command reaches the running node: by the node's configuration file, which knows the control socket."""
+"""Access to the running node by its configuration file, which names the control socket; and `veilcast node stop`."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def config_path(arguments: argparse.Namespace) -> Path:
 
 
 def warn_if_hindered(me: BlockingClient, context: Context) -> Status:
-    """What was asked for is taken, but may wait: say why, if the node knows. Returns how the node is."""
+    """Print why an accepted request may wait, if the node knows. Returns the node's status."""
     status = me.status()
     for hindrance in status.hindrances:
         context.warn(f"the node goes on trying, but {hindrance}")

@@ -1,4 +1,4 @@
-"""What the commands share that run a process until it is told to stop: its file, passphrase, log and last word."""
+"""Shared by the commands that run a process until it is stopped: its file, passphrase, log and last message."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ _P = TypeVar("_P", bound=ProcessConfig)
 
 
 def load_process_config(path: Path, load: Callable[[Path], _P]) -> _P:
-    """Read a process's file, and log as it says from here on."""
+    """Read a process's file, and log from now on as the file says."""
     config = load(path)
     log.set_up(config.log.format, config.log.level, _log_file(config.log))
     return config
 
 
 def process_passphrase(arguments: argparse.Namespace, config: ProcessConfig, context: Context) -> Secret:
-    """From where the command line says, or else the file, or from who started us."""
+    """Return the passphrase from the command line's source, or else from the source of the file."""
     if not Path(config.keyring).exists():  # Nobody should type a passphrase for nothing.
         raise StorageError(f"keyring: there is no {config.keyring}; the authority grants one")
     if is_directory_locked(Path(config.state)):
@@ -46,7 +46,7 @@ def process_passphrase(arguments: argparse.Namespace, config: ProcessConfig, con
 
 
 def run_service(station: ServiceSetup[Any], context: Context, *, as_json: bool, left: str) -> Report:
-    """Serve until told to stop, saying where when it begins; `left` is what is said if something was left to do."""
+    """Serve until stopped, and print the addresses at the start; `left` is printed if something was left to do."""
 
     def ready(driver: MachineDriver) -> None:
         places = list(driver.addresses) if station.address is None else [station.address]

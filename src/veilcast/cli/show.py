@@ -1,4 +1,4 @@
-"""`veilcast authority show`: an authority (a directory), or a keyring, request or bulletin, with no secret in sight."""
+"""`veilcast authority show`: an authority (a directory), a keyring, a request or a bulletin, without any secret."""
 
 from __future__ import annotations
 

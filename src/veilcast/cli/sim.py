@@ -1,4 +1,4 @@
-"""`veilcast sim ...`: the same machines in virtual time."""
+"""`veilcast sim run` and `sim list`: the same machines in virtual time."""
 
 from __future__ import annotations
 

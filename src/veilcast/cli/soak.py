@@ -1,4 +1,4 @@
-"""`veilcast sim soak`: seed after seed on every core, until all have passed or one has not."""
+"""`veilcast sim soak`: one seed after another on every core, until all have passed or one has failed."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def _report(seeds: range, passed: dict[str, int], notes: int, failed: ScenarioOu
 
 
 def _outcomes(run: Callable[[int], ScenarioOutcome], seeds: range, jobs: int) -> Generator[ScenarioOutcome, None, None]:
-    """What comes of each seed, in their order: the first that fails is the same for any number of jobs."""
+    """Yield the outcome of each seed, in their order: the first failure is the same for any number of jobs."""
     if jobs == 1:
         yield from map(run, seeds)
         return
@@ -88,7 +88,7 @@ def _outcomes(run: Callable[[int], ScenarioOutcome], seeds: range, jobs: int) ->
 
 
 def _end_on_interrupt() -> None:
-    """Ctrl-C reaches every process of a terminal; the command has a word to say about it, its workers have not."""
+    """End a worker on Ctrl-C, which reaches every process of a terminal; only the command itself prints a message."""
     signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
@@ -103,4 +103,4 @@ SOAKS: Final[dict[str, Soak]] = {
 }
 _SEEDS_MAX: Final = 1_000_000
 _AHEAD: Final = 4
-"""Seeds handed out ahead for each process, so that none waits for a slow one."""
+"""Seeds handed out in advance for each process, so that no process waits for a slow one."""

@@ -1,4 +1,4 @@
-"""`veilcast status` and `veilcast peers`: how the running node is, and how hidden its member."""
+"""`veilcast status` and `veilcast peers`: the state of the running node, and how well its member is hidden."""
 
 from __future__ import annotations
 

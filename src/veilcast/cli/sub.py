@@ -1,4 +1,4 @@
-"""`veilcast sub`: print the notes of a subscription, one a line, each acknowledged when it has been printed."""
+"""`veilcast sub`: prints the notes of a subscription, one a line, and acknowledges each after it is printed."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def sub(arguments: argparse.Namespace, context: Context) -> Report:
 
 
 def _interrupt(*_: object) -> None:
-    """As Ctrl-C does, also where that is ignored, as in what a script has put into the background."""
+    """Act as Ctrl-C does, also where Ctrl-C is ignored, for example in a background job of a script."""
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
     signal.raise_signal(signal.SIGINT)
@@ -65,13 +65,13 @@ def parse_range(name: str, bounds: str) -> Range:
 
 
 def as_line(note: Note) -> str:
-    """The body as one line of text. Whoever wrote it is a stranger: nothing of it may steer a terminal."""
+    """Return the body as one line of text. The publisher may be a stranger: the body must not control the terminal."""
     text = note.publication.body.decode(errors="backslashreplace")
     return "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in text)
 
 
 def as_json(note: Note) -> str:
-    """The body as text where it is UTF-8, and as base64 otherwise."""
+    """Return the body as text if it is UTF-8, otherwise as base64."""
     found: dict[str, Any] = {"id": note.id.hex(), "pairs": note.publication.pairs}
     try:
         found["body"] = note.publication.body.decode()

@@ -1,12 +1,11 @@
-"""The tap: a machine around the outermost one that writes down every datagram of its node, as the wire shows it; where
-peers are reached through Tor, every record, with the names that this node has for those at the other ends.
+"""The wire tap: a machine around the outermost machine of a node that records every datagram as the wire shows it;
+where peers are reached through Tor, it records every frame, with the names that this node has for its peers.
 
-It is for the lab and for demonstrations. What it writes is what an observer of this node's wires would have: times,
-addresses and sizes, in the lab's table `cells`; nothing of what is inside. On a disk that is still a list of whom this
-member talks to and when, so it is off unless it is asked for by a name that warns.
+It is for the lab and for demonstrations. It records what an observer of this node's wires would have: times, addresses
+and sizes, in the lab's table `cells`, and no contents. On a disk that is still a list of the member's peers and times,
+so the tap is off unless it is asked for by a name that warns.
 
-A datagram is stamped with the machine's `now` when the driver takes it. A disk that fails ends the record and not the
-node.
+A datagram has the machine's `now` when the driver takes it. A failing disk ends the recording, not the node.
 """
 
 from __future__ import annotations
@@ -24,12 +23,13 @@ from veilcast.machine import Address, Event, Frame, Machine
 from veilcast.observe import TABLE_OF, CellRow, TableWriter
 
 MachineWrapper: TypeAlias = Callable[[Machine, Address, int], Machine]
-"""Wraps a node's outermost machine, and is told the node's own address and how long its epochs are."""
+"""Wraps a node's outermost machine; receives the machine, the node's own address and the length of its epochs."""
 
 
 @contextmanager
 def open_tap(directory: Path, run: str) -> Iterator[MachineWrapper]:
-    """What puts a tap around the machine of a node; its owner alone can read what it writes."""
+    """Open the table, and yield the function that puts a tap around a node's machine. Only the owner can read the
+    file."""
     make_directory(directory)
     _make_private(directory / f"{TABLE_OF[CellRow]}.jsonl")
     with TableWriter(directory) as table:
@@ -41,7 +41,7 @@ class CellTable(Protocol):
 
 
 class WireTap:
-    """A `Machine` that does what the one inside does, and tells the table of it; `rows_max` bounds what is written."""
+    """A `Machine` that forwards every call to the inner one and records the frames; `rows_max` bounds the table."""
 
     def __init__(
         self, inner: Machine, table: CellTable, own: Address, *, run: str, epoch_us: int, rows_max: int = 10_000_000
@@ -94,7 +94,7 @@ class WireTap:
 
 
 def _make_private(path: Path) -> None:
-    """The directory may be an older one, in which others can look around."""
+    """Create the file for its owner alone; the directory may be older and readable for others."""
     try:
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
         try:

@@ -1,4 +1,4 @@
-"""`veilcast tree testnet ...`: a private Tor network on this machine, up and down again."""
+"""`veilcast tree testnet ...`: starts and stops a private Tor network on this computer."""
 
 from __future__ import annotations
 

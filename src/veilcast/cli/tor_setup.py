@@ -1,10 +1,10 @@
-"""The anonymous network of a process: Tor, as its file says, and the place in it at which this process is reached.
+"""The Tor of a process, as its file says, and the onion service at which the process is reached.
 
-An onion service is its key, and ours comes from the keyring: nothing lies on the disk that would need a lock of its
-own, and a node is found at the same address in every life. A Tor of our own ends with us; of one that runs already we
-ask for the service only.
+An onion service is its key, and ours is derived from the keyring: so no separate key on the disk needs a lock, and a
+node has the same address in every run. A Tor of our own ends with us; from a Tor that runs already we only ask for the
+service.
 
-Every node's composition imports this module, and most modes have no Tor: each function imports what drives Tor.
+The composition of every node imports this module, and most modes have no Tor: each function imports the Tor code.
 """
 
 from __future__ import annotations
@@ -32,19 +32,19 @@ if TYPE_CHECKING:
 NO_TOR: Final[AbstractContextManager[Tor | None]] = nullcontext()
 
 TorProgress: TypeAlias = Callable[[int], object]
-"""Hears how far Tor is, in percent."""
+"""Receives the progress of Tor's start, in percent."""
 
 
 class TorEndpoint(NamedTuple):
     address: Address
-    """By which others call us."""
+    """The address by which others call us."""
     listen: str | socket.socket
     reach: TorDialer | DirectDialer
 
 
 @contextmanager
 def open_tor(table: TorTable, state: Path, told: TorProgress = lambda percent: None) -> Iterator[Tor | None]:
-    """The Tor that a file asks for, up and in its network; None where it asks for none."""
+    """Open the Tor that a file asks for, started and in its network; None if the file asks for none."""
     if table.danger_off:
         yield None
     elif table.control is not None:
@@ -65,7 +65,7 @@ def open_tor(table: TorTable, state: Path, told: TorProgress = lambda percent: N
 
 @contextmanager
 def open_tor_with_progress(table: TorTable, state: Path, context: Context) -> Iterator[Tor | None]:
-    """The same for whoever waits at a terminal: a bar while Tor starts, and a warning where there is none."""
+    """Open Tor with a progress bar on the terminal, and a warning if there is no Tor."""
     if table.danger_off:
         context.warn("DANGER: tor.danger_off: whoever is called sees who calls, and so does everybody between them")
         yield None
@@ -77,7 +77,7 @@ def open_tor_with_progress(table: TorTable, state: Path, context: Context) -> It
 
 
 def make_endpoint(listen: str | None, keyring: Keyring, tor: Tor | None) -> TorEndpoint:
-    """At the onion service of this keyring; without Tor, where the file says."""
+    """Make the onion service of this keyring; without Tor, the endpoint at the address of the file."""
     from veilcast.net.onion import DirectDialer, open_doorway
 
     if tor is None:
@@ -89,14 +89,14 @@ def make_endpoint(listen: str | None, keyring: Keyring, tor: Tor | None) -> TorE
 
 
 def onion_address(keyring: Keyring) -> Address:
-    """Where a process with this keyring is reached through Tor, whether it runs or not."""
+    """Return the onion address of a process with this keyring, whether it runs or not."""
     return Address(f"{derive_onion_key(keyring.membership.link).host}:{PORT}")
 
 
 def onion_service_key(keyring: Keyring) -> str:
-    """As Tor's control port wants it."""
+    """Return the key in the form of Tor's control port."""
     return "ED25519-V3:" + base64.b64encode(derive_onion_key(keyring.membership.link).expand().reveal()).decode()
 
 
 PORT: Final = 80
-"""The same for all: a port tells nothing, and hides nobody."""
+"""The same port for all services: it tells nothing, and hides nobody."""

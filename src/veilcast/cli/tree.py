@@ -1,5 +1,4 @@
-"""`veilcast tree ...`: the directory of a tree, from the line that all its nodes need to its last record; and a private
-Tor network to try it in."""
+"""`veilcast tree ...`: the directory of a tree, from the line that all its nodes need to its last record."""
 
 from __future__ import annotations
 

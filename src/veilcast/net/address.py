@@ -1,11 +1,10 @@
-"""Addresses of UDP and TCP as text: "127.0.0.1:4000", "[::1]:4000", "[fe80::1%2]:4000".
+"""UDP and TCP addresses as text: "127.0.0.1:4000", "[::1]:4000", "[fe80::1%2]:4000".
 
-Machines compare addresses and never parse them, so one address has one text: what `format_address` gives. Host names
-are refused:
-to look one up would tell a name server who talks to whom.
+Machines compare addresses and never parse them, so each address has exactly one text: the one that `format_address`
+returns. Host names are refused, because a name lookup would tell a name server which peers this process talks to.
 
-Where it matters who answers at an address, and not only in which role, the name that its certificate must have stands
-before it: "broker:0a1b...@127.0.0.1:4000".
+A pinned address starts with the name that the peer's certificate must have: "broker:0a1b...@127.0.0.1:4000". Without a
+pinned name, any peer of the right role may answer.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ SocketAddress: TypeAlias = tuple[str, int] | tuple[str, int, int, int]
 
 
 def parse_address(text: str) -> tuple[socket.AddressFamily, SocketAddress]:
-    """The family and the address as sockets want it; `ConfigError` if the text is no address and port."""
+    """Return the socket family and the socket address. Raises `ConfigError` if the text is no address and port."""
     match = _FORM.fullmatch(text)
     try:
         if match is None:
@@ -44,7 +43,7 @@ def parse_address(text: str) -> tuple[socket.AddressFamily, SocketAddress]:
 
 
 def format_address(address: SocketAddress) -> Address:
-    """The text of what a socket calls a peer."""
+    """Return the text of a socket address."""
     if len(address) == 2:
         return Address(f"{address[0]}:{address[1]}")
     host, port, _, scope = address
@@ -52,18 +51,20 @@ def format_address(address: SocketAddress) -> Address:
 
 
 def canonical_address(text: str) -> Address:
-    """The one text of an address that a person wrote in one of several ways."""
+    """Return the one text of an address that a person may have written in several ways."""
     return format_address(parse_address(text)[1])
 
 
 def split_pinned(text: str) -> tuple[str, str]:
-    """Who must answer, and where it is called; an empty name where anybody of the right role may."""
+    """Split a pinned address into the certificate name and the address. The name is empty if any peer of the role may
+    answer."""
     name, _, where = text.rpartition("@")
     return name, where
 
 
 def listen_error(key: str, address: SocketAddress, error: OSError) -> StorageError:
-    """What to raise where the system does not let us listen: the file's key, the reason and what to do."""
+    """Make the error for an address that the system does not let this process listen at. `key` is the key of the
+    file."""
     reason = os.strerror(error.errno) if error.errno else str(error)
     hint = _HINTS.get(error.errno or 0, "")
     return StorageError(f"{key}: cannot use {format_address(address)}: {reason}{hint}")

@@ -1,4 +1,4 @@
-"""`veilcast.connect`: a client of the running node, for asyncio.
+"""`veilcast.connect`: the asyncio client of a running node.
 
     async with veilcast.connect("node.toml") as me:
         await me.publish("weather/munich", "sunny", temp=21.5)
@@ -8,8 +8,8 @@
                 ...
 
 `publish` returns when the publication is on the node's disk. A note is acknowledged when the program asks for the next
-one; until then the note comes again, to this client or to the next client with the same interest. A node that goes away
-is an `UnreachableError`: a client does not connect again by itself.
+one; until then the node delivers it again, to this client or to the next client with the same interest. If the node
+stops, calls raise `UnreachableError`: a client does not reconnect by itself.
 """
 
 from __future__ import annotations
@@ -45,14 +45,15 @@ T = TypeVar("T")
 def connect(config: str | os.PathLike[str]) -> Connection:
     """Connect to the node that runs with this configuration file: `async with connect("node.toml") as me`.
 
-    `me` is a `Client`. To enter the block raises `UnreachableError` if no node answers, `StorageError` or `ConfigError`
-    if the file cannot be read, and `PermissionsError` if the node is another user's. To leave it closes the client.
+    `me` is a `Client`. Entering the block raises `UnreachableError` if no node answers, `StorageError` or `ConfigError`
+    if the file cannot be read, and `PermissionsError` if the node belongs to another user. Leaving it closes the
+    client.
     """
     return Connection(config)
 
 
 class Connection(contextlib.AbstractAsyncContextManager["Client"]):
-    """What `connect` returns: a context manager that opens a `Client` and closes it."""
+    """The context manager that `connect` returns: opens a `Client` and closes it."""
 
     def __init__(self, config: str | os.PathLike[str]) -> None:
         self._config = config
@@ -77,7 +78,7 @@ class Connection(contextlib.AbstractAsyncContextManager["Client"]):
 
 
 async def open_client(config: str | os.PathLike[str]) -> Client:
-    """The client that `connect` opens, for a caller that closes it by `Client.close`."""
+    """Open the client of `connect`, for a caller that closes it with `Client.close`."""
     path = find_control_socket(config)
     try:
         reader, writer = await asyncio.open_unix_connection(path)
@@ -98,21 +99,21 @@ async def open_client(config: str | os.PathLike[str]) -> Client:
 class Client:
     """Publishes and subscribes through a running node. `connect` makes it. Several tasks may share one client.
 
-    Every method raises `UnreachableError` if the node has gone away, and the node's refusal as the error that it is.
+    Every method raises `UnreachableError` if the node has stopped, and the node's refusal as the error that it is.
     """
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._reader, self._writer = reader, writer
         self._session = ClientSession()
         self._news = asyncio.Event()
-        """Set, and replaced, when something has arrived or the session was lost."""
+        """Set and replaced when something has arrived or the session has ended."""
         self._listener = asyncio.create_task(self._listen())
 
     async def publish(self, what: str | Label | Publication, body: bytes | str = b"", **values: Value) -> None:
-        """Publish on a topic, with values of its attributes; returns when the node has the publication on its disk.
+        """Publish on a topic, with values of its attributes; returns when the publication is on the node's disk.
 
-        `what` is a topic, or a whole `Publication`. A body is bytes, or a string, which is sent as UTF-8. A publication
-        has 32,768 bytes at most with all of its values. Raises `UnknownTopicError` if the node has no grant for the
+        `what` is a topic or a whole `Publication`. A body is bytes, or a string, which is sent as UTF-8. A publication
+        has at most 32,768 bytes with all of its values. Raises `UnknownTopicError` if the node has no grant for the
         topic, and `LocalError` for arguments of another type, values that do not fit, or an outbox that is full.
         """
         await self._run(
@@ -122,35 +123,35 @@ class Client:
         )
 
     def subscribe(self, interest: str | Conjunction, *, keep: bool = False) -> Subscription:
-        """Subscribe to what matches; a string is a topic's name.
+        """Subscribe to an interest; a string is the name of a topic.
 
-        The request goes to the node at once. What the node refuses is raised by the first method of the subscription
-        that is awaited. Notes arrive from when the subscription is ready: see `Subscription.ready`.
+        The request goes to the node at once. The first awaited method of the subscription raises a refusal of the node.
+        Notes arrive once the subscription is ready: see `Subscription.ready`.
 
         Without `keep` the subscription ends with `close`, with the client, or a minute after the client was cut off.
-        With `keep` the node goes on collecting notes when the client has gone, and the next client that subscribes to
-        the same gets them. Raises `LocalError` for an interest of another type.
+        With `keep` the node goes on collecting notes after the client has left, and the next client with the same
+        interest receives them. Raises `LocalError` for an interest of another type.
         """
         calls = self._session.subscribe(make_interest(interest), keep=bool(keep))
         self._flush()
         return Subscription(self, calls)
 
     async def status(self) -> Status:
-        """How the node is, and how hidden its member."""
+        """Return the state of the node, and how well its member is hidden."""
         return (
             await self._run(self._session.ask(control_protocol.StatusRequest(), control_protocol.StatusAnswer))
         ).status
 
     async def peers(self) -> list[Peer]:
-        """The node's neighbours. This is for the eyes of the node's owner, not for a log."""
+        """Return the node's neighbours. This list is for the node's owner, not for a log."""
         return (await self._run(self._session.ask(control_protocol.PeersRequest(), control_protocol.PeersAnswer))).peers
 
     async def stop(self) -> None:
-        """Ask the node to finish what it has begun, and to end. Returns when the node has heard it."""
+        """Ask the node to finish its work and to stop. Returns when the node has received the request."""
         await self._run(self._session.ask(control_protocol.StopRequest(), control_protocol.DoneAnswer))
 
     async def close(self) -> None:
-        """End the subscriptions that are not to be kept, and disconnect; takes half a minute at most."""
+        """End the subscriptions that are not to be kept, and disconnect; takes at most half a minute."""
         with contextlib.suppress(VeilcastError, TimeoutError):
             async with asyncio.timeout(LEAVE_S):
                 await self._run(self._session.close())
@@ -202,21 +203,22 @@ class Client:
 class Subscription:
     """The notes of one subscription: `async for note in subscription`, or `async with ... as notes`, which ends it.
 
-    A note is acknowledged when the program asks for the next one, or calls `acknowledge`. A note that is not
-    acknowledged comes again, to the next client with the same interest.
+    A note is acknowledged when the program asks for the next one or calls `acknowledge`. The node delivers an
+    unacknowledged note again, to the next client with the same interest.
     """
 
     def __init__(self, client: Client, calls: SubscriptionCalls) -> None:
         self._client, self._calls = client, calls
 
     async def start(self) -> None:
-        """Return when the node has the subscription on its disk. Raises the node's refusal, as `UnknownTopicError`."""
+        """Return when the subscription is on the node's disk. Raises the node's refusal, for example
+        `UnknownTopicError`."""
         await self._client._run(self._calls.start())
 
     async def ready(self, timeout_s: float | None = None) -> None:
-        """Return when what is published from now on reaches this subscription, as far as the node knows.
+        """Return when this subscription receives what is published from now on, as far as the node knows.
 
-        Raises `NotReadyError`, a `TimeoutError` too, after `timeout_s` seconds; the subscription stands all the same.
+        Raises `NotReadyError`, which is also a `TimeoutError`, after `timeout_s` seconds; the subscription stays.
         """
         limit = check_timeout(timeout_s)
         try:
@@ -226,24 +228,24 @@ class Subscription:
             raise NotReadyError(not_ready_text(limit)) from None
 
     async def waiting(self) -> Waiting | None:
-        """What this subscription waits for: None if it is ready, else from when on notes arrive."""
+        """Return None if the subscription is ready, otherwise the time from which notes arrive."""
         return await self._client._run(self._calls.waiting())
 
     def __aiter__(self) -> Subscription:
         return self
 
     async def __anext__(self) -> Note:
-        """Acknowledge the note before, and wait for the next one."""
+        """Acknowledge the last note, and wait for the next one."""
         note = await self._client._run(self._calls.next_note())
         self._calls.handed_out = note
         return note
 
     async def acknowledge(self) -> None:
-        """Tell the node that the note handed out last need not come again; asking for the next one does it too."""
+        """Tell the node not to deliver the last note again. Asking for the next note does the same."""
         await self._client._run(self._calls.acknowledge())
 
     async def close(self) -> None:
-        """Unsubscribe, unless the subscription is to be kept. The note handed out last stays unacknowledged."""
+        """Unsubscribe, unless the subscription is to be kept. The last note stays unacknowledged."""
         await self._client._run(self._calls.close())
 
     async def __aenter__(self) -> Subscription:

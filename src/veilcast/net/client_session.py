@@ -1,23 +1,19 @@
-"""A client's side of the control socket, without I/O: requests go out, answers and notes come in.
+"""A client's side of the control socket, without I/O: checks arguments, sends requests, receives answers and notes.
 
-The blocking client (`blocking`) and the asyncio client (`client`) drive the same session. Each operation is a *call*: a
-generator that yields whenever it needs more from the node. The driver moves bytes until the call returns:
+The blocking client (`sync_client`) and the asyncio client (`client`) drive the same session. Each operation is a
+*call*: a generator that yields whenever it needs more from the node. The driver moves bytes until the call returns:
 
-    session.take()                   # acts on what has arrived
+    session.act_on_incoming()        # acts on what has arrived
     next(call)                       # StopIteration: the result
     ...send session.outgoing, append what arrives to session.incoming...
 
 Claim: an exception of a signal handler (Ctrl-C) at any instruction of a call leaves the session usable. No byte and no
 note is lost.
-Reason: every step is one operation of the interpreter, or can be repeated. Bytes are appended to a list; `take` acts on
-a message first and then moves on by one assignment, so that an interrupted `take` acts on the message again. To act
-twice changes nothing: notes are filed under their offset in the stream, answers under the number of their request.
-
-
-Where the control socket of a node is: what its configuration says, or `control.sock` in its state directory.
-
-What a program hands to a client, checked before anything goes to the node: a mistake names the argument and a way
-out, and is never taken for a fault of the node."""
+Reason: every step is one operation of the interpreter, or can be repeated. Bytes are appended to a list.
+`act_on_incoming` acts on a message first and then moves on by one assignment, so that an interrupted call acts on the
+message again. Acting twice changes nothing: notes are filed under their offset in the stream, answers under the number
+of their request.
+"""
 
 from __future__ import annotations
 
@@ -44,7 +40,8 @@ from veilcast.topics.interests import Conjunction, Label, check_attribute, check
 
 
 def control_path(config: Path) -> Path:
-    """Paths in the file are relative to it."""
+    """Return the path of the control socket that a configuration file names, or `control.sock` in its state directory.
+    Paths in the file are relative to the file."""
     try:
         values = read_toml(config.read_bytes(), config)
     except OSError as error:
@@ -60,7 +57,7 @@ SOCKET: Final = "control.sock"
 
 
 def make_publication(what: object, body: object, values: Mapping[str, object]) -> Publication:
-    """Make a publication of the arguments of `publish`; `LocalError` for one that no node could take."""
+    """Make a publication from the arguments of `publish`. Raises `LocalError` for one that no node could accept."""
     if isinstance(what, Publication):
         if values or not isinstance(body, bytes | str) or body:
             raise LocalError("a Publication has its body and values already")
@@ -73,7 +70,7 @@ def make_publication(what: object, body: object, values: Mapping[str, object]) -
 
 
 def make_interest(interest: object) -> Conjunction:
-    """What `subscribe` was asked for; a string is a topic's name."""
+    """Check the argument of `subscribe`. A string is the name of a topic."""
     if isinstance(interest, str):
         return Label(interest)
     if not isinstance(interest, Conjunction):
@@ -90,7 +87,8 @@ def check_timeout(timeout_s: object) -> float | None:
 
 
 def find_control_socket(config: object) -> Path:
-    """The control socket of the node with this configuration file; `PermissionsError` if it is another user's."""
+    """Return the control socket of the node with this configuration file. Raises `PermissionsError` if another user
+    owns it."""
     if not isinstance(config, str | os.PathLike):
         raise LocalError(f"name the node's configuration file, as in 'node.toml', not {_kind(config)}")
     name = os.fspath(config)
@@ -162,12 +160,12 @@ class ClientSession:
 
     def __init__(self) -> None:
         self.outgoing: tuple[list[bytes], list[int]] = ([], [])
-        """Messages to send, and how many bytes of them each `send` took."""
+        """Messages to send, and the bytes of them that each `send` took."""
         self._stream: tuple[list[bytes], int] = ([], 0)
-        """What has arrived and is not acted on, and the offset of its first byte in the stream."""
+        """Bytes that have arrived and are not acted on, and the offset of the first of them in the stream."""
         self._last = 0
         self._answers: dict[int, Answer | None] = {_UNASKED: None}
-        """The answer to each request that is under way; None while there is no answer. The node speaks first."""
+        """The answer to each request that is under way; None until it arrives. The node speaks first."""
         self._followed: dict[int | None, _Followed] = {}
         self._subscriptions: list[SubscriptionCalls] = []
         self._lost: VeilcastError | None = None
@@ -176,11 +174,11 @@ class ClientSession:
 
     @property
     def incoming(self) -> list[bytes]:
-        """Where the driver appends what arrives."""
+        """The driver appends what arrives to this list."""
         return self._stream[0]
 
     def act_on_incoming(self) -> None:
-        """Act on all whole messages that have arrived."""
+        """Act on all complete messages that have arrived."""
         while self._lost is None:
             chunks, start = self._stream
             data = b"".join(chunks)
@@ -196,23 +194,23 @@ class ClientSession:
             self._stream = ([data[size:]] if len(data) > size else [], start + size)
 
     def fail(self, error: VeilcastError) -> None:
-        """From now on every call raises this error."""
+        """End the session: from now on every call raises this error."""
         if self._lost is None:
             self._lost = error
 
     def fail_disconnected(self) -> None:
-        """The connection has ended."""
+        """End the session because the connection has ended."""
         self.fail(UnreachableError(_GONE))
 
     def check(self) -> None:
-        """Raise the error that ended the session, if one did."""
+        """Raise the error that ended the session, if there is one."""
         if self._lost is not None:
             raise self._lost
 
     # --- the client
 
     def greet(self) -> Call[None]:
-        """Hear the node's first message. The driver bounds the time."""
+        """Receive the node's first message. The driver limits the time."""
         try:
             welcome = yield from self._answer(_UNASKED, control_protocol.Welcome)
         except UnreachableError as error:
@@ -239,13 +237,13 @@ class ClientSession:
         return number
 
     def subscribe(self, interest: Conjunction, *, keep: bool) -> SubscriptionCalls:
-        """Queue the request for a subscription at once; `SubscriptionCalls.start` gets the answer."""
+        """Queue the request for a subscription at once; `SubscriptionCalls.start` waits for the answer."""
         subscription = SubscriptionCalls(self, interest, keep)
         self._subscriptions.append(subscription)
         return subscription
 
     def abandon(self, subscription: SubscriptionCalls | None) -> None:
-        """Nobody waits for an answer any more. A subscription that the node grants yet is ended, and so is this one."""
+        """Forget all pending answers. A subscription that the node grants later is ended, and so is this one."""
         heard = [each.number for each in self._answers.values() if isinstance(each, control_protocol.SubscribedAnswer)]
         self._answers.clear()
         for number in heard:
@@ -264,7 +262,7 @@ class ClientSession:
     # --- inside
 
     def _drop(self, number: int) -> None:
-        """Unsubscribe, and do not wait for the answer. The node keeps what this client asked to keep."""
+        """Unsubscribe without waiting for the answer. The node keeps what this client asked to keep."""
         self._followed.pop(number, None)
         if self._lost is None:
             self._answers.pop(self.send(control_protocol.UnsubscribeRequest(number)), None)
@@ -312,12 +310,13 @@ class SubscriptionCalls:
         self._session = session
         self._request = session.send(control_protocol.SubscribeRequest(interest.constraints, keep))
         self.number: int | None = None
-        """The node's number for it; None until the node has answered."""
+        """The node's number for the subscription; None until the node has answered."""
         self._ending = False
         self._refusal: VeilcastError | None = None
         self.handed_out: Note | None = None
-        """The note that the program got last, unless it is acknowledged. The driver sets it as the last step before the
-        program has the note: a note that Ctrl-C keeps from the program must not be acknowledged by the next call."""
+        """The note that the program received last, unless it is acknowledged. The driver sets it as the last step
+        before the program has the note: a note that Ctrl-C keeps from the program must not be acknowledged by the next
+        call."""
 
     def start(self) -> Call[None]:
         """Wait for the node's answer; raise its refusal."""
@@ -371,7 +370,7 @@ class SubscriptionCalls:
             self.handed_out = None
 
     def close(self) -> Call[None]:
-        """Leave the subscription; the node ends it, unless it is to be kept. The note handed out last stays
+        """Leave the subscription; the node ends it unless it is to be kept. The note handed out last stays
         unacknowledged."""
         if self not in self._session._subscriptions:
             return
@@ -405,16 +404,16 @@ class SubscriptionCalls:
 
 
 class _Followed:
-    """What has come for one subscription."""
+    """Notes and state that have arrived for one subscription."""
 
     __slots__ = ("ended", "notes", "told", "waiting")
 
     def __init__(self) -> None:
         self.notes: dict[int, Note] = {}
-        """By the offset of each in the stream, in the order of arrival."""
+        """Notes by their offset in the stream, in the order of arrival."""
         self.waiting: Waiting | None = None
         self.told = False
-        """True once the node has said what the subscription waits for."""
+        """True once the node has sent the readiness of the subscription."""
         self.ended = False
 
 
@@ -423,13 +422,13 @@ def not_ready_text(timeout_s: float | None) -> str:
 
 
 GREET_S: Final = 60.0
-"""Seconds that a node has for its first message. A node answers at once, but its machine may be busy."""
+"""Seconds that a node has for its first message. A node answers at once, but its computer may be busy."""
 LEAVE_S: Final = 30.0
-"""Seconds that a client takes at most to end its subscriptions in an orderly way."""
+"""Longest time, in seconds, that a client takes to end its subscriptions in an orderly way."""
 NO_FIRST_WORD: Final = f"the node took the call and said nothing for {GREET_S:g} s; if the machine is busy, try again"
 NO_NODE_OF_OURS: Final = "what listens at the control socket is no node of ours; -c names a member's file, not a host's"
 _GONE: Final = "the node has gone away, and its log says why; start it again: what it had not confirmed may be lost"
 _NOT_UNDERSTOOD: Final = "the node sent what this client does not understand"
 _SOMETHING_ELSE: Final = "the node answered something else than it was asked"
 _UNASKED: Final = 0
-"""The number of what the node says unasked."""
+"""The number of messages that answer no request."""

@@ -1,8 +1,8 @@
-"""The clock that machines are driven by: Unix time in microseconds that never goes back.
+"""The clock of all drivers: Unix time in microseconds that never goes back.
 
-The wall clock is read once, at the start; from then on the steady clock counts. Whoever sets the system's time, or
-keeps it in step, moves no timer and repeats no instant. It is also the clock of the event loop, so a deadline becomes
-a time of the loop without loss. What it does not count is the sleep of a machine that was suspended.
+The clock reads the wall clock once, at the start; from then on it follows the monotonic clock. So a change of the
+system time moves no timer and repeats no instant. The event loop uses the same monotonic clock, so a deadline converts
+to loop time without loss. The clock does not count the time while the computer is suspended.
 """
 
 from __future__ import annotations
@@ -24,5 +24,5 @@ class SystemClock:
         return (self._ahead_ns + self._steady_ns()) // 1000
 
     def loop_time(self, at_us: int) -> float:
-        """The time of the event loop, in seconds, when `now()` will be `at_us`."""
+        """Return the time of the event loop, in seconds, at which `now()` will return `at_us`."""
         return (at_us * 1000 - self._ahead_ns) / 1e9

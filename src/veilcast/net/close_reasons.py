@@ -1,7 +1,7 @@
-"""Why streams end: for the counts and the log of this machine, and never for the other side.
+"""Why streams end: for the counters and the log of this computer, never for the other side.
 
-The reasons are words from a fixed list, which tell nothing of anybody, so they may be logged. Strangers can cause as
-many as they like; of those in one minute only the first few are written, and all are counted.
+The reasons are texts from a fixed list that identify nobody, so they may be logged. Strangers can cause any number of
+them, so the log has only the first `LINES_PER_MINUTE` of each minute. The counters have all of them.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ class CloseReasons:
         self._minute = -1
         self._written = 0
         self.counts: Counter[str] = Counter()
-        """Streams, handshakes and calls that ended, by the reason."""
+        """Streams, handshakes and calls that ended, by reason."""
 
     def add(self, reason: str) -> None:
         self.counts[reason] += 1
@@ -33,7 +33,7 @@ class CloseReasons:
 
 
 LINES_PER_MINUTE: Final = 20
-"""Lines a minute."""
+"""Log lines of each minute."""
 
 UNREACHABLE: Final = "nobody answers there"
 LEFT: Final = "it left before the handshake was over"

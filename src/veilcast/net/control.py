@@ -1,13 +1,13 @@
-"""The node's side of the control socket, which only the node's owner can open (`privatesocket`).
+"""The control socket of a node: serves local clients. Only the node's owner can open the socket (`private_socket`).
 
-A client costs bounded memory: one request at a time, at most `WINDOW` notes of a subscription that it has not
-acknowledged, and no more in the buffer than the transport's high-water mark and one message. A client that does not
-read simply waits. A request that the node cannot read is refused; bytes that are no message at all end that client. No
-other client is touched.
+A client costs bounded memory: one request at a time, at most `WINDOW` unacknowledged notes for each subscription, and
+no more in the buffer than the transport's high-water mark and one message. A client that does not read simply waits.
+The node refuses a request that it cannot decode. Bytes that are no message at all end that client. Other clients are
+not affected.
 
-A temporary subscription (`Agent.temporary`) ends with its last client. A client that leaves in an orderly way
-unsubscribes. If the connection ends without that, the client may have crashed and be started again, so the node keeps
-the subscription and its notes for `GRACE_S` seconds. The same holds after the node itself was started again.
+A temporary subscription (`NodeService.temporary`) ends with its last client. A client that leaves in an orderly way
+unsubscribes. If the connection ends without that, the client may have crashed and may be restarted, so the node keeps
+the subscription and its notes for `GRACE_S` seconds. The same holds after a restart of the node itself.
 """
 
 from __future__ import annotations
@@ -30,7 +30,8 @@ if TYPE_CHECKING:
 
 
 class ControlServer:
-    """Serves an agent to the clients of one socket, until closed. `on_stop` is called when a client asks to stop."""
+    """Serves one node to the clients of one socket, until closed. `on_stop` is called when a client asks the node to
+    stop."""
 
     def __init__(
         self,
@@ -42,7 +43,7 @@ class ControlServer:
     ) -> None:
         self._grace_s = GRACE_S if grace_s is None else grace_s
         self._ending: dict[int, asyncio.TimerHandle] = {}
-        """The timers of temporary subscriptions that have no client."""
+        """Timers of the temporary subscriptions that have no client."""
         self._ends: set[asyncio.Task[None]] = set()
         self._socket = PrivateSocket(path, self._serve, _BUFFER)
         self._node = node
@@ -50,9 +51,10 @@ class ControlServer:
         self._clients_max = clients_max
         self._clients: set[_Client] = set()
         self._changing = asyncio.Lock()
-        """Nobody ends a subscription for want of clients while another client is about to have it."""
+        """Held while subscriptions change: a subscription without clients must not end while a new client is taking
+        it."""
         self.malformed = 0
-        """Clients that were shut out for what they sent."""
+        """Clients and requests that were refused because they could not be decoded."""
 
     @property
     def clients(self) -> int:
@@ -64,7 +66,7 @@ class ControlServer:
             self._end_later(number)
 
     async def close(self) -> None:
-        """The subscriptions stay: only their clients, who are still connected, could end them."""
+        """Close the socket. Subscriptions stay: only their clients, which are still connected, could end them."""
         await self._socket.close()
         for timer in self._ending.values():
             timer.cancel()
@@ -106,7 +108,7 @@ class ControlServer:
                 self._end_later(number)
 
     def _end_later(self, number: int) -> None:
-        """End a temporary subscription that no client has, unless a client takes it up within the grace period."""
+        """End a temporary subscription without clients after the grace period, unless a client takes it up."""
         if number in self._node.temporary() and not self._is_followed(number) and number not in self._ending:
             loop = asyncio.get_running_loop()
             self._ending[number] = loop.call_later(self._grace_s, self._end_now, number)
@@ -128,7 +130,8 @@ class ControlServer:
             _LOG.info("a subscription ended: its client is gone, and did not ask to keep it")
 
     async def _subscribe(self, interest: Conjunction, keep: bool) -> int:
-        """Subscribe. If there is no room, end what dead clients left, the oldest first: a living client goes first."""
+        """Subscribe. If the limit is reached, first end the oldest subscription that a dead client left: living clients
+        go first."""
         while True:
             try:
                 return await self._node.subscribe(interest, keep=keep)
@@ -141,7 +144,7 @@ class ControlServer:
         return any(number in client.subscriptions for client in self._clients)
 
     async def perform(self, client: _Client, request: Request | control_protocol.UnreadableRequest) -> Answer:
-        """Do what a client asks."""
+        """Execute one request of a client."""
         node = self._node
         match request:
             case control_protocol.UnreadableRequest(reason):
@@ -175,14 +178,15 @@ class ControlServer:
 
 
 class _Following:
-    """One client's share of one subscription: the tasks that send its notes and its readiness, and which notes are
-    out."""
+    """One client's share of one subscription: the tasks that send its notes and its readiness, and the unacknowledged
+    notes."""
 
     __slots__ = ("keep", "out", "room", "tasks")
 
     def __init__(self, keep: bool) -> None:
         self.keep = keep
-        """True if this client asked to keep the subscription: then the client leaves it without ending it."""
+        """True if this client asked to keep the subscription. Such a client leaves the subscription without ending
+        it."""
         self.room = asyncio.Semaphore(control_protocol.WINDOW)
         self.out: set[bytes] = set()
         self.tasks: list[asyncio.Task[None]] = []
@@ -216,7 +220,7 @@ class _Client:
         self._writer.write(control_protocol.encode_answer(number, answer))
 
     async def close(self) -> None:
-        """Say what is still to be said, if the client takes it soon."""
+        """Send the last messages if the client reads them within `LAST_WORD_S`, then disconnect."""
         for number in list(self.subscriptions):
             self.leave(number)
         self._writer.close()
@@ -233,7 +237,7 @@ class _Client:
             following.tasks.append(asyncio.create_task(work))
 
     def leave(self, number: int) -> bool:
-        """Send no more of a subscription. Returns whether this client asked to keep it."""
+        """Send nothing more for this subscription. Returns True if this client asked to keep it."""
         following = self._of(number)
         del self.subscriptions[number]
         for task in following.tasks:
@@ -284,7 +288,7 @@ class _Client:
 
 SUBSCRIPTIONS_MAX: Final = 64
 GRACE_S: Final = 60.0
-"""How long a temporary subscription waits for a client to come back: long enough for a supervisor's restart."""
+"""Seconds that a temporary subscription waits for a client to return; enough for a supervisor's restart."""
 LAST_WORD_S: Final = 1.0
 _BUFFER: Final = 1 << 16
 _LOG: Final = logging.getLogger("veilcast.control")

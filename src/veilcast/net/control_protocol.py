@@ -1,8 +1,8 @@
-"""What is said on the control socket: requests of clients, answers of the node, and notes as they come.
+"""Messages of the control socket: requests of clients, answers of the node, and notes.
 
-Each message is four bytes of length and a msgpack array of a number and a tagged struct. Answers bear the number of
-their request; notes, and what the node says unasked, bear 0. The node speaks first, with `Welcome`. Requests of one
-client are answered in turn. A request that the node cannot read is refused like any other.
+Each message is four bytes of length and a msgpack array of a number and a tagged struct. An answer has the number of
+its request; notes and other messages that answer no request have 0. The node speaks first, with `Welcome`. The requests
+of one client are answered in order. A request that the node cannot decode is refused like any other.
 """
 
 from __future__ import annotations
@@ -22,60 +22,60 @@ if TYPE_CHECKING:
 
 
 class Status(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """How a node is, and how hidden its member."""
+    """The state of a node, and how well its member is hidden."""
 
     mode: str
     profile: str
     members: int
-    """How many there are in the group, this one included, as far as the node knows."""
+    """Members of the group, including this one, as far as the node knows."""
     cover_share: float
-    """The share of others that act as subscribers: the smallest among the topics this node reads."""
+    """Share of the other members that act as subscribers; the smallest among the topics that this node reads."""
     neighbours: int
     member_until_us: int
-    """When the membership ends, Unix time; the authority grants it anew."""
+    """End of the membership, in Unix microseconds; the authority can extend it."""
     subscriptions: int
     outbox: int
-    """Publications that are on the disk, and not yet known to be with others."""
+    """Publications on the disk that are not settled: other members may not have them yet."""
     overdue: int
-    """Those among them that have waited for longer than they should; they are tried on."""
+    """Unsettled publications that have waited longer than they should; the node goes on trying."""
     inbox: int
-    """Notes that no client has acknowledged."""
+    """Unacknowledged notes."""
     refused: int
-    """How often a note came for a subscription that had no room for it."""
+    """Notes that were refused because their subscription was full, counted each time they came."""
     lapsed: int
     """Subscriptions that no grant of the keyring allows any more."""
     waiting: dict[int, int | None]
-    """Subscriptions that get only what is published from some time on, Unix microseconds; None if that is unknown."""
+    """Subscriptions that are not ready: Unix time in microseconds from which they receive notes; None if unknown."""
     uptime_s: float
     draining: bool = False
     faults: int = 0
-    """Messages and timers that veilcast itself failed on, and dropped: a bug, or an attack that found one."""
+    """Messages and timers that veilcast failed on and dropped: a bug, or an attack that found one."""
     hindrances: tuple[str, ...] = ()
-    """What keeps the node from doing what it was asked for, in words for its owner; it goes on trying."""
+    """Reasons that keep the node from its work, in words for its owner; the node goes on trying."""
     delay: Delay | None = None
-    """Why the publications of the outbox wait, and about until when; None if there are none."""
+    """Why the publications of the outbox wait, and an estimate of how long; None if the outbox is empty."""
 
 
 class Peer(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One neighbour, for the eyes of the node's owner."""
+    """One neighbour, for the node's owner."""
 
     address: str
     up: bool
     since_s: float
-    """How long it has been so."""
+    """Seconds since the peer is up or down."""
     reason: str = ""
-    """Why it is down, where that is known."""
+    """Why the peer is down, if known."""
 
 
 class Waiting(NamedTuple):
-    """A subscription that gets only what is published later. `until_us` is from when on, in Unix microseconds; None if
-    the node cannot say when."""
+    """A subscription that is not ready yet. `until_us` is the Unix time in microseconds from which it receives notes;
+    None if the node does not know."""
 
     until_us: int | None
 
 
 class ControlMessage(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The base of all messages."""
+    """The base of all messages. The tag of a message on the socket is fixed, whatever its class is called."""
 
 
 class PublishRequest(ControlMessage, frozen=True, tag="Publish"):
@@ -85,11 +85,11 @@ class PublishRequest(ControlMessage, frozen=True, tag="Publish"):
 class SubscribeRequest(ControlMessage, frozen=True, tag="Subscribe"):
     constraints: tuple[Constraint, ...]
     keep: bool = False
-    """True if the subscription outlives the client that asks for it."""
+    """True if the subscription outlives the client."""
 
 
 class UnsubscribeRequest(ControlMessage, frozen=True, tag="Unsubscribe"):
-    """Leave a subscription. It ends, unless another client has it, or this client has asked to keep it."""
+    """Leaves a subscription. The subscription ends unless another client has it or this client asked to keep it."""
 
     number: int
 
@@ -129,20 +129,19 @@ class NoteArrived(ControlMessage, frozen=True, tag="Noted"):
 
 
 class SubscriptionEnded(ControlMessage, frozen=True, tag="Ended"):
-    """No more notes of this subscription come: it was given up by another client, or the node goes down."""
+    """No more notes of this subscription follow: another client ended it, or the node stops."""
 
     number: int
 
 
 class Readiness(ControlMessage, frozen=True, tag="Readiness"):
-    """Whether what is published from now on reaches a subscription. The node says it after `SubscribedAnswer`, and
-    again at
-    each change."""
+    """Tells whether the subscription receives what is published from now on. Sent after `SubscribedAnswer` and at each
+    change."""
 
     number: int
     ready: bool
     until_us: int | None = None
-    """If not ready: the Unix time in microseconds when the subscription becomes ready; None if that is unknown."""
+    """If not ready: Unix time in microseconds at which the subscription becomes ready; None if unknown."""
 
 
 class StatusAnswer(ControlMessage, frozen=True, tag="StatusIs"):
@@ -154,7 +153,7 @@ class PeersAnswer(ControlMessage, frozen=True, tag="PeersAre"):
 
 
 class RefusedAnswer(ControlMessage, frozen=True, tag="Refused"):
-    """Why a request was not done: the name of an error of `veilcast.errors`, and its text."""
+    """Why a request failed: the name of an error of `veilcast.errors`, and its text."""
 
     kind: str
     text: str
@@ -171,7 +170,7 @@ class RefusedAnswer(ControlMessage, frozen=True, tag="Refused"):
 
 
 class UnreadableRequest(NamedTuple):
-    """A request that has a number, and is none that the node knows; `reason` is what is wrong with it."""
+    """A request with a number that cannot be decoded, and the reason."""
 
     reason: str
 
@@ -214,7 +213,8 @@ def _encode(message: object, at_most: int) -> bytes:
 
 
 async def read_request(reader: asyncio.StreamReader) -> tuple[int, Request | UnreadableRequest]:
-    """Read one request. `MalformedError` if the bytes are no message at all, and the next message cannot be found."""
+    """Read one request. Raises `MalformedError` if the bytes are no message, so that the next message cannot be
+    found."""
     size = int.from_bytes(await reader.readexactly(LENGTH), "big")
     if size > REQUEST_MAX:
         raise MalformedError(_TOO_LONG)
@@ -227,7 +227,8 @@ async def read_request(reader: asyncio.StreamReader) -> tuple[int, Request | Unr
 
 
 def decode_answer(data: bytes) -> tuple[int, Answer, int] | None:
-    """Read the answer that `data` begins with: its number, the answer, the bytes that it takes; None if some lack."""
+    """Decode the answer at the start of `data`: its number, the answer and its size in bytes; None if bytes are
+    missing."""
     if len(data) < LENGTH:
         return None
     size = int.from_bytes(data[:LENGTH], "big")
@@ -243,10 +244,10 @@ VERSION: Final = 2
 LENGTH: Final = 4
 REQUEST_MAX: Final = 1 << 20
 ANSWER_MAX: Final = REQUEST_MAX + 4096
-"""More than a request, so that whatever could be published can be handed out."""
+"""Bytes of an answer: more than a request, so that everything that can be published can be delivered."""
 WINDOW: Final = 16
-"""Notes of one subscription that a client may have without having acknowledged them. The node sends no more, so this
-bounds what either side keeps in memory."""
+"""Unacknowledged notes of one subscription at one client. The node sends no more, which bounds the memory of both
+sides."""
 
 _ENCODER: Final = msgspec.msgpack.Encoder()
 _TOO_LONG: Final = "a message longer than any of ours"
@@ -254,4 +255,4 @@ _NONE_OF_OURS: Final = "bytes that are no message of ours"
 _REQUESTS: Final = MsgpackDecoder(tuple[int, Request], MalformedError, _NONE_OF_OURS, REQUEST_MAX)
 _ANSWERS: Final = MsgpackDecoder(tuple[int, Answer], MalformedError, _NONE_OF_OURS, ANSWER_MAX)
 _NUMBERED: Final = MsgpackDecoder(tuple[int, Any], MalformedError, _NONE_OF_OURS, REQUEST_MAX)
-"""Finds the number of a request whose rest cannot be read, so that the refusal can bear the number."""
+"""Finds the number of a request whose rest cannot be decoded, so that the refusal can have the number."""

@@ -1,9 +1,9 @@
-"""What every driver does: one machine, moved in turns.
+"""The base of all drivers: one machine, moved in turns.
 
-Whatever happens, happens in turns: something arrived, or a timer is due, or the owner has called the machine; then the
-machine's frames are sent, its events are told and one timer is armed. Nothing here waits, and a turn is limited, so the
-event loop looks at its timers between any two of them. How frames travel, and what becomes of those that cannot, is for
-the drivers themselves.
+A turn begins when something arrives, when a timer is due, or when the owner has called the machine. Then the driver
+sends the machine's frames, hands over its events and sets one timer. A turn never blocks and is limited, so the event
+loop runs its timers between any two turns. The subclasses send frames and decide what happens to those that cannot be
+sent.
 """
 
 from __future__ import annotations
@@ -19,23 +19,23 @@ from veilcast.net.log import FaultLog
 
 
 class TrafficCounts:
-    """What went through the sockets, in numbers only."""
+    """Traffic of the sockets, in numbers only."""
 
     __slots__ = ("late_us", "received", "sent", "timers", "undeliverable")
     unit: ClassVar[str]
-    """What a frame is called on this kind of socket, in the names of metrics."""
+    """The name of a frame on this kind of socket, in the names of metrics."""
 
     def __init__(self) -> None:
         self.received = 0
         self.sent = 0
         self.undeliverable = 0
-        """Frames that have no way at all: no route, no such address, no stream."""
+        """Frames that cannot be sent: no route, no such address, no stream."""
         self.timers = 0
         self.late_us = 0
-        """By how much timers ran after their time, summed up."""
+        """Sum of the delays of all timers, in microseconds."""
 
     def numbers(self) -> dict[str, float]:
-        """By the names of metrics."""
+        """Return the counts by the names of metrics."""
         return {
             f"{self.unit}_received_total": self.received,
             f"{self.unit}_sent_total": self.sent,
@@ -46,8 +46,7 @@ class TrafficCounts:
 
 
 class MachineDriver:
-    """One machine, and the base of what drives it: a driver says how frames are sent, and starts a turn for all that
-    arrives."""
+    """Drives one machine. A subclass sends frames, and starts a turn for everything that arrives."""
 
     counts: TrafficCounts
 
@@ -66,7 +65,7 @@ class MachineDriver:
 
     @property
     def addresses(self) -> tuple[Address, ...]:
-        """Where the sockets are, in the order of `listen`; none when all is closed."""
+        """Addresses of the sockets, in the order of `listen`; empty when closed."""
         raise NotImplementedError
 
     def numbers(self) -> dict[str, float]:
@@ -84,13 +83,13 @@ class MachineDriver:
         self.touch()
 
     def touch(self) -> None:
-        """The owner has called the machine; soon, once for all calls until then, do what follows from it."""
+        """Schedule a turn: the owner has called the machine. Several calls before the turn need only one turn."""
         if not self._touched and self._is_open:
             self._touched = True
             self._loop.call_soon(self._again)
 
     async def drain(self, finish: Callable[[], Awaitable[None]], within_s: float) -> bool:
-        """Let the owner finish, with the machine running on, then close; whether that was done in time."""
+        """Let the owner finish while the machine runs on, then close. Returns True if that was done in time."""
         try:
             async with asyncio.timeout(within_s):
                 await finish()
@@ -116,22 +115,22 @@ class MachineDriver:
         raise NotImplementedError
 
     def _stop(self) -> None:
-        """Close all that is open; may be called at any time."""
+        """Close everything that is open; may be called at any time."""
         raise NotImplementedError
 
     def _send(self, frames: list[Frame]) -> None:
         raise NotImplementedError
 
     def _room(self) -> int:
-        """How many frames may be sent now."""
+        """The number of frames that may be sent now."""
         return FRAMES
 
     def _tell(self, event: Event, now: int) -> None:
-        """Act on what concerns the way to peers; the rest is for the owner."""
+        """Act on events about connections; hand the rest to the owner."""
         raise NotImplementedError
 
     async def _flushed(self) -> None:
-        """Returns when nothing waits here to be sent."""
+        """Return when nothing waits here to be sent."""
 
     # --- turns ------------------------------------------------------------------------------------------------
 
@@ -173,14 +172,14 @@ class MachineDriver:
             self._arm(now)
 
     def _notice(self, what: str, peer: Address, now: int) -> None:
-        """Tell the machine `peer_up` or `peer_lost`, if it wants to know."""
+        """Call `peer_up` or `peer_lost` of the machine, if it has that method."""
         notice = getattr(self._machine, what, None)
         if notice is not None:
             self.faults.contain(notice, peer, now)
 
     def _arm(self, now: int) -> None:
-        """See to it that an alarm comes no later than the machine's deadline. One that comes too early does no harm,
-        so a deadline that moves away, as it does all the time, costs nothing."""
+        """Set the timer no later than the machine's deadline. A timer that fires early does no harm, so a deadline that
+        moves later, which happens all the time, costs nothing."""
         due = self._machine.next_timer()
         if due is None or not self._is_open:
             return

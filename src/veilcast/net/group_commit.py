@@ -1,9 +1,8 @@
-"""The one thread that writes for a machine's owner: all that has gathered since the last write, in one go.
+"""Group commit: one thread writes all changes that have gathered since the last write.
 
-The disk is slow and the links must not wait for it. So the books, which wait for nothing, gather changes; a thread
-writes them, while more gather; and when they are on the disk the books hear of it, and tell the machine. Whoever was
-promised something on the disk waits for the write that has it. A write that fails ends all: nothing may go on as if it
-had succeeded.
+The disk is slow, and the links must not wait for it. So a journal gathers changes without blocking, a thread writes
+them while more gather, and after the write the journal tells the machine. A caller that was promised durability waits
+for the write that contains its change. A failed write ends the service: nothing may go on as if it had succeeded.
 """
 
 from __future__ import annotations
@@ -20,7 +19,8 @@ if TYPE_CHECKING:
 
 
 class EventJournal(Protocol):
-    """What is kept of a machine, without waiting; `changes` are the disk's own, and so is what it answers."""
+    """Gathers the changes that a machine's events cause. `changes` and the answer of a write are of the store's own
+    types."""
 
     def take(self, event: Event, now: int) -> bool: ...
 
@@ -31,16 +31,16 @@ class EventJournal(Protocol):
 
 class GroupCommit:
     def __init__(self, journal: EventJournal, write: Callable[[Sequence[Any]], Any], driver: MachineDriver) -> None:
-        """`write` is called in the thread, and returns when all is on the disk."""
+        """`write` is called in the thread, and returns when all changes are on the disk."""
         self._journal, self._write, self._driver = journal, write, driver
         self._dirty = asyncio.Event()
         self.committed = asyncio.Event()
-        """Set, and replaced, when a write is done."""
+        """Set and replaced after each write."""
         self._begun = 0
         self._done = 0
 
     async def run(self) -> None:
-        """Write what gathers. Returns never."""
+        """Write changes as they gather. Never returns."""
         loop = asyncio.get_running_loop()
         with ThreadPoolExecutor(1, "disk") as thread:
             while True:
@@ -56,12 +56,12 @@ class GroupCommit:
                 news.set()
 
     def act_on(self, event: Event) -> None:
-        """An event of the machine's that the driver leaves to its owner."""
+        """Handle an event of the machine that the driver leaves to its owner."""
         if self._journal.take(event, self._driver.now()):
             self._dirty.set()
 
     async def flush(self) -> None:
-        """Wait until all that the books have been told by now is on the disk."""
+        """Return when all changes that the journal has now are on the disk."""
         self._driver.touch()
         self._dirty.set()
         # A write under way may have begun before; the next one has it for certain.

@@ -1,8 +1,8 @@
-"""Questions to a host that serves no clients: a unix socket of its owner's, one question and one answer a call.
+"""The query socket of a host that serves no clients: a unix socket with one query and one answer for each connection.
 
-Only its owner can open the socket (`privatesocket`), and may ask how the host is, or hand it what its operator has
-signed. A question is one line of JSON of bounded length, in bounded time; so is the answer, or the reason why there is
-none.
+Only the host's owner can open the socket (`private_socket`). The owner may ask for the host's state, or hand over what
+its operator has signed. A query is one line of JSON with bounded length and time. The answer is one line of JSON too,
+with the result or the reason for a refusal.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from veilcast.errors import LocalError, MalformedError, UnreachableError, Veilca
 from veilcast.net.private_socket import PrivateSocket
 
 QueryHandler: TypeAlias = Callable[[dict[str, Any]], dict[str, Any]]
-"""May raise a `VeilcastError`, which is told to who asked."""
+"""Answers one query. May raise a `VeilcastError`; its text becomes the answer."""
 
 
 class HostQueryServer:
@@ -62,7 +62,8 @@ class HostQueryServer:
 
 
 def ask_host(path: Path, question: dict[str, Any]) -> dict[str, Any]:
-    """Ask the host whose socket this is; `UnreachableError` if none answers, `LocalError` if it refuses."""
+    """Send a query to the host at this socket. Raises `UnreachableError` if no host answers, `LocalError` if the host
+    refuses."""
     try:
         with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as asking:
             asking.settimeout(QUESTION_S)
@@ -82,10 +83,11 @@ def ask_host(path: Path, question: dict[str, Any]) -> dict[str, Any]:
 
 
 QUESTION_MAX: Final = 1 << 17
-"""An overlay's description has at most a third of this, and half as much again in base64."""
+"""Bytes of a query: a description of an overlay has at most a third of this, and half as much again in base64."""
 ANSWER_MAX: Final = 1 << 22
 QUESTION_S: Final = 30.0
-"""A host answers at once, but its machine may be busy; to take it for dead would mislead its operator."""
+"""Seconds for a query. A host answers at once, but its computer may be busy; a host must not be taken for dead too
+early."""
 CLIENTS_MAX: Final = 8
 _QUESTIONS: Final = JsonDecoder(dict[str, Any], MalformedError, "no question", QUESTION_MAX)
 _ANSWERS: Final = JsonDecoder(dict[str, Any], MalformedError, "no answer", ANSWER_MAX)

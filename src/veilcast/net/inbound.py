@@ -1,7 +1,8 @@
-"""Those who call us: from a connection of anybody to a stream of a guest who is let in.
+"""Inbound streams: from an accepted connection to the stream of a peer that is let in.
 
-What strangers can do is limited before they are known: so many handshakes at a time, in shares by prefix
-(`handshake_slots`), and a few seconds for each. So strangers that hold connections open shut nobody else out.
+Strangers are limited before they show a certificate. The number of concurrent handshakes is bounded, in shares by
+network prefix (`handshake_slots`), and each handshake has a few seconds. So strangers that hold connections open do not
+shut out other peers.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from veilcast.net.stream_setup import PeerIdentity, StreamSetup
 
 
 class InboundStreams:
-    """The listening sockets, and the streams whose handshake is under way: `stream.Ears` of these."""
+    """The listening sockets, and the callbacks of the streams whose handshake is under way."""
 
     def __init__(
         self,
@@ -35,8 +36,8 @@ class InboundStreams:
         ends: CloseReasons,
         let_in: Callable[[FrameStream, PeerIdentity], None],
     ) -> None:
-        """`let_in` takes over the streams of those who may be here, if there is room for them. Whoever listens already
-        can be taken over, too."""
+        """`let_in` takes over the stream of a peer that may enter. `listen` has addresses, or sockets that listen
+        already."""
         self._wanted = [parse_address(where) if isinstance(where, str) else where for where in listen]
         self._way = way
         self._limits, self._now, self._ends, self._let_in = limits, now, ends, let_in
@@ -44,7 +45,7 @@ class InboundStreams:
         self._strangers: dict[FrameStream, asyncio.TimerHandle] = {}
         self._slots = HandshakeSlots[FrameStream](limits.handshakes, lambda stream: stream.has_sent)
         self.accepted = 0
-        """Connections, whatever became of them."""
+        """Accepted connections, let in or not."""
 
     @property
     def addresses(self) -> tuple[Address, ...]:
@@ -85,7 +86,7 @@ class InboundStreams:
         raise AssertionError("nobody is heard before it is let in")
 
     def drained(self, stream: FrameStream) -> None:
-        """A handshake waits for nobody."""
+        """Ignored: a handshake has no backlog."""
 
     def stream_ended(self, stream: FrameStream, reason: str) -> None:
         alarm = self._strangers.pop(stream, None)
@@ -121,7 +122,8 @@ class InboundStreams:
             stream.start()
 
     def _rest(self, bound: socket.socket) -> None:
-        """The system has no sockets to give: leave callers waiting there, rather than ask all the time."""
+        """Stop accepting for `REST_S`: the system has no free sockets. Waiting callers stay in the queue of the
+        system."""
         self._ends.add(EXHAUSTED)
         self._loop.remove_reader(bound)
         self._loop.call_later(REST_S, self._again, bound)
@@ -132,7 +134,7 @@ class InboundStreams:
 
 
 def _raise_socket_limit(count: int) -> None:
-    """What a process is given at first is often 1,024, far less than it may have."""
+    """Raise the limit of open files up to the hard limit. The soft limit is often 1,024."""
     given, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = count if most == resource.RLIM_INFINITY else min(count, most)
     if given != resource.RLIM_INFINITY and given < wanted:
@@ -157,9 +159,9 @@ def open_listener(family: socket.AddressFamily, address: SocketAddress) -> socke
 
 
 ACCEPTS: Final = 64
-"""Connections taken at a time, so that timers hardly wait."""
+"""Connections accepted in one turn, so that timers are hardly delayed."""
 BACKLOG: Final = 256
 OTHERS: Final = 128
-"""Files and sockets that a process has besides."""
+"""Files and sockets that the process needs for other purposes."""
 REST_S: Final = 1.0
 _EXHAUSTED: Final = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)

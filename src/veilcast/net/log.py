@@ -1,9 +1,10 @@
-"""Logs that may be shown to anybody: no topic, no peer's address, no key, no plaintext, unless one asks for danger.
+"""Logs that are safe to show: no topic, no peer address, no key, no plaintext, unless the owner asks for
+`danger_reveal`.
 
-Redaction is by permission, not by search. A message is the constant text in our code; of what is put into it, numbers
-and `Plain` words pass and everything else is hidden. An exception shows its type and the lines it passed through, never
-its text. What libraries log is theirs to word, so only the name of their logger and the exception's type pass. The
-hooks for what nobody caught are set too, for a traceback of Python's own would print the text.
+Redaction works by permission, not by search. A message is a constant text in our code. Of its arguments, numbers and
+`Plain` words are printed; everything else is hidden. An exception shows its type and the lines it passed through, never
+its text. Of log records of libraries, only the logger's name and the exception's type are printed. The hooks for
+uncaught exceptions are replaced too, because Python's own traceback would print the exception's text.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ Style: TypeAlias = Literal["pretty", "json"]
 
 
 class Plain(str):
-    """A word that tells nothing about anybody: a mode, a state, a reason from a fixed list."""
+    """A word that identifies nobody: a mode, a state, or a reason from a fixed list."""
 
     __slots__ = ()
 
@@ -31,7 +32,7 @@ class Plain(str):
 def set_up(
     style: Style = "pretty", level: str = "info", stream: TextIO | None = None, *, danger_reveal: bool = False
 ) -> None:
-    """Send all logs of this process to `stream` (stderr), and what nobody caught with them."""
+    """Send all logs and uncaught exceptions of this process to `stream` (default: stderr)."""
     handler = logging.StreamHandler(stream)
     handler.setFormatter(LogFormatter(style, danger_reveal=danger_reveal))
     root = logging.getLogger()
@@ -44,8 +45,8 @@ def set_up(
 
 
 class LoopFaults:
-    """The event loop's handler for exceptions of callbacks. After a few in a minute it only counts them, for strangers
-    may know how to cause one with every datagram."""
+    """The event loop's handler for exceptions in callbacks. After `FAULTS_LOGGED` of them in a minute it only counts,
+    because a stranger may be able to cause one with every datagram."""
 
     def __init__(self) -> None:
         self.count = 0
@@ -64,7 +65,7 @@ class LoopFaults:
 
 
 class FaultLog:
-    """Writes a line for a machine's fault, at most one a minute: a stranger may cause as many as it likes."""
+    """Logs faults of a machine, at most one line a minute: a stranger may be able to cause any number."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock, self._after = clock, 0.0
@@ -80,7 +81,7 @@ class FaultLog:
 
 
 class LogFormatter(logging.Formatter):
-    """One line a record."""
+    """Formats each record as one line."""
 
     def __init__(self, style: Style, *, danger_reveal: bool = False) -> None:
         super().__init__()
@@ -117,7 +118,7 @@ def _shown(value: object) -> object:
 
 
 def _describe_error(error: BaseException, reveal: bool) -> list[str]:
-    """The exception and what caused it, newest first: types and places."""
+    """Describe an exception and its causes, newest first: types and source lines."""
     parts: list[str] = []
     current: BaseException | None = error
     while current is not None and len(parts) < CAUSES_MAX:
@@ -130,7 +131,7 @@ def _describe_error(error: BaseException, reveal: bool) -> list[str]:
 
 
 def _module(filename: str) -> str:
-    """The last two parts of a path: where the package is installed is nobody's business."""
+    """Return the last two parts of a path, to hide where the package is installed."""
     return "/".join(filename.replace("\\", "/").split("/")[-2:])
 
 

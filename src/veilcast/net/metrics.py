@@ -1,11 +1,11 @@
-"""Numbers for Prometheus, on loopback: `GET /metrics` and nothing else.
+"""Metrics for Prometheus, on loopback: `GET /metrics` and nothing else.
 
-A request must name us as its `Host`: the address that we listen at, or localhost, with any port. A page in the member's
-browser can have the name of its own site point at loopback (DNS rebinding) and then read what answers there; but the
-browser sends that site's name.
+The `Host` of a request must be our listening address or localhost, with any port. A web page in the member's browser
+can make the name of its own site resolve to loopback (DNS rebinding) and then read what answers there; but the browser
+sends that site's name.
 
-A metric has a name from `METRICS` and no labels, so there is no place where a topic or a peer could appear. The server
-is ours and small: it reads one request of bounded length in bounded time, answers, and closes.
+A metric has a name from `METRICS` and no labels, so no topic and no peer can appear. The server reads one request of
+bounded length in bounded time, answers, and closes.
 """
 
 from __future__ import annotations
@@ -23,11 +23,12 @@ from veilcast.net.address import format_address, listen_error, parse_address
 
 Kind: TypeAlias = Literal["counter", "gauge", "summary"]
 Numbers: TypeAlias = Callable[[], Mapping[str, float]]
-"""Gives what is known now, by names of `METRICS` without the prefix; of a summary NAME, `NAME_sum` and `NAME_count`."""
+"""Returns the current values by the names of `METRICS` without the prefix; a summary NAME has `NAME_sum` and
+`NAME_count`."""
 
 
 def render(numbers: Mapping[str, float]) -> str:
-    """The text that Prometheus reads (version 0.0.4 of its format)."""
+    """Return the text format of Prometheus (version 0.0.4)."""
     lines: list[str] = []
     left = dict(numbers)
     for metric, (kind, text) in METRICS.items():
@@ -152,7 +153,7 @@ METRICS: Final[dict[str, tuple[Kind, str]]] = {
     "brokers_refused_total": ("counter", "What a broker has refused, or could not read."),
     "machine_faults_total": ("counter", "Messages and timers that veilcast itself failed on; it dropped them."),
 }
-"""Every metric there is. Append only; docs/member.md has the same table."""
+"""Every metric. Append only; the documentation has the same table."""
 
 PREFIX: Final = "veilcast_"
 REQUEST_MAX: Final = 4096

@@ -1,14 +1,14 @@
-"""Drives one machine that speaks MQTT, over streams to a broker: plain on this machine, or in TLS.
+"""Drives one machine that speaks MQTT, over streams to a broker: plain on this computer, or in TLS.
 
-A frame is one packet, so nothing goes before it, and a broker says nothing before it is asked. What is in a packet is
-the machine's business; the cutter that finds its end is handed in with the framing.
+A frame is one MQTT packet, so frames have no prefix, and a broker sends no welcome. The contents of packets are the
+machine's business; the frame format that finds the end of a packet is handed in.
 
-A broker is no member of ours. Its certificate is checked as everybody's is who has a name: against the authorities that
-the system trusts or those of a file, and for the name that its owner has told us. In the clear we talk to this machine
-alone. The broker's address is a number, since to look up a name would tell a stranger whom we talk to.
+A broker is no member. Its certificate is checked like any named certificate: against the authorities that the system
+trusts or those of a file, and for the name in the member's file. Without TLS, only a broker on this computer is called.
+The broker's address is numeric, because a name lookup would tell a stranger which broker is used.
 
-A machine may want several streams to one broker at a time, as for the end of one session and the beginning of the next:
-what stands before an "@" tells them apart, and is no part of the address.
+A machine may want several streams to one broker at the same time, for example the end of one session and the start of
+the next. The text before an "@" tells the streams apart and is no part of the address.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from veilcast.net.tls import TlsWrapper
 
 
 class MqttDriver(BaseStreamDriver):
-    """One machine, which only calls."""
+    """Drives one machine that only dials."""
 
     def __init__(
         self,
@@ -49,10 +49,11 @@ class MqttDriver(BaseStreamDriver):
 
 
 class MqttSetup:
-    """Fulfils `wrap.Way`; nobody calls us. Without a context for TLS, on this machine alone."""
+    """The stream setup for an MQTT broker, which never calls us. Without a TLS context, the broker must be on this
+    computer."""
 
     def __init__(self, framing: FrameFormat, tls: ssl.SSLContext | None = None, name: str = "") -> None:
-        """`name`: what its certificate must be for."""
+        """`name` is the name that the broker's certificate must have."""
         self.frame_format, self._tls, self._name = framing, tls, name
 
     def dial(self, peer: Address) -> DialTarget:
@@ -74,7 +75,8 @@ class MqttSetup:
 
 
 def make_tls_context(authorities: Path | None) -> ssl.SSLContext:
-    """Those of a file (PEM), or without one those that the system trusts; names are checked."""
+    """Make a context that trusts the authorities of a PEM file, or without a file those of the system, and checks
+    names."""
     try:
         context = ssl.create_default_context(cafile=authorities)
     except OSError as error:  # Of OpenSSL, too.
@@ -84,6 +86,6 @@ def make_tls_context(authorities: Path | None) -> ssl.SSLContext:
 
 
 MQTT_LIMITS: Final = StreamLimits(patience_s=10.0, backoff_max_s=10.0)
-"""There is one peer, and it is needed."""
+"""There is one peer, and the machine needs it."""
 _BROKER_IDENTITY: Final = AnonymousPeer(Address(""))
-"""Its certificate, where it has one, is checked in the handshake; what it does is checked by the machine."""
+"""TLS checks the broker's certificate, if it has one; the machine checks what the broker does."""

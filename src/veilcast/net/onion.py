@@ -1,12 +1,12 @@
-"""Drives one machine over streams that hide who calls: onion services, and circuits of Tor, one for each purpose.
+"""Drives one machine over streams that hide the caller: onion services, and one Tor circuit for each purpose.
 
-Whoever comes is nobody: each stream that arrives has a fresh name, "in:17", on which we may answer and by which nothing
-can be learned. Whom we call is named by a purpose and an address, "hop@xyz.onion:80"; every call has a circuit of its
-own, so that what is said for two purposes has no caller in common.
+Inbound peers are anonymous. Each inbound stream has a fresh name, "in:17"; the machine can answer on it and learns
+nothing from it. An outbound peer is named by a purpose and an address, "hop@xyz.onion:80". Every call has a circuit of
+its own, so calls for two purposes have no common caller.
 
-Tor brings those who call our onion service to a doorway, a socket on loopback. Whatever else on this machine comes to
-it is nobody, too. Strangers can come in any number, and need no certificate to stay: so when there is no room, who has
-been silent for longest gives way.
+Tor connects callers of our onion service to a doorway, a listening socket on loopback. Any other process on this
+computer that connects there is anonymous, too. Strangers can come in any number and need no certificate. So when the
+limit is reached, the peer that has been silent for the longest time gives way.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from veilcast.net.streams import BaseStreamDriver
 
 
 class OnionDriver(BaseStreamDriver):
-    """One machine; the same outer methods as `StreamDriver` has. `listen`: doorways, or addresses as text."""
+    """Drives one machine. `listen` has doorways, or addresses as text."""
 
     def __init__(
         self,
@@ -57,7 +57,7 @@ class OnionDriver(BaseStreamDriver):
             rng=rng,
         )
         self._quiet: dict[FrameStream, None] = {}
-        """Those who called us, the one that has been silent for longest first."""
+        """Inbound streams, the one with the longest silence first."""
 
     def frames_received(self, stream: FrameStream, records: list[bytes]) -> None:
         if stream.is_inbound:
@@ -80,7 +80,8 @@ class OnionDriver(BaseStreamDriver):
 
 
 class TorDialer:
-    """Calls go through a SOCKS port of Tor, each on a circuit of its own, to onion services and nowhere else."""
+    """Dials onion services through the SOCKS port of Tor, each call on a circuit of its own; no other target is
+    allowed."""
 
     def __init__(self, socks: SocketAddress) -> None:
         self.socks = socks
@@ -97,19 +98,19 @@ class TorDialer:
 
 
 class DirectDialer:
-    """Calls go straight to "purpose@127.0.0.1:4000", for tests and comparisons: nobody is anonymous."""
+    """Dials "purpose@127.0.0.1:4000" without Tor, for tests and comparisons: no peer is anonymous."""
 
     def dial(self, purpose: str, place: str) -> DialTarget:
         return DialTarget(*parse_address(place), PlainWrapper())
 
 
 def open_doorway() -> socket.socket:
-    """A socket that listens on loopback, for Tor to bring callers to; a driver takes it over."""
+    """Open a listening socket on loopback for Tor to connect callers to; a driver takes the socket over."""
     return open_listener(socket.AF_INET, ("127.0.0.1", 0))
 
 
 class _OnionSetup:
-    """Fulfils `wrap.Way`."""
+    """The stream setup of anonymous peers."""
 
     frame_format = RECORDS
 
@@ -134,7 +135,7 @@ class _OnionSetup:
 
 
 ONION_ADDRESS: Final = re.compile(r"(?P<host>[a-z2-7]{56}\.onion):(?P<port>[1-9][0-9]{0,4})", re.ASCII)
-"""Of version 3."""
+"""Onion addresses of version 3."""
 PURPOSE: Final = re.compile(r"[a-z0-9-]{1,64}", re.ASCII)
 ONION_LIMITS: Final = StreamLimits(
     write_max=4 << 20,
@@ -145,7 +146,7 @@ ONION_LIMITS: Final = StreamLimits(
     backoff_s=1.0,
     review_s=30.0,
 )
-"""A circuit takes seconds to build, and one that takes much longer is best given up for another; who is on the other
-side of one is nobody who could be held to account."""
+"""Building a circuit takes seconds; a circuit that takes much longer is best replaced. Peers cannot be held to
+account."""
 _ANYBODY: Final = AnonymousPeer(Address(""))
-"""Whoever answers at an onion address has its key, and Tor has seen to that."""
+"""Tor has checked that the peer at an onion address has the key of that address."""

@@ -1,9 +1,11 @@
-"""Those whom we call, for as long as they are wanted: one call after another, until one is answered.
+"""Outbound streams: the peers that the machine wants, each dialled until it answers.
 
-A call is answered when its welcome comes: an empty record by which the other side says that it has judged us, for in
-TLS 1.3 a caller's handshake is over before that. Those who have no such word (`framing`) have answered when it is over.
-A call that fails, or a stream that ends, is followed by another after a while: twice as long after every failure, and
-never quite as long as somebody else's.
+A peer has answered when its welcome arrives: an empty record that says that the peer has accepted us. In TLS 1.3 the
+caller's handshake ends before the peer has judged the caller's certificate, so the end of the handshake is not enough.
+A frame format without a welcome (`FrameFormat.has_welcome`) counts the end of the handshake as the answer.
+
+After a failed call, or the end of a stream, the driver dials again after a pause. The pause doubles with every failure
+and is shortened by a random factor, so that peers that lost the same host do not all return at one moment.
 """
 
 from __future__ import annotations
@@ -25,7 +27,7 @@ from veilcast.net.stream_setup import PeerIdentity, StreamSetup
 
 
 class MissingPeer(NamedTuple):
-    """A peer that is called and not here: since when, and why the last call or stream ended."""
+    """A wanted peer that is not connected: since when, and why the last call or stream ended."""
 
     peer: Address
     since_us: int
@@ -33,24 +35,24 @@ class MissingPeer(NamedTuple):
 
 
 class _OutboundPeer:
-    """One peer that is wanted."""
+    """The state of one wanted peer."""
 
     __slots__ = ("alarm", "failures", "guest", "reason", "since_us", "stream")
 
     def __init__(self, now: int) -> None:
         self.stream: FrameStream | None = None
-        """While a call is under way."""
+        """The stream of a call that is under way."""
         self.guest: PeerIdentity | None = None
         self.alarm: asyncio.TimerHandle | None = None
-        """Of the next call, or of the end of this one's time; none while the peer is here."""
+        """Timer of the next call, or of the deadline of this one; None while the peer is connected."""
         self.since_us = now
-        """When it came, or went."""
+        """Time of the last connect or disconnect, in microseconds."""
         self.failures = 0
         self.reason = ""
 
 
 class OutboundStreams:
-    """All of them: `stream.Ears` of those under way."""
+    """All wanted peers, and the callbacks of the calls that are under way."""
 
     def __init__(
         self,
@@ -62,7 +64,8 @@ class OutboundStreams:
         answered: Callable[[Address, FrameStream, PeerIdentity], None],
         lost: Callable[[Address], None],
     ) -> None:
-        """`answered` takes over a stream, and tells `again` of its end; `lost` hears of calls that fail."""
+        """`answered` takes over a stream and reports its end to `redial_later`. `lost` is called for each failed
+        call."""
         self._way, self._limits, self._rng, self._now, self._ends = way, limits, rng, now, ends
         self._answered, self._lost = answered, lost
         self._calls: dict[Address, _OutboundPeer] = {}
@@ -83,7 +86,7 @@ class OutboundStreams:
         ]
 
     def want(self, peer: Address) -> None:
-        """From now on, until `forget`."""
+        """Keep a connection to this peer until `forget`."""
         if peer in self._calls:
             return  # It is here, or is being called, or will be in its time.
         if len(self._calls) >= self._limits.calls:
@@ -103,7 +106,7 @@ class OutboundStreams:
             call.stream.end()
 
     def redial_later(self, peer: Address, reason: str) -> None:
-        """The stream of a peer that was here has ended, or a call has failed: call again after a while."""
+        """Call the peer again after a pause: its stream has ended, or a call has failed."""
         call = self._calls.get(peer)
         if call is None:
             return
@@ -141,7 +144,7 @@ class OutboundStreams:
             stream.callbacks.frames_received(stream, records)
 
     def drained(self, stream: FrameStream) -> None:
-        """A handshake waits for nobody."""
+        """Ignored: a handshake has no backlog."""
 
     def stream_ended(self, stream: FrameStream, reason: str) -> None:
         peer = self._under_way.pop(stream)

@@ -1,8 +1,8 @@
-"""A private socket: a unix socket that only its owner can open, and a task for each client that comes.
+"""A unix socket that only its owner can open, with one task for each client.
 
-The file's permissions are the whole access control, so the socket is never there with wider ones, not even for a
-moment. A file that a dead host left behind is replaced; a living one is never pushed aside. When it is closed the tasks
-end, and so does the file, if it is still ours.
+The permissions of the socket's file are the whole access control, so the file never has wider permissions, not even for
+a moment. A file that a dead process left behind is replaced; the socket of a living process is never replaced. When the
+socket is closed, its tasks end and the file is removed, if it is still ours.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ ClientHandler: TypeAlias = Callable[[asyncio.StreamReader, asyncio.StreamWriter]
 
 
 class PrivateSocket:
-    """`serve` bounds the clients, and closes what it was given; `limit` bounds what waits to be read of each."""
+    """`serve` limits the number of clients and closes its streams; `limit` bounds the unread bytes of each client."""
 
     def __init__(self, path: Path, serve: ClientHandler, limit: int) -> None:
         self._path, self._serve, self._limit = path, serve, limit
@@ -57,7 +57,7 @@ class PrivateSocket:
 
 
 def open_private_listener(path: Path) -> socket.socket:
-    """A listening socket at `path`, for its owner alone."""
+    """Open a listening socket at `path` that only its owner can connect to."""
     _check_directory(path.parent)
     listening = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
@@ -92,7 +92,7 @@ def _bind(listening: socket.socket, path: Path) -> None:
 
 
 def _remove_dead(path: Path) -> None:
-    """Remove the socket of a node that no longer runs; refuse if it does, or if this is no socket."""
+    """Remove the socket of a process that no longer runs. Raises if the process runs, or if the file is no socket."""
     if not stat.S_ISSOCK(path.lstat().st_mode):
         raise StorageError(f"control: {path} is there and is no socket; choose another path or remove it")
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
@@ -120,4 +120,4 @@ def _check_directory(directory: Path) -> None:
 
 
 PATH_MAX: Final = 100
-"""The least that any system allows is 104, with a zero at the end."""
+"""Bytes of a socket's path: the smallest limit of any system is 104, with a zero at the end."""

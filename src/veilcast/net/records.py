@@ -1,7 +1,7 @@
-"""Records on a stream: four bytes of length, then that many bytes. Nothing of ours is longer than a limit.
+"""Records on a stream: four bytes of length, then that many bytes, up to a limit.
 
-However a stream is cut on its way, the same records come out of it. An empty record carries nothing for a machine; by
-it who was called tells the caller that it is let in.
+The same records come out however the stream is split on its way. An empty record carries nothing for a machine: it is
+the welcome by which the callee tells the caller that it is let in.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from veilcast.net.stream_setup import FrameFormat
 
 
 def encode_length(data: bytes) -> bytes:
-    """What goes before a record."""
+    """Return the prefix of a record."""
     return _LENGTH.pack(len(data))
 
 
@@ -24,7 +24,7 @@ def encode_record(data: bytes) -> bytes:
 
 
 class RecordReader:
-    """Gathers what arrives, at most one record and what came with its end."""
+    """Buffers at most one incomplete record and the rest of the last chunk."""
 
     __slots__ = ("_buffer", "_record_max")
 
@@ -33,7 +33,8 @@ class RecordReader:
         self._buffer = bytearray()
 
     def feed(self, chunk: bytes) -> Iterator[bytes]:
-        """The records that end in this chunk; `ExcessError` where one announces itself that is too long."""
+        """Yield the records that end in this chunk. Raises `ExcessError` if a prefix announces a record that is too
+        long."""
         buffer = self._buffer
         buffer += chunk
         start, size = 0, len(buffer)

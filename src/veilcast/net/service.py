@@ -1,10 +1,8 @@
-"""A machine in service: driver, control socket and metrics, up in order, and down in order when told to stop.
+"""Starts and stops a service: driver, control socket and metrics, in order.
 
-The first SIGTERM or SIGINT, or a client's wish, lets the owner finish: what was promised goes out, cells keep their
-rate meanwhile, clients may still read and acknowledge. That has a limit, and a second signal ends it at once.
-
-
-The owner of a machine that serves nobody on this computer: it has records to keep, and numbers to show."""
+The first SIGTERM or SIGINT, or a client's request, lets the service finish: accepted publications are sent, cells keep
+their rate, and clients may still read and acknowledge. This has a time limit, and a second signal ends it at once.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +27,7 @@ from veilcast.net.node_service import NodeService
 
 
 class HostService:
-    """Fulfils `service.Owner`."""
+    """The service of a host without clients: it has records to write and numbers to show."""
 
     def __init__(
         self,
@@ -44,22 +42,22 @@ class HostService:
 
 
 class MachineService(Protocol):
-    """Owns a machine: hears its events, and knows its numbers."""
+    """Owns a machine: handles its events and knows its numbers. `NodeService` and `HostService` fulfil it."""
 
     async def run(self) -> None:
-        """Its own work. Returns never; what it raises ends the node."""
+        """Do the service's own work. Never returns; an exception ends the process."""
 
     def act_on(self, event: Event) -> None: ...
 
     async def finish(self) -> None:
-        """Return when all that was promised has been done."""
+        """Return when everything that was promised has been done."""
 
     def numbers(self) -> Mapping[str, float]:
-        """By names of `metrics.METRICS`; what the sockets count is added to it."""
+        """Return values by names of `metrics.METRICS`; those of the driver are added."""
 
 
 class ControlFrontend(Protocol):
-    """Where those who use a machine on this computer are served."""
+    """Serves the local users of a service."""
 
     @property
     def clients(self) -> int: ...
@@ -70,29 +68,30 @@ class ControlFrontend(Protocol):
 
 
 Watchdog: TypeAlias = Callable[[], Coroutine[Any, Any, None]]
-"""Looks after what a machine's service rests on. Returns never; what it raises ends the service."""
+"""Watches something that a service depends on. Never returns; an exception ends the service."""
 
 _O = TypeVar("_O", bound=MachineService)
 
 
 @dataclass(frozen=True, kw_only=True)
 class ServiceSetup(Generic[_O]):
-    """The parts of one machine in service, not yet running; nobody talks to it but its peers."""
+    """The parts of one service before it runs. Only peers talk to it."""
 
     machine: Machine
     make_driver: Callable[[Machine, Callable[[Event], object], SystemClock], MachineDriver]
     make_service: Callable[[MachineDriver], _O]
-    """Makes the owner. It calls the machine with the driver's `now()`, and the driver's `touch()` after each call."""
+    """Makes the service. The service calls the machine with the driver's `now()`, and calls `touch()` after each
+    call."""
     metrics: str | None = None
     drain_s: float = 10.0
     clock: SystemClock = field(default_factory=SystemClock)
-    """The driver's. Whoever builds the machine reads the same one."""
+    """The driver's clock; the machine is built with the same one."""
     address: Address | None = None
-    """By which others call it, where that is not where the driver listens."""
+    """The address by which others call the service, if it is not a listening address of the driver."""
     watch: Watchdog | None = None
 
     def make_frontend(self, owner: _O, stop: Callable[[], object]) -> ControlFrontend | None:
-        """Where clients are served, if there are any."""
+        """Make the frontend for local users; None for a service without local users."""
         return None
 
 
@@ -109,18 +108,19 @@ class NodeSetup(ServiceSetup[NodeService]):
 
 @dataclass(frozen=True, kw_only=True)
 class HostSetup(ServiceSetup[_O]):
-    """One that tells its owner how it is."""
+    """The parts of one host that answers its owner's queries."""
 
     control: Path
     make_handler: Callable[[_O, Callable[[], object]], QueryHandler]
-    """Of its owner, and of what stops it."""
+    """Makes the query handler from the service and the function that stops it."""
 
     def make_frontend(self, owner: _O, stop: Callable[[], object]) -> HostQueryServer:
         return HostQueryServer(self.control, self.make_handler(owner, stop))
 
 
 async def serve(station: ServiceSetup[_O], on_ready: Callable[[MachineDriver], object] = lambda _: None) -> bool:
-    """Run until a signal or a client says stop; whether all that was promised has gone out by then."""
+    """Serve until a signal or a client asks to stop. Returns True if everything that was promised has been sent by
+    then."""
     stop, hurry = asyncio.Event(), asyncio.Event()
     with _signals(stop, hurry):
         return await serve_until(station, stop, hurry, on_ready)
@@ -132,7 +132,7 @@ async def serve_until(
     hurry: asyncio.Event,
     on_ready: Callable[[MachineDriver], object] = lambda _: None,
 ) -> bool:
-    """The same for whoever has signals of its own, as a process with several nodes on one event loop has."""
+    """Serve until `stop` is set, for a process with its own signal handlers and several services on one event loop."""
     faults = LoopFaults()
     asyncio.get_running_loop().set_exception_handler(faults)
     driver = station.make_driver(station.machine, lambda event: owner.act_on(event), station.clock)
@@ -169,7 +169,7 @@ async def serve_until(
 
 
 async def _work(owner: MachineService, watch: Watchdog | None) -> None:
-    """The owner's work, and the watch beside it; raises what either raised."""
+    """Run the service's work and the watchdog; raises what either raised."""
     parts = [asyncio.create_task(each()) for each in (owner.run, watch) if each is not None]
     try:
         ended, _ = await asyncio.wait(parts, return_when=asyncio.FIRST_COMPLETED)
@@ -197,7 +197,7 @@ async def _end(task: asyncio.Task[None]) -> None:
 
 
 async def _finish(owner: MachineService, hurry: asyncio.Event, running: asyncio.Task[None]) -> None:
-    """Let the owner finish, unless a signal says not to wait for it, or its work fails meanwhile."""
+    """Let the service finish, unless `hurry` is set or its work fails."""
     finishing = asyncio.create_task(_finish_or_fail(owner, running))
     try:
         await _first(finishing, hurry.wait())

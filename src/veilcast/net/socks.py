@@ -1,7 +1,7 @@
-"""Asking a SOCKS port for a call (SOCKS 5, RFC 1928 and 1929): a few words before the stream is ours.
+"""The client side of SOCKS 5 (RFC 1928 and 1929): asks a SOCKS port for a connection before the stream starts.
 
-Names are given as they are, so that nobody but Tor looks one up. User and password name no user: Tor puts calls that
-differ in them on circuits that differ (IsolateSOCKSAuth in its manual).
+Host names are passed on as they are, so that only Tor resolves them. User and password identify no user: Tor puts calls
+with different credentials on different circuits (IsolateSOCKSAuth in Tor's manual).
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from veilcast.net.stream_setup import BrokenStream, PlainWrapper
 
 
 class SocksWrapper(PlainWrapper):
-    """The caller's side. What comes after the last answer is the other side's own, and is not wrapped."""
+    """The caller's side. Bytes after the last answer belong to the peer and are not wrapped."""
 
     def __init__(self, host: str, port: int, user: bytes, password: bytes) -> None:
         super().__init__()
@@ -45,7 +45,7 @@ class SocksWrapper(PlainWrapper):
         return (data,)
 
     def _ask(self, login: bytes, request: bytes) -> Generator[int, bytes, None]:
-        """Says its words one by one, and yields how many bytes of an answer it waits for."""
+        """Send the messages one by one; yields the size in bytes of each answer that it waits for."""
         self.write(b"\x05\x01\x02")
         if (yield 2) != b"\x05\x02":
             raise BrokenStream(UNASKED)

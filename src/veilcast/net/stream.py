@@ -1,11 +1,11 @@
-"""One stream on a non-blocking socket: handshake, records in, records out, and one end with a named reason.
+"""One stream on a non-blocking socket: handshake, frames in, frames out, and one end with a named reason.
 
-What the bytes are wrapped in is `wrap`'s business, and how records are told apart is `framing`'s; we move them. So what
-goes out is ours to decide: when a handshake fails, or a record is wrong, the other side sees the stream end and no
-more. The reason is for whoever owns the stream.
+The wrapper (`stream_setup.StreamWrapper`) transforms the bytes, and the frame format separates the frames; this module
+moves bytes. So we decide what is sent: when a handshake fails or a frame is wrong, the other side sees only that the
+stream ends. The reason goes to the callbacks.
 
-A stream never waits. What the system will not take now is kept up to a limit; past it, the other side reads too slowly
-and the stream ends.
+A stream never blocks. It stores bytes that the system does not accept yet, up to a limit. Beyond the limit the peer
+reads too slowly, and the stream ends.
 """
 
 from __future__ import annotations
@@ -24,22 +24,22 @@ from veilcast.net.stream_setup import BrokenStream, FrameFormat, StreamWrapper
 
 
 class StreamCallbacks(Protocol):
-    """Who owns a stream."""
+    """The owner of a stream."""
 
     def handshake_done(self, stream: FrameStream, certificate: bytes) -> None:
-        """The handshake is over, and this is what the other side has shown (DER), if it shows anything."""
+        """The handshake is over. `certificate` is the peer's certificate (DER); empty if the peer showed none."""
 
     def frames_received(self, stream: FrameStream, records: list[bytes]) -> None: ...
 
     def drained(self, stream: FrameStream) -> None:
-        """What was kept for it has been sent."""
+        """All stored bytes have been sent."""
 
     def stream_ended(self, stream: FrameStream, reason: str) -> None:
-        """Once, and the last that is heard of it, unless the owner ended it."""
+        """The stream has ended. Called at most once and last; not called if the owner ended the stream."""
 
 
 class FrameStream:
-    """From a socket that is connected, or about to be."""
+    """A stream on a socket that is connected or connecting."""
 
     def __init__(
         self,
@@ -52,7 +52,7 @@ class FrameStream:
         *,
         called: bool,
     ) -> None:
-        """`called`: by the other side; otherwise we are calling."""
+        """`called` is True if the peer called us, False if we call the peer."""
         bound.setblocking(False)
         _watch_over(bound)
         self.callbacks = ears
@@ -60,26 +60,26 @@ class FrameStream:
         self._wrap = wrap
         self._cutter, self._head = framing.make_reader(limits.record_max), framing.make_head
         self._plain: list[bytes] = []
-        """Records that wait for the end of a turn, to be wrapped together."""
+        """Frames that wait for the end of a turn, to be wrapped together."""
         self._waiting: deque[memoryview] = deque()
-        """What the system has not taken yet, wrapped."""
+        """Wrapped bytes that the system has not accepted yet."""
         self._watching = False
         self._shaken = False
         self._open = True
         self._patience = HANDSHAKE_BYTES
         self.is_inbound: Final = called
         self.unsent = 0
-        """How many bytes wait for the system."""
+        """Bytes that the system has not accepted yet."""
         self.sent = 0
-        """How many it has taken, so that a stream that stands still can be told from a slow one."""
+        """Bytes that the system has accepted; tells a stalled stream from a slow one."""
 
     @property
     def has_sent(self) -> bool:
-        """Whether we have sent anything, or are about to."""
+        """True if we have sent anything, or are about to."""
         return self.sent + self.unsent > 0
 
     def start(self) -> None:
-        """Begin on a socket that is connected."""
+        """Begin on a connected socket."""
         self._loop.add_reader(self._socket, self._readable)
         self._shake(b"")
 
@@ -87,11 +87,11 @@ class FrameStream:
         self._loop.add_writer(self._socket, self._connected)
 
     def send(self, record: bytes) -> None:
-        """Put a record on its way; it leaves with the next `flush`."""
+        """Queue a frame; it leaves with the next `flush`."""
         self._plain += (self._head(record), record)
 
     def flush(self) -> None:
-        """Let go what was put on its way; what the system will not take yet stays in `unsent`."""
+        """Send the queued frames; what the system does not accept yet stays in `unsent`."""
         if self._plain and self._open:
             plain = b"".join(self._plain)
             self._plain.clear()
@@ -99,7 +99,8 @@ class FrameStream:
             self._push()
 
     def end(self) -> None:
-        """By our own will: the other side is told that nothing more comes, if there is room to say so."""
+        """Close the stream on our own decision: tell the peer that nothing more follows, if the system accepts that at
+        once."""
         if self._open and self._shaken and not self._waiting:
             self._wrap.close_notify()
             with contextlib.suppress(OSError):
@@ -107,7 +108,7 @@ class FrameStream:
         self._close()
 
     def drop(self, reason: str) -> None:
-        """At once and without a word to the other side."""
+        """Close the stream at once, without a message to the peer."""
         if self._open:
             self._close()
             self.callbacks.stream_ended(self, reason)
@@ -173,7 +174,7 @@ class FrameStream:
             self.drop(reason)
 
     def _push(self) -> None:
-        """Give the system what it takes; for the rest, watch for room."""
+        """Hand bytes to the system; if some remain, wait until the socket is writable."""
         if fresh := self._wrap.outgoing():
             self._waiting.append(memoryview(fresh))
             self.unsent += len(fresh)
@@ -213,7 +214,7 @@ class FrameStream:
 
 
 def _watch_over(bound: socket.socket) -> None:
-    """Let the system send at once, and notice within a minute that the other side is gone without a word."""
+    """Disable send delays, and detect within a minute that the peer is gone without a message."""
     with contextlib.suppress(OSError):  # Gone already.
         bound.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
         for option, value in _TCP.items():
@@ -224,7 +225,7 @@ def _watch_over(bound: socket.socket) -> None:
 READ: Final = 1 << 18
 PIECES: Final = 64
 HANDSHAKE_BYTES: Final = 1 << 16
-"""More than any handshake of ours has; who sends more before it is over wants something else."""
+"""Bytes, more than any handshake of ours has; a peer that sends more speaks another protocol."""
 
 _TCP: Final = {
     "TCP_NODELAY": 1,
@@ -234,5 +235,5 @@ _TCP: Final = {
     "TCP_KEEPCNT": 3,
     "TCP_USER_TIMEOUT": 60_000,
 }
-"""Each where the system has it: seconds of silence, seconds between questions, how many of these; and milliseconds that
-something sent may stay without an acknowledgement, which would otherwise be a quarter of an hour."""
+"""Socket options, each set where the system has it: seconds of silence, seconds between probes, number of probes, and
+milliseconds that sent data may stay unacknowledged, which would otherwise be a quarter of an hour."""

@@ -1,4 +1,4 @@
-"""What a driver of streams takes on, of strangers, of members and in all."""
+"""The limits of a stream driver: for strangers, for each peer and in total."""
 
 from __future__ import annotations
 
@@ -11,31 +11,31 @@ from veilcast.net.driver import FRAMES
 
 @dataclass(frozen=True, kw_only=True)
 class StreamLimits:
-    """The defaults are for a host of thousands; who only calls has no use for most of them."""
+    """The defaults fit a host with thousands of peers; a member that only dials needs few of them."""
 
     record_max: int = 1 << 16
     """Bytes of one record, in either direction."""
     write_max: int = 16 << 20
-    """Bytes that wait for one peer to read; who lets more gather is dropped."""
+    """Unsent bytes of one peer; a peer with more is disconnected."""
     patience_s: float = 0.05
-    """When a quarter of that has gathered, the machine is asked for nothing more until it is gone, but no longer than
-    this: for as long, one peer can hold up all others. Who has few peers, and needs each, can have more of it."""
+    """Seconds that the machine waits for one peer whose unsent bytes pass a quarter of `write_max`. One peer can delay
+    all others for this time. A process with few peers that needs each of them can allow more."""
     waiting_max: int = 256 << 20
-    """Bytes that wait for all of them; past it, the one with the most is dropped."""
+    """Unsent bytes of all peers together; beyond it, the peer with the most is disconnected."""
     callers: int = 16_384
-    """Streams of those who called us."""
+    """Inbound streams of peers that were let in."""
     calls: int = 64
-    """Peers that we call, or try to."""
+    """Peers that this process dials."""
     handshakes: int = 256
-    """Handshakes of strangers at a time; `handshake_slots` says which gives way to a new one."""
+    """Concurrent handshakes of strangers; `handshake_slots` decides which one gives way to a new one."""
     handshake_s: float = 5.0
-    """For all of it, from the connection to the welcome."""
+    """Seconds from the connection to the welcome."""
     backoff_s: float = 0.25
-    """At most so long before a peer is called again; doubles with every failure."""
+    """Longest pause, in seconds, before a peer is dialled again; doubles with every failure."""
     backoff_max_s: float = 30.0
     review_s: float = 10.0
-    """How often the certificate of everybody who is here is looked at again. In the same time, a peer for whom
-    something waits must have read some of it."""
+    """Seconds between two reviews. A review checks the certificates of all connected peers again, and disconnects a
+    peer that has unsent bytes and has read nothing since the last review."""
 
     def __post_init__(self) -> None:
         if self.frames_per_turn < 1:
@@ -43,14 +43,15 @@ class StreamLimits:
 
     @property
     def high_water(self) -> int:
-        """Bytes for one peer at which it is time to be patient."""
+        """Unsent bytes of one peer at which the machine starts to wait for it."""
         return self.write_max // 4
 
     @property
     def frames_per_turn(self) -> int:
-        """Frames that can be for one peer, whatever their sizes, with nobody dropped who was below the mark."""
+        """Frames of one turn that may all go to one peer, whatever their sizes, without exceeding `write_max` if the
+        peer was below the high-water mark."""
         return min(FRAMES, (self.write_max - self.high_water) // (self.record_max + OVERHEAD))
 
 
 OVERHEAD: Final = 32
-"""More than length and TLS add to a record, on the whole: TLS adds 22 bytes to every 16,384."""
+"""Bytes, more than the length and TLS add to a record: TLS adds 22 bytes to every 16,384."""

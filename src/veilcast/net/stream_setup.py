@@ -1,16 +1,11 @@
-"""What the bytes of a stream are wrapped in: TLS, the words by which Tor's SOCKS port is asked for a call, or nothing.
+"""How streams of one kind are set up: frame format, wrapper and peer identity.
 
-A wrap has no I/O: a stream brings it what arrived and sends what it has to say. It begins with a handshake, which may
-be empty, and ends in a named reason. A `StreamSetup` makes wraps for those who come and those whom we call, and says
-who they
-are; it is all that one driver of streams has and another has not.
-
-
-How a stream of bytes holds frames: what goes before each on its way out, and what cuts them out again.
-
-It is one thing that differs between those whom a driver of streams talks to; what they are wrapped in (`wrap`) is the
-other. Our own processes send records (`records`). Others have a protocol of their own, whose packets say themselves how
-long they are."""
+A frame format says how a stream of bytes holds frames. Our own processes send records (`records`); other protocols have
+packets that contain their length. A wrapper transforms the bytes: TLS, the SOCKS dialogue with Tor, or nothing. A
+wrapper has no I/O: a stream hands it what arrived and sends what it returns. It begins with a handshake, which may be
+empty, and ends with a named reason. A `StreamSetup` makes wrappers for inbound and outbound streams and identifies the
+peers; nothing else differs between the stream drivers.
+"""
 
 from __future__ import annotations
 
@@ -24,17 +19,17 @@ from veilcast.net.address import SocketAddress
 
 class FrameReader(Protocol):
     def feed(self, chunk: bytes) -> Iterator[bytes]:
-        """The frames that end in this chunk. `ExcessError` where one is too long; `MalformedError` for bytes that no
-        frames are made of."""
+        """Yield the frames that end in this chunk. Raises `ExcessError` for a frame that is too long, and
+        `MalformedError` for bytes that contain no frames."""
 
 
 class FrameFormat(NamedTuple):
     make_reader: Callable[[int], FrameReader]
-    """Made from the bytes that one frame may have."""
+    """Makes a reader; the argument is the largest size of a frame in bytes."""
     make_head: Callable[[bytes], bytes]
-    """What goes before a frame."""
+    """Returns the bytes that precede a frame."""
     has_welcome: bool
-    """Whether who is called sends an empty frame to say that the caller is let in."""
+    """True if the callee accepts the connection with an empty frame."""
 
 
 class BrokenStream(Exception):  # noqa: N818 - the end of a stream is no error of ours
@@ -43,50 +38,53 @@ class BrokenStream(Exception):  # noqa: N818 - the end of a stream is no error o
     def __init__(self, reason: str) -> None:
         super().__init__(reason)
         self.reason = reason
-        """One of `ends`."""
+        """One of `close_reasons`."""
 
 
 class StreamWrapper(Protocol):
     def handshake(self, data: bytes) -> bool:
-        """Take what came, or nothing to begin with; whether the handshake is over. Raises `BrokenStream`."""
+        """Process received bytes; empty for the first call. Returns True when the handshake is over. Raises
+        `BrokenStream`."""
 
     def peer_certificate(self) -> bytes:
-        """The certificate of the other side (DER), when the handshake is over; empty where none is shown."""
+        """Return the peer's certificate (DER) after the handshake; empty if the peer showed none."""
 
     def write(self, plain: bytes) -> None: ...
 
     def read(self, data: bytes) -> Iterable[bytes]:
-        """What is in it, and in what came after the handshake with its end. Raises `BrokenStream` after the last."""
+        """Return the contents of received bytes, including bytes that came with the end of the handshake. Raises
+        `BrokenStream` after the last content."""
 
     def close_notify(self) -> None:
-        """Say that nothing more will be written."""
+        """Tell the peer that nothing more will be written."""
 
     def outgoing(self) -> bytes:
-        """What is to be sent by now."""
+        """Return the bytes to send now."""
 
 
 class PeerIdentity(Protocol):
-    """Somebody on the other side, as far as the wrap tells."""
+    """The peer, as far as the wrapper can tell."""
 
     @property
     def name(self) -> Address:
-        """Of one who has called us: the same whenever they come, if they have shown who they are."""
+        """For an inbound peer: the same name on every connection, if the peer has shown who it is."""
 
     def check(self, now: int) -> None:
-        """Raise `RemoteError` unless they may be here now: asked when they come, and again for as long as they stay."""
+        """Raise `RemoteError` unless the peer may be connected now. Called when the peer connects, and again in every
+        review."""
 
 
 class AnonymousPeer(NamedTuple):
-    """One who has shown nothing, or needs not."""
+    """A peer that has shown no certificate, or does not need one."""
 
     name: Address
 
     def check(self, now: int) -> None:
-        """Everybody may be here."""
+        """Every peer may be connected."""
 
 
 class DialTarget(NamedTuple):
-    """Where to connect to, and what to wrap the stream in."""
+    """The socket address to dial, and the wrapper of the stream."""
 
     family: socket.AddressFamily
     address: SocketAddress
@@ -98,20 +96,21 @@ class StreamSetup(Protocol):
     def frame_format(self) -> FrameFormat: ...
 
     def wrap_inbound(self) -> StreamWrapper:
-        """For one who calls us."""
+        """Make the wrapper for an inbound stream."""
 
     def dial(self, peer: Address) -> DialTarget:
-        """For one whom we call; `ConfigError` if this is no address."""
+        """Make the wrapper for an outbound stream. Raises `ConfigError` if `peer` is no address."""
 
     def identify_caller(self, certificate: bytes) -> PeerIdentity:
-        """Who has called us, by what they have shown; `RemoteError` if they are none of ours."""
+        """Identify an inbound peer by its certificate. Raises `RemoteError` if it does not belong to our network."""
 
     def identify_callee(self, certificate: bytes, peer: Address) -> PeerIdentity:
-        """Who has answered when this peer was called; `RemoteError` if it is none of ours, or another."""
+        """Identify the peer that answered this call. Raises `RemoteError` if it does not belong to our network, or is
+        another peer."""
 
 
 class PlainWrapper:
-    """Nothing at all."""
+    """Sends bytes as they are."""
 
     def __init__(self) -> None:
         self._outgoing: list[bytes] = []

@@ -1,12 +1,13 @@
-"""Drives one machine over streams: `callers` come to us, `calls` are ours, and here are the peers that are up.
+"""Drives one machine over streams: `inbound` accepts them, `outbound` dials them, and this module has the connected
+peers.
 
-Who a peer is comes from below. On TLS, who calls us is named by its certificate, so it has the same name whenever it
-comes, and one stream at a time: a new one takes the place of the old, which may be dead without anybody having noticed.
-Who is called is named by the address that was asked for. `Connect` stands until `Disconnect`: every call that fails and
-every stream that ends is told as `peer_lost`, and another call follows by itself.
+The stream setup says who a peer is. On TLS, an inbound peer is named by its certificate, so it has the same name on
+every connection and one stream at a time: a new stream replaces the old one, which may be dead without notice. An
+outbound peer is named by the address that was dialled. `Connect` stands until `Disconnect`: every failed call and every
+ended stream is reported as `peer_lost`, and the driver dials again by itself.
 
-Why a stream ended is counted and logged, and never said on the wire. Certificates are looked at again from time to time
-for as long as a stream stands: a membership ends, and a revocation may come.
+The reason why a stream ended is counted and logged, and never sent. Certificates of connected peers are checked again
+from time to time, because a membership ends and a revocation may arrive.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ from veilcast.net.tls import StreamIdentity, TlsSetup
 
 
 class PeerState(NamedTuple):
-    """For whoever asks how the peers are: since when it is up, or away; and if away, the reason."""
+    """One peer: since when it is connected or away, and why it is away."""
 
     peer: Address
     up: bool
@@ -46,7 +47,8 @@ class RecordCounts(TrafficCounts):
 
 
 class BaseStreamDriver(MachineDriver):
-    """One machine on streams: `stream.Ears` of those that are up. With nowhere to listen, it only calls."""
+    """Drives one machine on streams; the callbacks of the connected ones. Without a listening address, it only
+    dials."""
 
     counts: RecordCounts
 
@@ -66,7 +68,7 @@ class BaseStreamDriver(MachineDriver):
         self._limits = limits = limits or StreamLimits()
         self._ends = CloseReasons(self.now)
         self.reasons = self._ends.counts
-        """Why streams, handshakes and calls ended, and how often."""
+        """How many streams, handshakes and calls ended, by reason."""
         self._callers = InboundStreams(listen, way, limits, self.now, self._ends, self._let_in)
         self._calls = OutboundStreams(
             way, limits, rng or SystemRandom(), self.now, self._ends, self._set_up, self._unanswered
@@ -75,7 +77,7 @@ class BaseStreamDriver(MachineDriver):
         self._names: dict[FrameStream, Address] = {}
         self._backlog = SendBacklog(limits, self.touch)
         self._guests = 0
-        """How many of them called us."""
+        """The number of connected inbound peers."""
         self._review: asyncio.TimerHandle | None = None
 
     @property
@@ -164,7 +166,7 @@ class BaseStreamDriver(MachineDriver):
         self._flush(stream)
 
     def _make_room(self) -> bool:
-        """For one more caller; whether there is room now."""
+        """Make room for one more inbound peer. Returns False if that is not possible."""
         return False
 
     def _unanswered(self, peer: Address) -> None:
@@ -214,7 +216,7 @@ class BaseStreamDriver(MachineDriver):
         self.touch()
 
     def _look_again(self) -> None:
-        """At the streams that should have moved, and at the certificates of all who are here."""
+        """Review: disconnect stalled streams, and check the certificates of all connected peers."""
         self._backlog.drop_stalled()
         now = self.now()
         for up in list(self._up.values()):
@@ -226,7 +228,7 @@ class BaseStreamDriver(MachineDriver):
 
 
 class TlsStreamDriver(BaseStreamDriver):
-    """One machine on TLS streams."""
+    """Drives one machine on TLS streams."""
 
     def __init__(
         self,

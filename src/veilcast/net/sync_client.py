@@ -1,13 +1,13 @@
-"""`veilcast.connect_sync`: the client for programs without asyncio, and for notebooks.
+"""`veilcast.connect_sync`: the blocking client, for programs without asyncio and for notebooks.
 
     with veilcast.connect_sync("node.toml") as me:
         me.publish("weather/munich", "sunny", temp=21.5)
         for note in me.subscribe("weather/munich"):
             ...
 
-It drives the same session as `veilcast.connect` by a plain socket, so it works where an event loop runs, too (and holds
-that loop up while a call waits). Bytes move during calls alone. The node sends no more notes than the window allows, so
-a program may take its time between calls. Ctrl-C ends a call at any moment; the client is as usable after it as before.
+The blocking client drives the same session as `veilcast.connect`, on a plain socket. So it also works where an event
+loop runs, and blocks that loop while a call waits. Bytes move only during calls. The node sends no more notes than the
+window allows, so a program may take its time between calls. Ctrl-C ends a call at any moment; the client stays usable.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def connect_sync(config: str | os.PathLike[str]) -> BlockingClient:
     """Connect to the node that runs with this configuration file: `with connect_sync("node.toml") as me`.
 
     Without `with`, call `close` at the end. Raises `UnreachableError` if no node answers, `StorageError` or
-    `ConfigError` if the file cannot be read, and `PermissionsError` if the node is another user's.
+    `ConfigError` if the file cannot be read, and `PermissionsError` if the node belongs to another user.
     """
     path = find_control_socket(config)
     link = _connect(path, config)
@@ -63,9 +63,9 @@ def connect_sync(config: str | os.PathLike[str]) -> BlockingClient:
 
 
 class BlockingClient:
-    """Publishes and subscribes through a running node. `connect_sync` makes it. It is not for several threads at once.
+    """Publishes and subscribes through a running node. `connect_sync` makes it. Only one thread at a time may use it.
 
-    Every method raises `UnreachableError` if the node has gone away, and the node's refusal as the error that it is.
+    Every method raises `UnreachableError` if the node has stopped, and the node's refusal as the error that it is.
     """
 
     def __init__(self, link: socket.socket) -> None:
@@ -73,7 +73,7 @@ class BlockingClient:
         self._session = ClientSession()
 
     def publish(self, what: str | Label | Publication, body: bytes | str = b"", **values: Value) -> None:
-        """Publish on a topic, with values of its attributes; returns when the node has the publication on its disk.
+        """Publish on a topic, with values of its attributes; returns when the publication is on the node's disk.
 
         The arguments and errors are those of `Client.publish`.
         """
@@ -84,9 +84,10 @@ class BlockingClient:
         )
 
     def subscribe(self, interest: str | Conjunction, *, keep: bool = False) -> BlockingSubscription:
-        """Subscribe to what matches; a string is a topic's name. Returns when the node has it on its disk.
+        """Subscribe to an interest; a string is the name of a topic. Returns when the subscription is on the node's
+        disk.
 
-        Notes arrive from when the subscription is ready: see `BlockingSubscription.ready`. `keep` is as for
+        Notes arrive once the subscription is ready: see `BlockingSubscription.ready`. `keep` is as in
         `Client.subscribe`. Raises `LocalError` for an interest of another type, and the node's refusal.
         """
         wanted, calls = make_interest(interest), None
@@ -99,19 +100,19 @@ class BlockingClient:
             raise
 
     def status(self) -> Status:
-        """How the node is, and how hidden its member."""
+        """Return the state of the node, and how well its member is hidden."""
         return self._run(self._session.ask(control_protocol.StatusRequest(), control_protocol.StatusAnswer)).status
 
     def peers(self) -> list[Peer]:
-        """The node's neighbours. This is for the eyes of the node's owner, not for a log."""
+        """Return the node's neighbours. This list is for the node's owner, not for a log."""
         return self._run(self._session.ask(control_protocol.PeersRequest(), control_protocol.PeersAnswer)).peers
 
     def stop(self) -> None:
-        """Ask the node to finish what it has begun, and to end. Returns when the node has heard it."""
+        """Ask the node to finish its work and to stop. Returns when the node has received the request."""
         self._run(self._session.ask(control_protocol.StopRequest(), control_protocol.DoneAnswer))
 
     def close(self) -> None:
-        """End the subscriptions that are not to be kept, and disconnect; takes half a minute at most."""
+        """End the subscriptions that are not to be kept, and disconnect; takes at most half a minute."""
         try:
             with contextlib.suppress(VeilcastError, TimeoutError):
                 self._run(self._session.close(), LEAVE_S)
@@ -126,7 +127,7 @@ class BlockingClient:
         self.close()
 
     def _run(self, call: Call[T], timeout_s: float | None = None) -> T:
-        """Move bytes until the call returns; `TimeoutError` after so many seconds."""
+        """Move bytes until the call returns. Raises `TimeoutError` after `timeout_s` seconds."""
         deadline = None if timeout_s is None else time.monotonic() + timeout_s
         with contextlib.closing(call):
             while True:
@@ -139,9 +140,9 @@ class BlockingClient:
                 self._exchange(deadline)
 
     def _exchange(self, deadline: float | None) -> None:
-        """Send and receive what the socket takes and has; wait until it takes or has something.
+        """Send and receive what the socket accepts and has; wait until one of both is possible.
 
-        What `send` and `recv` return is appended to a list without an instruction of Python in between, so no exception
+        The results of `send` and `recv` are appended to a list without a Python instruction in between, so no exception
         of a signal handler comes between the bytes that moved and the record of them.
         """
         messages, sent = self._session.outgoing
@@ -171,23 +172,23 @@ class BlockingClient:
 
 
 class BlockingSubscription:
-    """The notes of one subscription: `for note in subscription`, also with `with ... as notes`, which ends it.
+    """The notes of one subscription: `for note in subscription`, or `with ... as notes`, which ends it.
 
-    A note is acknowledged when the program asks for the next one, or calls `acknowledge`. A note that is not
-    acknowledged comes again, to the next client with the same interest.
+    A note is acknowledged when the program asks for the next one or calls `acknowledge`. The node delivers an
+    unacknowledged note again, to the next client with the same interest.
     """
 
     def __init__(self, client: BlockingClient, calls: SubscriptionCalls) -> None:
         self._client, self._calls = client, calls
 
     def start(self) -> None:
-        """Do nothing: `subscribe` has returned when the node had the subscription. As for `Subscription.start`."""
+        """Do nothing: `subscribe` has already waited for the node. Mirrors `Subscription.start`."""
         self._client._run(self._calls.start())
 
     def ready(self, timeout_s: float | None = None) -> None:
-        """Return when what is published from now on reaches this subscription, as far as the node knows.
+        """Return when this subscription receives what is published from now on, as far as the node knows.
 
-        Raises `NotReadyError`, a `TimeoutError` too, after `timeout_s` seconds; the subscription stands all the same.
+        Raises `NotReadyError`, which is also a `TimeoutError`, after `timeout_s` seconds; the subscription stays.
         """
         limit = check_timeout(timeout_s)
         try:
@@ -196,24 +197,24 @@ class BlockingSubscription:
             raise NotReadyError(not_ready_text(limit)) from None
 
     def waiting(self) -> Waiting | None:
-        """What this subscription waits for: None if it is ready, else from when on notes arrive."""
+        """Return None if the subscription is ready, otherwise the time from which notes arrive."""
         return self._client._run(self._calls.waiting())
 
     def __iter__(self) -> BlockingSubscription:
         return self
 
     def __next__(self) -> Note:
-        """Acknowledge the note before, and wait for the next one."""
+        """Acknowledge the last note, and wait for the next one."""
         note = self._client._run(self._calls.next_note())
         self._calls.handed_out = note
         return note
 
     def acknowledge(self) -> None:
-        """Tell the node that the note handed out last need not come again; asking for the next one does it too."""
+        """Tell the node not to deliver the last note again. Asking for the next note does the same."""
         self._client._run(self._calls.acknowledge())
 
     def close(self) -> None:
-        """Unsubscribe, unless the subscription is to be kept. The note handed out last stays unacknowledged."""
+        """Unsubscribe, unless the subscription is to be kept. The last note stays unacknowledged."""
         self._client._run(self._calls.close())
 
     def __enter__(self) -> BlockingSubscription:
@@ -240,4 +241,4 @@ def _connect(path: Path, config: object) -> socket.socket:
 
 _CHUNK: Final = 1 << 16
 _LOOK_S: Final = 1.0
-"""Seconds after which a call that waits looks for a signal that came just as it began to wait."""
+"""Seconds after which a waiting call looks for a signal that came just as the call began to wait."""

@@ -1,13 +1,13 @@
-"""Who we are on TLS, and the contexts that say so: TLS 1.3 alone, and both sides show a certificate of one authority.
+"""TLS 1.3 between our processes: both sides show a certificate of one authority.
 
-What is in a certificate, and whom it admits, is decided elsewhere and handed in; OpenSSL checks the signatures up to
-the authority's, the dates, and that whoever answers a call may. Host names are not checked, since there are none: a
-certificate names a key. Sessions are never resumed, so that everybody is looked at anew every time.
+The identity is handed in: certificates, and functions that judge the certificates of others. OpenSSL checks the
+signatures up to the authority, the dates, and that the callee's certificate is for a server. Host names are not
+checked, because certificates name keys. Sessions are never resumed, so every connection checks the certificates again.
 
-TLS runs in memory, so what goes out is ours to decide: when a handshake fails, or a record is wrong, OpenSSL's alert
-stays in memory, and the other side sees the stream end and no more.
+TLS runs in memory, so we decide what is sent: when a handshake fails or a record is wrong, OpenSSL's alert stays in
+memory, and the other side sees only that the stream ends.
 
-Python takes a certificate and its key from files only. Ours come through pipes, so that the key is never on a disk.
+Python reads a certificate and its key from files only. Ours go through pipes, so the key is never on a disk.
 """
 
 from __future__ import annotations
@@ -27,25 +27,26 @@ from veilcast.net.records import RECORDS
 from veilcast.net.stream_setup import BrokenStream, DialTarget, PeerIdentity, StreamWrapper
 
 CertificateJudge: TypeAlias = Callable[[bytes], PeerIdentity]
-"""Reads a certificate (DER), of which the signatures hold; raises `RemoteError` if it is none of ours."""
+"""Reads a certificate (DER) whose signatures are valid. Raises `RemoteError` if it does not belong to our network."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class StreamIdentity:
-    """What we show (PEM, our own certificate first), whose word counts, and who judges the others."""
+    """Our certificate chain (PEM, our own certificate first) and key, the trusted anchor, and the judges of other
+    certificates."""
 
     chain: bytes
     key: bytes = field(repr=False)
     anchor: bytes
     callers: CertificateJudge
-    """Of those who call us."""
+    """Judges inbound peers."""
     hosts: CertificateJudge
-    """Of those whom we call."""
+    """Judges outbound peers."""
 
 
 class TlsSetup:
-    """Fulfils `wrap.Way`: both sides of a stream show who they are. Where an address says who answers there, nobody
-    else does, whatever role its certificate is for."""
+    """The stream setup with certificates on both sides. If an address is pinned to a name, only the peer with that name
+    may answer, whatever role its certificate has."""
 
     frame_format = RECORDS
 
@@ -68,8 +69,8 @@ class TlsSetup:
 
 class TlsWrapper:
     def __init__(self, context: ssl.SSLContext, *, called: bool, host: str | None = None) -> None:
-        """`called`: by the other side; otherwise we are calling, and `host` is the name that its certificate must have,
-        where names are checked at all."""
+        """`called` is True if the peer called us. Otherwise we call, and `host` is the name that the peer's certificate
+        must have; None if names are not checked."""
         self._incoming, self._outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
         self._tls = context.wrap_bio(self._incoming, self._outgoing, server_side=called, server_hostname=host)
         self._strange = STRANGE if host is None else UNTRUSTED
@@ -115,7 +116,8 @@ class TlsWrapper:
 
 
 def server_context(identity: StreamIdentity) -> ssl.SSLContext:
-    """For those who call us. They get no ticket by which they could come back unseen."""
+    """Make the context for inbound peers. They get no session ticket, so they cannot return without showing a
+    certificate."""
     context = _context(identity, ssl.PROTOCOL_TLS_SERVER)
     context.verify_mode = ssl.CERT_REQUIRED
     context.num_tickets = 0
@@ -123,7 +125,7 @@ def server_context(identity: StreamIdentity) -> ssl.SSLContext:
 
 
 def client_context(identity: StreamIdentity) -> ssl.SSLContext:
-    """For those whom we call."""
+    """Make the context for outbound peers."""
     context = _context(identity, ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname = False
     return context
@@ -141,7 +143,7 @@ def _context(identity: StreamIdentity, protocol: ssl._SSLMethod) -> ssl.SSLConte
 
 @contextmanager
 def _readable(data: bytes) -> Iterator[str]:
-    """A path at which these bytes can be read once; a few kilobytes, which a pipe holds."""
+    """Yield a path at which these bytes can be read once; a pipe holds the few kilobytes."""
     reader, writer = os.pipe()
     try:
         with os.fdopen(writer, "wb") as file:
@@ -152,14 +154,14 @@ def _readable(data: bytes) -> Iterator[str]:
 
 
 def _why(error: ssl.SSLError, strange: str) -> str:
-    """Of what OpenSSL says, a word from our own list; this one, if we do not know who signed it."""
+    """Translate an error of OpenSSL into a close reason; `strange` if the signer is unknown."""
     if isinstance(error, ssl.SSLCertVerificationError):
         return _CERTIFICATE.get(error.verify_code, strange)
     return _REASONS.get(error.reason or "", NOT_TLS)
 
 
 TLS_RECORD: Final = 1 << 14
-"""OpenSSL hands out no more at a time."""
+"""Bytes of one TLS record: OpenSSL returns no more at a time."""
 _CERTIFICATE: Final = {9: OVER, 10: OVER, 26: UNFIT, 62: MISNAMED, 64: MISNAMED}
-"""By the numbers of OpenSSL: not yet valid, expired, of another purpose, for another name or address."""
+"""Close reasons by OpenSSL's numbers: not yet valid, expired, wrong purpose, wrong name or address."""
 _REASONS: Final = {"PEER_DID_NOT_RETURN_A_CERTIFICATE": UNSHOWN}

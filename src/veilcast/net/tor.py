@@ -1,17 +1,16 @@
-"""A Tor of our own, or one that runs already: where to call through, and the onion services it answers for.
+"""A Tor process of our own, or one that runs already: its SOCKS port, and the onion services that it serves for us.
 
-Either is told what to do by its control port, and all we ask of it hangs on that connection: when it ends, however it
-ends, a Tor of our own ends too, and one that runs for others forgets our services. Nothing here uses asyncio but the
-watch over it: Tor is up before a driver starts, and outlives it.
+Both are controlled by the control port, and everything depends on that connection: when it ends, a Tor of our own ends
+too, and a Tor that runs for others forgets our services. Only the watch over Tor uses asyncio: Tor is up before a
+driver starts, and ends after it.
 
-    with tor.started(state / "tor", network=settings.network) as anonymity:    # or tor.attached("127.0.0.1:9051")
-        door = doorway()                                                       # of `onions`
-        service = anonymity.serve(door.getsockname(), key=kept)                # kept of an earlier life, or None
-        driver = OnionDriver(machine, listen=[door], reach=anonymity.reach, act_on=...)
+    with start_tor(state / "tor", network=settings.network) as tor:            # or attach_tor("127.0.0.1:9051")
+        door = open_doorway()                                                  # of `onion`
+        service = tor.serve(door.getsockname(), key=stored_key)                # the key of an earlier run, or None
+        driver = OnionDriver(machine, listen=[door], reach=tor.reach, act_on=...)
 
-A Tor of our own calls onion services and nothing else, listens on loopback only, and keeps its files in its own
-directory: `torrc` is written anew at every start, and `log` holds what it had to say, by Tor's own rule without
-addresses.
+A Tor of our own calls onion services and nothing else, listens on loopback only, and stores its files in its own
+directory: `torrc` is rewritten at every start, and `log` has Tor's messages, by Tor's own rule without addresses.
 """
 
 from __future__ import annotations
@@ -36,23 +35,23 @@ from veilcast.net.tor_process import TorProcess, read_network
 
 @dataclass(frozen=True)
 class OnionService:
-    """The address is the key's: whoever keeps the key has the same address in every life."""
+    """The address follows from the key: with the same key, a service has the same address in every run."""
 
     address: Address
     key: str = field(repr=False)
 
 
 class Tor:
-    """One that answers, until its control connection ends."""
+    """A Tor that answers, until its control connection ends."""
 
     def __init__(self, control: TorControl) -> None:
         self._control = control
         self.reach = TorDialer(_socks(control))
-        """For drivers: how peers are called through it."""
+        """Dials peers through this Tor; for drivers."""
 
     def serve(self, target: SocketAddress, *, key: str | None = None, port: int = 80) -> OnionService:
-        """Answer for an onion service from now on: whoever calls it comes to the target, a listening socket of ours.
-        Without a key, with one of Tor's making."""
+        """Serve an onion service from now on: Tor connects its callers to `target`, a listening socket of ours. Without
+        a key, Tor makes one."""
         if key is not None and not KEY.fullmatch(key):
             raise ConfigError("this is no key of an onion service")
         self._control.ask("SETEVENTS HS_DESC")
@@ -64,7 +63,8 @@ class Tor:
         return OnionService(Address(f"{service}.onion:{port}"), made)
 
     def _add_onion(self, key: str, target: str) -> list[str]:
-        """With proof of work for callers under load if this Tor knows it. Tor 0.4.8 takes that from its torrc alone."""
+        """Ask for proof of work from callers under load if this Tor knows it. Tor 0.4.8 takes that from its torrc
+        alone."""
         try:
             return self._control.ask(f"ADD_ONION {key} {_LIMITS} {_WORK} {target}")
         except LocalError as refused:
@@ -73,7 +73,7 @@ class Tor:
             return self._control.ask(f"ADD_ONION {key} {_LIMITS} {target}")
 
     def await_reachable(self, services: Sequence[OnionService], within_s: float) -> None:
-        """Return when others can find these services, of which nobody has asked before."""
+        """Return when others can find these services. Call it before any other event is awaited."""
         missing = {service.address.partition(".")[0] for service in services}
         deadline = time.monotonic() + within_s
         while missing:
@@ -86,7 +86,7 @@ class Tor:
         self._control.ask("SETEVENTS")
 
     async def watch(self) -> None:
-        """Returns never; `LocalError` when this Tor ends, or no longer listens to us."""
+        """Never returns. Raises `LocalError` when this Tor ends or closes the control connection."""
         loop, ended = asyncio.get_running_loop(), asyncio.Event()
 
         def look() -> None:
@@ -112,8 +112,9 @@ def start_tor(
     within_s: float = 600.0,
     told: Callable[[int], object] = lambda percent: None,
 ) -> Iterator[Tor]:
-    """A process of our own with its files in `directory`, joined to the public network or to a private one: `network`
-    is the file that `testnet` writes. `told` hears of the progress; `LocalError` where there is no `tor` at all."""
+    """Start a Tor process with its files in `directory`, in the public network or in a private one: `network` is the
+    file that `tor_testnet` writes. `told` receives the progress in percent. Raises `LocalError` if `tor` is not
+    installed."""
     options = [] if network is None else read_network(network).options()
     options += ["ClientOnly 1", "SocksPort 127.0.0.1:auto OnionTrafficOnly", f"__OwningControllerProcess {os.getpid()}"]
     options += _CALLS
@@ -131,15 +132,16 @@ def start_tor(
 
 @contextmanager
 def attach_tor(control: str, *, cookie: Path | None = None) -> Iterator[Tor]:
-    """One that runs already, by its control port ("127.0.0.1:9051" or "unix:/run/tor/control"), where it says itself
-    in which file its cookie is."""
+    """Use a Tor that runs already, by its control port ("127.0.0.1:9051" or "unix:/run/tor/control"). Without a
+    `cookie`, Tor says where its cookie file is."""
     with TorControl(control, cookie) as connection:
         yield Tor(connection)
 
 
 def _renew(process: TorProcess, options: Sequence[str]) -> None:
-    """What a Tor has learned of one network keeps it from joining another. Of a private one that is nothing to keep; of
-    the public one, those by whom it enters it, who should stay the same."""
+    """Prepare the directory for another network. A Tor cannot join another network with the data of the first one. Data
+    of a private network is removed. Data of the public network has the entry guards, which should stay the same, so it
+    is kept and the start is refused."""
     before, now = (
         {line for line in lines if line.startswith("DirAuthority ")} for lines in (process.read_torrc(), options)
     )
@@ -163,13 +165,13 @@ def _await_bootstrap(control: TorControl, process: TorProcess, within_s: float, 
 
 
 def bootstrap_percent(control: TorControl) -> int:
-    """How far a Tor has got, in percent."""
+    """Return how far a Tor has started, in percent."""
     match = re.search(r"PROGRESS=(\d+)", control.value("status/bootstrap-phase"))
     return int(match[1]) if match else 0
 
 
 def _socks(control: TorControl) -> SocketAddress:
-    """Where it listens for callers; a socket of the file system is of no use to others than its user."""
+    """Return the address of the SOCKS port. A unix socket is of no use to other users than Tor's."""
     for place in re.findall(r'"([^"]*)"', control.value("net/listeners/socks")):
         if not place.startswith("unix:"):
             return parse_address(place)[1]
@@ -180,9 +182,9 @@ KEY: Final = re.compile(r"ED25519-V3:[A-Za-z0-9+/]{86}==", re.ASCII)
 SERVICE: Final = re.compile(r"[a-z2-7]{56}", re.ASCII)
 LOOK_S: Final = 0.1
 _CALLS: Final = ("MaxCircuitDirtiness 10 seconds", "MaxClientCircuitsPending 1024")
-"""Every call of ours has a circuit of its own: when it is over nobody uses that circuit again, and Tor would keep it
-for ten minutes; and more of them are under way than a browser has, which Tor would let wait for one another."""
+"""Every call of ours has a circuit of its own. After the call no other call uses that circuit, and Tor would keep it
+for ten minutes. More circuits are under way than in a browser, and Tor would make them wait for one another."""
 _LIMITS: Final = "Flags=MaxStreamsCloseCircuit MaxStreams=8"
-"""Ours use a circuit for one stream; who opens many on one is not like us."""
+"""Our peers use a circuit for one stream; a caller that opens many streams on one circuit is no peer of ours."""
 _WORK: Final = "PoWDefensesEnabled=1"
-"""While more callers come than Tor can answer, those that did more work are answered first (Tor's proposal 327)."""
+"""While more callers come than Tor can answer, Tor answers those first that did more work (Tor's proposal 327)."""

@@ -1,14 +1,16 @@
-"""The control port of a Tor: one command after another, each answered, and events in between.
+"""The control port of a Tor: one command after another, each with an answer, and events in between.
 
-A line of an answer is a code of three digits and "-", "+" or " ", by which more follows, data follows, or this was the
-last. Whoever reads a cookie file may give commands. With SAFECOOKIE both sides prove that they know the cookie and
-neither says it: so a stranger who listens where Tor used to does not get it, and what answers is the Tor whose file we
-read, and no other. (Tor's control-spec, sections 2 and 3.24.) If nobody told us the file, what answers names it. So the
-file must belong to us or to the system: another user of this machine could name one of its own, and would get the keys
-of our onion services. For the same reason a Tor without any lock is spoken to at a socket of ours or the system's only.
+A line of an answer is a code of three digits and "-", "+" or " ", for: more lines follow, data follows, last line. A
+process that can read the cookie file may give commands. With SAFECOOKIE both sides prove that they know the cookie, and
+neither sends it: so a stranger that listens at Tor's old port does not learn the cookie, and the process that answers
+is the Tor whose file we read. (Tor's control-spec, sections 2 and 3.24.)
 
-Without asyncio. An answer is limited in lines, in bytes and in time as a whole, events between its lines included: what
-listens at the port may be no Tor, and has proved nothing before the end of SAFECOOKIE.
+If the configuration names no cookie file, the answering process names it. So the file must belong to us or to the
+system: another user of this computer could name a file of its own, and would receive the keys of our onion services.
+For the same reason a Tor without any lock is used only at a socket that belongs to us or to the system.
+
+Without asyncio. An answer is limited in lines, in bytes and in total time, including the events between its lines: the
+listening process may be no Tor, and has proved nothing before the end of SAFECOOKIE.
 """
 
 from __future__ import annotations
@@ -31,12 +33,13 @@ from veilcast.net.address import parse_address
 
 
 class TorControl:
-    """A connection to it, on which we may give commands."""
+    """A control connection on which we may give commands."""
 
     def __init__(self, where: str, cookie: Path | None = None) -> None:
-        """`where`: "127.0.0.1:9051" or "unix:/run/tor/control". Without a `cookie`, Tor says where its own is."""
+        """`where` is "127.0.0.1:9051" or "unix:/run/tor/control". Without a `cookie`, Tor says where its cookie file
+        is."""
         self.events: deque[str] = deque(maxlen=EVENTS)
-        """What came unasked, the oldest first, without its code."""
+        """Events, the oldest first, without their codes."""
         self._buffer = bytearray()
         self._budget = _Budget(0.0)
         self._socket = _connect(where)
@@ -59,7 +62,7 @@ class TorControl:
         return self._socket.fileno()
 
     def ask(self, command: str) -> list[str]:
-        """Give a command; the lines of its answer without their codes. `LocalError` if Tor will not."""
+        """Give a command; returns the lines of the answer without their codes. Raises `LocalError` if Tor refuses."""
         if "\r" in command or "\n" in command:
             raise LocalError("a command for Tor is one line")
         try:
@@ -72,11 +75,11 @@ class TorControl:
             raise LocalError(GONE) from error
 
     def value(self, name: str) -> str:
-        """Of GETINFO."""
+        """Return a value of GETINFO."""
         return self.ask(f"GETINFO {name}")[0].removeprefix(f"{name}=")
 
     def await_event(self, within_s: float) -> str:
-        """The next that comes, or has come; `TimeoutError` if none does."""
+        """Return the next event. Raises `TimeoutError` if none comes."""
         deadline = time.monotonic() + within_s
         while not self.events:
             try:
@@ -86,7 +89,7 @@ class TorControl:
         return self.events.popleft()
 
     def drop_events(self) -> None:
-        """Take the events that are here already, and drop them; `LocalError` if nothing will come any more."""
+        """Read the events that have arrived, and drop them. Raises `LocalError` if the connection has ended."""
         self._socket.setblocking(False)  # MSG_DONTWAIT would not keep Python from waiting until the timeout.
         try:
             for _ in range(LOOKS):
@@ -106,7 +109,8 @@ class TorControl:
     # --- lines ------------------------------------------------------------------------------------------------
 
     def _answer(self, within_s: float, *, events_too: bool = False) -> list[str]:
-        """Up to the last line of an answer; or, if an event will do, of either. `TimeoutError` if that takes longer."""
+        """Read up to the last line of an answer; with `events_too`, an event ends it, too. Raises `TimeoutError` if
+        that takes longer than `within_s`."""
         self._budget = _Budget(within_s)
         lines: list[str] = []
         while True:
@@ -178,21 +182,21 @@ class TorControl:
 
 
 class _Budget:
-    """What one answer may still take."""
+    """The rest of the limits of one answer."""
 
     def __init__(self, within_s: float) -> None:
         self._deadline = time.monotonic() + within_s
         self._lines, self._bytes = ANSWER_LINES, ANSWER_BYTES
 
     def seconds_left(self) -> float:
-        """Raises `TimeoutError` if there are none."""
+        """Return the seconds that are left. Raises `TimeoutError` if the time is over."""
         left = self._deadline - time.monotonic()
         if left <= 0:
             raise TimeoutError
         return left
 
     def charge(self, size: int) -> None:
-        """Count a line of so many bytes; raises if that is too much, or comes too late."""
+        """Count one line of `size` bytes. Raises if the answer is too large or too late."""
         self._lines -= 1
         self._bytes -= size
         if self._lines < 0 or self._bytes < 0:
@@ -221,7 +225,8 @@ def _connect(where: str) -> socket.socket:
 
 
 def _read_cookie(path: Path, *, told: bool) -> bytes:
-    """`told`: our configuration names the file. Otherwise a stranger may have, so it can be a pipe, or endless."""
+    """Read a cookie file. `told` is True if our configuration names the file. Otherwise a stranger may have named it,
+    so the file can be a pipe, or endless."""
     try:
         with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
             status = os.fstat(file.fileno())
@@ -239,7 +244,7 @@ def _read_cookie(path: Path, *, told: bool) -> bytes:
 
 
 def _check_owner(status: os.stat_result, path: object, key: str) -> None:
-    """Raise `ConfigError` if the file belongs to another user of this machine. Accounts of the system have low ids."""
+    """Raise `ConfigError` if the file belongs to another user of this computer. System accounts have low ids."""
     if status.st_uid >= FIRST_USER and status.st_uid != os.geteuid():
         raise ConfigError(f"{key}: {path} belongs to another user of this machine; is it Tor that answers there?")
 
@@ -252,15 +257,15 @@ LINE: Final = re.compile(r"(?P<code>[0-9]{3})(?P<more>[-+ ])(?P<text>.*)", re.AS
 READ: Final = 4096
 COOKIE: Final = 32
 FIRST_USER: Final = 500 if sys.platform == "darwin" else 1000
-"""The lowest id of accounts that people have."""
+"""The lowest id of the accounts of people."""
 ANSWER_S: Final = 60.0
-"""For a whole answer."""
+"""Seconds for a whole answer."""
 ANSWER_BYTES: Final = 1 << 20
 ANSWER_LINES: Final = 1 << 14
 EVENT_MAX: Final = 4096
-"""Characters that are kept of an event; those that we ask for are a tenth as long."""
+"""Characters that are stored of an event; those that we ask for are a tenth as long."""
 LOOKS: Final = 64
-"""Pieces that are read at a time of events that nobody waits for."""
+"""Reads of unawaited events in one call."""
 EVENTS: Final = 1024
 GONE: Final = "Tor has ended, or does not listen to us any longer"
 NO_TOR: Final = "what listens there is no control port of Tor"

@@ -1,13 +1,13 @@
-"""One `tor` process and its directory: from a few options to a control connection, and to its end.
+"""One `tor` process and its directory, from a few options to a control connection and to its end; and private networks.
 
-The directory is the process's name. In it are `torrc`, written anew at every start; `control` and `cookie`, by which
-whoever reads them gives commands; and `log`. What proves to know the cookie is the Tor of this directory and no other
-process, so a Tor that somebody else started is ended by asking it to end, and never by a number that may be another's
-by now.
+The directory identifies the process. It contains `torrc`, rewritten at every start; `control` and `cookie`, which allow
+their reader to give commands; and `log`. A process that proves to know the cookie is the Tor of this directory. So a
+Tor that another process started is ended by a command, never by a process id, which may belong to another process by
+now.
 
-
-Which Tor network: the public one, where nothing is said; or a private one on loopback, by the file that names its
-directory authorities. Nothing that joins a private one ever talks to the public one."""
+A private Tor network on loopback is described by a file that names its directory authorities. A Tor that joins a
+private network never talks to the public one.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +30,8 @@ from veilcast.net.tor_control import TorControl
 
 
 class VotingSchedule(NamedTuple):
-    """When authorities agree: every so many seconds, with time for votes and for the signatures to spread before."""
+    """When the authorities agree: every `every_s` seconds, after `vote_s` seconds for votes and `spread_s` for
+    signatures."""
 
     every_s: int
     vote_s: int
@@ -38,7 +39,8 @@ class VotingSchedule(NamedTuple):
 
 
 class PrivateNetwork(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What everybody in it must know: the authorities, each as Tor's option DirAuthority wants it."""
+    """The authorities of a private network, each in the form of Tor's option DirAuthority; every Tor of the network
+    needs them."""
 
     authorities: tuple[str, ...]
 
@@ -51,7 +53,7 @@ class PrivateNetwork(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             raise ValueError("authorities: there are none")
 
     def options(self) -> list[str]:
-        """For torrc, of everybody who joins."""
+        """Return the torrc lines of every Tor of this network."""
         return [
             "TestingTorNetwork 1",
             *(f"DirAuthority {line}" for line in self.authorities),
@@ -80,11 +82,11 @@ AUTHORITY: Final = re.compile(
 )
 VOTING: Final = VotingSchedule(20, 4, 4)
 CIRCUIT_S: Final = 20
-"""A machine that is overloaded makes a circuit within this time."""
+"""Seconds; an overloaded computer builds a circuit within this time."""
 
 
 def find_program(program: str = "tor") -> str:
-    """Where it is; `LocalError` with what to do where it is not."""
+    """Return the path of a program. Raises `LocalError`, with what to install, if it is missing."""
     found = shutil.which(program) or shutil.which(program, path="/usr/sbin:/usr/local/bin:/opt/homebrew/bin")
     if found is None:
         raise LocalError(f"there is no `{program}` here; install it: apt install tor, or brew install tor")
@@ -99,7 +101,7 @@ class TorProcess:
         self._child: subprocess.Popen[bytes] | None = None
 
     def read_torrc(self) -> list[str]:
-        """The lines of its last torrc; none if it was never started."""
+        """Return the lines of the last torrc; empty if this Tor was never started."""
         try:
             return (self.directory / "torrc").read_text().splitlines()
         except FileNotFoundError:
@@ -108,12 +110,12 @@ class TorProcess:
             raise StorageError(f"cannot read {self.directory}: {error.strerror}") from error
 
     def remove_data(self) -> None:
-        """All that it has learned; it must not run."""
+        """Remove all that this Tor has learned. It must not run."""
         self._must_be_down()
         shutil.rmtree(self.directory / "data", ignore_errors=True)
 
     def start(self, options: Sequence[str]) -> None:
-        """With these lines in its torrc; it listens on loopback, and goes on when this process ends."""
+        """Start with these lines in torrc. The process listens on loopback, and goes on when this process ends."""
         place = self.directory
         find_program()
         self._must_be_down()
@@ -134,7 +136,7 @@ class TorProcess:
         self.start_again()
 
     def start_again(self) -> None:
-        """With the torrc of its last life."""
+        """Start with the last torrc."""
         tor, place = find_program(), self.directory
         self._must_be_down()
         try:
@@ -154,7 +156,7 @@ class TorProcess:
             )
 
     def control(self, within_s: float = 0.0) -> TorControl:
-        """A connection to it; if it is just starting, when it is up."""
+        """Return a control connection; waits up to `within_s` seconds while Tor is starting."""
         deadline = time.monotonic() + within_s
         while True:
             # It writes each whole or not at all, when it listens; either may be the first, and both go when it ends.
@@ -180,13 +182,13 @@ class TorProcess:
         return told[-1] if told else f"{self.log} may have a reason"
 
     def detach(self) -> None:
-        """It goes on when this process ends; `halt` ends it."""
+        """Let the process go on when this process ends; `halt` ends it."""
         if self._child is not None:
             self._child.returncode = 0  # Or it would be reported as forgotten.
             self._child = None
 
     def end(self) -> None:
-        """If this process started it."""
+        """End the process if this process started it."""
         if self._child is None:
             return
         self._child.terminate()
@@ -198,7 +200,7 @@ class TorProcess:
         self._child = None
 
     def halt(self) -> bool:
-        """Whoever started it; whether there was one. Returns when it has ended."""
+        """End the process, whatever process started it. Returns True if there was one, after it has ended."""
         try:
             control = self.control()
         except UnreachableError:
@@ -236,7 +238,7 @@ def _has_ended(control: TorControl) -> bool:
 
 
 def quote_path(path: Path) -> str:
-    """As torrc wants what may have spaces in it."""
+    """Quote a path for torrc."""
     return '"' + str(path).replace("\\", "\\\\").replace('"', '\\"') + '"'
 
 

@@ -1,14 +1,14 @@
 """A private Tor network on loopback: three directory authorities and a few relays, for tests and demonstrations.
 
-It is the real program and the real protocols, and hides nobody: whoever runs it sees all of it. Nothing of it talks to
-the public network: every address is on loopback, and there are no exits. Below DIR, the network has
+It runs the real program and the real protocols, and hides nobody from its operator. Nothing in it talks to the public
+network: every address is on loopback, and there are no exits. Below DIR, the network has
 
-    network.json             the authorities: what `[tor] network` of a node names, and what every Tor in it knows
-    a1, ..., r1, ...         one `torprocess` each: an authority, a relay
+    network.json             the authorities; `[tor] network` of a node names this file, and every Tor reads it
+    a1, ..., r1, ...         one `TorProcess` each: an authority, a relay
 
-Authorities agree every 20 seconds on who is there, at moments that divide the hour. A relay that says too late that it
-is there has to wait for the next time; so all start at once, when there is time enough before the first agreement. When
-all know of all, the network is up.
+The authorities agree every 20 seconds on the members of the network, at times that divide the hour. A relay that
+reports too late waits for the next agreement. So all processes start at once, when there is enough time before the
+first agreement. The network is up when every process knows every other.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ from veilcast.net.tor_process import PrivateNetwork, TorProcess, VotingSchedule,
 
 
 class TestnetProcess(NamedTuple):
-    """One Tor of the network, as it is."""
+    """One Tor process of the network, as it is now."""
 
     name: str
     pid: int | None
-    """None if it is down."""
+    """None if the process is down."""
     knows: int
-    """Of how many of the network."""
+    """The number of Tor processes of the network that this one knows."""
 
 
 def start_network(
@@ -50,8 +50,8 @@ def start_network(
     within_s: float = 600.0,
     told: Callable[[int, int], object] = lambda known, of: None,
 ) -> None:
-    """Start one in a directory that holds none, and return when it is up; nothing is left if it does not come up. With
-    an `owner`, a process, it ends by itself when that does."""
+    """Start a network in a directory that has none, and return when it is up; if it does not come up, nothing is left.
+    With an `owner`, the id of a process, the network ends by itself when that process ends."""
     if not RELAYS_MIN <= relays <= RELAYS_MAX:
         raise ConfigError(f"a private Tor network has {RELAYS_MIN} to {RELAYS_MAX} relays, not {relays}")
     names = [*(f"a{number + 1}" for number in range(AUTHORITIES)), *(f"r{number + 1}" for number in range(relays))]
@@ -88,12 +88,12 @@ def start_network(
 
 
 def list_processes(directory: Path) -> list[TestnetProcess]:
-    """All that were started here, alive or dead; `StorageError` if there was no network."""
+    """Return all processes that were started here, alive or dead. Raises `StorageError` if there was no network."""
     return [_look_at(TorProcess(directory / name)) for name in _names(directory)]
 
 
 def stop_network(directory: Path) -> int:
-    """End what is alive of it, and take its files away; how many were alive."""
+    """End the living processes and remove the files. Returns the number of processes that were alive."""
     names = _names(directory)
     with ThreadPoolExecutor(len(names)) as threads:
         ended = sum(threads.map(lambda name: TorProcess(directory / name).halt(), names))
@@ -154,16 +154,18 @@ def _make_identity(seat: _PlannedProcess) -> str:
 
 
 def _equal_bandwidths(fingerprints: Iterable[str]) -> str:
-    """A file of measured bandwidths, in which all relays are equal; the first line is the time of the measurement.
+    """Return a file of measured bandwidths in which all relays are equal; the first line is the time of the
+    measurement.
 
-    A Tor chooses relays by bandwidth. Without measurements that is what each relay has carried so far: after some
-    minutes one relay of eleven had a fifth of all choices, another next to none. Authorities measure no authorities.
+    A Tor chooses relays by bandwidth. Without measurements the bandwidth is what each relay has carried so far: after
+    some minutes one relay of eleven had a fifth of all choices, another next to none. Authorities measure no
+    authorities.
     """
     return "\n".join([str(_NEVER_STALE), *(f"node_id=${each} bw={BANDWIDTH}" for each in fingerprints), ""])
 
 
 def _make_authority(seat: _PlannedProcess, gencert: str) -> str:
-    """Make the keys of an authority; the line by which all know it."""
+    """Make the keys of an authority; returns the line by which every Tor knows it."""
     keys = seat.process.directory / "data" / "keys"
     keys.mkdir(mode=0o700, parents=True)
     where = f"127.0.0.1:{seat.dir_port}"
@@ -187,7 +189,7 @@ def _run(command: list[str], given: bytes) -> str:
 
 
 def _await_time_enough() -> None:
-    """Before authorities vote: wait for the time after, if they do so soon."""
+    """If the authorities vote soon, wait until the vote is over."""
     left = -(time.time() + FIRST.vote_s + FIRST.spread_s) % FIRST.every_s
     if left < SETTLE_S:
         time.sleep(left)
@@ -215,7 +217,7 @@ def _await_agreement(processes: list[TorProcess], deadline: float, told: Callabl
 
 
 def _count_known(control: TorControl) -> int:
-    """How many relays are in the agreement that it has."""
+    """Return the number of relays in the agreement that this Tor has."""
     return len(re.findall(r"^r ", control.value("ns/all"), re.MULTILINE))
 
 
@@ -239,8 +241,8 @@ def _owned_by(owner: int | None) -> list[str]:
 
 
 def _free_ports(count: int) -> list[int]:
-    """As many as are free now, on loopback, and of those that no system gives to who calls somebody: keys are made
-    before a port is taken, and in these seconds anybody's call could come to have it."""
+    """Return `count` ports that are free on loopback, outside the range that systems assign to outgoing connections:
+    keys are made before a port is used, and in these seconds an outgoing connection could take it."""
     chance = SystemRandom()
     found: list[int] = []
     for port in chance.sample(_LISTENED, len(_LISTENED)):
@@ -260,11 +262,11 @@ _LISTENED: Final = range(10_000, 32_768)
 RELAYS_MIN: Final = 4
 RELAYS_MAX: Final = 32
 FIRST: Final = VotingSchedule(10, 2, 2)
-"""Until authorities have agreed once."""
+"""The schedule until the authorities have agreed once."""
 SETTLE_S: Final = 5.0
 LOOK_S: Final = 0.2
 BANDWIDTH: Final = 1_000
-"""Of every relay, in kilobytes a second, as the authorities are told."""
+"""Bandwidth of every relay, in kilobytes a second, as the authorities are told."""
 _NEVER_STALE: Final = 1 << 33
 """A time in the year 2242: Tor ignores measurements that are older than three days."""
 REMIND_S: Final = 2.0

@@ -1,10 +1,10 @@
-"""Drives one machine over UDP. Knows the contract of `veilcast.machine` and nothing of what is in a datagram.
+"""Drives one machine over UDP, by the contract of `veilcast.machine`; knows nothing of the contents of datagrams.
 
-A turn takes up to 64 datagrams. The limit is what keeps cells on schedule: the event loop looks at its timers between
-turns, so however much arrives, a timer waits for 64 datagrams at most. Nothing here waits: a datagram that the system
-will not take now is dropped and counted, for whatever must arrive is repeated by the link.
+A turn takes up to 64 datagrams. This limit keeps cells on schedule: the event loop runs its timers between turns, so a
+timer waits for at most 64 datagrams, however many arrive. Nothing here blocks: a datagram that the system does not
+accept now is dropped and counted, because the link repeats everything that must arrive.
 
-An error that ICMP brings says only that some peer did not listen; anybody can forge one. All are ignored.
+ICMP errors are ignored: they only say that some peer did not listen, and anybody can forge them.
 """
 
 from __future__ import annotations
@@ -29,19 +29,19 @@ class DatagramCounts(TrafficCounts):
     def __init__(self) -> None:
         super().__init__()
         self.blocked = 0
-        """Datagrams that the system would not take at once."""
+        """Datagrams that the system did not accept at once."""
 
     def numbers(self) -> dict[str, float]:
         return {**super().numbers(), "datagrams_blocked_total": self.blocked}
 
 
 def udp_driver(*listen: str) -> Callable[[Machine, Callable[[Event], object], SystemClock], UdpDriver]:
-    """What drives a node's machine at these addresses."""
+    """Return a function that makes the driver of a machine at these addresses."""
     return lambda machine, act_on, clock: UdpDriver(machine, listen, act_on, clock)
 
 
 class UdpDriver(MachineDriver):
-    """One machine on one UDP socket of each address family it listens on."""
+    """Drives one machine on one UDP socket for each address family."""
 
     counts: DatagramCounts
 
@@ -115,7 +115,7 @@ class UdpDriver(MachineDriver):
                 counts.sent += 1
 
     def _tell(self, event: Event, now: int) -> None:
-        """On UDP there is a way to every address, and nothing to end."""
+        """UDP needs no connection: every valid address is up, and there is nothing to disconnect."""
         if isinstance(event, Connect):
             reachable = self._target(event.peer)[0] is not _nowhere
             self._notice("peer_up" if reachable else "peer_lost", event.peer, now)
@@ -167,7 +167,7 @@ def _nowhere(_: bytes, __: SocketAddress) -> int:
 BATCH: Final = 64
 """Datagrams of one turn: enough that the loop's own work is a small part, few enough that timers hardly wait."""
 DATAGRAM_MAX: Final = 2048
-"""More than any datagram of ours has; what is longer is cut, and refused by whoever opens it."""
+"""Bytes, more than any datagram of ours has; a longer datagram is cut, and then refused when it is opened."""
 BUFFER: Final = 1 << 20
-"""Asked of the system for either direction; it may give less."""
+"""Bytes of the send and receive buffers asked of the system, which may grant less."""
 ADDRESSES_MAX: Final = 1024

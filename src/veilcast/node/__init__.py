@@ -1,6 +1,13 @@
-"""The node: a member's machine with a disk; and the hosts of a relay, which are machines with a disk and no clients.
+"""The node: a member's machine with a disk, and the hosts, which are machines with a disk and no clients.
 
-`modes` is the table of modes, `config` the file that an owner writes (`tomlfile` what all our files share), `store`
-what a node keeps over restarts, `agent` what joins the machine of any mode with its store. A host has a `ledger` and a
-`clerk` in their place, and `relay_files`; both disks are a `database`. No sockets and no clock here: `net` has those.
+    modes                         the table of modes
+    mesh relay tree foil brokers  the settings, files and keys of each mode; `broker_overlay` for the brokers' operator
+    config toml_file tor_table    the files that owners write
+    store member_records          what a member's node stores, and how its machine uses it
+    record_store                  what a host stores
+    database                      SQLite, sealed: `sealed_slots`, `acknowledged_notes`
+    member_view                   what a node can tell its owner
+    checked_line interest_completion multiply_pool
+
+There are no sockets and no clock here: `net` has those.
 """

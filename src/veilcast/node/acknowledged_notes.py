@@ -1,12 +1,12 @@
-"""Which notifications a client has acknowledged: a table of one size, full from the start.
+"""The notifications that a client has acknowledged: a table of fixed size, full from the start.
 
-Claim: without the key, the table of a node that has read much is a table of a node that has read nothing.
-Reason: it holds keyed hashes of (subscription, id), each in one of a fixed number of rows that the key picks. A row has
-room for a fixed number of hashes and is sealed. A new hash pushes the oldest of its row out. So the size never changes,
-and SQLite writes each row in place.
+Claim: without the key, the table of a node that has read much looks like the table of a node that has read nothing.
+Reason: the table holds keyed hashes of (subscription, id). The key selects one of a fixed number of rows for each hash.
+A row has room for a fixed number of hashes and is sealed. A new hash pushes the oldest one out of its row. So the size
+never changes, and SQLite writes each row in place.
 
-The rows fill unevenly. With the default 65,536 (276 rows of 237) each of the last 45,000 acknowledgements is known but
-for a chance of one in 10^7, and each of the last 52,000 but for one in 2,500.
+The rows fill unevenly. With the default 65,536 (276 rows of 237), each of the last 45,000 acknowledgements is known
+except with probability 10^-7, and each of the last 52,000 except with probability 1 in 2,500.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class AcknowledgedNotes:
             run("INSERT INTO acknowledged VALUES (?, ?)", (place, self._database.seal(row, _KIND, place)))
 
     def fit(self, run: Callable[..., Any]) -> None:
-        """Make the table anew, with what is in it, if it was made for another capacity."""
+        """Rebuild the table, with its contents, if it was made for another capacity."""
         found = run("SELECT place, names FROM acknowledged ORDER BY place").fetchall()
         size = self._width * SIZE + OVERHEAD
         if [(place, len(row)) for place, row in found] == [(place, size) for place in range(self._count)]:
@@ -80,10 +80,10 @@ class AcknowledgedNotes:
 
 TABLE: Final = "CREATE TABLE acknowledged (place INTEGER PRIMARY KEY, names BLOB NOT NULL);"
 WIDTH: Final = 237
-"""Hashes in a row: a sealed row of so many fills a page of SQLite's."""
+"""Hashes in a row: a sealed row of this width fills a page of SQLite."""
 SIZE: Final = 16
 """Bytes of a hash."""
 _KIND: Final = "acknowledged"
 _UPDATE: Final = "UPDATE acknowledged SET names = ? WHERE place = ?"
 ROWS: Final = (_KIND, "SELECT place, names FROM acknowledged", _UPDATE)
-"""What rows are sealed as, and the statements that read all of them and write one."""
+"""The sealing kind of the rows, and the statements that read all of them and write one."""

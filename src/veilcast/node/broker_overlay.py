@@ -60,7 +60,7 @@ class BrokerFile(ProcessConfig, frozen=True, forbid_unknown_fields=True, kw_only
     overlay: str
     operator: str
     control: str | None = None
-    """The socket at which it tells how it is; None is `control.sock` in the state directory."""
+    """The query socket (default: `control.sock` in the state directory)."""
     settings: BrokerConfig = BrokerConfig()
 
     def __post_init__(self) -> None:
@@ -106,7 +106,7 @@ def parse_broker(toml: bytes, path: Path) -> BrokerFile:
 
 
 def load_overlay(path: Path, before: BrokerOverlay | None = None) -> BrokerOverlay:
-    """What an operator describes; the one that follows `before`, whose nodes it changes or leaves as they are."""
+    """Read an operator's description; the successor of `before`, if there is one."""
     table = read_toml(_read(path), path)
     try:
         described = msgspec.convert(table, OverlayFile)
@@ -123,7 +123,8 @@ def load_overlay(path: Path, before: BrokerOverlay | None = None) -> BrokerOverl
 def next_overlay(
     before: BrokerOverlay | None, nodes: Sequence[tuple[str, Sequence[Replica]]], described: OverlayFile
 ) -> BrokerOverlay:
-    """The description of these nodes and links: a node whose replicas are others than before has a new scheme."""
+    """Make the overlay of these nodes and links. A node whose replicas differ from those in `before` has a new
+    scheme."""
     known = {} if before is None else {node.name: node for node in before.all_nodes}
     entries, shelves = [], _make_replicas(REPOSITORY, described.repository)
     if shelves:
@@ -149,7 +150,7 @@ def next_overlay(
 
 
 def check_links(links: Sequence[tuple[str, str]]) -> None:
-    """`ConfigError` for one that leads nowhere, or is there twice; gaps and cycles are the topology's to find."""
+    """Raise `ConfigError` for a link of a node to itself, or a repeated link. `OverlayTree` finds gaps and cycles."""
     seen: dict[frozenset[str], int] = {}
     for at, (one, other) in enumerate(links):
         if one == other:
@@ -159,7 +160,7 @@ def check_links(links: Sequence[tuple[str, str]]) -> None:
 
 
 def replica_at(public: BrokerPublic, address: str) -> Replica:
-    """A broker at the address where everybody calls it, and nobody else answers."""
+    """Return a replica at the address where others call it; the address is pinned to the broker's certificate."""
     return Replica(public.key, f"{public.tls_name}@{address}", public.tls_name)
 
 
@@ -168,7 +169,8 @@ def write_signed(path: Path, signed: SignedOverlay) -> None:
 
 
 def read_signed(path: Path, operator: bytes) -> SignedOverlay:
-    """What the operator has signed; `TamperedError` or `ForgedError` if it is none, or not by this hand."""
+    """Read a signed overlay. Raises `TamperedError` or `ForgedError` if it is damaged or not signed by this
+    operator."""
     data = _read(path)
     try:
         if not data.startswith(MAGIC):
@@ -185,7 +187,7 @@ def read_signed(path: Path, operator: bytes) -> SignedOverlay:
 
 
 def read_signed_for(path: Path, operator: bytes, profile: Profile) -> SignedOverlay:
-    """The same, for one who is of this profile; `ConfigError` unless all are."""
+    """Read a signed overlay for a process of this profile. Raises `ConfigError` if the overlay has another profile."""
     signed = read_signed(path, operator)
     overlay = signed.verify(operator)
     if overlay.profile != profile:
@@ -196,7 +198,7 @@ def read_signed_for(path: Path, operator: bytes, profile: Profile) -> SignedOver
 
 
 def _check_distinct(described: OverlayFile) -> None:
-    """Each broker stands at one place, and alone at its address."""
+    """Raise `ConfigError` unless each broker has one place and an address of its own."""
     seen: dict[str | bytes, str] = {}
     tables = [(f"nodes.{node.name}.replicas", node.replicas) for node in described.nodes]
     for name, replicas in (*tables, (REPOSITORY, described.repository)):
@@ -238,15 +240,15 @@ FILE_MAX: Final = 1 << 20
 
 
 class BrokerPublic(NamedTuple):
-    """Who a broker is."""
+    """The public identity of a broker."""
 
     key: bytes
     name: bytes
-    """Of its certificate."""
+    """The name in its certificate."""
 
     @property
     def tls_name(self) -> str:
-        """Under which it appears on TLS."""
+        """Its peer name on TLS streams."""
         return f"broker:{self.name.hex()}"
 
 
@@ -261,7 +263,7 @@ def encode_broker_line(public: BrokerPublic) -> str:
 
 
 def decode_broker_line(key: str, text: str) -> BrokerPublic:
-    """What stands at this key of a file; `ConfigError` if it is not what a broker told."""
+    """Decode the broker line at this key of a file. Raises `ConfigError` if it is not such a line."""
     try:
         data = checked_line.decode_line(_BROKER, text)
         if len(data) != PUBLIC + FINGERPRINT:

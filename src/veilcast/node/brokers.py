@@ -44,25 +44,26 @@ from veilcast.node.toml_file import read_own_table
 
 class StoredOverlay:
     def __init__(self, path: Path, operator: bytes, signed: SignedOverlay) -> None:
-        """`signed` is what was read from there."""
+        """`signed` is the content of the file."""
         self._path, self._operator, self._kept = path, operator, signed
 
     def update(self, signed: SignedOverlay) -> None:
-        """This is gone by now. `StorageError` if it cannot be written: it is tried again by the next call."""
+        """Write the overlay that the machine uses now, if it is newer. Raises `StorageError` if that fails; the next
+        call repeats it."""
         if signed != self._kept:
             if self._there() < signed.verify(self._operator).version:
                 write_signed(self._path, signed)
             self._kept = signed
 
     def _there(self) -> int:
-        """The version of what can be read there; below all others if there is nothing."""
+        """Return the version on the disk; -1 if no version can be read."""
         with suppress(ConfigError, ForgedError, StorageError, TamperedError):
             return read_signed(self._path, self._operator).verify(self._operator).version
         return -1
 
 
 class BrokerPath(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """To one overlay, at one of its edges. `key` is where it stands in the file."""
+    """A path: one overlay, and one of its virtual nodes as the edge. `key` is its key in the file."""
 
     key: str
     overlay: str
@@ -76,7 +77,7 @@ class BrokersSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def read_settings(profile: Profile, table: dict[str, Any]) -> BrokersSettings:
-    """The table `brokers` of a node's file: the ways to overlays, and what the machine can be told."""
+    """Read the table `brokers` of a node's file: the paths, and the settings of the machine."""
     also = table.pop("also", [])
     if not isinstance(also, list) or not all(isinstance(each, dict) for each in also):
         raise ConfigError("brokers.also: must be tables, each headed [[brokers.also]]")
@@ -89,8 +90,8 @@ def read_settings(profile: Profile, table: dict[str, Any]) -> BrokersSettings:
 
 
 def read_overlays(settings: BrokersSettings) -> list[SignedOverlay]:
-    """What the file names, if operators have signed it, it has these edge nodes and suits the profile, and no broker is
-    on two of the ways."""
+    """Read the overlays of the settings. Raises an error unless their operators have signed them, they have these edge
+    nodes and this profile, and no broker is on two paths."""
     every = [_read_overlay(way, settings.client.profile) for way in settings.ways]
     whose: dict[bytes, BrokerPath] = {}
     for way, signed in zip(settings.ways, every, strict=True):
@@ -103,8 +104,8 @@ def read_overlays(settings: BrokersSettings) -> list[SignedOverlay]:
 
 
 def hindrances(member: BrokerClient | MultipathClient, now: int) -> list[str]:
-    """Fewer than half of the replicas may be away or lie; with more away, nothing goes in or out there. A client sees
-    this of its edge node, and of the nodes beyond it only that they confirm nothing."""
+    """Fewer than half of the replicas of a node may be unreachable or Byzantine; with more, nothing passes the node. A
+    client sees the state of its edge node; of the nodes beyond it, a client sees only that they confirm nothing."""
     clients = clients_of(member)
     told = []
     for number, client in enumerate(clients, 1):
@@ -143,7 +144,7 @@ def build(start: MachineInputs) -> NodeMember:
 
 
 def keep(settings: BrokersSettings, member: BrokerClient | MultipathClient) -> Callable[[], None]:
-    """What brings the overlays' files up to date whenever it is called."""
+    """Return the function that updates the overlays' files."""
     clients = clients_of(member)
     kept = [
         StoredOverlay(Path(way.overlay), way.operator, client.signed)
@@ -186,7 +187,7 @@ def _read_overlay(way: BrokerPath, profile: Profile) -> SignedOverlay:
 
 
 PATHS: Final = ("ways.overlay",)
-"""Those of its keys that are paths."""
+"""The settings that are paths."""
 _SHOWN: Final = 8
 
 MODE: Final = Mode(

@@ -1,6 +1,6 @@
-"""Lines that people copy from one file into another: each says what it is, and notices a slip.
+"""Lines with a checksum that people copy from one file into another: each line says what it is and detects a slip.
 
-They are printed as they stand in a file, with a key and quotes, so some copy these along.
+Lines are printed as they appear in a file, with a key and quotes, so some people copy these, too.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ from veilcast.crypto.derive import digest
 
 
 def encode_line(kind: str, data: bytes) -> str:
-    """`kind` is what the line begins with."""
+    """Encode bytes as a line that begins with `kind`."""
     checked = data + digest(data, purpose=b"vc/relay-line", size=_CHECK)
     return kind + base64.urlsafe_b64encode(checked).decode().rstrip("=")
 
 
 def decode_line(kind: str, text: str) -> bytes:
-    """`ValueError` if it is no such line, or was not copied whole."""
+    """Decode a line. Raises `ValueError` if it is of another kind or was not copied completely."""
     line = strip_key(text)
     word = line.removeprefix(kind)
     data = base64.urlsafe_b64decode(word + "=" * (-len(word) % 4))[:-_CHECK]
@@ -29,7 +29,7 @@ def decode_line(kind: str, text: str) -> bytes:
 
 
 def strip_key(text: str) -> str:
-    """Without the key and the quotes that it was printed with, if it has them."""
+    """Return the line without the key and the quotes that it was printed with, if it has them."""
     found = _PRINTED.fullmatch(text)
     return text if found is None else found["line"]
 

@@ -1,21 +1,21 @@
-"""The file of a node, `node.toml`: what its owner decides, read into one frozen value that cannot be wrong.
+"""The file of a node, `node.toml`, read into one frozen value that cannot be wrong.
 
-What the files of all our processes have is in `toml_file`; here is what a member's node has besides.
+`toml_file` has the keys that the files of all our processes share; this module has the other keys of a member's node.
 
     mode = "mesh"
     profile = "hardened"
     keyring = "alice.keyring"
     passphrase_file = "alice.passphrase"       # or passphrase_fd = 3; without either the node asks
     listen = "0.0.0.0:4000"
-    address = "203.0.113.7:4000"               # what others are told; needed where `listen` is every address
+    address = "203.0.113.7:4000"               # the address for others; needed where `listen` is every address
     peers = ["198.51.100.2:4000"]
     rate = 4                                   # cells a second on each link: 1, 4 or 16
 
     [mesh]                                     # the mode's own settings
     neighbours_max = 32
 
-Here it is called from outside, and says where. In a relay, or with a broker, it only calls, and has no address; in a
-tree it is called at an onion service, by the Tor that the table `tor` is about.
+A member of a mesh is called from outside and has an address. A member of a relay, of foiling or of brokers only dials
+and has none. A member of a tree is called at an onion service, by the Tor of the table `tor`.
 """
 
 from __future__ import annotations
@@ -41,13 +41,14 @@ from veilcast.node.tor_table import TOR_PATHS, TorTable
 
 
 class NodeLimits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """How much a node keeps for its clients. What it keeps of its own publications is a matter of its mode."""
+    """Limits of what a node stores for its clients. The mode limits what it stores of its own publications."""
 
     subscriptions: int = 64
     unread: int = 4096
-    """Notes that wait for the acknowledgement of one subscription; while it has so many it gets no others."""
+    """Unacknowledged notes of one subscription; a full subscription accepts no more."""
     remembered: int = 65_536
-    """Acknowledged notes whose ids are known, so that a copy from the network is not given to a client again."""
+    """Ids of acknowledged notes that the node remembers, so that a copy from the network does not reach a client
+    again."""
     clients: int = 16
     """Connections to the control socket."""
 
@@ -58,7 +59,7 @@ class NodeLimits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class NodeConfig(ProcessConfig, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """The keys of the file. `settings` is the mode's own table, which is called as the mode is."""
+    """The keys of the file. `settings` is the mode's own table, which has the name of the mode."""
 
     listen: str | None = None
     mode: str = "mesh"
@@ -66,7 +67,7 @@ class NodeConfig(ProcessConfig, frozen=True, forbid_unknown_fields=True, kw_only
     peers: tuple[str, ...] = ()
     rate: Literal[1, 4, 16] = 4
     control: str | None = None
-    """The socket for commands and programs; None is `control.sock` in the state directory."""
+    """The control socket for commands and programs (default: `control.sock` in the state directory)."""
     limits: NodeLimits = NodeLimits()
     tor: TorTable = TorTable()
     settings: Any = None
@@ -106,7 +107,7 @@ class NodeConfig(ProcessConfig, frozen=True, forbid_unknown_fields=True, kw_only
 
     @property
     def public_address(self) -> Address:
-        """The address that others know this node by; empty if they do not."""
+        """The address by which others know this node; empty if they do not call it."""
         return Address(self.address or self.listen or "")
 
     @property
@@ -123,7 +124,7 @@ def load_config(path: Path) -> NodeConfig:
 
 
 def parse_config(toml: bytes, path: Path) -> NodeConfig:
-    """The file's content, with its paths in full."""
+    """Parse the file's content; relative paths become absolute."""
     config = toml_file.parse_file(toml, path, NodeConfig, _convert, paths=("control", *TOR_PATHS))
     return make_paths_absolute(config, [f"settings.{key}" for key in mode_of(config.mode).paths], path.parent)
 
@@ -150,4 +151,4 @@ _UNUSED_KEYS: Final = {
     "mqtt": (("listen", "address", "peers"), "is called by nobody"),
     "onions": (("address", "peers"), "is reached at its onion service, and finds others by the directory"),
 }
-"""Keys that say where a node is called, and whom it calls, where its driver has no use for them."""
+"""Keys that a driver has no use for: where a node is called, and the peers that it calls."""

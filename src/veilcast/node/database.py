@@ -1,20 +1,18 @@
-"""A database of one process's own: SQLite in a private directory, sealed, and sure of what it has committed.
+"""The database of one process: SQLite in a private directory, sealed, and certain of what it has committed.
 
-A process that is killed at any moment finds what it last committed: the database is written ahead and flushed before a
-write counts (WAL, `synchronous=FULL`). All changes of one moment are one transaction. Everything in it is sealed with a
-key of the owner's keyring and padded (`sealed_slots`, `acknowledged_notes`), and what is deleted is overwritten
-(`secure_delete`).
-A node that ends in order seals every row anew and rewrites the file, so a thief of the disk sees how many slots there
-are of each size class, and no trace of earlier ones. After a kill the thief sees which rows that life changed, too.
-The directory is held by one process (flock), and only its owner may read it.
+A process that is killed at any moment finds its last commit: the database is written ahead and flushed before a write
+counts (WAL, `synchronous=FULL`). All changes of one moment are one transaction. Everything in it is sealed with a key
+of the owner's keyring and padded (`sealed_slots`, `acknowledged_notes`), and deleted data is overwritten
+(`secure_delete`). A process that ends in order seals every row again and rewrites the file. So a thief of the disk sees
+how many slots there are of each size class, and no trace of earlier ones. After a kill the thief also sees which rows
+that run changed. One process locks the directory (flock), and only its owner may read it.
 
-There are two connections. Writing may be done in a thread of its own, so that waiting for the disk never delays a link;
-reading gives what was committed last.
+There are two connections. Writes may run in a thread of their own, so that waiting for the disk never delays a link.
+Reads return the last commit.
 
-
-The node's state as version 1 wrote it: read, and its tables removed, so that `database` can write it anew.
-
-Version 1 had a table for each kind of item, with the ids of notifications, record numbers and counts in clear."""
+Version 1 of the state had a table for each kind of item, with the ids of notifications, record numbers and counts in
+clear. `take_version_1` reads and removes these tables, and the database writes their contents in the new form.
+"""
 
 from __future__ import annotations
 
@@ -42,7 +40,7 @@ Run = Callable[..., Any]
 class Version1State(NamedTuple):
     items: list[tuple[ItemName, bytes]]
     acknowledged: list[tuple[int, bytes]]
-    """Subscription and id of each, the oldest first."""
+    """Subscription and id of each acknowledged note, the oldest first."""
 
 
 def take_version_1(run: Run, unseal: Callable[[bytes, str, Any], bytes]) -> Version1State:
@@ -74,7 +72,7 @@ Execute: TypeAlias = Callable[..., sqlite3.Cursor]
 
 
 class Database:
-    """`remembered` is the number of acknowledged notifications to know, if any. The owner bounds the items."""
+    """`remembered` is the number of acknowledged notifications to remember; 0 for none. The owner bounds the items."""
 
     def __init__(self, directory: Path, file: str, secret: Secret, entropy: Entropy, *, remembered: int = 0) -> None:
         self._file, self._entropy = file, entropy
@@ -99,7 +97,7 @@ class Database:
 
     @contextmanager
     def transaction(self) -> Iterator[Execute]:
-        """All that is executed within it is on the disk when it is left, or nothing is."""
+        """All statements inside are on the disk when the block is left, or none are."""
         with self._naming_file(self._file):
             self._writer.execute("BEGIN IMMEDIATE")
             try:
@@ -128,7 +126,7 @@ class Database:
             raise TamperedError(f"a {kind} in {self._file} is damaged, or of another keyring") from error
 
     def _prepare(self, path: Path) -> None:
-        """Make what a new file lacks, convert what an older version wrote, and build the index."""
+        """Create the tables of a new file, convert an older version, and build the index."""
         [(version,)] = self.read("PRAGMA user_version")
         if version not in (NEW, OLD, UNWIPED, VERSION):
             raise StorageError(f"{path} is of version {version}, and this node writes version {VERSION}")
@@ -161,7 +159,8 @@ class Database:
         run(f"PRAGMA user_version = {UNWIPED}")
 
     def _wipe(self) -> None:
-        """Rewrite the whole file: free pages of an earlier version may hold what it deleted; their order tells, too."""
+        """Rewrite the whole file: free pages of an earlier version may hold deleted data, and the order of pages tells,
+        too."""
         self._writer.execute("VACUUM")
         self._write_zeros(RESERVE)
         # The version says that this is done: a process that is killed before the log is in the file begins again.
@@ -169,23 +168,23 @@ class Database:
             self._writer.execute(statement).fetchall()
 
     def _clear_free_pages(self) -> None:
-        """Overwrite them in the file itself, before it gets shorter: a file system keeps what is cut off."""
+        """Overwrite free pages in the file itself, before it gets shorter: a file system keeps what is cut off."""
         [(free, size)] = self.read("SELECT * FROM pragma_freelist_count, pragma_page_size")
         self._write_zeros(min(free * size, ZEROS_MAX))
         self._writer.execute("PRAGMA wal_checkpoint(RESTART)").fetchall()
 
     def _write_zeros(self, size: int) -> None:
-        """Write so many zeros, first over free pages, and free their pages again."""
+        """Write this many zeros, first over free pages, and free their pages again."""
         with self.transaction() as run:
             run("CREATE TABLE reserve (data BLOB)")
             run("INSERT INTO reserve VALUES (zeroblob(?))", (size,))
             run("DROP TABLE reserve")
 
     def _rewrite(self) -> None:
-        """Seal every row anew and lay the file out anew, so that neither tells what this life changed.
+        """Seal every row again and rewrite the file, so that neither tells what this run changed.
 
-        Otherwise two copies of a disk show which rows changed in between, and free pages show that large items came
-        and went. A file of more than `REWRITE_MAX` is left: its length tells as much.
+        Otherwise two copies of a disk show which rows changed in between, and free pages show that large items came and
+        went. A file of more than `REWRITE_MAX` is not rewritten: its length tells as much.
         """
         [(pages, size)] = self.read("SELECT * FROM pragma_page_count, pragma_page_size")
         if pages * size > REWRITE_MAX:
@@ -232,7 +231,7 @@ def _make_private(directory: Path, file: str) -> None:
 
 @contextmanager
 def _open_connection(path: Path) -> Iterator[sqlite3.Connection]:
-    """A connection that begins no transaction by itself, and may be handed from thread to thread."""
+    """Open a connection that begins no transaction by itself and may be used by several threads in turn."""
     connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
     try:
         for pragma in ("journal_mode = WAL", "synchronous = FULL", "secure_delete = ON", "temp_store = MEMORY"):
@@ -252,13 +251,13 @@ def _context(kind: str, name: int | str | bytes) -> bytes:
 
 VERSION: Final = 3
 UNWIPED: Final = 2
-"""All of it is converted; the file may still have pages with what was deleted before."""
+"""The data is converted; the file may still have pages with deleted data."""
 OLD: Final = 1
 NEW: Final = 0
 REWRITE_MAX: Final = 64 << 20
-"""Bytes of a file that is still rewritten when its node ends: SQLite makes the copy in memory."""
+"""Largest file, in bytes, that is rewritten when its process ends: SQLite makes the copy in memory."""
 ZEROS_MAX: Final = 1 << 29
-"""Bytes of free pages that are overwritten at once; SQLite takes no value of a billion."""
+"""Bytes of free pages that are overwritten at once; SQLite accepts no value of a billion bytes."""
 RESERVE: Final = 1 << 20
 """Bytes of zeros in the file from the start, so that a small backlog does not show in its size."""
 _OWNER: Final = "owner"

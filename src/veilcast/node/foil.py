@@ -1,17 +1,17 @@
-"""The mode "foil" of a member's node: which broker it uses, how it is reached, and its machine.
+"""The settings of a member's node in the mode "foil": its MQTT broker, and its machine.
 
     mode = "foil"
     keyring = "alice.keyring"
 
     [foil]
-    broker = "mqtts://192.0.2.1:8883"          # or "mqtt://127.0.0.1:1883", in the clear, on this machine alone
-    name = "broker.example.org"                # what its certificate is for; without it, the address
-    ca = "broker.pem"                          # who may have signed it; without it, whom the system trusts
-    login = "broker.login"                     # user and password, a line each, where the broker asks for them
-    k_p = 4                                    # the rest is what the machine can be told: `foil/config.py`
+    broker = "mqtts://192.0.2.1:8883"          # or "mqtt://127.0.0.1:1883", in the clear, on this computer alone
+    name = "broker.example.org"                # the name in its certificate; without it, the address
+    ca = "broker.pem"                          # the authorities that may sign it; without it, those of the system
+    login = "broker.login"                     # user and password, a line each, if the broker asks for them
+    k_p = 4                                    # the other keys are settings of the machine: `foil/config.py`
 
-The broker is anybody's, and not trusted; a login is what it knows its customers by. A member calls its broker and is
-called by nobody, so its file has no address.
+The broker may belong to anybody and is not trusted; it knows its customers by the login. A member calls its broker and
+nobody calls a member, so its file has no address.
 """
 
 from __future__ import annotations
@@ -36,14 +36,14 @@ class FoilSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     broker: Address
     tls: bool
     name: str
-    """What the broker's certificate must be for."""
+    """The name that the broker's certificate must have."""
     ca: str | None
     login: str | None
     member: FoilConfig
 
 
 def read_settings(profile: Profile, table: dict[str, Any]) -> FoilSettings:
-    """The table `foil` of a node's file: the way to the broker, and what the machine can be told."""
+    """Read the table `foil` of a node's file: the connection to the broker, and the settings of the machine."""
     way = {key: table.pop(key, None) for key in ("broker", "name", "ca", "login")}
     if way["broker"] is None:
         raise ConfigError("foil.broker: needed, and not there")
@@ -68,7 +68,7 @@ def read_settings(profile: Profile, table: dict[str, Any]) -> FoilSettings:
 
 
 def _attributes(table: Any, profile: Profile) -> dict[str, AttributeConfig]:
-    """One by one, so that a mistake is told with its attribute."""
+    """Read the attributes one by one, so that an error names its attribute."""
     if not isinstance(table, dict) or not all(isinstance(told, dict) for told in table.values()):
         raise ConfigError("foil.attributes: write a table [foil.attributes.NAME] for each attribute")
     found = {}
@@ -81,7 +81,7 @@ def _attributes(table: Any, profile: Profile) -> dict[str, AttributeConfig]:
 
 
 def read_login(path: str | None) -> Login | None:
-    """A file of two lines that nobody else may read: user, and password."""
+    """Read a private file of two lines: the user and the password."""
     if path is None:
         return None
     lines = read_private_file(Path(path)).splitlines()
@@ -93,7 +93,7 @@ def read_login(path: str | None) -> Login | None:
 
 
 def hindrances(member: FoilMember, now: int) -> list[str]:
-    """What the broker has refused, or did wrong, in words for the owner."""
+    """Return what the broker has refused or did wrong, in words for the owner."""
     return [f"the broker: {what} (times: {count})" for what, count in member.refusals().items()]
 
 
@@ -112,7 +112,7 @@ def build(start: MachineInputs) -> NodeMember:
 
 
 PATHS: Final = ("ca", "login")
-"""Those of its keys that are paths."""
+"""The settings that are paths."""
 _ATTRIBUTES: Final = "foil.attributes"
 _SCHEMES: Final = {"mqtts": True, "mqtt": False}
 

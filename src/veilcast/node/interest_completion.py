@@ -1,7 +1,7 @@
-"""Which topic is meant by an interest that names none: the one of ours that declares what it asks for.
+"""Completes an interest that names no topic with the one topic of the keyring that declares its attributes.
 
-People say `sub --range temp 20..25`, and the mesh routes by topics. A guess among several would give a reader less than
-it asked for, or join a mesh that it did not mean to be seen in, so there is none.
+People type `sub --range temp 20..25`, and the mesh routes by topics. If several topics fit, the node does not guess: a
+guess could give the subscriber less than it asked for, or join a mesh in which it did not mean to be seen.
 """
 
 from __future__ import annotations
@@ -15,7 +15,8 @@ from veilcast.topics import TOPIC, All, Conjunction, Label
 
 
 def complete_topic(interest: Conjunction, topics: Mapping[str, TopicKeys]) -> Conjunction:
-    """The interest with its topic; `LocalError` if it names none, and none or several could be meant."""
+    """Return the interest with its topic. Raises `LocalError` if the interest names no topic and not exactly one topic
+    fits."""
     asked = {constraint.attribute for constraint in interest.constraints}
     if TOPIC in asked:
         return interest

@@ -1,17 +1,17 @@
-"""The agent: joins the machine of any mode with the store, for the clients of a node.
+"""The durable state of a member's node: joins the machine of any mode with the store, for the node's clients.
 
-Nothing here waits. The driver hands over the machine's events (`take`); what is to be written gathers, and is written
-in one go by whoever may wait for the disk:
+Nothing here blocks. The driver hands over the machine's events (`take`). Changes gather here, and a caller that may
+wait for the disk writes them in one go:
 
-    changes = agent.changes()
+    changes = records.changes()
     refused = store.write(changes)               # in a thread, if the links must not wait
-    agent.written(changes, refused, now)
+    records.written(changes, refused, now)
 
-Only then is the machine told that a record is stored, or a note acknowledged, and only then does a client hear that its
-publication is safe (`is_safe`), or sees a note (`unread`). So a node that is killed anywhere in between has told
-nobody what it cannot keep. `step` does all of it at once, where waiting does no harm.
+Only then does the machine learn that a record is stored or a note acknowledged, and only then does a client learn that
+its publication is stored (`is_stored`), or receive a note (`unread`). So a node that is killed at any point has
+promised nothing that it cannot keep. `step` does all of it at once, where waiting does no harm.
 
-A write that fails is the end of this life: the machine must not go on as if it had succeeded.
+After a failed write this object must not be used: the machine must not go on as if the write had succeeded.
 """
 
 from __future__ import annotations
@@ -42,27 +42,27 @@ from veilcast.topics import All, Conjunction, Equal, Range
 
 
 class MemberRecordCounts(msgspec.Struct, frozen=True):
-    """What an owner may want to know of what its node keeps. No topic and no text."""
+    """Counts for the node's owner. No topic and no text."""
 
     unsettled: int
-    """Publications that are safe and not through yet."""
+    """Publications that are on the disk and not settled."""
     overdue: tuple[int, ...]
-    """Those among them that have waited for longer than they should, by their records."""
+    """Unsettled publications that have waited longer than they should, by record number."""
     unread: dict[int, int]
-    """Notes that wait for each subscription's client."""
+    """Unacknowledged notes of each subscription."""
     waiting: dict[int, int | None]
-    """Subscriptions that get something only from some time on, if that is known."""
+    """Subscriptions that are not ready yet: the time in Unix microseconds from which they are; None if unknown."""
     lapsed: tuple[int, ...]
-    """Subscriptions of earlier lives that our grants or our mode do not allow now. They are kept, with what waits."""
+    """Subscriptions of earlier runs that the grants or the mode do not allow now. They stay, with their notes."""
     full: int
-    """Notes that found their subscription full, each time that they came."""
+    """Notes that were refused because their subscription was full, counted each time they came."""
     settled: int
     settled_us: int
-    """Publications of this life that are through, and the time that they took together."""
+    """Publications of this run that are settled, and the sum of their times in microseconds."""
 
 
 class MemberRecords:
-    """Bounded: `subscriptions_max`; the machine bounds what is not settled, and the store what is not read."""
+    """Bounded: `subscriptions_max`; the machine bounds the unsettled records, and the store bounds the unread notes."""
 
     def __init__(
         self,
@@ -73,19 +73,19 @@ class MemberRecords:
         subscriptions_max: int,
         complete: Callable[[Conjunction, int], Conjunction] = lambda interest, now: interest,
     ) -> None:
-        """`complete` adds to what a client asks for what it may leave out."""
+        """`complete` adds to a client's interest what the client may leave out."""
         self._member, self._store, self._subscriptions_max = member, store, subscriptions_max
         self._complete, self._faults = complete, faults_of(member)
         self._interests = {number: decode_interest(data) for number, data in store.subscriptions().items()}
         self._temporary = dict.fromkeys(store.temporary_subscriptions())
         self._last = store.last_subscription()
         self._numbers: dict[int, int] = {}
-        """The number of a subscription by that which the machine has for it in this life."""
+        """The number of each subscription by the number that the machine uses in this run."""
         self._lapsed: dict[int, None] = {}
         self._unsettled: dict[int, bool] = dict.fromkeys(store.unsettled_publications(), True)
-        """Whether it is safe, for each record of a publication."""
+        """True for each record of a publication that is on the disk."""
         self._since_us: dict[int, int] = {}
-        """When each of them was published, if in this life."""
+        """Time of publication of each record of this run, in microseconds."""
         self._settled = self._settled_us = 0
         self._overdue: dict[int, None] = {}
         self._waiting: dict[int, int | None] = {}
@@ -100,24 +100,25 @@ class MemberRecords:
     # --- the clients
 
     def publish(self, publication: Publication, now: int) -> int:
-        """Take a publication: the number by which to ask whether it is safe. `LocalError` if it cannot be taken."""
+        """Accept a publication; returns the record number for `is_stored`. Raises `LocalError` if it cannot be
+        accepted."""
         record = self._member.publish(publication, now)
         self._unsettled[record], self._since_us[record] = False, now
         return record
 
     def is_stored(self, record: int) -> bool:
-        """Whether it will be sent whatever happens, or was."""
+        """Return True if the publication is on the disk, or was and is settled."""
         return self._unsettled.get(record, True)
 
     def withdraw(self, record: int, now: int) -> None:
-        """Try no more for what was published under this number."""
+        """Stop trying to send the publication of this record."""
         self._member.withdraw(record, now)
         self._since_us.pop(record, None)
 
     def subscribe(self, interest: Conjunction, now: int, *, keep: bool = True) -> int:
-        """Start a subscription, or come back to the one with the same interest and all that waits for it.
+        """Start a subscription, or return to the one with the same interest and its unread notes.
 
-        Without `keep` it is temporary, unless a client asked to keep it before.
+        Without `keep` the subscription is temporary, unless a client asked to keep it before.
         """
         interest = self._complete(interest, now)
         for number, known in self._interests.items():
@@ -140,7 +141,7 @@ class MemberRecords:
         return self._last
 
     def unsubscribe(self, number: int, now: int) -> None:
-        """End a subscription; what waits for it is lost."""
+        """End a subscription; its unread notes are lost."""
         if number not in self._interests:
             raise LocalError(f"there is no subscription {number}")
         for inner in [inner for inner, known in self._numbers.items() if known == number]:
@@ -153,17 +154,15 @@ class MemberRecords:
         self._changes.append(RemoveSubscription(number))
 
     def unread(self, number: int, after: int = 0, limit: int = 64) -> list[UnreadNote]:
-        """The next notes that wait for this subscription's acknowledgement, from this place on; all are on the disk."""
+        """Return the next unacknowledged notes of this subscription after this place; all of them are on the disk."""
         return self._store.unread(number, after, limit)
 
     def acknowledge(self, number: int, note: bytes) -> None:
-        """The client has this note, and gets it no more from when this is written."""
+        """The client has this note and does not receive it again once this change is written."""
         self._changes.append(AcknowledgeNote(number, note))
 
     def save_value(self, name: str, data: bytes) -> None:
-        """Keep something for another part of the node, under a name of its own; `NodeStore.saved_value` gives it
-        back.
-        """
+        """Store a value for another part of the node under a name; `NodeStore.saved_value` returns it."""
         self._changes.append(SaveValue(name, data))
 
     def temporary(self) -> list[int]:
@@ -188,7 +187,7 @@ class MemberRecords:
     # --- the driver
 
     def take(self, event: Event, now: int) -> bool:
-        """An event of the machine's; False if it is not about what a node keeps, and the driver's own to act on."""
+        """Handle an event of the machine. Returns False if the event does not concern the records."""
         match event:
             case Record(record, data):
                 self._changes.append(KeepRecord(record, data, record in self._unsettled))
@@ -211,12 +210,12 @@ class MemberRecords:
         return True
 
     def changes(self) -> list[StoreChange]:
-        """All that is to be written since this was last asked; the caller writes it, or ends this life."""
+        """Return the changes since the last call; the caller writes them or stops using this object."""
         changes, self._changes = self._changes, []
         return changes
 
     def written(self, changes: Sequence[StoreChange], refused: Sequence[bytes], now: int) -> None:
-        """These changes are on the disk, but for the notes that there was no room for."""
+        """These changes are on the disk, except the notes in `refused`, which had no room."""
         self._full += len(refused)
         for change in changes:
             match change:
@@ -235,7 +234,7 @@ class MemberRecords:
                     pass
 
     def step(self, machine: Machine, now: int) -> list[Event]:
-        """Take the machine's events and write, until there is nothing more to do; the events that are the driver's."""
+        """Handle events and write until nothing is left to do; returns the events that are the driver's."""
         others: list[Event] = []
         while True:
             while (event := machine.next_event()) is not None:
@@ -256,7 +255,7 @@ def decode_interest(data: bytes) -> Conjunction:
 
 
 _ENDED: Final = 0
-"""No subscription has this number, and the store keeps nothing for one that there is not."""
+"""No subscription has this number, and the store keeps no notes for a missing subscription."""
 _ENCODER: Final = msgspec.msgpack.Encoder()
 _DAMAGED: Final = "a subscription in the node's state is damaged"
 _DECODER: Final = MsgpackDecoder(tuple[Equal | Range, ...], TamperedError, _DAMAGED)

@@ -1,4 +1,4 @@
-"""The mode "mesh" of a member's node: its settings, and its machine."""
+"""The settings of a member's node in the mode "mesh", and its machine."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def build(start: MachineInputs) -> NodeMember:
 
 
 def hindrances(node: MeshNode, now: int) -> list[str]:
-    """A node finds its neighbours within seconds, if any of the peers in its file is up."""
+    """A node finds its neighbours within seconds if any peer of its file is up."""
     if (alone_us := node.alone_us(now)) < ALONE_US:
         return []
     return [

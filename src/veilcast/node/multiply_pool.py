@@ -1,8 +1,8 @@
-"""Multiplications in the group, shared out to threads: what a busy proxy or server is handed as its `Multiply`.
+"""Multiplications in the group, shared by several threads: the `Multiply` of a busy proxy or server.
 
-libsodium is called with the interpreter's lock released, and a multiplication is 95 % libsodium, so threads are as good
-as processes up to some ten cores, and no secret has to leave the process (`benchmarks/relay_bulk.py`). The calling
-thread takes a share, too, and waits for the others: a machine sees an ordinary function.
+libsodium runs with the interpreter's lock released, and a multiplication is 95 % libsodium. So threads are as good as
+processes up to some ten cores, and no secret has to leave the process (`benchmarks/relay_bulk.py`). The calling thread
+takes a share, too, and waits for the others: a machine sees an ordinary function.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from veilcast.errors import ConfigError
 
 
 class MultiplyPool:
-    """A `Multiply` on so many threads, the caller's own among them, while in a `with`."""
+    """A `Multiply` on this many threads, including the caller's own. Use it in a `with` block."""
 
     def __init__(self, threads: int) -> None:
         if not 1 <= threads <= THREADS_MAX:
@@ -48,4 +48,4 @@ class MultiplyPool:
 THREADS_MAX: Final = 64
 
 WORTHWHILE: Final = 4
-"""A share of fewer takes less time than waking a thread for it."""
+"""The smallest share, in multiplications: a smaller one takes less time than waking a thread for it."""

@@ -1,12 +1,11 @@
-"""The ledger: a machine's records, as its driver keeps them from life to life (`machine.Durable`).
+"""The records of a machine on the disk, from run to run (`machine.Durable`), and the hosts' use of them.
 
-All that a relay's server or proxy keeps is here; a member's node has it too, beside what it keeps for its clients.
+The hosts of a relay and a tree's directory store nothing else. A member's node has the same table, beside what it
+stores for its clients (`store`).
 
-
-The clerk: keeps the records of a machine that has no clients of its own, as a relay's server and proxy have none.
-
-As an `Agent` does, it waits for nothing: what is to be written gathers, whoever may wait for the disk writes it, and
-only then is the machine told that its records are stored. So nothing leaves that rests on what a kill would undo."""
+`HostRecords` never blocks: changes gather, a caller that may wait for the disk writes them, and only then does the
+machine learn that its records are stored. So nothing is sent that a kill would undo.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +23,7 @@ from veilcast.node.sealed_slots import ItemName
 
 
 class KeepRecord(msgspec.Struct, frozen=True):
-    """Write a machine's record, or over it; that of a publication, or one of the machine's own."""
+    """Writes or overwrites a record; `published` is True for the record of a publication."""
 
     record: int
     data: bytes
@@ -32,7 +31,7 @@ class KeepRecord(msgspec.Struct, frozen=True):
 
 
 class ForgetRecord(msgspec.Struct, frozen=True):
-    """A machine's record is settled."""
+    """Removes a settled record."""
 
     record: int
 
@@ -54,11 +53,11 @@ class RecordTable:
                 self._slots.drop(run, ItemName(_KIND, record))
 
     def unsettled(self) -> dict[int, bytes]:
-        """What the machine's earlier lives had stored and did not settle."""
+        """Return the records that earlier runs of the machine stored and did not settle."""
         return {record: data[1:] for record, data in self._all()}
 
     def unsettled_publications(self) -> list[int]:
-        """Those among them that are publications."""
+        """Return the numbers of the unsettled records that are publications."""
         return [record for record, data in self._all() if data[0]]
 
     def _all(self) -> list[tuple[int, bytes]]:
@@ -75,7 +74,7 @@ class RecordStore:
         self.unsettled = self._records.unsettled
 
     def write(self, entries: Sequence[RecordChange]) -> None:
-        """Do all of it or nothing, and return when it is on the disk."""
+        """Apply all changes or none, and return when they are on the disk."""
         try:
             with self._database.transaction() as run:
                 for entry in entries:
@@ -104,7 +103,7 @@ class HostRecords:
         self._entries: list[RecordChange] = []
 
     def take(self, event: Event, now: int) -> bool:
-        """False if the event is not about what is kept."""
+        """Return False if the event does not concern records."""
         match event:
             case Record(record, data):
                 self._entries.append(KeepRecord(record, data))
@@ -115,7 +114,7 @@ class HostRecords:
         return True
 
     def changes(self) -> list[RecordChange]:
-        """All that is to be written since this was last asked; the caller writes it, or ends this life."""
+        """Return the changes since the last call; the caller writes them or stops using this object."""
         entries, self._entries = self._entries, []
         return entries
 

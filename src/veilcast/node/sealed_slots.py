@@ -1,13 +1,13 @@
-"""Sealed slots: the rows that all records, subscriptions and unread notifications of a node look like on its disk.
+"""Sealed slots: rows of equal appearance for all records, subscriptions and unread notifications of a node.
 
 Claim: without the key, the table shows how many slots there are of each size, and nothing else about its items.
-Reason: a slot is sealed, bound to its number, and padded to a size class (`SIZE` doubled as often as needed). What an
-item is, its name, its order and its length stand inside the seal. A table has a multiple of `BATCH` slots from the
-start; an empty slot is sealed too, and looks like a slot with a small item. So an item that comes takes an empty slot,
-and an item that goes leaves an empty slot behind, with the old bytes overwritten.
+Reason: a slot is sealed, bound to its number, and padded to a size class (`SIZE` doubled as often as needed). The kind,
+name, order and length of an item are inside the seal. A table has a multiple of `BATCH` slots from the start; an empty
+slot is sealed too, and looks like a slot with a small item. A new item takes an empty slot. A removed item leaves an
+empty slot, with the old bytes overwritten.
 
-The index from names to slots is in memory. The thread that writes changes it before the commit; so a reader compares
-the name in the slot with the name that it looks for, and takes the item as absent if they differ.
+The index from names to slots is in memory. The writing thread changes it before the commit. So a reader compares the
+name in the slot with the name that it looks for, and treats the item as absent if they differ.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ Execute: TypeAlias = Callable[..., Any]
 
 
 class ItemName(NamedTuple):
-    """The name of an item: its kind, then what tells it from others of its kind."""
+    """The name of an item: its kind, then what distinguishes it from others of its kind."""
 
     kind: str
     number: int = 0
@@ -57,7 +57,8 @@ class SealedSlots:
         self._count = 0
 
     def load(self) -> None:
-        """Build the index from what is committed; `TamperedError` if slots are damaged, missing or out of place."""
+        """Build the index from the last commit. Raises `TamperedError` if slots are damaged, missing or out of
+        place."""
         rows = self._database.read("SELECT slot, data FROM slots ORDER BY slot")
         if not rows or len(rows) % BATCH or any(slot != place for place, (slot, _) in enumerate(rows)):
             raise TamperedError("slots are missing in the node's state")
@@ -67,7 +68,7 @@ class SealedSlots:
         self._count = len(rows)
 
     def trim(self, run: Execute) -> None:
-        """Remove empty slots at the end that a backlog of the past has left, a whole batch at a time."""
+        """Remove empty slots at the end that an earlier backlog has left, a whole batch at a time."""
         last = max(self._slots.values(), default=-1)
         count = max(BATCH, BATCH * -(-(last + 1) // BATCH))
         if count < self._count:
@@ -85,7 +86,7 @@ class SealedSlots:
         self._count += BATCH
 
     def put(self, run: Execute, name: ItemName, data: bytes) -> None:
-        """Store an item, or over the one of this name."""
+        """Store an item; replaces the item of this name."""
         slot = self._slots.get(name)
         if slot is None:
             if not self._free:
@@ -94,7 +95,7 @@ class SealedSlots:
         run(_UPDATE, (self._close(slot, name, data), slot))
 
     def drop(self, run: Execute, name: ItemName) -> bool:
-        """Overwrite an item with an empty slot; False if there is none of this name."""
+        """Overwrite an item with an empty slot. Returns False if there is no item of this name."""
         slot = self._slots.pop(name, None)
         if slot is None:
             return False
@@ -103,7 +104,7 @@ class SealedSlots:
         return True
 
     def get(self, name: ItemName) -> bytes | None:
-        """The item of this name, as it was committed last."""
+        """Return the item of this name as of the last commit."""
         slot = self._slots.get(name)
         if slot is None:
             return None
@@ -136,9 +137,9 @@ EMPTY: Final = ItemName("")
 TABLE: Final = "CREATE TABLE slots (slot INTEGER PRIMARY KEY, data BLOB NOT NULL);"
 _UPDATE: Final = "UPDATE slots SET data = ? WHERE slot = ?"
 ROWS: Final = ("slot", "SELECT slot, data FROM slots", _UPDATE)
-"""What rows are sealed as, and the statements that read all of them and write one."""
+"""The sealing kind of the rows, and the statements that read all of them and write one."""
 BATCH: Final = 256
 SIZE: Final = 1_000
-"""The smallest size of a sealed slot, in bytes: four of them fill a page of SQLite's."""
+"""The smallest size of a sealed slot, in bytes: four of them fill a page of SQLite."""
 _LENGTH: Final = 4
 _DECODER: Final = MsgpackDecoder(_Item, TamperedError, "a slot in the node's state is damaged")

@@ -1,7 +1,7 @@
-"""The store: what a member's node keeps over restarts, in one database of its own (`database`).
+"""The store of a member's node: what it keeps over restarts, in one database (`database`).
 
-The machine's records, and for the clients their subscriptions, with what came for each and was not acknowledged.
-`write` may run in a thread of its own; everything else reads what was committed last.
+The store has the machine's records, and for the clients their subscriptions and the unacknowledged notes of each.
+`write` may run in a thread of its own; everything else reads the last commit.
 """
 
 from __future__ import annotations
@@ -29,33 +29,33 @@ class AddSubscription(msgspec.Struct, frozen=True):
 
 
 class KeepSubscription(msgspec.Struct, frozen=True):
-    """A temporary subscription is to outlive its clients from now on."""
+    """A temporary subscription outlives its clients from now on."""
 
     subscription: int
 
 
 class RemoveSubscription(msgspec.Struct, frozen=True):
-    """And nothing that waits for it is kept."""
+    """Removes a subscription and its unread notes."""
 
     subscription: int
 
 
 class AddNote(msgspec.Struct, frozen=True):
-    """A note came for a subscription; one that it has, or has acknowledged, changes nothing."""
+    """A note arrived for a subscription. A note that the subscription has, or has acknowledged, changes nothing."""
 
     subscription: int
     note: Note
 
 
 class AcknowledgeNote(msgspec.Struct, frozen=True):
-    """The client has the note of this id, and must not get it again."""
+    """The client has the note of this id and must not receive it again."""
 
     subscription: int
     note: bytes
 
 
 class SaveValue(msgspec.Struct, frozen=True):
-    """Something else that a part of the node wants to know in its next life, under a name of its own."""
+    """Another part of the node stores a value under a name, for its next run."""
 
     name: str
     data: bytes
@@ -74,7 +74,7 @@ StoreChange: TypeAlias = (
 
 
 class UnreadNote(NamedTuple):
-    """A note that waits for its client, and where it stands in the order of arrival."""
+    """An unacknowledged note, and its place in the order of arrival."""
 
     place: int
     note: Note
@@ -83,7 +83,7 @@ class UnreadNote(NamedTuple):
 class NodeStore:
     """Bounded: `unread_max` notes for each subscription, and a table for `remembered_max` acknowledged ones.
 
-    The machine bounds its records, and the agent its subscriptions.
+    The machine bounds its records, and `MemberRecords` bounds the subscriptions.
     """
 
     def __init__(
@@ -94,9 +94,9 @@ class NodeStore:
         self._slots, self._acknowledged = self._database.slots, self._database.acknowledged
         self._records = RecordTable(self._database)
         self._unread: dict[int, dict[bytes, ItemName]] = {}
-        """For each subscription, the slots of what waits for it by the ids, in the order of arrival."""
+        """For each subscription, the slots of its unread notes by id, in the order of arrival."""
         self._place = 0
-        """The last place in the order of arrival that was given away."""
+        """The last place in the order of arrival that was assigned."""
         self._last = 0
         self._index()
 
@@ -112,7 +112,7 @@ class NodeStore:
     # --- writing
 
     def write(self, changes: Sequence[StoreChange]) -> list[bytes]:
-        """Do all of it or nothing, and return when it is on the disk: the ids of notes that there was no room for."""
+        """Apply all changes or none, and return when they are on the disk: the ids of the notes that had no room."""
         refused: list[bytes] = []
         try:
             with self._database.transaction() as run:
@@ -130,11 +130,11 @@ class NodeStore:
     # --- reading
 
     def unsettled_records(self) -> dict[int, bytes]:
-        """What the machine's earlier lives had stored and did not settle."""
+        """Return the records that earlier runs of the machine stored and did not settle."""
         return self._records.unsettled()
 
     def unsettled_publications(self) -> list[int]:
-        """Those among them that are publications."""
+        """Return the numbers of the unsettled records that are publications."""
         return self._records.unsettled_publications()
 
     def subscriptions(self) -> dict[int, bytes]:
@@ -142,15 +142,15 @@ class NodeStore:
         return dict(sorted((number, data) for number, data in found if data is not None))
 
     def temporary_subscriptions(self) -> list[int]:
-        """The subscriptions that end with their clients."""
+        """Return the subscriptions that end with their clients."""
         return sorted(name.number for name in self._slots.names(_TEMPORARY))
 
     def last_subscription(self) -> int:
-        """The highest number that a subscription ever had, also one that has ended."""
+        """Return the highest number that a subscription ever had, including those that have ended."""
         return int.from_bytes(self._slots.get(_LAST) or b"", "big")
 
     def unread(self, subscription: int, after: int = 0, limit: int = 64) -> list[UnreadNote]:
-        """The next notes that wait for a subscription's acknowledgement, in the order in which they came."""
+        """Return the next unacknowledged notes of a subscription, in the order of arrival."""
         waiting = list(self._unread.get(subscription, {}).values())
         found: list[UnreadNote] = []
         for name in waiting:
@@ -163,7 +163,7 @@ class NodeStore:
         return found
 
     def count_unread(self) -> dict[int, int]:
-        """How many notes wait for each subscription that has any."""
+        """Return the number of unread notes of each subscription that has any."""
         return {number: len(waiting) for number, waiting in sorted(self._unread.items()) if waiting}
 
     def saved_value(self, name: str) -> bytes | None:
@@ -172,7 +172,7 @@ class NodeStore:
     # --- inside
 
     def _index(self) -> None:
-        """Find what waits for which subscription, in what is committed."""
+        """Build the index of unread notes from the last commit."""
         self._unread, self._last = {}, self.last_subscription()
         names = sorted(self._slots.names("note"), key=lambda name: name.place)
         for name in names:
@@ -208,7 +208,7 @@ class NodeStore:
                 self._slots.put(run, ItemName("state", text=title.encode()), data)
 
     def _arrive(self, run: Execute, subscription: int, note: Note) -> bool:
-        """False if there is no room for it."""
+        """Return False if the subscription has no room for the note."""
         waiting = self._unread.get(subscription, {})
         if note.id in waiting or self._acknowledged.has(run, subscription, note.id):
             return True
@@ -226,5 +226,5 @@ class NodeStore:
 _DECODER: Final = MsgpackDecoder(Publication, TamperedError, "a notification in the node's state is damaged")
 FILE: Final = "node.sqlite"
 _TEMPORARY: Final = "temporary"
-"""The kind of an item, without content, that marks a subscription as temporary. Older files have none."""
+"""The kind of an empty item that marks a subscription as temporary. Older files have none."""
 _LAST: Final = ItemName("last")

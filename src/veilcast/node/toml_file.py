@@ -1,8 +1,8 @@
-"""What the files of all our processes have in common: a node's, and those of a relay's server and proxies.
+"""The parts that the files of all our processes share: a node's, and those of the hosts of a relay, a tree or an
+overlay.
 
 A file is read into one frozen value that cannot be wrong. Every error names the file and the key. Paths are relative to
-where the file lies. Addresses are numbers, never names: to ask for a name would tell a stranger whom this process is
-going to talk to.
+the file. Addresses are numeric, because a name lookup would tell a stranger which peers this process is going to call.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ class LogConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     format: Literal["pretty", "json"] = "pretty"
     level: Literal["debug", "info", "warning", "error"] = "info"
     file: str | None = None
-    """Or to where the process's complaints go, the standard error."""
+    """The log file (default: the standard error)."""
 
 
 class MetricsConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     listen: str | None = None
-    """Where they can be read; on this machine alone. None is nowhere."""
+    """The address for metrics, on this computer alone (default: no metrics)."""
 
     def __post_init__(self) -> None:
         if self.listen is not None and not parse_ip(check_address("metrics.listen", self.listen)).is_loopback:
@@ -45,9 +45,9 @@ class ProcessConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_
     passphrase_file: str | None = None
     passphrase_fd: int | None = None
     state: str = "state"
-    """The directory of what the process keeps; nobody else may read it."""
+    """The directory of the process's state; only its owner may read it."""
     bulletins: str = "bulletins"
-    """The directory, if it is there, of the authority's bulletins: whom they shut out is not let in."""
+    """The directory, if it exists, of the authority's bulletins. Members that a bulletin revokes are not let in."""
     log: LogConfig = LogConfig()
     metrics: MetricsConfig = MetricsConfig()
 
@@ -72,7 +72,8 @@ def load_file(path: Path, parse: Callable[[bytes, Path], _P]) -> _P:
 def parse_file(
     toml: bytes, path: Path, kind: type[_P], convert: Callable[[dict[str, Any]], _P], paths: Iterable[str] = ()
 ) -> _P:
-    """A file's content, with its paths in full: those that every file has, and those at the keys of `paths`."""
+    """Parse a file's content. Relative paths become absolute: those that every file has, and those at the keys of
+    `paths`."""
     table = read_toml(toml, path)
     try:
         config = convert(table)
@@ -82,14 +83,14 @@ def parse_file(
 
 
 def make_paths_absolute(table: _T, keys: Iterable[str], home: Path) -> _T:
-    """The same table, with the paths at these keys in it no longer relative."""
+    """Return the same table with absolute paths at these keys."""
     for key in keys:
         table = _make_path_absolute(table, key.split("."), home)
     return table
 
 
 def check_address(key: str, text: str) -> str:
-    """`127.0.0.1:4000` or `[::1]:4000`, in the one spelling that everybody compares."""
+    """Check an address like `127.0.0.1:4000` or `[::1]:4000`, in the one spelling that all processes compare."""
     try:
         host, port = parse_ip(text), int(text.rpartition(":")[2])
     except ValueError:
@@ -105,13 +106,13 @@ def check_address(key: str, text: str) -> str:
 
 
 def parse_ip(text: str) -> Any:
-    """The IP address of an address with a port."""
+    """Return the IP address of an address with a port."""
     host = text.rpartition(":")[0]
     return ip_address(host[1:-1] if host.startswith("[") and host.endswith("]") else host)
 
 
 def read_own_table(name: str, table: dict[str, Any], profile: str, kind: type[_T]) -> _T:
-    """The table of a machine's own settings, which is called as its mode is."""
+    """Read the table of a machine's own settings, which has the name of its mode."""
     if "profile" in table:
         raise ConfigError(f"{name}.profile: the profile is named once, at the top of the file")
     given = {**table, "profile": profile} if "profile" in kind.__struct_fields__ else table
@@ -122,7 +123,7 @@ def read_own_table(name: str, table: dict[str, Any], profile: str, kind: type[_T
 
 
 def pop_table(table: dict[str, Any], name: str) -> dict[str, Any]:
-    """Remove a mode's own table from a file's content; `ConfigError` if it is a list or a plain value."""
+    """Remove a mode's own table from a file's content. Raises `ConfigError` if it is a list or a plain value."""
     own = table.pop(name, {})
     if not isinstance(own, dict):
         raise ConfigError(f"{name}: must be one table, [{name}]")
@@ -130,7 +131,7 @@ def pop_table(table: dict[str, Any], name: str) -> dict[str, Any]:
 
 
 def settings_converter(name: str, file: type[_P], settings: type[_T]) -> Callable[[dict[str, Any]], _P]:
-    """What reads a file that has such a table, into its field `settings`."""
+    """Return a function that reads a file with such a table into its field `settings`."""
 
     def convert(table: dict[str, Any]) -> _P:
         if "settings" in table:
@@ -145,7 +146,7 @@ def settings_converter(name: str, file: type[_P], settings: type[_T]) -> Callabl
 
 
 def explain_error(text: str, within: str = "", kind: type[msgspec.Struct] | None = None) -> str:
-    """The key first, in the file's own spelling; the libraries name it last, if it is not the file itself."""
+    """Return the error text with the key first, in the file's own spelling; the libraries name it last."""
     what, _, path = text.partition(" - at `")
     inner = path.rstrip("`").removeprefix("$").removeprefix(".")
     if unknown := re.fullmatch(r"Object contains unknown field `(.*)`", what):
@@ -171,7 +172,7 @@ def _make_path_absolute(table: _T, key: list[str], home: Path) -> _T:
 
 
 def _choices(key: str, kind: Any) -> list[Any]:
-    """What may stand at this key, where only some values may; nothing for a key of a mode's own."""
+    """Return the values that this key allows, where only some are allowed; empty for a key of a mode's own table."""
     for part in key.split("."):
         name, many, _ = part.partition("[")
         kind = get_type_hints(kind).get(name) if kind is not None else None

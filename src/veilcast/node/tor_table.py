@@ -1,12 +1,12 @@
-"""The table `tor` of a file: by which Tor its process is reached and calls others.
+"""The table `tor` of a file: the Tor by which a process is reached and calls others.
 
-    [tor]                                      # left away: a `tor` of our own, in the public network
+    [tor]                                      # left out: a `tor` of our own, in the public network
     control = "127.0.0.1:9051"                 # or one that runs already; or "unix:/run/tor/control"
-    cookie = "/run/tor/control.authcookie"     # where that one says its cookie is, unless we can read it there
+    cookie = "/run/tor/control.authcookie"     # its cookie file, unless we can read the one that it names
     network = "testnet/network.json"           # or a private network, as `veilcast tree testnet up` writes it
 
-With `danger_off` there is no Tor at all: streams go straight from address to address, and everybody on the way knows
-who talks to whom. That is for tests, and to see what Tor costs.
+With `danger_off` there is no Tor: streams go directly from address to address, and every observer on the way learns who
+talks to whom. That is for tests, and to measure the cost of Tor.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class TorTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             raise ConfigError("tor.control: Tor must run on this machine; use 127.0.0.1 or [::1]")
 
     def check_listen(self, listen: str | None) -> None:
-        """Only who is reached without Tor listens anywhere that its owner would choose."""
+        """Only a process without Tor has a listening address in its file."""
         if self.danger_off and listen is None:
             raise ConfigError("listen: needed, and not there, since tor.danger_off says that there is no Tor")
         if not self.danger_off and listen is not None:
@@ -47,7 +47,7 @@ class TorTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             raise ConfigError(f"listen: {listen} is no address that others could be told")
 
     def check_peer(self, key: str, text: str) -> str:
-        """An address that can be called the way this table says."""
+        """Check an address that must be reachable in the way of this table."""
         if self.danger_off:
             return check_address(key, text)
         host, _, port = text.rpartition(":")
@@ -61,4 +61,4 @@ class TorTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 TOR_PATHS: Final = ("tor.cookie", "tor.network")
-"""Those of its keys that are paths."""
+"""The keys of the table that are paths."""

@@ -1,4 +1,4 @@
-"""`veilcast demo`, `net` and `sim`: whole networks, on this machine and in virtual time."""
+"""`veilcast demo`, `net` and `sim`: whole networks, on this computer and in virtual time."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`pub`, `sub`, `status`, `peers` and `node`: what a member does."""
+"""`pub`, `sub`, `status`, `peers` and `node`: the commands of a member."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`veilcast relay`, `tree`, `foil` and `brokers`: what these modes have besides a member's node."""
+"""`veilcast relay`, `tree`, `foil` and `brokers`: the commands of these modes other than a member's node."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the parsers of several commands share."""
+"""Options that several commands share."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ class Later(NamedTuple):
 
 
 def runs(parser: argparse.ArgumentParser, run: Later, *, json: str = "print one JSON object") -> None:
-    """What every command has: `--json`, and the function that it runs."""
+    """Add what every command has: `--json`, and the function that it runs."""
     parser.add_argument("--json", action="store_true", help=json)
     parser.set_defaults(run=run, parser=parser)
 
 
 def add_group(commands: Any, name: str, **texts: str) -> Any:
-    """A command that only has other commands below it; called alone it prints its help."""
+    """Add a command that only has subcommands; called alone it prints its help."""
     group = commands.add_parser(name, **texts)
     group.set_defaults(parser=group)
     return group
@@ -74,7 +74,7 @@ def add_values(parser: argparse.ArgumentParser) -> None:
 
 
 def positive(text: str) -> float:
-    """A number above zero that is one; argparse names the option if it is not."""
+    """Parse a finite number above zero; argparse names the option if it is not."""
     number = float(text)
     if not 0 < number < math.inf:
         raise ValueError(text)
@@ -82,4 +82,4 @@ def positive(text: str) -> float:
 
 
 LINES: Final = "print JSON objects, one a line"
-"""The help of `--json` of a command that says more than one thing."""
+"""The help of `--json` of a command that prints more than one object."""

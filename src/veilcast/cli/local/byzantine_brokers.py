@@ -1,6 +1,6 @@
-"""Brokers that lie, for demonstrations and tests on one machine: the simulator's own liars around a real broker.
+"""Byzantine brokers for demonstrations and tests on one computer: the simulator's adversaries around a real broker.
 
-Nobody can be told by a file to lie: only a local network's plan has them (`localbrokers`).
+No file can make a broker Byzantine: only the plan of a local network can (`local.brokers`).
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ def byzantine_wrapper(kind: str, config: BrokerFile) -> ByzantineWrapper:
 
 
 def make_standpoint(broker: Broker, signed: SignedOverlay, config: BrokerFile) -> ReplicaView:
-    """What this replica knows of the others: how each is named on its streams, and where it stands."""
+    """Return what this replica knows of the others: their peer names, and their places in the overlay."""
     overlay = signed.verify(config.operator_key)
     place = overlay.replica_id(broker.key)
     assert place is not None

@@ -1,7 +1,7 @@
-"""A broker on this machine: mosquitto, as it comes, with a file of settings. It stands for any broker of MQTT.
+"""An MQTT broker on this computer: mosquitto with a configuration file. It represents any MQTT broker.
 
-It keeps sessions and what waits for them on its disk now and then, as brokers do: what it acknowledged since then is
-lost when it is killed.
+Mosquitto writes sessions and their queues to its disk from time to time, as brokers do: if it is killed, it loses what
+it acknowledged since the last write.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from veilcast.errors import LocalError
 
 
 def find_mosquitto() -> str:
-    """Debian's is where only root looks."""
+    """Return the path of the program. Debian installs it where only root's PATH leads."""
     found = shutil.which("mosquitto") or shutil.which("mosquitto", path="/usr/sbin:/usr/local/sbin")
     if found is None:
         raise LocalError("mosquitto is not installed; install it (apt install mosquitto), or use a broker that runs")
@@ -28,11 +28,11 @@ def find_mosquitto() -> str:
 
 
 class Mosquitto:
-    """One that listens at an address of this machine, with its files in a directory. It can be started again and again,
-    and has what it kept."""
+    """One broker at an address of this computer, with its files in a directory. It can be restarted, and has its stored
+    sessions then."""
 
     def __init__(self, directory: Path, address: str, more: str = "") -> None:
-        """`more`: lines for its file of settings."""
+        """`more` has further lines for its configuration file."""
         self._directory, self._address, self._more = directory, address, more
         self._process: subprocess.Popen[bytes] | None = None
 
@@ -42,7 +42,7 @@ class Mosquitto:
         return self._process.pid
 
     def start(self, within_s: float = 60.0) -> None:
-        """Returns when it answers."""
+        """Return when it answers."""
         host, _, port = self._address.rpartition(":")
         make_directory(self._directory)
         settings = self._directory / "mosquitto.conf"
@@ -61,7 +61,7 @@ class Mosquitto:
             time.sleep(_LOOK_S)
 
     def kill(self) -> None:
-        """As a machine that loses its power."""
+        """End it as a power failure would."""
         if self._process is not None:
             self._process.kill()
             self._process.wait()
@@ -83,7 +83,7 @@ class Mosquitto:
 
 
 def _with_us() -> list[str]:
-    """What lets it end when we do, however we end, where the system has that."""
+    """Return the command that ends the broker when this process ends, where the system has it."""
     setpriv = shutil.which("setpriv")
     return [] if setpriv is None else [setpriv, "--pdeathsig", "TERM"]
 

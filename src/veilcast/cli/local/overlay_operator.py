@@ -1,4 +1,4 @@
-"""The operator of an overlay on this machine: signs what comes next, and hands it to the brokers that run."""
+"""The operator of an overlay on this computer: signs the next overlay, and hands it to the running brokers."""
 
 from __future__ import annotations
 
@@ -25,18 +25,19 @@ class LocalOperator:
     def __init__(self, directory: Path, net: LocalNetwork) -> None:
         self.directory, self._home = directory, brokers.operator_directory(directory)
         self._hosts = dict(zip(net.hosts, net.plan.hosts, strict=True))
-        """By where they listen."""
+        """Names of the brokers, by their listening addresses."""
         self._lies = {host for host in net.plan.hosts if net.plan.brokers.byzantine_kind(host) is not None}
         secret = Secret(read_private_file(passphrase_file(self._home / brokers.KEY)))
         self._key = read_operator_key(self._home / brokers.KEY, secret)
         self.placement_seed = derive(self._key.seed, b"vc/broker-lot")
-        """Of the key, so that a plan is carried out as it was shown."""
+        """Derived from the key, so that a plan is carried out as it was shown."""
 
     def overlay(self) -> BrokerOverlay:
         return read_signed(self._home / brokers.SIGNED, self._key.public).verify(self._key.public)
 
     def spares(self, overlay: BrokerOverlay) -> list[Replica]:
-        """Those who stand nowhere. Who lies by the file, or was proven to, and has been detached is not taken again."""
+        """Return the brokers outside the overlay. A detached broker that lies by the plan, or was proven to lie, is not
+        taken again."""
         liars = self.liars()
         return [
             replica
@@ -45,7 +46,7 @@ class LocalOperator:
         ]
 
     def liars(self) -> set[bytes]:
-        """The keys of all that were proven to lie when a plan was carried out."""
+        """Return the keys of all brokers that were proven to lie when a plan was carried out."""
         path = self._home / _LIARS
         return {bytes.fromhex(line) for line in read_private_file(path).decode().split()} if path.exists() else set()
 
@@ -55,7 +56,8 @@ class LocalOperator:
             replace_file(self._home / _LIARS, "".join(f"{key.hex()}\n" for key in sorted(known.union(liars))).encode())
 
     def pending(self, told: Mapping[str, Any]) -> RedeployStep | None:
-        """What was signed and then left, by Ctrl-C say: some who answer go by an older one."""
+        """Return the step that was signed and then interrupted, for example by Ctrl-C: some answering brokers have an
+        older overlay."""
         overlay = self.overlay()
         inside = [replica for node in overlay.all_nodes for replica in node.replicas]
         heard = [told.get(self.host(replica)) for replica in inside]
@@ -75,7 +77,8 @@ class LocalOperator:
         return self._hosts[replica.address.rpartition("@")[2]]
 
     def sign(self, step: RedeployStep) -> list[str]:
-        """Sign the step's overlay, and give it to who comes by it: their names, for they are still to be started."""
+        """Sign the step's overlay, and give it to the brokers that join by it. Returns their names; they are still to
+        be started."""
         signed = sign_overlay(step.overlay, self._key)
         write_signed(self._home / brokers.SIGNED, signed)
         coming = [self.host(replica) for replica in step.joining]
@@ -84,7 +87,7 @@ class LocalOperator:
         return coming
 
     def hand_out_overlay(self) -> None:
-        """Hand what was signed last to all who answer."""
+        """Hand the last signed overlay to all brokers that answer."""
         signed = read_signed(self._home / brokers.SIGNED, self._key.public)
         order, heard = base64.b64encode(signed.encode()).decode(), 0
         for host in self._hosts.values():
@@ -96,19 +99,19 @@ class LocalOperator:
             raise LocalError("no broker took the order; are they running?")
 
     def answering_keys(self, overlay: BrokerOverlay, told: Mapping[str, Any]) -> set[bytes]:
-        """The keys of the replicas that answered."""
+        """Return the keys of the replicas that answered."""
         inside = [replica for node in overlay.all_nodes for replica in node.replicas]
         return {replica.key for replica in inside if told.get(self.host(replica)) is not None}
 
     def count_ready(self, step: RedeployStep) -> int:
-        """How many of the step's replicas go by it and lack nothing."""
+        """Return how many of the step's replicas have adopted it and lack nothing."""
         told = ask_brokers(self.directory)
         replicas = [replica for node in step.overlay.nodes for replica in node.replicas]
         heard = [facts for replica in replicas if (facts := told.get(self.host(replica))) is not None]
         return sum(bool(facts["version"] >= step.overlay.version and facts["complete"]) for facts in heard)
 
     def count_staying(self, step: RedeployStep) -> int:
-        """How many of those who leave by it have not left."""
+        """Return how many of the replicas that leave by the step have not left."""
         told = ask_brokers(self.directory)
         leaving = [told.get(self.host(replica)) for replica in step.leaving]
         return sum(facts is not None and not facts["left"] for facts in leaving)

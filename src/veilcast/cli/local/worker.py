@@ -1,8 +1,8 @@
 """One worker of a local network: `python -m veilcast.cli.local.worker DIR NUMBER OF` serves every OF-th node of DIR, or
-with --only some hosts that came later.
+with --only some hosts that were added later.
 
-Started by `workers`. It ends on SIGTERM, letting its nodes finish; at once on a second one, when its lifeline ends, or
-when somebody has removed its directory, since nothing could find it there any more.
+`workers` starts it. It ends on SIGTERM, after its nodes have finished; at once on a second SIGTERM, when its lifeline
+ends, or when its directory has been removed, because then nothing could find it.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ def main(argv: list[str] | None = None) -> int:
 
 
 class _ServedProcess(NamedTuple):
-    """A node or host, and the files that it holds open."""
+    """A node or host, and its open files."""
 
     station: ServiceSetup[Any]
     own: contextlib.ExitStack
@@ -87,7 +87,7 @@ def _compose_node(
 
 
 async def _serve_one(served: _ServedProcess, stop: asyncio.Event, hurry: asyncio.Event) -> bool:
-    """Serve one until it is stopped, and let go of its files: a person may start it again by hand."""
+    """Serve one node or host until it is stopped, and close its files: a person may start it again by hand."""
     with served.own:
         # One watch is enough for all.
         return await serve_until(dataclasses.replace(served.station, watch=None), stop, hurry)
@@ -96,7 +96,8 @@ async def _serve_one(served: _ServedProcess, stop: asyncio.Event, hurry: asyncio
 async def _serve(
     services: list[_ServedProcess], directory: Path, watch: Watchdog | None = None, *, lifeline: bool
 ) -> None:
-    """All nodes until told to stop; a client may stop one of them, and when one fails, or the watch, none goes on."""
+    """Serve all nodes until stopped. A client may stop one of them; if one fails, or the watchdog does, all of them
+    end."""
     stops, hurry = [asyncio.Event() for _ in services], asyncio.Event()
     loop = asyncio.get_running_loop()
 

@@ -1,13 +1,12 @@
 """The processes that serve a local network: a few workers with many nodes each, on one event loop each.
 
-Why a few: a node of this size keeps a core busy for a percent or two, while a process of its own costs an interpreter
-(30 MB, and a fifth of a second to start). Two workers use two cores; between nodes in one worker and in two nothing
-differs, for each has its own sockets, store and clock, and all they say goes through the system's loopback.
+Why a few: such a node keeps a core busy for one or two percent, while a process of its own costs an interpreter (30 MB,
+and a fifth of a second to start). Two workers use two cores. Nodes in one worker behave as nodes in two: each has its
+own sockets, store and clock, and all their messages go through the system's loopback.
 
-A worker holds a lock on its pid file for as long as it lives. So a locked pid file names a living worker of this
-network, and one that is not locked is what a dead worker left: no number is ever taken for a process that it is not.
-A worker may also have a lifeline, a pipe that its starter holds open: when that ends, however it ends, so does the
-worker.
+A worker locks its pid file while it lives. So a locked pid file names a living worker of this network, and an unlocked
+one was left by a dead worker: no process id is ever mistaken for another process. A worker may also have a lifeline, a
+pipe that its starter keeps open: when the pipe ends for any reason, so does the worker.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ from veilcast.errors import LocalError, StorageError
 
 
 class WorkerGroup:
-    """The workers that this process has started: all of a network's, or those of these numbers."""
+    """The workers that this process has started: all of a network, or those of these numbers."""
 
     def __init__(self, directory: Path, workers: int, *, lifeline: bool, numbers: Sequence[int] | None = None) -> None:
         self._directory = directory
@@ -40,7 +39,7 @@ class WorkerGroup:
             raise
 
     def check(self) -> None:
-        """Raise what a worker ended with, if one did."""
+        """Raise the last error of a worker that has ended, if one has."""
         for number, child in self._children.items():
             if child.poll() is not None:
                 said = _log(self._directory, number).read_text(errors="replace").strip().splitlines()
@@ -48,13 +47,13 @@ class WorkerGroup:
                 raise LocalError(told.removeprefix("veilcast: "))
 
     def detach(self) -> None:
-        """They go on when this process ends; from now on `end_workers` ends them."""
+        """Let the workers go on when this process ends; from now on `end_workers` ends them."""
         for child in self._children.values():
             child.returncode = 0  # Or it would be reported as forgotten.
         self._children.clear()
 
     def end(self) -> None:
-        """Cut the lifelines and end all, without waiting for what is under way."""
+        """Cut the lifelines and end all workers, without waiting for unfinished work."""
         for child in self._children.values():
             if child.stdin is not None:
                 child.stdin.close()
@@ -70,7 +69,7 @@ class WorkerGroup:
 
 
 def add_worker(directory: Path, hosts: Sequence[str]) -> None:
-    """One more worker for these hosts, beside those that live; `end_workers` ends it."""
+    """Start one more worker for these hosts, beside the living ones; `end_workers` ends it."""
     number = 1 + max((int(path.stem.rpartition("-")[2]) for path in directory.glob("worker-*.pid")), default=WORKERS)
     child = _start(directory, number, 1, *hosts)
     while _holder(_pid_file(directory, number)) is None:
@@ -82,7 +81,8 @@ def add_worker(directory: Path, hosts: Sequence[str]) -> None:
 
 
 def register_worker(directory: Path, number: int) -> int:
-    """As a worker: be known by the pid file from now on. The system closes the descriptor when the process ends."""
+    """Lock the pid file of this worker and write the process id. The system closes the descriptor when the process
+    ends."""
     descriptor = os.open(_pid_file(directory, number), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     # Whoever looks for workers has the lock for a moment; another worker has it for good.
     for left in reversed(range(_LOOKS)):
@@ -100,18 +100,18 @@ def register_worker(directory: Path, number: int) -> int:
 
 
 def missing_workers(directory: Path) -> list[int]:
-    """The numbers of the workers that a network has from the start, and that do not live."""
+    """Return the numbers of the original workers of a network that do not live."""
     alive = living_workers(directory)
     return [number for number in range(WORKERS) if _pid_file(directory, number) not in alive]
 
 
 def living_workers(directory: Path) -> dict[Path, int]:
-    """The pids of the workers that live, by their files."""
+    """Return the process ids of the living workers, by pid file."""
     return {path: pid for path in sorted(directory.glob("worker-*.pid")) if (pid := _holder(path)) is not None}
 
 
 def end_workers(directory: Path, within_s: float) -> int:
-    """End the workers that live, whoever started them; how many had to be killed."""
+    """End the living workers, whatever process started them. Returns how many had to be killed."""
     for pid in living_workers(directory).values():
         _signal(pid, signal.SIGTERM)
     deadline = time.monotonic() + within_s
@@ -127,7 +127,7 @@ def end_workers(directory: Path, within_s: float) -> int:
 
 
 def remove_files(directory: Path) -> None:
-    """Take away what dead workers left."""
+    """Remove the files that dead workers left."""
     alive = living_workers(directory)
     for path in directory.glob("worker-*.*"):
         if path.with_suffix(".pid") not in alive:
@@ -149,7 +149,7 @@ def _start(directory: Path, number: int, workers: int, *only: str, lifeline: boo
 
 
 def _holder(path: Path) -> int | None:
-    """The process that holds this pid file, if one does."""
+    """Return the process that has locked this pid file, if there is one."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     except FileNotFoundError:
