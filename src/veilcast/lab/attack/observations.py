@@ -144,7 +144,7 @@ class ByteVolumes(NamedTuple):
         size: NDArray[np.int64] | Scores,
         nodes: int,
     ) -> Self | None:
-        """Count bytes that come in any order: their bin, their node, and 1 where they arrived. None if there are none,
+        """Count bytes that come in any order: their bin, their node, and 1 where they arrived. None without any bytes,
         or more nodes than can be compared. Only the beginning of a record that is too long is counted."""
         if not len(number) or nodes > NODES_MAX:
             return None

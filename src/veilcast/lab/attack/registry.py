@@ -3,7 +3,7 @@
 An attacker is one function from observations to scores. `observes` is the class of these observations; an attacker on a
 base class serves every subclass. A name may stand twice where two kinds of observations, or two roles, need different
 formulas: a model run grants its observer more than a capture does. Sweeps, audits, benches, the live runs and the Spark
-jobs take their attackers from here. To add an attacker, write its function and add an entry.
+jobs take their attackers from here. A new attacker is a function and an entry in this table.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Errors of Spark as one line of ours.
 
 An error of an executor's Python reaches us as the text of its traceback inside two nested Java exceptions. Our own
-errors are found in it by their names and raised as what they are. For all others the deepest cause is taken.
+errors are found in it by their names and raised as what they are. All other errors are reported by their deepest cause.
 """
 
 from __future__ import annotations

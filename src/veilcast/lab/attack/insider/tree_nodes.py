@@ -16,7 +16,7 @@ Guards: a guard of the coalition knows that it is one, because it hands on to th
 clocks it knows how many hops behind the root it stands, and it knows the next node. So of a chain with the places 1, 2,
 ... behind the root, the coalition holds some, and knows the names of the nodes right behind these. The subscriber
 stands at a place that is not the coalition's; each place that the recipe allows is equally likely. Its probability goes
-to the known name, or to all other nodes where there is none. Where guards come and go, time says more. A named node
+to the known name, or to all other nodes if no name is known. Where guards come and go, time says more. A named node
 that changes was no subscriber, and one that stays while guards would have gone is a likelier one.
 
 Paths: P2 grants that a coalition that owns every node from the origin to a subscriber finds the subscriber, and claims
@@ -198,7 +198,7 @@ def _link(entries: TreeEntries, place: int, turnover: float, crowd: int) -> Chai
 
 
 def _most(parent: NDArray[np.int64], value: NDArray[np.int64], nodes: int) -> Scores:
-    """Its largest value, by node; 0 where there is none."""
+    """The largest value of each node; 0 for a node without values."""
     most = np.zeros(nodes)
     np.maximum.at(most, parent, value)
     return most

@@ -159,7 +159,7 @@ def _guess_run(
 
 
 def _observations(run: GroupedRun, heartbeat_us: int, rate: float) -> tuple[CaptureObservations, list[str]]:
-    """The observations, and the known topics; one without a name if none is known."""
+    """The observations, and the known topics; a nameless one if no topic is known."""
     links, there, notes, activity, tally, published = map(
         run.table, (_LINKS, _PRESENCE, WAVES, ACTIVITY, CADENCE, _PUBLISHED)
     )

@@ -4,7 +4,7 @@ The generator and the past of a price are public; only the randomness of the day
 generator on the past, where the truth is known, and fits what tells the truth from its fakes. Some forty numbers
 describe each slot's path: how far it went and how restlessly, whether moves continue or turn back at several lags, what
 happens at the edges of blocks, how often it returns to the same value or stands at a round one. The mean over the slots
-is subtracted from each number, because only the comparison counts. Which slot is true is a conditional logit (McFadden
+is subtracted from each number, because only the comparison counts. The true slot follows a conditional logit (McFadden
 1974): the log-odds of a slot are a weighted sum of these numbers. The weights maximise the likelihood with a penalty on
 their squares, because days are few and numbers many.
 """
