@@ -37,7 +37,7 @@ def test_no_member_can_predict_and_occupy_the_id_of_a_future_publication(profile
     relay.run(1_000_000)
     anna, ben = relay.clients[ANNA], relay.clients[BEN]
     planted = NumberedPublication(anna._outbox._stream, 1, Publication((Label(TOPIC).pair,), b"planted"))
-    ben._submit(1, PendingPublication(TOPIC, planted), relay.now)
+    ben._send(1, PendingPublication(TOPIC, planted), relay.now)
     relay.run(1_000_000)
     relay.publish(ANNA, TOPIC, b"true")
     relay.run(1_000_000)

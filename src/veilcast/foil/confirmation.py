@@ -32,6 +32,7 @@ import msgspec
 
 from veilcast.authority.epoch import epoch_of
 from veilcast.authority.keyring import Keyring, TopicKeys
+from veilcast.core.bounded import BoundedMap
 from veilcast.core.connector import backoff
 from veilcast.core.timers import Timers
 from veilcast.crypto.certificate import CertificateChain as Certificate
@@ -96,7 +97,7 @@ class PositionAsker:
         )
         self._pair = Keypair(keyring.membership.link)
         self._reply = entropy(NONCE_BYTES)
-        self._known: dict[tuple[bytes, int], PositionChain] = {}
+        self._known: BoundedMap[tuple[bytes, int], PositionChain] = BoundedMap(config.seeds_max)
         self._asked: dict[tuple[bytes, int], _Question] = {}
         self._held: dict[tuple[bytes, int, bytes], tuple[SessionPeriod, str, bytes]] = {}
         """By stream, number and payload: an adversary may send another payload under the same head."""
@@ -157,8 +158,6 @@ class PositionAsker:
         del self._asked[key]
         self._timers.cancel(key)
         self._known[key] = PositionChain(answered.number, Secret(answered.secret))
-        while len(self._known) > self._config.seeds_max:
-            del self._known[next(iter(self._known))]
         released = [
             held for held in self._held if (held[0], chain_number(held[1])) == key and held[1] >= answered.number
         ]

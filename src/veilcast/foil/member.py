@@ -21,10 +21,10 @@ from collections.abc import Mapping
 from random import Random
 
 from veilcast.authority.keyring import Keyring
+from veilcast.core.member import MemberBase
 from veilcast.core.timers import earliest
 from veilcast.crypto.secret import Secret
-from veilcast.errors import ConfigError, MalformedError, RemoteError, StaleError, VeilcastError
-from veilcast.faults import Faults
+from veilcast.errors import ConfigError, MalformedError, StaleError
 from veilcast.foil.config import FoilConfig
 from veilcast.foil.confirmation import PositionAsker, PositionTeller, question_topic
 from veilcast.foil.generators.factory import make_dependent, make_generator
@@ -42,7 +42,7 @@ from veilcast.topics import topic_of
 from veilcast.wire.mqtt import PublishPacket
 
 
-class FoilMember:
+class FoilMember(MemberBase):
     """A `LiveMember` (node.modes), with the notices of `Peers` and `Durable`.
 
     `broker` is the address to which streams are opened, `login` the member's credentials there. `records` holds the
@@ -62,11 +62,8 @@ class FoilMember:
         login: Login | None = None,
     ) -> None:
         _check_attributes(config, keyring)
+        super().__init__()
         self._config = config
-        self.faults = Faults()
-        self.refused: Counter[str] = Counter()
-        self.version = 0
-        self._frames: list[Frame] = []
         self._store = PublisherStore(records or {}, config.records_max, config.kept_max, now)
         first_life = self._store.secret is None
         secret = self._store.secret or Secret(entropy(SECRET_BYTES))
@@ -85,13 +82,21 @@ class FoilMember:
         link = keyring.membership.link
         read_notes = SubscriberStore(self._store, config.seen_max)
         self._subscriber = FoilSubscriber(
-            config, link, self._periods, self._winnower, read_notes, hold, self._refuse, first_life, entropy
+            config,
+            link,
+            self._periods,
+            self._winnower,
+            read_notes,
+            hold,
+            self._refuse,
+            self._count_excess,
+            first_life,
+            entropy,
         )
         find_chain = derive_topic_chain if self._teller is None else self._teller
         self._publisher = FoilPublisher(
             config, self._periods, self._store, find_chain, self._stream_begun, rng, entropy
         )
-        self._subscribed = 0
         self._open_periods(now)
         self._publisher.resume(now)
 
@@ -128,15 +133,7 @@ class FoilMember:
 
     def receive(self, data: bytes, source: Address, now: int) -> None:
         self._advance(now)
-        try:
-            period = self._periods.period_of_peer(source)
-            if period is None:
-                raise StaleError("not a session of this member")
-            period.session.receive(data, now)
-        except RemoteError as error:
-            self._refuse(error)
-        except Exception as error:
-            self.faults.count_exception(error)
+        self._receive_with(lambda: self._receive_packet(data, source, now))
 
     def handle_timer(self, now: int) -> None:
         self._advance(now)
@@ -151,8 +148,7 @@ class FoilMember:
 
     def frames_to_send(self, now: int, limit: int) -> list[Frame]:
         self._frames += self._periods.frames()
-        frames, self._frames = self._frames[:limit], self._frames[limit:]
-        return frames
+        return super().frames_to_send(now, limit)
 
     def next_event(self) -> Event | None:
         return self._periods.next_event() or self._publisher.next_event() or self._subscriber.next_event()
@@ -174,19 +170,8 @@ class FoilMember:
 
     # --- what an owner may want to know
 
-    def group_size(self) -> int:
-        """A member knows no other member: its fakes hide it."""
-        return 1
-
-    def swaps_played(self) -> int:
-        return 0
-
     def delay(self, now: int) -> Delay | None:
         return self._publisher.delay(now)
-
-    @property
-    def excess(self) -> int:
-        return self._subscriber.excess
 
     def counts(self) -> dict[str, int]:
         """Candidates that arrived and were not delivered, by reason: fakes, duplicates, deliveries for decoys only."""
@@ -230,6 +215,12 @@ class FoilMember:
             self._publisher.period_opened(period, now)
             if self._asker is not None:
                 period.session.subscribe([self._asker.filter], now)
+
+    def _receive_packet(self, data: bytes, source: Address, now: int) -> None:
+        period = self._periods.period_of_peer(source)
+        if period is None:
+            raise StaleError("not a session of this member")
+        period.session.receive(data, now)
 
     def _callbacks(self, period: SessionPeriod) -> SessionCallbacks:
         def on_message(publish: PublishPacket, now: int) -> None:
@@ -292,10 +283,8 @@ class FoilMember:
             self._streams[stream] = topic
             period.session.subscribe([question_topic(self._config.prefix, stream)], now)
 
-    def _refuse(self, error: Exception) -> None:
-        if not isinstance(error, VeilcastError):
-            self.faults.count_exception(error)
-        self.refused[type(error).__name__] += 1
+    def _count_excess(self) -> None:
+        self.excess += 1
 
 
 def _check_attributes(config: FoilConfig, keyring: Keyring) -> None:

@@ -38,6 +38,7 @@ from typing import Annotated, Final
 import msgspec
 
 from veilcast.authority.keyring import TopicKeys
+from veilcast.core.bounded import BoundedMap, BoundedSet
 from veilcast.crypto.derive import derive, digest
 from veilcast.crypto.seal import OVERHEAD, seal, unseal
 from veilcast.crypto.secret import Secret
@@ -143,7 +144,7 @@ class RepeatRounds:
 
     def __init__(self, requests_max: int, settle_us: int) -> None:
         self._most, self._settle_us = requests_max, settle_us
-        self._answered: dict[tuple[str, bytes], None] = {}
+        self._answered: BoundedSet[tuple[str, bytes]] = BoundedSet(requests_max)
         self._requested: dict[tuple[str, bytes], Absence] = {}
         self._rounds: list[_Round] = []
 
@@ -164,8 +165,6 @@ class RepeatRounds:
         requested = [(topic, each) for (topic, _), each in self._requested.items()]
         self._answered.update(dict.fromkeys(self._requested))
         self._requested = {}
-        while len(self._answered) > self._most:
-            del self._answered[next(iter(self._answered))]
         return requested
 
     def begin_round(self, requested: Iterable[tuple[str, Absence]], items: Iterable[Hashable]) -> None:
@@ -196,8 +195,8 @@ class RepeatPace:
     """When an item may be repeated next. Bounded: the last `most` items."""
 
     def __init__(self, again_us: int, most: int) -> None:
-        self._again_us, self._most = again_us, most
-        self._last: dict[Hashable, tuple[int, int]] = {}
+        self._again_us = again_us
+        self._last: BoundedMap[Hashable, tuple[int, int]] = BoundedMap(most)
         """Number of repetitions, and time of the last."""
 
     def __len__(self) -> int:
@@ -208,8 +207,6 @@ class RepeatPace:
         times, last_us = self._last.pop(item, (0, 0))
         next_us = last_us + (self._again_us << min(times - 1, PAUSE_DOUBLINGS_MAX)) if times else now
         self._last[item] = (times, last_us) if next_us > now else (times + 1, now)
-        while len(self._last) > self._most:
-            del self._last[next(iter(self._last))]
         return max(0, next_us - now)
 
 

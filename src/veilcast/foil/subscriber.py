@@ -46,7 +46,7 @@ from veilcast.wire.mqtt import PublishPacket, filter_matches
 class FoilSubscriber:
     """Bounded: `subscriptions_max`, `filters_max` in each session, and the inbox.
 
-    Paper profile: `hold` receives candidates of unknown chains. `refuse` receives errors of rejected input. `excess`
+    Paper profile: `hold` receives candidates of unknown chains. `refuse` receives errors of rejected input. `on_excess`
     counts true events that no subscription had asked for.
     """
 
@@ -59,11 +59,12 @@ class FoilSubscriber:
         store: SubscriberStore,
         hold: Callable[[SessionPeriod, str, bytes, int], None] | None,
         refuse: Callable[[Exception], None],
+        on_excess: Callable[[], None],
         first_life: bool,
         entropy: Entropy,
     ) -> None:
         self._config, self._periods, self._winnower, self._hold = config, periods, winnower, hold
-        self._refuse, self._store = refuse, store
+        self._refuse, self._on_excess, self._store = refuse, on_excess, store
         self._decoy_key, self._first_life, self._entropy = derive(link, b"vc/foil-decoys"), first_life, entropy
         self._subscriptions = Subscriptions(config.subscriptions_max)
         self._areas: dict[bytes, list[InterestArea]] = {}
@@ -84,7 +85,6 @@ class FoilSubscriber:
         """Topics that are subscribed to as a whole."""
         self._queue: deque[tuple[SessionPeriod, str, PublishPacket]] = deque()
         self._open_at_us: int | None = None
-        self.excess = 0
         self.counts: Counter[str] = winnower.counts
 
     def __len__(self) -> int:
@@ -224,7 +224,8 @@ class FoilSubscriber:
             shared for shared in self._subscriptions if shared.topic == topic and shared.interest.matches(publication)
         ]
         numbers = [number for shared in interests for number in shared.numbers]
-        self.excess += not numbers
+        if not numbers:
+            self._on_excess()
         if numbers and len(self._inbox) >= self._config.unread_max:
             if (
                 period.number in self._absences

@@ -16,6 +16,7 @@ from collections import Counter
 from collections.abc import Callable
 from typing import TypeAlias
 
+from veilcast.core.bounded import BoundedMap, BoundedSet
 from veilcast.core.outbox import PendingPublication
 from veilcast.core.sealed_notification import decode_notification
 from veilcast.crypto.derive import digest
@@ -33,8 +34,8 @@ class Winnower:
     ones."""
 
     def __init__(self, root: bytes, chains: FindKnownChain, seen_max: int) -> None:
-        self._root, self._chains, self._seen_max = root, chains, seen_max
-        self._seen: dict[bytes, None] = {}
+        self._root, self._chains = root, chains
+        self._seen: BoundedSet[bytes] = BoundedSet(seen_max)
         self.counts: Counter[str] = Counter()
         self.chain_unknown = False
         """True if the last candidate could not be judged because its chain is unknown."""
@@ -64,9 +65,7 @@ class Winnower:
 
     def mark_seen(self, payload: bytes) -> None:
         """The subscriber has this event: recognise it from now on."""
-        self._seen[_payload_id(payload)] = None
-        while len(self._seen) > self._seen_max:
-            del self._seen[next(iter(self._seen))]
+        self._seen.add(_payload_id(payload))
 
 
 def _payload_id(payload: bytes) -> bytes:
@@ -77,8 +76,7 @@ class TopicChainCache:
     """Hardened: derived from the topic's keys. Bounded: the last `chains_max` chains."""
 
     def __init__(self, chains_max: int) -> None:
-        self._most = chains_max
-        self._known: dict[tuple[int, str, bytes, int], PositionChain] = {}
+        self._known: BoundedMap[tuple[int, str, bytes, int], PositionChain] = BoundedMap(chains_max)
 
     def __len__(self) -> int:
         return len(self._known)
@@ -88,6 +86,4 @@ class TopicChainCache:
         chain = self._known.get(key)
         if chain is None:
             chain = self._known[key] = derive_topic_chain(period.keys(topic), head.stream, key[3])
-            while len(self._known) > self._most:
-                del self._known[next(iter(self._known))]
         return chain

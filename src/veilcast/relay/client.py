@@ -11,14 +11,14 @@ from collections import Counter, deque
 from collections.abc import Mapping, Sequence
 from random import Random
 
-from veilcast.authority.keyring import Keyring
+from veilcast.authority.keyring import Keyring, TopicKeys
 from veilcast.core.inbox import Inbox
-from veilcast.core.outbox import Outbox, PendingPublication, publication_id
-from veilcast.core.timers import Timers, earliest
+from veilcast.core.member import OutboxMember, first_event
+from veilcast.core.outbox import Outbox, PendingPublication, Sendings, publication_id
+from veilcast.core.timers import earliest
 from veilcast.crypto.group import Multiply, Scalar, multiply_each
 from veilcast.errors import LocalError, MalformedError, RemoteError, StaleError
-from veilcast.faults import Faults
-from veilcast.machine import Address, Delay, Disconnect, Entropy, Event, Frame, Interest, Note, Overdue, Publication
+from veilcast.machine import Address, Delay, Disconnect, Entropy, Event, Frame, Note
 from veilcast.relay.config import RelayClientConfig
 from veilcast.relay.enrolment import ServerPublic
 from veilcast.relay.hardened import HardenedClientProfile
@@ -27,13 +27,13 @@ from veilcast.relay.pacer import make_pacer, unpack_frame
 from veilcast.relay.paper import PaperClientProfile
 from veilcast.relay.profile import ClientProfile
 from veilcast.relay.proxy_connection import ProxyConnection
-from veilcast.topics import check_interest, check_publication, topic_of, topics_of
+from veilcast.topics import Conjunction, Schema
 from veilcast.wire import decode, encode
 from veilcast.wire.mesh import Message
 from veilcast.wire.relay import Receipt, RelayDelivery, ReplyCode, RequestReply
 
 
-class RelayClient:
+class RelayClient(OutboxMember):
     """A `LiveMember` (node.modes), with the notices of `Peers` and `Durable`.
 
     `proxies` has one or two entries: the client publishes through the first and subscribes through the last. `records`
@@ -55,6 +55,7 @@ class RelayClient:
     ) -> None:
         if not 1 <= len(proxies) <= 2:
             raise LocalError("a client needs one proxy, or one for publishing and one for subscribing")
+        super().__init__()
         self._config = config
         hardened = config.profile == "hardened"
         self._profile: ClientProfile = (
@@ -62,7 +63,6 @@ class RelayClient:
             if hardened
             else PaperClientProfile(keyring, entropy)
         )
-        self._frames: list[Frame] = []
         self._pacer = make_pacer(config, rng)
         self._connections = {
             proxy: ProxyConnection(config, self._profile, server, proxy, self._post, rng, entropy, now)
@@ -75,49 +75,17 @@ class RelayClient:
         self._leases = SubscriptionLeases(config, self._profile, self._subscribe_connection, rng, now)
         self._inbox = Inbox(unread_max=config.unread_max, seen_max=config.seen_max, again_us=config.deliver_again_us)
         self._outbox = Outbox(entropy, records or {}, config.records_max)
-        self._submissions: dict[int, dict[int, None]] = {}
+        self._submissions: Sendings[int] = Sendings(config.wait_us)
         """Request numbers of each durable publication that the server has not confirmed, by record."""
-        self._overdue: Timers[int] = Timers()
-        self._publications: dict[int, PendingPublication] = {}
         self._events: deque[Event] = deque()
-        self._subscribed = 0
-        self.faults = Faults()
-        self.refused: Counter[str] = Counter()
-        self.excess = 0
-        self.version = 0
-        for record, pending in self._outbox.unsettled():
-            self._submit(record, pending, now)
+        self._send_unsettled(now)
 
     # --- the owner
 
-    def publish(self, publication: Publication, now: int) -> int:
-        """Send on every topic that labels the publication, or on none."""
-        period = self._profile.lease_periods(now, 0)[0]
-        drafts = []
-        keys_of = {topic: self._profile.topic_keys(topic, period, now) for topic in topics_of(publication)}
-        check_publication(publication, {topic: keys.record.schema for topic, keys in keys_of.items()})
-        for topic, keys in keys_of.items():
-            pending = self._outbox.draft(topic, None, publication)
-            self._profile.check_publication(keys, pending)
-            drafts.append(pending)
-        self.version += 1
-        return self._outbox.keep(drafts)
-
     def withdraw(self, record: int, now: int) -> None:
-        for number in self._submissions.pop(record, {}):
+        for number in self._submissions.withdraw(record):
             self._publish_connection.cancel(number, now)
-        self._forget(record)
         self._outbox.drop(record)
-
-    def subscribe(self, interest: Interest, now: int) -> int:
-        """A `Waiting` event reports when the subscription is active."""
-        topic, constraints = topic_of(interest)
-        keys = self._profile.topic_keys(topic, self._profile.lease_periods(now, 0)[0], now)
-        check_interest(constraints, topic, keys.record.schema)
-        self._leases.add(self._subscribed + 1, topic, constraints, now)
-        self._subscribed += 1
-        self.version += 1
-        return self._subscribed
 
     def unsubscribe(self, number: int, now: int) -> None:
         self._leases.remove(number, now)
@@ -131,17 +99,7 @@ class RelayClient:
     # --- the driver
 
     def receive(self, data: bytes, source: Address, now: int) -> None:
-        self.version += 1
-        try:
-            connection = self._connections.get(source)
-            if connection is None:
-                raise StaleError("not a proxy of this client")
-            for each in unpack_frame(self._pacer, data, source, lambda: self._disconnect(source, now)):
-                self._dispatch(decode(each), connection, now)
-        except RemoteError as error:
-            self.refused[type(error).__name__] += 1
-        except Exception as error:
-            self.faults.count_exception(error)
+        self._receive_with(lambda: self._receive_frame(data, source, now))
 
     def handle_timer(self, now: int) -> None:
         if self._pacer is not None:
@@ -150,33 +108,25 @@ class RelayClient:
             connection.handle(now)
         self._leases.handle(now)
         self._inbox.handle(now)
-        for record in self._overdue.pop_due(now):
-            self._overdue.set(record, now + self._config.wait_us)
-            self._events.append(Overdue(record, self._publications[record].content.publication))
+        self._submissions.handle(now)
         self.version += 1
 
     def next_timer(self) -> int | None:
         connections = (connection.next_us() for connection in self._connections.values())
         pacer_us = None if self._pacer is None else self._pacer.next_us()
-        return earliest(pacer_us, *connections, self._leases.next_us(), self._inbox.next_us(), self._overdue.next_us())
-
-    def frames_to_send(self, now: int, limit: int) -> list[Frame]:
-        frames, self._frames = self._frames[:limit], self._frames[limit:]
-        return frames
+        return earliest(
+            pacer_us, *connections, self._leases.next_us(), self._inbox.next_us(), self._submissions.next_us()
+        )
 
     def next_event(self) -> Event | None:
         if self._events:
             return self._events.popleft()
+        if (overdue := self._submissions.next_event()) is not None:
+            return overdue
         if self._leases.notices:
             return self._leases.notices.pop(0)
-        for connection in self._connections.values():
-            if (event := connection.next_event()) is not None:
-                return event
-        return self._outbox.next_event() or self._inbox.next_delivery()
-
-    def stored(self, record: int, now: int) -> None:
-        for pending in self._outbox.stored(record):
-            self._submit(record, pending, now)
+        connections = (connection.next_event for connection in self._connections.values())
+        return first_event(*connections, self._outbox.next_event, self._inbox.next_delivery)
 
     def peer_up(self, peer: Address, now: int) -> None:
         if (connection := self._connections.get(peer)) is not None:
@@ -193,13 +143,6 @@ class RelayClient:
             connection.peer_lost(now)
 
     # --- what an owner may want to know
-
-    def group_size(self) -> int:
-        """A client knows no other member."""
-        return 1
-
-    def swaps_played(self) -> int:
-        return 0
 
     def refusals(self) -> dict[ReplyCode, int]:
         """Requests that the relay has refused and that the client still repeats, by reason."""
@@ -229,7 +172,19 @@ class RelayClient:
 
     # --- inside
 
-    def _submit(self, record: int, pending: PendingPublication, now: int) -> None:
+    def _schema_of(self, topic: str, now: int) -> Schema:
+        return self._topic_keys(topic, now).record.schema
+
+    def _check_sendable(self, pending: PendingPublication, now: int) -> None:
+        self._profile.check_publication(self._topic_keys(pending.topic, now), pending)
+
+    def _add_subscription(self, number: int, topic: str, interest: Conjunction, now: int) -> None:
+        self._leases.add(number, topic, interest, now)
+
+    def _topic_keys(self, topic: str, now: int) -> TopicKeys:
+        return self._profile.topic_keys(topic, self._profile.lease_periods(now, 0)[0], now)
+
+    def _send(self, record: int, pending: PendingPublication, now: int) -> None:
         def build(number: int, key: Scalar, now: int) -> Message:
             period = self._profile.lease_periods(now, 0)[0]
             return self._profile.build_submit(
@@ -237,22 +192,18 @@ class RelayClient:
             )
 
         def on_done(now: int) -> None:
-            open_requests = self._submissions.get(record, {})
-            open_requests.pop(number, None)
+            self._submissions.finish(record, number)
             self._outbox.settle(record, pending)
-            if not open_requests:
-                self._forget(record)
 
-        self._publications[record] = pending
-        if record not in self._overdue:
-            self._overdue.set(record, now + self._config.wait_us)
         number = self._publish_connection.request(now, build, on_done, proof=self._profile.submit_proof(pending))
-        self._submissions.setdefault(record, {})[number] = None
+        self._submissions.add(record, number, pending.content.publication, now)
 
-    def _forget(self, record: int) -> None:
-        self._submissions.pop(record, None)
-        self._publications.pop(record, None)
-        self._overdue.cancel(record)
+    def _receive_frame(self, data: bytes, source: Address, now: int) -> None:
+        connection = self._connections.get(source)
+        if connection is None:
+            raise StaleError("not a proxy of this client")
+        for each in unpack_frame(self._pacer, data, source, lambda: self._disconnect(source, now)):
+            self._dispatch(decode(each), connection, now)
 
     def _disconnect(self, proxy: Address, now: int) -> None:
         self._events.append(Disconnect(proxy))

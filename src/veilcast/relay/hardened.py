@@ -15,6 +15,7 @@ from typing import Final
 from veilcast.authority.epoch import epoch_of
 from veilcast.authority.keyring import EpochKeys, Keyring, TopicKeys
 from veilcast.core import match_elements
+from veilcast.core.bounded import BoundedMap
 from veilcast.core.match_elements import ElementGroups
 from veilcast.core.outbox import PendingPublication
 from veilcast.core.publication import check_publishable
@@ -43,7 +44,7 @@ class HardenedClientProfile:
         self._keyring, self._server, self._entropy, self._multiply = keyring, server, entropy, multiply
         self._client_key = derive(keyring.membership.link, b"vc/relay-client", server.encode())
         self._submission_key = derive_submission_key(keyring)
-        self._epoch_keys: dict[int, EpochKeys] = {}
+        self._epoch_keys: BoundedMap[int, EpochKeys] = BoundedMap(CACHED_EPOCHS_MAX)
         self._blinding = BlindingCache(multiply)
         self._sealer_of = lru_cache(CACHED_OPENERS_MAX)(self._make_sealer)
         self._opener_of = lru_cache(CACHED_OPENERS_MAX)(self._make_note_opener)
@@ -123,8 +124,6 @@ class HardenedClientProfile:
 
     def _keys(self, topic: str, period: LeasePeriod) -> TopicKeys:
         if period.epoch not in self._epoch_keys:
-            while len(self._epoch_keys) >= CACHED_EPOCHS_MAX:
-                del self._epoch_keys[next(iter(self._epoch_keys))]
             self._epoch_keys[period.epoch] = self._keyring.keys_at(period.epoch)
         keys = self._epoch_keys[period.epoch].topic(topic)
         if keys.record.profile != "hardened":

@@ -10,11 +10,10 @@ bounds its own clients.
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
 
-from veilcast.core.rate_limit import TokenBucket
+from veilcast.core.rate_limit import PeerRateLimits, Rate
 from veilcast.machine import Address
-from veilcast.relay.config import RateAllowance, RelayProxyConfig
+from veilcast.relay.config import RelayProxyConfig
 
 
 class ProxyQuota:
@@ -41,33 +40,17 @@ class ClientRateLimits:
     """Bounded: the most recently active clients, `clients_max` of them."""
 
     def __init__(self, config: RelayProxyConfig) -> None:
-        self._config = config
-        self._clients: dict[Address, _Buckets] = {}
+        allowances = {"requests": config.requests, "volume": config.volume, "publications": config.publications}
+        rates = {kind: Rate(allowance.every_us, allowance.burst) for kind, allowance in allowances.items()}
+        self._limits: PeerRateLimits[Address] = PeerRateLimits(config.clients_max, rates)
 
     def __len__(self) -> int:
-        return len(self._clients)
+        return len(self._limits)
 
     def allows(self, client: Address, size: int, now: int, *, publishes: bool) -> bool:
         """True if this client may send another request of this size now; the request is then charged."""
-        buckets = self._clients.pop(client, None) or _Buckets(
-            *(_bucket(each) for each in (self._config.requests, self._config.volume, self._config.publications))
-        )
-        self._clients[client] = buckets
-        if len(self._clients) > self._config.clients_max:
-            del self._clients[next(iter(self._clients))]
         return (
-            buckets.requests.take(now)
-            and buckets.volume.take(now, -(-size // 1024))
-            and (not publishes or buckets.publications.take(now))
+            self._limits.take(client, "requests", now)
+            and self._limits.take(client, "volume", now, -(-size // 1024))
+            and (not publishes or self._limits.take(client, "publications", now))
         )
-
-
-@dataclass(slots=True)
-class _Buckets:
-    requests: TokenBucket
-    volume: TokenBucket
-    publications: TokenBucket
-
-
-def _bucket(allowance: RateAllowance) -> TokenBucket:
-    return TokenBucket(allowance.every_us, allowance.burst)

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import Final
 
+from veilcast.core.bounded import BoundedSet
 from veilcast.machine import Address
 from veilcast.relay.config import RelayServerConfig
 from veilcast.relay.limits import ProxyQuota
@@ -70,7 +71,7 @@ class Mailboxes:
         self._mailboxes: dict[bytes, Mailbox] = {}
         self._held: dict[int, _Held] = {}
         self._ids: dict[bytes, int] = {}
-        self._settled_ids: dict[bytes, None] = {}
+        self._settled_ids: BoundedSet[bytes] = BoundedSet(config.remembered_max)
         self._bytes = 0
         self._count_quota, self._bytes_quota = ProxyQuota(config.held_each), ProxyQuota(config.held_bytes_each)
         self._connected: dict[Address, None] = {}
@@ -157,9 +158,7 @@ class Mailboxes:
 
     def remember_settled(self, publication_id: bytes) -> None:
         """Remember the id of a publication that has no subscriber left to serve."""
-        self._settled_ids[publication_id] = None
-        if len(self._settled_ids) > self._config.remembered_max:
-            del self._settled_ids[next(iter(self._settled_ids))]
+        self._settled_ids.add(publication_id)
 
     def has_room(self, publication: SealedPublication, proxy: Address, targets: int) -> bool:
         size = len(publication.sealed) + SUBSCRIBER_BYTES * targets

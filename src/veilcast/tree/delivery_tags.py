@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from veilcast.core.bounded import remember
+from veilcast.core.bounded import BoundedMap
 from veilcast.core.subscriptions import SharedInterest
 from veilcast.core.timers import Timers
 from veilcast.crypto.derive import derive
@@ -32,8 +32,8 @@ class DeliveryTags:
     """Bounded: the last `most` tags."""
 
     def __init__(self, link: Secret, epoch_us: int, most: int) -> None:
-        self._key, self._epoch_us, self._most = derive(link, b"vc/tree-ends"), epoch_us, most
-        self._tags: dict[bytes, DeliveryTag] = {}
+        self._key, self._epoch_us = derive(link, b"vc/tree-ends"), epoch_us
+        self._tags: BoundedMap[bytes, DeliveryTag] = BoundedMap(most)
         self._timers: Timers[bytes] = Timers()
 
     def __len__(self) -> int:
@@ -42,7 +42,7 @@ class DeliveryTags:
     def open(self, shared: SharedInterest, epoch: int) -> bytes:
         """The tag of this interest's trees in this epoch; messages under it are accepted until the trees expire."""
         name = entry_name(derive(self.chain_secret(shared, epoch), b"vc/tree-end", size=ENTRY).reveal())
-        remember(self._tags, name, DeliveryTag(shared, epoch), self._most)
+        self._tags.renew(name, DeliveryTag(shared, epoch))
         self._timers.set(name, self._expiry_us(epoch))
         return name
 

@@ -28,7 +28,7 @@ from veilcast.authority.keyring import Keyring
 from veilcast.authority.revocation import RevokedKeys
 from veilcast.authority.statement import StatementReader
 from veilcast.core.durable_records import DurableRecords
-from veilcast.core.rate_limit import TokenBucket
+from veilcast.core.rate_limit import PeerRateLimits, Rate, TokenBucket
 from veilcast.core.timers import Timers
 from veilcast.crypto.derive import digest, fingerprint
 from veilcast.decoding import MsgpackDecoder
@@ -84,7 +84,8 @@ class Directory:
         self._changed = True
         self._failures = TokenBucket(config.enrols_every_us, config.enrols_burst)
         """Budget of enrolments that may still fail their check; a renewing node does not depend on it."""
-        self._buckets: dict[Address, TokenBucket] = {}
+        rate = Rate(config.requests_every_us, config.requests_burst)
+        self._limits: PeerRateLimits[Address] = PeerRateLimits(config.callers_max, {_REQUEST: rate})
         self._frames: list[Frame] = []
         self._events: list[Event] = [Listen("tree")]
         self.faults = Faults()
@@ -98,7 +99,8 @@ class Directory:
     def receive(self, data: bytes, source: Address, now: int) -> None:
         self.version += 1
         try:
-            self._limit_rate(source, now)
+            if not self._limits.take(source, _REQUEST, now):
+                raise ExcessError("the stream exceeds its rate limit")
             request = decode(data)
             if isinstance(request, EnrolNode):
                 self._enrol(request, source, now)
@@ -134,27 +136,17 @@ class Directory:
         """Nothing to prepare: any peer may ask."""
 
     def peer_lost(self, peer: Address, now: int) -> None:
-        self._buckets.pop(peer, None)
+        self._limits.forget(peer)
 
     def sizes(self) -> dict[str, int]:
         """Entries in each table, for checks of their bounds."""
         return {
             "nodes": len(self._nodes),
             "editions": len(self._editions),
-            "callers": len(self._buckets),
+            "callers": len(self._limits),
         }
 
     # --- requests
-
-    def _limit_rate(self, source: Address, now: int) -> None:
-        bucket = self._buckets.pop(source, None)
-        if bucket is None:
-            bucket = TokenBucket(self._config.requests_every_us, self._config.requests_burst)
-        self._buckets[source] = bucket
-        if len(self._buckets) > self._config.callers_max:
-            del self._buckets[next(iter(self._buckets))]
-        if not bucket.take(now):
-            raise ExcessError("the stream exceeds its rate limit")
 
     def _enrol(self, enrol: EnrolNode, source: Address, now: int) -> None:
         self._prover.check(enrol)
@@ -282,6 +274,7 @@ def _digest(certificates: tuple[bytes, ...]) -> bytes:
     return digest(_ENCODER.encode(certificates), purpose=b"vc/tree-shown", size=SHOWN)
 
 
+_REQUEST: Final = "request"
 SHOWN: Final = 16
 _ENCODER: Final = msgspec.msgpack.Encoder()
 _DECODER: Final = MsgpackDecoder(NodeRecord, TamperedError, "a record of the directory's nodes is damaged")

@@ -24,7 +24,7 @@ import msgspec
 
 from veilcast.authority.epoch import epoch_of
 from veilcast.authority.keyring import Keyring
-from veilcast.core.bounded import remember
+from veilcast.core.bounded import BoundedMap
 from veilcast.core.rate_limit import TokenBucket
 from veilcast.crypto.derive import digest
 from veilcast.crypto.noise import Keypair
@@ -59,7 +59,7 @@ class Forwarder:
         self._box = Keypair(keyring.membership.link)
         self._prover = MembershipProver(keyring)
         self._entries = RoutingTable(entries_max=config.entries_max, columns_max=config.columns_max)
-        self._seen: dict[tuple[bytes, bytes], None] = {}
+        self._seen: BoundedMap[tuple[bytes, bytes], None] = BoundedMap(config.seen_max)
 
     @property
     def entry_count(self) -> int:
@@ -147,7 +147,7 @@ class Forwarder:
         )
 
     def _remember(self, entry: bytes, message: bytes) -> None:
-        remember(self._seen, (entry, message), None, self._config.seen_max)
+        self._seen.renew((entry, message), None)
 
 
 _OFFERED: Final = b""

@@ -13,7 +13,7 @@ from veilcast.core.member_topics import MemberTopics
 from veilcast.core.outbox import PendingPublication
 from veilcast.core.sealed_notification import open_notification, seal_notification
 from veilcast.core.size_classes import pad_groups
-from veilcast.core.timers import earliest
+from veilcast.core.timers import TimerTable
 from veilcast.machine import Event
 from veilcast.topics import Conjunction, Schema
 from veilcast.tree.delivery_tags import DeliveryTags
@@ -75,13 +75,15 @@ class HardenedTreeProfile:
             entropy,
             context.now,
         )
-        self._parts = (
-            self._forwarder,
-            self._installer,
-            self._delivery_tags,
-            self._subscriber,
-            self._prober,
-            self._repair,
+        self._timers = TimerTable(
+            {
+                "expiry of entries": self._forwarder,
+                "instructions to send": self._installer,
+                "expiry of delivery tags": self._delivery_tags,
+                "trees to install, and their expiry": self._subscriber,
+                "probes to send, and their deadlines": self._prober,
+                "verdict on lost probes": self._repair,
+            }
         )
         self.install = self._forwarder.install
         self.offer = self._forwarder.offer
@@ -110,11 +112,10 @@ class HardenedTreeProfile:
         self._subscriber.update_listing(listing, now)
 
     def next_us(self) -> int | None:
-        return earliest(*(part.next_us() for part in self._parts))
+        return self._timers.next_us()
 
     def handle(self, now: int) -> None:
-        for part in self._parts:
-            part.handle(now)
+        self._timers.handle(now)
 
     def next_event(self) -> Event | None:
         news = self._subscriber.subscriptions.notices

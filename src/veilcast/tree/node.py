@@ -4,30 +4,32 @@ All messages from others arrive on streams whose other end is hidden; answers go
 only its publications (`core.outbox`) and its guards. After a restart, subscribers send it their instructions again, and
 it installs the trees of its own subscriptions again.
 
-`InboundLimits` bounds what a node accepts on one stream, and on all streams together, before it does any work. A sender
-is hidden, and can open another stream when one is exhausted. So messages that fill tables also count for all streams
-together, and a flood of them shuts out honest senders for as long as it lasts: that is the price of anonymous senders.
+A node limits the rate of messages on one stream, and of instructions on all streams together, before it does any work.
+A sender is hidden, and can open another stream when one is exhausted. So messages that fill tables also count for all
+streams together, and a flood of them shuts out honest senders for as long as it lasts: that is the price of anonymous
+senders.
 """
 
 from __future__ import annotations
 
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Iterable, Mapping
 from random import Random
+from typing import Final
 
 from veilcast.authority.keyring import Keyring
 from veilcast.authority.revocation import RevokedKeys
 from veilcast.core.inbox import Inbox
+from veilcast.core.member import OutboxMember, first_event
 from veilcast.core.outbox import Outbox, PendingPublication, publication_id
 from veilcast.core.publication import NumberedPublication
-from veilcast.core.rate_limit import TokenBucket
+from veilcast.core.rate_limit import PeerRateLimits, Rate, TokenBucket
 from veilcast.core.stream_purpose import name_stream
 from veilcast.core.subscriptions import SharedInterest
-from veilcast.core.timers import earliest
-from veilcast.errors import ExcessError, ForgedError, MalformedError, RemoteError, StaleError, VeilcastError
-from veilcast.faults import Faults
-from veilcast.machine import Address, Delay, Entropy, Event, Frame, Interest, Listen, Note, Publication
-from veilcast.topics import check_interest, check_publication, topic_of, topics_of
+from veilcast.core.timers import TimerTable
+from veilcast.errors import ExcessError, ForgedError, MalformedError, RemoteError, StaleError
+from veilcast.machine import Address, Delay, Entropy, Event, Frame, Listen, Note
+from veilcast.topics import Conjunction, Schema
 from veilcast.tree.config import TreeConfig
 from veilcast.tree.directory_client import DirectoryClient
 from veilcast.tree.guards import GUARDS_RECORD
@@ -52,41 +54,7 @@ from veilcast.wire.tree import (
 )
 
 
-class InboundLimits:
-    """Bounded: the `callers_max` most recently active streams."""
-
-    def __init__(self, config: TreeConfig) -> None:
-        self._config = config
-        self._callers: dict[Address, TokenBucket] = {}
-        self._installs = TokenBucket(config.installs_every_us, config.installs_burst)
-
-    def __len__(self) -> int:
-        return len(self._callers)
-
-    def allows(self, caller: Address, now: int) -> bool:
-        """True if another message of this stream is accepted; it is then charged."""
-        bucket = self._callers.pop(caller, None)
-        if bucket is None:
-            bucket = TokenBucket(self._config.messages_every_us, self._config.messages_burst)
-        self._callers[caller] = bucket
-        if len(self._callers) > self._config.callers_max:
-            del self._callers[next(iter(self._callers))]
-        return bucket.take(now)
-
-    def charge(self, caller: Address, count: int, now: int) -> None:
-        """Charge this stream for further messages. A stream may go into debt: its messages are then refused until it
-        is paid off."""
-        if (bucket := self._callers.get(caller)) is not None:
-            bucket.charge(now, count)
-
-    def allows_install(self, now: int) -> bool:
-        return self._installs.take(now)
-
-    def forget(self, caller: Address) -> None:
-        self._callers.pop(caller, None)
-
-
-class TreeNode:
+class TreeNode(OutboxMember):
     """A `LiveMember` (node.modes), with the notices of `Peers` and `Durable`. It asks for `Listen("tree")`.
 
     `directory` is the directory's address, `address` the address at which others reach this node. `records` holds the
@@ -107,14 +75,13 @@ class TreeNode:
         records: Mapping[int, bytes] | None = None,
         revoked: RevokedKeys | None = None,
     ) -> None:
+        super().__init__()
         stored_records = records or {}
-        self.faults = Faults()
-        self.refused: Counter[str] = Counter()
-        self.excess = 0
-        self.version = 0
-        self._frames: list[Frame] = []
         self._events: deque[Event] = deque([Listen("tree")])
-        self._limits = InboundLimits(config)
+        self._limits: PeerRateLimits[Address] = PeerRateLimits(
+            config.callers_max, {_MESSAGE: Rate(config.messages_every_us, config.messages_burst)}
+        )
+        self._installs = TokenBucket(config.installs_every_us, config.installs_burst)
         self._streams = RequestStreams(config, rng, self._post)
         self._directory = name_stream(directory, DIRECTORY_STREAM)
         self._directory_client = DirectoryClient(
@@ -155,44 +122,24 @@ class TreeNode:
             rng,
             entropy,
         )
-        self._timed = (
-            self._streams,
-            self._directory_client,
-            self._hop_queue,
-            self._profile,
-            self._inbox,
-            self._publisher,
+        self._timers = TimerTable(
+            {
+                "requests, and streams to open or close": self._streams,
+                "enrolment, and download of the listing": self._directory_client,
+                "messages to forward again": self._hop_queue,
+                "trees, probes and expiries of the profile": self._profile,
+                "deliveries to repeat": self._inbox,
+                "copies to send, and overdue publications": self._publisher,
+            }
         )
-        self._subscribed = 0
-        for record, pending in self._outbox.unsettled():
-            self._publisher.add(record, pending, now)
+        self._send_unsettled(now)
 
     # --- the owner
-
-    def publish(self, publication: Publication, now: int) -> int:
-        """Send on every topic that labels the publication, or on none."""
-        drafts, topics = [], topics_of(publication)
-        check_publication(publication, {topic: self._profile.schema(topic, now) for topic in topics})
-        for topic in topics:
-            pending = self._outbox.draft(topic, None, publication)
-            self._profile.build_offer(pending, now)  # Raises if it can never be sent.
-            drafts.append(pending)
-        self.version += 1
-        return self._outbox.keep(drafts)
 
     def withdraw(self, record: int, now: int) -> None:
         self._publisher.withdraw(record)
         self._outbox.drop(record)
         self.version += 1
-
-    def subscribe(self, interest: Interest, now: int) -> int:
-        """A `Waiting` event reports when the subscription is active."""
-        topic, constraints = topic_of(interest)
-        check_interest(constraints, topic, self._profile.schema(topic, now))
-        self._profile.add(self._subscribed + 1, topic, constraints, now)
-        self._subscribed += 1
-        self.version += 1
-        return self._subscribed
 
     def unsubscribe(self, number: int, now: int) -> None:
         self._profile.remove(number, now)
@@ -210,7 +157,7 @@ class TreeNode:
         try:
             if source in self._streams:
                 self._handle_answer(decode(data), source, now)
-            elif self._limits.allows(source, now):
+            elif self._limits.take(source, _MESSAGE, now):
                 self._handle_request(decode(data), source, now)
             else:
                 raise ExcessError("the stream exceeds its rate limit")
@@ -219,28 +166,16 @@ class TreeNode:
 
     def handle_timer(self, now: int) -> None:
         self.version += 1
-        for part in self._timed:
-            part.handle(now)
+        self._timers.handle(now)
 
     def next_timer(self) -> int | None:
-        return earliest(*(part.next_us() for part in self._timed))
-
-    def frames_to_send(self, now: int, limit: int) -> list[Frame]:
-        frames, self._frames = self._frames[:limit], self._frames[limit:]
-        return frames
+        return self._timers.next_us()
 
     def next_event(self) -> Event | None:
         if self._events:
             return self._events.popleft()
-        for part in (self._streams, self._profile, self._publisher, self._outbox):
-            if (event := part.next_event()) is not None:
-                return event
-        return self._inbox.next_delivery()
-
-    def stored(self, record: int, now: int) -> None:
-        self.version += 1
-        for pending in self._outbox.stored(record):
-            self._publisher.add(record, pending, now)
+        parts = (self._streams, self._profile, self._publisher, self._outbox)
+        return first_event(*(part.next_event for part in parts), self._inbox.next_delivery)
 
     def peer_up(self, peer: Address, now: int) -> None:
         self.version += 1
@@ -257,9 +192,6 @@ class TreeNode:
     def group_size(self) -> int:
         """Number of listed nodes: the anonymity set of a publisher or subscriber."""
         return max(1, len(self._directory_client.listing))
-
-    def swaps_played(self) -> int:
-        return 0
 
     def unreachable_directory(self) -> Address | None:
         """The stream to the directory, if it could not be opened. Other nodes come and go, and others take their
@@ -303,16 +235,29 @@ class TreeNode:
 
     # --- inside
 
+    def _schema_of(self, topic: str, now: int) -> Schema:
+        return self._profile.schema(topic, now)
+
+    def _check_sendable(self, pending: PendingPublication, now: int) -> None:
+        self._profile.build_offer(pending, now)
+
+    def _send(self, record: int, pending: PendingPublication, now: int) -> None:
+        self._publisher.add(record, pending, now)
+
+    def _add_subscription(self, number: int, topic: str, interest: Conjunction, now: int) -> None:
+        self._profile.add(number, topic, interest, now)
+
     def _handle_request(self, message: Message, source: Address, now: int) -> None:
         try:
             with self.faults.refuse_exceptions():
                 match message:
                     case Install():
-                        if not self._limits.allows_install(now):
+                        if not self._installs.take(now):
                             raise ExcessError("the node exceeds its rate of instructions")
                         self._profile.install(message, now)
                     case Offer():
-                        self._limits.charge(source, self._profile.offer(message, now), now)
+                        # A stream may go into debt for its copies: its messages are then refused until it is paid off.
+                        self._limits.charge(source, _MESSAGE, now, self._profile.offer(message, now))
                     case ForwardPublication():
                         self._profile.forward(message, now)
                     case _:
@@ -347,11 +292,6 @@ class TreeNode:
     def _listing_changed(self, now: int) -> None:
         self._profile.update_listing(self._directory_client.listing, now)
 
-    def _refuse(self, error: Exception) -> None:
-        if not isinstance(error, VeilcastError):
-            self.faults.count_exception(error)
-        self.refused[type(error).__name__] += 1
-
     def _post(self, peer: Address, message: Message) -> None:
         self._frames.append(Frame(peer, encode(message)))
 
@@ -364,3 +304,6 @@ def _refusal_code(message: Message, error: RemoteError) -> RefusalCode:
         if isinstance(error, StaleError) and isinstance(message, ForwardPublication)
         else RefusalCode.MALFORMED
     )
+
+
+_MESSAGE: Final = "message"

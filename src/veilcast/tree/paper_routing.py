@@ -33,7 +33,7 @@ from typing import Final
 
 import msgspec
 
-from veilcast.core.bounded import remember
+from veilcast.core.bounded import BoundedMap
 from veilcast.crypto.derive import digest
 from veilcast.crypto.noise import Keypair
 from veilcast.errors import ConfigError, ExcessError, LocalError, MalformedError, StaleError
@@ -141,7 +141,7 @@ class PaperRouter:
         self._labels = LoopLabels(LABEL_HEADER, every_us=config.label_us, rng=rng, now=now)
         self._parents: dict[bytes, bytes] = {}
         """Parent in each tree, where "trees" are kept apart."""
-        self._seen: dict[tuple[bytes, bytes], None] = {}
+        self._seen: BoundedMap[tuple[bytes, bytes], None] = BoundedMap(config.seen_max)
 
     def __len__(self) -> int:
         return len(self._filters)
@@ -210,7 +210,7 @@ class PaperRouter:
 
     def _is_new(self, entry: bytes, message: bytes) -> bool:
         new = (entry, message) not in self._seen
-        remember(self._seen, (entry, message), None, self._config.seen_max)
+        self._seen.renew((entry, message), None)
         return new
 
 

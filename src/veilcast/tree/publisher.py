@@ -8,18 +8,17 @@ are accepted, the publication is settled. The further copies cover losses after 
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from random import Random
 from typing import Final
 
 from veilcast.core.connector import backoff
-from veilcast.core.outbox import Outbox, PendingPublication
+from veilcast.core.outbox import Outbox, PendingPublication, Sendings
 from veilcast.core.stream_purpose import name_stream
 from veilcast.core.timers import Timers, earliest
 from veilcast.errors import LocalError
-from veilcast.machine import Address, Delay, Entropy, Event, Overdue
+from veilcast.machine import Address, Delay, Entropy, Event
 from veilcast.tree.config import TreeConfig
 from veilcast.tree.listing import Listing
 from veilcast.tree.profile import TreeProfile
@@ -43,32 +42,27 @@ class TreePublisher:
     ) -> None:
         self._config, self._home, self._streams, self._profile = config, home, streams, profile
         self._listing, self._outbox, self._rng, self._entropy = listing, outbox, rng, entropy
-        self._sendings: dict[int, list[_Sending]] = {}
+        self._sendings: Sendings[_Sending] = Sendings(config.wait_us)
         self._copies: Timers[_Copy] = Timers()
-        self._overdue: Timers[int] = Timers()
-        self._events: deque[Event] = deque()
 
     def __len__(self) -> int:
-        return sum(map(len, self._sendings.values()))
+        return len(self._sendings)
 
     def add(self, record: int, pending: PendingPublication, now: int) -> None:
         sending = _Sending(record, pending, self._profile.copies)
-        self._sendings.setdefault(record, []).append(sending)
-        if record not in self._overdue:
-            self._overdue.set(record, now + self._config.wait_us)
+        self._sendings.add(record, sending, pending.content.publication, now)
         for number in range(self._profile.copies):
             self._copies.set(_Copy(sending), now + number * self._config.again_us)
 
     def withdraw(self, record: int) -> None:
-        for sending in self._sendings.pop(record, ()):
+        for sending in self._sendings.withdraw(record):
             sending.unconfirmed = 0
-        self._overdue.cancel(record)
 
     def delay(self, now: int) -> Delay | None:
         """Why the latest unsettled publication waits; None if all are settled."""
-        if not self._sendings:
+        if not len(self._sendings):
             return None
-        last = next(reversed(self._sendings.values()))[-1]
+        *_, last = self._sendings
         if not any(node != self._home for node in self._listing().ids):
             return Delay("the directory has told of no other node")
         if last.unconfirmed == self._profile.copies and len(last.tried) >= _TRIED_ENOUGH:
@@ -79,18 +73,16 @@ class TreePublisher:
         return Delay("a node of the network is to take it and pass it on", now + 2 * answer_us)
 
     def next_us(self) -> int | None:
-        return earliest(self._copies.next_us(), self._overdue.next_us())
+        return earliest(self._copies.next_us(), self._sendings.next_us())
 
     def handle(self, now: int) -> None:
         for copy in self._copies.pop_due(now):
             if copy.sending.unconfirmed:
                 self._try(copy, now)
-        for record in self._overdue.pop_due(now):
-            self._overdue.set(record, now + self._config.wait_us)
-            self._events.append(Overdue(record, self._sendings[record][0].pending.content.publication))
+        self._sendings.handle(now)
 
     def next_event(self) -> Event | None:
-        return self._events.popleft() if self._events else None
+        return self._sendings.next_event()
 
     def _try(self, copy: _Copy, now: int) -> None:
         origin = self._origin(copy.sending, now)
@@ -129,11 +121,7 @@ class TreePublisher:
             return
         sending.unconfirmed -= 1
         if not sending.unconfirmed:
-            left = self._sendings[sending.record]
-            left.remove(sending)
-            if not left:
-                del self._sendings[sending.record]
-                self._overdue.cancel(sending.record)
+            self._sendings.finish(sending.record, sending)
             self._outbox.settle(sending.record, sending.pending)
 
     def _origin(self, sending: _Sending, now: int) -> Address | None:

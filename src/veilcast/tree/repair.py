@@ -15,7 +15,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Final
 
-from veilcast.core.bounded import remember
+from veilcast.core.bounded import BoundedMap
 from veilcast.tree.config import CHAIN_MAX, TreeConfig
 from veilcast.tree.guards import Guards
 from veilcast.tree.live_tree import Stop
@@ -32,11 +32,11 @@ class TreeRepair:
         self._suspects = DropSuspects(remembered=config.probes_kept)
         self._failed: Counter[bytes] = Counter()
         """Consecutive probes of each node without an answer or without an entry."""
-        self._proven_guards: dict[bytes, None] = {}
+        self._proven_guards: BoundedMap[bytes, None] = BoundedMap(CHAIN_MAX)
         """Guards through which a message has arrived."""
-        self._accused: dict[bytes, int] = {}
+        self._accused: BoundedMap[bytes, int] = BoundedMap(CHAIN_MAX)
         """Guards that seemed to drop messages, and the time of the suspicion."""
-        self._moved_from: dict[bytes, bytes] = {}
+        self._moved_from: BoundedMap[bytes, bytes] = BoundedMap(config.probes_max)
         """Nodes that were moved to another parent, and their former parent."""
         self._verdict_us: int | None = None
 
@@ -58,7 +58,7 @@ class TreeRepair:
                     self._failed.pop(node, None)
                     self._subscriber.trust(node)
                     if node in self._guards:
-                        remember(self._proven_guards, node, None, CHAIN_MAX)
+                        self._proven_guards.renew(node, None)
                 self._subscriber.mark_reached(epoch_tree, stop, now)
             case ProbeOutcome.MISSING:  # An avoided node may still be an origin.
                 if self._failed[path[0]]:
@@ -109,10 +109,10 @@ class TreeRepair:
             if parents == {self._moved_from.get(node)}:
                 return
             if node not in self._moved_from and self._subscriber.move_to_other_parent(node, now):
-                remember(self._moved_from, node, parents.pop(), self._config.probes_max)
+                self._moved_from.renew(node, parents.pop())
                 return
         if node in self._proven_guards and now > self._accused.get(node, -SECOND_CHANCE_US) + SECOND_CHANCE_US:
-            remember(self._accused, node, now, CHAIN_MAX)
+            self._accused.renew(node, now)
             self._suspects.forget(node)
         else:
             self._avoid(node, now)

@@ -27,7 +27,7 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import Final, TypeAlias
 
-from veilcast.core.bounded import remember
+from veilcast.core.bounded import BoundedMap
 from veilcast.core.connector import backoff
 from veilcast.core.stream_purpose import split_stream_name
 from veilcast.core.timers import Timers
@@ -43,11 +43,11 @@ class AnswerTimes:
 
     def __init__(self, least_us: int, most_us: int) -> None:
         self._least_us, self._most_us = least_us, most_us
-        self._took_us: dict[Address, int] = {}
+        self._took_us: BoundedMap[Address, int] = BoundedMap(ANSWERS_KEPT)
 
     def record(self, peer: Address, took_us: int) -> None:
         """Record an answer of this node, and the time it took."""
-        remember(self._took_us, peer, took_us, ANSWERS_KEPT)
+        self._took_us.renew(peer, took_us)
 
     @property
     def usual_us(self) -> int:

@@ -133,9 +133,8 @@ class TreeSubscriber:
             tree = epoch_tree.tree
             known = {tree.node(stop) for stop in tree.stops}
             new = [node for node in listing.ids if node not in known]
-            # Instructions to newcomers can wait, and those to restarted nodes a little. At one moment, each such node
-            # would
-            # get the instructions of all trees of one subscriber, and could restart repeatedly to identify these trees.
+            # Instructions to newcomers can wait, and those to restarted nodes a little. If all left at one moment, such
+            # a node could tell which trees have one subscriber, and restart repeatedly to see it again.
             later_us = self._config.fetch_us // 2
             added = [tree.add(self._recipient(node), self._rng, self._is_unfit) for node in new]
             epoch_tree.told_later |= dict.fromkeys(added, now + later_us + _HANDED_ON_US)

@@ -27,13 +27,12 @@ interval from 0 to 1 is cut into k + 1 buckets of equal length. The truth is in 
   Statisticians call such sets systematic samples (Madow, 1949).
 
 `PastVectors` is a bounded queue of past vectors for each stream, oldest out first. P3 finds a vector if the value "can
-be
-found in some vector": by its authentic value, or by any of its values. The youngest of several that fit is used. A long
-queue leaks over time: a cached value comes back with the same fakes, and an adversary that counts which values appear
-together recognises it. Without a queue, a lasting value is the intersection of all its sets. A queue of one vector uses
-it as long as the value stays. The remaining leak: a new vector means a new value. Where it shares a value with the one
-before, that value was not true both times, and a guess is right with n / (n^2 - 1) instead of 1 / n. P3 says that the
-queue "is updated accordingly" when a value is found: here it stays as it is, first in, first out.
+be found in some vector": by its authentic value, or by any of its values. The youngest of several that fit is used. A
+long queue leaks over time: a cached value comes back with the same fakes, and an adversary that counts which values
+appear together recognises it. Without a queue, a lasting value is the intersection of all its sets. A queue of one
+vector uses it as long as the value stays. The remaining leak: a new vector means a new value. Where it shares a value
+with the one before, that value was not true both times, and a guess is right with n / (n^2 - 1) instead of 1 / n. P3
+says that the queue "is updated accordingly" when a value is found: here it stays as it is, first in, first out.
 
 **Numbers as categories** (`CodedNumbers`): a generator for codes, used on an attribute with few different values. The
 table of values is declared, or counted from a history; a value outside the table is refused.
