@@ -142,12 +142,12 @@ class Foiler:
     def _fingerprint(self) -> bytes:
         config = self._config
         attributes = [config.attributes.get(domain.attribute, AttributeConfig()) for domain in self._schema.domains]
-        declared = [_fingerprinted(attribute) for attribute in attributes]
+        declared = [_settings_by_first_name(attribute) for attribute in attributes]
         settings = msgspec.msgpack.encode((self._schema, config.profile, config.generator, config.k_p, declared))
         return digest(settings, purpose=b"vc/foil-settings", size=_SETTINGS)
 
 
-def _fingerprinted(attribute: AttributeConfig) -> dict[str, Any]:
+def _settings_by_first_name(attribute: AttributeConfig) -> dict[str, Any]:
     """The settings of an attribute under their first names, so that states stored under these names stay valid."""
     settings = msgspec.structs.asdict(attribute)
     del settings["primary"]

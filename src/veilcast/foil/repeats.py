@@ -49,7 +49,10 @@ from veilcast.wire.geometry import MOMENT_MAX
 from veilcast.wire.padding import pad, unpad
 
 ABSENCE_NAME_BYTES: Final = 8
+
+
 ABSENCES_MAX: Final = 32
+
 
 _Moment = Annotated[int, msgspec.Meta(ge=0, le=MOMENT_MAX)]
 
@@ -127,16 +130,6 @@ def check_presence(keys: TopicKeys, payload: bytes) -> None:
 
 def _key(keys: TopicKeys) -> Secret:
     return derive(keys.content, b"vc/foil-again")
-
-
-_ROOM: Final = 1024
-REQUEST_BYTES: Final = _ROOM + OVERHEAD
-_AGAIN: Final = b"veilcast/foil-again"
-_HERE: Final = b"veilcast/foil-here"
-_ENCODER: Final = msgspec.msgpack.Encoder()
-_DECODER: Final = MsgpackDecoder(
-    Annotated[list[Absence], msgspec.Meta(max_length=ABSENCES_MAX)], MalformedError, "not a request", _ROOM
-)
 
 
 class RepeatRounds:
@@ -217,5 +210,13 @@ class _Round:
     acknowledged_us: int | None = None
 
 
+_ROOM: Final = 1024
+REQUEST_BYTES: Final = _ROOM + OVERHEAD
+_AGAIN: Final = b"veilcast/foil-again"
+_HERE: Final = b"veilcast/foil-here"
+_ENCODER: Final = msgspec.msgpack.Encoder()
+_DECODER: Final = MsgpackDecoder(
+    Annotated[list[Absence], msgspec.Meta(max_length=ABSENCES_MAX)], MalformedError, "not a request", _ROOM
+)
 PAUSE_DOUBLINGS_MAX: Final = 4
 _ABSENT = object()

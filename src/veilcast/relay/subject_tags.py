@@ -42,6 +42,7 @@ from veilcast.machine import Entropy
 from veilcast.relay.enrolment import ServerKeys
 from veilcast.wire.geometry import TAG
 
+
 # --- paper ------------------------------------------------------------------------------------------------------------
 
 
@@ -118,13 +119,6 @@ def tag_many(moved: Sequence[Ciphertext], unveil: Scalar, multiply: Multiply = m
     return [tag_of(each.body - veil) for each, veil in zip(moved, veils, strict=True)]
 
 
-def _point(element: bytes) -> Point:
-    return Point.hash(element, _DOMAIN)
-
-
-_DOMAIN: Final = b"vc/relay-point"
-
-
 class BlindingCache:
     """Bounded: the last `BLINDED_MAX` new elements, under one key."""
 
@@ -148,4 +142,9 @@ class BlindingCache:
         return points
 
 
+def _point(element: bytes) -> Point:
+    return Point.hash(element, _DOMAIN)
+
+
 BLINDED_MAX: Final = 1024
+_DOMAIN: Final = b"vc/relay-point"

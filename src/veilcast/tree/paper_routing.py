@@ -46,77 +46,6 @@ from veilcast.wire.geometry import MOMENT_MAX, NOTE_ID
 from veilcast.wire.tree import ForwardPublication, Install, Offer
 
 
-class LabelHeader(msgspec.Struct, frozen=True):
-    """Size of a header, and the number of bits of a label."""
-
-    bits: int = 128
-    hashes: int = 4
-
-    def __post_init__(self) -> None:
-        if not (8 <= self.bits <= LABEL_BITS_MAX and self.bits % 8 == 0):
-            raise ConfigError(f"a header has 8 to {LABEL_BITS_MAX} bits, in whole bytes")
-        if not 1 <= self.hashes < self.bits:
-            raise ConfigError("a label has at least one bit, and not all")
-
-    def empty(self) -> bytes:
-        return bytes(self.bits // 8)
-
-    def draw(self, rng: Random) -> int:
-        """A label, as a number with its bits set."""
-        return sum(1 << bit for bit in rng.sample(range(self.bits), self.hashes))
-
-    def read(self, header: bytes) -> int:
-        if len(header) != self.bits // 8:
-            raise MalformedError("a header of another size")
-        return int.from_bytes(header, "big")
-
-    def loss_probability(self, path: int) -> float:
-        """Probability that one of `path` different nodes in a row mistakes the message for one that it has
-        forwarded."""
-        survives = {0: 1.0}
-        for _ in range(path):
-            after: dict[int, float] = {}
-            for filled, chance in survives.items():
-                for new in range(1, min(self.hashes, self.bits - filled) + 1):
-                    draws = comb(self.bits - filled, new) * comb(filled, self.hashes - new)
-                    after[filled + new] = after.get(filled + new, 0.0) + chance * draws / comb(self.bits, self.hashes)
-            survives = after
-        return 1.0 - sum(survives.values())
-
-
-class LoopLabels:
-    """The labels of one node."""
-
-    def __init__(self, headers: LabelHeader, *, every_us: int, rng: Random, now: int) -> None:
-        if every_us < 1:
-            raise ConfigError("labels change at intervals of at least a microsecond")
-        self._headers = headers
-        self._every_us = every_us
-        self._rng = rng
-        self._label = self._previous = headers.draw(rng)
-        self._until_us = now + every_us
-
-    def mark(self, header: bytes, now: int) -> bytes | None:
-        """The header with this node's label; None if it has the label already. `MalformedError` for an invalid
-        header."""
-        self._change(now)
-        marks = self._headers.read(header)
-        if any(marks & label == label for label in (self._label, self._previous)):
-            return None
-        return (marks | self._label).to_bytes(len(header), "big")
-
-    def _change(self, now: int) -> None:
-        if now < self._until_us:
-            return
-        # After a whole interval without a message, no message with the previous label can be in flight.
-        self._previous = self._label if now < self._until_us + self._every_us else self._headers.draw(self._rng)
-        self._label = self._headers.draw(self._rng)
-        self._until_us = now + self._every_us
-
-
-LABEL_BITS_MAX: Final = 1024
-
-
 class PaperRouter:
     """Bounded: `filters_max` filters, and `seen_max` messages that are recognised when they arrive again."""
 
@@ -214,6 +143,75 @@ class PaperRouter:
         return new
 
 
+class LabelHeader(msgspec.Struct, frozen=True):
+    """Size of a header, and the number of bits of a label."""
+
+    bits: int = 128
+    hashes: int = 4
+
+    def __post_init__(self) -> None:
+        if not (8 <= self.bits <= LABEL_BITS_MAX and self.bits % 8 == 0):
+            raise ConfigError(f"a header has 8 to {LABEL_BITS_MAX} bits, in whole bytes")
+        if not 1 <= self.hashes < self.bits:
+            raise ConfigError("a label has at least one bit, and not all")
+
+    def empty(self) -> bytes:
+        return bytes(self.bits // 8)
+
+    def draw(self, rng: Random) -> int:
+        """A label, as a number with its bits set."""
+        return sum(1 << bit for bit in rng.sample(range(self.bits), self.hashes))
+
+    def read(self, header: bytes) -> int:
+        if len(header) != self.bits // 8:
+            raise MalformedError("a header of another size")
+        return int.from_bytes(header, "big")
+
+    def loss_probability(self, path: int) -> float:
+        """Probability that one of `path` different nodes in a row mistakes the message for one that it has
+        forwarded."""
+        survives = {0: 1.0}
+        for _ in range(path):
+            after: dict[int, float] = {}
+            for filled, chance in survives.items():
+                for new in range(1, min(self.hashes, self.bits - filled) + 1):
+                    draws = comb(self.bits - filled, new) * comb(filled, self.hashes - new)
+                    after[filled + new] = after.get(filled + new, 0.0) + chance * draws / comb(self.bits, self.hashes)
+            survives = after
+        return 1.0 - sum(survives.values())
+
+
+class LoopLabels:
+    """The labels of one node."""
+
+    def __init__(self, headers: LabelHeader, *, every_us: int, rng: Random, now: int) -> None:
+        if every_us < 1:
+            raise ConfigError("labels change at intervals of at least a microsecond")
+        self._headers = headers
+        self._every_us = every_us
+        self._rng = rng
+        self._label = self._previous = headers.draw(rng)
+        self._until_us = now + every_us
+
+    def mark(self, header: bytes, now: int) -> bytes | None:
+        """The header with this node's label; None if it has the label already. `MalformedError` for an invalid
+        header."""
+        self._change(now)
+        marks = self._headers.read(header)
+        if any(marks & label == label for label in (self._label, self._previous)):
+            return None
+        return (marks | self._label).to_bytes(len(header), "big")
+
+    def _change(self, now: int) -> None:
+        if now < self._until_us:
+            return
+        # After a whole interval without a message, no message with the previous label can be in flight.
+        self._previous = self._label if now < self._until_us + self._every_us else self._headers.draw(self._rng)
+        self._label = self._headers.draw(self._rng)
+        self._until_us = now + self._every_us
+
+
+LABEL_BITS_MAX: Final = 1024
 _INSTALLED: Final = b"install"
 """Stands for the tree of an instruction in `_seen`."""
 LABEL_HEADER: Final = LabelHeader()

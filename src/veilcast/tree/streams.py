@@ -37,66 +37,16 @@ from veilcast.tree.config import TreeConfig
 from veilcast.wire.mesh import Message
 from veilcast.wire.tree import ListingHead, ListingPage, NodeEnrolled, RequestAck, RequestRefused
 
-
-class AnswerTimes:
-    """Between `least_us` and `most_us`. Bounded: the last answer of each of `ANSWERS_KEPT` nodes."""
-
-    def __init__(self, least_us: int, most_us: int) -> None:
-        self._least_us, self._most_us = least_us, most_us
-        self._took_us: BoundedMap[Address, int] = BoundedMap(ANSWERS_KEPT)
-
-    def record(self, peer: Address, took_us: int) -> None:
-        """Record an answer of this node, and the time it took."""
-        self._took_us.renew(peer, took_us)
-
-    @property
-    def usual_us(self) -> int:
-        """The time within which three quarters of the answers arrive; 0 before the first answer."""
-        took = sorted(self._took_us.values())
-        return took[(len(took) - 1) * 3 // 4] if took else 0
-
-    @property
-    def patience_us(self) -> int:
-        if not self._took_us:
-            return self._most_us
-        return min(max(self._least_us, PATIENCE_FACTOR * self.usual_us), self._most_us)
-
-
-ANSWERS_KEPT: Final = 64
-PATIENCE_FACTOR: Final = 4
-"""Time to wait, in multiples of the usual time: a network is not equally fast with every node."""
-
-
-def fresh_purpose(purpose: str, entropy: Entropy) -> str:
-    """A purpose that is used once."""
-    return f"{purpose}-{entropy(_FRESH).hex()}"
-
-
-DIRECTORY_STREAM: Final = "directory"
-"""The stream for enrolments, on which a node gives its name."""
-
-FETCH_STREAM: Final = "fetch"
-"""The stream for downloads of the listing, fresh each time: a directory that recognised the node could show it a
-listing of its own.
-"""
-
-HOP_STREAM: Final = "hop"
-"""One stream to each parent, for all forwarded messages."""
-
-PUBLISH_STREAM: Final = "publish"
-INSTALL_STREAM: Final = "install"
-PROBE_STREAM: Final = "probe"
-"""These three are fresh each time."""
-
-_FRESH: Final = 16
-
 Answer: TypeAlias = RequestAck | RequestRefused | NodeEnrolled | ListingHead | ListingPage
+
 
 OnAnswer: TypeAlias = Callable[[Answer | None, int], None]
 """Handles an answer, or None once it is certain that there will be none."""
 
+
 BuildRequest: TypeAlias = Callable[[int], Message]
 """The request with this number."""
+
 
 SendMessage: TypeAlias = Callable[[Address, Message], None]
 
@@ -269,6 +219,35 @@ class RequestStreams:
         return stream is not None
 
 
+class AnswerTimes:
+    """Between `least_us` and `most_us`. Bounded: the last answer of each of `ANSWERS_KEPT` nodes."""
+
+    def __init__(self, least_us: int, most_us: int) -> None:
+        self._least_us, self._most_us = least_us, most_us
+        self._took_us: BoundedMap[Address, int] = BoundedMap(ANSWERS_KEPT)
+
+    def record(self, peer: Address, took_us: int) -> None:
+        """Record an answer of this node, and the time it took."""
+        self._took_us.renew(peer, took_us)
+
+    @property
+    def usual_us(self) -> int:
+        """The time within which three quarters of the answers arrive; 0 before the first answer."""
+        took = sorted(self._took_us.values())
+        return took[(len(took) - 1) * 3 // 4] if took else 0
+
+    @property
+    def patience_us(self) -> int:
+        if not self._took_us:
+            return self._most_us
+        return min(max(self._least_us, PATIENCE_FACTOR * self.usual_us), self._most_us)
+
+
+def fresh_purpose(purpose: str, entropy: Entropy) -> str:
+    """A purpose that is used once."""
+    return f"{purpose}-{entropy(_FRESH).hex()}"
+
+
 @dataclass(slots=True, eq=False)
 class _PendingRequest:
     build: BuildRequest
@@ -306,10 +285,26 @@ class _Stream:
         return min(*ends, *(pending.answer_us for pending in self.requests.values()))
 
 
+DIRECTORY_STREAM: Final = "directory"
+"""The stream for enrolments, on which a node gives its name."""
+FETCH_STREAM: Final = "fetch"
+"""The stream for downloads of the listing, fresh each time: a directory that recognised the node could show it a
+listing of its own.
+"""
+HOP_STREAM: Final = "hop"
+"""One stream to each parent, for all forwarded messages."""
+PUBLISH_STREAM: Final = "publish"
+INSTALL_STREAM: Final = "install"
+PROBE_STREAM: Final = "probe"
+"""These three are fresh each time."""
+_FRESH: Final = 16
 SLOW_FACTOR: Final = 4
 """How many times longer to wait for answers where the network is slow."""
 OVERTAKEN_BY: Final = 3
 """A stream is overtaken when this many later ones have been answered."""
 PAUSE_DOUBLINGS_MAX: Final = 2
 """How often a pause is doubled: a node that comes back should be found soon."""
+ANSWERS_KEPT: Final = 64
+PATIENCE_FACTOR: Final = 4
+"""Time to wait, in multiples of the usual time: a network is not equally fast with every node."""
 _NUMBERS: Final = 1 << 32

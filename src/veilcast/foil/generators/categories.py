@@ -52,6 +52,14 @@ from veilcast.errors import ConfigError, LocalError
 from veilcast.foil.generators.base import Generator, State, check_fakes, check_streams, insert_truth, place_truth
 from veilcast.foil.random_source import FloatArray, IntArray, RandomSource, draw_integers
 
+VectorMatch: TypeAlias = Literal["authentic", "any"]
+
+
+BoolArray: TypeAlias = npt.NDArray[np.bool_]
+
+
+Buckets: TypeAlias = Literal["hard", "fractional", "systematic"]
+
 
 class Pmf:
     def __init__(self, weights: npt.ArrayLike) -> None:
@@ -84,10 +92,6 @@ class Pmf:
     def _last(self) -> int:
         """Rounding may leave a tiny gap at the end; it belongs to the last code with a positive probability."""
         return int(np.flatnonzero(self.p)[-1])
-
-
-VectorMatch: TypeAlias = Literal["authentic", "any"]
-BoolArray: TypeAlias = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True, eq=False)
@@ -213,9 +217,6 @@ def count_values(history: FloatArray) -> tuple[FloatArray, Pmf]:
     if len(table) < 2:
         raise LocalError("a history that never changes gives no alternative values")
     return table, Pmf(counts)
-
-
-Buckets: TypeAlias = Literal["hard", "fractional", "systematic"]
 
 
 @dataclass(frozen=True, eq=False)

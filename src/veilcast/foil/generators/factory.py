@@ -51,6 +51,12 @@ from veilcast.foil.random_source import FloatArray
 from veilcast.topics import Integers, Reals, Schema, Strings
 
 
+class DependentAttribute(NamedTuple):
+    primary: int
+    """Index of the primary among the attributes of the topic."""
+    law: ConditionalLaw[Any]
+
+
 def make_generator(domain: Strings | Integers | Reals, config: FoilConfig) -> Generator[Any, Any] | None:
     """For codes of strings, in the order of their table, or for numbers; None if the attribute has no fakes."""
     settings = config.attributes.get(domain.attribute, AttributeConfig())
@@ -67,6 +73,27 @@ def make_generator(domain: Strings | Integers | Reals, config: FoilConfig) -> Ge
     paper = settings.generator == "entropy" or (not settings.generator and config.generator == "entropy")
     pmf = Pmf(settings.weights or [1.0] * len(settings.values))
     return EntropyFakes(config.k_p, pmf) if paper else BucketFakes(config.k_p, pmf)
+
+
+def make_dependent(domain: Strings | Integers | Reals, schema: Schema, config: FoilConfig) -> DependentAttribute | None:
+    """None for an attribute without a primary, or if nothing is foiled."""
+    settings = config.attributes.get(domain.attribute, AttributeConfig())
+    if not settings.depends_on or not config.k_p:
+        return None
+    index = next((at for at, each in enumerate(schema.domains) if each.attribute == settings.depends_on), None)
+    if index is None:
+        raise attribute_error(domain, f"depends on {settings.depends_on!r}, which its topic does not declare")
+    primary, primary_settings = schema.domains[index], config.attributes.get(settings.depends_on, AttributeConfig())
+    if primary_settings.depends_on:
+        raise attribute_error(domain, f"depends on {settings.depends_on!r}, which is itself a dependent attribute")
+    if isinstance(domain, Strings) != isinstance(primary, Strings):
+        raise attribute_error(
+            domain,
+            f"cannot depend on {settings.depends_on!r}: a number can depend on a number, and a string on a string",
+        )
+    if isinstance(domain, Strings):
+        return DependentAttribute(index, _make_table(domain, settings, primary_settings))
+    return DependentAttribute(index, _make_line(domain, settings, primary_settings, paper=config.profile == "paper"))
 
 
 def generator_name(settings: AttributeConfig, config: FoilConfig) -> GeneratorName:
@@ -162,33 +189,6 @@ def _value_table(domain: Integers | Reals, settings: AttributeConfig) -> FloatAr
     if isinstance(domain, Reals) or domain.high - domain.low >= VALUES_MAX:
         raise attribute_error(domain, "has too many values to draw from: list them in values")
     return np.arange(domain.low, domain.high + 1, dtype=np.float64)
-
-
-class DependentAttribute(NamedTuple):
-    primary: int
-    """Index of the primary among the attributes of the topic."""
-    law: ConditionalLaw[Any]
-
-
-def make_dependent(domain: Strings | Integers | Reals, schema: Schema, config: FoilConfig) -> DependentAttribute | None:
-    """None for an attribute without a primary, or if nothing is foiled."""
-    settings = config.attributes.get(domain.attribute, AttributeConfig())
-    if not settings.depends_on or not config.k_p:
-        return None
-    index = next((at for at, each in enumerate(schema.domains) if each.attribute == settings.depends_on), None)
-    if index is None:
-        raise attribute_error(domain, f"depends on {settings.depends_on!r}, which its topic does not declare")
-    primary, primary_settings = schema.domains[index], config.attributes.get(settings.depends_on, AttributeConfig())
-    if primary_settings.depends_on:
-        raise attribute_error(domain, f"depends on {settings.depends_on!r}, which is itself a dependent attribute")
-    if isinstance(domain, Strings) != isinstance(primary, Strings):
-        raise attribute_error(
-            domain,
-            f"cannot depend on {settings.depends_on!r}: a number can depend on a number, and a string on a string",
-        )
-    if isinstance(domain, Strings):
-        return DependentAttribute(index, _make_table(domain, settings, primary_settings))
-    return DependentAttribute(index, _make_line(domain, settings, primary_settings, paper=config.profile == "paper"))
 
 
 def _make_line(

@@ -119,6 +119,13 @@ class StudentMoves:
         return np.sqrt(self.freedom * np.expm1(-2 / self.freedom * np.log(length))) * np.cos(2 * np.pi * angle)
 
 
+def fit_student_t(moves: FloatArray, *, relative: bool) -> StudentMoves:
+    """`moves` are the result of `moves_between`."""
+    fits = [(*_locate(moves, freedom), freedom) for freedom in STUDENT_FREEDOMS]
+    mean, scale, freedom = max(fits, key=lambda fit: _likelihood(moves, *fit))
+    return StudentMoves(mean, scale, freedom, relative)
+
+
 @dataclass(frozen=True, eq=False)
 class BlockMoves:
     """Consecutive moves of a history: they keep the sequence of calm and volatile times."""
@@ -180,31 +187,6 @@ class RevertingMoves:
         return None
 
 
-def apply_moves(values: FloatArray, moves: FloatArray, relative: bool) -> FloatArray:
-    return values * np.exp(np.clip(moves, -_FAR, _FAR)) if relative else values + moves
-
-
-def moves_between(series: FloatArray, *, relative: bool) -> FloatArray:
-    """The moves between consecutive values of one history."""
-    if series.ndim != 1 or len(series) < 3 or not np.isfinite(series).all():
-        raise LocalError("a history is three finite numbers or more; gaps are filled first")
-    if relative and not (series > 0).all():
-        raise LocalError("relative moves are of values above 0")
-    moves = np.diff(np.log(series) if relative else series)
-    if not np.ptp(moves) > 0:
-        raise LocalError("a history whose moves are all equal says nothing about other moves")
-    return moves
-
-
-def _check_spread(mean: float, deviation: float) -> None:
-    if not (math.isfinite(mean) and 0 < deviation < math.inf):
-        raise ConfigError("moves have a finite mean and a deviation above 0")
-
-
-_FAR: Final = 20.0
-"""No step multiplies a value by more than e to the 20th: heavy tails would otherwise overflow."""
-
-
 @dataclass(frozen=True)
 class SignPersistence:
     constant: float = 0.0
@@ -238,50 +220,7 @@ class SignPersistence:
         return _logistic(self.constant + self.slope * np.abs(last) * sizes)
 
 
-def _logistic(odds: FloatArray) -> FloatArray:
-    """From log-odds to a probability."""
-    return 1 / (1 + np.exp(-np.clip(odds, -_SURE, _SURE)))
-
-
 FAIR_SIGNS: Final = SignPersistence()
-
-MOVE_PAIRS_MIN: Final = 30
-
-_NEWTON_STEPS: Final = 25
-_RIDGE: Final = 1e-3
-"""Keeps the fit finite if all moves reverse, or none does."""
-_SURE: Final = 30.0
-
-
-def fit_student_t(moves: FloatArray, *, relative: bool) -> StudentMoves:
-    """`moves` are the result of `moves_between`."""
-    fits = [(*_locate(moves, freedom), freedom) for freedom in STUDENT_FREEDOMS]
-    mean, scale, freedom = max(fits, key=lambda fit: _likelihood(moves, *fit))
-    return StudentMoves(mean, scale, freedom, relative)
-
-
-def _locate(moves: FloatArray, freedom: float) -> tuple[float, float]:
-    plain = float(moves.std())
-    mean, scale = float(np.median(moves)), plain
-    for _ in range(_EM_STEPS):
-        weights = (freedom + 1) / (freedom + ((moves - mean) / scale) ** 2)
-        mean = float(np.average(moves, weights=weights))
-        scale = max(float(np.sqrt(np.mean(weights * (moves - mean) ** 2))), plain * _LEAST_SCALE)
-    return mean, scale
-
-
-def _likelihood(moves: FloatArray, mean: float, scale: float, freedom: float) -> float:
-    """Log-likelihood per move, without the terms that are the same for all."""
-    far = np.log1p(((moves - mean) / scale) ** 2 / freedom).mean()
-    gammas = math.lgamma((freedom + 1) / 2) - math.lgamma(freedom / 2) - math.log(freedom) / 2
-    return gammas - math.log(scale) - (freedom + 1) / 2 * float(far)
-
-
-STUDENT_FREEDOMS: Final = (1.5, 2.0, 2.5, 3.0, 3.5, 4.0, 5.0, 6.0, 8.0, 12.0, 20.0, 50.0)
-"""Beyond the last, moves are practically Gaussian."""
-
-_EM_STEPS: Final = 40
-_LEAST_SCALE: Final = 1e-3
 
 
 @dataclass(frozen=True, eq=False)
@@ -344,3 +283,59 @@ class SignFlipMoves:
         goes_on = np.where(draws < self.persistence.same_sign_probability(last, np.abs(true)), 1.0, -1.0)
         # If one of the two moves is zero, persistence does not apply.
         return np.where(last * true != 0, goes_on * np.sign(last * true), np.where(draws < 0.5, 1.0, -1.0))
+
+
+def apply_moves(values: FloatArray, moves: FloatArray, relative: bool) -> FloatArray:
+    return values * np.exp(np.clip(moves, -_FAR, _FAR)) if relative else values + moves
+
+
+def moves_between(series: FloatArray, *, relative: bool) -> FloatArray:
+    """The moves between consecutive values of one history."""
+    if series.ndim != 1 or len(series) < 3 or not np.isfinite(series).all():
+        raise LocalError("a history is three finite numbers or more; gaps are filled first")
+    if relative and not (series > 0).all():
+        raise LocalError("relative moves are of values above 0")
+    moves = np.diff(np.log(series) if relative else series)
+    if not np.ptp(moves) > 0:
+        raise LocalError("a history whose moves are all equal says nothing about other moves")
+    return moves
+
+
+def _check_spread(mean: float, deviation: float) -> None:
+    if not (math.isfinite(mean) and 0 < deviation < math.inf):
+        raise ConfigError("moves have a finite mean and a deviation above 0")
+
+
+def _logistic(odds: FloatArray) -> FloatArray:
+    """From log-odds to a probability."""
+    return 1 / (1 + np.exp(-np.clip(odds, -_SURE, _SURE)))
+
+
+def _locate(moves: FloatArray, freedom: float) -> tuple[float, float]:
+    plain = float(moves.std())
+    mean, scale = float(np.median(moves)), plain
+    for _ in range(_EM_STEPS):
+        weights = (freedom + 1) / (freedom + ((moves - mean) / scale) ** 2)
+        mean = float(np.average(moves, weights=weights))
+        scale = max(float(np.sqrt(np.mean(weights * (moves - mean) ** 2))), plain * _LEAST_SCALE)
+    return mean, scale
+
+
+def _likelihood(moves: FloatArray, mean: float, scale: float, freedom: float) -> float:
+    """Log-likelihood per move, without the terms that are the same for all."""
+    far = np.log1p(((moves - mean) / scale) ** 2 / freedom).mean()
+    gammas = math.lgamma((freedom + 1) / 2) - math.lgamma(freedom / 2) - math.log(freedom) / 2
+    return gammas - math.log(scale) - (freedom + 1) / 2 * float(far)
+
+
+MOVE_PAIRS_MIN: Final = 30
+STUDENT_FREEDOMS: Final = (1.5, 2.0, 2.5, 3.0, 3.5, 4.0, 5.0, 6.0, 8.0, 12.0, 20.0, 50.0)
+"""Beyond the last, moves are practically Gaussian."""
+_FAR: Final = 20.0
+"""No step multiplies a value by more than e to the 20th: heavy tails would otherwise overflow."""
+_NEWTON_STEPS: Final = 25
+_RIDGE: Final = 1e-3
+"""Keeps the fit finite if all moves reverse, or none does."""
+_SURE: Final = 30.0
+_EM_STEPS: Final = 40
+_LEAST_SCALE: Final = 1e-3
