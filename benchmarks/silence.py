@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from sklearn.ensemble import HistGradientBoostingClassifier
 from threadpoolctl import threadpool_limits
 
-from veilcast.lab.experiment.params import Params
+from veilcast.lab.experiment.mesh_params import MeshWires
 from veilcast.lab.measure.permutation_test import PhaseSamples, judge_classifier
 from veilcast.lab.runs.mesh.traffic_day import SECOND_US, TrafficDay, run_day
 from veilcast.lab.runs.mesh.wires_live import PHASE_COUNT, PHASE_KINDS, make_population, sample_bursts, select_phases
@@ -53,7 +53,7 @@ def main() -> None:
     print(f"load of this machine {os.getloadavg()[0]:.1f}")
 
 
-def watch(params: Params, rounds: int) -> dict[str, Any]:
+def watch(params: MeshWires, rounds: int) -> dict[str, Any]:
     """Several towns, one after the other, each with roles, slots and an order of phases of its own."""
     people = make_population(params)
     days = [run_day(people, seed, PHASE_COUNT) for seed in range(1, rounds + 1)]
@@ -91,8 +91,8 @@ def on_time(seen: TrafficDay) -> float:
 
 
 PERIOD_US = SECOND_US // 16
-HARDENED = Params(nodes=24, ratio=0.25, wire="cells", kappa=0.78)
-PAPER = Params(nodes=24, ratio=0.9, wire="prompt")
+HARDENED = MeshWires(nodes=24, ratio=0.25, wire="cells", kappa=0.78)
+PAPER = MeshWires(nodes=24, ratio=0.9, wire="prompt")
 
 if __name__ == "__main__":
     main()

@@ -94,6 +94,7 @@ def two_cells() -> Experiment:
     return definition.parse_experiment(
         b"""
 title = "Two"
+kind = "mesh.flows"
 claim = "more is more"
 reading = "as it stands"
 minutes = 0.1

@@ -12,6 +12,7 @@ import subprocess
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyspark
@@ -21,8 +22,7 @@ from pyspark.sql import SparkSession
 from support.waits import HANG_S
 from veilcast.lab.experiment import sweep
 from veilcast.lab.experiment.definition import Experiment
-from veilcast.lab.experiment.params import Measure, Params
-from veilcast.lab.runs.table import RunFunction
+from veilcast.lab.experiment.params import Measure, RunFunction
 from veilcast.lab.spark import java, session
 
 pytestmark = pytest.mark.all_only
@@ -95,7 +95,7 @@ def engine(kill: str | None = None) -> RunFunction:
     """The kernels. With a file to mark it by, the first run of seed 3 ends its executor: the Java machine, and all that
     it runs."""
 
-    def run(params: Params, seed: int, data: Path | None) -> list[Measure]:
+    def run(params: Any, seed: int, data: Path | None) -> list[Measure]:
         from veilcast.lab.runs.table import ENGINES
 
         if kill is not None and seed == 3 and not os.path.exists(kill):

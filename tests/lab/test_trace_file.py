@@ -14,6 +14,8 @@ import pytest
 from veilcast.errors import ConfigError, StorageError
 from veilcast.lab import trace_file
 from veilcast.lab.experiment import definition
+from veilcast.lab.experiment.broker_params import TraceParams
+from veilcast.lab.experiment.definition import Experiment
 from veilcast.lab.experiment.manifest import describe_sweep, find_difference
 from veilcast.lab.interaction_traces import RefusedLine
 from veilcast.lab.runs.brokers import user_trace
@@ -147,6 +149,11 @@ def mine(tmp_path: Path) -> Path:
     return write(tmp_path / "mine.csv", "\n".join(["a,b,hours", *lines, "rubbish"]).encode())
 
 
+def replays(experiment: Experiment, *, quick: bool = False) -> list[TraceParams]:
+    cells = [cell.params for cell in experiment.make_cells(quick=quick)]
+    return [params for params in cells if isinstance(params, TraceParams)]
+
+
 def test_an_experiment_replays_it_in_place_of_the_synthetic_trace_and_is_judged_against_nothing(
     mine: Path, tmp_path: Path
 ) -> None:
@@ -154,15 +161,15 @@ def test_an_experiment_replays_it_in_place_of_the_synthetic_trace_and_is_judged_
     trace = trace_file.load_trace(mine)
     alone = user_trace.replay_user_trace(name, known, mine, trace, None)
     assert [series.name for series in alone.series] == ["geometric", "uniform", "complete"]
-    assert {cell.params.own_trace for cell in alone.make_cells(quick=True)} == {str(mine)}
-    assert {cell.params.interactions for cell in alone.make_cells(quick=True)} == {200}
+    assert {params.own_trace for params in replays(alone, quick=True)} == {str(mine)}
+    assert {params.interactions for params in replays(alone, quick=True)} == {200}
     assert not alone.published
     assert not any(curve.series.endswith("Orleans") for figure in alone.figures for curve in figure.curves)
     assert "1 lines are no interactions: line 403: 1 fields, not 3" in alone.reading
     beside = user_trace.replay_user_trace(name, known, mine, trace, tmp_path)
-    assert {cell.params.trace for cell in beside.make_cells() if not cell.params.own_trace} == {"facebook"}
+    assert {params.trace for params in replays(beside) if not params.own_trace} == {"facebook"}
     # A month of both.
-    assert {cell.params.interactions for cell in beside.make_cells()} == {200}
+    assert {params.interactions for params in replays(beside)} == {200}
 
 
 def test_runs_count_its_interactions(mine: Path) -> None:

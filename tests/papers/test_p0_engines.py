@@ -12,27 +12,27 @@ from statistics import mean, stdev
 import pytest
 from msgspec import structs
 
-from veilcast.lab.experiment.params import Params
+from veilcast.lab.experiment.mesh_params import MeshFlows
 from veilcast.lab.runs.table import ENGINES
 
-GAME = Params(game="events", start="wait", look="swaps", steps=(500,))
-COVERED = Params(cover="one", mu=0.6)
+GAME = MeshFlows(game="events", start="wait", look="swaps", steps=(500,))
+COVERED = MeshFlows(cover="one", mu=0.6)
 
 
 @pytest.mark.all_only
 @pytest.mark.parametrize(
     ("params", "wanted"),
     [
-        (Params(), [("leaf", "accuracy_all"), ("", "overlay")]),
+        (MeshFlows(), [("leaf", "accuracy_all"), ("", "overlay")]),
         (COVERED, [("leaf", "accuracy_all"), ("", "overlay")]),
         pytest.param(GAME, [("leaf", "accuracy_all"), ("leaf", "leaf_precision")], marks=pytest.mark.heavy),
-        pytest.param(Params(degree=2), [("leaf", "accuracy_all"), ("", "reached")], marks=pytest.mark.heavy),
-        pytest.param(Params(degree=16), [("leaf", "accuracy_all"), ("", "overlay")], marks=pytest.mark.heavy),
-        (Params(cover="one", mu=0.9), [("leaf", "accuracy_all"), ("", "overlay")]),
+        pytest.param(MeshFlows(degree=2), [("leaf", "accuracy_all"), ("", "reached")], marks=pytest.mark.heavy),
+        pytest.param(MeshFlows(degree=16), [("leaf", "accuracy_all"), ("", "overlay")], marks=pytest.mark.heavy),
+        (MeshFlows(cover="one", mu=0.9), [("leaf", "accuracy_all"), ("", "overlay")]),
     ],
     ids=["BL", "PF", "SG", "degree 2", "degree 16", "PF 0.9"],
 )
-def test_the_machines_agree_with_the_kernels(params: Params, wanted: list[tuple[str, str]]) -> None:
+def test_the_machines_agree_with_the_kernels(params: MeshFlows, wanted: list[tuple[str, str]]) -> None:
     machines, kernel = runs("machines", params, 3), runs("kernel", structs.replace(params, pace="beats"), 100)
     for measure in wanted:
         ours, theirs = ([run[measure] for run in found] for found in (machines, kernel))
@@ -41,7 +41,7 @@ def test_the_machines_agree_with_the_kernels(params: Params, wanted: list[tuple[
         assert mean(ours) == pytest.approx(mean(theirs), abs=3 * error), measure
 
 
-def runs(engine: str, params: Params, seeds: int) -> list[dict[tuple[str, str], float]]:
+def runs(engine: str, params: MeshFlows, seeds: int) -> list[dict[tuple[str, str], float]]:
     return [
         {(one.attack, one.metric): one.value for one in ENGINES[engine](params, seed, None)} for seed in range(seeds)
     ]

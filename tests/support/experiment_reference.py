@@ -25,10 +25,13 @@ from veilcast.lab.experiment.definition import (
     QuickSettings,
     Series,
 )
-from veilcast.lab.experiment.params import Inside, Outside, Params, Source
+from veilcast.lab.experiment.kinds import KINDS
+from veilcast.lab.experiment.mesh_params import Inside, Outside, Source
+from veilcast.lab.runs.table import RUNS
 
 EXAMPLE = """
 title = "Covers and degree"
+kind = "mesh.flows"
 claim = "one cover each makes leaves harder to name"
 reading = "the leaf rule of the paper, on its own overlay"
 minutes = 0.5
@@ -75,7 +78,9 @@ def render_reference() -> str:
     parts = [_HEAD.format(example=EXAMPLE.strip())]
     for title, (kind, text) in STRUCTS.items():
         parts.append(f"### {title}\n\n{text}\n\n{_table(kind)}")
-    parts.append(f"## Parameters\n\n{_PARAMETERS}\n\n{_table(Params)}")
+    parts.append(f"## Kinds\n\n{_KINDS}\n\n{_kinds()}")
+    for name, params in KINDS.items():
+        parts.append(f"### `{name}`\n\n{inspect.getdoc(params)}\n\n{_table(params)}")
     parts.append(f"## Attackers\n\n{_ATTACKERS}\n\n{_attackers()}")
     parts.append(f"## Metrics\n\n{_METRICS}\n\n{_metrics()}")
     parts.append(f"## Data folder\n\n{_DATA}\n\n{_data()}")
@@ -136,6 +141,14 @@ def _comments(kind: type[msgspec.Struct]) -> dict[str, str]:
             else:
                 field = None
     return found
+
+
+def _kinds() -> str:
+    rows = ["| kind | | engines |", "|---|---|---|"]
+    for kind, params in KINDS.items():
+        summary = (inspect.getdoc(params) or "").split("\n\n")[0]
+        rows.append(f"| [`{kind}`](#{kind.replace('.', '')}) | {summary} | {', '.join(RUNS[kind])} |")
+    return "\n".join(rows)
 
 
 def _attackers() -> str:
@@ -200,15 +213,15 @@ All missing and unknown fields, and all names that do not fit, are told at once,
 once with seed 0 until every curve has its metric, and a metric that no run gives is refused with those that there are.
 
 ## Fields"""
-_PARAMETERS = (
-    "Parameters stand in `base`, in `params` of a series, and as axes. They are the same for all modes; a run that "
-    "does not heed a parameter that is switched on is refused. The packaged experiments are examples of each mode: "
-    "`src/veilcast/experiments/`."
+_KINDS = (
+    "A kind names the run: what is simulated, and what is measured. Its parameters stand in `base`, in `params` of a "
+    "series, and as axes; a parameter that the kind does not have is refused. A series can name a kind of its own. The "
+    "packaged experiments are examples: `src/veilcast/experiments/`. A file that names no kind is of an older version: "
+    "its kind is inferred."
 )
 _ATTACKERS = (
-    '`attacks` names attackers of the mesh that run over epochs (`look = "epochs"`). Other runs have attackers of '
-    "their own, whose names a refused curve tells. The list is closed: an attacker of your own is a change of the "
-    "package, in `src/veilcast/lab/attack/`."
+    "`attacks` of `mesh.epochs` names attackers. Other kinds have attackers of their own; the error about a wrong "
+    "curve names them. The list is closed: to add an attacker, change the package, in `src/veilcast/lab/attack/`."
 )
 _DATA = (
     "Some experiments read real data, which does not come with the package: `--data DIR`, or `VEILCAST_DATA`. Files "

@@ -81,7 +81,7 @@ def measure_cost(profile: str, degree: int, cover: float, offline: float, inside
     before = people.facts(world)
     world.run(2 * PERIOD_US * NOTES)
     after = people.facts(world)
-    kinds = {kind: after.get(kind, 0) - before.get(kind, 0) for kind in ("Notify", "Stem", "Taken")}
+    kinds = {kind: after.get(kind, 0) - before.get(kind, 0) for kind in ("Notify", "Stem", "StemReceipt")}
     there = sum(name not in away for name in readers)
     return NoteCost(
         sum(kinds.values()) / NOTES, kinds["Notify"] / NOTES, mean(watch.hops), len(watch.hops) / NOTES / there

@@ -6,22 +6,24 @@ from typing import Any
 
 from support import sample_results
 from veilcast.lab.experiment.definition import Experiment, parse_experiment
+from veilcast.lab.experiment.mesh_params import MeshEpochs
 from veilcast.lab.experiment.verdicts import Score, ScoreTable
 from veilcast.lab.report.results import StoredResult
 
 TOML = b"""
 title = "Defences against attackers"
+kind = "mesh.epochs"
 claim = "Only the hardened mesh hides readers from insiders."
 reading = "Ours."
 minutes = 20
-base = { churn = 0.1, look = "epochs", steps = [1, 5, 20, 50], cover = "one" }
+base = { churn = 0.1, steps = [1, 5, 20, 50] }
 axes = { degree = [4, 8, 16], insiders = [0.01, 0.05, 0.1] }
 series = [
   { name = "BL" },
-  { name = "PF fresh", params = { mu = 0.6 } },
-  { name = "PF sticky", params = { mu = 0.6 } },
+  { name = "PF fresh", params = { cover = "one", mu = 0.6 } },
+  { name = "PF sticky", params = { cover = "one", mu = 0.6 } },
   { name = "SG" },
-  { name = "PFSG", params = { mu = 0.6 } },
+  { name = "PFSG", params = { cover = "one", mu = 0.6 } },
   { name = "H", params = { kappa = 0.78 } },
 ]
 
@@ -73,6 +75,7 @@ def make_scores() -> list[Score]:
     defences = [series.name for series in make_experiment().series]
     for cell in make_experiment().make_cells():
         place = defences.index(cell.series)
+        assert isinstance(cell.params, MeshEpochs)
         for step in cell.params.steps:
             grown = round(1 - 0.8 ** (step * cell.params.insiders * 10), 3)
             for number, attack in enumerate(["group-testing", "linear", "binned"]):

@@ -46,6 +46,7 @@ MANIFEST = SweepManifest(
 
 DEGREES = """
 title = "Accuracy against the degree of the overlay"
+kind = "mesh.flows"
 source = "P0 Fig. 8"
 claim = "Probabilistic forwarding needs at least four neighbours; the shell game does best with few."
 reading = "The leaf rule over all of V for BL and PF; leaf precision for SG, whose limit is |Sa|/|Va|."
@@ -120,6 +121,7 @@ why = "A small world of degree 2 is not connected; how the authors treated it is
 
 GAMES = """
 title = "The leaf ratio over the shell games played"
+kind = "mesh.flows"
 source = "P0 Fig. 14"
 claim = "After about 587 shell games, a leaf is a subscriber no more often than any other member."
 reading = "A node plays when its first child connects, and after exponential waits of 5 s from then on."
@@ -150,6 +152,7 @@ statistic = "settles"
 
 SIZES = """
 title = "From a thousand nodes to a million"
+kind = "mesh.flows"
 claim = "The share of the overlay does not depend on the size of the network."
 reading = "Ours; there is no such figure in the paper."
 minutes = 3
@@ -168,6 +171,7 @@ curves = [{ label = "BL", metric = "messages", style = "points" }]
 
 MANY = """
 title = "Ten values of lambda beside one another"
+kind = "mesh.flows"
 claim = "Time decay freezes the game before it has mixed."
 reading = "P(play) = exp(-lambda * time in the mesh)."
 minutes = 3
@@ -257,7 +261,7 @@ def make_scores(name: str, experiment: Experiment) -> list[tables.ScoreRow]:
             for curve in figure.curves
             if curve.series == cell.series
         }
-        steps = [float(step) for step in range(0, 1001, 10)] if cell.params.look == "swaps" else [0.0]
+        steps = [float(step) for step in range(0, 1001, 10)] if cell.params.step_unit() == "swaps" else [0.0]
         for attack, metric in sorted(wanted):
             for step in steps:
                 value, spread = _value(metric, cell.series, cell.params, step, rng)

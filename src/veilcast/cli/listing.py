@@ -25,7 +25,7 @@ def list_rows(names: list[str]) -> list[Row]:
                 "claim": definition.claim,
                 "source": definition.source,
                 "engines": definition.engines,
-                "data": any(cell.params.sources(engine) for cell in cells),
+                "data": any(cell.params.data_sources(engine) for cell in cells),
                 "cells": len(cells),
                 "seeds": seeds,
                 "runs": len(cells) * seeds,

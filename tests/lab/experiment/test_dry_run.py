@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from veilcast.errors import ConfigError
 from veilcast.lab.experiment import definition, dry_run
-from veilcast.lab.experiment.params import Measure, Params
+from veilcast.lab.experiment.params import Measure
 from veilcast.lab.runs.table import ENGINES
 
 OWN = """
 title = "mine"
+kind = "mesh.flows"
 claim = "covers help"
 reading = "mine"
 minutes = 0.1
@@ -84,9 +86,9 @@ def test_names_that_matrices_draw_are_checked_too() -> None:
 
 def test_runs_end_when_every_name_is_known_and_are_bounded() -> None:
     """Each series once is enough here; of many cells the first ones are run, and an unknown name is let pass then."""
-    ran: list[Params] = []
+    ran: list[Any] = []
 
-    def run(params: Params, seed: int, data: Path | None) -> list[Measure]:
+    def run(params: Any, seed: int, data: Path | None) -> list[Measure]:
         assert (seed, data, params.nodes) == (0, None, 60)
         ran.append(params)
         return [Measure("", "overlay", 0, 1.0), Measure("leaf", "accuracy_all", 0, 1.0)]
@@ -102,6 +104,7 @@ def test_runs_end_when_every_name_is_known_and_are_bounded() -> None:
 def test_all_faults_of_a_file_are_told_at_once() -> None:
     text = """
 titel = "mine"
+kind = "mesh.epochs"
 base = { covr = "one", attacks = ["mine"], nodes = "many" }
 axes = { degre = [2] }
 engines = ["spark"]
@@ -120,10 +123,10 @@ params = { graph = "smallworld" }
         "missing title, claim, minutes, reading",
         "there is no field 'titel'",
         "did you mean 'title'?",
-        "base: there is no field 'covr'; did you mean 'cover'?",
+        "base: there is no field 'covr'; there are attacks, ",
         "base.attacks[0]: there is no 'mine'; there are binned, ",
         "base.nodes: 'many' is not a whole number",
-        "axes: there is no field 'degre'; did you mean 'degree'?",
+        "axes: there is no field 'degre'; there are attacks, ",
         "engines[0]: there is no 'spark'; there are kernel, live, machines",
         "figures[0]: missing title, x, y_label",
         "figures[0].curves[0]: missing metric",

@@ -7,9 +7,11 @@ import pytest
 
 from veilcast.errors import ConfigError
 from veilcast.lab.experiment import definition
+from veilcast.lab.experiment.definition import ExperimentCell
 
 WHOLE = b"""
 title = "Two degrees"
+kind = "mesh.flows"
 claim = "covers help"
 reading = "one cover for each node"
 minutes = 0.1
@@ -50,10 +52,14 @@ within = 0.015
 """
 
 
+def parameter(cell: ExperimentCell, name: str) -> object:
+    return getattr(cell.params, name)
+
+
 def test_cells_are_the_product_of_the_axes_for_every_series() -> None:
     cells = list(definition.parse_experiment(WHOLE, "whole").make_cells())
     assert [cell.name for cell in cells] == ["BL degree=2", "BL degree=4", "PF degree=2", "PF degree=4"]
-    assert [cell.params.mu for cell in cells] == [0, 0, 0.7, 0.7]
+    assert [parameter(cell, "mu") for cell in cells] == [0, 0, 0.7, 0.7]
 
 
 @pytest.mark.parametrize(
@@ -108,7 +114,8 @@ def test_the_machines_may_run_something_smaller_and_nobody_else_does() -> None:
     tried = definition.parse_experiment(WHOLE.replace(b"[[figures]]", part), "smaller")
     sizes = {
         (engine, quick): {
-            (cell.params.nodes, cell.params.ratio) for cell in tried.make_cells(engine=engine, quick=quick)
+            (parameter(cell, "nodes"), parameter(cell, "ratio"))
+            for cell in tried.make_cells(engine=engine, quick=quick)
         }
         for engine in ("machines", "kernel")
         for quick in (True, False)
@@ -142,3 +149,62 @@ def test_a_data_folder_is_asked_for_only_where_runs_read_it() -> None:
         definition.load_experiment("relay-fig3")[1].check_requirements("relay-fig3", "machines", None)
     definition.load_experiment("relay-loopback")[1].check_requirements("relay-loopback", "live", None)
     definition.load_experiment("mesh-fig12")[1].check_requirements("mesh-fig12", "kernel", None)
+
+
+OLD = b"""
+title = "From before kinds"
+claim = "-"
+reading = "-"
+minutes = 1
+
+[base]
+look = "clients"
+timed = "crowd"
+steps = [1, 10]
+
+[[series]]
+name = "relay"
+params = { relay = "paper" }
+
+[[series]]
+name = "tree"
+params = { tree = "paper" }
+"""
+
+
+def test_a_file_without_kinds_is_read_and_each_series_gets_the_kind_that_its_switches_mean() -> None:
+    read = definition.parse_experiment(OLD, "old")
+    assert [cell.params.kind() for cell in read.make_cells()] == ["relay.delays", "tree.delays"]
+    stored = msgspec.convert(msgspec.to_builtins(read), definition.Experiment)
+    assert stored == read
+
+
+@pytest.mark.parametrize(
+    ("base", "kind"),
+    [
+        ('brokers = "losses"\ncounts = [1]', "brokers.losses"),
+        ('foil = "many"\nask = "game"', "foil.game"),
+        ('foil = "dependent"\ntruth = "pairs"\nslaves = "alone"', "foil.pairs"),
+        ('look = "epochs"\nsteps = [1]', "mesh.epochs"),
+        ('script = "grinding"\nkappa = 0.5\nlook = "seconds"\nsteps = [1]', "mesh.grinding"),
+        ('tree = "hardened"\ndroppers = 0.1\nlook = "epochs"\nsteps = [1]', "tree.droppers"),
+        ("", "mesh.flows"),
+    ],
+)
+def test_switches_of_old_files_name_their_kind(base: str, kind: str) -> None:
+    text = f'title = "-"\nclaim = "-"\nreading = "-"\nminutes = 1\n[base]\n{base}\n'
+    (cell,) = definition.parse_experiment(text.encode(), "old").make_cells()
+    assert cell.params.kind() == kind
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "named"),
+    [
+        (b'kind = "mesh.flows"', b'kind = "mesh.flow"', "there is no kind 'mesh.flow'.*did you mean 'mesh.flows'"),
+        (b'name = "PF"', b'name = "PF"\nkind = "mesh.pruning"', "there is no field 'cover'"),
+    ],
+)
+def test_a_wrong_kind_is_named_and_so_is_a_parameter_of_another(old: bytes, new: bytes, named: str) -> None:
+    assert old in WHOLE
+    with pytest.raises(ConfigError, match=named):
+        definition.parse_experiment(WHOLE.replace(old, new), "changed")

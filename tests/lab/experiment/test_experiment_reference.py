@@ -8,7 +8,7 @@ import msgspec
 
 from support.experiment_reference import EXAMPLE, STRUCTS, render_reference
 from veilcast.lab.experiment import definition, dry_run
-from veilcast.lab.experiment.params import Params
+from veilcast.lab.experiment.kinds import KINDS
 from veilcast.lab.runs.table import ENGINES
 
 PAGE = Path(__file__).parents[3] / "docs" / "experiments.md"
@@ -20,7 +20,7 @@ def test_the_page_is_the_one_that_the_code_writes() -> None:
 
 def test_every_field_has_a_row() -> None:
     text = PAGE.read_text()
-    kinds: list[type[msgspec.Struct]] = [Params, *(kind for kind, _ in STRUCTS.values())]
+    kinds: list[type[msgspec.Struct]] = [*KINDS.values(), *(kind for kind, _ in STRUCTS.values())]
     for kind in kinds:
         for field in msgspec.structs.fields(kind):
             assert f"| `{field.name}` |" in text

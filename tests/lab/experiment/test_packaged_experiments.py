@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -12,8 +13,11 @@ import pytest
 
 from veilcast.lab.experiment import definition
 from veilcast.lab.experiment import verdicts as curves
+from veilcast.lab.experiment.broker_params import BrokersDelays, BrokersMessages
 from veilcast.lab.experiment.definition import Experiment, ExperimentCell
-from veilcast.lab.experiment.params import Measure, Params
+from veilcast.lab.experiment.foil_params import StreamParams
+from veilcast.lab.experiment.mesh_params import MeshEpochs
+from veilcast.lab.experiment.params import Measure, RunParams
 from veilcast.lab.experiment.verdicts import Score, ScoreTable
 from veilcast.lab.runs.foil import truths
 from veilcast.lab.runs.mesh import attacker_training
@@ -53,15 +57,14 @@ def each_cell(cell: ExperimentCell) -> list[Measure]:
 
 
 @cache
-def small_world_of(params: Params) -> list[Measure]:
+def small_world_of(params: RunParams) -> list[Measure]:
     return ENGINES["kernel"](params, 0, None)
 
 
 def one_for_each_series(cell: ExperimentCell) -> list[Measure]:
     """Cells that differ only in how large or how many something is give measures of the same names."""
-    alike = msgspec.structs.replace(
-        cell.params, nodes=100, degree=8, insiders=0.1, kappa=0.78 if cell.params.kappa else 0
-    )
+    kappa = 0.78 if isinstance(cell.params, MeshEpochs) and cell.params.kappa else 0
+    alike = msgspec.structs.replace(cell.params, nodes=100, degree=8, insiders=0.1, kappa=kappa)
     return small_world_of(alike)
 
 
@@ -127,11 +130,17 @@ def test_so_have_those_that_watch_clocks(name: str) -> None:
     assert lacking(definition.load_experiment(name)[1], fewer) == Lacking([], [])
 
 
-def machines_of(params: Params) -> list[Measure]:
-    """Of one node, as if it were of as many as are asked for."""
-    engine = "machines" if params.brokers == "messages" else "live"
-    one = ENGINES[engine](msgspec.structs.replace(params, counts=(1,), over="hops", replicas=3), 0, None)
+def machines_of(params: BrokersMessages | BrokersDelays) -> list[Measure]:
+    """A run over one node, with its measures repeated for each of the steps."""
+    engine = "machines" if isinstance(params, BrokersMessages) else "live"
+    one = ENGINES[engine](shrink(params, counts=(1,), over="hops", replicas=3), 0, None)
     return [msgspec.structs.replace(measure, step=count) for count in params.counts for measure in one]
+
+
+def shrink(params: RunParams, **smaller: Any) -> RunParams:
+    """The parameters with those of these values that their kind has."""
+    known = {name: value for name, value in smaller.items() if name in params.__struct_fields__}
+    return msgspec.structs.replace(params, **known)
 
 
 @pytest.mark.parametrize("name", BROKERED)
@@ -139,10 +148,10 @@ def test_so_have_those_with_brokers(name: str) -> None:
     tried = definition.load_experiment(name)[1]
 
     def shorter(cell: ExperimentCell) -> list[Measure]:
-        if cell.params.brokers in ("messages", "delays"):
+        if isinstance(cell.params, BrokersMessages | BrokersDelays):
             return machines_of(cell.params)
         few = {"users": 3_000, "relations": 28_300, "interactions": 1_400, "overlays": 2, "trace": "synthetic"}
-        return ENGINES[tried.engines[0]](msgspec.structs.replace(cell.params, **few), 0, None)
+        return ENGINES[tried.engines[0]](shrink(cell.params, **few), 0, None)
 
     assert lacking(tried, shorter) == Lacking([], [])
 
@@ -150,11 +159,9 @@ def test_so_have_those_with_brokers(name: str) -> None:
 @pytest.mark.parametrize("name", WOODED)
 def test_so_have_those_with_trees(name: str) -> None:
     def fewer(cell: ExperimentCell) -> list[Measure]:
-        given = cell.params
-        small = msgspec.structs.replace(
-            given, nodes=60, readers=min(given.readers, 5), publications=min(given.publications, 3)
-        )
-        return ENGINES["kernel"](small, 0, None)
+        few = {"readers": 5, "publications": 3}
+        smaller = {name: min(getattr(cell.params, name, most), most) for name, most in few.items()}
+        return ENGINES["kernel"](shrink(cell.params, nodes=60, **smaller), 0, None)
 
     assert lacking(definition.load_experiment(name)[1], fewer) == Lacking([], [])
 
@@ -170,14 +177,15 @@ def test_so_have_those_that_foil(name: str, monkeypatch: pytest.MonkeyPatch) -> 
     alike = {"ar1": "gbm", "msft": "goog", "daily": "goog"}
 
     @cache
-    def short(params: Params) -> list[Measure]:
+    def short(params: RunParams) -> list[Measure]:
         return ENGINES["kernel"](params, 0, None)
 
     def fewer(cell: ExperimentCell) -> list[Measure]:
         given = cell.params
-        truth = alike.get(given.truth, given.truth)
-        small = {"streams": 2, "copies": 1, "length": 20, "training": min(given.training, 1)}
-        return short(msgspec.structs.replace(given, truth=truth, fakes=2, factor=1.0, **small))
+        small: dict[str, Any] = {"streams": 2, "copies": 1, "length": 20, "fakes": 2, "factor": 1.0}
+        if isinstance(given, StreamParams):
+            small |= {"truth": alike.get(given.truth, given.truth), "training": min(given.training, 1)}
+        return short(shrink(given, **small))
 
     found = lacking(definition.load_experiment(name)[1], fewer)
     truths._days.cache_clear()

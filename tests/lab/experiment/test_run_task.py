@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pyarrow as pa
 import pytest
 
 from veilcast.errors import ConfigError, LocalError
-from veilcast.lab.experiment.params import Measure, Params
+from veilcast.lab.experiment.mesh_params import MeshFlows
+from veilcast.lab.experiment.params import Measure, RunFunction
 from veilcast.lab.experiment.task import DURATION_COLUMN, RunTask
-from veilcast.lab.runs.table import RunFunction
 
-CELLS = tuple((f"mu={mu}", msgspec.json.encode(Params(mu=mu, cover="one"))) for mu in (0.1, 0.2))
+CELLS = tuple((f"mu={mu}", msgspec.json.encode(MeshFlows(mu=mu, cover="one"))) for mu in (0.1, 0.2))
 
 
 def rows(runner: RunFunction, *numbers: int, data: str | None = None) -> list[dict[str, object]]:
@@ -24,12 +25,16 @@ def rows(runner: RunFunction, *numbers: int, data: str | None = None) -> list[di
     return found
 
 
+def mu_of(params: Any, seed: int, data: Path | None) -> list[Measure]:
+    return [Measure("", "mu", 0.0, params.mu)]
+
+
 def giving(*measures: Measure) -> RunFunction:
     return lambda params, seed, data: list(measures)
 
 
 def test_a_number_is_a_cell_and_a_seed() -> None:
-    found = rows(lambda params, seed, data: [Measure("", "mu", 0.0, params.mu)], 0, 2, 3, 5)
+    found = rows(mu_of, 0, 2, 3, 5)
     assert [(row["cell"], row["seed"], row["value"]) for row in found] == [
         ("mu=0.1", 20, 0.1),
         ("mu=0.1", 25, 0.1),
@@ -45,7 +50,7 @@ def test_rows_leave_in_one_order_whatever_the_engine_does() -> None:
 
 
 def test_the_data_folder_is_handed_on() -> None:
-    def run(params: Params, seed: int, data: Path | None) -> list[Measure]:
+    def run(params: Any, seed: int, data: Path | None) -> list[Measure]:
         return [Measure("", "known", 0.0, float(data == Path("/some")))]
 
     assert [row["value"] for row in rows(run, 0, data="/some")] == [1.0]
@@ -68,7 +73,7 @@ def test_what_an_engine_gets_wrong_is_told_with_its_run(runner: RunFunction, tol
 
 
 def test_our_own_errors_stay_what_they_are() -> None:
-    def run(params: Params, seed: int, data: Path | None) -> list[Measure]:
+    def run(params: Any, seed: int, data: Path | None) -> list[Measure]:
         raise ConfigError("the data folder lacks edges.csv")
 
     with pytest.raises(ConfigError, match=r"^the data folder lacks edges\.csv$"):

@@ -95,7 +95,7 @@ def test_stems_and_their_acknowledgements_are_as_long_as_those_of_the_machines()
             way = hardened_mesh.walk_stem(graph, graph, found, publisher, hardened_mesh.ONWARD_PROBABILITY, key)
             assert way is not None
             modelled.append((way.path.size - 1, way.ack_links))
-    for kind, lengths in zip(("Stem", "Taken"), zip(*modelled, strict=True), strict=True):
+    for kind, lengths in zip(("Stem", "StemReceipt"), zip(*modelled, strict=True), strict=True):
         machine = (after[kind] - before[kind]) / NOTES
         assert abs(machine - mean(lengths)) < 3 * stdev(lengths) / sqrt(NOTES)  # 99.7 % of worlds.
 

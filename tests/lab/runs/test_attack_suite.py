@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from veilcast.errors import ConfigError
-from veilcast.lab.experiment.params import Inside, Outside, Params, Source
+from veilcast.lab.experiment.mesh_params import Inside, MeshEpochs, Outside, Source
 from veilcast.lab.experiment.plan import SEEDS_MAX
 from veilcast.lab.models.epochs import Population
 from veilcast.lab.runs.mesh import attacker_training
@@ -19,7 +19,7 @@ from veilcast.lab.runs.mesh.epoch_setup import settle_people
 from veilcast.lab.runs.mesh.epochs_model import run
 
 ALL = (*get_args(Outside), *get_args(Inside), *get_args(Source))
-SMALL = Params(nodes=150, degree=6, insiders=0.1, churn=0.1, look="epochs", steps=(1, 4, 10), pace="beats", attacks=ALL)
+SMALL = MeshEpochs(nodes=150, degree=6, insiders=0.1, churn=0.1, steps=(1, 4, 10), pace="beats", attacks=ALL)
 SHOWN = msgspec.structs.replace(SMALL, cover="one", mu=0.6, covers="variable", games=2.0)
 HIDDEN = msgspec.structs.replace(SMALL, kappa=0.7)
 
@@ -31,12 +31,12 @@ def few_worlds(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @cache
-def measured(params: Params, seed: int = 2) -> dict[tuple[str, str, float], float]:
+def measured(params: MeshEpochs, seed: int = 2) -> dict[tuple[str, str, float], float]:
     return {(found.attack, found.metric, found.step): found.value for found in run(params, seed)}
 
 
 @pytest.mark.parametrize("params", [SHOWN, HIDDEN], ids=["PFSG", "H"])
-def test_every_attacker_is_judged_at_every_step(params: Params) -> None:
+def test_every_attacker_is_judged_at_every_step(params: MeshEpochs) -> None:
     found = measured(params)
     for attack in ALL:
         metric = "success" if attack in get_args(Source) else "auc"
@@ -45,7 +45,7 @@ def test_every_attacker_is_judged_at_every_step(params: Params) -> None:
 
 
 @pytest.mark.parametrize("params", [SHOWN, HIDDEN], ids=["PFSG", "H"])
-def test_what_is_reached_by_a_step_does_not_depend_on_what_comes_after(params: Params) -> None:
+def test_what_is_reached_by_a_step_does_not_depend_on_what_comes_after(params: MeshEpochs) -> None:
     """But for those who look closely at each step, and so at fewer meshes where there are fewer."""
     whole, short = measured(params), measured(msgspec.structs.replace(params, steps=(4,)))
     for (attack, metric, step), value in short.items():
@@ -62,7 +62,7 @@ def test_a_run_does_not_depend_on_what_its_process_has_learned_before() -> None:
 def test_classifiers_learn_from_worlds_that_no_run_has(monkeypatch: pytest.MonkeyPatch) -> None:
     seeds: list[int] = []
 
-    def noted(params: Params, seed: int, data: Path | None) -> Population:
+    def noted(params: MeshEpochs, seed: int, data: Path | None) -> Population:
         seeds.append(seed)
         return settle_people(params, seed, data)
 
@@ -73,7 +73,7 @@ def test_classifiers_learn_from_worlds_that_no_run_has(monkeypatch: pytest.Monke
 
 
 def test_where_the_data_say_who_subscribes_they_are_not_learned_from() -> None:
-    params = Params(graph="deezer", topic="Metal", look="epochs", steps=(1,), attacks=("linear",), insiders=0.1)
+    params = MeshEpochs(graph="deezer", topic="Metal", steps=(1,), attacks=("linear",), insiders=0.1)
     people = settle_people(SMALL, 1, None)
     learned = attacker_training._training_params(params, people)
     assert learned.topic == ""
@@ -124,4 +124,4 @@ def test_attacks_that_have_nothing_to_see_or_to_find_are_refused(more: dict[str,
 
 def test_attacks_are_named_once_each() -> None:
     with pytest.raises(ConfigError, match="once"):
-        Params(look="epochs", steps=(1,), attacks=("leaf", "leaf"))
+        MeshEpochs(steps=(1,), attacks=("leaf", "leaf"))

@@ -12,12 +12,12 @@ from veilcast.brokers.keys.share_counts import (
     shares_received,
     shares_sent,
 )
-from veilcast.lab.experiment.params import Params
+from veilcast.lab.experiment.kinds import make_params
 from veilcast.lab.runs.table import ENGINES
 
 
 def found(engine: str = "machines", seed: int = 0, **given: Any) -> dict[tuple[str, float], float]:
-    params = Params(**({"brokers": "messages"} | given))
+    params = make_params("brokers.messages" if engine == "machines" else "brokers.delays", given)
     return {(one.metric, one.step): one.value for one in ENGINES[engine](params, seed, None)}
 
 
@@ -65,5 +65,5 @@ def test_liars_make_the_honest_send_no_more_than_the_worst_for_each_attempt(lie:
 
 def test_latency_grows_with_the_hops_whoever_shares() -> None:
     for sharing in ("paper", "hardened"):
-        took = found("live", brokers="delays", counts=(1, 4), sharing=sharing)
+        took = found("live", counts=(1, 4), sharing=sharing)
         assert 0 < took["latency_ms", 1] < took["latency_ms", 4]

@@ -7,18 +7,19 @@ import pytest
 
 from veilcast.errors import ConfigError
 from veilcast.lab.attack.observer.clock_skew import ESTIMATORS
-from veilcast.lab.experiment.params import Params
+from veilcast.lab.experiment.kinds import make_params
+from veilcast.lab.experiment.mesh_params import MeshClocks
 from veilcast.lab.runs.mesh import clocks_model
 
 DAY = 1440.0
 
 
-def clock_params(clocks: str, **more: object) -> Params:
-    given = {"nodes": 12, "degree": 4, "look": "minutes", "steps": (10.0, DAY), "clocks": clocks, **more}
-    return Params(**given)  # type: ignore[arg-type]
+def clock_params(clocks: str, **more: object) -> MeshClocks:
+    given = {"nodes": 12, "degree": 4, "steps": (10.0, DAY), "clocks": clocks, **more}
+    return MeshClocks(**given)  # type: ignore[arg-type]
 
 
-def measured(params: Params, seeds: int) -> dict[tuple[str, str, float], float]:
+def measured(params: MeshClocks, seeds: int) -> dict[tuple[str, str, float], float]:
     """Means over seeds."""
     rows: dict[tuple[str, str, float], list[float]] = {}
     for seed in range(seeds):
@@ -59,7 +60,7 @@ def test_a_walk_alone_would_average_out() -> None:
 
 
 def test_runs_about_clocks_know_nothing_of_other_switches() -> None:
+    with pytest.raises(ConfigError, match="steps"):
+        clock_params("grid", steps=())
     with pytest.raises(ConfigError, match="insiders"):
-        clocks_model.run(clock_params("grid", insiders=0.1), 0)
-    with pytest.raises(ConfigError, match="minutes"):
-        clocks_model.run(clock_params("grid", look="end", steps=()), 0)
+        make_params("mesh.clocks", {"clocks": "grid", "steps": [10], "insiders": 0.1})

@@ -8,23 +8,23 @@ import numpy as np
 import pytest
 from msgspec import structs
 
-from veilcast.lab.experiment.params import Params
-from veilcast.lab.runs.mesh import flows_machines, flows_model
+from veilcast.lab.experiment.mesh_params import MeshEpochs
+from veilcast.lab.runs.mesh import epochs_machines, epochs_model
 from veilcast.lab.runs.mesh.epoch_setup import settle_people
 from veilcast.lab.runs.mesh.epochs_machines import RecordedCoalition
 
-PAPER = Params(nodes=40, degree=6, ratio=0.2, insiders=0.1, churn=0.1, look="epochs", steps=(1, 2))
+PAPER = MeshEpochs(nodes=40, degree=6, ratio=0.2, insiders=0.1, churn=0.1, steps=(1, 2))
 HARDENED = structs.replace(PAPER, kappa=0.7)
 
 
 @cache
-def values(params: Params, seed: int = 1) -> dict[tuple[str, float], float]:
-    return {(one.metric, one.step): one.value for one in flows_machines.run(params, seed)}
+def values(params: MeshEpochs, seed: int = 1) -> dict[tuple[str, float], float]:
+    return {(one.metric, one.step): one.value for one in epochs_machines.run(params, seed)}
 
 
 def test_the_papers_notes_come_by_the_shortest_ways_as_on_the_kernels() -> None:
     """Distances leave nothing to chance, where who is away is the same: so hops are equal."""
-    kernel = {(one.metric, one.step): one.value for one in flows_model.run(PAPER, 1)}
+    kernel = {(one.metric, one.step): one.value for one in epochs_model.run(PAPER, 1)}
     machines = values(PAPER)
     for step in PAPER.steps:
         assert machines["hops", step] == pytest.approx(kernel["hops", step])
@@ -60,7 +60,7 @@ def test_a_publisher_whose_successor_is_away_waits_and_the_mesh_stands_neverthel
 
 def test_a_run_over_epochs_is_a_function_of_its_parameters_and_seed() -> None:
     short = structs.replace(HARDENED, nodes=24, steps=(1,))
-    assert values(short, 5) == {(one.metric, one.step): one.value for one in flows_machines.run(short, 5)}
+    assert values(short, 5) == {(one.metric, one.step): one.value for one in epochs_machines.run(short, 5)}
     assert values(short, 5) != values(short, 6)
 
 

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from veilcast.lab.attack.observations import EpochObservations
 from veilcast.lab.attack.observer.attackers import find_certain_subscribers
 from veilcast.lab.attack.registry import find_attacker
-from veilcast.lab.experiment.params import Params
+from veilcast.lab.experiment.mesh_params import MeshEpochs
 from veilcast.lab.measure.ranking import auc
 from veilcast.lab.models.epochs import run_epochs
 from veilcast.lab.runs.mesh.epoch_setup import (
@@ -24,12 +24,12 @@ from veilcast.lab.runs.mesh.epoch_setup import (
 
 READERS = ("leaf", "majority", "persistence", "closure", "centrality", "intersection", "late-join", "survivor")
 SOURCES = ("flow-source", "roots", "rumor")
-SG = Params(nodes=300, degree=6, churn=0.1, look="epochs", steps=(6,), games=4.0)
-H = Params(nodes=300, degree=6, churn=0.1, look="epochs", steps=(6,), kappa=0.7)
+SG = MeshEpochs(nodes=300, degree=6, churn=0.1, steps=(6,), games=4.0)
+H = MeshEpochs(nodes=300, degree=6, churn=0.1, steps=(6,), kappa=0.7)
 
 
 @cache
-def watched(params: Params, seed: int) -> tuple[EpochObservations, NDArray[np.bool_], int]:
+def watched(params: MeshEpochs, seed: int) -> tuple[EpochObservations, NDArray[np.bool_], int]:
     people, way = settle_people(params, seed, None), make_policy(params)
     found = EpochObservations(people.graph, len(people.subscribers), 0.0)
     for epoch in run_epochs(people, way, 6):
@@ -42,7 +42,7 @@ def watched(params: Params, seed: int) -> tuple[EpochObservations, NDArray[np.bo
     return found, np.isin(np.arange(300), people.subscribers), people.publisher
 
 
-def mean_auc(params: Params, attack: str, *, shuffled: bool = False) -> float:
+def mean_auc(params: MeshEpochs, attack: str, *, shuffled: bool = False) -> float:
     values = []
     for seed in range(8):
         found, subscribes, _ = watched(params, seed)

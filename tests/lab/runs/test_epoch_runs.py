@@ -7,17 +7,17 @@ from statistics import mean
 import pytest
 
 from veilcast.errors import ConfigError
-from veilcast.lab.experiment.params import Params
-from veilcast.lab.runs.mesh.flows_model import run
+from veilcast.lab.experiment.mesh_params import MeshEpochs
+from veilcast.lab.runs.mesh.epochs_model import run
 
 
-def means(params: Params, seeds: int) -> dict[tuple[str, float], float]:
+def means(params: MeshEpochs, seeds: int) -> dict[tuple[str, float], float]:
     runs = [{(found.metric, found.step): found.value for found in run(params, seed)} for seed in range(seeds)]
     return {key: mean(found[key] for found in runs if key in found) for key in runs[0]}
 
 
-def over_epochs(**more: object) -> Params:
-    return Params(degree=8, insiders=0.1, churn=0.1, look="epochs", steps=(2, 6), **more)  # type: ignore[arg-type]
+def over_epochs(**more: object) -> MeshEpochs:
+    return MeshEpochs(degree=8, insiders=0.1, churn=0.1, steps=(2, 6), **more)  # type: ignore[arg-type]
 
 
 def test_a_hardened_note_costs_under_four_times_the_baseline_and_comes_six_hops_later() -> None:
@@ -29,7 +29,7 @@ def test_a_hardened_note_costs_under_four_times_the_baseline_and_comes_six_hops_
 
 
 def test_publishers_wait_as_often_as_their_successors_are_away() -> None:
-    hidden = means(Params(degree=8, churn=0.2, kappa=0.5, look="epochs", steps=(40,)), 20)
+    hidden = means(MeshEpochs(degree=8, churn=0.2, kappa=0.5, steps=(40,)), 20)
     assert hidden["waits", 40] == pytest.approx(0.2, abs=0.02)
     assert "waits" not in {metric for metric, _ in means(over_epochs(), 1)}
 
@@ -45,13 +45,13 @@ def test_the_same_run_gives_the_same_measures() -> None:
 @pytest.mark.parametrize(
     "wrong",
     [
-        {"kappa": 0.5},
-        {"churn": 0.1},
-        {"look": "epochs", "steps": (1.0,), "game": "swaps"},
-        {"look": "epochs", "steps": (1.0,), "cover": "each"},
-        {"look": "epochs", "steps": (1.0,), "cover": "one", "kappa": 0.5},
+        {"cover": "one", "kappa": 0.5},
+        {"games": 4.0, "kappa": 0.5},
+        {"origin": "fresh", "kappa": 0.5},
+        {"steady": False},
+        {"hold": 2},
     ],
 )
-def test_what_is_not_for_epochs_is_refused_and_not_left_out(wrong: dict[str, object]) -> None:
-    with pytest.raises(ConfigError, match="epochs"):
-        run(Params(**wrong), 1)  # type: ignore[arg-type]
+def test_defences_that_exclude_one_another_are_refused(wrong: dict[str, object]) -> None:
+    with pytest.raises(ConfigError, match="hardened mesh"):
+        MeshEpochs(steps=(1.0,), **wrong)  # type: ignore[arg-type]

@@ -9,7 +9,7 @@ import pytest
 from veilcast.errors import ConfigError
 from veilcast.lab.attack.observations import EpochWires
 from veilcast.lab.attack.observer import leaf_rule
-from veilcast.lab.experiment.params import Params
+from veilcast.lab.experiment.mesh_params import MeshEpochs
 from veilcast.lab.models.epochs import run_epochs
 from veilcast.lab.runs.mesh.epoch_setup import (
     Mask,
@@ -20,13 +20,13 @@ from veilcast.lab.runs.mesh.epoch_setup import (
     settle_people,
 )
 
-PLAIN = Params(nodes=120, degree=6, churn=0.1, insiders=0.1, look="epochs", steps=(4,))
+PLAIN = MeshEpochs(nodes=120, degree=6, churn=0.1, insiders=0.1, steps=(4,))
 GAMES = msgspec.structs.replace(PLAIN, games=4.0)
 COVERED = msgspec.structs.replace(PLAIN, cover="one", mu=0.7, covers="variable")
 
 
 @cache
-def waves(params: Params, seed: int = 3) -> list[EpochWires]:
+def waves(params: MeshEpochs, seed: int = 3) -> list[EpochWires]:
     people, way = settle_people(params, seed, None), make_policy(params)
     return [
         observe_wires(people, epoch, play_games(people, epoch, way.games) if way.games else None)
@@ -39,7 +39,7 @@ def members(seen: EpochWires) -> Mask:
 
 
 @pytest.mark.parametrize("params", [PLAIN, COVERED, GAMES], ids=["BL", "PF", "SG"])
-def test_a_wave_comes_from_one_node_and_to_every_other_member_once(params: Params) -> None:
+def test_a_wave_comes_from_one_node_and_to_every_other_member_once(params: MeshEpochs) -> None:
     for seen in waves(params):
         assert np.unique(seen.dst).size == seen.dst.size
         assert np.count_nonzero(members(seen)) == seen.dst.size + 1
@@ -54,7 +54,7 @@ def test_games_move_members_about_and_bring_nobody_in() -> None:
 
 
 @pytest.mark.parametrize("params", [PLAIN, COVERED, GAMES], ids=["BL", "PF", "SG"])
-def test_the_mesh_grows_with_its_readers_to_what_it_is(params: Params) -> None:
+def test_the_mesh_grows_with_its_readers_to_what_it_is(params: MeshEpochs) -> None:
     for seen in waves(params):
         assert (seen.members_at_joins[0] == members(seen)).all()
         for larger, smaller in zip(seen.members_at_joins, seen.members_at_joins[1:], strict=False):
@@ -78,4 +78,4 @@ def test_on_silent_wires_all_links_are_alike() -> None:
 )
 def test_a_hardened_mesh_has_no_other_defence(more: dict[str, object]) -> None:
     with pytest.raises(ConfigError, match="over epochs"):
-        make_policy(Params(look="epochs", steps=(1,), kappa=0.5, **more))  # type: ignore[arg-type]
+        make_policy(MeshEpochs(steps=(1,), kappa=0.5, **more))  # type: ignore[arg-type]

@@ -13,10 +13,12 @@ from veilcast.lab import data
 from veilcast.lab.data import EdgeFile, Files, SubscriptionFile
 from veilcast.lab.experiment import definition as experiment
 from veilcast.lab.experiment.definition import Experiment, ExperimentCell
-from veilcast.lab.experiment.params import Measure, Params
+from veilcast.lab.experiment.mesh_params import MeshEpochs, MeshFlows, OverlayParams
+from veilcast.lab.experiment.params import Measure, RunParams
 from veilcast.lab.models.graph import small_world
 from veilcast.lab.runs.mesh import flows_machines, flows_model
 from veilcast.lab.runs.mesh.mesh_simulation import link_ends
+from veilcast.lab.runs.table import ENGINES
 
 BOTH = [
     name
@@ -54,16 +56,18 @@ def tried() -> list[tuple[str, str]]:
     return found
 
 
-def shrunk(params: Params) -> Params:
+def shrunk(params: RunParams) -> OverlayParams:
     """The same in a minute's fraction."""
+    assert isinstance(params, MeshFlows | MeshEpochs)
     steps = {"end": (), "swaps": (20,), "rounds": (0, 1), "seconds": (10,), "publications": (1, 2), "epochs": (1,)}
+    few = {"publications": min(params.publications, 2)} if isinstance(params, MeshFlows) else {}
     return structs.replace(
         params,
         nodes=min(params.nodes, 40),
         degree=min(max(4, params.degree), 8),
         sample=min(params.sample, 40),
-        publications=min(params.publications, 2),
-        steps=steps[params.look],
+        steps=steps[params.step_unit()],
+        **few,
     )
 
 
@@ -79,9 +83,9 @@ def test_the_machines_give_what_is_drawn_of_them(name: str, chosen: str, folder:
     definition = experiment.load_experiment(name)[1]
     (cell,) = [cell for cell in definition.make_cells(engine="machines") if cell.name == chosen]
     params = shrunk(cell.params)
-    found = flows_machines.run(params, 3, folder)
+    found = ENGINES["machines"](params, 3, folder)
     assert missing(definition, cell, found) == []
-    kernel = flows_model.run(params, 3, folder)
+    kernel = ENGINES["kernel"](params, 3, folder)
     assert {one.step for one in found} == {one.step for one in kernel}
 
 
@@ -103,7 +107,7 @@ def values(found: list[Measure]) -> dict[tuple[str, str, float], float]:
 
 @pytest.mark.parametrize(("picture", "accuracy"), [(0, 4 / 5), (2, 3 / 7), (3, 4 / 8)])
 def test_p0_fig_7_comes_about_by_subscriptions_and_invitations(picture: int, accuracy: float) -> None:
-    params = Params(graph="drawn", picture=picture, cover="one", mu=1.0)  # type: ignore[arg-type]
+    params = MeshFlows(graph="drawn", picture=picture, cover="one", mu=1.0)  # type: ignore[arg-type]
     for engine in (flows_machines.run, flows_model.run):
         assert values(engine(params, 1))["leaf", "accuracy_mesh", 0] == accuracy
 
@@ -111,13 +115,13 @@ def test_p0_fig_7_comes_about_by_subscriptions_and_invitations(picture: int, acc
 @pytest.mark.parametrize("seed", range(3))
 def test_machines_and_kernels_share_overlay_and_roles(seed: int) -> None:
     """Where there is one way only, so that no tie is left to chance, they have one mesh: a ring cut nowhere."""
-    params = Params(nodes=31, degree=2, rewire=0.0, ratio=0.2)
+    params = MeshFlows(nodes=31, degree=2, rewire=0.0, ratio=0.2)
     machines, kernel = (values(engine(params, seed)) for engine in (flows_machines.run, flows_model.run))
     assert machines == kernel
 
 
 def test_covers_that_are_chosen_anew_fall_away_and_kept_ones_do_not() -> None:
-    fresh = Params(nodes=50, ratio=0.2, cover="one", mu=0.8, covers="variable", publications=5)
+    fresh = MeshFlows(nodes=50, ratio=0.2, cover="one", mu=0.8, covers="variable", publications=5)
     kept = structs.replace(fresh, covers="fixed")
     bare = values(flows_machines.run(structs.replace(fresh, cover="none"), 2))["leaf", "accuracy_all", 0]
     seen = {params.covers: values(flows_machines.run(params, 2)) for params in (fresh, kept)}
@@ -127,7 +131,7 @@ def test_covers_that_are_chosen_anew_fall_away_and_kept_ones_do_not() -> None:
 
 
 def test_bare_swaps_begin_on_the_finished_mesh_and_are_counted_for_each_of_its_nodes() -> None:
-    params = Params(nodes=40, ratio=0.2, game="swaps", look="rounds", steps=(0, 1, 2))
+    params = MeshFlows(nodes=40, ratio=0.2, game="swaps", look="rounds", steps=(0, 1, 2))
     found = values(flows_machines.run(params, 1))
     size = found["", "overlay", 0]
     assert found["leaf", "residual", 0] == 1

@@ -4,20 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import cache
+from typing import Any
 
 import numpy as np
 import pytest
 
 from veilcast.errors import ConfigError
-from veilcast.lab.experiment.params import Params
+from veilcast.lab.experiment.foil_params import FoilGuesses
+from veilcast.lab.experiment.kinds import make_params
 from veilcast.lab.runs.foil import guesses, truths
-from veilcast.lab.runs.mesh.flows_model import run
+from veilcast.lab.runs.table import ENGINES
 
 Found = dict[tuple[str, str], float]
 
 
-def of(**given: object) -> Found:
-    return {(one.attack, one.metric): one.value for one in run(Params(**given), 1)}  # type: ignore[arg-type]
+def of(kind: Any = "guesses", **given: Any) -> Found:
+    params = make_params(f"foil.{kind}", given)
+    return {(one.attack, one.metric): one.value for one in ENGINES["kernel"](params, 1, None)}
 
 
 @cache
@@ -59,7 +62,7 @@ def test_trajectories_by_the_right_law_leave_nothing() -> None:
 
 def test_all_makers_foil_the_same_truth() -> None:
     one, other = (
-        next(guesses.foil_streams(Params(foil=foil, fakes=fakes, streams=2, length=9), 3, None))  # type: ignore[arg-type]
+        next(guesses.foil_streams(FoilGuesses(foil=foil, fakes=fakes, streams=2, length=9), 3, None))  # type: ignore[arg-type]
         for foil, fakes in (("noise", 2), ("student", 5))
     )
     assert np.array_equal(one.values, other.values)
@@ -70,7 +73,7 @@ def test_all_makers_foil_the_same_truth() -> None:
 
 @pytest.mark.usefixtures("minutes")
 def test_the_past_of_a_day_is_all_the_others_and_no_window_reaches_over_a_night() -> None:
-    params = Params(foil="student", truth="goog", length=60, copies=2)
+    params = FoilGuesses(foil="student", truth="goog", length=60, copies=2)
     parts = list(truths.draw_truth(params, np.random.default_rng(1), None))
     assert [len(part.values) for part in parts] == [4, 2, 4]
     assert [len(part.past.moves) for part in parts] == [218, 248, 208]
@@ -82,37 +85,37 @@ def test_the_past_of_a_day_is_all_the_others_and_no_window_reaches_over_a_night(
 @pytest.mark.usefixtures("minutes")
 @pytest.mark.parametrize("foil", ["noise", "window", "student", "history", "sign-flip", "moran-leaning", "moran"])
 def test_every_maker_foils_real_prices_in_cents(foil: str) -> None:
-    params = Params(foil=foil, truth="goog", fakes=4, length=60, public=10 if "moran" in foil else 0)  # type: ignore[arg-type]
+    params = FoilGuesses(foil=foil, truth="goog", fakes=4, length=60, public=10 if "moran" in foil else 0)  # type: ignore[arg-type]
     for part in guesses.foil_streams(params, 2, None):
         assert (part.candidates == np.round(part.candidates)).all()
-    found = {(one.attack, one.metric): one.value for one in run(params, 2)}
+    found = {(one.attack, one.metric): one.value for one in guesses.run(params, 2, None)}
     assert found["best", "low"] <= found["best", "high"] <= 1
     assert found["", "deviation"] < 10
 
 
 @pytest.mark.usefixtures("minutes")
 def test_prices_are_brought_to_a_level_and_to_a_size_of_moves() -> None:
-    params = Params(foil="noise", truth="goog", length=60, price=615, moves=0.167)
+    params = FoilGuesses(foil="noise", truth="goog", length=60, price=615, moves=0.167)
     days = truths._days("goog", None, params.price, params.moves, params.cell)
     assert not days.unit
     assert np.concatenate(days.prices).mean() == pytest.approx(615)
     assert np.abs(np.concatenate([np.diff(day) for day in days.prices])).mean() == pytest.approx(0.167)
     with pytest.raises(ConfigError, match="no day of goog has 500 steps"):
-        run(Params(foil="noise", truth="goog", length=500), 1)
+        guesses.run(FoilGuesses(foil="noise", truth="goog", length=500), 1, None)
 
 
 @pytest.mark.usefixtures("minutes")
 def test_in_cells_lineages_go_on_beneath_and_who_trains_is_shown_other_days() -> None:
-    params = Params(foil="leaning", truth="goog", fakes=4, length=60, cell=0.1, training=2)
+    params = FoilGuesses(foil="leaning", truth="goog", fakes=4, length=60, cell=0.1, training=2)
     parts = list(guesses.foil_streams(params, 2, None))
     assert all((part.candidates % 10 == 0).all() and (part.values % 10 == 0).all() for part in parts)
     assert all((np.abs(np.diff(part.candidates, axis=1)) > 0).mean() < 0.9 for part in parts)
     weights = [part.model.fitted.weights for part in parts]
     assert not np.array_equal(weights[0], weights[1]), "each day by who learned from the others"
-    found = {(one.attack, one.metric): one.value for one in run(params, 2)}
+    found = {(one.attack, one.metric): one.value for one in guesses.run(params, 2, None)}
     assert 0 <= found["trained", "identified"] <= 1
     with pytest.raises(ConfigError, match="training must not be negative"):
-        Params(foil="noise", training=-1)
+        FoilGuesses(foil="noise", training=-1)
 
 
 @pytest.mark.usefixtures("minutes")
@@ -130,7 +133,7 @@ def test_who_sees_the_questions_of_a_reader_finds_what_no_fake_hides() -> None:
     assert asked["confirmation", "identified"] > 0.28 > 1.3 * asked["", "chance"]
     assert all_asked["confirmation", "identified"] > 1.5 * all_asked["", "chance"]
     with pytest.raises(ConfigError, match="asking must be a share"):
-        Params(foil="noise", asking=1.5)
+        FoilGuesses(foil="noise", asking=1.5)
 
 
 def test_who_trains_finds_noise() -> None:
@@ -140,7 +143,7 @@ def test_who_trains_finds_noise() -> None:
 
 
 def test_branching_hides_what_was_public_and_uniform_parents_do_not() -> None:
-    right = {"foil": "moran", "ask": "pedigree", "fakes": 3, "streams": 3000, "length": 80}
+    right = {"foil": "moran", "kind": "pedigrees", "fakes": 3, "streams": 3000, "length": 80}
     assert of(**right, public=15)["told", "identified"] == pytest.approx(0.26, abs=0.02)
     assert of(**right, public=15, rate=0.0)["told", "identified"] == 1
     assert of(**right, rate=1.6)["counting", "identified"] == pytest.approx(0.25, abs=0.03)
@@ -149,7 +152,7 @@ def test_branching_hides_what_was_public_and_uniform_parents_do_not() -> None:
 
 
 def test_what_foiling_sends_is_bounded_and_grows_with_the_ranges() -> None:
-    given = {"foil": "noise", "ask": "overhead", "fakes": 4, "false_interests": 2, "streams": 2, "length": 60}
+    given = {"foil": "noise", "kind": "overhead", "fakes": 4, "false_interests": 2, "streams": 2, "length": 60}
     narrow, wide = of(**given, width=0.02), of(**given, width=1.0)
     assert narrow["", "notified"] <= narrow["", "bound"] * 1.1
     assert narrow["", "foiled"] < narrow["", "encrypted"] == wide["", "encrypted"] == 101
@@ -158,24 +161,24 @@ def test_what_foiling_sends_is_bounded_and_grows_with_the_ranges() -> None:
 
 
 def test_levelled_categories_are_uniform_to_who_knows_nothing_and_open_to_who_knows_the_law() -> None:
-    found = of(foil="entropy", truth="codes", fakes=13, streams=2, length=800)
+    found = of("categories", foil="entropy", fakes=13, streams=2, length=800)
     assert found["", "smallest_k"] == 13
     assert found["", "entropy"] > 5.97
     assert found["odds", "identified"] > 0.4 > 5 * found["", "chance"]
-    few = of(foil="entropy", truth="codes", law="zipf-2", fakes=3, streams=2, length=800)
+    few = of("categories", foil="entropy", law="zipf-2", fakes=3, streams=2, length=800)
     assert few["counts", "identified"] == pytest.approx(0.88, abs=0.04)
 
 
 def test_hard_buckets_leak_and_even_ones_do_not() -> None:
-    given = {"foil": "bucketing", "truth": "codes", "fakes": 1, "categories": 6, "cache": 0, "length": 2000}
+    given = {"foil": "bucketing", "kind": "categories", "fakes": 1, "categories": 6, "cache": 0, "length": 2000}
     assert of(**given, buckets="hard")["odds", "identified"] == pytest.approx(0.592, abs=0.02)
     assert of(**given)["odds", "identified"] == pytest.approx(0.5, abs=0.02)
 
 
 def test_slaves_betray_the_truth_unless_they_are_drawn_given_their_master() -> None:
-    given = {"foil": "dependent", "truth": "pairs", "streams": 30}
-    assert of(**given, slaves="regression")["residual", "identified"] == 1
-    assert of(**given, slaves="alone")["density", "identified"] == pytest.approx(0.52, abs=0.03)
+    given = {"kind": "pairs", "streams": 30}
+    assert of(**given, dependents="regression")["residual", "identified"] == 1
+    assert of(**given, dependents="alone")["density", "identified"] == pytest.approx(0.52, abs=0.03)
     assert of(**given)["density", "identified"] == pytest.approx(0.25, abs=0.02)
 
 
@@ -192,9 +195,8 @@ def test_the_same_run_of_foiling_gives_the_same_measures() -> None:
         {"lasting": 1.5},
         {"cell": -1.0},
         {"truth": "codes"},
-        {"foil": "bucketing", "truth": "pairs"},
         {"foil": "entropy"},
-        {"foil": "sign-flip", "ask": "pedigree"},
+        {"kind": "pedigrees", "foil": "sign-flip"},
         {"kappa": 0.5},
         {"guessers": ("nobody",)},
     ],

@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 
 from veilcast.errors import ConfigError
-from veilcast.lab.experiment.params import Params
+from veilcast.lab.experiment.mesh_params import MeshEpochs
 from veilcast.lab.models.coalition_view import insider_links
 from veilcast.lab.models.epochs import Population, settle_population
 from veilcast.lab.models.graph import from_edges, small_world
 from veilcast.lab.models.link_observations import ASKED, AWAY, FOLLOWED, SILENT
 from veilcast.lab.models.mesh import draw_roles
-from veilcast.lab.runs.mesh import flows_machines
+from veilcast.lab.runs.mesh import epochs_machines
 from veilcast.lab.runs.mesh.epochs_machines import EPOCH_US, HARDENED_MESH, HOP_US, PERIOD_US
 from veilcast.lab.runs.mesh.insider_tap import CLIMBING, InsiderTap, build_view
 from veilcast.lab.runs.mesh.mesh_simulation import MeshSimulation, node_address, node_number
@@ -99,17 +99,17 @@ def test_insiders_of_a_town_see_the_mesh_that_its_machines_have_on_their_links()
 @pytest.mark.parametrize("wrong", [{"kappa": 0.0}, {"attacks": ("leaf",)}, {"hold": 1}, {"steady": False}])
 def test_what_machines_do_not_show_is_refused(wrong: dict[str, object]) -> None:
     usual: dict[str, object] = {"kappa": 0.5, "attacks": ("group-testing",), "insiders": 0.1}
-    params = Params(nodes=20, degree=4, look="epochs", steps=(1,), **(usual | wrong))  # type: ignore[arg-type]
+    params = MeshEpochs(nodes=20, degree=4, steps=(1,), **(usual | wrong))  # type: ignore[arg-type]
     with pytest.raises(ConfigError, match="machines"):
-        flows_machines.run(params, 1)
+        epochs_machines.run(params, 1)
 
 
 def test_a_run_of_the_machines_gives_what_one_of_the_kernels_gives() -> None:
-    params = Params(
-        nodes=40, degree=6, kappa=0.5, insiders=0.2, churn=0.1, look="epochs", steps=(1,),
+    params = MeshEpochs(
+        nodes=40, degree=6, kappa=0.5, insiders=0.2, churn=0.1, steps=(1,),
         attacks=("group-testing", "predecessor", "sender"),
     )  # fmt: skip
-    found = {(measure.attack, measure.metric): measure.value for measure in flows_machines.run(params, 2)}
+    found = {(measure.attack, measure.metric): measure.value for measure in epochs_machines.run(params, 2)}
     assert 0 <= found["group-testing", "auc"] <= 1
     assert 0 <= found["sender", "success"] <= 1
     assert found["", "reached"] > 0.9

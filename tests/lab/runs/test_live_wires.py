@@ -8,7 +8,7 @@ import pytest
 
 from veilcast.errors import ConfigError
 from veilcast.lab.experiment.definition import load_experiment
-from veilcast.lab.experiment.params import Params
+from veilcast.lab.experiment.mesh_params import MeshWires
 from veilcast.lab.measure.permutation_test import judge_classifier
 from veilcast.lab.runs.mesh.loopback_network import exclusive_addresses
 from veilcast.lab.runs.mesh.traffic_day import PHASE_US, SLOT_US, TrafficDay, plan_phases, run_day
@@ -23,7 +23,7 @@ from veilcast.lab.runs.mesh.wires_live import (
 from veilcast.sim.engine import START_US
 from veilcast.sim.rng import derive_rng
 
-HARDENED = Params(nodes=8, ratio=0.25, wire="cells", kappa=0.78)
+HARDENED = MeshWires(nodes=8, ratio=0.25, wire="cells", kappa=0.78)
 
 
 def made_up(phases: int, works: float, seed: int = 1) -> TrafficDay:
@@ -69,7 +69,7 @@ def test_idle_phases_are_held_against_one_kind_or_all() -> None:
     assert len(select_phases(samples, kinds, "edge").labels) == np.count_nonzero((kinds == "idle") | (kinds == "edge"))
 
 
-@pytest.mark.parametrize("change", [{"wire": "bare"}, {"kappa": 0.0}, {"publishers": 2}, {"cover": "one"}])
+@pytest.mark.parametrize("change", [{"wire": "prompt"}, {"kappa": 0.0}, {"publishers": 2}])
 def test_what_no_town_can_be_is_refused(change: dict[str, object]) -> None:
     with pytest.raises(ConfigError):
         make_population(msgspec.structs.replace(HARDENED, **change))
@@ -79,6 +79,7 @@ def test_the_experiment_runs_on_real_sockets_alone() -> None:
     _, experiment = load_experiment("mesh-silence")
     assert experiment.engines == ("live",)
     for cell in experiment.make_cells(engine="live"):
+        assert isinstance(cell.params, MeshWires)
         make_population(cell.params)
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from veilcast.authority.topic_record import Profile
 from veilcast.errors import ConfigError, StorageError
-from veilcast.lab.experiment.params import Params
+from veilcast.lab.experiment.relay_params import RelayDelays
 from veilcast.lab.runs.relay.delays import run_on_sockets
 from veilcast.lab.runs.relay.loopback_relay import LoopbackRelay
 
@@ -32,11 +32,11 @@ def test_who_waits_in_vain_is_told_after_a_while() -> None:
 
 
 def test_a_timed_run_on_real_sockets_has_the_measures_of_one_in_the_simulator() -> None:
-    params = Params(nodes=60, look="clients", timed="publishing", steps=(1.0, 3.0), relay="hardened")
+    params = RelayDelays(nodes=60, timed="publishing", steps=(1.0, 3.0), relay="hardened")
     found = [(each.metric, each.step) for each in run_on_sockets(params, 1)]
     assert found == [("own_s", 1.0), ("last_s", 1.0), ("own_s", 3.0), ("last_s", 3.0)]
 
 
 def test_on_real_sockets_proxies_do_not_wait_for_each_answer() -> None:
     with pytest.raises(ConfigError, match="serial"):
-        run_on_sockets(Params(look="clients", timed="crowd", steps=(1.0,), relay="paper", serial=True), 1)
+        run_on_sockets(RelayDelays(timed="crowd", steps=(1.0,), relay="paper", serial=True), 1)

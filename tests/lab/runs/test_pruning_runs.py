@@ -8,12 +8,12 @@ from typing import Literal
 import pytest
 
 from veilcast.errors import ConfigError
-from veilcast.lab.experiment.params import Params
-from veilcast.lab.runs.mesh.flows_model import run
+from veilcast.lab.experiment.mesh_params import MeshPruning
+from veilcast.lab.runs.mesh.pruning_model import run
 
 
 def means(pruner: Literal["publisher", "subscriber"], degree: int, seeds: int) -> dict[tuple[str, str], float]:
-    params = Params(pruner=pruner, degree=degree)
+    params = MeshPruning(pruner=pruner, degree=degree)
     runs = [{(found.attack, found.metric): found.value for found in run(params, seed)} for seed in range(seeds)]
     return {key: mean(found[key] for found in runs if key in found) for key in runs[0]}
 
@@ -41,12 +41,12 @@ def test_chain_values_of_all_neighbours_leave_a_publisher_fewer_than_were_promis
 
 def test_where_nobody_subscribes_there_is_nothing_to_prune() -> None:
     with pytest.raises(ConfigError, match="prune"):
-        run(Params(pruner="publisher", ratio=0.0), 1)
+        run(MeshPruning(pruner="publisher", ratio=0.0), 1)
 
 
 @pytest.mark.parametrize("pruner", ["publisher", "subscriber"])
 def test_on_an_overlay_that_falls_apart_sets_are_of_those_who_are_reached(
     pruner: Literal["publisher", "subscriber"],
 ) -> None:
-    found = run(Params(nodes=60, degree=2, rewire=0.5, ratio=0.4, pruner=pruner), 2)
+    found = run(MeshPruning(nodes=60, degree=2, rewire=0.5, ratio=0.4, pruner=pruner), 2)
     assert [each.value for each in found if (each.attack, each.metric) == ("pruning", "below_promise")] == [0.0]

@@ -10,7 +10,7 @@ import pytest
 from veilcast.errors import ConfigError
 from veilcast.lab import data
 from veilcast.lab.data import TimesFile
-from veilcast.lab.experiment.params import Params
+from veilcast.lab.experiment.relay_params import RelayDelays
 from veilcast.lab.runs.relay.delays import run
 
 HOP_S = 0.05
@@ -28,7 +28,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def times(
     folder: Path, timed: str, *steps: float, relay: str = "paper", serial: bool = False
 ) -> dict[str, list[float]]:
-    params = Params(nodes=60, look="clients", timed=timed, steps=steps, relay=relay, serial=serial)  # type: ignore[arg-type]
+    params = RelayDelays(nodes=60, timed=timed, steps=steps, relay=relay, serial=serial)  # type: ignore[arg-type]
     found: dict[str, list[float]] = {}
     for measure in run(params, 1, folder):
         found.setdefault(measure.metric, []).append(measure.value)
@@ -69,8 +69,6 @@ def test_a_run_is_decided_by_its_seed(folder: Path) -> None:
     assert times(folder, "publishing", 5) == times(folder, "publishing", 5)
 
 
-def test_there_are_no_more_clients_than_nodes_and_nothing_else_is_timed(folder: Path) -> None:
+def test_there_are_no_more_clients_than_nodes(folder: Path) -> None:
     with pytest.raises(ConfigError, match="as many nodes"):
         times(folder, "subscribing", 61)
-    with pytest.raises(ConfigError, match="what is timed is a relay"):
-        Params(timed="crowd", look="clients", steps=(1,))

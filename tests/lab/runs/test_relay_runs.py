@@ -8,15 +8,16 @@ from statistics import mean
 import pytest
 
 from veilcast.errors import ConfigError
-from veilcast.lab.experiment.params import Params
-from veilcast.lab.runs.mesh.flows_model import run
+from veilcast.lab.experiment.kinds import make_params
+from veilcast.lab.experiment.relay_params import RelayAttacks
+from veilcast.lab.runs.relay.attacks_model import run
 
 Found = dict[tuple[str, str, float], float]
 
 
-def of_relay(relay: str, **more: object) -> Params:
+def of_relay(relay: str, **more: object) -> RelayAttacks:
     given = {"nodes": 120, "topics": 12, "ratio": 0.5, "churn": 0.3, "queries": 3, **more}
-    return Params(relay=relay, look="epochs", steps=(1, 8), **given)  # type: ignore[arg-type]
+    return RelayAttacks(relay=relay, steps=(1, 8), **given)  # type: ignore[arg-type]
 
 
 @cache
@@ -90,11 +91,8 @@ def test_a_relay_without_topics_is_none() -> None:
         of_relay("paper", topics=0)
 
 
-def test_what_a_relay_does_not_know_is_refused() -> None:
-    with pytest.raises(ConfigError, match="kappa"):
-        run(of_relay("paper", kappa=0.5), 1)
-
-
-def test_a_mesh_knows_nothing_of_a_relays_batches() -> None:
-    with pytest.raises(ConfigError, match="batch"):
-        run(Params(batch=3.0), 1)
+def test_a_parameter_of_a_mesh_is_refused_for_a_relay_and_the_reverse() -> None:
+    with pytest.raises(ConfigError, match=r"relay\.attacks have no parameter kappa"):
+        make_params("relay.attacks", {"relay": "paper", "topics": 3, "steps": [1], "kappa": 0.5})
+    with pytest.raises(ConfigError, match=r"mesh\.flows have no parameter batch"):
+        make_params("mesh.flows", {"batch": 3.0})

@@ -7,16 +7,16 @@ from dataclasses import dataclass
 import pytest
 
 from veilcast.errors import ConfigError
-from veilcast.lab.experiment.params import Params
+from veilcast.lab.experiment.relay_params import RelayAttacks
 from veilcast.lab.runs.relay.attacks_machines import linked_share, observe_run, repeated_share
 from veilcast.lab.runs.table import ENGINES
 from veilcast.observe import ServerRow
 from veilcast.sim.relay.population import RelayPopulation
 
 
-def of_relay(relay: str, **more: object) -> Params:
+def of_relay(relay: str, **more: object) -> RelayAttacks:
     given = {"nodes": 6, "topics": 2, "batch": 4.0, **more}
-    return Params(relay=relay, look="epochs", steps=(2,), **given)  # type: ignore[arg-type]
+    return RelayAttacks(relay=relay, steps=(2,), **given)  # type: ignore[arg-type]
 
 
 def found(engine: str, relay: str, nodes: int) -> dict[tuple[str, str], float]:

@@ -11,15 +11,15 @@ import pytest
 from veilcast.errors import ConfigError
 from veilcast.lab.attack.insider.observations import CoalitionObservations
 from veilcast.lab.attack.registry import find_attacker
-from veilcast.lab.experiment.params import Params
+from veilcast.lab.experiment.mesh_params import MeshEpochs
 from veilcast.lab.models.coalition_view import epoch_stem, watch_epochs
 from veilcast.lab.models.epochs import MeshPolicy, run_epochs
 from veilcast.lab.runs.mesh.advert_observer import AdvertObserver
 from veilcast.lab.runs.mesh.attacker_training import know_network
 from veilcast.lab.runs.mesh.epoch_setup import make_policy, settle_people
-from veilcast.lab.runs.mesh.flows_model import run
+from veilcast.lab.runs.mesh.epochs_model import run
 
-PARAMS = Params(nodes=120, degree=8, insiders=0.1, churn=0.1, kappa=0.78, steady=False, look="epochs", steps=(48,))
+PARAMS = MeshEpochs(nodes=120, degree=8, insiders=0.1, churn=0.1, kappa=0.78, steady=False, steps=(48,))
 
 
 def replaced(relay_epochs: int) -> MeshPolicy:
@@ -73,9 +73,9 @@ def success(relay_epochs: int, seeds: int) -> float:
     return mean(found)
 
 
-def replace_params(relay_epochs: int) -> Params:
-    return Params(
-        nodes=120, degree=8, insiders=0.1, churn=0.1, kappa=0.78, steady=True, look="epochs", steps=(48,),
+def replace_params(relay_epochs: int) -> MeshEpochs:
+    return MeshEpochs(
+        nodes=120, degree=8, insiders=0.1, churn=0.1, kappa=0.78, steady=True, steps=(48,),
         relay_epochs=relay_epochs, attacks=("predecessor",),
     )  # fmt: skip
 
@@ -91,4 +91,4 @@ def test_each_further_first_relay_is_a_further_chance_to_be_named() -> None:
 
 def test_relays_are_replaced_in_hardened_runs_over_epochs_alone() -> None:
     with pytest.raises(ConfigError, match="hardened"):
-        run(Params(look="epochs", steps=(4,), relay_epochs=2), 1)
+        MeshEpochs(steps=(4,), relay_epochs=2)

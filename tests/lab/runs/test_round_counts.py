@@ -11,13 +11,13 @@ from numpy.typing import NDArray
 
 from veilcast.lab.attack.observations import EpochObservations
 from veilcast.lab.attack.registry import find_attacker
-from veilcast.lab.experiment.params import Params
+from veilcast.lab.experiment.mesh_params import MeshEpochs
 from veilcast.lab.measure.ranking import auc
 from veilcast.lab.models.epochs import MESH_POLICIES, run_epochs
 from veilcast.lab.runs.mesh.epoch_setup import settle_people
 from veilcast.lab.runs.mesh.round_counts import RoundCounts, draw_other_topic
 
-TOWN = Params(nodes=200, degree=6, churn=0.1, insiders=0.05, look="epochs", steps=(12,))
+TOWN = MeshEpochs(nodes=200, degree=6, churn=0.1, insiders=0.05, steps=(12,))
 Scores = NDArray[np.float64]
 
 

@@ -6,22 +6,27 @@ That the two agree at P0's size is in `tests/papers`; how near the kernels are t
 from __future__ import annotations
 
 from functools import cache
+from typing import Any
 
 import msgspec
 import pytest
 
 from veilcast.errors import ConfigError
-from veilcast.lab.experiment.params import Measure, Params
-from veilcast.lab.runs.table import ENGINES
+from veilcast.lab.experiment.definition import load_experiment, packaged_names
+from veilcast.lab.experiment.kinds import KINDS
+from veilcast.lab.experiment.mesh_params import MeshEpochs, MeshFlows, MeshPruning
+from veilcast.lab.experiment.params import Measure
+from veilcast.lab.runs.table import ENGINES, RUNS, find_run
 
 BOTH = ("kernel", "machines")
-SMALL = Params(nodes=40, ratio=0.2)
+SMALL = MeshFlows(nodes=40, ratio=0.2)
+OVER_EPOCHS = MeshEpochs(nodes=40, ratio=0.2, steps=(1,))
 GAME = msgspec.structs.replace(SMALL, game="events", start="wait", look="swaps", steps=(20, 60))
 COVERED = msgspec.structs.replace(SMALL, cover="one", mu=0.6, publications=3)
 
 
 @cache
-def run(engine: str, params: Params, seed: int = 5) -> list[Measure]:
+def run(engine: str, params: MeshFlows, seed: int = 5) -> list[Measure]:
     return ENGINES[engine](params, seed, None)
 
 
@@ -32,13 +37,13 @@ def value(measures: list[Measure], attack: str, metric: str, step: float = 0) ->
 
 @pytest.mark.parametrize("engine", BOTH)
 @pytest.mark.parametrize("params", [SMALL, COVERED, GAME], ids=["BL", "PF", "SG"])
-def test_a_run_is_a_function_of_its_parameters_and_seed(engine: str, params: Params) -> None:
+def test_a_run_is_a_function_of_its_parameters_and_seed(engine: str, params: MeshFlows) -> None:
     assert ENGINES[engine](params, 5, None) == run(engine, params)
     assert ENGINES[engine](params, 6, None) != run(engine, params)
 
 
 @pytest.mark.parametrize("params", [SMALL, COVERED, GAME], ids=["BL", "PF", "SG"])
-def test_both_engines_measure_the_same(params: Params) -> None:
+def test_both_engines_measure_the_same(params: MeshFlows) -> None:
     kernel, machines = (
         {(one.attack, one.metric, one.step) for one in run(engine, params)} for engine in ("kernel", "machines")
     )
@@ -71,7 +76,7 @@ def test_the_machines_mesh_on_the_wires_is_the_one_that_stands() -> None:
 def test_variable_covers_fall_away_and_fixed_ones_do_not() -> None:
     fixed = msgspec.structs.replace(SMALL, nodes=500, cover="one", mu=0.7, publications=12)
     variable = msgspec.structs.replace(fixed, covers="variable")
-    bare = value(run("kernel", Params(nodes=500, ratio=0.2)), "leaf", "accuracy_all")
+    bare = value(run("kernel", MeshFlows(nodes=500, ratio=0.2)), "leaf", "accuracy_all")
     assert value(run("kernel", variable), "persistent-links", "accuracy_all") == pytest.approx(bare, abs=0.01)
     assert value(run("kernel", fixed), "persistent-links", "accuracy_all") == value(
         run("kernel", fixed), "leaf", "accuracy_all"
@@ -89,13 +94,9 @@ def test_an_overlay_that_falls_apart_is_run_and_told(engine: str) -> None:
     ("engine", "change"),
     [
         ("machines", {"ties": "first"}),
-        ("machines", {"kappa": 0.5}),
         ("machines", {"look": "swaps", "steps": (1,)}),
         ("machines", {"game": "swaps", "look": "seconds", "steps": (1,)}),
         ("machines", {"game": "events", "look": "rounds", "steps": (1,)}),
-        ("machines", {"look": "epochs", "steps": (1,), "cover": "one"}),
-        ("machines", {"look": "epochs", "steps": (1,), "attacks": ("leaf",)}),
-        ("machines", {"look": "epochs", "steps": (63,)}),
         ("machines", {"nodes": 200, "degree": 70}),
         ("kernel", {"look": "swaps", "steps": (1,)}),
         ("kernel", {"game": "swaps", "look": "seconds", "steps": (1,)}),
@@ -107,23 +108,28 @@ def test_what_an_engine_cannot_run_it_refuses(engine: str, change: dict[str, obj
         run(engine, msgspec.structs.replace(SMALL, **change))
 
 
-@pytest.mark.parametrize(
-    ("engine", "params"),
-    [
-        ("kernel", Params(attacks=("leaf",))),
-        ("kernel", Params(games=4.0)),
-        ("kernel", Params(script="timing", insiders=0.1)),
-        ("kernel", Params(wire="cells", kappa=0.5)),
-        ("kernel", Params(pruner="publisher", cover="one", mu=0.5)),
-        ("kernel", Params(topics=3, insiders=0.1, look="epochs", steps=(1,), publications=2)),
-        ("kernel", Params(look="epochs", steps=(1,), publishers=2)),
-        ("machines", Params(origin="fresh")),
-        ("machines", Params(look="epochs", steps=(1,), publications=2)),
-        ("machines", Params(script="timing", insiders=0.1, cover="one", mu=0.5)),
-        ("machines", Params(wire="prompt", insiders=0.1)),
-        ("live", Params(wire="prompt", churn=0.1)),
-    ],
-)
-def test_what_a_run_would_not_heed_is_refused(engine: str, params: Params) -> None:
-    with pytest.raises(ConfigError, match="know nothing of"):
-        ENGINES[engine](params, 1, None)
+@pytest.mark.parametrize("change", [{"cover": "one"}, {"attacks": ("leaf",)}, {"steps": (63,)}])
+def test_what_the_machines_cannot_run_over_epochs_they_refuse(change: dict[str, Any]) -> None:
+    with pytest.raises(ConfigError):
+        ENGINES["machines"](msgspec.structs.replace(OVER_EPOCHS, **change), 5, None)
+
+
+def test_every_kind_has_a_run_and_every_run_a_function() -> None:
+    assert RUNS.keys() == KINDS.keys()
+    for runs in RUNS.values():
+        assert runs
+        assert set(runs) <= set(ENGINES)
+        for name in runs.values():
+            assert callable(find_run(name))
+
+
+def test_an_engine_that_a_kind_does_not_have_is_refused_with_those_it_has() -> None:
+    with pytest.raises(ConfigError, match=r"mesh\.pruning are made by kernel, not by machines"):
+        ENGINES["machines"](MeshPruning(pruner="publisher"), 1, None)
+
+
+def test_packaged_experiments_name_engines_that_their_kinds_have() -> None:
+    for name in packaged_names():
+        experiment = load_experiment(name)[1]
+        for engine in experiment.engines:
+            assert all(engine in RUNS[cell.params.kind()] for cell in experiment.make_cells(engine=engine)), name

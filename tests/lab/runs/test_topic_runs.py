@@ -7,16 +7,16 @@ from statistics import mean
 import pytest
 
 from veilcast.errors import ConfigError
-from veilcast.lab.experiment.params import Params
-from veilcast.lab.runs.mesh.flows_model import run
+from veilcast.lab.experiment.mesh_params import MeshTopics
+from veilcast.lab.runs.mesh.topics_model import run
 
 
-def of_topics(**more: object) -> Params:
+def of_topics(**more: object) -> MeshTopics:
     given = {"nodes": 300, "degree": 8, "topics": 8, "ratio": 0.5, "insiders": 0.1, "churn": 0.1, **more}
-    return Params(look="epochs", steps=(1, 4), **given)  # type: ignore[arg-type]
+    return MeshTopics(steps=(1, 4), **given)  # type: ignore[arg-type]
 
 
-def means(params: Params, seeds: int) -> dict[tuple[str, str, float], float]:
+def means(params: MeshTopics, seeds: int) -> dict[tuple[str, str, float], float]:
     runs = [{(one.attack, one.metric, one.step): one.value for one in run(params, seed)} for seed in range(seeds)]
     return {key: mean(found[key] for found in runs if key in found) for key in runs[0]}
 
@@ -57,4 +57,4 @@ def test_the_same_run_gives_the_same_measures() -> None:
 
 def test_tokens_without_insiders_are_seen_by_nobody() -> None:
     with pytest.raises(ConfigError, match="insiders"):
-        run(of_topics(insiders=0.0), 1)
+        of_topics(insiders=0.0)

@@ -10,7 +10,7 @@ import pytest
 from veilcast.errors import ConfigError
 from veilcast.lab import data
 from veilcast.lab.data import TimesFile
-from veilcast.lab.experiment.params import Params
+from veilcast.lab.experiment.tree_params import TreeDelays
 from veilcast.lab.runs.table import ENGINES
 
 HOP_S = 0.05
@@ -27,7 +27,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def times(folder: Path, timed: str, *steps: float, tree: str = "paper", **more: object) -> dict[str, list[float]]:
     given: dict[str, object] = {"circuit": 0, **more}
-    params = Params(nodes=60, look="clients", timed=timed, steps=steps, tree=tree, **given)  # type: ignore[arg-type]
+    params = TreeDelays(nodes=60, timed=timed, steps=steps, tree=tree, **given)  # type: ignore[arg-type]
     found: dict[str, list[float]] = {}
     for measure in ENGINES["machines"](params, 1, folder):
         found.setdefault(measure.metric, []).append(measure.value)
@@ -66,8 +66,6 @@ def test_a_timed_run_of_trees_is_decided_by_its_seed(folder: Path) -> None:
     assert times(folder, "crowd", 5, tree="hardened") == times(folder, "crowd", 5, tree="hardened")
 
 
-def test_no_more_subscribe_than_there_are_nodes_and_trees_know_nothing_of_proxies(folder: Path) -> None:
+def test_no_more_subscribe_than_there_are_nodes(folder: Path) -> None:
     with pytest.raises(ConfigError, match="as many nodes"):
         times(folder, "subscribing", 61)
-    with pytest.raises(ConfigError, match="serial"):
-        times(folder, "crowd", 5, serial=True)

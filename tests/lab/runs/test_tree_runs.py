@@ -8,26 +8,32 @@ from statistics import mean
 import pytest
 
 from veilcast.errors import ConfigError
-from veilcast.lab.experiment.params import Params
-from veilcast.lab.runs.mesh.flows_model import run
+from veilcast.lab.experiment.kinds import make_params
+from veilcast.lab.experiment.params import RunParams
+from veilcast.lab.experiment.tree_params import TreeAttacks, TreeCosts, TreeDefinitions, TreeDroppers
+from veilcast.lab.runs.table import ENGINES
+from veilcast.lab.runs.tree import costs_model
 
 Found = dict[tuple[str, str, float], float]
 
 
-def means(params: Params, seeds: int) -> Found:
-    runs = [{(one.attack, one.metric, one.step): one.value for one in run(params, seed)} for seed in range(seeds)]
+def means(params: RunParams, seeds: int) -> Found:
+    runs = [
+        {(one.attack, one.metric, one.step): one.value for one in ENGINES["kernel"](params, seed, None)}
+        for seed in range(seeds)
+    ]
     return {key: mean(found[key] for found in runs) for key in runs[0]}
 
 
 @cache
 def attacked(tree: str, **more: object) -> Found:
     given: dict[str, object] = {"nodes": 150, "insiders": 0.1, "publications": 20, **more}
-    return means(Params(tree=tree, look="epochs", steps=(1, 60), **given), 20)  # type: ignore[arg-type]
+    return means(TreeAttacks(tree=tree, steps=(1, 60), **given), 20)  # type: ignore[arg-type]
 
 
 def costs(**given: object) -> dict[str, float]:
-    params = Params(**{"nodes": 100, "readers": 5, "publications": 4, **given})  # type: ignore[arg-type]
-    return {measure.metric: measure.value for measure in run(params, 1)}
+    params = TreeCosts(**{"nodes": 100, "readers": 5, "publications": 4, **given})  # type: ignore[arg-type]
+    return {measure.metric: measure.value for measure in costs_model.run(params, 1)}
 
 
 def test_what_trees_cost_grows_with_the_chain_and_not_with_what_others_read() -> None:
@@ -73,7 +79,7 @@ def test_fresh_guards_are_no_defence() -> None:
 
 @cache
 def read(tree: str) -> Found:
-    params = Params(tree=tree, nodes=100, insiders=0.1, topics=4, ratio=0.1, look="epochs", steps=(1, 60))  # type: ignore[arg-type]
+    params = TreeDefinitions(tree=tree, nodes=100, insiders=0.1, topics=4, ratio=0.1, steps=(1, 60))  # type: ignore[arg-type]
     return means(params, 6)
 
 
@@ -91,7 +97,7 @@ def test_hardened_readers_are_named_as_far_as_their_guards_collude() -> None:
 
 
 def test_droppers_are_named_and_where_nobody_drops_nobody_is() -> None:
-    params = Params(tree="hardened", nodes=120, droppers=0.05, look="epochs", steps=(1, 8))
+    params = TreeDroppers(nodes=120, droppers=0.05, steps=(1, 8))
     found = means(params, 3)
     assert found["suspects", "recall", 8] > 0.6 > found["shuffled", "recall", 8]
     assert found["suspects", "precision", 8] > 0.8
@@ -100,21 +106,19 @@ def test_droppers_are_named_and_where_nobody_drops_nobody_is() -> None:
 
 def test_the_same_run_of_trees_gives_the_same_measures() -> None:
     for params in (
-        Params(tree="hardened", nodes=60, look="epochs", steps=(3,), insiders=0.2, tail=2, churn=0.1),
-        Params(tree="hardened", nodes=60, look="epochs", steps=(2,), droppers=0.1),
-        Params(tree="paper", nodes=60, readers=3, routing="labels"),
+        TreeAttacks(tree="hardened", nodes=60, steps=(3,), insiders=0.2, tail=2, churn=0.1),
+        TreeDroppers(nodes=60, steps=(2,), droppers=0.1),
+        TreeCosts(tree="paper", nodes=60, readers=3, routing="labels"),
     ):
-        assert run(params, 3) == run(params, 3)
+        assert ENGINES["kernel"](params, 3, None) == ENGINES["kernel"](params, 3, None)
 
 
 def test_what_trees_do_not_know_is_refused() -> None:
     with pytest.raises(ConfigError, match="kappa"):
-        run(Params(tree="paper", kappa=0.5), 1)
-    with pytest.raises(ConfigError, match="not of both"):
-        Params(tree="paper", relay="paper")
-    with pytest.raises(ConfigError, match="looked at"):
-        Params(tree="paper", look="swaps", steps=(1,))
+        make_params("tree.costs", {"tree": "paper", "kappa": 0.5})
+    with pytest.raises(ConfigError, match="relay"):
+        make_params("tree.costs", {"tree": "paper", "relay": "paper"})
     with pytest.raises(ConfigError, match="at least 1"):
-        Params(tree="paper", chain=0)
+        TreeCosts(tree="paper", chain=0)
     with pytest.raises(ConfigError, match="readers"):
-        run(Params(readers=3), 1)
+        make_params("mesh.flows", {"readers": 3})

@@ -9,14 +9,15 @@ import pytest
 
 from veilcast.errors import ConfigError
 from veilcast.lab.experiment.definition import load_experiment
-from veilcast.lab.experiment.params import Params
+from veilcast.lab.experiment.kinds import make_params
+from veilcast.lab.experiment.mesh_params import MeshWires
 from veilcast.lab.experiment.plan import SEEDS_MAX
 from veilcast.lab.models.graph import from_edges
 from veilcast.lab.runs.mesh import wires_machines
 from veilcast.lab.runs.mesh.wire_attackers import ATTACKER_COUNT, WireCapture, find_copies, observe_capture
 
-PAPER = Params(nodes=16, ratio=0.25, publications=6, wire="prompt")
-HARDENED = Params(nodes=16, ratio=0.25, publications=6, wire="cells", kappa=0.78, publishers=3)
+PAPER = MeshWires(nodes=16, ratio=0.25, publications=6, wire="prompt")
+HARDENED = MeshWires(nodes=16, ratio=0.25, publications=6, wire="cells", kappa=0.78, publishers=3)
 
 
 Found = dict[tuple[str, str], float]
@@ -66,15 +67,15 @@ def test_publishers_come_from_anywhere() -> None:
 @pytest.mark.parametrize(
     "wrong",
     [
-        Params(wire="cells"),
-        Params(wire="prompt", kappa=0.5),
-        Params(wire="prompt", cover="one"),
-        Params(wire="prompt", graph="scale-free"),
+        {"wire": "cells"},
+        {"wire": "prompt", "kappa": 0.5},
+        {"wire": "prompt", "cover": "one"},
+        {"wire": "prompt", "graph": "scale-free"},
     ],
 )
-def test_what_is_not_captured_is_refused(wrong: Params) -> None:
+def test_what_is_not_captured_is_refused(wrong: dict[str, object]) -> None:
     with pytest.raises(ConfigError):
-        wires_machines.run(wrong, 1)
+        make_params("mesh.wires", wrong)
 
 
 def test_the_experiment_asks_for_what_runs_give(runs: dict[str, Found]) -> None:

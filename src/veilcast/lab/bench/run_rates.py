@@ -16,7 +16,7 @@ from veilcast.errors import LocalError
 from veilcast.lab.attack.observer.leaf_rule import find_leaves
 from veilcast.lab.bench.peers import MeshOutcome, PeerModel, Setting
 from veilcast.lab.bench.stopwatch import race_times
-from veilcast.lab.experiment.params import Params
+from veilcast.lab.experiment.mesh_params import MeshFlows
 from veilcast.lab.models.cover import add_covers
 from veilcast.lab.models.graph import small_world
 from veilcast.lab.models.mesh import build_mesh, draw_roles
@@ -81,7 +81,7 @@ def _loop(way: Callable[[int], MeshOutcome], count: int) -> None:
 
 
 SETTING: Final = Setting()
-PARAMS: Final = Params(
+PARAMS: Final = MeshFlows(
     nodes=SETTING.nodes,
     degree=SETTING.degree,
     rewire=SETTING.rewire,

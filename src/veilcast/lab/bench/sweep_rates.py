@@ -62,6 +62,7 @@ def measure_sweeps(cores: int, seeds: Mapping[int, int]) -> SweepTiming:
 def _experiment(nodes: int) -> Experiment:
     return Experiment(
         title="Sweeps",
+        kind="mesh.flows",
         claim="",
         reading="",
         minutes=1,

@@ -1,108 +1,177 @@
-"""What a run over P4's brokers is made from: the overlay, where users live, their trace, and what is asked of it.
-
-Part of `Params`, apart because it has nothing in common with meshes. `nodes` are the brokers. Everything here may be an
-axis of an experiment. A struct has one base, so what `Params` has of foiling is inherited through here.
-"""
+"""Parameters of runs over P4's brokers: the overlay, the places of users, and their trace of interactions."""
 
 from __future__ import annotations
 
-from typing import Final, Literal
+from typing import Literal
 
 from veilcast.errors import ConfigError
-from veilcast.lab.experiment.foil_params import Foiling
+from veilcast.lab.experiment.mesh_params import check_nodes
+from veilcast.lab.experiment.params import RunParams
 
 
-class Replaying(Foiling, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    brokers: Literal["", "path", "shares", "refresh", "losses", "placement", "times", "messages", "delays"] = ""
-    """Whether there are brokers in place of a mesh, and what is asked: what a path costs; what a trace costs; the same
-    if a key serves for several publications; what is sent again because of Byzantine brokers; where replicas should
-    stand; how long it takes to split and to reconstruct a key; how many messages a key takes over a line of nodes, with
-    liars or without; or how long a publication takes over one."""
-    counts: tuple[int, ...] = ()
-    """The numbers, each a step of the run: of virtual nodes on a path, of publications that a key serves for, of
-    Byzantine brokers, of shares into which a key is split; of nodes on a line, or of their replicas (`over`)."""
-    family: Literal["geometric", "uniform", "complete"] = "geometric"
-    """Of trees; the first two are drawn."""
-    fanout: float = 2.0
-    """The mean number of children of a broker that has any."""
+class BrokersPath(RunParams, frozen=True, kw_only=True, tag="brokers.path"):
+    """What one path costs."""
+
+    counts: tuple[int, ...]
+    """Numbers of virtual nodes on the path, each a step of the run."""
     replicas: int = 3
-    """Of a virtual node."""
-    users_zipf: float = 0.5
-    """How close users live together: alpha in P4's Fig. 9, and c in Fig. 11."""
-    byzantine_zipf: float = 1.0
-    """How close Byzantine brokers stand together: alpha in Fig. 11."""
-    replacement: bool = True
-    """Whether a broker may be drawn twice to be Byzantine, and counts once."""
-    overlays: int = 1
-    """Drawn in a run, or sets of Byzantine brokers; what is measured is the median over overlays, the mean over
-    sets."""
-    trace: Literal["synthetic", "facebook", "college"] = "synthetic"
-    """The latter two are read from the data folder."""
-    own_trace: str = ""
-    """A file to replay in their place (`lab.own_trace`); executors must see it."""
-    users: int = 3_000_000
-    relations: int = 28_300_000
-    interactions: int = 1_400_000
-    """Of a synthetic trace, in a month; others are scaled to so many."""
-    key_owner: Literal["publisher", "pair", "readers"] = "publisher"
-    """With whom a key is shared that serves for several publications (`kernels.overlay_keys`)."""
-    hops_counted: Literal["nodes", "edges"] = "nodes"
-    refresh_mb: float = 200.0
-    """On a path: after how many megabytes of content there is a new key."""
+    """Replicas of a virtual node."""
     branches: int = 1
-    """On a path: into how many each node of it forks; shares are those of all branches."""
-    losses: Literal["plain", "failover", "coded", "replicated"] = "plain"
-    """What is done about brokers that drop (`kernels.overlay_losses`)."""
-    finds: float = 0.9
-    """Failover: how often a loss is put down to who caused it."""
-    holds: int = 1_000
-    """There, for how many publications it is not used."""
-    key_bits: Literal[128, 256] = 128
-    sharing: Literal["paper", "hardened"] = "hardened"
-    """On a line: whether shares are split again at every hop, or redistributed."""
-    over: Literal["hops", "replicas"] = "hops"
-    hops: int = 3
-    """There, by replicas: of how many nodes the line is."""
-    lie: str = "none"
-    """There, what as many replicas of each node do as it bears (`sim.broker_adversaries`)."""
-    allocation: Literal["none", "phases", "once", "pairs", "told pairs"] = "none"
-    """Who places replicas: nobody, P4's three phases, their variation, or greedily by pairs, with what failures tell of
-    brokers or with the truth."""
-    budget: int = 80
-    """There, how many replicas."""
-    paths: int = 40
-    """There, how many paths matter."""
-    scattered: bool = False
-    """There, whether paths lead over any brokers, and not over a tree."""
+    """Number of branches into which each node of the path forks; shares are those of all branches."""
+    refresh_mb: float = 200.0
+    """Megabytes of content after which there is a new key."""
 
-    def check_replaying(self) -> None:
-        if (self.brokers in COUNTED) != bool(self.counts):
-            raise ConfigError(f"counts are for brokers = {', '.join(COUNTED)}, and needed there")
-        if list(self.counts) != sorted(set(self.counts)) or min(self.counts, default=1) < 1:
-            raise ConfigError("counts must rise, from 1 at least")
-        for name in (
-            "replicas",
-            "hops",
-            "overlays",
-            "users",
-            "relations",
-            "interactions",
-            "branches",
-            "budget",
-            "paths",
-        ):
-            if getattr(self, name) < 1:
-                raise ConfigError(f"{name} must be at least 1")
+    def __post_init__(self) -> None:
+        check_counts(self.counts)
+        self.check_at_least(1, "replicas", "branches")
         if self.refresh_mb <= 0:
             raise ConfigError("refresh_mb must be above 0")
 
-    def replays(self) -> bool:
-        """Whether interactions are asked for at all."""
-        return self.brokers in ("shares", "refresh", "losses")
 
-    def traced(self) -> list[str]:
-        """What of the data folder is read."""
-        return [self.trace] if self.replays() and not self.own_trace and self.trace != "synthetic" else []
+class TraceParams(RunParams, frozen=True, kw_only=True):
+    """A trace of interactions, replayed on trees of brokers."""
+
+    nodes: int = 500
+    """Number of brokers."""
+    family: Literal["geometric", "uniform", "complete"] = "geometric"
+    """The family of trees; the first two are drawn."""
+    fanout: float = 2.0
+    """Mean number of children of a broker that has any."""
+    replicas: int = 3
+    """Replicas of a virtual node."""
+    users_zipf: float = 0.5
+    """How close users live together: alpha in P4's Fig. 9, and c in Fig. 11."""
+    overlays: int = 1
+    """Number of overlays drawn in a run, or of sets of Byzantine brokers. The measure is the median over overlays, the
+    mean over sets."""
+    trace: Literal["synthetic", "facebook", "college"] = "synthetic"
+    """The latter two are read from the data folder."""
+    own_trace: str = ""
+    """A file to replay instead (`lab.trace_file`); executors must see it."""
+    users: int = 3_000_000
+    relations: int = 28_300_000
+    interactions: int = 1_400_000
+    """Interactions of a synthetic trace in a month; other traces are scaled to this number."""
+
+    def __post_init__(self) -> None:
+        check_nodes(self.nodes)
+        self.check_at_least(1, "replicas", "overlays", "users", "relations", "interactions")
+
+    def data_sources(self, engine: str) -> list[str]:
+        return [] if self.own_trace or self.trace == "synthetic" else [self.trace]
+
+    def trace_file(self) -> str:
+        return self.own_trace
 
 
-COUNTED: Final = ("path", "refresh", "losses", "times", "messages", "delays")
+class BrokersShares(TraceParams, frozen=True, kw_only=True, tag="brokers.shares"):
+    """What the key shares of a trace cost."""
+
+
+class BrokersRefresh(TraceParams, frozen=True, kw_only=True, tag="brokers.refresh"):
+    """What the key shares of a trace cost if a key serves for several publications."""
+
+    counts: tuple[int, ...]
+    """Numbers of publications that a key serves for, each a step of the run; they begin with 1."""
+    key_owner: Literal["publisher", "pair", "readers"] = "publisher"
+    """With whom a key is shared (`models.broker_keys`)."""
+    hops_counted: Literal["nodes", "edges"] = "nodes"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_counts(self.counts)
+
+
+class BrokersLosses(TraceParams, frozen=True, kw_only=True, tag="brokers.losses"):
+    """What is sent again because Byzantine brokers drop publications."""
+
+    counts: tuple[int, ...]
+    """Numbers of Byzantine brokers, each a step of the run."""
+    byzantine_zipf: float = 1.0
+    """How close Byzantine brokers stand together: alpha in Fig. 11."""
+    replacement: bool = True
+    """Whether a broker can be drawn twice to be Byzantine, and counts once."""
+    losses: Literal["plain", "failover", "coded", "replicated"] = "plain"
+    """The defence against brokers that drop (`models.broker_losses`)."""
+    finds: float = 0.9
+    """Failover: the probability that a loss is attributed to the broker that caused it."""
+    holds: int = 1_000
+    """Failover: number of publications for which a suspected broker is not used."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_counts(self.counts)
+
+
+class BrokersPlacement(RunParams, frozen=True, kw_only=True, tag="brokers.placement"):
+    """Where replicas should stand."""
+
+    nodes: int = 500
+    """Number of brokers."""
+    overlays: int = 1
+    """Number of overlays drawn in a run; the measure is their mean."""
+    allocation: Literal["none", "phases", "once", "pairs", "told pairs"] = "none"
+    """How replicas are placed: not at all, by P4's three phases, by their variation, or greedily in pairs, with what
+    failures tell of brokers ("pairs") or with the true risks ("told pairs")."""
+    budget: int = 80
+    """Number of replicas to place."""
+    paths: int = 40
+    """Number of paths that matter."""
+    scattered: bool = False
+    """Whether paths lead over any brokers, and not over a tree."""
+
+    def __post_init__(self) -> None:
+        check_nodes(self.nodes)
+        self.check_at_least(1, "overlays", "budget", "paths")
+
+
+class BrokersTimes(RunParams, frozen=True, kw_only=True, tag="brokers.times"):
+    """How long it takes to split and to reconstruct a key."""
+
+    counts: tuple[int, ...]
+    """Numbers of shares into which a key is split, each a step of the run."""
+    key_bits: Literal[128, 256] = 128
+
+    def __post_init__(self) -> None:
+        check_counts(self.counts)
+
+
+class BrokerLineParams(RunParams, frozen=True, kw_only=True):
+    """A line of virtual nodes, on the machines."""
+
+    counts: tuple[int, ...]
+    """Numbers of virtual nodes on the line, each a step of the run."""
+    replicas: int = 3
+    """Replicas of a virtual node."""
+    sharing: Literal["paper", "hardened"] = "hardened"
+    """Whether shares are split again at every hop, or redistributed."""
+    lie: str = "none"
+    """What the Byzantine replicas do, as many in each node as it tolerates (`sim.brokers`)."""
+
+    def __post_init__(self) -> None:
+        check_counts(self.counts)
+        self.check_at_least(1, "replicas")
+
+
+class BrokersMessages(BrokerLineParams, frozen=True, kw_only=True, tag="brokers.messages"):
+    """How many messages a key takes over a line of nodes."""
+
+
+class BrokersDelays(BrokerLineParams, frozen=True, kw_only=True, tag="brokers.delays"):
+    """How long a publication takes over a line of nodes."""
+
+    over: Literal["hops", "replicas"] = "hops"
+    """Whether `counts` are numbers of nodes on the line, or of replicas of each node."""
+    hops: int = 3
+    """Number of nodes on the line, where `counts` are replicas."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.check_at_least(1, "hops")
+
+
+def check_counts(counts: tuple[int, ...]) -> None:
+    if not counts:
+        raise ConfigError("counts must name at least one number")
+    if list(counts) != sorted(set(counts)) or min(counts) < 1:
+        raise ConfigError("counts must rise, from 1 at least")

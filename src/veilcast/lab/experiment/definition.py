@@ -28,7 +28,8 @@ import msgspec
 from veilcast.decoding import read_toml
 from veilcast.errors import ConfigError
 from veilcast.lab.experiment.file_problems import find_problems, unknown_name
-from veilcast.lab.experiment.params import Params
+from veilcast.lab.experiment.kinds import add_kinds, make_params
+from veilcast.lab.experiment.params import RunParams
 
 
 class AttackMatrix(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -70,6 +71,8 @@ class Series(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     name: str
     params: dict[str, Any] = {}
+    kind: str = ""
+    """The kind of its runs; empty: the experiment's."""
 
 
 class FigureCurve(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -152,13 +155,15 @@ class ExperimentCell(msgspec.Struct, frozen=True):
     name: str
     series: str
     at: dict[str, Any]
-    params: Params
+    params: RunParams
 
 
 class ExperimentOutline(msgspec.Struct, frozen=True, kw_only=True):
     """What of an experiment says how many runs it has and what they need, without what is drawn and checked."""
 
     title: str
+    kind: str
+    """The kind of its runs (see [kinds](#kinds))."""
     claim: str
     """The sentence that the experiment tests."""
     minutes: float
@@ -189,7 +194,10 @@ class ExperimentOutline(msgspec.Struct, frozen=True, kw_only=True):
                 parts = [*filter(None, [series.name]), *(f"{axis}={value}" for axis, value in at.items())]
                 name = " ".join(parts) or "all"
                 if any(fnmatchcase(name, pattern) for pattern in chosen):
-                    yield ExperimentCell(name, series.name, at, _params(self.base | series.params | at | shrunk))
+                    yield ExperimentCell(name, series.name, at, self._make_params(series, at | shrunk))
+
+    def _make_params(self, series: Series, more: dict[str, Any]) -> RunParams:
+        return make_params(series.kind or self.kind, self.base | series.params | more)
 
     def default_seeds(self, engine: str, *, quick: bool = False) -> int:
         """How many there are if nobody says otherwise."""
@@ -218,7 +226,7 @@ class Experiment(ExperimentOutline, frozen=True, kw_only=True, forbid_unknown_fi
         for pattern in self.machines.cells:
             if not any(fnmatchcase(cell.name, pattern) for cell in cells):
                 raise ConfigError(f"machines.cells: no cell is called {pattern!r}")
-        steps = {step for cell in cells for step in cell.params.steps}
+        steps = {step for cell in cells for step in cell.params.observed_steps()}
         if found := [*self._of_figures(), *self._of_published(), *self._of_matrices(steps)]:
             raise ConfigError("; ".join(found))
 
@@ -235,7 +243,7 @@ class Experiment(ExperimentOutline, frozen=True, kw_only=True, forbid_unknown_fi
     def data_sources(self, engine: str, *, quick: bool = False) -> set[str]:
         """What its runs read from the data folder, by the names of `lab.data`."""
         cells = self.make_cells(quick=quick, engine=engine)
-        return {source for cell in cells for source in cell.params.sources(engine)}
+        return {source for cell in cells for source in cell.params.data_sources(engine)}
 
     def _of_figures(self) -> Iterator[str]:
         """What figures name that is not in the experiment."""
@@ -324,19 +332,12 @@ def parse_experiment(toml: bytes, name: str) -> Experiment:
 
 
 def _converted(toml: bytes, name: str, kind: type[_O]) -> _O:
-    table = read_toml(toml, f"experiment {name}")
+    table = add_kinds(read_toml(toml, f"experiment {name}"))
     try:
         return msgspec.convert(table, kind)
     except (msgspec.ValidationError, ConfigError) as error:
-        told = "; ".join(find_problems(table, kind, Params)) or str(error)
+        told = "; ".join(find_problems(table, kind)) or str(error)
         raise ConfigError(f"experiment {name}: {told}") from error
-
-
-def _params(given: dict[str, Any]) -> Params:
-    try:
-        return msgspec.convert(given, Params)
-    except msgspec.ValidationError as error:
-        raise ConfigError(str(error)) from error
 
 
 def _packaged() -> Traversable:

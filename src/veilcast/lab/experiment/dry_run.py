@@ -15,7 +15,7 @@ from typing import Final, NamedTuple
 from veilcast.errors import ConfigError
 from veilcast.lab.experiment.definition import Experiment, ExperimentCell
 from veilcast.lab.experiment.file_problems import unknown_name
-from veilcast.lab.runs.table import RunFunction
+from veilcast.lab.experiment.params import RunFunction
 
 
 class DrawnMetric(NamedTuple):

@@ -13,15 +13,19 @@ from typing import Any, Final
 import msgspec
 from msgspec import inspect
 
+from veilcast.lab.experiment.kinds import KINDS
 from veilcast.nearest import did_you_mean
 
 
-def find_problems(table: Mapping[str, Any], kind: type[msgspec.Struct], params: type[msgspec.Struct]) -> list[str]:
-    """The faults of a decoded TOML file of an experiment; its parameters are the fields of `params`."""
-    found = list(_of_struct(table, inspect.type_info(kind), ""))
-    known = inspect.type_info(params)
-    for path, given in _parameters(table):
-        found += _of_struct(given, known, path, whole=False)
+def find_problems(table: Mapping[str, Any], whole: type[msgspec.Struct]) -> list[str]:
+    """The faults of a decoded TOML file of an experiment, which is decoded to `whole`."""
+    found = list(_of_struct(table, inspect.type_info(whole), ""))
+    for path, kinds, given in _parameters(table):
+        known = {name: field for kind in kinds for name, field in _fields(kind).items()}
+        found += _of_fields(given, known, path)
+    for path, kind in _kinds(table):
+        if kind and kind not in KINDS:
+            found.append(f"{path}: {unknown_name('kind', kind, KINDS)}")
     return list(dict.fromkeys(found))
 
 
@@ -33,36 +37,56 @@ def unknown_name(what: str, name: str, known: Iterable[str]) -> str:
     return f"there is no {what} {name!r}{told}{near}"
 
 
-def _parameters(table: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    """Each part of the file that names parameters of runs, with its path; what is of another type is told elsewhere."""
+def _parameters(table: Mapping[str, Any]) -> Iterator[tuple[str, list[str], Mapping[str, Any]]]:
+    """Each part of the file that names parameters of runs: its path, the kinds of runs that it is for, and the
+    parameters. A part of another type is left out: `_of_struct` reports it."""
     series = table.get("series")
-    places = [("base", table.get("base"))]
-    if isinstance(series, list):
-        places += [(f"series[{number}].params", _get(each, "params")) for number, each in enumerate(series)]
-    places += [(f"{name}.params", _get(table.get(name), "params")) for name in ("quick", "machines")]
-    for path, given in places:
-        if isinstance(given, dict):
-            yield path, given
+    kinds = [kind for _, kind in _kinds(table)]
+    places = [("base", kinds, table.get("base"))]
+    for number, each in enumerate(series if isinstance(series, list) else ()):
+        places.append((f"series[{number}].params", [str(_get(each, "kind") or kinds[0])], _get(each, "params")))
+    places += [(f"{name}.params", kinds, _get(table.get(name), "params")) for name in ("quick", "machines")]
+    for path, known, given in places:
+        if isinstance(given, dict) and all(kind in KINDS for kind in known):
+            yield path, known, given
     axes = table.get("axes")
-    for name, values in axes.items() if isinstance(axes, dict) else ():
+    for name, values in axes.items() if isinstance(axes, dict) and all(kind in KINDS for kind in kinds) else ():
         for value in values if isinstance(values, list) else ():
-            yield "axes", {name: value}
+            yield "axes", kinds, {name: value}
+
+
+def _kinds(table: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """The kinds that the file names, the experiment's first, each with its path."""
+    series = table.get("series")
+    own = (
+        [(f"series[{number}].kind", _get(each, "kind")) for number, each in enumerate(series)]
+        if isinstance(series, list)
+        else []
+    )
+    return [("kind", str(table.get("kind", ""))), *((path, str(kind)) for path, kind in own if kind)]
+
+
+def _fields(kind: str) -> dict[str, inspect.Field]:
+    known = inspect.type_info(KINDS[kind])
+    return {field.encode_name: field for field in known.fields} if isinstance(known, inspect.StructType) else {}
 
 
 def _get(given: object, name: str) -> object:
     return given.get(name) if isinstance(given, dict) else None
 
 
-def _of_struct(given: object, kind: inspect.Type, path: str, *, whole: bool = True) -> Iterator[str]:
-    """`whole`: required fields that are not there are faults, too."""
+def _of_struct(given: object, kind: inspect.Type, path: str) -> Iterator[str]:
     if not isinstance(given, dict) or not isinstance(kind, inspect.StructType):
         yield from _of_value(given, kind, path)
         return
     fields = {field.encode_name: field for field in kind.fields}
-    if whole:
-        missing = [name for name, field in fields.items() if field.required and name not in given]
-        if missing:
-            yield f"{path + ': ' if path else ''}missing {', '.join(missing)}"
+    missing = [name for name, field in fields.items() if field.required and name not in given]
+    if missing:
+        yield f"{path + ': ' if path else ''}missing {', '.join(missing)}"
+    yield from _of_fields(given, fields, path)
+
+
+def _of_fields(given: Mapping[str, Any], fields: Mapping[str, inspect.Field], path: str) -> Iterator[str]:
     for name, value in given.items():
         where = f"{path}.{name}" if path else name
         if name not in fields:

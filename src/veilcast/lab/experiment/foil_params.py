@@ -1,18 +1,16 @@
-"""What a run of foiling is made from (P3): the truth, who makes fakes for it, and how many.
+"""Parameters of runs of foiling (P3): the true values, the generator of fakes, and the number of fakes.
 
-Part of `Params`, apart because it has nothing in common with overlays. A run foils some streams of one kind of truth,
-lets attackers look at them, and says how often each was right. Everything here may be an axis of an experiment.
+A run foils streams of one kind of truth, lets attackers look at them, and measures how often each attacker is right.
 """
 
 from __future__ import annotations
 
 from typing import Final, Literal, TypeAlias
 
-import msgspec
-
 from veilcast.errors import ConfigError
+from veilcast.lab.experiment.params import RunParams
 
-Maker: TypeAlias = Literal[
+NumericGenerator: TypeAlias = Literal[
     "noise",
     "window",
     "gaussian",
@@ -23,109 +21,154 @@ Maker: TypeAlias = Literal[
     "moran",
     "moran-leaning",
     "naive",
-    "entropy",
-    "bucketing",
-    "dependent",
 ]
-"""Trajectories are called by how they move: "leaning" is sign-flip with the signs' fitted law. "naive" is Moran
-branching with the parent drawn uniformly: the control; "moran-leaning" is both repairs together."""
-Truth: TypeAlias = Literal["gbm", "ar1", "goog", "msft", "daily", "codes", "pairs"]
-"""Prices by P3's Eq. 1, or steps back to a mean; minutes and days of real stocks, from the data folder; categories;
-pairs of numbers that depend on one another."""
-Asked: TypeAlias = Literal["guesses", "pedigree", "overhead", "game"]
+"""Trajectories are named for how they move: "leaning" is sign-flip with the fitted law of the signs. "naive" is the
+control: Moran branching whose parent is drawn uniformly. "moran-leaning" is both repairs together."""
+NumericTruth: TypeAlias = Literal["gbm", "ar1", "goog", "msft", "daily"]
+"""Prices by P3's Eq. 1; steps back to a mean; minutes and days of real stocks, from the data folder."""
 
 
-class Foiling(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    foil: Maker | Literal["", "many"] = ""
-    """Whether values are foiled in place of a mesh, and by whom; "many" is a game between all makers of fakes."""
-    ask: Asked = "guesses"
-    """How often attackers are right; how often one is who sees every branching; what is sent; or who wins."""
-    guessers: tuple[str, ...] = ()
-    """Which of the attackers look at it; empty: all that apply."""
-    training: int = 0
-    """How often an attacker foils each stream of its own past to learn from it; 0: nobody is trained."""
-    truth: Truth = "gbm"
+class FoilParams(RunParams, frozen=True, kw_only=True):
     fakes: int = 3
-    """K."""
+    """K, the number of fakes for each true value."""
     streams: int = 8
-    """How many are drawn of a law. Of real prices there are as many as the data has windows."""
-    copies: int = 1
-    """How often each is foiled."""
+    """Number of streams that are drawn of a law. Real prices give as many as the data has windows."""
     length: int = 200
-    """Of each stream, in steps."""
+    """Length of each stream, in steps."""
+
+    def __post_init__(self) -> None:
+        self.check_at_least(1, "fakes", "streams", "length")
+
+
+class StreamParams(FoilParams, frozen=True, kw_only=True):
+    """Streams of numbers, their generator of fakes, and the attackers on them."""
+
+    truth: NumericTruth = "gbm"
+    guessers: tuple[str, ...] = ()
+    """Names of the attackers; empty: all that apply."""
+    training: int = 0
+    """How often an attacker foils each stream of its own past to learn from it; 0: no attacker is trained."""
+    copies: int = 1
+    """How often each real stream is foiled."""
     reading: Literal["", "second", "minute", "trading-minute", "variance"] = ""
-    """Of noise: which of Table I's, times the root of `factor`. Without one, noise is `noise` times as large as the
-    truth moves."""
+    """Noise by one of Table I's readings, times the root of `factor`. Empty: noise is `noise` times as large as the
+    moves of the truth."""
     factor: float = 1.0
     noise: float = 1.0
     price: float = 0.0
-    """Of real prices: the mean to which they are brought, where Table I depends on it; 0 leaves them."""
+    """Mean to which real prices are scaled, where Table I depends on it; 0 leaves them as they are."""
     moves: float = 0.0
-    """Of real prices: the mean size of moves to which they are brought; 0 leaves them."""
+    """Mean size to which the moves of real prices are scaled; 0 leaves them as they are."""
     cell: float = 0.0
-    """Of real prices: the width of the cells that a broker sees; 0: it sees cents."""
+    """Width of the cells in which a broker sees real prices; 0: the broker sees cents."""
     asking: float = 0.0
-    """P3's step 4: the share of true values in the range of a reader who asks about all it gets; 0: nobody asks."""
+    """P3's step 4: the share of true values in the range of a reader that asks about everything it receives; 0: no
+    reader asks."""
     process: float = 0.0
-    """What the Kalman filter takes for the deviation of moves; 0: what it is."""
+    """Deviation of moves that the Kalman filter assumes; 0: the true one."""
     block: int = 1
-    """Sign-flip: the steps that one coin serves for."""
+    """Sign-flip: number of steps that one coin serves for."""
     growing: bool = False
     """Sign-flip: whether the first coin serves for one step, and each next one for twice as many, up to `block`."""
     public: int = 0
-    """After how many steps the truth is public; 0: never. Moran branching is as frequent as this asks for."""
+    """After this many steps the truth is public; 0: never. It sets the rate of Moran branching."""
     rate: float = -1.0
-    """Of branchings in a step, where another one is meant."""
-    law: Literal["zipf-1", "zipf-2", "gaussian", "even"] = "zipf-1"
-    """Of categories."""
-    categories: int = 64
-    lasting: float = 0.0
-    """With which probability a category stays."""
-    buckets: Literal["hard", "fractional", "systematic"] = "systematic"
-    cache: int = 1
-    match: Literal["authentic", "any"] = "authentic"
-    slaves: Literal["regression", "alone", "conditional"] = "conditional"
-    """How dependent attributes of fakes are drawn."""
-    rho: float = 0.8
+    """Branchings in a step, in place of the rate that `public` gives; negative: unset."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.check_at_least(1, "copies", "block")
+        self.check_not_negative("price", "moves", "cell", "process", "public", "training")
+        self.check_shares("asking")
+        if min(self.factor, self.noise) <= 0:
+            raise ConfigError("factor and noise must be above 0")
+
+    def data_sources(self, engine: str) -> list[str]:
+        return [_FILE_OF[self.truth]] if self.truth in _FILE_OF else []
+
+
+class FoiledStreamParams(StreamParams, frozen=True, kw_only=True):
+    """The same, with one generator of fakes."""
+
+    foil: NumericGenerator
+    """The generator of fakes."""
+
+
+class FoilGuesses(FoiledStreamParams, frozen=True, kw_only=True, tag="foil.guesses"):
+    """How often attackers find the true values."""
+
+
+class FoilOverhead(FoiledStreamParams, frozen=True, kw_only=True, tag="foil.overhead"):
+    """What foiling sends, beside plain brokers and beside encryption."""
+
     false_interests: int = 0
     """Fake subscriptions for each true one, k_s."""
     interests: int = 100
-    """How many subscriptions there are."""
+    """Number of true subscriptions."""
     width: float = 0.05
-    """Of a subscription: the share of values that it takes."""
+    """The share of values that a subscription takes."""
 
-    def check_foiling(self) -> None:
-        for name in ("fakes", "streams", "copies", "length", "block", "interests"):
-            if getattr(self, name) < 1:
-                raise ConfigError(f"{name} must be at least 1")
-        for name in ("price", "moves", "cell", "process", "public", "training", "cache", "false_interests"):
-            if getattr(self, name) < 0:
-                raise ConfigError(f"{name} must not be negative")
-        for name in ("lasting", "width", "asking"):
-            if not 0 <= getattr(self, name) <= 1:
-                raise ConfigError(f"{name} must be a share between 0 and 1, not {getattr(self, name)}")
-        if not 0 <= self.rho < 1 or min(self.factor, self.noise) <= 0 or self.categories < 2:
-            raise ConfigError("rho is from 0 up to 1, factor and noise are above 0, and there are 2 categories or more")
-        if self.truth in ("codes", "pairs") and (self.foil in _NUMERIC or self.ask == "game"):
-            raise ConfigError(f"{self.truth} are not foiled by {self.foil or self.ask}")
-        if self.foil and self.truth == "pairs" and self.foil != "dependent":
-            raise ConfigError("pairs are foiled by a master and its slave")
-
-    def stocks(self) -> list[str]:
-        """What of the data folder is read."""
-        return [_FILE_OF[self.truth]] if self.foil and self.truth in _FILE_OF else []
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.check_at_least(1, "interests")
+        self.check_not_negative("false_interests")
+        self.check_shares("width")
 
 
-_NUMERIC: Final = (
-    "noise",
-    "window",
-    "gaussian",
-    "student",
-    "history",
-    "sign-flip",
-    "leaning",
-    "moran",
-    "moran-leaning",
-    "naive",
-)
+class FoilGame(StreamParams, frozen=True, kw_only=True, tag="foil.game"):
+    """The game between generators and attackers, each against each."""
+
+
+class FoilPedigrees(FoilParams, frozen=True, kw_only=True, tag="foil.pedigrees"):
+    """Branching trajectories against an attacker that sees every branching."""
+
+    foil: Literal["moran", "naive"]
+    """The generator of fakes."""
+    public: int = 0
+    """After this many steps the truth is public; 0: never. It sets the rate of branching."""
+    rate: float = -1.0
+    """Branchings in a step, in place of the rate that `public` gives; negative: unset."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.check_not_negative("public")
+
+
+class FoilCategories(FoilParams, frozen=True, kw_only=True, tag="foil.categories"):
+    """Streams of categories (P3, Scenarios II and III)."""
+
+    foil: Literal["entropy", "bucketing"]
+    """The generator of fakes."""
+    guessers: tuple[str, ...] = ()
+    """Names of the attackers; empty: all that apply."""
+    law: Literal["zipf-1", "zipf-2", "gaussian", "even"] = "zipf-1"
+    """The distribution of categories."""
+    categories: int = 64
+    lasting: float = 0.0
+    """The probability that a category stays from one step to the next."""
+    buckets: Literal["hard", "fractional", "systematic"] = "systematic"
+    cache: int = 1
+    match: Literal["authentic", "any"] = "authentic"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.check_not_negative("cache")
+        self.check_shares("lasting")
+        self.check_at_least(2, "categories")
+
+
+class FoilPairs(FoilParams, frozen=True, kw_only=True, tag="foil.pairs"):
+    """Events of two numbers of which one depends on the other."""
+
+    dependents: Literal["regression", "alone", "conditional"] = "conditional"
+    """How the dependent attribute of a fake is drawn."""
+    rho: float = 0.8
+    """Correlation of the two numbers."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not 0 <= self.rho < 1:
+            raise ConfigError(f"rho is from 0 up to 1, without 1, not {self.rho}")
+
+
 _FILE_OF: Final = {"goog": "minutes", "msft": "minutes", "daily": "daily"}

@@ -19,6 +19,7 @@ from veilcast.decoding import JsonDecoder
 from veilcast.errors import ConfigError, StorageError, TamperedError
 from veilcast.lab import data, trace_file
 from veilcast.lab.experiment.definition import Experiment
+from veilcast.lab.experiment.kinds import add_kinds
 from veilcast.lab.experiment.plan import SeedPortion
 from veilcast.lab.spark.code_archive import code_fingerprint, package_root
 
@@ -72,7 +73,7 @@ class SweepManifest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return [stored.portion for stored in self.stored]
 
     def load_definition(self) -> Experiment:
-        return msgspec.convert(self.definition, Experiment)
+        return msgspec.convert(add_kinds(self.definition), Experiment)
 
     def with_session(self, spark: SparkSession) -> SweepManifest:
         """The same, made on this session."""
@@ -90,7 +91,7 @@ def describe_sweep(
     """What is made from here on, with nothing stored yet."""
     # What does not read the folder is the same whatever it is.
     read = data.file_digests(experiment.data_sources(engine, quick=quick), folder)
-    own = {cell.params.own_trace for cell in experiment.make_cells(quick=quick, engine=engine)} - {""}
+    own = {cell.params.trace_file() for cell in experiment.make_cells(quick=quick, engine=engine)} - {""}
     commit, changed = _checkout()
     return SweepManifest(
         experiment=name,

@@ -23,10 +23,10 @@ from veilcast.lab.experiment import plan, store
 from veilcast.lab.experiment import verdicts as curves
 from veilcast.lab.experiment.definition import Experiment, ExperimentCell
 from veilcast.lab.experiment.manifest import SweepManifest, describe_sweep
+from veilcast.lab.experiment.params import RunFunction
 from veilcast.lab.experiment.plan import RunPace, SeedPortion, SweepJob
 from veilcast.lab.experiment.task import DURATION_COLUMN, RunTask
 from veilcast.lab.measure import summary
-from veilcast.lab.runs.table import RunFunction
 from veilcast.lab.spark import SPARK_ERRORS, Progress, translate_error
 from veilcast.lab.spark.code_archive import code_fingerprint
 from veilcast.lab.tables import MeasureRow, RunRow, ScoreRow, VerdictRow

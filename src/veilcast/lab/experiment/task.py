@@ -19,8 +19,8 @@ import pyarrow as pa
 
 from veilcast.decoding import JsonDecoder
 from veilcast.errors import LocalError, TamperedError, VeilcastError
-from veilcast.lab.experiment.params import Params
-from veilcast.lab.runs.table import RunFunction
+from veilcast.lab.experiment.kinds import AnyParams
+from veilcast.lab.experiment.params import RunFunction
 from veilcast.lab.tables import MeasureRow, arrow_schema
 
 _Row: TypeAlias = tuple[Any, ...]
@@ -78,6 +78,6 @@ def _check(run: str, rows: list[_Row]) -> None:
             raise LocalError(f"{run}: {after[2]} {after[3]} at {after[4]} is there twice")
 
 
-_PARAMS: Final = JsonDecoder(Params, TamperedError, "the parameters of a run are damaged")
+_PARAMS: Final = JsonDecoder(AnyParams, TamperedError, "the parameters of a run are damaged")
 DURATION_COLUMN: Final = "took"
 """The column of how long its run took, in seconds."""

@@ -106,7 +106,7 @@ def make_matrix_view(experiment: Experiment, matrix: AttackMatrix, scores: Score
         for name, values in offered.items()
         if len(values) > 1
     ]
-    counted = next((cell.params.look for cell in cells if cell.params.steps), STEP_AXIS)
+    counted = next((cell.params.step_unit() for cell in cells if cell.params.observed_steps()), STEP_AXIS)
     return MatrixView(matrix, counted, tuple(choices), tuple(views))
 
 

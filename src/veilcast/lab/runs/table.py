@@ -1,59 +1,72 @@
-"""The ways to make a run: models on arrays, the real machines in the simulator, and these on real sockets.
+"""The table of runs: for each kind of run and each engine, the function that makes it.
 
-The first two are functions of (parameters, seed, data folder), give the same measures under the same names, and may be
-called in any process. A run on real sockets takes real time, is alone on its machine, and never comes out twice the
-same. What an engine needs is imported only where it is asked for.
+Engines are models on arrays ("kernel"), the real machines in the simulator ("machines"), and the real machines on real
+sockets ("live"). A run of the first two is a function of (parameters, seed, data folder), and any process can make it.
+Where a kind has both, they return the same measures under the same names. A run on real sockets takes real time, needs
+its machine for itself, and returns other numbers each time.
+
+A function is named by its module, and imported when it is called: a sweep pays only for what it runs.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
+from functools import partial
+from importlib import import_module
 from pathlib import Path
-from typing import Final, TypeAlias
+from typing import Final
 
-from veilcast.lab.experiment.params import Measure, Params
-
-RunFunction: TypeAlias = Callable[[Params, int, Path | None], list[Measure]]
-
-
-def _kernel(params: Params, seed: int, data: Path | None) -> list[Measure]:
-    from veilcast.lab.runs.mesh.flows_model import run
-
-    return run(params, seed, data)
+from veilcast.errors import ConfigError
+from veilcast.lab.experiment.params import Measure, RunFunction, RunParams
 
 
-def _machines(params: Params, seed: int, data: Path | None) -> list[Measure]:
-    from veilcast.lab.runs.mesh import flows_machines, wires_machines
-    from veilcast.lab.runs.relay import attacks_machines, delays
-    from veilcast.lab.runs.tree import costs_machines, delays_model
-
-    if params.brokers:
-        from veilcast.lab.runs.brokers import machines
-
-        return machines.measure_messages(params, seed)
-    if params.timed and params.tree:
-        return delays_model.run(params, seed, data)
-    if params.timed:
-        return delays.run(params, seed, data)
-    if params.relay:
-        return attacks_machines.run(params, seed)
-    if params.tree:
-        return costs_machines.run(params, seed)
-    return flows_machines.run(params, seed, data) if params.wire == "bare" else wires_machines.run(params, seed, data)
+def run_by(engine: str, params: RunParams, seed: int, data: Path | None) -> list[Measure]:
+    """Make one run. Raises `ConfigError` if runs of this kind cannot be made by this engine."""
+    runs = RUNS[params.kind()]
+    if engine not in runs:
+        raise ConfigError(f"runs of kind {params.kind()} are made by {' and '.join(runs)}, not by {engine}")
+    return find_run(runs[engine])(params, seed, data)
 
 
-def _live(params: Params, seed: int, data: Path | None) -> list[Measure]:
-    from veilcast.lab.runs.brokers import share_times
-    from veilcast.lab.runs.mesh import wires_live
-    from veilcast.lab.runs.relay import delays
-
-    if params.brokers == "delays":
-        from veilcast.lab.runs.brokers import machines
-
-        return machines.measure_delays(params, seed)
-    if params.brokers:
-        return share_times.run(params, seed)
-    return delays.run_on_sockets(params, seed, data) if params.timed else wires_live.run(params, seed, data)
+def find_run(name: str) -> RunFunction:
+    """The function that an entry of the table names: a module below `veilcast.lab.runs`, and `run` or another name."""
+    module, _, function = name.partition(":")
+    found: RunFunction = getattr(import_module(f"veilcast.lab.runs.{module}"), function or "run")
+    return found
 
 
-ENGINES: Final[Mapping[str, RunFunction]] = {"kernel": _kernel, "machines": _machines, "live": _live}
+RUNS: Final[Mapping[str, Mapping[str, str]]] = {
+    "mesh.flows": {"kernel": "mesh.flows_model", "machines": "mesh.flows_machines"},
+    "mesh.epochs": {"kernel": "mesh.epochs_model", "machines": "mesh.epochs_machines"},
+    "mesh.topics": {"kernel": "mesh.topics_model"},
+    "mesh.pruning": {"kernel": "mesh.pruning_model"},
+    "mesh.clocks": {"kernel": "mesh.clocks_model"},
+    "mesh.active": {"machines": "mesh.active_insiders"},
+    "mesh.grinding": {"machines": "mesh.address_grinding"},
+    "mesh.wires": {"machines": "mesh.wires_machines", "live": "mesh.wires_live"},
+    "relay.attacks": {"kernel": "relay.attacks_model", "machines": "relay.attacks_machines"},
+    "relay.delays": {"machines": "relay.delays", "live": "relay.delays:run_on_sockets"},
+    "tree.costs": {"kernel": "tree.costs_model", "machines": "tree.costs_machines"},
+    "tree.attacks": {"kernel": "tree.attacks_model"},
+    "tree.definitions": {"kernel": "tree.definitions_model"},
+    "tree.droppers": {"kernel": "tree.droppers_model"},
+    "tree.delays": {"machines": "tree.delays_model"},
+    "foil.guesses": {"kernel": "foil.guesses"},
+    "foil.categories": {"kernel": "foil.categories"},
+    "foil.pairs": {"kernel": "foil.pairs"},
+    "foil.pedigrees": {"kernel": "foil.pedigrees"},
+    "foil.overhead": {"kernel": "foil.overhead"},
+    "foil.game": {"kernel": "foil.game"},
+    "brokers.path": {"kernel": "brokers.costs:measure_path"},
+    "brokers.shares": {"kernel": "brokers.costs:measure_shares"},
+    "brokers.refresh": {"kernel": "brokers.costs:measure_refresh"},
+    "brokers.losses": {"kernel": "brokers.losses"},
+    "brokers.placement": {"kernel": "brokers.placement"},
+    "brokers.messages": {"machines": "brokers.machines:measure_messages"},
+    "brokers.times": {"live": "brokers.share_times"},
+    "brokers.delays": {"live": "brokers.machines:measure_delays"},
+}
+"""Kind of run -> engine -> function."""
+ENGINES: Final[Mapping[str, RunFunction]] = {
+    engine: partial(run_by, engine) for engine in ("kernel", "machines", "live")
+}

@@ -18,13 +18,14 @@ import numpy as np
 
 from veilcast.brokers.keys.share_counts import messages_redistributed, shares_received, shares_sent
 from veilcast.errors import ConfigError
-from veilcast.lab.experiment.params import Measure, Params
+from veilcast.lab.experiment.broker_params import BrokersPath, BrokersRefresh, BrokersShares
+from veilcast.lab.experiment.params import Measure
 from veilcast.lab.models.broker_keys import KeyedInteractions
 from veilcast.lab.models.broker_shares import HopHistogram, cost_quantile, hop_histogram, mean_cost
 from veilcast.lab.runs.brokers.trace_replay import draw_overlays, make_trace_parts, place_users, replay_trace
 
 
-def measure_path(params: Params) -> list[Measure]:
+def measure_path(params: BrokersPath, seed: int, data: Path | None = None) -> list[Measure]:
     """Of so many virtual nodes; with branches, the shares of all of them together."""
     found = []
     for hops in params.counts:
@@ -40,7 +41,7 @@ def measure_path(params: Params) -> list[Measure]:
     return found
 
 
-def measure_shares(params: Params, seed: int, data: Path | None) -> list[Measure]:
+def measure_shares(params: BrokersShares, seed: int, data: Path | None) -> list[Measure]:
     """Of an interaction, and of how many interactions take how many nodes."""
     matrix = replay_trace(params, seed, data)
     counted = [hop_histogram(matrix, overlay.edges) for overlay in draw_overlays(params, seed)]
@@ -54,7 +55,7 @@ def measure_shares(params: Params, seed: int, data: Path | None) -> list[Measure
     return found + [Measure("", "within", nodes + 1, float(share)) for nodes, share in enumerate(within[:_NODES_DRAWN])]
 
 
-def measure_refresh(params: Params, seed: int, data: Path | None) -> list[Measure]:
+def measure_refresh(params: BrokersRefresh, seed: int, data: Path | None) -> list[Measure]:
     """Traffic of shares in a month, if a key serves for so many publications; and if it lies in a repository, from
     which each reader of it pulls a share from each replica, however far away anybody is."""
     if 1 not in params.counts:
@@ -88,7 +89,7 @@ def measure_refresh(params: Params, seed: int, data: Path | None) -> list[Measur
     return found
 
 
-def _costs(params: Params, counted: HopHistogram) -> dict[str, float]:
+def _costs(params: BrokersShares, counted: HopHistogram) -> dict[str, float]:
     """Means and medians over interactions, by each count of shares, and by redistribution."""
     nodes = [[params.replicas] * (edges + 1) for edges in range(counted.size)]
     sent = [shares_sent(way) for way in nodes]
@@ -106,7 +107,7 @@ def _costs(params: Params, counted: HopHistogram) -> dict[str, float]:
     }
 
 
-def _by_edge(params: Params, longest: int) -> list[int]:
+def _by_edge(params: BrokersRefresh, longest: int) -> list[int]:
     """By its edges, what an interaction costs: shares over all of its nodes, or those received if edges are counted."""
     if params.hops_counted == "edges":
         return [shares_received([params.replicas] * edges) for edges in range(longest + 1)]

@@ -11,13 +11,14 @@ from typing import Final
 
 import numpy as np
 
-from veilcast.lab.experiment.params import Measure, Params
+from veilcast.lab.experiment.broker_params import BrokersLosses
+from veilcast.lab.experiment.params import Measure
 from veilcast.lab.models.broker_losses import BrokerTraffic, LossCost, draw_byzantine
 from veilcast.lab.models.broker_tree import grow_tree
 from veilcast.lab.runs.brokers.trace_replay import replay_trace
 
 
-def run(params: Params, seed: int, data: Path | None) -> list[Measure]:
+def run(params: BrokersLosses, seed: int, data: Path | None) -> list[Measure]:
     matrix = replay_trace(params, seed, data)
     scale = params.interactions / int(matrix.sum())
     traffic = BrokerTraffic(matrix, grow_tree(params.nodes, params.fanout, params.family, seed))
@@ -33,7 +34,7 @@ def run(params: Params, seed: int, data: Path | None) -> list[Measure]:
     return found
 
 
-def _lost(params: Params, traffic: BrokerTraffic, count: int, seed: int, number: int) -> LossCost:
+def _lost(params: BrokersLosses, traffic: BrokerTraffic, count: int, seed: int, number: int) -> LossCost:
     marked = draw_byzantine(params.nodes, count, params.byzantine_zipf, params.replacement, seed, number)
     match params.losses:
         case "plain":

@@ -12,13 +12,15 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from statistics import mean, median
 from typing import Any, Final
 
 from veilcast.brokers.config import BrokerClientConfig, BrokerConfig
 from veilcast.brokers.keys.scheme import max_faulty
 from veilcast.errors import LocalError
-from veilcast.lab.experiment.params import Measure, Params
+from veilcast.lab.experiment.broker_params import BrokerLineParams, BrokersDelays, BrokersMessages
+from veilcast.lab.experiment.params import Measure
 from veilcast.lab.runs.brokers.timed_machine import TimedMachine
 from veilcast.machine import Address, Delivered, Event, Frame, Publication
 from veilcast.sim.brokers.adversaries import BEHAVIOURS
@@ -41,9 +43,8 @@ from veilcast.wire.brokers import (
 from veilcast.wire.mesh import Message
 
 
-def measure_messages(params: Params, seed: int) -> list[Measure]:
+def measure_messages(params: BrokersMessages, seed: int, data: Path | None = None) -> list[Measure]:
     """Of one key, over so many nodes."""
-    params.heed("messages of brokers", "brokers")
     found = []
     for hops in params.counts:
         line = BrokerLine(params, hops, params.replicas, seed)
@@ -60,9 +61,8 @@ def measure_messages(params: Params, seed: int) -> list[Measure]:
     return found
 
 
-def measure_delays(params: Params, seed: int) -> list[Measure]:
+def measure_delays(params: BrokersDelays, seed: int, data: Path | None = None) -> list[Measure]:
     """From the publisher to the reader, by hops or by replicas."""
-    params.heed("delays of brokers", "brokers")
     found = []
     for count in params.counts:
         hops, replicas = (params.hops, count) if params.over == "replicas" else (count, params.replicas)
@@ -76,7 +76,7 @@ def measure_delays(params: Params, seed: int) -> list[Measure]:
 class BrokerLine:
     """Of virtual nodes, where everybody has met everybody."""
 
-    def __init__(self, params: Params, hops: int, replicas: int, seed: int, *, timed: bool = False) -> None:
+    def __init__(self, params: BrokerLineParams, hops: int, replicas: int, seed: int, *, timed: bool = False) -> None:
         self._number = 0
         self._had: dict[bytes, int] = {}
         """When the reader had a note, by its body."""

@@ -7,6 +7,7 @@ an honest majority, as the mean over paths drawn at random.
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Final
 
 import numpy as np
@@ -20,16 +21,17 @@ from veilcast.brokers.operations.placement import (
     unprotected_paths,
 )
 from veilcast.brokers.topology import OverlayTree
-from veilcast.lab.experiment.params import Measure, Params
+from veilcast.lab.experiment.broker_params import BrokersPlacement
+from veilcast.lab.experiment.params import Measure
 from veilcast.lab.models.rng import stream
 
 
-def run(params: Params, seed: int) -> list[Measure]:
+def run(params: BrokersPlacement, seed: int, data: Path | None = None) -> list[Measure]:
     found = np.mean([_measure_placement(params, seed, number) for number in range(params.overlays)], axis=0)
     return [Measure("", metric, 0, float(value)) for metric, value in zip(("sound", "bare"), found, strict=True)]
 
 
-def _measure_placement(params: Params, seed: int, number: int) -> tuple[float, float]:
+def _measure_placement(params: BrokersPlacement, seed: int, number: int) -> tuple[float, float]:
     """How likely paths are sound, and which share of them has a node where nothing can be shared."""
     # Whoever places them, instances are the same.
     rng = np.random.default_rng(stream(seed, "placement", number))
@@ -48,7 +50,7 @@ def _measure_placement(params: Params, seed: int, number: int) -> tuple[float, f
     return soundness(paths, sizes, risks), len(unprotected_paths(paths, sizes)) / len(paths)
 
 
-def _on_a_tree(params: Params, rng: np.random.Generator) -> tuple[list[OverlayPath], dict[str, float]]:
+def _on_a_tree(params: BrokersPlacement, rng: np.random.Generator) -> tuple[list[OverlayPath], dict[str, float]]:
     """Each broker hangs from any before it; paths lead from any to any other."""
     names = [str(broker) for broker in range(params.nodes)]
     links = [(names[broker], names[rng.integers(broker)]) for broker in range(1, params.nodes)]
@@ -58,7 +60,7 @@ def _on_a_tree(params: Params, rng: np.random.Generator) -> tuple[list[OverlayPa
     return paths, dict(zip(names, rng.uniform(*_RISKS, params.nodes).tolist(), strict=True))
 
 
-def _anywhere(params: Params, rng: np.random.Generator) -> tuple[list[OverlayPath], dict[str, float]]:
+def _anywhere(params: BrokersPlacement, rng: np.random.Generator) -> tuple[list[OverlayPath], dict[str, float]]:
     """Paths over three to eight brokers, whichever."""
     names = np.arange(params.nodes).astype(str)
     lengths = rng.integers(_SHORTEST, _LONGEST + 1, params.paths)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Final
 
 import numpy as np
@@ -14,12 +15,12 @@ import numpy as np
 from veilcast.crypto.secret import Secret
 from veilcast.crypto.shamir import reconstruct, split
 from veilcast.errors import LocalError
-from veilcast.lab.experiment.params import Measure, Params
+from veilcast.lab.experiment.broker_params import BrokersTimes
+from veilcast.lab.experiment.params import Measure
 
 
-def run(params: Params, seed: int) -> list[Measure]:
+def run(params: BrokersTimes, seed: int, data: Path | None = None) -> list[Measure]:
     """Milliseconds of processor time, as the mean over many keys."""
-    params.heed("times of shares", "brokers")
     rng = np.random.default_rng(seed)
     found = []
     for n in params.counts:

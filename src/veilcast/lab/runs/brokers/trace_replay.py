@@ -17,28 +17,10 @@ from numpy.typing import NDArray
 
 from veilcast.lab import data as stored
 from veilcast.lab import trace_file
-from veilcast.lab.experiment.params import Measure, Params
+from veilcast.lab.experiment.broker_params import TraceParams
 from veilcast.lab.models.broker_tree import BrokerTree, grow_tree
 from veilcast.lab.models.synthetic_trace import TraceLaw
 from veilcast.lab.models.user_placement import Matrix, UserPlacement, Users
-
-
-def run(params: Params, seed: int, data: Path | None = None) -> list[Measure]:
-    from veilcast.lab.runs.brokers import costs, losses
-    from veilcast.lab.runs.brokers import placement as broker_places
-
-    params.heed("runs over brokers", "brokers")
-    match params.brokers:
-        case "path":
-            return costs.measure_path(params)
-        case "shares":
-            return costs.measure_shares(params, seed, data)
-        case "refresh":
-            return costs.measure_refresh(params, seed, data)
-        case "placement":
-            return broker_places.run(params, seed)
-        case _:
-            return losses.run(params, seed, data)
 
 
 class TracePart(NamedTuple):
@@ -50,7 +32,7 @@ class TracePart(NamedTuple):
     """The publisher, in each month another: what a key outlasts a month for is not counted."""
 
 
-def make_trace_parts(params: Params, seed: int, data: Path | None) -> Iterator[TracePart]:
+def make_trace_parts(params: TraceParams, seed: int, data: Path | None) -> Iterator[TracePart]:
     if params.trace == "synthetic" and not params.own_trace:
         law = TraceLaw(params.users, params.relations, params.interactions, seed)
         pieces = ceil(params.interactions / PART_INTERACTIONS)
@@ -65,7 +47,7 @@ def make_trace_parts(params: Params, seed: int, data: Path | None) -> Iterator[T
         yield TracePart(read.publisher, read.subscriber, read.publisher * (month.max() + 1) + month)
 
 
-def replay_trace(params: Params, seed: int, data: Path | None) -> Matrix:
+def replay_trace(params: TraceParams, seed: int, data: Path | None) -> Matrix:
     placement = place_users(params, seed)
     matrix = np.zeros((params.nodes, params.nodes), np.int64)
     for part in make_trace_parts(params, seed, data):
@@ -73,11 +55,11 @@ def replay_trace(params: Params, seed: int, data: Path | None) -> Matrix:
     return matrix
 
 
-def place_users(params: Params, seed: int) -> UserPlacement:
+def place_users(params: TraceParams, seed: int) -> UserPlacement:
     return UserPlacement.by_zipf(params.nodes, params.users_zipf, seed)
 
 
-def draw_overlays(params: Params, seed: int) -> Iterator[BrokerTree]:
+def draw_overlays(params: TraceParams, seed: int) -> Iterator[BrokerTree]:
     for number in range(params.overlays):
         yield grow_tree(params.nodes, params.fanout, params.family, seed, number)
 

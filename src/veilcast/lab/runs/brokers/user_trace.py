@@ -13,6 +13,7 @@ from typing import Any
 import msgspec
 
 from veilcast.errors import ConfigError
+from veilcast.lab.experiment.broker_params import TraceParams
 from veilcast.lab.experiment.definition import Experiment, Figure, QuickSettings, Series
 from veilcast.lab.interaction_traces import InteractionTrace
 from veilcast.lab.runs.brokers.trace_replay import MONTH_HOURS
@@ -22,16 +23,16 @@ def replay_user_trace(
     name: str, experiment: Experiment, file: Path, trace: InteractionTrace, data: Path | None
 ) -> Experiment:
     """Raises `ConfigError` where no trace is replayed."""
-    replays = {cell.series: cell.params for cell in experiment.make_cells() if cell.params.replays()}
+    replays = {cell.series: cell.params for cell in experiment.make_cells() if isinstance(cell.params, TraceParams)}
     if not replays:
         raise ConfigError(f"{name} replays no trace; --trace is for experiments that do, as brokers-fig9")
-    out = {series for series, params in replays.items() if params.traced() and data is None}
+    out = {series for series, params in replays.items() if _reads_data(params) and data is None}
     month: dict[str, Any] = {"interactions": monthly_interactions(trace)}
     own = month | {"own_trace": str(file.absolute())}
 
     def on_it(series: Series) -> Series:
         params = replays.get(series.name)
-        more = {} if params is None else month if params.traced() else own
+        more = {} if params is None else month if _reads_data(params) else own
         return msgspec.structs.replace(series, params=series.params | more)
 
     shrunk = {key: value for key, value in experiment.quick.params.items() if key not in _OF_TRACES}
@@ -59,6 +60,10 @@ def describe_trace(file: Path, trace: InteractionTrace) -> str:
 def _without(figure: Figure, out: set[str]) -> Figure | None:
     curves = tuple(curve for curve in figure.curves if curve.series not in out)
     return msgspec.structs.replace(figure, curves=curves) if curves else None
+
+
+def _reads_data(params: TraceParams) -> bool:
+    return bool(params.data_sources("kernel"))
 
 
 _OF_TRACES = ("users", "relations", "interactions")

@@ -6,23 +6,24 @@ who know the law and attackers who count. The entropy of all messages together i
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from veilcast.errors import ConfigError
 from veilcast.foil.generators.base import Generator, foil_series
 from veilcast.foil.generators.categories import BucketFakes, EntropyFakes, Pmf, fakes_for_uniform
 from veilcast.foil.random_source import FloatArray, IntArray
 from veilcast.lab.attack.stream.model import StreamModel
 from veilcast.lab.attack.stream.single_step import score_counts
-from veilcast.lab.experiment.params import Measure, Params
+from veilcast.lab.experiment.foil_params import FoilCategories
+from veilcast.lab.experiment.params import Measure
 from veilcast.lab.measure.foil_privacy import composite_entropy, indistinguishability, likeliest_candidates
 from veilcast.lab.models.rng import stream
 from veilcast.lab.runs.foil.guesses import FoiledStreams, measure_attackers
 
 
-def run(params: Params, seed: int) -> list[Measure]:
+def run(params: FoilCategories, seed: int, data: Path | None = None) -> list[Measure]:
     pmf = make_pmf(params)
     rng = np.random.default_rng(stream(seed, "codes"))
     values = _lasting(pmf, params, rng)
@@ -34,7 +35,7 @@ def run(params: Params, seed: int) -> list[Measure]:
     )
     by_counts = indistinguishability(likeliest_candidates(score_counts(numbers.candidates, model)), position)
     return [
-        *measure_attackers([numbers], params, seed),
+        *measure_attackers([numbers], params.guessers, params.fakes, seed),
         Measure("counts", "identified", 0, float(by_counts.mean())),
         Measure("", "entropy", 0, composite_entropy(numbers.candidates, len(pmf))),
         Measure("", "entropy_most", 0, float(np.log2(len(pmf)))),
@@ -42,7 +43,7 @@ def run(params: Params, seed: int) -> list[Measure]:
     ]
 
 
-def make_pmf(params: Params) -> Pmf:
+def make_pmf(params: FoilCategories) -> Pmf:
     codes = np.arange(params.categories)
     match params.law:
         case "zipf-1":
@@ -55,7 +56,7 @@ def make_pmf(params: Params) -> Pmf:
             return Pmf(np.ones(params.categories))
 
 
-def _lasting(pmf: Pmf, params: Params, rng: np.random.Generator) -> IntArray:
+def _lasting(pmf: Pmf, params: FoilCategories, rng: np.random.Generator) -> IntArray:
     shape = (params.streams, params.length)
     fresh, stays = pmf.codes_at(rng.random(shape)), rng.random(shape) < params.lasting
     stays[:, 0] = False
@@ -63,14 +64,12 @@ def _lasting(pmf: Pmf, params: Params, rng: np.random.Generator) -> IntArray:
     return np.take_along_axis(fresh, since, axis=1)
 
 
-def _maker(params: Params, pmf: Pmf) -> Generator[Any, np.int64]:
+def _maker(params: FoilCategories, pmf: Pmf) -> Generator[Any, np.int64]:
     match params.foil:
         case "entropy":
             return EntropyFakes(params.fakes, pmf)
-        case "bucketing":
+        case _:
             return BucketFakes(params.fakes, pmf, params.buckets, params.cache, params.match)
-        case other:
-            raise ConfigError(f"categories are foiled by entropy or bucketing, not by {other}")
 
 
 def _fakes(maker: Generator[Any, np.int64]) -> FloatArray:

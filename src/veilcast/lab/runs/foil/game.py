@@ -13,16 +13,17 @@ from typing import Any, Final
 import msgspec
 import numpy as np
 
-from veilcast.lab.experiment.params import Measure, Params
+from veilcast.lab.experiment.foil_params import FoilGame, FoilGuesses
+from veilcast.lab.experiment.params import Measure
 from veilcast.lab.measure.game import find_frontier, solve_game
 from veilcast.lab.runs.foil import guesses
 
 
-def run(params: Params, seed: int, data: Path | None) -> list[Measure]:
+def run(params: FoilGame, seed: int, data: Path | None) -> list[Measure]:
     reached: dict[str, dict[str, float]] = {}
     off: dict[str, float] = {}
     for name, given in GENERATOR_CHOICES.items():
-        found = guesses.run(msgspec.structs.replace(params, ask="guesses", **given), seed, data)
+        found = guesses.run(FoilGuesses(**(msgspec.structs.asdict(params) | given)), seed, data)
         reached[name] = {one.attack: one.value for one in found if one.metric == "identified"}
         del reached[name]["best"]
         off[name] = next(one.value for one in found if (one.attack, one.metric) == ("", "deviation"))

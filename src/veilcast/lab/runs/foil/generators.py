@@ -23,11 +23,11 @@ from veilcast.foil.generators.window import WindowFakes
 from veilcast.foil.random_source import FloatArray
 from veilcast.lab.attack.stream.many_steps import count_endings
 from veilcast.lab.attack.stream.model import MoveLaw, SignLaw, StreamModel
-from veilcast.lab.experiment.params import Params
+from veilcast.lab.experiment.foil_params import FoiledStreamParams
 from veilcast.lab.runs.foil.truths import REVERTING, START_PRICE, TrueStreams, ValueHistory
 
 
-def make_generator(params: Params, past: ValueHistory, *, whole: bool) -> Generator[Any, np.float64]:
+def make_generator(params: FoiledStreamParams, past: ValueHistory, *, whole: bool) -> Generator[Any, np.float64]:
     """`whole` are numbers that count units."""
     span = NumericDomain(low=1.0, decimals=0) if whole else UNBOUNDED
     k, relative = params.fakes, past.relative
@@ -40,12 +40,12 @@ def make_generator(params: Params, past: ValueHistory, *, whole: bool) -> Genera
             return WindowFakes(k, params.noise * past.spread * (START_PRICE if relative else 1), span)
         case "moran" | "moran-leaning" | "naive":
             lineages = Trajectories(k, make_mover(params, past), span)
-            return MoranTrajectories(lineages, branching_rate(params), naive=params.foil == "naive")
+            return MoranTrajectories(lineages, _branching_rate(params), naive=params.foil == "naive")
         case _:
             return Trajectories(k, make_mover(params, past), span)
 
 
-def make_mover(params: Params, past: ValueHistory) -> Mover[Any]:
+def make_mover(params: FoiledStreamParams, past: ValueHistory) -> Mover[Any]:
     match params.foil:
         case "gaussian" | "moran" | "naive" if params.truth == "ar1":
             return REVERTING
@@ -65,14 +65,14 @@ def make_mover(params: Params, past: ValueHistory) -> Mover[Any]:
             raise ConfigError(f"{other} makes no trajectories")
 
 
-def branching_rate(params: Params) -> float:
-    """A step."""
-    if params.rate >= 0:
-        return params.rate
-    return rate_for(params.fakes + 1, params.public) if params.public else 0.0
+def branching_rate(fakes: int, public: int, rate: float) -> float:
+    """Branchings in a step: `rate`, unless it is negative."""
+    if rate >= 0:
+        return rate
+    return rate_for(fakes + 1, public) if public else 0.0
 
 
-def make_attacker_model(params: Params, truth: TrueStreams, proxy: FloatArray) -> StreamModel:
+def make_attacker_model(params: FoiledStreamParams, truth: TrueStreams, proxy: FloatArray) -> StreamModel:
     """To whoever attacks these streams, by what brokers saw in the past."""
     past, n = truth.seen_past, params.fakes + 1
     law = MoveLaw(past.spread, past.mean) if params.truth in ("gbm", "ar1") else _law(past.student)
@@ -85,7 +85,7 @@ def make_attacker_model(params: Params, truth: TrueStreams, proxy: FloatArray) -
         noise=_noise(params, truth),
         signs=lean,
         fake_signs=lean if lean and params.foil in ("leaning", "moran-leaning") else SignLaw(),
-        branching=1 - math.exp(-branching_rate(params) / n),
+        branching=1 - math.exp(-_branching_rate(params) / n),
         delay=params.public,
         told=truth.in_cells(truth.values) if params.public else None,
         proxy=proxy,
@@ -102,7 +102,7 @@ def _signs(past: ValueHistory) -> SignLaw | None:
         return None
 
 
-def _noise(params: Params, truth: TrueStreams) -> float | None:
+def _noise(params: FoiledStreamParams, truth: TrueStreams) -> float | None:
     made = make_generator(params, truth.seen_past, whole=False) if params.foil == "noise" else None
     if not isinstance(made, NoiseFakes):
         return None
@@ -110,7 +110,7 @@ def _noise(params: Params, truth: TrueStreams) -> float | None:
     return float((deviation / truth.values if truth.past.relative else deviation).mean())
 
 
-def _of_fakes(params: Params, past: ValueHistory, law: MoveLaw) -> MoveLaw | None:
+def _of_fakes(params: FoiledStreamParams, past: ValueHistory, law: MoveLaw) -> MoveLaw | None:
     if params.foil in ("noise", "window", "sign-flip", "leaning", "moran-leaning"):
         return None
     moving = make_mover(params, past)
@@ -121,6 +121,10 @@ def _of_fakes(params: Params, past: ValueHistory, law: MoveLaw) -> MoveLaw | Non
 
 def _law(t: StudentMoves) -> MoveLaw:
     return MoveLaw(t.scale, t.mean, t.freedom)
+
+
+def _branching_rate(params: FoiledStreamParams) -> float:
+    return branching_rate(params.fakes, params.public, params.rate)
 
 
 _IN_A_ROW: Final = 20

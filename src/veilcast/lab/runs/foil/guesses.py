@@ -29,7 +29,8 @@ from veilcast.foil.random_source import FloatArray, IntArray
 from veilcast.lab.attack.registry import applies, attack_names, attackers_on, score_candidates
 from veilcast.lab.attack.stream.model import StreamModel, StreamObservations
 from veilcast.lab.attack.stream.trained import FittedLogit, fit_logit
-from veilcast.lab.experiment.params import Measure, Params
+from veilcast.lab.experiment.foil_params import FoiledStreamParams, FoilGuesses
+from veilcast.lab.experiment.params import Measure
 from veilcast.lab.measure.foil_privacy import (
     Chosen,
     indistinguishability,
@@ -68,17 +69,17 @@ class AttackerResult:
     deviation: FloatArray
 
 
-def run(params: Params, seed: int, data: Path | None) -> list[Measure]:
-    return measure_attackers(list(foil_streams(params, seed, data)), params, seed)
+def run(params: FoilGuesses, seed: int, data: Path | None) -> list[Measure]:
+    return measure_attackers(list(foil_streams(params, seed, data)), params.guessers, params.fakes, seed)
 
 
-def measure_attackers(parts: Sequence[FoiledStreams], params: Params, seed: int) -> list[Measure]:
+def measure_attackers(parts: Sequence[FoiledStreams], names: Sequence[str], fakes: int, seed: int) -> list[Measure]:
     """What attackers reach on all of these together."""
-    found = [run_attackers(part, params.guessers) for part in parts]
+    found = [run_attackers(part, names) for part in parts]
     day = np.concatenate([part.day for part in parts])
     far = _far(np.concatenate([part.values for part in parts]))
     measures = [
-        Measure("", "chance", 0, 1 / (params.fakes + 1)),
+        Measure("", "chance", 0, 1 / (fakes + 1)),
         Measure("", "deviation", 0, float(np.concatenate([_off(part) for part in parts]).mean())),
     ]
     by_day: dict[str, FloatArray] = {}
@@ -92,7 +93,7 @@ def measure_attackers(parts: Sequence[FoiledStreams], params: Params, seed: int)
     return [*measures, *measure_best(by_day, seed), Measure("best", "value", 0, value)]
 
 
-def foil_streams(params: Params, seed: int, data: Path | None) -> Iterator[FoiledStreams]:
+def foil_streams(params: FoiledStreamParams, seed: int, data: Path | None) -> Iterator[FoiledStreams]:
     """All of a law together, real ones day by day, for each day has a past of its own."""
     rng = np.random.default_rng(stream(seed, "truth of foiling", params.truth))
     truths = list(foil_truths.draw_truth(params, rng, data))
@@ -105,7 +106,7 @@ def foil_streams(params: Params, seed: int, data: Path | None) -> Iterator[Foile
 
 
 def _trained(
-    params: Params, truths: Sequence[TrueStreams], data: Path | None, rng: np.random.Generator
+    params: FoiledStreamParams, truths: Sequence[TrueStreams], data: Path | None, rng: np.random.Generator
 ) -> dict[int, FittedLogit]:
     """For each fold of days who has learned from the others, by foiling them; of a law, from more that it gives."""
     if len(truths) == 1:
@@ -127,7 +128,7 @@ def _trained(
     return found
 
 
-def _lessons(rows: FloatArray, params: Params) -> FloatArray:
+def _lessons(rows: FloatArray, params: FoiledStreamParams) -> FloatArray:
     """Each stream as often as it is foiled to learn from it."""
     return np.repeat(rows[:: params.copies], params.training, axis=0)
 
@@ -180,7 +181,7 @@ def _together(parts: Sequence[AttackerResult]) -> AttackerResult:
     return AttackerResult(*map(np.concatenate, columns))
 
 
-def _foiled(params: Params, truth: TrueStreams, rng: np.random.Generator) -> FoiledStreams:
+def _foiled(params: FoiledStreamParams, truth: TrueStreams, rng: np.random.Generator) -> FoiledStreams:
     proxy = foil_truths.activity_proxy(truth, rng)
     maker = generators.make_generator(params, truth.past, whole=truth.unit > 0)
     model = generators.make_attacker_model(params, truth, proxy)

@@ -13,12 +13,13 @@ from pathlib import Path
 import numpy as np
 
 from veilcast.foil.random_source import FloatArray
-from veilcast.lab.experiment.params import Measure, Params
+from veilcast.lab.experiment.foil_params import FoilOverhead
+from veilcast.lab.experiment.params import Measure
 from veilcast.lab.models.rng import stream
 from veilcast.lab.runs.foil import guesses
 
 
-def run(params: Params, seed: int, data: Path | None) -> list[Measure]:
+def run(params: FoilOverhead, seed: int, data: Path | None) -> list[Measure]:
     rng = np.random.default_rng(stream(seed, "interests"))
     plain, foiled, events = 0.0, 0.0, 0
     for part in guesses.foil_streams(params, seed, data):
@@ -38,7 +39,9 @@ def run(params: Params, seed: int, data: Path | None) -> list[Measure]:
     ]
 
 
-def _ranges(values: FloatArray, params: Params, times: int, rng: np.random.Generator) -> tuple[FloatArray, FloatArray]:
+def _ranges(
+    values: FloatArray, params: FoilOverhead, times: int, rng: np.random.Generator
+) -> tuple[FloatArray, FloatArray]:
     """Low ends and high ends, each sorted, which is all that counting needs."""
     start = rng.random(params.interests * times) * (1 - params.width)
     low, high = np.quantile(values, start), np.quantile(values, start + params.width)

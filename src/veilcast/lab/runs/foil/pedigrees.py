@@ -9,20 +9,20 @@ gives away a truth that becomes a parent as seldom as any other.
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 
-from veilcast.errors import ConfigError
 from veilcast.foil.generators.moran import draw_branching, draw_poisson
 from veilcast.foil.random_source import FloatArray, IntArray
-from veilcast.lab.experiment.params import Measure, Params
+from veilcast.lab.experiment.foil_params import FoilPedigrees
+from veilcast.lab.experiment.params import Measure
 from veilcast.lab.measure.foil_privacy import indistinguishability, likeliest_candidates
 from veilcast.lab.models.rng import stream
 from veilcast.lab.runs.foil.generators import branching_rate
 
 
-def run(params: Params, seed: int) -> list[Measure]:
-    if params.foil not in ("moran", "naive"):
-        raise ConfigError("a pedigree is of lineages that branch: moran, or naive")
+def run(params: FoilPedigrees, seed: int, data: Path | None = None) -> list[Measure]:
     n, naive = params.fakes + 1, params.foil == "naive"
     rng = np.random.default_rng(stream(seed, "pedigrees"))
     position = np.zeros(params.streams, np.int64)
@@ -30,7 +30,7 @@ def run(params: Params, seed: int) -> list[Measure]:
     for step in range(params.length):
         if step == params.length - params.public:
             belief[:] = np.arange(n) == position[:, None]
-        events = draw_poisson(branching_rate(params), position.shape, rng)
+        events = draw_poisson(branching_rate(params.fakes, params.public, params.rate), position.shape, rng)
         for event in range(int(events.max(initial=0))):
             rows = np.flatnonzero(events > event)
             parent, victim, position[rows] = draw_branching(position[rows], n, rng, naive=naive)

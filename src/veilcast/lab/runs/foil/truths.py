@@ -30,7 +30,7 @@ from veilcast.foil.generators.movers import (
 from veilcast.foil.generators.noise import MINUTE, SIGMA
 from veilcast.foil.random_source import FloatArray, IntArray
 from veilcast.lab.data import DAILY
-from veilcast.lab.experiment.params import Params
+from veilcast.lab.experiment.foil_params import StreamParams
 from veilcast.lab.prices import load_daily, load_minutes
 
 
@@ -95,7 +95,7 @@ class _Days:
     width: float
 
 
-def draw_truth(params: Params, rng: np.random.Generator, data: Path | None) -> Iterator[TrueStreams]:
+def draw_truth(params: StreamParams, rng: np.random.Generator, data: Path | None) -> Iterator[TrueStreams]:
     if params.truth in ("gbm", "ar1"):
         yield _by_law(params, rng)
         return
@@ -115,7 +115,7 @@ def draw_truth(params: Params, rng: np.random.Generator, data: Path | None) -> I
         raise ConfigError(f"no day of {params.truth} has {params.length} steps")
 
 
-def _by_law(params: Params, rng: np.random.Generator) -> TrueStreams:
+def _by_law(params: StreamParams, rng: np.random.Generator) -> TrueStreams:
     shape = (params.streams, params.length)
     if params.truth == "gbm":
         law = geometric_brownian(DRIFT, SIGMA, MINUTE)

@@ -26,10 +26,9 @@ from typing import Final, TypeAlias, TypeVar
 import msgspec
 import numpy as np
 
-from veilcast.errors import ConfigError
-from veilcast.lab.experiment.params import Measure, Params
+from veilcast.lab.experiment.mesh_params import MeshActive
+from veilcast.lab.experiment.params import Measure
 from veilcast.lab.measure.ranking import auc
-from veilcast.lab.runs.mesh import address_grinding
 from veilcast.lab.runs.mesh.mesh_simulation import FAST_HARDENING
 from veilcast.machine import Address, Delivered, Event, Machine
 from veilcast.mesh.config import MeshConfig, ShellGameConfig
@@ -54,7 +53,7 @@ PlayedInsider = TypeVar("PlayedInsider", bound=ActiveInsider)
 class InsiderScenario:
     """Who lives where: the neighbourhood of the seed, and roles for those who are in no coalition."""
 
-    def __init__(self, params: Params, seed: int) -> None:
+    def __init__(self, params: MeshActive, seed: int) -> None:
         self.params, self.seed = params, seed
         self.hardened = params.kappa > 0
         self.first_us = (_FORMING_HARDENED if self.hardened else _FORMING) * PERIOD_US
@@ -208,18 +207,9 @@ InsiderAct: TypeAlias = Callable[[InsiderScenario, bool], dict[str, float]]
 """A script on a stage, or the same coalition watching; what came of it, by metric."""
 
 
-def run(params: Params, seed: int, data: Path | None = None) -> list[Measure]:
+def run(params: MeshActive, seed: int, data: Path | None = None) -> list[Measure]:
     """One script, and beside it those who only watch."""
-    if params.script == "grinding":
-        return address_grinding.run(params, seed)
-    act = INSIDER_ACTS.get(params.script)
-    if act is None:
-        raise ConfigError(f"script must be one of {', '.join(INSIDER_ACTS)}, not {params.script!r}")
-    params.heed("active insiders", "script", "kappa", "insiders", "game")
-    if params.graph != "small-world":
-        raise ConfigError("active insiders live in small worlds")
-    if params.script in _OF_THE_GAME and params.game != "events":
-        raise ConfigError(f'script = "{params.script}" is for a shell game: game = "events"')
+    act = INSIDER_ACTS[params.script]
     return [
         Measure(attack, metric, 0, value)
         for attack, acts in ((params.script, True), ("watching", False))

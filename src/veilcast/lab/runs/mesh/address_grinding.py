@@ -8,21 +8,19 @@ addresses, as they once did: the positive control.
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Final
 
 import msgspec
 
-from veilcast.errors import ConfigError
-from veilcast.lab.experiment.params import Measure, Params
+from veilcast.lab.experiment.mesh_params import MeshGrinding
+from veilcast.lab.experiment.params import Measure
 from veilcast.lab.runs.mesh.mesh_simulation import FAST_HARDENING
 from veilcast.mesh.config import FirstRelayConfig
 from veilcast.sim.insiders.address_grinding import FORMING_S, SECOND_US, TURN_S, GrindingRun
 
 
-def run(params: Params, seed: int) -> list[Measure]:
-    params.heed("runs of address grinding", "script", "kappa", "first_relay")
-    if not params.kappa or params.look != "seconds" or not params.steps:
-        raise ConfigError('script = "grinding" is for a hardened mesh, with kappa above 0, look = "seconds", and steps')
+def run(params: MeshGrinding, seed: int, data: Path | None = None) -> list[Measure]:
     rules = msgspec.structs.replace(FAST_HARDENING, relay=FirstRelayConfig(rule=params.first_relay))
     found: list[Measure] = []
     for attack, turn in (("grinding", TURN_S), ("watching", 0)):

@@ -22,7 +22,8 @@ from veilcast.lab.attack.insider.observations import CoalitionObservations
 from veilcast.lab.attack.observations import EpochObservations
 from veilcast.lab.attack.observer.attackers import find_certain_subscribers
 from veilcast.lab.attack.registry import ACTIVITY, PUBLISHER, Attacker, find_attacker
-from veilcast.lab.experiment.params import Measure, Params
+from veilcast.lab.experiment.mesh_params import MeshEpochs
+from veilcast.lab.experiment.params import Measure
 from veilcast.lab.measure import ranking
 from veilcast.lab.measure.attack_measures import (
     measure_probabilities,
@@ -48,7 +49,7 @@ class AttackSuite:
 
     def __init__(
         self,
-        params: Params,
+        params: MeshEpochs,
         people: Population,
         conduct: MeshPolicy,
         data: Path | None,

@@ -21,7 +21,7 @@ from veilcast.lab.attack.classifiers import BinnedClassifier, LinearClassifier, 
 from veilcast.lab.attack.insider.group_tests import build_group_tests, infer_beliefs
 from veilcast.lab.attack.insider.node_features import extract_node_features
 from veilcast.lab.attack.insider.observations import PublicKnowledge
-from veilcast.lab.experiment.params import Params
+from veilcast.lab.experiment.mesh_params import MeshEpochs
 from veilcast.lab.experiment.plan import SEEDS_MAX
 from veilcast.lab.models.coalition_view import watch_epochs
 from veilcast.lab.models.epochs import MeshPolicy, Population
@@ -40,7 +40,7 @@ class TrainedClassifiers:
 
 
 def know_network(
-    people: Population, params: Params, conduct: MeshPolicy, epochs: int, attacks: Collection[str], data: Path | None
+    people: Population, params: MeshEpochs, conduct: MeshPolicy, epochs: int, attacks: Collection[str], data: Path | None
 ) -> PublicKnowledge:
     """The coalition's knowledge after these epochs; with classifiers if any of these attacks is trained."""
     trained: dict[tuple[str, int], LinearClassifier | BinnedClassifier] = {}
@@ -66,20 +66,20 @@ def judged_nodes(people: Population) -> NDArray[np.bool_]:
     return mask
 
 
-def _acting_share(people: Population, params: Params) -> float:
+def _acting_share(people: Population, params: MeshEpochs) -> float:
     """Insiders know how many nodes subscribe, and how many act as subscribers."""
     share = len(people.subscribers) / int(np.count_nonzero(~people.insiders))
     return min(share + (1 - share) * params.kappa, _SURE)
 
 
-def _training_params(params: Params, people: Population) -> Params:
+def _training_params(params: MeshEpochs, people: Population) -> MeshEpochs:
     if not params.topic:
         return msgspec.structs.replace(params, attacks=())
     return msgspec.structs.replace(params, attacks=(), topic="", ratio=len(people.subscribers) / people.graph.nodes)
 
 
 @lru_cache(maxsize=256)
-def _train_classifiers(params: Params, data: Path | None) -> dict[int, TrainedClassifiers]:
+def _train_classifiers(params: MeshEpochs, data: Path | None) -> dict[int, TrainedClassifiers]:
     """Classifiers by number of epochs."""
     steps = [int(step) for step in params.steps]
     rows: dict[int, list[Scores]] = {step: [] for step in steps}

@@ -8,23 +8,13 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from veilcast.errors import ConfigError
-from veilcast.lab.experiment.params import Params
+from veilcast.lab.experiment.mesh_params import MeshWires
 from veilcast.lab.runs.mesh.traffic_day import PHASE_MESH
 from veilcast.link.config import LinkConfig
 from veilcast.mesh.config import MeshConfig
 
 
-def check_params(params: Params, runs: str, *switches: str) -> None:
-    """Raise where it asks for what no such network is, or for anything that these runs do not heed."""
-    params.heed(runs, "wire", "kappa", "publishers", "cover", "game", *switches)
-    if params.graph != "small-world" or params.cover != "none" or params.game != "none" or params.look != "end":
-        raise ConfigError(f'{runs} are of small worlds with neither PF nor SG, and looked at once: look = "end"')
-    if params.wire == "bare" or (params.wire == "cells") != (params.kappa > 0):
-        raise ConfigError('wire = "cells" is the hardened network, with a kappa above 0; "prompt" the paper\'s')
-
-
-def population_fields(params: Params, paper: MeshConfig) -> dict[str, Any]:
+def population_fields(params: MeshWires, paper: MeshConfig) -> dict[str, Any]:
     """Of a `MeshPopulation`, but for who publishes; `paper` is how the paper's mesh is run."""
     hardened = params.wire == "cells"
     return {

@@ -8,23 +8,21 @@ others.
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from veilcast.errors import ConfigError
 from veilcast.lab.attack.observer.clock_skew import ESTIMATORS, identify, number_slots
-from veilcast.lab.experiment.params import Measure, Params
+from veilcast.lab.experiment.mesh_params import MeshClocks
+from veilcast.lab.experiment.params import Measure
 from veilcast.lab.measure.ranking import auc
 from veilcast.lab.models.cell_times import cell_times
 from veilcast.lab.models.rng import stream
 
 
-def run(params: Params, seed: int) -> list[Measure]:
-    params.heed("runs about clocks", "clocks")
-    if params.look != "minutes":
-        raise ConfigError('runs about clocks are looked at after minutes (look = "minutes")')
+def run(params: MeshClocks, seed: int, data: Path | None = None) -> list[Measure]:
     errors = np.random.default_rng(stream(seed, "clocks")).normal(0, params.skew_ppm, params.nodes)
     found = []
     for step in params.steps:
@@ -43,7 +41,7 @@ def run(params: Params, seed: int) -> list[Measure]:
 
 
 def _watch(
-    params: Params, seed: int, errors: NDArray[np.float64], minutes: float, watch: str
+    params: MeshClocks, seed: int, errors: NDArray[np.float64], minutes: float, watch: str
 ) -> dict[str, NDArray[np.float64]]:
     """By estimator, the error of each machine's clock as the observer finds it, in ppm: above 0 for a fast clock."""
     rng = np.random.default_rng(stream(seed, watch))

@@ -20,9 +20,9 @@ from typing import Final, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from veilcast.errors import ConfigError
 from veilcast.lab.attack.observations import EpochWires
-from veilcast.lab.experiment.params import Measure, Params
+from veilcast.lab.experiment.mesh_params import MeshEpochs, OverEpochsParams
+from veilcast.lab.experiment.params import Measure
 from veilcast.lab.models import hardened_mesh
 from veilcast.lab.models.epochs import MESH_POLICIES, Epoch, MeshPolicy, Population, settle_population
 from veilcast.lab.models.rng import stream
@@ -39,33 +39,29 @@ def average_epochs(epochs: Sequence[Mapping[str, float]], step: float) -> list[M
 Mask = NDArray[np.bool_]
 
 
-def make_policy(params: Params) -> MeshPolicy:
-    """How the mesh is run."""
-    if params.look != "epochs":
-        raise ConfigError('kappa, insiders, churn, games, origin and attacks are for runs over epochs: look = "epochs"')
-    if params.game != "none" or params.cover == "each":
-        raise ConfigError('over epochs there is a mesh with cover = "one", and games for each node of it')
+def make_base_policy(params: OverEpochsParams) -> MeshPolicy:
+    """The policy by which the mesh is laid in each epoch."""
     if params.kappa:
-        if params.cover != "none" or params.games or params.origin == "fresh":
-            raise ConfigError("over epochs a hardened mesh has neither covers nor games, and keeps its root")
-        return replace(
-            MESH_POLICIES["H"],
-            kappa=params.kappa,
-            departures=params.departures,
-            hold=params.hold,
-            relay_epochs=params.relay_epochs,
-        )
-    if params.departures or params.hold or params.relay_epochs or not params.steady:
-        raise ConfigError("publishers come and go, and their notes wait, in a hardened mesh: kappa above 0")
+        return replace(MESH_POLICIES["H"], kappa=params.kappa)
     return MeshPolicy(
         origin="fresh" if params.origin == "fresh" else "publisher",
         mu=params.mu if params.cover == "one" else 0.0,
         recruits=_RECRUITS[params.covers],
-        games=params.games,
     )
 
 
-def settle_people(params: Params, seed: int, data: Path | None) -> Population:
+def make_policy(params: MeshEpochs) -> MeshPolicy:
+    """The same with shell games, and with how long publications wait."""
+    return replace(
+        make_base_policy(params),
+        games=params.games,
+        departures=params.departures,
+        hold=params.hold,
+        relay_epochs=params.relay_epochs,
+    )
+
+
+def settle_people(params: MeshEpochs, seed: int, data: Path | None) -> Population:
     """Who lives there, and who of them are insiders."""
     return settle_population(
         *draw_overlay(params, seed, data), params.insiders, params.churn, seed, steady=params.steady

@@ -25,7 +25,8 @@ from numpy.typing import NDArray
 
 from veilcast.authority.epoch import epoch_of
 from veilcast.errors import ConfigError
-from veilcast.lab.experiment.params import Measure, Params
+from veilcast.lab.experiment.mesh_params import MeshEpochs
+from veilcast.lab.experiment.params import Measure
 from veilcast.lab.measure.delivery_cost import delivery_cost
 from veilcast.lab.models.coalition_view import CoalitionView
 from veilcast.lab.models.epochs import Epoch, MeshPolicy, Population, run_epochs
@@ -40,10 +41,11 @@ from veilcast.mesh.sticky_choices import StickyChoices
 from veilcast.sim.keyrings import KEYRING_EPOCHS
 from veilcast.sim.mesh.population import TOPIC
 from veilcast.wire.geometry import CELL, NEIGHBOURS_MAX
+from veilcast.wire.mesh import Notify, Stem, StemReceipt
 
 
-def run(params: Params, seed: int, data: Path | None = None) -> list[Measure]:
-    if params.game != "none" or params.cover != "none" or params.games or params.origin != "kept":
+def run(params: MeshEpochs, seed: int, data: Path | None = None) -> list[Measure]:
+    if params.cover != "none" or params.games or params.origin != "kept":
         raise ConfigError("over epochs the machines run the baseline or a hardened mesh")
     if params.departures or params.hold or params.relay_epochs or not params.steady:
         raise ConfigError("over epochs the machines' publishers are always there, and their notes do not wait")
@@ -51,7 +53,6 @@ def run(params: Params, seed: int, data: Path | None = None) -> list[Measure]:
         raise ConfigError(f"the machines show a hardened mesh to insiders: {', '.join(_OVERHEARD)}")
     if params.steps[-1] > KEYRING_EPOCHS - 2:
         raise ConfigError(f"the machines' keys hold for {KEYRING_EPOCHS - 2} epochs, not for {params.steps[-1]:g}")
-    params.heed("machines over epochs", "kappa", "insiders", "churn", "attacks")
     people = settle_people(params, seed, data)
     drawn = list(run_epochs(people, MeshPolicy(), int(params.steps[-1])))
     found: list[Measure] = []
@@ -150,7 +151,7 @@ def _published(town: MeshSimulation, watch: _Watch, present: NDArray[np.bool_]) 
     town.publish(watch.next())
     town.run(_THROUGH)
     sent = town.count_sent()
-    notes, stem, answers = (float(sent[kind] - before[kind]) for kind in ("Notify", "Stem", "StemReceipt"))
+    notes, stem, answers = (float(sent[kind.__name__] - before[kind.__name__]) for kind in (Notify, Stem, StemReceipt))
     there = int(np.count_nonzero(present[town.subscribers]))
     messages, delivered = notes + stem + answers, len(watch.delivered)
     facts = {

@@ -8,11 +8,11 @@ the step with all that it saw (`suite`).
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Final
 
 import numpy as np
 
-from veilcast.lab.experiment.params import Measure, Params
+from veilcast.lab.experiment.mesh_params import MeshEpochs
+from veilcast.lab.experiment.params import Measure
 from veilcast.lab.measure.delivery_cost import delivery_cost
 from veilcast.lab.models import hardened_mesh
 from veilcast.lab.models.coalition_view import epoch_stem
@@ -25,9 +25,8 @@ from veilcast.lab.runs.mesh.epoch_setup import make_policy as conduct_of
 from veilcast.wire.geometry import CELL
 
 
-def run(params: Params, seed: int, data: Path | None = None) -> list[Measure]:
+def run(params: MeshEpochs, seed: int, data: Path | None = None) -> list[Measure]:
     way = conduct_of(params)
-    params.heed("runs over epochs", *_HEEDED)
     people = settle_people(params, seed, data)
     suite = AttackSuite(params, people, way, data)
     found: list[Measure] = []
@@ -70,9 +69,3 @@ def _facts(people: Population, conduct: MeshPolicy, epoch: Epoch, hop_s: float, 
         facts["stem"] = float(way.path.size - 1)
     facts |= {"messages": float(cost.messages), "hops": cost.hops, "reached": cost.reached_share}
     return facts | delivery_cost(cost.messages, CELL, round(cost.reached_share * present.size), cost.hops, hop_s)
-
-
-_HEEDED: Final = (
-    *("cover", "kappa", "insiders", "churn", "origin", "games"),
-    *("steady", "departures", "hold", "relay_epochs", "attacks"),
-)

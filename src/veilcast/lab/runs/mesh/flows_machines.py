@@ -37,10 +37,10 @@ import numpy as np
 
 from veilcast.crypto.hash_chain import LENGTH_MAX
 from veilcast.errors import ConfigError
-from veilcast.lab.experiment.params import Measure, Params
+from veilcast.lab.experiment.mesh_params import MeshFlows
+from veilcast.lab.experiment.params import Measure
 from veilcast.lab.measure.accuracy import RunTruth
 from veilcast.lab.models.mesh import hop_distances
-from veilcast.lab.runs.mesh import active_insiders, epochs_machines
 from veilcast.lab.runs.mesh.flow_observer import FlowObservation, PublicationFlow, measure_flows
 from veilcast.lab.runs.mesh.mesh_simulation import MeshSimulation, link_ends, node_number
 from veilcast.lab.runs.mesh.overlay_setup import OverlaySetup, draw_overlay
@@ -49,13 +49,7 @@ from veilcast.observe import CellRow, ObservationRow
 from veilcast.wire.geometry import NEIGHBOURS_MAX
 
 
-def run(params: Params, seed: int, data: Path | None = None) -> list[Measure]:
-    if params.topics or params.pruner != "none":
-        raise ConfigError("several topics, and an insider who prunes, are for the kernels")
-    if params.script:
-        return active_insiders.run(params, seed)
-    if params.look == "epochs":
-        return epochs_machines.run(params, seed, data)
+def run(params: MeshFlows, seed: int, data: Path | None = None) -> list[Measure]:
     _check(params)
     found = draw_overlay(params, seed, data)
     graph, publisher, subscribers = found
@@ -67,7 +61,7 @@ def run(params: Params, seed: int, data: Path | None = None) -> list[Measure]:
 
 
 class _Run:
-    def __init__(self, params: Params, found: OverlaySetup, seed: int) -> None:
+    def __init__(self, params: MeshFlows, found: OverlaySetup, seed: int) -> None:
         self._params = params
         self._forming = _forming(found)
         config = _config(params, self._forming)
@@ -143,7 +137,7 @@ class _Wires:
             self.seen.append((node_number(row.src), node_number(row.dst)))
 
 
-def _config(params: Params, forming: int) -> MeshConfig:
+def _config(params: MeshFlows, forming: int) -> MeshConfig:
     cover = CoverConfig()
     if params.cover != "none":
         choice: CoverChoice = "fresh" if params.covers == "variable" else "kept"
@@ -174,8 +168,7 @@ def _forming(found: OverlaySetup) -> int:
     return _FIRST + round(_HOP * int(hop_distances(found[0], found[1])[0].max()))
 
 
-def _check(params: Params) -> None:
-    params.heed('machines that are not run over epochs (look = "epochs")', "cover", "publications", "game")
+def _check(params: MeshFlows) -> None:
     refused = {
         f"ties = {params.ties!r}: they follow who tells first": params.ties != "uniform",
         f"look = {params.look!r} for this": params.look not in _LOOKS[params.game],

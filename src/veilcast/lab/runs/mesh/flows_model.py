@@ -13,7 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from veilcast.errors import ConfigError
-from veilcast.lab.experiment.params import Measure, Params
+from veilcast.lab.experiment.mesh_params import MeshFlows
+from veilcast.lab.experiment.params import Measure
 from veilcast.lab.measure.accuracy import RunTruth
 from veilcast.lab.models import heartbeat_mesh
 from veilcast.lab.models.cover import add_covers
@@ -21,33 +22,11 @@ from veilcast.lab.models.graph import Graph
 from veilcast.lab.models.mesh import MeshTree, build_mesh
 from veilcast.lab.models.rng import stream
 from veilcast.lab.models.shell_game import GameOutcome, play_events, play_swaps
-from veilcast.lab.runs.brokers import trace_replay
-from veilcast.lab.runs.foil import dispatch
-from veilcast.lab.runs.mesh import clocks_model, epochs_model, pruning_model, topics_model
 from veilcast.lab.runs.mesh.flow_observer import FlowObservation, PublicationFlow, measure_flows
 from veilcast.lab.runs.mesh.overlay_setup import draw_overlay
-from veilcast.lab.runs.relay import attacks_model
-from veilcast.lab.runs.tree import costs_model
 
 
-def run(params: Params, seed: int, data: Path | None = None) -> list[Measure]:
-    if params.clocks:
-        return clocks_model.run(params, seed)
-    if params.foil:
-        return dispatch.run(params, seed, data)
-    if params.pruner != "none":
-        return pruning_model.run(params, seed, data)
-    if params.brokers:
-        return trace_replay.run(params, seed, data)
-    if params.tree:
-        return costs_model.run(params, seed)
-    if params.relay:
-        return attacks_model.run(params, seed, data)
-    if params.topics:
-        return topics_model.run(params, seed, data)
-    if params.look == "epochs":
-        return epochs_model.run(params, seed, data)
-    params.heed('runs that are not over epochs (look = "epochs")', "cover", "publications", "game")
+def run(params: MeshFlows, seed: int, data: Path | None = None) -> list[Measure]:
     graph, publisher, subscribers = draw_overlay(params, seed, data)
     if params.pace == "beats":
         mesh: MeshTree | heartbeat_mesh.TimedMesh = heartbeat_mesh.lay_mesh(graph, publisher, subscribers, seed)
@@ -63,7 +42,7 @@ def run(params: Params, seed: int, data: Path | None = None) -> list[Measure]:
 
 
 def _publications(
-    params: Params, graph: Graph, mesh: MeshTree | heartbeat_mesh.TimedMesh, seed: int
+    params: MeshFlows, graph: Graph, mesh: MeshTree | heartbeat_mesh.TimedMesh, seed: int
 ) -> Iterator[FlowObservation]:
     if params.look not in ("end", "publications"):
         raise ConfigError(f"look = {params.look!r} is for a shell game")
@@ -81,7 +60,7 @@ def _publications(
         yield FlowObservation(0, tuple(flows))
 
 
-def _games(params: Params, mesh: MeshTree, subscribers: NDArray[np.int32], seed: int) -> Iterator[FlowObservation]:
+def _games(params: MeshFlows, mesh: MeshTree, subscribers: NDArray[np.int32], seed: int) -> Iterator[FlowObservation]:
     if params.game == "swaps":
         if params.look not in ("swaps", "rounds"):
             raise ConfigError('bare swaps take no time and have no end: look = "swaps" or "rounds"')
@@ -121,7 +100,7 @@ def _facts(shuffled: GameOutcome) -> dict[str, float]:
     }
 
 
-def _covered(params: Params, graph: Graph, mesh: MeshTree | heartbeat_mesh.TimedMesh, seed: int) -> MeshTree:
+def _covered(params: MeshFlows, graph: Graph, mesh: MeshTree | heartbeat_mesh.TimedMesh, seed: int) -> MeshTree:
     if isinstance(mesh, heartbeat_mesh.TimedMesh):
         return mesh.mesh if params.cover == "none" else heartbeat_mesh.recruit_covers(graph, mesh, params.mu, seed)
     return mesh if params.cover == "none" else add_covers(graph, mesh, params.mu, seed, params.cover)

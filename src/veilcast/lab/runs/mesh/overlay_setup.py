@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from veilcast.lab.data import load_overlay
-from veilcast.lab.experiment.params import Params
+from veilcast.lab.experiment.mesh_params import OverlayParams
 from veilcast.lab.models.graph import Graph, from_edges, regular, scale_free, small_world
 from veilcast.lab.models.mesh import draw_roles
 from veilcast.lab.models.scamp import scamp_graph
@@ -59,13 +59,13 @@ OverlaySetup: TypeAlias = tuple[Graph, int, NDArray[np.int32]]
 """The overlay, the publisher, and the subscribers in order."""
 
 
-def draw_overlay(params: Params, seed: int, data: Path | None) -> OverlaySetup:
+def draw_overlay(params: OverlayParams, seed: int, data: Path | None) -> OverlaySetup:
     """Drawn under the seed, or read from the data folder. Engines that are given the same have the same."""
     graph, publisher, subscribers = _whole(params, seed, data)
     return limit_degrees(graph, params.links_max, seed) if params.links_max else graph, publisher, subscribers
 
 
-def _whole(params: Params, seed: int, data: Path | None) -> OverlaySetup:
+def _whole(params: OverlayParams, seed: int, data: Path | None) -> OverlaySetup:
     match params.graph:
         case "small-world":
             graph = small_world(params.nodes, params.degree, params.rewire, seed)

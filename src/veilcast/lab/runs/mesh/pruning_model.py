@@ -18,7 +18,8 @@ from numpy.typing import NDArray
 
 from veilcast.errors import ConfigError
 from veilcast.lab.attack.insider import lone_insider
-from veilcast.lab.experiment.params import Measure, Params
+from veilcast.lab.experiment.mesh_params import MeshPruning
+from veilcast.lab.experiment.params import Measure
 from veilcast.lab.measure import anonymity, definitions, information, ranking
 from veilcast.lab.measure.accuracy import Mask
 from veilcast.lab.models.coalition_view import subscription_delays
@@ -27,8 +28,7 @@ from veilcast.lab.models.rng import draw_below, stream
 from veilcast.lab.runs.mesh.overlay_setup import draw_overlay
 
 
-def run(params: Params, seed: int, data: Path | None = None) -> list[Measure]:
-    params.heed("runs of one insider who prunes", "pruner")
+def run(params: MeshPruning, seed: int, data: Path | None = None) -> list[Measure]:
     people = settle_population(*draw_overlay(params, seed, data), 0.0, 0.0, seed)
     epoch = next(run_epochs(people, MeshPolicy(), 1))
     readers = people.subscribers[epoch.mesh.distance[people.subscribers] > 0]

@@ -23,7 +23,6 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit, logit
 
-from veilcast.errors import ConfigError
 from veilcast.lab.attack.insider import token_inference
 from veilcast.lab.attack.insider.group_tests import build_group_tests, infer_beliefs
 from veilcast.lab.attack.insider.token_inference import (
@@ -34,31 +33,25 @@ from veilcast.lab.attack.insider.token_inference import (
     refine_naming,
 )
 from veilcast.lab.data import load_overlay
-from veilcast.lab.experiment.params import Measure, Params
+from veilcast.lab.experiment.mesh_params import MeshTopics
+from veilcast.lab.experiment.params import Measure
 from veilcast.lab.measure import definitions, ranking
 from veilcast.lab.models import topic_mix
 from veilcast.lab.models.epochs import MeshPolicy
 from veilcast.lab.models.rng import stream
 from veilcast.lab.models.topic_mix import TokenObservations, TopicMix
-from veilcast.lab.runs.mesh.epoch_setup import make_policy
+from veilcast.lab.runs.mesh.epoch_setup import make_base_policy
 from veilcast.lab.runs.mesh.overlay_setup import draw_overlay
 
 Floats = NDArray[np.float64]
 Names = NDArray[np.int64]
 
 
-def run(params: Params, seed: int, data: Path | None = None) -> list[Measure]:
-    if params.insiders == 0:
-        raise ConfigError("several topics are for insiders who see their tokens: insiders above 0")
-    if params.games:
-        raise ConfigError(
-            "where there are several topics nobody plays the shell game: it does not change who asks whom"
-        )
+def run(params: MeshTopics, seed: int, data: Path | None = None) -> list[Measure]:
     # A hardened mesh keeps its root; what it would be worth not to is asked here.
-    way = make_policy(msgspec.structs.replace(params, origin="kept"))
+    way = make_base_policy(msgspec.structs.replace(params, origin="kept"))
     if params.origin == "fresh":
         way = replace(way, origin="fresh")
-    params.heed("runs of several topics", *_HEEDED)
     town, popularity, together = _settled(params, seed, data)
     # Who asks reads, or covers; a share kappa of those who do not read cover.
     asks = popularity + way.kappa * (1 - popularity)
@@ -106,7 +99,7 @@ class _Shown:
         return same
 
 
-def _settled(params: Params, seed: int, data: Path | None) -> tuple[TopicMix, Floats, Floats | None]:
+def _settled(params: MeshTopics, seed: int, data: Path | None) -> tuple[TopicMix, Floats, Floats | None]:
     """Who reads what; how popular topics are known to be, the most popular first; and pairs of them, if known."""
     if params.graph == "deezer":
         overlay = load_overlay("deezer", data)
@@ -250,7 +243,6 @@ def _interests(
         )
 
 
-_HEEDED: Final = ("topics", "cover", "kappa", "insiders", "churn", "origin")
 _NOTES: Final = 20.0
 """How many notes come in an epoch and a topic, on the average."""
 _PRIOR: Final = 0.1

@@ -20,7 +20,8 @@ from numpy.typing import NDArray
 
 from veilcast.errors import ConfigError
 from veilcast.lab.attack.observer import cadence
-from veilcast.lab.experiment.params import Measure, Params
+from veilcast.lab.experiment.mesh_params import MeshWires
+from veilcast.lab.experiment.params import Measure
 from veilcast.lab.measure.permutation_test import PhaseSamples, judge_classifier
 from veilcast.lab.models.graph import from_edges
 from veilcast.lab.runs.mesh import captured_network
@@ -32,7 +33,7 @@ from veilcast.mesh.config import MeshConfig
 from veilcast.sim.engine import START_US
 
 
-def run(params: Params, seed: int, data: Path | None = None) -> list[Measure]:
+def run(params: MeshWires, seed: int, data: Path | None = None) -> list[Measure]:
     people = make_population(params)
     with exclusive_addresses():
         seen = run_day(people, seed, PHASE_COUNT)
@@ -52,8 +53,7 @@ def measure_day(people: LoopbackPopulation, seen: TrafficDay, seed: int) -> list
     return found
 
 
-def make_population(params: Params) -> LoopbackPopulation:
-    captured_network.check_params(params, "towns on real sockets")
+def make_population(params: MeshWires) -> LoopbackPopulation:
     if params.publishers > 1:
         raise ConfigError("towns on real sockets have one publisher")
     return LoopbackPopulation(

@@ -18,7 +18,8 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from veilcast.lab.experiment.params import Measure, Params
+from veilcast.lab.experiment.mesh_params import MeshWires
+from veilcast.lab.experiment.params import Measure
 from veilcast.lab.experiment.plan import SEEDS_MAX
 from veilcast.lab.models.graph import from_edges
 from veilcast.lab.runs.mesh import captured_network
@@ -41,14 +42,13 @@ from veilcast.sim.wrappers import unwrap
 from veilcast.topics import Label
 
 
-def run(params: Params, seed: int, data: Path | None = None) -> list[Measure]:
-    captured_network.check_params(params, "captures", "publications")
+def run(params: MeshWires, seed: int, data: Path | None = None) -> list[Measure]:
     capture, truth, delivered = take_capture(params, seed)
     found = measure_attackers(capture, truth, _trained(params))
     return [*found, Measure("", "delivered", 0, delivered)]
 
 
-def take_capture(params: Params, seed: int) -> tuple[WireCapture, CaptureRoles, float]:
+def take_capture(params: MeshWires, seed: int) -> tuple[WireCapture, CaptureRoles, float]:
     """A capture, who was what, and the share of notes and readers that came together."""
     people = _population(params)
     places = {address: place for place, address in enumerate(people.addresses())}
@@ -111,11 +111,11 @@ class _Delivered:
 
 
 @lru_cache(maxsize=8)
-def _trained(params: Params) -> TrainedCadence:
+def _trained(params: MeshWires) -> TrainedCadence:
     return train_cadence([take_capture(params, SEEDS_MAX + number)[:2] for number in range(_TRAINED_ON)])
 
 
-def _population(params: Params) -> CapturedMesh:
+def _population(params: MeshWires) -> CapturedMesh:
     return CapturedMesh(
         **captured_network.population_fields(params, _PAPER), publishers=params.publishers, whole=False, checks=()
     )

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Final, TypeAlias
 
 import msgspec
@@ -26,7 +27,8 @@ from veilcast.core.match_elements import qualify_element
 from veilcast.crypto.group import Point, Scalar, multiply_each
 from veilcast.decoding import MsgpackDecoder
 from veilcast.errors import ConfigError, TamperedError
-from veilcast.lab.experiment.params import Measure, Params
+from veilcast.lab.experiment.params import Measure
+from veilcast.lab.experiment.relay_params import RelayAttacks
 from veilcast.machine import Address, Event, Frame, Record
 from veilcast.observe import ServerRow
 from veilcast.relay.enrolment import ServerKeys
@@ -118,8 +120,7 @@ class RelayTap(Checker):
 _DECODER: Final = MsgpackDecoder(_Entry, TamperedError, "not a record of a proxy")
 
 
-def run(params: Params, seed: int) -> list[Measure]:
-    params.heed("runs of a relay's machines", "relay", "batch", "constant", "queries", "topics", "churn")
+def run(params: RelayAttacks, seed: int, data: Path | None = None) -> list[Measure]:
     if params.constant or params.churn:
         raise ConfigError("a relay's machines are run without churn, and not at a constant rate")
     step = params.steps[-1]
@@ -161,7 +162,7 @@ def repeated_share(rows: list[ServerRow]) -> float:
     return sum(clients[each] > 1 for _, each in asked) / len(asked)
 
 
-def _population(params: Params, epochs: int) -> RelayPopulation:
+def _population(params: RelayAttacks, epochs: int) -> RelayPopulation:
     plain = RelayPopulation(profile="paper" if params.relay == "paper" else "hardened", proxies=1)
     batch_us = plain.proxy.batch_us if params.batch else 0
     return msgspec.structs.replace(

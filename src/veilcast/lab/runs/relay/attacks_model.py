@@ -25,7 +25,8 @@ from veilcast.errors import ConfigError
 from veilcast.lab.attack.server import batch_disclosure, linkage, tag_inference
 from veilcast.lab.attack.server.tag_inference import TagNames, mark_interests
 from veilcast.lab.data import load_overlay
-from veilcast.lab.experiment.params import Measure, Params
+from veilcast.lab.experiment.params import Measure
+from veilcast.lab.experiment.relay_params import RelayAttacks
 from veilcast.lab.measure import relay_success
 from veilcast.lab.measure.relay_success import measure_order
 from veilcast.lab.models import prefix_tags, relay, topic_mix
@@ -39,8 +40,7 @@ Mask = NDArray[np.bool_]
 Found = dict[str, float]
 
 
-def run(params: Params, seed: int, data: Path | None = None) -> list[Measure]:
-    params.heed("runs of a relay", *_HEEDED)
+def run(params: RelayAttacks, seed: int, data: Path | None = None) -> list[Measure]:
     reads, popularity, together = _interests(params, seed, data)
     people = relay.settle_users(reads, _WRITERS, _PUBLICATIONS, params.churn, seed)
     service = RelayService("paper" if params.relay == "paper" else "hardened", params.batch, params.constant)
@@ -222,7 +222,7 @@ class _Desk:
         return order[np.searchsorted(tags[order], self.last.what)]
 
 
-def _interests(params: Params, seed: int, data: Path | None) -> tuple[Mask, Floats, Floats | None]:
+def _interests(params: RelayAttacks, seed: int, data: Path | None) -> tuple[Mask, Floats, Floats | None]:
     """Users x topics; how popular topics are known to be, the most popular first; and pairs of them, if known."""
     if params.graph == "deezer":
         topics = load_overlay("deezer", data).topics
@@ -253,7 +253,6 @@ def _positions(shape: Geometry, tags: Numbers) -> Numbers:
     return shape.positions([tag.to_bytes(8, "big") for tag in tags.tolist()], PUBLIC_KEY)
 
 
-_HEEDED: Final = ("relay", "batch", "constant", "queries", "topics", "churn")
 _WRITERS: Final = 3
 """Of each topic."""
 _PUBLICATIONS: Final = 300.0

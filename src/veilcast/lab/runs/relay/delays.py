@@ -24,7 +24,8 @@ from veilcast.authority.epoch import HOUR_US
 from veilcast.authority.topic_record import Profile
 from veilcast.errors import ConfigError
 from veilcast.lab.data import load_round_trips
-from veilcast.lab.experiment.params import Measure, Params
+from veilcast.lab.experiment.params import Measure
+from veilcast.lab.experiment.relay_params import RelayDelays
 from veilcast.lab.runs.planetlab import PlanetLabLinks, place_on_planetlab
 from veilcast.lab.runs.relay.loopback_relay import LoopbackRelay
 from veilcast.machine import Address, Delivered, Event, Publication, Waiting
@@ -44,12 +45,8 @@ from veilcast.wire.relay import TYPE_BYTES as KINDS
 from veilcast.wire.relay import Blind, Blinded, EnrolClient, Lease, Receipt, RelayDelivery, RequestReply, Resume, Submit
 
 
-def run(params: Params, seed: int, data: Path | None = None) -> list[Measure]:
-    params.heed("timed runs of a relay", "relay", "timed", "serial")
-    if max(*params.steps, READER_COUNT) > params.nodes:
-        raise ConfigError(
-            f"there must be as many nodes as a step says, and {READER_COUNT} at least, not {params.nodes}"
-        )
+def run(params: RelayDelays, seed: int, data: Path | None = None) -> list[Measure]:
+    params.check_hosts(READER_COUNT)
     names = [SERVER, UP, DOWN, *(Address(f"c{number}") for number in range(params.nodes))]
     links = place_on_planetlab(names, load_round_trips(data), seed)
     found = []
@@ -60,9 +57,10 @@ def run(params: Params, seed: int, data: Path | None = None) -> list[Measure]:
     return found
 
 
-def run_on_sockets(params: Params, seed: int, data: Path | None = None) -> list[Measure]:
+def run_on_sockets(params: RelayDelays, seed: int, data: Path | None = None) -> list[Measure]:
     """The same on the loopback interface, where only work takes time (`lab.live.desk`)."""
-    params.heed("timed runs of a relay on real sockets", "relay", "timed")
+    if params.serial:
+        raise ConfigError("on real sockets proxies do not wait for the server between requests: serial is for machines")
     found = []
     for step in params.steps:
         with LoopbackRelay(_profile(params), TOPIC, seed) as desk:
@@ -95,7 +93,7 @@ class RelayWork(NamedTuple):
 class SimulatedRelay:
     """A relay whose clients do what they are told, and what they then heard, and when."""
 
-    def __init__(self, params: Params, seed: int, links: PlanetLabLinks) -> None:
+    def __init__(self, params: RelayDelays, seed: int, links: PlanetLabLinks) -> None:
         self._profile = _profile(params)
         self._serial, self._links = params.serial, links
         self.world = World(seed=seed, links=links, on_event=self._hear)
@@ -179,7 +177,7 @@ class SimulatedRelay:
         return start
 
 
-def _profile(params: Params) -> Profile:
+def _profile(params: RelayDelays) -> Profile:
     return "paper" if params.relay == "paper" else "hardened"
 
 

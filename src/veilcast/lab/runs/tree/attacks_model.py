@@ -13,6 +13,7 @@ one the subscriber has ("belief"); and of counting, whether it has found the sub
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Final
 
 import numpy as np
@@ -21,7 +22,8 @@ from numpy.typing import NDArray
 from veilcast.lab.attack.insider import tree_nodes
 from veilcast.lab.attack.insider.tree_nodes import TreeObservations
 from veilcast.lab.attack.registry import applies, attackers_on
-from veilcast.lab.experiment.params import Measure, Params
+from veilcast.lab.experiment.params import Measure
+from veilcast.lab.experiment.tree_params import TreeAttacks, TreeCoalition
 from veilcast.lab.measure import disclosure_time, ranking
 from veilcast.lab.models import tree, tree_refreshes
 from veilcast.lab.models.tree_entries import TreeEntries
@@ -30,8 +32,7 @@ from veilcast.lab.models.tree_refreshes import TreePolicy, TreeReaders
 Scores = NDArray[np.float64]
 
 
-def run(params: Params, seed: int) -> list[Measure]:
-    params.heed("attacks on trees", *_HEEDED)
+def run(params: TreeAttacks, seed: int, data: Path | None = None) -> list[Measure]:
     habit, village = make_tree_policy(params), draw_readers(params, seed)
     entries = tree_refreshes.watch_refreshes(village, habit, int(params.steps[-1]), params.publications)
     found = []
@@ -45,7 +46,7 @@ def run(params: Params, seed: int) -> list[Measure]:
     return found + _paths(village, habit, params)
 
 
-def make_tree_policy(params: Params) -> TreePolicy:
+def make_tree_policy(params: TreeCoalition) -> TreePolicy:
     return TreePolicy(
         profile="paper" if params.tree == "paper" else "hardened",
         depth=params.depth,
@@ -57,7 +58,7 @@ def make_tree_policy(params: Params) -> TreePolicy:
     )
 
 
-def draw_readers(params: Params, seed: int) -> TreeReaders:
+def draw_readers(params: TreeAttacks, seed: int) -> TreeReaders:
     """One subscriber, and a coalition of others."""
     size = max(1, round(params.insiders * params.nodes))
     drawn = tree.draw_nodes(params.nodes, min(size + 1, params.nodes), seed, "village")
@@ -89,7 +90,7 @@ def _measure_scores(scores: Scores, village: TreeReaders) -> dict[str, float]:
     }
 
 
-def _measure_disclosure(entries: TreeEntries, village: TreeReaders, params: Params) -> list[Measure]:
+def _measure_disclosure(entries: TreeEntries, village: TreeReaders, params: TreeAttacks) -> list[Measure]:
     """By counting alone: whether the subscriber was found by each step, for good."""
     honest = village.honest
     counts = np.zeros((int(params.steps[-1]), village.nodes))
@@ -99,7 +100,7 @@ def _measure_disclosure(entries: TreeEntries, village: TreeReaders, params: Para
     return [Measure("count", "disclosed", step, float(after is not None and after <= step)) for step in params.steps]
 
 
-def _paths(village: TreeReaders, habit: TreePolicy, params: Params) -> list[Measure]:
+def _paths(village: TreeReaders, habit: TreePolicy, params: TreeAttacks) -> list[Measure]:
     """Of one tree, whichever step."""
     runs, last, owned = tree_refreshes.trace_paths(village, habit, _PATHS)
     share = village.insiders.size / (village.nodes - 1)
@@ -113,4 +114,3 @@ def _paths(village: TreeReaders, habit: TreePolicy, params: Params) -> list[Meas
 
 _PATHS: Final = 2000
 """Publications of which it is asked who held them from their origin on."""
-_HEEDED: Final = ("tree", "insiders", "publications", "churn")

@@ -6,15 +6,17 @@ held against what nodes do, where both can be run.
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from veilcast.errors import ConfigError
-from veilcast.lab.experiment.params import Measure, Params
+from veilcast.lab.experiment.params import Measure
+from veilcast.lab.experiment.tree_params import TreeCosts
 from veilcast.lab.runs.tree.costs_model import MESSAGES_MAX
 from veilcast.sim.tree.load import measure_load
 
 
-def run(params: Params, seed: int) -> list[Measure]:
-    params.heed("what trees cost on their machines", "tree", "readers", "routing", "publications")
-    if params.tree != "paper" or params.look != "end":
+def run(params: TreeCosts, seed: int, data: Path | None = None) -> list[Measure]:
+    if params.tree != "paper":
         raise ConfigError("on their machines, it is asked what the paper's trees cost, and nothing else")
     load = measure_load(params.nodes, params.readers, params.routing, params.publications, seed, MESSAGES_MAX)
     each = load.copies / load.publications

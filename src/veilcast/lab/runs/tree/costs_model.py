@@ -6,29 +6,21 @@ each of which draws new trees, and with droppers the subscriber's own search for
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Final
 
 import numpy as np
 
 from veilcast.errors import ConfigError
-from veilcast.lab.experiment.params import Measure, Params
+from veilcast.lab.experiment.params import Measure
+from veilcast.lab.experiment.tree_params import TreeCosts
 from veilcast.lab.models import tree
 from veilcast.lab.models.rng import stream
-from veilcast.lab.runs.tree import attacks_model, definitions_model, droppers_model
 
 
-def run(params: Params, seed: int) -> list[Measure]:
-    if params.look == "end":
-        return _costs(params, seed)
-    if params.droppers:
-        return droppers_model.run(params, seed)
-    return definitions_model.run(params, seed) if params.topics else attacks_model.run(params, seed)
-
-
-def _costs(params: Params, seed: int) -> list[Measure]:
+def run(params: TreeCosts, seed: int, data: Path | None = None) -> list[Measure]:
     """Of some publications to some readers: messages, hops, and how often the busiest node sends, beside the one server
     that would have to send everything to everybody."""
-    params.heed("what trees cost", "tree", "readers", "routing", "publications")
     readers = tree.draw_nodes(params.nodes, params.readers, seed, "readers")
     origin = tree.draw_origins(params.nodes, params.publications, seed)
     found = {"server": float(params.readers * params.publications)}
@@ -40,7 +32,7 @@ def _costs(params: Params, seed: int) -> list[Measure]:
     return [Measure("", metric, 0, value) for metric, value in found.items()]
 
 
-def _by_trees(params: Params, readers: tree.Nodes, origin: tree.Nodes, seed: int) -> dict[str, float]:
+def _by_trees(params: TreeCosts, readers: tree.Nodes, origin: tree.Nodes, seed: int) -> dict[str, float]:
     if params.routing != "trees":
         raise ConfigError("hardened trees are never mixed: routing is by trees")
     if params.tree == "paper":
@@ -61,14 +53,14 @@ def _by_trees(params: Params, readers: tree.Nodes, origin: tree.Nodes, seed: int
     }
 
 
-def _by_guards(params: Params, readers: tree.Nodes, publications: int, seed: int) -> tree.Nodes:
+def _by_guards(params: TreeCosts, readers: tree.Nodes, publications: int, seed: int) -> tree.Nodes:
     """What nodes send besides, as guards of readers: each of them everything."""
     rng = np.random.default_rng(stream(seed, "guards"))
     guards = [rng.permutation(params.nodes)[: params.chain + params.tail] for _ in readers]
     return publications * np.bincount(np.concatenate(guards), minlength=params.nodes)
 
 
-def _by_topic(params: Params, above: tree.Nodes, origin: tree.Nodes, seed: int) -> dict[str, float]:
+def _by_topic(params: TreeCosts, above: tree.Nodes, origin: tree.Nodes, seed: int) -> dict[str, float]:
     if params.routing == "seen":
         messages = [tree.count_flood(above, int(start)) for start in origin]
         return {"messages": float(np.mean(messages))}

@@ -9,12 +9,15 @@ and that is everybody.
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 from numpy.typing import NDArray
 
 from veilcast.errors import ConfigError
 from veilcast.lab.attack.insider import tree_nodes
-from veilcast.lab.experiment.params import Measure, Params
+from veilcast.lab.experiment.params import Measure
+from veilcast.lab.experiment.tree_params import TreeDefinitions
 from veilcast.lab.measure import definitions, relay_success
 from veilcast.lab.models import topic_mix, tree, tree_refreshes
 from veilcast.lab.models.rng import stream
@@ -25,8 +28,7 @@ from veilcast.lab.runs.tree.attacks_model import make_tree_policy
 Mask = NDArray[np.bool_]
 
 
-def run(params: Params, seed: int) -> list[Measure]:
-    params.heed("readers of trees", "tree", "insiders", "topics", "publications", "churn")
+def run(params: TreeDefinitions, seed: int, data: Path | None = None) -> list[Measure]:
     rng = np.random.default_rng(stream(seed, "readers"))
     reads = rng.random((params.nodes, params.topics)) < topic_mix.zipf_popularity(params.topics, params.ratio)
     insiders = tree.draw_nodes(params.nodes, max(1, round(params.insiders * params.nodes)), seed, "coalition")

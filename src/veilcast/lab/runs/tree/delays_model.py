@@ -12,9 +12,9 @@ from typing import Final
 
 import numpy as np
 
-from veilcast.errors import ConfigError
 from veilcast.lab.data import load_round_trips
-from veilcast.lab.experiment.params import Measure, Params
+from veilcast.lab.experiment.params import Measure
+from veilcast.lab.experiment.tree_params import TreeDelays
 from veilcast.lab.models import tree
 from veilcast.lab.models.rng import stream
 from veilcast.lab.models.tree import Nodes, SpanningTrees
@@ -25,12 +25,8 @@ from veilcast.machine import Address
 from veilcast.tree.config import TreeConfig
 
 
-def run(params: Params, seed: int, data: Path | None = None) -> list[Measure]:
-    params.heed("timed runs of trees", "tree", "timed")
-    if max(*params.steps, READER_COUNT) > params.nodes:
-        raise ConfigError(
-            f"there must be as many nodes as a step says, and {READER_COUNT} at least, not {params.nodes}"
-        )
+def run(params: TreeDelays, seed: int, data: Path | None = None) -> list[Measure]:
+    params.check_hosts(READER_COUNT)
     hosts = place_on_planetlab([Address(f"c{number}") for number in range(params.nodes)], load_round_trips(data), seed)
     net = CircuitNetwork(np.array(hosts.one_way_us, np.int64), params.circuit, stream(seed, "circuits")[0])
     found = []
@@ -44,7 +40,7 @@ def run(params: Params, seed: int, data: Path | None = None) -> list[Measure]:
 class _Grove:
     """Nodes are numbered as hosts are, which are dealt at random: so the first of them are any."""
 
-    def __init__(self, params: Params, net: CircuitNetwork, seed: int) -> None:
+    def __init__(self, params: TreeDelays, net: CircuitNetwork, seed: int) -> None:
         self._net, self._nodes, self._depth, self._work = net, params.nodes, params.depth, TREE_WORK[params.tree]
         self._guards = params.chain if params.tree == "hardened" else 0
         self._seed, self._rng = seed, np.random.default_rng(stream(seed, "grove"))
@@ -56,7 +52,7 @@ class _Grove:
         times = install_times(self._net, self._work, trees, readers, chains, groups)
         return {"subscribed_s": float(times.max()) / 1e6}
 
-    def publishing(self, params: Params, count: int) -> dict[str, float]:
+    def publishing(self, params: TreeDelays, count: int) -> dict[str, float]:
         """One of so many readers publishes; or so many publish to a few of them."""
         crowd = params.timed == "crowd"
         readers, senders = (np.arange(READER_COUNT), np.arange(count)) if crowd else (np.arange(count), np.arange(1))

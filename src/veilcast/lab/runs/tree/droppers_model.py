@@ -13,12 +13,14 @@ A chain that lets nothing through at all is left for another, as a subscriber do
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from veilcast.lab.experiment.params import Measure, Params
+from veilcast.lab.experiment.params import Measure
+from veilcast.lab.experiment.tree_params import TreeDroppers
 from veilcast.lab.models import tree
 from veilcast.lab.models.rng import stream
 from veilcast.tree.suspects import DropSuspects
@@ -34,8 +36,7 @@ class TestRound(NamedTuple):
     returned: Mask
 
 
-def run(params: Params, seed: int) -> list[Measure]:
-    params.heed("droppers", "tree", "droppers")
+def run(params: TreeDroppers, seed: int, data: Path | None = None) -> list[Measure]:
     rng = np.random.default_rng(stream(seed, "drops"))
     drops = np.zeros(params.nodes, np.bool_)
     subscriber, *hostile = tree.draw_nodes(
@@ -61,7 +62,7 @@ def run(params: Params, seed: int) -> list[Measure]:
     return found
 
 
-def _name_suspects(rounds: Iterator[TestRound], params: Params) -> Iterator[tuple[float, list[int], float]]:
+def _name_suspects(rounds: Iterator[TestRound], params: TreeDroppers) -> Iterator[tuple[float, list[int], float]]:
     """After the rounds that are asked for, who is named, and what share of the last came back."""
     suspects = DropSuspects(remembered=int(params.steps[-1]) * params.nodes, loss=_LOSS)
     for number, (ways, returned) in enumerate(rounds, start=1):
@@ -77,7 +78,9 @@ def _name_suspects(rounds: Iterator[TestRound], params: Params) -> Iterator[tupl
             return
 
 
-def _rounds(params: Params, subscriber: int, drops: Mask, seed: int, rng: np.random.Generator) -> Iterator[TestRound]:
+def _rounds(
+    params: TreeDroppers, subscriber: int, drops: Mask, seed: int, rng: np.random.Generator
+) -> Iterator[TestRound]:
     guards = _guards(params, subscriber, rng)
     number = 0
     while True:
@@ -105,7 +108,7 @@ def _way(above: tree.Nodes, node: int, guards: NodePath) -> NodePath:
     return (*climbed, *guards)
 
 
-def _guards(params: Params, subscriber: int, rng: np.random.Generator) -> NodePath:
+def _guards(params: TreeDroppers, subscriber: int, rng: np.random.Generator) -> NodePath:
     drawn = rng.permutation(params.nodes)[: params.chain + 1]
     return tuple(drawn[drawn != subscriber][: params.chain].tolist())
 

@@ -1,0 +1,86 @@
+"""Parameters of runs of a relay."""
+
+from __future__ import annotations
+
+from typing import ClassVar, Literal, TypeAlias
+
+from veilcast.errors import ConfigError
+from veilcast.lab.experiment.mesh_params import check_nodes
+from veilcast.lab.experiment.params import RunParams, check_steps
+
+RelayObserver: TypeAlias = Literal["server", "proxy", "wires", "server and wires"]
+
+
+class RelayAttacks(RunParams, frozen=True, kw_only=True, tag="relay.attacks"):
+    """A relay over epochs, and what its server, its proxy and an observer of its clients' wires learn."""
+
+    STEP_UNIT: ClassVar[str] = "epochs"
+
+    relay: Literal["paper", "hardened"]
+    """The profile."""
+    topics: int
+    """Number of topics that users read."""
+    steps: tuple[float, ...]
+    """Numbers of epochs after which the run is measured."""
+    graph: Literal["", "deezer"] = ""
+    """Empty: users read topics at random, the most popular with probability `ratio`. "deezer": interests are read from
+    the data folder."""
+    nodes: int = 500
+    """Number of users."""
+    ratio: float = 0.1
+    """The share of users that read the most popular topic."""
+    churn: float = 0.0
+    """The share of users that are away in an epoch."""
+    batch: float = 0.0
+    """Mean number of requests in a batch of the proxy; 0: the proxy forwards each request at once."""
+    constant: bool = False
+    """Whether clients and proxy exchange records at a constant rate."""
+    queries: int = 0
+    """Number of topics that the server, being a user too, can ask about in an epoch."""
+    observers: tuple[RelayObserver, ...] = ("server", "proxy", "wires", "server and wires")
+    """The adversaries."""
+
+    def __post_init__(self) -> None:
+        self.check_shares("ratio", "churn")
+        self.check_not_negative("batch", "queries")
+        self.check_at_least(1, "topics")
+        check_nodes(self.nodes)
+        check_steps(self.steps, required=True)
+
+    def observed_steps(self) -> tuple[float, ...]:
+        return self.steps
+
+    def data_sources(self, engine: str) -> list[str]:
+        return ["deezer"] if self.graph else []
+
+
+class RelayDelays(RunParams, frozen=True, kw_only=True, tag="relay.delays"):
+    """How long clients of a relay wait."""
+
+    STEP_UNIT: ClassVar[str] = "clients"
+
+    relay: Literal["paper", "hardened"]
+    """The profile."""
+    timed: Literal["subscribing", "publishing", "crowd"]
+    """What clients wait for (`runs.relay.delays`)."""
+    steps: tuple[float, ...]
+    """Numbers of clients."""
+    nodes: int = 500
+    """Number of hosts for clients."""
+    serial: bool = False
+    """Whether a proxy waits for the server's answer to a request before it handles the next one."""
+
+    def __post_init__(self) -> None:
+        check_nodes(self.nodes)
+        check_steps(self.steps, required=True)
+
+    def observed_steps(self) -> tuple[float, ...]:
+        return self.steps
+
+    def data_sources(self, engine: str) -> list[str]:
+        # On real sockets, frames take the time that they take.
+        return [] if engine == "live" else ["planetlab"]
+
+    def check_hosts(self, readers: int) -> None:
+        if max(*self.steps, readers) > self.nodes:
+            raise ConfigError(f"there must be as many nodes as a step says, and {readers} at least, not {self.nodes}")
