@@ -1,1 +1,1 @@
-"""Sweeps: an experiment's file, the runs it asks for, and the tables that come of them."""
+"""Experiments: their files, the sweep of their runs on Spark, and the tables of results."""

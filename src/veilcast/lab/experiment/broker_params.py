@@ -10,7 +10,7 @@ from veilcast.lab.experiment.params import RunParams
 
 
 class BrokersPath(RunParams, frozen=True, kw_only=True, tag="brokers.path"):
-    """What one path costs."""
+    """The cost of one path."""
 
     counts: tuple[int, ...]
     """Numbers of virtual nodes on the path, each a step of the run."""
@@ -65,16 +65,16 @@ class TraceParams(RunParams, frozen=True, kw_only=True):
 
 
 class BrokersShares(TraceParams, frozen=True, kw_only=True, tag="brokers.shares"):
-    """What the key shares of a trace cost."""
+    """The cost of the key shares of a trace."""
 
 
 class BrokersRefresh(TraceParams, frozen=True, kw_only=True, tag="brokers.refresh"):
-    """What the key shares of a trace cost if a key serves for several publications."""
+    """The cost of the key shares of a trace if a key serves for several publications."""
 
     counts: tuple[int, ...]
     """Numbers of publications that a key serves for, each a step of the run; they begin with 1."""
     key_owner: Literal["publisher", "pair", "readers"] = "publisher"
-    """With whom a key is shared (`models.broker_keys`)."""
+    """The members that share a key (`models.broker_keys`)."""
     hops_counted: Literal["nodes", "edges"] = "nodes"
 
     def __post_init__(self) -> None:
@@ -83,7 +83,7 @@ class BrokersRefresh(TraceParams, frozen=True, kw_only=True, tag="brokers.refres
 
 
 class BrokersLosses(TraceParams, frozen=True, kw_only=True, tag="brokers.losses"):
-    """What is sent again because Byzantine brokers drop publications."""
+    """Retransmissions because Byzantine brokers drop publications."""
 
     counts: tuple[int, ...]
     """Numbers of Byzantine brokers, each a step of the run."""
@@ -146,7 +146,7 @@ class BrokerLineParams(RunParams, frozen=True, kw_only=True):
     sharing: Literal["paper", "hardened"] = "hardened"
     """Whether shares are split again at every hop, or redistributed."""
     lie: str = "none"
-    """What the Byzantine replicas do, as many in each node as it tolerates (`sim.brokers`)."""
+    """Behaviour of the Byzantine replicas, as many in each node as it tolerates (`sim.brokers`)."""
 
     def __post_init__(self) -> None:
         check_counts(self.counts)

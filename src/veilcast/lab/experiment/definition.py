@@ -1,15 +1,14 @@
-"""An experiment as its TOML file says it: a claim of a paper (or ours), what to run, what to draw, what was published.
+"""The definition of an experiment, as its TOML file states it: a claim, the runs, the figures and the published
+numbers.
 
-Its cells are the product of its axes, once for each series; a cell and a seed are a run. Figures name curves over an
-axis or over the steps inside a run. Published points are data, with the margin within which the same number counts as
-reproduced, and the verdict that is expected: an experiment says beforehand what will not come out. Matrices hold
-defences against attackers (see `lab.sweep.matrix`).
+The cells of an experiment are the product of its axes, once for each series. A cell and a seed are a run. A figure
+draws curves over an axis, or over the steps inside a run. A published number has a margin within which our number
+counts as reproduced, and an expected verdict: the experiment states beforehand what will not be reproduced.
 
-
-A matrix of an experiment: its series down, attackers across, one metric in each cell, and what a defence costs.
-
-This is what a decision is made from: who is stopped by what, and at which price. Where the experiment has axes, or its
-runs have steps, there is a matrix for every combination of them; the reader chooses, and `at` says where they begin."""
+A matrix shows defences (the series, down) against attackers (across): one metric in each cell, and the costs of each
+defence. If the experiment has axes, or its runs have steps, there is one matrix for each combination of their values.
+The reader of the report chooses one, and `at` is the first choice.
+"""
 
 from __future__ import annotations
 
@@ -34,21 +33,21 @@ from veilcast.lab.experiment.params import RunParams
 
 class AttackMatrix(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     name: str
-    """Unique among the figures and matrices of its experiment, and fit for a file name."""
+    """Unique among the figures and matrices of its experiment; used as a file name."""
     title: str
     attacks: tuple[str, ...]
-    """From left to right. What an attack does not give for a series stays empty."""
+    """Columns, from left to right. A cell stays empty if the series has no such attack."""
     metric: str = "auc"
     over: str = ""
-    """A metric of the same attack by which it is divided: success over base rate. Empty for the metric as it is."""
+    """A metric of the same attack that divides the metric, as in success over base rate. Empty: no division."""
     chance: float = 0.5
-    """What an attacker reaches who has learned nothing: where colour begins."""
+    """The value of an attacker that has learned nothing: where colour begins."""
     certain: float = 1.0
-    """What one reaches who has learned all: where colour is full."""
+    """The value of an attacker that has learned everything: where colour is full."""
     costs: tuple[str, ...] = ()
-    """Metrics of the network itself, which stand beside."""
+    """Metrics of the network itself, in columns of their own."""
     at: dict[str, Any] = {}
-    """What is shown first: a value of an axis, and "step". The last, where nothing is said."""
+    """The choice that is shown first: values of axes, and of "step". The default is the last value."""
 
     def __post_init__(self) -> None:
         if not self.attacks or len(set(self.attacks)) < len(self.attacks):
@@ -57,7 +56,7 @@ class AttackMatrix(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             raise ConfigError(f"matrices.{self.name}: chance and certain must differ")
 
     def find_problems(self, axes: Mapping[str, Collection[Any]], steps: Collection[float]) -> Iterator[str]:
-        """Values that it begins with and that no run has."""
+        """Values of `at` that no run has."""
         for name, value in self.at.items():
             if value not in (steps if name == "step" else axes.get(name, ())):
                 yield f"matrices.{self.name}: `at` {name} = {value} is in no cell"
@@ -67,7 +66,7 @@ _O = TypeVar("_O", bound="ExperimentOutline")
 
 
 class Series(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """One of the things that stand beside one another: its name and the parameters that make it."""
+    """A set of parameters to compare with others, and its name."""
 
     name: str
     params: dict[str, Any] = {}
@@ -76,22 +75,22 @@ class Series(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class FigureCurve(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """One line of a figure: a metric of a series, over the figure's x; `at` fixes the other axes."""
+    """One line of a figure: a metric of a series over the figure's x. `at` fixes the other axes."""
 
     label: str
     metric: str
     series: str = ""
-    """Empty where the experiment has none."""
+    """Empty if the experiment has no series."""
     attack: str = ""
     """Empty for a metric of the network itself."""
     at: dict[str, Any] = {}
-    """Also "step", where x is an axis and not the last step of the runs is meant."""
+    """Can also fix "step" where x is an axis; the default is the last step of the runs."""
     style: Literal["line", "points", "reference"] = "line"
 
 
 class Figure(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     name: str
-    """Unique in its experiment, and fit for a file name."""
+    """Unique in its experiment; used as a file name."""
     title: str
     x: str
     """An axis, or "step"."""
@@ -103,50 +102,52 @@ class Figure(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class PublishedValue(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A number of the paper, and which of ours it is held against."""
+    """A number of the paper, and the curve of ours that it is compared with."""
 
     what: str
     value: float
     figure: str
     curve: str
-    """The label of the curve it lies on."""
+    """The label of the curve."""
     within: float
-    """How far ours may be from `target`, or from the value where there is none."""
+    """The largest distance of our number from `target`, or from `value` if there is no target."""
     x: float | None = None
-    """Where on the curve; None for what is said of a curve as a whole."""
+    """The place on the curve; None if the number is about the whole curve."""
     statistic: Literal["value", "change", "gap", "slope", "argmin", "settles", "last"] = "value"
-    """Of the curve: its value at x; that less its value at `since`, or less that of the curve `beside`; the slope of
-    its least-squares line; where it is least; from which x on it stays within `margin` of `beside`; its last value."""
+    """The number that is taken from our curve: its value at x; its change since `since`; its distance from the curve
+    `beside`; the slope of its least-squares line; the x where it is smallest; the x from which it stays within `margin`
+    of `beside`; its last value."""
     since: float | None = None
     compare: Literal["equal", "at most", "at least", "not told from"] = "equal"
-    """Whether the number is a value, or the bound of what is claimed without one: that a curve falls, that costs stay
-    below those of a broadcast; or what would come of chance, from which ours is not to be told."""
+    """"equal": the number is a value. "at most", "at least": it is the bound of a claim, such as that a curve falls.
+    "not told from": it is the value of chance, and our interval must contain it."""
     among: int = 1
-    """How many numbers are looked at of which any one would be a finding: the interval holds for all of them."""
+    """Number of comparisons of which any one would be a finding. The interval is widened so that it holds for all of
+    them."""
     beside: str = ""
     margin: float = 0.0
     target: float | None = None
-    """What the reading gives when executed elsewhere, where that is known and differs from what was published."""
+    """The result of this reading in an earlier execution, where it is known and differs from the published number."""
     expect: Literal["fits", "partly", "not reproduced"] = "fits"
     why: str = ""
-    """Why it is not, where it is not expected to fit."""
+    """The reason for an expected miss."""
 
 
 class QuickSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What `--quick` changes."""
+    """Changes that `--quick` makes."""
 
     seeds: int = 4
     params: dict[str, Any] = {}
 
 
 class MachineSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What of it the machines run, who are some thousand times slower."""
+    """The part of the experiment that the machines run. They are some thousand times slower than the models."""
 
     seeds: int = 30
     cells: tuple[str, ...] = ("*",)
-    """By their names, or patterns of names."""
+    """Names of cells, or patterns of names."""
     params: dict[str, Any] = {}
-    """What is smaller there."""
+    """Parameters that are smaller for the machines."""
 
 
 class ExperimentCell(msgspec.Struct, frozen=True):
@@ -159,7 +160,7 @@ class ExperimentCell(msgspec.Struct, frozen=True):
 
 
 class ExperimentOutline(msgspec.Struct, frozen=True, kw_only=True):
-    """What of an experiment says how many runs it has and what they need, without what is drawn and checked."""
+    """The part of an experiment that determines its runs, without figures, matrices and published numbers."""
 
     title: str
     kind: str
@@ -167,9 +168,9 @@ class ExperimentOutline(msgspec.Struct, frozen=True, kw_only=True):
     claim: str
     """The sentence that the experiment tests."""
     minutes: float
-    """About how long all of it takes on two cores."""
+    """Approximate duration of the whole experiment on two cores."""
     source: str = ""
-    """The figure or table of a paper; empty for our own."""
+    """The figure or table of a paper; empty for an experiment of our own."""
     seeds: int = 100
     """Runs of each cell."""
     base: dict[str, Any] = {}
@@ -180,11 +181,11 @@ class ExperimentOutline(msgspec.Struct, frozen=True, kw_only=True):
     quick: QuickSettings = QuickSettings()
     machines: MachineSettings = MachineSettings()
     engines: tuple[Literal["kernel", "machines", "live"], ...] = ("kernel", "machines")
-    """What can run it: models on arrays, the real code in the simulator, or the real code on sockets; the first is the
-    default."""
+    """The engines that can run it: models on arrays, the real code in the simulator, or the real code on sockets. The
+    first is the default."""
 
     def make_cells(self, *, quick: bool = False, engine: str = "kernel") -> Iterator[ExperimentCell]:
-        """In the order of the file; their names are unique and stable."""
+        """The cells in the order of the file. Their names are unique and stable."""
         shrunk = self.quick.params if quick else {}
         shrunk = shrunk | self.machines.params if engine == "machines" else shrunk
         chosen = self.machines.cells if engine == "machines" else ("*",)
@@ -200,14 +201,14 @@ class ExperimentOutline(msgspec.Struct, frozen=True, kw_only=True):
         return make_params(series.kind or self.kind, self.base | series.params | more)
 
     def default_seeds(self, engine: str, *, quick: bool = False) -> int:
-        """How many there are if nobody says otherwise."""
+        """Number of seeds if the command names none."""
         usual = self.machines.seeds if engine == "machines" else self.seeds
         return min(usual, self.quick.seeds) if quick else usual
 
 
 class Experiment(ExperimentOutline, frozen=True, kw_only=True, forbid_unknown_fields=True):
     reading: str
-    """How the paper was read, where it can be read in more than one way."""
+    """How the paper is read, where it can be read in several ways."""
     figures: tuple[Figure, ...] = ()
     matrices: tuple[AttackMatrix, ...] = ()
     published: tuple[PublishedValue, ...] = ()
@@ -231,22 +232,22 @@ class Experiment(ExperimentOutline, frozen=True, kw_only=True, forbid_unknown_fi
             raise ConfigError("; ".join(found))
 
     def check_requirements(self, name: str, engine: str, data: Path | None) -> None:
-        """Raise `ConfigError` unless this is an engine that it runs on, and there is a data folder if it needs one."""
+        """Raise `ConfigError` if the engine cannot run this experiment, or if a data folder is needed and missing."""
         if engine not in self.engines:
             raise ConfigError(f"{name} runs on {' and '.join(self.engines)} only, not on {engine}")
         sources = self.data_sources(engine)
         if data is None and sources:
-            from veilcast.lab.data import files_of, missing_folder_error  # Only a refusal pays for it.
+            from veilcast.lab.data import files_of, missing_folder_error  # Imported here, as only an error needs it.
 
             raise missing_folder_error(name, files_of(sources))
 
     def data_sources(self, engine: str, *, quick: bool = False) -> set[str]:
-        """What its runs read from the data folder, by the names of `lab.data`."""
+        """Names, as in `lab.data`, of the data that the runs read."""
         cells = self.make_cells(quick=quick, engine=engine)
         return {source for cell in cells for source in cell.params.data_sources(engine)}
 
     def _of_figures(self) -> Iterator[str]:
-        """What figures name that is not in the experiment."""
+        """Names in figures that the experiment does not have."""
         series = {each.name for each in self.series}
         taken: set[str] = set()
         for figure in self.figures:
@@ -299,15 +300,15 @@ class Experiment(ExperimentOutline, frozen=True, kw_only=True, forbid_unknown_fi
 @cache
 def packaged_names() -> tuple[str, ...]:
     """The experiments that come with the package."""
-    files = (Path(entry.name) for entry in _packaged().iterdir())
+    files = (Path(entry.name) for entry in _package_directory().iterdir())
     return tuple(sorted(file.stem for file in files if file.suffix == ".toml"))
 
 
 def load_experiment(name_or_path: str | Path) -> tuple[str, Experiment]:
-    """An experiment by name, or from a file; with its name."""
+    """Load an experiment by its name or from a file. Returns its name, too."""
     name = str(name_or_path)
     if name in packaged_names():
-        return name, parse_experiment((_packaged() / f"{name}.toml").read_bytes(), name)
+        return name, parse_experiment((_package_directory() / f"{name}.toml").read_bytes(), name)
     path = Path(name)
     if path.suffix != ".toml":
         raise ConfigError(f"no experiment {name}; `veilcast lab list` shows those there are")
@@ -318,20 +319,20 @@ def load_experiment(name_or_path: str | Path) -> tuple[str, Experiment]:
 
 
 def load_outline(name_or_path: str) -> tuple[str, ExperimentOutline]:
-    """The same without figures, matrices and published numbers, which are most of the text of a packaged file."""
+    """Load an outline. Figures, matrices and published numbers, most of the text of a packaged file, are not parsed."""
     if name_or_path not in packaged_names():
         return load_experiment(name_or_path)
-    text = (_packaged() / f"{name_or_path}.toml").read_text()
+    text = (_package_directory() / f"{name_or_path}.toml").read_text()
     tables = re.split(r"^(?=\[)", text, flags=re.MULTILINE)
     kept = "".join(table for table in tables if not table.lstrip("[").startswith(_DRAWN))
-    return name_or_path, _converted(kept.encode(), name_or_path, ExperimentOutline)
+    return name_or_path, _convert(kept.encode(), name_or_path, ExperimentOutline)
 
 
 def parse_experiment(toml: bytes, name: str) -> Experiment:
-    return _converted(toml, name, Experiment)
+    return _convert(toml, name, Experiment)
 
 
-def _converted(toml: bytes, name: str, kind: type[_O]) -> _O:
+def _convert(toml: bytes, name: str, kind: type[_O]) -> _O:
     table = add_kinds(read_toml(toml, f"experiment {name}"))
     try:
         return msgspec.convert(table, kind)
@@ -340,10 +341,10 @@ def _converted(toml: bytes, name: str, kind: type[_O]) -> _O:
         raise ConfigError(f"experiment {name}: {told}") from error
 
 
-def _packaged() -> Traversable:
+def _package_directory() -> Traversable:
     return resources.files("veilcast") / "experiments"
 
 
 _DRAWN: Final = ("figures", "matrices", "published")
 _NEEDED: Final = {"x": ("value", "change", "gap"), "since": ("change",), "beside": ("gap", "settles")}
-"""Which statistics need what is said of a published number, and which have no use for it."""
+"""The statistics that need a field of `PublishedValue`. All other statistics forbid it."""

@@ -1,8 +1,8 @@
-"""One run of an experiment before its sweep: does each curve name something that runs give?
+"""A dry run of an experiment before its sweep: does each curve name a metric that runs return?
 
-Which metrics a run gives depends on its parameters, and only the run knows them. So cells are run once each, small and
-with seed 0, until every curve and every matrix has what it draws. If a name is left over, the sweep would take its time
-and draw nothing: it is refused, with the names that there are.
+The metrics of a run depend on its parameters, and only the run knows them. So each cell is run once, at quick size and
+with seed 0, until every curve and every matrix has its metrics. If a name remains unknown, the experiment is refused
+with the known names. Without this check the sweep would run to its end and draw nothing.
 """
 
 from __future__ import annotations
@@ -19,7 +19,8 @@ from veilcast.lab.experiment.params import RunFunction
 
 
 class DrawnMetric(NamedTuple):
-    """What a figure or a matrix draws: a metric of an attack (empty for the network itself), of a series or of any."""
+    """A metric that a figure or a matrix draws: of an attack (empty for the network itself), and of one series or of
+    any."""
 
     place: str
     series: str | None
@@ -28,9 +29,9 @@ class DrawnMetric(NamedTuple):
 
 
 def check_drawn_metrics(name: str, experiment: Experiment, engine: str, runner: RunFunction, data: Path | None) -> None:
-    """Raise `ConfigError` if a figure or a matrix draws what no run gives.
+    """Raise `ConfigError` if a figure or a matrix draws a metric that no run returns.
 
-    Experiments of more than `CELLS_MAX` cells are let pass if their first cells do not decide.
+    An experiment of more than `CELLS_MAX` cells passes if its first cells do not decide.
     """
     left = list_drawn_metrics(experiment)
     given: dict[str, set[tuple[str, str]]] = {each.name: set() for each in experiment.series}
@@ -85,4 +86,4 @@ def _attacks(pairs: set[tuple[str, str]]) -> list[str]:
 
 
 CELLS_MAX: Final = 64
-"""Cells that are run once each before a name is refused."""
+"""Largest number of cells that are run, once each, before a name is refused."""

@@ -1,8 +1,9 @@
-"""Everything that is wrong with the fields of an experiment's file, found at once.
+"""Finds all faults in the fields of an experiment's file at once.
 
-A decoder stops at the first fault, and says little about names: a file with five faults takes six calls. Here the file
-is compared with the structs that it is decoded to, field by field. Each fault has its path in the file, and the names
-or values that would be right. This module only explains a refusal; whether a file is refused, the decoder decides.
+A decoder stops at the first fault, and says little about names: five faults would take six attempts. This module
+compares the file with the structs that it is decoded to, field by field. Each fault is reported with its path in the
+file, and with the names or values that would be right. The decoder alone decides whether a file is refused; this module
+explains why.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ def find_problems(table: Mapping[str, Any], whole: type[msgspec.Struct]) -> list
 
 
 def unknown_name(what: str, name: str, known: Iterable[str]) -> str:
-    """One sentence for a name that is not known, with those that are; if these are many, with the nearest alone."""
+    """One sentence about an unknown name, with the known names, or with the nearest one alone if there are many."""
     names = sorted(set(known) - {""})
     near = did_you_mean(name, names)
     told = f"; there are {', '.join(names)}" if names and not (near and len(names) > _LISTED) else ""
@@ -110,7 +111,7 @@ def _of_value(given: object, kind: inspect.Type, path: str) -> Iterator[str]:
 
 
 def _values(kind: inspect.Type) -> list[Any]:
-    """All values of a type that is a list of values, or several such lists."""
+    """All values of a type that is a union of literals."""
     if isinstance(kind, inspect.LiteralType):
         return list(kind.values)
     if isinstance(kind, inspect.UnionType) and all(isinstance(each, inspect.LiteralType) for each in kind.types):
@@ -128,4 +129,4 @@ _TYPES: Final[dict[type[inspect.Type], tuple[tuple[type, ...], str]]] = {
     inspect.StructType: ((dict,), "a table"),
 }
 _LISTED: Final = 40
-"""More names than these are not listed where one of them is near."""
+"""Above this number of names, only the nearest one is shown."""

@@ -99,7 +99,7 @@ class FoilGuesses(FoiledStreamParams, frozen=True, kw_only=True, tag="foil.guess
 
 
 class FoilOverhead(FoiledStreamParams, frozen=True, kw_only=True, tag="foil.overhead"):
-    """What foiling sends, beside plain brokers and beside encryption."""
+    """The messages that foiling sends, beside plain brokers and beside encryption."""
 
     false_interests: int = 0
     """Fake subscriptions for each true one, k_s."""

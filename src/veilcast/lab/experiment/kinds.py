@@ -132,7 +132,7 @@ def _is_well_formed(table: Mapping[str, Any]) -> bool:
 
 
 def _merged_parameters(table: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """For each series, its parameters at the first value of each axis."""
+    """The parameters of each series, at the first value of each axis."""
     first = {axis: values[0] for axis, values in table.get("axes", {}).items() if isinstance(values, list) and values}
     base = dict(table.get("base", {}))
     return [base | dict(each.get("params", {})) | first for each in table.get("series") or [{}]]

@@ -1,7 +1,8 @@
-"""What says how a result was made: the code, the parameters, the seeds, the versions, the command, the time it took.
+"""The manifest of a result: how it was made, with which code, parameters, seeds, versions and command, and in what
+time.
 
-A result without a manifest is none, and of a result only that counts which its manifest lists. Two results may be put
-together only if the same code, on the same libraries, made them from the same parameters and data by the same engine.
+A result counts only as far as its manifest lists it. Two results can be combined only if the same code, on the same
+libraries, made them from the same parameters and data by the same engine.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from veilcast.lab.spark.code_archive import code_fingerprint, package_root
 
 
 class Environment(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What something was made on, and with which libraries."""
+    """The Spark master, its cores, and the versions of libraries."""
 
     master: str
     cores: int
@@ -33,13 +34,13 @@ class Environment(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class StoredPortion(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A portion that is there, whole."""
+    """A portion that is stored completely."""
 
     portion: SeedPortion
     rows: int
-    """Of measures."""
+    """Rows of measures."""
     sha256: dict[str, str]
-    """Of its files, by their tables."""
+    """Digests of the portion's files, by table."""
     means: Environment
     wall_s: float
 
@@ -47,25 +48,25 @@ class StoredPortion(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class SweepManifest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     experiment: str
     definition: dict[str, Any]
-    """The experiment's file, so that a result explains itself though the file may change."""
+    """The contents of the experiment's file. The file itself can change later."""
     engine: str
     quick: bool
     data: str | None
-    """The folder of real data, where runs read one."""
+    """The data folder, if runs read one."""
     data_sha256: dict[str, str]
-    """Of the files in it that they read, by their names, and of a trace of the user's own."""
+    """Digests of the data files that runs read, by name, and of a trace of the user's own."""
     fingerprint: str
-    """Of the package's source."""
+    """Digest of the package's source."""
     commit: str
-    """As git has it; empty where the package is not a checkout."""
+    """The git commit; empty if the package is not in a checkout."""
     changed: bool
-    """Whether the checkout had changes that are in no commit."""
+    """Whether the checkout had uncommitted changes."""
     means: Environment
-    """Of the last time; each portion has its own."""
+    """The environment of the last call; each portion has its own."""
     command: str
     status: Literal["running", "complete"] = "running"
     seeds: int = 0
-    """Those that the scores are of."""
+    """Number of seeds that the scores are computed from."""
     wall_s: float = 0.0
     stored: tuple[StoredPortion, ...] = ()
 
@@ -76,7 +77,7 @@ class SweepManifest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return msgspec.convert(add_kinds(self.definition), Experiment)
 
     def with_session(self, spark: SparkSession) -> SweepManifest:
-        """The same, made on this session."""
+        """The same manifest with the environment of this session."""
         context = spark.sparkContext
         java = context._jvm.java.lang.System.getProperty("java.version") if context._jvm is not None else ""
         versions = self.means.versions | {"java": str(java)}
@@ -88,8 +89,8 @@ class SweepManifest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 def describe_sweep(
     name: str, experiment: Experiment, *, engine: str, quick: bool, folder: Path | None, command: str
 ) -> SweepManifest:
-    """What is made from here on, with nothing stored yet."""
-    # What does not read the folder is the same whatever it is.
+    """The manifest of a new sweep, with nothing stored yet."""
+    # A sweep that reads no data is the same with any data folder.
     read = data.file_digests(experiment.data_sources(engine, quick=quick), folder)
     own = {cell.params.trace_file() for cell in experiment.make_cells(quick=quick, engine=engine)} - {""}
     commit, changed = _checkout()
@@ -109,7 +110,7 @@ def describe_sweep(
 
 
 def read_manifest(path: Path) -> SweepManifest:
-    """Raises `StorageError` for what cannot be read, and `TamperedError` for what is no manifest of ours."""
+    """Raises `StorageError` if the file cannot be read, and `TamperedError` if it is not a manifest of ours."""
     try:
         manifest = _DECODER.decode(path.read_bytes(), path)
         manifest.load_definition()
@@ -123,7 +124,7 @@ def read_manifest(path: Path) -> SweepManifest:
 
 
 def find_difference(before: SweepManifest, now: SweepManifest) -> str:
-    """In what the two differ so that their numbers must not stand together; empty if in nothing."""
+    """Why the two results must not be combined; empty if they may be."""
     if before.fingerprint != now.fingerprint:
         return f"by other code ({_code(before)}; this is {_code(now)})"
     for what in ("engine", "quick"):
@@ -151,8 +152,8 @@ def _cells(manifest: SweepManifest) -> list[bytes]:
 
 
 def _checkout() -> tuple[str, bool]:
-    """The commit of the checkout that the package lies in, and of no other that happens to be around it; and whether
-    the package was changed since."""
+    """The commit of the checkout that contains the package, and whether the package was changed since. A checkout that
+    only surrounds an installed package does not count."""
     said = _git("rev-parse", "--show-prefix", "HEAD").split()
     if len(said) != 2 or said[0] != "src/veilcast/":
         return "", False
@@ -160,7 +161,7 @@ def _checkout() -> tuple[str, bool]:
 
 
 def _git(*words: str) -> str:
-    """What it says, which is nothing where there is none."""
+    """The output of a git command; empty if it fails or git is missing."""
     command = ["git", "-C", str(package_root()), *words]
     try:
         return subprocess.run(command, capture_output=True, text=True, check=True, timeout=10).stdout  # noqa: S603
@@ -170,6 +171,6 @@ def _git(*words: str) -> str:
 
 _DECODER: Final = JsonDecoder(SweepManifest, TamperedError, "is no manifest of ours")
 _COMPUTING: Final = ("numpy", "numba", "scipy")
-"""Libraries another version of which may give another number."""
+"""Libraries whose version can change a number."""
 
 _LIBRARIES: Final = (*_COMPUTING, "pyarrow", "pyspark")

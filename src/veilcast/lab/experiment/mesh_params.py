@@ -39,7 +39,7 @@ class OverlayParams(RunParams, frozen=True, kw_only=True):
     """The basic overlay G. gnutella and deezer are read from the data folder, and have their own size and degrees.
     "drawn" is one of the pictures of P0's worked example."""
     picture: Literal[0, 2, 3] = 0
-    """Which picture of the worked example: the number of its covers."""
+    """The picture of the worked example, by the number of its covers."""
     nodes: int = 500
     degree: int = 4
     rewire: float = 0.2
@@ -74,7 +74,7 @@ class MeshFlows(OverlayParams, frozen=True, kw_only=True, tag="mesh.flows"):
     """One mesh, and the flows of its publications as a global observer sees them."""
 
     ties: Literal["uniform", "first"] = "uniform"
-    """Which of several parents at the same distance a node takes: any of them at random, or the first in order."""
+    """How a node chooses among several parents at the same distance: at random, or the first in order."""
     pace: Literal["instant", "beats"] = "instant"
     """Whether adverts and invitations take no time, or wait for their sender's next heartbeat as on the machines."""
     cover: Literal["none", "one", "each"] = "none"
@@ -100,7 +100,7 @@ class MeshFlows(OverlayParams, frozen=True, kw_only=True, tag="mesh.flows"):
     hop_s: float = 0.05
     """How long a subscription takes from one node to the next, in seconds."""
     look: Literal["end", "swaps", "rounds", "seconds", "publications"] = "end"
-    """What `steps` count. A round is one swap for each node of the mesh."""
+    """The unit of `steps`. A round is one swap for each node of the mesh."""
     steps: tuple[float, ...] = ()
     """The moments at which the observer's success is measured."""
 
@@ -239,7 +239,7 @@ class MeshActive(RunParams, frozen=True, kw_only=True, tag="mesh.active"):
     """A coalition that does more than watch, on the machines, in a small world."""
 
     script: Literal["timing", "quitting", "siege", "refusing", "crawling", "bogus", "tagging", "replay"]
-    """What the coalition does (`runs.mesh.active_insiders`)."""
+    """The behaviour of the coalition (`runs.mesh.active_insiders`)."""
     nodes: int = 500
     degree: int = 4
     rewire: float = 0.2

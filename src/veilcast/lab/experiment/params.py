@@ -2,7 +2,7 @@
 
 A run is a function of its parameters and its seed. It depends on nothing else: neither on the Spark partition that it
 falls into, nor on the runs before it. Each kind of run has its own struct of parameters, in `mesh_params`,
-`relay_params`, `tree_params`, `foil_params` and `broker_params`; `kinds` lists them all. In JSON, the field `kind`
+`relay_params`, `tree_params`, `foil_params` and `broker_params`; `kinds` lists them all. The field `kind` of their JSON
 names the struct.
 """
 
@@ -21,7 +21,7 @@ class RunParams(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only
     """Parameters of a run. Each of them can be an axis of an experiment, or differ between its series."""
 
     STEP_UNIT: ClassVar[str] = ""
-    """What the steps of a run count; empty if its parameters name no steps."""
+    """The unit of the steps of a run; empty if its parameters name no steps."""
 
     @classmethod
     def kind(cls) -> str:
@@ -35,11 +35,11 @@ class RunParams(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only
         return ()
 
     def data_sources(self, engine: str) -> list[str]:
-        """What a run by this engine reads from the data folder, by the names of `lab.data`."""
+        """Names, as in `lab.data`, of the data that a run by this engine reads."""
         return []
 
     def trace_file(self) -> str:
-        """The user's own trace that the run replays; empty if there is none."""
+        """The user's own trace that the run replays; empty: a built-in one."""
         return ""
 
     def check_shares(self, *names: str) -> None:

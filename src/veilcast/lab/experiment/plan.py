@@ -1,12 +1,12 @@
-"""Which runs a sweep consists of, and in which portions they are done.
+"""Divides the runs of a sweep into portions, and portions into Spark jobs.
 
-A portion is a range of seeds, with all cells: so every cell has had the same seeds at any time, and a sweep that was
-ended half-way has a result, of fewer seeds. Portions never cross the edge of a bucket, which is a fixed range of seeds
-and a directory; more seeds later add portions and change none.
+A portion is a range of seeds, with all cells. So every cell has had the same seeds at any time, and an interrupted
+sweep has a result, of fewer seeds. A bucket is a fixed range of seeds and a directory. Portions never cross the edge of
+a bucket: more seeds later add portions and change none.
 
-Spark is given jobs. A job costs a while, and so does a task in it, a tenth of a second; a run may take less than one
-thousandth. So once it is known how long runs take, portions of short ones are done together, in few tasks. The first
-job is one portion, cut finely. Into what jobs portions go shows in none of their bytes.
+Spark runs jobs. A job has overhead, and so has each of its tasks, a tenth of a second; a run may take less than one
+thousandth. So once the duration of runs is known, portions of short runs share a job of few tasks. The first job is one
+portion, cut finely. The jobs that portions share do not change a byte of the results.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class SeedPortion(msgspec.Struct, frozen=True, order=True, forbid_unknown_fields
 
 
 def missing_portions(seeds: int, done: Collection[SeedPortion]) -> list[SeedPortion]:
-    """The portions that are to be done before all of the first `seeds` seeds are there."""
+    """The portions that are missing of the first `seeds` seeds."""
     there = {seed for portion in done for seed in range(portion.first, portion.last + 1)}
     portions: list[SeedPortion] = []
     for seed in range(seeds):
@@ -52,15 +52,15 @@ def missing_portions(seeds: int, done: Collection[SeedPortion]) -> list[SeedPort
 
 
 class RunPace(NamedTuple):
-    """Of a run, as those before it were."""
+    """Mean duration of a run in seconds, and its mean number of rows, as measured so far."""
 
     seconds: float
     rows: float
 
 
 class SweepJob(NamedTuple):
-    """Portions that Spark is given together, and into how many tasks their runs are cut. A run's number is all that a
-    task is given: runs are numbered cell by cell, and in it seed by seed."""
+    """Portions that one Spark job runs, and its number of tasks. A task receives numbers of runs: runs are numbered
+    cell by cell, and seed by seed in each cell."""
 
     portions: tuple[SeedPortion, ...]
     tasks: int
@@ -71,14 +71,14 @@ class SweepJob(NamedTuple):
 
 
 def next_job(waiting: Sequence[SeedPortion], cells: int, cores: int, pace: RunPace | None) -> SweepJob:
-    """The next, of portions of which one at least waits."""
+    """The next job. At least one portion must be waiting."""
     taken, runs = 1, waiting[0].seeds * cells
     if pace is not None:
         most = min(_JOB_S * cores / pace.seconds, _JOB_ROWS / pace.rows)
         while taken < len(waiting) and runs + waiting[taken].seeds * cells <= most:
             runs += waiting[taken].seeds * cells
             taken += 1
-    # Several for each core, since cells differ in how long they take, and a core that had the light ones takes more.
+    # Several tasks for each core: cells differ in duration, and a core with light ones can take more.
     tasks = cores * _TASKS_PER_CORE
     if pace is not None:
         tasks = max(cores, min(tasks, round(runs * pace.seconds / _TASK_S)))
@@ -86,12 +86,12 @@ def next_job(waiting: Sequence[SeedPortion], cells: int, cores: int, pace: RunPa
 
 
 BUCKET_SEEDS: Final = 20
-"""Seeds. What is lost when a sweep is killed is at most so many runs of each cell, or a job of short ones."""
+"""Seeds of a bucket. A killed sweep loses at most this number of runs of each cell, or one job of short runs."""
 
 SEEDS_MAX: Final = 1_000_000
 _TASKS_PER_CORE: Final = 12
 _TASK_S: Final = 0.5
-"""Shorter tasks cost more than they even out."""
+"""Shorter tasks cost more than they balance."""
 _JOB_S: Final = 10.0
 _JOB_ROWS: Final = 2_000_000
-"""This process holds them."""
+"""This process holds the rows of a job."""

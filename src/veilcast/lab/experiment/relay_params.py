@@ -62,7 +62,7 @@ class RelayDelays(RunParams, frozen=True, kw_only=True, tag="relay.delays"):
     relay: Literal["paper", "hardened"]
     """The profile."""
     timed: Literal["subscribing", "publishing", "crowd"]
-    """What clients wait for (`runs.relay.delays`)."""
+    """The event that clients wait for (`runs.relay.delays`)."""
     steps: tuple[float, ...]
     """Numbers of clients."""
     nodes: int = 500

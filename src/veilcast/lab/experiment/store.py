@@ -1,7 +1,7 @@
-"""A directory of results: one experiment's tables and manifest, written so that a kill at any moment does no harm.
+"""A directory of results: the tables and the manifest of an experiment, safe against a kill at any moment.
 
-Every file is put in its place whole, and counts from the moment at which the manifest lists it. What a killed sweep
-left unlisted is removed by the next one. A lock keeps a second sweep of the same experiment away.
+Every file is put in its place whole, and counts once the manifest lists it. The next sweep removes files that a killed
+sweep left unlisted. A lock keeps a second sweep of the same experiment away.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from veilcast.lab.tables import MeasureRow, RunRow, ScoreRow, VerdictRow
 
 
 class ResultStore:
-    """What is stored of one experiment. Made by `open_store`, which holds the lock."""
+    """The stored results of one experiment. `open_store` makes it and holds its lock."""
 
     def __init__(self, root: Path, name: str) -> None:
         self._root = root
@@ -37,41 +37,42 @@ class ResultStore:
         self._path = manifest_path(root, name)
 
     def check(self, now: SweepManifest, *, fresh: bool) -> SweepManifest | None:
-        """The manifest of what is there and may be gone on with; None if there is nothing, or it is to be discarded.
-        Raises `StorageError` for what was made otherwise, and `TamperedError` for what is not as it was stored."""
+        """The manifest of a stored result that a sweep can continue; None if nothing is stored, or if `fresh` discards
+        it. Raises `StorageError` if the result was made differently, and `TamperedError` if a file has changed since it
+        was stored."""
         if fresh or not self._path.exists():
             return None
         try:
             before = manifests.read_manifest(self._path)
             if differs := manifests.find_difference(before, now):
                 raise StorageError(f"{self._root} holds {self._name} made {differs}; choose another --out")
-            with _told(self._root):
+            with _disk_errors(self._root):
                 self._check_files(before)
         except (StorageError, TamperedError) as error:
-            raise type(error)(f"{error}; --fresh starts anew") from error
+            raise type(error)(f"{error}; --fresh starts again") from error
         return before
 
     def begin(self, now: SweepManifest, *, fresh: bool) -> SweepManifest:
-        """The manifest to go on with: with what is there already, if it was made alike, or with nothing."""
+        """The manifest to continue with: the stored portions, if they were made alike, or none."""
         before = self.check(now, fresh=fresh)
         if before is None:
-            with _told(self._root):
+            with _disk_errors(self._root):
                 self._discard()
             return self._write(now)
-        with _told(self._root):
+        with _disk_errors(self._root):
             self._remove_unlisted(before)
-        # What is drawn and held against the numbers may have changed; the numbers stand.
+        # Figures and published numbers may have changed since; the measures remain valid.
         return self._write(msgspec.structs.replace(now, seeds=before.seeds, wall_s=before.wall_s, stored=before.stored))
 
     def add(
         self, manifest: SweepManifest, portion: SeedPortion, runs: pa.Table, measures: pa.Table, wall_s: float
     ) -> SweepManifest:
-        """Store a portion; from the return on it is there."""
+        """Store a portion. When this returns, the portion is durable."""
         digests = {}
         for row, table in ((RunRow, runs), (MeasureRow, measures)):
             file = self._file(row, portion)
             tables.write(file, table)
-            with _told(self._root):
+            with _disk_errors(self._root):
                 digests[tables.TABLE_OF[row]] = _digest(file)
         stored = StoredPortion(portion, len(measures), digests, manifest.means, wall_s)
         return self._write(
@@ -83,7 +84,7 @@ class ResultStore:
         )
 
     def files(self, manifest: SweepManifest) -> list[Path]:
-        """The measures that count."""
+        """The files of measures that the manifest lists."""
         return [self._file(MeasureRow, stored.portion) for stored in manifest.stored]
 
     def finish(self, manifest: SweepManifest, scores: pa.Table, verdicts: pa.Table, wall_s: float) -> SweepManifest:
@@ -96,13 +97,13 @@ class ResultStore:
 
     def _write(self, manifest: SweepManifest) -> SweepManifest:
         data = msgspec.json.format(msgspec.json.encode(manifest))
-        with _told(self._root):
+        with _disk_errors(self._root):
             self._path.parent.mkdir(exist_ok=True)
         replace_file(self._path, data, mode=0o644)
         return manifest
 
     def _check_files(self, manifest: SweepManifest) -> None:
-        """That what is listed is what was stored: a mean over other rows would be believed."""
+        """Check that the listed files are those that were stored: a mean over other rows would be wrong."""
         for stored in manifest.stored:
             for row in (RunRow, MeasureRow):
                 file = self._file(row, stored.portion)
@@ -120,7 +121,7 @@ class ResultStore:
                     file.unlink()
 
     def _discard(self) -> None:
-        # The manifest first: what lies there without one is nothing.
+        # The manifest first: files without a manifest do not count.
         self._path.unlink(missing_ok=True)
         for row in (ScoreRow, VerdictRow, MeasureRow, RunRow):
             place = tables.place(self._root, row, self._name)
@@ -133,9 +134,9 @@ class ResultStore:
 
 @contextmanager
 def open_store(root: Path, name: str) -> Iterator[ResultStore]:
-    """The store, with its lock."""
+    """Open the store and lock it."""
     with ExitStack() as held:
-        with _told(root):
+        with _disk_errors(root):
             root.mkdir(parents=True, exist_ok=True)
             lock = held.enter_context((root / f".{name}.lock").open("wb"))
             try:
@@ -150,8 +151,8 @@ def manifest_path(root: Path, name: str) -> Path:
 
 
 @contextmanager
-def _told(root: Path) -> Iterator[None]:
-    """A disk that fails, in one line."""
+def _disk_errors(root: Path) -> Iterator[None]:
+    """Turn errors of the disk into one line."""
     try:
         yield
     except OSError as error:

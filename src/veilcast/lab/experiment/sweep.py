@@ -1,9 +1,9 @@
-"""An experiment, swept: its runs on Spark, job by job, to measures, scores and verdicts.
+"""Runs the sweep of an experiment on Spark, job by job, to measures, scores and verdicts.
 
-Measures come to this process a job at a time, in the order of their runs, and are written here, portion by portion: so
-executors need no disk in common with us, files are few, and the same rows are the same bytes on any master. What this
-process holds is bounded by a job. The scores are Spark's again: from the files, however many, where the executors see
-them.
+Measures come to this process one job at a time, in the order of their runs, and this process writes them, portion by
+portion. So executors need no disk in common with it, files are few, and the same rows give the same bytes on any
+master. The memory of this process is bounded by a job. Spark also computes the scores: from the files if the executors
+see them.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ from veilcast.lab.tables import MeasureRow, RunRow, ScoreRow, VerdictRow
 
 
 class SweepResult(msgspec.Struct, frozen=True):
-    """A sweep that is complete."""
+    """The result of a complete sweep."""
 
     manifest: SweepManifest
     runs: int
-    """Done this time; the others were there."""
+    """Number of runs made by this call; the others were stored before."""
     scores: pa.Table
     verdicts: pa.Table
 
@@ -57,7 +57,7 @@ def run_sweep(
     progress: Progress | None = None,
     command: str = "",
 ) -> SweepResult:
-    """Do what is missing of the experiment's first `seeds` seeds in `out`. Seeds that are there beyond those stay."""
+    """Make the missing runs of the experiment's first `seeds` seeds in `out`. Stored seeds beyond those stay."""
     experiment.check_requirements(name, engine, data)
     cells = tuple(experiment.make_cells(quick=quick, engine=engine))
     wanted = seeds or experiment.default_seeds(engine, quick=quick)
@@ -75,7 +75,7 @@ def run_sweep(
                     label = f"{name}, seeds {job.seeds[0]} to {job.seeds[-1]}"
                     progress.begin(label, total - len(portions), total)
                 measures, pace = _measure(spark, cells, job, runner, manifest.data)
-                # Executors import what lies there when they start, and one may have started late.
+                # Executors import the source that exists when they start, and an executor can start late.
                 if code_fingerprint() != manifest.fingerprint:
                     raise StorageError(f"the code of veilcast was changed while {name} was swept with it: start again")
                 took = time.perf_counter() - started
@@ -89,7 +89,7 @@ def run_sweep(
             if progress is not None:
                 progress.begin(f"{name}, scores", total, total)
             scores = _scores(spark, name, cells, out, stored.files(manifest))
-            # A quick run is smaller than what was published, and is not held against it.
+            # A quick run is smaller than the published one, and is not judged.
             judged = [] if quick else curves.judge_published(name, experiment, curves.ScoreTable(scores.to_pylist()))
             verdicts = tables.from_rows(VerdictRow, judged)
             manifest = stored.finish(manifest, scores, verdicts, time.perf_counter() - started)
@@ -101,7 +101,7 @@ def run_sweep(
 def check_sweep(
     name: str, experiment: Experiment, out: Path, *, engine: str, quick: bool, data: Path | None, fresh: bool
 ) -> None:
-    """Raise what would keep a sweep from being made in `out`, before anything is started for it."""
+    """Raise the error that a sweep in `out` would raise, before anything is started."""
     now = describe_sweep(name, experiment, engine=engine, quick=quick, folder=data, command="")
     with store.open_store(out, name) as stored:
         stored.check(now, fresh=fresh)
@@ -110,19 +110,20 @@ def check_sweep(
 def _measure(
     spark: SparkSession, cells: Sequence[ExperimentCell], job: SweepJob, runner: RunFunction, data: str | None
 ) -> tuple[pa.Table, RunPace]:
-    """The rows of a job, and how fast they came."""
+    """The rows of a job, and the pace of its runs."""
     named = tuple((cell.name, msgspec.json.encode(cell.params)) for cell in cells)
     numbers = spark.range(0, len(cells) * len(job.seeds), 1, job.tasks)
     schema = tables.spark_schema(MeasureRow, stored=True).add(DURATION_COLUMN, "double", nullable=False)
     rows = numbers.mapInArrow(RunTask(named, job.seeds, runner, data), schema).toArrow()
-    # The shortest of each cell: the first run in a worker also loads what all of them need.
+    # The shortest of each cell: the first run in a worker also imports and compiles.
     shortest = rows.group_by("cell").aggregate([(DURATION_COLUMN, "min")])[f"{DURATION_COLUMN}_min"]
     pace = RunPace(pc.mean(shortest).as_py(), len(rows) / (len(cells) * len(job.seeds)))
     return rows.drop_columns([DURATION_COLUMN]).cast(tables.arrow_schema(MeasureRow, stored=True)), pace
 
 
 def _of(portion: SeedPortion, measures: pa.Table) -> pa.Table:
-    """Its rows of a job's, in one piece: into how many they come depends on the tasks, and shows in a file's bytes."""
+    """The rows of a portion, in one chunk: the number of chunks depends on the tasks, and would show in the bytes of
+    the file."""
     inside = pc.and_(pc.greater_equal(measures["seed"], portion.first), pc.less_equal(measures["seed"], portion.last))
     return measures.filter(inside).combine_chunks()
 

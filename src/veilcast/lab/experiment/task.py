@@ -1,8 +1,8 @@
-"""What an executor does: run after run of its range, by an engine, to rows.
+"""The task of a Spark executor: it makes its range of runs and returns rows.
 
-A run's rows depend on its parameters and its seed alone, and leave in one order: so a portion has the same rows, in the
-same order, on however many cores it was done. How long each took goes with them, to plan by, and is not kept. What an
-engine cannot do is told with the run that it could not do.
+The rows of a run depend on its parameters and its seed alone, and are sorted. So a portion has the same rows in the
+same order on any number of cores. The duration of each run is returned with its rows, for planning, and is not stored.
+An error names the run that raised it.
 """
 
 from __future__ import annotations
@@ -24,20 +24,20 @@ from veilcast.lab.experiment.params import RunFunction
 from veilcast.lab.tables import MeasureRow, arrow_schema
 
 _Row: TypeAlias = tuple[Any, ...]
-"""Of the table `measures`, as far as it is stored."""
+"""A row of the table `measures`, as far as it is stored."""
 
 
 class RunTask(msgspec.Struct, frozen=True):
-    """The runs of a job; called with the numbers of those that fall to an executor."""
+    """The runs of a job. An executor calls it with the numbers of its runs."""
 
     cells: tuple[tuple[str, bytes], ...]
-    """Their names, and their parameters as JSON."""
+    """Names of cells, and their parameters as JSON."""
     seeds: tuple[int, ...]
     run: RunFunction
     data: str | None
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """A batch of rows for a batch of numbers: one for each run would cost as much again as the runs."""
+        """One batch of rows for each batch of numbers: a batch for each run would cost as much again as the runs."""
         schema = arrow_schema(MeasureRow, stored=True).append(pa.field(DURATION_COLUMN, pa.float64(), nullable=False))
         for batch in batches:
             rows: list[_Row] = []
@@ -67,7 +67,8 @@ class RunTask(msgspec.Struct, frozen=True):
 
 
 def _check(run: str, rows: list[_Row]) -> None:
-    """A number that is none, or stands there twice, would spoil a mean without a word."""
+    """Refuse a value that is not a finite number, and a measure that is there twice: either would spoil a mean
+    silently."""
     if not rows:
         raise LocalError(f"{run}: nothing was measured")
     for _, _, attack, metric, step, value in rows:
@@ -80,4 +81,4 @@ def _check(run: str, rows: list[_Row]) -> None:
 
 _PARAMS: Final = JsonDecoder(AnyParams, TamperedError, "the parameters of a run are damaged")
 DURATION_COLUMN: Final = "took"
-"""The column of how long its run took, in seconds."""
+"""The column with the duration of a run, in seconds."""

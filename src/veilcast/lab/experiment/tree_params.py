@@ -22,7 +22,7 @@ class TreeParams(RunParams, frozen=True, kw_only=True):
 
 
 class TreeCosts(TreeParams, frozen=True, kw_only=True, tag="tree.costs"):
-    """What publications cost."""
+    """The cost of publications."""
 
     tree: Literal["paper", "hardened"]
     """The profile."""
@@ -74,7 +74,7 @@ class TreeCoalition(TreeParams, frozen=True, kw_only=True):
 
 
 class TreeAttacks(TreeCoalition, frozen=True, kw_only=True, tag="tree.attacks"):
-    """What a coalition learns of one subscriber."""
+    """The knowledge that a coalition gains of one subscriber."""
 
 
 class TreeDefinitions(TreeCoalition, frozen=True, kw_only=True, tag="tree.definitions"):
@@ -119,7 +119,7 @@ class TreeDelays(TreeParams, frozen=True, kw_only=True, tag="tree.delays"):
     tree: Literal["paper", "hardened"]
     """The profile."""
     timed: Literal["subscribing", "publishing", "crowd"]
-    """What subscribers wait for, as for a relay (`runs.relay.delays`)."""
+    """The event that subscribers wait for, as for a relay (`runs.relay.delays`)."""
     steps: tuple[float, ...]
     """Numbers of subscribers, or of publishers in a crowd."""
     circuit: int = 6

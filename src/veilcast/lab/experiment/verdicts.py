@@ -1,4 +1,5 @@
-"""From scores to what a figure shows and a verdict judges: the points of each curve of an experiment.
+"""From scores to curves and verdicts: the points of each curve of an experiment, and the judgement of published
+numbers.
 
 A curve is one metric of one series, over an axis (a cell for each point) or over the steps inside one cell's runs.
 """
@@ -16,7 +17,7 @@ from veilcast.lab.tables import VerdictRow
 
 
 class Score(NamedTuple):
-    """A row of the table `scores`, as far as curves need it."""
+    """A row of the table `scores`, with the columns that curves need."""
 
     cell: str
     attack: str
@@ -29,7 +30,7 @@ class Score(NamedTuple):
 
 
 class ScoreTable:
-    """The scores of one experiment, found by what they are of."""
+    """The scores of one experiment, indexed by cell, attack and metric."""
 
     def __init__(self, rows: Iterable[Mapping[str, object] | Score]) -> None:
         self._steps: dict[tuple[str, str, str], dict[float, Score]] = {}
@@ -44,7 +45,8 @@ class ScoreTable:
 def curve_points(
     experiment: Experiment, figure: Figure, curve: FigureCurve, scores: ScoreTable, among: int = 1
 ) -> list[CurvePoint]:
-    """In order of x. Where a cell has no such score, there is no point. Intervals hold for so many numbers together."""
+    """Points in the order of x. A cell without such a score has no point. Intervals hold for `among` numbers
+    together."""
     found = []
     at = {name: value for name, value in curve.at.items() if name != "step"}
     for cell in experiment.make_cells():
@@ -60,8 +62,8 @@ def curve_points(
 
 
 def judge_published(name: str, experiment: Experiment, scores: ScoreTable) -> list[VerdictRow]:
-    """Every published number of the experiment, judged. Where the machines ran a part of the cells only, what is said
-    of another part is left out, and what is said of a curve as a whole."""
+    """Judge every published number of the experiment. If the machines ran only part of the cells, numbers about other
+    cells are left out, and numbers about a whole curve, too."""
     judged = []
     for figure in experiment.figures:
         said = [published for published in experiment.published if published.figure == figure.name]
