@@ -42,7 +42,7 @@ RUNS: Final[Mapping[str, Mapping[str, str]]] = {
     "mesh.pruning": {"kernel": "mesh.pruning_model"},
     "mesh.clocks": {"kernel": "mesh.clocks_model"},
     "mesh.active": {"machines": "mesh.active_insiders"},
-    "mesh.grinding": {"machines": "mesh.address_grinding"},
+    "mesh.grinding": {"machines": "mesh.active_insiders:run_grinding"},
     "mesh.wires": {"machines": "mesh.wires_machines", "live": "mesh.wires_live"},
     "relay.attacks": {"kernel": "relay.attacks_model", "machines": "relay.attacks_machines"},
     "relay.delays": {"machines": "relay.delays", "live": "relay.delays:run_on_sockets"},

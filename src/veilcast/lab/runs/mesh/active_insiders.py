@@ -1,21 +1,25 @@
-"""Runs with active insiders, on the real machines: what a coalition gains by doing more than watching.
+"""Runs with active insiders on the real machines: the gain of a coalition that does more than watch.
 
-Each script (`veilcast.sim.insiders`) is run beside the same coalition in the same network that only watches
-("watching"),
-and what an attack reached is to be held against that.
+Each script (`veilcast.sim.insiders`) is run beside a control: the same coalition in the same network, which only
+watches ("watching"). The result of an attack is to be compared with the control's.
 
-- timing, quitting: how well the coalition orders its honest neighbours, readers before others (`auc`);
-- siege: the same of victims who have hostile neighbours only, and whether their publisher is found (`success`);
-- refusing: swaps in which honest nodes took the lead (`swaps`); crawling: the share of V_a known by name (`known`);
-- bogus: the share of honest nodes of the mesh that have the topic from the coalition (`captured`);
-- tagging: changed notes that were taken for true (`accepted`); replay: copies that honest nodes sent of notes that came
-  to them again (`effects`, for each of those). And for all of these the share of notes that readers got (`delivered`);
-- grinding: see `address_grinding`.
+- timing, quitting: how well the coalition ranks its honest neighbours, readers before others (`auc`);
+- siege: the same for victims that have only hostile neighbours, and whether their publisher is found (`success`);
+- refusing: swaps that honest nodes initiated (`swaps`); crawling: the share of V_a known by name (`known`);
+- bogus: the share of honest nodes of the mesh that receive the topic from the coalition (`captured`);
+- tagging: altered notifications that were accepted (`accepted`); replay: copies that honest nodes sent of a replayed
+  notification (`effects`, for each replayed one);
+- all of them: the share of notifications that readers received (`delivered`).
 
+`run_grinding` runs one insider that grinds addresses. Its steps are seconds of the attack. Two measures at each step:
+whether the insider names the publisher (`success`), and the share of the publications of the last five minutes that the
+publisher itself handed to the insider (`first_hand`). The null control ("watching") is the same insider without new
+addresses. The positive control is `first_relay = "any"`: nodes rank their neighbours' addresses, as they did in an
+earlier version.
 
-Where active insiders act: a neighbourhood of the seed, roles and a coalition in it, and what came of a play.
-
-The link layer is off, for members are inside their links anyway."""
+A scenario is a small world drawn from the seed, with roles and a coalition. The link layer is off: members are at the
+ends of their links anyway.
+"""
 
 from __future__ import annotations
 
@@ -26,15 +30,16 @@ from typing import Final, TypeAlias, TypeVar
 import msgspec
 import numpy as np
 
-from veilcast.lab.experiment.mesh_params import MeshActive
+from veilcast.lab.experiment.mesh_params import MeshActive, MeshGrinding
 from veilcast.lab.experiment.params import Measure
 from veilcast.lab.measure.ranking import auc
 from veilcast.lab.runs.mesh.mesh_simulation import FAST_HARDENING
 from veilcast.machine import Address, Delivered, Event, Machine
-from veilcast.mesh.config import MeshConfig, ShellGameConfig
+from veilcast.mesh.config import FirstRelayConfig, MeshConfig, ShellGameConfig
 from veilcast.sim.checkers import Checker
 from veilcast.sim.engine import START_US
 from veilcast.sim.host import Birth
+from veilcast.sim.insiders.address_grinding import FORMING_S, SECOND_US, TURN_S, GrindingRun
 from veilcast.sim.insiders.insider import ActiveInsider
 from veilcast.sim.insiders.population import InfiltratedPopulation, InsiderScript
 from veilcast.sim.insiders.probe_timing import ANSWER_TIMEOUT_US, ProbeSchedule, ProbingInsider
@@ -51,7 +56,7 @@ PlayedInsider = TypeVar("PlayedInsider", bound=ActiveInsider)
 
 
 class InsiderScenario:
-    """Who lives where: the neighbourhood of the seed, and roles for those who are in no coalition."""
+    """The overlay of a seed, and roles for the nodes that are not in the coalition."""
 
     def __init__(self, params: MeshActive, seed: int) -> None:
         self.params, self.seed = params, seed
@@ -78,8 +83,8 @@ class InsiderScenario:
         return publisher, tuple(others[: self._readers]), tuple(others[self._readers :])
 
     def draw_siege(self) -> tuple[Address, tuple[Address, ...], tuple[Address, ...], tuple[Address, ...]]:
-        """The same around victims, who have none but hostile neighbours: the publisher, some readers and some others,
-        of each as many. Victims share no neighbours, and are none themselves."""
+        """The same around victims, all of whose neighbours are hostile. Victims are the publisher, readers and others,
+        as many of each. Victims share no neighbours, and no victim is a neighbour of another."""
         victims: list[Address] = []
         near: dict[Address, None] = {}
         for address in self._rng.sample(self.addresses, len(self.addresses)):
@@ -105,7 +110,7 @@ class InsiderScenario:
         joins: bool = False,
         told: MeshConfig | None = None,
     ) -> InsiderRun:
-        """`joins` has the coalition read the topic, too."""
+        """If `joins` is true, the coalition subscribes to the topic, too."""
         people = msgspec.structs.replace(
             self._infiltrated(*roles, script, notes, every_us), coalition_subscribes=joins, coalition_config=told
         )
@@ -121,7 +126,7 @@ class InsiderScenario:
 
     @property
     def mesh(self) -> MeshConfig:
-        """What honest nodes are told."""
+        """The configuration of honest nodes."""
         game = ShellGameConfig()
         if self.params.game == "events":
             wait_us = round(self.params.wait_s * 1_000_000)
@@ -153,7 +158,7 @@ class InsiderScenario:
 
 
 class InsiderRun(Checker):
-    """A network that runs, and what its readers were given."""
+    """A running network, and the notifications that its readers received."""
 
     def __init__(self, world: World, people: InfiltratedPopulation) -> None:
         self.world, self.people = world, people
@@ -169,26 +174,26 @@ class InsiderRun(Checker):
         self.world.run(duration_us)
 
     def insiders_playing(self, script: type[PlayedInsider]) -> list[PlayedInsider]:
-        """The coalition, which plays this."""
+        """The members of the coalition that play this script."""
         return [machine for name in self.people.coalition if isinstance(machine := self.world.machine(name), script)]
 
     def honest_nodes(self) -> list[Address]:
         return [address for address in self.people.addresses() if address not in self.people.coalition]
 
     def delivered_share(self) -> dict[str, float]:
-        """The share of notes that readers got."""
+        """The share of notifications that readers received."""
         return {
             "delivered": (len(self.got) - self.count_false())
             / (self.people.notes * len(self.people.subscriber_addresses))
         }
 
     def count_false(self) -> int:
-        """How many notes readers got that nobody published, or got twice."""
+        """Number of deliveries of notifications that were never published, or that were delivered before."""
         published = {b"note %d" % number for number in range(self.people.notes)}
         return sum(times - (body in published) for (_, body), times in self.got.items())
 
     def auc(self, scores: Mapping[Address, float]) -> dict[str, float]:
-        """Of readers against others, of those who are honest and were looked at."""
+        """AUC of readers against others, among the honest nodes that were examined."""
         looked = [name for name in scores if name not in self.people.coalition and name != self.people.publisher]
         reads = np.array([name in self.people.subscriber_addresses for name in looked])
         ranked = auc(np.array([scores[name] for name in looked]), reads)
@@ -197,24 +202,38 @@ class InsiderRun(Checker):
 
 PERIOD_US: Final = 1_000_000
 _FORMING: Final = 20
-"""Heartbeats until a mesh stands."""
+"""Heartbeats until a mesh is complete."""
 _FORMING_HARDENED: Final = 80
 EPOCH_US: Final = 600 * PERIOD_US
 VICTIM_COUNT: Final = 9
-"""The publisher, and of readers and others as many."""
+"""The publisher, and equal numbers of readers and others."""
 
 InsiderAct: TypeAlias = Callable[[InsiderScenario, bool], dict[str, float]]
-"""A script on a stage, or the same coalition watching; what came of it, by metric."""
+"""Runs a script on a scenario, or the same coalition watching. Returns measures by metric."""
 
 
 def run(params: MeshActive, seed: int, data: Path | None = None) -> list[Measure]:
-    """One script, and beside it those who only watch."""
+    """One script, and the control beside it."""
     act = INSIDER_ACTS[params.script]
     return [
         Measure(attack, metric, 0, value)
         for attack, acts in ((params.script, True), ("watching", False))
         for metric, value in act(InsiderScenario(params, seed), acts).items()
     ]
+
+
+def run_grinding(params: MeshGrinding, seed: int, data: Path | None = None) -> list[Measure]:
+    rules = msgspec.structs.replace(FAST_HARDENING, relay=FirstRelayConfig(rule=params.first_relay))
+    found: list[Measure] = []
+    for attack, turn in (("grinding", TURN_S), ("watching", 0)):
+        ground = GrindingRun(seed, rules, turn * SECOND_US, nodes=params.nodes, kappa=params.kappa).run(FORMING_S)
+        before = 0
+        for step in sorted(params.steps):
+            ground.run(round(step) - before)
+            before = round(step)
+            found.append(Measure(attack, "success", step, float(ground.is_publisher_guessed(GUESS_WINDOW_S))))
+            found.append(Measure(attack, "first_hand", step, ground.first_hand_share(GUESS_WINDOW_S)))
+    return found
 
 
 def _timing(stage: InsiderScenario, acts: bool) -> dict[str, float]:
@@ -229,7 +248,7 @@ def _timing(stage: InsiderScenario, acts: bool) -> dict[str, float]:
         PERIOD_US // 2,
     )
     played.run(stage.first_us + seconds * PERIOD_US)
-    # Whom nobody asked, and who did not ask, has not shown that it has notes.
+    # A node that was not asked, or did not answer, has not shown that it receives notifications.
     return (
         played.auc({name: -float(survey.delay_us.get(name, ANSWER_TIMEOUT_US)) for name in beside})
         | played.delivered_share()
@@ -335,16 +354,18 @@ def _replay(stage: InsiderScenario, acts: bool) -> dict[str, float]:
 
 
 def _copies(played: InsiderRun) -> int:
-    """Of notes, that honest nodes have sent."""
+    """Number of copies of notifications that honest nodes have sent."""
     nodes = (mesh_node_at(played.world, name) for name in played.honest_nodes())
     return sum(node.sent["Notify"] for node in nodes if node is not None)
 
 
+GUESS_WINDOW_S: Final = 300
+"""Seconds of publications that the insider's guess is based on."""
 _NOTES: Final = 20
 _PROBE: Final = 7
-"""Seconds for one question, its answer, and a rest."""
+"""Seconds for one question, its answer, and a pause."""
 _TURN: Final = 15
-"""Heartbeats of one turn of silence: longer than a neighbour is waited for."""
+"""Heartbeats of one turn of silence: longer than nodes wait for a neighbour."""
 _TURNS: Final = 12
 INSIDER_ACTS: Final[Mapping[str, InsiderAct]] = {
     "timing": _timing,

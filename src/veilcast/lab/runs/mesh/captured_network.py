@@ -1,7 +1,7 @@
-"""Networks whose wires are recorded, in the simulator or on real sockets: what their populations have in common.
+"""Networks whose wires are recorded, in the simulator or on real sockets: the common part of their populations.
 
-Where `wire` is "cells" the network is the hardened one, every link of it a stream of cells; where it is "prompt" it is
-the paper's, its messages encrypted and otherwise as they come. Heartbeats are short, for it is cells that take time.
+With `wire = "cells"` the network is the hardened one, and every link is a stream of cells. With `wire = "prompt"` it is
+the paper's: messages are encrypted and leave at once. Heartbeats are short, because cells take the time.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from veilcast.mesh.config import MeshConfig
 
 
 def population_fields(params: MeshWires, paper: MeshConfig) -> dict[str, Any]:
-    """Of a `MeshPopulation`, but for who publishes; `paper` is how the paper's mesh is run."""
+    """Fields of a `MeshPopulation`, without its publishers. `paper` is the configuration of the paper's mesh."""
     hardened = params.wire == "cells"
     return {
         "nodes": params.nodes,
@@ -30,4 +30,4 @@ def population_fields(params: MeshWires, paper: MeshConfig) -> dict[str, Any]:
 
 
 _RATE: Final = 16
-"""Cells in a second on each link."""
+"""Cells per second on each link."""

@@ -1,9 +1,10 @@
-"""Runs that ask whether an observer of all cells knows a machine again by the error of its clock (`attack.clock_skew`).
+"""Runs about clocks: does an observer of all cells recognise a machine by the error of its clock
+(`observer.clock_skew`)?
 
-Machines have clocks whose errors are normal. The observer watches all for as many minutes as a step says. Then each
-machine comes back under another address with new links, and is watched for as long: which one is it? Another member on
-the same machine looks the same to the observer, so `auc_same` is also how well it tells members on one machine from
-others.
+The errors of clocks are normally distributed. The observer watches all machines for as many minutes as a step says.
+Then each machine returns under another address with new links, and is watched for as long. The observer has to find the
+machine again. Another member on the same machine looks the same to the observer. So `auc_same` also says how well the
+observer tells members on one machine from members on others.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ def run(params: MeshClocks, seed: int, data: Path | None = None) -> list[Measure
 def _watch(
     params: MeshClocks, seed: int, errors: NDArray[np.float64], minutes: float, watch: str
 ) -> dict[str, NDArray[np.float64]]:
-    """By estimator, the error of each machine's clock as the observer finds it, in ppm: above 0 for a fast clock."""
+    """By estimator, the observer's estimate of the error of each machine's clock, in ppm; positive for a fast clock."""
     rng = np.random.default_rng(stream(seed, watch))
     found: dict[str, list[float]] = {estimator: [] for estimator in ESTIMATORS}
     for error in errors.tolist():
@@ -66,4 +67,4 @@ def _watch(
 
 
 RATE: Final = 4
-"""Cells a second on each link."""
+"""Cells per second on each link."""

@@ -1,13 +1,10 @@
-"""Runs over epochs, as their parameters describe them: who lives where, how the mesh is run, and what wires show.
+"""Set-up of runs over epochs: the population, the policy of the mesh, and what wires show of an epoch.
 
-A `EpochWires` is what an observer of all wires has of one epoch: who is there, how they are connected, and over which
-links
-the epoch's note went, in which order. The shell game moves nodes about before that. Where the mesh is hardened, every
-link carries cells of one size at one rate, whether or not there is anything to say. Then what is seen is the whole
-overlay at once, and whoever looks for a note in it is shown that.
-
-
-What epochs have in common: the mean of each number over those of them that have it."""
+`EpochWires` is what a global observer has of one epoch: the nodes that are present, their links, and the links that the
+epoch's notification took, in which order. The shell game moves nodes about before that. In a hardened mesh every link
+carries cells of one size at one rate at all times. The observer then sees the whole overlay at once, and gets that as
+the flow.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +28,7 @@ from veilcast.lab.runs.mesh.overlay_setup import draw_overlay
 
 
 def average_epochs(epochs: Sequence[Mapping[str, float]], step: float) -> list[Measure]:
-    """Of what the network did in these epochs, up to this step."""
+    """The mean of each number over the epochs that have it, as measures at this step."""
     metrics = dict.fromkeys(metric for facts in epochs for metric in facts)
     return [Measure("", metric, step, mean(facts[metric] for facts in epochs if metric in facts)) for metric in metrics]
 
@@ -51,7 +48,7 @@ def make_base_policy(params: OverEpochsParams) -> MeshPolicy:
 
 
 def make_policy(params: MeshEpochs) -> MeshPolicy:
-    """The same with shell games, and with how long publications wait."""
+    """The policy of a run over epochs, with its shell games and with the delays of publications."""
     return replace(
         make_base_policy(params),
         games=params.games,
@@ -62,21 +59,21 @@ def make_policy(params: MeshEpochs) -> MeshPolicy:
 
 
 def settle_people(params: MeshEpochs, seed: int, data: Path | None) -> Population:
-    """Who lives there, and who of them are insiders."""
+    """The population of a run, with its insiders."""
     return settle_population(
         *draw_overlay(params, seed, data), params.insiders, params.churn, seed, steady=params.steady
     )
 
 
 def play_games(people: Population, epoch: Epoch, games: float) -> GameOutcome:
-    """The shell games of an epoch. What insiders are told (`insiders.handovers`) is of games of the same kind, drawn by
-    themselves: no attacker here puts the two together."""
+    """The shell games of an epoch. The games that insiders observe (`coalition_view.play_handovers`) are of the same
+    kind and drawn separately: no attacker here combines the two."""
     seed = int(stream(people.seed, "epoch's games", epoch.number)[0])
     return play_swaps(epoch.covered_mesh, round(games * epoch.covered_mesh.members.size), seed)
 
 
 def observe_wires(people: Population, epoch: Epoch, shuffled: GameOutcome | None) -> EpochWires:
-    """What wires show of an epoch that hides nothing, after these games if there are any."""
+    """The view of the wires in an epoch of a mesh that hides nothing, after these games if there are any."""
     src, dst = epoch.covered_mesh.links()
     at = hardened_mesh.mesh_depths(epoch.covered_mesh)[dst].astype(np.int64) - 1
     looks = _looks(people, epoch)
@@ -86,7 +83,7 @@ def observe_wires(people: Population, epoch: Epoch, shuffled: GameOutcome | None
 
 
 def observe_constant_wires(epoch: Epoch) -> EpochWires:
-    """What they show of one that hides everything: all links alike, in both directions, all the time."""
+    """The view of the wires in an epoch of a hardened mesh: all links alike, in both directions, at all times."""
     ends = np.repeat(np.arange(epoch.graph.nodes, dtype=np.int32), epoch.graph.degrees)
     looks = np.tile(epoch.present, (len(_SHARES), 1))
     return EpochWires(epoch.present, epoch.graph, ends, epoch.graph.targets, np.zeros(ends.size, np.int64), looks)

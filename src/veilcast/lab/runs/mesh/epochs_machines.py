@@ -1,15 +1,16 @@
-"""Runs over epochs on the real machines: what a note costs in a mesh that is laid anew in each, hardened or not.
+"""Runs over epochs on the real machines: the cost of a notification in a mesh that is laid again in each epoch.
 
-Who is an insider and who is away when is what the kernels drew (`kernels.epochs`); in every epoch one note is
-published when the mesh stands. The paper's mesh is a new town in each epoch, of those who are there: new adverts, new
-subscriptions, nothing kept. The hardened mesh lives in one town over all epochs, since it keeps much: its root, whose
-turn it is to cover, parents, relays for an epoch longer. There those who are to be away in the next epoch stop, and
-those who come back start anew, after the next root was called for and before its mesh begins to form.
+The models draw the insiders, and the nodes that are away in each epoch (`models.epochs`). In every epoch one
+notification is published once the mesh is complete. The paper's mesh is a new simulation in each epoch, of the nodes
+that are present: new adverts, new subscriptions, no state kept. The hardened mesh is one simulation over all epochs,
+since it keeps state: its root, the nodes that cover, parents, and relays for one epoch more. Nodes that will be away in
+the next epoch stop, and nodes that return restart, after the next root was called for and before its mesh begins to
+form.
 
-Hops are counted by the clock: every link takes the same time, and a note waits nowhere. Bytes are those of a cell for
-each message. What differs from the kernels:
-the root is whom the machines elect, in an epoch before the first in which everybody is there; so relays stay from the
-first epoch on. A publisher whose successor is away publishes nothing in that epoch, as it could not send it.
+Hops are measured by the clock: every link takes the same time, and a notification waits nowhere. Bytes are one cell for
+each message. Differences from the models: the machines elect the root, in an epoch before the first, in which all nodes
+are present; so relays stay from the first epoch on. A publisher whose successor is away publishes nothing in that
+epoch, because it could not send it.
 """
 
 from __future__ import annotations
@@ -58,7 +59,7 @@ def run(params: MeshEpochs, seed: int, data: Path | None = None) -> list[Measure
     found: list[Measure] = []
     before: list[dict[str, float]] = []
     coalition = RecordedCoalition(people) if params.attacks else None
-    for facts in _hardened(people, drawn, params.kappa, coalition) if params.kappa else _papers(people, drawn):
+    for facts in _run_hardened(people, drawn, params.kappa, coalition) if params.kappa else _run_paper(people, drawn):
         before.append(facts)
         if len(before) in params.steps:
             found += average_epochs(before, len(before))
@@ -71,7 +72,7 @@ def run(params: MeshEpochs, seed: int, data: Path | None = None) -> list[Measure
 
 
 class RecordedCoalition:
-    """Insiders of a town, and what they know of each of its epochs."""
+    """Insiders of a simulation, and what they know of each of its epochs."""
 
     def __init__(self, people: Population) -> None:
         self._people = people
@@ -81,16 +82,16 @@ class RecordedCoalition:
         self._present: list[NDArray[np.bool_]] = []
         self._origin: list[int] = []
 
-    def learn_tokens(self, town: MeshSimulation, count: int) -> None:
-        """They hold the topic's key, and so know its names."""
-        first = epoch_of(town.world.now, EPOCH_US) + 1
+    def learn_tokens(self, simulation: MeshSimulation, count: int) -> None:
+        """Insiders hold the topic's key, and so know its tokens."""
+        first = epoch_of(simulation.world.now, EPOCH_US) + 1
         self.tap.epoch_of_token |= {
-            town.keyring.keys_at(first + number).topic(TOPIC).token: number for number in range(count)
+            simulation.keyring.keys_at(first + number).topic(TOPIC).token: number for number in range(count)
         }
 
     def observe_epoch(self, present: NDArray[np.bool_], roots: list[int]) -> None:
-        """When the mesh of an epoch stands: everybody knows who is there, and who is the root. Where there is none the
-        last one counts, and before the first one of their own: nobody tells them more."""
+        """Called when the mesh of an epoch is complete: all nodes know which nodes are present, and the root. If there
+        is no root, insiders assume the last one; before the first one, a node of their own."""
         self._present.append(present)
         self._origin += roots[:1] or self._origin[-1:] or [int(np.argmax(self._people.insiders))]
 
@@ -100,25 +101,25 @@ class RecordedCoalition:
         return build_view(self.tap.rows, self._people, places, np.array(self._present), origin)
 
 
-def _papers(people: Population, drawn: list[Epoch]) -> Iterator[dict[str, float]]:
+def _run_paper(people: Population, drawn: list[Epoch]) -> Iterator[dict[str, float]]:
     config = MeshConfig(heartbeat_us=PERIOD_US, neighbours_max=NEIGHBOURS_MAX, address_bytes_max=8)
     for epoch in drawn:
         watch = _Watch()
         here = (epoch.graph, people.publisher, people.subscribers)
         seed = int(stream(people.seed, "town", epoch.number)[0])
-        town = MeshSimulation(here, config, seed, latency_us=(HOP_US,), on_event=watch)
-        town.run(_FORMING)
-        yield _published(town, watch, epoch.present)
+        simulation = MeshSimulation(here, config, seed, latency_us=(HOP_US,), on_event=watch)
+        simulation.run(_FORMING)
+        yield _measure_publication(simulation, watch, epoch.present)
 
 
-def _hardened(
+def _run_hardened(
     people: Population, drawn: list[Epoch], kappa: float, coalition: RecordedCoalition | None
 ) -> Iterator[dict[str, float]]:
     insider = msgspec.structs.replace(HARDENED_MESH, hardening=_INSIDER)
     outfits = {int(node): insider for node in people.insiders.nonzero()[0]}
     watch = _Watch()
     here = (people.graph, people.publisher, people.subscribers)
-    town = MeshSimulation(
+    simulation = MeshSimulation(
         here,
         HARDENED_MESH,
         people.seed,
@@ -130,32 +131,32 @@ def _hardened(
         checkers=() if coalition is None else (coalition.tap,),
     )
     if coalition is not None:
-        coalition.learn_tokens(town, len(drawn))
-    successor = _successor(town)
+        coalition.learn_tokens(simulation, len(drawn))
+    successor = _first_relay(simulation)
     for number, epoch in enumerate(drawn):
-        _run_until(town, number * _EPOCH + _CALLED)
-        present = _leave_and_return(town, epoch.present)
-        _run_until(town, (number + 1) * _EPOCH + 1)
+        _run_until(simulation, number * _EPOCH + _CALLED)
+        present = _leave_and_return(simulation, epoch.present)
+        _run_until(simulation, (number + 1) * _EPOCH + 1)
         if coalition is not None:
-            coalition.observe_epoch(present, _roots(town))
+            coalition.observe_epoch(present, _roots(simulation))
         if successor is None or present[successor]:
-            yield {"waits": 0.0} | _published(town, watch, present)
+            yield {"waits": 0.0} | _measure_publication(simulation, watch, present)
         else:
-            size = len(town.members())
+            size = len(simulation.members())
             yield {"waits": 1.0, "overlay": float(size), "notes": float(size - 1)}
 
 
-def _published(town: MeshSimulation, watch: _Watch, present: NDArray[np.bool_]) -> dict[str, float]:
-    """What the next note costs: messages by kind, hops, and the share of readers who are there that get it."""
-    before, since_us = town.count_sent(), town.world.now
-    town.publish(watch.next())
-    town.run(_THROUGH)
-    sent = town.count_sent()
+def _measure_publication(simulation: MeshSimulation, watch: _Watch, present: NDArray[np.bool_]) -> dict[str, float]:
+    """The cost of the next publication: messages by kind, hops, and the share of present readers that receive it."""
+    before, since_us = simulation.count_sent(), simulation.world.now
+    simulation.publish(watch.next())
+    simulation.run(_THROUGH)
+    sent = simulation.count_sent()
     notes, stem, answers = (float(sent[kind.__name__] - before[kind.__name__]) for kind in (Notify, Stem, StemReceipt))
-    there = int(np.count_nonzero(present[town.subscribers]))
+    there = int(np.count_nonzero(present[simulation.subscribers]))
     messages, delivered = notes + stem + answers, len(watch.delivered)
     facts = {
-        "overlay": float(len(town.members())),
+        "overlay": float(len(simulation.members())),
         "notes": notes,
         "messages": messages,
         "reached": delivered / max(1, there),
@@ -168,43 +169,45 @@ def _published(town: MeshSimulation, watch: _Watch, present: NDArray[np.bool_]) 
     return facts
 
 
-def _leave_and_return(town: MeshSimulation, drawn: NDArray[np.bool_]) -> NDArray[np.bool_]:
-    """Who is to be away stops, but for the root, and who is back begins anew; gives who is there from now on."""
+def _leave_and_return(simulation: MeshSimulation, drawn: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    """Stop the nodes that are to be away, except the root, and restart the nodes that return. Returns the nodes that
+    are present from now on."""
     present = drawn.copy()
-    present[_roots(town)] = True
+    present[_roots(simulation)] = True
     for number, is_there in enumerate(present):
         if is_there:
-            town.world.restart(node_address(number))
+            simulation.world.restart(node_address(number))
         else:
-            town.world.crash(node_address(number))
+            simulation.world.crash(node_address(number))
     return present
 
 
-def _roots(town: MeshSimulation) -> list[int]:
-    token = town.token
-    return [number for number, node in town.nodes() if node.overlay.originates(token)]
+def _roots(simulation: MeshSimulation) -> list[int]:
+    token = simulation.token
+    return [number for number, node in simulation.nodes() if node.overlay.originates(token)]
 
 
-def _successor(town: MeshSimulation) -> int | None:
-    """To whom the publisher's notes go first, and while that one is away nowhere."""
-    known = [node_address(int(near)).encode() for near in town.graph.neighbours(town.publisher)]
-    first = StickyChoices(town.keyring.membership.link).choose_first_relay(known)
+def _first_relay(simulation: MeshSimulation) -> int | None:
+    """The first relay of the publisher's notifications. While it is away, they are not sent."""
+    known = [node_address(int(near)).encode() for near in simulation.graph.neighbours(simulation.publisher)]
+    first = StickyChoices(simulation.keyring.membership.link).choose_first_relay(known)
     return None if first is None else node_number(Address(first.decode()))
 
 
-def _run_until(town: MeshSimulation, period: int) -> None:
-    town.world.run(town.world.start + period * PERIOD_US - town.world.now)
+def _run_until(simulation: MeshSimulation, period: int) -> None:
+    simulation.world.run(simulation.world.start + period * PERIOD_US - simulation.world.now)
 
 
 class _Watch:
-    """Who was given the last note, and when; those before may still be under way."""
+    """Records the receivers of the last publication, and when each received it. Earlier publications may still be in
+    transit."""
 
     def __init__(self) -> None:
         self.delivered: dict[Address, int] = {}
         self._number = 0
 
     def next(self) -> bytes:
-        """What the next one says."""
+        """The body of the next publication."""
         self.delivered = {}
         self._number += 1
         return b"note %d" % self._number
@@ -215,12 +218,12 @@ class _Watch:
 
 
 PERIOD_US: Final = 1_000_000
-"""A heartbeat."""
+"""The heartbeat."""
 HOP_US: Final = 10_000
 _HASTY: Final = msgspec.structs.replace(FAST_HARDENING, lead_periods=24, grace_periods=4)
-"""Epochs as short as they can be."""
+"""Shortest possible epochs."""
 _INSIDER: Final = msgspec.structs.replace(_HASTY, covers=False, volunteer=False)
-"""Insiders neither cover nor stand for election, as in the kernels."""
+"""Insiders neither cover nor stand for election, as in the models."""
 HARDENED_MESH: Final = MeshConfig(
     profile="hardened",
     heartbeat_us=PERIOD_US,
@@ -234,6 +237,6 @@ EPOCH_US: Final = _EPOCH * PERIOD_US
 _CALLED: Final = 2 * _HASTY.lead_periods + 2
 """Heartbeats of an epoch after which the root of the next one was called for."""
 _FORMING: Final = 25
-"""Heartbeats after which the paper's mesh stands."""
+"""Heartbeats after which the paper's mesh is complete."""
 _THROUGH: Final = 3
-"""Heartbeats after which a note has arrived wherever it goes."""
+"""Heartbeats after which a notification has reached all of its readers."""

@@ -1,8 +1,8 @@
-"""Runs over epochs on the kernels: what a mesh costs that is laid anew in each, and what attackers learn of it.
+"""Runs over epochs on the models: the cost of a mesh that is laid again in each epoch, and what attackers learn.
 
-In every epoch some are away, a flood lays new ways, and one note is published. What a run gives of the network is the
-price, on the average over the epochs up to each step; and of every attacker that it asks for, what that has reached by
-the step with all that it saw (`suite`).
+In every epoch some nodes are away, a flood lays new paths, and one notification is published. A run returns the costs,
+averaged over the epochs up to each step. For every attacker it returns the success at the step, with all that the
+attacker saw until then (`attack_suite`).
 """
 
 from __future__ import annotations
@@ -47,13 +47,13 @@ def run(params: MeshEpochs, seed: int, data: Path | None = None) -> list[Measure
 
 
 def _delay(people: Population, way: MeshPolicy, facts: list[dict[str, float]]) -> float:
-    """For how many epochs a note that was read had waited, with its publisher and with the root."""
+    """Epochs that a delivered notification had waited, with its publisher and with the root."""
     there, waits = np.array([[fact["there"], fact["waits"]] for fact in facts], np.bool_).T
     return schedule_publications(there, ~waits, way.departures, way.hold, derive_key(people.seed, "notes")).delay
 
 
 def _facts(people: Population, conduct: MeshPolicy, epoch: Epoch, hop_s: float, *, hides: bool) -> dict[str, float]:
-    """Of one note; one whose publisher must wait for its successor has a mesh, and no way to it."""
+    """The cost of one notification. If the publisher must wait for its successor, there is a mesh and no path to it."""
     mesh = epoch.covered_mesh
     present = people.subscribers[epoch.present[people.subscribers]]
     facts = {"overlay": float(mesh.members.size), "notes": float(mesh.members.size - 1)}

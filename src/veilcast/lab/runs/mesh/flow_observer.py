@@ -1,8 +1,7 @@
-"""From what an observer saw to what it reached: the same attackers and measures, whatever engine ran.
+"""From observed flows to measures: the same attackers and measures for every engine.
 
-An engine shows moments: `FlowObservation`s, each with the flow of every publication since the last, and what the
-network did by
-then. Attackers get flows alone; what they name is then held against the truth.
+An engine yields `FlowObservation`s. Each has the flow of every publication since the last observation, and facts about
+the network. Attackers receive flows alone. Their guesses are then compared with the truth.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ from veilcast.lab.measure.ranking import measure_candidates
 
 
 class PublicationFlow(NamedTuple):
-    """The links over which one publication went, in its direction."""
+    """The links that one publication took, in its direction."""
 
     src: NDArray[np.int32]
     dst: NDArray[np.int32]
@@ -32,28 +31,28 @@ class PublicationFlow(NamedTuple):
 class FlowObservation:
     step: float
     flows: tuple[PublicationFlow, ...]
-    """One at least; the last is the newest."""
+    """At least one; the last is the newest."""
     facts: Mapping[str, float] = field(default_factory=dict)
 
 
-def measure_flows(truth: RunTruth, sights: Iterable[FlowObservation], *, persistent: bool) -> list[Measure]:
-    """Everything about each sight; the persistent observers too, if publications are compared."""
+def measure_flows(truth: RunTruth, observations: Iterable[FlowObservation], *, persistent: bool) -> list[Measure]:
+    """The measures of each observation. If `persistent` is true, also those of observers that compare publications."""
     found: list[Measure] = []
     nodes = len(truth.subscribes)
     subscribers = int(np.count_nonzero(truth.subscribes))
     persistence, messages = PersistentObserver(nodes), 0
-    for sight in sights:
-        for flow in sight.flows:
+    for observation in observations:
+        for flow in observation.flows:
             messages += len(flow.dst)
             if persistent:
                 persistence.observe(*flow)
-        src, dst = sight.flows[-1]
+        src, dst = observation.flows[-1]
         members = leaf_rule.find_members(src, dst, nodes)
         # A mesh without any link still has its publisher.
         members[truth.publisher] = True
         network = measure_mesh(truth, members) | {"messages": float(len(dst)), "messages_total": float(messages)}
         reached = {
-            "": network | dict(sight.facts),
+            "": network | dict(observation.facts),
             "leaf": measure_guess(truth, members, leaf_rule.find_leaves(src, dst, nodes))
             | measure_candidates(truth, leaf_rule.score_leaf_rule(src, dst, nodes)),
             "majority": measure_guess(truth, members, leaf_rule.name_majority(src, dst, nodes, subscribers)),
@@ -62,7 +61,7 @@ def measure_flows(truth: RunTruth, sights: Iterable[FlowObservation], *, persist
             reached["persistent-links"] = measure_guess(truth, members, persistence.name_by_links())
             reached["persistent-leaf"] = measure_guess(truth, members, persistence.name_by_nodes())
         found += [
-            Measure(attack, metric, sight.step, value)
+            Measure(attack, metric, observation.step, value)
             for attack, metrics in reached.items()
             for metric, value in metrics.items()
         ]

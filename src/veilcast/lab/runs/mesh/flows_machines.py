@@ -1,29 +1,33 @@
-"""Runs on the real machines: the mesh nodes of `veilcast.mesh`, in the simulator, under the same parameters.
+"""Runs of one mesh on the real machines: the nodes of `veilcast.mesh` in the simulator, under the models' parameters.
 
-They are laid out on the scene that the kernels have under the same seed (`town`). What the observer has is taken in two
-ways.
+The machines stand on the overlay that the models have under the same seed (`mesh_simulation`). The observer's flow is
+taken in one of two ways.
 
-- *From the wires*, where nobody plays the shell game. When the mesh has come to rest the publisher publishes, and every
-  frame that is not of a heartbeat's size is a copy of the note: its source and destination are a link of the flow.
-  Where covers are chosen anew for every publication, they have left and others were found before the next.
-- *From a stop of the world*, where it is played: at the moment when so many swaps are done, or so many seconds are
-  over, the flow is from whom each node has the topic. To publish then would not show the same: a node sends notes for a
-  while to where it left (a lease), so the wires show the places before and after a swap at once; and to let the
-  game rest first would change the number of swaps, at which machines and kernels are compared.
+- *From the wires*, if there is no shell game. When the mesh is at rest the publisher publishes. Every frame that is not
+  of a heartbeat's size is a copy of the notification: its source and destination are a link of the flow. If covers are
+  chosen again for every publication, old ones have left and new ones were found before the next publication.
+- *From a stop of the world*, if there is a shell game. After a number of swaps, or of seconds, the flow is the link
+  from which each node receives the topic. A publication would not show the same: a node sends notifications for a while
+  to its former place (a lease), so the wires would show the places before and after a swap at once. To let the game
+  rest first would change the number of swaps, at which machines and models are compared.
 
-What differs from the kernels, and where it shows. A swap takes messages that wait for heartbeats, and games that meet
-give way to one another: so seconds are not the kernels' seconds, and the two are compared at equal numbers of swaps;
-there locks make no difference, in the kernels either. Nobody plays before its ways to the publisher have rested, so
-with an immediate start everybody begins on a finished mesh, and subscribers do not rise while it is laid, as they do in
-P0 and in the kernels; an exponential start is the same in both. Machines have no swaps without games: bare swaps are
-here games without decay, after exponential waits, whose initiator and child are as random as the kernels' but for those
-who are locked. `lock_s` and `hop_s` are the kernels': here locks and hops take what heartbeats take. Of several equally
-near neighbours a machine follows the first that tells, and who looks for a cover asks one after the other: kernels do
-the same where `pace` is "beats", and are held against machines so. The plain ones have meshes that are a twentieth
-larger at degree 16, and a fiftieth with covers at mu = 0.9.
+Differences from the models:
 
-An overlay that falls apart, as small worlds of degree 2 do, is run as it is: subscribers whom no advert reaches are not
-in the mesh, and `reached` tells how many are.
+- A swap takes messages that wait for heartbeats, and games that meet yield to one another. So seconds are not the
+  models' seconds, and the two are compared at equal numbers of swaps. There, locks make no difference in the models
+  either.
+- No node plays before its paths to the publisher have rested. With an immediate start every node begins on a finished
+  mesh, and subscribers do not rise while it is laid, as they do in P0 and in the models. An exponential start is the
+  same in both.
+- Machines have no swaps without games. Bare swaps are here games without decay, after exponential waits. Initiator and
+  child are as random as in the models, except for locked nodes.
+- `lock_s` and `hop_s` are for the models: here locks and hops take the time of heartbeats.
+- Of several equally near neighbours a machine follows the first that tells it, and a node that looks for a cover asks
+  one neighbour after the other. Models do the same with `pace = "beats"`, and are compared with machines in that form.
+  The plain models have meshes that are a twentieth larger at degree 16, and a fiftieth larger with covers at mu = 0.9.
+
+A disconnected overlay, as small worlds of degree 2 are, is run as it is: subscribers that no advert reaches are not in
+the mesh, and `reached` is the share of the others.
 """
 
 from __future__ import annotations
@@ -56,8 +60,8 @@ def run(params: MeshFlows, seed: int, data: Path | None = None) -> list[Measure]
     subscribes = np.zeros(graph.nodes, dtype=np.bool_)
     subscribes[subscribers] = True
     shown = _Run(params, found, seed)
-    sights = shown.publications() if params.game == "none" else shown.games()
-    return measure_flows(RunTruth(publisher, subscribes), sights, persistent=params.publications > 1)
+    observations = shown.publications() if params.game == "none" else shown.games()
+    return measure_flows(RunTruth(publisher, subscribes), observations, persistent=params.publications > 1)
 
 
 class _Run:
@@ -66,7 +70,7 @@ class _Run:
         self._forming = _forming(found)
         config = _config(params, self._forming)
         self._wires = _Wires(config.heartbeat_bytes)
-        self._town = MeshSimulation(
+        self._mesh = MeshSimulation(
             found,
             config,
             seed,
@@ -76,7 +80,7 @@ class _Run:
 
     def publications(self) -> Iterator[FlowObservation]:
         params, flows = self._params, list[PublicationFlow]()
-        self._town.run(self._forming)
+        self._mesh.run(self._forming)
         for number in range(1, params.publications + 1):
             if number == 1 or params.covers == "variable":
                 self._come_to_rest()
@@ -88,33 +92,34 @@ class _Run:
             yield FlowObservation(0, tuple(flows))
 
     def _come_to_rest(self) -> None:
-        """Until nobody joins any more: for longer than a message waits, or an invitation for its answer. Covers are
-        looked for as long after a node has joined, or has passed a note on, as a mesh takes to form."""
-        self._town.run(self._forming if self._params.cover != "none" else 0)
-        before, size = -1, len(self._town.members())
+        """Run until no node joins any more, for longer than a message waits, or an invitation for its answer. A node
+        looks for covers as long after it has joined, or has forwarded a notification, as a mesh takes to form."""
+        self._mesh.run(self._forming if self._params.cover != "none" else 0)
+        before, size = -1, len(self._mesh.members())
         while size != before:
-            self._town.run(_QUIET)
-            before, size = size, len(self._town.members())
+            self._mesh.run(_QUIET)
+            before, size = size, len(self._mesh.members())
 
     def _publish(self, number: int) -> PublicationFlow:
         self._wires.seen.clear()
-        self._town.publish(b"note %d" % number)
+        self._mesh.publish(b"note %d" % number)
         seen = -1
         while seen != len(self._wires.seen):
             seen = len(self._wires.seen)
-            self._town.run(1)
+            self._mesh.run(1)
         return PublicationFlow(*link_ends(self._wires.seen))
 
     def games(self) -> Iterator[FlowObservation]:
-        """Looks at what the parameters count, a fraction of a heartbeat late at most; seconds are those since the first
-        swap. A game that has cooled down, or that nobody can play, is at the steps that are left as it ended."""
-        town, world = self._town, self._town.world
-        town.run(self._forming)
+        """Observe at the steps that the parameters name, at most a fraction of a heartbeat late. Seconds are counted
+        from the first swap. If the game has cooled down, or no node can play, the remaining steps show its last state.
+        """
+        mesh, world = self._mesh, self._mesh.world
+        mesh.run(self._forming)
         steps, swaps, first_us, last_us = list(self._params.steps or (inf,)), 0, 0, world.now
-        size = len(town.members()) if self._params.look == "rounds" else 1
+        size = len(mesh.members()) if self._params.look == "rounds" else 1
         while steps:
-            town.run(1 / _SLICES)
-            before, swaps = swaps, town.count_swaps()
+            mesh.run(1 / _SLICES)
+            before, swaps = swaps, mesh.count_swaps()
             if swaps > before:
                 first_us, last_us = first_us or world.now, world.now
             seconds = (world.now - first_us) / 1_000_000 if first_us else 0.0
@@ -122,11 +127,11 @@ class _Run:
             while steps and (over or (seconds if self._params.look == "seconds" else swaps) >= steps[0] * size):
                 step = steps.pop(0)
                 facts = {"swaps": swaps, "seconds": seconds}
-                yield FlowObservation(step if step < inf else 0, (PublicationFlow(*link_ends(town.links())),), facts)
+                yield FlowObservation(step if step < inf else 0, (PublicationFlow(*link_ends(mesh.links())),), facts)
 
 
 class _Wires:
-    """What an observer of all wires writes down: the ends of whatever is not a heartbeat."""
+    """Records what an observer of all wires sees: the ends of every frame that is not a heartbeat."""
 
     def __init__(self, heartbeat_bytes: int) -> None:
         self._heartbeat_bytes = heartbeat_bytes
@@ -164,7 +169,7 @@ def _config(params: MeshFlows, forming: int) -> MeshConfig:
 
 
 def _forming(found: OverlaySetup) -> int:
-    """Heartbeats that a mesh takes to form: a hop takes half of one and a little, there and back."""
+    """Heartbeats that a mesh takes to form: a hop takes a little over half of one, in each direction."""
     return _FIRST + round(_HOP * int(hop_distances(found[0], found[1])[0].max()))
 
 
@@ -179,14 +184,14 @@ def _check(params: MeshFlows) -> None:
 
 
 PERIOD_US: Final = 1_000_000
-"""A heartbeat, by which all else is timed."""
+"""The heartbeat, which times everything else."""
 _FIRST: Final = 3
 _HOP: Final = 1.2
 _COVERING: Final = 40
 _QUIET: Final = 6
 _SLICES: Final = 4
 _PATIENCE: Final = 400
-"""Heartbeats without a swap after which a game is over: eighty waits of one node."""
+"""Heartbeats without a swap after which a game counts as over: eighty waits of one node."""
 _LOOKS: Final = {
     "none": ("end", "publications"),
     "events": ("end", "swaps", "seconds"),

@@ -1,7 +1,7 @@
-"""Runs on the kernels: overlay, mesh, covers and games as arrays, and the flows that an observer would see.
+"""Runs of one mesh on the models: overlay, mesh, covers and games as arrays, and the flows that an observer sees.
 
-Every draw has a stream of its own under the run's seed, so cells of an experiment that differ in the defence alone
-share the overlay, the roles and the mesh below it: differences between them are of the defence.
+Every draw has its own random stream under the run's seed. So cells of an experiment that differ in the defence alone
+share the overlay, the roles and the mesh: differences between their results are effects of the defence.
 """
 
 from __future__ import annotations
@@ -35,10 +35,10 @@ def run(params: MeshFlows, seed: int, data: Path | None = None) -> list[Measure]
     subscribes = np.zeros(graph.nodes, dtype=np.bool_)
     subscribes[subscribers] = True
     if params.game == "none":
-        sights = _publications(params, graph, mesh, seed)
+        observations = _publications(params, graph, mesh, seed)
     else:
-        sights = _games(params, _covered(params, graph, mesh, seed), subscribers, seed)
-    return measure_flows(RunTruth(publisher, subscribes), sights, persistent=params.publications > 1)
+        observations = _games(params, _add_covers(params, graph, mesh, seed), subscribers, seed)
+    return measure_flows(RunTruth(publisher, subscribes), observations, persistent=params.publications > 1)
 
 
 def _publications(
@@ -46,11 +46,11 @@ def _publications(
 ) -> Iterator[FlowObservation]:
     if params.look not in ("end", "publications"):
         raise ConfigError(f"look = {params.look!r} is for a shell game")
-    fixed = PublicationFlow(*_covered(params, graph, mesh, seed).links())
+    fixed = PublicationFlow(*_add_covers(params, graph, mesh, seed).links())
     flows = []
     for number in range(1, params.publications + 1):
         if params.covers == "variable" and number > 1:
-            flows.append(PublicationFlow(*_covered(params, graph, mesh, _renewed(seed, number)).links()))
+            flows.append(PublicationFlow(*_add_covers(params, graph, mesh, _publication_seed(seed, number)).links()))
         else:
             flows.append(fixed)
         if params.look == "publications" and number in params.steps:
@@ -87,7 +87,7 @@ def _games(params: MeshFlows, mesh: MeshTree, subscribers: NDArray[np.int32], se
 
 
 def _flow(mesh: MeshTree, shuffled: GameOutcome) -> PublicationFlow:
-    """Of a publication after the game."""
+    """The flow of a publication after the game."""
     src, dst = mesh.links()
     return PublicationFlow(shuffled.occupant[src], shuffled.occupant[dst])
 
@@ -100,12 +100,12 @@ def _facts(shuffled: GameOutcome) -> dict[str, float]:
     }
 
 
-def _covered(params: MeshFlows, graph: Graph, mesh: MeshTree | heartbeat_mesh.TimedMesh, seed: int) -> MeshTree:
+def _add_covers(params: MeshFlows, graph: Graph, mesh: MeshTree | heartbeat_mesh.TimedMesh, seed: int) -> MeshTree:
     if isinstance(mesh, heartbeat_mesh.TimedMesh):
         return mesh.mesh if params.cover == "none" else heartbeat_mesh.recruit_covers(graph, mesh, params.mu, seed)
     return mesh if params.cover == "none" else add_covers(graph, mesh, params.mu, seed, params.cover)
 
 
-def _renewed(seed: int, publication: int) -> int:
-    """The seed of what is drawn anew for a publication."""
+def _publication_seed(seed: int, publication: int) -> int:
+    """The seed of the draws of one publication."""
     return int(stream(seed, "publication", publication)[0])

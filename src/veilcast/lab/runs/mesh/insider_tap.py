@@ -1,10 +1,12 @@
-"""What a coalition of real machines hears on its own links, and the arrays that its attackers read.
+"""Records what a coalition of real machines sees on its own links, as the arrays that its attackers read.
 
-Insiders keep to the protocol and write down what comes from a neighbour and what goes to one: subscriptions, which ride
-in heartbeats, and stems and notes, which travel by themselves. These are the rows of the `insiders` table; the epoch of
-a row is that of the mesh it is about, which forms before its epoch comes. What stands on a link is what was said last.
+Insiders follow the protocol and record what a neighbour sends and what they send to a neighbour: subscriptions, which
+ride in heartbeats, and stems and notifications, which travel alone. These are the rows of the `insiders` table. The
+epoch of a row is that of the mesh it is about, which forms before its epoch begins. The state of a link is the last
+message on it.
 
-Calls for roots go by stems, too, and by the same as notes do; they are no rows, for they leave in the same epochs.
+Calls for roots also travel by stems, by the same ones as notifications. They are not recorded, because they leave in
+the same epochs.
 """
 
 from __future__ import annotations
@@ -30,12 +32,12 @@ from veilcast.wire.mesh import Message, Notify, Stem, Subscribe, Unsubscribe
 
 
 class InsiderTap(Checker):
-    """Of these insiders; `rows` are what they wrote down, in order."""
+    """The tap of these insiders; `rows` are their records, in order."""
 
     def __init__(self, insiders: Iterable[Address], heartbeat_bytes: int, run: str = "") -> None:
         self._insiders, self._size, self._run = frozenset(insiders), heartbeat_bytes, run
         self.epoch_of_token: dict[bytes, int] = {}
-        """What the topic is called, and when: to be told by whoever has its key."""
+        """The tokens of the topic and their epochs, which a holder of its key must supply."""
         self.rows: list[InsiderRow] = []
 
     def on_frames(self, world: World, address: Address, frames: Sequence[Frame]) -> None:
@@ -74,7 +76,7 @@ def build_view(
     present: NDArray[np.bool_],
     origin: NDArray[np.int32],
 ) -> CoalitionView:
-    """What the coalition saw in these epochs, counted from 0; `places` are the nodes' numbers by their names."""
+    """The coalition's view of these epochs, counted from 0. `places` are the nodes' numbers by name."""
     observer, peer = insider_links(people)
     at = {pair: place for place, pair in enumerate(zip(observer.tolist(), peer.tolist(), strict=True))}
     seen = np.where(present[:, peer], SILENT, AWAY).astype(np.int8)

@@ -1,20 +1,17 @@
-"""A town: the population of a simulated world on real sockets, all of it or a part, in this process.
+"""A loopback network: the population of a simulated world on real sockets, all of it or a part, in this process.
 
-It offers what a population asks of a `World`, so the same population settles in either, with the same chance for each
-node, and is watched by the same checkers. What differs is who drives: here each machine has a `UdpDriver` on a loopback
-address of its own, all on one event loop, and time passes by itself. The clock starts when a simulated world's does, so
-the keys that were made for worlds hold. Disks are in memory.
+It offers what a population needs of a `World`. So the same population settles in either, with the same random draws for
+each node, and the same checkers watch it. The difference is the driver: each machine has a `UdpDriver` on its own
+loopback address, all on one event loop, and time passes by itself. The clock starts when a simulated world's does, so
+keys made for worlds are valid. Disks are in memory.
 
-Several processes can each hold a part of one town: they agree on when it `began`, and on nothing else.
+Several processes can each hold a part of one network: they agree on when it `began`, and on nothing else.
 
-
-What became of a population's notes: which reader got which, when, and how often.
-
-What an observer of a node's wire sees of it: when a datagram left for whom, and how long it was.
-
-A `WireRecorder` goes around a node's machine and writes that down, at the moment when the driver takes each frame. How
-late a
-cell is nobody can see, as each leaves at a time that was drawn for it; that is asked of the links themselves."""
+`DeliveryStats` counts the notifications that readers received. `WireRecorder` wraps a node's machine and records what
+an observer of its wire sees: the time, destination and size of each datagram, at the moment when the driver takes each
+frame. An observer cannot see how late a cell is, because each leaves at a time that was drawn for it; the recorder asks
+the links.
+"""
 
 from __future__ import annotations
 
@@ -42,14 +39,14 @@ from veilcast.sim.wrappers import MachineWrapper
 
 
 class DeliveryStats:
-    """Takes the events of a town of one topic; `record_event` is its `on_event`."""
+    """Counts the deliveries of a network with one topic; `record_event` is its `on_event`."""
 
     def __init__(self, population: MeshPopulation, seed: int) -> None:
         self._population = population
         self.readers = population.roles(seed)[1]
         self._got: Counter[tuple[Address, int]] = Counter()
         self.late_us: list[int] = []
-        """How long each took from when it was to be published."""
+        """Delay of each delivery since the planned publication time."""
 
     def record_event(self, address: Address, event: Event, now: int) -> None:
         if isinstance(event, Delivered):
@@ -60,7 +57,7 @@ class DeliveryStats:
 
     @property
     def pairs(self) -> int:
-        """Of a note and a reader that should have it."""
+        """Number of pairs of a notification and a reader that should receive it."""
         return self._population.notes * len(self.readers)
 
     @property
@@ -69,7 +66,7 @@ class DeliveryStats:
 
     @property
     def repeated(self) -> int:
-        """Deliveries of what had been delivered, and acknowledged, before."""
+        """Deliveries of notifications that were delivered, and acknowledged, before."""
         return self._got.total() - len(self._got)
 
     def missing(self) -> list[tuple[Address, int]]:
@@ -82,13 +79,13 @@ class DeliveryStats:
 
 
 def sample_quantile(values: list[int], share: float) -> float:
-    """In the unit of the values; 0 of none."""
+    """The quantile in the unit of the values; 0 without values."""
     ordered = sorted(values)
     return ordered[min(len(ordered) - 1, int(len(ordered) * share))] if ordered else 0.0
 
 
 SentDatagrams: TypeAlias = dict[Address, tuple["array[int]", "array[int]"]]
-"""The times, in microseconds, and the sizes of what left for each peer."""
+"""Times in microseconds, and sizes, of the datagrams sent to each peer."""
 
 
 class WireRecorder(MachineWrapper):
@@ -97,7 +94,7 @@ class WireRecorder(MachineWrapper):
         self._clock = clock
         self.sent: SentDatagrams = {}
         self.late: list[tuple[int, int]] = []
-        """When each cell left, and by how much that was too late."""
+        """When each cell left, and how late it was."""
         self._due: dict[Address, int] = {}
 
     def handle_timer(self, now: int) -> None:
@@ -128,9 +125,9 @@ def keep_machine(machine: Machine, address: Address) -> Machine:
 
 @contextmanager
 def exclusive_addresses() -> Iterator[None]:
-    """For tests that run beside one another: towns have the same addresses."""
+    """Hold a lock, for tests that run side by side: all networks have the same addresses."""
     place = Path(tempfile.gettempdir()) / "veilcast-town.lock"
-    # Another user may own the file. To read it is enough for a lock, and in a shared directory no more is allowed.
+    # Another user may own the file. Reading is enough for a lock, and a shared directory allows no more.
     if not place.exists():
         place.touch()
     with place.open("rb") as held:
@@ -139,7 +136,7 @@ def exclusive_addresses() -> Iterator[None]:
 
 
 class LoopbackPopulation(MeshPopulation, frozen=True, forbid_unknown_fields=True, tag_field="kind", tag="town"):
-    """A mesh whose nodes have addresses of the loopback interface, one `port`, and each a host of its own."""
+    """A mesh whose nodes have addresses of the loopback interface: one `port`, and a host for each."""
 
     port: int = 4077
 
@@ -149,7 +146,7 @@ class LoopbackPopulation(MeshPopulation, frozen=True, forbid_unknown_fields=True
 
 
 class LoopbackHost:
-    """One address: who lives there now, how it is driven, and what the disk holds."""
+    """One address: its machine, its driver, and the contents of its disk."""
 
     def __init__(self, address: Address, factory: MachineFactory) -> None:
         self.address, self.factory = address, factory
@@ -160,8 +157,8 @@ class LoopbackHost:
 
 
 class LoopbackNetwork:
-    """`home` says where a node listens that others know by another address; `around` may wrap machines; `steady_ns` is
-    the clock of the event loop."""
+    """A population on loopback sockets. `home` maps the address of a node to the one it listens on; `around` can wrap
+    machines; `steady_ns` is the clock of the event loop."""
 
     def __init__(
         self,
@@ -184,7 +181,7 @@ class LoopbackNetwork:
         self.hosts: dict[Address, LoopbackHost] = {}
         self.violations: list[str] = []
 
-    # --- what a population asks of a world
+    # --- the interface of a world
 
     @property
     def now(self) -> int:
@@ -199,35 +196,35 @@ class LoopbackNetwork:
             self.after(after_us, lambda: self.restart(address))
 
     def after(self, delay_us: int, act: Callable[[], None]) -> None:
-        """From the town's beginning on."""
+        """The delay counts from the start of the network."""
         self._plans.append((START_US + delay_us, act))
 
     def connect(self, u: Address, v: Address) -> None:
-        """There is a way between any two."""
+        """Does nothing: any two nodes can reach one another."""
 
     def label(self, topic: str, node: Address, role: str, since_us: int, until_us: int) -> None:
-        """Nobody asks."""
+        """Does nothing: labels are for records of simulated worlds."""
 
     def call(self, address: Address, act: Callable[[Any, int], None]) -> None:
-        house = self.hosts.get(address)
-        if house is not None and house.machine is not None:
-            machine = house.machine
-            self._loop.call_soon(self._called, house, machine, act)
+        host = self.hosts.get(address)
+        if host is not None and host.machine is not None:
+            machine = host.machine
+            self._loop.call_soon(self._called, host, machine, act)
 
     def machine(self, address: Address) -> Any:
-        house = self.hosts.get(address)
-        return None if house is None else house.machine
+        host = self.hosts.get(address)
+        return None if host is None else host.machine
 
     def incarnation(self, address: Address) -> int:
         return self.hosts[address].incarnation
 
-    # --- life
+    # --- start and stop
 
     def settle(self, population: MeshPopulation, duration_us: int) -> None:
         population.populate(cast(World, self), duration_us)
 
     async def run(self, duration_us: int, enough: Callable[[], bool] = lambda: False) -> None:
-        """Until so long after the beginning, or until it is enough; then all end at once."""
+        """Run until this long after the start, or until `enough`; then stop all nodes at once."""
         self._loop = asyncio.get_running_loop()
         for at_us, act in self._plans:
             self._loop.call_at(self._clock.loop_time(at_us), act)
@@ -239,42 +236,40 @@ class LoopbackNetwork:
             self._check(checker.on_end, cast(World, self))
 
     def restart(self, address: Address) -> None:
-        house = self.hosts[address]
-        if house.machine is not None:
+        host = self.hosts[address]
+        if host.machine is not None:
             return
-        house.incarnation += 1
-        birth = Birth(address, house.incarnation, self.now, dict(house.disk), self.seed)
-        house.machine = self._around(house.factory(birth), address)
-        house.driver = UdpDriver(
-            house.machine, [self._home(address)], lambda event: self._take(house, event), self._clock
-        )
-        house.driver.open()
+        host.incarnation += 1
+        birth = Birth(address, host.incarnation, self.now, dict(host.disk), self.seed)
+        host.machine = self._around(host.factory(birth), address)
+        host.driver = UdpDriver(host.machine, [self._home(address)], lambda event: self._take(host, event), self._clock)
+        host.driver.open()
 
     def crash(self, address: Address) -> None:
-        house = self.hosts[address]
-        if house.driver is not None:
-            house.driver.close()
-        house.machine = house.driver = None
+        host = self.hosts[address]
+        if host.driver is not None:
+            host.driver.close()
+        host.machine = host.driver = None
 
     # --- inside
 
-    def _take(self, house: LoopbackHost, event: Event) -> None:
+    def _take(self, host: LoopbackHost, event: Event) -> None:
         if isinstance(event, Record):
-            house.disk.pop(event.record, None)
-            house.disk[event.record] = event.data
+            host.disk.pop(event.record, None)
+            host.disk[event.record] = event.data
             number = event.record
-            self.call(house.address, lambda machine, now: machine.stored(number, now))
+            self.call(host.address, lambda machine, now: machine.stored(number, now))
         elif isinstance(event, Settled):
-            house.disk.pop(event.record, None)
+            host.disk.pop(event.record, None)
         for checker in self._checkers:
-            self._check(checker.on_event, cast(World, self), house.address, event)
+            self._check(checker.on_event, cast(World, self), host.address, event)
         if self._on_event is not None:
-            self._on_event(house.address, event, self.now)
+            self._on_event(host.address, event, self.now)
 
-    def _called(self, house: LoopbackHost, machine: Machine, act: Callable[[Any, int], None]) -> None:
-        if house.machine is machine and house.driver is not None:
+    def _called(self, host: LoopbackHost, machine: Machine, act: Callable[[Any, int], None]) -> None:
+        if host.machine is machine and host.driver is not None:
             act(machine, self.now)
-            house.driver.touch()
+            host.driver.touch()
 
     def _check(self, hook: Callable[..., None], *arguments: object) -> None:
         try:

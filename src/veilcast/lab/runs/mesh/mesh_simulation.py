@@ -1,9 +1,9 @@
-"""A town: the mesh nodes of `veilcast.mesh` in the simulator, laid out on a scene of the kernels.
+"""A simulated mesh: the nodes of `veilcast.mesh` in the simulator, on an overlay of the models.
 
-Node i of the overlay is the machine at address `n<i>`, so what machines and kernels do under one seed is done on the
-same overlay by the same publisher and the same readers. Owners are as plain as in the simulator's own populations: a
-subscriber subscribes when its node starts, the publisher advertises, and what is delivered is acknowledged. The link
-layer is off, as in P0: notes travel as frames of their own.
+Node i of the overlay is the machine at address `n<i>`. So under one seed machines and models have the same overlay,
+publisher and readers. Clients are as simple as in the simulator's own populations: a subscriber subscribes when its
+node starts, the publisher advertises, and deliveries are acknowledged. The link layer is off, as in P0: notifications
+travel as frames.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ from veilcast.topics import Label
 
 
 class MeshSimulation:
-    """Its nodes start at once; `world` is theirs. In the hardened profile `kappa` is the topic's share of covers, and
-    `outfits` may give some nodes a configuration of their own."""
+    """Its nodes start at once, in `world`. In the hardened profile `kappa` is the topic's share of covers, and
+    `outfits` can give some nodes their own configuration."""
 
     def __init__(
         self,
@@ -75,7 +75,7 @@ class MeshSimulation:
         self.world.run(round(periods * self.config.heartbeat_us))
 
     def publish(self, body: bytes) -> None:
-        """As soon as time goes on."""
+        """Takes effect when the simulation runs next."""
         note = Publication((Label(TOPIC).pair,), body)
 
         def publish(machine: Machine, now: int) -> None:
@@ -85,7 +85,7 @@ class MeshSimulation:
         self.world.call(node_address(self.publisher), publish)
 
     def members(self) -> list[int]:
-        """The nodes of the mesh, V_a: where the topic comes from, and whoever has somebody next to it there."""
+        """The nodes of the mesh, V_a: the origin of the topic, and every node with a neighbour in the mesh."""
         token = self.token
         return [
             number
@@ -94,7 +94,7 @@ class MeshSimulation:
         ]
 
     def links(self) -> list[tuple[int, int]]:
-        """From whom each node has the topic, in the direction of notes."""
+        """The link from which each node receives the topic, in the direction of notifications."""
         token = self.token
         return [
             (node_number(above), number)
@@ -106,26 +106,26 @@ class MeshSimulation:
         return sum(node.swaps_played() for _, node in self.nodes())
 
     def count_sent(self) -> Counter[str]:
-        """How many messages of each kind were sent by those who are there."""
+        """Number of messages of each kind that the running nodes have sent."""
         return sum((node.sent for _, node in self.nodes()), Counter())
 
     def nodes(self) -> list[tuple[int, MeshNode]]:
-        """Who is there."""
+        """The running nodes."""
         machines = ((number, self.world.machine(node_address(number))) for number in range(self.graph.nodes))
         return [(number, machine) for number, machine in machines if isinstance(machine, MeshNode)]
 
     @property
     def token(self) -> bytes:
-        """What the topic is called now."""
+        """The current token of the topic."""
         return self.keyring.keys_at(epoch_of(self.world.now, self.keyring.epoch_us)).topic(TOPIC).token
 
     @property
     def keyring(self) -> Keyring:
-        """The publisher's."""
+        """The publisher's keyring."""
         return self._keyring("publisher", self.publisher)
 
     def _keyring(self, role: str, node: int) -> Keyring:
-        """In the paper's profile those of one role share one: what is a member's own in it has no use there."""
+        """In the paper's profile all nodes of one role share a keyring: its personal part is not used there."""
         if self.config.profile == "paper":
             return role_keyrings()[role]
         return make_hardened_keyring(TOPIC, self._kappa, self._epoch_us, role, node)
@@ -141,10 +141,10 @@ def node_number(name: str) -> int:
 
 
 def link_ends(links: list[tuple[int, int]]) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
-    """Where links begin and end, each once."""
+    """Sources and destinations of links, each link once."""
     array = np.array(list(dict.fromkeys(links)), dtype=np.int32).reshape(-1, 2)
     return array[:, 0], array[:, 1]
 
 
 FAST_HARDENING: Final = HardeningConfig(window_periods=12, lead_periods=32, bit_periods=2, uptime_periods=1)
-"""A window of twice the diameter: for who looks at the mesh that stands in the end."""
+"""A window of twice the diameter, for measurements of the final mesh."""

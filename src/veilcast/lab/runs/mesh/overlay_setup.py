@@ -1,10 +1,10 @@
-"""Where a run takes place: the basic overlay G, who publishes on it, and who subscribes.
+"""The overlay of a run: the basic overlay G, its publisher and its subscribers.
 
-P0's worked example (Fig. 7), as its printed fractions require it: three small meshes, drawn and not built.
-
-Publisher p, a forwarder f1 with the subscribers s1 and s2 below it, and a subscriber s3 with s4 below. In the middle s1
-and s3 have taken a cover each, f2 and f3; on the right f3 has taken another, f4. An exhaustive search over such trees
-finds no other that gives the three accuracies under the leaf rule without the publisher."""
+The overlay can be P0's worked example (Fig. 7), as its printed fractions require it: three small meshes, given and not
+built. Publisher p, a forwarder f1 with the subscribers s1 and s2 below it, and a subscriber s3 with s4 below. In the
+middle mesh s1 and s3 have a cover each, f2 and f3; in the right one f3 has another, f4. An exhaustive search over such
+trees finds no other that gives the three accuracies under the leaf rule without the publisher.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from veilcast.lab.models.subgraphs import limit_degrees
 
 @dataclass(frozen=True)
 class WorkedExample:
-    """One of the three: its links in the direction of notes, and who subscribes."""
+    """One of the three meshes: its links in the direction of notifications, and its subscribers."""
 
     src: NDArray[np.int32]
     dst: NDArray[np.int32]
@@ -53,14 +53,14 @@ WORKED_EXAMPLES: Final[Mapping[int, WorkedExample]] = {
     2: _picture(_MIDDLE),
     3: _picture(f"{_MIDDLE} f3>f4"),
 }
-"""By the number of covers."""
+"""The three meshes, by number of covers."""
 
 OverlaySetup: TypeAlias = tuple[Graph, int, NDArray[np.int32]]
 """The overlay, the publisher, and the subscribers in order."""
 
 
 def draw_overlay(params: OverlayParams, seed: int, data: Path | None) -> OverlaySetup:
-    """Drawn under the seed, or read from the data folder. Engines that are given the same have the same."""
+    """Drawn from the seed, or read from the data folder. Equal arguments give every engine the same overlay."""
     graph, publisher, subscribers = _whole(params, seed, data)
     return limit_degrees(graph, params.links_max, seed) if params.links_max else graph, publisher, subscribers
 

@@ -1,12 +1,13 @@
-"""Runs of one insider who prunes branches: the anonymity sets that P0 and P1 promise, held against those it leaves.
+"""Runs of one insider that prunes branches: the anonymity sets that P0 and P1 promise, beside those that remain.
 
-As the publisher it looks for readers, first as the papers have it ("pruning"), then with an eye on when branches answer
-("pruning-timed"). P0 promises a reader |N-| + 1, those who hang on it and itself, P1 all of its branch. As a subscriber
-it looks for the publisher, by the neighbour that told first ("pruning"), or by all whose chain values are nearest
-("pruning-chains"). P0 promises |N+| + 1, "his predecessors in the mesh plus himself". By its Eq. 2 a sole publisher has
-none, and the promise is empty; what is held against it here are those who subscribed with the publisher.
+As the publisher, the insider looks for readers: first as in the papers ("pruning"), then also by the time at which
+branches answer ("pruning-timed"). P0 promises a reader a set of |N-| + 1, its children and itself; P1 promises its
+whole branch. As a subscriber, the insider looks for the publisher: by the neighbour that told first ("pruning"), or by
+all neighbours with the nearest chain values ("pruning-chains"). P0 promises |N+| + 1, "his predecessors in the mesh
+plus himself". By P0's Eq. 2 a sole publisher has no predecessors, and the promise is empty; it is compared here with
+the number of direct subscribers of the publisher.
 
-Subscribers whom no advert reaches are in no branch: the sets are those of the others.
+Subscribers that no advert reaches are in no branch: the sets are those of the others.
 """
 
 from __future__ import annotations
@@ -34,12 +35,12 @@ def run(params: MeshPruning, seed: int, data: Path | None = None) -> list[Measur
     readers = people.subscribers[epoch.mesh.distance[people.subscribers] > 0]
     if not readers.size:
         raise ConfigError("where no subscriber is reached there is nothing to prune")
-    learnt = (_readers if params.pruner == "publisher" else _publisher)(people, epoch, readers)
-    return [Measure(attack, name, 0, value) for attack, found in learnt.items() for name, value in found.items()]
+    learned = (_readers if params.pruner == "publisher" else _publisher)(people, epoch, readers)
+    return [Measure(attack, name, 0, value) for attack, found in learned.items() for name, value in found.items()]
 
 
 def _readers(people: Population, epoch: Epoch, readers: NDArray[np.int32]) -> dict[str, dict[str, float]]:
-    """What a publisher makes of who subscribes with it."""
+    """The publisher's inference from the neighbours that subscribe."""
     graph, insider = people.graph, people.publisher
     beside = graph.neighbours(insider)
     asked, delay = epoch.mesh.parent[beside] == insider, subscription_delays(epoch)[beside]
@@ -47,21 +48,21 @@ def _readers(people: Population, epoch: Epoch, readers: NDArray[np.int32]) -> di
     subscribes = _mask(people.subscribers, graph.nodes)
     others = np.arange(graph.nodes) != insider
     branches = _branches(people, epoch, readers)
-    promised = _children(epoch)[readers] + 1
+    promised = _child_counts(epoch)[readers] + 1
     seed = int(stream(people.seed, "calibration")[0])
     found = {"": {"branch_mean": float(branches.mean()), "branch_min": float(branches.min())}}
     for attack, when in (("pruning", None), ("pruning-timed", delay)):
-        said = lone_insider.score_branch_subscribers(graph, insider, asked, rate, when)
-        guess, positive = said[others], subscribes[others]
-        # The papers' insider holds all of a branch for equally suspect; with a clock it does not.
-        suspects = branches if when is None else np.count_nonzero(guess >= said[readers][:, None], axis=1)
+        guessed = lone_insider.score_branch_subscribers(graph, insider, asked, rate, when)
+        guess, positive = guessed[others], subscribes[others]
+        # The papers' insider suspects all nodes of a branch equally; with a clock it does not.
+        suspects = branches if when is None else np.count_nonzero(guess >= guessed[readers][:, None], axis=1)
         honest = information.measure_calibration(guess, positive, seed, draws=20)
         found[attack] = ranking.measure_ranking(guess, positive)
         found[attack] |= anonymity.summarise_sets(anonymity.anonymity_set_sizes(guess, positive))
         found[attack] |= {
             "base": rate,
             "below_promise": float(np.mean(suspects < promised)),
-            "first_right": definitions.measure_topic_subscriber(said, subscribes, others).probability,
+            "first_right": definitions.measure_topic_subscriber(guessed, subscribes, others).probability,
             "calibration": honest.error,
             "calibration_floor": honest.floor,
         }
@@ -69,12 +70,12 @@ def _readers(people: Population, epoch: Epoch, readers: NDArray[np.int32]) -> di
 
 
 def _publisher(people: Population, epoch: Epoch, readers: NDArray[np.int32]) -> dict[str, dict[str, float]]:
-    """What one of its subscribers makes of the adverts that it gets."""
+    """A subscriber's inference from the adverts that it receives."""
     graph, publisher, distance = people.graph, people.publisher, epoch.mesh.distance
     insider = int(readers[draw_below(stream(people.seed, "pruner"), readers.size)])
     beside = graph.neighbours(insider)
     honest = np.arange(graph.nodes) != insider
-    promised = int(_children(epoch)[publisher]) + 1
+    promised = int(_child_counts(epoch)[publisher]) + 1
     guesses = {
         "pruning": lone_insider.score_first_branch(
             graph, insider, int(np.searchsorted(beside, epoch.mesh.parent[insider]))
@@ -84,9 +85,9 @@ def _publisher(people: Population, epoch: Epoch, readers: NDArray[np.int32]) -> 
         ),
     }
     found = {}
-    for attack, said in guesses.items():
-        size = int(np.count_nonzero(said))
-        named = definitions.measure_publisher(said, publisher, honest)
+    for attack, guessed in guesses.items():
+        size = int(np.count_nonzero(guessed))
+        named = definitions.measure_publisher(guessed, publisher, honest)
         found[attack] = {
             "set": float(size),
             "success": named.probability,
@@ -97,8 +98,8 @@ def _publisher(people: Population, epoch: Epoch, readers: NDArray[np.int32]) -> 
 
 
 def _branches(people: Population, epoch: Epoch, readers: NDArray[np.int32]) -> NDArray[np.int64]:
-    """For each reader how many the publisher cannot tell from it, by P1: those whose ways may come in where its own
-    does."""
+    """For each reader, the number of nodes that the publisher cannot tell from it, by P1: nodes whose paths can arrive
+    at the same neighbour of the publisher."""
     _, ways = lone_insider.find_branches(people.graph, people.publisher)
     size = np.count_nonzero(ways, axis=0)
     entrance = np.searchsorted(people.graph.neighbours(people.publisher), _entrances(people, epoch, readers))
@@ -107,15 +108,15 @@ def _branches(people: Population, epoch: Epoch, readers: NDArray[np.int32]) -> N
 
 
 def _entrances(people: Population, epoch: Epoch, readers: NDArray[np.int32]) -> NDArray[np.int32]:
-    """For each reader the neighbour of the publisher that its subscription came in by."""
+    """For each reader, the neighbour of the publisher at which its subscription arrived."""
     at, parent = readers.copy(), epoch.mesh.parent
     while (further := parent[at] != people.publisher).any():
         at[further] = parent[at[further]]
     return at
 
 
-def _children(epoch: Epoch) -> NDArray[np.int64]:
-    """By node, the size of N-: how many it sends notes on to."""
+def _child_counts(epoch: Epoch) -> NDArray[np.int64]:
+    """For each node, the size of N-: the number of nodes that it forwards to."""
     offsets, _ = epoch.mesh.children
     return np.diff(offsets)
 

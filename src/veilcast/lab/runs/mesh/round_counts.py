@@ -37,7 +37,7 @@ class RoundCounts:
         busy = rng.random((_ROUNDS, _TOPICS)) < 0.5
         if self._silent:
             return busy, np.tile(epoch.graph.degrees.astype(np.float64), (_ROUNDS, 1))
-        return busy, busy @ np.array([_received(each) for each in (epoch, *map(next, self._others))])
+        return busy, busy @ np.array([_receives(each) for each in (epoch, *map(next, self._others))])
 
 
 def draw_other_topic(people: Population, number: int) -> Population:
@@ -48,7 +48,7 @@ def draw_other_topic(people: Population, number: int) -> Population:
     return replace(people, publisher=publisher, subscribers=honest, topic=number)
 
 
-def _received(epoch: Epoch) -> Scores:
+def _receives(epoch: Epoch) -> Scores:
     """1 for every node that receives a notification of this mesh."""
     found = np.zeros(epoch.present.size)
     found[epoch.covered_mesh.members] = 1.0

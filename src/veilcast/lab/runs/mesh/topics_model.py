@@ -1,14 +1,15 @@
-"""Runs with several topics: what insiders without keys make of tokens, and what that tells of who reads what.
+"""Runs with several topics: what insiders without keys infer from tokens, and which topics users read.
 
-Tokens of the papers never change: all that is counted up to a step counts ("token-frequency"). Tokens that change with
-the epoch leave the last one alone ("token-frequency-once"), unless they are linked from epoch to epoch: by the links
-that ask alone ("relinking-links"), or also by how many notes come and where floods begin ("relinking"); then what was
-counted goes with them ("token-frequency-relinked"). Tokens are handed to attackers in an order drawn anew in each
-epoch. Where the data tell which topics are read by the same users, tokens that do not change are also named by what is
-asked for together ("token-frequency-pairs").
+The papers' tokens never change: all counts up to a step are used ("token-frequency"). If tokens change with the epoch,
+only the last epoch can be used ("token-frequency-once"), unless tokens are linked from epoch to epoch: by the links
+that ask for them ("relinking-links"), or also by the number of notifications and the origins of floods ("relinking").
+Then earlier counts follow the tokens ("token-frequency-relinked"). Attackers receive tokens in an order drawn for each
+epoch. Where the data tell which topics have the same readers, unchanging tokens are also named by joint requests
+("token-frequency-pairs").
 
-P2's third definition asks which topic a reader reads. Who holds every key knows tokens by name, and has what group
-testing makes of each ("group-testing"); who holds none has the same, by the names that it gave ("token-frequency").
+P2's third definition asks which topic a reader reads. A holder of every key knows tokens by name, and has the result of
+group testing for each ("group-testing"). An insider without keys has the same result under the names that it guessed
+("token-frequency").
 """
 
 from __future__ import annotations
@@ -48,12 +49,12 @@ Names = NDArray[np.int64]
 
 
 def run(params: MeshTopics, seed: int, data: Path | None = None) -> list[Measure]:
-    # A hardened mesh keeps its root; what it would be worth not to is asked here.
+    # A hardened mesh keeps its root. With origin = "fresh" it does not, to measure what that would change.
     way = make_base_policy(msgspec.structs.replace(params, origin="kept"))
     if params.origin == "fresh":
         way = replace(way, origin="fresh")
-    town, popularity, together = _settled(params, seed, data)
-    # Who asks reads, or covers; a share kappa of those who do not read cover.
+    town, popularity, together = _settle_topics(params, seed, data)
+    # Readers ask, and covers: a share kappa of the other nodes.
     asks = popularity + way.kappa * (1 - popularity)
     traces = topic_mix.observe_tokens(town, way, int(params.steps[-1]))
     shown = _shown(town, traces, seed)
@@ -61,9 +62,9 @@ def run(params: MeshTopics, seed: int, data: Path | None = None) -> list[Measure
         Measure(attack, metric, step, value)
         for step in params.steps
         for attack, found in (
-            *_named(shown, town, asks, int(step)),
-            *_paired(shown, town, traces, asks, together, int(step)),
-            *_linked(shown, int(step)),
+            *_measure_naming(shown, town, asks, int(step)),
+            *_measure_pairs(shown, town, traces, asks, together, int(step)),
+            *_measure_links(shown, int(step)),
             *_interests(shown, town, traces, way, popularity, asks, int(step)),
         )
         for metric, value in found.items()
@@ -72,14 +73,14 @@ def run(params: MeshTopics, seed: int, data: Path | None = None) -> list[Measure
 
 @dataclass(frozen=True, eq=False)
 class _Shown:
-    """What attackers are handed of E epochs, token by token, in an order that is drawn for each; and that order."""
+    """The input of attackers for E epochs, token by token, in an order drawn for each epoch; and that order."""
 
     topic: Names
-    """E x tokens: whose each is. The truth."""
+    """E x tokens: the topic of each token. The truth."""
     asked: Floats
-    """E x tokens: how many asked for it."""
+    """E x tokens: number of neighbours that asked for it."""
     chances: Floats
-    """E x tokens: how many might have."""
+    """E x tokens: number of neighbours that could have asked."""
     noticed: NDArray[np.bool_]
     """E x tokens x links."""
     notes: Floats
@@ -87,7 +88,7 @@ class _Shown:
     nodes: int
 
     def similar(self, epoch: int, *, links_alone: bool) -> Floats:
-        """Tokens of the epoch before x tokens of this one."""
+        """Similarity: tokens of the previous epoch x tokens of this one."""
         found = token_inference.compare_links(self.noticed[epoch - 1], self.noticed[epoch])
         if not links_alone:
             found = found + token_inference.compare_counts(self.notes[epoch - 1], self.notes[epoch])
@@ -99,8 +100,9 @@ class _Shown:
         return same
 
 
-def _settled(params: MeshTopics, seed: int, data: Path | None) -> tuple[TopicMix, Floats, Floats | None]:
-    """Who reads what; how popular topics are known to be, the most popular first; and pairs of them, if known."""
+def _settle_topics(params: MeshTopics, seed: int, data: Path | None) -> tuple[TopicMix, Floats, Floats | None]:
+    """The readers of topics; the known popularity of topics, the most popular first; and of pairs of topics, if
+    known."""
     if params.graph == "deezer":
         overlay = load_overlay("deezer", data)
         most = sorted(overlay.topics, key=lambda name: (-overlay.topics[name].size, name))[: params.topics]
@@ -134,21 +136,21 @@ def _shown(town: TopicMix, traces: TokenObservations, seed: int) -> _Shown:
     )
 
 
-def _named(shown: _Shown, town: TopicMix, asks: Floats, step: int) -> Iterator[tuple[str, dict[str, float]]]:
-    """How many tokens of the first epoch, or of the last one, are given their names."""
+def _measure_naming(shown: _Shown, town: TopicMix, asks: Floats, step: int) -> Iterator[tuple[str, dict[str, float]]]:
+    """The share of tokens of the first epoch, or of the last one, that are named rightly."""
     for attack, place in (
         ("token-frequency", _kept(shown, step)),
         ("token-frequency-once", None),
-        ("token-frequency-relinked", _followed(shown, step)),
+        ("token-frequency-relinked", _follow(shown, step)),
     ):
         topic = shown.topic[0 if place is not None else step - 1]
         yield attack, _right(town, _names(shown, asks, step, place), topic)
 
 
-def _paired(
+def _measure_pairs(
     shown: _Shown, town: TopicMix, traces: TokenObservations, asks: Floats, together: Floats | None, step: int
 ) -> Iterator[tuple[str, dict[str, float]]]:
-    """How many have their names by what is asked for together."""
+    """The share of tokens that are named rightly by joint requests."""
     if together is None:
         return
     topic = shown.topic[0]
@@ -171,8 +173,8 @@ def _names(shown: _Shown, asks: Floats, step: int, place: Names | None) -> Names
 
 
 def _likelihoods(shown: _Shown, asks: Floats, step: int, place: Names | None) -> Floats:
-    """Tokens x topics, where a share `asks` asks for each: by what was counted of those in these places in each epoch
-    up to the step, or of those of the last one alone."""
+    """Tokens x topics, where a share `asks` of the nodes asks for each topic: from the counts at these places in each
+    epoch up to the step, or from the last epoch alone."""
     if place is None:
         asked, chances = shown.asked[step - 1], shown.chances[step - 1]
     else:
@@ -182,21 +184,21 @@ def _likelihoods(shown: _Shown, asks: Floats, step: int, place: Names | None) ->
 
 
 def _kept(shown: _Shown, step: int) -> Names:
-    """Epochs x tokens of the first: where each of them is, if tokens do not change."""
+    """Epochs x tokens of the first epoch: the place of each token, if tokens do not change."""
     where = np.argsort(shown.topic[:step], axis=1)
     return where[:, shown.topic[0]]
 
 
-def _followed(shown: _Shown, step: int) -> Names:
-    """The same as far as relinking leads."""
+def _follow(shown: _Shown, step: int) -> Names:
+    """The same by relinking."""
     places = [np.arange(shown.topic.shape[1])]
     for epoch in range(1, step):
         places.append(assign_best(shown.similar(epoch, links_alone=False))[places[-1]])
     return np.array(places)
 
 
-def _linked(shown: _Shown, step: int) -> Iterator[tuple[str, dict[str, float]]]:
-    """How well tokens are found again in the next epoch, on the average; and how many still are at the step."""
+def _measure_links(shown: _Shown, step: int) -> Iterator[tuple[str, dict[str, float]]]:
+    """How well tokens are found again in the next epoch, on average; and the share still followed at the step."""
     if step == 1:
         return
     for attack, links_alone in (("relinking", False), ("relinking-links", True)):
@@ -207,7 +209,7 @@ def _linked(shown: _Shown, step: int) -> Iterator[tuple[str, dict[str, float]]]:
             shares.append(np.mean(same[np.arange(len(same)), assign_best(similar)]))
         found = {"auc": float(np.mean(aucs)), "linked": float(np.mean(shares)), "base": 1 / shown.topic.shape[1]}
         if not links_alone:
-            found["followed"] = float(np.mean(shown.topic[step - 1][_followed(shown, step)[-1]] == shown.topic[0]))
+            found["followed"] = float(np.mean(shown.topic[step - 1][_follow(shown, step)[-1]] == shown.topic[0]))
         yield attack, found
 
 
@@ -220,7 +222,8 @@ def _interests(
     asks: Floats,
     step: int,
 ) -> Iterator[tuple[str, dict[str, float]]]:
-    """P2's third definition: by topic, how likely each user reads it, for who knows names and for who guesses them."""
+    """P2's third definition: by topic, the probability that each user reads it, for a holder of all keys and for an
+    insider that guesses names."""
     graph, honest = town.topics[0].graph, ~town.topics[0].insiders
     evidence = np.stack(
         [
@@ -244,6 +247,6 @@ def _interests(
 
 
 _NOTES: Final = 20.0
-"""How many notes come in an epoch and a topic, on the average."""
+"""Mean number of notifications of a topic in an epoch."""
 _PRIOR: Final = 0.1
-"""What group testing takes for the share of those who ask, until the topic is known."""
+"""The share of nodes that ask, as group testing assumes it before the topic is known."""

@@ -1,14 +1,13 @@
-"""A day of a town, seen from outside: every node in a process of its own, and all that they sent.
+"""A day of traffic on a loopback network: every node in its own process, and all datagrams that they send.
 
-In one process for all, the work of each node would delay the cells of all, and an observer would see that of the
-machine and not of the nodes. Processes agree on when the day began, and on nothing else. How long it takes is known
-before; a process that has said nothing for much longer is given up, with all others.
+In a single process the work of each node would delay the cells of all, and an observer would see the load of the
+machine instead of that of the nodes. Processes agree on when the day began, and on nothing else. The duration of a day
+is known. If a process is silent for much longer, it is killed with all others.
 
-
-What happens to a town in a day: phases of a second each.
-
-In random order nothing happens, a publisher publishes, or links change their keys; in between come the edges of epochs,
-each with the joins to the meshes of the next, at their own times. A pause after each phase lets what it began end."""
+A day has phases of a second each. In random order nothing happens, a publisher publishes, or links change their keys.
+The edges of epochs lie in between, each with the joins to the meshes of the next epoch, at their own times. A pause
+after each phase lets its effects end.
+"""
 
 from __future__ import annotations
 
@@ -44,11 +43,11 @@ from veilcast.topics import Label
 class Phase(NamedTuple):
     kind: str
     start_us: int
-    """From the beginning of the town."""
+    """Since the start of the network."""
 
 
 class PhaseTarget(Protocol):
-    """What a world and a town have in common."""
+    """The common interface of a simulated world and a loopback network."""
 
     def after(self, delay_us: int, act: Callable[[], None]) -> None: ...
 
@@ -58,7 +57,7 @@ class PhaseTarget(Protocol):
 
 
 def plan_phases(count: int, rng: Random) -> list[Phase]:
-    """So many phases after the warm-up: every fourth an edge, half of the others idle."""
+    """Plan `count` phases after the warm-up: every fourth is an edge, and half of the others are idle."""
     others = [("idle", "idle", "publishing", "rekeying")[number % 4] for number in range(count - count // EDGE_EVERY)]
     rng.shuffle(others)
     kinds = ["edge" if number % EDGE_EVERY == 0 else others.pop() for number in range(count)]
@@ -66,7 +65,7 @@ def plan_phases(count: int, rng: Random) -> list[Phase]:
 
 
 def publication_times(phases: list[Phase]) -> list[int]:
-    """When notes are published, from the beginning of the town."""
+    """Times of publications, since the start of the network."""
     busy = [phase.start_us for phase in phases if phase.kind == "publishing"]
     return [start_us + number * PHASE_US // NOTES_PER_PHASE for start_us in busy for number in range(NOTES_PER_PHASE)]
 
@@ -74,7 +73,8 @@ def publication_times(phases: list[Phase]) -> list[int]:
 def schedule_phases(
     phases: list[Phase], place: PhaseTarget, publisher: Address, nodes: tuple[Address, ...], rng: Random
 ) -> int:
-    """Have it happen; how many notes are published. Edges and their joins need nobody."""
+    """Schedule the events of the phases. Returns the number of publications. Edges and their joins happen by
+    themselves."""
     published = publication_times(phases)
     for number, at_us in enumerate(published):
         place.after(at_us, lambda body=b"note %d" % number: place.call(publisher, _publishing(body)))  # type: ignore[misc]
@@ -96,10 +96,10 @@ def _publishing(body: bytes) -> Callable[[Any, int], None]:
 
 
 def _rekey(machine: Any, rng: Random) -> None:
-    """The keys of one link are as old as keys may get, all at once; if it is the node's turn to renew them, it does."""
+    """Let the keys of one link reach their maximum age at once. If it is the node's turn to renew them, it does."""
     while not hasattr(machine, "_links"):
         if machine is None:
-            return  # It lives elsewhere.
+            return  # It runs in another process.
         machine = machine.inner
     lines = [link.channel for link in machine._links.values() if link.channel is not None]
     if lines:
@@ -114,9 +114,9 @@ EDGE_EVERY = 4
 EPOCH_US = EDGE_EVERY * SLOT_US
 WARM_UP_US = 2 * EPOCH_US
 BEFORE_EDGE_US = 800_000
-"""An edge's phase begins so long before it, just before the next meshes begin to form."""
+"""The phase of an edge begins this long before it, just before the next meshes begin to form."""
 NOTES_PER_PHASE = 12
-"""In each phase of publishing."""
+"""Publications in each phase of publishing."""
 PHASE_MESH = MeshConfig(
     "hardened",
     heartbeat_us=150_000,
@@ -127,7 +127,7 @@ assert START_US % EPOCH_US == 0
 
 
 class TrafficDay(NamedTuple):
-    """All cells, in the order of time; nodes are numbers, in the order of their addresses."""
+    """All cells, in the order of time. Nodes are numbers, in the order of their addresses."""
 
     phases: list[Phase]
     t_us: NDArray[np.int64]
@@ -135,13 +135,14 @@ class TrafficDay(NamedTuple):
     dst: NDArray[np.int32]
     size: NDArray[np.int64]
     delivered: float
-    """The share of notes and readers that came together."""
+    """The share of pairs of a notification and a reader that were delivered."""
 
 
 def run_day(population: LoopbackPopulation, seed: int, phases: int) -> TrafficDay:
-    """So many phases in real time, on real sockets. One at a time: all towns have the same addresses."""
+    """Run these phases in real time, on real sockets. Only one day can run at a time: all networks have the same
+    addresses."""
     planned = plan_phases(phases, derive_rng(seed, "phases"))
-    # Keys are made here, once, for they are kept by whoever is forked.
+    # Keys are made here once, and forked processes keep them.
     LoopbackNetwork(seed=seed, epoch_us=EPOCH_US, here=[]).settle(population, 0)
     context = multiprocessing.get_context("fork")
     began_ns = time.monotonic_ns()
@@ -154,46 +155,50 @@ def run_day(population: LoopbackPopulation, seed: int, phases: int) -> TrafficDa
         theirs.close()
         answers.append(ours)
     try:
-        told = [_answer(answer, began_ns + (_lasts_us(planned) + _PATIENCE_US) * 1000) for answer in answers]
+        answered = [_answer(answer, began_ns + (_lasts_us(planned) + _PATIENCE_US) * 1000) for answer in answers]
     finally:
         for node in nodes:
             node.kill()
             node.join()
     pairs = max(1, len(publication_times(planned)) * len(population.roles(seed)[1]))
-    return TrafficDay(planned, *_cells(population, [seen for seen, _ in told]), sum(got for _, got in told) / pairs)
+    return TrafficDay(
+        planned, *_cells(population, [seen for seen, _ in answered]), sum(got for _, got in answered) / pairs
+    )
 
 
 def _live(
     population: LoopbackPopulation, seed: int, phases: list[Phase], address: Address, began_ns: int, answer: Connection
 ) -> None:
-    """A process: what its node sent, and how many notes it got."""
+    """One process: what its node sent, and the number of notifications that it received."""
     lasts_us = _lasts_us(phases)
     tally = DeliveryStats(population, seed)
     wires: list[WireRecorder] = []
-    town: LoopbackNetwork
+    network: LoopbackNetwork
 
     def around(machine: Machine, _: Address) -> Machine:
-        wires.append(WireRecorder(machine, lambda: town.now))
+        wires.append(WireRecorder(machine, lambda: network.now))
         return wires[-1]
 
-    town = LoopbackNetwork(
+    network = LoopbackNetwork(
         seed=seed, epoch_us=EPOCH_US, began_ns=began_ns, here=[address], around=around, on_event=tally.record_event
     )
-    town.settle(population, lasts_us)
+    network.settle(population, lasts_us)
     generations.EARLIEST_US = 0  # type: ignore[misc]  # Or peers would refuse keys that are renewed so often.
-    schedule_phases(phases, town, population.roles(seed)[0], population.addresses(), derive_rng(seed, "day", address))
-    asyncio.run(town.run(lasts_us))
+    schedule_phases(
+        phases, network, population.roles(seed)[0], population.addresses(), derive_rng(seed, "day", address)
+    )
+    asyncio.run(network.run(lasts_us))
     answer.send((wires[0].sent, tally.delivered))
 
 
 def _answer(answer: Connection, until_ns: int) -> tuple[SentDatagrams, int]:
     try:
         if answer.poll(max(0, until_ns - time.monotonic_ns()) / 1e9):
-            told: tuple[SentDatagrams, int] = answer.recv()
-            return told
+            answered: tuple[SentDatagrams, int] = answer.recv()
+            return answered
     except EOFError:
-        raise LocalError("a node of the town ended before its day did") from None
-    raise LocalError("a node of the town did not come to the end of its day; is the machine too busy?")
+        raise LocalError("a node of the network ended before its day did") from None
+    raise LocalError("a node of the network did not reach the end of its day; is the machine too busy?")
 
 
 def _cells(

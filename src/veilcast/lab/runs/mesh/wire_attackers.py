@@ -1,12 +1,12 @@
-"""A capture of a network whose roles we know: every attacker that looks from outside, held against the truth.
+"""Every attacker from outside, on a capture of a network whose roles are known.
 
-Attackers have the cells, the overlay, the share of readers, and the times at which notes came out, which whoever reads
-the topic knows. Where no size stands out there are no notes to follow, and whoever follows notes would have to remain
-silent. It is shown instead the links that carried more than usual just after a note came out, and the first cell of
-each: on a network that hides nothing these are the mesh, and on one that hides everything they are chance, of which it
-may make what it can.
+Attackers receive the cells, the overlay, the share of readers, and the publication times, which any reader of the topic
+knows. If no size stands out there are no notifications to follow, and attackers that follow notifications would have
+nothing to say. They receive instead the links that carried more than usual just after a publication, and the first cell
+of each link. On a network that hides nothing these links are the mesh. On a network that hides everything they are
+random.
 
-Two are trained on captures of other worlds: cadence as a linear classifier, and as one in bins.
+Two attackers are trained on captures of other worlds: cadence as a linear classifier, and as a classifier in bins.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ RoleScores: TypeAlias = tuple[str, str, Scores]
 
 @dataclass(frozen=True, eq=False)
 class WireCapture:
-    """All cells, in the order of time, and what is public; nodes are numbers."""
+    """All cells, in the order of time, and public facts. Nodes are numbers."""
 
     t_us: NDArray[np.int64]
     src: NDArray[np.int32]
@@ -43,14 +43,13 @@ class WireCapture:
     size: NDArray[np.int64]
     graph: Graph
     subscriber_share: float
-    """The share of readers."""
     published: NDArray[np.int64]
     heartbeat_us: int
     epoch_us: int
 
     @cached_property
     def cadence_features(self) -> Scores:
-        """What a classifier of cadence is shown of each node."""
+        """The features of each node for a classifier of cadence."""
         seen = cadence.summarise_windows(self.t_us, self.src, self.dst, self.size, _WINDOW_US)
         return cadence.extract_features(seen, self.graph.nodes)
 
@@ -61,14 +60,14 @@ class CaptureRoles:
     subscribes: Mask
 
     def candidates(self, role: str) -> tuple[Mask, Mask]:
-        """Of whom it is asked whether they have a role, and who has it. Publishers are in the mesh in any case, and
-        nobody asks whether they read."""
+        """The nodes that may have a role, and those that have it. Publishers are in the mesh in any case, and are no
+        candidates for subscribers."""
         everybody = np.ones(len(self.publishes), np.bool_)
         return (everybody, self.publishes) if role == "publisher" else (~self.publishes, self.subscribes)
 
 
 class TrainedCadence(NamedTuple):
-    """On captures whose truth was known, by role."""
+    """Classifiers trained on captures with known roles, by role."""
 
     by_role: dict[str, tuple[LinearClassifier, BinnedClassifier]]
 
@@ -87,7 +86,7 @@ def train_cadence(captures: list[tuple[WireCapture, CaptureRoles]]) -> TrainedCa
 
 
 def measure_attackers(capture: WireCapture, truth: CaptureRoles, trained: TrainedCadence) -> list[Measure]:
-    """How well each attacker tells either role; the metrics of publishers have them in their names."""
+    """How well each attacker recognises either role. The metrics of publishers have the role in their names."""
     found = []
     for attack, role, scores in score_roles(capture, trained):
         asked, positive = truth.candidates(role)
@@ -114,7 +113,7 @@ def score_roles(capture: WireCapture, trained: TrainedCadence) -> Iterator[RoleS
 
 
 def observe_capture(capture: WireCapture) -> CaptureObservations:
-    """What attackers are shown."""
+    """What attackers receive."""
     rows = find_copies(capture)
     first = int(capture.t_us[0])
     epoch = capture.t_us // capture.epoch_us - first // capture.epoch_us
@@ -126,7 +125,7 @@ def observe_capture(capture: WireCapture) -> CaptureObservations:
         at=capture.t_us[rows],
         epoch=epoch[rows],
         rounds=ActivityRounds(capture.heartbeat_us, 0, _bytes(capture, capture.dst).T),
-        # Rounds are counted from the first cell on.
+        # Rounds begin with the first cell.
         published=capture.published - first,
         topic=np.zeros(len(capture.published), np.int64),
         cadence=cadence.count_gaps(capture.t_us, capture.src, capture.dst, capture.size),
@@ -138,7 +137,7 @@ def observe_capture(capture: WireCapture) -> CaptureObservations:
 
 
 def find_copies(capture: WireCapture) -> NDArray[np.int64]:
-    """The rows that look like copies of notes, or do so for want of anything better."""
+    """The rows that look like copies of notifications, or the best substitutes for them."""
     columns = (capture.t_us, capture.src, capture.dst, capture.size)
     found = publication_waves.find_notifications(*columns, capture.heartbeat_us).row
     return found if len(found) else _after_notes(capture)
@@ -157,14 +156,14 @@ def _after_notes(capture: WireCapture) -> NDArray[np.int64]:
 
 
 def _bytes(capture: WireCapture, ends: NDArray[np.int32], parts: int = 1) -> NDArray[np.float64]:
-    """By node and heartbeat, or part of one."""
+    """Bytes by node and heartbeat, or part of a heartbeat."""
     bin_us = capture.heartbeat_us // parts
     return flow_correlation.bin_bytes(capture.t_us, ends, capture.size, capture.graph.nodes, bin_us)
 
 
 ROLES: Final = ("subscriber", "publisher")
 ATTACKER_COUNT: Final = len(attackers_on(CaptureObservations)) + 1 + 2 * len(ROLES)
-"""For each role and attack one: whoever would be alarmed by any of them has so many chances to be wrong."""
+"""Number of pairs of role and attack. An alarm raised by any of them has this many chances to be false."""
 _WINDOW_US: Final = 1_000_000
 _MOMENT_US: Final = 400_000
-"""After a note came out: a few hops in any profile."""
+"""Time after a publication: a few hops in any profile."""

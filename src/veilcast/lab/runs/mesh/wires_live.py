@@ -1,13 +1,12 @@
-"""Runs on real sockets: a day of a town on the loopback interface, and what an observer of all its wires makes of it.
+"""Runs on real sockets: a day of a loopback network, and what an observer of all its wires learns.
 
-Two questions. *Who is it?* Every attacker from outside is held against the roles, as it is on captures of simulated
-networks (`wiretaps`). *Is anything going on?* A classifier sees the `cadence` of what each node sent in each quarter of
-a
-second, and is to tell phases in which something happened from idle ones; it learns from one half of the phases of a day
-and is judged by the other (`telltale`).
+Two questions. *Which node has which role?* Every attacker from outside is compared with the roles, as on captures of
+simulated networks (`wire_attackers`). *Does anything happen?* A classifier sees the bursts of what each node sent in
+each quarter of a second, and has to tell busy phases from idle ones. It learns from one half of the phases of a day and
+is judged on the other (`measure.permutation_test`).
 
-A run takes a minute, is alone on its machine, and has a new outcome each time: its seed gives the roles, the overlay
-and the order of the phases. What a busy machine does to the cells of all nodes is seen too.
+A run takes a minute, needs its machine for itself, and has a new outcome each time. Its seed gives the roles, the
+overlay and the order of the phases. The effects of a busy machine on the cells of all nodes are in the capture, too.
 """
 
 from __future__ import annotations
@@ -41,9 +40,9 @@ def run(params: MeshWires, seed: int, data: Path | None = None) -> list[Measure]
 
 
 def measure_day(people: LoopbackPopulation, seen: TrafficDay, seed: int) -> list[Measure]:
-    """All that an observer of this day learns."""
+    """Everything that an observer of this day learns."""
     found = [
-        *measure_attackers(*_captured(people, seen, seed), TrainedCadence({})),
+        *measure_attackers(*_make_capture(people, seen, seed), TrainedCadence({})),
         Measure("", "delivered", 0, seen.delivered),
     ]
     samples, kinds = sample_bursts(seen)
@@ -55,15 +54,15 @@ def measure_day(people: LoopbackPopulation, seen: TrafficDay, seed: int) -> list
 
 def make_population(params: MeshWires) -> LoopbackPopulation:
     if params.publishers > 1:
-        raise ConfigError("towns on real sockets have one publisher")
+        raise ConfigError("networks on real sockets have one publisher")
     return LoopbackPopulation(
         **captured_network.population_fields(params, _PAPER), checks=("once", "readers"), port=_PORT
     )
 
 
 def sample_bursts(seen: TrafficDay, first: int = 0) -> tuple[PhaseSamples, NDArray[np.str_]]:
-    """For each node and quarter of a phase what it sent to all its peers; and the kind of each sample's phase. Phases
-    are numbered from `first` on."""
+    """A sample for each node and quarter of a phase, of what it sent to all its peers; and the kind of each sample's
+    phase. Phases are numbered from `first`."""
     part_us = PHASE_US // _PARTS
     rows, phases = [], []
     for sent in cadence.split_by_link(seen.src, seen.dst, seen.t_us, seen.size):
@@ -78,13 +77,13 @@ def sample_bursts(seen: TrafficDay, first: int = 0) -> tuple[PhaseSamples, NDArr
 
 
 def select_phases(samples: PhaseSamples, kinds: NDArray[np.str_], kind: str) -> PhaseSamples:
-    """Idle phases, and those of one kind, or of any."""
+    """The samples of idle phases, and of phases of one kind, or of any."""
     kept = (kinds == "idle") | (kinds == kind) | (kind == "anything")
     return PhaseSamples(*(column[kept] for column in samples))
 
 
-def _captured(people: LoopbackPopulation, seen: TrafficDay, seed: int) -> tuple[WireCapture, CaptureRoles]:
-    """Without the beginning, when links and meshes form."""
+def _make_capture(people: LoopbackPopulation, seen: TrafficDay, seed: int) -> tuple[WireCapture, CaptureRoles]:
+    """The capture without its beginning, when links and meshes form."""
     late = seen.t_us >= START_US + seen.phases[0].start_us
     publisher, readers = people.roles(seed)
     publishes, subscribes = (_mask(people, named) for named in ((publisher,), readers))

@@ -1,9 +1,8 @@
 """Runs on the real machines with their links: all wires are recorded, and attacked from outside.
 
-What the networks are is said in `captured_network`. Notes come out at random times, by several publishers, so that
-about as much
-is known of the AUC of publishers as of that of readers. Epochs are short, too: a capture begins when links are up, and
-has an edge of epochs in it.
+`captured_network` describes the networks. Several publishers publish at random times, so the AUC of publishers is known
+about as precisely as that of readers. Epochs are short: a capture begins when links are up, and contains an edge of
+epochs.
 
 Classifiers are trained on captures of their own, whose seeds no run has.
 """
@@ -44,12 +43,12 @@ from veilcast.topics import Label
 
 def run(params: MeshWires, seed: int, data: Path | None = None) -> list[Measure]:
     capture, truth, delivered = take_capture(params, seed)
-    found = measure_attackers(capture, truth, _trained(params))
+    found = measure_attackers(capture, truth, _train(params))
     return [*found, Measure("", "delivered", 0, delivered)]
 
 
 def take_capture(params: MeshWires, seed: int) -> tuple[WireCapture, CaptureRoles, float]:
-    """A capture, who was what, and the share of notes and readers that came together."""
+    """A capture, its roles, and the share of pairs of a notification and a reader that were delivered."""
     people = _population(params)
     places = {address: place for place, address in enumerate(people.addresses())}
     wires, delivered = _Wires(places), _Delivered()
@@ -80,7 +79,7 @@ def take_capture(params: MeshWires, seed: int) -> tuple[WireCapture, CaptureRole
 
 
 class CapturedMesh(MeshPopulation, frozen=True, forbid_unknown_fields=True, tag_field="kind", tag="captured"):
-    """A mesh whose publishers are drawn as its readers are, from anywhere."""
+    """A mesh whose publishers are drawn from all nodes, as its readers are."""
 
     def _cast(self, seed: int) -> TopicRoles:
         rng: Random = derive_rng(seed, "roles")
@@ -90,7 +89,7 @@ class CapturedMesh(MeshPopulation, frozen=True, forbid_unknown_fields=True, tag_
 
 
 class _Wires:
-    """Where the world writes down every cell."""
+    """Records every cell of a world."""
 
     def __init__(self, places: dict[Address, int]) -> None:
         self._places = places
@@ -111,7 +110,7 @@ class _Delivered:
 
 
 @lru_cache(maxsize=8)
-def _trained(params: MeshWires) -> TrainedCadence:
+def _train(params: MeshWires) -> TrainedCadence:
     return train_cadence([take_capture(params, SEEDS_MAX + number)[:2] for number in range(_TRAINED_ON)])
 
 
@@ -139,12 +138,12 @@ def _mask(places: dict[Address, int], chosen: list[Address]) -> NDArray[np.bool_
 _SECOND_US: Final = 1_000_000
 _EPOCH_US: Final = 6 * _SECOND_US
 _BEGINS_US: Final = 2 * _SECOND_US
-"""The observer comes when the network stands."""
+"""The observer starts when the network is complete."""
 _FIRST_US: Final = 4 * _SECOND_US
 _LAST_US: Final = 8 * _SECOND_US
-"""Notes come out between these."""
+"""Publications happen between these two times."""
 _LASTS_US: Final = 9 * _SECOND_US
 _LINKS: Final = LinkDelays(latency_us=(1_000, 20_000))
 _PAPER: Final = MeshConfig(heartbeat_us=250_000, silent_periods=100, neighbours_max=32, address_bytes_max=8)
 _TRAINED_ON: Final = 8
-"""Captures."""
+"""Number of captures to train on."""
