@@ -172,7 +172,7 @@ def test_so_have_those_that_foil(name: str, monkeypatch: pytest.MonkeyPatch) -> 
     rng = np.random.default_rng(1)
     days = tuple(50 + np.cumsum(0.05 * rng.standard_normal(45)) for _ in range(4))
     monkeypatch.setattr(truths, "_read", lambda truth, data: days)
-    monkeypatch.setattr(truths, "_traded", lambda truth, data: tuple(1000.0 * (1 + day % 7) for day in days))
+    monkeypatch.setattr(truths, "_read_volumes", lambda truth, data: tuple(1000.0 * (1 + day % 7) for day in days))
     truths._days.cache_clear()
     alike = {"ar1": "gbm", "msft": "goog", "daily": "goog"}
 

@@ -39,7 +39,7 @@ def minutes(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     truths._days.cache_clear()
     traded = [1e4 * np.abs(np.diff(day, prepend=day[0])) for day in days]
     monkeypatch.setattr(truths, "_read", lambda truth, folder: tuple(days))
-    monkeypatch.setattr(truths, "_traded", lambda truth, folder: tuple(traded))
+    monkeypatch.setattr(truths, "_read_volumes", lambda truth, folder: tuple(traded))
     yield
     truths._days.cache_clear()
 

@@ -14,7 +14,7 @@ from veilcast.lab.runs.mesh.loopback_network import exclusive_addresses
 from veilcast.lab.runs.mesh.traffic_day import PHASE_US, SLOT_US, TrafficDay, plan_phases, run_day
 from veilcast.lab.runs.mesh.wires_live import (
     PHASE_KINDS,
-    _captured,
+    _make_capture,
     make_population,
     measure_day,
     sample_bursts,
@@ -105,7 +105,7 @@ def test_a_short_day_on_real_sockets_has_cells_of_one_size_and_notes_that_come()
         seen = run_day(people, 1, 4)
     assert np.unique(seen.size).tolist() == [1200]
     assert seen.delivered > 0.9
-    capture, truth = _captured(people, seen, 1)
+    capture, truth = _make_capture(people, seen, 1)
     assert np.count_nonzero(truth.subscribes) == 2
     assert (np.diff(capture.t_us) >= 0).all()
     assert capture.graph.nodes == 8

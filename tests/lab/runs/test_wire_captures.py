@@ -53,7 +53,7 @@ def test_hardened_wires_have_one_size_and_every_attacker_says_something(runs: di
 def test_no_run_has_a_seed_of_the_training(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(wires_machines, "take_capture", lambda _, seed: (seed, None, 1.0))
     monkeypatch.setattr(wires_machines, "train_cadence", lambda captures: [seed for seed, _ in captures])
-    seeds: Any = wires_machines._trained.__wrapped__(PAPER)
+    seeds: Any = wires_machines._train.__wrapped__(PAPER)
     assert len(set(seeds)) == wires_machines._TRAINED_ON
     assert min(seeds) >= SEEDS_MAX
 

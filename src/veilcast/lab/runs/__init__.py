@@ -1,1 +1,1 @@
-"""The live network in the lab: real sockets on loopback, in this process or in one for each node."""
+"""The runs of experiments, by mode: on models, on the real machines in the simulator, and on real sockets."""

@@ -1,8 +1,8 @@
-"""Hosts of the simulator on the machines of PlanetLab: as far from one another as those were measured to be.
+"""Hosts of the simulator at the distances of PlanetLab's machines, as they were measured.
 
-For each run hosts are dealt to machines at random. Where there are more hosts than machines, those that are left over
-stand each beside a machine that is drawn for it: as far from all others as that one is, and from it as far as two on
-one site are, which is the median, over all machines, of the time to the nearest. A frame takes half of the round trip.
+Each run assigns hosts to machines at random. If there are more hosts than machines, each surplus host stands
+beside a random machine. It is as far from all others as that machine is. Its distance from that machine is that of two
+machines on one site: the median, over all machines, of the time to the nearest. A frame takes half of the round trip.
 """
 
 from __future__ import annotations
@@ -18,18 +18,18 @@ from veilcast.sim.links import LinkDelays
 
 
 class PlanetLabLinks(LinkDelays, frozen=True, kw_only=True):
-    """Links between hosts that each stand somewhere."""
+    """Links between hosts, each of which has a place."""
 
     places: dict[Address, int]
     one_way_us: tuple[tuple[int, ...], ...]
-    """From place to place."""
+    """One-way times from place to place."""
 
     def latency_between(self, u: Address, v: Address, seed: int) -> int:
         return self.one_way_us[self.places[u]][self.places[v]]
 
 
 def place_on_planetlab(hosts: Sequence[Address], round_trips_ms: NDArray[np.float64], seed: int) -> PlanetLabLinks:
-    """`round_trips_ms` are `data.round_trips`."""
+    """`round_trips_ms` are those of `data.load_round_trips`."""
     places = {host: place for place, host in enumerate(hosts)}
     one_way = np.maximum(1, np.rint(500 * _dealt(len(hosts), round_trips_ms, seed))).astype(np.int64)
     return PlanetLabLinks(places=places, one_way_us=tuple(map(tuple, one_way.tolist())))

@@ -1,11 +1,12 @@
-"""What P4's secret forwarding costs, on one path and over a trace: shares, messages, traffic, keys that last longer.
+"""The cost of P4's secret forwarding, on one path and over a trace: shares, messages, traffic, and keys that last
+longer.
 
-The path from a publisher's broker to a subscriber's over d edges has d + 1 virtual nodes. All shares that are sent on
-the way fit the published medians; one published number fits only if edges are counted, and the shares that a
-subscriber receives. Both are kept apart here.
+The path from a publisher's broker to a subscriber's over d edges has d + 1 virtual nodes. The published medians fit if
+all shares on the path are counted. One published number fits only if edges are counted, and only the shares that a
+subscriber receives. Both counts are kept apart here.
 
-Over several overlays each number is the median over them: the mean number of shares has so long a tail (of ten overlays
-one has 300 times as many as another) that a mean over overlays would be that of the deepest.
+Over several overlays each number is the median. The mean number of shares has a long tail: of ten overlays one has 300
+times as many as another. A mean over overlays would be that of the deepest.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from veilcast.lab.runs.brokers.trace_replay import draw_overlays, make_trace_par
 
 
 def measure_path(params: BrokersPath, seed: int, data: Path | None = None) -> list[Measure]:
-    """Of so many virtual nodes; with branches, the shares of all of them together."""
+    """Costs for each number of virtual nodes; with branches, the shares of all branches together."""
     found = []
     for hops in params.counts:
         levels = [params.branches**level * params.replicas ** (level + 1) for level in range(hops)]
@@ -42,7 +43,7 @@ def measure_path(params: BrokersPath, seed: int, data: Path | None = None) -> li
 
 
 def measure_shares(params: BrokersShares, seed: int, data: Path | None) -> list[Measure]:
-    """Of an interaction, and of how many interactions take how many nodes."""
+    """Costs of an interaction, and the share of interactions within each number of nodes."""
     matrix = replay_trace(params, seed, data)
     counted = [hop_histogram(matrix, overlay.edges) for overlay in draw_overlays(params, seed)]
     each = [_costs(params, one) for one in counted]
@@ -51,13 +52,13 @@ def measure_shares(params: BrokersShares, seed: int, data: Path | None) -> list[
         found.append(Measure("", name, 0, float(np.quantile([costs["mean"] for costs in each], share))))
     longest = max(one.size for one in counted)
     within = np.mean([np.cumsum(np.pad(one, (0, longest - one.size))) / one.sum() for one in counted], axis=0)
-    # A curve that is 1 needs no more points.
+    # Beyond this number the curve is 1.
     return found + [Measure("", "within", nodes + 1, float(share)) for nodes, share in enumerate(within[:_NODES_DRAWN])]
 
 
 def measure_refresh(params: BrokersRefresh, seed: int, data: Path | None) -> list[Measure]:
-    """Traffic of shares in a month, if a key serves for so many publications; and if it lies in a repository, from
-    which each reader of it pulls a share from each replica, however far away anybody is."""
+    """Traffic of shares in a month, if a key serves for several publications; and if keys lie in a repository, from
+    which each reader pulls a share from each replica, at any distance."""
     if 1 not in params.counts:
         raise ConfigError("counts must begin with 1, a key for each publication, to compare with")
     placement = place_users(params, seed)
@@ -108,16 +109,18 @@ def _costs(params: BrokersShares, counted: HopHistogram) -> dict[str, float]:
 
 
 def _by_edge(params: BrokersRefresh, longest: int) -> list[int]:
-    """By its edges, what an interaction costs: shares over all of its nodes, or those received if edges are counted."""
+    """Cost of an interaction by its number of edges: shares over all of its nodes, or those received if edges are
+    counted."""
     if params.hops_counted == "edges":
         return [shares_received([params.replicas] * edges) for edges in range(longest + 1)]
     return [shares_sent([params.replicas] * (edges + 1)) for edges in range(longest + 1)]
 
 
 SHARE_BYTES: Final = 117.6
-"""What 144 GB are for 1.4 million interactions of 939 shares, in binary units; P4 does not say how large a share is."""
+"""The size at which 1.4 million interactions of 939 shares are 144 GB, in binary units. P4 does not state the size of a
+share."""
 _NODES_DRAWN: Final = 24
 _REFRESHED_MB: Final = 200
-"""P4's lowest rate is held against this one."""
+"""The rate that P4 compares its lowest rate with."""
 _MB: Final = 1 << 20
 _GB: Final = 1 << 30

@@ -1,7 +1,7 @@
-"""What is sent again on P4's overlay because of brokers that drop: by its own rule, and by what could be done about it.
+"""Retransmissions on P4's overlay because brokers drop publications: by P4's rule, and with three defences.
 
-Over several sets of Byzantine brokers each number is their mean, as retransmissions add up. Where overlays are drawn,
-each set has one of its own.
+Over several sets of Byzantine brokers each number is the mean, because retransmissions add up. If overlays are drawn,
+each set has its own overlay.
 """
 
 from __future__ import annotations
@@ -48,5 +48,5 @@ def _lost(params: BrokersLosses, traffic: BrokerTraffic, count: int, seed: int, 
 
 
 _MB: Final = 1 << 20
-"""Of content in an interaction, as P4 assumes."""
+"""Content of an interaction, as P4 assumes."""
 _TB: Final = 1 << 40

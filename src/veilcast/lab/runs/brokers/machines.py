@@ -1,11 +1,11 @@
-"""P4's brokers themselves, in the simulator: how many messages a key takes, and how long a publication.
+"""P4's brokers on the real machines, in the simulator: the messages of a key, and the latency of a publication.
 
-A line of virtual nodes, a publisher at one end and a reader at the other; every publication has a key of its own.
-Messages are counted as the machines send them, those of liars too: shares, and what is said about them, are one number,
-and what only says that a share has come is another. Where a publisher loses patience there are several attempts at one
-key. Whoever has failed with the first key need not be waited for with the next ones, so those are timed, too. For
-latencies, each machine has a processor of its own, on which its steps take what they take (`working`), and the way from
-one to another takes none: what is left is work, hop after hop, as in P4's Fig. 8.
+A line of virtual nodes, a publisher at one end and a reader at the other; every publication has its own key. Messages
+are counted as the machines send them, those of Byzantine replicas included. Shares, and messages of agreement about
+them, are one number; messages that only confirm a share are another. If a publisher times out, there are several
+attempts at one key. A replica that failed with the first key is not waited for with the next ones, so later keys are
+timed, too. For latencies each machine has its own processor, on which its steps take their real time (`timed_machine`),
+and links take none: what remains is work, hop after hop, as in P4's Fig. 8.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ from veilcast.wire.mesh import Message
 
 
 def measure_messages(params: BrokersMessages, seed: int, data: Path | None = None) -> list[Measure]:
-    """Of one key, over so many nodes."""
+    """Messages of one key, for each number of nodes."""
     found = []
     for hops in params.counts:
         line = BrokerLine(params, hops, params.replicas, seed)
@@ -62,7 +62,7 @@ def measure_messages(params: BrokersMessages, seed: int, data: Path | None = Non
 
 
 def measure_delays(params: BrokersDelays, seed: int, data: Path | None = None) -> list[Measure]:
-    """From the publisher to the reader, by hops or by replicas."""
+    """Latency from the publisher to the reader, by hops or by replicas."""
     found = []
     for count in params.counts:
         hops, replicas = (params.hops, count) if params.over == "replicas" else (count, params.replicas)
@@ -74,14 +74,14 @@ def measure_delays(params: BrokersDelays, seed: int, data: Path | None = None) -
 
 
 class BrokerLine:
-    """Of virtual nodes, where everybody has met everybody."""
+    """A line of virtual nodes whose replicas all have connected."""
 
     def __init__(self, params: BrokerLineParams, hops: int, replicas: int, seed: int, *, timed: bool = False) -> None:
         self._number = 0
         self._had: dict[bytes, int] = {}
-        """When the reader had a note, by its body."""
+        """When the reader received a notification, by its body."""
         self._counted = _Counted()
-        # On the way and on the disk nothing is lost where work is to be seen, and a little where order is.
+        # Links and disks take almost no time where work is measured, and a little where messages must be ordered.
         links = LinkDelays(latency_us=(1,)) if timed else LinkDelays(latency_us=(1_000, 5_000))
         self._world = (_Timed if timed else World)(seed=seed, links=links, disk_us=1, on_event=self._hear)
         self._world.watch(self._counted)
@@ -105,7 +105,7 @@ class BrokerLine:
         self._counted.kinds.clear()
 
     def publish(self, notes: int) -> list[int]:
-        """So many notes, one after the other; how long each took that came."""
+        """Publish this number of notifications, one after the other. Returns the latency of each that arrived."""
         since = {}
         for _ in range(notes):
             self._number += 1
@@ -116,7 +116,7 @@ class BrokerLine:
         return [self._had[body] - published for body, published in since.items() if body in self._had]
 
     def count_sent(self, *kinds: type[Message], honest: bool = False) -> int:
-        """By all, or by those who do not lie."""
+        """Messages of all replicas, or of the honest ones."""
         return sum(self._counted.kinds[kind, one] for kind in kinds for one in ((True,) if honest else (True, False)))
 
     def _hear(self, address: Address, event: Event, now: int) -> None:
@@ -125,7 +125,7 @@ class BrokerLine:
 
 
 class _Timed(World):
-    """All of whose machines work as long as they do."""
+    """A world in which the steps of machines take their real time."""
 
     def add(self, address: Address, factory: MachineFactory, after_us: int = 0) -> None:
         super().add(address, lambda birth: TimedMachine(factory(birth)), after_us)
@@ -135,7 +135,7 @@ class _Counted(Checker):
     def __init__(self) -> None:
         self.liars: frozenset[Address] = frozenset()
         self.kinds: Counter[tuple[type[Message], bool]] = Counter()
-        """And whether whoever sent it is honest."""
+        """Counts by kind of message and by honesty of the sender."""
 
     def on_frames(self, world: World, address: Address, frames: Sequence[Frame]) -> None:
         for frame in frames:
@@ -157,11 +157,11 @@ def _publishing(body: bytes) -> Callable[[Any, int], object]:
 
 
 TIMED_NOTES: Final = 2
-"""Whose mean is a latency."""
+"""Number of publications whose mean is a latency."""
 LATER_KEYS: Final = 7
-"""Keys after the first, whose median is a time."""
+"""Number of keys after the first; their median is a time."""
 PATIENCE_US: Final = 60_000_000
-"""For each publication."""
+"""Longest wait for a publication."""
 PUBLISHER: Final = Address("c0")
 TOPIC: Final = "brokers/0"
 COUNTED_MESSAGES: Final[dict[str, tuple[type[Message], ...]]] = {

@@ -1,8 +1,8 @@
 """Where replicas should stand: P4's framework, its variation, and pairs, on random overlays whose brokers fail.
 
-Brokers fail each with a chance of its own. The framework knows how often each failed of so many times, and pairs are
-placed by what that says of the chance, or by the chance itself. The measure is the chance that every node of a path has
-an honest majority, as the mean over paths drawn at random.
+Each broker fails with its own probability. The framework knows how often each broker failed in a number of trials.
+Pairs are placed by what that says of the probability, or by the probability itself. The measure is the probability that
+every node of a path has an honest majority, as the mean over random paths.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ def run(params: BrokersPlacement, seed: int, data: Path | None = None) -> list[M
 
 
 def _measure_placement(params: BrokersPlacement, seed: int, number: int) -> tuple[float, float]:
-    """How likely paths are sound, and which share of them has a node where nothing can be shared."""
-    # Whoever places them, instances are the same.
+    """The probability that paths are sound, and the share of paths with a node that cannot share keys."""
+    # Instances do not depend on the allocation.
     rng = np.random.default_rng(stream(seed, "placement", number))
     paths, risks = _anywhere(params, rng) if params.scattered else _on_a_tree(params, rng)
     failures = {node: int(rng.binomial(_OBSERVED, risk)) for node, risk in risks.items()}
@@ -51,7 +51,7 @@ def _measure_placement(params: BrokersPlacement, seed: int, number: int) -> tupl
 
 
 def _on_a_tree(params: BrokersPlacement, rng: np.random.Generator) -> tuple[list[OverlayPath], dict[str, float]]:
-    """Each broker hangs from any before it; paths lead from any to any other."""
+    """Each broker is attached to a random earlier one; paths lead from any broker to any other."""
     names = [str(broker) for broker in range(params.nodes)]
     links = [(names[broker], names[rng.integers(broker)]) for broker in range(1, params.nodes)]
     overlay = OverlayTree.build(dict.fromkeys(names, 1), links)
@@ -61,7 +61,7 @@ def _on_a_tree(params: BrokersPlacement, rng: np.random.Generator) -> tuple[list
 
 
 def _anywhere(params: BrokersPlacement, rng: np.random.Generator) -> tuple[list[OverlayPath], dict[str, float]]:
-    """Paths over three to eight brokers, whichever."""
+    """Paths over three to eight random brokers."""
     names = np.arange(params.nodes).astype(str)
     lengths = rng.integers(_SHORTEST, _LONGEST + 1, params.paths)
     paths = [OverlayPath(str(at), tuple(rng.permutation(names)[:many].tolist())) for at, many in enumerate(lengths)]

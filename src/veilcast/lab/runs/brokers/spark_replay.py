@@ -1,9 +1,9 @@
-"""A trace of any size on Spark: made part by part where it is needed, and replayed to a matrix of brokers.
+"""A trace of any size on Spark: made part by part in the executors, and replayed to a matrix of brokers.
 
-Nothing of a trace comes to this process. A part is made from its number alone (`kernels.overlay_synthetic`), so
-executors are sent numbers; who replays is sent, by broadcast, where users live; and every task gives back what its
-interactions add to the matrix of brokers, of which Spark shuffles and adds the entries that are not 0: for 400 brokers
-at most 160,000 rows for a task, however long the trace. Hops, shares and losses are of the matrix, here.
+No part of a trace comes to this process. A part is made from its number alone (`models.synthetic_trace`), so executors
+receive numbers. The places of users are broadcast. Every task returns what its interactions add to the matrix of
+brokers, and Spark shuffles and adds the entries that are not 0: for 400 brokers at most 160,000 rows for a task, for
+any length of the trace. Hops, shares and losses are computed here, from the matrix.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 class SyntheticParts(msgspec.Struct, frozen=True):
-    """Parts of a synthetic trace, by their numbers."""
+    """Makes parts of a synthetic trace, by their numbers."""
 
     law: TraceLaw
     parts: int
@@ -43,7 +43,7 @@ class SyntheticParts(msgspec.Struct, frozen=True):
 
 
 def make_synthetic_trace(spark: SparkSession, law: TraceLaw, row: type[Interaction] | type[Relation]) -> DataFrame:
-    """Its interactions, or its relations; a publisher's are all in one part."""
+    """The interactions of a trace, or its relations. All rows of a publisher are in one part."""
     total = law.interactions if row is Interaction else law.relations
     parts = max(spark.sparkContext.defaultParallelism, -(-total // PART_ROWS))
     numbers = spark.range(0, parts, 1, parts)
@@ -51,7 +51,7 @@ def make_synthetic_trace(spark: SparkSession, law: TraceLaw, row: type[Interacti
 
 
 def replay_on_spark(interactions: DataFrame, placements: Mapping[float, UserPlacement]) -> dict[float, Matrix]:
-    """By alpha, how many interactions go from which broker to which."""
+    """By alpha, the number of interactions from each broker to each other."""
     spark = interactions.sparkSession
     homes = spark.sparkContext.broadcast(dict(placements))
     schema = tables.arrow_schema(Replayed)
@@ -81,4 +81,4 @@ def replay_on_spark(interactions: DataFrame, placements: Mapping[float, UserPlac
 
 
 PART_ROWS: Final = 500_000
-"""Of a part, about."""
+"""Approximate rows of a part."""

@@ -1,8 +1,8 @@
-"""A machine in the simulator's world whose work takes as long as it does: each step is timed as it is made.
+"""A simulated machine whose steps take their real processor time.
 
-Where `sim.busy` has what frames cost from who measured it before, here the processor's own time is taken: whatever came
-of a step, frames and events, leaves when the step would be over, and what comes meanwhile waits in line. Every machine
-has a processor of its own. A run never comes out twice the same.
+`sim.busy` uses costs that were measured before. This module measures each step as it is made. The frames and events of
+a step leave when the step would be over, and inputs that arrive meanwhile wait in a queue. Every machine has its own
+processor. No two runs are equal.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from veilcast.machine import Address, Event, Frame
 from veilcast.sim.wrappers import MachineWrapper
 
 MachineStep: TypeAlias = Callable[[int], object]
-"""What is done to the machine inside, at this time."""
+"""A call of the inner machine, at this time."""
 
 
 def processor_us() -> int:
@@ -29,12 +29,12 @@ class TimedMachine(MachineWrapper):
         self._clock = clock
         self._waiting: deque[MachineStep] = deque()
         self._frames: deque[tuple[int, Frame]] = deque()
-        """And when each is ready."""
+        """Frames, and when each is ready."""
         self._events: deque[tuple[int, Event]] = deque()
         self._free_us = self._now = 0
 
     def run_step(self, step: MachineStep, now: int) -> None:
-        """In its turn."""
+        """Run the step after those that wait."""
         self._waiting.append(step)
         self._work(now)
 
@@ -55,7 +55,7 @@ class TimedMachine(MachineWrapper):
 
     def frames_to_send(self, now: int, limit: int) -> list[Frame]:
         self._work(now)
-        # What the owner had it do besides.
+        # Frames of steps that its client called directly.
         self._frames += [(now, frame) for frame in self._frames_of_inner(now, _AT_ONCE)]
         found: list[Frame] = []
         while self._frames and self._frames[0][0] <= now and len(found) < limit:
@@ -84,7 +84,7 @@ class TimedMachine(MachineWrapper):
             step(now)
             frames = self._frames_of_inner(now, _AT_ONCE)
             events = list(iter(self.inner.next_event, None))
-            # Time must go on, or a machine that has nothing to do but what is due would do it for ever.
+            # Time must advance, or a machine with a due timer would handle it for ever.
             self._free_us = now + max(1, self._clock() - start)
             self._frames += [(self._free_us, frame) for frame in frames]
             self._events += [(self._free_us, event) for event in events]

@@ -1,8 +1,8 @@
-"""Runs over P4's brokers on the kernels: a trace replayed on overlays, and what follows from it.
+"""Replays a trace on the overlay of P4's brokers, as a matrix of interactions between brokers.
 
-Users are placed once in a run, and their interactions become a matrix of brokers (`kernels.overlay_users`); overlays
-and sets of Byzantine brokers are drawn on that, as many as are asked for. A synthetic trace is made part by part, so
-its length costs time and no memory. Traces of another length are scaled to P4's 1.4 million interactions.
+Users are placed once in a run, and their interactions become a matrix of brokers (`models.user_placement`). Overlays
+and sets of Byzantine brokers are drawn on it, as many as a run needs. A synthetic trace is made part by part, so its
+length costs time and no memory. Traces of another length are scaled to P4's 1.4 million interactions.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from veilcast.lab.models.user_placement import Matrix, UserPlacement, Users
 
 
 class TracePart(NamedTuple):
-    """Of a trace, with all that its publishers say."""
+    """Part of a trace, with all interactions of its publishers."""
 
     publisher: Users
     subscriber: Users
     key: NDArray[np.int32]
-    """The publisher, in each month another: what a key outlasts a month for is not counted."""
+    """The publisher and the month: the count of a key's publications restarts every month."""
 
 
 def make_trace_parts(params: TraceParams, seed: int, data: Path | None) -> Iterator[TracePart]:
@@ -65,5 +65,5 @@ def draw_overlays(params: TraceParams, seed: int) -> Iterator[BrokerTree]:
 
 
 PART_INTERACTIONS: Final = 2_000_000
-"""Interactions, about."""
+"""Approximate interactions of a part."""
 MONTH_HOURS: Final = 730

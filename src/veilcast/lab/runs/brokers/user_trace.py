@@ -1,8 +1,8 @@
-"""An experiment on a trace of the user's own, in place of the synthetic one.
+"""An experiment on the user's own trace, in place of the synthetic one.
 
-Whatever replayed the synthetic trace replays the file. What replays a real one stays beside it, and is left out if
-there is no data folder. Totals are those of a month of the file's. Nothing is held against what was published, which is
-of another trace; what of the file was refused is said with the results.
+Series that replay the synthetic trace replay the file. Series that replay a real trace stay beside it, and are left out
+if there is no data folder. Totals are those of a month of the file. Nothing is compared with published numbers, which
+are of another trace. The results state the lines of the file that were refused.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from veilcast.lab.runs.brokers.trace_replay import MONTH_HOURS
 def replay_user_trace(
     name: str, experiment: Experiment, file: Path, trace: InteractionTrace, data: Path | None
 ) -> Experiment:
-    """Raises `ConfigError` where no trace is replayed."""
+    """Raises `ConfigError` if the experiment replays no trace."""
     replays = {cell.series: cell.params for cell in experiment.make_cells() if isinstance(cell.params, TraceParams)}
     if not replays:
-        raise ConfigError(f"{name} replays no trace; --trace is for experiments that do, as brokers-fig9")
+        raise ConfigError(f"{name} replays no trace; --trace is for experiments that do, such as brokers-fig9")
     out = {series for series, params in replays.items() if _reads_data(params) and data is None}
     month: dict[str, Any] = {"interactions": monthly_interactions(trace)}
     own = month | {"own_trace": str(file.absolute())}
@@ -48,7 +48,7 @@ def replay_user_trace(
 
 
 def monthly_interactions(trace: InteractionTrace) -> int:
-    """How many interactions there are in a month; a shorter trace is one."""
+    """Interactions in a month; a shorter trace counts as one month."""
     return max(1, round(trace.publisher.size * MONTH_HOURS / max(float(trace.hour.max()), MONTH_HOURS)))
 
 

@@ -1,7 +1,7 @@
-"""Categories (P3, Scenarios II and III): fakes that level, and fakes out of buckets.
+"""Categories (P3, Scenarios II and III): fakes that maximise entropy, and fakes out of buckets.
 
-A stream is a chain: with some probability a category stays, and else it is drawn by its law. Against it stand attackers
-who know the law and attackers who count. The entropy of all messages together is Scenario II's aim.
+A stream is a Markov chain: with some probability a category stays, otherwise it is drawn from its distribution. Some
+attackers know the distribution, others count. Scenario II maximises the entropy of all messages together.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ def _maker(params: FoilCategories, pmf: Pmf) -> Generator[Any, np.int64]:
 
 
 def _fakes(maker: Generator[Any, np.int64]) -> FloatArray:
-    """How likely each code is as a fake: out of buckets, by its share of its own."""
+    """The probability of each code as a fake. Buckets give a code its share of its own bucket."""
     if isinstance(maker, EntropyFakes):
         return maker.fakes.p
     if isinstance(maker, BucketFakes) and maker.buckets == "hard":

@@ -1,8 +1,8 @@
-"""The game between who makes fakes and who attacks (P3, section VII), on the same truth for all.
+"""The game between generators of fakes and attackers (P3, section VII), on the same truth for all.
 
-A run fills the matrix and solves it: which attacker is right how often against which maker, what comes of it if both
-choose as well as they can, and with which probabilities they do. Which makers are on the frontier of how often the best
-attacker is right and how far off a guess is, is said of each; the number of fakes is an axis.
+A run fills the matrix of success rates, attackers against generators, and solves the game: its value if both sides play
+optimally, and the probabilities of their choices. For each generator it also tells whether the generator is on the
+frontier of the best attacker's success and the deviation of a guess. The number of fakes is an axis.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def run(params: FoilGame, seed: int, data: Path | None) -> list[Measure]:
         del reached[name]["best"]
         off[name] = next(one.value for one in found if (one.attack, one.metric) == ("", "deviation"))
     attacks = sorted(set[str]().union(*reached.values()))
-    # Whoever does not apply can still guess.
+    # An attacker that does not apply can still guess.
     matrix = np.array(
         [[reached[name].get(attack, reached[name]["uniform"]) for attack in attacks] for name in GENERATOR_CHOICES]
     )
@@ -58,4 +58,4 @@ GENERATOR_CHOICES: Final[dict[str, dict[str, Any]]] = {
     "leaning": {"foil": "leaning"},
     "leaning blocks": {"foil": "leaning", "block": 20},
 }
-"""All with as many fakes."""
+"""The choices of the foiling side, all with the same number of fakes."""

@@ -1,7 +1,7 @@
-"""Who makes the fakes of a run, and what an attacker knows of how they are made.
+"""The generator of a run's fakes, and what an attacker knows about it.
 
-Both are fitted to the past of a day and to nothing of the day itself. The attacker knows the maker, its parameters and
-the law of the truth, as well as a past tells it: only chance is secret.
+Both are fitted to the past of a day and to nothing of the day itself. The attacker knows the generator, its parameters,
+and the distribution of the truth as well as the past tells it: only the random draws are secret.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from veilcast.lab.runs.foil.truths import REVERTING, START_PRICE, TrueStreams, V
 
 
 def make_generator(params: FoiledStreamParams, past: ValueHistory, *, whole: bool) -> Generator[Any, np.float64]:
-    """`whole` are numbers that count units."""
+    """`whole` says that values are whole numbers of units."""
     span = NumericDomain(low=1.0, decimals=0) if whole else UNBOUNDED
     k, relative = params.fakes, past.relative
     match params.foil:
@@ -73,7 +73,7 @@ def branching_rate(fakes: int, public: int, rate: float) -> float:
 
 
 def make_attacker_model(params: FoiledStreamParams, truth: TrueStreams, proxy: FloatArray) -> StreamModel:
-    """To whoever attacks these streams, by what brokers saw in the past."""
+    """The knowledge of an attacker on these streams, from what brokers saw in the past."""
     past, n = truth.seen_past, params.fakes + 1
     law = MoveLaw(past.spread, past.mean) if params.truth in ("gbm", "ar1") else _law(past.student)
     if params.process:
@@ -95,7 +95,7 @@ def make_attacker_model(params: FoiledStreamParams, truth: TrueStreams, proxy: F
 
 
 def _signs(past: ValueHistory) -> SignLaw | None:
-    """Where cells are wide, too few moves follow one another to know how they turn."""
+    """None if cells are so wide that too few consecutive moves remain to fit the signs."""
     try:
         return SignLaw(past.lean.constant, past.lean.slope)
     except LocalError:

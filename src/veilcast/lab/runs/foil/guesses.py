@@ -1,14 +1,14 @@
-"""Streams are foiled, every attacker that applies looks at them, and is held against the truth.
+"""Foils streams, lets every applicable attacker guess, and compares the guesses with the truth.
 
-What is measured of each: `identified`, P3's indistinguishability I(e, G) / |G|, over all steps but the first, which is
+Measures of each attacker: `identified`, P3's indistinguishability I(e, G) / |G|, over all steps but the first, which is
 public; `last`, the same at the end of a stream, when most has been seen; `significant`, the same where the truth moves
-farthest, and `degraded`, how much worse that is; `value`, how often a guess has the true value, in whichever message;
-`deviation`, how far a guess is off.
+farthest, and `degraded`, how much worse that is; `value`, how often a guess has the true value, in any message;
+`deviation`, the distance of a guess from the truth.
 
-`measure_best` is whoever is the strongest: chosen on half of the days and measured on the others (`identified`), and
-chosen and
-measured on all of them (`largest`), which flatters it; the interval of this one draws whole days (`measure.strongest`).
-Its `value` is that of whoever finds most true values, whichever messages hold them; chosen on all days, too.
+The attacker "best" is the strongest one. `identified`: chosen on half of the days and measured on the others.
+`largest`: chosen and measured on all days, which is biased in its favour; its interval draws whole days
+(`measure.strongest_attacker`). `value`: that of the attacker that finds most true values, in any message; also chosen
+on all days.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ from veilcast.lab.runs.foil.truths import TrueStreams
 
 @dataclass(frozen=True, eq=False)
 class FoiledStreams:
-    """Streams as attackers see them, and as they are."""
+    """Streams as attackers see them, and the truth."""
 
     candidates: FloatArray
     position: IntArray
@@ -55,14 +55,14 @@ class FoiledStreams:
     day: IntArray
     model: StreamModel
     unit: float = 1.0
-    """Of what values are counted in."""
+    """The unit of values."""
     ancestral: FloatArray | None = None
-    """Where lineages branch: of each slot at the end, where it and its forebears were, step by step."""
+    """For branching lineages: the values of each final slot and of its ancestors, step by step."""
 
 
 @dataclass(frozen=True, eq=False)
 class AttackerResult:
-    """By one attacker, of [streams, steps] without the first."""
+    """The result of one attacker, as [streams, steps] without the first step."""
 
     identified: FloatArray
     value: FloatArray
@@ -74,7 +74,7 @@ def run(params: FoilGuesses, seed: int, data: Path | None) -> list[Measure]:
 
 
 def measure_attackers(parts: Sequence[FoiledStreams], names: Sequence[str], fakes: int, seed: int) -> list[Measure]:
-    """What attackers reach on all of these together."""
+    """The measures of attackers on all of these streams together."""
     found = [run_attackers(part, names) for part in parts]
     day = np.concatenate([part.day for part in parts])
     far = _far(np.concatenate([part.values for part in parts]))
@@ -87,32 +87,33 @@ def measure_attackers(parts: Sequence[FoiledStreams], names: Sequence[str], fake
     for attack in [attack for attack in found[0] if all(attack in each for each in found)]:
         every = _together([each[attack] for each in found])
         by_day[attack] = _means(every.identified.mean(axis=1), day)
-        summed = _summed(every, far)
+        summed = _summarize(every, far)
         value = max(value, summed["value"])
         measures += [Measure(attack, metric, 0, number) for metric, number in summed.items()]
     return [*measures, *measure_best(by_day, seed), Measure("best", "value", 0, value)]
 
 
 def foil_streams(params: FoiledStreamParams, seed: int, data: Path | None) -> Iterator[FoiledStreams]:
-    """All of a law together, real ones day by day, for each day has a past of its own."""
+    """All streams of a distribution together; real ones day by day, because each day has its own past."""
     rng = np.random.default_rng(stream(seed, "truth of foiling", params.truth))
     truths = list(foil_truths.draw_truth(params, rng, data))
     chance = np.random.default_rng(stream(seed, "fakes", params.foil, params.fakes))
-    pupils = _trained(params, truths, data, chance) if params.training else {}
+    pupils = _train(params, truths, data, chance) if params.training else {}
     for truth in truths:
-        part = _foiled(params, truth, chance)
+        part = _foil(params, truth, chance)
         fold = int(truth.day[0]) % FOLDS if len(truths) > 1 else 0
         yield replace(part, model=replace(part.model, fitted=pupils[fold])) if pupils else part
 
 
-def _trained(
+def _train(
     params: FoiledStreamParams, truths: Sequence[TrueStreams], data: Path | None, rng: np.random.Generator
 ) -> dict[int, FittedLogit]:
-    """For each fold of days who has learned from the others, by foiling them; of a law, from more that it gives."""
+    """For each fold of days, a classifier trained on foiled streams of the other days; for a distribution, on more
+    streams of it."""
     if len(truths) == 1:
         more = msgspec.structs.replace(params, streams=params.streams * params.training)
-        parts = [_foiled(params, truth, rng) for truth in foil_truths.draw_truth(more, rng, data)]
-        return {0: _fitted(parts)}
+        parts = [_foil(params, truth, rng) for truth in foil_truths.draw_truth(more, rng, data)]
+        return {0: _fit(parts)}
     found = {}
     for fold in range(FOLDS):
         lessons = [
@@ -124,16 +125,16 @@ def _trained(
             for truth in truths
             if truth.day[0] % FOLDS != fold
         ]
-        found[fold] = _fitted([_foiled(params, lesson, rng) for lesson in lessons])
+        found[fold] = _fit([_foil(params, lesson, rng) for lesson in lessons])
     return found
 
 
 def _lessons(rows: FloatArray, params: FoiledStreamParams) -> FloatArray:
-    """Each stream as often as it is foiled to learn from it."""
+    """Each stream, repeated as often as it is foiled for training."""
     return np.repeat(rows[:: params.copies], params.training, axis=0)
 
 
-def _fitted(parts: Sequence[FoiledStreams]) -> FittedLogit:
+def _fit(parts: Sequence[FoiledStreams]) -> FittedLogit:
     paths = [part.candidates if part.ancestral is None else part.ancestral for part in parts]
     return fit_logit(np.concatenate(paths), np.concatenate([part.position[:, -1] for part in parts]))
 
@@ -152,7 +153,7 @@ def run_attackers(part: FoiledStreams, names: Sequence[str] = ()) -> dict[str, A
 
 
 def measure_best(by_day: Mapping[str, FloatArray], seed: int) -> list[Measure]:
-    """From what each attacker reached on each day."""
+    """From the success of each attacker on each day."""
     found = find_strongest(by_day, 1, seed)
     value, low, high = found.largest
     measures = {"identified": found.corrected, "largest": value, "low": low, "high": high}
@@ -168,7 +169,7 @@ def _right(chosen: Chosen, part: FoiledStreams) -> AttackerResult:
 
 
 def _at_the_end(chosen: Chosen, part: FoiledStreams) -> AttackerResult:
-    """Of who is shown all forebears of what stands there in the end, and judges those."""
+    """The result of an attacker that sees all ancestors of the final slots, and judges those."""
     right = _right(np.repeat(chosen[:, -1:], chosen.shape[1], axis=1), part)
     steps = chosen.shape[1] - 1
     return AttackerResult(
@@ -181,24 +182,24 @@ def _together(parts: Sequence[AttackerResult]) -> AttackerResult:
     return AttackerResult(*map(np.concatenate, columns))
 
 
-def _foiled(params: FoiledStreamParams, truth: TrueStreams, rng: np.random.Generator) -> FoiledStreams:
+def _foil(params: FoiledStreamParams, truth: TrueStreams, rng: np.random.Generator) -> FoiledStreams:
     proxy = foil_truths.activity_proxy(truth, rng)
     maker = generators.make_generator(params, truth.past, whole=truth.unit > 0)
     model = generators.make_attacker_model(params, truth, proxy)
     ancestral = None
     if isinstance(maker, MoranTrajectories):
-        candidates, position, ancestral = _branched(maker, truth.values, rng)
+        candidates, position, ancestral = _foil_branching(maker, truth.values, rng)
         ancestral = truth.in_cells(ancestral)
     else:
         candidates, position = foil_series(maker, truth.values, rng)
     seen, values = truth.in_cells(candidates), truth.in_cells(truth.values)
     if params.asking:
-        model = replace(model, asked=_asked(seen, values, params.asking, rng))
+        model = replace(model, asked=_ask(seen, values, params.asking, rng))
     return FoiledStreams(seen, position, values, truth.day, model, truth.unit or 1.0, ancestral)
 
 
-def _asked(candidates: FloatArray, values: FloatArray, share: float, rng: np.random.Generator) -> NDArray[np.bool_]:
-    """P3's step 4: a reader whose range holds so large a share of a stream's values asks about all that it is sent."""
+def _ask(candidates: FloatArray, values: FloatArray, share: float, rng: np.random.Generator) -> NDArray[np.bool_]:
+    """P3's step 4: a reader whose range contains this share of a stream's values asks about everything it receives."""
     ordered = np.sort(values, axis=1)
     held = max(1, round(share * values.shape[1]))
     first = rng.integers(values.shape[1] - held + 1, size=len(values))
@@ -207,10 +208,10 @@ def _asked(candidates: FloatArray, values: FloatArray, share: float, rng: np.ran
     return np.asarray((low <= candidates) & (candidates <= high), np.bool_)
 
 
-def _branched(
+def _foil_branching(
     maker: MoranTrajectories[Any], values: FloatArray, rng: np.random.Generator
 ) -> tuple[FloatArray, IntArray, FloatArray]:
-    """As `foil_series`, and of each slot at the end all that it came from."""
+    """Like `foil_series`, with the ancestors of each final slot."""
     (many, steps), state = values.shape, maker.begin(len(values), rng)
     candidates, origin = np.empty((many, steps, maker.n)), np.empty((many, steps, maker.n), np.int64)
     position = np.empty((many, steps), np.int64)
@@ -225,7 +226,7 @@ def _branched(
     return candidates, position, ancestral
 
 
-def _summed(guesses: AttackerResult, far: NDArray[np.bool_]) -> dict[str, float]:
+def _summarize(guesses: AttackerResult, far: NDArray[np.bool_]) -> dict[str, float]:
     overall, where_far = float(guesses.identified.mean()), float(guesses.identified[far].mean())
     return {
         "identified": overall,
@@ -245,7 +246,7 @@ def _far(values: FloatArray) -> NDArray[np.bool_]:
 
 
 def _off(part: FoiledStreams) -> FloatArray:
-    """How far fakes are from the truth, on the average."""
+    """Mean distance of fakes from the truth."""
     n = part.candidates.shape[2]
     off = np.abs(part.candidates - part.values[:, :, None]).sum(axis=2)
     return np.asarray(part.unit / (n - 1) * off, np.float64)
@@ -257,7 +258,7 @@ def _means(values: FloatArray, day: IntArray) -> FloatArray:
 
 
 PATH_ATTACKERS: Final = ("likelihood-ratio", "turns", "restless", "endings", "trained")
-"""Attackers that judge whole paths. Where lineages branch, they are shown whose path is whose."""
+"""Attackers that judge whole paths. If lineages branch, they receive the path of each slot."""
 FOLDS: Final = 3
 SIGNIFICANT_SHARE: Final = 0.1
 """The share of moves that are significant events. P3 says "comparatively large"."""

@@ -1,9 +1,9 @@
-"""What foiling sends, beside plain brokers and beside encryption that lets a broker match nothing (P3, III.B).
+"""The messages of foiling, beside plain brokers and beside encryption that lets a broker match nothing (P3, III.B).
 
-Subscriptions are ranges that hold a share of all true values. A plain broker notifies for each event whoever asked for
-its value. Foiled, there are K more events and k_s more ranges for each true one, and the broker notifies for all that
-meet. Where values are encrypted, whoever wants anything of the attribute gets every event. Counted are messages of one
-event to the broker and from it.
+Subscriptions are ranges that contain a share of all true values. For each event a plain broker notifies the subscribers
+whose range contains its value. With foiling there are K more events and k_s more ranges for each true one, and the
+broker notifies for every match. With encrypted values every subscriber of the attribute gets every event. A measure is
+the number of messages of one event to the broker and from it.
 """
 
 from __future__ import annotations
@@ -49,7 +49,8 @@ def _ranges(
 
 
 def _met(values: FloatArray, ranges: tuple[FloatArray, FloatArray]) -> float:
-    """How many ranges hold a value, over all values: those that began by then, less those that ended before."""
+    """Number of pairs of a value and a range that contains it: ranges that begin at or below the value, less those that
+    end below it."""
     low, high = ranges
     began, ended = np.searchsorted(low, values, side="right"), np.searchsorted(high, values, side="left")
     return float((began - ended).sum())

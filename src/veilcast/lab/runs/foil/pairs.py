@@ -1,8 +1,9 @@
-"""Events of two numbers that depend on one another (P3, end of IV.B): how the slave of a fake is drawn decides.
+"""Events of two numbers of which one depends on the other (P3, end of IV.B): three ways to draw the dependent number of
+a fake.
 
-Against it stand who looks at how far a slave is from its line, and who knows the densities of truth and fakes
-(`lab.attack.foil_pairs`). The master is foiled by whole trajectories of its own law, so that nothing but the dependence
-is on trial.
+Two attackers: one looks at the distance of the dependent number from its regression line, and one knows the densities
+of truth and fakes (`attack.stream.single_step`). The primary number is foiled by whole trajectories of its own
+distribution, so that only the dependence is tested.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from pathlib import Path
 import numpy as np
 
 from veilcast.foil.generators.base import foil_series
-from veilcast.foil.generators.dependent import ConditionalLaw, DependentEvents, LinearLaw
+from veilcast.foil.generators.dependent import DependentEvents, LinearLaw
 from veilcast.foil.generators.movers import RevertingMoves
 from veilcast.foil.generators.trajectory import Trajectories
 from veilcast.lab.attack.stream.single_step import score_density, score_residual
@@ -27,16 +28,20 @@ def run(params: FoilPairs, seed: int, data: Path | None = None) -> list[Measure]
     rho, rng = params.rho, np.random.default_rng(stream(seed, "pairs"))
     rest = math.sqrt(1 - rho**2)
     shape = (params.streams, params.length)
-    master = rng.standard_normal(shape)
-    values = np.stack([master, rho * master + rest * rng.standard_normal(shape)], axis=2)
-    slave = {"regression": LinearLaw(rho, 0, 0), "alone": LinearLaw(0, 0, 1), "conditional": LinearLaw(rho, 0, rest)}
-    drawn: ConditionalLaw[np.float64] = slave[params.dependents]
-    # Numbers of a normal law, each without a memory of the last.
-    generator = DependentEvents(Trajectories(params.fakes, RevertingMoves(0, 0, 1)), [drawn])
+    primary = rng.standard_normal(shape)
+    values = np.stack([primary, rho * primary + rest * rng.standard_normal(shape)], axis=2)
+    laws = {
+        "regression": LinearLaw(rho, 0, 0),
+        "alone": LinearLaw(0, 0, 1),
+        "conditional": LinearLaw(rho, 0, rest),
+    }
+    law = laws[params.dependents]
+    # Independent normal numbers.
+    generator = DependentEvents(Trajectories(params.fakes, RevertingMoves(0, 0, 1)), [law])
     candidates, position = foil_series(generator, values, rng)
     posteriors = {
         "residual": score_residual(candidates, rho),
-        "density": score_density(candidates, rho, slave[params.dependents].slope, slave[params.dependents].deviation),
+        "density": score_density(candidates, rho, law.slope, law.deviation),
     }
     return [
         Measure("", "chance", 0, 1 / (params.fakes + 1)),

@@ -1,10 +1,10 @@
-"""Branching trajectories against whoever sees every branching, and learns the truth with a delay.
+"""Branching trajectories against an attacker that sees every branching, and learns the truth with a delay.
 
-The worst case for Moran branching (`foil.moran`): slots are followed perfectly, and who is whose child is seen too.
-Values say nothing more, for all move alike, and need not be drawn. Two attackers. One learns after so many steps which
-slot was the truth, and knows how branchings are drawn: what it believes is handed on from parent to child, and is
-exact. The other is told nothing and counts: it holds for true who has the fewest branchings among its forebears, which
-gives away a truth that becomes a parent as seldom as any other.
+The worst case for Moran branching (`foil.generators`): slots are followed perfectly, and parents and children of
+branchings are seen. Values add nothing, because all slots move alike, and are not drawn. There are two attackers. The
+first learns after a delay which slot was the truth, and knows how branchings are drawn: its belief passes from parent
+to child, and is exact. The second is told nothing and counts: it takes the slot with the fewest branchings among its
+ancestors for the truth. It finds a truth that becomes a parent no more often than any other slot.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ def run(params: FoilPedigrees, seed: int, data: Path | None = None) -> list[Meas
         for event in range(int(events.max(initial=0))):
             rows = np.flatnonzero(events > event)
             parent, victim, position[rows] = draw_branching(position[rows], n, rng, naive=naive)
-            belief[rows] = _handed_on(belief[rows], parent, victim, (n - 2) / (n - 1) if naive else 2.0)
-            counts[rows] = _counted(counts[rows], parent, victim)
+            belief[rows] = _update_belief(belief[rows], parent, victim, (n - 2) / (n - 1) if naive else 2.0)
+            counts[rows] = _count_branching(counts[rows], parent, victim)
     return [
         Measure("", "chance", 0, 1 / n),
         Measure("told", "identified", 0, _right(belief, position)),
@@ -43,9 +43,9 @@ def run(params: FoilPedigrees, seed: int, data: Path | None = None) -> list[Meas
     ]
 
 
-def _handed_on(belief: FloatArray, parent: IntArray, victim: IntArray, times: float) -> FloatArray:
-    """`times` as likely is this branching with the truth for a parent as with the truth beside it; and then the truth
-    goes on in either of the two."""
+def _update_belief(belief: FloatArray, parent: IntArray, victim: IntArray, times: float) -> FloatArray:
+    """This branching is `times` as likely with the truth as the parent as without it; afterwards the truth is in either
+    of the two slots."""
     rows = np.arange(len(belief))
     after = belief.copy()
     after[rows, parent] = after[rows, victim] = times / 2 * belief[rows, parent]
@@ -53,12 +53,12 @@ def _handed_on(belief: FloatArray, parent: IntArray, victim: IntArray, times: fl
     return after / total
 
 
-def _counted(counts: FloatArray, parent: IntArray, victim: IntArray) -> FloatArray:
+def _count_branching(counts: FloatArray, parent: IntArray, victim: IntArray) -> FloatArray:
     rows = np.arange(len(counts))
     after = counts.copy()
     after[rows, parent] += 1
     after[rows, victim] = after[rows, parent]
-    # Only differences count, and powers of two of large numbers would be nothing.
+    # Only differences count, and large negative powers of two would vanish.
     fewest: FloatArray = after.min(axis=1, keepdims=True)
     return after - fewest
 

@@ -1,8 +1,8 @@
-"""Foiled streams as a table, and attackers on it: a group of rows is a stream, and its guesses are rows again.
+"""Foiled streams as a table, and attackers on it: a group of rows is a stream, and guesses are rows again.
 
-For what a broker wrote down, or for a few streams that somebody wants to see. A sweep never writes any: candidates are
-as many as streams, steps and slots together, and of them it keeps sums. What attackers know is small and goes along to
-every executor; each stream is one group, and its mathematics are the attackers' own.
+It is for a broker's records, or for a few streams to examine. A sweep never writes such a table: candidates are streams
+x steps x slots, and a sweep keeps only sums. The attackers' model is small and is sent to every executor. Each stream
+is one group, and the attackers are the same as elsewhere.
 """
 
 from __future__ import annotations

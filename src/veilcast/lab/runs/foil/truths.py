@@ -1,11 +1,11 @@
-"""The truth that is foiled: streams of numbers by a law, or windows of real prices; and what is known of each before.
+"""The true values: streams of numbers from a distribution, or windows of real prices; and what is known of each before.
 
-Who foils, and who attacks, fits laws to the past. Real days are few, so the past of a day is all the others: nothing of
-a day is known to who must foil it, or to who guesses in it. Streams of one day share its chance, and intervals draw
-whole days; streams by a law are days of their own.
+Foiler and attacker fit distributions to the past. Real days are few, so the past of a day is all the other days:
+nothing of a day is known to its foiler or its attackers. Streams of one day share its randomness, and intervals draw
+whole days; streams from a distribution count as days of their own.
 
-Real prices are foiled in cents, as they are quoted; a broker sees these, or the larger cells that it routes by. A
-window never reaches over a night.
+Real prices are foiled in cents, as they are quoted. A broker sees cents, or the larger cells that it routes by. A
+window never crosses a night.
 """
 
 from __future__ import annotations
@@ -36,13 +36,13 @@ from veilcast.lab.prices import load_daily, load_minutes
 
 @dataclass(frozen=True, eq=False)
 class ValueHistory:
-    """What is known before, and what was fitted to it."""
+    """The known past, and what is fitted to it."""
 
     moves: FloatArray
     relative: bool
     """Whether moves are of logarithms."""
     values: FloatArray | None = None
-    """Where these are counted in units: all that were published."""
+    """All published values, if they are whole numbers of units."""
 
     @cached_property
     def student(self) -> StudentMoves:
@@ -63,21 +63,21 @@ class ValueHistory:
 
 @dataclass(frozen=True, eq=False)
 class TrueStreams:
-    """Of one day, or of a law."""
+    """Streams of one day, or of a distribution."""
 
     values: FloatArray
-    """Of [streams, steps]; in units, where there is one."""
+    """[streams, steps]; in units, if there is one."""
     day: IntArray
-    """Of [streams]."""
+    """The day of each stream."""
     past: ValueHistory
     seen_past: ValueHistory
-    """The same as brokers saw it: in cells, where there are some."""
+    """The past as brokers saw it: in cells, if there are any."""
     unit: float = 0.0
-    """What values are multiples of; 0: of nothing."""
+    """Values are multiples of it; 0: there is no unit."""
     width: float = 0.0
-    """Of a cell, in units; 0: brokers see values as they are."""
+    """Width of a cell in units; 0: brokers see values as they are."""
     traded: FloatArray | None = None
-    """Of [streams, steps]: the volume that was traded, which everybody sees; None of what a law draws."""
+    """[streams, steps]: the traded volume, which is public; None for streams from a distribution."""
 
     def in_cells(self, values: FloatArray) -> FloatArray:
         return np.floor(values / self.width) * self.width if self.width else values
@@ -85,7 +85,7 @@ class TrueStreams:
 
 @dataclass(frozen=True, eq=False)
 class _Days:
-    """Series that no window reaches beyond, in units, each with the past that the others are to it."""
+    """Series that no window crosses, in units, each with the other series as its past."""
 
     prices: tuple[FloatArray, ...]
     traded: tuple[FloatArray, ...]
@@ -132,7 +132,7 @@ def _by_law(params: StreamParams, rng: np.random.Generator) -> TrueStreams:
 
 
 def _reverting(law: RevertingMoves, shape: tuple[int, int], rng: np.random.Generator) -> FloatArray:
-    """From where the law stays, once it has been going on for long."""
+    """Begins in the stationary distribution."""
     away = law.deviation * rng.standard_normal(shape)
     away[:, 0] /= np.sqrt(1 - law.keep**2)
     for step in range(1, shape[1]):
@@ -143,7 +143,7 @@ def _reverting(law: RevertingMoves, shape: tuple[int, int], rng: np.random.Gener
 @lru_cache(maxsize=4)
 def _days(truth: str, data: Path | None, price: float, moves: float, cell: float) -> _Days:
     relative = truth == "daily"
-    series = _brought(_read(truth, data), price, moves)
+    series = _scale_series(_read(truth, data), price, moves)
     unit = 0.0 if price or moves else CENT
     if unit:
         series = tuple(np.round(each / unit) for each in series)
@@ -151,7 +151,7 @@ def _days(truth: str, data: Path | None, price: float, moves: float, cell: float
     pasts = _pasts(series, relative, whole=unit > 0)
     celled = tuple(np.floor(each / width) * width for each in series) if width else series
     seen = _pasts(celled, relative, whole=True) if width else pasts
-    return _Days(series, _traded(truth, data), pasts, seen, unit, float(width))
+    return _Days(series, _read_volumes(truth, data), pasts, seen, unit, float(width))
 
 
 def _pasts(series: tuple[FloatArray, ...], relative: bool, *, whole: bool) -> tuple[ValueHistory, ...]:
@@ -169,14 +169,14 @@ def _read(truth: str, data: Path | None) -> tuple[FloatArray, ...]:
     return tuple(load_minutes(truth.upper(), data).days())
 
 
-def _traded(truth: str, data: Path | None) -> tuple[FloatArray, ...]:
+def _read_volumes(truth: str, data: Path | None) -> tuple[FloatArray, ...]:
     if truth == "daily":
         return tuple(load_daily(symbol, data).volume for symbol in DAILY.rows)
     return tuple(load_minutes(truth.upper(), data).traded())
 
 
-def _brought(series: tuple[FloatArray, ...], price: float, moves: float) -> tuple[FloatArray, ...]:
-    """To the mean price and the mean size of moves that are asked for."""
+def _scale_series(series: tuple[FloatArray, ...], price: float, moves: float) -> tuple[FloatArray, ...]:
+    """Scale to this mean price and this mean size of moves; 0 leaves either as it is."""
     if moves:
         scale = moves / np.abs(np.concatenate([np.diff(each) for each in series])).mean()
         series = tuple(each * scale for each in series)
@@ -190,10 +190,10 @@ def _brought(series: tuple[FloatArray, ...], price: float, moves: float) -> tupl
 
 
 def activity_proxy(truth: TrueStreams, rng: np.random.Generator) -> FloatArray:
-    """How restless each step is, as everybody sees it elsewhere, up to a factor.
+    """How restless each step is, as public data show it, up to a factor.
 
-    Of real prices, the root of the volume traded: the variance of moves grows with it (Clark 1973). Laws have none; for
-    them an index is made up that moves about as the truth does, and not exactly.
+    For real prices it is the root of the traded volume: the variance of moves grows with it (Clark 1973). Distributions
+    have no volume: their proxy is an index that moves approximately as the truth does.
     """
     if truth.traded is not None:
         return np.asarray(np.sqrt(np.maximum(truth.traded, 1.0)), np.float64)
@@ -202,7 +202,7 @@ def activity_proxy(truth: TrueStreams, rng: np.random.Generator) -> FloatArray:
     sums = np.cumsum(moves, axis=1)
     sums[:, _RECENT:] -= np.cumsum(moves, axis=1)[:, :-_RECENT]
     recent = sums / np.minimum(np.arange(1, values.shape[1] + 1), _RECENT)
-    # Where nothing moved for a while, elsewhere something does.
+    # If nothing moved for a while, something else in the market does.
     seen: FloatArray = np.maximum(recent, _CALM * moves.mean()) * np.exp(_BLUR * rng.standard_normal(values.shape))
     return seen
 

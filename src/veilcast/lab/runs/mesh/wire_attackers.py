@@ -113,7 +113,7 @@ def score_roles(capture: WireCapture, trained: TrainedCadence) -> Iterator[RoleS
 
 
 def observe_capture(capture: WireCapture) -> CaptureObservations:
-    """What attackers receive."""
+    """The input of attackers."""
     rows = find_copies(capture)
     first = int(capture.t_us[0])
     epoch = capture.t_us // capture.epoch_us - first // capture.epoch_us

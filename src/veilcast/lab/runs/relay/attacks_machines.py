@@ -1,17 +1,15 @@
-"""Runs of a relay on the real machines, in the simulator: what their server and their proxy really get to see.
+"""Runs of a relay on the real machines, in the simulator: what their server and their proxy really see.
 
-A few clients, one proxy, real keys, as many short epochs as the last step says. The attackers that need neither many
-users nor many epochs are held against it: the dictionary that the server's own keys make, bodies that go down as they
-went up, and subjects by which the proxy could tell that two clients want the same. What is measured has the kernels'
-names.
+A few clients, one proxy, real keys, and as many short epochs as the last step says. It runs the attackers that need
+neither many users nor many epochs: the dictionary that the server's own keys allow, bodies that leave as they arrived,
+and subjects by which the proxy could see that two clients want the same. Measures have the names of the models'.
 
-
-Taps on the real machines of a relay: the rows of the table `server` that its server and its proxy could write.
-
-Neither is asked anything that it does not know. The server's tags are what its own keys make of the subjects that reach
-it. The proxy has on its disk the transformation keys of its clients, and which pseudonym is whose; in the paper's relay
-it computes tags with the former, in the hardened one a subject is to it whatever bytes came. What it wrote down of
-pseudonyms is also the truth that the server's attackers are held against."""
+`RelayTap` records the rows of the table `server` that the server and the proxy could write. It uses nothing that they
+do not know. The server's tags are computed with its own keys from the subjects that reach it. The proxy has on its disk
+the transformation keys of its clients, and the owners of pseudonyms. In the paper's relay it computes tags with these
+keys; in the hardened relay a subject is an opaque string to it. The proxy's record of pseudonyms is also the truth that
+the server's attackers are compared with.
+"""
 
 from __future__ import annotations
 
@@ -49,19 +47,19 @@ _Entry: TypeAlias = EnrolledClient | LeasePseudonym
 
 
 class RelayTap(Checker):
-    """Of one run, in a world with these proxies."""
+    """The tap of one run, in a world with these proxies."""
 
     def __init__(self, run: str, profile: Profile, keys: ServerKeys, proxies: Sequence[Address]) -> None:
         self.rows: list[ServerRow] = []
         self.client_of: dict[str, Address] = {}
-        """By pseudonym."""
+        """The client of each pseudonym."""
         self._run, self._profile, self._proxies = run, profile, tuple(proxies)
-        # It only reads, and so needs no chance.
+        # It only reads, and needs no randomness.
         self._server: ServerProfile = (
             PaperServerProfile(keys, bytes) if profile == "paper" else HardenedServerProfile(keys, bytes, multiply_each)
         )
         self._transformations: dict[tuple[Address, Address], Scalar] = {}
-        """By proxy and client, who has another key with each."""
+        """Keys by proxy and client; a client has another key with each proxy."""
 
     def on_event(self, world: World, address: Address, event: Event) -> None:
         if address not in self._proxies or not isinstance(event, Record):
@@ -101,7 +99,7 @@ class RelayTap(Checker):
         self.rows += [ServerRow(self._run, epoch, now, role, who, each, len(each)) for each in tags]
 
     def _tags(self, message: Lease | Submit) -> list[bytes]:
-        """As the server has them."""
+        """Tags as the server has them."""
         bond = (
             self._server.open_lease(message).bond
             if isinstance(message, Lease)
@@ -110,7 +108,7 @@ class RelayTap(Checker):
         return [each for group in self._server.compute_tags(message.subjects, bond) for each in group]
 
     def _moved(self, proxy: Address, client: Address, subjects: Subjects) -> list[bytes]:
-        """As the proxy has them."""
+        """Tags as the proxy has them."""
         flat = [subject for group in subjects for subject in group]
         if self._profile == "hardened":
             return flat
@@ -135,7 +133,7 @@ def run(params: RelayAttacks, seed: int, data: Path | None = None) -> list[Measu
 
 
 def observe_run(population: RelayPopulation, seed: int) -> tuple[RelayTap, dict[Address, tuple[str, ...]]]:
-    """A run with taps on it; and the truth: which topics each client reads."""
+    """A run with taps; and the truth: the topics that each client reads."""
     world = World(seed=seed, epoch_us=_EPOCH_US)
     taps = RelayTap(f"seed {seed}", population.profile, server_keys(), population.proxy_names())
     world.watch(taps)
@@ -149,7 +147,7 @@ def observe_run(population: RelayPopulation, seed: int) -> tuple[RelayTap, dict[
 
 
 def linked_share(rows: list[ServerRow]) -> float:
-    """The share of deliveries whose body somebody was seen to send."""
+    """The share of deliveries whose body was seen in a submission."""
     sent = {row.tag for row in rows if row.role == "proxy:send"}
     got = [row.tag in sent for row in rows if row.role == "proxy:deliver"]
     return sum(got) / len(got) if got else 0.0
@@ -177,7 +175,7 @@ def _population(params: RelayAttacks, epochs: int) -> RelayPopulation:
 
 
 def _by_dictionary(population: RelayPopulation, taps: RelayTap, reads: dict[Address, tuple[str, ...]]) -> float:
-    """The share of subscriptions whose topic the server names by computing the tag of the topic's label."""
+    """The share of subscriptions whose topic the server finds by computing the tag of the topic's label."""
     held: dict[Address, set[bytes]] = {}
     for row in taps.rows:
         if row.role == "server:subscribe":
@@ -197,6 +195,6 @@ def _topic(interest: Conjunction) -> str:
 
 _EPOCH_US: Final = 10_000_000
 _NOTES: Final = 10
-"""In an epoch."""
+"""Publications in an epoch."""
 _AFTER_US: Final = 5_000_000
-"""In which all that was published arrives."""
+"""Time in which all publications arrive."""

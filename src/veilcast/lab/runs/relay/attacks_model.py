@@ -1,14 +1,17 @@
-"""Runs of a relay on the kernels: what its server, its proxy, and whoever watches its clients' wires make of it.
+"""Runs of a relay on the models: what its server, its proxy, and an observer of its clients' wires learn.
 
-Each attacker has what it saw in the epochs up to a step. The server alone: "dictionary" tries all words against the
-filters, "tag-frequency" names tags by how many subscribe (and "-pairs" by what goes together, where the data tell),
-"oracle" asks as a user, as often as it may, and "order" sorts the tags of values. With an eye on the wires it links
-users by when they are there ("filter-intersection"), and by the windows in which they subscribe
-("timing-subscriptions") and publish: as one of those who sent then ("timing"), or as the one who usually sends such
-("matching"). The proxy alone names its own clients' tags ("proxy-frequency") and recognises bodies ("bodies"). Wires
-alone tell who publishes for whom ("disclosure").
+Each attacker has what it saw in the epochs up to a step.
 
-What comes of it is said by `measure.relayed`, with P2's definitions.
+- The server alone: "dictionary" tries all words against the filters; "tag-frequency" names tags by their number of
+  subscribers ("-pairs" by joint subscriptions, where the data tell); "oracle" asks as a user, as often as it is allowed
+  to; "order" sorts the tags of values.
+- The server with a view of the wires links users by when they are present ("filter-intersection"), and by the windows
+  in which they subscribe ("timing-subscriptions") and publish: as one of the users that sent then ("timing"), or as the
+  user that usually sends such a tag ("matching").
+- The proxy alone names its own clients' tags ("proxy-frequency") and recognises bodies ("bodies").
+- Wires alone tell which users publish for which others ("disclosure").
+
+`measure.relay_success` computes the measures, with P2's definitions.
 """
 
 from __future__ import annotations
@@ -47,23 +50,23 @@ def run(params: RelayAttacks, seed: int, data: Path | None = None) -> list[Measu
     shown, answers = relay.run_relay(people, service, int(params.steps[-1]))
     found = []
     for step in params.steps:
-        desk = _Desk(people, service, shown, answers, popularity, together, int(step))
+        attacked = _AttackedRelay(people, service, shown, answers, popularity, together, int(step))
         told = {
-            "server": desk.server(params.queries),
-            "proxy": desk.proxy(),
-            "wires": desk.wires(),
-            "server and wires": desk.watching(),
+            "server": attacked.server(params.queries),
+            "proxy": attacked.proxy(),
+            "wires": attacked.wires(),
+            "server and wires": attacked.watching(),
         }
         for attack, learnt in itertools.chain.from_iterable(told[observer] for observer in params.observers):
             found += [Measure(attack, metric, step, value) for metric, value in learnt.items()]
         if "server" in params.observers:
             found.append(Measure("order", "recovered", step, _order(service, int(step), seed)))
-        found.append(Measure("", "window", step, desk.crowd()))
+        found.append(Measure("", "window", step, attacked.crowd()))
     return found
 
 
-class _Desk:
-    """Where what was seen up to a step is laid out, and held against the truth."""
+class _AttackedRelay:
+    """The observations up to a step, and their comparison with the truth."""
 
     def __init__(
         self,
@@ -77,7 +80,7 @@ class _Desk:
     ) -> None:
         self.people, self.service, self.shown, self.answers = people, service, shown, answers
         self.popularity, self.together, self.step = popularity, together, step
-        # Tags that change are worth what one epoch of them is.
+        # If tags change, only one epoch of them can be counted.
         self.first = 0 if service.profile == "paper" else step - 1
         self.topics = popularity.size
         self.counted = shown.server.select(SUBSCRIBED, self.first, step - 1)
@@ -86,7 +89,7 @@ class _Desk:
         self.there = float(shown.present[self.first : step].sum())
 
     def server(self, queries: int) -> Iterator[tuple[str, Found]]:
-        """What the server makes of its own ledger, for the subscriptions of the last epoch."""
+        """Attacks of the server on its own log, for the subscriptions of the last epoch."""
         yield "dictionary", self._of_pseudonyms(self._filters_hold())
         by_count = tag_inference.name_tags(self.counted, self.there, self.popularity)
         yield "tag-frequency", self._of_names(by_count)
@@ -100,7 +103,7 @@ class _Desk:
             yield "oracle", self._of_names(told)
 
     def watching(self) -> Iterator[tuple[str, Found]]:
-        """What the server makes of it with an eye on the wires."""
+        """Attacks of the server with a view of the wires."""
         yield "filter-intersection", self._by_presence() | self._linked()
         sent, last = self.shown.subscribing.sent, self.step - 1
         end = self.shown.first_windows[self.step, 0]
@@ -127,7 +130,7 @@ class _Desk:
         yield "matching", relay_success.measure_publications(given, truth)
 
     def proxy(self) -> Iterator[tuple[str, Found]]:
-        """What the proxy makes of its own ledger, knowing its clients."""
+        """Attacks of the proxy on its own log. It knows its clients."""
         asked = self.shown.proxy.select(SUBSCRIBED, self.first, self.step - 1)
         names = tag_inference.name_tags(asked, self.there, self.popularity).topics_of(asked.what)
         wants = cross_table(asked.who, asked.what)[0]
@@ -138,19 +141,19 @@ class _Desk:
         yield "bodies", self._of_senders(known) | {"linked": float(known.sum() / len(until.select(DELIVERED)))}
 
     def wires(self) -> Iterator[tuple[str, Found]]:
-        """What wires alone tell."""
+        """Attacks by wires alone."""
         end = self.shown.first_windows[self.step, 1]
         sent, got = (seen[:end] for seen in self.shown.publishing)
         yield "disclosure", self._of_senders(batch_disclosure.fit_profiles(sent, got))
 
     def crowd(self) -> float:
-        """How many users are seen to send in a window of publications in which anybody does."""
+        """Mean number of users that are seen to send in a window of publications in which any user does."""
         sent = self.shown.publishing.sent[: self.shown.first_windows[self.step, 1]]
         many = np.count_nonzero(sent, axis=1)
         return float(many[many > 0].mean())
 
     def _filters_hold(self) -> Floats:
-        """Pseudonyms of the last epoch, in order, x topics, by the words that their filters hold."""
+        """Pseudonyms of the last epoch, in order, x topics: the words that their filters contain."""
         held, _, tags = cross_table(self.last.who, self.last.what)
         computed = self.answers.computed
         if self.service.profile == "hardened":
@@ -162,7 +165,7 @@ class _Desk:
         return tag_inference.find_words_in_filters(bits, _positions(shape, computed)).astype(np.float64)
 
     def _named(self, asked: ServerLog) -> Numbers:
-        """By subscription its topic, as well as the server can tell; -1 where it cannot."""
+        """The topic of each subscription, as far as the server can tell; -1 where it cannot."""
         if self.service.profile == "paper":
             order = np.argsort(self.answers.computed)
             return TagNames(self.answers.computed[order], order).topics_of(asked.what)
@@ -185,7 +188,8 @@ class _Desk:
         return self._of_users(likely @ (tastes @ holds > 0))
 
     def _linked(self) -> Found:
-        """How many pairs of pseudonyms of the last two epochs are of one user, of those that are held to be."""
+        """Of the pairs of pseudonyms of the last two epochs that the server links, the share that belong to one
+        user."""
         if self.step < 2:
             return {}
         both = self.shown.server.select(SUBSCRIBED, self.step - 2, self.step - 1)
@@ -205,7 +209,7 @@ class _Desk:
         said = names.topics_of(self.last.what)
         scores, right = mark_interests(row, said, (people.size, self.topics)), said == self._topics_of_last()
         tags = np.unique(self.last.what, return_index=True)[1]
-        # Who wants two topics that are taken for one another has neither of them named, though it wants both.
+        # If two topics are confused, a user that wants both has neither of them named rightly.
         named = {"named": float(np.mean(right[tags])), "named_readers": float(np.mean(right))}
         return self._of_pseudonyms(scores) | named
 
@@ -216,14 +220,14 @@ class _Desk:
         return relay_success.measure_links(scores, self.people.writes, self.people.reads)
 
     def _topics_of_last(self) -> Numbers:
-        """The truth: by subscription of the last epoch."""
+        """The truth: the topic of each subscription of the last epoch."""
         tags = self.answers.topic[self.step - 1]
         order = np.argsort(tags)
         return order[np.searchsorted(tags[order], self.last.what)]
 
 
 def _interests(params: RelayAttacks, seed: int, data: Path | None) -> tuple[Mask, Floats, Floats | None]:
-    """Users x topics; how popular topics are known to be, the most popular first; and pairs of them, if known."""
+    """Users x topics; the known popularity of topics, the most popular first; and of pairs of topics, if known."""
     if params.graph == "deezer":
         topics = load_overlay("deezer", data).topics
         most = sorted(topics, key=lambda name: (-topics[name].size, name))[: params.topics]
@@ -243,7 +247,7 @@ def _interests(params: RelayAttacks, seed: int, data: Path | None) -> tuple[Mask
 
 
 def _order(service: RelayService, step: int, seed: int) -> float:
-    """Of values that came by the step, or in one epoch if tags change."""
+    """How well values are sorted: all values up to the step, or those of one epoch if tags change."""
     epochs = step if service.profile == "paper" else 1
     drawn = prefix_tags.draw_prefix_tags(_BITS, _VALUES * epochs, _RANGES * epochs, _WIDEST, seed)
     return measure_order(tag_inference.order_publications(drawn.asked, drawn.ranges), drawn.value)
@@ -254,13 +258,13 @@ def _positions(shape: Geometry, tags: Numbers) -> Numbers:
 
 
 _WRITERS: Final = 3
-"""Of each topic."""
+"""Writers of each topic."""
 _PUBLICATIONS: Final = 300.0
-"""In an epoch, of all topics together."""
+"""Publications in an epoch, of all topics together."""
 _BOUND: Final = 0.001
-"""Of a filter's wrong answers."""
+"""Largest rate of false positives of a filter."""
 _BITS: Final = 8
 _VALUES: Final = 30
 _RANGES: Final = 30
-"""Publications and subscriptions of an attribute with so many bits, in an epoch."""
+"""Publications and subscriptions of an attribute of `_BITS` bits, in an epoch."""
 _WIDEST: Final = 0.2

@@ -1,15 +1,17 @@
-"""How long a relay's clients wait (P2, Figs. 3 to 5): its machines in the simulator, each hop as long as on PlanetLab.
+"""How long a relay's clients wait (P2, Figs. 3 to 5): its machines in the simulator, with PlanetLab's latencies.
 
-One server and two proxies, one of them for publishers and one for subscribers, among as many hosts as P2 had. Work
-takes time (`sim.busy`): what each kind of message costs proxy and server was measured on the machines themselves.
-Clients have joined before anything is timed.
+One server and two proxies, one for publishers and one for subscribers, among as many hosts as P2 had. Work takes time
+(`sim.busy`): the cost of each kind of message for proxy and server was measured on the machines themselves. Clients
+join before anything is timed.
 
-- *subscribing* (Fig. 3): so many ask for the topic at once; until the last one's subscription stands;
-- *publishing* (Fig. 4): one of so many subscribers publishes, alone; until it has its own note, and until all have it;
-- *crowd* (Fig. 5): so many publish at once to fifty subscribers; until the one that is watched has its own note.
+- *subscribing* (Fig. 3): a number of clients ask for the topic at once; the time until the last subscription is active;
+- *publishing* (Fig. 4): one of a number of subscribers publishes; the time until it has its own notification, and until
+  all have it;
+- *crowd* (Fig. 5): a number of clients publish at once to fifty subscribers; the time until one of them has its own
+  notification.
 
-P2's proxies handled one request after the other, and waited for the server in between: `serial` has them do so. It is
-what makes P2's times grow with the number of subscribers; without it each costs no more than the work that it is.
+P2's proxies handled one request after the other, and waited for the server in between: `serial` makes them do so. That
+makes P2's times grow with the number of subscribers. Without it a request costs only its own work.
 """
 
 from __future__ import annotations
@@ -51,14 +53,14 @@ def run(params: RelayDelays, seed: int, data: Path | None = None) -> list[Measur
     links = place_on_planetlab(names, load_round_trips(data), seed)
     found = []
     for step in params.steps:
-        office = SimulatedRelay(params, seed, links)
-        times = _TASKS[params.timed](office, int(step))
+        relay_under_test = SimulatedRelay(params, seed, links)
+        times = _TASKS[params.timed](relay_under_test, int(step))
         found += [Measure("", metric, step, value) for metric, value in times.items()]
     return found
 
 
 def run_on_sockets(params: RelayDelays, seed: int, data: Path | None = None) -> list[Measure]:
-    """The same on the loopback interface, where only work takes time (`lab.live.desk`)."""
+    """The same on the loopback interface, where only work takes time (`loopback_relay`)."""
     if params.serial:
         raise ConfigError("on real sockets proxies do not wait for the server between requests: serial is for machines")
     found = []
@@ -70,28 +72,28 @@ def run_on_sockets(params: RelayDelays, seed: int, data: Path | None = None) -> 
 
 
 class TimedRelay(Protocol):
-    """Of a relay that is timed."""
+    """The interface of a relay that is timed."""
 
     def join(self, count: int) -> list[Address]:
-        """So many clients, which have met proxies and server."""
+        """Add `count` clients that have met proxies and server."""
 
     def subscribe(self, clients: Sequence[Address]) -> float:
-        """All at once; seconds until the last subscription stands."""
+        """Subscribe all clients at once. Returns seconds until the last subscription is active."""
 
     def publish(self, publishers: Sequence[Address], readers: Sequence[Address]) -> list[float]:
-        """All at once; seconds until each reader has the first one's note."""
+        """Publish all at once. Returns seconds until each reader has the first publisher's notification."""
 
 
 class RelayWork(NamedTuple):
-    """What messages cost, in microseconds of one core."""
+    """Cost of messages, in microseconds of one core."""
 
     coming: dict[type[Message], int]
     copy: int
-    """Each delivery that leaves."""
+    """Cost of each delivery that is sent."""
 
 
 class SimulatedRelay:
-    """A relay whose clients do what they are told, and what they then heard, and when."""
+    """A simulated relay that records when its clients' subscriptions and notifications arrive."""
 
     def __init__(self, params: RelayDelays, seed: int, links: PlanetLabLinks) -> None:
         self._profile = _profile(params)
@@ -99,9 +101,9 @@ class SimulatedRelay:
         self.world = World(seed=seed, links=links, on_event=self._hear)
         self.world.watch(AcknowledgingClients())
         self._stands: dict[Address, int] = {}
-        """When the subscription of each client stood."""
+        """When the subscription of each client became active."""
         self._got: dict[tuple[Address, bytes], int] = {}
-        """When a client had a note, by its body."""
+        """When a client received a notification, by its body."""
         self.world.add(SERVER, self._server)
         for proxy in (UP, DOWN):
             self.world.add(proxy, self._proxy)
@@ -149,7 +151,7 @@ class SimulatedRelay:
         return BusyMachine(server, *_costs(_SERVER[self._profile]))
 
     def _proxy(self, birth: Birth) -> BusyMachine:
-        # One client of the crowd must not be held up for what another did, so limits are out of reach.
+        # A client of the crowd must not be delayed by limits that another has used up, so limits are out of reach.
         free = RateAllowance(1, 1_000_000)
         patient_us = _PATIENCE_S * 1_000_000
         config = RelayProxyConfig(self._profile, publications=free, requests=free, volume=free, request_us=patient_us)
@@ -162,7 +164,7 @@ class SimulatedRelay:
         return BusyMachine(proxy, *_costs(_PROXY[self._profile], waits_us))
 
     def _client(self, number: int) -> Callable[[Birth], RelayClient]:
-        # Nothing is lost here; and who asks again before its turn has come would only make the line longer.
+        # Nothing is lost here, and a client that retries before its turn would only make the queue longer.
         config = RelayClientConfig(self._profile, retry_us=_PATIENCE_S * 1_000_000)
         if self._profile == "paper":
             config = msgspec.structs.replace(config, spread_us=0)
@@ -181,21 +183,21 @@ def _profile(params: RelayDelays) -> Profile:
     return "paper" if params.relay == "paper" else "hardened"
 
 
-def _subscribing(office: TimedRelay, count: int) -> dict[str, float]:
-    return {"subscribed_s": office.subscribe(office.join(count))}
+def _subscribing(relay_under_test: TimedRelay, count: int) -> dict[str, float]:
+    return {"subscribed_s": relay_under_test.subscribe(relay_under_test.join(count))}
 
 
-def _publishing(office: TimedRelay, count: int) -> dict[str, float]:
-    readers = office.join(count)
-    office.subscribe(readers)
-    times = office.publish(readers[:1], readers)
+def _publishing(relay_under_test: TimedRelay, count: int) -> dict[str, float]:
+    readers = relay_under_test.join(count)
+    relay_under_test.subscribe(readers)
+    times = relay_under_test.publish(readers[:1], readers)
     return {"own_s": times[0], "last_s": max(times)}
 
 
-def _crowd(office: TimedRelay, count: int) -> dict[str, float]:
-    clients = office.join(max(count, READER_COUNT))
-    office.subscribe(clients[:READER_COUNT])
-    return {"own_s": office.publish(clients[:count], clients[:1])[0]}
+def _crowd(relay_under_test: TimedRelay, count: int) -> dict[str, float]:
+    clients = relay_under_test.join(max(count, READER_COUNT))
+    relay_under_test.subscribe(clients[:READER_COUNT])
+    return {"own_s": relay_under_test.publish(clients[:count], clients[:1])[0]}
 
 
 def _publish(body: bytes) -> Callable[[Any, int], int]:
@@ -207,7 +209,7 @@ def _publish(body: bytes) -> Callable[[Any, int], int]:
 
 
 def _costs(work: RelayWork, waits_us: int = 0) -> tuple[FrameCost, FrameCost]:
-    """Of frames that come and that go; with `waits_us` beside the work for each request that the server must answer."""
+    """Costs of received and of sent frames. `waits_us` is added for each request that the server must answer."""
     coming = {kind: work.coming.get(KINDS[kind], 0) + (waits_us if KINDS[kind] in _ASKED else 0) for kind in KINDS}
     return (
         lambda data: _SOCKET_US + coming[data[0]],
@@ -219,7 +221,7 @@ UP: Final = Address("up")
 DOWN: Final = Address("down")
 TOPIC: Final = "delays"
 READER_COUNT: Final = 50
-"""Of Fig. 5."""
+"""Subscribers of Fig. 5."""
 _TASKS: Final[Mapping[str, Callable[[TimedRelay, int], dict[str, float]]]] = {
     "subscribing": _subscribing,
     "publishing": _publishing,
@@ -227,7 +229,7 @@ _TASKS: Final[Mapping[str, Callable[[TimedRelay, int], dict[str, float]]]] = {
 }
 _ASKED: Final = (Lease, Submit)
 _SOCKET_US: Final = 30
-"""Each record on a TLS stream, coming or going."""
+"""Cost of each record on a TLS stream, received or sent."""
 _SERVER: Final = {
     "paper": RelayWork({Blind: 200, Lease: 320, Resume: 70, Submit: 500, Receipt: 10}, 1),
     "hardened": RelayWork({Blind: 150, Lease: 470, Resume: 15, Submit: 400, Receipt: 10}, 5),

@@ -1,6 +1,6 @@
 """A relay on the loopback interface: server, two proxies and many clients, on real TLS streams, in this process.
 
-All of them share one event loop, and so one core; that is what they wait for, since the network takes no time. Disks
+All of them share one event loop, and so one core. Clients wait for that core, since the network takes no time. Disks
 are in memory. Clients publish by one proxy and subscribe by the other.
 """
 
@@ -38,7 +38,7 @@ from veilcast.topics import Label
 
 
 class LoopbackRelay:
-    """Bounded in time: whatever takes longer than `patience_s` fails."""
+    """A call that takes longer than `patience_s` seconds fails."""
 
     def __init__(self, profile: Profile, topic: str, seed: int, patience_s: float = 60.0) -> None:
         self._profile, self._topic, self._seed, self._patience_s = profile, topic, seed, patience_s
@@ -48,7 +48,7 @@ class LoopbackRelay:
         authority = issuer.create(HOUR_US, self._entropy)
         self._authority = issuer.declare_label(authority, topic, profile, self._entropy)
         self._driven: dict[Address, tuple[Any, TlsStreamDriver]] = {}
-        """Every machine, and what drives it."""
+        """Every machine with its driver."""
         self._stands: dict[Address, int] = {}
         self._got: dict[tuple[Address, bytes], int] = {}
         self._open = ExitStack()
@@ -67,11 +67,11 @@ class LoopbackRelay:
         self._open.close()
 
     def join(self, count: int) -> list[Address]:
-        """So many clients, which have met proxies and server."""
+        """Add `count` clients that have met proxies and server."""
         return self._runner.run(self._join(count))
 
     def subscribe(self, clients: Sequence[Address]) -> float:
-        """All at once; seconds until the last subscription stands."""
+        """Subscribe all clients at once. Returns seconds until the last subscription is active."""
         since = self._clock.now()
         for name in clients:
             self._call(name, lambda client, now: client.subscribe(Label(self._topic), now))
@@ -79,7 +79,7 @@ class LoopbackRelay:
         return (max(self._stands[name] for name in clients) - since) / 1e6
 
     def publish(self, publishers: Sequence[Address], readers: Sequence[Address]) -> list[float]:
-        """All at once; seconds until each reader has the first one's note."""
+        """Publish all at once. Returns seconds until each reader has the first publisher's notification."""
         since = self._clock.now()
         for name in publishers:
             self._call(name, partial(_publish, Publication((Label(self._topic).pair,), name.encode())))
@@ -139,7 +139,7 @@ class LoopbackRelay:
                 self._soon(name, lambda machine, now: machine.acknowledge(note.id, now))
 
     def _soon(self, name: Address, call: Callable[[Any, int], object]) -> None:
-        """The machine is in its turn now; it is called in one of its own."""
+        """Call the machine after its current step."""
         asyncio.get_running_loop().call_soon(self._call, name, call)
 
     def _call(self, name: Address, call: Callable[[Any, int], object]) -> None:
@@ -174,8 +174,8 @@ def _publish(note: Publication, client: Any, now: int) -> None:
 SERVER: Final = Address("server")
 PROXIES: Final = (Address("up"), Address("down"))
 _FREE: Final = RateAllowance(1, 1_000_000)
-"""What is timed is not held up by limits."""
+"""Limits out of reach, so that they delay nothing."""
 _LIMITS: Final = StreamLimits(handshakes=4_096, handshake_s=60.0, patience_s=10.0)
-"""One core serves all of them, so that handshakes of many at once take their time."""
+"""One core serves all clients, so handshakes of many clients at once take long."""
 _EPOCHS: Final = 4
 _LOOK_S: Final = 0.005

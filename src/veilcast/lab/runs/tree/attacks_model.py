@@ -1,13 +1,14 @@
-"""What a coalition learns of one subscriber whose trees are drawn anew in every epoch, held against the truth.
+"""Attacks of a coalition on one subscriber whose trees are drawn again in every epoch.
 
-The subscriber is the only one who reads the topic, and the coalition knows the topic: the worst that can be. "count",
-"lasting", "depth" and "volume" need to know nothing of how trees are made (`attack.parents`). "likelihood" knows the
-shape of the paper's trees; "guards" knows how hardened chains are made, how far behind the root each of its own is, and
-how often guards are replaced (`attack.guards`). "path" is P2's own: whole paths.
+The subscriber is the only reader of the topic, and the coalition knows the topic: the worst case. "count", "lasting",
+"depth" and "volume" need no knowledge of how trees are made (`insider.tree_nodes`). "likelihood" knows the shape of the
+paper's trees. "guards" knows how hardened chains are made, how far behind the root each guard of the coalition stands,
+and how often guards are replaced. "path" is P2's own attack: whole paths.
 
-Of each it is told whether the subscriber is the unique first ("first"), the probability that who is named is it
-("named", where the first of several is any of them), how well it stands out ("auc"); of who gives probabilities, which
-one the subscriber has ("belief"); and of counting, whether it has found the subscriber for good ("disclosed").
+Measures of each attack: whether the subscriber is the unique first ("first"); the probability that the named node is
+the subscriber ("named", drawn among equal scores); how well it stands out ("auc"); the probability that the attack
+assigns to it, if it gives probabilities ("belief"); and, for counting, whether the subscriber is found permanently
+("disclosed").
 """
 
 from __future__ import annotations
@@ -59,7 +60,7 @@ def make_tree_policy(params: TreeCoalition) -> TreePolicy:
 
 
 def draw_readers(params: TreeAttacks, seed: int) -> TreeReaders:
-    """One subscriber, and a coalition of others."""
+    """One subscriber, and a coalition of other nodes."""
     size = max(1, round(params.insiders * params.nodes))
     drawn = tree.draw_nodes(params.nodes, min(size + 1, params.nodes), seed, "village")
     return TreeReaders(params.nodes, np.sort(drawn[1:]), drawn[:1], np.zeros(1, np.int64), seed)
@@ -91,7 +92,7 @@ def _measure_scores(scores: Scores, village: TreeReaders) -> dict[str, float]:
 
 
 def _measure_disclosure(entries: TreeEntries, village: TreeReaders, params: TreeAttacks) -> list[Measure]:
-    """By counting alone: whether the subscriber was found by each step, for good."""
+    """Whether counting alone has found the subscriber permanently, by each step."""
     honest = village.honest
     counts = np.zeros((int(params.steps[-1]), village.nodes))
     np.add.at(counts, (entries.refresh, entries.parent), 1.0)
@@ -101,7 +102,7 @@ def _measure_disclosure(entries: TreeEntries, village: TreeReaders, params: Tree
 
 
 def _paths(village: TreeReaders, habit: TreePolicy, params: TreeAttacks) -> list[Measure]:
-    """Of one tree, whichever step."""
+    """Measures of one tree, the same for every step."""
     runs, last, owned = tree_refreshes.trace_paths(village, habit, _PATHS)
     share = village.insiders.size / (village.nodes - 1)
     branching = tree.least_branching(village.nodes, habit.depth)
@@ -113,4 +114,4 @@ def _paths(village: TreeReaders, habit: TreePolicy, params: TreeAttacks) -> list
 
 
 _PATHS: Final = 2000
-"""Publications of which it is asked who held them from their origin on."""
+"""Publications whose holders from the origin on are examined."""

@@ -1,7 +1,7 @@
-"""What publications cost on the real machines of trees, in the simulator: the names are the kernels'.
+"""The cost of publications on the real machines of trees, in the simulator, under the names of the model's measures.
 
-A few dozen nodes, all of them real, with real keys; every copy that one sends to another is counted. So the kernels are
-held against what nodes do, where both can be run.
+A few dozen nodes with real keys; every copy that a node sends to another is counted. So the model can be compared with
+the machines at sizes that both can run.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from veilcast.sim.tree.load import measure_load
 
 def run(params: TreeCosts, seed: int, data: Path | None = None) -> list[Measure]:
     if params.tree != "paper":
-        raise ConfigError("on their machines, it is asked what the paper's trees cost, and nothing else")
+        raise ConfigError("the machines measure the cost of the paper's trees, and nothing else")
     load = measure_load(params.nodes, params.readers, params.routing, params.publications, seed, MESSAGES_MAX)
     each = load.copies / load.publications
     return [

@@ -1,8 +1,4 @@
-"""Runs of spanning trees on the kernels: what publications cost; what a coalition learns; who drops what.
-
-Which of these is meant follows from the parameters: nothing that lasts is looked at in the end, attackers over epochs,
-each of which draws new trees, and with droppers the subscriber's own search for them.
-"""
+"""The cost of publications on spanning trees, on the model."""
 
 from __future__ import annotations
 
@@ -19,8 +15,8 @@ from veilcast.lab.models.rng import stream
 
 
 def run(params: TreeCosts, seed: int, data: Path | None = None) -> list[Measure]:
-    """Of some publications to some readers: messages, hops, and how often the busiest node sends, beside the one server
-    that would have to send everything to everybody."""
+    """Messages, hops, and messages of the busiest node, for some publications to some readers; beside them the messages
+    of one server that sends everything to all readers."""
     readers = tree.draw_nodes(params.nodes, params.readers, seed, "readers")
     origin = tree.draw_origins(params.nodes, params.publications, seed)
     found = {"server": float(params.readers * params.publications)}
@@ -54,7 +50,7 @@ def _by_trees(params: TreeCosts, readers: tree.Nodes, origin: tree.Nodes, seed: 
 
 
 def _by_guards(params: TreeCosts, readers: tree.Nodes, publications: int, seed: int) -> tree.Nodes:
-    """What nodes send besides, as guards of readers: each of them everything."""
+    """Messages that nodes send as guards of readers: a guard forwards every publication."""
     rng = np.random.default_rng(stream(seed, "guards"))
     guards = [rng.permutation(params.nodes)[: params.chain + params.tail] for _ in readers]
     return publications * np.bincount(np.concatenate(guards), minlength=params.nodes)
@@ -71,6 +67,7 @@ def _by_topic(params: TreeCosts, above: tree.Nodes, origin: tree.Nodes, seed: in
 
 
 MESSAGES_MAX: Final = 2_000_000
-"""Where counting stops."""
+"""Counting stops at this number of messages."""
 LABEL_BITS: Final = 128
-"""Of P2's header; with four positions for a label, a path of ten hops ends too early in nearly one of a hundred."""
+"""Bits of P2's header. With four positions for a label, a path of ten hops ends too early in nearly one case of a
+hundred."""

@@ -1,10 +1,11 @@
-"""P2's three definitions, for trees: what a coalition reaches of who publishes, who reads a topic, and what one reads.
+"""P2's three definitions of anonymity, for trees: of publishers, of the readers of a topic, and of the topics of a
+reader.
 
-Users read topics, the most popular the most, and all of their subscriptions draw new trees in every epoch. The
-coalition knows all topics. Definitions 2 and 3 are asked of how often each was a parent in trees of a topic ("count"),
-and of how often the same node was told so ("lasting"). Publishers hand what they publish to an origin through the
-anonymous network: all that the coalition can hold against somebody is to have been on the way of a publication ("way"),
-and that is everybody.
+Users read topics, more users the more popular ones, and all subscriptions draw new trees in every epoch. The coalition
+knows all topics. Definitions 2 and 3 are measured by how often each node was a parent in trees of a topic ("count"),
+and by how often the same insider was told so ("lasting"). Publishers hand publications to an origin through the
+anonymous network. The only evidence of the coalition is that a node was on the path of a publication ("way"), and every
+node is.
 """
 
 from __future__ import annotations
@@ -56,7 +57,7 @@ def run(params: TreeDefinitions, seed: int, data: Path | None = None) -> list[Me
 
 
 def _publisher(seen: TreeEntries, village: TreeReaders) -> dict[str, float]:
-    """Definition 1, for somebody who publishes and is any of the honest."""
+    """Definition 1, for a publisher that is any honest node."""
     rng = np.random.default_rng(stream(village.seed, "publisher"))
     who = int(rng.choice(np.flatnonzero(village.honest)))
     reached = definitions.measure_publisher(tree_nodes.score_volume(seen, village.nodes), who, village.honest)

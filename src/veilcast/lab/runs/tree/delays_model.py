@@ -1,8 +1,8 @@
-"""How long subscribers of trees wait (P2, Figs. 3 to 5): on the same hosts as a relay's clients, by a model of queues.
+"""How long subscribers of trees wait (P2, Figs. 3 to 5): a model of queues on the same hosts as a relay's clients.
 
-Five hundred subscribers of five hundred nodes each are a quarter of a million instructions: too many for the machines
-themselves, whose work is what the model's costs were measured on. What is timed is what is timed of a relay
-(`delay_runs`): subscribing is over when the last node has its instruction. Routing is by trees.
+Five hundred subscribers of five hundred nodes each are a quarter of a million instructions: too many for the machines.
+The costs in the model were measured on the machines. The same events are timed as for a relay (`runs.relay.delays`): a
+subscription is active when the last node has its instruction. Routing is by trees.
 """
 
 from __future__ import annotations
@@ -31,39 +31,40 @@ def run(params: TreeDelays, seed: int, data: Path | None = None) -> list[Measure
     net = CircuitNetwork(np.array(hosts.one_way_us, np.int64), params.circuit, stream(seed, "circuits")[0])
     found = []
     for step in params.steps:
-        grove = _Grove(params, net, seed)
-        times = grove.subscribing(int(step)) if params.timed == "subscribing" else grove.publishing(params, int(step))
+        timed = _TimedTrees(params, net, seed)
+        times = timed.subscribing(int(step)) if params.timed == "subscribing" else timed.publishing(params, int(step))
         found += [Measure("", metric, step, value) for metric, value in times.items()]
     return found
 
 
-class _Grove:
-    """Nodes are numbered as hosts are, which are dealt at random: so the first of them are any."""
+class _TimedTrees:
+    """Trees on hosts. Nodes are numbered like hosts, which are assigned at random: so the first nodes are random
+    ones."""
 
     def __init__(self, params: TreeDelays, net: CircuitNetwork, seed: int) -> None:
         self._net, self._nodes, self._depth, self._work = net, params.nodes, params.depth, TREE_WORK[params.tree]
         self._guards = params.chain if params.tree == "hardened" else 0
-        self._seed, self._rng = seed, np.random.default_rng(stream(seed, "grove"))
+        self._seed, self._rng = seed, np.random.default_rng(stream(seed, "timed"))
 
     def subscribing(self, count: int) -> dict[str, float]:
         readers = np.arange(count)
-        trees, chains = self._planted(readers)
+        trees, chains = self._draw_trees(readers)
         groups = self._groups(count) if self._guards else None
         times = install_times(self._net, self._work, trees, readers, chains, groups)
         return {"subscribed_s": float(times.max()) / 1e6}
 
     def publishing(self, params: TreeDelays, count: int) -> dict[str, float]:
-        """One of so many readers publishes; or so many publish to a few of them."""
+        """One of `count` readers publishes; or, in a crowd, `count` nodes publish to a few readers."""
         crowd = params.timed == "crowd"
         readers, senders = (np.arange(READER_COUNT), np.arange(count)) if crowd else (np.arange(count), np.arange(1))
-        trees, chains = self._planted(readers)
+        trees, chains = self._draw_trees(readers)
         origin = self._rng.integers(self._nodes, size=senders.size)
         has = delivery_times(self._net, self._work, trees, readers, chains, origin, senders)
         own = {"own_s": float(has[0, 0]) / 1e6}
         return own if crowd else own | {"last_s": float(has[0].max()) / 1e6}
 
-    def _planted(self, readers: Nodes) -> tuple[SpanningTrees, Nodes]:
-        """Trees, and readers x guards, none of them twice on a chain."""
+    def _draw_trees(self, readers: Nodes) -> tuple[SpanningTrees, Nodes]:
+        """Trees, and readers x guards, without repetition on a chain."""
         names = (self._nodes, self._depth)
         trees = (
             tree.randomly_rooted(*names, readers.size, self._seed)
@@ -88,5 +89,5 @@ TREE_WORK: Final = {
     "paper": TreeWork(wrap=110, unwrap=390, match=490, take=160, hand=85),
     "hardened": TreeWork(wrap=160, unwrap=680, match=460, take=110, hand=85),
 }
-"""Measured on the machines, on one core: with each record on a stream, coming or going, at 30 microseconds, and the
-answer to each."""
+"""Measured on the machines, on one core, with 30 microseconds for each record on a stream, received or sent, and for
+its answer."""

@@ -1,13 +1,13 @@
-"""How subscribers find who drops: the recipe of real nodes (`tree.suspects`), on test publications over drawn trees.
+"""How subscribers find droppers: the method of real nodes (`tree.suspects`), on test publications over drawn trees.
 
-In every epoch a test publication enters the subscriber's tree at each node, and climbs: the tree, and the chain of
-guards. Droppers throw away what they should hand on, always or at times. Then some are named. It is told how many of
-those named do drop ("precision"; 1 where nobody is named), and how many of the droppers are named ("recall"); besides,
-how many test publications came back. Controls stand beside them: "honest" is the number of nodes that are named where
-nobody drops and publications are lost now and then all the same, and "shuffled" the precision where the results are
-dealt out to other ways.
+In every epoch a test publication enters the subscriber's tree at each node, and climbs the tree and the chain of
+guards. Droppers drop publications that they should forward, always or at random. Then the subscriber names suspects.
+Measures: the share of suspects that do drop ("precision"; 1 without suspects), the share of droppers that are named
+("recall"), and the share of test publications that returned. Two controls: "honest" is the number of suspects without
+droppers, where publications are still lost at random; "shuffled" is the precision if results are assigned to other
+paths.
 
-A chain that lets nothing through at all is left for another, as a subscriber does.
+If a chain lets nothing through, it is replaced, as a subscriber does.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ NodePath = tuple[int, ...]
 
 
 class TestRound(NamedTuple):
-    """What came of one test publication for each node."""
+    """The result of one test publication for each node."""
 
     ways: list[NodePath]
     returned: Mask
@@ -63,7 +63,7 @@ def run(params: TreeDroppers, seed: int, data: Path | None = None) -> list[Measu
 
 
 def _name_suspects(rounds: Iterator[TestRound], params: TreeDroppers) -> Iterator[tuple[float, list[int], float]]:
-    """After the rounds that are asked for, who is named, and what share of the last came back."""
+    """At each step: the suspects, and the share of the last test publications that returned."""
     suspects = DropSuspects(remembered=int(params.steps[-1]) * params.nodes, loss=_LOSS)
     for number, (ways, returned) in enumerate(rounds, start=1):
         for way, came in zip(ways, returned.tolist(), strict=True):
@@ -118,4 +118,4 @@ def _name(node: int) -> bytes:
 
 
 _LOSS: Final = 0.02
-"""What is lost by nobody's fault."""
+"""Random loss without a dropper."""

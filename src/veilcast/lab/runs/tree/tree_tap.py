@@ -1,9 +1,9 @@
-"""Taps on the real nodes of a tree: the rows of the table `server` that those of a coalition could write.
+"""Taps on the real nodes of a tree: the rows of the table `server` that a coalition could write.
 
-A node of the coalition opens what comes for it with its own key, and knows what it is told: whom to hand on to, for
-which tags, until when; and how many bytes came. It does not know from whom. Nothing else is tapped, though streams of
-all nodes are seen here. There is a row for each tag, of the epoch that the instruction ends in, so that all of one tree
-are of one.
+A node of the coalition opens its bundles with its own key. It learns its instruction: the node to forward to, the tags,
+and the expiry; and the number of bytes. It does not learn the sender. The tap uses nothing else, although it sees the
+streams of all nodes. There is a row for each tag, in the epoch in which the instruction ends, so that all rows of one
+tree have one epoch.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from veilcast.wire.tree import TYPE_BYTES, Install
 
 
 class TreeTap(Checker):
-    """Of one run, in a world of this population."""
+    """The tap of one run, in a world of this population."""
 
     def __init__(self, run: str, population: TreePopulation, coalition: Collection[Address], epoch_us: int) -> None:
         self.rows: list[ServerRow] = []
