@@ -1,1 +1,2 @@
-"""Models of the protocols on arrays, for statistics at sizes that machines do not reach; pinned to the machines."""
+"""Models of the protocols on arrays, for statistics at sizes that machines cannot reach; tests compare them with the
+machines."""

@@ -1,14 +1,16 @@
-"""Which interactions bring a new key, where a key serves for a bulk of m publications and not for one.
+"""Finds the interactions that carry a new key, if a key serves for a bulk of m publications.
 
-P4 says that a publisher renews its key at every m-th publication, and not who has read the one before. Three readings:
-- *publisher*: only the first publication of a bulk carries the key's shares, and whoever reads a later one has them
+P4 says that a publisher renews its key at every m-th publication. It does not say which readers have the key already.
+Three readings:
+
+- *publisher*: only the first publication of a bulk carries the key's shares, and readers of later ones have them
   already. This is P4's arithmetic, but a publisher's publications go to different readers;
-- *pair*: publisher and subscriber have keys of their own, renewed at every m-th publication between them;
-- *readers*: a bulk has one key, and it goes once to everybody who reads anything of the bulk. This is what works with
-  one key, and the number of pulls if keys lie in a repository.
+- *pair*: publisher and subscriber have their own keys, renewed at every m-th publication between them;
+- *readers*: a bulk has one key, which goes once to every reader of any publication of the bulk. This works with one
+  key, and it is the number of pulls if keys lie in a repository.
 
-Interactions come in the order of publishers, and of each in the order of time; a part of a trace has all of a
-publisher's.
+Interactions are in the order of publishers, and in the order of time for each publisher. A part of a trace has all
+interactions of its publishers.
 """
 
 from __future__ import annotations
@@ -38,7 +40,7 @@ class KeyedInteractions:
             raise ConfigError("interactions come in the order of their publishers")
 
     def needs_key(self, bulk: int, owner: KeyOwner) -> NDArray[np.bool_]:
-        """By interaction, whether a key goes with it."""
+        """A mask of the interactions that carry a key."""
         if bulk < 1:
             raise ConfigError(f"a key serves for one publication at least, not for {bulk}")
         if owner == "readers":
@@ -48,7 +50,7 @@ class KeyedInteractions:
 
     @cached_property
     def _number(self) -> Numbers:
-        """Of each publisher's, from 0."""
+        """The number of each interaction among those of its publisher, from 0."""
         return _number_runs(self.publishers)
 
     @cached_property
@@ -60,7 +62,7 @@ class KeyedInteractions:
 
 
 def _number_runs(*alike: Users) -> Numbers:
-    """How many before it are alike; those that are stand together."""
+    """The number of equal entries before each entry. Equal entries are adjacent."""
     size = alike[0].size
     new = np.ones(size, np.bool_)
     if size:
@@ -71,7 +73,7 @@ def _number_runs(*alike: Users) -> Numbers:
 
 @jit
 def _first_of_bulk(subscribers: Users, number: Numbers, bulk: int) -> NDArray[np.bool_]:
-    """Whether nothing before it in its bulk went to the same reader."""
+    """Whether no earlier interaction of its bulk went to the same reader."""
     found = np.ones(number.size, np.bool_)
     for at in range(number.size):
         for before in range(at - number[at] % bulk, at):

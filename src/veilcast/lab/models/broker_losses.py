@@ -1,15 +1,17 @@
-"""Byzantine brokers that drop what they should hand on, and what is sent again for it.
+"""Byzantine brokers that drop publications, and the retransmissions that they cause.
 
-P4 draws f of them by Zipf's law over the ranks of brokers, which fits its numbers only if one may be drawn twice, and
-counts one retransmission for each that a path meets: whoever handed on to it notices, and sends again to another
-replica of the same virtual node, every time. What P4 leaves for the future is here beside it:
-- *failover*: who has lost something to a broker suspects it, rightly with probability `finds`, and sends its next
-  publications to another replica at once; after so many the broker is tried again, for nobody can be sure;
-- *coded*: content goes as r blocks of which any k are enough, block i by replica i of each node. One replica of a node
-  with a Byzantine broker drops its block; only what is missing beyond r - k is sent again;
-- *replicated*: every replica sends to every replica of the next node, and nothing is ever sent again.
+P4 draws f Byzantine brokers by Zipf's law over the ranks of brokers. That fits P4's numbers only if a broker can be
+drawn twice. P4 counts one retransmission for each Byzantine broker on a path: the sender notices, and sends again to
+another replica of the same virtual node, every time. Three defences that P4 leaves for the future are here beside it:
 
-Content is counted in pieces of one publication's size over one edge: to the first node, between nodes, and out.
+- *failover*: a sender that lost a publication suspects the broker, rightly with probability `finds`, and sends its next
+  publications to another replica at once. After `holds` publications it tries the broker again, because suspicion can
+  be wrong;
+- *coded*: content is sent as r blocks of which any k are enough, block i by replica i of each node. One replica of a
+  node with a Byzantine broker drops its block; only blocks missing beyond r - k are sent again;
+- *replicated*: every replica sends to every replica of the next node, and nothing is sent again.
+
+Content is counted in units of one publication over one edge: to the first node, between nodes, and to the subscriber.
 """
 
 from __future__ import annotations
@@ -29,22 +31,21 @@ from veilcast.lab.models.user_placement import Matrix, zipf_weights
 
 
 class LossCost(NamedTuple):
-    """Of all interactions."""
+    """Totals over all interactions."""
 
     retransmissions: float
-    """Retransmissions."""
     content: float
-    """Sent, those included."""
+    """Content sent, with retransmissions."""
 
 
 def draw_byzantine(
     brokers: int, count: int, alpha: float, replacement: bool, seed: int, number: int
 ) -> NDArray[np.bool_]:
-    """Which brokers are, of `count` draws; with replacement they may be fewer."""
+    """The Byzantine brokers of `count` draws; with replacement there can be fewer."""
     if not 0 <= count <= brokers:
         raise ConfigError(f"of {brokers} brokers, {count} cannot be Byzantine")
     weights = zipf_weights(brokers, alpha)
-    # Without replacement, by exponential clocks: the weightier ring first.
+    # Without replacement, by exponential clocks: larger weights ring first.
     rng = np.random.default_rng(stream(seed, "byzantine", number))
     marked = np.zeros(brokers, np.bool_)
     if replacement:
@@ -56,19 +57,19 @@ def draw_byzantine(
 
 @dataclass(frozen=True, eq=False)
 class BrokerTraffic:
-    """Of a trace on an overlay; whatever many sets of brokers are Byzantine there, it is counted once."""
+    """The traffic of a trace on an overlay, counted once for all sets of Byzantine brokers."""
 
     matrix: Matrix
     overlay: BrokerTree
 
     def plain(self, marked: NDArray[np.bool_]) -> LossCost:
-        """Nobody learns anything from a loss."""
+        """No sender learns from a loss."""
         receiver, many = self._handed
         again = float(many[marked[receiver]].sum())
         return LossCost(again, self._once + again)
 
     def failover(self, marked: NDArray[np.bool_], finds: float, holds: int, seed: int, number: int) -> LossCost:
-        """Every sender to a broker learns for itself; those who publish at a broker are one sender."""
+        """Every sender to a broker learns by itself. The publishers at a broker count as one sender."""
         if not 0 < finds <= 1 or holds < 0:
             raise ConfigError(
                 "a loss is put down to who caused it with a probability above 0; nobody is held off backwards"
@@ -78,7 +79,7 @@ class BrokerTraffic:
         return LossCost(again, self._once + again)
 
     def coded(self, marked: NDArray[np.bool_], replicas: int, needed: int, seed: int, number: int) -> LossCost:
-        """What is sent again are blocks, each a part of a publication."""
+        """Retransmissions are blocks, each a part of a publication."""
         if not 1 <= needed <= replicas <= _REPLICAS_MAX:
             raise ConfigError(f"of {replicas} blocks, {needed} cannot be enough; there are {_REPLICAS_MAX} at most")
         chance, guilty = stream(seed, "guilty", number), np.zeros(self.overlay.brokers, np.uint32)
@@ -93,15 +94,17 @@ class BrokerTraffic:
 
     @cached_property
     def _once(self) -> float:
-        """From the publisher to the first node, over the edges between nodes, and to the subscriber."""
+        """Content without losses: from the publisher to the first node, over the edges between nodes, and to the
+        subscriber."""
         return float((self.matrix * (self.overlay.edges + 2)).sum())
 
     @cached_property
     def _handed(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """By sender, to whom it hands on how many publications: those who publish at a broker, then each broker's
-        parent, then its children.
+        """Receivers, and numbers of publications: from the publishers at each broker, then to each broker from its
+        parent, then to each parent from its child.
 
-        What goes up from a broker comes from below it, or from itself, and does not stay there."""
+        Publications that go up from a broker come from its subtree, and leave the subtree.
+        """
         parents, brokers = self.overlay.parents.astype(np.int64), self.overlay.brokers
         published, read = (self.matrix.sum(axis=axis) for axis in (1, 0))
         turning = np.zeros(brokers, np.int64)
@@ -113,7 +116,7 @@ class BrokerTraffic:
 
 @jit
 def _below(parents: Brokers, many: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Of each broker and all below it."""
+    """The sum over each broker and its descendants."""
     found = many.copy()
     for broker in range(parents.size - 1, 0, -1):
         found[parents[broker]] += found[broker]
@@ -122,7 +125,7 @@ def _below(parents: Brokers, many: NDArray[np.int64]) -> NDArray[np.int64]:
 
 @jit
 def _suspect(handed: NDArray[np.int64], finds: float, holds: int, chance: Stream) -> int:
-    """Losses, sender by sender."""
+    """Number of losses, sender by sender."""
     lost = 0
     for many in handed:
         left = many
@@ -136,7 +139,7 @@ def _suspect(handed: NDArray[np.int64], finds: float, holds: int, chance: Stream
 
 @jit
 def _missing(matrix: Matrix, parents: Brokers, guilty: NDArray[np.uint32], spare: int) -> int:
-    """Blocks that must be sent again. As with `meets`, who comes later is met by way of its parent."""
+    """Number of blocks to send again. The path to a later broker goes by its parent, as in `meeting_brokers`."""
     again = 0
     lost = np.zeros(matrix.shape, np.uint32)
     for u in range(parents.size):

@@ -1,6 +1,6 @@
-"""What interactions cost, from the edges that they take: histograms, and means and quantiles over them.
+"""Costs of interactions by their number of edges: histograms, and means and quantiles over them.
 
-Costs of a path grow beyond 64 bits soon: they are Python's integers, by the number of edges, and rise with it.
+Costs of a path soon exceed 64 bits: they are Python integers, one for each number of edges, and rise with it.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from veilcast.lab.models.broker_tree import Brokers
 from veilcast.lab.models.user_placement import Matrix
 
 HopHistogram: TypeAlias = NDArray[np.float64]
-"""By the number of edges, how many interactions take so many."""
+"""Number of interactions by number of edges."""
 
 
 def hop_histogram(matrix: Matrix, edges: Brokers) -> HopHistogram:
@@ -27,7 +27,7 @@ def mean_cost(counted: HopHistogram, costs: Sequence[int]) -> float:
 
 
 def cost_quantile(counted: HopHistogram, costs: Sequence[int], share: float) -> int:
-    """The least cost that so many interactions do not exceed."""
+    """The smallest cost that this share of interactions does not exceed."""
     at = int(np.searchsorted(np.cumsum(counted), share * counted.sum() * (1 - _ROUNDING)))
     return costs[min(at, counted.size - 1)]
 

@@ -1,10 +1,10 @@
-"""Overlays of P4: trees of brokers, and between any two of them the hops and where their paths meet.
+"""P4's overlays: trees of brokers, with the distance of any two brokers and the place where their paths meet.
 
-"A fully connected overlay without any redundant path" is a tree. Any tree has two ends for each edge, so a fan-out
-that can be 2 or 5 is that of inner brokers: children. Three families are drawn: a tree grown breadth-first whose
-brokers have one child and more, by a geometric law or by a uniform one of the same mean, until there are enough
-brokers; and the complete one. Brokers are numbered in the order of growth, the root 0, so a parent's number is below
-its children's, and a broker's rank by Zipf's law is its number.
+"A fully connected overlay without any redundant path" is a tree. A tree has two ends for each edge, so a fan-out of 2
+or 5 must be the number of children of inner brokers. There are three families: trees grown breadth-first whose brokers
+have at least one child, by a geometric or by a uniform distribution of the same mean, until there are enough brokers;
+and the complete tree. Brokers are numbered in the order of growth, the root 0. So a parent's number is below its
+children's, and a broker's rank in Zipf's law is its number.
 
 Tables between all pairs follow from those of parents, row by row: 400 brokers are 160,000 pairs.
 """
@@ -30,7 +30,7 @@ Brokers: TypeAlias = NDArray[np.int16]
 @dataclass(frozen=True, eq=False)
 class BrokerTree:
     parents: Brokers
-    """By broker; the root is its own."""
+    """The parent of each broker; the root is its own parent."""
 
     def __post_init__(self) -> None:
         numbers = np.arange(self.parents.size)
@@ -49,19 +49,19 @@ class BrokerTree:
 
     @cached_property
     def meeting_brokers(self) -> Brokers:
-        """Pairs: the broker of a path that is nearest to the root."""
+        """The broker nearest to the root on the path of each pair."""
         return _meets(self.parents)
 
     @cached_property
     def edges(self) -> Brokers:
-        """Pairs: how many edges are between them."""
+        """The number of edges between each pair."""
         depth = self.depth
         found: Brokers = depth[:, None] + depth[None, :] - 2 * depth[self.meeting_brokers]
         return found
 
 
 def grow_tree(brokers: int, fanout: float, family: Family, seed: int, number: int = 0) -> BrokerTree:
-    """One of a family's overlays, whose inner brokers have so many children on the average."""
+    """A tree of a family, whose inner brokers have `fanout` children on average."""
     if not 1 <= brokers <= BROKERS_MAX:
         raise ConfigError(f"an overlay has from 1 to {BROKERS_MAX:,} brokers, not {brokers:,}")
     if family != "geometric" and fanout != int(fanout):
@@ -70,7 +70,7 @@ def grow_tree(brokers: int, fanout: float, family: Family, seed: int, number: in
         raise ConfigError(f"the fan-out is at least 1, not {fanout}")
     if family == "complete":
         return BrokerTree((np.maximum(np.arange(brokers) - 1, 0) // int(fanout)).astype(np.int16))
-    # A tree with a child each is a path, for which no law is needed.
+    # A tree with one child each is a path, and needs no draw.
     again = log1p(-1 / fanout) if family == "geometric" and fanout > 1 else -np.inf
     most = int(2 * fanout - 1) if family == "uniform" else 0
     return BrokerTree(_grow(brokers, again, most, stream(seed, "overlay", family, number)))
@@ -78,7 +78,7 @@ def grow_tree(brokers: int, fanout: float, family: Family, seed: int, number: in
 
 @jit
 def _grow(brokers: int, again: float, most: int, chance: Stream) -> Brokers:
-    """Children are one and as many more as a coin allows; or, with `most`, any number up to it."""
+    """A broker has one child and a geometric number more; or, with `most`, a uniform number up to it."""
     parents = np.zeros(brokers, np.int16)
     grown = 1
     for parent in range(brokers):
@@ -101,7 +101,7 @@ def _depths(parents: Brokers) -> Brokers:
 
 @jit
 def _meets(parents: Brokers) -> Brokers:
-    """Who comes later is nobody's ancestor among those before, so its path to them goes by its parent."""
+    """A later broker is no ancestor of earlier ones, so its path to them goes by its parent."""
     meets = np.zeros((parents.size, parents.size), np.int16)
     for broker in range(1, parents.size):
         meets[broker, broker] = broker
@@ -111,4 +111,4 @@ def _meets(parents: Brokers) -> Brokers:
 
 
 BROKERS_MAX = 10_000
-"""Tables have the square of it."""
+"""Tables have the square of this number of entries."""

@@ -1,14 +1,16 @@
-"""Filters as columns of a block of bits, and many publications against all of them: the relay's matching in bulk.
+"""Bulk matching for a relay: filters as columns of a block of bits, and many publications against all of them.
 
-A block has 2^17 columns, one for each subscription, and a row of it is 16 kB. Publications come sorted by their tags,
-the prefixes of a value from the shortest on: a tag that neighbours share is looked up once for all of them. Tags are
-random already, and only spread over the slices of a filter.
+A block has 2^17 columns, one for each subscription, and a row is 16 kB. Publications are sorted by their tags, the
+prefixes of a value from the shortest on: a tag that neighbours share is looked up once for all of them. Tags are random
+already, and are only spread over the slices of a filter.
 
-What a look-up costs is the bytes that it reads. Slices are sparse: where six of them are put together hardly a bit is
-left of all that match nothing, and what the others say matters only there. And bytes are soon read if they are near:
-a block is cut into tiles, and all tags of a while go through one tile before the next. The rows of a tile that are read
-for every tag take three quarters of a megabyte. They lie together, because rows of a whole block, with a power of two
-between them, would all compete for the same few lines of the processor's caches; that alone cost a factor of three.
+The cost of a look-up is the bytes that it reads. Two measures reduce it:
+
+1. Slices are sparse. The conjunction of six slices leaves hardly a bit that does not match, and the other slices are
+   read only there.
+2. A block is cut into tiles, and a batch of tags goes through one tile before the next, so that bytes are in the cache.
+   The rows of a tile that are read for every tag take three quarters of a megabyte. They are contiguous: rows of a
+   whole block, a power of two apart, would compete for the same few cache lines. That alone cost a factor of three.
 """
 
 from __future__ import annotations
@@ -27,26 +29,27 @@ Bits = NDArray[np.uint64]
 
 
 def fill_filters(tags: Numbers, offsets: Numbers, shape: Geometry) -> Bits:
-    """The filters of subscriptions, by tile, row and word. Number n has the tags from offsets[n] to offsets[n + 1]."""
+    """The filters of subscriptions, by tile, row and word. Subscription n has the tags from offsets[n] to offsets[n +
+    1]."""
     bits = np.zeros((-(-(len(offsets) - 1) // _TILE), shape.rows, _TILE // 64), np.uint64)
     _fill(bits, tags, offsets, shape.hashes, shape.width)
     return bits
 
 
 def match_filters(bits: Bits, asked: Numbers, shape: Geometry) -> tuple[Numbers, Numbers]:
-    """Which publications, rows of tags, might be wanted by which columns; in the order of both."""
+    """Pairs of a publication (a row of tags) and a column that may want it, in the order of both."""
     columns = len(bits) * _TILE
     found = [np.empty(0, np.int64)]
     for first in range(0, len(asked), _AT_ONCE):
         publication, column = _of_some(bits, asked[first : first + _AT_ONCE], shape)
-        # In one number, since several tags of a publication may be in the same column.
+        # As one number, because several tags of a publication can be in the same column.
         found.append(np.unique((first + publication) * columns + column))
     publication, column = np.divmod(np.concatenate(found), columns)
     return publication, column
 
 
 def _of_some(bits: Bits, asked: Numbers, shape: Geometry) -> tuple[Numbers, Numbers]:
-    """In any order, and perhaps more than once. A tag is looked up once for a run of publications that have it."""
+    """Pairs in any order, possibly repeated. A tag is looked up once for a run of publications that have it."""
     tags = asked.T
     begins = np.ones(tags.shape, bool)
     begins[:, 1:] = tags[:, 1:] != tags[:, :-1]
@@ -70,7 +73,7 @@ def _of_tags(bits: Bits, tags: Numbers, shape: Geometry) -> tuple[Numbers, Numbe
 
 @jit
 def _place(tag: np.int64, number: int, width: int) -> int:
-    """Where in a slice of this number a tag falls: 32 of its bits, mixed anew, scaled to the width."""
+    """The place of a tag in a slice: 32 of its bits, mixed for this slice and scaled to the width."""
     word = mix_bits(np.uint64(tag) + np.uint64(number + 1) * GOLDEN) >> _32
     return np.int64(np.uint64(number) * np.uint64(width) + (word * np.uint64(width) >> _32))  # type: ignore[return-value]
 
@@ -86,11 +89,12 @@ def _fill(bits: Bits, tags: Numbers, offsets: Numbers, hashes: int, width: int) 
 
 @jit
 def _look_up(bits: Bits, tags: Numbers, hashes: int, width: int, place: Numbers, column: Numbers) -> int:
-    """Which of these tags may be in which columns, and how many there are; what has no room is counted only."""
+    """Pairs of tag and column that may match, and their number. Pairs beyond the capacity of the output are only
+    counted."""
     rows = np.empty((tags.size, 6), np.int64)
     for at in range(tags.size):
         for number in range(6):
-            # Where there are fewer slices, the last of them again.
+            # With fewer slices, the last one is repeated.
             rows[at, number] = _place(tags[at], min(number, hashes - 1), width)
     count = 0
     for start in range(bits.shape[0]):
@@ -121,10 +125,9 @@ def _look_up(bits: Bits, tags: Numbers, hashes: int, width: int, place: Numbers,
 
 
 BLOCK_COLUMNS: Final = 1 << 17
-"""Columns."""
 _TILE: Final = 1 << 13
-"""Columns."""
+"""Columns of a tile."""
 _AT_ONCE: Final = 1 << 12
-"""Publications."""
+"""Publications of a batch."""
 _1: Final = np.uint64(1)
 _32: Final = np.uint64(32)

@@ -1,4 +1,4 @@
-"""Model of the times at which cells leave, for hours of many links; its test holds it against `link.pacing`."""
+"""Model of the times at which cells leave, for hours of many links; a test compares it with `link.pacing`."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from veilcast.link.pacing import JITTER_SHARE, STEP_SHARE, STRETCH_DRAWS, STRETC
 def cell_times(
     rng: np.random.Generator, *, rate: int, seconds: float, skew_ppm: float, walks: bool, stretches: bool
 ) -> NDArray[np.int64]:
-    """The cells of one link, in microseconds of true time; `skew_ppm` above 0 is a sender's clock that runs fast.
+    """The cells of one link, in microseconds of true time. `skew_ppm` above 0 is a sender's clock that runs fast.
 
-    With neither `walks` nor `stretches` slots are a grid of the sender's clock. Of more than `CELLS_MAX` cells the
-    observer keeps about as many, evenly.
+    Slots are a grid of the sender's clock if neither `walks` nor `stretches` is set. Of more than `CELLS_MAX` cells the
+    observer keeps about that number, evenly spaced.
     """
     period, cells = period_us(rate), int(seconds * rate)
     thin = max(1, cells // CELLS_MAX)
@@ -34,4 +34,4 @@ def cell_times(
 CELLS_MAX: Final = 14_400
 """An hour at four cells a second."""
 LATE_US: Final = 200.0
-"""The mean lateness of timers."""
+"""Mean lateness of timers."""

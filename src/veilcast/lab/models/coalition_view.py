@@ -1,15 +1,16 @@
-"""What a coalition of members sees on its own links, epoch after epoch, and nothing of what is true.
+"""The view of a coalition of members on its own links, epoch after epoch, without the truth.
 
-Insiders follow the protocol and put together what they notice. On a link to an honest neighbour that is: whether it is
-there; whether it asked for the topic, and how long after the advert; who invited whom to be a cover, and who refused,
-which only those do who are in the mesh already; in a shell game the names in the sets that are handed over, and who
-takes whose place; and, where publications go by a stem, from whom and to whom one passed. All know the graph and where
-the flood began.
+Insiders follow the protocol and combine their observations. On a link to an honest neighbour an insider sees: whether
+the neighbour is present; whether it asked for the topic, and how long after the advert; invitations to be a cover, and
+refusals, which only members of the mesh send; in a shell game, the names in the sets that are handed over, and the two
+nodes that swap; and, if publications go by a stem, the neighbours before and after it on the stem. All insiders know
+the graph and the origin of the flood.
 
-A subscriber answers an advert at once, a forwarder when it was asked itself: two hops later for each link between it
-and the nearest who asks below. Where subscriptions wait for a random moment of a window, this is not to be seen.
+A subscriber answers an advert at once. A forwarder answers when it was asked itself: two hops later for each link
+between it and the nearest asking node below. If subscriptions wait for a random moment of a window, this delay is
+hidden.
 
-The arrays are for attackers; `insider_rows` are the same as the `insiders` table has it, for networks of a small size.
+The arrays are for attackers. `insider_rows` gives the same as rows of the `insiders` table, for small networks.
 """
 
 from __future__ import annotations
@@ -42,16 +43,16 @@ from veilcast.observe import InsiderRow
 
 @dataclass(frozen=True, eq=False)
 class CoalitionView(LinkObservations):
-    """And what else it knows of the notes of a topic that it reads, or that went by its members."""
+    """Link observations, with the notifications of a topic that the coalition reads, or that passed its members."""
 
     stem_passages: NDArray[np.int32]
-    """Rows of (epoch, observer, from whom, to whom, whether it came climbing): the notes that left in an epoch, all by
-    one stem, in the order of its way. To whom is the observer itself where it is the root."""
+    """Rows of (epoch, observer, predecessor, successor, whether it climbed): the notifications that left in an epoch,
+    all by one stem, in the order of its path. At the root the successor is the observer itself."""
     delivered: NDArray[np.int32]
-    """E: how many notes came down the mesh."""
+    """E: number of notifications that came down the mesh."""
 
     def known_members(self, epoch: int) -> NDArray[np.bool_]:
-        """Of all nodes, those of which the coalition knows in this epoch that they are in the mesh."""
+        """The nodes that the coalition knows to be in the mesh in this epoch."""
         inside = np.zeros(self.present.shape[1], np.bool_)
         inside[self.peer[self.seen[epoch] > SILENT]] = True
         games = self.handovers[self.handovers[:, 0] == epoch]
@@ -60,7 +61,7 @@ class CoalitionView(LinkObservations):
 
 
 def watch_epochs(people: Population, conduct: MeshPolicy, count: int) -> CoalitionView:
-    """What the insiders of a population see in its first `count` epochs."""
+    """The view of the insiders of a population, over its first `count` epochs."""
     observer, peer = insider_links(people)
     seen, delay = np.empty((count, observer.size), np.int8), np.full((count, observer.size), -1, np.int16)
     present = np.empty((count, people.graph.nodes), np.bool_)
@@ -90,7 +91,7 @@ def watch_epochs(people: Population, conduct: MeshPolicy, count: int) -> Coaliti
 
 
 def epoch_stem(people: Population, conduct: MeshPolicy, epoch: Epoch) -> hardened_mesh.StemWalk | None:
-    """The way of this epoch's notes to the root, if there is one."""
+    """The path of this epoch's notifications to the root, if there is one."""
     key, relay = people.key("life"), conduct.relay_number(epoch.number)
     return hardened_mesh.walk_stem(
         people.graph, epoch.graph, epoch.root_paths, people.publisher, hardened_mesh.ONWARD_PROBABILITY, key, relay
@@ -98,30 +99,29 @@ def epoch_stem(people: Population, conduct: MeshPolicy, epoch: Epoch) -> hardene
 
 
 def insider_links(people: Population) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
-    """Between insiders and their honest neighbours: the one, and the other."""
+    """Links between insiders and honest neighbours: the insiders, and the neighbours."""
     ends = np.repeat(np.arange(people.graph.nodes, dtype=np.int32), people.graph.degrees)
     outward = people.insiders[ends] & ~people.insiders[people.graph.targets]
     return ends[outward], people.graph.targets[outward]
 
 
 def observe_links(epoch: Epoch, observer: NDArray[np.int32], peer: NDArray[np.int32]) -> NDArray[np.int8]:
-    """What each of these pairs shows to the observer in one epoch."""
+    """The code that each of these links shows to the observer in one epoch."""
     invited = epoch.invited
     offsets, targets, parent = epoch.graph.offsets, epoch.graph.targets, epoch.covered_mesh.parent
     return _observe_links(offsets, targets, epoch.present, epoch.mesh.parent, parent, invited, observer, peer)
 
 
 def subscription_delays(epoch: Epoch) -> NDArray[np.int16]:
-    """For every node that asked, how many hops after the advert it did; -1 for others."""
+    """For every node that asked, the hops between the advert and its request; -1 for others."""
     depth = hardened_mesh.mesh_depths(epoch.mesh)
     inward = np.argsort(-depth, kind="stable")[: epoch.mesh.members.size]
     return _delays(inward, epoch.mesh.parent, epoch.mesh.publisher, epoch.asking)
 
 
 def play_handovers(mesh: MeshTree, insiders: NDArray[np.bool_], games: int, state: Stream) -> NDArray[np.int32]:
-    """So many games of random inner nodes, the publisher apart, with a random child of each; as
-    `CoalitionView.handed`.
-    """
+    """Play games of random inner nodes, except the publisher, with a random child of each. Returns rows as in
+    `LinkObservations.handovers`, without the epoch."""
     offsets, children = mesh.children
     inner = np.flatnonzero(np.diff(offsets)).astype(np.int32)
     inner = inner[inner != mesh.publisher]
@@ -133,9 +133,9 @@ def play_handovers(mesh: MeshTree, insiders: NDArray[np.bool_], games: int, stat
 def insider_rows(
     view: CoalitionView, run: str, names: list[str], token: bytes, *, start_us: int, epoch_us: int, hop_us: int
 ) -> Iterator[InsiderRow]:
-    """The `insiders` table: epochs from `start_us` on, and in each the messages in the order in which they came.
+    """Rows of the `insiders` table: epochs from `start_us` on, and the messages of each in the order of their arrival.
 
-    What nobody can time stands at the epoch's beginning.
+    Messages without an observable time are put at the beginning of the epoch.
     """
 
     def row(number: int, hops: int, observer: int, peer: int, kind: str, about: str = "") -> InsiderRow:
@@ -156,7 +156,7 @@ def insider_rows(
 
 
 def _passages(people: Population, number: int, way: hardened_mesh.StemWalk) -> NDArray[np.int32]:
-    """Where the stem of an epoch's notes met insiders."""
+    """The passages of an epoch's stem through insiders."""
     after = np.append(way.path[1:], way.path[-1])
     return np.array(
         [
@@ -213,7 +213,7 @@ def _invites(
 def _delays(
     inward: NDArray[np.int64], parent: NDArray[np.int32], root: int, asking: NDArray[np.bool_]
 ) -> NDArray[np.int16]:
-    """From the deepest inward: at once, or two hops after the first that asked."""
+    """From the deepest node inward: at once, or two hops after the first request."""
     delay = np.full(parent.size, -1, np.int16)
     for node in inward:
         if asking[node]:
@@ -234,7 +234,7 @@ def _handovers(
     games: int,
     state: Stream,
 ) -> NDArray[np.int32]:
-    """As `mesh/swap.py` plays: v1 at place a asks v2 at a child's place b, and they exchange."""
+    """As in `mesh/swap.py`: v1 at place a asks v2 at a child's place b, and they exchange places."""
     occupant = np.arange(parent.size).astype(np.int32)
     log, size = np.empty((1024, 5), np.int32), 0
     for game in range(games):
@@ -273,7 +273,7 @@ def _append_row(log: NDArray[np.int32], size: int, game: int, observer: int, pee
 ASK: Final = 0
 ANSWER: Final = 1
 COMMIT: Final = 2
-"""The messages of a game that hand names over."""
+"""The messages of a game that hand names over: ASK, ANSWER, COMMIT."""
 
 _KINDS: Final = {
     ASKED: "in:Subscribe",

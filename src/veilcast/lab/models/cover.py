@@ -1,8 +1,9 @@
-"""Probabilistic forwarding (P0 4.6): nodes of a mesh take in neighbours outside it, who are covers from then on.
+"""Probabilistic forwarding (P0 4.6): nodes of a mesh recruit neighbours outside it, which are covers from then on.
 
-In random order, and those who came in after those who were there, every node of the mesh but the publisher has its
-turn; covers too, so that a branch of covers may grow. By the rule "one", which fits the numbers of P0, it tosses one
-coin and takes in one neighbour, any of those outside; by "each", the letter of the text, one for each of them.
+Every node of the mesh but the publisher has a turn: first the members in random order, then the covers in the order of
+their recruitment, so that a branch of covers can grow. By the rule "one", which fits the numbers of P0, a node tosses
+one coin and recruits one random neighbour outside the mesh. By the rule "each", the letter of P0's text, it tosses a
+coin for each of them.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from veilcast.lab.models.rng import Stream, draw_below, draw_unit, shuffle, stre
 
 
 def add_covers(graph: Graph, mesh: MeshTree, mu: float, seed: int, rule: Literal["one", "each"] = "one") -> MeshTree:
-    """The mesh with its covers; `mesh` stays as it is."""
+    """The mesh with its covers; `mesh` is not changed."""
     if not 0 <= mu <= 1:
         raise ConfigError(f"mu must be a probability, not {mu}")
     inside = mesh.members[mesh.members != mesh.publisher]
@@ -84,7 +85,7 @@ def _each_by_itself(
 
 @jit
 def _in_turn(inside: NDArray[np.int32], n: int, state: Stream) -> NDArray[np.int32]:
-    """A queue with room for all, which begins with those inside, in random order."""
+    """A queue with room for all nodes, which begins with the members in random order."""
     queue = np.empty(n, np.int32)
     queue[: len(inside)] = inside
     shuffle(state, queue[: len(inside)])

@@ -1,13 +1,13 @@
-"""Epochs: who is away, a new flood from the origin, a new tree, and who asks for the topic again.
+"""Epochs of a mesh: the nodes that are away, a new flood from the origin, a new tree, and the nodes that ask for the
+topic.
 
-What an epoch hides, fifty of them may give away: those who stay the same stand out from what changes. So a defence is
-described by what it keeps over epochs and what it draws anew (`MeshPolicy`), and an epoch is a function of the
-population,
-the conduct and its number; only relays that stay for an epoch longer make one depend on the one before.
+Fifty epochs may give away what one epoch hides: what stays the same stands out from what changes. So a defence is
+described by what it keeps over epochs and what it draws again (`MeshPolicy`). An epoch is a function of the population,
+the policy and its number. Only relays that stay for one more epoch make an epoch depend on the one before.
 
-Insiders are always there, forward as everybody does, and neither read nor cover. Those who publish or are the root are
-honest and always there too, unless a publisher that is no origin is said to come and go; all others are away in an
-epoch with probability `churn`, each by itself.
+Insiders are always present, forward like other nodes, and neither read nor cover. The publisher and the root are honest
+and always present, unless a publisher that is not the origin is said to come and go. Every other node is away in an
+epoch with probability `churn`, independently.
 """
 
 from __future__ import annotations
@@ -30,33 +30,33 @@ from veilcast.lab.models.numba_cache import jit
 
 @dataclass(frozen=True)
 class MeshPolicy:
-    """A way to run a mesh, by what it keeps. The defaults are P0's baseline, BL."""
+    """How a mesh is run, by what it keeps over epochs. The defaults are P0's baseline, BL."""
 
     origin: Literal["publisher", "elected", "fresh"] = "publisher"
-    """Where the flood begins: at the publisher; at a root that is kept; or in each epoch elsewhere."""
+    """Where the flood begins: at the publisher; at a root that is kept; or at another node in each epoch."""
     parents: Literal["fresh", "kept"] = "fresh"
     """Whether the choice among equally near parents is made in each epoch or for life."""
     timing: Literal["seen", "hidden"] = "seen"
-    """Whether who answers an advert at once can be told from who answers when it was asked itself."""
+    """Whether insiders see if a node answers an advert at once or after it was asked itself."""
     kappa: float = 0.0
-    """The share of others who ask as if they were readers."""
+    """The share of other nodes that ask as if they were readers (covers)."""
     life: int = hardened_mesh.COVER_LIFE
-    """For how many epochs they do, on the average: 1 draws them anew in each, 0 once for all."""
+    """Mean number of epochs of a cover: 1 draws covers in each epoch, 0 once for all."""
     relays: Literal["leave", "stay"] = "leave"
-    """Whether who has forwarded asks in the next epoch too, whether or not anybody needs it."""
+    """Whether a forwarder also asks in the next epoch, needed or not."""
     mu: float = 0.0
     """Probabilistic forwarding, by the rule "one"."""
     recruits: Literal["fresh", "kept", "sole"] = "fresh"
-    """Whether coins and whom to ask first are drawn in each epoch or for life; "sole": for life, and nobody else is
-    asked where that one refuses."""
+    """Whether coins and the order of invitations are drawn in each epoch or for life. "sole": for life, and only the
+    first neighbour is asked."""
     games: float = 0.0
     """Shell games in an epoch for each node of the mesh."""
     departures: int = 0
-    """A publisher hands over what it has once in so many epochs; 0 or 1 in every one."""
+    """A publisher sends what it has once in this many epochs; 0 or 1: in every epoch."""
     hold: int = 0
-    """For how many epochs a root keeps a note at most."""
+    """Largest number of epochs that a root keeps a notification."""
     relay_epochs: int = 0
-    """After how many epochs a publisher has another first relay; 0 for never."""
+    """After this many epochs a publisher takes another first relay; 0: never."""
 
     def __post_init__(self) -> None:
         if not 0 <= self.kappa <= 1 or not 0 <= self.mu <= 1:
@@ -65,13 +65,13 @@ class MeshPolicy:
             raise ConfigError("life, games, departures, hold and relay_epochs must not be negative")
 
     def relay_number(self, epoch: int) -> int:
-        """How many first relays the publisher has had before this epoch's."""
+        """Number of first relays that the publisher had before this epoch's."""
         return epoch // self.relay_epochs if self.relay_epochs else 0
 
 
 @dataclass(frozen=True, eq=False)
 class Population:
-    """Who lives on a graph. The truth: no attacker is handed one."""
+    """The nodes of a graph and their roles. The truth: no attacker receives it."""
 
     graph: Graph
     publisher: int
@@ -80,9 +80,10 @@ class Population:
     churn: float
     seed: int
     steady: bool = True
-    """Whether the publisher is always there, or, where the flood does not begin with it, away as often as others."""
+    """Whether the publisher is always present, or away as often as others. The latter needs a flood that does not begin
+    with it."""
     topic: int = 0
-    """Which of several on the same graph: these share who is away, and no other draw."""
+    """The number of this topic among several on the same graph. They share the absent nodes, and no other draw."""
 
     def key(self, *names: str | int) -> np.uint64:
         """The key of a draw that each topic makes for itself."""
@@ -91,19 +92,19 @@ class Population:
 
 @dataclass(frozen=True, eq=False)
 class Epoch:
-    """One of them, when its mesh stands."""
+    """One epoch, when its mesh is complete."""
 
     number: int
     present: NDArray[np.bool_]
     graph: Graph
-    """Of those who are there; the others have no neighbours in it."""
+    """The links of present nodes; absent nodes have no neighbours in it."""
     root_paths: RootPaths
     asking: NDArray[np.bool_]
-    """Who asked for its own sake, reader or not."""
+    """The nodes that asked for themselves, readers or covers."""
     mesh: MeshTree
-    """As subscriptions made it, before anybody was recruited or changed places."""
+    """The mesh as subscriptions made it, before covers were recruited and nodes changed places."""
     covered_mesh: MeshTree
-    """With those who were recruited: the mesh itself, where nobody is."""
+    """The mesh with recruited covers; equal to `mesh` without covers."""
     invited: NDArray[np.int8]
     """For every slot of `graph`, whether that node invited that neighbour: 0, ACCEPTED or REFUSED."""
 
@@ -132,7 +133,7 @@ def settle_population(
 
 
 def run_epochs(people: Population, conduct: MeshPolicy, count: int) -> Iterator[Epoch]:
-    """The first `count` of them."""
+    """The first `count` epochs."""
     life, honest = people.key("life"), ~people.insiders
     root = people.publisher if conduct.origin == "publisher" else hardened_mesh.elect_root(honest, life)
     relayed = np.zeros(people.graph.nodes, np.bool_)
@@ -160,12 +161,12 @@ def run_epochs(people: Population, conduct: MeshPolicy, count: int) -> Iterator[
 
 
 def restrict_graph(graph: Graph, present: NDArray[np.bool_]) -> Graph:
-    """The same graph, where those who are away have no links."""
+    """The same graph, in which absent nodes have no links."""
     return Graph(*_restrict_graph(graph.offsets, graph.targets, present))
 
 
 def find_forwarders(mesh: MeshTree) -> NDArray[np.bool_]:
-    """Who has somebody below it in the mesh."""
+    """The nodes that have a child in the mesh."""
     inner = np.zeros(mesh.parent.size, np.bool_)
     members = mesh.members
     inner[mesh.parent[members[members != mesh.publisher]]] = True
@@ -175,9 +176,8 @@ def find_forwarders(mesh: MeshTree) -> NDArray[np.bool_]:
 def _recruit_covers(
     graph: Graph, mesh: MeshTree, conduct: MeshPolicy, key: np.uint64, once: np.uint64
 ) -> tuple[MeshTree, NDArray[np.int8]]:
-    """Probabilistic forwarding as the machines do it (`mesh/cover.py`), with every invitation; the statistics of
-    `kernels.cover` need none of these.
-    """
+    """Probabilistic forwarding as the machines do it (`mesh/cover.py`), with every invitation. The statistics of
+    `models.cover` need no invitations."""
     if conduct.mu == 0:
         return mesh, np.zeros(graph.targets.size, np.int8)
     coins = keyed_draws.draw_share(key, keyed_draws.COINS, graph.nodes, 0, conduct.mu)
@@ -227,7 +227,8 @@ def _recruit(
     turns: NDArray[np.int32],
     tries: int,
 ) -> tuple[NDArray[np.int32], NDArray[np.int8]]:
-    """Whose coin says so invites its neighbours in order, but for those next to it in the mesh, until one accepts."""
+    """A node whose coin says so invites its neighbours in order, except those next to it in the mesh, until one
+    accepts."""
     parent, invited = before.copy(), np.zeros(targets.size, np.int8)
     queue = np.empty(parent.size, np.int32)
     queue[: turns.size] = turns
@@ -267,4 +268,4 @@ MESH_POLICIES: Final = {
     "PFSG sole": MeshPolicy(mu=1.0, recruits="sole", games=4.0),
     "H": MeshPolicy(origin="elected", parents="kept", timing="hidden", kappa=0.78, relays="stay"),
 }
-"""The papers' meshes as insiders are shown them, and the hardened one."""
+"""The papers' meshes as insiders see them, and the hardened one."""

@@ -1,10 +1,10 @@
-"""Basic overlays: who is whose neighbour, in compressed rows, and the models that they are drawn from.
+"""Basic overlays: the neighbours of nodes in compressed rows, and the random models that overlays are drawn from.
 
-`small_world` is Watts and Strogatz (1998) as P0 has it: a ring where each node knows its k nearest, and each edge is
-rewired with probability p. An edge is owned by the end that it started from, and stays so when the other end changes;
-so two nodes are neighbours if one is among the k/2 that the other owns, and no table of edges is needed. `regular`
-pairs free ends at random and refuses loops and double edges (Steger and Wormald 1999). `scale_free` is Barabasi and
-Albert (1999): who comes later chooses ends of edges that are there, and so nodes by their degree.
+`small_world` is Watts and Strogatz (1998) as in P0: a ring in which each node knows its k nearest, and each edge is
+rewired with probability p. An edge is owned by the end that it started from, also after the other end changes. So two
+nodes are neighbours if one is among the k/2 that the other owns, and no table of edges is needed. `regular` pairs free
+ends at random and refuses loops and double edges (Steger and Wormald 1999). `scale_free` is Barabasi and Albert (1999):
+a later node chooses ends of existing edges, and so nodes by their degree.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from veilcast.lab.models.rng import Stream, draw_below, draw_unit, stream
 
 @dataclass(frozen=True, eq=False)
 class Graph:
-    """Undirected, without loops or double edges; every row is sorted, and every edge is in two of them."""
+    """Undirected, without loops or double edges. Every row is sorted, and every edge is in two rows."""
 
     offsets: NDArray[np.int64]
     """Where each node's row begins, and where the last one ends."""
@@ -69,13 +69,13 @@ def regular(n: int, k: int, seed: int) -> Graph:
 
 
 def scale_free(n: int, k: int, seed: int) -> Graph:
-    """The mean degree is k, but for the k/2 + 1 who begin, and know one another."""
+    """The mean degree is k, except for the first k/2 + 1 nodes, which all know one another."""
     _check_degree(n, k)
     return Graph(*_rows(n, *_attach_nodes(n, k // 2, stream(seed, "scale-free"))))
 
 
 def from_edges(n: int, u: ArrayLike, v: ArrayLike) -> Graph:
-    """The graph of these edges, given in any order and direction; each counts once, loops do not count."""
+    """The graph of these edges, given in any order and direction. Repeated edges count once; loops are ignored."""
     sources, targets = np.asarray(u, dtype=np.int32), np.asarray(v, dtype=np.int32)
     if sources.shape != targets.shape or sources.ndim != 1:
         raise ConfigError("edges are two columns of the same length")
@@ -96,7 +96,7 @@ def _check_degree(n: int, k: int) -> None:
 def _rows(
     n: int, sources: NDArray[np.int32], targets: NDArray[np.int32]
 ) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
-    """Edges to rows. Written out twice, the second time in the order of the first, which sorts every row."""
+    """Edges to rows. They are written twice, the second time in the order of the first, which sorts every row."""
     edges = len(sources)
     offsets = np.zeros(n + 1, np.int64)
     for edge in range(edges):
@@ -132,7 +132,7 @@ def _rewire(n: int, half: int, p: float, state: Stream) -> NDArray[np.int32]:
             owned[u, step] = (u + step + 1) % n
     for step in range(half):
         for u in range(n):
-            # The edge of a node that knows everyone already stays as it is.
+            # An edge stays as it is if its node knows all others already.
             if draw_unit(state) >= p or degrees[u] == n - 1:
                 continue
             w = draw_below(state, n)
@@ -146,7 +146,7 @@ def _rewire(n: int, half: int, p: float, state: Stream) -> NDArray[np.int32]:
 
 @jit
 def _pair_ends(n: int, k: int, state: Stream) -> NDArray[np.int32]:
-    """Everyone's neighbours; or nothing, if some ends are left of which no two may be joined."""
+    """The neighbours of each node; or nothing, if the remaining ends cannot be joined."""
     known = np.full((n, k), -1, np.int32)
     degrees = np.zeros(n, np.int32)
     ends = np.empty(n * k, np.int32)
@@ -182,7 +182,7 @@ def _joinable(known: NDArray[np.int32], ends: NDArray[np.int32]) -> bool:
 
 @jit
 def _attach_nodes(n: int, half: int, state: Stream) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
-    """Edges from each node to those that it found."""
+    """Edges from each node to those that it chose."""
     first = half + 1
     edges = half * first // 2 + (n - first) * half
     sources, targets = np.empty(edges, np.int32), np.empty(edges, np.int32)
@@ -194,7 +194,7 @@ def _attach_nodes(n: int, half: int, state: Stream) -> tuple[NDArray[np.int32], 
     for u in range(first, n):
         before = edge
         while edge < before + half:
-            # Any end of any edge that was there: its node is drawn by degree.
+            # A random end of an existing edge: its node is drawn by degree.
             end = draw_below(state, 2 * before)
             v = sources[end // 2] if end % 2 else targets[end // 2]
             known = False

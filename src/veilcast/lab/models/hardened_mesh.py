@@ -1,12 +1,15 @@
-"""The hardened mesh as its machines build it (`mesh/{habits,joining,roots,stem}.py`), without time.
+"""The hardened mesh as its machines build it (`mesh/{sticky_choices,batch_join,roots,stem}.py`), without time.
 
-From the root every node has a way, its parent: of the neighbours that are nearer to the root, the first in an order
-that it keeps for life. In the mesh are those who ask for their own sake (readers, and covers who act as readers), and
-all on their ways. A publisher's note goes by a stem to the root and from there down the mesh: first to one neighbour,
-the same for life; from relay to relay, by an order and a coin that depend on whom it came from; and from the stem's end
-up the ways. The root's acknowledgement goes back by the same relays, past the loops that the stem has made.
+1. Every node has a parent towards the root: of its neighbours that are nearer to the root, the first in an order that
+   it keeps for life.
+2. The mesh contains the nodes that ask for themselves (readers, and covers that act as readers), and all nodes on their
+   paths to the root.
+3. A publisher's notification goes by a stem to the root and from there down the mesh. The first relay is one neighbour,
+   the same for life. Each relay chooses the next by an order and a coin that depend on the previous node. From the
+   stem's end the notification climbs the parents to the root.
+4. The root's acknowledgement returns by the same relays, without the loops of the stem.
 
-What is left out: who asks in the moments while a flood still finds nearer ways keeps a parent that is a hop further.
+One thing is left out: a node that asks while a flood still finds nearer paths keeps a parent that is one hop further.
 """
 
 from __future__ import annotations
@@ -26,42 +29,42 @@ from veilcast.lab.models.rng import to_fraction
 
 @dataclass(frozen=True, eq=False)
 class RootPaths:
-    """Everybody's way to the root."""
+    """The path of every node to the root."""
 
     root: int
     parent: NDArray[np.int32]
-    """The root is its own; -1 for whom no flood reaches."""
+    """The root is its own parent; -1 for nodes that no flood reaches."""
     distance: NDArray[np.int32]
 
 
 @dataclass(frozen=True, eq=False)
 class StemWalk:
-    """The way of a note from its publisher to the root."""
+    """The path of a notification from its publisher to the root."""
 
     path: NDArray[np.int32]
-    """Who had it in hand, from the publisher to the root."""
+    """The nodes of the path, from the publisher to the root."""
     climb_start: int
-    """From which place in the path on it went up the ways."""
+    """The place in the path from which on it climbs."""
     ack_links: int
-    """Over how many links the acknowledgement went."""
+    """Number of links that the acknowledgement takes."""
 
 
 @dataclass(frozen=True, eq=False)
 class DeliveryCost:
-    """What one note costs, as `tests/support/hardened_costs.py` measures it with the machines."""
+    """The cost of one notification, as `tests/support/hardened_costs.py` measures it on the machines."""
 
     messages: int
-    """With those of the stem and of the acknowledgement."""
+    """Messages, with those of the stem and of the acknowledgement."""
     mesh_links: int
-    """Links of the mesh."""
     hops: float
-    """From the publisher to a subscriber that is reached, on the average."""
+    """Mean hops from the publisher to a reached subscriber."""
     reached_share: float
-    """The share of the subscribers who are there that get it."""
+    """The share of present subscribers that receive it."""
 
 
 def find_root_paths(graph: Graph, root: int, order: NDArray[np.uint64]) -> RootPaths:
-    """`order` ranks the neighbours of each node (`habits.ranks`): one for life, or for every flood a new one."""
+    """`order` ranks the neighbours of each node (`keyed_draws.rank_neighbours`): one order for life, or one for each
+    flood."""
     distance = build_mesh(graph, root, np.empty(0, np.int32), 0).distance
     parent = _parents(graph.offsets, graph.targets, order, distance)
     parent[root] = root
@@ -69,29 +72,30 @@ def find_root_paths(graph: Graph, root: int, order: NDArray[np.uint64]) -> RootP
 
 
 def form_mesh(found: RootPaths, asking: NDArray[np.bool_]) -> MeshTree:
-    """The mesh of those who ask for their own sake, and of all on their ways."""
+    """The mesh of the asking nodes, and of all nodes on their paths."""
     return MeshTree(found.root, _form_mesh(found.parent, found.root, asking), found.distance)
 
 
 def draw_covers(nodes: int, kappa: float, key: np.uint64, epoch: int, life: int) -> NDArray[np.bool_]:
-    """Who acts as a reader in this epoch, if it is none: a share kappa.
+    """The nodes that act as readers in this epoch although they are not: a share kappa.
 
-    With every epoch one in `life` begins a new life and draws anew: 1 is a draw for each epoch, 0 one for all.
+    In every epoch one node in `life` draws again: 1 is a draw for each epoch, 0 one for all epochs.
     """
     return _draw_covers(nodes, kappa, key, epoch, life)
 
 
 def elect_root(present: NDArray[np.bool_], key: np.uint64) -> int:
-    """The root: of those who are there the one with the best lot."""
+    """The root: the present node with the best lot."""
     return int(_elect_root(present, key))
 
 
 def walk_stem(
     known: Graph, there: Graph, found: RootPaths, publisher: int, onward: float, key: np.uint64, relay: int = 0
 ) -> StemWalk | None:
-    """Of one note; None while the publisher's first relay among all that it knows is not there, or has no way.
+    """The stem of one notification; None while the publisher's first relay, among all neighbours that it knows, is away
+    or has no path.
 
-    `there` is the graph of those who are. `relay` counts the publisher's first relays, from 0.
+    `there` is the graph of present nodes. `relay` counts the publisher's first relays, from 0.
     """
     path, climbs, back = _walk_stem(
         known.offsets,
@@ -109,7 +113,7 @@ def walk_stem(
 
 
 def measure_cost(mesh: MeshTree, way: StemWalk, subscribers: NDArray[np.int32]) -> DeliveryCost:
-    """`subscribers` are those who are there."""
+    """`subscribers` are those that are present."""
     depth = mesh_depths(mesh)
     got = subscribers[depth[subscribers] >= 0]
     sent, notes = way.path.size - 1, mesh.members.size - 1
@@ -118,7 +122,7 @@ def measure_cost(mesh: MeshTree, way: StemWalk, subscribers: NDArray[np.int32]) 
 
 
 def mesh_depths(mesh: MeshTree) -> NDArray[np.int32]:
-    """How many links of the mesh below its root; -1 outside."""
+    """Links of the mesh between each node and the root; -1 outside the mesh."""
     return _mesh_depths(mesh.parent, mesh.publisher)
 
 
@@ -126,7 +130,7 @@ def mesh_depths(mesh: MeshTree) -> NDArray[np.int32]:
 def _parents(
     offsets: NDArray[np.int64], targets: NDArray[np.int32], order: NDArray[np.uint64], distance: NDArray[np.int32]
 ) -> NDArray[np.int32]:
-    """For everybody but the root the first of those who are nearer."""
+    """The first nearer neighbour of every node but the root."""
     parent = np.full(distance.size, -1, np.int32)
     for node in range(distance.size):
         best = np.uint64(0)
@@ -180,7 +184,7 @@ def _first(
     node: int,
     source: int,
 ) -> int:
-    """The neighbour that comes first in the order which depends on whom a cargo came from; never that one."""
+    """The first neighbour in the order that depends on the previous node of a cargo; never that node."""
     first, best = -1, np.uint64(0)
     for slot in range(offsets[node], offsets[node + 1]):
         near = targets[slot]
@@ -205,7 +209,7 @@ def _walk_stem(
 ) -> tuple[NDArray[np.int32], int, int]:
     nodes = offsets.size - 1
     path = np.empty(2 * nodes + 2, np.int32)
-    came = np.full(nodes, -1, np.int32)  # At how many links from the publisher each has it first, loops cut off.
+    came = np.full(nodes, -1, np.int32)  # Links from the publisher to each node's first visit, without loops.
     here = _first(known_offsets, known_targets, key, STEMS, publisher, -1 - relay)
     if here < 0 or parent[here] < 0:
         return path[:0], 0, 0
@@ -222,7 +226,7 @@ def _walk_stem(
         here, source = after, here
         path[size] = here
         size, back = size + 1, back + 1
-    # What comes back ends here, and is answered where it came from first.
+    # A cargo that returns to a relay ends its stem here; the answer takes the path of the first visit.
     climbs, back = size - 1, came[here]
     while here != root:
         here = parent[here]
@@ -249,6 +253,6 @@ def _mesh_depths(parent: NDArray[np.int32], root: int) -> NDArray[np.int32]:
 
 
 COVER_LIFE: Final = 200
-"""The mean life of a cover in epochs, as `mesh.habits.LIFE`."""
+"""Mean life of a cover in epochs, as in `mesh.sticky_choices`."""
 ONWARD_PROBABILITY: Final = 0.5
-"""The probability that a relay passes a stem on, as `mesh.config.Hardening.onward`."""
+"""The probability that a relay forwards a stem, as `onward` in the mesh's configuration."""

@@ -1,12 +1,15 @@
-"""A mesh at the pace of heartbeats: who tells first, and who is asked when. As the machines lay it, and cover it.
+"""A mesh at the pace of heartbeats, as the machines lay it and cover it.
 
-Machines say what they have to say at their next beat, and beat in phases of their own. That shows in two places where
-the plain kernels, for which all of it takes no time, draw by chance. Of equally near neighbours a node follows the
-first to tell; who hears early is early with all of its neighbours, these follow it together, and so meshes are the
-smaller, the more neighbours nodes have. And a node that looks for a cover asks one neighbour after the other, a beat or
-two for each that declines, while covers that were found look for theirs: so those with many neighbours in the mesh come
-late and find nobody outside, and meshes grow a little less than where each chooses in its turn. P0's own numbers fit
-the plain kernels at least as well; these here are for holding kernels and machines against one another.
+Machines send messages at their next heartbeat, and each beats in its own phase. The plain models take no time, and draw
+at random instead. That makes a difference in two places.
+
+1. A node follows the first of its equally near neighbours to tell it. A node that hears early is early with all of its
+   neighbours, and they all follow it. So meshes are smaller, the more neighbours nodes have.
+2. A node that looks for a cover asks one neighbour after the other, a beat or two for each refusal, while found covers
+   look for theirs. Nodes with many neighbours in the mesh come late and find none outside. So meshes grow a little less
+   than with turns in random order.
+
+P0's own numbers fit the plain models at least as well. These models are for comparison with the machines.
 """
 
 from __future__ import annotations
@@ -26,7 +29,8 @@ from veilcast.lab.models.rng import Stream, draw_unit, shuffle, stream
 
 @dataclass(frozen=True, eq=False)
 class TimedMesh:
-    """A mesh; when everybody beats, between 0 and 1; and when everybody joined, in heartbeats, infinite if never."""
+    """A mesh; the phase of each node's heartbeat, between 0 and 1; and when each node joined, in heartbeats, infinite
+    if never."""
 
     mesh: MeshTree
     phase: NDArray[np.float64]
@@ -34,7 +38,7 @@ class TimedMesh:
 
 
 def lay_mesh(graph: Graph, publisher: int, subscribers: NDArray[np.int32], seed: int) -> TimedMesh:
-    """Subscribers whom no advert reaches stay outside."""
+    """Subscribers that no advert reaches stay outside."""
     distance, order = hop_distances(graph, publisher)
     state = stream(seed, "beats")
     phase, heard, first = _flood_adverts(graph.offsets, graph.targets, order, distance, state)
@@ -43,7 +47,7 @@ def lay_mesh(graph: Graph, publisher: int, subscribers: NDArray[np.int32], seed:
 
 
 def recruit_covers(graph: Graph, laid: TimedMesh, mu: float, seed: int) -> MeshTree:
-    """The mesh with one cover at most for each node, covers too, who are asked one after the other."""
+    """The mesh with at most one cover for each node, covers included. Neighbours are asked one after the other."""
     mesh = laid.mesh
     parent = _ask_neighbours(
         graph.offsets, graph.targets, mesh.publisher, mesh.parent, laid.phase, laid.join_time, mu, stream(seed, "asked")
@@ -59,7 +63,7 @@ def _flood_adverts(
     distance: NDArray[np.int32],
     state: Stream,
 ) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.int32]]:
-    """When everybody beats and hears of the publisher, and the first of the nearer neighbours to tell."""
+    """When each node beats and hears of the publisher, and the first of its nearer neighbours to tell it."""
     n = len(distance)
     phase, heard, first = np.empty(n), np.full(n, np.inf), np.full(n, -1, np.int32)
     for v in range(n):
@@ -86,7 +90,8 @@ def _join(
     first: NDArray[np.int32],
     state: Stream,
 ) -> tuple[NDArray[np.int32], NDArray[np.float64]]:
-    """Subscribers join when they hear, others when they are asked to pass on; all by whom they heard of it first."""
+    """Subscribers join when they hear, others when they are asked to forward; all by the neighbour that they heard
+    first."""
     n = len(first)
     parent, joined = np.full(n, -1, np.int32), np.full(n, np.inf)
     parent[publisher] = publisher
@@ -112,7 +117,7 @@ def _ask_neighbours(
     state: Stream,
 ) -> NDArray[np.int32]:
     parent, asked = before.copy(), np.zeros(len(before), np.int64)
-    lists = targets.copy()  # Each row in the order in which its node asks.
+    lists = targets.copy()  # Each row in the order of its node's questions.
     turns = [(0.0, 0)]
     turns.clear()
     for v in range(len(parent)):
@@ -139,7 +144,7 @@ def _ask_neighbours(
 
 @jit
 def _beat(phase: float, time: float) -> float:
-    """The first beat from this time on."""
+    """The first heartbeat from this time on."""
     return float(phase + np.ceil(time - phase))
 
 
@@ -150,4 +155,4 @@ def _latency(state: Stream) -> float:
 
 LATENCY_MIN: Final = 0.01
 LATENCY_MAX: Final = 0.1
-"""Of links, in heartbeats: as in the simulator, where machines are held against kernels."""
+"""Latencies of links, in heartbeats: as in the simulator, where machines are compared with models."""

@@ -1,14 +1,13 @@
-"""Hidden chains over candidates: the truth is in one of n places at each step, and moves by a law.
+"""Hidden Markov chains over candidates: the truth is in one of n places at each step, and moves by a distribution.
 
-A state is the place of the truth. From place i at one step to place j at the next it is as likely as the law of moves
-makes the difference of the two values; how likely the other candidates are, given that one is true, is the emission. If
-the others are the truth plus noise of deviation tau, its logarithm is minus the sum of squared distances to it, over
-2 tau^2; if they are not around the truth, it is the same for all.
+A state is the place of the truth. The probability of a transition from place i to place j is that of the difference of
+their values under the distribution of moves. The emission is the probability of the other candidates, given that one is
+true. If the others are the truth plus noise of deviation tau, its logarithm is minus the sum of squared distances to
+the truth, over 2 tau^2. If they are not around the truth, it is the same for all.
 
-`filter_forward` knows what was, `smooth` also what came after (forward-backward), `best_path` is the likeliest path of
-all
-(Viterbi). All are in logarithms, O(steps n^2) for each stream: a far place is not impossible, but its logarithm is far
-below.
+`filter_forward` uses earlier steps, `smooth` also later ones (forward-backward), `best_path` is the most probable path
+(Viterbi). All work with logarithms, O(steps n^2) for each stream: a far place is not impossible, but its logarithm is
+far below.
 """
 
 from __future__ import annotations
@@ -26,7 +25,8 @@ Numbers: TypeAlias = NDArray[np.float64]
 
 @jit
 def filter_forward(candidates: Numbers, scale: float, mean: float, freedom: float, noise: float) -> Numbers:
-    """Of [streams, steps, n]: the share of each place, given all up to its step. `noise` 0 is for no emission."""
+    """[streams, steps, n]: the probability of each place, given all steps up to its own. `noise` 0 means no
+    emission."""
     streams, steps, n = candidates.shape
     result = np.empty(candidates.shape)
     emissions, laws, weights = np.empty((steps, n)), np.empty((steps, n, n)), np.empty((steps, n, n))
@@ -64,7 +64,7 @@ def smooth(candidates: Numbers, scale: float, mean: float, freedom: float, noise
 
 @jit
 def best_path(candidates: Numbers, scale: float, mean: float, freedom: float, noise: float) -> NDArray[np.int64]:
-    """Of [streams, steps]: the places of the likeliest path."""
+    """[streams, steps]: the places of the most probable path."""
     streams, steps, n = candidates.shape
     path = np.empty((streams, steps), np.int64)
     came = np.empty((steps, n), np.int64)
@@ -92,10 +92,10 @@ def best_path(candidates: Numbers, scale: float, mean: float, freedom: float, no
 def trace_branches(
     candidates: Numbers, told: Numbers, delay: int, scale: float, mean: float, freedom: float, branching: float
 ) -> Numbers:
-    """Of [streams, steps, n]: the share of each slot, given what was true `delay` steps ago.
+    """[streams, steps, n]: the probability of each slot, given the truth of `delay` steps ago.
 
-    Slots are followed: each goes on from itself, or with the chance `branching` from another. What a slot came from is
-    weighed by the law of moves; that all other slots came from somewhere, too, is taken into account.
+    Slots are followed: each continues itself, or with probability `branching` another one. The origin of a slot is
+    weighted by the distribution of moves, and normalised over all possible origins.
     """
     streams, steps, n = candidates.shape
     result = np.full(candidates.shape, 1.0 / n)
@@ -131,7 +131,7 @@ def _origins(
     branching: float,
     origins: Numbers,
 ) -> None:
-    """How likely this slot came from each, in shares."""
+    """The probability that this slot came from each slot before."""
     n = before.size
     for i in range(n):
         chance = 1.0 - branching if i == slot else branching / (n - 1)
@@ -141,7 +141,7 @@ def _origins(
 
 @jit
 def _at_value(values: Numbers, told: float, here: Numbers) -> None:
-    """Shares of the candidates that have the told value; where rounding left none, of the nearest."""
+    """Equal probabilities for the candidates with the given value; if rounding left none, for the nearest."""
     distance = np.abs(values - told)
     least = distance.min()
     here[:] = 0.0
@@ -162,9 +162,10 @@ def _weigh(
     laws: Numbers,
     weights: Numbers,
 ) -> None:
-    """Of each step the emissions, and from each place before to each place the law's logarithm, and its exponential.
+    """For each step, the emissions; and from each place before to each place, the logarithm of the move's density, and
+    its exponential.
 
-    The largest law of a step is 0: only differences count, and an exponential is taken once for both directions.
+    The largest logarithm of a step is 0: only differences count, and an exponential is taken once for both directions.
     """
     steps, n = values.shape
     for step in range(steps):
@@ -196,7 +197,7 @@ def _go_forward(emissions: Numbers, laws: Numbers, weights: Numbers, logs: Numbe
 
 @jit
 def _centre(logs: Numbers, shares: Numbers) -> None:
-    """The largest to 0, for without this logarithms would fall from step to step without end; and exponentials."""
+    """Shift the largest logarithm to 0, because logarithms would fall without end; and take exponentials."""
     logs -= logs.max()
     for i in range(logs.size):
         shares[i] = exp(logs[i])
@@ -204,7 +205,8 @@ def _centre(logs: Numbers, shares: Numbers) -> None:
 
 @jit
 def _log_sum(logs: Numbers, shares: Numbers, laws: Numbers, weights: Numbers) -> float:
-    """The logarithm of a sum of products: of exponentials if it has not vanished, else with its largest taken out."""
+    """The logarithm of a sum of products: by exponentials if the sum has not vanished, otherwise with the largest term
+    taken out."""
     total = 0.0
     for i in range(logs.size):
         total += shares[i] * weights[i]
@@ -231,7 +233,7 @@ def _emissions(values: Numbers, noise: float, logs: Numbers) -> None:
 
 @jit
 def _log_law(move: float, scale: float, mean: float, freedom: float) -> float:
-    """Without what is the same for all moves."""
+    """The log-density of a move, without constants."""
     far = (move - mean) / scale
     if freedom == inf:
         return -0.5 * far * far
@@ -247,5 +249,5 @@ def _to_shares(logs: Numbers) -> None:
 
 
 _VANISHED: Final = 700.0
-"""The exponential of what is so far below 0 is no number any more that a double holds in full."""
+"""The exponential of a number this far below 0 is no longer a normal double."""
 _TINY: Final = 1e-250

@@ -1,11 +1,11 @@
-"""Kalman filters over candidates, in the three ways in which P3's sentence about its attacker can be read.
+"""Kalman filters over candidates, in three readings of P3's sentence about its attacker.
 
 The state is the value, which moves with deviation q and is observed with deviation r. A prediction has a mean and a
-variance; an observation moves the mean by the gain. All three take the candidate next to what they expect. The paper's
-filter is extended, as the moves of its prices grow with them; of logarithms the plain filter is exact.
+variance; an observation moves the mean by the gain. All three readings choose the candidate nearest to the prediction.
+The paper's filter is extended, because the moves of its prices grow with them; on logarithms the plain filter is exact.
 
-`nearest` has one filter, updated with its own pick. `bank` has one for each slot, updated with what stands there, and
-picks the slot that fits its own filter best. `by_mean` has one, updated with the mean of all candidates.
+`NEAREST` has one filter, updated with its own choice. `BANK` has one for each slot, updated with the slot's value, and
+chooses the slot that fits its own filter best. `BY_MEAN` has one, updated with the mean of all candidates.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ BY_MEAN: Final = 2
 
 @jit
 def innovation_distances(candidates: Numbers, reading: int, q: float, drift: float, r: float) -> Numbers:
-    """Of [streams, steps, n]: how far each candidate is from what was expected. Nothing is, at the first step."""
+    """[streams, steps, n]: the distance of each candidate from the prediction. At the first step all are 0."""
     streams, steps, n = candidates.shape
     filters = n if reading == BANK else 1
     noise = r * r * (n - 1) / (n * n) if reading == BY_MEAN else r * r

@@ -1,9 +1,8 @@
-"""Draws that are a function of what is drawn for: a keyed hash of (purpose, node, choice), never stored.
+"""Draws as a keyed hash of (purpose, node, choice), which are never stored.
 
-The machines draw every lasting choice so (`mesh/sticky_choices.py`), and so does the model: an order of neighbours that
-is kept
-for life is one key for all epochs, an order that is new in each is a key for each. Nothing depends on who was drawn for
-before, so an epoch can be had without those before it.
+The machines make every lasting choice so (`mesh/sticky_choices.py`), and so does the model. An order of neighbours that
+is kept for life is one key for all epochs; an order for each epoch is a key for each. No draw depends on earlier draws,
+so an epoch can be computed without those before it.
 """
 
 from __future__ import annotations
@@ -19,23 +18,23 @@ from veilcast.lab.models.rng import GOLDEN, mix_bits, stream, to_fraction
 
 
 def derive_key(seed: int, *names: str | int) -> np.uint64:
-    """A key that belongs to these names under this seed."""
+    """The key of these names under this seed."""
     return np.uint64(stream(seed, *names)[0])
 
 
 def rank_neighbours(graph: Graph, key: np.uint64, purpose: int) -> NDArray[np.uint64]:
-    """For every node an order of its neighbours, as a number for each of `graph.targets`: the smaller, the rather."""
+    """An order of the neighbours of every node, as a number for each of `graph.targets`: smaller numbers first."""
     return _rank_neighbours(graph.offsets, graph.targets, key, purpose)
 
 
 def draw_share(key: np.uint64, purpose: int, nodes: int, about: int, share: float) -> NDArray[np.bool_]:
-    """For every node whether it is one of this share."""
+    """A mask of the nodes that belong to this share."""
     return _draw_share(key, purpose, nodes, about, share)
 
 
 @jit
 def draw_bits(key: np.uint64, purpose: int, node: int, about: int, choice: int) -> np.uint64:
-    """64 bits that belong to these numbers under this key."""
+    """64 bits of these numbers under this key."""
     bits = mix_bits((key ^ np.uint64(purpose)) + GOLDEN)
     bits = mix_bits((bits ^ np.uint64(node)) + GOLDEN)
     bits = mix_bits((bits ^ np.uint64(about)) + GOLDEN)
@@ -74,4 +73,4 @@ TURNS: Final = 10
 BEATS: Final = 11
 DEPARTURES: Final = 12
 HOLDS: Final = 13
-"""What is drawn for."""
+"""The purposes of draws."""

@@ -1,7 +1,7 @@
-"""What a coalition of members was shown: arrays over epochs and links, with codes for what may be seen on one.
+"""Observations of a coalition on its links: arrays over epochs and links, with codes for what a link shows.
 
-Whoever makes a view fills them in and attackers read them; they stand alone here, so that an attacker gets them without
-anything that knows the truth.
+Models and taps fill the arrays, and attackers read them. This module stands alone, so that an attacker imports nothing
+that knows the truth.
 """
 
 from __future__ import annotations
@@ -15,36 +15,37 @@ from numpy.typing import NDArray
 
 @dataclass(frozen=True, eq=False)
 class LinkObservations:
-    """Of E epochs, and L links between an insider and an honest neighbour."""
+    """E epochs, and L links between an insider and an honest neighbour."""
 
     observer: NDArray[np.int32]
     """L: the insider."""
     peer: NDArray[np.int32]
     """L: its neighbour."""
     origin: NDArray[np.int32]
-    """E: where the flood began."""
+    """E: the origin of the flood."""
     present: NDArray[np.bool_]
-    """E x nodes: who was there."""
+    """E x nodes: whether a node was present."""
     seen: NDArray[np.int8]
     """E x L: one of the codes below."""
     delay: NDArray[np.int16]
-    """E x L: where the neighbour asked of its own accord, how many hops after the advert; -1 where nobody can tell."""
+    """E x L: if the neighbour asked for itself, the hops between the advert and the request; -1 if they cannot be
+    seen."""
     handovers: NDArray[np.int32]
     """Rows of (epoch, game, observer, peer, message, node): names in the messages of shell games."""
 
     @property
     def coalition(self) -> NDArray[np.bool_]:
-        """By node, whether it is of the coalition, as far as it has honest neighbours."""
+        """A mask of the coalition's nodes. Insiders without honest neighbours are missing."""
         mask = np.zeros(self.present.shape[1], np.bool_)
         mask[self.observer] = True
         return mask
 
     def first_epochs(self, epochs: int) -> LinkObservations:
-        """What was shown in the first epochs: all that somebody may use who stands there."""
+        """The observations of the first epochs: all that an attacker has at that time."""
         return self.epoch_range(0, epochs)
 
     def epoch_range(self, first: int, end: int) -> LinkObservations:
-        """What was shown in the epochs from `first` up to `end`, counted from 0."""
+        """The observations of the epochs from `first` up to `end`, counted from 0."""
         games = self.handovers[(self.handovers[:, 0] >= first) & (self.handovers[:, 0] < end)]
         games = games - np.array([first, 0, 0, 0, 0, 0], np.int32)
         return LinkObservations(
@@ -54,16 +55,16 @@ class LinkObservations:
 
 
 AWAY: Final = -1
-"""The neighbour was not there."""
+"""The neighbour was absent."""
 SILENT: Final = 0
-"""It was there, and nothing was said of the topic but the advert."""
+"""The neighbour was present, and sent nothing about the topic but the advert."""
 ASKED: Final = 1
-"""It subscribed with the observer, and not because that had invited it."""
+"""The neighbour subscribed with the observer, without an invitation."""
 RECRUITED: Final = 2
-"""It accepted the observer's invitation, and subscribed with it: it was not in the mesh."""
+"""The neighbour accepted the observer's invitation, and subscribed with it: it was not in the mesh."""
 REFUSED: Final = 3
-"""It refused the observer's invitation: it is in the mesh."""
+"""The neighbour refused the observer's invitation: it is in the mesh."""
 INVITED: Final = 4
-"""It invited the observer, who accepted, or refused: it is in the mesh."""
+"""The neighbour invited the observer, which accepted or refused: the neighbour is in the mesh."""
 FOLLOWED: Final = 5
-"""The observer subscribed with it."""
+"""The observer subscribed with the neighbour."""

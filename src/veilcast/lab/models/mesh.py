@@ -1,10 +1,10 @@
-"""The mesh of one topic as adverts and subscriptions lay it (P0 4.2): a tree of shortest ways to the publisher.
+"""The mesh of one topic as adverts and subscriptions lay it (P0 4.2): a tree of shortest paths to the publisher.
 
 Adverts flood the overlay, and hash chains show every node which neighbours are one hop nearer. A subscription goes from
-neighbour to nearer neighbour until it meets the mesh; whom it passed are forwarders. Where several neighbours are
-equally near, a node follows the first to say so. Which one that is depends on the phases of heartbeats (`beats` models
-them), so any of them by chance is the usual model ("uniform"); where all links are equally long and nodes beat in the
-order of their numbers, it is the first of them in order ("first").
+neighbour to nearer neighbour until it meets the mesh; the nodes on its path are forwarders. Of several equally near
+neighbours a node follows the first to tell it. That depends on the phases of heartbeats (`heartbeat_mesh` models them),
+so a random choice is the usual model ("uniform"). If all links are equally long and nodes beat in the order of their
+numbers, it is the first in order ("first").
 """
 
 from __future__ import annotations
@@ -28,22 +28,22 @@ class MeshTree:
 
     publisher: int
     parent: NDArray[np.int32]
-    """Of every node of the overlay: -1 for who is not in the mesh; the publisher is its own."""
+    """The parent of every node of the overlay, -1 outside the mesh. The publisher is its own parent."""
     distance: NDArray[np.int32]
-    """Hops from the publisher, in the overlay; -1 for whom no advert reaches."""
+    """Hops from the publisher, in the overlay; -1 for nodes that no advert reaches."""
 
     @cached_property
     def members(self) -> NDArray[np.int32]:
-        """V_a in order, the publisher among them."""
+        """V_a in order, with the publisher."""
         return np.flatnonzero(self.parent >= 0).astype(np.int32)
 
     @cached_property
     def children(self) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
-        """Rows as a graph's: offsets, and the children of each node in order."""
+        """Rows as in a graph: offsets, and the children of each node in order."""
         return _child_rows(self.publisher, self.parent)
 
     def links(self) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
-        """The flow of one publication: from whom to whom."""
+        """The flow of one publication: sources and destinations."""
         members = self.members[self.members != self.publisher]
         return self.parent[members], members
 
@@ -64,7 +64,7 @@ def build_mesh(
     seed: int,
     ties: Literal["uniform", "first"] = "uniform",
 ) -> MeshTree:
-    """Subscribers whom no advert reaches stay outside."""
+    """Subscribers that no advert reaches stay outside."""
     distance, _ = hop_distances(graph, publisher)
     chance = stream(seed, "ties")
     parent = _climb(graph.offsets, graph.targets, publisher, subscribers, distance, ties == "first", chance)
@@ -72,7 +72,7 @@ def build_mesh(
 
 
 def hop_distances(graph: Graph, publisher: int) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
-    """Of every node in hops, -1 if it cannot be reached; and the others, the nearest first."""
+    """The distance of every node in hops, -1 if it cannot be reached; and the reached nodes, the nearest first."""
     return _flood(graph.offsets, graph.targets, publisher)
 
 
@@ -90,7 +90,7 @@ def _draw_numbers(n: int, count: int, state: Stream) -> NDArray[np.int32]:
 def _flood(
     offsets: NDArray[np.int64], targets: NDArray[np.int32], publisher: int
 ) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
-    """How far everyone is; and who is reached at all, the nearer first."""
+    """The distance of every node; and the reached nodes, the nearer first."""
     n = len(offsets) - 1
     distance, queue = np.full(n, -1, np.int32), np.empty(n, np.int32)
     queue[0], distance[publisher], head, tail = publisher, 0, 0, 1

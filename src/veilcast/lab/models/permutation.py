@@ -1,10 +1,11 @@
-"""Who stands where in a tree, without a list of it: the twin of `tree.permutation` that kernels can call.
+"""Places in a tree as a keyed permutation, without a list: the twin of `tree.permutation` that compiled models can
+call.
 
-A keyed permutation of n things: a Feistel network over pairs (left, right), each half about the root of n, walked on
-until it ends below n. Each round adds to one half what a table has for the other. So a tree of n nodes is a few short
-tables, and a path as many calls as it has hops, whatever n is. Here tables are drawn, and four rounds are enough to
-look random to whoever counts. From the same tables come the same places as from the recipe of real nodes, and a test
-sees to it.
+A keyed permutation of n things is a Feistel network over pairs (left, right), each half about the root of n, repeated
+until the result is below n. Each round adds to one half an entry of a table, selected by the other half. So a tree of n
+nodes is a few short tables, and a path takes as many calls as it has hops, for any n. Here tables are drawn, and four
+rounds are enough for statistics. From the same tables come the same places as from the real nodes' function; a test
+compares them.
 """
 
 from __future__ import annotations
@@ -20,18 +21,18 @@ from veilcast.lab.models.rng import stream
 
 
 class TreePermutations(NamedTuple):
-    """The permutations of some trees over the same nodes."""
+    """The permutations of several trees over the same nodes."""
 
     nodes: int
     left: int
     right: int
-    """How many values each half has."""
+    """Number of values of each half."""
     tables: NDArray[np.int64]
-    """Trees x rounds x what is added for each value of the other half; even rounds change the left half."""
+    """Trees x rounds x the number to add for each value of the other half; even rounds change the left half."""
 
 
 def draw_permutations(nodes: int, trees: int, seed: int, *names: str | int) -> TreePermutations:
-    """So many trees, under this name."""
+    """Permutations of this number of trees, under this name."""
     left, right = halves(nodes)
     rng = np.random.default_rng(stream(seed, "places of trees", *names))
     tables = rng.integers(np.array([left, right] * (ROUNDS // 2))[:, None], size=(trees, ROUNDS, left))
@@ -45,7 +46,7 @@ def halves(nodes: int) -> tuple[int, int]:
 
 @jit
 def place_of(places: TreePermutations, tree: int, node: int) -> int:
-    """Where this node stands."""
+    """The place of this node."""
     table, at = places.tables[tree], node
     while True:
         left, right = at // places.right, at % places.right
@@ -59,7 +60,7 @@ def place_of(places: TreePermutations, tree: int, node: int) -> int:
 
 @jit
 def node_at(places: TreePermutations, tree: int, place: int) -> int:
-    """Who stands at this place."""
+    """The node at this place."""
     table, at = places.tables[tree], place
     while True:
         left, right = at // places.right, at % places.right

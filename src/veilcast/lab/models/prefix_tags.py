@@ -1,7 +1,8 @@
-"""Ranges and values of one attribute as a server sees them: sets of tags of prefixes, each in any order.
+"""Ranges and values of one attribute as a server sees them: sets of tags of prefixes, each in random order.
 
-Values come by a bell whose middle is not the domain's, as most that are measured do; ranges have any middle, and are
-up to a share of the domain wide. What a range and a value are made of is said by the network's own covers.
+Values have a bell-shaped distribution whose centre is not that of the domain, as most measured quantities do. Ranges
+have a random centre, and a width up to a share of the domain. The network's own covers give the prefixes of a range and
+of a value.
 """
 
 from __future__ import annotations
@@ -18,11 +19,11 @@ from veilcast.topics.dyadic import cover_range, prefixes_of
 
 class PrefixTags(NamedTuple):
     asked: Numbers
-    """Publications x prefixes: tags, in any order."""
+    """Publications x prefixes: tags, in random order."""
     ranges: tuple[Numbers, ...]
-    """By subscription, its tags."""
+    """The tags of each subscription."""
     value: NDArray[np.int64]
-    """Of each publication. The truth."""
+    """The value of each publication. The truth."""
 
 
 def draw_prefix_tags(bits: int, publications: int, ranges: int, widest: float, seed: int) -> PrefixTags:
@@ -40,5 +41,5 @@ def draw_prefix_tags(bits: int, publications: int, ranges: int, widest: float, s
 
 
 def _node(level: int, prefix: int) -> int:
-    """All prefixes in one row: the root is 1, and below n are 2n and 2n + 1."""
+    """The number of a prefix: the root is 1, and the children of n are 2n and 2n + 1."""
     return (1 << level) + prefix

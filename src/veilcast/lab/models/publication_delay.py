@@ -1,9 +1,9 @@
-"""When a publisher's notes leave it, and when readers get them: what waits, for whom, and for how long.
+"""When a publisher's notifications leave it, and when readers receive them.
 
-One note is written in each epoch in which its publisher is there. Notes leave at departures, one in each stretch of
-`departures` epochs, at an epoch of it that is drawn for each stretch; who cannot leave then, because the publisher or
-its successor is away, leaves as soon as both are there. The root then keeps every note for any number of epochs up to
-`hold`, each as likely as another, and lets the oldest go first.
+One notification is written in each epoch in which its publisher is present. Notifications leave at departures: one in
+each stretch of `departures` epochs, at an epoch drawn for each stretch. If the publisher or its successor is away then,
+they leave as soon as both are present. The root then keeps every notification for a uniform number of epochs up to
+`hold`, and releases the oldest first.
 """
 
 from __future__ import annotations
@@ -20,20 +20,21 @@ from veilcast.lab.models.rng import to_fraction
 
 @dataclass(frozen=True, eq=False)
 class PublicationSchedule:
-    """Of E epochs."""
+    """The schedule of E epochs."""
 
     departed: NDArray[np.int32]
-    """E: how many notes left their publisher."""
+    """E: number of notifications that left their publisher."""
     delivered: NDArray[np.int32]
-    """E: how many came down the mesh."""
+    """E: number of notifications that came down the mesh."""
     delay: float
-    """For how many epochs a note that came down had waited, on the average; 0 if none did."""
+    """Mean epochs that a delivered notification had waited; 0 if there was none."""
 
 
 def schedule_publications(
     there: NDArray[np.bool_], opened: NDArray[np.bool_], departures: int, hold: int, key: np.uint64
 ) -> PublicationSchedule:
-    """By epoch, whether the publisher was there, and whether its way to the root was."""
+    """`there` and `opened` say for each epoch whether the publisher was present, and whether its path to the root was
+    open."""
     left, read, delay = _schedule(there, opened & there, max(1, departures), hold, key)
     return PublicationSchedule(left, read, float(delay))
 
@@ -58,7 +59,7 @@ def _schedule(
             if until < count:
                 read[until] += 1
         due = 0
-    # The oldest goes first: the sum of delays is that of the epochs of reading less that of as many first notes.
+    # The oldest leave first: the sum of delays is the sum of delivery epochs less that of as many first writing epochs.
     for epoch in range(count):
         waited += epoch * read[epoch]
         came += read[epoch]

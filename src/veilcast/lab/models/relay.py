@@ -1,14 +1,14 @@
-"""A relay with one proxy, as its server, its proxy and an observer of its clients' wires see it: the truth, and views.
+"""A relay with one proxy: the truth, and what its server, its proxy and an observer of its clients' wires see.
 
-Users read topics, and some write to them. In each epoch those who are there subscribe, then publications come. What is
-shown follows the recipes. In the paper's relay a tag is k_r H(topic), the same for ever, and the proxy can compute it
-too; all that a user wants lies under one pseudonym; a body goes down as it went up. To be as good as it can be, users
-join anew in each epoch, under new pseudonyms. In the hardened relay tags change with the epoch, each subscription has a
-pseudonym of its own, and nothing that the proxy sees is ever the same twice.
+Users read topics, and some write to them. In each epoch the present users subscribe, then publications come.
+Observations follow the protocols. In the paper's relay a tag is k_r H(topic), the same for ever, and the proxy can
+compute it too; all subscriptions of a user have one pseudonym; a body leaves as it arrived. In the paper's favour,
+users join again in each epoch, under new pseudonyms. In the hardened relay tags change with the epoch, each
+subscription has its own pseudonym, and nothing that the proxy sees is ever the same twice.
 
-Requests go on to the server one by one, or in batches that are shuffled: a window of time, with as many as fall into
-it. Wires show who sends and who is sent something in each window; if records flow at a constant rate, everybody does
-always. Observers have good clocks: without batches each request is in a window of its own.
+The proxy forwards requests to the server one by one, or in shuffled batches: all requests of a window of time. Wires
+show which users send and receive in each window; if records flow at a constant rate, all users do in every window.
+Observers have good clocks: without batches each request has its own window.
 """
 
 from __future__ import annotations
@@ -29,16 +29,16 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True, eq=False)
 class RelayUsers:
-    """The truth: no attacker is handed one."""
+    """The truth: no attacker receives it."""
 
     reads: Mask
     """Users x topics."""
     writes: Mask
-    """The same."""
+    """Users x topics."""
     rates: Floats
-    """By topic, how many publications come in an epoch on the average."""
+    """Mean publications of each topic in an epoch."""
     churn: float
-    """The share of users who are away in an epoch."""
+    """The share of users that are away in an epoch."""
     seed: int
 
     @property
@@ -53,13 +53,13 @@ class RelayUsers:
 class RelayService(NamedTuple):
     profile: Literal["paper", "hardened"] = "hardened"
     batch: float = 0.0
-    """How many requests are in a batch on the average; 0: each goes on at once."""
+    """Mean number of requests in a batch; 0: the proxy forwards each request at once."""
     constant: bool = False
     """Whether clients and proxy exchange records at a constant rate."""
 
 
 class ClientTraffic(NamedTuple):
-    """Windows x users: how many records each sent to the proxy, and got from it."""
+    """Windows x users: records that each user sent to the proxy, and received from it."""
 
     sent: Floats
     got: Floats
@@ -67,19 +67,19 @@ class ClientTraffic(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class RelayObservations:
-    """What is seen of E epochs."""
+    """The observations of E epochs."""
 
     server: ServerLog
     proxy: ServerLog
     subscribing: ClientTraffic
     publishing: ClientTraffic
     first_windows: NDArray[np.int64]
-    """By epoch, the first windows of its subscriptions and of its publications: E + 1 x 2."""
+    """E + 1 x 2: the first windows of each epoch's subscriptions and of its publications."""
     present: Mask
-    """E x users: who was connected."""
+    """E x users: whether a user was connected."""
 
     def windows(self, requests: ServerLog) -> Numbers:
-        """In which window of the wires each of these rows of the server was: subscriptions, or publications."""
+        """The window of the wires of each of these rows of the server: subscriptions, or publications."""
         publishes = (requests.kind != SUBSCRIBED).astype(np.int64)
         asking = np.diff(self.first_windows[:, 0])
         since = (requests.t_us - 1 - requests.epoch * EPOCH_US) // WINDOW_US - publishes * asking[requests.epoch]
@@ -88,18 +88,18 @@ class RelayObservations:
 
 @dataclass(frozen=True, eq=False)
 class RelayTruth:
-    """What the numbers of a server's ledger stand for. The truth, too."""
+    """The meaning of the numbers in a server's log. The truth, too."""
 
     user: dict[int, int]
-    """Of a pseudonym, or of the number of a publication."""
+    """The user of each pseudonym, and of each publication's number."""
     topic: tuple[Numbers, ...]
-    """By epoch, the tag of each topic."""
+    """The tag of each topic, by epoch."""
     computed: Numbers
-    """By topic, the tag that the server would compute with the keys that it holds."""
+    """The tag of each topic that the server would compute with its own keys."""
 
 
 def settle_users(reads: Mask, writers: int, publications: float, churn: float, seed: int) -> RelayUsers:
-    """Each topic has so many writers, of any users, and topics have rates of their own, so many publications in all."""
+    """Each topic has `writers` random writers, and a random rate; the rates sum to `publications`."""
     users, topics = reads.shape
     if not 1 <= writers <= users:
         raise ConfigError(f"a topic of {users} users has at least one writer, and at most so many")
@@ -123,8 +123,8 @@ def run_relay(people: RelayUsers, service: RelayService, epochs: int) -> tuple[R
         windows.append((windows[-1][0] + day.asking.windows, windows[-1][1] + day.writing.windows))
     began = np.array(windows, np.int64)
     shown = RelayObservations(
-        server=_ledger([part for day in days for part in day.at_server()]),
-        proxy=_ledger([part for day in days for part in day.at_proxy()]),
+        server=_join_logs([part for day in days for part in day.at_server()]),
+        proxy=_join_logs([part for day in days for part in day.at_proxy()]),
         subscribing=_wires([day.asked() for day in days], people.users, service.constant),
         publishing=_wires([day.written() for day in days], people.users, service.constant),
         first_windows=began,
@@ -136,7 +136,8 @@ def run_relay(people: RelayUsers, service: RelayService, epochs: int) -> tuple[R
 
 
 class _Schedule(NamedTuple):
-    """In which window of an epoch each request goes on; and when it came, and goes on, since the epoch began."""
+    """The window of an epoch in which each request is forwarded; when it arrived, and when it is forwarded, since the
+    epoch began."""
 
     window: Numbers
     windows: int
@@ -145,7 +146,7 @@ class _Schedule(NamedTuple):
 
 
 class _Day:
-    """One epoch: requests in the order of their windows, and within one in any."""
+    """One epoch: requests in the order of their windows, and in random order within a window."""
 
     def __init__(
         self, people: RelayUsers, service: RelayService, epoch: int, tags: Numbers, rng: np.random.Generator
@@ -167,7 +168,7 @@ class _Day:
         self.writing = _schedule_requests(self._topic.size, service.batch, rng)
         readers = [np.flatnonzero(self._wanted == topic) for topic in range(count.size)]
         sizes = np.array([readers[topic].size for topic in self._topic], np.int64)
-        # A delivery is of a publication, and to a subscription.
+        # Each delivery belongs to a publication and to a subscription.
         self._of = np.repeat(np.arange(sizes.size), sizes)
         self._to = np.concatenate([readers[topic] for topic in self._topic] or [np.empty(0, np.int64)])
 
@@ -192,7 +193,7 @@ class _Day:
         ]
 
     def asked(self) -> tuple[int, Numbers, Numbers, Numbers, Numbers]:
-        """How many windows there are; in which of them who sends, and in which who gets something."""
+        """Number of windows; the windows in which each user sends, and in which each user receives."""
         nobody = np.empty(0, np.int64)
         return self.asking.windows, self.asking.window, self._reader, nobody, nobody
 
@@ -224,7 +225,7 @@ def _schedule_requests(requests: int, batch: float, rng: np.random.Generator) ->
 
 
 def _fresh(rng: np.random.Generator, count: int) -> Numbers:
-    """Numbers that were never seen, and tell nothing."""
+    """New random numbers, which reveal nothing."""
     return rng.integers(1 << 62, size=count)
 
 
@@ -241,8 +242,8 @@ def _wires(days: list[tuple[int, Numbers, Numbers, Numbers, Numbers]], users: in
     return ClientTraffic(sent, got)
 
 
-def _ledger(parts: list[ServerLog]) -> ServerLog:
-    """One ledger in the order of time; what comes at one time comes in the order of its numbers, which tell nothing."""
+def _join_logs(parts: list[ServerLog]) -> ServerLog:
+    """One log in the order of time. Rows of one time are in the order of their random numbers."""
     names = ("epoch", "t_us", "kind", "who", "what")
     epoch, t_us, kind, who, what = (np.concatenate([getattr(part, name) for part in parts]) for name in names)
     order = np.lexsort((what, who, kind, t_us))
@@ -252,4 +253,4 @@ def _ledger(parts: list[ServerLog]) -> ServerLog:
 EPOCH_US: Final = 3_600_000_000
 WINDOW_US: Final = 100_000
 DELAY_US: Final = 1_000
-"""From the proxy to the server, where nothing waits."""
+"""From the proxy to the server, without batches."""

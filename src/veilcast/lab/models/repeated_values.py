@@ -1,7 +1,7 @@
-"""What comes again in a stream of sets: values that stay, and whole sets that return.
+"""Repetitions in a stream of sets: values that stay, and whole sets that return.
 
-Values are codes, the same number for the same value; sets have codes too. A clock that never goes back over all streams
-tells what was seen in this stream from what was seen in another, so tables need not be cleared.
+Values are codes, the same number for the same value; sets have codes too. A clock that only advances, over all streams,
+tells observations in this stream from those in another, so tables need not be cleared.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from veilcast.lab.models.numba_cache import jit
 from veilcast.lab.models.rng import mix_bits
 
 Codes: TypeAlias = NDArray[np.int64]
-"""Of [streams, steps, n]."""
+"""[streams, steps, n]."""
 
 
 @jit
 def run_lengths(codes: Codes, many: int) -> Codes:
-    """For how many steps in a row each value is in the set, those before and those after this one together."""
+    """Number of consecutive steps around this one in which each value is in the set."""
     streams, steps, n = codes.shape
     result = np.ones(codes.shape, np.int64)
     run, last = np.zeros(many, np.int64), np.full(many, -9, np.int64)
@@ -42,7 +42,7 @@ def run_lengths(codes: Codes, many: int) -> Codes:
 
 @jit
 def set_returns(sets: NDArray[np.int64], many: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Of [streams, steps]: how often this set came before in its stream, and how many steps ago it came first."""
+    """[streams, steps]: how often this set came before in its stream, and how many steps ago it came first."""
     streams, steps = sets.shape
     count, ago = np.zeros(sets.shape, np.int64), np.zeros(sets.shape, np.int64)
     times, first = np.zeros(many, np.int64), np.zeros(many, np.int64)
@@ -58,7 +58,7 @@ def set_returns(sets: NDArray[np.int64], many: int) -> tuple[NDArray[np.int64], 
 
 @jit
 def earlier_appearances(codes: Codes, new: NDArray[np.bool_], many: int) -> Codes:
-    """In how many different sets each value was before, in its stream; `new` are the steps with a set not seen yet."""
+    """Number of different earlier sets of its stream that contain each value; `new` marks the steps with a new set."""
     streams, steps, n = codes.shape
     result = np.zeros(codes.shape, np.int64)
     times, last = np.zeros(many, np.int64), np.full(many, -1, np.int64)
@@ -77,7 +77,7 @@ def earlier_appearances(codes: Codes, new: NDArray[np.bool_], many: int) -> Code
 
 @jit
 def set_fingerprints(codes: Codes) -> NDArray[np.uint64]:
-    """Of [streams, steps]: a number for each stream's each set, whatever the order of its values."""
+    """[streams, steps]: a number for each set of each stream, independent of the order of its values."""
     streams, steps, n = codes.shape
     result = np.empty((streams, steps), np.uint64)
     for stream in range(streams):

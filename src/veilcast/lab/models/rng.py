@@ -1,8 +1,8 @@
-"""The chance of kernels: streams of 64-bit words, each derived from a run's seed and the names of what it is for.
+"""Random numbers of models: streams of 64-bit words, each derived from a run's seed and the names of its purpose.
 
-A stream is splitmix64 (Steele, Lea, Flood 2014): a counter that goes on by the golden ratio, its bits mixed. Its state
-is an array of one word, which is handed to a kernel and goes on there. The first state is a hash of (seed, names), so
-what a kernel draws depends on these alone: not on the partition that a run falls into, nor on what ran before it.
+A stream is splitmix64 (Steele, Lea, Flood 2014): a counter that advances by the golden ratio, with its bits mixed. Its
+state is an array of one word, which a model receives and advances. The first state is a hash of (seed, names). So the
+draws of a model depend on these alone: neither on the partition of a run, nor on the runs before it.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def draw_word(state: Stream) -> np.uint64:
 
 @jit
 def mix_bits(bits: np.uint64) -> np.uint64:
-    """These bits, of which each has a say in each of those."""
+    """A permutation of 64-bit words in which every input bit affects every output bit."""
     bits = (bits ^ (bits >> _30)) * _MIX_1
     bits = (bits ^ (bits >> _27)) * _MIX_2
     return bits ^ (bits >> _31)
@@ -48,10 +48,10 @@ def mix_bits(bits: np.uint64) -> np.uint64:
 
 @jit
 def draw_below(state: Stream, n: int) -> int:
-    """A number from 0 to n - 1, each equally likely; n is at most 2^32.
+    """A uniform number from 0 to n - 1; n is at most 2^32.
 
-    The upper half of (32 random bits) x n, where the lower half is not one of the few that would favour some (Lemire
-    2019).
+    It is the upper half of (32 random bits) x n, unless the lower half is one of the few that would favour some numbers
+    (Lemire 2019).
     """
     bound = np.uint64(n)
     product = (draw_word(state) >> _32) * bound
@@ -70,7 +70,7 @@ def draw_unit(state: Stream) -> float:
 
 @jit
 def to_fraction(bits: np.uint64) -> float:
-    """Where from 0 to 1 these 64 bits lie."""
+    """These 64 bits as a number from 0 to 1, without 1."""
     return (bits >> _11) * _2_TO_MINUS_53
 
 
@@ -82,14 +82,14 @@ def draw_exponential(state: Stream) -> float:
 
 @jit
 def shuffle(state: Stream, items: NDArray[np.int32]) -> None:
-    """In place; every order is equally likely."""
+    """Shuffle in place; every order is equally likely."""
     for last in range(len(items) - 1, 0, -1):
         other = draw_below(state, last + 1)
         items[last], items[other] = items[other], items[last]
 
 
 _PERSON: Final = b"veilcast.lab"
-# In numba, a word and a Python integer make a float: all constants are words.
+# In numba, a 64-bit word and a Python integer make a float: so all constants are words.
 GOLDEN: Final = np.uint64(0x9E3779B97F4A7C15)
 _MIX_1: Final = np.uint64(0xBF58476D1CE4E5B9)
 _MIX_2: Final = np.uint64(0x94D049BB133111EB)

@@ -1,11 +1,12 @@
-"""The overlay that SCAMP builds (Ganesh, Kermarrec, Massoulie 2003), as `mesh/scamp.py` joins it, one after the other.
+"""The overlay that SCAMP builds (Ganesh, Kermarrec, Massoulie 2003), with the joins of `mesh/scamp.py`, one after the
+other.
 
-A newcomer's request walks to a contact that nobody chose. That sends a copy of it to each of its view, and some more;
-who gets a copy keeps the newcomer with probability 1 / (1 + size of its view), or else passes it on. Views grow to
-about (copies + 1) ln n, and who keeps and who is kept are neighbours: so degrees are about twice that, and the bound on
-neighbours cuts off the largest.
+A newcomer's request walks to a random contact. The contact sends a copy of it to each node of its view, and some more.
+A node that gets a copy keeps the newcomer with probability 1 / (1 + size of its view), or else forwards the copy. Views
+grow to about (copies + 1) ln n. A node and a node that it keeps are neighbours: so degrees are about twice that, and
+the limit on neighbours cuts off the largest.
 
-It is the overlay of a network in which everybody has just joined and nobody has failed: no lease has ended yet.
+It is the overlay of a network in which all nodes have just joined and none has failed: no lease has ended yet.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from veilcast.lab.models.rng import Stream, draw_below, draw_unit, stream
 
 
 def scamp_graph(n: int, seed: int, *, copies: int = 1, neighbours_max: int = 32) -> Graph:
-    """The defaults are the machines'."""
+    """The defaults are those of the machines."""
     if n < 2 or copies < 0 or neighbours_max < 2:
         raise ConfigError("SCAMP needs two nodes, no negative copies, and room for two neighbours")
     near, degrees = _join_all(n, copies, neighbours_max, stream(seed, "scamp"))
@@ -32,7 +33,7 @@ def scamp_graph(n: int, seed: int, *, copies: int = 1, neighbours_max: int = 32)
 
 @jit
 def _join_all(n: int, copies: int, most: int, state: Stream) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
-    """Everyone's neighbours, and how many they are."""
+    """The neighbours of each node, and their number."""
     near, degrees = np.empty((n, most), np.int32), np.zeros(n, np.int32)
     views, sizes = np.empty((n, most), np.int32), np.zeros(n, np.int32)
     for newcomer in range(1, n):
@@ -60,7 +61,7 @@ def _place(
     newcomer: int,
     state: Stream,
 ) -> None:
-    """Pass a copy on until somebody keeps the newcomer."""
+    """Forward a copy until a node keeps the newcomer."""
     for left in range(FORWARD_HOPS, -1, -1):
         willing = left == 0 or draw_unit(state) * (1 + sizes[holder]) < 1
         if willing and _keep(near, degrees, views, sizes, holder, newcomer):
@@ -83,7 +84,7 @@ def _keep(
     holder: int,
     kept: int,
 ) -> bool:
-    """False for who keeps it already, is it, or has no room for it or in it."""
+    """False if the holder keeps it already, is it, or if either of the two has no room for a neighbour."""
     linked = _among(near, degrees, holder, kept)
     full = max(degrees[holder], degrees[kept]) == near.shape[1]
     if holder == kept or _among(views, sizes, holder, kept) or (full and not linked):
@@ -106,7 +107,7 @@ def _among(rows: NDArray[np.int32], sizes: NDArray[np.int32], node: int, other: 
 
 
 CONTACTS: Final = 3
-"""How many of the first nodes everybody else is told of, as in the simulator."""
+"""Number of the first nodes that all other nodes know, as in the simulator."""
 WALK_HOPS: Final = 32
 FORWARD_HOPS: Final = 128
-"""As `mesh.config.Scamp` has them."""
+"""The values of the mesh's SCAMP configuration."""

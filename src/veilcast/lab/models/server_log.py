@@ -1,8 +1,8 @@
-"""A ledger: what the server of a relay, or its proxy, could write down of what passes through it.
+"""The log that the server of a relay, or its proxy, could write of its requests.
 
-Rows are requests, or parts of one: somebody subscribes by a tag, publishes by a tag, sends a body, or is sent one. Who
-and what are numbers without a meaning, the same where the observer could see that they are the same. A server writes
-pseudonyms, and gives a number to each publication; a proxy writes its clients.
+Rows are requests, or parts of one: a subscription by a tag, a publication by a tag, a body that is sent, or one that is
+received. `who` and `what` are numbers without a meaning, equal where the observer could see that they are equal. A
+server logs pseudonyms, and a number for each publication; a proxy logs its clients.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class ServerLog:
     what: Numbers
 
     def select(self, kind: int, first: int = 0, last: int = _ALL) -> ServerLog:
-        """The rows of a kind; from one epoch to another, both included, if they are named."""
+        """The rows of a kind; with `first` and `last`, of the epochs between them, both included."""
         return self._where((self.kind == kind) & (self.epoch >= first) & (self.epoch <= last))
 
     def before(self, epoch: int) -> ServerLog:
@@ -44,14 +44,14 @@ class ServerLog:
 
 
 def server_rows(ledger: ServerLog, run: str, observer: str, name: Callable[[int], str]) -> Iterator[ServerRow]:
-    """As rows of the table `server`; `name` is what those whom the observer knows are called."""
+    """Rows of the table `server`; `name` gives the observer's name of a number."""
     columns = (ledger.epoch, ledger.t_us, ledger.kind, ledger.who, ledger.what)
     for epoch, t_us, kind, who, what in zip(*(column.tolist() for column in columns), strict=True):
         yield ServerRow(run, epoch, t_us, f"{observer}:{KINDS[kind]}", name(who), what.to_bytes(8, "big"), 0)
 
 
 def cross_table(who: Numbers, what: Numbers) -> tuple[NDArray[np.bool_], Numbers, Numbers]:
-    """Who has to do with what, as a mask; and whose its rows are, and of what its columns."""
+    """A mask of pairs of `who` and `what`; and the values of its rows and columns."""
     people, row = np.unique(who, return_inverse=True)
     things, column = np.unique(what, return_inverse=True)
     mask = np.zeros((people.size, things.size), np.bool_)

@@ -1,34 +1,30 @@
-"""The shell game (P0 4.5) as a kernel: the two ends of an edge of the mesh change places, again and again.
+"""The shell game (P0 4.5) as a model: the two ends of an edge of the mesh exchange places, again and again.
 
-Who is next to whom belongs to the places, which stay as they were laid; what moves is who has which: a permutation. A
-swap of a place and one of its children undoes itself, so the game is an interchange process, whose limit is that every
-arrangement is equally likely. Nobody leaves the mesh, and the publisher keeps its place.
+Neighbourhood belongs to the places, which stay as they were laid. The assignment of nodes to places moves: it is a
+permutation. A swap of a place and one of its children undoes itself. So the game is an interchange process, in whose
+limit every arrangement is equally likely. No node leaves the mesh, and the publisher keeps its place.
 
-Event mode. Every node waits for exponential times, and plays when one is over, if it has a child. Such waits have no
-memory: so the moments at which somebody with children may play are a Poisson process, of the rate of one wait times the
-number of places with children, and the place is any of them. Whoever's moment has come plays with the probability
-exp(-decay x): x is the time since it joined, or how many games it began. Under the first law all rates fall by one
+Event mode. Every node waits for exponential times, and plays when a wait is over, if it has a child. Such waits have no
+memory. So the moments at which a node with children may play are a Poisson process: its rate is that of one wait times
+the number of places with children, and the place is a random one of them. The node plays with probability exp(-decay
+x), where x is the time since it joined, or the number of games it began. With decay by time all rates fall by one
 factor, the warmth. Measured in warmth, which falls by an exponential amount from one moment to the next, the process
-has a constant rate; so none of the moments is wasted however cold it becomes, and when the warmth is spent the game is
-over for good.
+has a constant rate. So no moment is wasted however cold it becomes, and when the warmth is spent the game is over.
 
-In a mesh that is being built, a node may moreover play at the moment at which its first child connects; children who
-have not connected cannot be chosen. A swap takes `lock_s`, for which it holds its place, the parent and the children;
-a game that meets somebody held does not come about. Its messages are P0's: three for each neighbour of who begins, one
-for each of the other's (P0 4.7).
+In a mesh that is being built, a node can also play when its first child connects; children that have not connected
+cannot be chosen. A swap takes `lock_s`, in which it locks its place, the parent and the children; a game that meets a
+locked node does not happen. Its messages are P0's: three for each neighbour of the initiator, one for each neighbour of
+the other (P0 4.7).
 
-Swap mode leaves time, decay and construction away: any inner place and any of its children, so many times.
+Swap mode leaves out time, decay and construction: a random inner place and a random child of it, a number of times.
 
-
-The board of the shell game: the places of a mesh, numbered breadth first, and how it fills while the mesh is built.
-
-In this order the children of a place stand beside one another, from `first[place]` to `first[place + 1]`, and all of
-the board is a few arrays as long as the mesh is large, not the overlay: even at a million nodes, a game is all but in
-the cache.
-
-A mesh fills from its subscribers. Each joins when the advert reaches it, as many hops after its start as it is far from
-the publisher, and asks its parent; a forwarder joins when the first request arrives, one hop later, and asks in turn. A
-cover, below whom nobody subscribes, joins one hop after its parent."""
+The board has the places of a mesh, numbered breadth first. So the children of a place are contiguous, from
+`first_child[place]` to `first_child[place + 1]`, and the board is a few arrays of the size of the mesh, not of the
+overlay: even at a million nodes a game is nearly in the cache. A mesh fills from its subscribers. Each joins when the
+advert reaches it, at as many hops as it is from the publisher, and asks its parent. A forwarder joins when the first
+request arrives, one hop later, and asks in turn. A cover, which has no subscriber below it, joins one hop after its
+parent.
+"""
 
 from __future__ import annotations
 
@@ -49,12 +45,12 @@ from veilcast.lab.models.rng import Stream, draw_below, draw_exponential, draw_u
 @dataclass(frozen=True, eq=False)
 class GameBoard:
     nodes: NDArray[np.int32]
-    """Who has each place at the beginning; the publisher the first."""
+    """The node at each place at the beginning; the publisher is the first."""
     parent: NDArray[np.int32]
     first_child: NDArray[np.int32]
-    """Where the children of each place begin; those of the last end at its end."""
+    """Where the children of each place begin; those of the last place end at the end of the array."""
     inner: NDArray[np.int32]
-    """The places from which a game can begin: who has one has children, and is not the publisher."""
+    """The places from which a game can begin: they have children, and are not the publisher's."""
 
 
 def lay_board(mesh: MeshTree) -> GameBoard:
@@ -104,13 +100,14 @@ NEVER: Final = 2**31 - 1
 
 @dataclass(frozen=True, eq=False)
 class GameOutcome:
-    """Who is where. The flow after it: from occupant[parent[x]] to occupant[x], for every member x of the mesh."""
+    """The nodes at their places. The flow afterwards is from occupant[parent[x]] to occupant[x], for every member x of
+    the mesh."""
 
     occupant: NDArray[np.int32]
-    """By place, called by the node that the mesh gave it to; -1 where the mesh has none."""
+    """By place, named by the node that the mesh gave it to; -1 outside the mesh."""
     swaps: int
     seconds: float
-    """Since the advert. A game that came to its end early has that of its last swap."""
+    """Time since the advert. If the game ended early, it is the time of its last swap."""
     messages: int
 
 
@@ -128,10 +125,10 @@ def play_events(
     look: Literal["swaps", "seconds", "end"] = "end",
     steps: Sequence[float] = (),
 ) -> list[GameOutcome]:
-    """The game at each step, which are numbers of swaps or seconds, and rise; or when it has ended.
+    """The game at each step (rising numbers of swaps or of seconds), or at its end.
 
-    Decay by time brings it to an end; by count, it never quite ends, and after a day is not looked at any more. For
-    steps that it does not reach it is as it was then.
+    Decay by time brings the game to an end. Decay by count never quite ends it, and it is not followed for more than a
+    day. At steps that it does not reach, the game has its last state.
     """
     if wait_s <= 0 or min(decay, lock_s, hop_s) < 0:
         raise ConfigError("wait_s must be above 0, and decay, lock_s and hop_s not negative")
@@ -161,7 +158,8 @@ def play_events(
 
 
 def play_swaps(mesh: MeshTree, swaps: int, seed: int) -> GameOutcome:
-    """So many bare swaps, which take no time. Fewer under the same seed are the beginning of more."""
+    """Play a number of bare swaps, which take no time. A shorter game of the same seed is the beginning of a longer
+    one."""
     if swaps < 0:
         raise ConfigError("swaps must not be negative")
     board = lay_board(mesh)
@@ -180,7 +178,7 @@ def _to_mesh_places(mesh: MeshTree, board: GameBoard, occupant: NDArray[np.int32
 
 
 def _starting(board: GameBoard, hops: NDArray[np.int32], state: Stream) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
-    """The inner places in the order in which their first children connect, those of one hop in any; and the hops."""
+    """The inner places in the order in which their first children connect, at random within a hop; and those hops."""
     order = np.arange(len(board.inner), dtype=np.int32)
     if len(order) == 0:
         return order, order
@@ -195,10 +193,11 @@ def _starting(board: GameBoard, hops: NDArray[np.int32], state: Stream) -> tuple
 def _swap(
     table: NDArray[np.int32], children: NDArray[np.int32], occupant: NDArray[np.int32], swaps: int, state: Stream
 ) -> int:
-    """`table` has a row for each inner place: the place, its first child, and how many there are. Counts messages.
+    """`table` has a row for each inner place: the place, its first child, and its number of children. Returns the
+    number of messages.
 
-    One word is enough for both draws: the upper half chooses the place, the lower the child. That some places are
-    more likely than others by a part in 2^32 / (number of places) is below what any sample shows.
+    One word serves for both draws: the upper half chooses the place, the lower the child. The bias between places is
+    one part in 2^32 / (number of places), below what any sample shows.
     """
     places = np.uint64(len(table))
     messages = 0
@@ -230,10 +229,10 @@ def _events(
     horizon_s: float,
     state: Stream,
 ) -> tuple[NDArray[np.int32], NDArray[np.float64]]:
-    """Who has which place at each step, with the swaps, seconds and messages until then.
+    """The node at each place at each step, with the swaps, seconds and messages until then.
 
     At the places `starting` a first child connects, at the hops `begins`. `cooling` is the decay by time, `tiring` that
-    by games. A node is called by the place where it began.
+    by games. A node is named by the place where it began.
     """
     members, looks, look = len(parent), len(steps), 0
     occupants, facts = np.empty((looks, members), np.int32), np.empty((looks, 3), np.float64)
@@ -247,7 +246,7 @@ def _events(
     while len(inner) > 0:
         while look < looks and not by_seconds and steps[look] <= swaps:
             look = _look(occupants, facts, look, occupant, swaps, last_s, messages)
-        # Somebody's first child connects, or somebody's wait is over.
+        # A first child connects, or a wait is over.
         if start < len(starting) and begins[start] * hop_s <= moment_s:
             place, hop = starting[start], int(begins[start])
             now_s = hop * hop_s
@@ -275,7 +274,9 @@ def _events(
         if tiring > 0:
             games[node] += 1
         swaps += 1
-        messages += 4 + 3 * _connected(first, hops, place, hop, built) + _connected(first, hops, child, hop, built)
+        messages += (
+            4 + 3 * _count_children(first, hops, place, hop, built) + _count_children(first, hops, child, hop, built)
+        )
         last_s = now_s
     while look < looks:
         look = _look(occupants, facts, look, occupant, swaps, steps[look] if by_seconds else last_s, messages)
@@ -292,7 +293,7 @@ def _look(
     seconds: float,
     messages: int,
 ) -> int:
-    """Write down how it is; the number of the next look."""
+    """Record the state. Returns the number of the next step."""
     occupants[look] = occupant
     facts[look, 0], facts[look, 1], facts[look, 2] = swaps, seconds, messages
     return look + 1
@@ -302,7 +303,8 @@ def _look(
 def _next(
     moment_s: float, warmth: float, mean_s: float, cooling: float, latest_s: float, state: Stream
 ) -> tuple[float, float]:
-    """The next moment at which somebody may play, and the warmth then, which is 1 for who joined last at `latest_s`."""
+    """The next moment at which a node may play, and the warmth then, which is 1 for the last node that joined, at
+    `latest_s`."""
     if cooling == 0:
         return moment_s + mean_s * draw_exponential(state), warmth
     warmth -= cooling * mean_s * draw_exponential(state)
@@ -310,8 +312,8 @@ def _next(
 
 
 @jit
-def _connected(first: NDArray[np.int32], hops: NDArray[np.int32], place: int, hop: int, built: int) -> int:
-    """How many children it has at this hop."""
+def _count_children(first: NDArray[np.int32], hops: NDArray[np.int32], place: int, hop: int, built: int) -> int:
+    """Number of children at this hop."""
     if hop >= built:
         return int(first[place + 1] - first[place])
     count = 0
@@ -324,7 +326,7 @@ def _connected(first: NDArray[np.int32], hops: NDArray[np.int32], place: int, ho
 def _any_child(
     first: NDArray[np.int32], hops: NDArray[np.int32], place: int, hop: int, built: int, state: Stream
 ) -> int:
-    """One of those that it has at this hop; -1 if there is none."""
+    """A random child of those connected at this hop; -1 without such a child."""
     if hop >= built:
         return int(first[place]) + draw_below(state, first[place + 1] - first[place])
     chosen, count = -1, 0
@@ -347,7 +349,7 @@ def _hold(
     now_s: float,
     lock_s: float,
 ) -> bool:
-    """Lock a place and those next to it at this hop, if all of them are free."""
+    """Lock a place and its neighbours at this hop, if all of them are free."""
     if max(held_until_s[place], held_until_s[parent[place]]) > now_s:
         return False
     for child in range(first[place], first[place + 1]):
@@ -362,6 +364,6 @@ def _hold(
 
 _DAY_S: Final = 86_400.0
 _COLD: Final = 500.0
-"""exp of this is about as far as numbers go."""
+"""exp of this is near the largest double."""
 _32: Final = np.uint64(32)
 _LOW: Final = np.uint64(0xFFFFFFFF)

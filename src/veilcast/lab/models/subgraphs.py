@@ -1,8 +1,8 @@
-"""Parts of an overlay, where all of it is more than can be run: a neighbourhood of it, and fewer links for its hubs.
+"""Parts of an overlay that is too large to run: a neighbourhood of it, and fewer links for its hubs.
 
-A ball is whom a flood reaches first from some node: it hangs together, and most of its nodes keep all their neighbours,
-so that friends who read alike stay side by side; a sample of nodes drawn one by one would have hardly a link. A node
-that has more links than it can keep loses some by chance, as one that is full refuses newcomers.
+A ball is the set of nodes that a flood from a node reaches first. It is connected, and most of its nodes keep all their
+neighbours, so that friends with equal interests stay side by side; a sample of single nodes would have hardly a link. A
+node with more links than it can keep loses random ones, as a full node refuses newcomers.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from veilcast.lab.models.rng import Stream, shuffle, stream
 
 
 def nearest_nodes(graph: Graph, centre: int, size: int) -> NDArray[np.int32]:
-    """The nodes that are nearest to the centre, itself among them, in order: `size` of them, if it reaches as many."""
+    """The nodes nearest to the centre, with the centre, in order: `size` of them, if it reaches as many."""
     others = hop_distances(graph, centre)[1]
     nearest = others[others != centre][: size - 1]
     return np.sort(np.append(nearest, np.int32(centre)))
 
 
 def induce_subgraph(graph: Graph, nodes: NDArray[np.int32]) -> Graph:
-    """Of these nodes alone, who are numbered anew in their order."""
+    """The graph of these nodes alone, renumbered in their order."""
     number = np.full(graph.nodes, -1, np.int32)
     number[nodes] = np.arange(nodes.size, dtype=np.int32)
     u, v = (number[ends] for ends in graph.edges())
@@ -33,7 +33,7 @@ def induce_subgraph(graph: Graph, nodes: NDArray[np.int32]) -> Graph:
 
 
 def limit_degrees(graph: Graph, most: int, seed: int) -> Graph:
-    """With at most so many links for each node: links are taken in random order, as long as both ends have room."""
+    """Limit every node to `most` links: links are taken in random order while both ends have room."""
     if graph.degrees.max(initial=0) <= most:
         return graph
     u, v = graph.edges()

@@ -1,15 +1,16 @@
-"""Synthetic traces of any size: who is related to whom, and who speaks to whom, user by user from hashes alone.
+"""Synthetic traces of any size: relations and interactions of users, computed user by user from hashes alone.
 
-P4's trace has 3 million users, 28.3 million relations and 1.4 million interactions a month, and is not public. This one
-has as many. A law says how uneven things are: of N users in the order of their rank, those up to rank x N own the share
-x^(1 - s) of everything; s is the skew. Relations have one of their own, and friends are drawn by it, so who has many is
-many's friend. In a month nine of a hundred users say anything, which is five interactions for each of them as on the
-walls of New Orleans; who says how much has another skew, and is drawn apart from relations; and what one says goes to
-one's friends by a third: most to few. The three skews are those of the walls, which are a real trace.
+P4's trace has 3 million users, 28.3 million relations and 1.4 million interactions a month, and is not public. This
+trace has the same numbers. A law describes inequality: of N users in the order of their rank, those up to rank x N own
+the share x^(1 - s) of everything; s is the skew. There are three skews. Relations have the first, and friends are drawn
+by it, so a user with many relations is a friend of many. In a month nine of a hundred users interact, five times each,
+as on the walls of New Orleans. The second skew distributes interactions over these users, independently of relations.
+The third distributes the interactions of a user over its friends: most go to few. The three skews are those of the
+walls, which are a real trace.
 
-What user number i has, and does, depends on (seed, i) alone. So a part of the trace is a set of users, of any choice:
-parts are made anywhere, in any order, and put together they are the same trace. How much each user has is the
-difference of two values of the law, so that the totals are exact. One may be related to somebody twice.
+The relations and interactions of user number i depend on (seed, i) alone. So a part of the trace is any set of users:
+parts can be made anywhere, in any order, and together they are the same trace. The number of items of each user is the
+difference of two values of the law, so that totals are exact. Two users can be related twice.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ class Relations(NamedTuple):
 
 
 class Interactions(NamedTuple):
-    """In the order of publishers, and of each in the order of time."""
+    """Sorted by publisher, and by time for each publisher."""
 
     publisher: Users
     subscriber: Users
@@ -41,25 +42,25 @@ class Interactions(NamedTuple):
 
 
 class TraceLaw(msgspec.Struct, frozen=True):
-    """Which trace it is."""
+    """The size and the seed of a trace."""
 
     users: int
     relations: int
     interactions: int
     seed: int = 0
     hours: float = 730.0
-    """A month."""
+    """The duration: a month."""
 
     def __post_init__(self) -> None:
         if not 2 <= self.users <= USERS_MAX or self.interactions < 0 or self.hours <= 0:
             raise ConfigError(f"a trace has from 2 to {USERS_MAX:,} users, interactions, and a time in which they are")
-        # The user who has the fewest must have one, to have somebody to speak to.
+        # The user with the fewest relations must have one.
         least = int(self.users / (1 - RELATED)) + self.users
         if not least <= self.relations <= TOTAL_MAX or self.interactions > TOTAL_MAX:
             raise ConfigError(f"{self.users:,} users have {least:,} relations at least; of nothing more than 2^48")
 
     def part(self, number: int, parts: int) -> Users:
-        """Every so many-th user: those who have much are spread over all parts."""
+        """Every n-th user of n parts: users with many relations are spread over all parts."""
         if not 0 <= number < parts:
             raise ConfigError(f"of {parts} parts there is none of number {number}")
         return np.arange(number, self.users, parts, dtype=np.int32)
@@ -82,7 +83,7 @@ class TraceLaw(msgspec.Struct, frozen=True):
 
 
 def _portion(rank: Users, users: int, total: int, skew: float) -> NDArray[np.int64]:
-    """What those of each rank own: all up to it, less all before it."""
+    """The items of each rank: all up to it, less all before it."""
     before, after = (np.floor(total * (np.asarray(at, np.float64) / users) ** (1 - skew)) for at in (rank, rank + 1))
     return (after - before).astype(np.int64)
 
@@ -109,7 +110,7 @@ def _owner_at(many: int, skew: float, at: float) -> int:
 @jit
 def _friend(user: int, number: int, users: int, key: np.uint64) -> int:
     friend = _owner_at(users, RELATED, _uniform(key, user, number))
-    # Nobody is related to oneself.
+    # A user is not related to itself.
     return friend if friend != user else (friend + 1) % users
 
 
@@ -151,13 +152,13 @@ def _interact(
 RELATED: Final = 0.45
 """A tenth of all users has 28 % of all relations."""
 SPEAKING: Final = 0.09
-"""Of all users, in a month."""
+"""The share of users that interact in a month."""
 ACTIVE: Final = 0.6
-"""A tenth of those begins 40 % of all interactions."""
+"""A tenth of them begins 40 % of all interactions."""
 CHOSEN: Final = 0.67
-"""A fifth of one's friends get 59 % of what one says."""
+"""A fifth of a user's friends get 59 % of its interactions."""
 USERS_MAX: Final = 2**31 - 2
 TOTAL_MAX: Final = 2**48
-"""Of relations, and of interactions: floats have room beyond it for the law."""
+"""Largest number of relations, and of interactions: beyond it floats are too coarse for the law."""
 P4: Final = TraceLaw(3_000_000, 28_300_000, 1_400_000)
-"""As many as P4's trace has, of each."""
+"""The size of P4's trace."""

@@ -1,9 +1,9 @@
-"""Several topics on one overlay, and what their tokens show to insiders who have no key of any.
+"""Several topics on one overlay, and what their tokens show to insiders without keys.
 
-Everybody reads each topic by its popularity, or as a table says; each topic has a publisher of its own among those who
-do not read it, and a mesh of its own, laid anew in every epoch. Insiders are the same for all topics, and so is who is
-away. On a link to an honest neighbour an insider sees which tokens are asked for; it counts the notes of those meshes
-that it is part of. Notes come to each topic by a rate of its own.
+Nodes read each topic by its popularity, or as a table says. Each topic has its own publisher among the nodes that do
+not read it, and its own mesh, laid again in every epoch. Insiders, and the nodes that are away, are the same for all
+topics. On a link to an honest neighbour an insider sees which tokens are asked for; it counts the notifications of the
+meshes that it is part of. Each topic has its own rate of notifications.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from veilcast.lab.models.rng import stream
 
 @dataclass(frozen=True, eq=False)
 class TopicMix:
-    """Who lives on a graph, and reads what. The truth: no attacker is handed one."""
+    """The nodes of a graph, and the topics that they read. The truth: no attacker receives it."""
 
     topics: tuple[Population, ...]
-    """On the same graph, with the same insiders, in the same epochs."""
+    """Populations on the same graph, with the same insiders, in the same epochs."""
     rates: NDArray[np.float64]
-    """By topic, how many notes come in an epoch on the average."""
+    """Mean notifications of each topic in an epoch."""
 
     @property
     def reads(self) -> NDArray[np.bool_]:
@@ -42,33 +42,34 @@ class TopicMix:
 
 @dataclass(frozen=True, eq=False)
 class TokenObservations:
-    """What the coalition sees of each token, in the order of topics, which no attacker may use."""
+    """The coalition's observations of each token, in the order of topics, which no attacker may use."""
 
     views: tuple[CoalitionView, ...]
-    """By topic: E epochs on the same L links."""
+    """A view of each topic: E epochs on the same L links."""
     notes: NDArray[np.int64]
-    """E x topics: how many notes came to any insider; -1 where none of them is in the mesh."""
+    """E x topics: number of notifications that reached any insider; -1 if no insider is in the mesh."""
 
     @property
     def noticed(self) -> NDArray[np.bool_]:
-        """E x topics x L: whether anything passed there that had the token in it, but for the advert."""
+        """E x topics x L: whether a message with the token passed, other than the advert."""
         return np.stack([view.seen > SILENT for view in self.views], axis=1)
 
     @property
     def origin(self) -> NDArray[np.int32]:
-        """E x topics: where the flood began."""
+        """E x topics: the origin of the flood."""
         return np.stack([view.origin for view in self.views], axis=1)
 
 
 def zipf_popularity(topics: int, most: float) -> NDArray[np.float64]:
-    """Popularity that falls with the rank: the first topic is read by a share `most` of all."""
+    """Popularity that falls with the rank: a share `most` of all nodes reads the first topic."""
     return most / np.arange(1, topics + 1)
 
 
 def settle_topics(
     graph: Graph, readers: Sequence[NDArray[np.int32]], insiders: float, churn: float, notes: float, seed: int
 ) -> TopicMix:
-    """`readers` has those of each topic, of whom insiders are none; `notes` is the mean of an epoch and a topic."""
+    """`readers` are those of each topic; insiders among them are left out. `notes` is the mean of an epoch and a
+    topic."""
     rng = np.random.default_rng(stream(seed, "town"))
     hostile = np.zeros(graph.nodes, np.bool_)
     hostile[rng.permutation(graph.nodes)[: round(insiders * graph.nodes)]] = True
@@ -84,13 +85,13 @@ def settle_topics(
 
 
 def draw_readers(graph: Graph, popularity: NDArray[np.float64], seed: int) -> list[NDArray[np.int32]]:
-    """For each topic its readers: everybody reads it with this probability, by itself."""
+    """The readers of each topic: every node reads it with this probability, independently."""
     rng = np.random.default_rng(stream(seed, "readers"))
     return [np.flatnonzero(rng.random(graph.nodes) < share).astype(np.int32) for share in popularity]
 
 
 def observe_tokens(town: TopicMix, conduct: MeshPolicy, count: int) -> TokenObservations:
-    """What the insiders of a town see in its first `count` epochs."""
+    """The observations of the insiders in the first `count` epochs."""
     views = tuple(watch_epochs(people, conduct, count) for people in town.topics)
     notes = np.empty((count, len(views)), np.int64)
     for topic, view in enumerate(views):

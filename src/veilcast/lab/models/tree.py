@@ -1,18 +1,18 @@
-"""Spanning trees of P2 (section 4.2) as arrays: how many messages a publication costs, and which node sends most.
+"""Spanning trees of P2 (section 4.2) as arrays: messages of a publication, and the load of the busiest node.
 
 Every subscriber has a tree over all n nodes, and every node knows its parent in each. A publication begins at an origin
-and climbs. How it is routed decides what it costs:
+and climbs. Its cost depends on the routing:
 
 - *trees*: an entry belongs to one tree, so a copy climbs one path for each subscriber. Copies that leave a node for the
-  same next one at the same hop may go as one (`messages`), or each by itself (`copies`);
-- *seen*: entries are by topic alone, so a node hands on to all of its parents, whatever tree a copy came on; each node
-  does so once, for it remembers what it has seen;
-- *labels*, as P2 has it: the same, but a node remembers nothing. A copy carries the labels of the nodes that it passed,
+  same next one at the same hop can be joined (`messages`), or sent separately (`copies`);
+- *seen*: entries are by topic alone, so a node forwards to all of its parents, in whatever tree a copy came; each node
+  does so once, because it remembers what it has seen;
+- *labels*, as in P2: the same, but a node remembers nothing. A copy carries the labels of the nodes that it passed,
   which ends cycles, and nothing else: every simple path of the union of all trees is walked. With labels in a Bloom
   filter some paths end too early.
 
-Places are turned so that a subscriber stands at the root, as the real ones are. Parents of all nodes in all trees are
-stored only where copies wander over them again and again.
+Places are rotated so that a subscriber stands at the root, as in the real trees. Parents of all nodes in all trees are
+stored only for the routings that use them repeatedly.
 """
 
 from __future__ import annotations
@@ -34,24 +34,24 @@ class SpanningTrees(NamedTuple):
     places: TreePermutations
     branching: int
     turn: Nodes
-    """By tree, by how much places are turned."""
+    """The rotation of the places of each tree."""
 
 
 class TreeCost(NamedTuple):
-    """Of some publications."""
+    """Costs of publications."""
 
     messages: float
-    """Each takes so many on the average, where copies that go the same way at the same hop go as one."""
+    """Mean messages of a publication, if copies for the same next node at the same hop are joined."""
     copies: float
-    """Where each goes by itself."""
+    """Mean messages if each copy is sent separately."""
     hops: float
-    """To a subscriber."""
+    """Mean hops to a subscriber."""
     sent: Nodes
-    """By node, how many messages it sent in all."""
+    """Messages that each node sent in all."""
 
 
 def least_branching(nodes: int, depth: int) -> int:
-    """The least with which a tree so deep holds all nodes."""
+    """The least branching with which a tree of this depth holds all nodes."""
     if nodes < 2 or depth < 1:
         raise ConfigError("a tree has two nodes at least, and a depth of one")
     least = 1
@@ -61,27 +61,27 @@ def least_branching(nodes: int, depth: int) -> int:
 
 
 def subscriber_rooted(nodes: int, depth: int, roots: Nodes, seed: int, *names: str | int) -> SpanningTrees:
-    """The paper's: each has its subscriber at the root."""
+    """The paper's trees: each has its subscriber at the root."""
     hung_up = randomly_rooted(nodes, depth, roots.size, seed, *names)
     return hung_up._replace(turn=_places_of(hung_up.places, roots))
 
 
 def randomly_rooted(nodes: int, depth: int, trees: int, seed: int, *names: str | int) -> SpanningTrees:
-    """Hardened: anybody stands at the root."""
+    """Hardened trees: a random node stands at the root."""
     return SpanningTrees(
         draw_permutations(nodes, trees, seed, *names), least_branching(nodes, depth), np.zeros(trees, np.int64)
     )
 
 
 def draw_nodes(nodes: int, count: int, seed: int, *names: str | int) -> Nodes:
-    """So many nodes, all different."""
+    """Different random nodes."""
     if not 1 <= count <= nodes:
         raise ConfigError(f"of {nodes} nodes one is taken at least, and at most all, not {count}")
     return np.random.default_rng(stream(seed, *names)).permutation(nodes)[:count].astype(np.int64)
 
 
 def draw_origins(nodes: int, publications: int, seed: int) -> Nodes:
-    """Where they begin: anywhere, as publishers draw them."""
+    """Random origins, as publishers draw them."""
     return np.random.default_rng(stream(seed, "origins")).integers(nodes, size=publications)
 
 
@@ -94,37 +94,37 @@ def climb_trees(trees: SpanningTrees, origin: Nodes) -> TreeCost:
 
 
 def all_parents(trees: SpanningTrees) -> Nodes:
-    """Nodes x trees; -1 for who stands at the root."""
+    """Nodes x trees; -1 at the root."""
     above: Nodes = _parents(trees)
     return above
 
 
 def count_flood(above: Nodes, origin: int) -> int:
-    """Routing by topic alone, with a memory: how many messages it takes, over all parents (nodes x trees)."""
+    """Messages with routing by topic alone, with a memory, over all parents (nodes x trees)."""
     return int(_count_flood(above, origin))
 
 
 def count_wander(above: Nodes, origin: int, most: int, bits: int, seed: int) -> int:
-    """Routing by topic alone, with labels: the same, or `most` where it takes no less. A label is four positions in a
-    header of so many bits; with 0 bits, labels are exact."""
+    """Messages with routing by topic alone, with labels; or `most` if they are no fewer. A label is four positions in a
+    header of `bits` bits; with 0 bits, labels are exact."""
     return int(_count_wander(above, origin, most, _labels(len(above), bits, stream(seed, "labels"))))
 
 
 @jit
 def place_in(trees: SpanningTrees, tree: int, node: int) -> int:
-    """Where this node stands."""
+    """The place of this node."""
     return (place_of(trees.places, tree, node) - trees.turn[tree]) % trees.places.nodes  # type: ignore[no-any-return]
 
 
 @jit
 def node_in(trees: SpanningTrees, tree: int, place: int) -> int:
-    """Who stands at this place."""
+    """The node at this place."""
     return node_at(trees.places, tree, (place + trees.turn[tree]) % trees.places.nodes)
 
 
 @jit
 def parent_in(trees: SpanningTrees, tree: int, node: int) -> int:
-    """Whom this node hands on to; -1 if it stands at the root."""
+    """The node that this node forwards to; -1 at the root."""
     place = place_in(trees, tree, node)
     return node_in(trees, tree, (place - 1) // trees.branching) if place else -1
 
@@ -173,7 +173,7 @@ def _parents(trees: SpanningTrees) -> Nodes:
 
 @jit
 def _distinct(above: Nodes) -> tuple[Nodes, Nodes]:
-    """The parents of each node, each once; and how many they are."""
+    """The different parents of each node, and their number."""
     found, many = np.empty_like(above), np.zeros(len(above), np.int64)
     for node in range(len(above)):
         for each in above[node]:
@@ -205,7 +205,7 @@ def _count_flood(above: Nodes, origin: int) -> int:
 
 @jit
 def _labels(n: int, bits: int, state: Stream) -> Nodes:
-    """By node the positions of its label; one of its own where labels are exact."""
+    """The positions of each node's label; one position of its own if labels are exact."""
     label = np.empty((n, _POSITIONS), np.int64)
     for node in range(n):
         for number in range(_POSITIONS):
@@ -215,8 +215,8 @@ def _labels(n: int, bits: int, state: Stream) -> Nodes:
 
 @jit
 def _count_wander(above: Nodes, origin: int, most: int, label: Nodes) -> int:
-    """All paths from the origin on which no node finds its label in the header, depth first. Of the header of a path
-    it is kept how many of its nodes set each position."""
+    """Count all paths from the origin on which no node finds its label in the header, depth first. For the header of a
+    path, each position has the number of its nodes that set it."""
     parents, many = _distinct(above)
     set_by = np.zeros(label.max() + 1, np.int64)
     path, turn = np.empty(len(above) + 1, np.int64), np.zeros(len(above) + 1, np.int64)

@@ -1,12 +1,13 @@
-"""How long subscribers of trees wait: every node a queue, every stream a circuit through an anonymous network.
+"""How long subscribers of trees wait: every node is a queue, every stream a circuit through an anonymous network.
 
-Nodes do one thing at a time, in the order in which it comes: opening a layer, taking a message, handing one on each
-cost what they were measured to cost. A stream between two nodes goes through so many relays, which are hosts like the
-nodes, drawn for each stream; bytes take the time of all its legs. Nothing is lost and nobody is away.
+A node does one thing at a time, in the order of arrival. Opening a layer, receiving a message, and forwarding one take
+their measured times. A stream between two nodes goes through a number of relays, which are hosts like the nodes, drawn
+for each stream; a record takes the time of all its legs. Nothing is lost and no node is away.
 
-Instructions go down the tree that they make (`paper`), or through groups that are drawn apart, spread over some time
-(`hardened`): when the last node has its own, the subscription stands. A publication goes to its origin, which hands a
-copy to its parent in each tree, and so on to the root: which is the subscriber, or hands on to a chain of guards.
+Instructions go down the tree that they make (`paper`), or through groups that are drawn separately, spread over some
+time (`hardened`). The subscription is active when the last node has its instruction. A publication goes to its origin,
+which sends a copy to its parent in each tree, and so on to the root. The root is the subscriber, or forwards to a chain
+of guards.
 """
 
 from __future__ import annotations
@@ -24,36 +25,36 @@ from veilcast.lab.models.tree import Nodes, SpanningTrees, node_in, parent_in
 
 class CircuitNetwork(NamedTuple):
     one_way_us: NDArray[np.int64]
-    """From host to host; the first of them are the nodes."""
+    """One-way times from host to host; the first hosts are the nodes."""
     circuit: int
-    """Relays between two nodes."""
+    """Number of relays between two nodes."""
     seed: np.uint64
 
 
 class TreeWork(NamedTuple):
-    """In microseconds of one core."""
+    """Work in microseconds of one core."""
 
     wrap: int
     """A layer of a bundle, for the subscriber."""
     unwrap: int
-    """For the node that it is for."""
+    """A layer, for its node."""
     match: int
-    """For an origin, of a publication."""
+    """A publication, for its origin."""
     take: int
-    """For everybody else."""
+    """A publication, for every other node."""
     hand: int
-    """Each record that leaves."""
+    """Each record that is sent."""
 
 
 class InstallGroups(NamedTuple):
-    """How hardened instructions travel."""
+    """The groups by which hardened instructions travel."""
 
     order: SpanningTrees
-    """Who is with whom: groups are those who stand next to one another."""
+    """The order of nodes: a group is a run of consecutive places."""
     size: int
     fan: int
     first_us: NDArray[np.int64]
-    """Trees x groups, the chain's own at the end: when each leaves."""
+    """Trees x groups, the chain's guards at the end: when each bundle leaves."""
 
 
 def install_times(
@@ -64,8 +65,8 @@ def install_times(
     chains: Nodes,
     groups: InstallGroups | None,
 ) -> Nodes:
-    """By tree, when its last node has its instruction, all being asked for at once. Without groups they go down the
-    tree itself. `chains` are readers x guards."""
+    """For each tree, when its last node has its instruction, if all subscribe at once. Without groups, instructions go
+    down the tree itself. `chains` are readers x guards."""
     if groups is None:
         return np.asarray(_down_trees(net, work, trees, readers), np.int64)
     return np.asarray(_through_groups(net, work, groups, readers, chains), np.int64)
@@ -80,13 +81,13 @@ def delivery_times(
     origin: Nodes,
     sender: Nodes,
 ) -> Nodes:
-    """Publications x trees: when each reader has each, all being sent at once to these origins."""
+    """Publications x trees: when each reader has each publication, if all are sent at once to these origins."""
     return np.asarray(_delivery_times(net, work, trees, readers, chains, origin, sender), np.int64)
 
 
 @jit
 def _takes(net: CircuitNetwork, u: int, v: int, stream: int) -> int:
-    """How long a record is on a stream from u to v. Streams of one number between the same two are one."""
+    """Time of a record on a stream from u to v. Streams of one number between the same two nodes are one."""
     hosts, bits = len(net.one_way_us), mix_bits(net.seed + np.uint64((stream * len(net.one_way_us) + u) * 65536 + v))
     total, here = 0, u
     for _ in range(net.circuit):
@@ -122,8 +123,8 @@ def _through_groups(net: CircuitNetwork, work: TreeWork, groups: InstallGroups, 
     n, many, guards = groups.order.places.nodes, readers.size, chains.shape[1]
     free, stands = np.zeros(n, np.int64), np.zeros(many, np.int64)
     heads = (n + groups.size - 1) // groups.size
-    # A bundle that leaves the subscriber is at place -1 - its number, guards' own after those of groups. The queue
-    # begins with one for nobody, so that it is known what it holds.
+    # A bundle that leaves the subscriber is at place -1 - its number, those of guards after those of groups. The queue
+    # begins with a dummy entry, so that numba knows its type.
     queue, count = [(0, 0, readers[0], 0, 0)], 0
     queue.pop()
     for tree in range(many):
@@ -167,8 +168,8 @@ def _delivery_times(
 ) -> Nodes:
     n, many, guards = trees.places.nodes, readers.size, chains.shape[1]
     free, has = np.zeros(n, np.int64), np.zeros((origin.size, many), np.int64)
-    # The tree of what comes to an origin is -1; a copy that has left the root is so many guards further. The queue
-    # begins with one for nobody, so that it is known what it holds.
+    # The tree of a publication at its origin is -1; a copy behind the root counts the guards that it passed. The queue
+    # begins with a dummy entry, so that numba knows its type.
     queue = [(0, 0, readers[0], -1, 0, 0)]
     queue.pop()
     for number in range(origin.size):

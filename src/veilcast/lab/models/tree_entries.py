@@ -1,9 +1,8 @@
-"""Entries: what nodes of a coalition write down of the trees that they were made part of.
+"""Entries: what the nodes of a coalition record of the trees that they are part of.
 
-A row is one instruction that one of them got in one refresh: whom it hands on to, how long the bundle was that it came
-in, how many publications then took this way; and, from good clocks, how many hops behind the root of the tree it is.
-Of what topic it is they know, if one of them reads the topic. Who sent the bundle they do not see, nor who hands to
-them.
+A row is one instruction that one of them got in one refresh: the node to forward to, the length of the bundle, the
+number of publications that took this path; and, from good clocks, the number of hops behind the root of the tree. They
+know the topic if one of them reads it. They see neither the sender of the bundle nor the nodes that forward to them.
 """
 
 from __future__ import annotations
@@ -28,13 +27,13 @@ class TreeEntries:
     size: Numbers
     forwarded: Numbers
     hops_behind_root: Numbers
-    """Hops behind the root: 0 for the root itself, 1 for the guard next to it; -1 for who is no such."""
+    """0 for the root itself, 1 for the guard next to it; -1 for other nodes."""
 
     def where(self, rows: NDArray[np.bool_]) -> TreeEntries:
         return TreeEntries(*(getattr(self, each.name)[rows] for each in fields(self)))
 
     def before(self, refresh: int) -> TreeEntries:
-        """Those of all refreshes before this one."""
+        """The entries of all refreshes before this one."""
         return self.where(self.refresh < refresh)
 
     def of_topic(self, topic: int) -> TreeEntries:
@@ -51,8 +50,8 @@ def join_entries(parts: Sequence[TreeEntries]) -> TreeEntries:
 def entry_rows(
     entries: TreeEntries, run: str, name: Callable[[int], str], tag: Callable[[int, int], bytes]
 ) -> Iterator[ServerRow]:
-    """As rows of the table `server`: the role says who got it, the pseudonym is the parent. `tag` is what a topic is
-    called in a refresh."""
+    """Rows of the table `server`: the role names the observer, the pseudonym is the parent. `tag` gives the name of a
+    topic in a refresh."""
     columns = (entries.refresh, entries.observer, entries.parent, entries.topic, entries.size)
     for refresh, observer, parent, topic, size in zip(*(column.tolist() for column in columns), strict=True):
         yield ServerRow(run, refresh, 0, f"tree:{name(observer)}", name(parent), tag(refresh, topic), size)

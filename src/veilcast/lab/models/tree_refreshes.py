@@ -1,18 +1,18 @@
-"""Trees that are drawn anew in every refresh, over the same subscribers and the same coalition, and what it sees.
+"""Trees that are drawn again in every refresh, over the same subscribers, and what a coalition sees of them.
 
-In the paper's trees the subscriber is the root, and bundles go down the tree that they make: a node's is as long as
-its branch is large. In hardened ones anybody is the root, and hands on to a chain of guards, which ends with the
-subscriber:
+In the paper's trees the subscriber is the root, and bundles go down the tree that they make: the length of a node's
+bundle is that of its branch. In hardened trees the root is a random node, and forwards to a chain of guards, which ends
+with the subscriber:
 
     origin -> ... -> root -> guard 1 -> ... -> guard L -> subscriber
 
-Guards are kept over refreshes, as long as they live, and are the same for all topics of a subscriber. A chain may also
-go on behind the subscriber, who then stands anywhere on it but at the near end, and hands on like the others; the last
-of it hands to somebody who throws it away. Bundles go to groups that have nothing to do with the tree, and have one
-size.
+Guards are kept over refreshes, as long as they live, and are the same for all topics of a subscriber. A chain can also
+continue behind the subscriber. The subscriber then stands anywhere on it but at the near end, and forwards like the
+others; the last node forwards to a node that drops it. Bundles go to groups that are independent of the tree, and have
+one size.
 
-Publications begin anywhere, so a node carries as large a share of them as its branch has of all nodes: that, no padding
-hides.
+Publications begin at random nodes, so a node carries the share of them that its branch has of all nodes. No padding
+hides that.
 """
 
 from __future__ import annotations
@@ -38,25 +38,25 @@ class TreePolicy(NamedTuple):
     profile: Literal["paper", "hardened"] = "hardened"
     depth: int = 3
     chain: int = 3
-    """Guards, before the subscriber if there is no tail."""
+    """Number of guards, before the subscriber if there is no tail."""
     tail: int = 0
-    """Above 0, so many more, and the subscriber is behind any of all of them."""
+    """Above 0, this many guards more, and the subscriber is behind any one of all guards."""
     kept: bool = True
     """Whether guards outlast a refresh."""
     turnover: float = 0.0
-    """The share of guards that are gone by the next one, and replaced."""
+    """The share of guards that are replaced from one refresh to the next."""
     padded: bool = True
 
 
 class TreeReaders(NamedTuple):
-    """The truth: no attacker is handed one."""
+    """The truth: no attacker receives it."""
 
     nodes: int
     insiders: Numbers
     readers: Numbers
-    """By subscription, who reads."""
+    """The reader of each subscription."""
     topics: Numbers
-    """And what."""
+    """The topic of each subscription."""
     seed: int
 
     @property
@@ -67,7 +67,7 @@ class TreeReaders(NamedTuple):
 
 
 def watch_refreshes(village: TreeReaders, habit: TreePolicy, refreshes: int, publications: int) -> TreeEntries:
-    """What the coalition sees, with so many publications of each topic in a refresh."""
+    """The coalition's entries, with `publications` publications of each topic in a refresh."""
     if habit.profile == "hardened" and not 1 <= habit.chain + habit.tail < village.nodes:
         raise ConfigError("a hardened tree hangs by a chain of one guard at least, and of fewer than there are nodes")
     rng = np.random.default_rng(stream(village.seed, "refreshes"))
@@ -80,7 +80,7 @@ def watch_refreshes(village: TreeReaders, habit: TreePolicy, refreshes: int, pub
         if habit.profile == "hardened":
             if refresh:
                 chains.renew()
-            # Whoever stands at the root has the near end of the chain for a parent.
+            # The parent of the root is the near end of the chain.
             parent = np.where(place == 0, chains.chains[:, :1], parent)
             parts.append(chains.entries(refresh, publications))
         parts.append(_entries(village, habit, refresh, place, parent, branch, publications, rng))
@@ -88,24 +88,24 @@ def watch_refreshes(village: TreeReaders, habit: TreePolicy, refreshes: int, pub
 
 
 def branch_sizes(nodes: int, branching: int) -> Numbers:
-    """By place, how many nodes its branch has, itself included."""
+    """For each place, the number of nodes of its branch, itself included."""
     size: Numbers = _branches(nodes, branching)
     return size
 
 
 class PublicationPaths(NamedTuple):
-    """Of publications to a subscriber in one tree."""
+    """Paths of publications to a subscriber in one tree."""
 
     runs: Numbers
-    """How many insiders in a row each begins with, the origin being one."""
+    """Number of consecutive insiders at the beginning of each path, from the origin on."""
     last: Numbers
-    """Who comes after them, the subscriber at the latest."""
+    """The node after them, at the latest the subscriber."""
     owned: float
-    """The share of which the coalition had the whole path."""
+    """The share of publications whose whole path belongs to the coalition."""
 
 
 def trace_paths(village: TreeReaders, habit: TreePolicy, publications: int) -> PublicationPaths:
-    """To the first subscriber, in its first tree."""
+    """Paths to the first subscriber, in its first tree."""
     first = village._replace(readers=village.readers[:1], topics=village.topics[:1])
     above = tree.all_parents(_trees(first, habit, 0))[:, 0]
     rng = np.random.default_rng(stream(village.seed, "refreshes"))
@@ -123,25 +123,25 @@ def trace_paths(village: TreeReaders, habit: TreePolicy, publications: int) -> P
 
 
 class GuardChains:
-    """The guards of each subscriber, in the order in which they are passed, with the subscriber among them."""
+    """The guards of each subscriber, in the order of the path, with the subscriber among them."""
 
     def __init__(self, village: TreeReaders, habit: TreePolicy, rng: np.random.Generator) -> None:
         self._village, self._habit, self._rng = village, habit, rng
         self._people, self._whose = np.unique(village.readers, return_inverse=True)
         length = (habit.chain + habit.tail) if habit.profile == "hardened" else 0
-        # One more than there are guards, for the subscriber; and one to whom the last hands what nobody wants.
+        # One place more than guards, for the subscriber; and with a tail one for the node that drops everything.
         self._ways = np.empty((self._people.size, length + 1 + (habit.tail > 0)), np.int64)
         self._stands = np.empty(self._people.size, np.int64)
         self._draw()
 
     @property
     def chains(self) -> Numbers:
-        """By subscription."""
+        """The chain of each subscription."""
         return self._ways[self._whose]
 
     def first_chain(self) -> list[int]:
-        """The guards of the first subscriber, and itself; nobody but it, where there is no chain. In the paper's trees
-        it is the root already."""
+        """The guards of the first subscriber, and the subscriber. Empty in the paper's trees, whose root is the
+        subscriber."""
         if self._habit.profile == "paper":
             return []
         return [int(each) for each in self._ways[0, : self._stands[0] + 1]]
@@ -158,7 +158,7 @@ class GuardChains:
             self._ways[person, place] = self._rng.choice(others)
 
     def entries(self, refresh: int, publications: int) -> TreeEntries:
-        """What guards of the coalition were told, each in a bundle of its own."""
+        """The entries of guards of the coalition, each from its own bundle."""
         enemy = ~self._village.honest
         subscription, place = np.nonzero(enemy[self.chains[:, :-1]])
         way = self.chains
@@ -173,7 +173,7 @@ class GuardChains:
         )
 
     def _draw(self) -> None:
-        """The guards of everybody, none twice on a chain, and where the subscriber stands."""
+        """Draw the guards of each subscriber, without repetition on a chain, and the place of the subscriber."""
         places = self._ways.shape[1]
         for number, person in enumerate(self._people.tolist()):
             drawn = self._rng.permutation(self._village.nodes)[: places + 1]
@@ -201,8 +201,8 @@ def _entries(
     publications: int,
     rng: np.random.Generator,
 ) -> TreeEntries:
-    """What those of the coalition were told as the ordinary nodes that they are: subscriptions x insiders, but for who
-    subscribes itself and stands at the root."""
+    """The entries of insiders as ordinary nodes of the trees: subscriptions x insiders, without a subscriber that is
+    its own root."""
     told = parent >= 0
     below = branch[place][told]
     if habit.profile == "paper":
@@ -225,7 +225,7 @@ def _entries(
 
 @jit
 def _insider_places(trees: SpanningTrees, insiders: Numbers) -> tuple[Numbers, Numbers]:
-    """Trees x insiders: where each stands, and whom it hands on to."""
+    """Trees x insiders: the place of each, and the node that it forwards to."""
     place = np.empty((trees.turn.size, insiders.size), np.int64)
     parent = np.empty_like(place)
     for number in range(trees.turn.size):
@@ -244,7 +244,7 @@ def _branches(nodes: int, branching: int) -> Numbers:
 
 
 LAYER: Final = 115
-"""Bytes of one instruction in a bundle, with what closes it."""
+"""Bytes of one instruction in a bundle, with its seal."""
 INSTALL: Final = 4096
 GROUP: Final = 32
 FAN: Final = 4

@@ -1,9 +1,9 @@
-"""Where users live on an overlay, and who speaks to whom there: a trace of interactions becomes a matrix of brokers.
+"""The placement of users on an overlay: a trace of interactions becomes a matrix of brokers.
 
-A user's broker is drawn by Zipf's law over the brokers' ranks, from a hash of the user's number: so nobody holds a
-table of all users, and a user lives in the same place whatever partition an interaction falls into. However long a
-trace is, what of it counts is how many interactions go from broker u to broker v: 160,000 numbers for 400 brokers,
-from which hops, shares and losses on any tree follow exactly. Matrices of parts of a trace are added.
+A user's broker is drawn by Zipf's law over the brokers' ranks, from a hash of the user's number. So no table of all
+users is needed, and a user has the same broker in every partition. Of a trace of any length only the number of
+interactions from broker u to broker v matters: 160,000 numbers for 400 brokers, from which hops, shares and losses on
+any tree follow exactly. Matrices of parts of a trace are added.
 """
 
 from __future__ import annotations
@@ -19,19 +19,20 @@ from veilcast.lab.models.rng import GOLDEN, mix_bits, stream, to_fraction
 
 Users: TypeAlias = NDArray[np.int32]
 Matrix: TypeAlias = NDArray[np.int64]
-"""Pairs of brokers: how many interactions go from one to the other."""
+"""For each pair of brokers, the number of interactions from one to the other."""
 
 
 class UserPlacement(NamedTuple):
     below: NDArray[np.float64]
-    """By broker, the probability that a user lives at one of those up to it."""
+    """For each broker, the probability that a user lives at it or at an earlier one."""
     guide: NDArray[np.int16]
-    """For each thousandth of the way from 0 to 1 the first broker that is not below it: from there it is not far."""
+    """For each of 1,024 equal parts of the interval from 0 to 1, the first broker that a user there can have: the
+    search starts from it."""
     key: np.uint64
 
     @classmethod
     def by_zipf(cls, brokers: int, alpha: float, seed: int) -> UserPlacement:
-        """The larger alpha, the more users at the first brokers; 0 is the same for all."""
+        """The larger alpha, the more users at the first brokers; 0 gives all brokers the same probability."""
         below = np.cumsum(zipf_weights(brokers, alpha))
         below[-1] = 1.0
         guide = np.searchsorted(below, np.arange(_GUIDES) / _GUIDES, side="right").astype(np.int16)
@@ -82,4 +83,4 @@ def _matrix(publishers: Users, subscribers: Users, placement: UserPlacement) -> 
 
 _GUIDES: Final = 1024
 ALPHA_MAX: Final = 50.0
-"""There, all live at one broker, and floats still hold the others."""
+"""At this alpha all users live at one broker, and the other probabilities are still above 0."""
