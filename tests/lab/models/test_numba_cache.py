@@ -36,4 +36,4 @@ def test_who_has_no_home_and_may_write_nowhere_has_kernels_too(monkeypatch: pyte
         raise RuntimeError("Could not determine home directory.")
 
     monkeypatch.setattr(Path, "expanduser", homeless)
-    assert numba_cache._kept("") == ""
+    assert numba_cache._cache_directory("") == ""

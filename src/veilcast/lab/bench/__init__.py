@@ -1,1 +1,1 @@
-"""How fast the lab is: kernels and sweeps beside the same written the obvious way, in one run of one machine."""
+"""Benchmarks of the lab: models and sweeps beside straightforward implementations, on one machine."""

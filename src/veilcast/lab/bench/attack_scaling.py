@@ -1,7 +1,7 @@
-"""`veilcast lab bench attacks`: how attackers over frames grow from a million rows to a hundred million.
+"""`veilcast lab bench attacks`: the time of attackers over tables, from a million rows to a hundred million.
 
-The same tables go through Spark on one core and on two, and through plain pandas up to what fits into memory. What
-comes out must be the same. Seconds are the clock's, and memory is that of all processes together.
+The same tables go through Spark on one core and on two, and through plain pandas as far as they fit into memory. The
+results must be the same. Seconds are wall-clock time, and memory is that of all processes together.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class AttackTiming(msgspec.Struct, frozen=True):
 
 
 def run(rows: int, say: Callable[[str], object]) -> dict[str, Any]:
-    """Tell line by line what is measured, as it is; and all of it at the end. Wrong results raise `LocalError`."""
+    """Report each measurement by `say` as it is made, and return all of them. Wrong results raise `LocalError`."""
     say(f"{'rows':>12}  {'by':17} {'attack':19} {'seconds':>9} {'rows/s':>12} {'peak MB':>9}")
     found: list[AttackTiming] = []
 
@@ -86,7 +86,8 @@ def run(rows: int, say: Callable[[str], object]) -> dict[str, Any]:
 
 
 def check_scores(scores: Scores, expected: Scores | None) -> None:
-    """As expected; or, if nobody knows what is right, the same in every run, but for the last, which may be shorter."""
+    """Compare with the expected scores; without them, require the same scores in every run but the last, which can be
+    shorter."""
     if not scores:
         raise LocalError("nobody was guessed at")
     if expected is None:
@@ -147,7 +148,7 @@ def _read(spark: SparkSession, place: str, row: type[ObservationRow]) -> DataFra
 
 
 def _scores(guesses: DataFrame) -> Scores:
-    """Where guesses are of a topic or a request, that stands beside the node."""
+    """Scores by run, attack, role and node. If a guess is about a topic or a request, its name precedes the node's."""
     columns = guesses.select("run", "attack", "role", "topic", "node", "score").toArrow().to_pydict()
     return {
         (run, attack, role, f"{topic} {node}" if topic else node): score
@@ -175,6 +176,6 @@ _ATTACKS: Final[dict[str, Callable[[SparkSession, TiledTables], DataFrame]]] = {
 }
 _LEAST: Final = 10_000
 _DISK_BYTES: Final = 150
-"""That a row takes on disk, with all that Spark puts aside while it sorts."""
+"""Disk space of a row, with Spark's temporary files for sorting."""
 _PANDAS_BYTES: Final = 12 << 30
-"""What pandas may hold; so much is granted to Spark, too."""
+"""Memory limit of pandas; Spark has the same."""

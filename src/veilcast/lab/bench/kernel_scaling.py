@@ -1,4 +1,4 @@
-"""The kernels from a thousand nodes to a million: how long each takes, and how many shell games it plays a second."""
+"""The models from a thousand nodes to a million: the time of each, and the rate of shell games."""
 
 from __future__ import annotations
 
@@ -19,27 +19,27 @@ from veilcast.lab.models.shell_game import GameOutcome, play_events, play_swaps
 
 
 class KernelTiming(msgspec.Struct, frozen=True):
-    """Of one core: seconds of processor time, and swaps a second."""
+    """On one core: seconds of processor time, and swaps per second."""
 
     nodes: int
     overlay: int
     """|V_a| of the baseline."""
     graph_s: float
     mesh_s: float
-    """Roles and baseline."""
+    """Time of roles and baseline."""
     cover_s: float
     events: float
-    """With waits, decay and the mesh being built."""
+    """Swaps per second with waits, decay and the mesh being built."""
     locked: float
-    """With locks as well."""
+    """Swaps per second with locks as well."""
     swaps: float
-    """Bare."""
+    """Bare swaps per second."""
     peers_s: dict[str, float]
-    """Overlay, mesh, covers and attack in one, of those who can at this size."""
+    """Time of overlay, mesh, covers and attack together, of the peers that can run this size."""
 
 
 def measure_sizes(sizes: tuple[int, ...], rounds: int, peers: Sequence[PeerModel]) -> Iterator[KernelTiming]:
-    _measure(200, 1, 1_000, ())  # Compiles what was not.
+    _measure(200, 1, 1_000, ())  # Compiles everything.
     for nodes in sizes:
         yield _measure(nodes, rounds, _SWAPS, peers if nodes <= _PEERS_MAX else ())
 
@@ -49,7 +49,7 @@ def _measure(nodes: int, rounds: int, swaps: int, peers: Sequence[PeerModel]) ->
     publisher, subscribers = draw_roles(graph, 0.1, 1)
     mesh = build_mesh(graph, publisher, subscribers, 1)
     _check_mesh(nodes, mesh)
-    decay = len(mesh.members) / swaps / 20  # So low that the game does not end before.
+    decay = len(mesh.members) / swaps / 20  # Low enough that the game does not end earlier.
     games: dict[str, Callable[[], GameOutcome]] = {
         "events": lambda: play_events(mesh, subscribers, 1, decay=decay, look="swaps", steps=[swaps])[0],
         "locked": lambda: play_events(mesh, subscribers, 1, lock_s=0.05, look="swaps", steps=[swaps])[0],

@@ -1,4 +1,4 @@
-"""`veilcast lab bench`: how fast, and how much faster than the same written the obvious way."""
+"""`veilcast lab bench`: the speed of models and sweeps, beside straightforward implementations."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from veilcast.lab.bench.sweep_rates import SweepTiming
 
 
 def run(quick: bool, say: Callable[[str], object]) -> dict[str, Any]:
-    """Tell line by line what is measured, as it is; and all of it at the end. Wrong results raise `LocalError`."""
+    """Report each measurement by `say` as it is made, and return all of them. Wrong results raise `LocalError`."""
     found = peers.networkx()
     others = [peers.plain_python()] + ([found] if isinstance(found, peers.PeerModel) else [])
     say("kernels on one core: seconds of processor time, and shell games in swaps a second")
@@ -55,7 +55,7 @@ def run(quick: bool, say: Callable[[str], object]) -> dict[str, Any]:
 
 
 def _scale(sweeping: Sequence[SweepTiming], say: Callable[[str], object]) -> None:
-    """The same sweeps on one core and on more, and how many times faster they are there."""
+    """The same sweeps on one core and on more, and the speed-up."""
     say("sweeps on Spark: runs a second by the clock, and how many times those of one core")
     say("".join(f"{column:>16}" for column in ("nodes", *(f"local[{one.cores}]" for one in sweeping))))
     for nodes, first in sweeping[0].rates.items():
@@ -65,7 +65,7 @@ def _scale(sweeping: Sequence[SweepTiming], say: Callable[[str], object]) -> Non
 
 
 def _compare(rates: Mapping[str, float], peer: str, say: Callable[[str], object]) -> None:
-    """Each rate, and how many times that of a peer it is."""
+    """Each rate, and its ratio to that of a peer."""
     for name, rate in sorted(rates.items(), key=lambda entry: entry[1]):
         say(f"{name:28} {rate:>14,.0f} {rate / rates[peer]:>10,.1f} x {peer}")
 
@@ -83,5 +83,5 @@ _COLUMNS: Final = {
 _SIZES: Final = (1_000, 10_000, 100_000, 1_000_000)
 _QUICK_SIZES: Final = (1_000, 10_000)
 _SWEEPS: Final = {run_rates.SETTING.nodes: 200, 20_000: 20}
-"""Seeds, by the number of nodes: runs of about half a thousandth of a second, and of a few hundredths."""
+"""Seeds by number of nodes: runs of about half a millisecond, and of a few hundredths of a second."""
 _QUICK_SWEEPS: Final = {run_rates.SETTING.nodes: 5, 20_000: 1}

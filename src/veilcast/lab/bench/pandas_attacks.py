@@ -1,4 +1,4 @@
-"""The same attacks in plain pandas, as one writes them for tables that fit into memory: the peer of those on Spark."""
+"""The same attacks in plain pandas, for tables that fit into memory: the peer of those on Spark."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from veilcast.lab.attack.observer import cadence, publication_waves
 from veilcast.lab.bench.tiled_tables import HEARTBEAT_US, TiledTables
 
 Scores = dict[tuple[str, str, str, str], float]
-"""By run, attack, role and node."""
+"""Scores by run, attack, role and node."""
 
 
 class PandasResult(NamedTuple):
@@ -25,7 +25,7 @@ class PandasResult(NamedTuple):
 
 
 def run_in_pandas(tiled: TiledTables) -> PandasResult:
-    """In a process of its own: what it held at most is the process's."""
+    """Runs in its own process, whose peak memory is reported."""
     seconds: dict[str, float] = {}
     scores: Scores = {}
     for name, attack in _ATTACKS.items():
@@ -60,7 +60,7 @@ def _of_notes(tiled: TiledTables) -> Scores:
 
 
 def _notes(cells: pd.DataFrame) -> pd.DataFrame:
-    """Those that stand out, as in `publication_waves`."""
+    """The cells that stand out, as in `publication_waves`."""
     on = cells.drop_duplicates(["run", "src", "dst", "size"])
     links = cells.drop_duplicates(["run", "src", "dst"]).groupby("run").size()
     carried = on.groupby(["run", "size"]).size().reset_index(name="on")
@@ -81,7 +81,7 @@ def _notes(cells: pd.DataFrame) -> pd.DataFrame:
 
 
 def _publications(rows: pd.DataFrame) -> tuple[np.ndarray[Any, Any], int]:
-    """Who sends shortly after it had one passes it on."""
+    """A node that sends shortly after it received one forwards that publication."""
     last: dict[str, tuple[int, int]] = {}
     found, count = [], 0
     for t_us, src, dst in rows[["t_us", "src", "dst"]].itertuples(index=False):

@@ -1,7 +1,7 @@
-"""How much memory a process and all that it started hold at most: Java, and Python's workers beside it.
+"""The peak memory of a process and of all processes that it started: Java, and Python's workers.
 
-The proportional set size is what counts: pages that several processes share, as forked workers do, count once. It is
-looked at several times a second, so what is held for a shorter time may be missed.
+It is measured as proportional set size: pages that several processes share, such as forked workers, count once. It is
+sampled several times a second, so shorter peaks can be missed.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Final, Self
 
 
 class PeakMemory:
-    """Watches for the time of a `with`."""
+    """Measures for the duration of a `with`."""
 
     def __init__(self) -> None:
         self.bytes = 0
@@ -40,12 +40,12 @@ class PeakMemory:
 
 
 def process_tree(root: int) -> list[int]:
-    """A process, and all that came of it."""
+    """A process and its descendants."""
     children: dict[int, list[int]] = {}
     for entry in Path("/proc").iterdir():
         if entry.name.isdecimal():
-            with contextlib.suppress(OSError):  # It has ended meanwhile.
-                # The name before the state may hold anything, but ends with the last bracket.
+            with contextlib.suppress(OSError):  # The process has ended meanwhile.
+                # The name before the state can contain anything, and ends with the last bracket.
                 parent = int((entry / "stat").read_text().rpartition(")")[2].split()[1])
                 children.setdefault(parent, []).append(int(entry.name))
     found = [root]

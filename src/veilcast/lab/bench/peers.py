@@ -1,8 +1,8 @@
-"""The same run as the kernels', written the obvious way: in plain Python, and with networkx.
+"""The models' run, written in a straightforward way: in plain Python, and with networkx.
 
-A run is an overlay of Watts and Strogatz, roles, the mesh of shortest ways, covers by the rule "one", and the leaf rule
-of P0's observer. This is what one would write first; each gives the same two numbers, which are drawn from the same
-distributions as the kernels', and that is checked where they are timed. Chance is Python's own.
+A run is an overlay of Watts and Strogatz, roles, the mesh of shortest paths, covers by the rule "one", and the leaf
+rule of P0's observer. Each peer returns the same two numbers, with the same distributions as the models'; the
+benchmarks check that. Random numbers are Python's own.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ class MeshOutcome(NamedTuple):
     overlay: int
     """|V_a|."""
     accuracy: float
-    """Of the leaf rule, over V."""
+    """Accuracy of the leaf rule, over V."""
 
 
 @dataclass(frozen=True)
 class PeerModel:
-    """One way to write it. The shell game is bare swaps on the mesh of a seed; the time of `game` is that of the swaps
-    alone, so it gives a function that plays."""
+    """One implementation. The shell game is bare swaps on the mesh of a seed. Only the swaps are timed, so `game`
+    returns a function that plays."""
 
     name: str
     run: Callable[[Setting, int], MeshOutcome]
@@ -79,7 +79,7 @@ def _plain_game(setting: Setting, seed: int) -> Callable[[int], dict[int, int]]:
 
 
 def networkx() -> PeerModel | str:
-    """The peer, or why there is none."""
+    """The peer, or the reason why it is missing."""
     try:
         import networkx as nx
     except ImportError:
@@ -148,7 +148,7 @@ def _plain_mesh(setting: Setting, seed: int) -> tuple[Random, list[list[int]], i
 
 
 def _climb(nearer: dict[int, list[int]], publisher: int, subscribers: list[int], rng: Random) -> dict[int, int]:
-    """The mesh, as the parent of each of its nodes; the publisher is its own."""
+    """The mesh, as the parent of each of its nodes; the publisher is its own parent."""
     parent = {publisher: publisher}
     for node in subscribers:
         while node in nearer and node not in parent:

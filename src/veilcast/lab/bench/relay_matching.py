@@ -1,10 +1,10 @@
 """`veilcast lab bench bulk`: a relay's publications against its subscriptions, a million of each, on Spark.
 
-A subscription is a topic and a range of sixteen bits, as the tags of the pieces of its cover; a publication is a topic
-and a value, as the tags of its prefixes. They are matched as P2's server does, by filters, in blocks of 2^17 columns
-with the publications broadcast ("filters"); as the hardened one does, by equal tags, which on Spark is a join
-("exact"); and by a dictionary in one process of plain Python. Subscriptions are all there from the start, publications
-grow. Nothing that matches may be missed by anybody; filters may let through what their bound allows.
+A subscription is a topic and a range of sixteen bits, as the tags of its cover; a publication is a topic and a value,
+as the tags of its prefixes. They are matched in three ways: by filters, as P2's server does, in blocks of 2^17 columns
+with the publications broadcast ("filters"); by equal tags, as the hardened server does, which on Spark is a join
+("exact"); and by a dictionary in one process of plain Python. All subscriptions are there from the start, and the
+number of publications grows. No match may be missed; filters may have as many false matches as their bound allows.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class SubscriptionTags(NamedTuple):
 
 
 def run(rows: int, say: Callable[[str], object]) -> dict[str, Any]:
-    """Tell line by line what is measured, as it is; and all of it at the end. Wrong results raise `LocalError`."""
+    """Report each measurement by `say` as it is made, and return all of them. Wrong results raise `LocalError`."""
     columns = f"{'publications':>13} {'subscriptions':>14}  {'by':26} {'seconds':>9} {'publ./s':>10}"
     say(f"{columns} {'matches':>12} {'peak MB':>9}")
     found: list[MatchTiming] = []
@@ -81,7 +81,7 @@ def run(rows: int, say: Callable[[str], object]) -> dict[str, Any]:
 
 
 def check_matches(found: MatchTiming, plain: MatchTiming) -> None:
-    """Equal tags are equal; filters add to that, if their bound holds, about so many at most."""
+    """Exact matching must find exactly the right matches. Filters can add about as many as their bound allows."""
     more = found.matches - plain.matches
     allowed = SHAPE.bound * found.publications * found.subscriptions if "filters" in found.by else 0.0
     if not 0 <= more <= allowed + 5 * allowed**0.5:
@@ -89,12 +89,12 @@ def check_matches(found: MatchTiming, plain: MatchTiming) -> None:
 
 
 def topic_count(subscribed: int) -> int:
-    """As many as leave about a hundred subscriptions to each."""
+    """The number of topics that leaves about a hundred subscriptions to each."""
     return max(1, subscribed // 100)
 
 
 def draw_subscriptions(count: int, topics: int) -> SubscriptionTags:
-    """Any topic, and any range up to a fifth of the domain wide."""
+    """A random topic, and a random range up to a fifth of the domain wide."""
     rng = np.random.default_rng(stream(0, "subscriptions"))
     topic = rng.integers(topics, size=count)
     low = rng.integers(1 << BITS, size=count)
@@ -106,7 +106,7 @@ def draw_subscriptions(count: int, topics: int) -> SubscriptionTags:
 
 
 def draw_publications(count: int, topics: int) -> Numbers:
-    """Publications x prefixes, from the shortest on; sorted, as they are matched."""
+    """Publications x prefixes, from the shortest on, sorted for matching."""
     rng = np.random.default_rng(stream(0, "publications", count))
     topic, value = rng.integers(topics, size=count), rng.integers(1 << BITS, size=count)
     order = np.lexsort((value, topic))
@@ -115,7 +115,7 @@ def draw_publications(count: int, topics: int) -> Numbers:
 
 
 def write_blocks(place: Path, tags: Numbers, offsets: Numbers) -> None:
-    """Rows of a number and its tags; a file for each block, so that each is a task of its own."""
+    """Rows of a number and its tags; a file for each block, so that each is a task."""
     place.mkdir()
     for first in range(0, len(offsets) - 1, BLOCK_COLUMNS):
         part = offsets[first : first + BLOCK_COLUMNS + 1]
@@ -135,7 +135,7 @@ def match_by_filters(spark: SparkSession, subscribed: DataFrame, asked: Numbers)
         publication, column = match_filters(bits, shared.value, SHAPE)
         return pa.table([publication, rows["number"].to_numpy()[column]], ["publication", "subscription"])
 
-    # By range, since hashes share out a handful of blocks unevenly.
+    # By range, because hashes would distribute a handful of blocks unevenly.
     blocks = (
         subscribed.selectExpr("*", f"number div {BLOCK_COLUMNS} as block").repartitionByRange("block").groupBy("block")
     )
@@ -143,14 +143,14 @@ def match_by_filters(spark: SparkSession, subscribed: DataFrame, asked: Numbers)
 
 
 def match_by_tags(subscribed: DataFrame, published: DataFrame) -> DataFrame:
-    """The same where tags lie open; a value has one tag in common with a range that holds it."""
+    """The same with plain tags: a value has one tag in common with a range that contains it."""
     wanted = subscribed.selectExpr("number as subscription", "explode(tags) as tag")
     asked = published.selectExpr("number as publication", "explode(tags) as tag")
     return asked.join(wanted, "tag").select("publication", "subscription")
 
 
 def match_in_dictionary(subscribed: SubscriptionTags, asked: Numbers) -> int:
-    """How many matches a dictionary of lists finds."""
+    """Number of matches that a dictionary of lists finds."""
     index: defaultdict[int, list[int]] = defaultdict(list)
     owners = np.repeat(np.arange(len(subscribed.offsets) - 1), np.diff(subscribed.offsets))
     for tag, owner in zip(subscribed.tags.tolist(), owners.tolist(), strict=True):
@@ -163,7 +163,7 @@ def match_in_dictionary(subscribed: SubscriptionTags, asked: Numbers) -> int:
 def _on_spark(cores: int, place: Path, asked: Numbers, subscribed: int) -> Iterator[MatchTiming]:
     with session(f"local[{cores}]") as spark:
         rows, published = (spark.read.parquet(f"file://{place / name}") for name in (_SUBSCRIBED, str(len(asked))))
-        # Workers start, and load their kernels, once.
+        # Workers start, and compile, once.
         match_by_filters(spark, rows.limit(_LEAST), asked[:1]).count()
         ways: dict[str, Callable[[], DataFrame]] = {
             "filters": lambda: match_by_filters(spark, rows, asked),
@@ -199,13 +199,13 @@ def _timing(asked: Numbers, subscribed: int, by: str, seconds: float, count: int
 
 
 def _tags(topic: Numbers, level: Numbers, prefix: Numbers) -> Numbers:
-    """A word for each topic and prefix, that tells neither."""
+    """A random-looking word for each topic and prefix."""
     plain = (topic << (BITS + 1)) + (np.int64(1) << level) + prefix
     return np.asarray(mix_bits(plain.view(np.uint64)), np.uint64).view(np.int64)  # type: ignore[arg-type]
 
 
 BITS: Final = 16
 SHAPE: Final = Geometry.sized(elements=largest_cover(BITS), queries=BITS + 1, bound=1e-6)
-"""Of a million subscriptions, one is sent a publication wrongly at most, on the average."""
+"""Of a million subscriptions, at most one gets a publication wrongly, on average."""
 _LEAST: Final = 100
 _SUBSCRIBED: Final = "subscriptions"

@@ -1,7 +1,7 @@
-"""What a relay's server, its proxy and the wires of its clients saw, as large as one likes: tiled as `tiles` does it.
+"""Tables of any size of what a relay's server, its proxy and the wires of its clients saw, tiled as in `tiled_tables`.
 
-A tile is one epoch of a relay of the paper's profile, where users keep their pseudonyms and topics their tags. The
-attackers of `spark_job`, `spark_job` and `spark_job` go over it on Spark; every run has the same answer.
+A tile is one epoch of a relay of the paper's profile, in which users keep their pseudonyms and topics their tags. The
+attackers of `attack.server.spark_job` run over it on Spark. Every run has the same answer.
 """
 
 from __future__ import annotations
@@ -41,11 +41,11 @@ class RelayTables(msgspec.Struct, frozen=True):
     cells: str
     presence: str
     rows: int
-    """Of `server`."""
+    """Rows of `server`."""
 
 
 def write_tables(folder: Path, count: int) -> RelayTables:
-    """Write so many rows of what server and proxy saw, and what the wires had of it."""
+    """Write `count` rows of what server and proxy saw, and the cells on the wires."""
     base = {row: tables.from_rows(row, made) for row, made in _epoch().items()}
     tiles = ceil(count / len(base[ServerRow]))
     places = {row: folder / tables.TABLE_OF[row] for row in base}
@@ -57,7 +57,7 @@ def write_tables(folder: Path, count: int) -> RelayTables:
 
 
 def run_attackers(spark: SparkSession, ledgers: RelayTables) -> DataFrame:
-    """What all attackers hold of whom."""
+    """The guesses of all attackers."""
 
     def read(place: str, row: type[ObservationRow]) -> DataFrame:
         return spark.read.schema(tables.spark_schema(row)).parquet(f"file://{place}")

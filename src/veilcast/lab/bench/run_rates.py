@@ -1,7 +1,7 @@
-"""How many runs and shell games a second, in loops of one process: ours, and those of the peers.
+"""Runs and shell games per second, in loops of one process: ours, and those of the peers.
 
-A run is P0's overlay with covers. The kernels alone do what the peers do; the engine of a sweep measures all that the
-lab measures. What the peers give is held against what the kernels give, in distribution.
+A run is P0's overlay with covers. The models alone do what the peers do; the engine of a sweep computes all measures of
+the lab. The results of the peers must have the distribution of the models'.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from veilcast.lab.runs.table import ENGINES
 
 
 def measure_runs(peers: Sequence[PeerModel], count: int, rounds: int) -> dict[str, float]:
-    """Runs a second in one process, of ours and of each peer."""
+    """Runs per second in one process, ours and each peer's."""
     ours = [_engine(seed) for seed in range(_COMPARED)]
     if not np.allclose(ours, [_kernels(seed) for seed in range(_COMPARED)]):
         raise LocalError("the engine measures something else than the kernels give")
@@ -38,7 +38,7 @@ def measure_runs(peers: Sequence[PeerModel], count: int, rounds: int) -> dict[st
 
 
 def measure_games(peers: Sequence[PeerModel], swaps: int, rounds: int) -> dict[str, float]:
-    """Bare swaps a second on one mesh, of ours and of each peer."""
+    """Bare swaps per second on one mesh, ours and each peer's."""
     graph = small_world(SETTING.nodes, SETTING.degree, SETTING.rewire, 1)
     mesh = build_mesh(graph, *draw_roles(graph, SETTING.ratio, 1), 1)
     play_swaps(mesh, 1, 1)
@@ -54,7 +54,7 @@ def measure_games(peers: Sequence[PeerModel], swaps: int, rounds: int) -> dict[s
 
 
 def check_peer(peer: PeerModel, ours: Sequence[MeshOutcome], theirs: Sequence[MeshOutcome]) -> None:
-    """Their means may differ by four standard errors; what does not vary, not at all."""
+    """Means can differ by four standard errors; constants must be equal."""
     one, other = np.array(ours), np.array(theirs)
     error = (one.var(axis=0) / len(one) + other.var(axis=0) / len(other)) ** 0.5
     if (np.abs(one.mean(axis=0) - other.mean(axis=0)) > 4 * error + _ROUNDING).any():
@@ -92,7 +92,7 @@ PARAMS: Final = MeshFlows(
 KERNELS: Final = "veilcast, kernels"
 ENGINE: Final = "veilcast, all measures"
 _FASTER: Final = 100
-"""So many times the swaps of a peer take about as long with us."""
+"""Our implementation plays this many times the swaps of a peer in about the same time."""
 _COMPARED: Final = 60
-"""Runs of each peer, whose means are held against ours."""
+"""Runs of each peer that are compared with ours."""
 _ROUNDING: Final = 1e-9

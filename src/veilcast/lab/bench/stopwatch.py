@@ -1,4 +1,4 @@
-"""How long things take on a machine that others use too: in turns, in short rounds, and the best round counts."""
+"""Timing on a shared machine: candidates take turns in short rounds, and the best round counts."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ T = TypeVar("T")
 
 
 def measure_time(work: Callable[[], T], clock: Clock = time.process_time) -> tuple[float, T]:
-    """Seconds, and what came of it. By default they are those of this process, whoever else is busy."""
+    """Seconds, and the result. By default it is the processor time of this process."""
     gc.collect()
     start = clock()
     done = work()
@@ -26,7 +26,7 @@ def best_time(work: Callable[[], object], rounds: int) -> float:
 def race_times(
     works: Mapping[str, Callable[[], object]], rounds: int, clock: Clock = time.process_time
 ) -> dict[str, float]:
-    """The best seconds of each. They take turns, so that a busy minute does not meet one of them alone."""
+    """The best time of each candidate. They take turns, so that a busy minute does not affect one of them alone."""
     found: dict[str, float] = {}
     for _ in range(rounds):
         for name, work in works.items():

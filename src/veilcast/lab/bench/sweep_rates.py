@@ -1,9 +1,9 @@
-"""How many runs a second Spark sweeps, of short runs and of longer ones.
+"""Runs per second of a sweep on Spark, for short runs and for longer ones.
 
-The runs are those of the loops, with all measures; a sweep moreover checks and sorts every row, writes them to disk,
-and sums them up. It has several processes, so its seconds are the clock's on the wall, and what others do on the
-machine is in them. Until Spark and its workers stand is told apart. Runs of half a thousandth of a second show what a
-sweep costs beside them; how much faster two cores are shows where runs take longer than that.
+The runs are those of `run_rates`, with all measures. A sweep also checks and sorts every row, writes them to disk, and
+computes scores. It has several processes, so its seconds are wall-clock time, with the load of other processes in them.
+The start of Spark and its workers is measured separately. Runs of half a millisecond show the overhead of a sweep; the
+speed-up of two cores shows with longer runs.
 """
 
 from __future__ import annotations
@@ -27,17 +27,17 @@ from veilcast.lab.spark import session
 
 
 class SweepTiming(msgspec.Struct, frozen=True):
-    """On so many cores of this machine."""
+    """On `cores` cores of this machine."""
 
     cores: int
     ready_s: float
-    """Until Spark and its workers stood."""
+    """Time until Spark and its workers are ready."""
     rates: dict[int, float]
-    """Runs a second, by the number of nodes."""
+    """Runs per second, by number of nodes."""
 
 
 def measure_sweeps(cores: int, seeds: Mapping[int, int]) -> SweepTiming:
-    """Sweep overlays of these numbers of nodes, each over so many seeds."""
+    """Sweep overlays of these numbers of nodes, each over its number of seeds."""
     start = time.perf_counter()
     with tempfile.TemporaryDirectory(prefix="veilcast-bench-") as folder, session(f"local[{cores}]") as spark:
 
@@ -47,7 +47,7 @@ def measure_sweeps(cores: int, seeds: Mapping[int, int]) -> SweepTiming:
                 spark, "bench", _experiment(nodes), Path(folder) / out, engine="kernel", runner=runner, seeds=wanted
             )
 
-        # The first sweep starts the workers, and compiles what was not.
+        # The first sweep starts the workers, and compiles.
         work(min(seeds), 1, "first")
         ready_s = time.perf_counter() - start
         rates = {}
@@ -72,4 +72,4 @@ def _experiment(nodes: int) -> Experiment:
 
 
 _CELLS: Final = 20
-"""As many as figures of P0 have, about; they differ by a thousandth of mu."""
+"""About as many as figures of P0 have; they differ by a thousandth of mu."""

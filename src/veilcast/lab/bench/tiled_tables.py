@@ -1,8 +1,8 @@
-"""Tables as large as one likes, tiled from a small network that was really simulated.
+"""Tables of any size, tiled from a small network that was really simulated.
 
-A tile is what was seen in one epoch: all cells of P0's mesh of real machines, with heartbeats and notes; or the adverts
-that a coalition hears in it, at the pace of heartbeats. The next tile is the same an epoch later, or in another run. So
-every run has the same answer, and any size costs no more than writing it.
+A tile is what was seen in one epoch: all cells of P0's mesh of real machines, with heartbeats and notifications; or the
+adverts that a coalition receives, at the pace of heartbeats. The next tile is the same an epoch later, or in another
+run. So every run has the same answer, and any size costs no more than writing it.
 """
 
 from __future__ import annotations
@@ -39,11 +39,11 @@ class TiledTables(msgspec.Struct, frozen=True):
     topology: str
     presence: str
     rows: int
-    """That cells and insiders each have at least."""
+    """Minimum rows of cells, and of insiders."""
 
 
 def write_tables(folder: Path, rows: int) -> TiledTables:
-    """Write so many cells, and as many rows of insiders."""
+    """Write this number of cells, and as many rows of insiders."""
     places = {row: folder / tables.TABLE_OF[row] for row in (CellRow, InsiderRow, TopologyRow, PresenceRow)}
     for base, row in ((_cells(), CellRow), (_insiders(), InsiderRow)):
         write_tiles(places[row], row, tile_table(base, ceil(rows / len(base)), EPOCH_US))
@@ -62,7 +62,7 @@ def write_tables(folder: Path, rows: int) -> TiledTables:
 
 
 def tile_table(base: pa.Table, count: int, epoch_us: int) -> Iterator[pa.Table]:
-    """Some runs of some epochs each."""
+    """Several runs of several epochs each."""
     epochs = _per_run(count)
     for number in range(count):
         yield _in_run(_later(base, number % epochs, epoch_us), number // epochs)
@@ -86,7 +86,7 @@ def _in_run(base: pa.Table, number: int) -> pa.Table:
 
 
 def write_tiles(place: Path, row: type[ObservationRow], parts: Iterator[pa.Table]) -> None:
-    """In files of some million rows, of which Spark reads several at once."""
+    """Files of some million rows; Spark reads several at once."""
     place.mkdir(parents=True)
     kept: list[pa.Table] = []
     number = 0

@@ -1,9 +1,9 @@
 """`veilcast lab bench traces`: P4's trace, made and replayed on Spark, and how the time grows with its length.
 
-Relations and interactions are written as Parquet by the executors, part by part, and interactions are read again to be
-replayed for three placements of users on 400 brokers. Then the same for 10^5, 10^6 and 10^7 interactions of the same
-users, replayed as they are made. All on two cores. What comes out is checked: that everything is there, that every
-publisher speaks to friends, and that the matrices are those of one process without Spark.
+The executors write relations and interactions as Parquet, part by part. Interactions are read again and replayed for
+three placements of users on 400 brokers. Then the same for 10^5, 10^6 and 10^7 interactions of the same users, replayed
+as they are made. All on two cores. Three checks: that all rows are there, that every publisher interacts with friends,
+and that the matrices are those of one process without Spark.
 """
 
 from __future__ import annotations
@@ -42,9 +42,10 @@ class TraceTiming(msgspec.Struct, frozen=True):
 
 
 def run(rows: int, say: Callable[[str], object]) -> dict[str, Any]:
-    """Tell line by line what is measured, as it is; and all of it at the end. Wrong results raise `LocalError`.
+    """Report each measurement by `say` as it is made, and return all of them. Wrong results raise `LocalError`.
 
-    `rows` are the interactions of the longest trace; of P4's trace there is as large a part as that is of 10^7.
+    `rows` is the number of interactions of the longest trace. P4's trace is scaled by the same factor, relative to
+    10^7.
     """
     say(f"{'on two cores':44} {'rows':>12} {'seconds':>9} {'rows/s':>12} {'peak MB':>9}")
     found: list[TraceTiming] = []
@@ -63,9 +64,7 @@ def run(rows: int, say: Callable[[str], object]) -> dict[str, Any]:
     with tempfile.TemporaryDirectory(prefix="veilcast-traces-") as folder, session("local[2]") as spark:
         place = Path(folder)
         small = msgspec.structs.replace(law, interactions=1)
-        replay_on_spark(
-            make_synthetic_trace(spark, small, Interaction), homes
-        )  # Workers start, and load their kernels, once.
+        replay_on_spark(make_synthetic_trace(spark, small, Interaction), homes)  # Workers start, and compile, once.
         make_synthetic_trace(spark, scale_trace(1e-4), Relation).count()
         measure("P4's relations, made and written", law.relations, lambda: _lay(spark, place, law, Relation))
         measure("P4's interactions, made and written", law.interactions, lambda: _lay(spark, place, law, Interaction))
@@ -85,7 +84,7 @@ def run(rows: int, say: Callable[[str], object]) -> dict[str, Any]:
     whole = sum(one.seconds for one in found[:3])
     say(f"P4's trace in {whole:.1f} s, with {max(one.peak_mb for one in found):,} MB at most; virtual nodes on a path:")
     say(", ".join(f"{value:g} at alpha {alpha:g}" for alpha, value in hops.items()))
-    # What all of them need, as a worker's start and a look at every user, is in the shortest, too.
+    # The shortest one also contains the constant part: the start of workers, and one look at every user.
     short, middle, long = (found[at] for at in (-3, -2, -1))
     million_s = [round(_each(*pair) * 1e6, 3) for pair in ((short, middle), (middle, long))]
     say(f"a million more interactions take {million_s[0]:g} s, and {million_s[1]:g} s after the first {rows // 10:,}")
@@ -99,7 +98,7 @@ def run(rows: int, say: Callable[[str], object]) -> dict[str, Any]:
 
 
 def scale_trace(share: float) -> TraceLaw:
-    """P4's trace, or such a part of it."""
+    """P4's trace, or this share of it."""
     least = TraceLaw(100, 1_000, 1)
     return TraceLaw(
         *(
@@ -112,8 +111,8 @@ def scale_trace(share: float) -> TraceLaw:
 def check_trace(
     spark: SparkSession, place: Path, law: TraceLaw, homes: dict[float, UserPlacement], matrices: dict[float, Matrix]
 ) -> None:
-    """Raise `LocalError` if a row is missing, if somebody speaks to a stranger, or if a matrix is another one than one
-    process makes of the same trace."""
+    """Raise `LocalError` if a row is missing, if an interaction has no relation, or if a matrix differs from that of
+    one process."""
     for row, total in ((Relation, law.relations), (Interaction, law.interactions)):
         count = _read(spark, place, row).count()
         if count != total:
@@ -138,7 +137,7 @@ def _read(spark: SparkSession, place: Path, row: type[msgspec.Struct]) -> DataFr
 
 
 def _each(less: TraceTiming, more: TraceTiming) -> float:
-    """Seconds for each row more."""
+    """Seconds for each additional row."""
     return (more.seconds - less.seconds) / max(1, more.rows - less.rows)
 
 

@@ -7,7 +7,7 @@ limit every arrangement is equally likely. No node leaves the mesh, and the publ
 Event mode. Every node waits for exponential times, and plays when a wait is over, if it has a child. Such waits have no
 memory. So the moments at which a node with children may play are a Poisson process: its rate is that of one wait times
 the number of places with children, and the place is a random one of them. The node plays with probability exp(-decay
-x), where x is the time since it joined, or the number of games it began. With decay by time all rates fall by one
+x), where x is the time since it joined, or the number of games it began. Decay by time makes all rates fall by one
 factor, the warmth. Measured in warmth, which falls by an exponential amount from one moment to the next, the process
 has a constant rate. So no moment is wasted however cold it becomes, and when the warmth is spent the game is over.
 

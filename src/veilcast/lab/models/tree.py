@@ -8,8 +8,8 @@ and climbs. Its cost depends on the routing:
 - *seen*: entries are by topic alone, so a node forwards to all of its parents, in whatever tree a copy came; each node
   does so once, because it remembers what it has seen;
 - *labels*, as in P2: the same, but a node remembers nothing. A copy carries the labels of the nodes that it passed,
-  which ends cycles, and nothing else: every simple path of the union of all trees is walked. With labels in a Bloom
-  filter some paths end too early.
+  which ends cycles, and nothing else: every simple path of the union of all trees is walked. Labels in a Bloom
+  filter end some paths too early.
 
 Places are rotated so that a subscriber stands at the root, as in the real trees. Parents of all nodes in all trees are
 stored only for the routings that use them repeatedly.

@@ -1,1 +1,1 @@
-"""Result tables to figures and one page. Computes nothing."""
+"""Result tables to figures and one page. Nothing is computed here."""

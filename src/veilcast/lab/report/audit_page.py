@@ -1,4 +1,4 @@
-"""The page of an audit: what an observer learned, how surely, and what to change; one HTML file like the report's."""
+"""The page of an audit: what an observer learned, with which confidence, and what to change; one HTML file."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from veilcast.lab.report.number_format import format_number
 
 
 def write_pages(directory: Path, found: CaptureAudit, limits: Sequence[Limit] = ()) -> list[Path]:
-    """Write a page and its data for each network below a directory; return the paths of the pages, the worst first."""
+    """Write a page and its data for each network below a directory. Returns the paths of the pages, the worst first."""
     pages = []
     for number, each in enumerate(found.networks, 1):
         suffix = "" if number == 1 else f"-{number}"
@@ -110,7 +110,7 @@ def _advice(found: Audit) -> Markup:
 
 
 def _picture(found: Audit) -> Markup:
-    """The network as the observer sees it, with those whom the best attackers name."""
+    """The network as the observer sees it, with the nodes that the best attackers name."""
     nodes = sorted({end for link in found.links for end in link}, key=_natural)
     if not 2 <= len(nodes) <= network_picture.NODES_MAX:
         return Markup()
@@ -224,7 +224,7 @@ def _capital(sentence: str) -> str:
 
 
 def _natural(node: str) -> tuple[object, ...]:
-    """127.9.0.1:4000 before 127.10.0.1:4000."""
+    """Sort key: 127.9.0.1:4000 before 127.10.0.1:4000."""
     return tuple((0, int(part)) if part.isdigit() else (1, part) for part in node.replace(":", ".").split("."))
 
 

@@ -1,8 +1,8 @@
-"""The axes of a figure: where a value lies, where the ticks stand, and what is written at them.
+"""The axes of a figure: the places of values, and the ticks with their labels.
 
-A linear axis takes steps of 1, 2, 2.5 or 5 times a power of ten, the smallest that gives not too many ticks. A
-logarithmic one has a tick at every power of ten, and at 2 and 5 times it where there are few. A horizontal axis over
-few measured values is marked at those, as papers do.
+A linear axis has steps of 1, 2, 2.5 or 5 times a power of ten, the smallest step that does not give too many ticks. A
+logarithmic axis has a tick at every power of ten, and at 2 and 5 times it if there are few. A horizontal axis over few
+measured values has its ticks at these values, as in papers.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ class Tick:
 
 @dataclass(frozen=True)
 class Axis:
-    """Maps a value to the share of the axis it lies at: 0 at its start, 1 at its end."""
+    """Maps a value to its share of the axis: 0 at the start, 1 at the end."""
 
     low: float
     high: float
@@ -35,7 +35,7 @@ class Axis:
         return (value - self.low) / (self.high - self.low)
 
     def shows(self, value: float) -> bool:
-        """Whether there is a place for it at all: a logarithmic axis has none for zero, and none has any for NaN."""
+        """Whether the value has a place: a logarithmic axis has none for zero, and no axis has one for NaN."""
         return _fit(value, log=self.log)
 
     def clamp(self, value: float) -> float:
@@ -43,7 +43,7 @@ class Axis:
 
 
 def horizontal_axis(values: Sequence[float], *, log: bool, room: int) -> Axis:
-    """The horizontal axis: as far as the values go, marked at them if a line of `room` letters holds their numbers."""
+    """The horizontal axis: it spans the values, with ticks at them if a line of `room` letters holds their labels."""
     numbers = sorted({value for value in values if _fit(value, log=log)})
     low, high = _apart(numbers, log=log)
     beyond = (high / low) ** _MARGIN if log else (high - low) * _MARGIN
@@ -57,7 +57,7 @@ def horizontal_axis(values: Sequence[float], *, log: bool, room: int) -> Axis:
 
 
 def vertical_axis(values: Sequence[float], *, log: bool, wanted: int) -> Axis:
-    """The vertical axis: from tick to tick, from zero where the values come near it."""
+    """The vertical axis: from tick to tick, from zero if the values come near it."""
     numbers = sorted({value for value in values if _fit(value, log=log)})
     low, high = _apart(numbers, log=log)
     if not log and 0 < low < _NEAR_ZERO * high:
@@ -68,7 +68,7 @@ def vertical_axis(values: Sequence[float], *, log: bool, wanted: int) -> Axis:
 
 
 def _ticks(low: float, high: float, *, log: bool, wanted: int) -> list[Tick]:
-    """They reach over both ends."""
+    """Ticks that reach beyond both ends."""
     if log:
         return _powers(low, high, wanted)
     step = _step(high - low, wanted)
@@ -106,18 +106,18 @@ def _format_tick(value: float, decimals: int) -> str:
 
 
 def _decimals(numbers: Sequence[float]) -> int:
-    """The fewest that tell all of them exactly, up to four."""
+    """The fewest decimals that show all numbers exactly, up to four."""
     return next((d for d in range(4) if all(round(number, d) == number for number in numbers)), 4)
 
 
 def _labels_fit(axis: Axis, room: int) -> bool:
-    """Whether neighbouring labels leave two letters between them."""
+    """Whether neighbouring labels leave a gap of two letters."""
     places = [(axis.place(tick.value) * room, len(tick.text)) for tick in axis.ticks]
     return all(b - a >= (n + m) / 2 + 2 for (a, n), (b, m) in itertools.pairwise(places))
 
 
 def _apart(numbers: Sequence[float], *, log: bool) -> tuple[float, float]:
-    """Two different ends, whatever there is."""
+    """Two different ends for any numbers."""
     if not numbers:
         return (1.0, 10.0) if log else (0.0, 1.0)
     low, high = numbers[0], numbers[-1]
@@ -138,7 +138,7 @@ _SMALLEST, _LARGEST = -4, 6
 """Powers of ten that are written in full."""
 
 _TINIEST, _HUGEST = 1e-90, 1e90
-"""What lies beyond is no measure of anything, and would not survive being squared or divided."""
+"""Values beyond these are not shown: they are no measures, and would overflow in squares or quotients."""
 
 _EPSILON: Final = 1e-9
 _RAISED: Final = str.maketrans("-0123456789", "\u207b\u2070\u00b9\u00b2\u00b3\u2074\u2075\u2076\u2077\u2078\u2079")

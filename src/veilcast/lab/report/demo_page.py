@@ -15,12 +15,12 @@ from veilcast.lab.report.network_picture import NodeDot, Role
 
 @dataclass(frozen=True)
 class DemoNetwork:
-    """One network, and what came of it."""
+    """One network, and the result of its run."""
 
     found: dict[str, Any]
     addresses: Sequence[str]
     roles: Sequence[str]
-    """Of the node of each address."""
+    """The role of each address."""
     links: Sequence[tuple[int, int]]
     glance: QuickLook
 
@@ -63,7 +63,7 @@ def _known(tried: DemoNetwork) -> Markup:
 
 
 def _observer_view(tried: DemoNetwork) -> Markup:
-    """Every link that carried something; arrows where notes stood out."""
+    """Every link that carried a datagram, and arrows where notifications stood out."""
     place, glance = {address: number for number, address in enumerate(tried.addresses)}, tried.glance
     named = dict.fromkeys(glance.readers, "subscriber")
     if glance.publisher is not None:

@@ -1,8 +1,9 @@
-"""One figure as SVG: frame, ticks and grid, the lines with their intervals, and the published points on top.
+"""One figure as SVG: frame, ticks and grid, lines with their intervals, and the published points on top.
 
-Drawn in one of two sizes, for a page and for a phone: letters keep their size, and the frame takes what is left. A line
-has a band where its mean lies; lone points have whiskers. Every point tells its numbers in a tooltip, and the picture
-tells them all to who cannot see it. A file of its own brings its style; inside the page, the page's serves.
+A figure has one of two sizes, for a page and for a phone: letters keep their size, and the frame takes the rest. A line
+has a band for the interval of its mean; single points have whiskers. Every point has its numbers in a tooltip, and a
+description has them for screen readers. A separate file contains its own style; inside the page, the page's style
+applies.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from veilcast.lab.report.text_width import row_height, shorten_text, text_width
 class FigureSize:
     width: float
     height: float
-    """Of the frame; what stands around it comes on top."""
+    """Height of the frame, without labels and legend."""
     font: float
 
 
@@ -33,22 +34,22 @@ NARROW: Final = FigureSize(340, 250, 11.5)
 
 
 def draw_embedded(plot: FigureData, size: FigureSize, name: str) -> Markup:
-    """For the page. The name makes its ids unique there."""
+    """An SVG element for the page. The name makes its ids unique there."""
     return _Canvas(plot, size, name, titled=False).svg()
 
 
 def draw_standalone(plot: FigureData, name: str) -> str:
-    """A whole SVG file."""
+    """A complete SVG file."""
     return _Canvas(plot, WIDE, name, titled=True).svg()
 
 
 class _Canvas:
-    """Where everything of one figure lies; y grows downwards, as in SVG."""
+    """The layout of one figure; y grows downwards, as in SVG."""
 
     def __init__(self, plot: FigureData, size: FigureSize, name: str, *, titled: bool) -> None:
         self.plot, self.size, self.name, self.titled = plot, size, name, titled
         self.colours = _colours(plot.lines)
-        # In the page, its text sets the margin.
+        # In the page, the text has the margin.
         self.edge = _EDGE if titled else 1.0
         self.inner = size.width - 2 * self.edge
         self.entries = legend.lay_out_rows(list(self._entries()), self.inner, size.font)
@@ -56,7 +57,7 @@ class _Canvas:
         self.left = self.edge + max(text_width(tick.text, size.font) for tick in self.y.ticks) + 8
         room = (self.edge + self.inner - self.left) / text_width("0", size.font)
         self.x = axes.horizontal_axis(list(_across(plot)), log=plot.log_x, room=int(room))
-        # Half of the last label stands beyond the frame.
+        # Half of the last label is beyond the frame.
         self.right = self.edge + self.inner - text_width(self.x.ticks[-1].text, size.font) / 2
         row = row_height(size.font)
         self.legend = self.edge + 1.6 * row * titled
@@ -69,7 +70,7 @@ class _Canvas:
         head = join(tag("title", self.plot.title, id=ids[0]), tag("desc", _description(self.plot), id=ids[1]))
         own: dict[str, str | float | None] = {}
         if self.titled:
-            # A file of its own must say what it is, how large, and in which colours.
+            # A separate file must state its namespace, size and colours.
             own = {"xmlns": "http://www.w3.org/2000/svg", "width": self.size.width, "height": self.height}
             paper = tag("rect", width="100%", height="100%", class_="paper")
             font = 1.2 * self.size.font
@@ -104,7 +105,7 @@ class _Canvas:
         return self.bottom - self.y.place(value) * (self.bottom - self.top)
 
     def _grid(self) -> Markup:
-        """Grid lines, ticks with what is written at them, and the names of the axes."""
+        """Grid lines, ticks with their labels, and the names of the axes."""
         font = self.size.font
         parts = [
             tag("rect", x=self.left, y=self.top, width=self.right - self.left, height=self.size.height, class_="in")
@@ -154,9 +155,9 @@ class _Canvas:
             x, y = self._across(point.x), self._down(point.value)
             whisker = self._whisker(x, point) if line.style == "points" and has_interval(point) else ""
             marker = shapes.draw_marker(number, x, y) if line.style != "reference" and place % stride == 0 else ""
-            # Where a pointer counts as being on the point, and gets its numbers.
+            # The area in which a pointer shows the tooltip.
             near = tag("circle", cx=x, cy=y, r=_NEAR, class_="near")
-            parts.append(tag("g", tag("title", _told(self.plot, line, point)), whisker, near, marker))
+            parts.append(tag("g", tag("title", _tooltip(self.plot, line, point)), whisker, near, marker))
         return tag("g", *parts, class_=self.colours[number])
 
     def _whisker(self, x: float, point: CurvePoint) -> Markup:
@@ -172,7 +173,7 @@ class _Canvas:
         return tag("g", tag("title", told), shape, class_=self.colours[mark.line])
 
     def _rule(self, mark: PublishedMark) -> Markup:
-        """What is published of a place on the horizontal axis: a line across, with its diamond on the axis."""
+        """A published place on the horizontal axis: a line across, with its diamond on the axis."""
         if not self.x.shows(mark.x):
             return Markup()
         x = self._across(mark.x)
@@ -190,7 +191,7 @@ class _Canvas:
             yield legend.LegendEntry(tag("g", shapes.draw_diamond(12, 0), class_="ink"), "published")
 
     def _runs(self, line: PlotLine) -> Iterator[list[CurvePoint]]:
-        """The stretches of a line without a gap: a value that has no place leaves one."""
+        """The stretches of a line without a gap. A value without a place makes a gap."""
         run: list[CurvePoint] = []
         for point in line.points:
             if self.x.shows(point.x) and self.y.shows(point.value):
@@ -206,7 +207,7 @@ class _Canvas:
 
 
 def _colours(lines: Sequence[PlotLine]) -> list[str]:
-    """A class for each: references are grey, all others take the next colour."""
+    """A class for each line: references are grey, all others take the next colour."""
     taken, classes = 0, []
     for line in lines:
         if line.style == "reference":
@@ -231,13 +232,13 @@ def _across(plot: FigureData) -> Iterator[float]:
     yield from (mark.x for mark in plot.marks)
 
 
-def _told(plot: FigureData, line: PlotLine, point: CurvePoint) -> str:
+def _tooltip(plot: FigureData, line: PlotLine, point: CurvePoint) -> str:
     bounds = format_interval(point.value, point.low, point.high)
     return f"{line.label}, {plot.x_label} {_number(point.x)}: {format_number(point.value, 4)} {bounds}".strip()
 
 
 def _description(plot: FigureData) -> str:
-    """The picture in words: where each line begins and ends, and what was published."""
+    """The picture in words: the ends of each line, and the published values."""
     said = [f"{plot.y_label} against {plot.x_label}."]
     for line in plot.lines:
         if not line.points:
@@ -260,7 +261,7 @@ def _number(x: float) -> str:
 
 _EDGE: Final = 14.0
 _ABOVE: Final = 34.0
-"""Between the legend and the frame; the vertical axis has its name there."""
+"""Space between the legend and the frame, for the name of the vertical axis."""
 
 _NEAR: Final = 9.0
 _MARKERS_MAX: Final = 16

@@ -1,8 +1,8 @@
-"""What a figure shows, as plain values: its lines with their intervals, and what was published about them.
+"""The contents of a figure, as plain values: its lines with their intervals, and published values.
 
-A published value lies on its curve where the paper gives it. One that is said of a whole curve (from where on it stays
-near another, where it is least) is a place on the horizontal axis. Slopes, differences and mere bounds are neither, and
-stand in the table alone.
+A published value lies on its curve at the x that the paper gives. A value about a whole curve (from where it stays near
+another, where it is smallest) is a place on the horizontal axis. Slopes, differences and bounds are neither, and appear
+in the table only.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class PlotLine:
 
 @dataclass(frozen=True)
 class PublishedMark:
-    """Something published: at (x, y) of a line, or at x alone."""
+    """A published value: at (x, y) of a line, or at x alone."""
 
     what: str
     line: int
@@ -61,7 +61,7 @@ def make_figure_data(experiment: Experiment, figure: Figure, scores: ScoreTable)
 
 
 def has_interval(point: CurvePoint) -> bool:
-    """Whether it has an interval: one seed gives none."""
+    """Whether the point has an interval: one seed gives none."""
     return math.isfinite(point.low) and math.isfinite(point.high) and point.low < point.high
 
 

@@ -1,6 +1,6 @@
-"""A whole HTML document around what a page shows: it needs nothing else, neither network nor script.
+"""A complete HTML document around the contents of a page. It needs neither network nor script.
 
-A policy in its head forbids the browser to fetch anything, so that no title of an experiment can make it.
+A policy in its head forbids the browser to fetch anything, so that no text of an experiment can make it.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The legend of a figure: rows above its frame, so that it never covers data.
 
-A label longer than a whole row is cut; all of it is in its tooltip.
+A label longer than a row is cut; its tooltip has the whole label.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from veilcast.lab.report.text_width import row_height, shorten_text, text_width
 
 @dataclass(frozen=True)
 class LegendEntry:
-    """A sample, drawn around the point (12, 0), and what it stands for."""
+    """A sample, drawn around the point (12, 0), and its label."""
 
     sample: Markup
     label: str
 
 
 def lay_out_rows(entries: Sequence[LegendEntry], room: float, font: float) -> list[list[tuple[float, LegendEntry]]]:
-    """Each entry with where in its row it begins."""
+    """Rows of entries, each entry with its place in the row."""
     laid: list[list[tuple[float, LegendEntry]]] = []
     x = room + 1
     for entry in entries:

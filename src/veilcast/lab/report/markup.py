@@ -1,7 +1,7 @@
 """HTML and SVG, escaped by construction: plain text becomes markup only through `tag`, which escapes it.
 
-Titles, labels and reasons come from files that anybody may have written. A `str` handed in as a child or an attribute
-is text; only what this module made is a `Markup` and goes in as it is. XML has no way to write most control
+Titles, labels and reasons come from files that anyone may have written. A `str` that is given as a child or an
+attribute is text; only strings that this module made are `Markup` and go in unchanged. XML cannot write most control
 characters, so they, and halves of surrogate pairs, become the replacement character.
 """
 
@@ -19,7 +19,8 @@ class Markup(str):
 
 
 def tag(name: str, /, *children: str, **attributes: str | float | None) -> Markup:
-    """An element. `class_` and `for_` lose their underscore, `aria_label` becomes `aria-label`; None is left out."""
+    """An element. `class_` and `for_` lose their underscore, `aria_label` becomes `aria-label`; attributes that are
+    None are left out."""
     written = "".join(
         f' {key.rstrip("_").replace("_", "-")}="{text(_plain(value))}"'
         for key, value in attributes.items()
@@ -39,12 +40,12 @@ def text(part: str) -> Markup:
 
 
 def slug(*names: str) -> str:
-    """The names in letters that are safe in a file name and in an address; different ones stay different."""
+    """The names in letters that are safe in a file name and in an address. Different names stay different."""
     return "-".join(_UNSAFE.sub(lambda found: f"~{ord(found[0]):x}~", name) for name in names)
 
 
 def _plain(value: str | float) -> str:
-    """A coordinate needs no more than hundredths of a pixel."""
+    """A coordinate with at most hundredths of a pixel."""
     if isinstance(value, str):
         return value
     return f"{value:.2f}".rstrip("0").rstrip(".")

@@ -1,8 +1,9 @@
-"""The matrix of defences and attackers on the page: the worst of each and its costs, and all of them in shades.
+"""The matrix of defences and attackers on the page: the strongest attacker of each defence, its costs, and all
+attackers in shades.
 
-Which of its views shows is chosen by buttons that need no script: the page's style hides the views of what is not
-chosen. A browser that cannot do that shows all of them, each under its own heading; print has the one that is chosen.
-A shade is never alone: the number stands in it, and lighter or darker is told apart by everybody.
+Buttons choose the visible view without a script: the page's style hides the other views. A browser that cannot do that
+shows all views, each under its own heading; print shows the chosen one. A shade is never alone: it contains the number,
+and shades differ in lightness.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from veilcast.lab.report.number_format import format_interval, format_number
 
 
 def render_matrix(sheet: MatrixView, name: str, csv: str) -> Markup:
-    """The name makes its ids unique in the page, and is fit for a style; `csv` is the address of all the numbers."""
+    """The name makes its ids unique in the page, and is valid in a style; `csv` is the address of all the numbers."""
     title = tag("figcaption", sheet.matrix.title)
     if not sheet.views:
         return tag("figure", title, tag("p", "No values yet.", class_="small"))
@@ -28,7 +29,7 @@ def render_matrix(sheet: MatrixView, name: str, csv: str) -> Markup:
 
 
 def view_rules(sheet: MatrixView, name: str) -> str:
-    """The style by which only the chosen view shows."""
+    """The style that shows only the chosen view."""
     return "".join(
         f"#{name}:has(#{_id(name, choice, value)}:not(:checked)) .{_id(name, choice, value)}-on{{display:none}}"
         for choice in sheet.choices
@@ -58,7 +59,7 @@ def _view(sheet: MatrixView, view: MatrixSlice, name: str) -> Markup:
     body = [_row(sheet, row, view.rows[0]) for row in view.rows]
     table = tag("table", tag("caption", heading), tag("thead", head), tag("tbody", *body))
     shown = [f"{_id(name, choice, view.at[choice.name])}-on" for choice in sheet.choices]
-    # It scrolls sideways where it is too wide, also by keyboard.
+    # A wide table scrolls sideways, also by keyboard.
     label = f"{matrix.title}: {heading}"
     return tag("div", table, class_=" ".join(["view", *shown]), tabindex="0", role="region", aria_label=label)
 
@@ -90,7 +91,7 @@ def _cell(sheet: MatrixView, entry: MatrixEntry | None, what: str) -> Markup:
 
 
 def _cost(entry: MatrixEntry | None, first: MatrixEntry | None, what: str) -> Markup:
-    """With how many times that of the first defence it is."""
+    """A cost, with its ratio to that of the first defence."""
     if entry is None:
         return tag("td", _NONE, class_="cost")
     told = f"{what}: {format_number(entry.value, 4)} {format_interval(entry.value, entry.low, entry.high)}".strip()
@@ -99,14 +100,14 @@ def _cost(entry: MatrixEntry | None, first: MatrixEntry | None, what: str) -> Ma
 
 
 def _legend(sheet: MatrixView) -> Markup:
-    """The shades from chance to certainty, with the values up to which each goes."""
+    """The shades from chance to certainty, with the upper end of each."""
     samples = [tag("span", format_number(edge), class_=f"shade h{level}") for level, edge in enumerate(sheet.edges())]
     metric = _words(sheet.matrix.metric) + (f" over {_words(sheet.matrix.over)}" if sheet.matrix.over else "")
     return tag("span", f"{metric} up to ", *samples, "; grey also where chance is in the interval.", class_="scale")
 
 
 def _number(sheet: MatrixView, value: float) -> str:
-    """Of shares three decimals, so that a column reads as one."""
+    """Shares have three decimals, so that a column is aligned."""
     shares = max(abs(sheet.matrix.chance), abs(sheet.matrix.certain)) <= 1
     return f"{value:.3f}".replace("-", "\u2212") if shares else format_number(value)
 
@@ -126,7 +127,7 @@ def _plain(value: Any) -> str:
 
 
 def _id(name: str, choice: AxisChoice, value: Any) -> str:
-    """By place: a value may have letters that no id may have."""
+    """The id by place: a value can have letters that are invalid in an id."""
     return f"{name}-{choice.name}-{choice.values.index(value)}"
 
 

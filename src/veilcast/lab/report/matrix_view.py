@@ -1,7 +1,8 @@
-"""What a matrix of an experiment shows, as plain values: for every choice of its axes and steps, a view.
+"""The contents of a matrix, as plain values: a slice for every choice of its axes and steps.
 
-A view has a row for each defence: how far each attacker got, the strongest of them, and what the defence costs. How far
-is a share of the way from chance to certainty, in a few levels; one whose interval holds chance has not left it.
+A slice has a row for each defence: the success of each attacker, the strongest of them, and the costs of the defence.
+Success is a share of the distance from chance to certainty, in a few levels. If the interval contains chance, the level
+is 0.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ class MatrixEntry:
 class DefenceRow:
     defence: str
     reached: tuple[MatrixEntry | None, ...]
-    """By attack; None for one that is not meant for this defence, or was not tried."""
+    """By attack; None if the attack does not apply to this defence, or was not run."""
     costs: tuple[MatrixEntry | None, ...]
 
 
@@ -46,7 +47,7 @@ class MatrixSlice:
 
 @dataclass(frozen=True)
 class AxisChoice:
-    """What there is more than one value of; the reader begins with `first`."""
+    """An axis with more than one value; `first` is shown first."""
 
     name: str
     values: tuple[Any, ...]
@@ -57,33 +58,33 @@ class AxisChoice:
 class MatrixView:
     matrix: AttackMatrix
     step: str
-    """What steps count."""
+    """The unit of steps."""
     choices: tuple[AxisChoice, ...]
     views: tuple[MatrixSlice, ...]
 
     def level(self, entry: MatrixEntry) -> int:
-        """How far it is from chance: 0 for not at all, and at most the number of `LEVELS`."""
+        """The distance from chance: 0 for none, at most the number of `LEVELS`."""
         chance = self.matrix.chance
         if math.isfinite(entry.low) and math.isfinite(entry.high) and entry.low <= chance <= entry.high:
             return 0
         return bisect_left(LEVELS, self._way(entry) - _ROUNDING)
 
     def strongest(self, row: DefenceRow) -> tuple[str, MatrixEntry] | None:
-        """The attack that got furthest, if there is one."""
+        """The attack with the largest success, if there is one."""
         there = [(name, entry) for name, entry in zip(self.matrix.attacks, row.reached, strict=True) if entry]
         return max(there, key=lambda pair: self._way(pair[1]), default=None)
 
     def edges(self) -> list[float]:
-        """Up to where each level goes, in the metric."""
+        """The upper end of each level, in the metric."""
         return [self.matrix.chance + edge * (self.matrix.certain - self.matrix.chance) for edge in (*LEVELS, 1.0)]
 
     def _way(self, entry: MatrixEntry) -> float:
-        """From chance, 0, to certainty, 1."""
+        """The share of the distance from chance, 0, to certainty, 1."""
         return (entry.value - self.matrix.chance) / (self.matrix.certain - self.matrix.chance)
 
 
 def make_matrix_view(experiment: Experiment, matrix: AttackMatrix, scores: ScoreTable) -> MatrixView:
-    """Of the axes only those values are offered that there are scores of."""
+    """Only values of axes that have scores are offered."""
     cells = list(experiment.make_cells())
     found = [
         (cell, step)
@@ -131,7 +132,7 @@ def _reached(
 
 
 def _last(scores: ScoreTable, cell: ExperimentCell, metric: str, step: float) -> MatrixEntry | None:
-    """A cost at this step, or at the last before it, where it is not counted at every one."""
+    """The cost at this step, or at the last step before it that has one."""
     before = [one for one in scores.steps(cell.name, "", metric) if one <= step]
     return _entry(scores, cell, "", metric, max(before)) if before else None
 
@@ -144,5 +145,5 @@ def _entry(scores: ScoreTable, cell: ExperimentCell, attack: str, metric: str, s
 STEP_AXIS: Final = "step"
 _ROUNDING: Final = 1e-9
 LEVELS: Final = (0.04, 0.1, 0.2, 0.4, 0.6, 0.8)
-"""Shares of the way from chance to certainty at which levels end. Finer where a defence is good: of an AUC, these are
-.52, .55, .6, .7, .8 and .9."""
+"""Ends of the levels, as shares of the distance from chance to certainty. They are finer near chance: for an AUC they
+are .52, .55, .6, .7, .8 and .9."""

@@ -1,6 +1,6 @@
-"""A network as a picture: nodes on a ring, links bent towards its middle, and notes as arrows along them.
+"""A picture of a network: nodes on a ring, links bent towards its middle, and notifications as arrows along them.
 
-Whoever looks is told in words, too, when pointing at a node or a link. Roles differ in shape as well as in colour.
+Tooltips describe nodes and links in words. Roles differ in shape as well as in colour.
 """
 
 from __future__ import annotations
@@ -16,16 +16,16 @@ Role: TypeAlias = Literal["publisher", "subscriber", "other"]
 
 class NodeDot(NamedTuple):
     role: Role
-    """As which it is drawn."""
+    """The role that the shape shows."""
     tooltip: str
     is_missed: bool = False
-    """Whether it has a role that it is not drawn as."""
+    """Whether the node has another role than the shape shows."""
 
 
 def draw_network(
     dots: Sequence[NodeDot], links: Sequence[tuple[int, int]], notes: Mapping[tuple[int, int], int], label: str
 ) -> Markup:
-    """`notes` are counts by link and direction; nodes are numbers, in their order on the ring."""
+    """`notes` are counts by link and direction. Nodes are numbers, in their order on the ring."""
     most = max(notes.values(), default=1)
     places = [_place(number, len(dots)) for number in range(len(dots))]
     tip = tag(
@@ -55,7 +55,7 @@ def draw_network(
 
 
 def draw_key() -> Markup:
-    """What the shapes stand for."""
+    """The key of the shapes."""
     samples = [
         tag("span", tag("svg", _shape(role, 8, 8, 6.5), viewBox="0 0 16 16", class_="network sample"), word)
         for role, word in (("publisher", "publisher"), ("subscriber", "reader"), ("other", "other member"))
@@ -70,7 +70,7 @@ def _line(a: tuple[float, float], b: tuple[float, float]) -> Markup:
 
 def _arrow(a: tuple[float, float], b: tuple[float, float], count: int, most: int) -> Markup:
     (x1, y1), (x2, y2), (xm, ym) = a, b, _bend(a, b)
-    # Stops short of the node, so that the tip shows.
+    # The arrow stops short of the node, so that its tip is visible.
     length = max(1.0, ((x2 - xm) ** 2 + (y2 - ym) ** 2) ** 0.5)
     x2, y2 = x2 - (x2 - xm) * _RADIUS / length, y2 - (y2 - ym) * _RADIUS / length
     return tag(
@@ -103,7 +103,7 @@ def _shape(role: str, x: float, y: float, r: float) -> Markup:
 
 
 def _bend(a: tuple[float, float], b: tuple[float, float]) -> tuple[float, float]:
-    """So that links along the ring do not hide one another."""
+    """Bend links towards the middle, so that links along the ring do not hide one another."""
     x, y = ((1 - _BEND) * (p + q) / 2 + _BEND * _SIDE / 2 for p, q in zip(a, b, strict=True))
     return x, y
 
@@ -126,7 +126,7 @@ vertical-align:-.12em;margin-right:.35em}.key span{margin-right:1.2em;white-spac
 .pair{display:flex;flex-wrap:wrap;gap:1rem}.pair figure{flex:1 1 300px;margin:.5rem 0}
 """
 NODES_MAX: Final = 96
-"""With more, a ring shows nothing."""
+"""A ring of more nodes is unreadable."""
 
 _SIDE: Final = 360
 _RADIUS: Final = 9.0

@@ -1,4 +1,4 @@
-"""Numbers as the page shows them: short, with their sign where it matters, and never a false precision."""
+"""Formats numbers for the page: short, with a sign where it matters, and without false precision."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import math
 
 
 def format_number(value: float, digits: int = 3) -> str:
-    """To so many significant digits; whole numbers in full, thousands apart."""
+    """The value with `digits` significant digits; whole numbers in full, with thousands separators."""
     if not math.isfinite(value):
         return "\u2013"
     if value == 0:
@@ -20,7 +20,7 @@ def format_number(value: float, digits: int = 3) -> str:
 
 
 def format_like(value: float, like: float) -> str:
-    """With as many decimals as `like` needs to four digits, so that an interval's ends read as one."""
+    """The value with as many decimals as `like` needs for four digits, so that the ends of an interval are aligned."""
     if not (math.isfinite(value) and math.isfinite(like)):
         return format_number(value)
     size = math.floor(math.log10(abs(like))) if like else 0
@@ -29,7 +29,7 @@ def format_like(value: float, like: float) -> str:
 
 
 def format_interval(value: float, low: float, high: float) -> str:
-    """The range of a value, in brackets; empty where there is none, as with one seed."""
+    """The interval of a value, in brackets; empty if there is none, as with one seed."""
     if not (math.isfinite(low) and math.isfinite(high) and low < high):
         return ""
     return f"[{format_like(low, value)}, {format_like(high, value)}]"

@@ -1,4 +1,4 @@
-"""What stands beside the page as files of its own: each figure as SVG, and its numbers and a matrix's as CSV."""
+"""Writes the page and the files beside it: each figure as SVG, and the numbers of figures and matrices as CSV."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ def write_page(path: Path, page: str) -> None:
 
 
 def write_figure(directory: Path, name: str, plot: FigureData) -> None:
-    """`name` is fit for a file name."""
+    """`name` must be valid as a file name."""
     _make_directory(directory)
     replace_file(directory / f"{name}.svg", figure.draw_standalone(plot, name).encode(), mode=_MODE)
     replace_file(directory / f"{name}.csv", _csv(plot).encode(), mode=_MODE)
 
 
 def write_matrix(directory: Path, name: str, sheet: MatrixView) -> None:
-    """`name` is fit for a file name."""
+    """`name` must be valid as a file name."""
     _make_directory(directory)
     replace_file(directory / f"{name}.csv", _rows(sheet).encode(), mode=_MODE)
 
@@ -49,7 +49,7 @@ def _rows(sheet: MatrixView) -> str:
 
 
 def _csv(plot: FigureData) -> str:
-    """A row for every point, and for what was published; a published place on the x axis has no y."""
+    """A row for every point, and for every published value; a published place on the x axis has no y."""
     text = io.StringIO()
     table = csv.writer(text, lineterminator="\n")
     table.writerow(["kind", "curve", "x", "y", "low", "high", "what"])

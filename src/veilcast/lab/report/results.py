@@ -1,8 +1,8 @@
-"""The results under a directory, as sweeps left them: of each its definition, manifest, scores and verdicts.
+"""Reads the results in a directory: the definition, manifest, scores and verdicts of each experiment.
 
-Read without Spark, and believed only as far as the manifest goes: what has none is not ours, and what its manifest does
-not call complete is incomplete, however much of it is there. The definition is the one that the sweep was made from,
-though the experiment's file may have changed since.
+They are read without Spark, and trusted only as far as the manifest goes: a table without a manifest is refused, and a
+result that its manifest does not call complete is incomplete, whatever tables there are. The definition is that of the
+sweep; the experiment's file may have changed since.
 """
 
 from __future__ import annotations
@@ -29,30 +29,30 @@ class StoredResult:
 
     @property
     def doubt(self) -> Literal["", "incomplete", "quick"]:
-        """Why it must not be counted; empty where it may."""
+        """Why the result must not be counted; empty if it may be."""
         if self.manifest.status != "complete":
             return "incomplete"
         return "quick" if self.manifest.quick else ""
 
     @property
     def seeds(self) -> int:
-        """Those there are; of a sweep that is not complete, so far."""
+        """Number of stored seeds."""
         return sum(portion.seeds for portion in self.manifest.portions())
 
     @property
     def asked_seeds(self) -> int:
-        """Those that the experiment asks of its engine."""
+        """Number of seeds that the experiment asks for with this engine."""
         return self.experiment.default_seeds(self.manifest.engine)
 
     @property
     def unjudged(self) -> list[str]:
-        """What was published, and has no verdict: its part was not run, or the runs do not give what it is about."""
+        """Published values without a verdict: their cells were not run, or the runs do not return their metric."""
         judged = {(row.figure, row.what) for row in self.verdicts}
         return [one.what for one in self.experiment.published if (one.figure, one.what) not in judged]
 
 
 def read_results(directory: Path) -> list[StoredResult]:
-    """In the order of their names; at least one."""
+    """The results in the order of their names; at least one."""
     found = [_result(directory, path) for path in sorted((directory / "manifests").glob("*.json"))]
     if not found:
         raise StorageError(f"{directory} holds no results; `veilcast lab run NAME --out {directory}` makes some")

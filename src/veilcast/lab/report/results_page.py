@@ -1,6 +1,5 @@
-"""The page of a set of results: one HTML file. The report only lays out: every number on it was computed by the sweep
-and stands in its tables.
-"""
+"""The page of a set of results, as one HTML file. It only lays out: the sweep computed every number, and its tables
+have it."""
 
 from __future__ import annotations
 
@@ -23,7 +22,7 @@ from veilcast.lab.report.summary import explain_doubt, render_contents, render_s
 
 
 def write_report(directory: Path, out: Path | None = None) -> Path:
-    """Write the page of the results in a directory, with its figures beside it; say where it is."""
+    """Write the page of the results in a directory, with its figures beside it. Returns its path."""
     path = out or directory / "report.html"
     publish_results(results.read_results(directory), path)
     return path
@@ -133,7 +132,7 @@ def _facts(result: StoredResult) -> Markup:
 
 
 def _places(manifest: SweepManifest) -> list[str]:
-    """Where its portions were made, each place once."""
+    """The environments of the portions, each once."""
     means = [stored.means for stored in manifest.stored] or [manifest.means]
     return list(dict.fromkeys(f"{one.master}, {one.cores} cores" for one in means))
 
@@ -152,6 +151,6 @@ def _plain(value: Any) -> str:
 
 
 FIGURES_DIRECTORY: Final = "figures"
-"""The directory beside the page that holds its figures as files."""
+"""The directory of figure files beside the page."""
 
 _TITLE: Final = "Veilcast lab report"

@@ -1,6 +1,6 @@
-"""The shapes that tell lines apart without colour: a marker and a dash for each, and signs for verdicts.
+"""Shapes that distinguish lines without colour: a marker and a dash for each, and signs for verdicts.
 
-Each is a path around the origin, about as large as the radius asked for.
+Each shape is a path around the origin, about as large as its radius.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from veilcast.lab.report.markup import Markup, join, tag
 
 
 def draw_marker(number: int, x: float, y: float, radius: float = 3.6) -> Markup:
-    """The marker of the line of that number."""
+    """The marker of the line with this number."""
     return tag("path", d=_MARKERS[number % len(_MARKERS)](x, y, radius), class_="marker")
 
 
@@ -21,13 +21,13 @@ def dash_pattern(number: int) -> str | None:
 
 
 def draw_diamond(x: float, y: float, radius: float = 7.0) -> Markup:
-    """What was published: larger than any marker, and open, so that ours is seen through it."""
+    """A published value: larger than any marker, and open, so that our value is visible inside."""
     shape = _polygon(x, y, radius, 4, 0.0)
     return join(tag("path", d=shape, class_="halo"), tag("path", d=shape, class_="published"))
 
 
 def draw_sign(verdict: str) -> Markup:
-    """A verdict as a shape: full, half, crossed out, and a ring for none."""
+    """A verdict as a shape: full, half, crossed out, or an empty ring for none."""
     ring = tag("circle", cx=8, cy=8, r=6, class_="ring")
     inside = {
         "fits": tag("circle", cx=8, cy=8, r=6.9, class_="full"),
@@ -42,7 +42,7 @@ def _round(x: float, y: float, radius: float) -> str:
 
 
 def _polygon(x: float, y: float, radius: float, corners: int, turn: float, inner: float | None = None) -> str:
-    """Regular, its first corner `turn` after the top; with an inner radius, a star."""
+    """A regular polygon, its first corner `turn` after the top; with an inner radius, a star."""
     radii = [radius] if inner is None else [radius, inner]
     count = corners * len(radii)
     at = [(radii[k % len(radii)], 2 * pi * k / count + turn) for k in range(count)]

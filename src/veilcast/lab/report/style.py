@@ -1,7 +1,7 @@
-"""How the page and its figures look: one set of colours for light, one for dark, and paper is always light.
+"""The style of the page and its figures: one set of colours for light, one for dark; print is always light.
 
-The palette is told apart by people who see fewer colours: every pair differs enough under the common kinds of colour
-blindness (a test computes it), and lines differ in dash and marker as well. Nothing is fetched: fonts are the system's.
+The palette suits colour-blind readers: every pair differs enough under the common kinds of colour blindness (a test
+computes it), and lines also differ in dash and marker. Nothing is fetched: fonts are the system's.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ PALETTE: Final = (
     ("#cc79a7", "#ffe3d3"),
     ("#5b4636", "#a08058"),
 )
-"""Of lines, each as (on light, on dark)."""
+"""Colours of lines, each as (on light, on dark)."""
 
 PAPER: Final = ("#ffffff", "#14171c")
 SURFACES: Final = {
@@ -44,8 +44,8 @@ SHADES: Final = (
     (("#bb4a12", "#ffffff"), ("#dd8a3e", "#14171c")),
     (("#7f2704", "#ffffff"), ("#ffc183", "#14171c")),
 )
-"""Of a matrix from chance to certainty, each as (ground, letters) on light and on dark: one colour, ever stronger, so
-that their order is seen by everybody."""
+"""Shades of a matrix from chance to certainty, each as (background, letters) on light and on dark: one colour of rising
+strength, so that all readers see the order."""
 
 
 def _variables(dark: bool) -> str:

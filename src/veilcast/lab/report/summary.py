@@ -1,7 +1,7 @@
-"""The top of the page: how much of what was published came out, and plainly what did not, and why.
+"""The top of the page: how many published numbers were reproduced, which were not, and why.
 
-Only complete sweeps with the experiment's own parameters are counted. What is incomplete, was run smaller, or came out
-other than expected is said before anybody sees a figure.
+Only complete sweeps with the experiment's own parameters are counted. Incomplete sweeps, smaller ones, and unexpected
+results are listed before the first figure.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def render_contents(results: Sequence[StoredResult]) -> Markup:
 
 
 def explain_doubt(result: StoredResult) -> str:
-    """Why it is not counted, in a sentence."""
+    """Why the result is not counted, in a sentence."""
     if result.doubt == "quick":
         return "a quick run, smaller than the experiment asks for"
     return f"the sweep is incomplete: {_many(result.seeds, 'seed')} stored, and its scores are of those at most"
@@ -70,7 +70,7 @@ def _count(verdict: str, counted: Found) -> Markup:
 
 
 def _doubts(results: Sequence[StoredResult]) -> Markup:
-    """What is in the report and not in its count, and what is not even in the report."""
+    """Results that are in the report but not counted, and experiments that were not run."""
     items = [tag("div", _link(result), f": {explain_doubt(result)}.") for result in results if result.doubt]
     if absent := sorted(set(packaged_names()) - {result.name for result in results}):
         items.append(_list_missing(absent, len(packaged_names())))
@@ -86,7 +86,7 @@ def _list_missing(absent: Sequence[str], known: int) -> Markup:
 
 
 def _reservations(results: Sequence[StoredResult]) -> Markup:
-    """What is counted, with less behind it than was meant; and what was published and is not in the count."""
+    """Counted results with fewer seeds than asked for, and published values without a verdict."""
     items = []
     for result in results:
         if result.doubt:
@@ -112,7 +112,7 @@ def _findings(title: str, found: Found) -> Markup:
 
 
 def _titled_list(title: str, items: Sequence[Markup], colour: str) -> Markup:
-    """A list under its title; nothing at all where there are no items."""
+    """A list under its title; empty without items."""
     if not items:
         return Markup()
     listed = tag("ul", *(tag("li", item) for item in items), class_=f"findings {colour}")
@@ -124,7 +124,7 @@ def _better(row: VerdictRow) -> bool:
 
 
 def _reason(row: VerdictRow) -> str:
-    """As the experiment gives it beforehand. What it did not foresee is not explained by it."""
+    """The reason that the experiment states beforehand. It does not explain an unexpected result."""
     if row.verdict == row.expected:
         return row.why or "No reason is given."
     return f"This was expected to be otherwise ({row.expected}). {row.why}".strip()
@@ -155,4 +155,4 @@ def _many(count: int, noun: str) -> str:
 
 
 _LISTED: Final = 5
-"""So many experiments that were not run are named in the open."""
+"""Up to this number, experiments that were not run are listed unfolded."""

@@ -1,5 +1,5 @@
-"""How much room letters take. They cannot be measured, since which font a reader has is not known: a width that is
-generous for common ones serves, and text that would still be too long is cut."""
+"""Estimates the width of text. The reader's font is unknown, so the estimate is generous for common fonts, and longer
+text is cut."""
 
 from __future__ import annotations
 

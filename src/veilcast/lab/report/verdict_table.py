@@ -1,6 +1,6 @@
-"""The tables of the page: published beside reproduced with the verdict, and the numbers behind a figure.
+"""The tables of the page: published numbers beside ours with the verdict, and the numbers behind a figure.
 
-A verdict is a word and a shape, never a colour alone; where it is not the one the experiment expected, the row says so.
+A verdict is a word and a shape, never a colour alone. If it differs from the expected one, the row says so.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def render_verdicts(rows: Sequence[VerdictRow]) -> Markup:
 
 
 def render_numbers(plot: FigureData) -> Markup:
-    """Each line's values over x, for who would rather read than look."""
+    """The values of each line over x, as a table."""
     places = sorted({point.x for line in plot.lines for point in line.points})
     at = [{point.x: point for point in line.points} for line in plot.lines]
     head = tag(
@@ -52,12 +52,12 @@ def render_numbers(plot: FigureData) -> Markup:
         for x in places
     ]
     table = tag("table", tag("thead", head), tag("tbody", *body))
-    # It scrolls sideways where it is too wide, also by keyboard.
+    # A wide table scrolls sideways, also by keyboard.
     return tag("div", table, class_="scroll", tabindex="0", role="region", aria_label=f"{plot.title}: numbers")
 
 
 def verdict_class(verdict: str) -> str:
-    """The class of a verdict."""
+    """The CSS class of a verdict."""
     return verdict.replace(" ", "-")
 
 
@@ -67,7 +67,7 @@ def describe_both(row: VerdictRow) -> str:
 
 
 def _verdict(row: VerdictRow) -> Markup:
-    # On a phone a cell is a row of its own, with its column's name before it; the inner span keeps it together.
+    # On a phone each cell is a row, with its column's name before it; the inner span keeps it together.
     why = row.why if row.verdict != "fits" else ""
     numbers = tag(
         "tr",
@@ -86,7 +86,7 @@ def _word(verdict: str) -> Markup:
 
 
 def _aim(row: VerdictRow) -> Markup:
-    """What of the curve is meant, and what counts as the same number."""
+    """The statistic of the curve, and the margin within which the number counts as equal."""
     statistic, compare = _statistic(row)
     margin = f"fits within {format_number(row.within)} of" if row.within else "fits if equal to"
     origin = "it" if row.target == row.published else f"{format_number(row.target, 4)} *"
@@ -101,7 +101,7 @@ def _published_text(row: VerdictRow) -> str:
 
 
 def _statistic(row: VerdictRow) -> tuple[str, str]:
-    """The statistic, and how ours must compare with it where it is a bound and not a value."""
+    """The statistic, and the comparison if the number is a bound and not a value."""
     statistic, _, compare = row.statistic.partition(", ")
     return statistic, compare
 
@@ -126,7 +126,7 @@ def _value(row: VerdictRow, value: float) -> str:
 
 
 def _scale(row: VerdictRow) -> float:
-    """The number by which all of a row are rounded."""
+    """The number that sets the rounding of a row."""
     return row.reproduced if math.isfinite(row.reproduced) and row.reproduced else row.published
 
 
@@ -157,4 +157,4 @@ _STATISTICS: Final = {
     "settles": "from where on two curves stay together",
     "last": "the end of the curve",
 }
-"""In words, where it is not a value."""
+"""Statistics in words, except a value."""

@@ -154,7 +154,7 @@ def _measure_pairs(
     if together is None:
         return
     topic = shown.topic[0]
-    both = count_pairs([traces.views[number].until(step) for number in topic], shown.nodes)
+    both = count_pairs([traces.views[number].first_epochs(step) for number in topic], shown.nodes)
     names = refine_naming(_likelihoods(shown, asks, step, _kept(shown, step)), both, together)
     yield "token-frequency-pairs", _right(town, names, topic)
 
