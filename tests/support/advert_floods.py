@@ -7,8 +7,8 @@ from numpy.typing import NDArray
 
 from support.small_population import make_population
 from veilcast.crypto.hash_chain import advance_chain
-from veilcast.lab.models import advert_timing
-from veilcast.lab.models.advert_timing import equal_delays, random_delays
+from veilcast.lab.models import advert_delays
+from veilcast.lab.models.advert_delays import equal_delays, random_delays
 from veilcast.lab.models.coalition_view import insider_links
 from veilcast.lab.models.epochs import Population
 from veilcast.lab.models.keyed_draws import derive_key
@@ -25,7 +25,7 @@ def hear_adverts(
     people = make_population(500, degree, insiders, 0.0, seed)
     observer, peer = insider_links(people)
     takes = random_delays(people.graph, derive_key(seed, "beats")) if uneven else equal_delays(people.graph)
-    return people, peer, advert_timing.arrival_times(people.graph, people.publisher, observer, peer, takes)
+    return people, peer, advert_delays.arrival_times(people.graph, people.publisher, observer, peer, takes)
 
 
 def chain_values(people: Population, peer: NDArray[np.int32], offset: int) -> list[bytes]:

@@ -128,12 +128,12 @@ def bench(arguments: argparse.Namespace, context: Context) -> Report:
         rows = arguments.rows if arguments.rows is not None else _ROWS[arguments.what]
         check_range("--rows", rows, 1, 100 * _ROWS[arguments.what])
         with lab_extra():
-            from veilcast.lab.bench import attack_scaling, relay_matching, trace_scaling
-        benches = {"attacks": attack_scaling.run, "bulk": relay_matching.run, "traces": trace_scaling.run}
+            from veilcast.lab.bench import attack_bench, relay_match_bench, trace_bench
+        benches = {"attacks": attack_bench.run, "bulk": relay_match_bench.run, "traces": trace_bench.run}
         return Report(benches[arguments.what](rows, say))
     with lab_extra():
-        from veilcast.lab.bench import kernels
-    return Report(kernels.run(arguments.quick, say))
+        from veilcast.lab.bench import kernel_bench
+    return Report(kernel_bench.run(arguments.quick, say))
 
 
 def _choose(asked: list[str], known: tuple[str, ...]) -> list[str]:

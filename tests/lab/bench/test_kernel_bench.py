@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from veilcast.errors import LocalError
-from veilcast.lab.bench import kernel_scaling, kernels, peers, run_rates, stopwatch, sweep_rates
+from veilcast.lab.bench import kernel_sizes, kernels, peers, run_rates, stopwatch, sweep_rates
 from veilcast.lab.bench.peers import MeshOutcome, PeerModel, Setting
 from veilcast.lab.bench.sweep_rates import SweepTiming
 from veilcast.lab.models.graph import small_world
@@ -76,7 +76,7 @@ def test_the_best_round_of_each_counts_and_they_take_turns() -> None:
 def test_all_is_told_and_given_as_data(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "networkx", None)
     monkeypatch.setattr(kernels, "_QUICK_SIZES", (1_000,))
-    monkeypatch.setattr(kernel_scaling, "_SWAPS", 2_000)
+    monkeypatch.setattr(kernel_sizes, "_SWAPS", 2_000)
     monkeypatch.setattr(
         sweep_rates, "measure_sweeps", lambda cores, seeds: SweepTiming(cores, 1.5, dict.fromkeys(seeds, 100.0 * cores))
     )
@@ -97,7 +97,7 @@ def test_all_is_told_and_given_as_data(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_mesh_that_is_too_large_is_noticed() -> None:
     graph = small_world(1_000, 4, 0.2, 1)
     with pytest.raises(LocalError, match="none that P0's rules give"):
-        kernel_scaling._check_mesh(1_000, build_mesh(graph, *draw_roles(graph, 0.5, 1), 1))
+        kernel_sizes._check_mesh(1_000, build_mesh(graph, *draw_roles(graph, 0.5, 1), 1))
 
 
 @pytest.mark.all_only

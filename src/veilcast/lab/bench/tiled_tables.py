@@ -19,7 +19,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from veilcast.lab import tables
-from veilcast.lab.models import advert_timing
+from veilcast.lab.models import advert_delays
 from veilcast.lab.models.coalition_view import insider_links
 from veilcast.lab.models.epochs import Population, settle_population
 from veilcast.lab.models.graph import small_world
@@ -136,8 +136,8 @@ def _insiders() -> pa.Table:
     observer, peer = insider_links(people)
     rows: list[InsiderRow] = []
     for number in range(_ADVERTS):
-        takes = advert_timing.random_delays(people.graph, derive_key(1, "bench", number))
-        periods = advert_timing.arrival_times(people.graph, people.publisher, observer, peer, takes)
+        takes = advert_delays.random_delays(people.graph, derive_key(1, "bench", number))
+        periods = advert_delays.arrival_times(people.graph, people.publisher, observer, peer, takes)
         heard_us = number * HEARTBEAT_US // 2 + np.round(periods * HEARTBEAT_US).astype(np.int64)
         message = number.to_bytes(16, "big")
         rows += [

@@ -19,8 +19,8 @@ class Markup(str):
 
 
 def tag(name: str, /, *children: str, **attributes: str | float | None) -> Markup:
-    """An element. `class_` and `for_` lose their underscore, `aria_label` becomes `aria-label`; attributes that are
-    None are left out."""
+    """An element. `class_` and `for_` lose their underscore, and `aria_label` becomes `aria-label`. Attributes that are
+    None are dropped."""
     written = "".join(
         f' {key.rstrip("_").replace("_", "-")}="{text(_plain(value))}"'
         for key, value in attributes.items()

@@ -34,7 +34,7 @@ class MatrixEntry:
 class DefenceRow:
     defence: str
     reached: tuple[MatrixEntry | None, ...]
-    """By attack; None if the attack does not apply to this defence, or was not run."""
+    """One entry for each attack; None if the attack does not apply to this defence, or was not run."""
     costs: tuple[MatrixEntry | None, ...]
 
 
@@ -116,12 +116,12 @@ def _rows(
 ) -> Iterator[DefenceRow]:
     for cell in cells:
         if all(at[axis] == value for axis, value in cell.at.items()):
-            reached = tuple(_reached(cell, attack, matrix, scores, at[STEP_AXIS]) for attack in matrix.attacks)
+            reached = tuple(_success(cell, attack, matrix, scores, at[STEP_AXIS]) for attack in matrix.attacks)
             costs = tuple(_last(scores, cell, metric, at[STEP_AXIS]) for metric in matrix.costs)
             yield DefenceRow(cell.series, reached, costs)
 
 
-def _reached(
+def _success(
     cell: ExperimentCell, attack: str, matrix: AttackMatrix, scores: ScoreTable, step: float
 ) -> MatrixEntry | None:
     reached = _entry(scores, cell, attack, matrix.metric, step)

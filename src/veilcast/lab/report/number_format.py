@@ -29,7 +29,7 @@ def format_like(value: float, like: float) -> str:
 
 
 def format_interval(value: float, low: float, high: float) -> str:
-    """The interval of a value, in brackets; empty if there is none, as with one seed."""
+    """The interval of a value, in brackets; empty without an interval, as with one seed."""
     if not (math.isfinite(low) and math.isfinite(high) and low < high):
         return ""
     return f"[{format_like(low, value)}, {format_like(high, value)}]"

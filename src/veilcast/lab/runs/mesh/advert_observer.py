@@ -18,7 +18,7 @@ from veilcast.lab.attack.insider.observations import (
     HeardChains,
     PublicKnowledge,
 )
-from veilcast.lab.models import advert_timing
+from veilcast.lab.models import advert_delays
 from veilcast.lab.models.coalition_view import CoalitionView, insider_links
 from veilcast.lab.models.epochs import Epoch, Population
 from veilcast.lab.models.graph import Graph
@@ -44,8 +44,8 @@ class AdvertObserver:
     def hear(self, epoch: Epoch) -> None:
         graph, root, seed, number = epoch.graph, epoch.root_paths.root, self._people.seed, epoch.number
         key = derive_key(seed, "beats", number)
-        takes = advert_timing.equal_delays(graph) if self._together else advert_timing.random_delays(graph, key)
-        at = advert_timing.arrival_times(graph, root, self._observer, self._peer, takes)
+        takes = advert_delays.equal_delays(graph) if self._together else advert_delays.random_delays(graph, key)
+        at = advert_delays.arrival_times(graph, root, self._observer, self._peer, takes)
         heard = np.isfinite(at)
         self._first.append((number, self._peer[heard & (at == at[heard].min(initial=np.inf))]))
         voices = self._peer[self._voices][heard[self._voices]]

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from veilcast.lab.models.advert_timing import arrival_times, equal_delays, random_delays
+from veilcast.lab.models.advert_delays import arrival_times, equal_delays, random_delays
 from veilcast.lab.models.graph import Graph, from_edges, small_world
 from veilcast.lab.models.keyed_draws import derive_key
 from veilcast.lab.models.mesh import hop_distances

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import msgspec
 
-from veilcast.lab.bench import kernel_scaling, peers, run_rates, sweep_rates
+from veilcast.lab.bench import kernel_sizes, peers, run_rates, sweep_rates
 from veilcast.lab.bench.sweep_rates import SweepTiming
 
 
@@ -19,7 +19,7 @@ def run(quick: bool, say: Callable[[str], object]) -> dict[str, Any]:
     say("kernels on one core: seconds of processor time, and shell games in swaps a second")
     say("".join(f"{column:>{width}}" for column, width in _COLUMNS.items()) + "  the same by")
     sizes = []
-    for size in kernel_scaling.measure_sizes(_QUICK_SIZES if quick else _SIZES, 2 if quick else 5, others):
+    for size in kernel_sizes.measure_sizes(_QUICK_SIZES if quick else _SIZES, 2 if quick else 5, others):
         sizes.append(msgspec.to_builtins(size))
         times = (f"{seconds:.4f}" for seconds in (size.graph_s, size.mesh_s, size.cover_s))
         rates = (f"{rate:,.0f}" for rate in (size.events, size.locked, size.swaps))
