@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from veilcast.errors import LocalError
-from veilcast.lab.bench import kernel_sizes, kernels, peers, run_rates, stopwatch, sweep_rates
+from veilcast.lab.bench import kernel_bench, kernel_sizes, peers, run_rates, stopwatch, sweep_rates
 from veilcast.lab.bench.peers import MeshOutcome, PeerModel, Setting
 from veilcast.lab.bench.sweep_rates import SweepTiming
 from veilcast.lab.models.graph import small_world
@@ -75,13 +75,13 @@ def test_the_best_round_of_each_counts_and_they_take_turns() -> None:
 @pytest.mark.all_only
 def test_all_is_told_and_given_as_data(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "networkx", None)
-    monkeypatch.setattr(kernels, "_QUICK_SIZES", (1_000,))
+    monkeypatch.setattr(kernel_bench, "_QUICK_SIZES", (1_000,))
     monkeypatch.setattr(kernel_sizes, "_SWAPS", 2_000)
     monkeypatch.setattr(
         sweep_rates, "measure_sweeps", lambda cores, seeds: SweepTiming(cores, 1.5, dict.fromkeys(seeds, 100.0 * cores))
     )
     lines: list[str] = []
-    data = kernels.run(True, lines.append)
+    data = kernel_bench.run(True, lines.append)
     assert data["growth"][0]["nodes"] == 1_000
     assert set(data["runs"]) == {run_rates.KERNELS, run_rates.ENGINE, "plain Python", "veilcast on Spark, local[2]"}
     assert set(data["swaps"]) == {run_rates.KERNELS, "plain Python"}
