@@ -19,7 +19,7 @@ from veilcast.lab.attack.registry import (
     find_attacker,
 )
 from veilcast.lab.attack.stream.model import StreamObservations
-from veilcast.lab.experiment.params import Inside, Outside, Source
+from veilcast.lab.experiment.mesh_params import Inside, Outside, Source
 
 KINDS = {each.observes for each in ATTACKERS} | {CaptureObservations, EpochObservations}
 

@@ -40,7 +40,12 @@ class TrainedClassifiers:
 
 
 def know_network(
-    people: Population, params: MeshEpochs, conduct: MeshPolicy, epochs: int, attacks: Collection[str], data: Path | None
+    people: Population,
+    params: MeshEpochs,
+    conduct: MeshPolicy,
+    epochs: int,
+    attacks: Collection[str],
+    data: Path | None,
 ) -> PublicKnowledge:
     """The coalition's knowledge after these epochs; with classifiers if any of these attacks is trained."""
     trained: dict[tuple[str, int], LinearClassifier | BinnedClassifier] = {}
