@@ -19,9 +19,9 @@ from itertools import combinations, cycle, islice
 from typing import Any
 
 from veilcast.brokers.content.coding import ContentAssembly, Strategy, encode_content
-from veilcast.brokers.keys.paper_split import KeyAttempt, KeyGatherer, SplitShare, TrailVerifier, split_again, split_key
+from veilcast.brokers.keys.paper_split import KeyGatherer, SplitShare, TrailVerifier, split_again, split_key
 from veilcast.brokers.keys.redistribution import KeyCollector, accept_publisher_share, deal_key, redistribute_share
-from veilcast.brokers.keys.scheme import ReplicaId, ReplicaKeys, Scheme, majority
+from veilcast.brokers.keys.scheme import KeyAttempt, ReplicaId, ReplicaKeys, Scheme, majority
 from veilcast.brokers.keys.share_reception import ShareReception
 from veilcast.crypto import shamir
 from veilcast.crypto.group import Scalar

@@ -12,8 +12,8 @@ from support.broker_keyrings import OPERATOR, TOPIC, keys_of
 from support.broker_network import BrokerNetwork
 from veilcast.brokers.config import BrokerClientConfig
 from veilcast.brokers.keys import share_counts
-from veilcast.brokers.keys.paper_split import KeyAttempt, KeyGatherer, SplitShare, TrailVerifier
-from veilcast.brokers.keys.scheme import majority
+from veilcast.brokers.keys.paper_split import KeyGatherer, SplitShare, TrailVerifier
+from veilcast.brokers.keys.scheme import KeyAttempt, majority
 from veilcast.machine import Address, Frame, Publication
 from veilcast.topics import Label
 from veilcast.wire import decode

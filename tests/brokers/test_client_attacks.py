@@ -15,7 +15,7 @@ from veilcast.authority.epoch import epoch_of
 from veilcast.authority.keyring import TopicKeys
 from veilcast.authority.topic_record import Profile
 from veilcast.brokers.content.coding import Strategy, encode_content
-from veilcast.brokers.keys.paper_split import KeyAttempt, SplitShare, split_key
+from veilcast.brokers.keys.paper_split import SplitShare, split_key
 from veilcast.brokers.keys.redistribution import (
     DeliveredShare,
     HeldShare,
@@ -24,6 +24,7 @@ from veilcast.brokers.keys.redistribution import (
     deal_key,
     redistribute_share,
 )
+from veilcast.brokers.keys.scheme import KeyAttempt
 from veilcast.brokers.overlay import node_id
 from veilcast.brokers.routing import claims
 from veilcast.brokers.routing.claim_semantics import predicate_codec

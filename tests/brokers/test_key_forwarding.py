@@ -28,9 +28,8 @@ from support.key_transfer_chain import (
     scheme,
 )
 from veilcast.brokers.keys import transfer_sender
-from veilcast.brokers.keys.paper_split import KeyAttempt
 from veilcast.brokers.keys.redistribution import DealtShare
-from veilcast.brokers.keys.scheme import ReplicaId
+from veilcast.brokers.keys.scheme import KeyAttempt, ReplicaId
 from veilcast.brokers.keys.transfer_receiver import dispute_window_us
 from veilcast.brokers.routing.view import Outgoing, all_replicas
 from veilcast.crypto.group import Scalar

@@ -29,9 +29,9 @@ from veilcast.brokers.keys import forwarder
 from veilcast.brokers.keys.agreement import PAYLOAD_MAX, AgreementMessage
 from veilcast.brokers.keys.agreement import SignedBroadcast as Words
 from veilcast.brokers.keys.bulk import make_key_id
-from veilcast.brokers.keys.paper_split import KeyAttempt, split_key
+from veilcast.brokers.keys.paper_split import split_key
 from veilcast.brokers.keys.redistribution import accept_publisher_share, deal_key, redistribute_share
-from veilcast.brokers.keys.scheme import ReplicaId, Scheme
+from veilcast.brokers.keys.scheme import KeyAttempt, ReplicaId, Scheme
 from veilcast.brokers.routing.view import Outgoing, all_replicas
 from veilcast.crypto.derive import digest
 from veilcast.crypto.group import Scalar

@@ -11,10 +11,9 @@ from support.key_transfer_chain import ADVERT, PUBLISHER, scheme, signing
 from veilcast.brokers.evidence import FaultEvidence
 from veilcast.brokers.keys import reassembly as module
 from veilcast.brokers.keys.bulk import make_key_id
-from veilcast.brokers.keys.paper_split import KeyAttempt
 from veilcast.brokers.keys.reassembly import KeyReassembly
 from veilcast.brokers.keys.redistribution import accept_publisher_share, deal_key
-from veilcast.brokers.keys.scheme import ReplicaId, ReplicaKeys
+from veilcast.brokers.keys.scheme import KeyAttempt, ReplicaId, ReplicaKeys
 from veilcast.brokers.routing.known_advertisements import KnownAdvertisement
 from veilcast.crypto.group import Scalar
 

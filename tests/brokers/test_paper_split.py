@@ -17,14 +17,21 @@ from veilcast.brokers.keys.paper_split import (
     BAD_SPLIT,
     HOPS_MAX,
     TWO_STATEMENTS,
-    KeyAttempt,
     KeyGatherer,
     SplitShare,
     TrailVerifier,
     split_again,
     split_key,
 )
-from veilcast.brokers.keys.scheme import ReplicaId, ReplicaKeys, Scheme, check_hardened, majority, max_faulty
+from veilcast.brokers.keys.scheme import (
+    KeyAttempt,
+    ReplicaId,
+    ReplicaKeys,
+    Scheme,
+    check_hardened,
+    majority,
+    max_faulty,
+)
 from veilcast.crypto.derive import derive
 from veilcast.crypto.secret import Secret
 from veilcast.crypto.shamir import ShamirShare, reconstruct, split

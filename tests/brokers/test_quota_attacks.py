@@ -28,9 +28,8 @@ from support.key_transfer_chain import (
 from veilcast.brokers.keys.agreement import AgreementMessage
 from veilcast.brokers.keys.bulk import make_key_id
 from veilcast.brokers.keys.hardened_forwarder import HardenedKeyForwarder
-from veilcast.brokers.keys.paper_split import KeyAttempt
 from veilcast.brokers.keys.redistribution import DealtShare, accept_publisher_share, deal_key, redistribute_share
-from veilcast.brokers.keys.scheme import ReplicaId
+from veilcast.brokers.keys.scheme import KeyAttempt, ReplicaId
 from veilcast.brokers.routing.view import Outgoing, Peer
 from veilcast.crypto.group import Scalar
 from veilcast.crypto.secret import Secret

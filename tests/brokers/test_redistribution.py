@@ -28,7 +28,6 @@ from veilcast.brokers.keys.agreement import (
     majority_dealings,
     usable_dealings,
 )
-from veilcast.brokers.keys.paper_split import KeyAttempt
 from veilcast.brokers.keys.redistribution import (
     DealtShare,
     DeliveredShare,
@@ -39,7 +38,7 @@ from veilcast.brokers.keys.redistribution import (
     deal_key,
     redistribute_share,
 )
-from veilcast.brokers.keys.scheme import ReplicaId, ReplicaKeys, Scheme, max_faulty
+from veilcast.brokers.keys.scheme import KeyAttempt, ReplicaId, ReplicaKeys, Scheme, max_faulty
 from veilcast.brokers.keys.share_reception import ShareReception
 from veilcast.crypto import verifiable_sharing
 from veilcast.crypto.group import Scalar

@@ -15,9 +15,9 @@ from support.broker_keyrings import EPOCH, EPOCH_US, OPERATOR, START, TOPIC, key
 from support.broker_network import BrokerNetwork
 from veilcast.authority.topic_record import Profile
 from veilcast.brokers.config import BrokerClientConfig, BrokerConfig
-from veilcast.brokers.keys.paper_split import KeyAttempt, KeyGatherer, SplitShare, TrailVerifier
+from veilcast.brokers.keys.paper_split import KeyGatherer, SplitShare, TrailVerifier
 from veilcast.brokers.keys.redistribution import DeliveredShare, KeyCollector
-from veilcast.brokers.keys.scheme import ReplicaId
+from veilcast.brokers.keys.scheme import KeyAttempt, ReplicaId
 from veilcast.brokers.operations.repository import Repository
 from veilcast.brokers.operations.share_store import ShareStore, make_pull, make_pushes
 from veilcast.brokers.overlay import BrokerOverlay, NodeEntry, Replica, node_id, overlay_replica_keys, sign_overlay

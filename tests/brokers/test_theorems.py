@@ -17,10 +17,10 @@ from typing import TypeAlias
 import numpy as np
 import pytest
 
+from support import paper_variants
 from support.share_algebra import INVERSE, TIMES, Rows, is_determined
-from veilcast.brokers.keys import paper_variants
-from veilcast.brokers.keys.paper_split import KeyAttempt, KeyGatherer, SplitShare, TrailVerifier, split_again, split_key
-from veilcast.brokers.keys.scheme import ReplicaKeys, Scheme, majority
+from veilcast.brokers.keys.paper_split import KeyGatherer, SplitShare, TrailVerifier, split_again, split_key
+from veilcast.brokers.keys.scheme import KeyAttempt, ReplicaKeys, Scheme, majority
 from veilcast.crypto import shamir
 from veilcast.crypto.secret import Secret
 from veilcast.crypto.sign import SigningKey

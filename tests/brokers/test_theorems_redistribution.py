@@ -15,7 +15,6 @@ from typing import Self
 import pytest
 
 from support.share_algebra import is_determined_modulo
-from veilcast.brokers.keys.paper_split import KeyAttempt
 from veilcast.brokers.keys.redistribution import (
     HeldShare,
     KeyCollector,
@@ -23,7 +22,7 @@ from veilcast.brokers.keys.redistribution import (
     deal_key,
     redistribute_share,
 )
-from veilcast.brokers.keys.scheme import ReplicaId, ReplicaKeys, Scheme, majority, max_faulty
+from veilcast.brokers.keys.scheme import KeyAttempt, ReplicaId, ReplicaKeys, Scheme, majority, max_faulty
 from veilcast.brokers.keys.share_reception import ShareReception
 from veilcast.crypto import verifiable_sharing
 from veilcast.crypto.group import ORDER, Point, Scalar

@@ -22,8 +22,7 @@ from support.key_transfer_chain import (
     signing,
 )
 from veilcast.brokers.keys.bulk import make_key_id
-from veilcast.brokers.keys.paper_split import KeyAttempt
-from veilcast.brokers.keys.scheme import ReplicaId
+from veilcast.brokers.keys.scheme import KeyAttempt, ReplicaId
 from veilcast.brokers.keys.unresponsive import UnresponsiveReplicas
 from veilcast.brokers.routing.view import Outgoing, Peer
 from veilcast.errors import LocalError

@@ -12,9 +12,9 @@ import pytest
 from veilcast.brokers.keys import agreement, redistribution
 from veilcast.brokers.keys.agreement import AgreementMessage, AttendanceRoll, DealingRef, check_endorsements
 from veilcast.brokers.keys.agreement import SignedBroadcast as Flooding
-from veilcast.brokers.keys.paper_split import KeyAttempt, SplitShare, split_again, split_key
+from veilcast.brokers.keys.paper_split import SplitShare, split_again, split_key
 from veilcast.brokers.keys.redistribution import DealtShare
-from veilcast.brokers.keys.scheme import ReplicaId, ReplicaKeys, Scheme
+from veilcast.brokers.keys.scheme import KeyAttempt, ReplicaId, ReplicaKeys, Scheme
 from veilcast.brokers.queues import PeerQueues
 from veilcast.crypto.derive import digest
 from veilcast.crypto.group import Scalar

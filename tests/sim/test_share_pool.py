@@ -13,9 +13,9 @@ import pytest
 
 from veilcast.brokers.keys import paper_split, redistribution
 from veilcast.brokers.keys.agreement import EndorsedStatement
-from veilcast.brokers.keys.paper_split import KeyAttempt, SplitShare
+from veilcast.brokers.keys.paper_split import SplitShare
 from veilcast.brokers.keys.redistribution import DealtShare, HeldShare, IssuedDealing, PublisherShare
-from veilcast.brokers.keys.scheme import ReplicaId, Scheme
+from veilcast.brokers.keys.scheme import KeyAttempt, ReplicaId, Scheme
 from veilcast.crypto import verifiable_sharing
 from veilcast.crypto.group import Scalar
 from veilcast.crypto.secret import Secret as SecretBytes

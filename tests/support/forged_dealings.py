@@ -11,7 +11,6 @@ from veilcast.brokers.keys import agreement
 from veilcast.brokers.keys.agreement import AgreementMessage, AttendanceRoll, DealingRef
 from veilcast.brokers.keys.agreement import SignedBroadcast as Words
 from veilcast.brokers.keys.bulk import make_key_id
-from veilcast.brokers.keys.paper_split import KeyAttempt
 from veilcast.brokers.keys.redistribution import (
     HeldShare,
     HolderHeader,
@@ -20,7 +19,7 @@ from veilcast.brokers.keys.redistribution import (
     PublisherShare,
     redistribute_share,
 )
-from veilcast.brokers.keys.scheme import ReplicaId, Scheme
+from veilcast.brokers.keys.scheme import KeyAttempt, ReplicaId, Scheme
 from veilcast.brokers.keys.unresponsive import _is_retried
 from veilcast.brokers.routing.view import Outgoing
 from veilcast.crypto import verifiable_sharing

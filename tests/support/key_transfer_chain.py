@@ -33,7 +33,7 @@ from veilcast.brokers.keys.bulk import make_key_id
 from veilcast.brokers.keys.forwarder import KeyForwarder
 from veilcast.brokers.keys.hardened_forwarder import HardenedKeyForwarder
 from veilcast.brokers.keys.paper_forwarder import PaperKeyForwarder
-from veilcast.brokers.keys.paper_split import KeyAttempt, KeyGatherer, SplitShare, TrailVerifier, split_key
+from veilcast.brokers.keys.paper_split import KeyGatherer, SplitShare, TrailVerifier, split_key
 from veilcast.brokers.keys.redistribution import (
     DealtShare,
     DeliveredShare,
@@ -43,7 +43,7 @@ from veilcast.brokers.keys.redistribution import (
     PublisherShare,
     deal_key,
 )
-from veilcast.brokers.keys.scheme import ReplicaId, ReplicaKeys, Scheme
+from veilcast.brokers.keys.scheme import KeyAttempt, ReplicaId, ReplicaKeys, Scheme
 from veilcast.brokers.keys.transfer_receiver import quiet_period_us
 from veilcast.brokers.routing.view import Branch, Outgoing, Peer
 from veilcast.crypto import verifiable_sharing

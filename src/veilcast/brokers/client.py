@@ -259,8 +259,7 @@ class BrokerClient:
         return delay
 
     def unconfirmed_us(self, now: int) -> int:
-        """Time since the brokers got the oldest overdue unconfirmed publication, in microseconds; 0 if none is
-        overdue."""
+        """Age of the oldest stuck publication since the brokers got it, in microseconds; 0 without one."""
         return self._publisher.unconfirmed_us(now)
 
     @property

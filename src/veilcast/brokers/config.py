@@ -48,9 +48,9 @@ class BrokerConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     claims_max: int = 65_536
     """Stored advertisements, and the same number of stored subscriptions."""
     claims_each: int = 16_384
-    """Of these, claims of one neighbouring node or client."""
+    """Largest part of one neighbouring node or client."""
     client_claims: int = 512
-    """Of these, claims of one client."""
+    """Largest part of one client."""
     votes_max: int = 16_384
     """Claims and withdrawals that one replica of a neighbour has sent and too few other replicas have confirmed."""
     waiting_max: int = 4_096

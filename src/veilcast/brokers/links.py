@@ -1,6 +1,6 @@
 """A broker's streams to nearby replicas and to clients, and the identity of each peer.
 
-Of two brokers one connects to the other (`overlay.is_caller`). So a replica has one name here: its address if this
+One of two brokers connects to the other (`overlay.is_caller`). So a replica has one name here: its address if this
 broker connects to it, or its caller name if it connects to this broker. Every other peer is a client. Messages go
 through `queues`. A client that is disconnected and has no claims is forgotten after a while, and the number of clients
 is bounded. A client that exceeds its rate is disconnected. Its last message was not accepted, so an honest client loses
@@ -124,7 +124,7 @@ class BrokerLinks:
         self._queues.peer_lost(peer)
 
     def close_all(self) -> None:
-        """Close all streams for good."""
+        """Close all streams permanently."""
         self._events += [Disconnect(peer) for peer in (*self._keys, *self._clients)]
         for peer in (*self._keys, *self._clients):
             self._callers.drop(peer)

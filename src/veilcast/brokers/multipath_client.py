@@ -199,7 +199,7 @@ class MultipathClient:
     # --- internals
 
     def _handle_events(self, now: int) -> None:
-        """Handle the clients' events until there are none."""
+        """Handle all events of the clients."""
         before = dict(self._withdrawn)
         copies: dict[tuple[int, bytes], None] = {}
         events = deque(self._client_events())
@@ -331,5 +331,5 @@ _BACKLOG_MAX: Final = 16
 it."""
 _REQUIRED_MAX: Final = 64 * _BACKLOG_MAX
 _FORGIVEN_AFTER: Final = 16 * _REQUIRED_MAX
-"""Confirmations in a row after which earlier lateness is forgotten. A path that falls behind on purpose gains nothing
-by so many."""
+"""Confirmations in a row after which earlier lateness is forgotten. A path that falls behind on purpose gains
+nothing by that many."""

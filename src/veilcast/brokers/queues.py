@@ -341,7 +341,7 @@ class _PeerQueue:
         return self.last_sent, cargo
 
     def drop_oldest(self) -> bool:
-        """Drop the oldest droppable item; False if there is none."""
+        """Drop the oldest droppable item; False without one."""
         if not self.droppable:
             return False
         self._pop(next(iter(self.droppable)))

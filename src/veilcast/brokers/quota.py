@@ -197,7 +197,7 @@ class UnstartedTransfers(Generic[Transfer]):
     def __init__(self, each: int, ready: int) -> None:
         self._each, self._most = each, ready
         self._kept: dict[Transfer, dict[ReplicaId, dict[bytes, StoredDealing]]] = {}
-        """By transfer, holder and name of the dealing."""
+        """Dealings by transfer, holder and name."""
         self._counts: Counter[ReplicaId] = Counter()
         self._ready: dict[Transfer, None] = {}
         """Active transfers, the least recently changed first."""
@@ -334,7 +334,7 @@ class PublisherQuota(Generic[Key]):
 class IgnoredItems(Generic[Key]):
     """Items ignored for `keep_us`: `each` per sending replica, by its key.
 
-    There is no total limit besides the number of replicas: a few replicas could use up a shared limit.
+    The total is bounded only by the number of replicas: a few replicas could use up a shared limit.
     """
 
     def __init__(self, each: int, keep_us: int) -> None:

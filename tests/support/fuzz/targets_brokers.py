@@ -17,7 +17,7 @@ from veilcast.authority.topic_record import Profile
 from veilcast.brokers.content.coding import ContentManifest, Strategy, encode_content
 from veilcast.brokers.keys import agreement, share_reception
 from veilcast.brokers.keys.agreement import AgreementMessage, AttendanceRoll, DealingRef
-from veilcast.brokers.keys.paper_split import KeyAttempt, SplitShare, split_key
+from veilcast.brokers.keys.paper_split import SplitShare, split_key
 from veilcast.brokers.keys.redistribution import (
     DealtShare,
     DeliveredShare,
@@ -26,7 +26,7 @@ from veilcast.brokers.keys.redistribution import (
     deal_key,
     redistribute_share,
 )
-from veilcast.brokers.keys.scheme import ReplicaId, Scheme
+from veilcast.brokers.keys.scheme import KeyAttempt, ReplicaId, Scheme
 from veilcast.brokers.overlay import SignedOverlay, sign_overlay
 from veilcast.brokers.routing import renewal
 from veilcast.brokers.routing.claim_semantics import predicate_codec

@@ -12,7 +12,7 @@ three strategies:
   requested. The code is a systematic Reed-Solomon code: block x is the value at x of the polynomials whose values at 1
   to k are the content. For a node of n replicas k is a majority, so f lost blocks do no harm.
 
-Paths are chosen by hashing, anew for every block, attempt and node, so no Byzantine replica is on all of them. After a
+Paths are chosen by hashing the block, attempt and node, so no Byzantine replica is on all of them. After a
 few attempts copies are sent, whatever the strategy: then the rest arrives for certain. The publisher signs a manifest,
 the list of the blocks' digests. It is small, travels in copies, and lets every forwarder tell a corrupt block from a
 good one.

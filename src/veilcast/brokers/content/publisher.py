@@ -27,8 +27,9 @@ from veilcast.brokers.content.coding import ATTEMPTS_MAX, ContentBlock, choose_c
 from veilcast.brokers.content.sealed_publication import encode_publication, seal_publication
 from veilcast.brokers.edge_links import EdgeLinks
 from veilcast.brokers.keys.bulk import BulkSealer, RefreshPolicy
-from veilcast.brokers.keys.paper_split import KeyAttempt, split_key
+from veilcast.brokers.keys.paper_split import split_key
 from veilcast.brokers.keys.redistribution import deal_key
+from veilcast.brokers.keys.scheme import KeyAttempt
 from veilcast.brokers.operations.share_store import make_pushes
 from veilcast.brokers.routing.renewal import ActiveAdvertisement, ClaimEncoder, ClaimRenewal
 from veilcast.core.connector import DOUBLINGS_MAX, backoff
@@ -122,8 +123,8 @@ class ContentPublisher:
         return Delay("the brokers are to confirm that its subscribers have it", now + _TRAVEL_US)
 
     def unconfirmed_us(self, now: int) -> int:
-        """How long the brokers have had the oldest publication that was sent `_ATTEMPTS` times, in microseconds; 0 if
-        there is none."""
+        """Age of the oldest publication that was sent `_ATTEMPTS` times without confirmation, in microseconds; 0
+        without one."""
         every = (state for each in self._states.values() for state in each)
         sent_us = [one.sent_us for one in every if not one.is_confirmed and one.attempts >= _ATTEMPTS]
         return now - min(sent_us) if sent_us else 0

@@ -89,9 +89,9 @@ class ContentState:
         self.served: Counter[tuple[Peer, int]] = Counter()
         self.request_rounds = 0
         self._requested: dict[int, list[Peer]] = {}
-        """By block: the peers that were asked for it last, before their deadline."""
+        """Peers that were asked for a block last and still have time."""
         self._overdue: dict[int, dict[Peer, None]] = {}
-        """By block: the peers that were asked and missed their deadline."""
+        """Peers that were asked for a block and missed their deadline."""
         self._late_replicas: dict[ReplicaId, None] = {}
 
     def make_carry(self, index: int | None) -> ForwardContent:

@@ -40,7 +40,7 @@ from veilcast.wire.geometry import RELAYED_MAX
 
 
 class SubscriberCallbacks(NamedTuple):
-    """What the subscriber's side asks of its client."""
+    """The client's functions that the subscriber's side calls."""
 
     has_room: Callable[[], bool]
     """True if the inbox takes another notification."""

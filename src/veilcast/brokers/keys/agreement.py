@@ -2,8 +2,8 @@
 
 1. The broadcast (`SignedBroadcast`) is that of Dolev and Strong, for the statements of all replicas at once. The author
    signs its statement. A replica that accepts a statement in a round adds its own signature and relays it in the next.
-   In round i it accepts only statements with i signatures of different replicas. With f Byzantine replicas there are f
-   + 1 rounds.
+   In round i it accepts only statements with i signatures of different replicas. The broadcast has f + 1 rounds for f
+   Byzantine replicas.
 
 Claim: all honest replicas accept the same statements. An author of two statements has none.
 Assumption: a bound on delay. A round is long enough for everything that honest replicas send in it to arrive before it
@@ -221,7 +221,7 @@ class DealingRef(NamedTuple):
 
 
 DealingTable: TypeAlias = dict[int, DealingRef]
-"""What one replica has: for each holder, the dealing that it has checked."""
+"""The dealings that one replica has checked, by holder."""
 
 
 class AttendanceRoll(NamedTuple):
@@ -311,7 +311,7 @@ def usable_dealings(rolls: Mapping[int, AttendanceRoll], size: int, settled: Col
 
 
 def choose_contributors(dealings: DealingTable, holders: int) -> tuple[int, ...] | None:
-    """The first majority of the old holders with usable dealings; None if there is none.
+    """The first majority of the old holders with usable dealings, or None.
 
     Two sharings cannot have a majority each: honest holders alone are a majority of all.
     """
@@ -350,8 +350,8 @@ class AgreementMessage(msgspec.Struct, frozen=True, array_like=True, forbid_unkn
 
 
 def split_to_fit(payloads: tuple[EndorsedStatement, ...]) -> list[tuple[EndorsedStatement, ...]]:
-    """Distribute statements over as few messages as hold them. A Byzantine replica must not be able to say so much that
-    the statements of others are not relayed."""
+    """Distribute statements over as few messages as hold them. Otherwise a Byzantine replica could
+    displace the statements of others by long ones."""
     parts: list[list[EndorsedStatement]] = []
     dealings = 0
     for statement in payloads:

@@ -5,7 +5,7 @@ and their bytes. Within a bulk the key advances by hashing, one step per publica
 captured later opens nothing that was sealed before. Skipped keys are kept for late publications, up to a bound. A
 shared key is a scalar, which can be dealt and redistributed; for `paper`, which splits bytes, it is its 32 bytes.
 
-In `paper` a publication's key is derived from the shared key alone. In `hardened` it is derived from the shared key and
+A publication's key is derived from the shared key alone in `paper`. In `hardened` it is derived from the shared key and
 the topic's content key, which the authority gives to members for an epoch. So brokers that get a majority of the shares
 at some hop, by any means, still read nothing, and neither does a subscriber whose grant has ended.
 """

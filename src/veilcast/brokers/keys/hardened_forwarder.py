@@ -10,7 +10,7 @@ no statement on it. Statements of others wait until it has begun.
 
 A replica that was killed and restarted has lost its state. It must not say that it lacks a share that it had: a holder
 would show an honest replica's share, and the replica would have made two statements. So during the quiet period every
-transfer that is seen for the first time is ignored for good.
+new transfer is ignored permanently.
 """
 
 from __future__ import annotations
@@ -22,9 +22,8 @@ from veilcast.brokers.evidence import FaultEvidence, FaultReason
 from veilcast.brokers.keys.agreement import AgreementMessage
 from veilcast.brokers.keys.bulk import check_key_id
 from veilcast.brokers.keys.forwarder import KeyForwarder
-from veilcast.brokers.keys.paper_split import KeyAttempt
 from veilcast.brokers.keys.redistribution import DealtShare, HeldShare, PublisherShare, accept_publisher_share
-from veilcast.brokers.keys.scheme import ReplicaId, ReplicaKeys, Scheme
+from veilcast.brokers.keys.scheme import KeyAttempt, ReplicaId, ReplicaKeys, Scheme
 from veilcast.brokers.keys.transfer_receiver import TransferReceiver, quiet_period_us
 from veilcast.brokers.keys.transfer_sender import ExcuseQuota, TransferSender
 from veilcast.brokers.keys.unresponsive import UnresponsiveReplicas

@@ -41,7 +41,7 @@ from typing import Annotated, Final, NamedTuple, Self
 
 import msgspec
 
-from veilcast.brokers.keys.scheme import ReplicaId, ReplicaKeys, Scheme
+from veilcast.brokers.keys.scheme import KeyAttempt, ReplicaId, ReplicaKeys, Scheme
 from veilcast.crypto import shamir
 from veilcast.crypto.derive import derive, digest
 from veilcast.crypto.secret import Secret
@@ -53,13 +53,6 @@ from veilcast.machine import Entropy
 
 Digest = Annotated[bytes, msgspec.Meta(min_length=32, max_length=32)]
 Index = Annotated[int, msgspec.Meta(ge=1, le=shamir.MAX_SHARES)]
-
-
-class KeyAttempt(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
-    """A key, and an attempt to transfer it. Shares of two attempts never mix."""
-
-    key: Annotated[bytes, msgspec.Meta(min_length=16, max_length=16)]
-    attempt: Annotated[int, msgspec.Meta(ge=0, le=255)] = 0
 
 
 class SplitStatement(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):

@@ -20,8 +20,7 @@ from typing import Annotated, Final, Self
 
 import msgspec
 
-from veilcast.brokers.keys.paper_split import KeyAttempt
-from veilcast.brokers.keys.scheme import ReplicaId, ReplicaKeys, Scheme
+from veilcast.brokers.keys.scheme import KeyAttempt, ReplicaId, ReplicaKeys, Scheme
 from veilcast.crypto import verifiable_sharing
 from veilcast.crypto.derive import digest
 from veilcast.crypto.group import Scalar

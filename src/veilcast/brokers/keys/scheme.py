@@ -6,7 +6,7 @@ n are swapped). A node's replicas change at run time. So a scheme has a version,
 versions never mix.
 
 A node of even size is worse than the odd one below it: four replicas tolerate one Byzantine replica, as three do, and
-one more replica may turn Byzantine. With one or two replicas nothing is shared at all. `hardened` refuses both.
+one more replica may turn Byzantine. A node of one or two replicas shares nothing at all. `hardened` refuses both.
 """
 
 from __future__ import annotations
@@ -82,6 +82,13 @@ class ReplicaId(msgspec.Struct, frozen=True, order=True):
         self.scheme.check_index(self.index)
 
 
+class KeyAttempt(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+    """A key, and an attempt to transfer it. Shares of two attempts never mix."""
+
+    key: Annotated[bytes, msgspec.Meta(min_length=16, max_length=16)]
+    attempt: Annotated[int, msgspec.Meta(ge=0, le=255)] = 0
+
+
 class ReplicaKeys:
     """The public keys of replicas by scheme; the newest `kept` versions of each node."""
 
@@ -126,6 +133,7 @@ class ReplicaKeys:
         return None
 
     def id_of(self, scheme: Scheme, key: bytes) -> ReplicaId | None:
-        """The replica with this key under this scheme; None if there is none, or the scheme is not known."""
+        """The replica with this key under this scheme; None if the node has no such replica or the scheme is
+        unknown."""
         keys = self._keys.get(scheme.node, {}).get(scheme.version, ())
         return ReplicaId(scheme, keys.index(key) + 1) if len(keys) == scheme.size and key in keys else None

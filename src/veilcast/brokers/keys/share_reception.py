@@ -37,7 +37,6 @@ from veilcast.brokers.keys.agreement import (
     EndorsedStatement,
     SignedBroadcast,
 )
-from veilcast.brokers.keys.paper_split import KeyAttempt
 from veilcast.brokers.keys.redistribution import (
     DealtShare,
     HeldShare,
@@ -45,7 +44,7 @@ from veilcast.brokers.keys.redistribution import (
     PublisherHeader,
     decode_commitments,
 )
-from veilcast.brokers.keys.scheme import ReplicaId, ReplicaKeys, Scheme
+from veilcast.brokers.keys.scheme import KeyAttempt, ReplicaId, ReplicaKeys, Scheme
 from veilcast.crypto import verifiable_sharing
 from veilcast.crypto.derive import digest
 from veilcast.crypto.sign import SigningKey
@@ -276,8 +275,8 @@ class ShareReception:
         }
 
     def _agreed(self) -> _Agreement | None:
-        """What all state: for a brief roll, all replicas that it does not skip; otherwise all, if no brief roll can be
-        agreed any more.
+        """The unanimous roll, if there is one: a brief roll of all replicas that it does not skip, or a full roll of
+        all replicas if no brief roll can be agreed any more.
 
         Two brief rolls can both be agreed only if two honest replicas had missed one another. Then this replica uses
         the one that skips it: it then deals nothing that others could take for something else.

@@ -35,9 +35,8 @@ from collections.abc import Collection
 from typing import Final
 
 from veilcast.brokers.keys.agreement import AgreementMessage, Dispute, EndorsedStatement, split_to_fit
-from veilcast.brokers.keys.paper_split import KeyAttempt
 from veilcast.brokers.keys.redistribution import DealtShare, HeldShare, HolderHeader, PublisherHeader
-from veilcast.brokers.keys.scheme import ReplicaId, ReplicaKeys, Scheme
+from veilcast.brokers.keys.scheme import KeyAttempt, ReplicaId, ReplicaKeys, Scheme
 from veilcast.brokers.keys.share_reception import ShareReception
 from veilcast.brokers.keys.unresponsive import UnresponsiveReplicas
 from veilcast.brokers.routing.view import Outgoing, all_replicas
@@ -86,7 +85,7 @@ class TransferReceiver:
         self._early_shown: dict[tuple[int, int], list[DealtShare]] = {}
         self.held_share: HeldShare | None = None
         self.is_done = False
-        """This replica has its share, or there is none to get."""
+        """True if this replica has its share or cannot get one."""
 
     @property
     def has_begun(self) -> bool:

@@ -1,9 +1,9 @@
 """Replicas that a hop need not wait for, because earlier hops waited for them in vain.
 
 A replica that is dead, or pretends to be, costs each hop all the rounds reserved for Byzantine statements, each as long
-as the bound on delay. One hop may learn that, and the next ones should not wait again. What a replica learns here is
-what the honest replicas agree on at the end of a hop (`share_reception`), so all learn the same. The replicas that they
-skip are named in their rolls: safety does not require that two replicas know the same at the same time.
+as the bound on delay. One hop may learn that, and the next ones should not wait again. A replica learns exactly what
+the honest replicas agree on at the end of a hop (`share_reception`), so all learn the same. The replicas that they skip
+are named in their rolls: safety does not require that two replicas know the same at the same time.
 
 An absent replica gets no share, even if it has recovered. Byzantine replicas could then be a majority of the holders.
 So an absent replica is waited for again with every attempt at a key except the first, and with keys whose names select
@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from veilcast.brokers.keys.paper_split import KeyAttempt
+from veilcast.brokers.keys.scheme import KeyAttempt
 from veilcast.crypto.derive import digest
 from veilcast.errors import LocalError
 

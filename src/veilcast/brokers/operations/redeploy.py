@@ -159,7 +159,7 @@ class Deployment:
             )
         self._closing_us: int | None = None
         self.has_left = False
-        """For a replica that the operator has detached: True if it may close its streams."""
+        """True if a detached replica may close its streams."""
         self.outbox: list[tuple[PeerId | None, Message]] = []
         """Messages to send; None as receiver means every client."""
         self.handle(now, RemainingWork())

@@ -7,7 +7,7 @@ replicas of one node report it that one of them is honest. The confirmed failure
 Byzantine replicas must not cause replicas to be moved to or from a node by failing themselves. So a node's risk is the
 median of its replicas' risks: while fewer than half are Byzantine, some honest replica fails no less often and one no
 more often. Replicas proven Byzantine do not count in it: they are to be replaced, and among the others the Byzantine
-ones are a smaller part still. In `hardened` only spare replicas are allotted. A node gives up replicas only if the
+ones are a smaller part still. A `hardened` plan allots only spare replicas. A node gives up replicas only if the
 operator says so, one pair per plan, and the leaving replicas are drawn by lot with a secret of the operator. If the
 most failing ones left, Byzantine replicas that never fail would stay until they own the node.
 

@@ -12,8 +12,8 @@ by a signature with the topic's subscriber key on its request and its receiver. 
 others in its name.
 
 Shares are kept as long as their advertisement is valid, not only until they are forwarded. Against an adversary that
-moves from replica to replica that is worse than transfer through the brokers. In `hardened` the topic's key still
-protects the content, as always.
+moves from replica to replica that is worse than transfer through the brokers. The topic's key still protects the
+content in `hardened`.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from typing import Final, TypeAlias
 
 from veilcast.authority.keyring import TopicKeys
 from veilcast.brokers.config import BrokerConfig
-from veilcast.brokers.keys.paper_split import KeyAttempt, SplitShare, TrailVerifier, split_key
+from veilcast.brokers.keys.paper_split import SplitShare, TrailVerifier, split_key
 from veilcast.brokers.keys.redistribution import DeliveredShare, deal_key
-from veilcast.brokers.keys.scheme import ReplicaId, ReplicaKeys, Scheme
+from veilcast.brokers.keys.scheme import KeyAttempt, ReplicaId, ReplicaKeys, Scheme
 from veilcast.brokers.routing.claims import check_advertisement, check_bring, check_times, subscriber_key
 from veilcast.core.timers import Timers
 from veilcast.crypto import verifiable_sharing

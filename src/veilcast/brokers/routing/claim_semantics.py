@@ -12,7 +12,7 @@ goes to all publishers of the topic. And a subscription is known to cover anothe
 whole topic, or the very same elements. Any other covering is missed, and costs a message.
 
 In `hardened` a topic's name is a digest of its token, which the publisher's certificate is for. So brokers check that
-an advertisement is for the topic that its publisher was granted. With plain predicates they cannot.
+an advertisement is for the topic that its publisher was granted. They cannot check that with plain predicates.
 
 `ClaimSemantics` combines a codec with subscriber keys and expiry times; it is the `MatchRules` of the routing tables.
 Whether one claim covers another depends only on the two claims, not on the order of arrival. So replicas of a node that
@@ -55,7 +55,7 @@ T = TypeVar("T")
 
 
 class MatchRules(Protocol[I_contra, P_contra]):
-    """What routing tables ask of interests and publications."""
+    """Comparisons of interests and publications, for the routing tables."""
 
     def subject(self, what: I_contra | P_contra) -> Hashable:
         """Two values with different subjects never cover, overlap or match one another."""

@@ -13,9 +13,9 @@ A claim takes a while to be known along its route, from when a majority of the e
 waits `spread_us` before it publishes under an advertisement. A subscriber waits `spread_us` before it reports a
 subscription as in force. So every later publication reaches it.
 
-Validity periods: in `hardened` a period is an epoch, whose keys its claims are made with. In `paper` a topic has one
-key for ever, and a period is half a lease. A claim is valid for one period more than its own. So a client that renews
-in time has two valid claims at every moment, and clock differences do no harm.
+Validity periods: in `hardened` a period is an epoch, whose keys its claims are made with. A topic has one key for ever
+in `paper`, and a period is half a lease. A claim is valid for one period more than its own. So a client that renews in
+time has two valid claims at every moment, and clock differences do no harm.
 """
 
 from __future__ import annotations

@@ -3,9 +3,9 @@
 Outgoing claims collect in `outbox`. Claims certify themselves (`claims`), and the overlay is a tree that all know, so a
 claim of an edge node can come from one side only. A report of a single neighbouring replica is still not believed: that
 replica could keep a claim alive that the others have ended, or report a claim that theirs cover. A claim or withdrawal
-counts when enough replicas of the node have reported it, or a covering claim, that one of them is honest (`votes`). For
-a client, its own link is enough. A subscription whose proof matches no advertisement waits for one (`unmatched`); it is
-not routed, and nothing is sent to it.
+counts when enough replicas of the node have reported it, or a covering claim, that one of them is honest (`votes`). A
+client's own link is enough for its claims. A subscription whose proof matches no advertisement waits for one
+(`unmatched`); it is not routed, and nothing is sent to it.
 
 Claim: replicas of one node forward the same claims to a neighbour, although they learn them in different orders.
 Reason: covering depends on nothing but the two claims. A claim that expires earlier never covers one that expires

@@ -1,4 +1,4 @@
-"""What key and content forwarding need to know about routing, and the messages that they return.
+"""The view of the routing state that key and content forwarding use, and the messages that they return.
 
 An interface and two values. `broker` connects the router, the queues and the forwarders of keys and content. The
 forwarders know replicas by their ids and clients by their links, never by addresses of other brokers. The caller

@@ -21,9 +21,9 @@ import msgspec
 from veilcast.brokers.keys import agreement
 from veilcast.brokers.keys.agreement import AgreementMessage, AttendanceRoll
 from veilcast.brokers.keys.agreement import SignedBroadcast as Flooding
-from veilcast.brokers.keys.paper_split import KeyAttempt, SplitShare, split_again
+from veilcast.brokers.keys.paper_split import SplitShare, split_again
 from veilcast.brokers.keys.redistribution import DealtShare, HeldShare, IssuedDealing, redistribute_share
-from veilcast.brokers.keys.scheme import ReplicaId, ReplicaKeys, Scheme
+from veilcast.brokers.keys.scheme import KeyAttempt, ReplicaId, ReplicaKeys, Scheme
 from veilcast.crypto.derive import digest
 from veilcast.crypto.group import Scalar
 from veilcast.crypto.secret import Secret

@@ -1,12 +1,13 @@
-"""What the paper tries before Algorithm 2, prints as Algorithm 2, or leaves open, to the letter: for experiments.
+"""The paper's printed or unfinished variants of key forwarding (before Algorithm 2, Algorithm 2 as printed, and what it
+leaves open), for experiments.
 
-Pure; randomness is handed in. None of these keeps a secret, or delivers it, against a minority of replicas at each
-hop: `tests/brokers/test_theorems.py` finds who breaks them, as it must if it is to be believed about the others.
+Claim: none of these keeps a key secret, or delivers it, against a minority of replicas at each hop.
+`tests/brokers/test_theorems.py` must find who breaks them, or it could not be believed about the others.
 
-Algorithm 1 passes shares on whole. To the letter every receiver takes shares until it has k, which is all it needs to
-read the key. As Figure 3 draws it, each receiver takes one; then a replica of one hop and a replica of another that got
-different shares have two. Linear network coding (Figure 4 A) makes that harder, all n blocks being needed, and not
-hard: one Byzantine replica at each hop is enough, and any of them alone keeps the key from the subscriber.
+Algorithm 1 forwards whole shares. As printed, every receiver takes shares until it has k, which is all it needs to read
+the key. As Figure 3 draws it, each receiver takes one; then a replica of one hop and a replica of another that got
+different shares have two. Linear network coding (Figure 4 A) needs all n blocks, which makes that harder, but not hard:
+one Byzantine replica at each hop is enough, and any of them alone keeps the key from the subscriber.
 """
 
 from __future__ import annotations
