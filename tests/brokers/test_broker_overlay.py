@@ -19,21 +19,21 @@ def publication(body: bytes, level: int = 1) -> Publication:
 
 @pytest.mark.parametrize("profile", PROFILES)
 def test_a_publication_is_forwarded_over_three_nodes_and_settled(profile: Profile) -> None:
-    town = BrokerNetwork(profile)
-    publisher, reader = town.client("P", "B1", 0, "publisher"), town.client("R", "B3", 1)
-    town.run(1)
-    assert all(broker.complete for broker in town.brokers())
-    number = reader.subscribe(All(Label(TOPIC), Range("level", 0, 3)), town.now)
-    town.touch("R")
-    town.run(5)
-    assert town.stands == [("R", number)]
-    publisher.publish(publication(b"wanted"), town.now)
-    publisher.publish(publication(b"not wanted", level=9), town.now)
-    town.touch("P")
-    town.run(5)
-    assert town.heard == [("R", number, b"wanted")]
+    network = BrokerNetwork(profile)
+    publisher, reader = network.client("P", "B1", 0, "publisher"), network.client("R", "B3", 1)
+    network.run(1)
+    assert all(broker.complete for broker in network.brokers())
+    number = reader.subscribe(All(Label(TOPIC), Range("level", 0, 3)), network.now)
+    network.touch("R")
+    network.run(5)
+    assert network.stands == [("R", number)]
+    publisher.publish(publication(b"wanted"), network.now)
+    publisher.publish(publication(b"not wanted", level=9), network.now)
+    network.touch("P")
+    network.run(5)
+    assert network.heard == [("R", number, b"wanted")]
     assert publisher.sizes()["pending"] == 0, "both are settled: nobody lacks anything"
-    for broker in town.brokers():
+    for broker in network.brokers():
         assert broker.sizes()["contents"] == 0
         assert not broker.suspects()
         assert broker.observed == broker.sizes()["contents done"] >= 1

@@ -18,121 +18,121 @@ from veilcast.topics import Label
 PROFILES: list[Profile] = ["paper", "hardened"]
 
 
-class Paper:
+class RestartNetwork:
     """One client publishes and two subscribe; `check` asserts that both have everything, once."""
 
     def __init__(self, profile: Profile, seed: int = 1) -> None:
-        self.town = BrokerNetwork(profile, seed=seed)
-        self.publisher = self.town.client("P", "B1", 0, "publisher")
+        self.network = BrokerNetwork(profile, seed=seed)
+        self.publisher = self.network.client("P", "B1", 0, "publisher")
         self.said: list[bytes] = []
-        self.readers = {"R": self.town.client("R", "B3", 1), "S": self.town.client("S", "B2", 2)}
-        self.town.run(1)
+        self.readers = {"R": self.network.client("R", "B3", 1), "S": self.network.client("S", "B2", 2)}
+        self.network.run(1)
         for name, reader in self.readers.items():
-            reader.subscribe(Label(TOPIC), self.town.now)
-            self.town.touch(name)
-        self.town.run(4)
-        assert len(self.town.stands) == 2
+            reader.subscribe(Label(TOPIC), self.network.now)
+            self.network.touch(name)
+        self.network.run(4)
+        assert len(self.network.stands) == 2
 
     def publish(self, count: int, seconds: float) -> None:
         for _ in range(count):
             self.said.append(f"news {len(self.said)}".encode())
-            self.publisher.publish(Publication((("topic", TOPIC),), self.said[-1]), self.town.now)
-            self.town.touch("P")
-            self.town.run(seconds / count)
+            self.publisher.publish(Publication((("topic", TOPIC),), self.said[-1]), self.network.now)
+            self.network.touch("P")
+            self.network.run(seconds / count)
 
     def check(self, seconds: float) -> None:
         for _ in range(int(seconds)):
             if not self.publisher.sizes()["pending"]:
                 break
-            self.town.run(1)
+            self.network.run(1)
         assert self.publisher.sizes()["pending"] == 0
         expected = Counter((reader, body) for reader in self.readers for body in self.said)
-        assert Counter((reader, body) for reader, _, body in self.town.heard) == expected
-        assert not any(broker.suspects() for broker in self.town.brokers()), "to be killed is no lie"
+        assert Counter((reader, body) for reader, _, body in self.network.heard) == expected
+        assert not any(broker.suspects() for broker in self.network.brokers()), "to be killed is no lie"
 
 
 @pytest.mark.parametrize("profile", PROFILES)
 def test_one_replica_of_each_node_may_be_down(profile: Profile) -> None:
-    paper = Paper(profile)
+    restarts = RestartNetwork(profile)
     for name in ("B1.2", "B2.1", "B3.3"):
-        paper.town.kill(name)
-    paper.publish(5, 2)
-    paper.check(60)
+        restarts.network.kill(name)
+    restarts.publish(5, 2)
+    restarts.check(60)
 
 
 @pytest.mark.parametrize("profile", PROFILES)
 def test_a_killed_broker_restarts_empty_and_serves_again(profile: Profile) -> None:
-    paper = Paper(profile)
-    paper.publish(3, 2)
-    paper.town.kill("B2.1")
-    paper.publish(3, 2)
-    paper.town.restart("B2.1")
-    assert not paper.town.broker("B2.1").complete
-    paper.town.run(5)
-    revived = paper.town.broker("B2.1")
+    restarts = RestartNetwork(profile)
+    restarts.publish(3, 2)
+    restarts.network.kill("B2.1")
+    restarts.publish(3, 2)
+    restarts.network.restart("B2.1")
+    assert not restarts.network.broker("B2.1").complete
+    restarts.network.run(5)
+    revived = restarts.network.broker("B2.1")
     assert revived.complete
-    assert revived.sizes()["claims"] == paper.town.broker("B2.2").sizes()["claims"]
-    paper.publish(3, 2)
-    paper.town.run(15)  # So long it keeps silent on keys.
-    paper.town.kill("B2.3")
-    paper.publish(3, 2)
-    paper.check(60)
+    assert revived.sizes()["claims"] == restarts.network.broker("B2.2").sizes()["claims"]
+    restarts.publish(3, 2)
+    restarts.network.run(15)  # So long it keeps silent on keys.
+    restarts.network.kill("B2.3")
+    restarts.publish(3, 2)
+    restarts.check(60)
 
 
 @pytest.mark.parametrize("profile", PROFILES)
 @pytest.mark.parametrize("seed", [0, 2])
 def test_frequently_breaking_streams_lose_nothing(profile: Profile, seed: int) -> None:
-    paper = Paper(profile, seed)
+    restarts = RestartNetwork(profile, seed)
     for _ in range(20):
-        paper.publish(1, 0.2)
-        for stream in paper.town.rng.sample(sorted(map(sorted, paper.town.streams)), 3):
-            paper.town.cut(*stream)
-    paper.check(120)
+        restarts.publish(1, 0.2)
+        for stream in restarts.network.rng.sample(sorted(map(sorted, restarts.network.streams)), 3):
+            restarts.network.cut(*stream)
+    restarts.check(120)
 
 
 @pytest.mark.parametrize("profile", PROFILES)
 def test_a_restarted_subscriber_gets_its_unread_notifications(profile: Profile) -> None:
-    paper = Paper(profile)
-    paper.publish(2, 2)
-    paper.town.kill("R")
-    paper.publish(3, 2)
-    paper.town.restart("R")
-    reader = paper.town.places[Address("R")].machine
-    reader.subscribe(Label(TOPIC), paper.town.now)
-    paper.town.touch("R")
-    paper.check(120)
+    restarts = RestartNetwork(profile)
+    restarts.publish(2, 2)
+    restarts.network.kill("R")
+    restarts.publish(3, 2)
+    restarts.network.restart("R")
+    reader = restarts.network.places[Address("R")].machine
+    reader.subscribe(Label(TOPIC), restarts.network.now)
+    restarts.network.touch("R")
+    restarts.check(120)
 
 
 @pytest.mark.parametrize("profile", PROFILES)
 def test_a_killed_publisher_publishes_its_stored_publications(profile: Profile) -> None:
-    paper = Paper(profile)
-    paper.publish(2, 0.001)
-    paper.town.kill("P")
-    paper.town.run(2)
-    paper.town.restart("P")
-    paper.publisher = paper.town.places[Address("P")].machine
-    paper.check(60)
+    restarts = RestartNetwork(profile)
+    restarts.publish(2, 0.001)
+    restarts.network.kill("P")
+    restarts.network.run(2)
+    restarts.network.restart("P")
+    restarts.publisher = restarts.network.places[Address("P")].machine
+    restarts.check(60)
 
 
 @pytest.mark.parametrize("profile", PROFILES)
 def test_replicas_join_and_leave_during_traffic(profile: Profile) -> None:
     """Two more join B2 while publications flow; then three others leave, a Byzantine one possibly among them."""
-    paper = Paper(profile)
-    town = paper.town
-    overlay = town.overlay.verify(OPERATOR.public)
-    paper.publish(3, 1)
+    restarts = RestartNetwork(profile)
+    network = restarts.network
+    overlay = network.overlay.verify(OPERATOR.public)
+    restarts.publish(3, 1)
     grown = _changed(overlay, "B2", (1, 2, 3, 4, 5))
-    town.redeploy(grown, "B1.1", ["B2.4", "B2.5"])
-    paper.publish(10, 20)
-    for broker in town.brokers():
+    network.redeploy(grown, "B1.1", ["B2.4", "B2.5"])
+    restarts.publish(10, 20)
+    for broker in network.brokers():
         assert broker.signed.verify(OPERATOR.public) == grown
-    assert town.broker("B2.4").complete
-    town.redeploy(_changed(grown, "B2", (3, 4, 5)), "B3.2")
-    paper.publish(10, 90)
-    assert town.broker("B2.1").left
-    assert town.broker("B2.2").left
-    paper.publish(3, 5)
-    paper.check(60)
+    assert network.broker("B2.4").complete
+    network.redeploy(_changed(grown, "B2", (3, 4, 5)), "B3.2")
+    restarts.publish(10, 90)
+    assert network.broker("B2.1").left
+    assert network.broker("B2.2").left
+    restarts.publish(3, 5)
+    restarts.check(60)
 
 
 def _changed(overlay: BrokerOverlay, name: str, indices: tuple[int, ...]) -> BrokerOverlay:

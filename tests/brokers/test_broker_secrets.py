@@ -73,23 +73,23 @@ def planted(keys: TopicKeys) -> dict[str, bytes]:
 
 def busy(profile: Profile) -> tuple[BrokerNetwork, TopicKeys]:
     """An overlay during traffic: claims are active, a publication was delivered, and another is in transit."""
-    town = BrokerNetwork(profile)
-    publisher, reader = town.client("P", "B1", 0, "publisher"), town.client("R", "B3", 1)
-    town.run(1)
-    reader.subscribe(All(Label(TOPIC), Equal("kind", KIND), Range("price", PRICE, 900)), town.now)
-    town.touch("R")
-    town.run(5)
+    network = BrokerNetwork(profile)
+    publisher, reader = network.client("P", "B1", 0, "publisher"), network.client("R", "B3", 1)
+    network.run(1)
+    reader.subscribe(All(Label(TOPIC), Equal("kind", KIND), Range("price", PRICE, 900)), network.now)
+    network.touch("R")
+    network.run(5)
     for _ in range(2):
-        publisher.publish(Publication((("topic", TOPIC), ("kind", KIND), ("price", PRICE)), BODY), town.now)
-        town.touch("P")
-        town.run(0.012 if town.heard else 4)
-    assert town.heard == [("R", 1, BODY)]
-    return town, keys_of(0, profile, epoch=EPOCH)
+        publisher.publish(Publication((("topic", TOPIC), ("kind", KIND), ("price", PRICE)), BODY), network.now)
+        network.touch("P")
+        network.run(0.012 if network.heard else 4)
+    assert network.heard == [("R", 1, BODY)]
+    return network, keys_of(0, profile, epoch=EPOCH)
 
 
-def found(town: BrokerNetwork, what: bytes) -> set[str]:
-    places = {"the wire"} if what in town.written else set()
-    for broker in town.brokers():
+def found(network: BrokerNetwork, what: bytes) -> set[str]:
+    places = {"the wire"} if what in network.written else set()
+    for broker in network.brokers():
         assert isinstance(broker, Broker)
         if any(what in held for held in hold(broker, {})):
             places.add("tables")
@@ -97,20 +97,20 @@ def found(town: BrokerNetwork, what: bytes) -> set[str]:
 
 
 def test_a_hardened_broker_neither_stores_nor_sends_planted_secrets() -> None:
-    town, keys = busy("hardened")
-    assert any(broker.sizes()["contents"] for broker in town.brokers()), "there is something to be found"
+    network, keys = busy("hardened")
+    assert any(broker.sizes()["contents"] for broker in network.brokers()), "there is something to be found"
     for name, what in planted(keys).items():
-        assert not found(town, what), name
+        assert not found(network, what), name
 
 
 @pytest.mark.parametrize("name", ["the topic", "the kind", "the price"])
 def test_the_search_finds_what_is_there(name: str) -> None:
     """In `paper` topics and values are in the clear; bodies and keys are not."""
-    town, keys = busy("paper")
-    assert found(town, planted(keys)[name]) == {"the wire", "tables"}
+    network, keys = busy("paper")
+    assert found(network, planted(keys)[name]) == {"the wire", "tables"}
 
 
 def test_even_in_paper_brokers_neither_store_nor_send_plaintext() -> None:
-    town, keys = busy("paper")
+    network, keys = busy("paper")
     for name in ("the body", "the content key", "the readers' key"):
-        assert not found(town, planted(keys)[name]), name
+        assert not found(network, planted(keys)[name]), name

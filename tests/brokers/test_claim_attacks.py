@@ -30,7 +30,7 @@ def key(node: str, index: int) -> bytes:
 def test_wide_claims_at_single_replicas_silence_nobody(
     profile: Profile, silent: tuple[tuple[str, int], ...], first: bool
 ) -> None:
-    nodes = RouterNetwork(profile, lying=silent)
+    nodes = RouterNetwork(profile, faulty_set=silent)
     author, evil, good = keys_of(0, profile), keys_of(1, profile, "subscriber"), keys_of(2, profile, "subscriber")
     offered = advertisement(author, "B1", 1)
     wanted = subscription(good, "B3", 2, All(Label(TOPIC), Range("level", 0, 3)))

@@ -123,19 +123,19 @@ def redealt(holdings: list[HeldShare], chosen: list[int], index: int) -> Deliver
 
 
 @both
-@pytest.mark.parametrize("liar", ["r1", "r2", "r3"])
-def test_a_replica_that_corrupts_shares_is_proven_and_stops_nothing(profile: Profile, liar: str) -> None:
+@pytest.mark.parametrize("faulty", ["r1", "r2", "r3"])
+def test_a_replica_that_corrupts_shares_is_proven_and_stops_nothing(profile: Profile, faulty: str) -> None:
     world = two(profile)
-    world.replicas[liar].rewrite = corrupt(
+    world.replicas[faulty].rewrite = corrupt(
         LastShare, lambda message: LastShare(message.advertisement, flipped(message.share))
     )
     world.publish("p", b"hello")
     world.run(3)
     assert world.heard_by("s") == [b"hello"]
     reader = world.posts["s"].machine
-    assert reader.suspects() in ([world.replicas[liar].place], [])
+    assert reader.suspects() in ([world.replicas[faulty].place], [])
     if profile == "paper":
-        assert reader.suspects() == [world.replicas[liar].place]
+        assert reader.suspects() == [world.replicas[faulty].place]
 
 
 def test_the_sender_of_an_invalid_share_is_proven_even_if_it_comes_last() -> None:
@@ -146,13 +146,13 @@ def test_the_sender_of_an_invalid_share_is_proven_even_if_it_comes_last() -> Non
         share = msgspec.structs.replace(delivery.share, value=delivery.share.blinding)
         return LastShare(message.advertisement, msgspec.structs.replace(delivery, share=share).encode().reveal())
 
-    for liar in ("r1", "r3"):
+    for faulty in ("r1", "r3"):
         before = len(world.heard)
-        world.replicas[liar].rewrite = corrupt(LastShare, another)
+        world.replicas[faulty].rewrite = corrupt(LastShare, another)
         world.publish("p", b"hello", level=1)
         world.run(3)
         assert len(world.heard) == before + 1
-        assert world.posts["s"].machine.suspects() == [world.replicas[liar].place]
+        assert world.posts["s"].machine.suspects() == [world.replicas[faulty].place]
         world = two()
 
 

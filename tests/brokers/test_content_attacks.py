@@ -25,33 +25,33 @@ from veilcast.wire.brokers import AgreementWord, FloodKind, ForwardContent, Next
 from veilcast.wire.mesh import Message
 
 
-class Village:
+class ThreeNodeNetwork:
     """A publisher at one end of a chain of three nodes, and a subscriber at the other."""
 
     def __init__(self, client: BrokerClientConfig | None = None) -> None:
-        self.town = BrokerNetwork("hardened", client=client)
-        self.publisher, self.reader = self.town.client("P", "B1", 0, "publisher"), self.town.client("R", "B3", 1)
+        self.network = BrokerNetwork("hardened", client=client)
+        self.publisher, self.reader = self.network.client("P", "B1", 0, "publisher"), self.network.client("R", "B3", 1)
         self.settled = 0
-        self._act, self.town._act = self.town._act, self._watch  # type: ignore[method-assign]
+        self._act, self.network._act = self.network._act, self._watch  # type: ignore[method-assign]
 
     def subscribe(self, low: int = 0) -> None:
-        self.town.run(1)
-        reader = self.town.places[Address("R")].machine
-        reader.subscribe(All(Label(TOPIC), Range("level", low, 15)), self.town.now)
-        self.town.touch("R")
-        self.town.run(4)
+        self.network.run(1)
+        reader = self.network.places[Address("R")].machine
+        reader.subscribe(All(Label(TOPIC), Range("level", low, 15)), self.network.now)
+        self.network.touch("R")
+        self.network.run(4)
 
     def publish(self, body: bytes, level: int = 9) -> None:
-        self.publisher.publish(Publication((("topic", TOPIC), ("level", level)), body), self.town.now)
-        self.town.touch("P")
+        self.publisher.publish(Publication((("topic", TOPIC), ("level", level)), body), self.network.now)
+        self.network.touch("P")
 
     def heard(self) -> list[bytes]:
-        return [body for _, _, body in self.town.heard]
+        return [body for _, _, body in self.network.heard]
 
     def overhear(self, broker: str) -> dict[bytes, ForwardContent]:
         """Record the content that reaches this broker from now on."""
         seen: dict[bytes, ForwardContent] = {}
-        carrying = self.town.broker(broker)._content_forwarder
+        carrying = self.network.broker(broker)._content_forwarder
         hear = carrying.receive
 
         def told(message: Message, source: Peer, now: int) -> None:
@@ -86,45 +86,45 @@ def test_a_manifest_has_one_encoding() -> None:
 
 
 def test_an_early_manifest_in_other_bytes_keeps_no_subscriber_from_reading() -> None:
-    village = Village()
-    village.subscribe()
-    seen, liar = village.overhear("B1.1"), village.town.broker("B3.1")
-    say = liar._links.send
-    liar._links.send = lambda peer, message: (  # type: ignore[method-assign]
+    network = ThreeNodeNetwork()
+    network.subscribe()
+    seen, faulty = network.overhear("B1.1"), network.network.broker("B3.1")
+    say = faulty._links.send
+    faulty._links.send = lambda peer, message: (  # type: ignore[method-assign]
         None if isinstance(message, ForwardContent) and peer == "R" else say(peer, message)
     )
-    village.publish(b"news")
+    network.publish(b"news")
     while not seen:
-        village.town.run(0.001)
+        network.network.run(0.001)
     (carry,) = seen.values()
     say(Address("R"), bare(carry, manifest=other_bytes(carry.manifest)))
-    village.town.touch("B3.1")
-    village.town.run(10)
-    assert village.heard() == [b"news"]
+    network.network.touch("B3.1")
+    network.network.run(10)
+    assert network.heard() == [b"news"]
 
 
 def test_naming_the_last_attempt_first_makes_no_honest_attempt_stale() -> None:
-    village = Village()
-    village.subscribe()
-    village.publish(b"first")
-    village.town.run(3)
-    liar = village.town.broker("B2.1")
-    say = liar._links.send_to_replica
+    network = ThreeNodeNetwork()
+    network.subscribe()
+    network.publish(b"first")
+    network.network.run(3)
+    faulty = network.network.broker("B2.1")
+    say = faulty._links.send_to_replica
 
     def lie(key: bytes, message: Message) -> None:
         if isinstance(message, ForwardContent):
             message = msgspec.structs.replace(message, attempt=ATTEMPTS_MAX)
         say(key, message)
 
-    liar._links.send_to_replica = lie  # type: ignore[method-assign]
-    village.town.kill("R")
-    village.publish(b"while the reader is away")
-    village.town.run(5)
-    village.town.restart("R")
-    village.subscribe()
-    village.town.run(60)
-    assert village.heard() == [b"first", b"while the reader is away"]
-    assert village.settled == 2
+    faulty._links.send_to_replica = lie  # type: ignore[method-assign]
+    network.network.kill("R")
+    network.publish(b"while the reader is away")
+    network.network.run(5)
+    network.network.restart("R")
+    network.subscribe()
+    network.network.run(60)
+    assert network.heard() == [b"first", b"while the reader is away"]
+    assert network.settled == 2
 
 
 def test_attempts_invented_by_one_replica_cause_no_messages() -> None:
@@ -143,90 +143,92 @@ def test_attempts_invented_by_one_replica_cause_no_messages() -> None:
 
 
 def test_manifests_of_unwanted_content_fill_only_their_senders_quota() -> None:
-    village = Village(BrokerClientConfig(contents_max=16))
-    village.subscribe(low=8)
-    seen = village.overhear("B1.1")
+    network = ThreeNodeNetwork(BrokerClientConfig(contents_max=16))
+    network.subscribe(low=8)
+    seen = network.overhear("B1.1")
     for number in range(16):
-        village.publish(b"not wanted %d" % number, level=1)
-        village.town.run(0.1)
-    village.town.run(2)
-    old, liar = list(seen.values()), village.town.broker("B3.1")
-    village.publish(b"wanted")
+        network.publish(b"not wanted %d" % number, level=1)
+        network.network.run(0.1)
+    network.network.run(2)
+    old, faulty = list(seen.values()), network.network.broker("B3.1")
+    network.publish(b"wanted")
     for _ in range(20):
         for carry in old:
-            liar._links.send(Address("R"), bare(carry))
-        village.town.touch("B3.1")
-        village.town.run(0.2)
-    assert village.heard() == [b"wanted"]
-    assert village.reader.sizes()["contents"] <= 16 // 3
+            faulty._links.send(Address("R"), bare(carry))
+        network.network.touch("B3.1")
+        network.network.run(0.2)
+    assert network.heard() == [b"wanted"]
+    assert network.reader.sizes()["contents"] <= 16 // 3
 
 
 def test_replayed_old_publications_fill_only_their_senders_quota() -> None:
     """A Byzantine replica has them whole, with their blocks, and their keys are gone: they wait like new content."""
-    village = Village(BrokerClientConfig(contents_max=16, refresh_messages=1))
-    other = village.town.client("S", "B3", 2)
-    village.town.run(1)
-    other.subscribe(Label(TOPIC), village.town.now)
-    village.town.touch("S")
-    village.town.run(4)
-    seen, liar = village.overhear("B3.1"), village.town.broker("B3.1")
+    network = ThreeNodeNetwork(BrokerClientConfig(contents_max=16, refresh_messages=1))
+    other = network.network.client("S", "B3", 2)
+    network.network.run(1)
+    other.subscribe(Label(TOPIC), network.network.now)
+    network.network.touch("S")
+    network.network.run(4)
+    seen, faulty = network.overhear("B3.1"), network.network.broker("B3.1")
     for number in range(24):
-        village.publish(b"old %d" % number)
-        village.town.run(0.2)
-    village.town.run(2)
+        network.publish(b"old %d" % number)
+        network.network.run(0.2)
+    network.network.run(2)
     old = [carry for carry in seen.values() if carry.block is not None]
     assert len(old) >= 12
-    village.subscribe()
-    village.town.heard.clear()
+    network.subscribe()
+    network.network.heard.clear()
     for number in range(4):
         for carry in old:
-            liar._links.send(Address("R"), carry)
-        village.town.touch("B3.1")
-        village.town.run(0.3)
-        village.publish(b"new %d" % number)
-    village.town.run(2)
-    assert [body for name, _, body in village.town.heard if name == "R"] == [b"new %d" % number for number in range(4)]
-    assert 0 < village.reader.sizes()["contents"] <= 16 // 3
+            faulty._links.send(Address("R"), carry)
+        network.network.touch("B3.1")
+        network.network.run(0.3)
+        network.publish(b"new %d" % number)
+    network.network.run(2)
+    assert [body for name, _, body in network.network.heard if name == "R"] == [
+        b"new %d" % number for number in range(4)
+    ]
+    assert 0 < network.reader.sizes()["contents"] <= 16 // 3
 
 
 def test_content_dropped_when_its_request_timer_fires_breaks_nothing() -> None:
     """By default both timers fire at the same time."""
-    village = Village()
-    village.subscribe(low=8)
-    seen = village.overhear("B1.1")
-    village.publish(b"not wanted", level=1)
-    village.town.run(2)
-    village.town.broker("B3.1")._links.send(Address("R"), bare(next(iter(seen.values()))))
-    village.town.touch("B3.1")
-    village.town.run(130)
-    assert village.reader.sizes()["contents"] == 0
-    village.publish(b"wanted")
-    village.town.run(2)
-    assert village.heard() == [b"wanted"]
+    network = ThreeNodeNetwork()
+    network.subscribe(low=8)
+    seen = network.overhear("B1.1")
+    network.publish(b"not wanted", level=1)
+    network.network.run(2)
+    network.network.broker("B3.1")._links.send(Address("R"), bare(next(iter(seen.values()))))
+    network.network.touch("B3.1")
+    network.network.run(130)
+    assert network.reader.sizes()["contents"] == 0
+    network.publish(b"wanted")
+    network.network.run(2)
+    assert network.heard() == [b"wanted"]
 
 
 def test_a_requesting_subscriber_is_not_abandoned_while_byzantine_replicas_delay_a_key() -> None:
     """A Byzantine replica at each node deals nothing, and denies the shares of the previous node without having
     acknowledged them, so its denials are excused."""
-    village = Village(BrokerClientConfig(missing_us=700_000))
-    village.subscribe()
+    network = ThreeNodeNetwork(BrokerClientConfig(missing_us=700_000))
+    network.subscribe()
     for node, before in (("B1", None), ("B2", "B1"), ("B3", "B2")):
-        mislead(village.town, node, before)
-    village.publish(b"news")
+        mislead(network.network, node, before)
+    network.publish(b"news")
     for _ in range(90):
-        village.town.run(5)
-        if village.settled:
+        network.network.run(5)
+        if network.settled:
             break
-    assert village.heard() == [b"news"]
-    assert village.settled == 1
+    assert network.heard() == [b"news"]
+    assert network.settled == 1
 
 
-def mislead(town: BrokerNetwork, node: str, before: str | None) -> None:
-    liar = town.broker(f"{node}.1")
-    say, place = liar._links.send_to_replica, liar._deployment.ids_of(liar.key)[0]
+def mislead(network: BrokerNetwork, node: str, before: str | None) -> None:
+    faulty = network.broker(f"{node}.1")
+    say, place = faulty._links.send_to_replica, faulty._deployment.ids_of(faulty.key)[0]
     attempts: list[tuple[bytes, int]] = []
 
-    mouth = SimpleNamespace(place=place, world=liar._deployment, signing=liar.signing)
+    mouth = SimpleNamespace(place=place, world=faulty._deployment, signing=faulty.signing)
 
     def lie(key: bytes, message: Message) -> None:
         if isinstance(message, NextShare | ShareReceived):
@@ -237,19 +239,19 @@ def mislead(town: BrokerNetwork, node: str, before: str | None) -> None:
                 attempts.append(name)
             holder = 2 if attempts.index(name) < 2 else 3
             script = change_roll(lambda roll, to: roll._replace(table=without(roll.table, holder)))
-            ((_, said),) = script(mouth, Outgoing(place, message), town.now)  # type: ignore[arg-type]
+            ((_, said),) = script(mouth, Outgoing(place, message), network.now)  # type: ignore[arg-type]
             message = said.message
         say(key, message)
 
-    liar._links.send_to_replica = lie  # type: ignore[method-assign]
+    faulty._links.send_to_replica = lie  # type: ignore[method-assign]
     for index in (2, 3) if before else ():
-        links = town.broker(f"{before}.{index}")._links
-        links.is_unacknowledged = partial(unheard_by, liar.key, links.is_unacknowledged)  # type: ignore[method-assign]
+        links = network.broker(f"{before}.{index}")._links
+        links.is_unacknowledged = partial(unheard_by, faulty.key, links.is_unacknowledged)  # type: ignore[method-assign]
 
 
-def unheard_by(liar: bytes, known: Callable[[bytes, Message], bool], key: bytes, message: Message) -> bool:
+def unheard_by(faulty: bytes, known: Callable[[bytes, Message], bool], key: bytes, message: Message) -> bool:
     """The holder's view if that Byzantine replica acknowledges no share."""
-    return (key == liar and isinstance(message, NextShare)) or known(key, message)
+    return (key == faulty and isinstance(message, NextShare)) or known(key, message)
 
 
 def test_a_restarted_replica_learns_that_others_are_done_without_another_attempt() -> None:
@@ -268,7 +270,7 @@ def test_a_restarted_replica_learns_that_others_are_done_without_another_attempt
     assert revived.content_forwarder.sizes()["contents done"] == 1
 
 
-class Asked:
+class BlockRequestNetwork:
     """Two nodes without any block, and a subscriber that requests the first block from a replica of the second."""
 
     def __init__(self) -> None:
@@ -297,14 +299,14 @@ class Asked:
 
 
 def test_a_withheld_block_makes_no_replica_late_however_often_it_is_requested() -> None:
-    scene = Asked()
+    scene = BlockRequestNetwork()
     for _ in range(4):
         assert len(scene.ask(7)) > 3
     assert not scene.replica.evidence.counts()
 
 
 def test_a_replica_is_late_once_when_another_of_its_node_delivers_the_requested_block() -> None:
-    scene = Asked()
+    scene = BlockRequestNetwork()
     places = scene.ask(2) + scene.ask(7)
     bearer = places[-1]
     for index in (1, 2):
@@ -315,7 +317,7 @@ def test_a_replica_is_late_once_when_another_of_its_node_delivers_the_requested_
 
 
 def test_a_replica_before_its_deadline_is_not_late() -> None:
-    scene = Asked()
+    scene = BlockRequestNetwork()
     scene.replica.receive(RequestBlocks(scene.content, (1,)), Address("reader 2"), scene.world.now)
     (first,) = [out.to for _, out in scene.replica.sent(scene.world.now) if isinstance(out.message, RequestBlocks)]
     bearer = next(place for index in (1, 2, 3) if (place := ReplicaId(scheme(1), index)) != first)
@@ -324,7 +326,7 @@ def test_a_replica_before_its_deadline_is_not_late() -> None:
 
 
 def test_one_content_makes_a_replica_late_once_whatever_blocks_it_lacked() -> None:
-    scene = Asked()
+    scene = BlockRequestNetwork()
     for index in (1, 2):
         scene.replica.receive(RequestBlocks(scene.content, (index,)), Address("reader 2"), scene.world.now)
     scene.ask(7)

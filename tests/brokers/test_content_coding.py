@@ -142,7 +142,7 @@ def attempt_over(
     strategy: Strategy,
     block: ContentBlock,
     sizes: Sequence[int],
-    liars: frozenset[Broker],
+    byzantine: frozenset[Broker],
     attempt: int,
     content_id: bytes = ID,
 ) -> tuple[set[int], int]:
@@ -156,12 +156,12 @@ def attempt_over(
             for at in choose_carriers(strategy, content_id, block.index, to, attempt, sender)
         ]
         sent += len(sends)
-        have = {at for at in sends if (hop, at) not in liars}
+        have = {at for at in sends if (hop, at) not in byzantine}
     return have, sent
 
 
 def delivered(
-    strategy: Strategy, sizes: Sequence[int], liars: frozenset[Broker], content_id: bytes = ID
+    strategy: Strategy, sizes: Sequence[int], byzantine: frozenset[Broker], content_id: bytes = ID
 ) -> tuple[int, int]:
     """Attempts and bytes until the content is complete; missing blocks are requested again."""
     manifest, blocks = encode_content(content_id, CONTENT, strategy, scheme(1, sizes[0]), PUBLISHER)
@@ -171,7 +171,7 @@ def delivered(
     for attempt in range(SINGLE_PATH_ATTEMPTS + 1):
         for index in wanted:
             block = blocks[index - 1]
-            arrived, sent = attempt_over(strategy, block, sizes, liars, attempt, content_id)
+            arrived, sent = attempt_over(strategy, block, sizes, byzantine, attempt, content_id)
             total += sent * len(block.data)
             for at in sorted(arrived):
                 assembly.add(block, ReplicaId(scheme(len(sizes), sizes[-1]), at))
@@ -184,15 +184,15 @@ def delivered(
 
 @pytest.mark.parametrize("sizes", [(3,), (3, 3), (3, 3, 3), (5, 3), (3, 5, 3), (4, 2, 3)], ids=str)
 def test_copies_arrive_at_once_whichever_minority_drops(sizes: tuple[int, ...]) -> None:
-    for liars in minorities(sizes):
-        assert delivered(Strategy.COPIES, sizes, liars)[0] == 1
+    for byzantine in minorities(sizes):
+        assert delivered(Strategy.COPIES, sizes, byzantine)[0] == 1
 
 
 @pytest.mark.parametrize("strategy", [Strategy.ONE, Strategy.CODED])
 @pytest.mark.parametrize("sizes", [(3,), (3, 3, 3), (5, 3)], ids=str)
 def test_missing_blocks_arrive_when_requested_again(strategy: Strategy, sizes: tuple[int, ...]) -> None:
-    for liars in minorities(sizes):
-        assert delivered(strategy, sizes, liars)[0] <= SINGLE_PATH_ATTEMPTS + 1
+    for byzantine in minorities(sizes):
+        assert delivered(strategy, sizes, byzantine)[0] <= SINGLE_PATH_ATTEMPTS + 1
 
 
 def test_without_byzantine_replicas_the_bytes_are_those_of_the_strategy() -> None:
@@ -205,8 +205,8 @@ def test_without_byzantine_replicas_the_bytes_are_those_of_the_strategy() -> Non
 
 def test_one_copy_per_replica_is_not_enough() -> None:
     """The paper's n duplicates, replica to replica: a Byzantine replica at each of three hops stops all three rows."""
-    liars = {(1, 1), (2, 2), (3, 3)}
-    assert not [row for row in (1, 2, 3) if not liars & {(hop, row) for hop in (1, 2, 3)}]
+    byzantine = {(1, 1), (2, 2), (3, 3)}
+    assert not [row for row in (1, 2, 3) if not byzantine & {(hop, row) for hop in (1, 2, 3)}]
 
 
 def test_paths_change_with_block_attempt_and_node() -> None:

@@ -20,7 +20,7 @@ from veilcast.machine import Address
 from veilcast.wire.brokers import ConfirmContent, ForwardContent, RequestBlocks, Routing
 
 TEXT = b"what is to be told " * 40
-LIES: dict[str, Script] = {
+BEHAVIOURS: dict[str, Script] = {
     "drop all": drop(ForwardContent, ConfirmContent, RequestBlocks),
     "drop content": drop(ForwardContent),
     "drop the end": drop(ConfirmContent),
@@ -96,33 +96,33 @@ def test_one_copy_costs_least_and_coded_blocks_less_than_copies() -> None:
 
 
 @pytest.mark.parametrize("strategy", Strategy)
-@pytest.mark.parametrize("name", LIES)
+@pytest.mark.parametrize("name", BEHAVIOURS)
 def test_a_byzantine_replica_at_each_hop_is_tolerated(name: str, strategy: Strategy) -> None:
     for at in [(1, 2, 3), (3, 1, 1), (2, 2, 2)]:
-        liars = dict.fromkeys(enumerate(at, 1), LIES[name])
-        world = TransferChain(3, liars=liars, strategy=strategy)
+        byzantine = dict.fromkeys(enumerate(at, 1), BEHAVIOURS[name])
+        world = TransferChain(3, byzantine=byzantine, strategy=strategy)
         check(world, publish(world, 8))
 
 
 @pytest.mark.heavy
 @pytest.mark.parametrize("strategy", Strategy)
 def test_every_behaviour_in_every_position_is_tolerated(strategy: Strategy) -> None:
-    for seed, (name, at) in enumerate(itertools.product(LIES, itertools.product((1, 2, 3), repeat=3))):
-        liars = dict.fromkeys(enumerate(at, 1), LIES[name])
-        world = TransferChain(3, liars=liars, strategy=strategy, seed=seed)
+    for seed, (name, at) in enumerate(itertools.product(BEHAVIOURS, itertools.product((1, 2, 3), repeat=3))):
+        byzantine = dict.fromkeys(enumerate(at, 1), BEHAVIOURS[name])
+        world = TransferChain(3, byzantine=byzantine, strategy=strategy, seed=seed)
         check(world, publish(world, 8))
 
 
 def test_copies_arrive_at_once_whatever_a_byzantine_replica_at_each_hop_drops() -> None:
     for at in itertools.product((1, 2, 3), repeat=3):
-        world = TransferChain(3, liars={(hop, index): drop(ForwardContent) for hop, index in enumerate(at, 1)})
+        world = TransferChain(3, byzantine={(hop, index): drop(ForwardContent) for hop, index in enumerate(at, 1)})
         content = world.publish(TEXT)
         world.run(4 * U)
         assert world.subscribers[Address("reader 3")].opened == {content: TEXT}
 
 
 def test_a_replica_that_corrupts_a_block_is_proven_and_gets_no_more() -> None:
-    world = TransferChain(2, liars={(1, 1): spoil(ForwardContent)})
+    world = TransferChain(2, byzantine={(1, 1): spoil(ForwardContent)})
     publish(world)
     assert world.proven_faulty() == [(1, 1)]
     assert any(
@@ -208,7 +208,7 @@ def test_early_confirmations_are_kept_and_bounded() -> None:
 
 def test_byzantine_confirmations_alone_end_nothing() -> None:
     """One replica of each node confirms everything: too few."""
-    world = TransferChain(2, liars={(2, 1): send_garbage, (1, 1): send_garbage})
+    world = TransferChain(2, byzantine={(2, 1): send_garbage, (1, 1): send_garbage})
     world.extra_delay = lambda source, to, message: (
         10**15 if isinstance(message, ForwardContent) and to == Address("reader 2") else 0
     )

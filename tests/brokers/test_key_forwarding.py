@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from support.byzantine_scripts import LIES, PROVEN, change_table, drop, follow_protocol, without
+from support.byzantine_scripts import BEHAVIOURS, PROVEN, change_table, drop, follow_protocol, without
 from support.key_transfer_chain import (
     ADVERT,
     KEY,
@@ -81,38 +81,38 @@ def test_in_paper_shares_are_split_at_every_hop_and_gathered_by_the_subscriber()
 # --- with liars -------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", LIES)
+@pytest.mark.parametrize("name", BEHAVIOURS)
 def test_a_byzantine_replica_at_each_of_two_hops_is_tolerated(name: str) -> None:
     at = random.Random(name).choices((1, 2, 3), k=2)
-    world = run_chain(2, dict.fromkeys(enumerate(at, 1), LIES[name]))
+    world = run_chain(2, dict.fromkeys(enumerate(at, 1), BEHAVIOURS[name]))
     if name in PROVEN:
         assert world.proven_faulty()
 
 
 def everywhere(hops: int) -> Iterator[tuple[str, tuple[int, ...]]]:
     """Every behaviour in every position, the same one at each hop."""
-    return itertools.product(LIES, itertools.product((1, 2, 3), repeat=hops))
+    return itertools.product(BEHAVIOURS, itertools.product((1, 2, 3), repeat=hops))
 
 
 @pytest.mark.heavy
 @pytest.mark.parametrize("hops", [1, 2, 3])
 def test_every_behaviour_in_every_position_is_tolerated(hops: int) -> None:
     for seed, (name, at) in enumerate(everywhere(hops)):
-        run_chain(hops, dict.fromkeys(enumerate(at, 1), LIES[name]), seed)
+        run_chain(hops, dict.fromkeys(enumerate(at, 1), BEHAVIOURS[name]), seed)
 
 
 @pytest.mark.heavy
 def test_every_pair_of_behaviours_on_both_sides_of_a_hop_is_tolerated() -> None:
-    for seed, (one, other) in enumerate(itertools.product(LIES, LIES)):
+    for seed, (one, other) in enumerate(itertools.product(BEHAVIOURS, BEHAVIOURS)):
         rng = random.Random(seed)
-        run_chain(2, {(1, rng.randint(1, 3)): LIES[one], (2, rng.randint(1, 3)): LIES[other]}, seed)
+        run_chain(2, {(1, rng.randint(1, 3)): BEHAVIOURS[one], (2, rng.randint(1, 3)): BEHAVIOURS[other]}, seed)
 
 
 def mixed(seed: int, size: int) -> ByzantineScripts:
     """The tolerated number of Byzantine replicas at each of two or three hops, each with its own behaviour."""
     rng = random.Random(seed)
     return {
-        (hop, index): LIES[rng.choice(list(LIES))]
+        (hop, index): BEHAVIOURS[rng.choice(list(BEHAVIOURS))]
         for hop in range(1, rng.choice((3, 4)))
         for index in rng.sample(range(1, size + 1), (size - 1) // 2)
     }
@@ -120,36 +120,38 @@ def mixed(seed: int, size: int) -> ByzantineScripts:
 
 @pytest.mark.parametrize("seed", range(12))
 def test_byzantine_replicas_of_many_kinds_at_all_hops_are_tolerated(seed: int) -> None:
-    liars = mixed(seed, 3)
-    run_chain(max(hop for hop, _ in liars), liars, seed)
+    byzantine = mixed(seed, 3)
+    run_chain(max(hop for hop, _ in byzantine), byzantine, seed)
 
 
 @pytest.mark.parametrize("seed", range(3))
 def test_two_byzantine_replicas_of_five_at_all_hops_are_tolerated(seed: int) -> None:
-    liars = mixed(seed, 5)
-    run_chain(max(hop for hop, _ in liars), liars, seed, 5)
+    byzantine = mixed(seed, 5)
+    run_chain(max(hop for hop, _ in byzantine), byzantine, seed, 5)
 
 
 @pytest.mark.heavy
 def test_many_more_byzantine_replicas_are_tolerated() -> None:
     for seed in range(1000, 1600):
-        liars = mixed(seed, 3)
-        run_chain(max(hop for hop, _ in liars), liars, seed)
+        byzantine = mixed(seed, 3)
+        run_chain(max(hop for hop, _ in byzantine), byzantine, seed)
     for seed in range(1000, 1100):
-        liars = mixed(seed, 5)
-        run_chain(max(hop for hop, _ in liars), liars, seed, 5)
+        byzantine = mixed(seed, 5)
+        run_chain(max(hop for hop, _ in byzantine), byzantine, seed, 5)
 
 
 @pytest.mark.parametrize("name", ["two dealings 1", "two dealings 2", "spoil portions", "two words 1", "two words 2"])
 def test_brokers_report_proven_replicas(name: str) -> None:
     hop = 2 if "words" in name else 1
-    world = run_chain(2, {(hop, 3): LIES[name]})
+    world = run_chain(2, {(hop, 3): BEHAVIOURS[name]})
     assert world.proven_faulty() == [(hop, 3)]
 
 
 def test_in_paper_byzantine_replicas_are_tolerated_and_reported_too() -> None:
     for name in ("curious", "drop", "replay", "misroute", "delay", "spoil portions", "spoil last shares"):
-        world = TransferChain(3, liars={(1, 1): LIES[name], (2, 2): LIES[name], (3, 3): LIES[name]}, profile="paper")
+        world = TransferChain(
+            3, byzantine={(1, 1): BEHAVIOURS[name], (2, 2): BEHAVIOURS[name], (3, 3): BEHAVIOURS[name]}, profile="paper"
+        )
         origin = world.deal()
         world.run()
         assert [reader.reassembled.get(origin) for reader in world.subscribers.values()] == [SECRET]
@@ -158,7 +160,7 @@ def test_in_paper_byzantine_replicas_are_tolerated_and_reported_too() -> None:
 
 
 def test_a_holder_that_names_a_wrong_advertisement_misleads_nobody() -> None:
-    def relabel(liar: ByzantineReplica, outgoing: Outgoing, now: int) -> list[tuple[int, Outgoing]]:
+    def relabel(faulty: ByzantineReplica, outgoing: Outgoing, now: int) -> list[tuple[int, Outgoing]]:
         if isinstance(outgoing.message, NextShare):
             other = msgspec.structs.replace(outgoing.message, advertisement=b"other advert.. "[:16].ljust(16))
             return [(0, outgoing._replace(message=other))]
@@ -169,7 +171,7 @@ def test_a_holder_that_names_a_wrong_advertisement_misleads_nobody() -> None:
 
 def test_shares_are_shown_only_when_more_than_f_replicas_ask(monkeypatch: pytest.MonkeyPatch) -> None:
     """And the planted bug: a holder that believes one accuser reveals the key."""
-    run_chain(2, {(1, 1): follow_protocol, (2, 2): LIES["accuse"]})
+    run_chain(2, {(1, 1): follow_protocol, (2, 2): BEHAVIOURS["accuse"]})
 
     def show(
         self: transfer_sender.TransferSender, to: Any, dealt: Any, replica: int, asking: ReplicaId, now: int
@@ -178,7 +180,7 @@ def test_shares_are_shown_only_when_more_than_f_replicas_ask(monkeypatch: pytest
         return [Outgoing(place, shown) for place in all_replicas(to)]
 
     monkeypatch.setattr(transfer_sender.TransferSender, "_show", show)
-    world = TransferChain(2, liars={(1, 1): follow_protocol, (2, 2): LIES["accuse"]})
+    world = TransferChain(2, byzantine={(1, 1): follow_protocol, (2, 2): BEHAVIOURS["accuse"]})
     world.deal()
     world.run()
     assert CoalitionKnowledge(world).has_key()
@@ -218,7 +220,7 @@ def test_no_holder_shows_more_than_f_shares() -> None:
 
 def test_byzantine_replicas_alone_start_no_clock() -> None:
     """One holder deals, the others are delayed for long: no replica announces before a majority has dealt."""
-    world = TransferChain(2, liars={(1, 1): follow_protocol})
+    world = TransferChain(2, byzantine={(1, 1): follow_protocol})
     world.extra_delay = lambda source, to, message: (
         30 * U if isinstance(message, FirstShare) and to != ReplicaId(scheme(1), 1) else 0
     )
@@ -232,8 +234,8 @@ def test_byzantine_replicas_alone_start_no_clock() -> None:
 
 def test_honest_replicas_are_done_within_three_units_of_one_another() -> None:
     """Whatever a Byzantine replica sends to whichever replica: the next node relies on this."""
-    for name, seed in itertools.product([name for name in LIES if "word" in name or "deny" in name], range(2)):
-        world = TransferChain(2, liars={(2, 1): LIES[name]}, seed=seed)
+    for name, seed in itertools.product([name for name in BEHAVIOURS if "word" in name or "deny" in name], range(2)):
+        world = TransferChain(2, byzantine={(2, 1): BEHAVIOURS[name]}, seed=seed)
         done: dict[ReplicaId, int] = {}
 
         def slow(
@@ -258,12 +260,12 @@ def killed(seed: int, *, first_life: bool = False) -> TransferChain:
     """Byzantine replicas at each hop, and honest replicas that are killed and restarted in the middle; then another
     attempt."""
     rng = random.Random(seed)
-    liars = mixed(seed, 3)
-    hops = max(hop for hop, _ in liars)
-    world = TransferChain(hops, liars=liars, seed=seed)
+    byzantine = mixed(seed, 3)
+    hops = max(hop for hop, _ in byzantine)
+    world = TransferChain(hops, byzantine=byzantine, seed=seed)
     world.restarts_are_quiet = not first_life
     world.deal()
-    honest = [at for at in itertools.product(range(1, hops + 1), (1, 2, 3)) if at not in liars]
+    honest = [at for at in itertools.product(range(1, hops + 1), (1, 2, 3)) if at not in byzantine]
     for _ in range(rng.randint(1, 4)):
         world.run(rng.randint(1, 12 * U))
         world.kill(*rng.choice(honest))
@@ -345,7 +347,7 @@ def secrets_in(root: object) -> list[object]:
 
 @pytest.mark.parametrize("name", ["curious", "drop", "deny all", "two dealings 1", "two words 1"])
 def test_shares_are_erased_when_no_dispute_is_possible(name: str) -> None:
-    world = TransferChain(3, liars={(2, 1): LIES[name]})
+    world = TransferChain(3, byzantine={(2, 1): BEHAVIOURS[name]})
     origin = world.deal()
     world.run(3 * U)
     parts = [(replica.key_forwarder, replica.content_forwarder) for replica in world.honest]

@@ -8,7 +8,7 @@ import random
 import msgspec
 import pytest
 
-from support.byzantine_scripts import LIES, combine, drop, follow_protocol
+from support.byzantine_scripts import BEHAVIOURS, combine, drop, follow_protocol
 from support.key_transfer_chain import (
     ADVERT,
     CLIENT,
@@ -97,10 +97,10 @@ def test_statements_before_any_share_are_kept_and_bounded() -> None:
 
 def test_early_byzantine_messages_do_not_make_a_replica_give_up_a_key() -> None:
     """A holder sends its share for an unknown advertisement, and far too many others after it."""
-    world = TransferChain(2, liars={(1, 1): follow_protocol})
+    world = TransferChain(2, byzantine={(1, 1): follow_protocol})
     spoilt = list(itertools.islice((bytes((n >> 8, n & 255)) * 8 for n in range(1, 3000)), 2000))
 
-    def flood(liar: ByzantineReplica, outgoing: Outgoing, now: int) -> list[tuple[int, Outgoing]]:
+    def flood(faulty: ByzantineReplica, outgoing: Outgoing, now: int) -> list[tuple[int, Outgoing]]:
         if not isinstance(outgoing.message, NextShare):
             return [(0, outgoing)]
         return [
@@ -108,9 +108,9 @@ def test_early_byzantine_messages_do_not_make_a_replica_give_up_a_key() -> None:
             for label in spoilt
         ]
 
-    liar = world.replicas[ReplicaId(scheme(1), 1)]
-    assert isinstance(liar, ByzantineReplica)
-    liar.script = flood
+    faulty = world.replicas[ReplicaId(scheme(1), 1)]
+    assert isinstance(faulty, ByzantineReplica)
+    faulty.script = flood
     origin = world.deal()
     world.run(100 * U)
     assert key_arrived(world, origin)
@@ -120,7 +120,13 @@ def test_a_late_share_is_stale_while_the_dealing_is_not_erased() -> None:
     """Found by search: such a share started the transfer again, and honest replicas made two statements."""
     for index in (1, 2, 3):
         run_chain(
-            3, {(1, index): LIES["delay long"], (2, index): LIES["delay long"], (3, index): LIES["delay long"]}, 270
+            3,
+            {
+                (1, index): BEHAVIOURS["delay long"],
+                (2, index): BEHAVIOURS["delay long"],
+                (3, index): BEHAVIOURS["delay long"],
+            },
+            270,
         )
 
 
@@ -140,7 +146,7 @@ def test_repeats_after_the_end_change_nothing() -> None:
 
 def test_a_forgotten_key_that_is_replayed_causes_no_statement() -> None:
     """Byzantine replicas that kept old shares are fewer than a majority, and no other replica deals."""
-    world = TransferChain(2, liars={(1, 1): follow_protocol}, hold_us=50 * U)
+    world = TransferChain(2, byzantine={(1, 1): follow_protocol}, hold_us=50 * U)
     world.deal()
     world.run(200 * U)
     old = [(m, s, t) for m, s, t in world.shares if s == ReplicaId(scheme(1), 1)]
@@ -153,25 +159,25 @@ def test_a_forgotten_key_that_is_replayed_causes_no_statement() -> None:
     assert all(replica.key_forwarder.sizes()["hops"] == 0 for replica in world.honest)
 
 
-def dealt_by(liar: ReplicaId, origin: KeyAttempt, publisher: SigningKey, to: Scheme) -> list[NextShare]:
+def dealt_by(faulty: ReplicaId, origin: KeyAttempt, publisher: SigningKey, to: Scheme) -> list[NextShare]:
     """A Byzantine holder's dealing of a Byzantine publisher's key."""
     entropy = random.Random(7).randbytes
-    firsts = deal_key(Scalar.of(0xBAD), origin, liar.scheme, publisher, entropy, START)
-    holding = accept_publisher_share(firsts[liar.index - 1], liar, publisher.public)
-    handed = redistribute_share(holding, to, signing(liar.scheme.node[0], liar.index), entropy)
+    firsts = deal_key(Scalar.of(0xBAD), origin, faulty.scheme, publisher, entropy, START)
+    holding = accept_publisher_share(firsts[faulty.index - 1], faulty, publisher.public)
+    handed = redistribute_share(holding, to, signing(faulty.scheme.node[0], faulty.index), entropy)
     return [NextShare(OTHERS, portion.encode().reveal()) for portion in handed.shares]
 
 
 def test_no_publisher_can_use_the_key_id_of_another() -> None:
     """A Byzantine publisher and a holder deal their key under the id of a key in transfer, before any other replica:
     the transfer would be theirs then, and honest shares and statements would be invalid."""
-    world = TransferChain(3, liars={(2, 1): follow_protocol})
-    liar = ReplicaId(scheme(2), 1)
+    world = TransferChain(3, byzantine={(2, 1): follow_protocol})
+    faulty = ReplicaId(scheme(2), 1)
     for replica in world.honest:
         replica.routes.other_publishers[OTHERS] = LYING.public
     origin = world.deal()
-    for place, share in zip(all_replicas(scheme(3)), dealt_by(liar, origin, LYING, scheme(3)), strict=True):
-        world.replicas[place].receive(share, liar, world.now)
+    for place, share in zip(all_replicas(scheme(3)), dealt_by(faulty, origin, LYING, scheme(3)), strict=True):
+        world.replicas[place].receive(share, faulty, world.now)
     world.run()
     assert key_arrived(world, origin)
     assert world.proven_faulty() == [(2, 1)]
@@ -224,7 +230,7 @@ def test_a_publisher_that_sends_a_key_to_two_nodes_of_one_path_frames_nobody() -
     )
 
 
-def loud(liar: ByzantineReplica, outgoing: Outgoing, now: int) -> list[tuple[int, Outgoing]]:
+def loud(faulty: ByzantineReplica, outgoing: Outgoing, now: int) -> list[tuple[int, Outgoing]]:
     """Sends one replica a payload that just fits into a message, and others the expected one; and delivers nothing."""
     message = outgoing.message
     if isinstance(message, LastShare):
@@ -237,7 +243,11 @@ def loud(liar: ByzantineReplica, outgoing: Outgoing, now: int) -> list[tuple[int
         said = AgreementMessage.decode(message.word)
         about = msgspec.msgpack.encode((KeyAttempt(message.key, message.attempt), said.old_scheme))
         words = Words(
-            digest(about, purpose=b"vc/attend"), liar.place, liar.world.replica_keys, liar.signing, payload_max=1 << 20
+            digest(about, purpose=b"vc/attend"),
+            faulty.place,
+            faulty.world.replica_keys,
+            faulty.signing,
+            payload_max=1 << 20,
         )
         long = msgspec.structs.replace(said, statements=(words.announce(bytes(PAYLOAD_MAX)),)).encode()
         return [(0, outgoing._replace(message=msgspec.structs.replace(message, word=long)))]
@@ -248,10 +258,10 @@ def test_no_statement_is_too_long_for_honest_replicas_to_relay() -> None:
     """The relayed statement, with one more signature, was too long for a message, which ended the broker."""
     hides = drop(NextShare, only=(3,))
 
-    def shows(liar: ByzantineReplica, outgoing: Outgoing, now: int) -> list[tuple[int, Outgoing]]:
-        return [(0, outgoing)] if liar.memory.get("asked") else hides(liar, outgoing, now)
+    def shows(faulty: ByzantineReplica, outgoing: Outgoing, now: int) -> list[tuple[int, Outgoing]]:
+        return [(0, outgoing)] if faulty.memory.get("asked") else hides(faulty, outgoing, now)
 
-    world = TransferChain(2, liars={(1, 1): shows, (2, 1): loud})
+    world = TransferChain(2, byzantine={(1, 1): shows, (2, 1): loud})
 
     def wire(source: object, to: object, message: Message) -> int:
         try:
@@ -272,7 +282,7 @@ def test_no_statement_is_too_long_for_honest_replicas_to_relay() -> None:
 
 
 def test_two_attempts_at_once_do_not_mix() -> None:
-    world = TransferChain(3, liars={(2, 2): LIES["two words 1"]})
+    world = TransferChain(3, byzantine={(2, 2): BEHAVIOURS["two words 1"]})
     first, again = world.deal(0), world.deal(1)
     world.run()
     assert key_arrived(world, first)
@@ -283,7 +293,7 @@ def test_two_attempts_at_once_do_not_mix() -> None:
 @pytest.mark.parametrize("name", ["curious", "deny all", "two words 1"])
 def test_keys_pass_under_two_schemes_of_a_node_at_once(after: int, name: str) -> None:
     """The replicas of node 2 change places while a key is in transfer; the next one uses the new scheme."""
-    world = TransferChain(3, liars={(2, 3): LIES[name]})
+    world = TransferChain(3, byzantine={(2, 3): BEHAVIOURS[name]})
     first = world.deal()
     world.run(after)
     newer = Scheme(scheme(2).node, 1, 3)
@@ -321,7 +331,7 @@ def test_one_publisher_fills_only_its_quota() -> None:
 def test_a_publisher_that_overloads_one_holder_costs_nobody_a_share() -> None:
     """The share was refused for lack of room, so its replica announced that it lacked it, and the holder showed it to
     Byzantine replicas."""
-    world = TransferChain(2, liars={(1, 1): follow_protocol, (2, 1): follow_protocol}, keys_max=4)
+    world = TransferChain(2, byzantine={(1, 1): follow_protocol, (2, 1): follow_protocol}, keys_max=4)
     holder, late = ReplicaId(scheme(1), 2), ReplicaId(scheme(2), 3)
     for replica in world.honest:
         replica.routes.other_publishers[OTHERS] = LYING.public
@@ -418,7 +428,7 @@ def test_key_requests_of_one_peer_are_bounded() -> None:
 def test_a_publisher_with_two_dealings_of_one_key_frames_nobody(others: tuple[int, ...]) -> None:
     """Replicas of the first node hold shares under two publisher headers; no honest replica is blamed for that."""
     for seed in range(3):
-        world = TransferChain(3, liars={(2, 1): drop(AgreementWord), (3, 1): drop(AgreementWord)}, seed=seed)
+        world = TransferChain(3, byzantine={(2, 1): drop(AgreementWord), (3, 1): drop(AgreementWord)}, seed=seed)
         world.deal()
         other = TransferChain(3, seed=100 + seed)
         other.deal()
@@ -438,8 +448,8 @@ def test_a_publisher_with_two_dealings_of_one_key_frames_nobody(others: tuple[in
 def test_with_stalled_links_no_honest_replica_is_blamed_and_the_next_attempt_arrives(seed: int) -> None:
     """And Byzantine replicas do not get the key: a share that was not acknowledged in time is not shown at first."""
     rng = random.Random(seed)
-    liars = {(hop, rng.randint(1, 3)): LIES[rng.choice(list(LIES))] for hop in (1, 2, 3)}
-    world = TransferChain(3, liars=liars, seed=seed)
+    byzantine = {(hop, rng.randint(1, 3)): BEHAVIOURS[rng.choice(list(BEHAVIOURS))] for hop in (1, 2, 3)}
+    world = TransferChain(3, byzantine=byzantine, seed=seed)
     stalled: dict[tuple[object, object], int] = {}
 
     def slow(source: object, to: object, message: object) -> int:
@@ -452,7 +462,7 @@ def test_with_stalled_links_no_honest_replica_is_blamed_and_the_next_attempt_arr
     world.run(300 * U)
     assert not CoalitionKnowledge(world).has_key()
     named = [place for replica in world.honest for place in replica.evidence.proven_faulty()]
-    assert [place for place in named if (place.scheme.node[0], place.index) not in liars] == []
+    assert [place for place in named if (place.scheme.node[0], place.index) not in byzantine] == []
     world.extra_delay = lambda source, to, message: 0
     again = world.deal(1)
     world.run(100 * U)
@@ -461,7 +471,7 @@ def test_with_stalled_links_no_honest_replica_is_blamed_and_the_next_attempt_arr
 
 def test_a_replica_that_never_acknowledges_stops_a_key_at_most_twice() -> None:
     """It may be an honest one with a stalled link: its share is not shown, and the publisher tries again."""
-    world = TransferChain(2, liars={(2, 1): combine(LIES["deny all"], drop(ShareReceived))})
+    world = TransferChain(2, byzantine={(2, 1): combine(BEHAVIOURS["deny all"], drop(ShareReceived))})
     world.unacknowledging = [ReplicaId(scheme(2), 1)]
     came = []
     for attempt in range(4):

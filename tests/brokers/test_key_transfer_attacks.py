@@ -36,15 +36,17 @@ def at(hop: int, index: int) -> ReplicaId:
     return ReplicaId(scheme(hop), index)
 
 
-def headers_of(liar: ByzantineReplica, key: bytes) -> list[HolderHeader]:
+def headers_of(faulty: ByzantineReplica, key: bytes) -> list[HolderHeader]:
     """The signed headers of the dealings of this key."""
     dealt = [
-        DealtShare.decode(message.share).holder_header for message, _ in liar.received if isinstance(message, NextShare)
+        DealtShare.decode(message.share).holder_header
+        for message, _ in faulty.received
+        if isinstance(message, NextShare)
     ]
     return list({header.holder: header for header in dealt if header.key_attempt.key == key}.values())
 
 
-def passes_on_nothing(liar: ByzantineReplica, outgoing: Outgoing, now: int) -> list[tuple[int, Outgoing]]:
+def passes_on_nothing(faulty: ByzantineReplica, outgoing: Outgoing, now: int) -> list[tuple[int, Outgoing]]:
     """Makes its own statements, and relays none."""
     message = outgoing.message
     others = isinstance(message, AgreementWord) and any(
@@ -83,9 +85,9 @@ def repeat(world: TransferChain, key: bytes, victim: ReplicaId) -> None:
     dealt = [m for m, *ends in world.shares if isinstance(m, NextShare) and ends == [at(1, 1), victim]]
     again = next(message for message in dealt if DealtShare.decode(message.share).holder_header.key_attempt.key == key)
     world.send(at(1, 1), Outgoing(victim, again))
-    liar = world.replicas[at(2, 1)]
-    assert isinstance(liar, ByzantineReplica)
-    headers = headers_of(liar, key)
+    faulty = world.replicas[at(2, 1)]
+    assert isinstance(faulty, ByzantineReplica)
+    headers = headers_of(faulty, key)
     root = DealtShare.decode(again.share).publisher_header
     said = AgreementMessage(scheme(1), scheme(2), (), root, tuple(headers), True)
     world.send(
@@ -98,9 +100,9 @@ def test_an_old_dealing_starts_nothing_so_no_replica_makes_two_statements() -> N
     origin = world.deal()
     world.run(450 * U)
     assert key_arrived(world, origin)
-    liar = world.replicas[at(2, 1)]
-    assert isinstance(liar, ByzantineReplica)
-    old = [message for message, source in liar.received if isinstance(message, AgreementWord) and source == at(2, 2)]
+    faulty = world.replicas[at(2, 1)]
+    assert isinstance(faulty, ByzantineReplica)
+    old = [message for message, source in faulty.received if isinstance(message, AgreementWord) and source == at(2, 2)]
     repeat(world, origin.key, at(2, 2))
     repeat(world, origin.key, at(2, 3))
     for message in old:
@@ -143,7 +145,7 @@ def test_due_messages_are_sent_although_an_invalid_statement_arrives() -> None:
     """Holder 1 leaves out replica 2 and shows nothing to replica 3, to which its own Byzantine replica relays nothing.
     An invalid statement reaches replica 2 exactly when its announcement is due."""
 
-    def leaves_out(liar: ByzantineReplica, outgoing: Outgoing, now: int) -> list[tuple[int, Outgoing]]:
+    def leaves_out(faulty: ByzantineReplica, outgoing: Outgoing, now: int) -> list[tuple[int, Outgoing]]:
         if isinstance(outgoing.message, NextShare) and isinstance(outgoing.to, ReplicaId):
             index = DealtShare.decode(outgoing.message.share).share.index
             return [] if outgoing.to == at(2, 2) or index != outgoing.to.index else [(0, outgoing)]
@@ -154,8 +156,8 @@ def test_due_messages_are_sent_although_an_invalid_statement_arrives() -> None:
     (key,) = unpicked_keys(1)
     origin = world.deal(key=key)
     world.run(U)
-    way = world.replicas[at(2, 2)].hardened_forwarder
-    (hop,) = way._receivers.values()
+    forwarder = world.replicas[at(2, 2)].hardened_forwarder
+    (hop,) = forwarder._receivers.values()
     assert hop._begun_us is not None
     spoilt = AgreementMessage(scheme(1), scheme(2), (EndorsedStatement(1, b"x", bytes(64)),)).encode()
     word = AgreementWord(key, 0, scheme(1).node, FloodKind.ATTENDANCE, spoilt)
@@ -171,7 +173,7 @@ def test_due_messages_are_sent_although_an_invalid_early_share_is_released() -> 
     replica's announcement is due. The announcement must not be lost with the share: the node's own Byzantine replica is
     silent."""
 
-    def spoils(liar: ByzantineReplica, outgoing: Outgoing, now: int) -> list[tuple[int, Outgoing]]:
+    def spoils(faulty: ByzantineReplica, outgoing: Outgoing, now: int) -> list[tuple[int, Outgoing]]:
         if not isinstance(outgoing.message, NextShare):
             return [(0, outgoing)]
         if outgoing.to != at(2, 2):
@@ -187,8 +189,8 @@ def test_due_messages_are_sent_although_an_invalid_early_share_is_released() -> 
     origin = world.deal(key=key)
     world.run(U)
     replica = world.replicas[at(2, 2)]
-    way = replica.hardened_forwarder
-    (hop,) = way._receivers.values()
+    forwarder = replica.hardened_forwarder
+    (hop,) = forwarder._receivers.values()
     assert hop._begun_us is not None
     due = hop._begun_us + 4 * U
     world.run(due - 1 - world.now)
@@ -204,15 +206,15 @@ def test_due_messages_are_sent_although_an_invalid_early_share_is_released() -> 
 def test_a_receiver_without_an_honest_holder_still_has_enough_dealings() -> None:
     """The Byzantine replica of node 2 once acknowledged nothing and denied the share of holder 2, and was excused.
     Since then all skip holder 2. The Byzantine replica of node 1 deals shares of a sharing that never existed."""
-    lying: list[bool] = []
+    faulty_set: list[bool] = []
 
-    def denies(liar: ByzantineReplica, outgoing: Outgoing, now: int) -> list[tuple[int, Outgoing]]:
-        if lying:
+    def denies(faulty: ByzantineReplica, outgoing: Outgoing, now: int) -> list[tuple[int, Outgoing]]:
+        if faulty_set:
             return [(0, outgoing)]
-        return [] if isinstance(outgoing.message, ShareReceived | LastShare) else DENY(liar, outgoing, now)
+        return [] if isinstance(outgoing.message, ShareReceived | LastShare) else DENY(faulty, outgoing, now)
 
-    def forges(liar: ByzantineReplica, outgoing: Outgoing, now: int) -> list[tuple[int, Outgoing]]:
-        if not lying or not isinstance(outgoing.message, NextShare) or not isinstance(outgoing.to, ReplicaId):
+    def forges(faulty: ByzantineReplica, outgoing: Outgoing, now: int) -> list[tuple[int, Outgoing]]:
+        if not faulty_set or not isinstance(outgoing.message, NextShare) or not isinstance(outgoing.to, ReplicaId):
             return [(0, outgoing)]
         root = DealtShare.decode(outgoing.message.share).publisher_header
         return [(0, forged_share(root, at(1, 1), outgoing.to))]
@@ -225,7 +227,7 @@ def test_a_receiver_without_an_honest_holder_still_has_enough_dealings() -> None
     assert level(world, (2, 2), (1, 2)) == level(world, (2, 3), (1, 2)) == 1
     does_without(world, at(2, 1), signing(1, 2).public)
     world.unacknowledging = []
-    lying.append(True)
+    faulty_set.append(True)
     for key in later:
         origin = world.deal(key=key)
         world.run(40 * U)
@@ -236,24 +238,24 @@ def test_two_honest_replicas_that_missed_one_another_cannot_be_split() -> None:
     """The link between them stalled with one key. With the next, Byzantine replicas make one of them finish by its
     brief roll so late that its share is disputed at the next node, when it has reached one honest replica there."""
     one, other, liar_between = at(2, 2), at(2, 3), at(2, 1)
-    lying: list[bytes] = []
+    faulty_set: list[bytes] = []
 
-    def late(liar: ByzantineReplica, outgoing: Outgoing, now: int) -> list[tuple[int, Outgoing]]:
-        held = lying and isinstance(outgoing.message, NextShare) and outgoing.to == other
+    def late(faulty: ByzantineReplica, outgoing: Outgoing, now: int) -> list[tuple[int, Outgoing]]:
+        held = faulty_set and isinstance(outgoing.message, NextShare) and outgoing.to == other
         return [(U * 385 // 100 if held else 0, outgoing)]
 
-    def two_sided(liar: ByzantineReplica, outgoing: Outgoing, now: int) -> list[tuple[int, Outgoing]]:
-        if not lying:
-            return passes_on_nothing(liar, outgoing, now)
+    def two_sided(faulty: ByzantineReplica, outgoing: Outgoing, now: int) -> list[tuple[int, Outgoing]]:
+        if not faulty_set:
+            return passes_on_nothing(faulty, outgoing, now)
         sent = [] if isinstance(outgoing.message, AgreementWord) and outgoing.to == other else [(0, outgoing)]
-        headers = headers_of(liar, lying[0])
-        if len(headers) == 3 and "said" not in liar.memory:
-            liar.memory["said"] = True
+        headers = headers_of(faulty, faulty_set[0])
+        if len(headers) == 3 and "said" not in faulty.memory:
+            faulty.memory["said"] = True
             sent.append(
                 (
                     0,
                     Outgoing(
-                        other, brief_roll_message(liar.world, liar_between, headers[0].key_attempt, headers, (2,))
+                        other, brief_roll_message(faulty.world, liar_between, headers[0].key_attempt, headers, (2,))
                     ),
                 )
             )
@@ -277,7 +279,7 @@ def test_two_honest_replicas_that_missed_one_another_cannot_be_split() -> None:
 
     world.extra_delay = slow
     does_without(world, liar_between, signing(2, 3).public)
-    lying.append(second)
+    faulty_set.append(second)
     assert passed_by(world, second, 100)
     assert not CoalitionKnowledge(world).has_key()
     assert set(world.proven_faulty()) <= {(2, 1)}
@@ -285,10 +287,10 @@ def test_two_honest_replicas_that_missed_one_another_cannot_be_split() -> None:
     assert level(world, (2, 2), (2, 3)) == level(world, (2, 3), (2, 2)) == 0, "who speaks in time is waited for again"
 
 
-def does_without(world: TransferChain, liar: ReplicaId, whom: bytes) -> None:
+def does_without(world: TransferChain, faulty: ReplicaId, whom: bytes) -> None:
     """A Byzantine replica that joins the brief rolls of others."""
-    way = world.replicas[liar].hardened_forwarder
-    way._unresponsive.record_missed(PUBLISHER.public, whom, 0)
+    forwarder = world.replicas[faulty].hardened_forwarder
+    forwarder._unresponsive.record_missed(PUBLISHER.public, whom, 0)
 
 
 def passed_by(world: TransferChain, key: bytes, units: int) -> bool:
@@ -320,8 +322,8 @@ def test_shares_shown_before_a_dispute_are_checked_before_they_are_stored() -> N
     origin = world.deal(key=key)
     world.run(5 * U)
     replica = world.replicas[at(2, 2)]
-    way = replica.hardened_forwarder
-    (hop,) = way._receivers.values()
+    forwarder = replica.hardened_forwarder
+    (hop,) = forwarder._receivers.values()
     assert hop._reception.has_announced
     long = bytes((1, 254)) + bytes(32 * 254)
     root = msgspec.structs.replace(root_of(world, origin), points=long)
@@ -403,12 +405,12 @@ def test_early_statements_are_handled_as_soon_as_the_transfer_begins() -> None:
     )
     (key,) = unpicked_keys(1)
     world.deal(key=key)
-    way = world.replicas[late].hardened_forwarder
-    while not way._early_messages:
+    forwarder = world.replicas[late].hardened_forwarder
+    while not forwarder._early_messages:
         world.run(U // 20)
-    (hop,) = way._receivers.values()
+    (hop,) = forwarder._receivers.values()
     while hop._begun_us is None:
         world.run(U // 20)
-    assert len(way._early_messages) == 0
+    assert len(forwarder._early_messages) == 0
     world.run(60 * U)
     assert world.proven_faulty() == []

@@ -27,100 +27,100 @@ CLIENT = BrokerClientConfig(refresh_messages=8, records_max=32, connect_us=200_0
 FIRST, SECOND = (("B1", "B2"),), (("C1", "C2"),)
 
 
-class Village:
+class TwoPathNetwork:
     """A publisher at one end of both overlays, and a subscriber at the other."""
 
     def __init__(self, profile: Profile = "hardened", client: BrokerClientConfig = CLIENT) -> None:
-        self.town = BrokerNetwork(profile, FIRST, client=client)
-        self.second = self.town.second_overlay(SECOND)
+        self.network = BrokerNetwork(profile, FIRST, client=client)
+        self.second = self.network.second_overlay(SECOND)
         self.member("P", ("B1", "C1"), 0, "publisher")
         self.member("R", ("B2", "C2"), 1)
-        self.town.run(1)
-        self.reader.subscribe(Label(TOPIC), self.town.now)
-        self.town.touch("R")
-        self.town.run(4)
+        self.network.run(1)
+        self.reader.subscribe(Label(TOPIC), self.network.now)
+        self.network.touch("R")
+        self.network.run(4)
         self.sent = 0
 
     def member(self, name: str, edges: tuple[str, str], number: int, role: str = "subscriber") -> None:
-        overlays = (self.town.overlay, self.second)
-        self.town.member(name, tuple(zip(overlays, edges, strict=True)), number, role)
+        overlays = (self.network.overlay, self.second)
+        self.network.member(name, tuple(zip(overlays, edges, strict=True)), number, role)
 
     @property
     def publisher(self) -> MultipathClient:
-        machine: MultipathClient = self.town.places[Address("P")].machine
+        machine: MultipathClient = self.network.places[Address("P")].machine
         return machine
 
     @property
     def reader(self) -> MultipathClient:
-        machine: MultipathClient = self.town.places[Address("R")].machine
+        machine: MultipathClient = self.network.places[Address("R")].machine
         return machine
 
     def publish(self, count: int = 1) -> None:
         for _ in range(count):
             body = str(self.sent).encode()
-            self.publisher.publish(Publication((("topic", TOPIC),), body), self.town.now)
+            self.publisher.publish(Publication((("topic", TOPIC),), body), self.network.now)
             self.sent += 1
-            self.town.touch("P")
+            self.network.touch("P")
 
     def heard_all_once(self) -> bool:
-        heard = [body for who, _, body in self.town.heard if who == "R"]
+        heard = [body for who, _, body in self.network.heard if who == "R"]
         return sorted(heard, key=int) == [str(number).encode() for number in range(self.sent)]
 
     def kill(self, letter: str) -> None:
         for name in self.brokers(letter):
-            self.town.kill(name)
+            self.network.kill(name)
 
     def revive(self, letter: str) -> None:
         for name in self.brokers(letter):
-            self.town.restart(name)
+            self.network.restart(name)
 
     def brokers(self, letter: str) -> list[Address]:
-        return [name for name in self.town.places if name.startswith(letter) and "." in name]
+        return [name for name in self.network.places if name.startswith(letter) and "." in name]
 
 
 @pytest.mark.parametrize("profile", ["hardened", "paper"])
 def test_a_publication_over_two_paths_is_delivered_once(profile: Profile) -> None:
-    village = Village(profile)
-    village.publish(20)
-    village.town.run(5)
-    assert village.heard_all_once()
-    assert not village.publisher.sizes()["left"]
-    assert [client.sizes()["inbox"] for client in village.reader.clients] == [0, 0]
+    network = TwoPathNetwork(profile)
+    network.publish(20)
+    network.network.run(5)
+    assert network.heard_all_once()
+    assert not network.publisher.sizes()["left"]
+    assert [client.sizes()["inbox"] for client in network.reader.clients] == [0, 0]
 
 
 @pytest.mark.parametrize("lost", ["B", "C"])
 def test_one_working_path_delivers_all_and_the_lost_one_delays_nobody(lost: str) -> None:
     """Three times as many publications as may wait; their copies for the lost path would fill all queues."""
-    village = Village()
-    village.kill(lost)
+    network = TwoPathNetwork()
+    network.kill(lost)
     for _ in range(12):
-        village.publish(8)
-        village.town.run(7)
-    assert village.heard_all_once()
-    village.town.run(60)
-    assert not village.publisher.sizes()["left"]
-    assert not village.town.places[Address("P")].disk
+        network.publish(8)
+        network.network.run(7)
+    assert network.heard_all_once()
+    network.network.run(60)
+    assert not network.publisher.sizes()["left"]
+    assert not network.network.places[Address("P")].disk
 
 
 def test_a_recovered_path_delivers_again() -> None:
-    village = Village()
-    village.kill("C")
+    network = TwoPathNetwork()
+    network.kill("C")
     for _ in range(6):
-        village.publish(8)
-        village.town.run(7)
-    village.revive("C")
-    village.town.run(30)
-    village.publish(16)
-    village.town.run(20)
-    village.kill("B")
-    village.publish(8)
-    village.town.run(40)
-    assert village.heard_all_once()
-    village.town.run(60)
-    assert not village.publisher.sizes()["left"]
+        network.publish(8)
+        network.network.run(7)
+    network.revive("C")
+    network.network.run(30)
+    network.publish(16)
+    network.network.run(20)
+    network.kill("B")
+    network.publish(8)
+    network.network.run(40)
+    assert network.heard_all_once()
+    network.network.run(60)
+    assert not network.publisher.sizes()["left"]
 
 
-class Told:
+class StubPath:
     """A stub client: a path that reports what a test tells it. It has room for 32 publications."""
 
     def __init__(self) -> None:
@@ -158,7 +158,7 @@ class Told:
 def refused_by(helps: Callable[[bool], bool], ticks: int) -> list[int]:
     """The time at which a publisher with one publication per tick finds no room, with one path in time and one that is
     late after a hundred ticks. With `helps`, the late path confirms the last one whenever it is, or is not, behind."""
-    good, bad = Told(), Told()
+    good, bad = StubPath(), StubPath()
     paths = MultipathClient([good, bad], [], 16, 0)  # type: ignore[list-item]
     when: dict[int, int] = {}
     refused = []
@@ -186,7 +186,7 @@ def test_a_path_that_recovers_only_while_behind_delays_others_ever_more_rarely()
 
 
 def test_a_path_is_waited_for_again_after_enough_confirmations_and_finally_forgiven() -> None:
-    good, bad = Told(), Told()
+    good, bad = StubPath(), StubPath()
     paths = MultipathClient([good, bad], [], 16, 0)  # type: ignore[list-item]
 
     def publish() -> int:
@@ -211,7 +211,7 @@ def test_a_path_is_waited_for_again_after_enough_confirmations_and_finally_forgi
     assert [falls_behind() for _ in range(2)] == [16, 32]
 
 
-def astray(village: Village, node: str) -> None:
+def confirm_everything(network: TwoPathNetwork, node: str) -> None:
     """All replicas of a node confirm everything, and forward nothing."""
 
     class Always(Random):
@@ -219,87 +219,87 @@ def astray(village: Village, node: str) -> None:
             return 0.9
 
     for index in (1, 2, 3):
-        place = village.town.places[Address(f"{node}.{index}")]
-        at = village.second.verify(OPERATOR.public).node(node).replica_id(signing(node, index).public)
+        place = network.network.places[Address(f"{node}.{index}")]
+        at = network.second.verify(OPERATOR.public).node(node).replica_id(signing(node, index).public)
         assert at is not None
         view = ReplicaView(at, signing(node, index), {}, {}, Always(1), lambda size: bytes(size))
         place.machine = DroppingBroker(place.machine, view)
 
 
 def test_false_confirmations_of_one_path_cost_the_other_nothing_even_if_the_publisher_dies() -> None:
-    village = Village()
-    astray(village, "C1")
-    village.town.wires[Address("P")] = lambda frame, source: None if frame.destination.startswith("B") else frame
-    village.publish(32)
-    village.town.run(3)
+    network = TwoPathNetwork()
+    confirm_everything(network, "C1")
+    network.network.wires[Address("P")] = lambda frame, source: None if frame.destination.startswith("B") else frame
+    network.publish(32)
+    network.network.run(3)
     with pytest.raises(LocalError, match="32 publications wait already"):
-        village.publish()
-    assert village.publisher.sizes()["left"] == 32
-    village.town.kill("P")
-    del village.town.wires[Address("P")]
-    village.town.restart("P")
-    village.town.run(20)
-    assert village.heard_all_once()
-    assert not village.publisher.sizes()["left"]
+        network.publish()
+    assert network.publisher.sizes()["left"] == 32
+    network.network.kill("P")
+    del network.network.wires[Address("P")]
+    network.network.restart("P")
+    network.network.run(20)
+    assert network.heard_all_once()
+    assert not network.publisher.sizes()["left"]
 
 
 def test_a_killed_subscriber_and_a_killed_publisher_continue_on_both_paths() -> None:
-    village = Village()
-    village.publish(4)
-    village.town.run(1)
+    network = TwoPathNetwork()
+    network.publish(4)
+    network.network.run(1)
     for name in ("P", "R"):
-        village.town.kill(name)
-        village.town.run(1)
-        village.town.restart(name)
-    village.reader.subscribe(Label(TOPIC), village.town.now)
-    village.town.touch("R")
-    village.town.run(5)
-    village.publish(4)
-    village.town.run(10)
-    assert {body for _, _, body in village.town.heard} == {str(number).encode() for number in range(8)}
+        network.network.kill(name)
+        network.network.run(1)
+        network.network.restart(name)
+    network.reader.subscribe(Label(TOPIC), network.network.now)
+    network.network.touch("R")
+    network.network.run(5)
+    network.publish(4)
+    network.network.run(10)
+    assert {body for _, _, body in network.network.heard} == {str(number).encode() for number in range(8)}
 
 
 def test_a_repeated_subscription_works_on_both_paths_after_a_restart_too() -> None:
     """The withdrawal count is one record for all paths; a withdrawn claim stays withdrawn."""
-    village = Village()
-    village.reader.unsubscribe(1, village.town.now)
-    village.town.touch("R")
-    village.town.run(1)
-    assert list(village.town.places[Address("R")].disk) == [1]
-    village.town.kill("R")
-    village.town.restart("R")
-    village.reader.subscribe(Label(TOPIC), village.town.now)
-    village.town.touch("R")
-    village.town.run(4)
-    village.kill("B")
-    village.publish(2)
-    village.town.run(10)
-    village.revive("B")
-    village.town.run(10)
-    village.kill("C")
-    village.publish(2)
-    village.town.run(15)
-    assert village.heard_all_once()
+    network = TwoPathNetwork()
+    network.reader.unsubscribe(1, network.network.now)
+    network.network.touch("R")
+    network.network.run(1)
+    assert list(network.network.places[Address("R")].disk) == [1]
+    network.network.kill("R")
+    network.network.restart("R")
+    network.reader.subscribe(Label(TOPIC), network.network.now)
+    network.network.touch("R")
+    network.network.run(4)
+    network.kill("B")
+    network.publish(2)
+    network.network.run(10)
+    network.revive("B")
+    network.network.run(10)
+    network.kill("C")
+    network.publish(2)
+    network.network.run(15)
+    assert network.heard_all_once()
 
 
 def test_a_withdrawn_publication_is_withdrawn_on_all_paths_and_settled_once() -> None:
-    village = Village()
-    village.kill("B")
-    village.kill("C")
-    village.publish()
-    village.town.run(1)
-    (record,) = village.town.places[Address("P")].disk
-    village.publisher.withdraw(record, village.town.now)
+    network = TwoPathNetwork()
+    network.kill("B")
+    network.kill("C")
+    network.publish()
+    network.network.run(1)
+    (record,) = network.network.places[Address("P")].disk
+    network.publisher.withdraw(record, network.network.now)
     events = []
-    while (event := village.publisher.next_event()) is not None:
+    while (event := network.publisher.next_event()) is not None:
         events.append(event)
     assert events == [Settled(record)]
-    assert [client.sizes()["pending"] for client in village.publisher.clients] == [0, 0]
+    assert [client.sizes()["pending"] for client in network.publisher.clients] == [0, 0]
 
 
 def test_a_members_keys_in_two_overlays_have_nothing_in_common() -> None:
     """An observer of both recognizes a subscriber by its timing, and not by the keys of its claims."""
-    village = Village()
+    network = TwoPathNetwork()
     holders: dict[str, set[bytes]] = {"B": set(), "C": set()}
 
     def look(frame: object, source: Address) -> object:
@@ -308,39 +308,39 @@ def test_a_members_keys_in_two_overlays_have_nothing_in_common() -> None:
             holders[frame.destination[0]].add(brought.claim.holder)  # type: ignore[attr-defined]
         return frame
 
-    village.town.wires[Address("R")] = look  # type: ignore[assignment]
-    village.town.kill("R")
-    village.town.restart("R")
-    village.reader.subscribe(Label(TOPIC), village.town.now)
-    village.town.touch("R")
-    village.town.run(4)
+    network.network.wires[Address("R")] = look  # type: ignore[assignment]
+    network.network.kill("R")
+    network.network.restart("R")
+    network.reader.subscribe(Label(TOPIC), network.network.now)
+    network.network.touch("R")
+    network.network.run(4)
     assert all(holders.values())
     assert holders["B"].isdisjoint(holders["C"])
 
 
 def test_a_broker_moved_onto_a_second_path_is_used_by_the_first_alone() -> None:
-    village = Village()
+    network = TwoPathNetwork()
     peer = Address("B1.1")
-    village.publisher._on_event(1, Connect(peer), {}, village.town.now)
-    assert village.publisher.next_event() is None
-    village.publish(3)
-    village.town.run(5)
-    assert village.heard_all_once()
+    network.publisher._on_event(1, Connect(peer), {}, network.network.now)
+    assert network.publisher.next_event() is None
+    network.publish(3)
+    network.network.run(5)
+    assert network.heard_all_once()
 
 
 def test_remembered_notifications_are_bounded() -> None:
-    village = Village(client=BrokerClientConfig(refresh_messages=8, seen_max=5))
+    network = TwoPathNetwork(client=BrokerClientConfig(refresh_messages=8, seen_max=5))
     for _ in range(10):
-        village.publish()
-        village.town.run(2)
-    assert village.heard_all_once()
-    assert village.reader.sizes()["read"] == 5
+        network.publish()
+        network.network.run(2)
+    assert network.heard_all_once()
+    assert network.reader.sizes()["read"] == 5
 
 
 def test_copies_withheld_until_their_advertisement_expires_are_refused_even_if_forgotten() -> None:
     """A whole overlay is Byzantine. Before the expiry, it can replay what the subscriber has forgotten
     (docs/limitations.md)."""
-    village = Village(client=BrokerClientConfig(refresh_messages=8, seen_max=2))
+    network = TwoPathNetwork(client=BrokerClientConfig(refresh_messages=8, seen_max=2))
     kept: list[Callable[[], None]] = []
 
     def keep(say: Callable[[Address, Message], None], peer: Address, message: Message) -> None:
@@ -349,26 +349,26 @@ def test_copies_withheld_until_their_advertisement_expires_are_refused_even_if_f
         else:
             say(peer, message)
 
-    liars = [Address(f"C2.{index}") for index in (1, 2, 3)]
-    for name in liars:
-        links = village.town.broker(name)._links
+    byzantine = [Address(f"C2.{index}") for index in (1, 2, 3)]
+    for name in byzantine:
+        links = network.network.broker(name)._links
         links.send = partial(keep, links.send)  # type: ignore[method-assign]
-    village.publish(6)
-    village.town.run(5)
+    network.publish(6)
+    network.network.run(5)
     assert kept
-    assert village.heard_all_once()
-    assert village.reader.sizes()["read"] == 2
-    village.town.run(2 * EPOCH_US / 1_000_000)
+    assert network.heard_all_once()
+    assert network.reader.sizes()["read"] == 2
+    network.network.run(2 * EPOCH_US / 1_000_000)
     for bring in kept:
         bring()
-    for name in liars:
-        village.town.touch(name)
-    village.town.run(5)
-    assert village.heard_all_once()
-    assert village.reader.refused["StaleError"] >= 6
+    for name in byzantine:
+        network.network.touch(name)
+    network.network.run(5)
+    assert network.heard_all_once()
+    assert network.reader.refused["StaleError"] >= 6
 
 
 def test_at_least_two_paths_are_required() -> None:
-    town = BrokerNetwork("hardened", FIRST)
+    network = BrokerNetwork("hardened", FIRST)
     with pytest.raises(LocalError, match="at least two"):
-        town.member("P", ((town.overlay, "B1"),), 0, "publisher")
+        network.member("P", ((network.overlay, "B1"),), 0, "publisher")

@@ -21,61 +21,63 @@ FRESH = BrokerClientConfig(refresh_messages=1)
 """Every publication has its own key, which must reach its subscriber."""
 
 
-def publish(town: BrokerNetwork, count: int) -> None:
+def publish(network: BrokerNetwork, count: int) -> None:
     """One publication per second."""
-    machine = town.places[Address("P")].machine
+    machine = network.places[Address("P")].machine
     for number in range(count):
-        machine.publish(Publication((("topic", TOPIC),), b"%d" % number), town.now)
-        town.touch("P")
-        town.run(1)
+        machine.publish(Publication((("topic", TOPIC),), b"%d" % number), network.now)
+        network.touch("P")
+        network.run(1)
 
 
-def nothing_wanted(liar: Broker) -> None:
+def nothing_wanted(faulty: Broker) -> None:
     """It reports to all that there are no subscribers."""
-    liar._router.subscriber_hops = lambda advertisement: []  # type: ignore[method-assign]
-    liar._router.route = lambda routing: []  # type: ignore[method-assign]
+    faulty._router.subscriber_hops = lambda advertisement: []  # type: ignore[method-assign]
+    faulty._router.route = lambda routing: []  # type: ignore[method-assign]
 
 
-def subscribed(town: BrokerNetwork) -> None:
-    town.client("P", "B1", 0, "publisher")
-    reader = town.client("R", "B3", 1)
-    town.run(1)
-    reader.subscribe(Label(TOPIC), town.now)
-    town.touch("R")
-    town.run(3)
+def subscribed(network: BrokerNetwork) -> None:
+    network.client("P", "B1", 0, "publisher")
+    reader = network.client("R", "B3", 1)
+    network.run(1)
+    reader.subscribe(Label(TOPIC), network.now)
+    network.touch("R")
+    network.run(3)
 
 
 @pytest.mark.parametrize("profile", ["hardened", "paper"])
 def test_a_new_replica_waits_for_clients_that_a_single_sibling_knows(profile: Profile) -> None:
     """Of the two siblings one is Byzantine: it reports no subscribers and knows no clients."""
-    town = BrokerNetwork(profile, client=FRESH)
-    subscribed(town)
-    liar = town.broker("B3.1")
-    nothing_wanted(liar)
-    liar._send_all_claims = lambda key, node: None  # type: ignore[method-assign]
-    until = town.now + 12_000_000
-    town.wires[Address("R")] = lambda frame, source: None if frame.destination == "B3.4" and town.now < until else frame
-    town.redeploy(with_replicas(town.overlay.verify(OPERATOR.public), "B3", [1, 2, 4]), "B2.3", ["B3.4"])
-    publish(town, 14)
-    town.run(40)
-    assert sorted(int(body) for *_, body in town.heard) == list(range(14))
+    network = BrokerNetwork(profile, client=FRESH)
+    subscribed(network)
+    faulty = network.broker("B3.1")
+    nothing_wanted(faulty)
+    faulty._send_all_claims = lambda key, node: None  # type: ignore[method-assign]
+    until = network.now + 12_000_000
+    network.wires[Address("R")] = lambda frame, source: (
+        None if frame.destination == "B3.4" and network.now < until else frame
+    )
+    network.redeploy(with_replicas(network.overlay.verify(OPERATOR.public), "B3", [1, 2, 4]), "B2.3", ["B3.4"])
+    publish(network, 14)
+    network.run(40)
+    assert sorted(int(body) for *_, body in network.heard) == list(range(14))
 
 
 def test_a_new_replica_waits_for_the_missing_vote_of_a_claim() -> None:
     """An honest replica of the next node connects late; of the two that have answered one is Byzantine, and reported
     nothing."""
-    town = BrokerNetwork("hardened", client=FRESH)
-    subscribed(town)
-    nothing_wanted(town.broker("B2.1"))
-    town.broker("B3.1")._send_all_claims = lambda key, node: None  # type: ignore[method-assign]
-    until = town.now + 10_000_000
-    town.wires[Address("B3.2")] = lambda frame, source: (
-        None if frame.destination == "B2.4" and town.now < until else frame
+    network = BrokerNetwork("hardened", client=FRESH)
+    subscribed(network)
+    nothing_wanted(network.broker("B2.1"))
+    network.broker("B3.1")._send_all_claims = lambda key, node: None  # type: ignore[method-assign]
+    until = network.now + 10_000_000
+    network.wires[Address("B3.2")] = lambda frame, source: (
+        None if frame.destination == "B2.4" and network.now < until else frame
     )
-    town.redeploy(with_replicas(town.overlay.verify(OPERATOR.public), "B2", [1, 2, 4]), "B2.3", ["B2.4"])
-    publish(town, 14)
-    town.run(40)
-    assert sorted(int(body) for *_, body in town.heard) == list(range(14))
+    network.redeploy(with_replicas(network.overlay.verify(OPERATOR.public), "B2", [1, 2, 4]), "B2.3", ["B2.4"])
+    publish(network, 14)
+    network.run(40)
+    assert sorted(int(body) for *_, body in network.heard) == list(range(14))
 
 
 def test_a_replica_of_an_ended_scheme_counts_as_unacknowledged_and_nothing_breaks() -> None:
@@ -85,12 +87,12 @@ def test_a_replica_of_an_ended_scheme_counts_as_unacknowledged_and_nothing_break
 
 
 def test_a_repeated_state_request_before_the_answer_is_answered_once() -> None:
-    town = BrokerNetwork("hardened")
-    subscribed(town)
-    town.wires[Address("B2.1")] = lambda frame, source: None if frame.destination == "B3.1" else frame
-    asked, answering = town.broker("B2.1"), town.broker("B3.1")
-    town.run(0.1)
+    network = BrokerNetwork("hardened")
+    subscribed(network)
+    network.wires[Address("B2.1")] = lambda frame, source: None if frame.destination == "B3.1" else frame
+    asked, answering = network.broker("B2.1"), network.broker("B3.1")
+    network.run(0.1)
     for _ in range(5):
-        asked._on_replica_message(CopyRouting(1), answering.key, town.now)
+        asked._on_replica_message(CopyRouting(1), answering.key, network.now)
     assert answering.key in asked._links.lagging_replicas()
     assert asked.sizes()["queued each"] <= len(asked._router.claims_for(node_id("B3"))) + 1

@@ -42,7 +42,7 @@ from veilcast.machine import Entropy
 KEY = Secret(bytes(range(16)))
 ORIGIN = KeyAttempt(b"k" * 16)
 PUBLISHER = SigningKey(Secret(b"p" * 32))
-Behaviour = Callable[["World", SplitShare, Scheme | None], list[SplitShare]]
+Behaviour = Callable[["SplitNetwork", SplitShare, Scheme | None], list[SplitShare]]
 
 
 def scheme(hop: int, size: int = 3, version: int = 0) -> Scheme:
@@ -53,7 +53,7 @@ def signing(place: ReplicaId) -> SigningKey:
     return SigningKey(Secret(place.scheme.node + bytes((place.index, place.scheme.version)) * 8))
 
 
-class World:
+class SplitNetwork:
     """Brokers of some hops, some with a scripted behaviour."""
 
     def __init__(self, sizes: Sequence[int], seed: int = 1) -> None:
@@ -91,34 +91,34 @@ class World:
         return True
 
 
-def honest(world: World, parcel: SplitShare, to: Scheme | None) -> list[SplitShare]:
-    return [parcel] if to is None else split_again(parcel, to, signing(parcel.holder), world.entropy)
+def honest(network: SplitNetwork, parcel: SplitShare, to: Scheme | None) -> list[SplitShare]:
+    return [parcel] if to is None else split_again(parcel, to, signing(parcel.holder), network.entropy)
 
 
-def silent(world: World, parcel: SplitShare, to: Scheme | None) -> list[SplitShare]:
+def silent(network: SplitNetwork, parcel: SplitShare, to: Scheme | None) -> list[SplitShare]:
     return []
 
 
-def corrupting(world: World, parcel: SplitShare, to: Scheme | None) -> list[SplitShare]:
+def corrupting(network: SplitNetwork, parcel: SplitShare, to: Scheme | None) -> list[SplitShare]:
     """Splits or sends another value than it was given."""
-    wrong = msgspec.structs.replace(parcel, data=Secret(world.entropy(len(parcel.data))))
-    return honest(world, wrong, to)
+    wrong = msgspec.structs.replace(parcel, data=Secret(network.entropy(len(parcel.data))))
+    return honest(network, wrong, to)
 
 
-def two_faced(world: World, parcel: SplitShare, to: Scheme | None) -> list[SplitShare]:
+def two_faced(network: SplitNetwork, parcel: SplitShare, to: Scheme | None) -> list[SplitShare]:
     """Splits twice, and sends one split to half of the receivers, the other to the other half."""
     if to is None:
-        return corrupting(world, parcel, to)
-    pair = honest(world, parcel, to), honest(world, parcel, to)
+        return corrupting(network, parcel, to)
+    pair = honest(network, parcel, to), honest(network, parcel, to)
     return [pair[piece.index % 2][piece.index - 1] for piece in pair[0]]
 
 
-def crooked(world: World, parcel: SplitShare, to: Scheme | None) -> list[SplitShare]:
+def crooked(network: SplitNetwork, parcel: SplitShare, to: Scheme | None) -> list[SplitShare]:
     """Signs for shares that lie on no polynomial of the right degree: those of a split with a higher threshold."""
     if to is None or to.size < 3:
-        return corrupting(world, parcel, to)
-    steep = split(parcel.data, to.size, to.size, world.entropy)
-    statement = split_again(parcel, to, signing(parcel.holder), world.entropy)[0].trail[-1]
+        return corrupting(network, parcel, to)
+    steep = split(parcel.data, to.size, to.size, network.entropy)
+    statement = split_again(parcel, to, signing(parcel.holder), network.entropy)[0].trail[-1]
     digests = tuple(
         derive(piece.data, b"vc/piece", msgspec.msgpack.encode((ORIGIN, (*statement.path, piece.index)))).reveal()
         for piece in steep
@@ -129,24 +129,24 @@ def crooked(world: World, parcel: SplitShare, to: Scheme | None) -> list[SplitSh
     return [SplitShare((*parcel.trail, forged), piece.index, piece.data) for piece in steep]
 
 
-LIES: tuple[Behaviour, ...] = (silent, corrupting, two_faced, crooked)
+BEHAVIOURS: tuple[Behaviour, ...] = (silent, corrupting, two_faced, crooked)
 
 
-def lying(world: World) -> Iterator[dict[ReplicaId, Behaviour]]:
+def faulty_set(network: SplitNetwork) -> Iterator[dict[ReplicaId, Behaviour]]:
     """Every minority at every hop, with every choice of behaviours."""
     hops = [
         [chosen for count in range(each.max_faulty + 1) for chosen in combinations(range(1, each.size + 1), count)]
-        for each in world.schemes
+        for each in network.schemes
     ]
     for choice in product(*hops):
-        places = list(chain(*([ReplicaId(s, i) for i in c] for s, c in zip(world.schemes, choice, strict=True))))
-        for lies in product(LIES, repeat=len(places)):
-            yield dict(zip(places, lies, strict=True))
+        places = list(chain(*([ReplicaId(s, i) for i in c] for s, c in zip(network.schemes, choice, strict=True))))
+        for behaviours in product(BEHAVIOURS, repeat=len(places)):
+            yield dict(zip(places, behaviours, strict=True))
 
 
 def check_lies(sizes: tuple[int, ...]) -> None:
-    for behaviours in lying(World(sizes)):
-        gathering = World(sizes).run(behaviours)
+    for behaviours in faulty_set(SplitNetwork(sizes)):
+        gathering = SplitNetwork(sizes).run(behaviours)
         assert gathering.key == KEY
         assert set(gathering.faulty) <= {place for place, lie in behaviours.items() if lie is not silent}
 
@@ -173,32 +173,32 @@ def test_every_behaviour_is_tolerated_over_more_hops(sizes: tuple[int, ...]) -> 
     ],
 )
 def test_a_single_byzantine_replica_is_blamed_with_its_fault(hop: int, lie: Behaviour, reason: str) -> None:
-    world = World((3, 3, 3))
-    liar = ReplicaId(world.schemes[hop - 1], 1)
-    assert world.run({liar: lie}).faulty == {liar: reason}
+    network = SplitNetwork((3, 3, 3))
+    faulty = ReplicaId(network.schemes[hop - 1], 1)
+    assert network.run({faulty: lie}).faulty == {faulty: reason}
 
 
 @given(st.lists(st.sampled_from([1, 2, 3, 4, 5]), min_size=1, max_size=3), st.integers(0, 2**32))
 @settings(max_examples=20)
 def test_random_behaviours_over_nodes_of_any_size_are_tolerated(sizes: list[int], seed: int) -> None:
     rng = random.Random(seed)
-    world = World(sizes, seed)
+    network = SplitNetwork(sizes, seed)
     behaviours: dict[ReplicaId, Behaviour] = {}
-    for each in world.schemes:
+    for each in network.schemes:
         for index in rng.sample(range(1, each.size + 1), max_faulty(each.size)):
-            behaviours[ReplicaId(each, index)] = rng.choice(LIES)
-    gathering = world.run(behaviours)
+            behaviours[ReplicaId(each, index)] = rng.choice(BEHAVIOURS)
+    gathering = network.run(behaviours)
     assert gathering.key == KEY
     assert set(gathering.faulty) <= set(behaviours)
 
 
 def test_without_commitments_one_byzantine_replica_at_each_hop_would_corrupt_the_key() -> None:
     """The planted bug: a subscriber that checks nothing takes the first shares of a majority, and gets another key."""
-    world = World((3,))
+    network = SplitNetwork((3,))
     parcels = [
         piece
-        for parcel in world.parcels()
-        for piece in (corrupting if parcel.index == 1 else honest)(world, parcel, None)
+        for parcel in network.parcels()
+        for piece in (corrupting if parcel.index == 1 else honest)(network, parcel, None)
     ]
     assert reconstruct([ShamirShare(parcel.index, parcel.data) for parcel in parcels], 2) != KEY
 
@@ -206,13 +206,13 @@ def test_without_commitments_one_byzantine_replica_at_each_hop_would_corrupt_the
 # --- parcels ----------------------------------------------------------------------------------------------------------
 
 
-def over_two_hops(world: World) -> SplitShare:
-    return honest(world, world.parcels()[1], world.schemes[1])[2]
+def over_two_hops(network: SplitNetwork) -> SplitShare:
+    return honest(network, network.parcels()[1], network.schemes[1])[2]
 
 
 def test_a_split_share_names_its_path_and_survives_encoding() -> None:
-    world = World((3, 5))
-    parcel = over_two_hops(world)
+    network = SplitNetwork((3, 5))
+    parcel = over_two_hops(network)
     assert parcel.path == (2, 3)
     assert parcel.hops == 2
     assert [statement.to.size for statement in parcel.trail] == [3, 5]
@@ -223,7 +223,7 @@ def test_a_split_share_names_its_path_and_survives_encoding() -> None:
 
 @pytest.mark.parametrize("data", [b"", bytes(65)])
 def test_an_empty_or_oversized_share_is_refused(data: bytes) -> None:
-    parcel = World((3,)).parcels()[0]
+    parcel = SplitNetwork((3,)).parcels()[0]
     with pytest.raises(MalformedError):
         SplitShare.decode(msgspec.msgpack.encode((parcel.trail, 1, data)))
 
@@ -238,51 +238,51 @@ def test_noise_is_not_a_split_share(data: bytes) -> None:
 @given(st.data())
 @settings(max_examples=20)
 def test_no_byte_of_a_split_share_can_change(data: st.DataObject) -> None:
-    world = World((3, 3))
-    encoded = bytearray(over_two_hops(world).encode().reveal())
+    network = SplitNetwork((3, 3))
+    encoded = bytearray(over_two_hops(network).encode().reveal())
     at = data.draw(st.integers(0, len(encoded) - 1))
     encoded[at] ^= data.draw(st.integers(1, 255))
     with pytest.raises(RemoteError):
-        world.trails.check(SplitShare.decode(bytes(encoded)))
+        network.trails.check(SplitShare.decode(bytes(encoded)))
 
 
 def test_a_trail_cannot_be_combined_from_two() -> None:
-    world = World((3, 3))
-    one, other = over_two_hops(world), honest(world, world.parcels()[1], world.schemes[1])[2]
+    network = SplitNetwork((3, 3))
+    one, other = over_two_hops(network), honest(network, network.parcels()[1], network.schemes[1])[2]
     mixed = SplitShare((one.trail[0], other.trail[1]), other.index, other.data)
     with pytest.raises(ForgedError):
-        world.trails.check(mixed)
+        network.trails.check(mixed)
     with pytest.raises(ForgedError):
-        world.trails.check(SplitShare(one.trail[1:], one.index, one.data))
+        network.trails.check(SplitShare(one.trail[1:], one.index, one.data))
 
 
 def test_an_unknown_scheme_blames_nobody() -> None:
-    world = World((3, 3))
-    parcel = over_two_hops(world)
-    world.replica_keys.drop(world.schemes[0].node)
+    network = SplitNetwork((3, 3))
+    parcel = over_two_hops(network)
+    network.replica_keys.drop(network.schemes[0].node)
     with pytest.raises(StaleError):
-        KeyGatherer(ORIGIN, TrailVerifier(PUBLISHER.public, world.replica_keys)).add(parcel, parcel.holder)
+        KeyGatherer(ORIGIN, TrailVerifier(PUBLISHER.public, network.replica_keys)).add(parcel, parcel.holder)
 
 
 def test_each_branch_and_each_repeat_has_its_own_polynomial() -> None:
-    world = World((3, 3))
-    parcel = world.parcels()[0]
-    first, second = (honest(world, parcel, world.schemes[1]) for _ in range(2))
+    network = SplitNetwork((3, 3))
+    parcel = network.parcels()[0]
+    first, second = (honest(network, parcel, network.schemes[1]) for _ in range(2))
     assert all(a.data != b.data for a, b in zip(first, second, strict=True))
-    assert all(a.data != b.data for a, b in zip(world.parcels(), world.parcels(), strict=True))
+    assert all(a.data != b.data for a, b in zip(network.parcels(), network.parcels(), strict=True))
 
 
 def test_shares_of_two_attempts_do_not_mix() -> None:
-    world = World((3,))
-    again = split_key(KEY, KeyAttempt(ORIGIN.key, 1), world.schemes[0], PUBLISHER, world.entropy)
+    network = SplitNetwork((3,))
+    again = split_key(KEY, KeyAttempt(ORIGIN.key, 1), network.schemes[0], PUBLISHER, network.entropy)
     with pytest.raises(StaleError):
-        world.gathering.add(again[0], again[0].holder)
+        network.gathering.add(again[0], again[0].holder)
 
 
 def test_disjoint_paths_are_split_separately_and_any_of_them_is_enough() -> None:
-    world = World((3, 3))
-    by_one, by_other = (split_key(KEY, ORIGIN, to, PUBLISHER, world.entropy) for to in world.schemes)
-    gathering = KeyGatherer(ORIGIN, world.trails)
+    network = SplitNetwork((3, 3))
+    by_one, by_other = (split_key(KEY, ORIGIN, to, PUBLISHER, network.entropy) for to in network.schemes)
+    gathering = KeyGatherer(ORIGIN, network.trails)
     assert gathering.add(by_one[0], by_one[0].holder) is None
     assert gathering.add(by_other[2], by_other[2].holder) is None
     assert gathering.add(by_other[1], by_other[1].holder) == KEY
@@ -290,45 +290,45 @@ def test_disjoint_paths_are_split_separately_and_any_of_them_is_enough() -> None
 
 
 def test_a_repeated_share_counts_once() -> None:
-    world = World((3,))
-    parcel = world.parcels()[0]
-    world.gathering.add(parcel, parcel.holder)
-    assert world.gathering.add(parcel, parcel.holder) is None
-    assert len(world.gathering) == 1
+    network = SplitNetwork((3,))
+    parcel = network.parcels()[0]
+    network.gathering.add(parcel, parcel.holder)
+    assert network.gathering.add(parcel, parcel.holder) is None
+    assert len(network.gathering) == 1
 
 
 def test_the_sender_of_a_foreign_share_is_blamed() -> None:
-    world = World((3,))
-    thief = ReplicaId(world.schemes[0], 2)
+    network = SplitNetwork((3,))
+    thief = ReplicaId(network.schemes[0], 2)
     with pytest.raises(ForgedError):
-        world.gathering.add(world.parcels()[0], thief)
-    assert world.gathering.faulty == {thief: BAD_SHARE}
+        network.gathering.add(network.parcels()[0], thief)
+    assert network.gathering.faulty == {thief: BAD_SHARE}
 
 
 def test_the_gatherer_is_bounded() -> None:
-    world = World((3,))
-    gathering = KeyGatherer(ORIGIN, world.trails, most=1)
-    parcels = world.parcels()
+    network = SplitNetwork((3,))
+    gathering = KeyGatherer(ORIGIN, network.trails, most=1)
+    parcels = network.parcels()
     gathering.add(parcels[0], parcels[0].holder)
     with pytest.raises(ExcessError):
         gathering.add(parcels[1], parcels[1].holder)
 
 
 def test_verified_statements_are_remembered_within_bounds() -> None:
-    world = World((5, 3))
-    trails = TrailVerifier(PUBLISHER.public, world.replica_keys, kept=3)
-    for parcel in world.parcels():
-        trails.check(honest(world, parcel, world.schemes[1])[0])
+    network = SplitNetwork((5, 3))
+    trails = TrailVerifier(PUBLISHER.public, network.replica_keys, kept=3)
+    for parcel in network.parcels():
+        trails.check(honest(network, parcel, network.schemes[1])[0])
     assert len(trails) == 3
 
 
 def test_a_path_is_bounded() -> None:
-    world = World((1,))
-    (parcel,) = world.parcels()
+    network = SplitNetwork((1,))
+    (parcel,) = network.parcels()
     for _ in range(HOPS_MAX - 1):
-        (parcel,) = honest(world, parcel, world.schemes[0])
+        (parcel,) = honest(network, parcel, network.schemes[0])
     with pytest.raises(LocalError):
-        honest(world, parcel, world.schemes[0])
+        honest(network, parcel, network.schemes[0])
 
 
 # --- schemes ----------------------------------------------------------------------------------------------------------
@@ -384,19 +384,19 @@ def test_redistribution_takes_168_messages_where_re_splitting_takes_88572() -> N
 @given(st.lists(st.integers(1, 9), min_size=1, max_size=5), st.data())
 @settings(max_examples=25)
 def test_the_certain_shares_are_enough(sizes: list[int], data: st.DataObject) -> None:
-    liars = [data.draw(st.integers(0, max_faulty(size))) for size in sizes]
+    byzantine = [data.draw(st.integers(0, max_faulty(size))) for size in sizes]
     assert (
         share_counts.shares_needed(sizes)
-        <= share_counts.shares_for_certain(sizes, liars)
+        <= share_counts.shares_for_certain(sizes, byzantine)
         <= share_counts.shares_received(sizes)
     )
 
 
 def test_the_counts_match_the_code() -> None:
-    world = World((3, 4))
-    gathering = world.run({ReplicaId(world.schemes[0], 1): silent, ReplicaId(world.schemes[1], 2): silent})
+    network = SplitNetwork((3, 4))
+    gathering = network.run({ReplicaId(network.schemes[0], 1): silent, ReplicaId(network.schemes[1], 2): silent})
     assert len(gathering) == share_counts.shares_for_certain([3, 4], [1, 1])
-    assert len(World((3, 4)).run({})) == share_counts.shares_received([3, 4])
+    assert len(SplitNetwork((3, 4)).run({})) == share_counts.shares_received([3, 4])
     with pytest.raises(LocalError):
         share_counts.shares_for_certain([3], [4])
     with pytest.raises(LocalError):

@@ -38,56 +38,58 @@ from veilcast.errors import ExcessError
 from veilcast.wire.brokers import AgreementWord, FirstShare, FloodKind, NextShare, WantKey
 from veilcast.wire.mesh import Message
 
-LYING = SigningKey(Secret(b"l" * 32))
-OTHERS = b"o" * 16
+BYZANTINE_PUBLISHER = SigningKey(Secret(b"l" * 32))
+BYZANTINE_ADVERT = b"o" * 16
 """Advertisement of the Byzantine publisher."""
 
 
 def late(victim: ReplicaId, units: int) -> Script:
     """Deals this much later to one replica; and the Byzantine publisher's keys to no other."""
 
-    def script(liar: ByzantineReplica, outgoing: Outgoing, now: int) -> list[tuple[int, Outgoing]]:
+    def script(faulty: ByzantineReplica, outgoing: Outgoing, now: int) -> list[tuple[int, Outgoing]]:
         message = outgoing.message
         if not isinstance(message, NextShare) or outgoing.to == victim:
             return [(units * U if isinstance(message, NextShare) else 0, outgoing)]
-        return [] if message.advertisement == OTHERS else [(0, outgoing)]
+        return [] if message.advertisement == BYZANTINE_ADVERT else [(0, outgoing)]
 
     return script
 
 
-def town(size: int, liars: dict[tuple[int, int], Script], **config: Any) -> TransferChain:
+def network(size: int, byzantine: dict[tuple[int, int], Script], **config: Any) -> TransferChain:
     """A network in which a Byzantine publisher has advertised."""
-    world = TransferChain(2, size, liars, **config)
+    world = TransferChain(2, size, byzantine, **config)
     world.rng = FixedRandom()  # type: ignore[assignment]
     for replica in world.replicas.values():
-        replica.routes.other_publishers[OTHERS] = LYING.public
+        replica.routes.other_publishers[BYZANTINE_ADVERT] = BYZANTINE_PUBLISHER.public
     return world
 
 
-def way_of(world: TransferChain, place: ReplicaId) -> HardenedKeyForwarder:
+def forwarder_of(world: TransferChain, place: ReplicaId) -> HardenedKeyForwarder:
     return world.replicas[place].hardened_forwarder
 
 
 def deal_to(world: TransferChain, number: int, indices: Collection[int]) -> None:
     """The Byzantine publisher deals a key to these replicas of the first node alone."""
     first = world.schemes[0]
-    origin = KeyAttempt(make_key_id(LYING.public, number.to_bytes(8, "big")))
-    shares = deal_key(Scalar.of(number + 7), origin, first, LYING, random.Random(number).randbytes, world.now)
+    origin = KeyAttempt(make_key_id(BYZANTINE_PUBLISHER.public, number.to_bytes(8, "big")))
+    shares = deal_key(
+        Scalar.of(number + 7), origin, first, BYZANTINE_PUBLISHER, random.Random(number).randbytes, world.now
+    )
     for index in indices:
-        share = FirstShare(OTHERS, shares[index - 1].encode().reveal())
+        share = FirstShare(BYZANTINE_ADVERT, shares[index - 1].encode().reveal())
         world.send(CLIENT, Outgoing(ReplicaId(first, index), share))
 
 
 def dealt(world: TransferChain, number: int, holder: ReplicaId, to: ReplicaId) -> NextShare:
     """This holder's dealing of a key that the Byzantine publisher has dealt."""
     entropy = random.Random(number).randbytes
-    origin = KeyAttempt(make_key_id(LYING.public, number.to_bytes(8, "big")))
-    firsts = deal_key(Scalar.of(0xBAD), origin, holder.scheme, LYING, entropy, world.now)
-    held = accept_publisher_share(firsts[holder.index - 1], holder, LYING.public)
+    origin = KeyAttempt(make_key_id(BYZANTINE_PUBLISHER.public, number.to_bytes(8, "big")))
+    firsts = deal_key(Scalar.of(0xBAD), origin, holder.scheme, BYZANTINE_PUBLISHER, entropy, world.now)
+    held = accept_publisher_share(firsts[holder.index - 1], holder, BYZANTINE_PUBLISHER.public)
     portion = redistribute_share(held, to.scheme, signing(holder.scheme.node[0], holder.index), entropy).share_for(
         to.index
     )
-    return NextShare(OTHERS, portion.encode().reveal())
+    return NextShare(BYZANTINE_ADVERT, portion.encode().reveal())
 
 
 def test_a_publisher_that_makes_a_few_holders_deal_gets_no_other_shares_shown() -> None:
@@ -95,7 +97,7 @@ def test_a_publisher_that_makes_a_few_holders_deal_gets_no_other_shares_shown() 
     it would lack what honest holders deal next, and they would show it."""
     victim = ReplicaId(scheme(2, 5), 5)
     deals = late(victim, 2)
-    world = town(5, {(1, 1): deals, (1, 2): deals, (2, 1): follow_protocol, (2, 2): follow_protocol}, keys_max=16)
+    world = network(5, {(1, 1): deals, (1, 2): deals, (2, 1): follow_protocol, (2, 2): follow_protocol}, keys_max=16)
     for number in range(12):
         deal_to(world, number, (3 + number // 4, 1 + number % 2))
     world.run(30 * U)
@@ -109,7 +111,7 @@ def test_a_publisher_that_makes_a_few_holders_deal_gets_no_other_shares_shown() 
 
 def test_a_publisher_that_makes_honest_holders_deal_their_maximum_gets_no_shares_shown() -> None:
     victim, other = ReplicaId(scheme(2), 3), ReplicaId(scheme(2), 2)
-    world = town(3, {(1, 1): late(victim, 2), (2, 1): follow_protocol}, keys_max=16)
+    world = network(3, {(1, 1): late(victim, 2), (2, 1): follow_protocol}, keys_max=16)
 
     def slow(source: Peer, to: Peer, message: Message) -> int:
         """Within the bound."""
@@ -132,12 +134,12 @@ def test_a_publisher_that_makes_honest_holders_deal_their_maximum_gets_no_shares
 def test_honest_dealings_are_available_whenever_byzantine_holders_start_the_transfer(later: int) -> None:
     """Nodes of five: the publisher's link to one honest holder has stalled, so a majority needs a Byzantine holder.
     Before one deals, it deals so much else that a replica which evicted would have lost what the two others dealt."""
-    victim, liar = ReplicaId(scheme(2, 5), 5), ReplicaId(scheme(1, 5), 1)
+    victim, faulty = ReplicaId(scheme(2, 5), 5), ReplicaId(scheme(1, 5), 1)
 
-    def waits(liar: ByzantineReplica, outgoing: Outgoing, now: int) -> list[tuple[int, Outgoing]]:
+    def waits(faulty: ByzantineReplica, outgoing: Outgoing, now: int) -> list[tuple[int, Outgoing]]:
         return [(later * U if isinstance(outgoing.message, NextShare) else 0, outgoing)]
 
-    world = town(5, {(1, 1): waits, (1, 2): waits, (2, 1): follow_protocol, (2, 2): follow_protocol}, keys_max=8)
+    world = network(5, {(1, 1): waits, (1, 2): waits, (2, 1): follow_protocol, (2, 2): follow_protocol}, keys_max=8)
     world.extra_delay = lambda source, to, message: (
         10**15 if source == CLIENT and to == ReplicaId(scheme(1, 5), 5) else 0
     )
@@ -145,13 +147,13 @@ def test_honest_dealings_are_available_whenever_byzantine_holders_start_the_tran
     origin = world.deal(key=key)
     world.run(U)
     for number in range(20):
-        world.send(liar, Outgoing(victim, dealt(world, number, liar, victim)))
+        world.send(faulty, Outgoing(victim, dealt(world, number, faulty, victim)))
     world.run((later - 1) * U)
-    way = way_of(world, victim)
-    assert way._unstarted.inactive_count
-    assert origin not in [hop.key_attempt for hop in way._receivers.values()]
+    forwarder = forwarder_of(world, victim)
+    assert forwarder._unstarted.inactive_count
+    assert origin not in [hop.key_attempt for hop in forwarder._receivers.values()]
     world.run(U // 2)
-    (hop,) = [hop for hop in way._receivers.values() if hop.key_attempt == origin]
+    (hop,) = [hop for hop in forwarder._receivers.values() if hop.key_attempt == origin]
     assert hop.has_begun
     assert hop.holder_count == 4
     world.run(100 * U)
@@ -161,8 +163,8 @@ def test_honest_dealings_are_available_whenever_byzantine_holders_start_the_tran
 
 def test_a_start_proof_finds_the_earlier_dealings() -> None:
     """Although a Byzantine holder deals so much else that the transfer is inactive."""
-    victim, liar, soon = (ReplicaId(scheme(2), 3), ReplicaId(scheme(1), 1), ReplicaId(scheme(1), 2))
-    world = town(3, {(1, 1): follow_protocol, (2, 1): follow_protocol}, keys_max=4)
+    victim, faulty, soon = (ReplicaId(scheme(2), 3), ReplicaId(scheme(1), 1), ReplicaId(scheme(1), 2))
+    world = network(3, {(1, 1): follow_protocol, (2, 1): follow_protocol}, keys_max=4)
     world.extra_delay = lambda source, to, message: (
         3 * U
         if isinstance(message, NextShare) and to == victim and source != soon and message.advertisement == ADVERT
@@ -172,11 +174,11 @@ def test_a_start_proof_finds_the_earlier_dealings() -> None:
     origin = world.deal(key=key)
     world.run(U // 2)
     for number in range(9):
-        world.replicas[victim].receive(dealt(world, number, liar, victim), liar, world.now)
-    way = way_of(world, victim)
-    assert origin not in [hop.key_attempt for hop in way._receivers.values()]
+        world.replicas[victim].receive(dealt(world, number, faulty, victim), faulty, world.now)
+    forwarder = forwarder_of(world, victim)
+    assert origin not in [hop.key_attempt for hop in forwarder._receivers.values()]
     world.run(U)
-    (hop,) = [hop for hop in way._receivers.values() if hop.key_attempt == origin]
+    (hop,) = [hop for hop in forwarder._receivers.values() if hop.key_attempt == origin]
     assert hop.has_begun
     assert hop.holder_count == 1
     world.run(100 * U)
@@ -185,23 +187,23 @@ def test_a_start_proof_finds_the_earlier_dealings() -> None:
 
 
 def test_only_a_holder_that_deals_more_than_an_honest_one_can_is_refused() -> None:
-    world = town(3, {}, keys_max=2, done_max=6)
-    victim, liar, other = ReplicaId(scheme(2), 3), ReplicaId(scheme(1), 1), ReplicaId(scheme(1), 2)
-    way = way_of(world, victim)
+    world = network(3, {}, keys_max=2, done_max=6)
+    victim, faulty, other = ReplicaId(scheme(2), 3), ReplicaId(scheme(1), 1), ReplicaId(scheme(1), 2)
+    forwarder = forwarder_of(world, victim)
     for number in range(6):
-        way._on_next_share(dealt(world, number, liar, victim), liar, world.now)
+        forwarder._on_next_share(dealt(world, number, faulty, victim), faulty, world.now)
     with pytest.raises(ExcessError, match="an honest holder"):
-        way._on_next_share(dealt(world, 6, liar, victim), liar, world.now)
-    assert way.sizes()["hops"] == 2
-    assert way.sizes()["early"] == 4
-    way._on_next_share(dealt(world, 6, other, victim), other, world.now)
-    way._on_next_share(dealt(world, 0, other, victim), other, world.now)
-    assert way.sizes()["passages"] == 1, "with the second of three holders the hop has begun"
-    way._on_next_share(dealt(world, 7, liar, victim), liar, world.now)
+        forwarder._on_next_share(dealt(world, 6, faulty, victim), faulty, world.now)
+    assert forwarder.sizes()["hops"] == 2
+    assert forwarder.sizes()["early"] == 4
+    forwarder._on_next_share(dealt(world, 6, other, victim), other, world.now)
+    forwarder._on_next_share(dealt(world, 0, other, victim), other, world.now)
+    assert forwarder.sizes()["passages"] == 1, "with the second of three holders the hop has begun"
+    forwarder._on_next_share(dealt(world, 7, faulty, victim), faulty, world.now)
 
 
 def test_unstarted_transfers_are_kept_exactly_while_their_keys_are_fresh() -> None:
-    world = town(3, {}, keys_max=2, hold_us=50 * U)
+    world = network(3, {}, keys_max=2, hold_us=50 * U)
     victim, holder = ReplicaId(scheme(2), 3), ReplicaId(scheme(1), 2)
     for number in range(5):
         world.replicas[victim].receive(dealt(world, number, holder, victim), holder, world.now)
@@ -209,9 +211,17 @@ def test_unstarted_transfers_are_kept_exactly_while_their_keys_are_fresh() -> No
     sizes = world.replicas[victim].key_forwarder.sizes()
     assert (sizes["hops"], sizes["early"]) == (2, 3)
     world.run(2 * U)
-    way = way_of(world, victim)
-    assert not any((way._receivers, way._deadlines, len(way._timers), way._unstarted._kept, way._unstarted._counts))
-    assert way.sizes()["passages past"] == 0
+    forwarder = forwarder_of(world, victim)
+    assert not any(
+        (
+            forwarder._receivers,
+            forwarder._deadlines,
+            len(forwarder._timers),
+            forwarder._unstarted._kept,
+            forwarder._unstarted._counts,
+        )
+    )
+    assert forwarder.sizes()["passages past"] == 0
     assert not CoalitionKnowledge(world).has_key()
 
 
@@ -224,7 +234,7 @@ def invented(portion: DealtShare, number: int, holder: ReplicaId) -> NextShare:
     header = msgspec.structs.replace(
         portion.holder_header, key_attempt=origin, old_scheme=holder.scheme, holder=holder.index
     )
-    return NextShare(OTHERS, DealtShare(portion.publisher_header, header, portion.share).encode().reveal())
+    return NextShare(BYZANTINE_ADVERT, DealtShare(portion.publisher_header, header, portion.share).encode().reveal())
 
 
 def portions_for(world: TransferChain, place: ReplicaId) -> list[DealtShare]:
@@ -294,8 +304,8 @@ def test_honest_statements_are_not_evicted_by_statements_on_a_byzantine_publishe
     (key,) = unpicked_keys(1)
     origin = world.deal(key=key)
     world.run(U // 2)
-    way = way_of(world, victim)
-    assert len(way._early_messages) == 1, "the word is there, and no portion"
+    forwarder = forwarder_of(world, victim)
+    assert len(forwarder._early_messages) == 1, "the word is there, and no portion"
     word = AgreementMessage(scheme(1), scheme(2)).encode()
     for number in range(300):
         spoken = AgreementWord(number.to_bytes(16, "big"), 0, scheme(1).node, FloodKind.ATTENDANCE, word)
@@ -310,8 +320,8 @@ def test_honest_statements_are_not_evicted_by_statements_on_a_byzantine_publishe
 def restarted() -> tuple[TransferChain, ChainReplica, DealtShare]:
     """Nodes of five, two Byzantine replicas each: those of node 2 are silent, so that each honest replica of it is
     needed, and one of these was killed and restarted. And a share of an earlier key."""
-    liars: dict[tuple[int, int], Script] = {(hop, index): follow_protocol for hop in (1, 3) for index in (1, 2)}
-    world = TransferChain(3, 5, liars | {(2, index): drop(*ANY) for index in (1, 2)}, done_max=32)
+    byzantine: dict[tuple[int, int], Script] = {(hop, index): follow_protocol for hop in (1, 3) for index in (1, 2)}
+    world = TransferChain(3, 5, byzantine | {(2, index): drop(*ANY) for index in (1, 2)}, done_max=32)
     world.rng = FixedRandom()  # type: ignore[assignment]
     world.deal()
     world.run(60 * U)
@@ -324,8 +334,8 @@ def test_byzantine_neighbours_of_a_restarted_replica_do_not_fill_the_entries_of_
     """They send it invented transfers during its quiet period."""
     world, victim, portion = restarted()
     for number in range(40):
-        for at, liar in enumerate(ReplicaId(scheme(hop, 5), index) for hop in (1, 3) for index in (1, 2)):
-            world.send(liar, Outgoing(victim.place, invented(portion, 100 * at + number, liar)))
+        for at, faulty in enumerate(ReplicaId(scheme(hop, 5), index) for hop in (1, 3) for index in (1, 2)):
+            world.send(faulty, Outgoing(victim.place, invented(portion, 100 * at + number, faulty)))
     world.run(2 * U)
     assert victim.key_forwarder.is_quiet(world.now)
     assert victim.key_forwarder.sizes()["passages past"] == 4 * 32, "of each so much and no more"
@@ -338,9 +348,9 @@ def test_byzantine_neighbours_of_a_restarted_replica_do_not_fill_the_entries_of_
 
 def test_transfers_seen_in_the_quiet_period_are_ignored_for_good_and_then_forgotten() -> None:
     world, victim, portion = restarted()
-    liar, honest = ReplicaId(scheme(1, 5), 1), ReplicaId(scheme(1, 5), 3)
+    faulty, honest = ReplicaId(scheme(1, 5), 1), ReplicaId(scheme(1, 5), 3)
     for number in range(40):
-        victim.receive(invented(portion, number, liar), liar, world.now)
+        victim.receive(invented(portion, number, faulty), faulty, world.now)
     victim.receive(invented(portion, 99, honest), honest, world.now)
     assert victim.refused["this may have been seen before, in an earlier run"] == 41
     world.run(40 * U)
@@ -360,10 +370,10 @@ def test_a_key_request_under_another_advertisement_blocks_no_request() -> None:
     """The Byzantine replica of the next node asks first, every time, under an unrelated advertisement of the Byzantine
     publisher."""
     world = TransferChain(3, want_us=10 * U)
-    replica, liar, honest = world.replicas[ReplicaId(scheme(2), 2)], ReplicaId(scheme(3), 1), ReplicaId(scheme(3), 2)
-    replica.routes.other_publishers[OTHERS] = LYING.public
+    replica, faulty, honest = world.replicas[ReplicaId(scheme(2), 2)], ReplicaId(scheme(3), 1), ReplicaId(scheme(3), 2)
+    replica.routes.other_publishers[BYZANTINE_ADVERT] = BYZANTINE_PUBLISHER.public
     for moment in (0, 10, 20):
-        replica.receive(WantKey(OTHERS, KEY), liar, world.now + moment * U)
+        replica.receive(WantKey(BYZANTINE_ADVERT, KEY), faulty, world.now + moment * U)
         replica.key_forwarder.outbox.clear()
         for again in (1, 5, 9):
             replica.receive(WantKey(ADVERT, KEY), honest, world.now + (moment + again) * U)

@@ -18,12 +18,12 @@ from veilcast.wire.mesh import Message
 
 
 def after_a_while(script: Script) -> tuple[Script, list[bool]]:
-    lying: list[bool] = []
+    faulty_set: list[bool] = []
 
-    def moody(liar: ByzantineReplica, outgoing: Outgoing, now: int) -> list[tuple[int, Outgoing]]:
-        return script(liar, outgoing, now) if lying else [(0, outgoing)]
+    def moody(faulty: ByzantineReplica, outgoing: Outgoing, now: int) -> list[tuple[int, Outgoing]]:
+        return script(faulty, outgoing, now) if faulty_set else [(0, outgoing)]
 
-    return moody, lying
+    return moody, faulty_set
 
 
 def back(world: TransferChain, *places: tuple[int, int]) -> None:
@@ -40,7 +40,7 @@ def test_a_recovered_replica_that_is_late_shows_no_shares_of_honest_replicas() -
     """Replica 3 of node 2 is skipped there, and waited for by all of node 3, where all were absent since. A Byzantine
     replica makes it deal so late that one honest replica of node 3 has announced what it lacks, and another has not."""
 
-    def late(liar: ByzantineReplica, outgoing: Outgoing, now: int) -> list[tuple[int, Outgoing]]:
+    def late(faulty: ByzantineReplica, outgoing: Outgoing, now: int) -> list[tuple[int, Outgoing]]:
         held = isinstance(outgoing.message, NextShare) and outgoing.to == ReplicaId(scheme(2), 3)
         return [(U * 385 // 100 if held else 0, outgoing)]
 
@@ -51,7 +51,7 @@ def test_a_recovered_replica_that_is_late_shows_no_shares_of_honest_replicas() -
         held = to.index == 2 if source == ReplicaId(scheme(2), 3) else to.index != 2
         return U * 7 // 10 if held and to.scheme == scheme(3) else 0
 
-    script, lying = after_a_while(late)
+    script, faulty_set = after_a_while(late)
     world = TransferChain(3, 3, {(1, 1): script, (2, 1): follow_protocol, (3, 1): follow_protocol})
     world.rng = FixedRandom()  # type: ignore[assignment]
     back(world, (2, 3))
@@ -59,7 +59,7 @@ def test_a_recovered_replica_that_is_late_shows_no_shares_of_honest_replicas() -
         world.kill(3, at)
         world.run(3 * QUIET)
     world.extra_delay = slow
-    lying.append(True)
+    faulty_set.append(True)
     origin = world.deal(key=unpicked_keys(2)[1])
     world.run(100 * U)
     assert key_arrived(world, origin)
@@ -68,20 +68,20 @@ def test_a_recovered_replica_that_is_late_shows_no_shares_of_honest_replicas() -
 def test_a_recovered_replica_gets_the_certificate_whatever_byzantine_ones_sent_it() -> None:
     """Otherwise it would have another sharing than the others, and be blamed for it."""
 
-    def two_words(liar: ByzantineReplica, outgoing: Outgoing, now: int) -> list[tuple[int, Outgoing]]:
+    def two_words(faulty: ByzantineReplica, outgoing: Outgoing, now: int) -> list[tuple[int, Outgoing]]:
         if outgoing.to != ReplicaId(scheme(2), 3) or not isinstance(outgoing.message, AgreementWord):
             return [(0, outgoing)]
         made_up = {1: DealingRef(b"x" * 32, b"y" * 32)}
         said = [change_roll(lambda roll, to: roll._replace(table={}))]
         said += [change_roll(lambda roll, to: roll._replace(table=made_up, skipped_holders=()))]
         said += [change_roll(lambda roll, to: AttendanceRoll(without(roll.table, 1)))]
-        return [sent for script in said for sent in script(liar, outgoing, now)]
+        return [sent for script in said for sent in script(faulty, outgoing, now)]
 
-    script, lying = after_a_while(two_words)
+    script, faulty_set = after_a_while(two_words)
     leaves_out, lying_too = after_a_while(drop(NextShare, only=(3,)))
     world = TransferChain(2, 3, {(1, 1): leaves_out, (2, 1): script})
     back(world, (2, 3))
-    lying.append(True)
+    faulty_set.append(True)
     lying_too.append(True)
     origin = world.deal(key=unpicked_keys(2)[1])
     world.run(100 * U)
@@ -91,12 +91,12 @@ def test_a_recovered_replica_gets_the_certificate_whatever_byzantine_ones_sent_i
 @pytest.mark.heavy
 def test_a_recovered_replica_of_a_large_node_gets_the_whole_certificate() -> None:
     """The certificate arrives before its own announcement, and Byzantine replicas have sent it nothing."""
-    silent, lying = after_a_while(drop(AgreementWord, only=(15,)))
+    silent, faulty_set = after_a_while(drop(AgreementWord, only=(15,)))
     leaves_out, lying_too = after_a_while(drop(NextShare, only=(15,)))
-    liars = {(1, 1): leaves_out} | {(2, at): silent for at in range(8, 15)}
-    world = TransferChain(2, 15, liars)
+    byzantine = {(1, 1): leaves_out} | {(2, at): silent for at in range(8, 15)}
+    world = TransferChain(2, 15, byzantine)
     back(world, (2, 15))
-    lying.append(True)
+    faulty_set.append(True)
     lying_too.append(True)
     origin = world.deal(key=unpicked_keys(2)[1])
     world.run(100 * U)
@@ -106,7 +106,7 @@ def test_a_recovered_replica_of_a_large_node_gets_the_whole_certificate() -> Non
 def deals_to_two(keys: Collection[bytes], silent: Collection[bytes] = ()) -> Script:
     """Leaves out replica 3 with these keys, and shows nothing; deals nothing at all of others."""
 
-    def script(liar: ByzantineReplica, outgoing: Outgoing, now: int) -> list[tuple[int, Outgoing]]:
+    def script(faulty: ByzantineReplica, outgoing: Outgoing, now: int) -> list[tuple[int, Outgoing]]:
         if not isinstance(outgoing.message, NextShare) or not isinstance(outgoing.to, ReplicaId):
             return [(0, outgoing)]
         portion = DealtShare.decode(outgoing.message.share)
@@ -122,14 +122,14 @@ def test_a_byzantine_holder_is_skipped_by_all_or_by_none() -> None:
     is known as absent. No honest replica was ever absent."""
     first, second = unpicked_keys(2)
 
-    def script(liar: ByzantineReplica, outgoing: Outgoing, now: int) -> list[tuple[int, Outgoing]]:
+    def script(faulty: ByzantineReplica, outgoing: Outgoing, now: int) -> list[tuple[int, Outgoing]]:
         message = outgoing.message
         slow = isinstance(message, AgreementWord) and message.key == first
         return [] if slow or isinstance(message, LastShare) else [(0, outgoing)]
 
     world = TransferChain(2, 3, {(1, 1): deals_to_two([second], silent=[first]), (2, 1): script})
-    liar = world.replicas[ReplicaId(scheme(2), 1)].hardened_forwarder
-    liar._unresponsive.is_skipped = lambda *_: False  # type: ignore[method-assign]
+    faulty = world.replicas[ReplicaId(scheme(2), 1)].hardened_forwarder
+    faulty._unresponsive.is_skipped = lambda *_: False  # type: ignore[method-assign]
     one = world.deal(key=first)
     world.run(9 * U)
     two = world.deal(key=second)
@@ -143,10 +143,10 @@ def test_an_honest_holder_excluded_by_a_byzantine_replica_serves_the_next_keys()
     out replica 3. No honest replica was ever absent."""
     first, *others = unpicked_keys(4)
 
-    def script(liar: ByzantineReplica, outgoing: Outgoing, now: int) -> list[tuple[int, Outgoing]]:
+    def script(faulty: ByzantineReplica, outgoing: Outgoing, now: int) -> list[tuple[int, Outgoing]]:
         if isinstance(outgoing.message, ShareReceived):
             return []
-        return change_roll(lambda roll, to: roll._replace(table=without(roll.table, 2)))(liar, outgoing, now)
+        return change_roll(lambda roll, to: roll._replace(table=without(roll.table, 2)))(faulty, outgoing, now)
 
     world = TransferChain(2, 3, {(1, 1): deals_to_two(others), (2, 1): script})
     world.unacknowledging = [ReplicaId(scheme(2), 1)]

@@ -68,24 +68,24 @@ def test_a_replica_that_is_often_late_attracts_no_replicas_to_its_node(move: boo
     assert made == calm
 
 
-@pytest.mark.parametrize(("size", "liars"), [(3, 1), (5, 2), (7, 3)])
-def test_a_minority_moves_the_risk_of_its_node_no_further_than_honest_replicas(size: int, liars: int) -> None:
+@pytest.mark.parametrize(("size", "byzantine"), [(3, 1), (5, 2), (7, 3)])
+def test_a_minority_moves_the_risk_of_its_node_no_further_than_honest_replicas(size: int, byzantine: int) -> None:
     node = wide({"A": size}).nodes[0]
-    honest = {replica.key: 10 + at for at, replica in enumerate(node.replicas[liars:])}
+    honest = {replica.key: 10 + at for at, replica in enumerate(node.replicas[byzantine:])}
     lowest, highest = (
         ReplicaFindings(dict.fromkeys((r.key for r in node.replicas), count), (), 1000).node_risk(node)
         for count in (10, 10 + len(honest) - 1)
     )
     for count in (0, 1000):
-        for proven in range(liars + 1):
-            failures = honest | dict.fromkeys((replica.key for replica in node.replicas[:liars]), count)
+        for proven in range(byzantine + 1):
+            failures = honest | dict.fromkeys((replica.key for replica in node.replicas[:byzantine]), count)
             known = tuple(replica.key for replica in node.replicas[:proven])
             assert lowest <= ReplicaFindings(failures, known, 1000).node_risk(node) <= highest
 
 
 def test_a_node_of_proven_replicas_only_has_the_risk_of_a_new_replica() -> None:
-    liars = tuple(replica.key for replica in BASE.node("A").replicas)
-    assert ReplicaFindings({}, liars, 1000).node_risk(BASE.node("A")) == CALM.node_risk(BASE.node("A"))
+    byzantine = tuple(replica.key for replica in BASE.node("A").replicas)
+    assert ReplicaFindings({}, byzantine, 1000).node_risk(BASE.node("A")) == CALM.node_risk(BASE.node("A"))
 
 
 class TestALiarWhoseNodeIsRedeployed:

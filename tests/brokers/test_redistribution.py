@@ -52,12 +52,12 @@ ORIGIN = KeyAttempt(b"k" * 16)
 PUBLISHER = SigningKey(Secret(b"p" * 32))
 
 
-def scheme(hop: int, size: int) -> Scheme:
-    return Scheme(bytes((hop,)) * 16, 0, size)
+def scheme(hop_run: int, size: int) -> Scheme:
+    return Scheme(bytes((hop_run,)) * 16, 0, size)
 
 
-def place(hop: int, size: int, index: int) -> ReplicaId:
-    return ReplicaId(scheme(hop, size), index)
+def place(hop_run: int, size: int, index: int) -> ReplicaId:
+    return ReplicaId(scheme(hop_run, size), index)
 
 
 @cache
@@ -67,8 +67,8 @@ def signing(at: ReplicaId) -> SigningKey:
 
 def roster(*sizes: int) -> ReplicaKeys:
     made = ReplicaKeys(nodes=len(sizes))
-    for hop, size in enumerate(sizes, 1):
-        made.add(scheme(hop, size), [signing(place(hop, size, at)).public for at in range(1, size + 1)])
+    for hop_run, size in enumerate(sizes, 1):
+        made.add(scheme(hop_run, size), [signing(place(hop_run, size, at)).public for at in range(1, size + 1)])
     return made
 
 
@@ -85,7 +85,7 @@ def handed(size: int, to: int, holder: int, which: int = 0) -> IssuedDealing:
 
 
 @dataclass
-class Hop:
+class HopRun:
     """One hop with Byzantine replicas on both sides, and the honest replicas' run of it; counts what honest parties
     send."""
 
@@ -124,10 +124,10 @@ class Hop:
                     self.honest[at].accept_share(handed(self.old, self.new, holder, which).share_for(at))
         for at, receiving in self.honest.items():
             self.tell(at, [receiving.announce()], 1)
-        for liar, told in self.replicas.items():
+        for faulty, told in self.replicas.items():
             for at, word in told.items():
                 if word is not None:
-                    self.honest[at].accept_statement(self.lie(liar, word), 1)
+                    self.honest[at].accept_statement(self.lie(faulty, word), 1)
         self.certify(1)
         for round_number in range(2, max_faulty(self.new) + 3):
             passed = {at: receiving.relay() for at, receiving in self.honest.items()}
@@ -174,14 +174,14 @@ class Hop:
             for vouched in said if at != author else ():
                 (receiving.accept_settlement if settling else receiving.accept_statement)(vouched, round_number)
 
-    def lie(self, liar: int, has: frozenset[int], vouchers: Sequence[int] = ()) -> EndorsedStatement:
+    def lie(self, faulty: int, has: frozenset[int], vouchers: Sequence[int] = ()) -> EndorsedStatement:
         table = {
             holder: DealingRef(header.name, header.old_sharing)
             for holder in sorted(has)
             for header in [handed(self.old, self.new, holder).holder_header]
         }
         context = next(iter(self.honest.values()))._full_rolls.context
-        said = self.flood(context, liar).announce(encode_roll(AttendanceRoll(table)))
+        said = self.flood(context, faulty).announce(encode_roll(AttendanceRoll(table)))
         for voucher in vouchers:
             other = self.flood(context, voucher)
             other.accept(said, 1)
@@ -195,26 +195,26 @@ class Hop:
         """Byzantine replicas endorse one another's statements, and show them to one honest replica in a later round."""
         if self.rng is None:
             return
-        for liar in self.replicas:
-            others = [other for other in self.replicas if other != liar]
+        for faulty in self.replicas:
+            others = [other for other in self.replicas if other != faulty]
             has = frozenset(self.rng.sample(range(1, self.old + 1), self.rng.randint(0, self.old)))
             target = self.rng.choice(list(self.honest))
-            self.honest[target].accept_statement(self.lie(liar, has, others), round_number)
+            self.honest[target].accept_statement(self.lie(faulty, has, others), round_number)
 
 
-def check(hop: Hop) -> None:
+def check(hop_run: HopRun) -> None:
     """Theorem 2 for redistribution: one choice, one sharing, the old secret; no honest replica is blamed."""
-    holdings = hop.run()
-    assert len({receiving.choose_holders() for receiving in hop.honest.values()}) == 1
+    holdings = hop_run.run()
+    assert len({receiving.choose_holders() for receiving in hop_run.honest.values()}) == 1
     assert len({holding.commitments.encode() for holding in holdings.values()}) == 1
-    held = list(holdings.values())[: held_needed(hop.new)]
+    held = list(holdings.values())[: held_needed(hop_run.new)]
     assert verifiable_sharing.reconstruct([holding.share for holding in held], held[0].commitments) == SECRET
-    ends = hop.old + hop.new
-    assert hop.sent <= share_counts.messages_redistributed_at_worst([hop.old, hop.new]) - ends
-    for receiving in hop.honest.values():
-        for liar in receiving.proven_faulty:
-            lying = hop.holders if liar.scheme == scheme(1, hop.old) else hop.replicas
-            assert liar.index in lying
+    ends = hop_run.old + hop_run.new
+    assert hop_run.sent <= share_counts.messages_redistributed_at_worst([hop_run.old, hop_run.new]) - ends
+    for receiving in hop_run.honest.values():
+        for faulty in receiving.proven_faulty:
+            faulty_set = hop_run.holders if faulty.scheme == scheme(1, hop_run.old) else hop_run.replicas
+            assert faulty.index in faulty_set
 
 
 def held_needed(size: int) -> int:
@@ -226,9 +226,9 @@ def held_needed(size: int) -> int:
 
 @pytest.mark.parametrize(("old", "new"), [(3, 3), (3, 5), (5, 3), (1, 3), (3, 1)])
 def test_a_hop_without_byzantine_replicas_takes_one_round_of_agreement(old: int, new: int) -> None:
-    hop = Hop(old, new)
-    check(hop)
-    assert hop.sent == old * new + new * (new - 1) <= old * new + new * new
+    hop_run = HopRun(old, new)
+    check(hop_run)
+    assert hop_run.sent == old * new + new * (new - 1) <= old * new + new * new
 
 
 def over(sizes: Sequence[int]) -> tuple[list[HeldShare], int]:
@@ -239,8 +239,8 @@ def over(sizes: Sequence[int]) -> tuple[list[HeldShare], int]:
         accept_publisher_share(part, place(1, sizes[0], at), PUBLISHER.public) for at, part in enumerate(parts, 1)
     ]
     sent = len(parts)
-    for hop, size in enumerate(sizes[1:], 2):
-        to, by = scheme(hop, size), holdings[0].holder_id.scheme
+    for hop_run, size in enumerate(sizes[1:], 2):
+        to, by = scheme(hop_run, size), holdings[0].holder_id.scheme
         dealt = [redistribute_share(holding, to, signing(holding.holder_id), entropy) for holding in holdings]
         receivings = [
             ShareReception(ORIGIN, by, ReplicaId(to, at), PUBLISHER.public, known, signing(ReplicaId(to, at)))
@@ -299,40 +299,40 @@ def test_each_branch_has_its_own_dealing() -> None:
 # --- with liars -------------------------------------------------------------------------------------------------------
 
 
-def every_lie() -> Iterator[Hop]:
+def every_behaviour() -> Iterator[HopRun]:
     """Every behaviour of one Byzantine holder and one Byzantine replica among three: 9 x 81 x 2."""
     subsets = [frozenset(chosen) for count in range(4) for chosen in combinations((1, 2, 3), count)]
     words: list[frozenset[int] | None] = [None, *subsets]
     for sends, to_two, to_three, shows in product(product((0, 1, None), repeat=2), words, words, (False, True)):
-        yield Hop(3, 3, {1: (0, *sends)}, shows, {1: {2: to_two, 3: to_three}})
+        yield HopRun(3, 3, {1: (0, *sends)}, shows, {1: {2: to_two, 3: to_three}})
 
 
 def test_byzantine_behaviour_on_both_sides_of_a_hop_is_tolerated() -> None:
-    for hop in random.Random(7).sample(list(every_lie()), 25):
-        check(hop)
+    for hop_run in random.Random(7).sample(list(every_behaviour()), 25):
+        check(hop_run)
 
 
 @pytest.mark.heavy
 def test_all_byzantine_behaviours_on_both_sides_of_a_hop_are_tolerated() -> None:
-    for hop in every_lie():
-        check(hop)
+    for hop_run in every_behaviour():
+        check(hop_run)
 
 
-def random_hop(rng: random.Random, old: int, new: int) -> Hop:
+def random_hop(rng: random.Random, old: int, new: int) -> HopRun:
     holders: dict[int, Sequence[int | None]] = {
-        liar: [rng.choice((0, 0, 1, None)) for _ in range(new)]
-        for liar in rng.sample(range(1, old + 1), max_faulty(old))
+        faulty: [rng.choice((0, 0, 1, None)) for _ in range(new)]
+        for faulty in rng.sample(range(1, old + 1), max_faulty(old))
     }
-    liars = rng.sample(range(1, new + 1), max_faulty(new))
-    honest = [at for at in range(1, new + 1) if at not in liars]
+    byzantine = rng.sample(range(1, new + 1), max_faulty(new))
+    honest = [at for at in range(1, new + 1) if at not in byzantine]
     replicas = {
-        liar: {
+        faulty: {
             at: rng.choice((None, frozenset(range(1, old + 1)), frozenset(rng.sample(range(1, old + 1), old - 1))))
             for at in honest
         }
-        for liar in liars
+        for faulty in byzantine
     }
-    return Hop(old, new, holders, rng.random() < 0.5, replicas, rng)
+    return HopRun(old, new, holders, rng.random() < 0.5, replicas, rng)
 
 
 @pytest.mark.parametrize(("old", "new", "runs"), [(5, 5, 4), (3, 5, 4), (5, 3, 4)])
@@ -351,24 +351,24 @@ def test_a_replica_that_denies_its_share_to_some_changes_nothing() -> None:
     """Replica 3 receives the same roll from all and chooses at once; replica 2 is told of a dispute that the Byzantine
     holder does not settle. The statements of replica 3 prove to it that there is none."""
     everything, less = frozenset({1, 2, 3}), frozenset({2, 3})
-    hop = Hop(3, 3, {1: (0, 0, 0)}, False, {1: {2: less, 3: everything}})
-    check(hop)
-    assert hop.honest[2].is_unanimous
-    assert hop.honest[3].choose_holders() == (1, 2)
-    assert [liar.index for liar in hop.honest[2].proven_faulty] == [1]
+    hop_run = HopRun(3, 3, {1: (0, 0, 0)}, False, {1: {2: less, 3: everything}})
+    check(hop_run)
+    assert hop_run.honest[2].is_unanimous
+    assert hop_run.honest[3].choose_holders() == (1, 2)
+    assert [faulty.index for faulty in hop_run.honest[2].proven_faulty] == [1]
 
 
 def test_without_shown_shares_the_two_honest_replicas_would_diverge() -> None:
     """The planted bug: a replica that uses only what it received excludes holder 1, and the other does not."""
     everything, less = frozenset({1, 2, 3}), frozenset({2, 3})
-    hop = Hop(3, 3, {1: (0, 0, 0)}, False, {1: {2: less, 3: everything}})
-    hop.certify = lambda round_number: None  # type: ignore[method-assign]
-    hop.run()
-    assert hop.honest[2].choose_holders() != hop.honest[3].choose_holders()
+    hop_run = HopRun(3, 3, {1: (0, 0, 0)}, False, {1: {2: less, 3: everything}})
+    hop_run.certify = lambda round_number: None  # type: ignore[method-assign]
+    hop_run.run()
+    assert hop_run.honest[2].choose_holders() != hop_run.honest[3].choose_holders()
 
 
 def test_an_equivocating_holder_is_proven_by_a_replica_that_sees_both_dealings() -> None:
-    receiving = Hop(3, 3).honest[1]
+    receiving = HopRun(3, 3).honest[1]
     receiving.accept_share(handed(3, 3, 2, 0).share_for(1))
     receiving.accept_share(handed(3, 3, 2, 1).share_for(1))
     assert receiving.proven_faulty == [place(1, 3, 2)]
@@ -396,7 +396,7 @@ def test_an_invalid_dealt_share_is_refused(wrong: str) -> None:
             bad = replace(portion, holder_header=replace(portion.holder_header, signature=bytes(64)))
         case _:
             bad = replace(portion, publisher_header=replace(portion.publisher_header, signature=bytes(64)))
-    receiving = Hop(3, 3).honest[1]
+    receiving = HopRun(3, 3).honest[1]
     with pytest.raises(RemoteError):
         receiving.accept_share(bad)
     receiving.accept_share(portion)
@@ -410,12 +410,12 @@ def test_a_holder_that_deals_another_secret_is_refused() -> None:
     )
     dealt = redistribute_share(other, scheme(2, 3), signing(mine.holder_id), random.Random(2).randbytes)
     with pytest.raises(ForgedError):
-        Hop(3, 3).honest[1].accept_share(dealt.share_for(1))
+        HopRun(3, 3).honest[1].accept_share(dealt.share_for(1))
 
 
 def test_nothing_is_chosen_before_the_announcement() -> None:
     with pytest.raises(LocalError):
-        Hop(3, 3).honest[1].choose_holders()
+        HopRun(3, 3).honest[1].choose_holders()
 
 
 @given(st.binary(max_size=300))
@@ -526,7 +526,7 @@ def test_a_skipped_holder_is_in_dispute_if_the_brief_roll_is_not_agreed() -> Non
 
 
 def three_with_all() -> dict[int, ShareReception]:
-    three = Hop(3, 3).honest
+    three = HopRun(3, 3).honest
     for at, receiving in three.items():
         for holder in (1, 2, 3):
             receiving.accept_share(handed(3, 3, holder).share_for(at))

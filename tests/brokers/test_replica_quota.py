@@ -30,7 +30,9 @@ def test_an_item_charged_to_another_replica_stays_however_much_two_byzantine_one
     holds = ReplicaQuota(9)
     for bearer in (FIRST, SECOND, THIRD):
         holds.charge(named(0), bearer)
-    gone = [gone for number in range(1, 50) for liar in (FIRST, SECOND) for gone in holds.charge(named(number), liar)]
+    gone = [
+        gone for number in range(1, 50) for faulty in (FIRST, SECOND) for gone in holds.charge(named(number), faulty)
+    ]
     assert named(0) not in gone
     assert len(holds) == 4
     holds.release(named(0))

@@ -62,7 +62,7 @@ assert NODE is not None
 SCHEME = NODE.scheme
 
 
-class Shelves:
+class ShareStores:
     """Three share stores, and a publisher's advertisement that all of them know."""
 
     def __init__(self, profile: Profile, **changes: int) -> None:
@@ -70,11 +70,11 @@ class Shelves:
         self.config = msgspec.structs.replace(BrokerConfig(profile=profile), **changes)
         self.replica_keys = overlay_replica_keys([OVERLAY])
         self.keys = [signing("repository", index).public for index in (1, 2, 3)]
-        self.shelves = [ShareStore(self.config, key, root(profile), EPOCH_US, self.replica_keys) for key in self.keys]
+        self.stores = [ShareStore(self.config, key, root(profile), EPOCH_US, self.replica_keys) for key in self.keys]
         self.topic = keys_of(0, profile)
         self.claim = self.advertisement()
-        for index, shelf in enumerate(self.shelves):
-            shelf.add_advertisement(self.brought(index), P, START)
+        for index, store in enumerate(self.stores):
+            store.add_advertisement(self.brought(index), P, START)
 
     def advertisement(self, holder: SigningKey = HOLDER) -> Claim:
         keys = keys_of(0, self.profile)
@@ -92,20 +92,20 @@ class Shelves:
         )
 
     def push(self, dealt: Sequence[PushShare]) -> None:
-        for index, (shelf, push) in enumerate(zip(self.shelves, dealt, strict=True), 1):
-            shelf.store_share(push, ReplicaId(SCHEME, index))
+        for index, (store, push) in enumerate(zip(self.stores, dealt, strict=True), 1):
+            store.store_share(push, ReplicaId(SCHEME, index))
 
     def pulled(self, index: int, key: bytes = b"k" * 16) -> list[PushShare]:
-        shelf = self.shelves[index]
-        shelf.answer_pull(self.asked(index, key), R)
-        answers, shelf.outbox = shelf.outbox, []
+        store = self.stores[index]
+        store.answer_pull(self.asked(index, key), R)
+        answers, store.outbox = store.outbox, []
         assert all(to == R for to, _ in answers)
         return [push for _, push in answers]
 
     def asked(self, index: int, key: bytes = b"k" * 16) -> PullShare:
         return make_pull((self.claim.id, key), keys_of(1, self.profile, "subscriber"), self.keys[index])
 
-    def opened(self, brought: dict[int, PushShare], attempt: int = 0) -> Secret | None:
+    def reconstructed(self, brought: dict[int, PushShare], attempt: int = 0) -> Secret | None:
         """The key that a subscriber gets from these shares."""
         assert self.topic.certificate is not None
         publisher = self.topic.certificate.leaf.subject
@@ -123,47 +123,47 @@ class Shelves:
 
 @both
 def test_a_majority_of_shares_reconstructs_the_key_and_no_minority_does(profile: Profile) -> None:
-    shelves = Shelves(profile)
+    stores = ShareStores(profile)
     secret = Scalar.draw(ENTROPY)
-    shelves.push(shelves.dealt(secret=secret))
-    brought = {index + 1: shelves.pulled(index)[0] for index in range(3)}
+    stores.push(stores.dealt(secret=secret))
+    brought = {index + 1: stores.pulled(index)[0] for index in range(3)}
     for pair in combinations(brought, 2):
-        found = shelves.opened({index: brought[index] for index in pair})
+        found = stores.reconstructed({index: brought[index] for index in pair})
         assert found is not None
         assert found.reveal() == secret.reveal()
-    assert all(shelves.opened({index: brought[index]}) is None for index in brought)
+    assert all(stores.reconstructed({index: brought[index]}) is None for index in brought)
 
 
 @both
 def test_a_member_without_the_grant_gets_nothing(profile: Profile) -> None:
-    shelves = Shelves(profile)
-    shelves.push(shelves.dealt())
+    stores = ShareStores(profile)
+    stores.push(stores.dealt())
     stranger = keys_of(2, profile, "subscriber", broker_keyrings.OTHER)
     with pytest.raises(ForgedError):
-        shelves.shelves[0].answer_pull(make_pull((shelves.claim.id, b"k" * 16), stranger, shelves.keys[0]), R)
-    assert not shelves.shelves[0].outbox
+        stores.stores[0].answer_pull(make_pull((stores.claim.id, b"k" * 16), stranger, stores.keys[0]), R)
+    assert not stores.stores[0].outbox
 
 
 @both
 def test_a_replica_cannot_ask_the_others_in_a_subscribers_name(profile: Profile) -> None:
-    shelves = Shelves(profile)
-    shelves.push(shelves.dealt())
+    stores = ShareStores(profile)
+    stores.push(stores.dealt())
     with pytest.raises(ForgedError):
-        shelves.shelves[1].answer_pull(shelves.asked(0), Address("a replica that lies"))
+        stores.stores[1].answer_pull(stores.asked(0), Address("a replica that lies"))
     with pytest.raises(ForgedError):
-        shelves.shelves[0].answer_pull(msgspec.structs.replace(shelves.asked(0), key=b"j" * 16), R)
+        stores.stores[0].answer_pull(msgspec.structs.replace(stores.asked(0), key=b"j" * 16), R)
 
 
 @both
 def test_only_the_publisher_stores_shares(profile: Profile) -> None:
-    shelves = Shelves(profile)
-    good = shelves.dealt()
+    stores = ShareStores(profile)
+    good = stores.dealt()
     other = keys_of(3, profile).signing
     assert other is not None
-    name = (shelves.claim.id, b"k" * 16)
+    name = (stores.claim.id, b"k" * 16)
     hardened = profile == "hardened"
     forged = make_pushes(name, Scalar.draw(ENTROPY), 0, SCHEME, other, ENTROPY, hardened=hardened)
-    shelf = shelves.shelves[0]
+    store = stores.stores[0]
     wrong = [
         (forged[0], ForgedError if hardened else None),
         (good[1], ForgedError),
@@ -174,85 +174,85 @@ def test_only_the_publisher_stores_shares(profile: Profile) -> None:
     for push, error in wrong:
         if error is not None:
             with pytest.raises(error):
-                shelf.store_share(push, ReplicaId(SCHEME, 1))
-    assert len(shelf) == 0
+                store.store_share(push, ReplicaId(SCHEME, 1))
+    assert len(store) == 0
 
 
 @both
 def test_an_advertisement_must_be_valid_and_come_from_its_own_client(profile: Profile) -> None:
-    shelves = Shelves(profile)
-    shelf = ShareStore(shelves.config, shelves.keys[0], root(profile), EPOCH_US, shelves.replica_keys)
+    stores = ShareStores(profile)
+    store = ShareStore(stores.config, stores.keys[0], root(profile), EPOCH_US, stores.replica_keys)
     with pytest.raises(ForgedError):
-        shelf.add_advertisement(shelves.brought(1), P, START)
+        store.add_advertisement(stores.brought(1), P, START)
     with pytest.raises(StaleError):
-        shelf.add_advertisement(shelves.brought(0), P, START + 400_000_000)
+        store.add_advertisement(stores.brought(0), P, START + 400_000_000)
     with pytest.raises(ForgedError):
-        ShareStore(shelves.config, shelves.keys[0], b"\x01" * 32, EPOCH_US, shelves.replica_keys).add_advertisement(
-            shelves.brought(0), P, START
+        ShareStore(stores.config, stores.keys[0], b"\x01" * 32, EPOCH_US, stores.replica_keys).add_advertisement(
+            stores.brought(0), P, START
         )
     reader = keys_of(1, profile, "subscriber")
     claim = make_subscription(reader, node_id("B1"), EPOCH, START + 1_000_000, b"interest", HOLDER.public)
     with pytest.raises(MalformedError):
-        shelf.add_advertisement(make_bring(claim, HOLDER, shelves.keys[0]), P, START)
-    assert shelf.sizes() == {"claims": 0, "keys": 0, "waiting": 0}
+        store.add_advertisement(make_bring(claim, HOLDER, stores.keys[0]), P, START)
+    assert store.sizes() == {"claims": 0, "keys": 0, "waiting": 0}
 
 
 @both
 def test_a_later_attempt_replaces_the_last_and_an_earlier_one_does_not(profile: Profile) -> None:
-    shelves = Shelves(profile)
-    early, late = shelves.dealt(), shelves.dealt(attempt=1)
-    shelves.push(late)
+    stores = ShareStores(profile)
+    early, late = stores.dealt(), stores.dealt(attempt=1)
+    stores.push(late)
     for push in (early[0], late[0]):
         with pytest.raises(StaleError):
-            shelves.shelves[0].store_share(push, ReplicaId(SCHEME, 1))
-    assert shelves.pulled(0) == [late[0]]
+            stores.stores[0].store_share(push, ReplicaId(SCHEME, 1))
+    assert stores.pulled(0) == [late[0]]
 
 
 @both
 def test_an_early_request_is_answered_when_the_share_arrives(profile: Profile) -> None:
-    shelves = Shelves(profile)
-    shelf = shelves.shelves[0]
-    assert shelves.pulled(0) == []
-    assert shelves.pulled(0) == [], "asked twice, it waits once"
-    dealt = shelves.dealt()
-    shelves.push(dealt)
-    assert shelf.outbox == [(R, dealt[0])]
-    assert shelf.sizes()["waiting"] == 0
-    shelf.outbox.clear()
-    shelves.pulled(0, b"j" * 16)
-    shelf.on_client_lost(R)
-    assert shelf.sizes()["waiting"] == 0
+    stores = ShareStores(profile)
+    store = stores.stores[0]
+    assert stores.pulled(0) == []
+    assert stores.pulled(0) == [], "asked twice, it waits once"
+    dealt = stores.dealt()
+    stores.push(dealt)
+    assert store.outbox == [(R, dealt[0])]
+    assert store.sizes()["waiting"] == 0
+    store.outbox.clear()
+    stores.pulled(0, b"j" * 16)
+    store.on_client_lost(R)
+    assert store.sizes()["waiting"] == 0
 
 
 @both
 def test_shares_are_erased_when_the_advertisement_expires(profile: Profile) -> None:
-    shelves = Shelves(profile)
-    shelves.push(shelves.dealt())
-    shelf = shelves.shelves[0]
-    shelves.pulled(0, b"j" * 16)
-    assert shelf.next_us() == START + 300_000_000
-    shelf.handle(START + 300_000_000)
-    assert shelf.sizes() == {"claims": 0, "keys": 0, "waiting": 0}
+    stores = ShareStores(profile)
+    stores.push(stores.dealt())
+    store = stores.stores[0]
+    stores.pulled(0, b"j" * 16)
+    assert store.next_us() == START + 300_000_000
+    store.handle(START + 300_000_000)
+    assert store.sizes() == {"claims": 0, "keys": 0, "waiting": 0}
 
 
 def test_the_store_is_bounded_and_the_largest_advertisement_is_evicted_first() -> None:
-    shelves = Shelves("hardened", keys_max=4, waiting_max=3, client_claims=2, claims_each=4, claims_max=4)
-    shelf = shelves.shelves[0]
-    dealt = {number: shelves.dealt(bytes([number]) * 16)[0] for number in range(6)}
+    stores = ShareStores("hardened", keys_max=4, waiting_max=3, client_claims=2, claims_each=4, claims_max=4)
+    store = stores.stores[0]
+    dealt = {number: stores.dealt(bytes([number]) * 16)[0] for number in range(6)}
     for push in dealt.values():
-        shelf.store_share(push, ReplicaId(SCHEME, 1))
-    assert len(shelf) == 4
-    assert shelves.pulled(0, bytes([5]) * 16) == [dealt[5]]
+        store.store_share(push, ReplicaId(SCHEME, 1))
+    assert len(store) == 4
+    assert stores.pulled(0, bytes([5]) * 16) == [dealt[5]]
     for key in (b"a", b"b"):
-        shelves.pulled(0, key * 16)
+        stores.pulled(0, key * 16)
     with pytest.raises(ExcessError):
-        shelves.pulled(0, b"c" * 16)
+        stores.pulled(0, b"c" * 16)
     holders = [SigningKey(Secret(bytes([number]) * 32)) for number in range(6)]
     for number, holder in enumerate(holders):
-        brought = make_bring(shelves.advertisement(holder), holder, shelves.keys[0])
+        brought = make_bring(stores.advertisement(holder), holder, stores.keys[0])
         with nullcontext() if number < 3 else pytest.raises(ExcessError):
-            shelf.add_advertisement(brought, Address(f"client {number}"), START)
-    assert shelf.sizes()["claims"] == 4
+            store.add_advertisement(brought, Address(f"client {number}"), START)
+    assert store.sizes()["claims"] == 4
 
 
 # --- in an overlay
@@ -301,7 +301,7 @@ class TownWithRepository(BrokerNetwork):
 
 @both
 def test_publications_are_read_with_keys_that_no_broker_sees(profile: Profile) -> None:
-    town = TownWithRepository(profile)
+    network = TownWithRepository(profile)
     seen: set[type] = set()
 
     def look(frame: Frame, source: Address) -> Frame:
@@ -310,73 +310,73 @@ def test_publications_are_read_with_keys_that_no_broker_sees(profile: Profile) -
             seen.add(type(decode(message.cargo)))
         return frame
 
-    for address in town.places:
+    for address in network.places:
         if address.startswith("B"):
-            town.wires[address] = look
-    town.start()
+            network.wires[address] = look
+    network.start()
     bodies = [b"%d" % number for number in range(10)]
-    town.publish(bodies)
-    town.run(5)
-    assert sorted(body for _, _, body in town.heard) == bodies
-    assert town.places[Address("P")].machine.sizes()["pending"] == 0
+    network.publish(bodies)
+    network.run(5)
+    assert sorted(body for _, _, body in network.heard) == bodies
+    assert network.places[Address("P")].machine.sizes()["pending"] == 0
     assert ForwardContent in seen
     assert not seen & {FirstShare, NextShare, LastShare, PushShare, PullShare}
     for index in (1, 2, 3):
-        shelf = town.places[Address(f"shelf.{index}")].machine
-        assert shelf.sizes()["keys"] == 3, "ten publications, four a key"
-        assert not shelf.refused
+        store = network.places[Address(f"shelf.{index}")].machine
+        assert store.sizes()["keys"] == 3, "ten publications, four a key"
+        assert not store.refused
 
 
 @both
 @pytest.mark.parametrize("lie", ["silent", "spoilt"])
 def test_one_byzantine_replica_stops_nothing_and_is_proven(profile: Profile, lie: str) -> None:
-    town = TownWithRepository(profile)
-    wrong = town.places[Address("shelf.2")].machine
+    network = TownWithRepository(profile)
+    wrong = network.places[Address("shelf.2")].machine
 
     def spoil(push: PushShare) -> PushShare:
         return msgspec.structs.replace(push, share=push.share[:-1] + bytes([push.share[-1] ^ 1]))
 
     if lie == "silent":
-        town.wires[Address("shelf.2")] = lambda frame, source: None
+        network.wires[Address("shelf.2")] = lambda frame, source: None
     else:
         say = wrong._links.send
         wrong._links.send = lambda to, push: say(to, spoil(push))
-    town.start()
+    network.start()
     bodies = [b"%d" % number for number in range(6)]
-    town.publish(bodies)
-    town.run(10)
-    assert sorted(body for _, _, body in town.heard) == bodies
-    named = town.places[Address("R")].machine.suspects()
+    network.publish(bodies)
+    network.run(10)
+    assert sorted(body for _, _, body in network.heard) == bodies
+    named = network.places[Address("R")].machine.suspects()
     assert named == ([ReplicaId(SCHEME, 2)] if lie == "spoilt" else [])
 
 
 def test_a_killed_replica_restarts_empty_and_a_replaced_one_is_not_asked() -> None:
-    town = TownWithRepository("hardened")
-    town.start()
-    town.publish([b"one"])
-    town.kill("shelf.1")
-    town.publish([b"two", b"three", b"four", b"five"])
-    town.restart("shelf.1")
-    town.run(20)
-    town.publish([b"six", b"seven"])
-    newer = with_repository(town.overlay.verify(OPERATOR.public), 3, 1, first=2)
+    network = TownWithRepository("hardened")
+    network.start()
+    network.publish([b"one"])
+    network.kill("shelf.1")
+    network.publish([b"two", b"three", b"four", b"five"])
+    network.restart("shelf.1")
+    network.run(20)
+    network.publish([b"six", b"seven"])
+    newer = with_repository(network.overlay.verify(OPERATOR.public), 3, 1, first=2)
     newer = msgspec.structs.replace(newer, version=newer.version + 1)
-    town.overlay = sign_overlay(newer, OPERATOR)
-    town._add("shelf.4", lambda: town._shelf(4))
-    town.broker("B2.1").order(town.overlay.encode(), town.now)
-    town.touch("B2.1")
-    town.run(5)
-    town.publish([b"eight", b"nine", b"ten", b"eleven", b"twelve"])
-    town.run(30)
-    assert len(town.heard) == len({body for _, _, body in town.heard}) == 12
-    assert town.places[Address("shelf.4")].machine.sizes()["keys"] > 0
-    assert town.places[Address("shelf.2")].machine.signed == town.overlay
+    network.overlay = sign_overlay(newer, OPERATOR)
+    network._add("shelf.4", lambda: network._shelf(4))
+    network.broker("B2.1").order(network.overlay.encode(), network.now)
+    network.touch("B2.1")
+    network.run(5)
+    network.publish([b"eight", b"nine", b"ten", b"eleven", b"twelve"])
+    network.run(30)
+    assert len(network.heard) == len({body for _, _, body in network.heard}) == 12
+    assert network.places[Address("shelf.4")].machine.sizes()["keys"] > 0
+    assert network.places[Address("shelf.2")].machine.signed == network.overlay
 
 
 def test_an_overlay_without_a_repository_is_refused_and_so_is_an_even_one() -> None:
-    town = BrokerNetwork("hardened", client=CLIENT)
+    network = BrokerNetwork("hardened", client=CLIENT)
     with pytest.raises(ConfigError, match="has none"):
-        town.client("P", "B1", 0, "publisher")
+        network.client("P", "B1", 0, "publisher")
     with pytest.raises(ConfigError, match="the repository has 4 replicas"):
         with_repository(broker_keyrings.overlay(), 4).check("hardened")
     one = with_repository(broker_keyrings.overlay())

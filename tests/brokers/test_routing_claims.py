@@ -99,7 +99,7 @@ def test_publications_reach_exactly_their_subscribers_in_any_order_of_claims(pro
 
 @pytest.mark.parametrize("profile", PROFILES)
 def test_a_minority_of_a_neighbour_can_neither_insert_nor_withdraw_a_claim(profile: Profile) -> None:
-    nodes = RouterNetwork(profile, lying=[("B2", 3)])
+    nodes = RouterNetwork(profile, faulty_set=[("B2", 3)])
     keys, reader = keys_of(0, profile), keys_of(1, profile, "subscriber")
     ad, kept = advertisement(keys, "B1", 1), subscription(reader, "B3", 2)
     nodes.client("B1", "P1", ad)
@@ -176,13 +176,13 @@ def test_an_unauthorised_subscription_is_never_routed_and_gets_nothing(profile: 
 def test_in_paper_an_advertisement_under_a_foreign_name_admits_nobody() -> None:
     """Plain predicates are not bound to a certificate; but a subscription counts only where its own proof was shown."""
     nodes = RouterNetwork("paper")
-    keys, liar = keys_of(0, "paper"), keys_of(3, "paper", "publisher", OTHER)
+    keys, faulty = keys_of(0, "paper"), keys_of(3, "paper", "publisher", OTHER)
     ad = advertisement(keys, "B1", 1)
-    false = advertisement(liar, "B2", 2, words=predicate_codec("paper").encode_advertisement(keys))
+    false = advertisement(faulty, "B2", 2, words=predicate_codec("paper").encode_advertisement(keys))
     nodes.client("B1", "P1", ad)
     nodes.client("B2", "L", false)
     accomplice = claims.make_subscription(
-        liar,
+        faulty,
         node_id("B3"),
         EPOCH,
         until_of(keys),
@@ -197,8 +197,8 @@ def test_in_paper_an_advertisement_under_a_foreign_name_admits_nobody() -> None:
 
 def test_in_hardened_an_advertisement_is_for_the_certified_topic() -> None:
     nodes = RouterNetwork("hardened")
-    keys, liar = keys_of(0, "hardened"), keys_of(3, "hardened", "publisher", OTHER)
-    false = advertisement(liar, "B2", 2, words=predicate_codec("hardened").encode_advertisement(keys))
+    keys, faulty = keys_of(0, "hardened"), keys_of(3, "hardened", "publisher", OTHER)
+    false = advertisement(faulty, "B2", 2, words=predicate_codec("hardened").encode_advertisement(keys))
     with pytest.raises(ForgedError, match="another topic"):
         nodes.client("B2", "L", false)
 
@@ -226,7 +226,7 @@ def test_claims_outside_their_period_or_with_a_changed_body_are_refused(profile:
 def test_a_withdrawn_claim_ends_everywhere_and_cannot_be_revived_with_a_late_replica(
     profile: Profile,
 ) -> None:
-    nodes = RouterNetwork(profile, lying=[("B2", 3)])
+    nodes = RouterNetwork(profile, faulty_set=[("B2", 3)])
     keys, reader = keys_of(0, profile), keys_of(1, profile, "subscriber")
     ad, sub = advertisement(keys, "B1", 1), subscription(reader, "B3", 2)
     nodes.client("B1", "P1", ad)
@@ -310,12 +310,12 @@ def test_invalid_waiting_subscriptions_are_tried_once_for_each_subscriber_key(mo
 def test_a_publisher_cannot_cause_checks_with_invented_subscriber_keys() -> None:
     nodes = RouterNetwork("hardened", replicas=1)
     router = nodes.routers["B2", 1]
-    liar, keys = keys_of(1, "hardened"), keys_of(0, "hardened")
-    assert liar.signing is not None
+    faulty, keys = keys_of(1, "hardened"), keys_of(0, "hardened")
+    assert faulty.signing is not None
     for number in range(5):
-        false = msgspec.structs.replace(advertisement(liar, "B2", number), reader=holder(number).public)
+        false = msgspec.structs.replace(advertisement(faulty, "B2", number), reader=holder(number).public)
         try:
-            router.claim_of_client(claims._with_proof(false, liar.signing), Address("L"), START)
+            router.claim_of_client(claims._with_proof(false, faulty.signing), Address("L"), START)
         except ForgedError:
             assert number
     assert router.sizes()["claims"] == 1

@@ -24,7 +24,7 @@ def hop(name: object) -> Address:
     return Address(str(name))
 
 
-class Overlay:
+class TableOverlay:
     """Brokers on a tree with their tables; their updates arrive at once, one after the other."""
 
     def __init__(self, links: list[tuple[str, str]]) -> None:
@@ -67,7 +67,7 @@ M3 = Publication((("class", "bar"), ("price", 60)))
 
 
 def test_fig_1_a_subscription_goes_back_along_the_advertisement_and_publications_along_the_subscription() -> None:
-    overlay = Overlay([("B1", "B2"), ("B1", "B3")])
+    overlay = TableOverlay([("B1", "B2"), ("B1", "B3")])
     overlay.do("B1", overlay.brokers["B1"].advertise(b"M1", M1, hop("P1")))
     assert {name: broker.srt for name, broker in overlay.brokers.items()} == {
         "B1": {b"M1": TableEntry(M1, hop("P1"))},
@@ -86,7 +86,7 @@ def test_fig_1_a_subscription_goes_back_along_the_advertisement_and_publications
 
 
 def test_a_subscription_before_the_advertisement_is_routed_too() -> None:
-    overlay = Overlay([("B1", "B2"), ("B2", "B3")])
+    overlay = TableOverlay([("B1", "B2"), ("B2", "B3")])
     overlay.do("B3", overlay.brokers["B3"].subscribe(b"M2", M2, hop("S1")))
     overlay.do("B1", overlay.brokers["B1"].advertise(b"M1", M1, hop("P1")))
     assert overlay.publish("B1", "P1", M3) == ["S1"]
@@ -168,14 +168,14 @@ PUBLICATIONS = [
 ]
 
 
-class Life:
+class RandomClients:
     """Clients of random brokers come and go; the expected state is kept beside."""
 
     def __init__(self, seed: int) -> None:
         self.rng = random.Random(seed)
         names = [f"B{at}" for at in range(self.rng.randint(2, 7))]
         links = [(names[at], names[self.rng.randrange(at)]) for at in range(1, len(names))]
-        self.overlay = Overlay(links)
+        self.overlay = TableOverlay(links)
         self.advertised: dict[bytes, tuple[str, Conjunction]] = {}
         self.wanted: dict[bytes, tuple[str, Conjunction]] = {}
         self.count = 0
@@ -225,22 +225,22 @@ class Life:
 @given(st.integers(0, 2**32))
 @settings(max_examples=20)
 def test_every_subscriber_gets_exactly_its_matches_while_others_come_and_go(seed: int) -> None:
-    life = Life(seed)
+    clients = RandomClients(seed)
     for _ in range(25):
-        life.step()
-    life.check()
-    life.check_frontiers()
+        clients.step()
+    clients.check()
+    clients.check_frontiers()
 
 
 @given(st.integers(0, 2**32))
 @settings(max_examples=10)
 def test_nothing_is_left_when_all_claims_have_ended(seed: int) -> None:
-    life = Life(seed)
+    clients = RandomClients(seed)
     for _ in range(20):
-        life.step()
-    for id_, (broker, _) in [*life.wanted.items(), *life.advertised.items()]:
-        life.overlay.do(broker, life.overlay.brokers[broker].drop_hop(hop(id_)))
-    for tables in life.overlay.brokers.values():
+        clients.step()
+    for id_, (broker, _) in [*clients.wanted.items(), *clients.advertised.items()]:
+        clients.overlay.do(broker, clients.overlay.brokers[broker].drop_hop(hop(id_)))
+    for tables in clients.overlay.brokers.values():
         assert tables.srt == tables.prt == {}
         assert not any(
             f._of or f._subjects for f in [*tables._subscriptions_sent.values(), *tables._advertisements_sent.values()]
@@ -249,7 +249,7 @@ def test_nothing_is_left_when_all_claims_have_ended(seed: int) -> None:
 
 def test_covering_sends_less() -> None:
     def sent(interests: list[Conjunction]) -> int:
-        overlay = Overlay(list(pairwise([f"B{at}" for at in range(6)])))
+        overlay = TableOverlay(list(pairwise([f"B{at}" for at in range(6)])))
         overlay.do("B0", overlay.brokers["B0"].advertise(b"a", M1, hop("P")))
         overlay.sent = 0
         for at, interest in enumerate(interests):
@@ -273,10 +273,10 @@ def test_the_check_catches_a_planted_bug(bug: str, monkeypatch: pytest.MonkeyPat
 
 def live_through(seeds: range) -> None:
     for seed in seeds:
-        life = Life(seed)
+        clients = RandomClients(seed)
         for _ in range(25):
-            life.step()
-        life.check()
+            clients.step()
+        clients.check()
 
 
 def forgetful(remove: Callable[..., list[tuple[bool, bytes, Conjunction]]]) -> Callable[..., object]:
@@ -285,7 +285,7 @@ def forgetful(remove: Callable[..., list[tuple[bool, bytes, Conjunction]]]) -> C
 
 
 def test_a_label_is_an_ordinary_subscription() -> None:
-    overlay = Overlay([("B1", "B2")])
+    overlay = TableOverlay([("B1", "B2")])
     overlay.do("B1", overlay.brokers["B1"].advertise(b"a", Label("news"), hop("P")))
     overlay.do("B2", overlay.brokers["B2"].subscribe(b"s", Label("news"), hop("S")))
     assert overlay.publish("B1", "P", Publication((Label("news").pair,))) == ["S"]

@@ -84,7 +84,7 @@ def scheme(hop: int, size: int) -> Scheme:
     return Scheme(bytes((hop,)) * 16, 0, size)
 
 
-class Way:
+class SplitRun:
     """The corrected scheme over nodes of these sizes, run once; it draws the same whichever replicas are Byzantine."""
 
     def __init__(self, sizes: Sequence[int]) -> None:
@@ -107,24 +107,24 @@ class Way:
             self.seen += [(frozenset(enumerate(parcel.path, 1)), parcel.data.reveal()) for parcel in self.parcels]
         self.trails = TrailVerifier(PUBLISHER.public, roster)
 
-    def view(self, liars: Liars) -> list[bytes]:
+    def view(self, byzantine: Liars) -> list[bytes]:
         """What a Byzantine broker had: the last holder, or the splitter."""
-        return [form for way, form in self.seen if any(each in liars for each in way if each[0] >= len(way) - 1)]
+        return [form for run, form in self.seen if any(each in byzantine for each in run if each[0] >= len(run) - 1)]
 
-    def arrives(self, liars: Liars) -> list[SplitShare]:
+    def arrives(self, byzantine: Liars) -> list[SplitShare]:
         """What reaches the subscriber if Byzantine brokers drop all they can."""
-        return [parcel for parcel in self.parcels if not liars & frozenset(enumerate(parcel.path, 1))]
+        return [parcel for parcel in self.parcels if not byzantine & frozenset(enumerate(parcel.path, 1))]
 
-    def gathered(self, liars: Liars) -> KeyGatherer:
+    def gathered(self, byzantine: Liars) -> KeyGatherer:
         gathering = KeyGatherer(ORIGIN, self.trails)
-        for parcel in self.arrives(liars):
+        for parcel in self.arrives(byzantine):
             gathering.add(parcel, parcel.holder)
         return gathering
 
 
 @cache
-def way(sizes: tuple[int, ...]) -> Way:
-    return Way(sizes)
+def run(sizes: tuple[int, ...]) -> SplitRun:
+    return SplitRun(sizes)
 
 
 # --- the search is to be believed -------------------------------------------------------------------------------------
@@ -150,8 +150,8 @@ def test_a_majority_of_one_hop_reads_the_key(sizes: tuple[int, ...]) -> None:
     """The bound is sharp: with one more broker the search must find the break."""
     for hop, size in enumerate(sizes, 1):
         too_many = frozenset((hop, index) for index in range(1, majority(size) + 1))
-        assert knows(way(sizes).view(too_many))
-        assert way(sizes).gathered(too_many).key is None
+        assert knows(run(sizes).view(too_many))
+        assert run(sizes).gathered(too_many).key is None
 
 
 # --- Theorems 1 to 3 for the corrected scheme -------------------------------------------------------------------------
@@ -159,27 +159,27 @@ def test_a_majority_of_one_hop_reads_the_key(sizes: tuple[int, ...]) -> None:
 
 @pytest.mark.parametrize("sizes", SIZES, ids=str)
 def test_theorem_1_no_minority_at_every_hop_reads_the_key(sizes: tuple[int, ...]) -> None:
-    assert not [liars for liars in minorities(sizes) if liars and knows(way(sizes).view(liars))]
+    assert not [byzantine for byzantine in minorities(sizes) if byzantine and knows(run(sizes).view(byzantine))]
 
 
 @pytest.mark.parametrize("sizes", SIZES, ids=str)
 def test_theorem_2_the_honest_replicas_deliver_it(sizes: tuple[int, ...]) -> None:
-    for liars in minorities(sizes):
-        gathering = way(sizes).gathered(liars)
+    for byzantine in minorities(sizes):
+        gathering = run(sizes).gathered(byzantine)
         assert gathering.key == KEY
         assert gathering.faulty == {}, "who only drops is not proven to lie"
-        assert len(gathering) == prod(size - sum(at == hop for at, _ in liars) for hop, size in enumerate(sizes, 1))
+        assert len(gathering) == prod(size - sum(at == hop for at, _ in byzantine) for hop, size in enumerate(sizes, 1))
 
 
 @pytest.mark.parametrize("sizes", [(3,), (3, 3), (3, 3, 3), (5, 3)], ids=str)
 def test_theorem_3_an_unauthorised_subscriber_of_any_minority_reads_nothing(sizes: tuple[int, ...]) -> None:
     """Every Byzantine broker gives it everything, and every honest broker gives it nothing: no grant."""
-    for liars in minorities(sizes):
-        handed = way(sizes).view(liars)
+    for byzantine in minorities(sizes):
+        handed = run(sizes).view(byzantine)
         assert not handed or not knows(handed)
-        stolen = KeyGatherer(ORIGIN, way(sizes).trails)
-        for parcel in way(sizes).parcels:
-            if (len(sizes), parcel.index) in liars:
+        stolen = KeyGatherer(ORIGIN, run(sizes).trails)
+        for parcel in run(sizes).parcels:
+            if (len(sizes), parcel.index) in byzantine:
                 stolen.add(parcel, parcel.holder)
         assert stolen.key is None
 
@@ -187,9 +187,9 @@ def test_theorem_3_an_unauthorised_subscriber_of_any_minority_reads_nothing(size
 @pytest.mark.heavy
 def test_theorem_1_holds_for_the_largest_minorities_of_three_nodes_of_five() -> None:
     """Smaller ones are subsets: 1,000 sets instead of 4,096."""
-    for liars in minorities((5, 5, 5)):
-        if len(liars) == 6:
-            assert not knows(way((5, 5, 5)).view(liars))
+    for byzantine in minorities((5, 5, 5)):
+        if len(byzantine) == 6:
+            assert not knows(run((5, 5, 5)).view(byzantine))
 
 
 def test_fig_2_one_replica_more_than_droppers_delivers_content() -> None:
@@ -212,20 +212,20 @@ def test_fig_3_algorithm_1_gives_a_single_receiver_enough_shares() -> None:
     assert all(knows([share.data.reveal() for share in receiver]) for receiver in received)
 
 
-@pytest.mark.parametrize(("size", "liars"), [(3, [(1, 3), (2, 2)]), (5, [(1, 3), (2, 1), (2, 2)])])
-def test_fig_3_shares_forwarded_whole_meet(size: int, liars: list[Broker]) -> None:
+@pytest.mark.parametrize(("size", "byzantine"), [(3, [(1, 3), (2, 2)]), (5, [(1, 3), (2, 1), (2, 2)])])
+def test_fig_3_shares_forwarded_whole_meet(size: int, byzantine: list[Broker]) -> None:
     """B3 of V1 with B2 of V2, and as in 3 B among five: two shares of three, three of five."""
     split = shamir.split(KEY, majority(size), size, unknowns())
     hops = [[[share] for share in split]]
     hops.append(paper_variants.pass_on_one_each(hops[0]))
-    pooled = [share.data.reveal() for hop, index in liars for share in hops[hop - 1][index - 1]]
+    pooled = [share.data.reveal() for hop, index in byzantine for share in hops[hop - 1][index - 1]]
     assert knows(pooled)
     broken = [
         found
         for found in minorities((size, size))
         if found and knows([share.data.reveal() for hop, index in found for share in hops[hop - 1][index - 1]])
     ]
-    assert frozenset(liars) in broken
+    assert frozenset(byzantine) in broken
 
 
 def test_fig_4a_network_coding_is_broken_by_one_broker_at_each_hop() -> None:
@@ -248,19 +248,19 @@ def test_fig_4a_network_coding_is_broken_by_one_broker_at_each_hop() -> None:
 )
 def test_algorithm_2_as_printed_breaks(sizes: tuple[int, int], silenced: int, read: int, cases: int) -> None:
     lost = found = sets = 0
-    for liars in minorities(sizes):
-        byzantine = sum(hop == 1 for hop, _ in liars)
+    for byzantine in minorities(sizes):
+        faulty_count = sum(hop == 1 for hop, _ in byzantine)
         entropy = unknowns()
         first = shamir.split(KEY, majority(sizes[0]), sizes[0], entropy)
         pieces = {
             (at, piece.index): piece.data.reveal()
             for at in range(1, sizes[0] + 1)
-            for piece in paper_variants.split_as_printed(first[at - 1].data, sizes[0], byzantine, entropy)
+            for piece in paper_variants.split_as_printed(first[at - 1].data, sizes[0], faulty_count, entropy)
             if piece.index <= sizes[1]
         }
-        held = [share.data.reveal() for share in first if (1, share.index) in liars]
-        held += [piece for (by, to), piece in pieces.items() if (1, by) in liars or (2, to) in liars]
-        arrived = [piece for (by, to), piece in pieces.items() if (1, by) not in liars and (2, to) not in liars]
+        held = [share.data.reveal() for share in first if (1, share.index) in byzantine]
+        held += [piece for (by, to), piece in pieces.items() if (1, by) in byzantine or (2, to) in byzantine]
+        arrived = [piece for (by, to), piece in pieces.items() if (1, by) not in byzantine and (2, to) not in byzantine]
         sets += 1
         found += bool(held) and knows(held)
         lost += not arrived or not knows(arrived)
@@ -273,17 +273,17 @@ def two_branches(split: Callable[[Secret, Callable[[int], bytes]], list[list[byt
     first = shamir.split(KEY, 2, 3, entropy)
     pieces = {share.index: split(share.data, entropy) for share in first}
     broken = []
-    for liars in minorities((3, 3, 3)):
-        held = [share.data.reveal() for share in first if (1, share.index) in liars]
+    for byzantine in minorities((3, 3, 3)):
+        held = [share.data.reveal() for share in first if (1, share.index) in byzantine]
         held += [
             form
             for by, branches in pieces.items()
             for hop, branch in enumerate(branches, 2)
             for at, form in enumerate(branch, 1)
-            if (1, by) in liars or (hop, at) in liars
+            if (1, by) in byzantine or (hop, at) in byzantine
         ]
         if held and knows(held):
-            broken.append(liars)
+            broken.append(byzantine)
     return broken
 
 

@@ -131,13 +131,13 @@ class Trace:
         self.seen.append((frozenset(who), share.value.form))
         self.blinded.append((frozenset(who), share.blinding.form))
 
-    def view(self, liars: frozenset[Broker]) -> list[Form]:
-        return [form for who, form in self.seen if who & liars]
+    def view(self, byzantine: frozenset[Broker]) -> list[Form]:
+        return [form for who, form in self.seen if who & byzantine]
 
-    def whole_view(self, liars: frozenset[Broker]) -> list[Form]:
+    def whole_view(self, byzantine: frozenset[Broker]) -> list[Form]:
         """With blindings, and with what all commitments of all dealings reveal to an adversary that computes discrete
         logarithms."""
-        rows = self.view(liars) + [form for who, form in self.blinded if who & liars]
+        rows = self.view(byzantine) + [form for who, form in self.blinded if who & byzantine]
         for value, blinding in self.commitments.values():
             row = dict(value)
             for unknown, coefficient in blinding.items():
@@ -189,7 +189,7 @@ def search(sizes: Sequence[int]) -> int:
     minorities = list(largest_minorities(sizes))
     for chosen in choices(sizes):
         trace = Trace(sizes, chosen)
-        assert not [liars for liars in minorities if knows(trace.view(liars))]
+        assert not [byzantine for byzantine in minorities if knows(trace.view(byzantine))]
         cases += len(minorities)
         for honest in combinations(trace.last, majority(sizes[-1])):
             delivered(trace, honest)
@@ -243,7 +243,7 @@ def test_blindings_and_commitments_add_nothing_even_with_discrete_logarithms(
             forms.clear()
             trace = Trace(sizes, chosen)
             trace.commitments = dict(forms)
-            assert not [liars for liars in largest_minorities(sizes) if knows(trace.whole_view(liars))]
+            assert not [byzantine for byzantine in largest_minorities(sizes) if knows(trace.whole_view(byzantine))]
         assert knows(trace.whole_view(frozenset({(1, 1), (1, 2)})))
 
 

@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from support.byzantine_scripts import ANY, LIES, drop, follow_protocol
+from support.byzantine_scripts import ANY, BEHAVIOURS, drop, follow_protocol
 from support.key_transfer_chain import (
     PUBLISHER,
     QUIET,
@@ -128,9 +128,9 @@ def absences_of(world: TransferChain, hop: int, index: int) -> list[int]:
 SILENT = drop(*ANY)
 
 
-@pytest.mark.parametrize(("size", "liars", "keys"), [(3, [2], 13), (5, [1, 4], 5)])
-def test_a_silent_replica_delays_the_first_key_and_few_others(size: int, liars: list[int], keys: int) -> None:
-    world = TransferChain(3, size, {(hop, at): SILENT for hop in (1, 2, 3) for at in liars})
+@pytest.mark.parametrize(("size", "byzantine", "keys"), [(3, [2], 13), (5, [1, 4], 5)])
+def test_a_silent_replica_delays_the_first_key_and_few_others(size: int, byzantine: list[int], keys: int) -> None:
+    world = TransferChain(3, size, {(hop, at): SILENT for hop in (1, 2, 3) for at in byzantine})
     first, *others = keys_pass(world, names(keys))
     assert first > 20 * U
     assert sorted(others)[len(others) // 2] < 8 * U, "three hops, of two messages each, and the ends"
@@ -141,7 +141,7 @@ def test_a_silent_replica_delays_the_first_key_and_few_others(size: int, liars: 
 def test_a_replica_that_is_back_is_waited_for_again() -> None:
     silent = True
 
-    def script(liar: ByzantineReplica, outgoing: Outgoing, now: int) -> list[tuple[int, Outgoing]]:
+    def script(faulty: ByzantineReplica, outgoing: Outgoing, now: int) -> list[tuple[int, Outgoing]]:
         return [] if silent else [(0, outgoing)]
 
     world = TransferChain(3, 3, {(2, 3): script})
@@ -155,10 +155,10 @@ def test_a_replica_that_is_back_is_waited_for_again() -> None:
 
 def test_the_second_attempt_includes_a_recovered_replica_that_others_need() -> None:
     """A Byzantine replica beside it participates while it is absent, and deals nothing once it is back."""
-    lying = False
+    faulty_set = False
 
-    def script(liar: ByzantineReplica, outgoing: Outgoing, now: int) -> list[tuple[int, Outgoing]]:
-        return LIES["drop portions"](liar, outgoing, now) if lying else [(0, outgoing)]
+    def script(faulty: ByzantineReplica, outgoing: Outgoing, now: int) -> list[tuple[int, Outgoing]]:
+        return BEHAVIOURS["drop portions"](faulty, outgoing, now) if faulty_set else [(0, outgoing)]
 
     world = TransferChain(3, 3, {(2, 1): script})
     got = world.subscribers[Address("reader 3")].reassembled
@@ -167,7 +167,7 @@ def test_the_second_attempt_includes_a_recovered_replica_that_others_need() -> N
     assert world.deal(key=first) not in got
     world.run(2 * QUIET)
     assert min(absences_of(world, 2, 2)) > 0
-    lying = True
+    faulty_set = True
     lost = world.deal(key=second)
     world.run(60 * U)
     assert lost not in got
@@ -180,14 +180,14 @@ def test_the_second_attempt_includes_a_recovered_replica_that_others_need() -> N
 def test_a_recovered_replica_that_is_kept_waiting_shows_no_shares_to_the_others() -> None:
     """All delays are within the bound. The Byzantine replica deals to the recovered one at the last moment. The others
     have finished, and the next node, which does not know of the absence, has begun to announce what it lacks."""
-    lying = False
+    faulty_set = False
 
-    def late(liar: ByzantineReplica, outgoing: Outgoing, now: int) -> list[tuple[int, Outgoing]]:
-        held = lying and isinstance(outgoing.message, NextShare) and outgoing.to == ReplicaId(scheme(2), 3)
+    def late(faulty: ByzantineReplica, outgoing: Outgoing, now: int) -> list[tuple[int, Outgoing]]:
+        held = faulty_set and isinstance(outgoing.message, NextShare) and outgoing.to == ReplicaId(scheme(2), 3)
         return [(int(3.85 * U) if held else 0, outgoing)]
 
     def slow(source: Peer, to: Peer, message: Message) -> int:
-        if not lying or not isinstance(message, NextShare) or not isinstance(source, ReplicaId):
+        if not faulty_set or not isinstance(message, NextShare) or not isinstance(source, ReplicaId):
             return 0
         behind = [2] if source == ReplicaId(scheme(2), 3) else [1, 3]
         return U * 7 // 10 if to in [ReplicaId(scheme(3), at) for at in behind] else 0
@@ -202,7 +202,7 @@ def test_a_recovered_replica_that_is_kept_waiting_shows_no_shares_to_the_others(
     for at in (1, 2, 3):
         world.kill(3, at)
         world.run(2 * QUIET)
-    lying = True
+    faulty_set = True
     origin = world.deal(key=second)
     world.run(100 * U)
     assert key_arrived(world, origin)
@@ -216,16 +216,16 @@ class _Quickest(random.Random):
 def moody(seed: int, names: list[str]) -> Script:
     """Another behaviour every minute, so that no evidence on it lasts."""
 
-    def script(liar: ByzantineReplica, outgoing: Outgoing, now: int) -> list[tuple[int, Outgoing]]:
-        chosen = random.Random(f"{seed} {liar.place} {now // (60 * U)}").choice(names)
-        return LIES[chosen](liar, outgoing, now)
+    def script(faulty: ByzantineReplica, outgoing: Outgoing, now: int) -> list[tuple[int, Outgoing]]:
+        chosen = random.Random(f"{seed} {faulty.place} {now // (60 * U)}").choice(names)
+        return BEHAVIOURS[chosen](faulty, outgoing, now)
 
     return script
 
 
 def moods(seed: int, size: int) -> ByzantineScripts:
     rng = random.Random(seed)
-    of = [*LIES, *["drop"] * 12, *["curious"] * 6]
+    of = [*BEHAVIOURS, *["drop"] * 12, *["curious"] * 6]
     return {(hop, at): moody(seed, of) for hop in (1, 2, 3) for at in rng.sample(range(1, size + 1), (size - 1) // 2)}
 
 
@@ -251,7 +251,7 @@ def test_many_byzantine_replicas_that_change_from_key_to_key_are_tolerated() -> 
 
 def test_honest_replicas_never_skip_one_another_whatever_byzantine_ones_say() -> None:
     for name in ("slander", "slander one", "slander and hide", "two words 2", "deny, hide and drop"):
-        world = TransferChain(2, 3, {(1, 3): LIES[name], (2, 3): LIES[name]})
+        world = TransferChain(2, 3, {(1, 3): BEHAVIOURS[name], (2, 3): BEHAVIOURS[name]})
         keys_pass(world, names(4))
         for hop, index in ((1, 1), (1, 2), (2, 1), (2, 2)):
             assert set(absences_of(world, hop, index)) == {0}, (name, hop, index)

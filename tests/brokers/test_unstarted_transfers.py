@@ -49,8 +49,10 @@ def forged(root: PublisherHeader, holder: ReplicaId, to: ReplicaId) -> Outgoing:
 def build() -> tuple[TransferChain, list[int]]:
     """Two Byzantine replicas at each node; one of them delays its hop, and that of node 3 deals nothing. Returns when
     others deal."""
-    liars: dict[tuple[int, int], Script] = {(hop, index): follow_protocol for hop in (1, 2, 3, 4) for index in (1, 2)}
-    world = TransferChain(4, 5, liars | {(2, 1): DENY, (3, 1): combine(DENY, drop(NextShare))})
+    byzantine: dict[tuple[int, int], Script] = {
+        (hop, index): follow_protocol for hop in (1, 2, 3, 4) for index in (1, 2)
+    }
+    world = TransferChain(4, 5, byzantine | {(2, 1): DENY, (3, 1): combine(DENY, drop(NextShare))})
     world.rng = FixedRandom()  # type: ignore[assignment]
     dealt: list[int] = []
 
@@ -88,8 +90,8 @@ def test_a_transfer_opened_early_is_kept_while_its_key_is_fresh(early: int) -> N
     world.run(honest_deal_us() - early * U // 10)
     world.send(EARLY, forged(root_of(world, origin), EARLY, LATE))
     world.run(U // 5)
-    way = world.replicas[LATE].hardened_forwarder
-    (hop,) = way._receivers.values()
+    forwarder = world.replicas[LATE].hardened_forwarder
+    (hop,) = forwarder._receivers.values()
     assert hop.holder_count == 1
     assert not hop.has_begun
     world.run(150 * U)
@@ -103,11 +105,11 @@ def test_a_transfer_opened_early_is_kept_while_its_key_is_fresh(early: int) -> N
 
 
 def waiting(
-    liars: dict[tuple[int, int], Script] | None = None,
+    byzantine: dict[tuple[int, int], Script] | None = None,
 ) -> tuple[TransferChain, HardenedKeyForwarder, ReplicaId]:
     """One replica of node 2 gets its shares when all others have announced and have proven that the transfer has
     begun."""
-    world, late = TransferChain(2, 5, liars, keys_max=16), at(2, 5)
+    world, late = TransferChain(2, 5, byzantine, keys_max=16), at(2, 5)
     world.rng = FixedRandom()  # type: ignore[assignment]
 
     def slow(source: Peer, to: Peer, message: Message) -> int:
@@ -116,26 +118,26 @@ def waiting(
         return 2 * U if source == at(1, 1) else 3 * U
 
     world.extra_delay = slow
-    way = world.replicas[late].hardened_forwarder
-    return world, way, late
+    forwarder = world.replicas[late].hardened_forwarder
+    return world, forwarder, late
 
 
 def test_a_start_proof_releases_all_waiting_statements_of_its_transfer() -> None:
     """In any order: one share has arrived, which starts nothing, and no other statement may follow."""
-    world, way, _ = waiting()
+    world, forwarder, _ = waiting()
     (key,) = unpicked_keys(1)
     origin = world.deal(key=key)
     world.run(2 * U)
-    waits = [kept.item[1] for kept in way._early_messages._entries.values()]
-    assert not way._receivers
+    waits = [kept.item[1] for kept in forwarder._early_messages._entries.values()]
+    assert not forwarder._receivers
     assert [said.publisher_header is None for said in waits] == [True] * 4 + [False] * 4, "those that show it came last"
     assert all(said.statements for said in waits[:4])
-    while not way._receivers:
+    while not forwarder._receivers:
         world.run(U // 20)
-    (hop,) = way._receivers.values()
+    (hop,) = forwarder._receivers.values()
     assert hop.holder_count == 1
     assert hop.has_begun
-    assert len(way._early_messages) == 0
+    assert len(forwarder._early_messages) == 0
     assert hop._announced_by == {1, 2, 3, 4}, "who has spoken is not absent"
     world.run(60 * U)
     assert key_arrived(world, origin)
@@ -143,24 +145,24 @@ def test_a_start_proof_releases_all_waiting_statements_of_its_transfer() -> None
 
 def test_waiting_statements_are_not_evicted_by_those_of_other_replicas() -> None:
     """Two Byzantine replicas send as much as they can before, on this transfer and on others that never come."""
-    world, way, late = waiting({(2, 1): follow_protocol, (2, 2): follow_protocol})
+    world, forwarder, late = waiting({(2, 1): follow_protocol, (2, 2): follow_protocol})
     (key,) = unpicked_keys(1)
-    for liar in (at(2, 1), at(2, 2)):
+    for faulty in (at(2, 1), at(2, 2)):
         for number in range(600):
             name = key if number % 2 else number.to_bytes(len(key), "big")
             word = AgreementMessage(
-                scheme(1, 5), scheme(2, 5), (EndorsedStatement(liar.index, bytes(2_000), bytes(64)),)
+                scheme(1, 5), scheme(2, 5), (EndorsedStatement(faulty.index, bytes(2_000), bytes(64)),)
             ).encode()
-            world.send(liar, Outgoing(late, AgreementWord(name, 0, scheme(1, 5).node, FloodKind.ATTENDANCE, word)))
+            world.send(faulty, Outgoing(late, AgreementWord(name, 0, scheme(1, 5).node, FloodKind.ATTENDANCE, word)))
     world.run(U)
-    assert 0 < len(way._early_messages) <= 2 * 10 * 16, "of each so much and no more"
+    assert 0 < len(forwarder._early_messages) <= 2 * 10 * 16, "of each so much and no more"
     origin = world.deal(key=key)
     world.run(2 * U)
-    authors = [kept.sender.index for kept in way._early_messages._entries.values()]
+    authors = [kept.sender.index for kept in forwarder._early_messages._entries.values()]
     assert authors.count(3) == authors.count(4) == 2
-    while not way._receivers:
+    while not forwarder._receivers:
         world.run(U // 20)
-    (hop,) = way._receivers.values()
+    (hop,) = forwarder._receivers.values()
     assert hop.has_begun
     assert {3, 4} <= hop._announced_by
     world.run(60 * U)

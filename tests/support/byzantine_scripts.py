@@ -37,13 +37,13 @@ def index_of(outgoing: Outgoing) -> int:
     return outgoing.to.index if isinstance(outgoing.to, ReplicaId) else 0
 
 
-def follow_protocol(liar: ByzantineReplica, outgoing: Outgoing, now: int) -> list[tuple[int, Outgoing]]:
+def follow_protocol(faulty: ByzantineReplica, outgoing: Outgoing, now: int) -> list[tuple[int, Outgoing]]:
     """Follows the protocol, and shares everything with the coalition."""
     return [(0, outgoing)]
 
 
 def drop(*kinds: type[Message], only: tuple[int, ...] = (0, 1, 2, 3, 4, 5)) -> Script:
-    def script(liar: ByzantineReplica, outgoing: Outgoing, now: int) -> list[tuple[int, Outgoing]]:
+    def script(faulty: ByzantineReplica, outgoing: Outgoing, now: int) -> list[tuple[int, Outgoing]]:
         dropped = isinstance(outgoing.message, kinds) and index_of(outgoing) in only
         return [] if dropped else [(0, outgoing)]
 
@@ -51,7 +51,7 @@ def drop(*kinds: type[Message], only: tuple[int, ...] = (0, 1, 2, 3, 4, 5)) -> S
 
 
 def delay(units: int, *kinds: type[Message], only: tuple[int, ...] = (0, 1, 2, 3, 4, 5)) -> Script:
-    def script(liar: ByzantineReplica, outgoing: Outgoing, now: int) -> list[tuple[int, Outgoing]]:
+    def script(faulty: ByzantineReplica, outgoing: Outgoing, now: int) -> list[tuple[int, Outgoing]]:
         late = isinstance(outgoing.message, kinds) and index_of(outgoing) in only
         return [(units * U if late else 0, outgoing)]
 
@@ -61,7 +61,7 @@ def delay(units: int, *kinds: type[Message], only: tuple[int, ...] = (0, 1, 2, 3
 def spoil(*kinds: type[Message]) -> Script:
     """Flips one bit of the essential part."""
 
-    def script(liar: ByzantineReplica, outgoing: Outgoing, now: int) -> list[tuple[int, Outgoing]]:
+    def script(faulty: ByzantineReplica, outgoing: Outgoing, now: int) -> list[tuple[int, Outgoing]]:
         message = outgoing.message
         if isinstance(message, kinds):
             match message:
@@ -81,26 +81,26 @@ def _flipped(data: bytes) -> bytes:
     return data[:at] + bytes((data[at] ^ 1,)) + data[at + 1 :]
 
 
-def replay(liar: ByzantineReplica, outgoing: Outgoing, now: int) -> list[tuple[int, Outgoing]]:
+def replay(faulty: ByzantineReplica, outgoing: Outgoing, now: int) -> list[tuple[int, Outgoing]]:
     return [(0, outgoing), (0, outgoing), (7 * U, outgoing), (60 * U, outgoing)]
 
 
-def misroute(liar: ByzantineReplica, outgoing: Outgoing, now: int) -> list[tuple[int, Outgoing]]:
+def misroute(faulty: ByzantineReplica, outgoing: Outgoing, now: int) -> list[tuple[int, Outgoing]]:
     """Sends to the next replica of the same node, and to all of its own."""
     if not isinstance(outgoing.to, ReplicaId) or isinstance(outgoing.message, AgreementWord):
         return [(0, outgoing)]
     scheme = outgoing.to.scheme
     wrong = [Outgoing(ReplicaId(scheme, outgoing.to.index % scheme.size + 1), outgoing.message)]
-    wrong += [Outgoing(place, outgoing.message) for place in all_replicas(liar.place.scheme) if place != liar.place]
+    wrong += [Outgoing(place, outgoing.message) for place in all_replicas(faulty.place.scheme) if place != faulty.place]
     return [(0, each) for each in [*wrong, outgoing]]
 
 
-def send_garbage(liar: ByzantineReplica, outgoing: Outgoing, now: int) -> list[tuple[int, Outgoing]]:
+def send_garbage(faulty: ByzantineReplica, outgoing: Outgoing, now: int) -> list[tuple[int, Outgoing]]:
     """Acknowledges and confirms everything before anything has arrived."""
     sent = [(0, outgoing)]
-    for message, source in liar.received:
-        if isinstance(message, NextShare) and isinstance(source, ReplicaId) and ("said", message) not in liar.memory:
-            liar.memory[("said", message)] = None
+    for message, source in faulty.received:
+        if isinstance(message, NextShare) and isinstance(source, ReplicaId) and ("said", message) not in faulty.memory:
+            faulty.memory[("said", message)] = None
             origin = DealtShare.decode(message.share).holder_header.key_attempt
             early = [
                 Outgoing(place, ShareReceived(origin.key, origin.attempt)) for place in all_replicas(source.scheme)
@@ -112,12 +112,12 @@ def send_garbage(liar: ByzantineReplica, outgoing: Outgoing, now: int) -> list[t
     return sent
 
 
-def accuse(liar: ByzantineReplica, outgoing: Outgoing, now: int) -> list[tuple[int, Outgoing]]:
+def accuse(faulty: ByzantineReplica, outgoing: Outgoing, now: int) -> list[tuple[int, Outgoing]]:
     """Tells holders that every replica lacks everything."""
     sent = [(0, outgoing)]
-    for message, source in liar.received:
-        if isinstance(message, NextShare) and isinstance(source, ReplicaId) and ("asked", message) not in liar.memory:
-            liar.memory[("asked", message)] = None
+    for message, source in faulty.received:
+        if isinstance(message, NextShare) and isinstance(source, ReplicaId) and ("asked", message) not in faulty.memory:
+            faulty.memory[("asked", message)] = None
             try:
                 header = DealtShare.decode(message.share).holder_header
             except MalformedError:
@@ -145,20 +145,22 @@ def change_table(what: Callable[[agreement.DealingTable, int], agreement.Dealing
 def change_roll(what: Callable[[AttendanceRoll, int], AttendanceRoll | None]) -> Script:
     """Announces another roll to each receiver."""
 
-    def script(liar: ByzantineReplica, outgoing: Outgoing, now: int) -> list[tuple[int, Outgoing]]:
+    def script(faulty: ByzantineReplica, outgoing: Outgoing, now: int) -> list[tuple[int, Outgoing]]:
         message = outgoing.message
         if not isinstance(message, AgreementWord) or message.flood is not FloodKind.ATTENDANCE:
             return [(0, outgoing)]
         said = AgreementMessage.decode(message.word)
         words = []
         for vouched in said.statements:
-            if vouched.author != liar.place.index:
+            if vouched.author != faulty.place.index:
                 words.append(vouched)
                 continue
             roll = what(agreement.decode_roll(vouched.payload), index_of(outgoing))
             if roll is not None:
                 about = msgspec.msgpack.encode((_origin(message), said.old_scheme))
-                flood = Words(digest(about, purpose=b"vc/attend"), liar.place, liar.world.replica_keys, liar.signing)
+                flood = Words(
+                    digest(about, purpose=b"vc/attend"), faulty.place, faulty.world.replica_keys, faulty.signing
+                )
                 words.append(flood.announce(agreement.encode_roll(roll)))
         word = replace(said, statements=tuple(words)).encode()
         return [(0, outgoing._replace(message=replace(message, word=word)))]
@@ -183,18 +185,18 @@ def without(table: agreement.DealingTable, *holders: int) -> agreement.DealingTa
 def two_dealings(only: tuple[int, ...], *, shows: bool = False) -> Script:
     """Deals its share twice: once for these replicas, once for the others. In a dispute it shows nothing, or all."""
 
-    def script(liar: ByzantineReplica, outgoing: Outgoing, now: int) -> list[tuple[int, Outgoing]]:
+    def script(faulty: ByzantineReplica, outgoing: Outgoing, now: int) -> list[tuple[int, Outgoing]]:
         message = outgoing.message
         if not isinstance(message, NextShare) or not isinstance(outgoing.to, ReplicaId):
             return [(0, outgoing)]
         portion = DealtShare.decode(message.share)
         if portion.share.index != outgoing.to.index:
             return [(0, outgoing)] if shows else []
-        dealt = liar.memory.setdefault(portion.holder_header.new_points, {})
+        dealt = faulty.memory.setdefault(portion.holder_header.new_points, {})
         dealt[outgoing.to] = portion
         if len(dealt) < portion.holder_header.new_scheme.size:
             return []
-        other = second_dealing(liar, list(dealt.values()))
+        other = second_dealing(faulty, list(dealt.values()))
         sent = []
         for to, first in dealt.items():
             chosen = other.share_for(to.index) if to.index in only else first
@@ -204,7 +206,7 @@ def two_dealings(only: tuple[int, ...], *, shows: bool = False) -> Script:
     return script
 
 
-def second_dealing(liar: ByzantineReplica, portions: list[DealtShare]) -> IssuedDealing:
+def second_dealing(faulty: ByzantineReplica, portions: list[DealtShare]) -> IssuedDealing:
     """Another dealing of the same share, which all dealt shares of the first one determine."""
     header = portions[0].holder_header
     chosen = portions[: header.new_scheme.threshold]
@@ -212,19 +214,21 @@ def second_dealing(liar: ByzantineReplica, portions: list[DealtShare]) -> Issued
     blinding = verifiable_sharing._at_zero({portion.share.index: portion.share.blinding for portion in chosen})
     holding = HeldShare(
         portions[0].publisher_header,
-        liar.place,
+        faulty.place,
         Commitments.decode(header.old_points),
         VerifiableShare(header.holder, value, blinding),
     )
-    return redistribute_share(holding, header.new_scheme, liar.signing, random.Random(f"second {liar.place}").randbytes)
+    return redistribute_share(
+        holding, header.new_scheme, faulty.signing, random.Random(f"second {faulty.place}").randbytes
+    )
 
 
-def withhold_disputed(liar: ByzantineReplica, outgoing: Outgoing, now: int) -> list[tuple[int, Outgoing]]:
+def withhold_disputed(faulty: ByzantineReplica, outgoing: Outgoing, now: int) -> list[tuple[int, Outgoing]]:
     """Deals to all but one, and shows nothing."""
     message = outgoing.message
     if isinstance(message, NextShare) and isinstance(outgoing.to, ReplicaId):
         other = DealtShare.decode(message.share).share.index != outgoing.to.index
-        if other or outgoing.to.index == 1 + liar.place.index % 3:
+        if other or outgoing.to.index == 1 + faulty.place.index % 3:
             return []
     return [(0, outgoing)]
 
@@ -232,10 +236,10 @@ def withhold_disputed(liar: ByzantineReplica, outgoing: Outgoing, now: int) -> l
 def combine(*scripts: Script) -> Script:
     """One script after the other."""
 
-    def script(liar: ByzantineReplica, outgoing: Outgoing, now: int) -> list[tuple[int, Outgoing]]:
+    def script(faulty: ByzantineReplica, outgoing: Outgoing, now: int) -> list[tuple[int, Outgoing]]:
         sent = [(0, outgoing)]
         for each in scripts:
-            sent = [(late + more, out) for late, before in sent for more, out in each(liar, before, now)]
+            sent = [(late + more, out) for late, before in sent for more, out in each(faulty, before, now)]
         return sent
 
     return script
@@ -243,7 +247,7 @@ def combine(*scripts: Script) -> Script:
 
 ANY = (NextShare, LastShare, AgreementWord, ShareReceived, DisputeDealing, ForwardContent, ConfirmContent)
 
-LIES: dict[str, Script] = {
+BEHAVIOURS: dict[str, Script] = {
     "curious": follow_protocol,
     "drop": drop(*ANY),
     "drop portions": drop(NextShare, LastShare),

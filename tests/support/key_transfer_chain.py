@@ -273,7 +273,7 @@ class TransferChain:
         self,
         hops: int = 2,
         size: int = 3,
-        liars: dict[tuple[int, int], Script] | None = None,
+        byzantine: dict[tuple[int, int], Script] | None = None,
         *,
         seed: int = 0,
         profile: str = "hardened",
@@ -298,7 +298,7 @@ class TransferChain:
         }
         self.before = {hop: hop - 1 for hop in range(1, hops + 1)} | {hops + 1: hops - 1}
         self.replicas: dict[ReplicaId, ChainReplica] = {}
-        self.scripts = liars or {}
+        self.scripts = byzantine or {}
         self.restarts_are_quiet = True
         """True if a restarted replica keeps its quiet period."""
         for each in self.schemes:
@@ -462,9 +462,9 @@ class CoalitionKnowledge:
         self._roots: dict[bytes, PublisherHeader] = {}
         self._olds: dict[bytes, Scheme] = {}
         for message, source, to in world.shares:
-            liar = isinstance(to, ReplicaId) and isinstance(world.replicas[to], ByzantineReplica)
-            liar = liar or (isinstance(source, ReplicaId) and isinstance(world.replicas[source], ByzantineReplica))
-            self._see(message, liar=liar)
+            faulty = isinstance(to, ReplicaId) and isinstance(world.replicas[to], ByzantineReplica)
+            faulty = faulty or (isinstance(source, ReplicaId) and isinstance(world.replicas[source], ByzantineReplica))
+            self._see(message, faulty=faulty)
         while self._grow():
             pass
 
@@ -473,18 +473,18 @@ class CoalitionKnowledge:
         threshold = {old: by.threshold for old, by in self._olds.items()}
         return any(len(shares) >= threshold[old] for old, shares in self._known.items() if old in threshold)
 
-    def _see(self, message: Message, *, liar: bool) -> None:
+    def _see(self, message: Message, *, faulty: bool) -> None:
         try:
             if isinstance(message, FirstShare):
                 first = PublisherShare.decode(message.share)
                 self._olds[first.publisher_header.points] = first.publisher_header.scheme
-                if liar:
+                if faulty:
                     self._put(first.publisher_header.points, first.share)
             elif isinstance(message, NextShare):
                 portion = DealtShare.decode(message.share)
                 self._dealt[portion.holder_header.new_points] = portion.holder_header
                 self._olds[portion.holder_header.old_points] = portion.holder_header.old_scheme
-                if liar:
+                if faulty:
                     self._put(portion.holder_header.new_points, portion.share)
         except MalformedError:
             return
@@ -545,9 +545,9 @@ def key_arrived(world: TransferChain, origin: KeyAttempt) -> bool:
     return all(reader.reassembled.get(origin) == SECRET for reader in world.subscribers.values())
 
 
-def run_chain(hops: int, liars: ByzantineScripts, seed: int = 0, size: int = 3) -> TransferChain:
-    world = TransferChain(hops, size, liars, seed=seed)
+def run_chain(hops: int, byzantine: ByzantineScripts, seed: int = 0, size: int = 3) -> TransferChain:
+    world = TransferChain(hops, size, byzantine, seed=seed)
     origin = world.deal()
     world.run(200 * U)
-    assert key_arrived(world, origin), (hops, list(liars), seed)
+    assert key_arrived(world, origin), (hops, list(byzantine), seed)
     return world

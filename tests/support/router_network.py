@@ -79,10 +79,10 @@ class RouterNetwork:
         replicas: int = 3,
         seed: int = 1,
         config: BrokerConfig | None = None,
-        lying: Collection[tuple[str, int]] = (),
+        faulty_set: Collection[tuple[str, int]] = (),
     ) -> None:
         self.overlay = broker_keyrings.overlay(links, replicas)
-        self.rng, self.now, self.lying = Random(seed), START, lying
+        self.rng, self.now, self.faulty_set = Random(seed), START, faulty_set
         config = msgspec.structs.replace(config or BrokerConfig(), profile=profile)
         self.routers: dict[tuple[str, int], Router] = {}
         self.links: dict[tuple[tuple[str, int], tuple[str, int]], deque[Message]] = {}
@@ -145,7 +145,9 @@ class RouterNetwork:
 
     def _honest(self, node: str) -> list[tuple[int, Router]]:
         return [
-            (at, router) for (name, at), router in self.routers.items() if name == node and (name, at) not in self.lying
+            (at, router)
+            for (name, at), router in self.routers.items()
+            if name == node and (name, at) not in self.faulty_set
         ]
 
     def _collect(self) -> None:
@@ -156,7 +158,7 @@ class RouterNetwork:
                 node = hop_node(hop)
                 if node is None:
                     self.shown.setdefault((place[0], hop), []).append(message)
-                elif place not in self.lying:
+                elif place not in self.faulty_set:
                     name = self.overlay.node(node).name
                     for index in range(1, len(self.at(name)) + 1):
                         self.links.setdefault((place, (name, index)), deque()).append(message)
@@ -172,5 +174,5 @@ class RouterNetwork:
                 assert isinstance(message, WithdrawClaim)
                 self.routers[to].withdrawal_of_node(message, entry.id, key, self.now)
         except RemoteError:
-            if (name, index) not in self.lying and not isinstance(message, WithdrawClaim):
+            if (name, index) not in self.faulty_set and not isinstance(message, WithdrawClaim):
                 raise
