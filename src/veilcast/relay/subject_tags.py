@@ -42,7 +42,6 @@ from veilcast.machine import Entropy
 from veilcast.relay.enrolment import ServerKeys
 from veilcast.wire.geometry import TAG
 
-
 # --- paper ------------------------------------------------------------------------------------------------------------
 
 

@@ -22,7 +22,7 @@ from veilcast.errors import ConfigError, LocalError, StorageError, TamperedError
 from veilcast.lab.audit.operator_files import read_links, read_members
 from veilcast.net.client_session import control_path
 from veilcast.net.tor_process import read_network
-from veilcast.node import broker_files, broker_keys, relay_keys
+from veilcast.node import broker_overlay, relay
 from veilcast.node.broker_overlay import BrokerFile, load_overlay, parse_broker
 from veilcast.node.config import NodeConfig, parse_config
 from veilcast.node.modes import MODES, mode_of
@@ -104,10 +104,10 @@ def mode_settings(name: str) -> Any:
 @GROUP.target(
     "host-toml",
     "files of servers, proxies, directories and brokers",
-    "node.relay_files:parse_server",
-    "node.relay_files:parse_proxy",
-    "node.tree_files:parse_directory",
-    "node.broker_files:parse_broker",
+    "node.relay:parse_server",
+    "node.relay:parse_proxy",
+    "node.tree:parse_directory",
+    "node.broker_overlay:parse_broker",
 )
 def host_toml() -> Prepared:
     parsers = (parse_server, parse_proxy, parse_directory, parse_broker)
@@ -121,8 +121,8 @@ def host_toml() -> Prepared:
                 kinds.append(str(error)[:80])
         return "|".join(kinds)
 
-    server = relay_keys.encode_server_line(_server_keys().public())
-    operator = broker_keys.encode_operator_line(_operator().public)
+    server = relay.encode_server_line(_server_keys().public())
+    operator = broker_overlay.encode_operator_line(_operator().public)
     examples = [
         LEAST + 'keys = "s"\n[relay]\nleases_max = 10\n',
         LEAST + f'server = "127.0.0.1:1"\nserver_key = "{server}"\nmask = "m"\n[relay]\nbatch_us = 5\n',
@@ -149,9 +149,10 @@ def overlay_text() -> str:
     nodes: list[str] = []
     for name in ("north", "south"):
         public = [
-            broker_keys.BrokerPublic(bytes((at,)) * 32, name.encode().ljust(16)[:15] + bytes((at,))) for at in range(3)
+            broker_overlay.BrokerPublic(bytes((at,)) * 32, name.encode().ljust(16)[:15] + bytes((at,)))
+            for at in range(3)
         ]
-        brokers = [broker_keys.encode_broker_line(_renamed(each, name)) for each in public]
+        brokers = [broker_overlay.encode_broker_line(_renamed(each, name)) for each in public]
         rows = [
             f'{{ broker = "{line}", address = "192.0.2.{len(nodes)}:{4200 + at}" }}' for at, line in enumerate(brokers)
         ]
@@ -159,14 +160,14 @@ def overlay_text() -> str:
     return 'profile = "hardened"\nlinks = [["north", "south"]]\n' + "".join(nodes)
 
 
-def _renamed(public: broker_keys.BrokerPublic, name: str) -> broker_keys.BrokerPublic:
+def _renamed(public: broker_overlay.BrokerPublic, name: str) -> broker_overlay.BrokerPublic:
     return public._replace(key=bytes(a ^ b for a, b in zip(public.key, name.encode().ljust(32), strict=True)))
 
 
 @GROUP.target(
     "overlay-toml",
     "an operator's overlay.toml, and the file of `brokers up`",
-    "node.broker_files:load_overlay",
+    "node.broker_overlay:load_overlay",
     "cli.brokers_up:plan_of",
 )
 def overlay_toml() -> Prepared:
@@ -182,7 +183,7 @@ def overlay_toml() -> Prepared:
                 found.append(str(error)[:80])
         return "|".join(found)
 
-    tokens = (*keys_of(broker_files.OverlayFile), "members", "edge", "role", "spare", "repository", "replicas")
+    tokens = (*keys_of(broker_overlay.OverlayFile), "members", "edge", "role", "spare", "repository", "replicas")
     return Prepared(check, (), [overlay_text().encode(), up.encode()], Format.TOML, tokens=tokens)
 
 
@@ -275,10 +276,10 @@ def observations() -> Prepared:
     "key-lines",
     "lines that people copy, and small secret files",
     "node.lines:read",
-    "node.relay_keys:read_public",
-    "node.relay_keys:read_mask",
-    "node.broker_keys:read_broker",
-    "node.broker_keys:read_operator",
+    "node.relay:decode_server_line",
+    "node.relay:read_mask",
+    "node.broker_overlay:decode_broker_line",
+    "node.broker_overlay:decode_operator_line",
 )
 def key_lines() -> Prepared:
     mask = folder() / "mask"
@@ -288,10 +289,10 @@ def key_lines() -> Prepared:
         text, found = data.decode("utf-8", "surrogateescape"), []
         mask.write_bytes(data)
         for read in (
-            lambda: relay_keys.decode_server_line("key", text),
-            lambda: broker_keys.decode_broker_line("key", text),
-            lambda: broker_keys.decode_operator_line("key", text),
-            lambda: relay_keys.read_mask(mask),
+            lambda: relay.decode_server_line("key", text),
+            lambda: broker_overlay.decode_broker_line("key", text),
+            lambda: broker_overlay.decode_operator_line("key", text),
+            lambda: relay.read_mask(mask),
         ):
             try:
                 read()
@@ -302,11 +303,11 @@ def key_lines() -> Prepared:
 
     from veilcast.sim.relay.population import proxy_mask
 
-    relay_keys.write_mask(mask, proxy_mask())
+    relay.write_mask(mask, proxy_mask())
     lines = [
-        relay_keys.encode_server_line(_server_keys().public()),
-        broker_keys.encode_operator_line(_operator().public),
-        broker_keys.encode_broker_line(broker_keys.BrokerPublic(bytes(32), bytes(16))),
+        relay.encode_server_line(_server_keys().public()),
+        broker_overlay.encode_operator_line(_operator().public),
+        broker_overlay.encode_broker_line(broker_overlay.BrokerPublic(bytes(32), bytes(16))),
         mask.read_text(),
     ]
     quoted = [f'server_key = "{line}"' for line in lines]
