@@ -22,7 +22,7 @@ from veilcast.tree import tree_shape
 from veilcast.tree.destination_filters import DestinationFilters
 from veilcast.tree.instruction_bundles import Instruction, NodeId, Recipient, open_layer, wrap_group, wrap_tree
 from veilcast.tree.layout import HardenedLayout, PaperLayout
-from veilcast.tree.paper_routing import LabelHeader, LoopLabels
+from veilcast.tree.paper_router import LabelHeader, LoopLabels
 from veilcast.wire.geometry import INSTALL_BLOCK
 from veilcast.wire.padding import pad, unpad
 

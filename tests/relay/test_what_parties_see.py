@@ -1,6 +1,4 @@
-"""The messages that server and proxy receive from the machines: which bytes repeat in `paper`, and none in
-`hardened`.
-"""
+"""What server and proxy receive from the machines: bytes repeat in `paper`, and none in `hardened`."""
 
 from __future__ import annotations
 

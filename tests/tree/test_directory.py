@@ -40,7 +40,7 @@ def test_an_enrolled_node_is_listed_with_its_address_and_membership_key() -> Non
     assert host.enrol(BOB, NOW, address_of(2)) == [NodeEnrolled(7, NOW + LEASE_US)]
     listing = host.listing(NOW)
     assert listing.ids == tuple(sorted((name_of(ALICE), name_of(BOB))))
-    place = listing.numbered(name_of(BOB))
+    place = listing.index_of(name_of(BOB))
     assert place is not None
     assert listing.nodes[place].address == address_of(2)
     assert listing.boxes[place] == BOB.membership.certificate.leaf.subject

@@ -49,7 +49,7 @@ def test_a_listing_has_one_order_and_aligned_columns(nodes: list[ListedNode]) ->
     assert listing.nodes == Listing(NODES[:8]).nodes
     assert list(listing.ids) == sorted(listing.ids)
     for node in nodes:
-        place = listing.numbered(fingerprint(node.box))
+        place = listing.index_of(fingerprint(node.box))
         assert place is not None
         assert (listing.ids[place], listing.addresses[place], listing.boxes[place]) == (
             fingerprint(node.box),
@@ -60,7 +60,7 @@ def test_a_listing_has_one_order_and_aligned_columns(nodes: list[ListedNode]) ->
 
 
 def test_an_unlisted_node_has_no_index() -> None:
-    assert LISTING.numbered(bytes(16)) is None
+    assert LISTING.index_of(bytes(16)) is None
     assert bytes(16) not in LISTING
     assert LISTING.ids[0] in LISTING
 
@@ -73,8 +73,8 @@ def test_a_node_is_listed_once() -> None:
 def test_expired_nodes_are_not_among_the_living() -> None:
     mixed = [msgspec.structs.replace(node, until_us=NOW + place) for place, node in enumerate(NODES[:8])]
     listing = Listing(mixed, NOW, NOW + SECOND)
-    assert listing.living(NOW - 1) is listing
-    living = listing.living(NOW + 5)
+    assert listing.unexpired(NOW - 1) is listing
+    living = listing.unexpired(NOW + 5)
     assert sorted(living.until) == [NOW + 6, NOW + 7]
     assert (living.version, living.until_us) == (NOW, NOW + SECOND)
 

@@ -1,5 +1,4 @@
-"""A member uses its TLS certificate as an issuer's: to move other nodes in the listing, to multiply, to stay after its
-revocation.
+"""A member uses its TLS certificate as an issuer's: to move nodes, to multiply, to outlive its revocation.
 
 The adversary has one membership, the whole listing and the network key. Every test fails on a directory or a node that
 accepts a member's certificate as an issuer's.

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from veilcast.errors import ConfigError, MalformedError
-from veilcast.tree.paper_routing import LABEL_BITS_MAX, LabelHeader, LoopLabels
+from veilcast.tree.paper_router import LABEL_BITS_MAX, LabelHeader, LoopLabels
 
 
 def some(headers: LabelHeader, count: int, seed: int = 1, every_us: int = 1000) -> list[LoopLabels]:

@@ -1,5 +1,4 @@
-"""Foiling (P3): every value goes out in the open among fakes, and only the intended subscribers can tell which one is
-true.
+"""Foiling (P3): every value goes out among fakes, and only the intended subscribers can tell which is true.
 
 `generators` makes the fakes: `noise` and `categories` are the paper's Scenarios I to III, `dependent` its events of
 several attributes; `window`, `trajectory`, `movers` and `moran` repair leaks in them. Generators are pure functions on

@@ -1,11 +1,10 @@
-"""The confirmation protocol (P3, steps 4 and 5): a subscriber asks which candidate is true, and a publisher may tell
-it.
+"""The confirmation protocol (P3, steps 4 and 5): a subscriber asks a publisher which candidate is true.
 
-Paper profile. Positions are derived from the publisher's own secret. A subscriber that receives a candidate of an
-unknown chain asks on the MQTT topic `<prefix>/ask/<stream>`. The question is sealed for the members of the topic and
-carries the subscriber's certificate. The publisher answers on `<prefix>/tell/<a name that the subscriber drew>`, in a
-box for the certified key, with the secret of the event in question. All later events of the chain need no question;
-earlier ones stay unknown. Meanwhile notifications wait, up to a bound.
+Paper profile. The publisher may tell, or not. Positions are derived from the publisher's own secret. A subscriber that
+receives a candidate of an unknown chain asks on the MQTT topic `<prefix>/ask/<stream>`. The question is sealed for the
+members of the topic and carries the subscriber's certificate. The publisher answers on `<prefix>/tell/<a name that the
+subscriber drew>`, in a box for the certified key, with the secret of the event in question. All later events of the
+chain need no question; earlier ones stay unknown. Meanwhile notifications wait, up to a bound.
 
 The broker sees that a member asks about this stream at this moment. Members ask only about notifications of authentic
 subscriptions, so with k_s fake subscriptions beside it, the authentic one is revealed. That is the paper's flaw, and
@@ -79,7 +78,7 @@ class PositionAnswer(msgspec.Struct, frozen=True, array_like=True, forbid_unknow
 
 
 class PositionAsker:
-    """The subscriber's side; serves as `FindKnownChain` of a winnower. `heard` receives held notifications as if they
+    """The subscriber's side; serves as `FindKnownChain` of a winnower. `resume_held` receives held notifications as if they
     arrived now.
 
     Bounded: `seeds_max` known chains, as many questions, and `held_max` waiting notifications.

@@ -1,10 +1,10 @@
-"""The publisher: turns a publication into candidates at the broker once it is durable, and repeats it for subscribers
-that missed it.
+"""The publisher: sends durable publications as candidates, and repeats them for subscribers that missed them.
 
-An event is made once and always leaves in the same form: all its candidates, one after the other in the order of their
-slots. It is settled when the broker has acknowledged every one of them. If an event's session has ended before it could
-leave, because the broker was away for so long, it is rebuilt for the current session: under another name, stream and
-order, but with the same candidates. Otherwise the truth would be the intersection of both.
+A publication leaves once it is on the disk. An event is made once and always leaves in the same form: all its
+candidates, one after the other in the order of their slots. It is settled when the broker has acknowledged every one of
+them. If an event's session has ended before it could leave, because the broker was away for so long, it is rebuilt for
+the current session: under another name, stream and order, but with the same candidates. Otherwise the truth would be
+the intersection of both.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ FindChain: TypeAlias = Callable[[TopicKeys, bytes, int], PositionChain]
 
 
 class FoilPublisher:
-    """Bounded by the stored events, and by the grants of its owner. `begun` is called with every new stream."""
+    """Bounded by the stored events, and by the grants of its owner. `on_new_stream` is called with every new stream."""
 
     def __init__(
         self,
@@ -391,7 +391,7 @@ class _Stream:
 
 @dataclass(slots=True)
 class _Sending:
-    """An event in flight or waiting; `again` if it must leave once more after that."""
+    """An event in flight or waiting; `resend` if it must leave once more after that."""
 
     period: int
     unacknowledged: int = 0

@@ -1,5 +1,4 @@
-"""Topic names: how topics, values and interests are written on the broker, so that its topic matching does the
-filtering.
+"""Topic names: how topics, values and interests are written, so that the broker does the filtering.
 
 Pure. An MQTT topic consists of levels separated by `/`; a filter has `+` for any one level and `#` for all that follow.
 After the name of a topic come its declared attributes, in the record's order and each with the same number of levels in

@@ -1,8 +1,8 @@
-"""Enrolment: user, proxy and server create the proxy's transformation key t_u = k_r / k_u without revealing their own
-keys (P2 4.1).
+"""Enrolment: user, proxy and server create the key t_u = k_r / k_u without revealing their own (P2 4.1).
 
-Pure recipes. The user draws its key k_u and a blind b. The user sends the proxy the ratio b / k_u and a box with b that
-only the server opens. The server answers the proxy with k_r / b, and the proxy multiplies the two:
+Pure recipes. t_u is the transformation key of the proxy. The user draws its key k_u and a blind b. The user sends the
+proxy the ratio b / k_u and a box with b that only the server opens. The server answers the proxy with k_r / b, and the
+proxy multiplies the two:
 
     user    holds k_u, b            nothing of the others
     server  holds k_r, b            b is uniform and used once: it says nothing about k_u

@@ -54,7 +54,7 @@ class Mailboxes:
     """Bounded: `held_max` publications with `held_bytes_max` bytes in total, and a quota for each proxy; `waiting_max`
     for each name; the ids of the last `remembered_max` delivered publications. There is one mailbox for each lease.
 
-    `settle` receives the records of publications that are fully delivered; `emptied` receives the names of mailboxes
+    `settle` receives the records of publications that are fully delivered; `on_empty` receives the names of mailboxes
     that have become empty.
     """
 

@@ -1,9 +1,9 @@
-"""The pacer: records of constant size at a constant interval between a client and its proxy, independent of the traffic
-(optional).
+"""The pacer: records of one size at one interval between a client and its proxy, with or without traffic.
 
-An observer of a client's stream sees when the client is online and nothing else: neither when it publishes nor how much
-it receives. The pacer concatenates messages, each with its length in front, and cuts the bytes into records. The rest
-of a record is zeros. Streams deliver records in order and lose none; the pacer gives up a stream that violates this.
+Pacing is optional. An observer of a client's stream sees when the client is online and nothing else: neither when it
+publishes nor how much it receives. The pacer concatenates messages, each with its length in front, and cuts the bytes
+into records. The rest of a record is zeros. Streams deliver records in order and lose none; the pacer gives up a stream
+that violates this.
 
 A record: its number (4) | bytes used (2) | that many message bytes | zeros.
 """

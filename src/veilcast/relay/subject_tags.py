@@ -1,7 +1,7 @@
-"""Subjects: the elements a client subscribes to or publishes, as tags that the server can compare and no other party
-can make.
+"""Subjects: elements as tags that the server can compare and no other party can make.
 
-Pure recipes, and a cache. An element (`topics.elements`) becomes a point H of the group, and a tag is a name for k_r H.
+Pure recipes, and a cache. A subject is an element that a client subscribes to or publishes. An element
+(`topics.elements`) becomes a point H of the group, and a tag is a name for k_r H.
 
 *Paper* (P2 4.1). The client uploads k_u H(element), the proxy multiplies by t_u = k_r / k_u, and the server has k_r H.
 Every step is deterministic. The proxy computes k_r H itself and so links clients by topic. The server knows k_r and can

@@ -81,7 +81,7 @@ class DirectoryClient:
 
     def address_of(self, node: bytes) -> Address | None:
         """The address of another node, or None if it is not listed."""
-        number = self.listing.numbered(node)
+        number = self.listing.index_of(node)
         return None if number is None or node == self.home else self.listing.addresses[number]
 
     @property

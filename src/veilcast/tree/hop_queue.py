@@ -86,7 +86,7 @@ class HopQueue:
             self._try(queued, now)
 
     def waiting_under(self, entry: bytes, except_node: bytes) -> list[ForwardPublication]:
-        """Messages that arrived under this entry and wait for other nodes but not for `besides`; each message once.
+        """Messages that arrived under this entry and wait for other nodes but not for `except_node`; each message once.
 
         Each message once: otherwise an installer that redirects an entry repeatedly would double the waiting messages
         each time.

@@ -55,7 +55,7 @@ class TreeInstaller:
         rng: Random,
         entropy: Entropy,
     ) -> None:
-        """`keep` handles instructions for this node itself."""
+        """`install_own` handles instructions for this node itself."""
         self._config, self._streams, self._prover, self._home = config, streams, prover, home
         self._address_of, self._install_own, self._rng, self._entropy = address_of, install_own, rng, entropy
         self._timers: Timers[InstallParcel] = Timers()

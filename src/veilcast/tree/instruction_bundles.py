@@ -1,5 +1,4 @@
-"""Instruction bundles: layered encryption, so that each node learns its own instruction and the next recipients, and
-nothing else.
+"""Instruction bundles: layers that show each node its own instruction and the next recipients, nothing else.
 
 Pure. Recipients form a tree (`tree_shape`), and bundles are sealed from the leaves up. A layer is a sealed box for one
 node. It contains the node's instruction and, for each of its children, a name and a sealed bundle. Every box has its

@@ -53,11 +53,11 @@ class Listing:
     def __contains__(self, node: bytes) -> bool:
         return node in self._places
 
-    def numbered(self, node: bytes) -> int | None:
+    def index_of(self, node: bytes) -> int | None:
         """Index of a node in every column; None if it is not listed."""
         return self._places.get(node)
 
-    def living(self, now: int) -> Listing:
+    def unexpired(self, now: int) -> Listing:
         """The nodes whose lease has not expired."""
         if all(until_us > now for until_us in self.until):
             return self

@@ -34,7 +34,7 @@ from veilcast.tree.instruction_bundles import Instruction, Recipient, wrap_group
 from veilcast.tree.layout import PaperLayout
 from veilcast.tree.listing import Listing
 from veilcast.tree.membership_proof import bundle_context
-from veilcast.tree.paper_routing import LABEL_HEADER, PaperRouter
+from veilcast.tree.paper_router import LABEL_HEADER, PaperRouter
 from veilcast.tree.profile import TreeProfileContext
 from veilcast.tree.streams import INSTALL_STREAM, Answer, fresh_purpose
 from veilcast.wire.geometry import BUNDLE_MAX, MOMENT_MAX, NOTE_ID
@@ -172,7 +172,7 @@ class PaperTreeProfile:
     # --- instructions
 
     def _install_tree(self, shared: SharedInterest, now: int) -> None:
-        home = self._listing.numbered(self._home)
+        home = self._listing.index_of(self._home)
         if home is None or any(tree.interest is shared for tree in self._trees.values()):
             return
         keys = self._topics.keys(shared.topic, self._topics.epoch(now))
@@ -237,7 +237,7 @@ class PaperTreeProfile:
             self._subscriptions.activate(tree.interest, now)
 
     def _recipient(self, node: bytes) -> Recipient:
-        number = self._listing.numbered(node)
+        number = self._listing.index_of(node)
         if number is None:
             raise LocalError("a node that is not listed")
         return Recipient(node, self._listing.boxes[number])

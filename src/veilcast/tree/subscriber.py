@@ -333,7 +333,7 @@ class TreeSubscriber:
         self._installer.drop_tree(epoch_tree.tree)
 
     def _recipient(self, node: bytes) -> Recipient:
-        number = self._listing.numbered(node)
+        number = self._listing.index_of(node)
         if number is None:
             raise LocalError("a node that is not listed")
         return Recipient(node, self._listing.boxes[number])
@@ -349,7 +349,7 @@ def _tags(interest: Conjunction, keys: TopicKeys) -> ElementGroups:
 
 def _started_us(listing: Listing, node: bytes) -> int | None:
     """When the node was last started, as far as is known."""
-    number = listing.numbered(node)
+    number = listing.index_of(node)
     return None if number is None else listing.since[number]
 
 

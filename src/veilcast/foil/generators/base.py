@@ -1,8 +1,8 @@
-"""The interface of all generators of fakes: from a state, a true value and randomness to a new state, candidates, and a
-position.
+"""The interface of all generators: from a state, true values and randomness to candidates and a new state.
 
-Pure. One step of many streams at once; the streams are the leading axis, and a live publisher has one. The lab's long
-form, `foil_series`, calls the same step repeatedly, so there is one implementation.
+Pure. A step also returns the position of the truth. One step of many streams at once; the streams are the leading axis,
+and a live publisher has one. The lab's long form, `foil_series`, calls the same step repeatedly, so there is one
+implementation.
 
 There are two orders of candidates, for two observers. `next` returns them in **slots**: if a generator has lineages, a
 slot continues the value that it had a step before; otherwise the truth is in a random slot. This is the view of an

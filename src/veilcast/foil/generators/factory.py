@@ -1,5 +1,4 @@
-"""The generator factory: makes the generator of an attribute, and the law of a dependent attribute, from a
-configuration.
+"""The generator factory: generators of attributes, and laws of dependent attributes, from a configuration.
 
 Pure. The domain of an attribute is the declared one of its topic: a true value outside it is refused, fakes are
 reflected into it. If neither a deviation nor a history says how far a value may move, a twentieth of the domain does.

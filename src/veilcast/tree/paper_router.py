@@ -59,8 +59,8 @@ class PaperRouter:
         rng: Random,
         now: int,
     ) -> None:
-        """`arrive` sees every message that passes; `end` accepts a message at the end of its tree, and returns
-        whether it was."""
+        """`read_passing` sees every message that passes; `accept_arrival` takes a message at the end of its tree, and
+        returns whether it was."""
         self._config, self._box, self._hop_queue = config, box, hop_queue
         self._read_passing, self._accept_arrival = read_passing, accept_arrival
         self._separate_trees = config.routing == "trees"
