@@ -1,0 +1,1 @@
+"""Runs of brokers: costs, losses, placement, messages and times."""

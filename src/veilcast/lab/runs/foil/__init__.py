@@ -1,0 +1,1 @@
+"""Runs of foiling: guesses, categories, pairs, pedigrees, overhead and the game."""

@@ -1,0 +1,1 @@
+"""Runs of a mesh: flows, epochs, topics, pruning, clocks, active insiders and captured wires."""

@@ -1,0 +1,1 @@
+"""Runs of a relay: attacks on it, and the delays of its clients."""

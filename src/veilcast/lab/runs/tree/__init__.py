@@ -1,0 +1,1 @@
+"""Runs of spanning trees: costs, attacks, definitions of anonymity, droppers and delays."""
