@@ -22,60 +22,60 @@ if TYPE_CHECKING:
 
 
 class Status(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The state of a node, and how well its member is hidden."""
+    """How a node is, and how hidden its member."""
 
     mode: str
     profile: str
     members: int
-    """Members of the group, including this one, as far as the node knows."""
+    """How many there are in the group, this one included, as far as the node knows."""
     cover_share: float
-    """Share of the other members that act as subscribers; the smallest among the topics that this node reads."""
+    """The share of others that act as subscribers: the smallest among the topics this node reads."""
     neighbours: int
     member_until_us: int
-    """End of the membership, in Unix microseconds; the authority can extend it."""
+    """When the membership ends, Unix time; the authority grants it anew."""
     subscriptions: int
     outbox: int
-    """Publications on the disk that are not settled: other members may not have them yet."""
+    """Publications that are on the disk, and not yet known to be with others."""
     overdue: int
-    """Unsettled publications that have waited longer than they should; the node goes on trying."""
+    """Those among them that have waited for longer than they should; they are tried on."""
     inbox: int
-    """Unacknowledged notes."""
+    """Notes that no client has acknowledged."""
     refused: int
-    """Notes that were refused because their subscription was full, counted each time they came."""
+    """How often a note came for a subscription that had no room for it."""
     lapsed: int
     """Subscriptions that no grant of the keyring allows any more."""
     waiting: dict[int, int | None]
-    """Subscriptions that are not ready: Unix time in microseconds from which they receive notes; None if unknown."""
+    """Subscriptions that get only what is published from some time on, Unix microseconds; None if that is unknown."""
     uptime_s: float
     draining: bool = False
     faults: int = 0
-    """Messages and timers that veilcast failed on and dropped: a bug, or an attack that found one."""
+    """Messages and timers that veilcast itself failed on, and dropped: a bug, or an attack that found one."""
     hindrances: tuple[str, ...] = ()
-    """Reasons that keep the node from its work, in words for its owner; the node goes on trying."""
+    """What keeps the node from doing what it was asked for, in words for its owner; it goes on trying."""
     delay: Delay | None = None
-    """Why the publications of the outbox wait, and an estimate of how long; None if the outbox is empty."""
+    """Why the publications of the outbox wait, and about until when; None if there are none."""
 
 
 class Peer(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One neighbour, for the node's owner."""
+    """One neighbour, for the eyes of the node's owner."""
 
     address: str
     up: bool
     since_s: float
-    """Seconds since the peer is up or down."""
+    """How long it has been so."""
     reason: str = ""
-    """Why the peer is down, if known."""
+    """Why it is down, where that is known."""
 
 
 class Waiting(NamedTuple):
-    """A subscription that is not ready yet. `until_us` is the Unix time in microseconds from which it receives notes;
-    None if the node does not know."""
+    """A subscription that gets only what is published later. `until_us` is from when on, in Unix microseconds; None if
+    the node cannot say when."""
 
     until_us: int | None
 
 
 class ControlMessage(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The base of all messages. The tag of a message on the socket is fixed, whatever its class is called."""
+    """The base of all messages."""
 
 
 class PublishRequest(ControlMessage, frozen=True, tag="Publish"):
@@ -89,7 +89,7 @@ class SubscribeRequest(ControlMessage, frozen=True, tag="Subscribe"):
 
 
 class UnsubscribeRequest(ControlMessage, frozen=True, tag="Unsubscribe"):
-    """Leaves a subscription. The subscription ends unless another client has it or this client asked to keep it."""
+    """Leave a subscription. It ends, unless another client has it, or this client has asked to keep it."""
 
     number: int
 
@@ -129,14 +129,15 @@ class NoteArrived(ControlMessage, frozen=True, tag="Noted"):
 
 
 class SubscriptionEnded(ControlMessage, frozen=True, tag="Ended"):
-    """No more notes of this subscription follow: another client ended it, or the node stops."""
+    """No more notes of this subscription come: it was given up by another client, or the node goes down."""
 
     number: int
 
 
 class Readiness(ControlMessage, frozen=True, tag="Readiness"):
-    """Tells whether the subscription receives what is published from now on. Sent after `SubscribedAnswer` and at each
-    change."""
+    """Whether what is published from now on reaches a subscription. The node says it after `SubscribedAnswer`, and
+    again at
+    each change."""
 
     number: int
     ready: bool
@@ -153,7 +154,7 @@ class PeersAnswer(ControlMessage, frozen=True, tag="PeersAre"):
 
 
 class RefusedAnswer(ControlMessage, frozen=True, tag="Refused"):
-    """Why a request failed: the name of an error of `veilcast.errors`, and its text."""
+    """Why a request was not done: the name of an error of `veilcast.errors`, and its text."""
 
     kind: str
     text: str

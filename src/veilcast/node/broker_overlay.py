@@ -240,15 +240,15 @@ FILE_MAX: Final = 1 << 20
 
 
 class BrokerPublic(NamedTuple):
-    """The public identity of a broker."""
+    """Who a broker is."""
 
     key: bytes
     name: bytes
-    """The name in its certificate."""
+    """Of its certificate."""
 
     @property
     def tls_name(self) -> str:
-        """Its peer name on TLS streams."""
+        """Under which it appears on TLS."""
         return f"broker:{self.name.hex()}"
 
 
@@ -263,7 +263,7 @@ def encode_broker_line(public: BrokerPublic) -> str:
 
 
 def decode_broker_line(key: str, text: str) -> BrokerPublic:
-    """Decode the broker line at this key of a file. Raises `ConfigError` if it is not such a line."""
+    """What stands at this key of a file; `ConfigError` if it is not what a broker told."""
     try:
         data = checked_line.decode_line(_BROKER, text)
         if len(data) != PUBLIC + FINGERPRINT:
