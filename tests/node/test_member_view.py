@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from veilcast.machine import Delay
-from veilcast.node.member_view import MemberView
+from veilcast.node.member_view import MemberFacts, MemberView
 
 
 class Machine:

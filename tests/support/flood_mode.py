@@ -1,7 +1,7 @@
 """A sixth mode, from outside the package and on one screen: every member sends every publication to all its peers.
 
-It hides nothing. It shows all that a mode is: settings, a machine, and the files of a local network. An installed package
-adds it by one entry point of the group `veilcast.modes`:
+It hides nothing. It shows all that a mode is: settings, a machine, and the files of a local network. An installed
+package adds it by one entry point of the group `veilcast.modes`:
 
     [project.entry-points."veilcast.modes"]
     flood = "support.flood_mode:ENTRY"

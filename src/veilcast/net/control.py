@@ -108,7 +108,7 @@ class ControlServer:
                 self._end_later(number)
 
     def _end_later(self, number: int) -> None:
-        """End a temporary subscription that no client has, unless a client takes it up within the grace period."""
+        """End a temporary subscription without clients after the grace period, unless a client takes it up."""
         if number in self._node.temporary() and not self._is_followed(number) and number not in self._ending:
             loop = asyncio.get_running_loop()
             self._ending[number] = loop.call_later(self._grace_s, self._end_now, number)
@@ -144,7 +144,7 @@ class ControlServer:
         return any(number in client.subscriptions for client in self._clients)
 
     async def perform(self, client: _Client, request: Request | control_protocol.UnreadableRequest) -> Answer:
-        """Do what a client asks."""
+        """Execute one request of a client."""
         node = self._node
         match request:
             case control_protocol.UnreadableRequest(reason):

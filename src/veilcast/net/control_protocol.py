@@ -22,60 +22,60 @@ if TYPE_CHECKING:
 
 
 class Status(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """How a node is, and how hidden its member."""
+    """The state of a node, and how well its member is hidden."""
 
     mode: str
     profile: str
     members: int
-    """How many there are in the group, this one included, as far as the node knows."""
+    """Members of the group, including this one, as far as the node knows."""
     cover_share: float
-    """The share of others that act as subscribers: the smallest among the topics this node reads."""
+    """Share of the other members that act as subscribers; the smallest among the topics that this node reads."""
     neighbours: int
     member_until_us: int
-    """When the membership ends, Unix time; the authority grants it anew."""
+    """End of the membership, in Unix microseconds; the authority can extend it."""
     subscriptions: int
     outbox: int
-    """Publications that are on the disk, and not yet known to be with others."""
+    """Publications on the disk that are not settled: other members may not have them yet."""
     overdue: int
-    """Those among them that have waited for longer than they should; they are tried on."""
+    """Unsettled publications that have waited longer than they should; the node goes on trying."""
     inbox: int
-    """Notes that no client has acknowledged."""
+    """Unacknowledged notes."""
     refused: int
-    """How often a note came for a subscription that had no room for it."""
+    """Notes that were refused because their subscription was full, counted each time they came."""
     lapsed: int
     """Subscriptions that no grant of the keyring allows any more."""
     waiting: dict[int, int | None]
-    """Subscriptions that get only what is published from some time on, Unix microseconds; None if that is unknown."""
+    """Subscriptions that are not ready: Unix time in microseconds from which they receive notes; None if unknown."""
     uptime_s: float
     draining: bool = False
     faults: int = 0
-    """Messages and timers that veilcast itself failed on, and dropped: a bug, or an attack that found one."""
+    """Messages and timers that veilcast failed on and dropped: a bug, or an attack that found one."""
     hindrances: tuple[str, ...] = ()
-    """What keeps the node from doing what it was asked for, in words for its owner; it goes on trying."""
+    """Reasons that keep the node from its work, in words for its owner; the node goes on trying."""
     delay: Delay | None = None
-    """Why the publications of the outbox wait, and about until when; None if there are none."""
+    """Why the publications of the outbox wait, and an estimate of how long; None if the outbox is empty."""
 
 
 class Peer(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One neighbour, for the eyes of the node's owner."""
+    """One neighbour, for the node's owner."""
 
     address: str
     up: bool
     since_s: float
-    """How long it has been so."""
+    """Seconds since the peer is up or down."""
     reason: str = ""
-    """Why it is down, where that is known."""
+    """Why the peer is down, if known."""
 
 
 class Waiting(NamedTuple):
-    """A subscription that gets only what is published later. `until_us` is from when on, in Unix microseconds; None if
-    the node cannot say when."""
+    """A subscription that is not ready yet. `until_us` is the Unix time in microseconds from which it receives notes;
+    None if the node does not know."""
 
     until_us: int | None
 
 
 class ControlMessage(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The base of all messages."""
+    """The base of all messages. The tag of a message on the socket is fixed, whatever its class is called."""
 
 
 class PublishRequest(ControlMessage, frozen=True, tag="Publish"):
@@ -89,7 +89,7 @@ class SubscribeRequest(ControlMessage, frozen=True, tag="Subscribe"):
 
 
 class UnsubscribeRequest(ControlMessage, frozen=True, tag="Unsubscribe"):
-    """Leave a subscription. It ends, unless another client has it, or this client has asked to keep it."""
+    """Leaves a subscription. The subscription ends unless another client has it or this client asked to keep it."""
 
     number: int
 
@@ -129,15 +129,14 @@ class NoteArrived(ControlMessage, frozen=True, tag="Noted"):
 
 
 class SubscriptionEnded(ControlMessage, frozen=True, tag="Ended"):
-    """No more notes of this subscription come: it was given up by another client, or the node goes down."""
+    """No more notes of this subscription follow: another client ended it, or the node stops."""
 
     number: int
 
 
 class Readiness(ControlMessage, frozen=True, tag="Readiness"):
-    """Whether what is published from now on reaches a subscription. The node says it after `SubscribedAnswer`, and
-    again at
-    each change."""
+    """Tells whether the subscription receives what is published from now on. Sent after `SubscribedAnswer` and at each
+    change."""
 
     number: int
     ready: bool
@@ -154,7 +153,7 @@ class PeersAnswer(ControlMessage, frozen=True, tag="PeersAre"):
 
 
 class RefusedAnswer(ControlMessage, frozen=True, tag="Refused"):
-    """Why a request was not done: the name of an error of `veilcast.errors`, and its text."""
+    """Why a request failed: the name of an error of `veilcast.errors`, and its text."""
 
     kind: str
     text: str

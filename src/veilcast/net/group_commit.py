@@ -31,7 +31,7 @@ class EventJournal(Protocol):
 
 class GroupCommit:
     def __init__(self, journal: EventJournal, write: Callable[[Sequence[Any]], Any], driver: MachineDriver) -> None:
-        """`write` is called in the thread, and returns when all is on the disk."""
+        """`write` is called in the thread, and returns when all changes are on the disk."""
         self._journal, self._write, self._driver = journal, write, driver
         self._dirty = asyncio.Event()
         self.committed = asyncio.Event()
@@ -56,7 +56,7 @@ class GroupCommit:
                 news.set()
 
     def act_on(self, event: Event) -> None:
-        """An event of the machine's that the driver leaves to its owner."""
+        """Handle an event of the machine that the driver leaves to its owner."""
         if self._journal.take(event, self._driver.now()):
             self._dirty.set()
 

@@ -53,7 +53,7 @@ class MachineService(Protocol):
         """Return when everything that was promised has been done."""
 
     def numbers(self) -> Mapping[str, float]:
-        """By names of `metrics.METRICS`; what the sockets count is added to it."""
+        """Return values by names of `metrics.METRICS`; those of the driver are added."""
 
 
 class ControlFrontend(Protocol):
@@ -80,7 +80,8 @@ class ServiceSetup(Generic[_O]):
     machine: Machine
     make_driver: Callable[[Machine, Callable[[Event], object], SystemClock], MachineDriver]
     make_service: Callable[[MachineDriver], _O]
-    """Makes the owner. It calls the machine with the driver's `now()`, and the driver's `touch()` after each call."""
+    """Makes the service. The service calls the machine with the driver's `now()`, and calls `touch()` after each
+    call."""
     metrics: str | None = None
     drain_s: float = 10.0
     clock: SystemClock = field(default_factory=SystemClock)
@@ -118,7 +119,8 @@ class HostSetup(ServiceSetup[_O]):
 
 
 async def serve(station: ServiceSetup[_O], on_ready: Callable[[MachineDriver], object] = lambda _: None) -> bool:
-    """Run until a signal or a client says stop; whether all that was promised has gone out by then."""
+    """Serve until a signal or a client asks to stop. Returns True if everything that was promised has been sent by
+    then."""
     stop, hurry = asyncio.Event(), asyncio.Event()
     with _signals(stop, hurry):
         return await serve_until(station, stop, hurry, on_ready)

@@ -240,15 +240,15 @@ FILE_MAX: Final = 1 << 20
 
 
 class BrokerPublic(NamedTuple):
-    """Who a broker is."""
+    """The public identity of a broker."""
 
     key: bytes
     name: bytes
-    """Of its certificate."""
+    """The name in its certificate."""
 
     @property
     def tls_name(self) -> str:
-        """Under which it appears on TLS."""
+        """Its peer name on TLS streams."""
         return f"broker:{self.name.hex()}"
 
 
@@ -263,7 +263,7 @@ def encode_broker_line(public: BrokerPublic) -> str:
 
 
 def decode_broker_line(key: str, text: str) -> BrokerPublic:
-    """What stands at this key of a file; `ConfigError` if it is not what a broker told."""
+    """Decode the broker line at this key of a file. Raises `ConfigError` if it is not such a line."""
     try:
         data = checked_line.decode_line(_BROKER, text)
         if len(data) != PUBLIC + FINGERPRINT:

@@ -44,18 +44,19 @@ from veilcast.node.toml_file import read_own_table
 
 class StoredOverlay:
     def __init__(self, path: Path, operator: bytes, signed: SignedOverlay) -> None:
-        """`signed` is what was read from there."""
+        """`signed` is the content of the file."""
         self._path, self._operator, self._kept = path, operator, signed
 
     def update(self, signed: SignedOverlay) -> None:
-        """This is gone by now. `StorageError` if it cannot be written: it is tried again by the next call."""
+        """Write the overlay that the machine uses now, if it is newer. Raises `StorageError` if that fails; the next
+        call repeats it."""
         if signed != self._kept:
             if self._there() < signed.verify(self._operator).version:
                 write_signed(self._path, signed)
             self._kept = signed
 
     def _there(self) -> int:
-        """The version of what can be read there; below all others if there is nothing."""
+        """Return the version on the disk; -1 if no version can be read."""
         with suppress(ConfigError, ForgedError, StorageError, TamperedError):
             return read_signed(self._path, self._operator).verify(self._operator).version
         return -1

@@ -1,4 +1,4 @@
-"""What a running node can tell its owner about its member: how well it is hidden, and what hinders it."""
+"""The member of a running node as its owner sees it: how well the member is hidden, and what hinders it."""
 
 from __future__ import annotations
 

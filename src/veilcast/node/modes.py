@@ -42,13 +42,13 @@ def mode_of(name: str) -> Mode:
 
 def entry_of(name: str) -> ModeEntry:
     """Return the entry of a mode. Raises `ConfigError` if neither the table nor an installed package has it."""
-    entry = MODES.get(name) or _installed(name)
+    entry = MODES.get(name) or _find_installed(name)
     if entry is None:
         raise ConfigError(f"mode: there is no mode {name!r}, only {', '.join(MODES)}")
     return entry
 
 
-def _installed(name: str) -> ModeEntry | None:
+def _find_installed(name: str) -> ModeEntry | None:
     from importlib.metadata import entry_points  # Only an unknown name pays for this.
 
     for point in entry_points(group=ENTRY_POINTS, name=name):
@@ -71,7 +71,7 @@ class NodeMember(DurableMember, Protocol):
         """Places in meshes that the member has swapped with others; 0 in modes without places."""
 
     def delay(self, now: int) -> Delay | None:
-        """Why the publications that are under way wait; None if there are none."""
+        """Why the publications that are under way wait; None if no publication is under way."""
 
 
 class MachineInputs(NamedTuple):

@@ -63,7 +63,7 @@ class RelaySettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def hindrances(client: RelayClient, now: int) -> list[str]:
-    """A relay that does not answer, and what it has refused and is asked for again, in words for the client's owner."""
+    """Return that the relay does not answer, and its refusals that the client repeats, in words for the owner."""
     told = [f"{_REFUSALS[code.name]} (requests: {count})" for code, count in client.refusals().items()]
     if silent_us := client.silent_us(now):
         told.append(
@@ -74,7 +74,7 @@ def hindrances(client: RelayClient, now: int) -> list[str]:
 
 
 def read_settings(profile: Profile, table: dict[str, Any]) -> RelaySettings:
-    """The table `relay` of a node's file: the way to the relay, and what its client's machine can be told."""
+    """Read the table `relay` of a node's file: the proxies, the server's key, and the settings of the machine."""
     way = {key: table.pop(key, None) for key in ("proxies", "server_key")}
     for key, value in way.items():
         if value is None:
@@ -110,11 +110,11 @@ MODE: Final = Mode(read_settings, build, "streams", hindrances, hosts=("proxy",)
 
 
 class RelayHostFile(ProcessConfig, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """What both files have."""
+    """The keys of both files."""
 
     listen: str
     threads: int = 0
-    """That multiply in the group; 0 is as many as the machine has cores."""
+    """Threads for multiplications in the group; 0 is one for each core."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -132,7 +132,7 @@ class ProxyFile(RelayHostFile, frozen=True, forbid_unknown_fields=True, kw_only=
     server: str
     server_key: str
     mask: str | None = None
-    """None in `paper`, which has none."""
+    """None in `paper`, which has no masks."""
     settings: RelayProxyConfig = RelayProxyConfig()
 
     def __post_init__(self) -> None:
@@ -202,7 +202,7 @@ def encode_server_line(public: ServerPublic) -> str:
 
 
 def decode_server_line(key: str, text: str) -> ServerPublic:
-    """What stands at this key of a file; `ConfigError` if it is not what a server told."""
+    """Decode the server line at this key of a file. Raises `ConfigError` if it is not such a line."""
     try:
         return ServerPublic.decode(checked_line.decode_line(_PUBLIC, text))
     except (ValueError, MalformedError) as error:

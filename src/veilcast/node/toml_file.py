@@ -112,7 +112,7 @@ def parse_ip(text: str) -> Any:
 
 
 def read_own_table(name: str, table: dict[str, Any], profile: str, kind: type[_T]) -> _T:
-    """The table of a machine's own settings, which is called as its mode is."""
+    """Read the table of a machine's own settings, which has the name of its mode."""
     if "profile" in table:
         raise ConfigError(f"{name}.profile: the profile is named once, at the top of the file")
     given = {**table, "profile": profile} if "profile" in kind.__struct_fields__ else table

@@ -50,7 +50,7 @@ class TreeSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def hindrances(node: TreeNode, now: int) -> list[str]:
-    """Nodes come and go, and others take their places; there is one directory."""
+    """Other nodes come and go and replace one another, so only the one directory can hinder a node."""
     directory = node.unreachable_directory()
     found = (
         []
@@ -63,7 +63,7 @@ def hindrances(node: TreeNode, now: int) -> list[str]:
 
 
 def read_settings(profile: Profile, table: dict[str, Any]) -> TreeSettings:
-    """The table `tree` of a node's file: the way to the directory, and what the machine can be told."""
+    """Read the table `tree` of a node's file: the directory, and the settings of the machine."""
     directory = table.pop("directory", None)
     if directory is None:
         raise ConfigError("tree.directory: needed, and not there")
@@ -103,7 +103,7 @@ MODE: Final = Mode(read_settings, build, "onions", hindrances, needs_peers=False
 
 class DirectoryFile(ProcessConfig, frozen=True, forbid_unknown_fields=True, kw_only=True):
     listen: str | None = None
-    """Without Tor only: where it takes streams."""
+    """The listening address; only without Tor."""
     tor: TorTable = TorTable()
     settings: DirectoryConfig = DirectoryConfig()
 

@@ -61,7 +61,7 @@ class SmallWorld(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class NetworkPlan(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The description of a network. With `topology` None, certified members find one another."""
+    """The description of a network. If `topology` is None, certified members find one another."""
 
     nodes: int
     mode: str = "mesh"
@@ -79,11 +79,11 @@ class NetworkPlan(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     subscribers: int = 5
     tap: bool = False
     tor: bool = True
-    """For a tree: True if nodes are reached through a private Tor network, False if directly."""
+    """True if the nodes of a tree are reached through a private Tor network, False if directly."""
     life_us: int = 86_400_000_000
     """Lifetime of the grants, in microseconds."""
     overlay: OverlayPlan | None = None
-    """For brokers; None is three virtual nodes in a line."""
+    """The brokers' overlay (default: three virtual nodes in a line)."""
     roles: tuple[NodeRole, ...] = ()
     """The roles of the nodes, if they are not drawn by lot."""
 

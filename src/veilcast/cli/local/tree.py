@@ -1,8 +1,8 @@
 """The parts of a tree on one computer other than its members: a directory, and a private Tor network.
 
 Below DIR they have `directory/directory.toml` with its keys beside, `testnet/`, and for each worker a Tor of its own,
-`tor-N/`, which its nodes share: in a real network every member has one. Without Tor the tree works, and every process
-on this computer can see who talks to whom.
+`tor-N/`, which its nodes share: in a real network every member has one. Without Tor the tree works, but every process
+on this computer can see the connections.
 """
 
 from __future__ import annotations

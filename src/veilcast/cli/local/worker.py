@@ -1,5 +1,5 @@
 """One worker of a local network: `python -m veilcast.cli.local.worker DIR NUMBER OF` serves every OF-th node of DIR, or
-with --only some hosts that came later.
+with --only some hosts that were added later.
 
 `workers` starts it. It ends on SIGTERM, after its nodes have finished; at once on a second SIGTERM, when its lifeline
 ends, or when its directory has been removed, because then nothing could find it.
