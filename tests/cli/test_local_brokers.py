@@ -17,7 +17,7 @@ from veilcast.brokers.operations.redeployment_plan import evaluate_reports
 from veilcast.brokers.operations.repository import Repository
 from veilcast.brokers.overlay import BrokerOverlay, NodeEntry, Replica
 from veilcast.cli.broker_facts import facts_lines
-from veilcast.cli.brokers_plan import find_silent, silent_lines
+from veilcast.cli.broker_plan import find_silent, silent_lines
 from veilcast.cli.context import Context
 from veilcast.cli.local import brokers as localbrokers
 from veilcast.cli.local import network
@@ -82,7 +82,7 @@ def test_a_plan_to_be_carried_out_is_made_while_nobody_else_changes_the_overlay(
         asked.append(directory)
         return {}
 
-    monkeypatch.setattr("veilcast.cli.brokers_plan.ask_brokers", told_by)
+    monkeypatch.setattr("veilcast.cli.broker_plan.ask_brokers", told_by)
     with lock_directory(home):
         assert main(["brokers", "plan", "--dir", str(home), "--apply"], CONTEXT) == 4
         assert f"{home} is in use by another command" in capsys.readouterr().err
@@ -97,12 +97,12 @@ class Told:
     def __init__(self, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         self.home, self.facts = home, dict.fromkeys(PLAN.hosts)
         network.lay_out(home, PLAN, CONTEXT, Random(os.urandom(8)))
-        for module in ("brokers_plan", "local.overlay_operator"):
+        for module in ("broker_plan", "local.overlay_operator"):
             monkeypatch.setattr(f"veilcast.cli.{module}.ask_brokers", lambda _: dict(self.facts))
         monkeypatch.setattr("veilcast.cli.local.workers.add_worker", lambda *_: None)
         monkeypatch.setattr(LocalOperator, "hand_out_overlay", lambda _: None)
-        monkeypatch.setattr("veilcast.cli.brokers_plan._STEP_S", 0.0)
-        monkeypatch.setattr("veilcast.cli.brokers_plan._LOOK_S", 0.0)
+        monkeypatch.setattr("veilcast.cli.broker_plan._STEP_S", 0.0)
+        monkeypatch.setattr("veilcast.cli.broker_plan._LOOK_S", 0.0)
 
     def up(self, version: int, *hosts: str) -> None:
         for host in hosts:

@@ -14,7 +14,7 @@ import pytest
 from support.waits import HANG_S
 from veilcast.authority.epoch import BATCH_DAYS
 from veilcast.authority.topic_record import COVER_SHARES
-from veilcast.cli import commands, soak
+from veilcast.cli import commands
 from veilcast.cli.grammar import authority, local, modes
 from veilcast.cli.grammar.options import Later
 from veilcast.cli.main import main
@@ -84,7 +84,7 @@ def test_choices_that_the_grammar_repeats_are_those_of_the_rooms() -> None:
     assert authority.BATCH_DAYS == BATCH_DAYS
     assert tuple(COVER_SHARES) == authority.PRIVACY
     assert sorted(kind for kind in get_args(GeneratorName) if kind) == list(modes.GENERATORS)
-    assert tuple(soak.SOAKS) == local.SOAKS
+    assert tuple(sim_soak.SOAKS) == local.SOAKS
     assert tuple(TREE) == local.LIARS
 
 

@@ -38,11 +38,13 @@ def doctor(arguments: argparse.Namespace, _: Context) -> Report:
 
 
 def list_experiments(arguments: argparse.Namespace, _: Context) -> Report:
-    from veilcast.cli import listing
+    from veilcast.cli import lab_list
     from veilcast.lab.experiment import definition as experiment
 
-    rows = listing.list_rows(_choose(arguments.names or ["all"], experiment.packaged_names()))
-    return Report({"experiments": rows}, listing.format_sheets(rows) if arguments.names else listing.format_table(rows))
+    rows = lab_list.list_rows(_choose(arguments.names or ["all"], experiment.packaged_names()))
+    return Report(
+        {"experiments": rows}, lab_list.format_sheets(rows) if arguments.names else lab_list.format_table(rows)
+    )
 
 
 def run(arguments: argparse.Namespace, context: Context) -> Report:

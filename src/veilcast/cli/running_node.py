@@ -6,10 +6,17 @@ import argparse
 import os
 from pathlib import Path
 
-from veilcast.cli.context import Context
+from veilcast.cli.context import Context, Report
 from veilcast.errors import ConfigError
 from veilcast.net.control_protocol import Status
-from veilcast.net.sync_client import BlockingClient
+from veilcast.net.sync_client import BlockingClient, connect_sync
+
+
+def stop(arguments: argparse.Namespace, _: Context) -> Report:
+    """`veilcast node stop`."""
+    with connect_sync(config_path(arguments)) as me:
+        me.stop()
+    return Report({"stopping": True}, ["the node finishes and ends"])
 
 
 def config_path(arguments: argparse.Namespace) -> Path:

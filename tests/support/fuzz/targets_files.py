@@ -13,9 +13,9 @@ import msgspec
 
 from support.fuzz.fuzz_target import Format, Group, Prepared
 from veilcast import observe
-from veilcast.cli.brokers_up import read_plan
 from veilcast.cli.local.network import LocalNetwork, net_file
 from veilcast.cli.local.network import read_network as read_net
+from veilcast.cli.overlay_up import read_plan
 from veilcast.crypto.secret import Secret
 from veilcast.crypto.sign import SigningKey
 from veilcast.errors import ConfigError, LocalError, StorageError, TamperedError, VeilcastError

@@ -18,36 +18,47 @@ from veilcast.cli.grammar.options import (
 
 
 def add_pub(commands: Any) -> None:
-    text = "publish through the running node: -m TEXT, --file FILE, or what comes on stdin"
+    text = "publish through the running node: -m TEXT, --file FILE, or the standard input"
     pub = commands.add_parser("pub", help="publish through the running node", description=text)
     pub.advice = "the text to publish stands behind -m, as in: veilcast pub TOPIC -m TEXT"
-    pub.add_argument("topic", metavar="TOPIC", help="one that the keyring may publish on")
+    pub.add_argument("topic", metavar="TOPIC", help="a topic that the keyring may publish on")
     body = pub.add_mutually_exclusive_group()
-    body.add_argument("-m", "--message", metavar="TEXT", help="others on this machine may see it in the process list")
-    body.add_argument("--file", type=Path, metavar="FILE", help="publish what is in it, 32,700 bytes or so at most")
+    body.add_argument(
+        "-m",
+        "--message",
+        metavar="TEXT",
+        help="the text to publish; other users of this computer may see it in the process list",
+    )
+    body.add_argument(
+        "--file", type=Path, metavar="FILE", help="publish the content of FILE, at most about 32,700 bytes"
+    )
     add_values(pub)
     add_config(pub)
     runs(pub, Later("pub", "pub"))
 
 
 def add_sub(commands: Any) -> None:
-    text = "print notes through the running node, one a line, until Ctrl-C or --count"
+    text = "subscribe through the running node and print its notes, one a line, until Ctrl-C or --count"
     sub = commands.add_parser("sub", help="subscribe through the running node", description=text)
-    text = "may be left out if one topic alone declares the attributes of the ranges"
+    text = "the topic to subscribe to; may be left out if exactly one topic declares the attributes of the ranges"
     sub.add_argument("topic", metavar="TOPIC", nargs="?", help=text)
     add_range(sub)
     sub.add_argument("--count", type=int, metavar="N", help="end after N notes")
-    sub.add_argument("--keep", action="store_true", help="let the node go on collecting for the next `sub` of the same")
+    sub.add_argument(
+        "--keep",
+        action="store_true",
+        help="let the node go on collecting notes for the next `sub` with the same interest",
+    )
     add_config(sub)
-    runs(sub, Later("sub", "sub"), json="print one JSON object a note")
+    runs(sub, Later("sub", "sub"), json="print one JSON object for each note")
 
 
 def add_status(commands: Any) -> None:
-    _add_question(commands, "status", "how the running node is, and how hidden you are")
+    _add_question(commands, "status", "show the state of the running node, and how well you are hidden")
 
 
 def add_peers(commands: Any) -> None:
-    _add_question(commands, "peers", "the neighbours of the running node")
+    _add_question(commands, "peers", "list the neighbours of the running node")
 
 
 def _add_question(commands: Any, name: str, text: str) -> None:
@@ -72,38 +83,54 @@ def add_node(commands: Any) -> None:
     )
     runs(run, Later("node", "run"), json=LINES)
 
-    stop = verbs.add_parser("stop", help="let the running node finish, and end")
+    stop = verbs.add_parser("stop", help="let the running node finish its work, and stop it")
     add_config(stop)
-    runs(stop, Later("stop", "stop"))
+    runs(stop, Later("running_node", "stop"))
 
 
 def _add_new(verbs: Any) -> None:
     text = "print a node.toml to begin with: veilcast node new ... > node.toml"
     new = verbs.add_parser("new", help="print a node.toml to begin with", description=text)
-    new.add_argument("--keyring", required=True, metavar="FILE", help="the member's keys; may still be to come")
-    new.add_argument("--listen", metavar="ADDRESS:PORT", help="in a mesh: of this machine, as in 192.0.2.1:4000")
-    new.add_argument("--address", metavar="ADDRESS:PORT", help="by which others reach it, where that is another")
+    new.add_argument("--keyring", required=True, metavar="FILE", help="the member's keyring; it need not exist yet")
     new.add_argument(
-        "--peer", action="append", default=[], metavar="ADDRESS:PORT", help="of another member; may be given often"
+        "--listen",
+        metavar="ADDRESS:PORT",
+        help="in a mesh: the address of this computer at which the node listens, such as 192.0.2.1:4000",
+    )
+    new.add_argument(
+        "--address",
+        metavar="ADDRESS:PORT",
+        help="in a mesh: the address by which others reach the node, if it differs from --listen",
+    )
+    new.add_argument(
+        "--peer",
+        action="append",
+        default=[],
+        metavar="ADDRESS:PORT",
+        help="in a mesh: the address of another member; may be given several times",
     )
     new.add_argument(
         "--proxy",
         action="append",
         default=[],
         metavar="ADDRESS:PORT",
-        help="in a relay: by which it is used; one or two",
+        help="in a relay: the address of a proxy; may be given twice, for publishing and for subscribing",
     )
-    new.add_argument("--server-key", metavar="LINE", help="in a relay: what its server's operator tells everybody")
+    new.add_argument("--server-key", metavar="LINE", help="in a relay: the line that its server's operator publishes")
     new.add_argument(
-        "--directory", metavar="ADDRESS:PORT", help="in a tree: as its operator tells everybody, abc...xyz.onion:80"
+        "--directory",
+        metavar="ADDRESS:PORT",
+        help="in a tree: the directory's address that its operator publishes, abc...xyz.onion:80",
     )
     new.add_argument(
-        "--broker", metavar="URL", help="with foiling: mqtts://ADDRESS:PORT, or mqtt://127.0.0.1:1883 on this machine"
+        "--broker",
+        metavar="URL",
+        help="with foiling: the MQTT broker, mqtts://ADDRESS:PORT, or mqtt://127.0.0.1:1883 on this computer",
     )
     for option, what, text in (
-        ("--overlay", "FILE", "with brokers: what the overlay's operator has signed; once for each path"),
-        ("--operator", "LINE", "with brokers: by which the operator is known to everybody; as often"),
-        ("--edge", "NAME", "with brokers: the virtual node whose replicas it calls; as often"),
+        ("--overlay", "FILE", "with brokers: the overlay that its operator has signed; once for each path"),
+        ("--operator", "LINE", "with brokers: the line that identifies the overlay's operator; once for each path"),
+        ("--edge", "NAME", "with brokers: the virtual node whose replicas the node calls; once for each path"),
     ):
         new.add_argument(option, action="append", default=[], metavar=what, help=text)
     runs(new, Later("new_node", "new"))

@@ -37,22 +37,35 @@ def add_group(commands: Any, name: str, **texts: str) -> Any:
 
 def add_config(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "-c", "--config", type=Path, metavar="FILE", help="the node's configuration (VEILCAST_NODE, or node.toml here)"
+        "-c",
+        "--config",
+        type=Path,
+        metavar="FILE",
+        help="the node's file (VEILCAST_NODE, or node.toml in this directory)",
     )
 
 
 def add_own_config(parser: argparse.ArgumentParser, file: str) -> None:
-    parser.add_argument("-c", "--config", type=Path, default=Path(file), metavar="FILE", help=f"its file ({file} here)")
+    parser.add_argument(
+        "-c",
+        "--config",
+        type=Path,
+        default=Path(file),
+        metavar="FILE",
+        help=f"the process's file ({file} in this directory)",
+    )
 
 
 def add_passphrase_source(parser: argparse.ArgumentParser) -> None:
     source = parser.add_mutually_exclusive_group()
     source.add_argument("--passphrase-file", type=Path, metavar="FILE", help="read the keyring's passphrase from FILE")
-    source.add_argument("--passphrase-fd", type=int, metavar="N", help="read it from the open file descriptor N")
+    source.add_argument(
+        "--passphrase-fd", type=int, metavar="N", help="read the keyring's passphrase from the open file descriptor N"
+    )
 
 
 def add_keyring(parser: argparse.ArgumentParser, of: str) -> None:
-    parser.add_argument("--keyring", type=Path, required=True, metavar="FILE", help=f"of the {of}")
+    parser.add_argument("--keyring", type=Path, required=True, metavar="FILE", help=f"the keyring of the {of}")
     parser.add_argument("--passphrase-file", type=Path, metavar="FILE", help="read the keyring's passphrase from FILE")
 
 
@@ -63,13 +76,17 @@ def add_range(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         metavar=("NAME", "LOW..HIGH"),
-        help="only with the attribute between these, as in --range temp 20..25; either end may be left out",
+        help="only notes with the attribute in this range, as in --range temp 20..25; either end may be left out",
     )
 
 
 def add_values(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "--value", action="append", default=[], metavar="NAME=VALUE", help="of an attribute; may be given several times"
+        "--value",
+        action="append",
+        default=[],
+        metavar="NAME=VALUE",
+        help="a value of an attribute; may be given several times",
     )
 
 
@@ -81,5 +98,5 @@ def positive(text: str) -> float:
     return number
 
 
-LINES: Final = "print JSON objects, one a line"
+LINES: Final = "print JSON objects, one on each line"
 """The help of `--json` of a command that prints more than one object."""

@@ -14,12 +14,12 @@ from veilcast.authority.secret_file import lock_directory, read_secret, replace_
 from veilcast.authority.struct_codec import encode_struct
 from veilcast.authority.topic_record import check_topic
 from veilcast.cli import passphrase
+from veilcast.cli.authority_show import keyring_report
 from veilcast.cli.context import Context, Report
 from veilcast.cli.files import asking_file, check_place, keyring_passphrase, open_keyring, passphrase_file
 from veilcast.cli.input_checks import read_file
 from veilcast.cli.key_erasure import first_kept_epoch
 from veilcast.cli.phrases import format_epoch
-from veilcast.cli.show import keyring_report
 from veilcast.crypto.derive import fingerprint
 from veilcast.errors import AuthorityError, ForgedError, RemoteError
 
