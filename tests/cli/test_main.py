@@ -14,7 +14,7 @@ import pytest
 from support.waits import HANG_S
 from veilcast.authority.epoch import BATCH_DAYS
 from veilcast.authority.topic_record import COVER_SHARES
-from veilcast.cli import commands
+from veilcast.cli import commands, sim_soak
 from veilcast.cli.grammar import authority, local, modes
 from veilcast.cli.grammar.options import Later
 from veilcast.cli.main import main

@@ -34,7 +34,7 @@ def run(arguments: argparse.Namespace, _: Context) -> Report:
     seeds = range(arguments.seed, arguments.seed + arguments.seeds)
     passed: Counter[str] = Counter()
     notes, failed = 0, None
-    outcomes = _outcomes(SOAKS[arguments.of].run_seed, seeds, min(arguments.jobs, len(seeds)))
+    outcomes = _outcomes(SOAKS[arguments.of].run, seeds, min(arguments.jobs, len(seeds)))
     console = Console(file=sys.stderr)
     try:
         for outcome in track(

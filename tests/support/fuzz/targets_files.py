@@ -22,7 +22,7 @@ from veilcast.errors import ConfigError, LocalError, StorageError, TamperedError
 from veilcast.lab.audit.operator_files import read_links, read_members
 from veilcast.net.client_session import control_path
 from veilcast.net.tor_process import read_network
-from veilcast.node import broker_files, broker_keys, relay_keys
+from veilcast.node import broker_overlay, relay
 from veilcast.node.broker_overlay import BrokerFile, load_overlay, parse_broker
 from veilcast.node.config import NodeConfig, parse_config
 from veilcast.node.modes import MODES, mode_of
